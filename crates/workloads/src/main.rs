@@ -1,0 +1,2 @@
+//! The bundled workloads.
+fn main() {}

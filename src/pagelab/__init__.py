@@ -1,0 +1,1 @@
+"""pagelab: a laboratory for virtual-memory page placement on Linux."""

@@ -1,0 +1,225 @@
+"""The record: what one run was asked to do, what the machine did, and what it cost.
+
+Records are written by capture and read by analysis; nothing else passes between the two. Units are in the
+names; ``None`` means "not measured", never zero.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA = "pagelab.record/1"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class WarningKind(StrEnum):
+    """Everything that can be worth saying about a run without being an error (STYLE: typed warnings)."""
+
+    PLACEMENT_SHORTFALL = "placement-shortfall"
+    PLACEMENT_UNKNOWN = "placement-unknown"
+    FALLBACK_TO_KERNEL = "fallback-to-kernel"
+    GUEST_NOT_LOADED = "guest-not-loaded"
+    GUEST_DISABLED = "guest-disabled"
+    CHILD_UNGOVERNED = "child-ungoverned"
+    TILE_SPLIT = "tile-split"
+    CALL_REFUSED = "call-refused"
+    READAHEAD_NOT_CONTROLLED = "readahead-not-controlled"
+    FAULT_AROUND_NOT_CONTROLLED = "fault-around-not-controlled"
+    CACHE_NOT_FLUSHED = "cache-not-flushed"
+    ASLR_NOT_CONTROLLED = "aslr-not-controlled"
+    COUNTER_UNAVAILABLE = "counter-unavailable"
+    COUNTER_IMPLAUSIBLE = "counter-implausible"
+    COUNTER_MULTIPLEXED = "counter-multiplexed"
+    COUNTER_EXPERIMENTAL = "counter-experimental"
+    PROCESS_BREAKDOWN_PARTIAL = "process-breakdown-partial"
+    MEASUREMENT_UNPARSED = "measurement-unparsed"
+    SETTING_NOT_RESTORED = "setting-not-restored"
+    CPU_RESTRICTED = "cpu-restricted"
+    MEMORY_LIMITED = "memory-limited"
+    TIMED_OUT = "timed-out"
+    PROGRAM_FAILED = "program-failed"
+    NOISY_MACHINE = "noisy-machine"
+    LEFT_OUT = "left-out"
+
+
+class RunWarning(_Model):
+    kind: WarningKind
+    severity: Literal["info", "warning", "serious"] = "warning"
+    message: str
+    data: dict[str, Any] = Field(default_factory=dict)
+
+
+class Command(_Model):
+    argv: list[str]
+    cwd: str
+    executable: str
+    """Resolved path; for a script, the interpreter that the kernel starts."""
+    env: dict[str, str]
+    """Only what matters: LD_*, MALLOC_*, GLIBC_TUNABLES, OMP_*, LANG, LC_*, PATH and what the request set."""
+    env_bytes: int
+    """Bytes of argv and envp strings together: they shift the stack."""
+
+
+class PolicyAsked(_Model):
+    name: str
+    toml: str
+    path: str | None
+    digest: str
+    """SHA-256 of the canonical TOML."""
+
+
+class Settings(_Model):
+    cpus: list[int]
+    aslr: bool | None
+    node: int | None
+    uid: int
+    gid: int
+    timeout_s: float | None
+    preloaded: bool
+    flush: Literal["none", "files", "all"]
+    scheduler: str
+    cgroup: dict[str, str] = Field(default_factory=dict)
+    """Limits in force: memory.max, cpu.max, cpuset.cpus.effective … as read."""
+
+
+class Outcome(_Model):
+    status: Literal["ok", "failed", "signalled", "timed-out", "not-started"]
+    exit_code: int | None
+    signal: int | None
+    message: str | None = None
+
+
+class Times(_Model):
+    wall_ns: int
+    """From just before exec is let go to the exit of the last process of the tree that the program waited for."""
+    user_ns: int
+    system_ns: int
+    spawn_to_main_ns: int | None = None
+    """From spawn to the end of the guest's start-up code; what pagelab adds before main."""
+
+
+class Faults(_Model):
+    minor: int
+    major: int
+
+
+class Counter(_Model):
+    name: str
+    """Role in its set (``tlb.hits``, ``tlb.walks``, ``tlb.walk_cycles``, ``cycles`` …) or the raw code."""
+    code: str
+    count: int | None
+    enabled_ns: int | None
+    running_ns: int | None
+    status: Literal["ok", "multiplexed", "unsupported", "denied", "implausible"]
+    verified: bool
+    """The event code was checked on hardware against a program with a known answer."""
+    source: str
+
+
+class SizeBytes(_Model):
+    """Resident bytes of one region, by the size of the page that maps them."""
+
+    page_bytes: int
+    bytes: int
+
+
+class Region(_Model):
+    """A governed range (or one tile interval of it) and what it got."""
+
+    region: Literal["heap", "anon", "arenas", "file", "data", "stack", "range", "other"]
+    asked: str
+    """Page size asked for, ``kernel`` where it was left to the kernel."""
+    via: Literal["thp", "hugetlb"] | None
+    start: int
+    end: int
+    mapped_bytes: int
+    resident_bytes: int
+    by_size: list[SizeBytes]
+    whole_touched_tiles: int | None
+    """Tiles of the asked size that lie wholly inside mapped memory and have at least one page resident."""
+    tiles_as_asked: int | None
+
+
+class GuestCounters(_Model):
+    """What the preload library did, by name; see docs/architecture for each."""
+
+    values: dict[str, int]
+
+
+class Process(_Model):
+    pid: int
+    ppid: int
+    executable: str
+    governed: bool
+    start_ns: int | None
+    """Since the start of the run."""
+    wall_ns: int | None
+    user_ns: int | None
+    system_ns: int | None
+    minor_faults: int | None
+    major_faults: int | None
+    peak_rss_bytes: int | None
+    counters: dict[str, int] = Field(default_factory=dict)
+    placement: list[Region] = Field(default_factory=list)
+    guest: GuestCounters | None = None
+
+
+class Placement(_Model):
+    """Summed over all processes of the tree that reported."""
+
+    by_size: list[SizeBytes]
+    whole_touched_tiles: int
+    tiles_as_asked: int
+    placed_fraction: float | None
+    """tiles_as_asked / whole_touched_tiles; None when the policy named no tile that was touched."""
+
+
+class FileResidency(_Model):
+    path: str
+    pages: int
+    resident_pages: int
+
+
+class Fetch(_Model):
+    """State of the page cache and of prepaging around the run."""
+
+    readahead_kb_before: dict[str, int] = Field(default_factory=dict)
+    readahead_kb_during: dict[str, int] = Field(default_factory=dict)
+    fault_around_bytes: int | None = None
+    residency_at_start: list[FileResidency] = Field(default_factory=list)
+
+
+class Measurement(_Model):
+    """One timed operation inside the execution, as the program reported it."""
+
+    name: str
+    value: float
+    unit: str
+
+
+class Record(_Model):
+    schema_: Literal["pagelab.record/1"] = Field(default="pagelab.record/1", alias="schema")
+    id: str | None = None
+    started_at: str
+    command: Command
+    policy: PolicyAsked
+    settings: Settings
+    outcome: Outcome
+    time: Times
+    peak_rss_bytes: int
+    """Largest single process of the tree (getrusage), not the sum."""
+    faults: Faults
+    counters: list[Counter]
+    processes: list[Process]
+    placement: Placement
+    fetch: Fetch
+    measurements: list[Measurement]
+    warnings: list[RunWarning]
+    machine: dict[str, Any] | None = None
+    provenance: dict[str, Any] | None = None
