@@ -1,0 +1,48 @@
+"""Where pagelab's own native parts are installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+
+class MissingPartError(RuntimeError):
+    """A part of the installation is missing; the message says which, and how to install it."""
+
+
+def library() -> Path:
+    """The preload library ``libpagelab``; raises :class:`MissingPartError`."""
+    override = os.environ.get("PAGELAB_LIBRARY")
+    if override:
+        return Path(override)
+    found = sorted(Path(__file__).parent.glob("libpagelab*.so"))
+    if not found:
+        raise MissingPartError(
+            f"cannot find libpagelab.so beside {Path(__file__).parent}; run: pip install . (from a checkout: make dev)"
+        )
+    return found[0]
+
+
+def launcher() -> Path:
+    """The native launcher ``pagelab-launch``; raises :class:`MissingPartError`."""
+    return _binary("pagelab-launch", "PAGELAB_LAUNCHER")
+
+
+def workload() -> Path:
+    """The bundled workloads ``pagelab-workload``; raises :class:`MissingPartError`."""
+    return _binary("pagelab-workload", "PAGELAB_WORKLOAD")
+
+
+def _binary(name: str, override_variable: str) -> Path:
+    override = os.environ.get(override_variable)
+    if override:
+        return Path(override)
+    beside = Path(sys.executable).parent / name
+    if beside.exists():
+        return beside
+    on_path = shutil.which(name)
+    if on_path is None:
+        raise MissingPartError(f"cannot find {name} beside {sys.executable} or on PATH; run: pip install .")
+    return Path(on_path)
