@@ -1,2 +1,103 @@
-//! The bundled workloads.
-fn main() {}
+//! `pagelab-workload`: the bundled benchmark programs.
+//!
+//! Each does seeded work on a stated number of bytes, proves that it was done (checksum against expectation, exit
+//! status 1 when they differ), and reports each repetition on `PAGELAB_MEASURE_FD`.
+
+mod btree;
+mod gups;
+mod malloc_storm;
+mod measure;
+mod mmap_scan;
+mod pointer_chase;
+mod rng;
+mod size;
+mod stream;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use measure::Measurements;
+
+/// Benchmarks of memory and address translation
+#[derive(Parser)]
+#[command(version, about)]
+struct Cli {
+    #[command(subcommand)]
+    workload: Workload,
+}
+
+#[derive(Subcommand)]
+enum Workload {
+    Gups(gups::Args),
+    PointerChase(pointer_chase::Args),
+    Stream(stream::Args),
+    Btree(btree::Args),
+    MmapScan(mmap_scan::Args),
+    MallocStorm(malloc_storm::Args),
+    MakeFile(mmap_scan::MakeArgs),
+}
+
+/// Options of every workload that works on memory.
+#[derive(clap::Args)]
+struct Memory {
+    /// Bytes of the working set: 4096, 64K, 256M, 1G …
+    #[arg(long, default_value = "256M", value_parser = size::parse_bytes)]
+    bytes: usize,
+    /// Repetitions, each reported as one measurement
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    repetitions: u64,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Order in which pages are visited.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Order {
+    /// First to last
+    Sequential,
+    /// A seeded permutation
+    Random,
+}
+
+/// What the work computed, and what it must be.
+struct Proof {
+    checksum: u64,
+    expected: u64,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli.workload) {
+        Ok(None) => ExitCode::SUCCESS,
+        Ok(Some(proof)) if proof.checksum == proof.expected => {
+            println!("checksum {:#018x} verified", proof.checksum);
+            ExitCode::SUCCESS
+        }
+        Ok(Some(proof)) => {
+            eprintln!(
+                "pagelab-workload: checksum {:#018x} is wrong, {:#018x} was expected: memory or code is broken",
+                proof.checksum, proof.expected
+            );
+            ExitCode::from(1)
+        }
+        Err(message) => {
+            eprintln!("pagelab-workload: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(workload: &Workload) -> Result<Option<Proof>, String> {
+    let mut measurements = Measurements::from_environment()?;
+    match workload {
+        Workload::Gups(args) => gups::run(args, &mut measurements).map(Some),
+        Workload::PointerChase(args) => pointer_chase::run(args, &mut measurements).map(Some),
+        Workload::Stream(args) => stream::run(args, &mut measurements).map(Some),
+        Workload::Btree(args) => btree::run(args, &mut measurements).map(Some),
+        Workload::MmapScan(args) => mmap_scan::run(args, &mut measurements).map(Some),
+        Workload::MallocStorm(args) => malloc_storm::run(args, &mut measurements).map(Some),
+        Workload::MakeFile(args) => mmap_scan::make(args).map(|()| None),
+    }
+}
