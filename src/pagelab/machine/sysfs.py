@@ -1,0 +1,80 @@
+"""The one place that reads and writes the kernel's setting files (``/proc`` and ``/sys``).
+
+Paths are always given as the kernel names them (``/sys/kernel/mm/…``); :class:`Tree` puts a root before them,
+so that the same code reads a recorded or an invented machine.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+ROOT_VARIABLE = "PAGELAB_SYSROOT"
+"""Environment variable: read and write ``/proc`` and ``/sys`` below this directory (for tests)."""
+
+_BRACKETED = re.compile(r"(?:^|\s)\[(\S+)\](?:\s|$)")
+
+
+def normalise(text: str) -> str:
+    """The value a setting file holds: of ``always [madvise] never`` the bracketed word, else the text, stripped."""
+    bracketed = _BRACKETED.search(text)
+    return bracketed.group(1) if bracketed else " ".join(text.split())
+
+
+class Tree:
+    """``/proc`` and ``/sys`` below ``root`` (``/`` on a real machine)."""
+
+    def __init__(self, root: str | Path = "/") -> None:
+        self.root = Path(root)
+
+    @classmethod
+    def from_environment(cls) -> Tree:
+        """The real machine, or the directory named by ``PAGELAB_SYSROOT``."""
+        return cls(os.environ.get(ROOT_VARIABLE, "/"))
+
+    def path(self, name: str) -> Path:
+        """Where the kernel's ``name`` is on this tree."""
+        return self.root / name.lstrip("/")
+
+    def text(self, name: str) -> str:
+        """The whole file; raises ``OSError`` as the kernel gave it. Undecodable bytes are replaced."""
+        return self.path(name).read_bytes().decode("utf-8", "replace")
+
+    def get(self, name: str) -> str | None:
+        """The normalised value, or None when it cannot be read for whatever reason."""
+        try:
+            return normalise(self.text(name))
+        except OSError:
+            return None
+
+    def number(self, name: str) -> int | None:
+        """The value as a whole number, or None when unreadable or not a number."""
+        value = self.get(name)
+        try:
+            return None if value is None else int(value)
+        except ValueError:
+            return None
+
+    def names(self, directory: str) -> list[str]:
+        """Names in a directory, sorted; empty when it cannot be listed."""
+        try:
+            return sorted(entry.name for entry in self.path(directory).iterdir())
+        except OSError:
+            return []
+
+    def exists(self, name: str) -> bool:
+        """Whether the file is there (an unreadable one is)."""
+        return os.path.lexists(self.path(name))
+
+    def write(self, name: str, value: str) -> None:
+        """One ``write(2)`` of the value and a newline, as the kernel's setting files want it; raises
+        ``OSError``.
+
+        Never creates a file: a setting that is not there is an error.
+        """
+        descriptor = os.open(self.path(name), os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, f"{value}\n".encode())
+        finally:
+            os.close(descriptor)
