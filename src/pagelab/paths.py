@@ -7,8 +7,10 @@ import shutil
 import sys
 from pathlib import Path
 
+from pagelab.errors import PagelabError
 
-class MissingPartError(RuntimeError):
+
+class MissingPartError(PagelabError):
     """A part of the installation is missing; the message says which, and how to install it."""
 
 

@@ -1,0 +1,5 @@
+"""``python -m pagelab`` is ``pagelab``."""
+
+from pagelab.cli import main
+
+main()

@@ -1,0 +1,30 @@
+"""Errors that a user can act on. Each class carries the exit code of docs/architecture.
+
+The message names the operation, the object, the errno where there is one, and the next command to type.
+"""
+
+from __future__ import annotations
+
+
+class PagelabError(Exception):
+    """pagelab itself failed; every error meant for users derives from this."""
+
+    exit_code = 4
+
+
+class RunFailedError(PagelabError):
+    """The measured program, or runs of a study, failed; results are kept."""
+
+    exit_code = 1
+
+
+class BadInputError(PagelabError):
+    """Flags, TOML, CSV or files that cannot be accepted."""
+
+    exit_code = 2
+
+
+class MachineError(PagelabError):
+    """The machine cannot do what was asked."""
+
+    exit_code = 3
