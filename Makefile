@@ -1,16 +1,59 @@
-# pagelab: every target does its own set-up; see README.md.
+# pagelab: every target does its own set-up. Needs Linux on x86-64 with glibc, Python 3.11 or newer, Rust and a C compiler.
+PYTHON ?= python3
 VENV   ?= .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.pagelab-installed
-SOURCES := $(shell find crates src -type f \( -name '*.rs' -o -name '*.py' -o -name '*.toml' -o -name '*.h' -o -name '*.j2' \) 2>/dev/null) Cargo.toml Cargo.lock pyproject.toml
+OUT    ?= demo-out
+NATIVE := $(shell find crates -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.h' \)) Cargo.toml Cargo.lock
+SOURCES := $(NATIVE) $(shell find src -type f -not -name '*.so' -not -path '*/__pycache__/*' -not -path '*.egg-info/*') \
+	pyproject.toml
 
-.PHONY: dev
-# An editable install for working on pagelab: Rust parts are copied beside the Python sources.
-dev: $(VENV)/bin/python
-	cargo build --release
+.PHONY: demo test test-slow lint bench man dev setup clean
+.DEFAULT_GOAL := demo
+
+demo: $(STAMP)            ## The main job: a study of page size and prepaging on real programs, and its report
+	$(VENV)/bin/pagelab demo --out $(OUT)
+
+test: $(STAMP)            ## All tests but the long campaigns
+	cargo test --workspace --locked
+	$(PY) -m pytest -m "not slow"
+
+test-slow: $(STAMP)       ## The long campaigns
+	$(PY) -m pytest -m slow
+
+lint: $(STAMP)            ## Every configured check, warnings are errors
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked --quiet
+	$(PY) -m ruff check src tests bench
+	$(PY) -m ruff format --check src tests bench
+	$(PY) -m mypy
+
+bench: $(STAMP)           ## Overheads against the goals, each a ratio in one run
+	$(PY) -m bench
+
+man: $(STAMP)             ## The manual page and the shell completions, generated from the commands
+	$(PY) -m pagelab.cli.manpage build/man
+
+dev: $(PY)                ## Rebuild the native parts beside the Python sources, after `pip install -e .`
+	cargo build --release --locked
 	cp -f target/release/lib_native.so src/pagelab/_native.abi3.so
 	cp -f target/release/libpagelab.so src/pagelab/libpagelab.abi3.so
 	cp -f target/release/pagelab-launch target/release/pagelab-workload $(VENV)/bin/
 
-$(VENV)/bin/python:
-	python3 -m venv $(VENV)
+setup: $(STAMP)
+
+$(STAMP): $(SOURCES) | $(PY)
+	$(PY) -m pip install --quiet --disable-pip-version-check '.[dev]'
+	@touch $@
+
+NEEDS := pagelab needs Linux on x86-64 with glibc, Python 3.11 or newer, a Rust toolchain (cargo) and a C compiler (cc)
+$(PY):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+		|| { echo "$(NEEDS); missing here: $(PYTHON) in version 3.11 or newer" >&2; exit 1; }
+	@command -v cargo >/dev/null || { echo "$(NEEDS); missing here: cargo" >&2; exit 1; }
+	@command -v cc >/dev/null || { echo "$(NEEDS); missing here: cc" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV) || { echo "$(NEEDS); Python's venv module is missing (Debian: python3-venv)" >&2; exit 1; }
+
+clean:
+	rm -rf target build $(VENV) $(OUT) src/*.egg-info src/pagelab/*.so
