@@ -76,7 +76,7 @@ from typing import Any, Literal
 PATH_VARIABLE = "PAGELAB_JOURNAL"
 DEFAULT_PATH = Path("/run/pagelab/journal.jsonl")
 EMPTY_ABOVE_BYTES = 1 << 16
-"""A journal without active entries is emptied once it is larger than this; smaller ones are kept for people."""
+"""A journal without active entries is emptied once larger than this; smaller ones are kept for people."""
 
 State = Literal["intended", "applied", "restored", "failed"]
 _STATES = ("intended", "applied", "restored", "failed")
@@ -157,7 +157,7 @@ def boot_id() -> str:
 
 
 def pid_start(pid: int) -> int | None:
-    """Start time of a process in clock ticks since boot; None for a zombie or when there is no such process."""
+    """Start time of a process in clock ticks since boot; None for a zombie or no such process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -17,7 +17,7 @@ _BRACKETED = re.compile(r"(?:^|\s)\[(\S+)\](?:\s|$)")
 
 
 def normalise(text: str) -> str:
-    """The value a setting file holds: of ``always [madvise] never`` the bracketed word, else the text, stripped."""
+    """The value a setting file holds: of ``always [madvise] never`` only ``madvise``; stripped."""
     bracketed = _BRACKETED.search(text)
     return bracketed.group(1) if bracketed else " ".join(text.split())
 

@@ -1,0 +1,196 @@
+"""The machine description: page sizes, switches, pools, caches and colours, CPUs and nodes, as plain data.
+
+It is handed as JSON to ``crates/policy`` (type ``Machine``), which validates policies against it, and stored
+with every record. What cannot be read is null or left out, never guessed.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any
+
+from .sysfs import Tree
+
+SCHEMA = "pagelab.machine/1"
+_THP = "/sys/kernel/mm/transparent_hugepage"
+_HUGETLB = "/sys/kernel/mm/hugepages"
+_CPU = "/sys/devices/system/cpu"
+_NODE = "/sys/devices/system/node"
+
+
+@dataclass(frozen=True)
+class Cache:
+    """One kind of cache; ``shared_cpus`` lists the CPUs of each instance of it.
+
+    ``colours`` = size / ways / base page (ALLOC: pages of different colours never compete for a set). It is
+    the nominal number: a last-level cache that hashes addresses over slices has no colours in this sense.
+    """
+
+    level: int
+    kind: str
+    size_bytes: int
+    ways: int | None
+    line_bytes: int | None
+    sets: int | None
+    colours: int | None
+    shared_cpus: list[list[int]]
+
+
+def describe(tree: Tree | None = None) -> dict[str, Any]:
+    """What this machine offers. Geometry is read once; switches and pools are read at every call (about 1 ms)."""
+    tree = tree or Tree.from_environment()
+    base = os.sysconf("SC_PAGE_SIZE")
+    pmd = tree.number(f"{_THP}/hpage_pmd_size")
+    mthp = _mthp(tree, pmd)
+    pools = _hugetlb(tree)
+    sizes = {base, *(size["bytes"] for size in mthp), *(pool["bytes"] for pool in pools)}
+    if pmd is not None:
+        sizes.add(pmd)
+    return {
+        "schema": SCHEMA,
+        "architecture": platform.machine(),
+        "page_sizes_bytes": sorted(sizes),
+        "base_page_bytes": base,
+        "thp_pmd_bytes": pmd,
+        "thp": {name: tree.get(f"{_THP}/{name}") for name in ("enabled", "defrag", "shmem_enabled")},
+        "mthp": mthp,
+        "hugetlb": pools,
+        **_geometry(str(tree.root), base),
+    }
+
+
+def _mthp(tree: Tree, pmd: int | None) -> list[dict[str, Any]]:
+    """Sizes below the PMD size that the kernel offers for anonymous or shared memory, with their switches."""
+    found = []
+    for size, directory in _sized(tree, _THP):
+        if pmd is not None and size >= pmd:
+            continue
+        enabled = tree.get(f"{directory}/enabled")
+        shmem = tree.get(f"{directory}/shmem_enabled")
+        if enabled is not None:
+            found.append({"bytes": size, "enabled": enabled, "shmem_enabled": shmem})
+    return found
+
+
+def _hugetlb(tree: Tree) -> list[dict[str, Any]]:
+    files = {
+        "total_pages": "nr_hugepages",
+        "free_pages": "free_hugepages",
+        "reserved_pages": "resv_hugepages",
+        "surplus_pages": "surplus_hugepages",
+        "overcommit_pages": "nr_overcommit_hugepages",
+    }
+    return [
+        {"bytes": size, **{key: tree.number(f"{directory}/{file}") for key, file in files.items()}}
+        for size, directory in _sized(tree, _HUGETLB)
+    ]
+
+
+def _sized(tree: Tree, parent: str) -> list[tuple[int, str]]:
+    """Directories ``hugepages-<n>kB`` below ``parent`` with their sizes in bytes, ascending."""
+    found = []
+    for name in tree.names(parent):
+        kib = name.removeprefix("hugepages-").removesuffix("kB")
+        if name.startswith("hugepages-") and kib.isdigit():
+            found.append((int(kib) * 1024, f"{parent}/{name}"))
+    return sorted(found)
+
+
+@cache
+def _geometry(root: str, base_page_bytes: int) -> dict[str, Any]:
+    """What cannot change while we run (CPU hot-plug apart)."""
+    tree = Tree(root)
+    online = parse_list(tree.get(f"{_CPU}/online")) or sorted(os.sched_getaffinity(0))
+    return {
+        "caches": [asdict(entry) for entry in _caches(tree, online, base_page_bytes)],
+        "cpus": online,
+        "nodes": _nodes(tree),
+    }
+
+
+def _nodes(tree: Tree) -> list[dict[str, Any]]:
+    nodes = []
+    for number in parse_list(tree.get(f"{_NODE}/online")):
+        directory = f"{_NODE}/node{number}"
+        nodes.append(
+            {
+                "node": number,
+                "cpus": parse_list(tree.get(f"{directory}/cpulist")),
+                "memory_bytes": _node_memory(tree, directory),
+            }
+        )
+    return nodes
+
+
+def _node_memory(tree: Tree, directory: str) -> int | None:
+    words = (tree.get(f"{directory}/meminfo") or "").split()
+    # "Node 0 MemTotal: 24617544 kB"
+    if "MemTotal:" not in words:
+        return None
+    return int(words[words.index("MemTotal:") + 1]) * 1024
+
+
+def _caches(tree: Tree, cpus: list[int], base_page_bytes: int) -> list[Cache]:
+    """Every kind of cache once. CPUs that a read instance already covers are skipped: large hosts stay cheap."""
+    kinds: dict[tuple[Any, ...], list[list[int]]] = {}
+    for index in _cache_indices(tree, cpus):
+        covered: set[int] = set()
+        for cpu in cpus:
+            if cpu in covered:
+                continue
+            directory = f"{_CPU}/cpu{cpu}/cache/{index}"
+            key = _cache_key(tree, directory)
+            shared = parse_list(tree.get(f"{directory}/shared_cpu_list")) or [cpu]
+            covered.update(shared)
+            if key is not None:
+                kinds.setdefault(key, []).append(shared)
+    return [_cache(key, shared, base_page_bytes) for key, shared in sorted(kinds.items(), key=_by_level)]
+
+
+def _cache_indices(tree: Tree, cpus: list[int]) -> list[str]:
+    indices = {name for cpu in cpus[:1] + cpus[-1:] for name in tree.names(f"{_CPU}/cpu{cpu}/cache")}
+    return sorted(name for name in indices if name.startswith("index"))
+
+
+def _cache_key(tree: Tree, directory: str) -> tuple[Any, ...] | None:
+    level = tree.number(f"{directory}/level")
+    kind = tree.get(f"{directory}/type")
+    size = _size_bytes(tree.get(f"{directory}/size"))
+    if level is None or kind is None or size is None:
+        return None
+    ways = tree.number(f"{directory}/ways_of_associativity")
+    line = tree.number(f"{directory}/coherency_line_size")
+    sets = tree.number(f"{directory}/number_of_sets")
+    # The kernel writes 0 where the firmware does not say.
+    return level, kind.lower(), size, ways or None, line or None, sets or None
+
+
+def _by_level(item: tuple[tuple[Any, ...], list[list[int]]]) -> tuple[Any, ...]:
+    return tuple(str(part) for part in item[0])
+
+
+def _cache(key: tuple[Any, ...], shared: list[list[int]], base_page_bytes: int) -> Cache:
+    level, kind, size, ways, line, sets = key
+    colours = None if ways is None else max(1, size // ways // base_page_bytes)
+    return Cache(level, kind, size, ways, line, sets, colours, shared)
+
+
+def _size_bytes(text: str | None) -> int | None:
+    """``32K`` or ``1M`` as bytes."""
+    if not text or not text[:-1].isdigit():
+        return None
+    unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1])
+    return None if unit is None else int(text[:-1]) * unit
+
+
+def parse_list(text: str | None) -> list[int]:
+    """The kernel's list format, ``0-3,8``, as numbers; empty for nothing or anything else."""
+    numbers: list[int] = []
+    for part in (text or "").split(","):
+        first, dash, last = part.strip().partition("-")
+        if first.isdigit() and (not dash or last.isdigit()):
+            numbers.extend(range(int(first), int(last if dash else first) + 1))
+    return numbers

@@ -1,0 +1,198 @@
+"""Provenance: what a reader of a record, years later, needs to know of the machine and the software (STYLE 24)."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from .describe import describe
+from .sysfs import Tree
+from .virtual import container, virtualisation
+
+SCHEMA = "pagelab.provenance/1"
+_LIBRARIES = ("numpy", "scipy", "polars", "pydantic", "altair", "vl-convert-python", "typer", "rich", "jinja2")
+_CPU = "/sys/devices/system/cpu"
+
+
+def provenance(tree: Tree | None = None) -> dict[str, Any]:
+    """Plain data, JSON-ready; what cannot be read is null. What can change is read afresh at every call."""
+    from datetime import UTC, datetime
+
+    tree = tree or Tree.from_environment()
+    return {
+        "schema": SCHEMA,
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        **_fixed(str(tree.root)),
+        "page_sizes_bytes": describe(tree)["page_sizes_bytes"],
+        "governor": _governors(tree),
+        "boost": _boost(tree),
+        "smt": tree.get(f"{_CPU}/smt/control"),
+        "swap": bool(_lines(tree, "/proc/swaps")[1:]),
+        "uid": os.geteuid(),
+    }
+
+
+@cache
+def _fixed(root: str) -> dict[str, Any]:
+    tree = Tree(root)
+    machine, box = virtualisation(tree), container(tree)
+    return {
+        "host": platform.node(),
+        "boot_id": tree.get("/proc/sys/kernel/random/boot_id"),
+        "kernel": _kernel(tree),
+        "cpu": _cpu(tree),
+        "memory_bytes": _memory_bytes(tree),
+        "mitigations": _mitigations(tree),
+        "virtualisation": {"kind": machine.kind, "evidence": machine.evidence},
+        "container": {"kind": box.kind, "evidence": box.evidence},
+        "libc": _libc(),
+        "pagelab": {"version": pagelab_version(), "commit": _commit()},
+        "python": platform.python_version(),
+        "libraries": {name: found for name in _LIBRARIES if (found := _installed_version(name))},
+    }
+
+
+def _kernel(tree: Tree) -> dict[str, Any]:
+    system = os.uname()
+    return {
+        "system": system.sysname,
+        "release": system.release,
+        "version": system.version,
+        "architecture": system.machine,
+        "cmdline": tree.get("/proc/cmdline"),
+    }
+
+
+def _cpu(tree: Tree) -> dict[str, Any]:
+    """Of the first CPU; ``models`` counts the CPUs of each kind, since some machines mix them."""
+    blocks = [_fields(block) for block in "\n".join(_lines(tree, "/proc/cpuinfo")).split("\n\n")]
+    blocks = [block for block in blocks if "processor" in block]
+    first = blocks[0] if blocks else {}
+    models: dict[str, int] = {}
+    for block in blocks:
+        name = block.get("model name") or block.get("CPU part", "unknown")
+        models[name] = models.get(name, 0) + 1
+    return {
+        "model_name": first.get("model name"),
+        "vendor": first.get("vendor_id") or first.get("CPU implementer"),
+        "family": _number(first.get("cpu family") or first.get("CPU architecture")),
+        "model": _number(first.get("model") or first.get("CPU part")),
+        "stepping": _number(first.get("stepping") or first.get("CPU revision")),
+        "microcode": first.get("microcode") or tree.get(f"{_CPU}/cpu0/microcode/version"),
+        "midr_el1": tree.get(f"{_CPU}/cpu0/regs/identification/midr_el1"),
+        "address_sizes": first.get("address sizes"),
+        "tlb_size": first.get("TLB size"),
+        "models": models,
+        "count": len(blocks),
+    }
+
+
+def _fields(block: str) -> dict[str, str]:
+    pairs = (line.partition(":") for line in block.splitlines())
+    return {key.strip(): value.strip() for key, colon, value in pairs if colon}
+
+
+def _number(text: str | None) -> int | None:
+    try:
+        return None if text is None else int(text, 0)
+    except ValueError:
+        return None
+
+
+def _lines(tree: Tree, name: str) -> list[str]:
+    try:
+        return tree.text(name).splitlines()
+    except OSError:
+        return []
+
+
+def _memory_bytes(tree: Tree) -> int | None:
+    words = next((line.split() for line in _lines(tree, "/proc/meminfo") if line.startswith("MemTotal:")), [])
+    return int(words[1]) * 1024 if len(words) > 1 else None
+
+
+def _mitigations(tree: Tree) -> dict[str, str]:
+    """Only what affects this CPU."""
+    directory = f"{_CPU}/vulnerabilities"
+    states = {name: tree.get(f"{directory}/{name}") for name in tree.names(directory)}
+    return {name: state for name, state in states.items() if state and state != "Not affected"}
+
+
+def _governors(tree: Tree) -> list[str]:
+    directory = f"{_CPU}/cpufreq"
+    found = {tree.get(f"{directory}/{name}/scaling_governor") for name in tree.names(directory)}
+    return sorted(name for name in found if name)
+
+
+def _boost(tree: Tree) -> bool | None:
+    """Whether turbo frequencies are allowed; None where no driver says."""
+    boost = tree.number(f"{_CPU}/cpufreq/boost")
+    if boost is not None:
+        return bool(boost)
+    no_turbo = tree.number(f"{_CPU}/intel_pstate/no_turbo")
+    return None if no_turbo is None else not no_turbo
+
+
+def _libc() -> str | None:
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION")
+    except (ValueError, OSError):
+        return None
+
+
+def pagelab_version() -> str | None:
+    """The installed distribution's version, or that of the source tree this runs from."""
+    root = _source_root()
+    if root is not None:
+        found = re.search(r'^version\s*=\s*"([^"]+)"', (root / "pyproject.toml").read_text(), re.MULTILINE)
+        if found:
+            return found.group(1)
+    return _installed_version("pagelab")
+
+
+def _source_root() -> Path | None:
+    root = Path(__file__).resolve().parents[3]
+    return root if (root / "pyproject.toml").is_file() and (root / "src/pagelab").is_dir() else None
+
+
+def _installed_version(name: str) -> str | None:
+    """From the names of the ``.dist-info`` directories: importing the library, or importlib.metadata, takes long."""
+    wanted = re.compile(rf"{re.escape(name.replace('-', '_'))}-([^-]+)\.dist-info", re.IGNORECASE)
+    for entry in _distributions():
+        found = wanted.fullmatch(entry)
+        if found:
+            return found.group(1)
+    return None
+
+
+@cache
+def _distributions() -> tuple[str, ...]:
+    names: list[str] = []
+    for directory in sys.path:
+        if directory and Path(directory).is_dir():
+            names += [name for name in os.listdir(directory) if name.endswith(".dist-info")]  # noqa: PTH208
+    return tuple(names)
+
+
+def _commit() -> str | None:
+    """The checked-out commit when pagelab runs from its source tree; None for an installed package."""
+    root = _source_root()
+    if root is None:
+        return None
+    try:
+        git = root / ".git"
+        head = (git / "HEAD").read_text().strip()
+        if not head.startswith("ref: "):
+            return head
+        reference = head.removeprefix("ref: ")
+        if (git / reference).is_file():
+            return (git / reference).read_text().strip()
+        packed = (git / "packed-refs").read_text().splitlines()
+        return next((line.split()[0] for line in packed if line.endswith(f" {reference}")), None)
+    except OSError:
+        return None
