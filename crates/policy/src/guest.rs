@@ -1,0 +1,170 @@
+//! The guest file: what one process image tells about itself, as one fixed-layout shared mapping.
+//!
+//! The guest creates `<run dir>/<pid>-<n>.guest` at start, maps it shared and closes the descriptor at once; every
+//! later update is a plain store, so what it knows survives even SIGKILL. All fields are 64-bit words in the machine's
+//! byte order (writer and reader run on the same host), or byte arrays. The launcher decodes with [`Report::decode`].
+
+mod decode;
+mod names;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use core::sync::atomic::{AtomicU8, AtomicU64};
+
+pub use decode::DecodeError;
+pub use names::{Counter, DisabledReason, NoteKind, Started, State};
+pub use report::{Note, PlacementMethod, RegionReport, Report, Residency, Rusage};
+
+/// First word of a guest file ("PGLBGUST").
+pub const MAGIC: u64 = u64::from_le_bytes(*b"PGLBGUST");
+/// Version of the layout.
+pub const VERSION: u64 = 1;
+
+/// Bytes kept of the executable's path.
+pub const EXE_BYTES: usize = 4096;
+/// Room for counters (more than there are, so that adding one keeps the layout).
+pub const COUNTER_SLOTS: usize = 96;
+/// Kinds of note kept.
+pub const NOTE_SLOTS: usize = 32;
+/// Files kept in the residency table.
+pub const RESIDENCY_SLOTS: usize = 256;
+/// Bytes kept of a file's path.
+pub const PATH_BYTES: usize = 232;
+/// Regions kept.
+pub const REGION_SLOTS: usize = 1024;
+
+/// Page sizes of the columns of a region's `by_size`, in bytes.
+pub const SIZE_COLUMNS: [u64; 10] =
+    [4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 1 << 30];
+
+/// One kind of note and how often it was taken.
+#[repr(C)]
+pub struct NoteSlot {
+    /// [`NoteKind`] code plus one; 0: empty.
+    pub kind: AtomicU64,
+    /// How often.
+    pub count: AtomicU64,
+    /// errno of the first time (0: none).
+    pub errno: AtomicU64,
+    /// An address or a file descriptor of the first time; see [`NoteKind`].
+    pub address: AtomicU64,
+    /// Bytes concerned the first time.
+    pub bytes: AtomicU64,
+}
+
+/// How much of one file was in the page cache at start.
+#[repr(C)]
+pub struct ResidencySlot {
+    /// Pages of the file's mappings.
+    pub pages: AtomicU64,
+    /// Of these, resident in the page cache.
+    pub resident: AtomicU64,
+    /// Bytes of `path` used.
+    pub path_bytes: AtomicU64,
+    /// The path, cut to [`PATH_BYTES`] from its end (the file's name is kept).
+    pub path: [AtomicU8; PATH_BYTES],
+}
+
+/// One governed range, or one interval of it.
+#[repr(C)]
+pub struct RegionSlot {
+    /// [`crate::plan::Memory`] code plus one; [`REGION_OTHER`] for memory that no section governs.
+    pub memory: AtomicU64,
+    /// Page size asked, bytes; 0: left to the kernel.
+    pub asked: AtomicU64,
+    /// [`crate::plan::Via`] code.
+    pub via: AtomicU64,
+    /// Rule it came from.
+    pub rule: AtomicU64,
+    /// Lowest address concerned.
+    pub start: AtomicU64,
+    /// One past the highest.
+    pub end: AtomicU64,
+    /// Bytes mapped inside.
+    pub mapped: AtomicU64,
+    /// Bytes resident inside.
+    pub resident: AtomicU64,
+    /// Resident bytes by size of the page that maps them; columns: [`SIZE_COLUMNS`].
+    pub by_size: [AtomicU64; SIZE_COLUMNS.len()],
+    /// Tiles of the asked size wholly inside mapped memory, with at least one page resident.
+    pub whole_touched: AtomicU64,
+    /// Of these, mapped as asked.
+    pub as_asked: AtomicU64,
+}
+
+/// Value of [`RegionSlot::whole_touched`] for "could not be counted" (smaps knows sums only).
+pub const UNCOUNTED: u64 = u64::MAX;
+
+/// Value of [`RegionSlot::memory`] for memory that no section governs.
+pub const REGION_OTHER: u64 = 255;
+
+/// Resource usage of the process, when placement was measured.
+#[repr(C)]
+pub struct RusageSlot {
+    /// User time.
+    pub user_ns: AtomicU64,
+    /// System time.
+    pub system_ns: AtomicU64,
+    /// Faults without I/O.
+    pub minor_faults: AtomicU64,
+    /// Faults with I/O.
+    pub major_faults: AtomicU64,
+    /// Largest resident set.
+    pub max_rss_bytes: AtomicU64,
+}
+
+/// The whole file. A fresh file is all zero, which every field takes for "nothing yet".
+#[repr(C)]
+pub struct GuestFile {
+    /// [`MAGIC`], stored last at creation.
+    pub magic: AtomicU64,
+    /// [`VERSION`].
+    pub version: AtomicU64,
+    /// `size_of::<GuestFile>()`.
+    pub file_bytes: AtomicU64,
+    /// Process id.
+    pub pid: AtomicU64,
+    /// Parent's id.
+    pub ppid: AtomicU64,
+    /// How this image came to be: [`Started`] code.
+    pub started: AtomicU64,
+    /// [`State`] code.
+    pub state: AtomicU64,
+    /// [`DisabledReason`] code, when disabled.
+    pub disabled_reason: AtomicU64,
+    /// errno that goes with it (0: none).
+    pub disabled_errno: AtomicU64,
+    /// CLOCK_MONOTONIC when the guest's start-up code began.
+    pub start_ns: AtomicU64,
+    /// CLOCK_MONOTONIC when it was finished.
+    pub ready_ns: AtomicU64,
+    /// CLOCK_MONOTONIC when the exit measurement began (0: it did not).
+    pub end_ns: AtomicU64,
+    /// CLOCK_MONOTONIC when the exit measurement was finished.
+    pub measured_ns: AtomicU64,
+    /// [`PlacementMethod`] code.
+    pub placement_method: AtomicU64,
+    /// Bytes of `exe` used.
+    pub exe_bytes: AtomicU64,
+    /// The executable's path, as `/proc/self/exe` gives it.
+    pub exe: [AtomicU8; EXE_BYTES],
+    /// By [`Counter`] code.
+    pub counters: [AtomicU64; COUNTER_SLOTS],
+    /// Notes, in order of their first time.
+    pub notes: [NoteSlot; NOTE_SLOTS],
+    /// Files that found no slot.
+    pub residency_dropped: AtomicU64,
+    /// Slots of `residency` used.
+    pub residency_count: AtomicU64,
+    /// Residency of mapped files at start.
+    pub residency: [ResidencySlot; RESIDENCY_SLOTS],
+    /// Regions that found no slot.
+    pub regions_dropped: AtomicU64,
+    /// Slots of `regions` used.
+    pub region_count: AtomicU64,
+    /// Placement by region.
+    pub regions: [RegionSlot; REGION_SLOTS],
+    /// Usage at the time of measuring.
+    pub rusage: RusageSlot,
+}

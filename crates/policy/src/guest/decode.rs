@@ -1,0 +1,175 @@
+//! Reading guest files (the launcher's side; allocates).
+
+use core::fmt;
+use core::mem::{offset_of, size_of};
+
+use super::report::{Note, PlacementMethod, RegionReport, Report, Residency, Rusage};
+use super::{
+    Counter, DisabledReason, EXE_BYTES, GuestFile, MAGIC, NOTE_SLOTS, NoteKind, NoteSlot, PATH_BYTES, REGION_OTHER,
+    REGION_SLOTS, RESIDENCY_SLOTS, RegionSlot, ResidencySlot, RusageSlot, SIZE_COLUMNS, Started, State, UNCOUNTED,
+    VERSION,
+};
+use crate::plan::{Memory, Via};
+
+/// Why a file is not a guest's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// Shorter than the layout: the guest died while creating it.
+    Truncated,
+    /// Never finished, or not a guest file.
+    NotAGuest,
+    /// Another version of the layout.
+    Version(u64),
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DecodeError::Truncated => write!(f, "the guest file is truncated"),
+            DecodeError::NotAGuest => write!(f, "the file is not a finished guest file"),
+            DecodeError::Version(v) => write!(f, "the guest file has version {v}, this program reads {VERSION}"),
+        }
+    }
+}
+
+struct Words<'a>(&'a [u8]);
+
+impl Words<'_> {
+    fn at(&self, offset: usize) -> u64 {
+        let raw = self.0.get(offset..offset + 8).and_then(|raw| raw.try_into().ok());
+        raw.map_or(0, u64::from_ne_bytes)
+    }
+
+    fn some(&self, offset: usize) -> Option<u64> {
+        Some(self.at(offset)).filter(|&value| value != 0)
+    }
+
+    fn errno(&self, offset: usize) -> Option<i32> {
+        self.some(offset).and_then(|value| i32::try_from(value).ok())
+    }
+
+    fn text(&self, offset: usize, used: u64, room: usize) -> String {
+        let used = usize::try_from(used).unwrap_or(room).min(room);
+        String::from_utf8_lossy(self.0.get(offset..offset + used).unwrap_or(&[])).into_owned()
+    }
+}
+
+impl Report {
+    /// Decodes a whole guest file, as read from disk.
+    pub fn decode(bytes: &[u8]) -> Result<Report, DecodeError> {
+        if bytes.len() < size_of::<GuestFile>() {
+            return Err(DecodeError::Truncated);
+        }
+        let words = Words(bytes);
+        if words.at(offset_of!(GuestFile, magic)) != MAGIC {
+            return Err(DecodeError::NotAGuest);
+        }
+        let version = words.at(offset_of!(GuestFile, version));
+        if version != VERSION {
+            return Err(DecodeError::Version(version));
+        }
+        let end_ns = words.some(offset_of!(GuestFile, end_ns));
+        Ok(Report {
+            pid: words.at(offset_of!(GuestFile, pid)) as u32,
+            ppid: words.at(offset_of!(GuestFile, ppid)) as u32,
+            exe: words.text(offset_of!(GuestFile, exe), words.at(offset_of!(GuestFile, exe_bytes)), EXE_BYTES),
+            started: Started::from_code(words.at(offset_of!(GuestFile, started))).unwrap_or(Started::Exec),
+            state: State::from_code(words.at(offset_of!(GuestFile, state))).unwrap_or(State::Starting),
+            disabled: disabled(&words),
+            start_ns: words.at(offset_of!(GuestFile, start_ns)),
+            ready_ns: words.some(offset_of!(GuestFile, ready_ns)),
+            end_ns,
+            measured_ns: words.some(offset_of!(GuestFile, measured_ns)),
+            placement: match words.at(offset_of!(GuestFile, placement_method)) {
+                1 => PlacementMethod::PagemapScan,
+                2 => PlacementMethod::Smaps,
+                _ => PlacementMethod::None,
+            },
+            counters: counters(&words),
+            notes: (0..NOTE_SLOTS).filter_map(|slot| note(&words, slot)).collect(),
+            residency: residency(&words),
+            residency_dropped: words.at(offset_of!(GuestFile, residency_dropped)),
+            regions: regions(&words),
+            regions_dropped: words.at(offset_of!(GuestFile, regions_dropped)),
+            rusage: end_ns.map(|_| rusage(&words)),
+        })
+    }
+}
+
+fn disabled(words: &Words<'_>) -> Option<(DisabledReason, Option<i32>)> {
+    let reason = DisabledReason::from_code(words.at(offset_of!(GuestFile, disabled_reason)))?;
+    (reason != DisabledReason::None).then(|| (reason, words.errno(offset_of!(GuestFile, disabled_errno))))
+}
+
+fn counters(words: &Words<'_>) -> Vec<(&'static str, u64)> {
+    let at = |counter: Counter| words.at(offset_of!(GuestFile, counters) + counter as usize * 8);
+    let all = Counter::ALL.iter().map(|&counter| (counter.name(), at(counter)));
+    all.filter(|&(_, value)| value != 0).collect()
+}
+
+fn note(words: &Words<'_>, slot: usize) -> Option<Note> {
+    let at = offset_of!(GuestFile, notes) + slot * size_of::<NoteSlot>();
+    let code = words.some(at + offset_of!(NoteSlot, kind))?;
+    Some(Note {
+        kind: NoteKind::from_code(code - 1)?,
+        count: words.at(at + offset_of!(NoteSlot, count)),
+        errno: words.errno(at + offset_of!(NoteSlot, errno)),
+        address: words.at(at + offset_of!(NoteSlot, address)),
+        bytes: words.at(at + offset_of!(NoteSlot, bytes)),
+    })
+}
+
+fn residency(words: &Words<'_>) -> Vec<Residency> {
+    let used = words.at(offset_of!(GuestFile, residency_count)).min(RESIDENCY_SLOTS as u64);
+    (0..used as usize)
+        .map(|slot| {
+            let at = offset_of!(GuestFile, residency) + slot * size_of::<ResidencySlot>();
+            let path_bytes = words.at(at + offset_of!(ResidencySlot, path_bytes));
+            Residency {
+                path: words.text(at + offset_of!(ResidencySlot, path), path_bytes, PATH_BYTES),
+                pages: words.at(at + offset_of!(ResidencySlot, pages)),
+                resident_pages: words.at(at + offset_of!(ResidencySlot, resident)),
+            }
+        })
+        .collect()
+}
+
+fn regions(words: &Words<'_>) -> Vec<RegionReport> {
+    let used = words.at(offset_of!(GuestFile, region_count)).min(REGION_SLOTS as u64);
+    (0..used as usize).map(|slot| region(words, slot)).collect()
+}
+
+fn region(words: &Words<'_>, slot: usize) -> RegionReport {
+    let at = offset_of!(GuestFile, regions) + slot * size_of::<RegionSlot>();
+    let word = |offset| words.at(at + offset);
+    let memory = word(offset_of!(RegionSlot, memory));
+    let asked = Some(word(offset_of!(RegionSlot, asked))).filter(|&asked| asked != 0);
+    let via = if word(offset_of!(RegionSlot, via)) == Via::Hugetlb as u64 { Via::Hugetlb } else { Via::Thp };
+    let column = |index: usize| word(offset_of!(RegionSlot, by_size) + index * 8);
+    let sizes = SIZE_COLUMNS.iter().enumerate().map(|(index, &size)| (size, column(index)));
+    let whole = word(offset_of!(RegionSlot, whole_touched));
+    let tiles = (whole, word(offset_of!(RegionSlot, as_asked)));
+    RegionReport {
+        memory: if memory == REGION_OTHER { None } else { Memory::from_code(memory.wrapping_sub(1)) },
+        asked,
+        via: asked.map(|_| via),
+        rule: word(offset_of!(RegionSlot, rule)),
+        start: word(offset_of!(RegionSlot, start)),
+        end: word(offset_of!(RegionSlot, end)),
+        mapped_bytes: word(offset_of!(RegionSlot, mapped)),
+        resident_bytes: word(offset_of!(RegionSlot, resident)),
+        by_size: sizes.filter(|&(_, bytes)| bytes != 0).collect(),
+        tiles: asked.map(|_| tiles).filter(|_| whole != UNCOUNTED),
+    }
+}
+
+fn rusage(words: &Words<'_>) -> Rusage {
+    let word = |offset| words.at(offset_of!(GuestFile, rusage) + offset);
+    Rusage {
+        user_ns: word(offset_of!(RusageSlot, user_ns)),
+        system_ns: word(offset_of!(RusageSlot, system_ns)),
+        minor_faults: word(offset_of!(RusageSlot, minor_faults)),
+        major_faults: word(offset_of!(RusageSlot, major_faults)),
+        max_rss_bytes: word(offset_of!(RusageSlot, max_rss_bytes)),
+    }
+}

@@ -1,0 +1,214 @@
+//! The guest file's enumerations, each value with the name that reaches the record.
+
+macro_rules! coded {
+    ($(#[$outer:meta])* $name:ident { $($(#[$inner:meta])* $variant:ident = $text:literal,)+ }) => {
+        $(#[$outer])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$inner])* $variant,)+ }
+
+        impl $name {
+            /// All values, in the order of their codes.
+            pub const ALL: &'static [$name] = &[$($name::$variant,)+];
+
+            /// The value with this code.
+            pub fn from_code(code: u64) -> Option<$name> {
+                $name::ALL.get(usize::try_from(code).ok()?).copied()
+            }
+
+            /// Its code in the file.
+            pub fn code(self) -> u64 {
+                self as u64
+            }
+
+            /// Its name in records.
+            pub fn name(self) -> &'static str {
+                match self { $($name::$variant => $text,)+ }
+            }
+        }
+    };
+}
+
+coded! {
+    /// Where the guest stands.
+    State {
+        /// Start-up code running: a file left in this state means the program died in it.
+        Starting = "starting",
+        /// Governing.
+        Active = "active",
+        /// Loaded, but all calls go to the kernel: see [`DisabledReason`].
+        Disabled = "disabled",
+        /// Measured, or decided not to, and exiting.
+        Exited = "exited",
+        /// The image was replaced by exec.
+        Execed = "exec",
+    }
+}
+
+coded! {
+    /// How a process image began.
+    Started {
+        /// By exec: the library was loaded by the dynamic linker.
+        Exec = "exec",
+        /// By fork: the library was already there.
+        Fork = "fork",
+    }
+}
+
+coded! {
+    /// Why the guest left the process alone.
+    DisabledReason {
+        /// It did not.
+        None = "none",
+        /// `PAGELAB_PLAN` is not set.
+        NoPlan = "no-plan",
+        /// The plan could not be opened or mapped.
+        PlanUnreadable = "plan-unreadable",
+        /// The plan's contents are not valid for this library.
+        PlanInvalid = "plan-invalid",
+        /// The process has no GNU libc.
+        UnknownLibc = "unknown-libc",
+        /// An entry point of libc is missing.
+        SymbolMissing = "symbol-missing",
+        /// An entry point is too short, or does not begin as expected (already patched by another tool?).
+        UnexpectedCode = "unexpected-code",
+        /// libc's code could not be written (seccomp, memory-deny-write-execute).
+        PatchDenied = "patch-denied",
+        /// More than one thread was running already.
+        Threads = "threads",
+        /// The policy is not inherited over fork.
+        NotInherited = "not-inherited",
+        /// Own memory could not be had.
+        NoMemory = "no-memory",
+        /// The processor architecture is not supported.
+        Architecture = "architecture",
+        /// The program's break cannot be moved to the pool.
+        Break = "break",
+    }
+}
+
+coded! {
+    /// What the guest counts. Names are stable: they are columns in records.
+    Counter {
+        /// mmap calls answered from a pool.
+        MmapGoverned = "mmap.governed",
+        /// mmap calls handed to the kernel unchanged.
+        MmapPassed = "mmap.passed",
+        /// munmap calls that touched a pool.
+        MunmapGoverned = "munmap.governed",
+        /// mremap calls that touched a pool.
+        MremapGoverned = "mremap.governed",
+        /// brk calls answered by the guest (sbrk included).
+        BrkGoverned = "brk.governed",
+        /// madvise and posix_madvise calls that touched a pool.
+        MadviseGoverned = "madvise.governed",
+        /// mprotect and pkey_mprotect calls that touched a pool.
+        MprotectGoverned = "mprotect.governed",
+        /// malloc arena heaps recognised.
+        ArenasRecognised = "arenas.recognised",
+        /// Requests the kernel got unchanged because the pool had no room.
+        FallbackPoolFull = "fallback.pool-full",
+        /// … because the kernel refused the guest's mapping for lack of memory.
+        FallbackNoMemory = "fallback.enomem",
+        /// … because something else was mapped at the pool's address.
+        FallbackOccupied = "fallback.eexist",
+        /// … for another errno.
+        FallbackOther = "fallback.other",
+        /// … because the guest's own tables were full.
+        FallbackTables = "fallback.tables",
+        /// Calls passed through because the guest was already at work on the same thread (a signal handler).
+        FallbackRecursion = "fallback.recursion",
+        /// Tiles not made because `vm.max_map_count` was near.
+        FallbackMapCount = "fallback.map-count",
+        /// hugetlb tiles made of transparent huge or base pages because the kernel's pool was exhausted.
+        FallbackHugetlb = "fallback.hugetlb",
+        /// Tiles that governed requests entered.
+        TilesAsked = "tiles.asked",
+        /// Tiles mapped whole at first touch.
+        TilesMaterialised = "tiles.materialised",
+        /// Tiles made huge by collapsing.
+        TilesCollapsed = "tiles.collapsed",
+        /// Tiles the kernel refused to collapse.
+        TilesCollapseFailed = "tiles.collapse-failed",
+        /// Tiles split by a partial munmap, mprotect or madvise of the program.
+        TilesSplit = "tiles.split",
+        /// Tiles made whole again after having been split.
+        TilesRefilled = "tiles.refilled",
+        /// hugetlb tiles mapped.
+        HugetlbTiles = "hugetlb.tiles",
+        /// Partial operations on hugetlb tiles done by hand (zeroing, holding, copying).
+        HugetlbEmulated = "hugetlb.emulated",
+        /// hugetlb tiles turned into normal memory (mprotect, fork).
+        HugetlbDemoted = "hugetlb.demoted",
+        /// Tiles populated with an mTHP size switched on.
+        MthpTiles = "mthp.tiles",
+        /// Calls answered with an error the kernel would not have given.
+        CallsRefused = "calls.refused",
+        /// File mappings advised (MADV_RANDOM or MADV_WILLNEED).
+        FilesAdvised = "files.advised",
+        /// … populated.
+        FilesPrefaulted = "files.prefaulted",
+        /// … where the kernel refused the advice.
+        FilesRefused = "files.refused",
+        /// Scans for new file mappings after dlopen.
+        DlopenRescans = "dlopen.rescans",
+        /// Anonymous mappings populated.
+        PrefaultDone = "prefault.done",
+        /// Anonymous mappings not populated (NORESERVE, PROT_NONE, or too little memory available).
+        PrefaultSkipped = "prefault.skipped",
+        /// Children by fork.
+        Forks = "forks",
+        /// exec calls.
+        Execs = "execs",
+        /// exec calls whose environment was stripped of the guest.
+        ExecsStripped = "execs.stripped",
+    }
+}
+
+coded! {
+    /// Things worth a typed warning.
+    NoteKind {
+        /// A request went to the kernel unchanged. `bytes`: its length.
+        Fallback = "fallback",
+        /// A tile could not be collapsed. `address`: the tile.
+        CollapseFailed = "collapse-failed",
+        /// The program split a tile. `address`: where.
+        TileSplit = "tile-split",
+        /// A call was refused. `address`, `bytes`: its arguments.
+        CallRefused = "call-refused",
+        /// The kernel's huge-page pool was exhausted. `bytes`: the page size.
+        HugetlbExhausted = "hugetlb-exhausted",
+        /// `vm.max_map_count` was near. `bytes`: mappings seen.
+        MapCountNear = "map-count-near",
+        /// File advice was refused. `address`: the mapping.
+        AdviceRefused = "advice-refused",
+        /// Populating was skipped for lack of memory. `bytes`: its length.
+        PrefaultSkipped = "prefault-skipped",
+        /// A page size could not be switched. `bytes`: the size.
+        SwitchDenied = "switch-denied",
+        /// Placement could not be measured.
+        PlacementUnknown = "placement-unknown",
+        /// Memory of another owner lay in a pool. `address`: where.
+        PoolOccupied = "pool-occupied",
+        /// The hook that watches dlopen could not be installed.
+        DlopenUnwatched = "dlopen-unwatched",
+    }
+}
+
+impl NoteKind {
+    /// The `WarningKind` of the record that it becomes.
+    pub fn warning_kind(self) -> &'static str {
+        match self {
+            NoteKind::Fallback | NoteKind::HugetlbExhausted | NoteKind::MapCountNear | NoteKind::PoolOccupied => {
+                "fallback-to-kernel"
+            }
+            NoteKind::CollapseFailed | NoteKind::SwitchDenied => "placement-shortfall",
+            NoteKind::TileSplit => "tile-split",
+            NoteKind::CallRefused => "call-refused",
+            NoteKind::AdviceRefused | NoteKind::DlopenUnwatched | NoteKind::PrefaultSkipped => {
+                "readahead-not-controlled"
+            }
+            NoteKind::PlacementUnknown => "placement-unknown",
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What a guest file says, as plain values.
+
+use crate::guest::{DisabledReason, NoteKind, Started, State};
+use crate::plan::{Memory, Via};
+
+/// How placement was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum PlacementMethod {
+    /// Not at all (killed, or not asked).
+    None = 0,
+    /// `PAGEMAP_SCAN`: exact, page by page.
+    PagemapScan = 1,
+    /// `/proc/self/smaps`: sums by mapping; whole tiles are not counted.
+    Smaps = 2,
+}
+
+/// One kind of note.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// What happened.
+    pub kind: NoteKind,
+    /// How often.
+    pub count: u64,
+    /// errno of the first time.
+    pub errno: Option<i32>,
+    /// See [`NoteKind`].
+    pub address: u64,
+    /// See [`NoteKind`].
+    pub bytes: u64,
+}
+
+/// One file's residency at start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Residency {
+    /// Path, its beginning cut off when long.
+    pub path: String,
+    /// Pages mapped.
+    pub pages: u64,
+    /// Of these, in the page cache.
+    pub resident_pages: u64,
+}
+
+/// One region's placement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionReport {
+    /// Kind of memory; `None`: no section governs it.
+    pub memory: Option<Memory>,
+    /// Page size asked, bytes; `None`: left to the kernel.
+    pub asked: Option<u64>,
+    /// How tiles were to be made; `None` where nothing was asked.
+    pub via: Option<Via>,
+    /// Rule it came from.
+    pub rule: u64,
+    /// Lowest address.
+    pub start: u64,
+    /// One past the highest.
+    pub end: u64,
+    /// Bytes mapped.
+    pub mapped_bytes: u64,
+    /// Bytes resident.
+    pub resident_bytes: u64,
+    /// `(page bytes, resident bytes)`, without empty columns.
+    pub by_size: Vec<(u64, u64)>,
+    /// Whole touched tiles and tiles as asked; `None` where nothing was asked or they could not be counted.
+    pub tiles: Option<(u64, u64)>,
+}
+
+/// Resource usage when placement was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rusage {
+    /// User time.
+    pub user_ns: u64,
+    /// System time.
+    pub system_ns: u64,
+    /// Faults without I/O.
+    pub minor_faults: u64,
+    /// Faults with I/O.
+    pub major_faults: u64,
+    /// Largest resident set.
+    pub max_rss_bytes: u64,
+}
+
+/// A decoded guest file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Process id.
+    pub pid: u32,
+    /// Parent's id.
+    pub ppid: u32,
+    /// Executable's path.
+    pub exe: String,
+    /// How the image began.
+    pub started: Started,
+    /// Where it stands.
+    pub state: State,
+    /// Why it left the process alone, and errno, when [`State::Disabled`].
+    pub disabled: Option<(DisabledReason, Option<i32>)>,
+    /// CLOCK_MONOTONIC when start-up began.
+    pub start_ns: u64,
+    /// CLOCK_MONOTONIC when start-up was finished; `None`: it was not.
+    pub ready_ns: Option<u64>,
+    /// CLOCK_MONOTONIC when the exit measurement began; `None`: it did not.
+    pub end_ns: Option<u64>,
+    /// CLOCK_MONOTONIC when the exit measurement was finished.
+    pub measured_ns: Option<u64>,
+    /// How placement was measured.
+    pub placement: PlacementMethod,
+    /// Non-zero counters by name.
+    pub counters: Vec<(&'static str, u64)>,
+    /// Notes, in order of their first time.
+    pub notes: Vec<Note>,
+    /// Residency of mapped files at start.
+    pub residency: Vec<Residency>,
+    /// Files that found no slot.
+    pub residency_dropped: u64,
+    /// Placement by region.
+    pub regions: Vec<RegionReport>,
+    /// Regions that found no slot.
+    pub regions_dropped: u64,
+    /// Usage at the end; `None`: not measured.
+    pub rusage: Option<Rusage>,
+}

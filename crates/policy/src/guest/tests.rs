@@ -1,0 +1,85 @@
+use core::mem::{offset_of, size_of};
+
+use super::*;
+use crate::plan::{Memory, Via};
+
+fn blank() -> Vec<u8> {
+    let mut bytes = vec![0; size_of::<GuestFile>()];
+    put(&mut bytes, offset_of!(GuestFile, magic), MAGIC);
+    put(&mut bytes, offset_of!(GuestFile, version), VERSION);
+    bytes
+}
+
+fn put(bytes: &mut [u8], at: usize, value: u64) {
+    bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+}
+
+#[test]
+fn a_killed_guest_still_has_identity_and_counters() {
+    let mut bytes = blank();
+    put(&mut bytes, offset_of!(GuestFile, pid), 42);
+    put(&mut bytes, offset_of!(GuestFile, state), State::Active.code());
+    put(&mut bytes, offset_of!(GuestFile, exe_bytes), 9);
+    bytes[offset_of!(GuestFile, exe)..][..9].copy_from_slice(b"/bin/true");
+    put(&mut bytes, offset_of!(GuestFile, counters) + Counter::BrkGoverned as usize * 8, 7);
+    let report = Report::decode(&bytes).unwrap();
+    assert_eq!((report.pid, report.exe.as_str(), report.state), (42, "/bin/true", State::Active));
+    assert_eq!(report.counters, [("brk.governed", 7)]);
+    assert_eq!((report.placement, report.rusage, report.end_ns), (PlacementMethod::None, None, None));
+    assert_eq!(report.disabled, None);
+}
+
+#[test]
+fn regions_keep_asked_and_measured_apart() {
+    let mut bytes = blank();
+    let at = offset_of!(GuestFile, regions);
+    put(&mut bytes, offset_of!(GuestFile, region_count), 2);
+    for (offset, value) in [
+        (offset_of!(RegionSlot, memory), Memory::Arenas as u64 + 1),
+        (offset_of!(RegionSlot, asked), 2 << 20),
+        (offset_of!(RegionSlot, via), Via::Thp as u64),
+        (offset_of!(RegionSlot, resident), 3 << 20),
+        (offset_of!(RegionSlot, by_size), 1 << 20),
+        (offset_of!(RegionSlot, by_size) + 8 * 8, 2 << 20),
+        (offset_of!(RegionSlot, whole_touched), 2),
+        (offset_of!(RegionSlot, as_asked), 1),
+    ] {
+        put(&mut bytes, at + offset, value);
+    }
+    put(&mut bytes, at + size_of::<RegionSlot>() + offset_of!(RegionSlot, memory), REGION_OTHER);
+    let report = Report::decode(&bytes).unwrap();
+    let [arenas, other] = report.regions.as_slice() else { panic!("{:?}", report.regions) };
+    assert_eq!((arenas.memory, arenas.asked, arenas.via), (Some(Memory::Arenas), Some(2 << 20), Some(Via::Thp)));
+    assert_eq!(arenas.by_size, [(4096, 1 << 20), (2 << 20, 2 << 20)]);
+    assert_eq!(arenas.tiles, Some((2, 1)));
+    assert_eq!((other.memory, other.asked, other.via, other.tiles), (None, None, None, None));
+}
+
+#[test]
+fn unfinished_and_foreign_files_are_refused() {
+    let mut bytes = blank();
+    assert_eq!(Report::decode(&bytes[..100]), Err(DecodeError::Truncated));
+    put(&mut bytes, offset_of!(GuestFile, version), 99);
+    assert_eq!(Report::decode(&bytes), Err(DecodeError::Version(99)));
+    put(&mut bytes, offset_of!(GuestFile, magic), 0);
+    assert_eq!(Report::decode(&bytes), Err(DecodeError::NotAGuest));
+}
+
+#[test]
+fn absurd_counts_and_codes_do_not_lead_out_of_bounds() {
+    let bytes: Vec<u8> = blank().iter().enumerate().map(|(at, &b)| if at < 16 { b } else { 0xff }).collect();
+    let report = Report::decode(&bytes).unwrap();
+    assert_eq!(report.regions.len(), REGION_SLOTS);
+    assert_eq!(report.residency.len(), RESIDENCY_SLOTS);
+    assert!(report.notes.is_empty());
+}
+
+#[test]
+fn codes_and_names_are_distinct_and_fit() {
+    const { assert!(Counter::ALL.len() <= COUNTER_SLOTS && NoteKind::ALL.len() <= NOTE_SLOTS) };
+    let names: std::collections::BTreeSet<_> = Counter::ALL.iter().map(|counter| counter.name()).collect();
+    assert_eq!(names.len(), Counter::ALL.len());
+    for (code, &counter) in Counter::ALL.iter().enumerate() {
+        assert_eq!(Counter::from_code(code as u64), Some(counter));
+    }
+}
