@@ -1,0 +1,46 @@
+"""Errors of studies. Each carries the exit code that the command line ends with (docs/architecture.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class StudyError(Exception):
+    """A study cannot go on; the message names the object and the next command to type."""
+
+    exit_code = 2
+
+
+class MachineCannotError(StudyError):
+    """The machine cannot do what a policy asks; nothing was run."""
+
+    exit_code = 3
+
+
+class StudyInterruptedError(StudyError):
+    """Somebody asked the study to stop; everything finished so far is in the store."""
+
+    exit_code = 130
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with a specification."""
+
+    key: str
+    message: str
+    line: int | None = None
+
+
+class SpecError(StudyError):
+    """A study.toml that cannot be used: every problem found, with file and, where known, line."""
+
+    def __init__(self, path: Path | str, problems: list[Problem]) -> None:
+        self.path = str(path)
+        self.problems = problems
+        super().__init__("\n".join(self._show(problem) for problem in problems))
+
+    def _show(self, problem: Problem) -> str:
+        where = self.path if problem.line is None else f"{self.path}:{problem.line}"
+        return f"{where}: {problem.key}: {problem.message}" if problem.key else f"{where}: {problem.message}"

@@ -1,0 +1,195 @@
+"""The store as polars frames: what analysis starts from. Units are in the column names; null is "not measured"."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from .store import Store
+
+_HUGE_BYTES = 2 << 20
+
+_RUNS: dict[str, Any] = {
+    "run_id": pl.Int64,
+    "position": pl.Int64,
+    "block": pl.Int64,
+    "workload": pl.String,
+    "policy": pl.String,
+    "condition": pl.String,
+    "execution": pl.Int64,
+    "warmup": pl.Boolean,
+    "status": pl.String,
+    "started_at": pl.String,
+    "wall_s": pl.Float64,
+    "user_s": pl.Float64,
+    "system_s": pl.Float64,
+    "cpu_s": pl.Float64,
+    "peak_rss_bytes": pl.Int64,
+    "minor_faults": pl.Int64,
+    "major_faults": pl.Int64,
+    "placed_fraction": pl.Float64,
+    "huge_bytes": pl.Int64,
+    "short_placed": pl.Boolean,
+    "warnings": pl.Int64,
+    "exit_code": pl.Int64,
+    "signal": pl.Int64,
+    "message": pl.String,
+    "duration_s": pl.Float64,
+    "attempts": pl.Int64,
+    "imported": pl.Boolean,
+}
+
+_RUN_QUERY = """
+SELECT run.id, run.position, schedule.block, condition.workload, condition.policy, condition.name, run.execution,
+       run.status, run.started_at, run.record_json, run.message, run.duration_s,
+       (SELECT count(*) FROM attempt WHERE attempt.position = run.position)
+FROM run JOIN schedule USING (position) JOIN condition ON condition.id = run.condition
+ORDER BY run.position
+"""
+
+
+def runs(store: Store) -> pl.DataFrame:
+    """One row an execution, in order of position, warm-ups and failed ones too.
+
+    Columns: those of docs/architecture.md (Store), ``short_placed`` (a placement-shortfall warning), ``exit_code``,
+    ``signal``, ``message``, ``duration_s`` (with set-up and flushing), ``attempts`` (more than 1: it was interrupted before),
+    ``imported``, and one column ``counter.<name>`` for each counter (null where the counter did not count).
+    """
+    rows = []
+    counters: dict[str, None] = {}
+    for row in store.rows(_RUN_QUERY):
+        facts = _record_facts(json.loads(row[9])) if row[9] else {}
+        counters.update(dict.fromkeys(key for key in facts if key.startswith("counter.")))
+        rows.append(
+            {
+                "run_id": row[0],
+                "position": row[1],
+                "block": row[2],
+                "workload": row[3],
+                "policy": row[4],
+                "condition": row[5],
+                "execution": row[6],
+                "warmup": row[2] < 0,
+                "status": row[7],
+                "started_at": row[8],
+                "duration_s": row[11],
+                "attempts": row[12],
+                **facts,
+                "message": row[10] or facts.get("message"),
+            }
+        )
+    schema = {**_RUNS, **dict.fromkeys(counters, pl.Float64)}
+    return pl.DataFrame([{key: row.get(key) for key in schema} for row in rows], schema=schema)
+
+
+def _record_facts(record: dict[str, Any]) -> dict[str, Any]:
+    if record.get("schema") == "pagelab.imported/1":
+        times = {key: record.get(key) for key in ("wall_s", "user_s", "system_s", "peak_rss_bytes", "exit_code")}
+        return {**times, "cpu_s": _sum(times["user_s"], times["system_s"]), "imported": True}
+    time, placement, outcome = record["time"], record["placement"], record["outcome"]
+    facts: dict[str, Any] = {
+        "wall_s": time["wall_ns"] / 1e9,
+        "user_s": time["user_ns"] / 1e9,
+        "system_s": time["system_ns"] / 1e9,
+        "cpu_s": (time["user_ns"] + time["system_ns"]) / 1e9,
+        "peak_rss_bytes": record["peak_rss_bytes"],
+        "minor_faults": record["faults"]["minor"],
+        "major_faults": record["faults"]["major"],
+        "placed_fraction": placement["placed_fraction"],
+        "huge_bytes": sum(size["bytes"] for size in placement["by_size"] if size["page_bytes"] >= _HUGE_BYTES),
+        "short_placed": any(warning["kind"] == "placement-shortfall" for warning in record["warnings"]),
+        "warnings": len(record["warnings"]),
+        "exit_code": outcome["exit_code"],
+        "signal": outcome["signal"],
+        "message": outcome["message"],
+        "imported": False,
+    }
+    for counter in record["counters"]:
+        usable = counter["status"] in ("ok", "multiplexed")
+        facts[f"counter.{counter['name']}"] = counter["count"] if usable else None
+    return facts
+
+
+def _sum(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else first + second
+
+
+def measurements(store: Store) -> pl.DataFrame:
+    """One row a measurement inside an execution: ``run_id, name, idx, value, unit``."""
+    schema = {"run_id": pl.Int64, "name": pl.String, "idx": pl.Int64, "value": pl.Float64, "unit": pl.String}
+    rows = store.rows("SELECT run, name, idx, value, unit FROM measurement ORDER BY run, name, idx")
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def conditions(store: Store) -> pl.DataFrame:
+    """One row a condition: ``index, condition, workload, policy, baseline, parameters, metric, left_out``.
+
+    ``parameters`` is a JSON object; ``metric`` the primary metric of its workload; ``left_out`` why it was not run.
+    """
+    plan = {condition.index: condition for condition in store.plan().conditions}
+    schema = {
+        "index": pl.Int64,
+        "condition": pl.String,
+        "workload": pl.String,
+        "policy": pl.String,
+        "baseline": pl.Boolean,
+        "parameters": pl.String,
+        "metric": pl.String,
+        "left_out": pl.String,
+    }
+    rows = [
+        (index, name, workload, policy, bool(baseline), parameters, plan[index].metric, left_out)
+        for index, name, workload, policy, baseline, parameters, left_out in store.rows(
+            "SELECT id, name, workload, policy, baseline, parameters, left_out FROM condition ORDER BY id"
+        )
+    ]
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def warnings(store: Store) -> pl.DataFrame:
+    """One row a warning: ``run_id`` (null: the study's own), ``condition, kind, severity, message, data`` (JSON)."""
+    schema = dict.fromkeys(("condition", "kind", "severity", "message", "data"), pl.String)
+    rows: list[tuple[Any, ...]] = [
+        (None, None, w.kind, w.severity, w.message, json.dumps(w.data)) for w in store.study_warnings()
+    ]
+    query = "SELECT run.id, condition.name, record_json FROM run JOIN condition ON condition.id = run.condition"
+    for run, condition, text in store.rows(query + " WHERE record_json IS NOT NULL ORDER BY position"):
+        for warning in json.loads(text).get("warnings", []):
+            data = json.dumps(warning["data"])
+            rows.append((run, condition, warning["kind"], warning["severity"], warning["message"], data))
+    return pl.DataFrame(rows, schema={"run_id": pl.Int64, **schema}, orient="row")
+
+
+def steps(store: Store) -> pl.DataFrame:
+    """One row a set-up or tear-down command; ``run_id`` is null for those of a whole session."""
+    schema = {
+        "session": pl.Int64,
+        "run_id": pl.Int64,
+        "phase": pl.String,
+        "command": pl.String,
+        "exit_code": pl.Int64,
+        "duration_s": pl.Float64,
+        "output": pl.String,
+        "message": pl.String,
+    }
+    query = "SELECT session, run, phase, command, exit_code, duration_s, output, message FROM step ORDER BY id"
+    rows = store.rows(query)
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def metric(store: Store, name: str) -> pl.DataFrame:
+    """``run_id, value`` for a column of :func:`runs`, ``counter.<name>``, or ``measure.<name>``.
+
+    The unit of analysis is the execution: of repeated measurements inside one, the arithmetic mean is taken.
+    Runs that do not have the metric are absent.
+    """
+    if name.startswith("measure."):
+        frame = measurements(store).filter(pl.col("name") == name.removeprefix("measure."))
+        return frame.group_by("run_id", maintain_order=True).agg(pl.col("value").mean())
+    frame = runs(store)
+    if name not in frame.columns:
+        return pl.DataFrame(schema={"run_id": pl.Int64, "value": pl.Float64})
+    return frame.select("run_id", pl.col(name).cast(pl.Float64).alias("value")).drop_nulls()

@@ -1,0 +1,95 @@
+"""One session at a time works in a study directory: an flock that dies with its holder, and a note of who holds it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+
+from .errors import StudyError
+
+_NAME = ".lock"
+_PATIENCE_S = 0.5
+"""`study status` holds a shared lock for a moment; a new session outwaits it."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who works in the directory, as the holder itself wrote it."""
+
+    pid: int
+    host: str
+    since: str
+
+
+class DirectoryLock:
+    """Exclusive use of a study directory, as a context manager. Raises :class:`StudyError` naming the holder."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / _NAME
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> DirectoryLock:
+        # Not inheritable (PEP 446): a measured program that outlives a killed session must not keep the lock.
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() < deadline:
+                    time.sleep(0.05)
+                    continue
+                os.close(descriptor)
+                raise StudyError(self._refusal()) from None
+        self._descriptor = descriptor
+        holder = Holder(os.getpid(), socket.gethostname(), datetime.now(UTC).isoformat(timespec="seconds"))
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(asdict(holder)).encode(), 0)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._descriptor is not None:
+            os.ftruncate(self._descriptor, 0)
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _refusal(self) -> str:
+        holder = _read(self._path)
+        who = f"process {holder.pid} on {holder.host} since {holder.since}" if holder else "another process"
+        directory = self._path.parent
+        return (
+            f"cannot work in {directory}: {who} is running this study; watch it with: pagelab study status {directory}"
+        )
+
+
+def holder_of(directory: Path) -> Holder | None:
+    """Who works in ``directory`` now; None when nobody does (a dead session's lock is free)."""
+    path = directory / _NAME
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _read(path) or Holder(0, "unknown", "unknown")
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _read(path: Path) -> Holder | None:
+    try:
+        return Holder(**json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None

@@ -1,0 +1,110 @@
+"""The validated plan of a study: every condition spelled out. Plain data; it is stored with the results as JSON."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Scalar = str | int | float | bool
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Step(_Model):
+    """A set-up or tear-down command, ready to execute."""
+
+    argv: list[str]
+    shown: str
+    cwd: str
+
+
+class Flush(_Model):
+    mode: Literal["none", "files", "all"] = "none"
+    files: list[str] = Field(default_factory=list)
+
+
+class Precision(_Model):
+    """Stop at the first planned look where every contrast's interval is narrow enough."""
+
+    target: float
+    looks: list[int]
+
+
+class Condition(_Model):
+    """One workload under one policy with one set of parameters: what is repeated ``executions`` times."""
+
+    index: int
+    name: str
+    """``workload/policy``, unique in the study."""
+    workload: str
+    """Label of what is compared across policies: the workload's name and the parameters it uses."""
+    policy: str
+    """Label of the policy: its name and the parameters that only it uses."""
+    workload_name: str
+    policy_name: str
+    baseline: bool
+    parameters: dict[str, Scalar] = Field(default_factory=dict)
+    argv: list[str]
+    cwd: str
+    env: dict[str, str] = Field(default_factory=dict)
+    unset: list[str] = Field(default_factory=list)
+    stdin: str = "null"
+    stdout: str = "null"
+    stderr: str | None = None
+    """None: kept in the study directory when the run fails."""
+    policy_toml: str
+    policy_path: str | None = None
+    """The file the policy was read from: relative paths inside it (layout CSVs) count from there."""
+    cpus: list[int] | None = None
+    node: int | None = None
+    aslr: bool | None = None
+    preload: Literal["auto", "always", "never"] = "auto"
+    timeout_s: float | None = None
+    flush: Flush = Flush()
+    events: list[str] = Field(default_factory=list)
+    per_process_counters: bool = True
+    regex: str | None = None
+    metric: str
+    setup: list[Step] = Field(default_factory=list)
+    teardown: list[Step] = Field(default_factory=list)
+    left_out: str | None = None
+    """Why this condition is not run on this machine (``--skip-impossible``)."""
+
+
+class Plan(_Model):
+    schema_: Literal["pagelab.study/1"] = Field(default="pagelab.study/1", alias="schema")
+    name: str
+    question: str = ""
+    executions: int
+    """Blocks that are analysed: the fixed n, or the last look of a precision stop."""
+    seed: int
+    warmups: int
+    baseline: str
+    metric: str
+    level: float
+    precision: Precision | None = None
+    conditions: list[Condition]
+    setup: list[Step] = Field(default_factory=list)
+    teardown: list[Step] = Field(default_factory=list)
+    step_timeout_s: float
+    digest: str
+    """SHA-256 over study.toml and every file it names (policies, layouts)."""
+    inputs: dict[str, str] = Field(default_factory=dict)
+    """Path → SHA-256 of those files."""
+
+    def active(self) -> list[Condition]:
+        """The conditions that are run."""
+        return [condition for condition in self.conditions if condition.left_out is None]
+
+
+def digest_of(parts: list[bytes]) -> str:
+    """SHA-256 over ``parts`` with their lengths, so that moving a byte from one to the next changes it."""
+    total = hashlib.sha256()
+    for part in parts:
+        total.update(len(part).to_bytes(8, "little"))
+        total.update(part)
+    return total.hexdigest()

@@ -1,0 +1,79 @@
+"""The order of the runs: seeded, balanced, and the same on every machine and library version.
+
+A schedule is made of *complete blocks*: each block holds every condition exactly once, in random order. Warm-up blocks
+come first. Drift of the machine (temperature, other tenants, memory filling up) then meets every condition alike, block by
+block (randomised complete block design; PREPAGE shuffles its runs for the same reason, over the whole study).
+
+Random numbers are the raw 64-bit outputs of NumPy's ``PCG64(seed)``, whose stream NumPy guarantees (NEP 19); what
+NumPy's ``Generator.permutation`` makes of them is not guaranteed, so the shuffle is ours: Fisher–Yates from the last
+element down, each index by rejection of raw outputs ≥ ⌊2⁶⁴/k⌋·k and the remainder modulo k, which is exactly uniform.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+ALGORITHM = "complete-blocks/pcg64-raw/fisher-yates/1"
+
+_RANGE = 1 << 64
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One place in the schedule. Positions count from 0 over the whole study, warm-ups included."""
+
+    position: int
+    block: int
+    """Negative for warm-up blocks (-1 is the last of them), 0 … n-1 for the blocks that are analysed."""
+    condition: int
+    execution: int
+    """Number of this execution within its condition; the block's number."""
+
+    @property
+    def warmup(self) -> bool:
+        return self.block < 0
+
+
+def schedule(conditions: int, blocks: int, warmups: int, seed: int) -> list[Slot]:
+    """The order for ``conditions`` conditions in ``warmups`` + ``blocks`` complete blocks.
+
+    Pure: the same arguments give the same list. The schedule for fewer blocks is a prefix of the one for more.
+    Raises ValueError for no conditions, no blocks, or a seed outside 0 … 2⁶⁴-1.
+    """
+    if conditions < 1 or blocks < 1 or warmups < 0:
+        raise ValueError(f"a schedule needs conditions and blocks, not {conditions} and {blocks} ({warmups} warm-ups)")
+    if not 0 <= seed < _RANGE:
+        raise ValueError(f"the seed must lie in 0 … 2^64-1, not {seed}")
+    draw = raw_source(seed)
+    slots: list[Slot] = []
+    for block in range(-warmups, blocks):
+        for condition in shuffled(conditions, draw):
+            slots.append(Slot(len(slots), block, condition, block))
+    return slots
+
+
+def raw_source(seed: int) -> Callable[[], int]:
+    """A source of the raw 64-bit outputs of PCG64 seeded with ``seed``."""
+    from numpy.random import PCG64
+
+    generator = PCG64(seed)
+    return lambda: int(generator.random_raw())
+
+
+def shuffled(count: int, draw: Callable[[], int]) -> list[int]:
+    """0 … count-1 in random order (Fisher–Yates; Knuth, TAOCP vol. 2, algorithm 3.4.2P)."""
+    items = list(range(count))
+    for last in range(count - 1, 0, -1):
+        other = uniform(last + 1, draw)
+        items[last], items[other] = items[other], items[last]
+    return items
+
+
+def uniform(bound: int, draw: Callable[[], int]) -> int:
+    """An integer in 0 … bound-1, exactly uniform when ``draw`` is uniform on 0 … 2⁶⁴-1."""
+    limit = _RANGE - _RANGE % bound
+    while True:
+        raw = draw()
+        if raw < limit:
+            return raw % bound

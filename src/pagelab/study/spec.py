@@ -1,0 +1,279 @@
+"""study.toml as written: parsed and checked for shape, nothing resolved, the machine not touched.
+
+:func:`read` gives a :class:`RawStudy`; :mod:`pagelab.study.plan` turns it into conditions. Every error names file, line
+(where it can be found), key and what would be allowed. The language is described in docs/study.md.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from .errors import Problem, SpecError
+from .toml_text import LineIndex, Location, dotted
+
+Scalar = str | int | float | bool
+
+_UNITS_S = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
+_SHELL_WORDS = re.compile(r"[|&;<>$`*?~]|\{[^}]*,[^}]*\}")
+
+
+def _duration(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError('write a duration such as "90s", "500ms", "2min" or "1h"')
+    if isinstance(value, str):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h)\s*", value)
+        if not found:
+            raise ValueError(f'"{value}" is no duration; allowed: a number with ms, s, min or h, such as "90s"')
+        return float(found[1]) * _UNITS_S[found[2]]
+    return value
+
+
+def _fraction(value: Any) -> Any:
+    if isinstance(value, str):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", value)
+        if not found:
+            raise ValueError(f'"{value}" is no percentage; allowed: such as "2%" or 0.02')
+        return float(found[1]) / 100
+    return value
+
+
+def _words(value: Any) -> Any:
+    """A command string is split into words as a shell would, and refused where only a shell could run it."""
+    if not isinstance(value, str):
+        return value
+    if _SHELL_WORDS.search(re.sub(r"'[^']*'", "", value)):
+        raise ValueError(
+            'the command needs a shell (|, &, ;, <, >, $, `, *, ? or ~ in it); write shell = "…" instead of '
+            'command = "…", or an array of words: command = ["sort", "file"]'
+        )
+    return shlex.split(value)
+
+
+def _steps(value: Any) -> Any:
+    """One step (a shell line or ``{ command = [...] }``) or an array of them, to an array."""
+    items = value if isinstance(value, list) else [value]
+    return [{"shell": item} if isinstance(item, str) else item for item in items]
+
+
+def _nonempty(words: list[str]) -> list[str]:
+    if not words or not words[0]:
+        raise ValueError("the command is empty")
+    return words
+
+
+Duration = Annotated[float, BeforeValidator(_duration), Field(gt=0, allow_inf_nan=False)]
+Fraction = Annotated[float, BeforeValidator(_fraction), Field(gt=0, lt=1)]
+Words = Annotated[list[str], BeforeValidator(_words), AfterValidator(_nonempty)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=80)]
+ParameterName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Values = Annotated[list[Scalar], Field(min_length=1)]
+
+
+class _Raw(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+
+class RawStep(_Raw):
+    """A set-up or tear-down command: a shell line, or words to be executed as they are."""
+
+    shell: str | None = None
+    command: list[str] | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> RawStep:
+        if (self.shell is None) == (self.command is None):
+            raise ValueError('a step is a shell line "…" or { command = ["word", "word"] }')
+        return self
+
+
+Steps = Annotated[list[RawStep], BeforeValidator(_steps)]
+
+
+class RawFlush(_Raw):
+    """What happens to the page cache before each run."""
+
+    mode: Literal["none", "files", "all"] = "none"
+    files: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> RawFlush:
+        if (self.mode == "files") != bool(self.files):
+            raise ValueError('mode = "files" goes with files = ["…"], and files with mode = "files"')
+        return self
+
+
+class RawCounters(_Raw):
+    events: list[str] = Field(default_factory=list)
+    per_process: bool = True
+
+
+class RawPrecision(_Raw):
+    """Stop at the first planned look at which every interval is narrow enough (docs/method: precision stop)."""
+
+    target: Fraction
+    """Half-width of the shift's interval, as a fraction of the baseline's median."""
+    looks: list[Annotated[int, Field(ge=20)]] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _ascending(self) -> RawPrecision:
+        if self.looks != sorted(set(self.looks)):
+            raise ValueError("looks must ascend, such as [20, 40, 60]")
+        return self
+
+
+class RawMeasure(_Raw):
+    regex: str
+    """With the groups ``value`` and, optionally, ``name`` and ``unit``; searched in the program's output."""
+
+    @model_validator(mode="after")
+    def _compiles(self) -> RawMeasure:
+        try:
+            groups = re.compile(self.regex).groupindex
+        except re.error as error:
+            raise ValueError(f"the regular expression does not compile: {error}") from None
+        if "value" not in groups:
+            raise ValueError("the regular expression needs (?P<value>…); (?P<name>…) and (?P<unit>…) are optional")
+        return self
+
+
+class RawWorkload(_Raw):
+    name: Name
+    command: Words | None = None
+    shell: str | None = None
+    cwd: str | None = None
+    env: dict[str, str] = Field(default_factory=dict)
+    stdin: str = "null"
+    stdout: str = "null"
+    stderr: str | None = None
+    setup: Steps = Field(default_factory=list)
+    teardown: Steps = Field(default_factory=list)
+    flush: RawFlush | None = None
+    measure: RawMeasure | None = None
+    metric: str | None = None
+    parameters: dict[ParameterName, Values] = Field(default_factory=dict)
+    policies: list[str] | None = Field(default=None, min_length=1)
+    timeout: Duration | None = None
+
+    @model_validator(mode="after")
+    def _one_command(self) -> RawWorkload:
+        if (self.command is None) == (self.shell is None):
+            raise ValueError('write either command = ["word", …] (or a string of words) or shell = "…"')
+        return self
+
+
+class RawPolicy(_Raw):
+    """A placement policy and what goes with it. The policy's own keys are checked by the policy language."""
+
+    name: Name
+    file: str | None = None
+    frames: Any = None
+    pages: Any = None
+    fetch: Any = None
+    via: Any = None
+    inherit: Any = None
+    rule: Any = None
+    env: dict[str, str] = Field(default_factory=dict)
+    setup: Steps = Field(default_factory=list)
+    teardown: Steps = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _one_source(self) -> RawPolicy:
+        if self.file is not None and self.inline():
+            raise ValueError(f"file = … and the keys {', '.join(self.inline())} exclude each other")
+        return self
+
+    def inline(self) -> dict[str, Any]:
+        """The policy language's own keys, as written here."""
+        keys = ("frames", "pages", "fetch", "via", "inherit", "rule")
+        return {key: getattr(self, key) for key in keys if getattr(self, key) is not None}
+
+
+class RawStudy(_Raw):
+    name: Name
+    question: str = ""
+    executions: int = Field(default=20, ge=1, le=100_000)
+    seed: int = Field(default=1, ge=0, lt=1 << 64)
+    warmups: int = Field(default=1, ge=0, le=1000)
+    baseline: str | None = None
+    metric: str = "wall_s"
+    level: float = Field(default=0.95, gt=0.5, lt=1)
+    cpus: list[Annotated[int, Field(ge=0)]] | None = Field(default=None, min_length=1)
+    node: int | None = Field(default=None, ge=0)
+    aslr: Literal["on", "off", "keep"] = "keep"
+    preload: Literal["auto", "always", "never"] = "auto"
+    timeout: Duration | None = None
+    setup_timeout: Duration = 600.0
+    cwd: str | None = None
+    env: dict[str, str] = Field(default_factory=dict)
+    unset: list[str] = Field(default_factory=list)
+    setup: Steps = Field(default_factory=list)
+    teardown: Steps = Field(default_factory=list)
+    flush: RawFlush = RawFlush()
+    counters: RawCounters = RawCounters()
+    precision: RawPrecision | None = None
+    parameters: dict[ParameterName, Values] = Field(default_factory=dict)
+    workload: list[RawWorkload] = Field(min_length=1)
+    policy: list[RawPolicy] = Field(min_length=1)
+    exclude: list[dict[str, Scalar]] = Field(default_factory=list)
+
+
+_TABLES: dict[tuple[str, ...], type[BaseModel]] = {
+    (): RawStudy,
+    ("flush",): RawFlush,
+    ("counters",): RawCounters,
+    ("precision",): RawPrecision,
+    ("workload",): RawWorkload,
+    ("workload", "flush"): RawFlush,
+    ("workload", "measure"): RawMeasure,
+    ("policy",): RawPolicy,
+}
+
+
+def read(path: Path) -> RawStudy:
+    """The study written in ``path``. Raises :class:`SpecError` with every problem found."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise SpecError(path, [Problem("", f"cannot read: {reason}; start one with: pagelab study init")]) from None
+    return parse(text, path)
+
+
+def parse(text: str, path: Path | str) -> RawStudy:
+    """The study in ``text``; ``path`` is only named in errors."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"\(at line (\d+), column \d+\)", str(error))
+        raise SpecError(path, [Problem("", f"not TOML: {error}", int(found[1]) if found else None)]) from None
+    try:
+        return RawStudy.model_validate(data)
+    except ValidationError as error:
+        lines = LineIndex(text)
+        raise SpecError(path, [_problem(item, lines) for item in error.errors()]) from None
+
+
+def _problem(item: Any, lines: LineIndex) -> Problem:
+    location: Location = tuple(part for part in item["loc"] if not _is_noise(part))
+    message = str(item["msg"]).removeprefix("Value error, ")
+    if item["type"] == "extra_forbidden":
+        table = tuple(part for part in location[:-1] if isinstance(part, str))
+        model = _TABLES.get(table)
+        allowed = f"; allowed: {', '.join(sorted(model.model_fields))}" if model else ""
+        message = f"unknown key{allowed}"
+    elif item["type"] == "missing":
+        message = "missing"
+    elif item["type"] not in ("value_error", "literal_error"):
+        message = f"{message}, not {item['input']!r}"
+    return Problem(dotted(location), message, lines.line(location))
+
+
+def _is_noise(part: str | int) -> bool:
+    """Pydantic names the branch of a union or the kind of a key inside the location; readers have no use for it."""
+    return isinstance(part, str) and (part in ("str", "int", "float", "bool") or "[" in part or "(" in part)

@@ -1,0 +1,340 @@
+"""The store of a study: one SQLite file that is right after a power cut, and frames to analyse it with.
+
+Writers commit one run in one transaction (WAL, ``synchronous=FULL``). Readers never need the writer to stop.
+Tables: docs/schema/store.md.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..record import Record, RunWarning
+from . import migrations
+from .errors import StudyError
+from .plan import Plan
+from .schedule import ALGORITHM, Slot
+
+if TYPE_CHECKING:
+    import polars as pl
+
+NAME = "study.db"
+FAILED = ("failed", "signalled", "timed-out", "not-started")
+
+
+def now() -> str:
+    """The time as the store writes it: ISO 8601, UTC, milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+@dataclass(frozen=True)
+class StepOutcome:
+    """What a set-up or tear-down command did."""
+
+    phase: Literal["setup", "teardown"]
+    command: str
+    exit_code: int | None
+    duration_s: float
+    output: str
+    message: str | None = None
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What one place of the schedule produced, to be committed as one transaction."""
+
+    status: str
+    started_at: str
+    duration_s: float
+    record: Record | None = None
+    message: str | None = None
+    steps: tuple[StepOutcome, ...] = ()
+
+
+class Store:
+    """One study's database. Use :meth:`create` and :meth:`open`; a context manager that closes it."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._db = connection
+        self.path = path
+
+    # -- opening --------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(cls, directory: Path, plan: Plan, slots: list[Slot], spec_text: str, extra: dict[str, Any]) -> Store:
+        """A new store with the plan, the conditions and the schedule in it. Raises :class:`StudyError` if there is one.
+
+        It is built under another name and renamed, so that a directory never holds half a study.
+        """
+        path = directory / NAME
+        if path.exists():
+            raise StudyError(f"{path} exists; continue it with: pagelab study resume {directory}")
+        building = directory / (NAME + ".new")
+        building.unlink(missing_ok=True)
+        store = cls(_connect(building), building)
+        migrations.migrate(store._db)
+        with store._transaction():
+            store._put_meta("plan", plan.model_dump_json(by_alias=True))
+            store._put_meta("spec", spec_text)
+            store._put_meta("digest", plan.digest)
+            store._put_meta("schedule_algorithm", ALGORITHM)
+            store._put_meta("created_at", now())
+            for key, value in extra.items():
+                store._put_meta(key, value if isinstance(value, str) else json.dumps(value))
+            store._put_conditions(plan)
+            store._db.executemany(
+                "INSERT INTO schedule VALUES (?, ?, ?, ?)",
+                [(slot.position, slot.block, slot.condition, slot.execution) for slot in slots],
+            )
+        store.close()
+        building.rename(path)
+        return cls.open(directory)
+
+    @classmethod
+    def open(cls, directory: Path, *, write: bool = True) -> Store:
+        """The store in ``directory``, migrated to this version.
+
+        With ``write=False`` the file is not changed: an older store is migrated in a copy in memory.
+        Raises :class:`StudyError` where there is none, it is damaged, not ours, or newer than this pagelab.
+        """
+        path = directory / NAME if directory.is_dir() or not directory.exists() else directory
+        if not path.exists():
+            raise StudyError(f"no study in {directory} (no {path.name}); start one with: pagelab study run SPEC")
+        try:
+            connection = _connect(path) if write else _connect_to_read(path)
+            if write:
+                migrations.migrate(connection)
+        except sqlite3.DatabaseError as error:
+            raise StudyError(f"cannot read {path}: {error}; it is damaged or not a pagelab store") from None
+        except StudyError as error:
+            raise StudyError(f"cannot open {path}: {error}") from None
+        return cls(connection, path)
+
+    def close(self) -> None:
+        """Folds the write-ahead log into the file when nobody else has it open, and closes."""
+        self._db.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- writing --------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def _put_meta(self, key: str, value: str) -> None:
+        self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+    def put_meta(self, key: str, value: str) -> None:
+        """Sets one entry of ``meta``."""
+        with self._transaction():
+            self._put_meta(key, value)
+
+    def _put_conditions(self, plan: Plan) -> None:
+        self._db.executemany(
+            "INSERT INTO condition VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [
+                (c.index, c.name, c.workload, c.policy, int(c.baseline), json.dumps(c.parameters), c.left_out)
+                for c in plan.conditions
+            ],
+        )
+
+    def begin_session(self, pid: int, host: str, boot_id: str | None, machine: dict[str, Any]) -> int:
+        """Opens a session and marks what a killed one left behind; returns its number."""
+        with self._transaction():
+            self._db.execute("UPDATE attempt SET outcome = 'interrupted' WHERE outcome IS NULL")
+            self._db.execute("UPDATE session SET reason = 'killed' WHERE ended_at IS NULL AND reason IS NULL")
+            cursor = self._db.execute(
+                "INSERT INTO session (started_at, pid, host, boot_id, machine) VALUES (?, ?, ?, ?, ?)",
+                (now(), pid, host, boot_id, json.dumps(machine)),
+            )
+            return int(cursor.lastrowid or 0)
+
+    def end_session(self, session: int, reason: str) -> None:
+        with self._transaction():
+            self._db.execute("UPDATE session SET ended_at = ?, reason = ? WHERE id = ?", (now(), reason, session))
+
+    def begin_attempt(self, position: int, session: int) -> int:
+        """Notes that the run at ``position`` starts now, so that its interruption can be told afterwards."""
+        with self._transaction():
+            cursor = self._db.execute(
+                "INSERT INTO attempt (position, session, started_at) VALUES (?, ?, ?)", (position, session, now())
+            )
+            return int(cursor.lastrowid or 0)
+
+    def interrupt_attempt(self, attempt: int) -> None:
+        with self._transaction():
+            self._db.execute("UPDATE attempt SET outcome = 'interrupted' WHERE id = ?", (attempt,))
+
+    def commit_run(self, slot: Slot, result: RunResult, session: int | None = None, attempt: int | None = None) -> int:
+        """One finished run with its measurements and steps, in one transaction; returns its id."""
+        record = result.record
+        with self._transaction():
+            cursor = self._db.execute(
+                "INSERT INTO run (position, condition, execution, status, started_at, record_json, message, duration_s)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    slot.position,
+                    slot.condition,
+                    slot.execution,
+                    result.status,
+                    result.started_at,
+                    record.model_dump_json(by_alias=True) if record else None,
+                    result.message,
+                    result.duration_s,
+                ),
+            )
+            run = int(cursor.lastrowid or 0)
+            if record:
+                self.put_measurements(run, [(m.name, m.value, m.unit) for m in record.measurements])
+            self.put_steps(result.steps, session, run)
+            if attempt is not None:
+                self._db.execute("UPDATE attempt SET outcome = 'finished' WHERE id = ?", (attempt,))
+        return run
+
+    def put_measurements(self, run: int, measurements: list[tuple[str, float, str]]) -> None:
+        """Inside a transaction of the caller's."""
+        counts: dict[str, int] = {}
+        rows = []
+        for name, value, unit in measurements:
+            rows.append((run, name, counts.get(name, 0), value, unit))
+            counts[name] = counts.get(name, 0) + 1
+        self._db.executemany("INSERT INTO measurement VALUES (?, ?, ?, ?, ?)", rows)
+
+    def put_steps(self, steps: tuple[StepOutcome, ...], session: int | None, run: int | None) -> None:
+        """Outcomes of steps: of a run inside :meth:`commit_run`, or of a whole session."""
+        self._db.executemany(
+            "INSERT INTO step (session, run, phase, command, exit_code, duration_s, output, message)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            [(session, run, s.phase, s.command, s.exit_code, s.duration_s, s.output, s.message) for s in steps],
+        )
+
+    def put_event(self, kind: Literal["warning", "look"], data: dict[str, Any]) -> None:
+        """Something about the whole study that is worth saying."""
+        with self._transaction():
+            self._db.execute("INSERT INTO event (at, kind, data) VALUES (?, ?, ?)", (now(), kind, json.dumps(data)))
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    def meta(self) -> dict[str, str]:
+        """Everything in ``meta``: store_version, plan, spec, digest, created_at, origin …"""
+        return dict(self._db.execute("SELECT key, value FROM meta").fetchall())
+
+    def plan(self) -> Plan:
+        """The plan the study was started with."""
+        return Plan.model_validate_json(self.meta()["plan"])
+
+    def slots(self) -> list[Slot]:
+        """The recorded schedule, in order."""
+        rows = self._db.execute("SELECT position, block, condition, execution FROM schedule ORDER BY position")
+        return [Slot(*row) for row in rows]
+
+    def finished(self) -> set[int]:
+        """The positions that have a run."""
+        return {row[0] for row in self._db.execute("SELECT position FROM run")}
+
+    def rows(self, query: str, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        """Rows of a SELECT, for parts of this package that need no frame."""
+        return self._db.execute(query, parameters).fetchall()
+
+    def records(self) -> Iterator[Record]:
+        """The records of all runs that have one, in order of position; imported runs have none."""
+        for _, text in self.record_texts():
+            if json.loads(text).get("schema") == "pagelab.record/1":
+                yield Record.model_validate_json(text)
+
+    def record_texts(self) -> Iterator[tuple[int, str]]:
+        """``(run_id, JSON)`` as stored, imported ones too."""
+        query = "SELECT id, record_json FROM run WHERE record_json IS NOT NULL ORDER BY position"
+        yield from self._db.execute(query)
+
+    def events(self) -> list[dict[str, Any]]:
+        """Warnings and looks of the whole study: ``{"at", "kind", "data"}``."""
+        rows = self._db.execute("SELECT at, kind, data FROM event ORDER BY id")
+        return [{"at": at, "kind": kind, "data": json.loads(data)} for at, kind, data in rows]
+
+    def study_warnings(self) -> list[RunWarning]:
+        """Warnings about the study itself (conditions left out, a level that cannot be reached …)."""
+        return [RunWarning.model_validate(event["data"]) for event in self.events() if event["kind"] == "warning"]
+
+    def runs(self) -> pl.DataFrame:
+        """One row an execution; see :func:`pagelab.study.frames.runs`."""
+        from .frames import runs
+
+        return runs(self)
+
+    def measurements(self) -> pl.DataFrame:
+        """``run_id, name, idx, value, unit``."""
+        from .frames import measurements
+
+        return measurements(self)
+
+    def conditions(self) -> pl.DataFrame:
+        """One row a condition; see :func:`pagelab.study.frames.conditions`."""
+        from .frames import conditions
+
+        return conditions(self)
+
+    def warnings(self) -> pl.DataFrame:
+        """One row a warning, study-wide ones with a null ``run_id``; see :func:`pagelab.study.frames.warnings`."""
+        from .frames import warnings
+
+        return warnings(self)
+
+    def steps(self) -> pl.DataFrame:
+        """Outcomes of set-up and tear-down commands; see :func:`pagelab.study.frames.steps`."""
+        from .frames import steps
+
+        return steps(self)
+
+    def metric(self, name: str) -> pl.DataFrame:
+        """``run_id, value`` of one metric; see :func:`pagelab.study.frames.metric`."""
+        from .frames import metric
+
+        return metric(self, name)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, timeout=10)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    return connection
+
+
+def _connect_to_read(path: Path) -> sqlite3.Connection:
+    """Read-only. A store on a read-only medium can only be opened as immutable, and then it has no log to read."""
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=10)
+    try:
+        found = migrations.version_of(connection)
+    except sqlite3.OperationalError:
+        connection.close()
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True, isolation_level=None)
+        found = migrations.version_of(connection)
+    migrations.refuse_newer(found)
+    if found < migrations.VERSION:
+        copy = sqlite3.connect(":memory:", isolation_level=None)
+        connection.backup(copy)
+        connection.close()
+        migrations.migrate(copy)
+        return copy
+    return connection

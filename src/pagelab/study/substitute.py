@@ -1,0 +1,37 @@
+"""``{name}`` in commands, environments, set-up lines and policies.
+
+``{size}`` is replaced when ``size`` is a parameter (or ``here``, ``out``), and is an error when it is not: a typo must
+not reach the program. ``{{size}}`` stays as ``{size}``. ``${HOME}`` and every other use of braces is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_PLACE = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_]*)\}\}|(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+HERE = "here"
+"""The directory of study.toml."""
+OUT = "out"
+"""The study directory, where the store is."""
+BUILT_IN = (HERE, OUT)
+
+
+def names_in(text: str) -> set[str]:
+    """The names that ``text`` asks to have replaced, built-in ones included."""
+    return {found[2] for found in _PLACE.finditer(text) if found[2]}
+
+
+def substitute(text: str, values: Mapping[str, object]) -> str:
+    """``text`` with every ``{name}`` replaced. Raises KeyError for a name that ``values`` does not have."""
+
+    def replace(found: re.Match[str]) -> str:
+        return "{" + found[1] + "}" if found[1] else shown(values[found[2]])
+
+    return _PLACE.sub(replace, text)
+
+
+def shown(value: object) -> str:
+    """A parameter's value as it appears in commands and labels."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
