@@ -46,7 +46,7 @@ def describe(tree: Tree | None = None) -> dict[str, Any]:
     pmd = tree.number(f"{_THP}/hpage_pmd_size")
     mthp = _mthp(tree, pmd)
     pools = _hugetlb(tree)
-    sizes = {base, *(size["bytes"] for size in mthp), *(pool["bytes"] for pool in pools)}
+    sizes = {base, *(size["bytes"] for size in mthp), *(pool["page_bytes"] for pool in pools)}
     if pmd is not None:
         sizes.add(pmd)
     return {
@@ -54,7 +54,10 @@ def describe(tree: Tree | None = None) -> dict[str, Any]:
         "architecture": platform.machine(),
         "page_sizes_bytes": sorted(sizes),
         "base_page_bytes": base,
-        "thp_pmd_bytes": pmd,
+        "thp_bytes": pmd,
+        "mthp_bytes": [size["bytes"] for size in mthp],
+        "mthp_switchable": any(_writable(tree, size["switch"]) for size in mthp),
+        "max_map_count": tree.number("/proc/sys/vm/max_map_count"),
         "thp": {name: tree.get(f"{_THP}/{name}") for name in ("enabled", "defrag", "shmem_enabled")},
         "mthp": mthp,
         "hugetlb": pools,
@@ -68,10 +71,11 @@ def _mthp(tree: Tree, pmd: int | None) -> list[dict[str, Any]]:
     for size, directory in _sized(tree, _THP):
         if pmd is not None and size >= pmd:
             continue
-        enabled = tree.get(f"{directory}/enabled")
+        switch = f"{directory}/enabled"
+        enabled = tree.get(switch)
         shmem = tree.get(f"{directory}/shmem_enabled")
         if enabled is not None:
-            found.append({"bytes": size, "enabled": enabled, "shmem_enabled": shmem})
+            found.append({"bytes": size, "enabled": enabled, "shmem_enabled": shmem, "switch": switch})
     return found
 
 
@@ -83,10 +87,24 @@ def _hugetlb(tree: Tree) -> list[dict[str, Any]]:
         "surplus_pages": "surplus_hugepages",
         "overcommit_pages": "nr_overcommit_hugepages",
     }
-    return [
-        {"bytes": size, **{key: tree.number(f"{directory}/{file}") for key, file in files.items()}}
-        for size, directory in _sized(tree, _HUGETLB)
-    ]
+    pools = []
+    for size, directory in _sized(tree, _HUGETLB):
+        pool = {key: tree.number(f"{directory}/{file}") for key, file in files.items()}
+        pools.append({"page_bytes": size, "pages": _obtainable(pool), **pool})
+    return pools
+
+
+def _obtainable(pool: dict[str, int | None]) -> int | None:
+    """Pages of a pool that a new mapping could get now: free and unreserved, plus what overcommit still allows."""
+    free, reserved = pool["free_pages"], pool["reserved_pages"]
+    if free is None or reserved is None:
+        return None
+    extra = (pool["overcommit_pages"] or 0) - (pool["surplus_pages"] or 0)
+    return max(0, free - reserved) + max(0, extra)
+
+
+def _writable(tree: Tree, name: str) -> bool:
+    return os.access(tree.path(name), os.W_OK, effective_ids=True)
 
 
 def _sized(tree: Tree, parent: str) -> list[tuple[int, str]]:
@@ -104,8 +122,10 @@ def _geometry(root: str, base_page_bytes: int) -> dict[str, Any]:
     """What cannot change while we run (CPU hot-plug apart)."""
     tree = Tree(root)
     online = parse_list(tree.get(f"{_CPU}/online")) or sorted(os.sched_getaffinity(0))
+    caches = _caches(tree, online, base_page_bytes)
     return {
-        "caches": [asdict(entry) for entry in _caches(tree, online, base_page_bytes)],
+        "cache": _last_level(caches),
+        "caches": [asdict(entry) for entry in caches],
         "cpus": online,
         "nodes": _nodes(tree),
     }
@@ -148,6 +168,14 @@ def _caches(tree: Tree, cpus: list[int], base_page_bytes: int) -> list[Cache]:
             if key is not None:
                 kinds.setdefault(key, []).append(shared)
     return [_cache(key, shared, base_page_bytes) for key, shared in sorted(kinds.items(), key=_by_level)]
+
+
+def _last_level(caches: list[Cache]) -> dict[str, int] | None:
+    """The cache that colours refer to when a policy does not say: the last level, where its shape is known."""
+    for entry in reversed(caches):
+        if entry.kind != "instruction" and entry.line_bytes and entry.sets and entry.ways:
+            return {"line_bytes": entry.line_bytes, "sets": entry.sets, "ways": entry.ways}
+    return None
 
 
 def _cache_indices(tree: Tree, cpus: list[int]) -> list[str]:
