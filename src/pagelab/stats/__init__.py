@@ -1,1 +1,122 @@
-"""pagelab.stats"""
+"""Statistics on NumPy arrays: pure functions, frozen results, typed refusals; no study, store or file is known here.
+
+One statistic, one file. Every formula, source, assumption and degenerate case is in ``docs/method.md``.
+The unit of every test and interval is the **execution** (its mean); arrays are one-dimensional, finite, one value an
+execution. ``treatment`` always comes before ``baseline``; positive shifts mean "treatment is larger".
+
+======================= ===================================================================================
+``execution_means``     (execution, value, *, drop_first=0) -> ``ExecutionMeans``: measurements to executions
+``summarize``           (values) -> ``Summary``: n, min, lower hinge, median, upper hinge, max, mean, sd, cv
+``rank_sum``            (treatment, baseline, *, alternative, method) -> ``RankSum``: exact, ties allowed
+``hodges_lehmann``      (treatment, baseline, *, level=0.95) -> ``Shift``: estimate and exact-order interval
+``relative_effect``     (treatment, baseline, *, level=0.95) -> ``RelativeEffect``: percent, with interval
+``median_interval``     (values, *, level=0.95) -> ``Location``: sample median, order-statistic interval
+``mean_interval``       (values, *, level=0.95, seed, resamples=10_000) -> ``Location``: bootstrap of executions
+``holm``                (p_values, *, alpha=0.05) -> ``Holm``: None in the family = planned, but not testable
+``smallest_p``          (n_treatment, n_baseline, *, alternative) -> ``Fraction``: 2/C(n+m, n)
+``reachable``           (n_treatment, n_baseline, *, contrasts, alpha=0.05) -> ``Reach``: can the level be reached?
+``PrecisionPlan``       (looks, target_relative_half_width, level=0.95): a sequential stop on interval width only
+``decide``              (plan, look, executions, contrasts) -> ``Decision``: stop or go on, at a planned look
+======================= ===================================================================================
+
+An interval is ``Interval`` or ``NotAchievable`` (which names the smallest n that would do): match on the type.
+Bad input raises ``StatsRefusedError`` with a ``Refusal``; nothing returns NaN. What does not exist (the standard
+deviation of one value) is ``None``.
+
+Names load on first use, so that importing this package costs the command line nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pagelab.stats.aggregate import ExecutionMeans, execution_means
+    from pagelab.stats.interval import Interval, IntervalMethod, NotAchievable
+    from pagelab.stats.mean_interval import mean_interval
+    from pagelab.stats.median_interval import Location, median_interval
+    from pagelab.stats.multiplicity import Holm, holm
+    from pagelab.stats.precision import Contrast, Decision, PrecisionPlan, StopReason, decide
+    from pagelab.stats.rank_sum import Alternative, PValueMethod, RankSum, rank_sum
+    from pagelab.stats.reach import Reach, reachable, smallest_p
+    from pagelab.stats.refusal import Refusal, StatsRefusedError
+    from pagelab.stats.relative import RelativeEffect, relative_effect
+    from pagelab.stats.shift import Shift, hodges_lehmann
+    from pagelab.stats.summary import Summary, summarize
+
+_HOME = {
+    "ExecutionMeans": "aggregate",
+    "execution_means": "aggregate",
+    "Interval": "interval",
+    "IntervalMethod": "interval",
+    "NotAchievable": "interval",
+    "mean_interval": "mean_interval",
+    "Location": "median_interval",
+    "median_interval": "median_interval",
+    "Holm": "multiplicity",
+    "holm": "multiplicity",
+    "Contrast": "precision",
+    "Decision": "precision",
+    "PrecisionPlan": "precision",
+    "StopReason": "precision",
+    "decide": "precision",
+    "Alternative": "rank_sum",
+    "PValueMethod": "rank_sum",
+    "RankSum": "rank_sum",
+    "rank_sum": "rank_sum",
+    "Reach": "reach",
+    "reachable": "reach",
+    "smallest_p": "reach",
+    "Refusal": "refusal",
+    "StatsRefusedError": "refusal",
+    "RelativeEffect": "relative",
+    "relative_effect": "relative",
+    "Shift": "shift",
+    "hodges_lehmann": "shift",
+    "Summary": "summary",
+    "summarize": "summary",
+}
+
+__all__ = [
+    "Alternative",
+    "Contrast",
+    "Decision",
+    "ExecutionMeans",
+    "Holm",
+    "Interval",
+    "IntervalMethod",
+    "Location",
+    "NotAchievable",
+    "PValueMethod",
+    "PrecisionPlan",
+    "RankSum",
+    "Reach",
+    "Refusal",
+    "RelativeEffect",
+    "Shift",
+    "StatsRefusedError",
+    "StopReason",
+    "Summary",
+    "decide",
+    "execution_means",
+    "hodges_lehmann",
+    "holm",
+    "mean_interval",
+    "median_interval",
+    "rank_sum",
+    "reachable",
+    "relative_effect",
+    "smallest_p",
+    "summarize",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the file that holds ``name`` and keep the name here."""
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,55 @@
+"""What an interval is: two ends and the level they really have, or the reason there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class IntervalMethod(StrEnum):
+    """How an interval's ends and its achieved level were found."""
+
+    EXACT_ORDER = "exact-order"
+    """Order statistics; the level comes from an exact count."""
+    NORMAL_ORDER = "normal-order"
+    """Order statistics chosen by the normal approximation, where the exact count would take too long."""
+    BOOTSTRAP_PERCENTILE = "bootstrap-percentile"
+    """Percentiles of resampled statistics, widened for small n; the level is nominal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A closed two-sided, equal-tailed confidence interval, in the unit of the data."""
+
+    low: float
+    high: float
+    level: float
+    """The level asked for."""
+    achieved: float | None
+    """The level this interval has (at least ``level``), or None where it is only nominal."""
+    method: IntervalMethod
+
+    @property
+    def half_width(self) -> float:
+        return (self.high - self.low) / 2
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class NotAchievable:
+    """No interval of this level exists for this few executions."""
+
+    level: float
+    """The level asked for."""
+    best: float
+    """The highest level that this n can give (0 when not even an interval exists)."""
+    smallest_n: int
+    """The smallest number of executions (in each condition, where there are two) that would do."""
+
+    def __str__(self) -> str:
+        return (
+            f"not achievable: the widest interval has level {self.best:.4g}, {self.level:.4g} needs at least "
+            f"{self.smallest_n} executions"
+        )

@@ -1,0 +1,61 @@
+"""Confidence interval for the median from order statistics; its level is exact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import comb
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from pagelab.stats.interval import Interval, IntervalMethod, NotAchievable
+from pagelab.stats.refusal import error_rate, one_sample
+from pagelab.stats.shift import middle
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where one condition lies, with an interval for display; in the unit of the data."""
+
+    statistic: Literal["median", "mean"]
+    estimate: float
+    interval: Interval | NotAchievable
+    n: int
+    seed: int | None = None
+    """Of the resampling, where there was one."""
+    resamples: int | None = None
+
+
+def median_interval(values: ArrayLike, *, level: float = 0.95) -> Location:
+    """[x_(k), x_(n+1-k)] with the largest k for which P(Bin(n, 1/2) <= k - 1) <= (1 - level) / 2.
+
+    ``achieved`` = 1 - 2 P(Bin(n, 1/2) <= k - 1): exact for any continuous distribution, a lower bound with ties
+    (David and Nagaraja 2003, section 7.1). Needs n >= 6 for 95%: ``NotAchievable`` below.
+    """
+    ordered = np.sort(one_sample(values))
+    n = ordered.size
+    tail = error_rate(level) / 2
+    k, below = 0, 0
+    while k < (n + 1) // 2 and Fraction(below + comb(n, k), 2**n) <= tail:
+        below += comb(n, k)
+        k += 1
+    interval: Interval | NotAchievable
+    if k == 0:
+        interval = not_achievable(n, level)
+    else:
+        achieved = float(1 - Fraction(2 * below, 2**n))
+        interval = Interval(float(ordered[k - 1]), float(ordered[n - k]), level, achieved, IntervalMethod.EXACT_ORDER)
+    return Location("median", middle(ordered), interval, n)
+
+
+def not_achievable(n: int, level: float) -> NotAchievable:
+    """Even [min, max] misses the centre of a symmetric distribution with probability 2^(1-n)."""
+    error = error_rate(level)
+    smallest = 2
+    while Fraction(1, 2 ** (smallest - 1)) > error:
+        smallest += 1
+    return NotAchievable(level, float(1 - Fraction(1, 2 ** (n - 1))), smallest)

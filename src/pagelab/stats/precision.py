@@ -1,0 +1,149 @@
+"""Precision stop: end a study when its intervals are narrow enough; never on a p-value or an effect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pagelab.stats.interval import NotAchievable
+from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate, one_sample
+from pagelab.stats.shift import hodges_lehmann
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+SMALLEST_LOOK = 20
+"""Executions of each condition before the first look."""
+
+
+class StopReason(StrEnum):
+    """Why a look decided as it did."""
+
+    GO_ON = "go-on"
+    TARGET_MET = "target-met"
+    MAXIMUM_REACHED = "maximum-reached"
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """A planned comparison, by the names of its conditions."""
+
+    treatment: str
+    baseline: str
+
+
+@dataclass(frozen=True, slots=True)
+class PrecisionPlan:
+    """Fixed before the first run: when to look, and how narrow is narrow enough.
+
+    ``looks`` are numbers of whole blocks (one execution of every condition each), rising, the first at least 20; the
+    last is the maximum. ``target_relative_half_width`` is half the shift interval's width over the baseline's median
+    (0.02 = 2%). ``level`` is the confidence that the intervals have over all looks together.
+    """
+
+    looks: tuple[int, ...]
+    target_relative_half_width: float
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        rising = all(a < b for a, b in zip(self.looks, self.looks[1:], strict=False))
+        if not self.looks or not rising or self.looks[0] < SMALLEST_LOOK:
+            raise StatsRefusedError(
+                Refusal.BAD_PLAN, f"looks {list(self.looks)}: not rising numbers of blocks from {SMALLEST_LOOK} up"
+            )
+        if not 0 < self.target_relative_half_width < float("inf"):
+            raise StatsRefusedError(
+                Refusal.BAD_PLAN, f"target relative half-width {self.target_relative_half_width}: not above 0"
+            )
+        error_rate(self.level)
+
+    @property
+    def maximum(self) -> int:
+        """Executions of each condition at which the study ends in any case."""
+        return self.looks[-1]
+
+    def level_at(self, look: int) -> float:
+        """Level of every interval shown when the study stops at this look; 1 - level_at is the alpha to test at."""
+        self._index(look)
+        return float(1 - error_rate(self.level) / len(self.looks))
+
+    def adjusted_p(self, p: float, look: int) -> float:
+        """p times the number of looks, at most 1: compare with 1 - ``level``, whichever look the study stopped at."""
+        self._index(look)
+        return min(1.0, float(Fraction(p) * len(self.looks)))
+
+    def _index(self, look: int) -> int:
+        if look not in self.looks:
+            raise StatsRefusedError(
+                Refusal.NOT_A_PLANNED_LOOK, f"{look} blocks: looks are planned at {list(self.looks)} only"
+            )
+        return self.looks.index(look)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a look decided, and from what."""
+
+    stop: bool
+    reason: StopReason
+    look: int
+    level: float
+    """Of the intervals that were judged, and of those to report if this look stops the study."""
+    relative_half_width: Mapping[Contrast, float | None] = field(default_factory=dict)
+    """Per contrast; None where no interval of this level exists (too many failed executions)."""
+
+
+def decide(
+    plan: PrecisionPlan,
+    look: int,
+    executions: Mapping[str, ArrayLike],
+    contrasts: Sequence[Contrast],
+) -> Decision:
+    """Stop when every contrast's interval is within the target, or at the plan's maximum.
+
+    ``executions`` holds, for each condition, the execution means of the first ``look`` whole blocks, failed
+    executions left out (fewer values than ``look`` are accepted; more are refused, for they are not of whole
+    blocks). Only widths enter, so the decision does not change when a constant is added to a treatment.
+    """
+    level = plan.level_at(look)
+    if not contrasts:
+        raise StatsRefusedError(Refusal.EMPTY, "no contrasts planned")
+    widths = {contrast: _relative_half_width(plan, look, executions, contrast) for contrast in contrasts}
+    if all(width is not None and width <= plan.target_relative_half_width for width in widths.values()):
+        reason = StopReason.TARGET_MET
+    elif look == plan.maximum:
+        reason = StopReason.MAXIMUM_REACHED
+    else:
+        reason = StopReason.GO_ON
+    return Decision(reason is not StopReason.GO_ON, reason, look, level, widths)
+
+
+def _relative_half_width(
+    plan: PrecisionPlan, look: int, executions: Mapping[str, ArrayLike], contrast: Contrast
+) -> float | None:
+    samples = []
+    for name in (contrast.treatment, contrast.baseline):
+        if name not in executions:
+            raise StatsRefusedError(Refusal.INCOMPLETE_BLOCKS, f"no executions of condition {name!r}")
+        sample = np.asarray(executions[name], dtype=np.float64)
+        if sample.size > look:
+            raise StatsRefusedError(
+                Refusal.INCOMPLETE_BLOCKS,
+                f"condition {name!r} has {sample.size} executions at the look after {look} whole blocks",
+            )
+        if sample.size < SMALLEST_LOOK:
+            return None
+        samples.append(one_sample(sample, name))
+    treatment, baseline = samples
+    reference = float(np.median(baseline))
+    if reference <= 0:
+        raise StatsRefusedError(
+            Refusal.BASELINE_NOT_POSITIVE, f"median of {contrast.baseline!r} is {reference:g}: no relative width exists"
+        )
+    interval = hodges_lehmann(treatment, baseline, level=plan.level_at(look)).interval
+    return None if isinstance(interval, NotAchievable) else interval.half_width / reference

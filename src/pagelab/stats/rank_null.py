@@ -1,0 +1,118 @@
+"""The null distribution of the rank sum: how many of the C(N, n) equally likely assignments fall in a tail.
+
+Counts are exact Python integers throughout. Polynomials in x (x^s stands for "sum s") are packed into one big
+integer, a fixed number of bits a coefficient (Kronecker substitution), so that one shift and one addition by the
+integer library update a whole row: the shift algorithm of Streitberg and Roehmel (1986) without a Python-level
+inner loop.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import accumulate
+from math import comb
+from operator import mul
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from fractions import Fraction
+
+EXACT_LIMIT = 400
+"""Largest n + m counted exactly: a few seconds with ties (docs/method.md has the times)."""
+
+
+def _field_bytes(largest: int) -> int:
+    return (largest.bit_length() + 7) // 8
+
+
+def _unpack(packed: int, width: int, fields: int) -> list[int]:
+    raw = packed.to_bytes(width * fields, "little")
+    return [int.from_bytes(raw[i : i + width], "little") for i in range(0, width * fields, width)]
+
+
+@lru_cache(maxsize=64)
+def untied_cumulative(n: int, m: int) -> tuple[int, ...]:
+    """Number of assignments with U <= u, for u = 0 … floor(nm / 2), when all N values differ.
+
+    The generating function is the Gaussian binomial: the product over i = 1 … n of (1 - x^(m+i)) / (1 - x^i).
+    Dividing before multiplying keeps every partial product's coefficients within C(N, n), so no field overflows.
+    """
+    n, m = min(n, m), max(n, m)
+    fields = n * m // 2 + 1
+    width = _field_bytes(comb(n + m, n))
+    mask = (1 << (8 * width * fields)) - 1
+    packed = 1
+    for i in range(1, n + 1):
+        step = i
+        while step < fields:  # 1 / (1 - x^i) = (1 + x^i)(1 + x^2i)(1 + x^4i)…
+            packed = (packed + (packed << (8 * width * step))) & mask
+            step *= 2
+        if m + i < fields:
+            packed = (packed - (packed << (8 * width * (m + i)))) & mask
+    return tuple(accumulate(_unpack(packed, width, fields)))
+
+
+def order_index(n: int, m: int, tail: Fraction) -> tuple[int, Fraction]:
+    """Largest k with P(U <= k - 1) <= ``tail`` under the untied null, and that probability; k = 0 when none.
+
+    [D_(k), D_(nm + 1 - k)], D the ordered pairwise differences, then misses on either side with that probability.
+    """
+    from fractions import Fraction
+
+    total = comb(n + m, n)
+    cumulative = untied_cumulative(n, m)
+    allowed = tail * total
+    k = sum(1 for count in cumulative if count <= allowed)
+    return k, Fraction(cumulative[k - 1], total) if k else Fraction(0)
+
+
+class SubsetSums:
+    """Counts of the k-element subsets of ``scores`` by their sum, for non-negative integer scores with repeats.
+
+    The scores are split into a low and a high half. A subset takes j of the low half and k - j of the high half, so
+    a tail is a sum of products of the halves' counts; the halves are far smaller than the whole distribution.
+    """
+
+    def __init__(self, scores: Sequence[int], k: int) -> None:
+        ordered = sorted(scores)
+        half = len(ordered) // 2
+        low, high = ordered[:half], ordered[half:]
+        self._k = k
+        self._base = high[0]
+        self._low = _rows(low, k)
+        self._high = [list(accumulate(row)) for row in _rows([score - self._base for score in high], k)]
+
+    def at_most(self, limit: int) -> int:
+        """Number of subsets whose sum is <= ``limit``."""
+        return sum(
+            _pairs_at_most(row, self._high[self._k - j], limit - (self._k - j) * self._base)
+            for j, row in enumerate(self._low)
+            if 0 <= self._k - j < len(self._high)
+        )
+
+
+def _rows(scores: Sequence[int], k: int) -> list[list[int]]:
+    """For each size j <= min(k, len): how many j-subsets have sum s, at index s."""
+    most = min(k, len(scores))
+    width = _field_bytes(comb(len(scores), len(scores) // 2))
+    packed = [1] + [0] * most
+    for used, score in enumerate(scores):
+        shift = 8 * width * score
+        for j in range(min(used + 1, most), 0, -1):
+            packed[j] += packed[j - 1] << shift
+    largest = list(accumulate(sorted(scores, reverse=True), initial=0))
+    return [_unpack(row, width, largest[j] + 1) for j, row in enumerate(packed)]
+
+
+def _pairs_at_most(counts: list[int], cumulative: list[int], limit: int) -> int:
+    """Sum over s of counts[s] * (number of high subsets with sum <= limit - s)."""
+    if limit < 0:
+        return 0
+    beyond = max(0, limit - len(cumulative) + 1)  # for s < beyond every high subset is within the limit
+    whole = cumulative[-1] * sum(counts[:beyond])
+    part = counts[beyond : limit + 1]
+    start = limit - beyond
+    window = cumulative[max(0, start - len(part) + 1) : start + 1]
+    partial: int = sum(map(mul, part, reversed(window)))
+    return whole + partial

@@ -1,0 +1,70 @@
+"""Why a statistic was not computed: a typed refusal, never a silent NaN."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+class Refusal(StrEnum):
+    """What was wrong with the input; stable names for reports and JSON."""
+
+    EMPTY = "empty"
+    NOT_ONE_DIMENSIONAL = "not-one-dimensional"
+    NOT_NUMERIC = "not-numeric"
+    NOT_FINITE = "not-finite"
+    OVERFLOW = "overflow"
+    LENGTHS_DIFFER = "lengths-differ"
+    LEVEL_OUT_OF_RANGE = "level-out-of-range"
+    P_OUT_OF_RANGE = "p-out-of-range"
+    COUNT_OUT_OF_RANGE = "count-out-of-range"
+    BASELINE_NOT_POSITIVE = "baseline-not-positive"
+    TREATMENT_NEGATIVE = "treatment-negative"
+    TOO_LARGE_FOR_EXACT = "too-large-for-exact"
+    TOO_MANY_PAIRS = "too-many-pairs"
+    BAD_PLAN = "bad-plan"
+    NOT_A_PLANNED_LOOK = "not-a-planned-look"
+    INCOMPLETE_BLOCKS = "incomplete-blocks"
+
+
+class StatsRefusedError(ValueError):
+    """A statistic that cannot be computed from this input; ``refusal`` says why, the message says what to do."""
+
+    def __init__(self, refusal: Refusal, message: str) -> None:
+        super().__init__(message)
+        self.refusal = refusal
+
+
+def one_sample(values: ArrayLike, what: str = "values") -> NDArray[np.float64]:
+    """``values`` as a one-dimensional finite float array, or a refusal that names the first offender."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise StatsRefusedError(Refusal.NOT_NUMERIC, f"{what}: not numbers ({error})") from error
+    if array.ndim != 1:
+        raise StatsRefusedError(
+            Refusal.NOT_ONE_DIMENSIONAL, f"{what}: shape {array.shape}; pass one value an execution"
+        )
+    if array.size == 0:
+        raise StatsRefusedError(Refusal.EMPTY, f"{what}: no executions")
+    bad = np.flatnonzero(~np.isfinite(array))
+    if bad.size:
+        raise StatsRefusedError(
+            Refusal.NOT_FINITE,
+            f"{what}: {bad.size} of {array.size} not finite, first at index {bad[0]} ({array[bad[0]]}); "
+            "decide what a failed execution means before calling",
+        )
+    return array
+
+
+def error_rate(level: float) -> Fraction:
+    """1 - level as the exact decimal the caller wrote (0.95 gives 1/20), so that comparisons are exact."""
+    if not 0.0 < float(level) < 1.0:
+        raise StatsRefusedError(Refusal.LEVEL_OUT_OF_RANGE, f"confidence level {level}: not between 0 and 1")
+    return 1 - Fraction(str(float(level)))

@@ -1,0 +1,69 @@
+"""Relative effect in percent: the shift on the ratio scale, so that the baseline's own uncertainty is counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pagelab.stats.interval import Interval, NotAchievable
+from pagelab.stats.refusal import Refusal, StatsRefusedError, one_sample
+from pagelab.stats.shift import hodges_lehmann, pair_order, refuse_too_many_pairs
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+
+@dataclass(frozen=True, slots=True)
+class RelativeEffect:
+    """Treatment against baseline, in percent of baseline: -3 means "treatment takes 3% less"."""
+
+    percent: float
+    interval: Interval | NotAchievable
+    """In percent, of ``percent``."""
+    shift_over_median_percent: float
+    """The Hodges-Lehmann shift divided by the baseline's median: a description, without an interval of its own."""
+
+
+def relative_effect(treatment: ArrayLike, baseline: ArrayLike, *, level: float = 0.95) -> RelativeEffect:
+    """100 (R - 1), R the median of all pairwise ratios treatment / baseline, with its exact-order interval.
+
+    This is the Hodges-Lehmann estimate on logarithms, transformed back (with an even number of pairs, R is the
+    geometric mean of the middle two, so that swapping the conditions gives 1 / R). The interval takes the same order
+    statistics as the shift's, hence excludes 0% exactly when the shift's interval excludes 0, and its level is exact
+    under "treatment is distributed as baseline times R". The plain quotient shift / median(baseline) is given too;
+    dividing the shift's interval by the median would treat the median as known, which for large effects it is not.
+    Needs baseline > 0 and treatment >= 0: refused otherwise.
+    """
+    x, y = one_sample(treatment, "treatment"), one_sample(baseline, "baseline")
+    if y.min() <= 0:
+        raise StatsRefusedError(
+            Refusal.BASELINE_NOT_POSITIVE, f"baseline has {y.min():g}: no percentage of it exists; use the shift"
+        )
+    if x.min() < 0:
+        raise StatsRefusedError(
+            Refusal.TREATMENT_NEGATIVE, f"treatment has {x.min():g}: ratios need values of 0 or more; use the shift"
+        )
+    refuse_too_many_pairs(x.size, y.size)
+    with np.errstate(over="ignore"):
+        ratios = np.divide.outer(x, y).ravel()
+    if not np.isfinite(ratios).all():
+        raise StatsRefusedError(Refusal.OVERFLOW, "a pairwise ratio exceeds the double range; use the shift")
+    ratios.sort()
+    order = pair_order(x.size, y.size, level)
+    interval: Interval | NotAchievable
+    if isinstance(order, NotAchievable):
+        interval = order
+    else:
+        low, high = _percent(float(ratios[order.k - 1])), _percent(float(ratios[-order.k]))
+        interval = Interval(low, high, level, order.achieved, order.method)
+    lower, upper = float(ratios[(ratios.size - 1) // 2]), float(ratios[ratios.size // 2])
+    central = lower if lower == upper else sqrt(lower) * sqrt(upper)
+    shift = hodges_lehmann(x, y, level=level).estimate
+    return RelativeEffect(_percent(central), interval, 100 * shift / float(np.median(y)))
+
+
+def _percent(ratio: float) -> float:
+    return 100 * (ratio - 1)
