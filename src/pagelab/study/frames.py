@@ -55,8 +55,8 @@ def runs(store: Store) -> pl.DataFrame:
     """One row an execution, in order of position, warm-ups and failed ones too.
 
     Columns: those of docs/architecture.md (Store), ``short_placed`` (a placement-shortfall warning), ``exit_code``,
-    ``signal``, ``message``, ``duration_s`` (with set-up and flushing), ``attempts`` (more than 1: it was interrupted before),
-    ``imported``, and one column ``counter.<name>`` for each counter (null where the counter did not count).
+    ``signal``, ``message``, ``duration_s`` (with set-up and flushing), ``attempts`` (more than 1: it was
+    interrupted before), ``imported``, and one column ``counter.<name>`` for each counter (null where the counter did not count).
     """
     rows = []
     counters: dict[str, None] = {}

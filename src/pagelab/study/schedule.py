@@ -1,8 +1,8 @@
 """The order of the runs: seeded, balanced, and the same on every machine and library version.
 
 A schedule is made of *complete blocks*: each block holds every condition exactly once, in random order. Warm-up blocks
-come first. Drift of the machine (temperature, other tenants, memory filling up) then meets every condition alike, block by
-block (randomised complete block design; PREPAGE shuffles its runs for the same reason, over the whole study).
+come first. Drift of the machine (temperature, other tenants, memory filling up) then meets every condition alike, block
+by block (randomised complete block design; PREPAGE shuffles its runs for the same reason, over the whole study).
 
 Random numbers are the raw 64-bit outputs of NumPy's ``PCG64(seed)``, whose stream NumPy guarantees (NEP 19); what
 NumPy's ``Generator.permutation`` makes of them is not guaranteed, so the shuffle is ours: Fisher–Yates from the last

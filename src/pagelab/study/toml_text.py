@@ -16,7 +16,8 @@ class LineIndex:
     """Finds the line of a key in TOML text.
 
     A line scanner, not a parser: it knows headers, arrays of tables and keys at the start of a line, which is how
-    people write a study. What it does not find (a key inside an inline table) resolves to the nearest enclosing key or header.
+    people write a study. What it does not find (a key inside an inline table) resolves to the nearest enclosing key or
+    header.
     """
 
     def __init__(self, text: str) -> None:
