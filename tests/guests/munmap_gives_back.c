@@ -1,0 +1,34 @@
+/* Unmapped memory is given back: resident memory returns to where it was, from the middle too. */
+#include "guest.h"
+
+static long resident_bytes(void) {
+    long total, resident;
+    FILE *f = fopen("/proc/self/statm", "r");
+    CHECK(f && fscanf(f, "%ld %ld", &total, &resident) == 2);
+    fclose(f);
+    return resident * (long)PAGE;
+}
+
+int main(void) {
+    unsigned char *keep_low = map_anon(4 * MIB), *p = map_anon(64 * MIB), *keep_high = map_anon(4 * MIB);
+    memset(keep_low, 1, 4 * MIB);
+    memset(keep_high, 1, 4 * MIB);
+    memset(p, 1, 64 * MIB);
+    long full = resident_bytes();
+    CHECK(munmap(p + 8 * MIB, 48 * MIB) == 0);
+    CHECK(resident_bytes() <= full - (long)(44 * MIB));
+    CHECK(munmap(p, 64 * MIB) == 0);
+    CHECK(resident_bytes() <= full - (long)(60 * MIB));
+    for (int i = 0; i < 200; i++) { /* 200 x 16 MiB would not go unnoticed */
+        p = map_anon(16 * MIB);
+        memset(p, 1, 16 * MIB / 8);
+        CHECK(munmap(p, 16 * MIB) == 0);
+    }
+    CHECK(resident_bytes() <= full);
+    void *chunks[100];
+    for (int i = 0; i < 100; i++) CHECK((chunks[i] = memset(malloc(100 * KIB), 1, 100 * KIB)) != NULL);
+    full = resident_bytes();
+    for (int i = 0; i < 100; i++) free(chunks[i]);
+    CHECK(resident_bytes() <= full - (long)(5 * MIB)); /* the trimmed top of the heap */
+    return ok();
+}
