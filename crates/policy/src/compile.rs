@@ -1,0 +1,263 @@
+//! From a validated [`Policy`] to the compiled [`plan`]: rules and defaults resolved for each kind of memory.
+//!
+//! The plan has one section for each kind of memory and each size threshold at which the answer changes, the highest
+//! threshold first, so that the first section that fits a mapping is the right one.
+
+use crate::error::{Place, PolicyError};
+use crate::machine::Machine;
+
+use crate::plan::{self, Flags, Interval, PlanSpec, SectionSpec};
+use crate::types::{Backing, Fetch, Memory, Pages, Policy, Rule, Scope, Strategy, Via};
+use crate::units::PageSize;
+use crate::validate::applies_to;
+
+/// What the run adds to the policy.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Absolute path of the run directory, in the file system's own bytes.
+    pub run_dir: Vec<u8>,
+    /// Measure placement at exit.
+    pub measure: bool,
+    /// Record what is resident of mapped files at start.
+    pub residency: bool,
+}
+
+/// Refuses what the language has and this version cannot run.
+///
+/// # Errors
+/// The axis and its value.
+pub fn check_runnable(policy: &Policy) -> Result<(), PolicyError> {
+    let rules = policy.rules.iter().filter_map(|rule| rule.frames.as_ref());
+    let wanted = std::iter::once(&policy.frames).chain(rules).find(|frames| frames.strategy != Strategy::Kernel);
+    match wanted {
+        None => Ok(()),
+        Some(frames) => {
+            let message = format!(
+                "frames = {:?} cannot be run yet: this version reads it, and places no frames",
+                frames.strategy.name()
+            );
+            let place = Place::whole(&format!("policy {:?}", policy.name));
+            let hint = "for page colouring today, use pages = \"2M\": a tile of contiguous frames has every colour in order";
+            Err(PolicyError::new(&place, message).allowed(["kernel"]).next(hint))
+        }
+    }
+}
+
+/// Resolves `policy` for `machine`.
+///
+/// # Errors
+/// What [`check_runnable`] refuses, and more separate anonymous pools than the plan has room for.
+pub fn compile(policy: &Policy, machine: &Machine, options: &Options) -> Result<PlanSpec, PolicyError> {
+    check_runnable(policy)?;
+    let compiler = Compiler { policy, machine };
+    let mut sections = Vec::new();
+    for (number, rule) in policy.rules.iter().enumerate() {
+        if let Scope::Range { start, end } = rule.scope {
+            sections.push(compiler.range_section(number, (start.0, end.0)));
+        }
+    }
+    for memory in Memory::ALL {
+        sections.extend(compiler.sections(memory));
+    }
+    assign_pools(&mut sections, policy)?;
+    let switches = [
+        (policy.inherit.fork, Flags::INHERIT_FORK),
+        (policy.inherit.exec, Flags::INHERIT_EXEC),
+        (options.measure, Flags::MEASURE),
+        (options.residency, Flags::RESIDENCY),
+        (sections.iter().any(|section| uses_mthp(section, machine)), Flags::MTHP_SWITCHES),
+    ];
+    let flags = switches.into_iter().filter(|(on, _)| *on).fold(Flags(0), |flags, (_, flag)| flags | flag);
+    Ok(PlanSpec { flags, sections, run_dir: options.run_dir.clone() })
+}
+
+fn uses_mthp(section: &SectionSpec, machine: &Machine) -> bool {
+    let sizes = section.intervals.iter().map(|interval| interval.page_bytes).chain([section.otherwise]);
+    sizes.filter_map(PageSize::new).any(|size| machine.mthp_bytes.contains(&size))
+}
+
+/// What decides an axis: a rule by number, or the default, which counts as one past the last rule.
+struct Decision<T> {
+    rule: usize,
+    value: T,
+}
+
+struct Compiler<'p> {
+    policy: &'p Policy,
+    machine: &'p Machine,
+}
+
+impl<'p> Compiler<'p> {
+    fn sections(&self, memory: Memory) -> Vec<SectionSpec> {
+        let mut thresholds: Vec<u64> = vec![0];
+        for rule in self.policy.rules.iter().filter(|rule| memory.has_mappings() && rule_covers(rule, memory)) {
+            thresholds.extend(rule.at_least.map(|bytes| bytes.0));
+        }
+        thresholds.sort_unstable_by(|a, b| b.cmp(a));
+        thresholds.dedup();
+        let mut sections: Vec<_> = thresholds.into_iter().map(|least| self.section(memory, least)).collect();
+        while sections.last().is_some_and(leaves_all_to_the_kernel) {
+            sections.pop();
+        }
+        sections
+    }
+
+    /// The section for mappings of `memory` with at least `least` bytes, up to the next threshold.
+    fn section(&self, memory: Memory, least: u64) -> SectionSpec {
+        let pages = self.pages(memory, least);
+        let fetch = self.fetch(memory, least);
+        let (pages_value, via) = pages.value;
+        let rule = if *pages_value == Pages::Kernel { fetch.rule } else { pages.rule };
+        SectionSpec { at_least: least, ..self.spec(plan_memory(memory), pages_value, via, fetch.value, rule) }
+    }
+
+    fn range_section(&self, number: usize, range: (u64, u64)) -> SectionSpec {
+        let inside = |rule: &&Rule| match rule.scope {
+            Scope::Range { start, end } => start.0 <= range.0 && range.1 <= end.0,
+            Scope::All => rule.at_least.is_none(),
+            Scope::Memory(_) => false,
+        };
+        let rules = || self.policy.rules.iter().filter(inside);
+        let pages = rules().find_map(|rule| Some((rule.pages.as_ref()?, rule.via.unwrap_or(self.policy.via))));
+        let (pages, via) = pages.unwrap_or((&self.policy.pages, self.policy.via));
+        // A mosaic counts in a pool, which a range is not; defaults that do not fit leave the range to the kernel.
+        let pages = match pages {
+            Pages::Size(size) if self.fits_range(*size, via, range) => pages,
+            _ => &Pages::Kernel,
+        };
+        let fetch = rules().find_map(|rule| rule.fetch).unwrap_or(self.policy.fetch);
+        SectionSpec { range: Some(range), ..self.spec(plan::Memory::Range, pages, via, fetch, number) }
+    }
+
+    fn fits_range(&self, size: PageSize, via: Via, range: (u64, u64)) -> bool {
+        self.machine.effective_via(size, via) == Via::Thp && size.aligns(range.0) && size.aligns(range.1)
+    }
+
+    fn spec(&self, memory: plan::Memory, pages: &Pages, via: Via, fetch: Fetch, rule: usize) -> SectionSpec {
+        let plan_via = |size| plan_via(self.machine.effective_via(size, via));
+        let (otherwise, intervals) = match pages {
+            Pages::Kernel => (None, Vec::new()),
+            Pages::Size(size) => (Some(*size), Vec::new()),
+            Pages::Mosaic(mosaic) => {
+                let interval = |tile: &crate::types::Tile| Interval {
+                    start: tile.start.0,
+                    end: tile.end.0,
+                    page_bytes: tile.size.bytes(),
+                    via: plan_via(tile.size),
+                };
+                let otherwise = match mosaic.otherwise {
+                    Backing::Kernel => None,
+                    Backing::Size(size) => Some(size),
+                };
+                (otherwise, mosaic.tiles.iter().map(interval).collect())
+            }
+        };
+        SectionSpec {
+            memory,
+            at_least: 0,
+            pool_base: 0,
+            otherwise: otherwise.map_or(plan::KERNEL, PageSize::bytes),
+            otherwise_via: otherwise.map_or(plan::Via::Thp, plan_via),
+            fetch: plan_fetch(fetch),
+            rule: u16::try_from(rule).unwrap_or(u16::MAX),
+            range: None,
+            intervals,
+        }
+    }
+
+    /// Rules that apply to mappings of `memory` with `least` bytes, by number.
+    fn matching(&self, memory: Memory, least: u64) -> impl Iterator<Item = (usize, &'p Rule)> + use<'p> {
+        let fits = move |rule: &Rule| match rule.at_least {
+            None => rule_covers(rule, memory),
+            Some(bytes) => bytes.0 <= least && memory.has_mappings() && rule_covers(rule, memory),
+        };
+        self.policy.rules.iter().enumerate().filter(move |(_, rule)| fits(rule))
+    }
+
+    fn pages(&self, memory: Memory, least: u64) -> Decision<(&'p Pages, Via)> {
+        let default = (self.policy.rules.len(), Scope::All, &self.policy.pages, self.policy.via);
+        let named = self.matching(memory, least).filter_map(|(number, rule)| {
+            Some((number, rule.scope, rule.pages.as_ref()?, rule.via.unwrap_or(self.policy.via)))
+        });
+        let fitting = named
+            .chain([default])
+            .find(|(_, scope, pages, via)| *scope != Scope::All || applies_to(pages, memory, *via, self.machine));
+        match fitting {
+            Some((rule, _, pages, via)) => Decision { rule, value: (pages, via) },
+            None => Decision { rule: self.policy.rules.len(), value: (&Pages::Kernel, self.policy.via) },
+        }
+    }
+
+    fn fetch(&self, memory: Memory, least: u64) -> Decision<Fetch> {
+        let named = self.matching(memory, least).filter_map(|(number, rule)| Some((number, rule.fetch?)));
+        let default = (self.policy.rules.len(), self.policy.fetch);
+        let from_file = matches!(memory, Memory::File | Memory::Data);
+        let fitting = named.chain([default]).find(|(_, fetch)| from_file || *fetch != Fetch::Willneed);
+        let (rule, value) = fitting.unwrap_or((self.policy.rules.len(), Fetch::Kernel));
+        Decision { rule, value }
+    }
+}
+
+/// Gives each rule that governs the pages of anonymous memory a pool of its own, in the order of the rules: offsets of
+/// one rule's mosaic must not meet memory of another's.
+fn assign_pools(sections: &mut [SectionSpec], policy: &Policy) -> Result<(), PolicyError> {
+    let governs = |section: &SectionSpec| section.otherwise != plan::KERNEL || !section.intervals.is_empty();
+    let anonymous = |section: &SectionSpec| matches!(section.memory, plan::Memory::Anon | plan::Memory::Arenas);
+    let mut rules: Vec<u16> = sections.iter().filter(|s| anonymous(s) && governs(s)).map(|s| s.rule).collect();
+    rules.sort_unstable();
+    rules.dedup();
+    if rules.len() > plan::MAX_ANON_POOLS {
+        let place = Place::whole(&format!("policy {:?}", policy.name));
+        let message = format!("more than {} rules give `anon` or `arenas` a page size", plan::MAX_ANON_POOLS);
+        return Err(PolicyError::new(&place, message));
+    }
+    let bases = rules.iter().zip(0_u64..).map(|(rule, index)| (*rule, plan::ANON_BASE + index * plan::POOL_BYTES));
+    let bases: Vec<(u16, u64)> = bases.collect();
+    for section in sections.iter_mut().filter(|section| governs(section)) {
+        if section.memory == plan::Memory::Heap {
+            section.pool_base = plan::HEAP_BASE;
+        } else if anonymous(section) {
+            section.pool_base = bases.iter().find(|(rule, _)| *rule == section.rule).map_or(0, |(_, base)| *base);
+        }
+    }
+    Ok(())
+}
+
+fn rule_covers(rule: &Rule, memory: Memory) -> bool {
+    match rule.scope {
+        Scope::All => true,
+        Scope::Memory(set) => set.contains(memory),
+        Scope::Range { .. } => false,
+    }
+}
+
+fn leaves_all_to_the_kernel(section: &SectionSpec) -> bool {
+    section.otherwise == plan::KERNEL && section.intervals.is_empty() && section.fetch == plan::Fetch::Kernel
+}
+
+fn plan_memory(memory: Memory) -> plan::Memory {
+    match memory {
+        Memory::Heap => plan::Memory::Heap,
+        Memory::Anon => plan::Memory::Anon,
+        Memory::Arenas => plan::Memory::Arenas,
+        Memory::File => plan::Memory::File,
+        Memory::Data => plan::Memory::Data,
+        Memory::Stack => plan::Memory::Stack,
+    }
+}
+
+fn plan_via(via: Via) -> plan::Via {
+    match via {
+        Via::Thp => plan::Via::Thp,
+        Via::Hugetlb => plan::Via::Hugetlb,
+    }
+}
+
+fn plan_fetch(fetch: Fetch) -> plan::Fetch {
+    match fetch {
+        Fetch::Kernel => plan::Fetch::Kernel,
+        Fetch::Demand => plan::Fetch::Demand,
+        Fetch::Prefault => plan::Fetch::Prefault,
+        Fetch::Willneed => plan::Fetch::WillNeed,
+    }
+}

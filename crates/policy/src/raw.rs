@@ -1,0 +1,145 @@
+//! A policy as it was written: plain text with its place, nothing checked beyond its shape.
+
+use crate::error::Place;
+
+/// A value and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct At<T> {
+    /// The value.
+    pub value: T,
+    /// Where it stands.
+    pub place: Place,
+}
+
+impl<T> At<T> {
+    /// A value at a place.
+    pub fn new(value: T, place: &Place) -> At<T> {
+        At { value, place: place.clone() }
+    }
+}
+
+/// Axis `frames` with its parameters as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawFrames {
+    /// Name of the strategy.
+    pub kind: At<String>,
+    /// Parameters by name: one text, or a list of them.
+    pub parameters: Vec<(At<String>, Vec<At<String>>)>,
+}
+
+/// One interval of a mosaic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawTile {
+    /// Offset of its first byte.
+    pub start: String,
+    /// Offset one past its last byte.
+    pub end: String,
+    /// Page size.
+    pub size: String,
+}
+
+/// A list of intervals with sizes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RawMosaic {
+    /// The intervals, in the order they were written.
+    pub tiles: Vec<At<RawTile>>,
+    /// The size elsewhere.
+    pub otherwise: Option<At<String>>,
+}
+
+/// Axis `pages` as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RawPages {
+    /// `kernel` or a size.
+    Word(String),
+    /// A mosaic.
+    Mosaic(RawMosaic),
+    /// A Mosalloc layout, read.
+    Layout(RawLayout),
+}
+
+/// A Mosalloc layout: one mosaic a pool.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RawLayout {
+    /// For the heap.
+    pub brk: Option<RawMosaic>,
+    /// For anonymous mappings and arenas.
+    pub mmap: Option<RawMosaic>,
+    /// For file mappings.
+    pub file: Option<RawMosaic>,
+}
+
+/// The axes of a policy or of one of its rules.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RawAxes {
+    /// Where.
+    pub frames: Option<At<RawFrames>>,
+    /// How big.
+    pub pages: Option<At<RawPages>>,
+    /// How tiles are made.
+    pub via: Option<At<String>>,
+    /// When.
+    pub fetch: Option<At<String>>,
+}
+
+impl RawAxes {
+    /// Whether no axis is named.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_none() && self.pages.is_none() && self.via.is_none() && self.fetch.is_none()
+    }
+}
+
+/// What a rule applies to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RawScope {
+    /// Kinds of memory by name, `all` among them.
+    Memory(Vec<At<String>>),
+    /// Start and end of a range of addresses.
+    Range(At<String>, At<String>),
+}
+
+/// One rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawRule {
+    /// Where the rule begins.
+    pub place: Place,
+    /// What it applies to.
+    pub scope: RawScope,
+    /// Least size of a mapping.
+    pub at_least: Option<At<String>>,
+    /// What it says.
+    pub axes: RawAxes,
+}
+
+/// A policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawPolicy {
+    /// The input as a whole.
+    pub place: Place,
+    /// Name, where one was given.
+    pub name: Option<At<String>>,
+    /// Defaults.
+    pub axes: RawAxes,
+    /// Inheritance over fork.
+    pub inherit_fork: Option<bool>,
+    /// Inheritance over exec.
+    pub inherit_exec: Option<bool>,
+    /// Rules in order of precedence.
+    pub rules: Vec<RawRule>,
+}
+
+impl RawPolicy {
+    /// A policy that says nothing.
+    #[must_use]
+    pub fn empty(place: &Place) -> RawPolicy {
+        RawPolicy {
+            place: place.clone(),
+            name: None,
+            axes: RawAxes::default(),
+            inherit_fork: None,
+            inherit_exec: None,
+            rules: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! A validated policy: three independent axes, each with the default `kernel`, and rules that say where they apply.
+//!
+//! For each axis separately, the first rule that matches a piece of memory and names the axis decides; what no rule
+//! names gets the policy's default. Values of these types satisfy what [`crate::validate`] checks.
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Address, Bytes, Colour, FrameNumber, PageSize, PoolOffset};
+
+/// Room in each pool: offsets of a mosaic lie below this.
+pub const POOL_BYTES: Bytes = Bytes(crate::plan::POOL_BYTES);
+
+/// A kind of memory that a rule can name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Memory {
+    /// What grows with `brk`.
+    Heap,
+    /// Private anonymous mappings, malloc's large blocks among them.
+    Anon,
+    /// malloc's per-thread arenas.
+    Arenas,
+    /// File mappings.
+    File,
+    /// Data and bss of the program.
+    Data,
+    /// The main thread's stack.
+    Stack,
+}
+
+impl Memory {
+    /// Every kind, in canonical order.
+    pub const ALL: [Memory; 6] =
+        [Memory::Heap, Memory::Anon, Memory::Arenas, Memory::File, Memory::Data, Memory::Stack];
+
+    /// The word in the policy language.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Memory::Heap => "heap",
+            Memory::Anon => "anon",
+            Memory::Arenas => "arenas",
+            Memory::File => "file",
+            Memory::Data => "data",
+            Memory::Stack => "stack",
+        }
+    }
+
+    /// The kind that `name` means.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Memory> {
+        Memory::ALL.into_iter().find(|memory| memory.name() == name)
+    }
+
+    /// Bytes in the pool that offsets of a mosaic count in; `None` where this kind has no pool.
+    #[must_use]
+    pub const fn pool_bytes(self) -> Option<Bytes> {
+        match self {
+            Memory::Heap | Memory::Anon | Memory::Arenas => Some(POOL_BYTES),
+            Memory::File | Memory::Data | Memory::Stack => None,
+        }
+    }
+
+    /// Whether it consists of mappings, each with a size of its own that `at_least` can be compared with.
+    #[must_use]
+    pub const fn has_mappings(self) -> bool {
+        matches!(self, Memory::Anon | Memory::Arenas | Memory::File)
+    }
+}
+
+/// A set of kinds of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct MemorySet(u8);
+
+impl MemorySet {
+    /// Every kind.
+    pub const ALL: MemorySet = MemorySet(0b11_1111);
+
+    /// Adds a kind; false where it was in the set already.
+    pub fn insert(&mut self, memory: Memory) -> bool {
+        let before = self.0;
+        self.0 |= 1 << memory as u8;
+        self.0 != before
+    }
+
+    /// Whether the kind is in the set.
+    #[must_use]
+    pub const fn contains(self, memory: Memory) -> bool {
+        self.0 & (1 << memory as u8) != 0
+    }
+
+    /// The kinds in the set, in canonical order.
+    pub fn iter(self) -> impl Iterator<Item = Memory> {
+        Memory::ALL.into_iter().filter(move |memory| self.contains(*memory))
+    }
+
+    /// Kinds of this set that `other` lacks.
+    #[must_use]
+    pub const fn without(self, other: MemorySet) -> MemorySet {
+        MemorySet(self.0 & !other.0)
+    }
+
+    /// Kinds in both sets.
+    #[must_use]
+    pub const fn and(self, other: MemorySet) -> MemorySet {
+        MemorySet(self.0 & other.0)
+    }
+
+    /// Whether the set has no kind.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl FromIterator<Memory> for MemorySet {
+    fn from_iter<I: IntoIterator<Item = Memory>>(kinds: I) -> MemorySet {
+        let mut set = MemorySet::default();
+        for memory in kinds {
+            set.insert(memory);
+        }
+        set
+    }
+}
+
+/// Where frames come from.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Strategy {
+    /// Left to the kernel.
+    #[default]
+    Kernel,
+    /// The colour of the virtual page.
+    PageColoring {
+        /// Number of colours; `None`: what the machine's cache has.
+        colors: Option<u32>,
+    },
+    /// One colour after another, in the order of faults.
+    BinHopping {
+        /// Number of colours; `None`: what the machine's cache has.
+        colors: Option<u32>,
+        /// Colour of the first page.
+        first: u32,
+    },
+    /// A colour for each page: `pattern`, repeated over the virtual pages.
+    Modulo {
+        /// Number of colours; `None`: what the machine's cache has.
+        colors: Option<u32>,
+        /// Colours of virtual pages 0, 1, 2 …, starting over at the end.
+        pattern: Vec<Colour>,
+    },
+    /// A frame for each page, in order from the start of the range.
+    Exact {
+        /// Frame numbers.
+        frames: Vec<FrameNumber>,
+    },
+    /// Frames drawn at random.
+    Random {
+        /// Seed of the generator.
+        seed: u64,
+    },
+}
+
+impl Strategy {
+    /// The word in the policy language.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Strategy::Kernel => "kernel",
+            Strategy::PageColoring { .. } => "page-coloring",
+            Strategy::BinHopping { .. } => "bin-hopping",
+            Strategy::Modulo { .. } => "modulo",
+            Strategy::Exact { .. } => "exact",
+            Strategy::Random { .. } => "random",
+        }
+    }
+}
+
+/// Axis `frames`: where pages come to lie.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Frames {
+    /// How frames are chosen.
+    pub strategy: Strategy,
+    /// Keep placed pages where they are (mlock), so that compaction and swap leave them.
+    pub pin: bool,
+}
+
+/// A size for a piece of memory, or the kernel's choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Backing {
+    /// Left to the kernel.
+    Kernel,
+    /// Pages of this size.
+    Size(PageSize),
+}
+
+/// An interval of a pool, backed by pages of one size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tile {
+    /// First byte.
+    pub start: PoolOffset,
+    /// One past the last byte.
+    pub end: PoolOffset,
+    /// Size of the pages in it; divides `start` and `end`.
+    pub size: PageSize,
+}
+
+/// Intervals with sizes; sorted, disjoint, neighbours of one size merged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mosaic {
+    /// The intervals.
+    pub tiles: Vec<Tile>,
+    /// What lies between and after them.
+    pub otherwise: Backing,
+}
+
+/// Axis `pages`: how big pages are.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pages {
+    /// Left to the kernel.
+    #[default]
+    Kernel,
+    /// One size.
+    Size(PageSize),
+    /// Sizes by interval.
+    Mosaic(Mosaic),
+}
+
+/// How tiles above the base page are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Via {
+    /// Transparent huge pages. (Sizes that only hugetlb offers, such as 1G, come from hugetlb all the same.)
+    #[default]
+    Thp,
+    /// The reserved pools of hugetlb.
+    Hugetlb,
+}
+
+impl Via {
+    /// Both.
+    pub const ALL: [Via; 2] = [Via::Thp, Via::Hugetlb];
+
+    /// The word in the policy language.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Via::Thp => "thp",
+            Via::Hugetlb => "hugetlb",
+        }
+    }
+}
+
+/// Axis `fetch`: when pages come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fetch {
+    /// Left to the kernel.
+    #[default]
+    Kernel,
+    /// When touched, one by one: no readahead, no fault-around, no prefault.
+    Demand,
+    /// All of them when mapped.
+    Prefault,
+    /// Announced to the kernel when mapped.
+    Willneed,
+}
+
+impl Fetch {
+    /// Every value.
+    pub const ALL: [Fetch; 4] = [Fetch::Kernel, Fetch::Demand, Fetch::Prefault, Fetch::Willneed];
+
+    /// The word in the policy language.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Fetch::Kernel => "kernel",
+            Fetch::Demand => "demand",
+            Fetch::Prefault => "prefault",
+            Fetch::Willneed => "willneed",
+        }
+    }
+}
+
+/// Whether the policy holds for children.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inherit {
+    /// After `fork`.
+    pub fork: bool,
+    /// After `exec`.
+    pub exec: bool,
+}
+
+impl Default for Inherit {
+    fn default() -> Inherit {
+        Inherit { fork: true, exec: true }
+    }
+}
+
+/// What a rule applies to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scope {
+    /// Every kind of memory that the rule's values are possible for, like the policy's defaults.
+    All,
+    /// These kinds.
+    Memory(MemorySet),
+    /// A range of virtual addresses, whatever kind of memory lies there.
+    Range {
+        /// First byte.
+        start: Address,
+        /// One past the last byte.
+        end: Address,
+    },
+}
+
+/// One rule; an axis that is `None` is left to later rules and the defaults. At least one is named.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rule {
+    /// What it applies to.
+    pub scope: Scope,
+    /// Only mappings of at least this many bytes.
+    pub at_least: Option<Bytes>,
+    /// Where.
+    pub frames: Option<Frames>,
+    /// How big.
+    pub pages: Option<Pages>,
+    /// How tiles of `pages` are made; `None`: as the policy's default says. Only together with `pages`.
+    pub via: Option<Via>,
+    /// When.
+    pub fetch: Option<Fetch>,
+}
+
+/// A validated policy.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Policy {
+    /// Its name in tables and plots.
+    pub name: String,
+    /// Where, by default.
+    pub frames: Frames,
+    /// How big, by default.
+    pub pages: Pages,
+    /// How tiles are made, by default.
+    pub via: Via,
+    /// When, by default.
+    pub fetch: Fetch,
+    /// Whether children get the policy too.
+    pub inherit: Inherit,
+    /// In order of precedence.
+    pub rules: Vec<Rule>,
+}
+
+impl Policy {
+    /// Whether every axis is left to the kernel everywhere: such a policy needs no preload library.
+    #[must_use]
+    pub fn is_kernel(&self) -> bool {
+        let kernel_frames = |frames: &Frames| frames.strategy == Strategy::Kernel;
+        kernel_frames(&self.frames)
+            && self.pages == Pages::Kernel
+            && self.fetch == Fetch::Kernel
+            && self.rules.iter().all(|rule| {
+                rule.frames.as_ref().is_none_or(kernel_frames)
+                    && rule.pages.as_ref().is_none_or(|pages| *pages == Pages::Kernel)
+                    && rule.fetch.is_none_or(|fetch| fetch == Fetch::Kernel)
+            })
+    }
+}
