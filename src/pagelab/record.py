@@ -46,6 +46,10 @@ class WarningKind(StrEnum):
     PROGRAM_FAILED = "program-failed"
     NOISY_MACHINE = "noisy-machine"
     LEFT_OUT = "left-out"
+    LEVEL_NOT_REACHABLE = "level-not-reachable"
+    MACHINE_CHANGED = "machine-changed"
+    RUN_INTERRUPTED = "run-interrupted"
+    STEP_FAILED = "step-failed"
 
 
 class RunWarning(_Model):

@@ -5,20 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-
-class StudyError(Exception):
-    """A study cannot go on; the message names the object and the next command to type."""
-
-    exit_code = 2
+from ..errors import BadInputError, PagelabError
 
 
-class MachineCannotError(StudyError):
-    """The machine cannot do what a policy asks; nothing was run."""
-
-    exit_code = 3
+class StudyError(BadInputError):
+    """A study cannot be started or continued as asked; the message names the object and the next command to type."""
 
 
-class StudyInterruptedError(StudyError):
+class StudyInterruptedError(PagelabError):
     """Somebody asked the study to stop; everything finished so far is in the store."""
 
     exit_code = 130

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from ..record import WarningKind
+
 if TYPE_CHECKING:
     from .store import Store
 
@@ -51,12 +53,19 @@ ORDER BY run.position
 """
 
 
+_FAILED_STEPS = """
+SELECT step.run, condition.name, phase, command, step.message, output
+FROM step LEFT JOIN run ON run.id = step.run LEFT JOIN condition ON condition.id = run.condition
+WHERE step.message IS NOT NULL ORDER BY step.id
+"""
+
+
 def runs(store: Store) -> pl.DataFrame:
     """One row an execution, in order of position, warm-ups and failed ones too.
 
     Columns: those of docs/architecture.md (Store), ``short_placed`` (a placement-shortfall warning), ``exit_code``,
     ``signal``, ``message``, ``duration_s`` (with set-up and flushing), ``attempts`` (more than 1: it was
-    interrupted before), ``imported``, and one column ``counter.<name>`` for each counter (null where the counter did not count).
+    interrupted before), ``imported``, and one column ``counter.<name>`` for each counter (null where it did not count).
     """
     rows = []
     counters: dict[str, None] = {}
@@ -160,6 +169,9 @@ def warnings(store: Store) -> pl.DataFrame:
         for warning in json.loads(text).get("warnings", []):
             data = json.dumps(warning["data"])
             rows.append((run, condition, warning["kind"], warning["severity"], warning["message"], data))
+    for run, condition, phase, command, message, output in store.rows(_FAILED_STEPS):
+        said = json.dumps({"output": output})
+        rows.append((run, condition, WarningKind.STEP_FAILED, "serious", f"{phase}: {command}: {message}", said))
     return pl.DataFrame(rows, schema={"run_id": pl.Int64, **schema}, orient="row")
 
 

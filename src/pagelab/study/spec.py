@@ -222,6 +222,14 @@ class RawStudy(_Raw):
     policy: list[RawPolicy] = Field(min_length=1)
     exclude: list[dict[str, Scalar]] = Field(default_factory=list)
 
+    @model_validator(mode="after")
+    def _one_number(self) -> RawStudy:
+        if self.precision is not None and "executions" in self.model_fields_set:
+            raise ValueError(
+                "executions and [precision] exclude each other: with a precision stop the last look is the maximum"
+            )
+        return self
+
 
 _TABLES: dict[tuple[str, ...], type[BaseModel]] = {
     (): RawStudy,

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..record import Record, RunWarning
+from ..record import Record, RunWarning, WarningKind
 from . import migrations
 from .errors import StudyError
 from .plan import Plan
@@ -161,13 +161,22 @@ class Store:
     def begin_session(self, pid: int, host: str, boot_id: str | None, machine: dict[str, Any]) -> int:
         """Opens a session and marks what a killed one left behind; returns its number."""
         with self._transaction():
-            self._db.execute("UPDATE attempt SET outcome = 'interrupted' WHERE outcome IS NULL")
+            self._give_up_attempts("its session was killed")
             self._db.execute("UPDATE session SET reason = 'killed' WHERE ended_at IS NULL AND reason IS NULL")
             cursor = self._db.execute(
                 "INSERT INTO session (started_at, pid, host, boot_id, machine) VALUES (?, ?, ?, ?, ?)",
                 (now(), pid, host, boot_id, json.dumps(machine)),
             )
             return int(cursor.lastrowid or 0)
+
+    def _warn_interrupted(self, position: int, condition: str, started_at: str, why: str) -> None:
+        warning = RunWarning(
+            kind=WarningKind.RUN_INTERRUPTED,
+            severity="info",
+            message=f"run {position} ({condition}), started {started_at}, was interrupted ({why}) and repeated",
+            data={"position": position, "condition": condition, "started_at": started_at},
+        )
+        self._put_event("warning", warning.model_dump(mode="json"))
 
     def end_session(self, session: int, reason: str) -> None:
         with self._transaction():
@@ -181,9 +190,19 @@ class Store:
             )
             return int(cursor.lastrowid or 0)
 
-    def interrupt_attempt(self, attempt: int) -> None:
+    def interrupt_attempts(self, why: str) -> None:
+        """The run in progress was given up: it has no result, and a later session repeats it."""
         with self._transaction():
-            self._db.execute("UPDATE attempt SET outcome = 'interrupted' WHERE id = ?", (attempt,))
+            self._give_up_attempts(why)
+
+    def _give_up_attempts(self, why: str) -> None:
+        query = (
+            "SELECT attempt.position, attempt.started_at, name FROM attempt JOIN schedule USING (position)"
+            " JOIN condition ON condition.id = schedule.condition WHERE outcome IS NULL"
+        )
+        for position, started_at, condition in self.rows(query):
+            self._warn_interrupted(position, condition, started_at, why)
+        self._db.execute("UPDATE attempt SET outcome = 'interrupted' WHERE outcome IS NULL")
 
     def commit_run(self, slot: Slot, result: RunResult, session: int | None = None, attempt: int | None = None) -> int:
         """One finished run with its measurements and steps, in one transaction; returns its id."""
@@ -228,10 +247,18 @@ class Store:
             [(session, run, s.phase, s.command, s.exit_code, s.duration_s, s.output, s.message) for s in steps],
         )
 
+    def commit_steps(self, steps: tuple[StepOutcome, ...], session: int) -> None:
+        """Set-up and tear-down of the whole session."""
+        with self._transaction():
+            self.put_steps(steps, session, None)
+
     def put_event(self, kind: Literal["warning", "look"], data: dict[str, Any]) -> None:
         """Something about the whole study that is worth saying."""
         with self._transaction():
-            self._db.execute("INSERT INTO event (at, kind, data) VALUES (?, ?, ?)", (now(), kind, json.dumps(data)))
+            self._put_event(kind, data)
+
+    def _put_event(self, kind: str, data: dict[str, Any]) -> None:
+        self._db.execute("INSERT INTO event (at, kind, data) VALUES (?, ?, ?)", (now(), kind, json.dumps(data)))
 
     # -- reading --------------------------------------------------------------------------------------------------
 

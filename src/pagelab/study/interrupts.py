@@ -1,0 +1,49 @@
+"""Ctrl-C and SIGTERM while a study runs: stop at a place where nothing is lost but the run in progress."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupts:
+    """Installs handlers on entry, restores them on exit.
+
+    A signal always sets :attr:`seen`. Inside :meth:`abandonable` it also raises KeyboardInterrupt there, at once;
+    elsewhere (a commit, a tear-down) the session finishes what it does and looks at :attr:`seen` after. A second signal
+    always raises.
+    """
+
+    def __init__(self) -> None:
+        self.seen: str | None = None
+        self._abandonable = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        for number in _SIGNALS:
+            self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    @contextmanager
+    def abandonable(self) -> Iterator[None]:
+        self._abandonable = True
+        try:
+            yield
+        finally:
+            self._abandonable = False
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        again = self.seen is not None
+        self.seen = signal.Signals(number).name
+        if self._abandonable or again:
+            self._abandonable = False
+            raise KeyboardInterrupt

@@ -1,0 +1,182 @@
+"""One place of the schedule, from its set-up to its tear-down, and the interface through which it is carried out."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from ..record import Record
+from .plan import Condition, Step
+from .schedule import Slot
+from .store import RunResult, StepOutcome, now
+
+_OUTPUT_KEPT_BYTES = 4096
+_KILL_PATIENCE_S = 2.0
+
+
+class Runner(Protocol):
+    """Starts one program under one policy and returns what happened. Raises :class:`RunNotStarted`.
+
+    Any other exception is a failure of pagelab itself and ends the session.
+    """
+
+    def run(self, condition: Condition, stderr: Path) -> Record: ...
+
+
+class RunNotStarted(Exception):  # noqa: N818 - an outcome, which is recorded; not an error of the study
+    """This run could not be started; the reason is kept, and the study goes on."""
+
+
+Interruptible = Callable[[], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What an executor is given: plain data, so that it can be sent to another host."""
+
+    slot: Slot
+    condition: Condition
+    output_directory: Path
+    step_timeout_s: float
+
+    @property
+    def stderr(self) -> Path:
+        """Where the program's error output goes; a constant-length path, kept only when the run fails."""
+        return self.output_directory / f"run-{self.slot.position:06d}.stderr"
+
+
+class Executor(Protocol):
+    """Carries out jobs, each alone on its host, and hands back each result as soon as there is one.
+
+    The next job is drawn from ``jobs`` only when it can start. A cluster's executor draws one for each idle host.
+    """
+
+    def execute(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, RunResult]]: ...
+
+
+class LocalExecutor:
+    """One job after the other on this host: a result is handed over before the next job is drawn."""
+
+    def __init__(self, runner: Runner, interruptible: Interruptible = nullcontext) -> None:
+        self._runner = runner
+        self._interruptible = interruptible
+
+    def execute(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, RunResult]]:
+        for job in jobs:
+            yield job, perform(job, self._runner, self._interruptible)
+
+
+def perform(job: Job, runner: Runner, interruptible: Interruptible = nullcontext) -> RunResult:
+    """Set-up, run, tear-down. A set-up that fails leaves the run not started; tear-down happens in every case.
+
+    Set-up and run may be given up (``interruptible`` is the context they run in); tear-down is not.
+    """
+    started_at, start = now(), time.monotonic()
+    outcomes: list[StepOutcome] = []
+    record: Record | None = None
+    message: str | None = None
+    try:
+        with interruptible():
+            failed = run_steps("setup", job.condition.setup, job.step_timeout_s, outcomes)
+            if failed is None:
+                record = runner.run(job.condition, job.stderr)
+            else:
+                message = f"set-up failed: {failed.command}: {failed.message}"
+    except RunNotStarted as error:
+        message = str(error)
+    finally:
+        run_steps("teardown", job.condition.teardown, job.step_timeout_s, outcomes, go_on=True)
+    status = record.outcome.status if record else "not-started"
+    if record and status != "ok":
+        message = record.outcome.message or describe(record)
+    if status == "ok" and job.condition.stderr is None:
+        job.stderr.unlink(missing_ok=True)
+    return RunResult(status, started_at, time.monotonic() - start, record, message, tuple(outcomes))
+
+
+def describe(record: Record) -> str:
+    """How the program ended, for a record whose launcher said nothing more."""
+    outcome = record.outcome
+    if outcome.signal is not None:
+        return f"ended by signal {outcome.signal} ({signal.Signals(outcome.signal).name})"
+    if outcome.status == "timed-out":
+        return f"did not end within {record.settings.timeout_s} s"
+    return f"ended with exit code {outcome.exit_code}"
+
+
+def run_steps(
+    phase: Literal["setup", "teardown"],
+    steps: list[Step],
+    timeout_s: float,
+    outcomes: list[StepOutcome],
+    *,
+    go_on: bool = False,
+) -> StepOutcome | None:
+    """Runs ``steps`` in order, appending to ``outcomes``; stops at the first that fails unless ``go_on``.
+
+    Returns the first that failed, or None.
+    """
+    first: StepOutcome | None = None
+    for step in steps:
+        outcome = _run_step(phase, step, timeout_s)
+        outcomes.append(outcome)
+        if outcome.message:
+            first = first or outcome
+            if not go_on:
+                break
+    return first
+
+
+def _run_step(phase: Literal["setup", "teardown"], step: Step, timeout_s: float) -> StepOutcome:
+    """One command in a process group of its own, so that a time limit or Ctrl-C ends all of it."""
+    start = time.monotonic()
+    exit_code: int | None = None
+    # A file, not a pipe: a daemon that set-up leaves behind would hold a pipe open for ever.
+    with tempfile.TemporaryFile() as output:
+        try:
+            process = subprocess.Popen(
+                step.argv, cwd=step.cwd, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+        except OSError as error:
+            message: str | None = f"cannot start {step.argv[0]}: {error.strerror}"
+        else:
+            try:
+                exit_code = process.wait(timeout_s)
+                message = _verdict(exit_code)
+            except subprocess.TimeoutExpired:
+                message = f"did not end within {timeout_s:g} s"
+            finally:
+                if process.returncode is None:
+                    _end_group(process)
+        output.seek(max(0, output.seek(0, os.SEEK_END) - _OUTPUT_KEPT_BYTES))
+        tail = output.read().decode(errors="replace")
+    kept = exit_code if exit_code is not None and exit_code >= 0 else None
+    return StepOutcome(phase, step.shown, kept, time.monotonic() - start, tail, message)
+
+
+def _verdict(exit_code: int) -> str | None:
+    if exit_code == 0:
+        return None
+    return f"exit code {exit_code}" if exit_code > 0 else f"signal {-exit_code}"
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            break
+        try:
+            process.wait(_KILL_PATIENCE_S)
+            break
+        except subprocess.TimeoutExpired:
+            continue
+    process.wait()

@@ -1,0 +1,76 @@
+"""The planned looks of a precision stop: which runs come before each, and what each decided (docs/method)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .plan import Plan
+from .prepare import contrasts
+from .store import Store
+
+
+@dataclass(frozen=True)
+class Look:
+    """The runs of the blocks ``first_block`` … ``blocks - 1``, and the look after them. Warm-ups are in the first."""
+
+    first_block: int
+    blocks: int
+
+    def decide(self, store: Store) -> dict[str, Any]:
+        """What :func:`pagelab.stats.decide` says of the first ``blocks`` whole blocks, as plain data for the store."""
+        from ..stats import PrecisionPlan, StatsRefusedError, decide
+        from ..stats.precision import Contrast
+
+        plan = store.plan()
+        assert plan.precision is not None
+        rule = PrecisionPlan(tuple(plan.precision.looks), plan.precision.target, plan.level)
+        pairs = [Contrast(treatment.name, baseline.name) for treatment, baseline in contrasts(plan)]
+        try:
+            decision = decide(rule, self.blocks, executions(store, plan, self.blocks), pairs)
+        except StatsRefusedError as error:
+            last = self.blocks == rule.maximum
+            reason = "maximum-reached" if last else "go-on"
+            return {"look": self.blocks, "stop": last, "reason": reason, "refused": str(error)}
+        return {
+            "look": decision.look,
+            "stop": decision.stop,
+            "reason": decision.reason.value,
+            "level": decision.level,
+            "relative_half_width": [
+                {"treatment": pair.treatment, "baseline": pair.baseline, "value": width}
+                for pair, width in decision.relative_half_width.items()
+            ],
+        }
+
+
+@dataclass(frozen=True)
+class Looks:
+    planned: list[Look]
+    """Those not yet taken; a study of fixed n has one, at its end."""
+    stopped: int | None
+    """Blocks after which a look ended the study."""
+
+
+def looks_of(store: Store) -> Looks:
+    """Where the study stands between its looks."""
+    plan = store.plan()
+    ends = plan.precision.looks if plan.precision else [plan.executions]
+    taken = [event["data"] for event in store.events() if event["kind"] == "look"]
+    stopped = next((look["look"] for look in taken if look["stop"]), None)
+    begins = [-plan.warmups, *ends[:-1]]
+    planned = [Look(begin, end) for begin, end in zip(begins, ends, strict=True)]
+    done = {look["look"] for look in taken}
+    return Looks([look for look in planned if look.blocks not in done], stopped)
+
+
+def executions(store: Store, plan: Plan, blocks: int) -> dict[str, list[float]]:
+    """Condition → the primary metric's values in the first ``blocks`` blocks; failed runs and warm-ups have none."""
+    import polars as pl
+
+    runs = store.runs().filter(~pl.col("warmup") & (pl.col("block") < blocks) & (pl.col("status") == "ok"))
+    values: dict[str, list[float]] = {}
+    for condition in plan.active():
+        own = runs.filter(pl.col("condition") == condition.name).select("run_id")
+        values[condition.name] = own.join(store.metric(condition.metric), on="run_id")["value"].to_list()
+    return values

@@ -1,0 +1,155 @@
+"""Everything that happens before the first run: plan, capability, reachability, schedule, and the study directory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import MachineError
+from ..record import RunWarning, WarningKind
+from .errors import StudyError
+from .plan import Condition, Plan
+from .planning import plan_text
+from .schedule import schedule
+from .spec import read
+from .store import NAME, Store
+
+SPEC_COPY = "study.toml"
+OUTPUT = "output"
+
+Check = Callable[[Condition], str | None]
+"""Why this machine cannot do a condition's policy, with what it would need; None when it can.
+
+Raises :class:`pagelab.errors.BadInputError` for a policy that no machine could do.
+"""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A study ready to be created."""
+
+    plan: Plan
+    text: str
+    source: Path
+    warnings: list[RunWarning]
+
+
+def prepare(spec: Path, directory: Path, check: Check, *, skip_impossible: bool = False) -> Prepared:
+    """Reads, plans and checks ``spec``; writes nothing.
+
+    Raises SpecError and other BadInputErrors for what is wrong in the files, MachineError where this machine cannot do
+    a condition (unless ``skip_impossible``: then those are left out, and a warning says so).
+    """
+    read(spec)
+    text = spec.read_text(encoding="utf-8")
+    plan = plan_text(text, spec, directory)
+    reasons = {condition.index: reason for condition in plan.conditions if (reason := check(condition))}
+    if reasons and not skip_impossible:
+        raise MachineError(_refusal(plan, reasons))
+    plan = plan.model_copy(
+        update={
+            "conditions": [
+                condition.model_copy(update={"left_out": reasons.get(condition.index)}) for condition in plan.conditions
+            ]
+        }
+    )
+    if not plan.active():
+        raise MachineError("this machine can do none of the conditions:\n" + _listing(plan, reasons))
+    warnings = [_left_out(condition) for condition in plan.conditions if condition.left_out]
+    return Prepared(plan, text, spec.resolve(), warnings + reachability(plan))
+
+
+def _listing(plan: Plan, reasons: dict[int, str]) -> str:
+    by_reason: dict[str, list[str]] = {}
+    for condition in plan.conditions:
+        if condition.index in reasons:
+            by_reason.setdefault(reasons[condition.index], []).append(condition.name)
+    return "\n".join(f"  {', '.join(names)}: {reason}" for reason, names in by_reason.items())
+
+
+def _refusal(plan: Plan, reasons: dict[int, str]) -> str:
+    return (
+        f"this machine cannot do {len(reasons)} of {len(plan.conditions)} conditions:\n{_listing(plan, reasons)}\n"
+        "see what it needs with: pagelab doctor; or leave them out, and have the report say so, with: --skip-impossible"
+    )
+
+
+def _left_out(condition: Condition) -> RunWarning:
+    return RunWarning(
+        kind=WarningKind.LEFT_OUT,
+        severity="serious" if condition.baseline else "warning",
+        message=f"{condition.name} is left out: {condition.left_out}",
+        data={"condition": condition.name, "reason": condition.left_out},
+    )
+
+
+def contrasts(plan: Plan) -> list[tuple[Condition, Condition]]:
+    """``(treatment, baseline)`` for every planned contrast: each policy against the baseline, within one workload."""
+    baselines = {condition.workload: condition for condition in plan.active() if condition.baseline}
+    return [
+        (condition, baselines[condition.workload])
+        for condition in plan.active()
+        if not condition.baseline and condition.workload in baselines
+    ]
+
+
+def reachability(plan: Plan) -> list[RunWarning]:
+    """A warning when no result, however clear, could reach the level (Holm over all contrasts of the study)."""
+    planned = len(contrasts(plan))
+    if planned == 0:
+        return []
+    from ..stats import reachable
+
+    looks = len(plan.precision.looks) if plan.precision else 1
+    executions = plan.precision.looks[0] if plan.precision else plan.executions
+    # A precision stop may report at any of its looks, so each is judged at its share of the error rate.
+    reach = reachable(executions, executions, contrasts=planned, alpha=(1 - plan.level) / looks)
+    if reach.reachable:
+        return []
+    return [
+        RunWarning(
+            kind=WarningKind.LEVEL_NOT_REACHABLE,
+            severity="serious",
+            message=str(reach),
+            data={"executions": executions, "contrasts": planned, "smallest_n": reach.smallest_n},
+        )
+    ]
+
+
+def create(prepared: Prepared, directory: Path, extra: dict[str, Any]) -> Store:
+    """Makes the study in ``directory``, which must be locked by the caller and hold no study.
+
+    Raises StudyError where it cannot be written: before the first run, not after.
+    """
+    plan = prepared.plan
+    check_destination(directory)
+    active = plan.active()
+    slots = [
+        # The schedule counts the conditions that run; the plan numbers all of them.
+        type(slot)(slot.position, slot.block, active[slot.condition].index, slot.execution)
+        for slot in schedule(len(active), plan.executions, plan.warmups, plan.seed)
+    ]
+    (directory / OUTPUT).mkdir(exist_ok=True)
+    (directory / SPEC_COPY).write_text(prepared.text, encoding="utf-8")
+    store = Store.create(directory, plan, slots, prepared.text, {"source": str(prepared.source), **extra})
+    for warning in prepared.warnings:
+        store.put_event("warning", warning.model_dump(mode="json"))
+    return store
+
+
+def check_destination(directory: Path) -> None:
+    """The directory can take a study. Raises StudyError."""
+    if (directory / NAME).exists():
+        raise StudyError(
+            f"{directory} already holds a study; continue it with: pagelab study resume {directory}; "
+            "or choose another directory with: --into DIR"
+        )
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise StudyError(f"cannot write to {directory}; choose another directory with: --into DIR")
+    free = shutil.disk_usage(directory).free
+    if free < 64 << 20:
+        raise StudyError(f"only {free >> 20} MiB are free in {directory}; choose another directory with: --into DIR")

@@ -1,0 +1,45 @@
+"""The programs a study measures, by content: a study whose program was rebuilt half-way compares nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+from .plan import Condition, Plan
+
+
+def resolve(condition: Condition) -> Path | None:
+    """The file that the condition's first word starts, looked up as exec would; None when there is none."""
+    word = condition.argv[0]
+    if "/" in word:
+        path = Path(condition.cwd) / word
+        return path if os.access(path, os.X_OK) and path.is_file() else None
+    found = shutil.which(word, path=condition.env.get("PATH", os.environ.get("PATH")))
+    return Path(found) if found else None
+
+
+def fingerprints(plan: Plan) -> dict[str, str]:
+    """Path → SHA-256 of every program that exists now."""
+    paths = {path.resolve() for condition in plan.active() if (path := resolve(condition))}
+    return {str(path): _sha256(path) for path in sorted(paths)}
+
+
+def missing(plan: Plan) -> list[str]:
+    """What is wrong with commands that cannot be started; conditions with a set-up may yet create theirs."""
+    return [
+        f"{condition.name}: cannot find the program {condition.argv[0]} (directory {condition.cwd})"
+        for condition in plan.active()
+        if not condition.setup and not plan.setup and resolve(condition) is None
+    ]
+
+
+def changed(before: dict[str, str]) -> list[str]:
+    """The programs that are no longer what they were."""
+    return [path for path, digest in before.items() if not Path(path).is_file() or _sha256(Path(path)) != digest]
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

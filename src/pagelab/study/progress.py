@@ -1,0 +1,151 @@
+"""How a study shows that it is getting on: a bar on a terminal, plain lines elsewhere, nothing in tests."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+_PLAIN_EVERY_S = 10.0
+
+
+class Progress(Protocol):
+    """What a session tells while it runs. ``left_s`` is None until a first run has finished."""
+
+    def start(self, title: str, total: int, done: int, left_s: float | None) -> None: ...
+    def running(self, condition: str) -> None: ...
+    def finished(self, condition: str, status: str, message: str | None, left_s: float | None) -> None: ...
+    def note(self, text: str) -> None: ...
+    def stop(self) -> None: ...
+
+
+class Silent:
+    """Shows nothing."""
+
+    def start(self, title: str, total: int, done: int, left_s: float | None) -> None: ...
+    def running(self, condition: str) -> None: ...
+    def finished(self, condition: str, status: str, message: str | None, left_s: float | None) -> None: ...
+    def note(self, text: str) -> None: ...
+    def stop(self) -> None: ...
+
+
+class Lines:
+    """One line now and then, for logs and pipes; failures always get one."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._total = self._done = 0
+        self._last = 0.0
+
+    def start(self, title: str, total: int, done: int, left_s: float | None) -> None:
+        self._total, self._done, self._last = total, done, time.monotonic()
+        self._say(f"{title}: {done} of {total} runs done{_left(left_s)}")
+
+    def running(self, condition: str) -> None: ...
+
+    def finished(self, condition: str, status: str, message: str | None, left_s: float | None) -> None:
+        self._done += 1
+        failed = f"{condition}: {status}: {message}" if status != "ok" else ""
+        if failed:
+            self._say(f"[{self._done}/{self._total}] {failed}")
+        if time.monotonic() - self._last >= _PLAIN_EVERY_S or self._done == self._total:
+            self._last = time.monotonic()
+            self._say(f"{self._done} of {self._total} runs done{_left(left_s)}")
+
+    def note(self, text: str) -> None:
+        self._say(text)
+
+    def stop(self) -> None: ...
+
+    def _say(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
+
+
+class Bar:
+    """A rich progress bar on standard error."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+        from rich.progress import Progress as RichProgress
+
+        self._console = Console(stderr=True)
+        self._bar = RichProgress(
+            TextColumn("{task.fields[title]}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[left]}"),
+            TextColumn("[dim]{task.fields[condition]}", markup=True),
+            console=self._console,
+        )
+        self._task: TaskID | None = None
+
+    def start(self, title: str, total: int, done: int, left_s: float | None) -> None:
+        left = _left(left_s).removeprefix(", ")
+        self._task = self._bar.add_task("", total=total, completed=done, title=title, left=left, condition="")
+        self._bar.start()
+
+    def running(self, condition: str) -> None:
+        if self._task is not None:
+            self._bar.update(self._task, condition=condition)
+
+    def finished(self, condition: str, status: str, message: str | None, left_s: float | None) -> None:
+        if status != "ok":
+            self._console.print(f"{condition}: {status}: {message}", style="yellow", markup=False, highlight=False)
+        if self._task is not None:
+            self._bar.update(self._task, advance=1, left=_left(left_s).removeprefix(", "))
+
+    def note(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False)
+
+    def stop(self) -> None:
+        self._bar.stop()
+
+
+def for_terminal(stream: TextIO | None = None) -> Progress:
+    """A bar where standard error is a terminal, lines where it is not."""
+    stream = stream or sys.stderr
+    return Bar() if stream.isatty() else Lines(stream)
+
+
+class TimeLeft:
+    """Time left, from the median duration of each condition so far (set-up and flushing included)."""
+
+    def __init__(self, durations: Iterable[tuple[int, float]], remaining: Iterable[int]) -> None:
+        self._durations: dict[int, list[float]] = {}
+        self._remaining: dict[int, int] = {}
+        for condition in remaining:
+            self._remaining[condition] = self._remaining.get(condition, 0) + 1
+        for condition, duration_s in durations:
+            self._durations.setdefault(condition, []).append(duration_s)
+
+    def finished(self, condition: int, duration_s: float) -> None:
+        self._durations.setdefault(condition, []).append(duration_s)
+        self._remaining[condition] -= 1
+
+    def seconds(self) -> float | None:
+        """None before anything has finished; a condition that has not run yet counts as the median of the others."""
+        medians = {condition: statistics.median(found) for condition, found in self._durations.items()}
+        if not medians:
+            return None
+        typical = statistics.median(medians.values())
+        return sum(count * medians.get(condition, typical) for condition, count in self._remaining.items())
+
+
+def shown_duration(seconds: float) -> str:
+    """``45 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def _left(left_s: float | None) -> str:
+    return "" if left_s is None else f", {shown_duration(left_s)} left"

@@ -1,0 +1,192 @@
+"""A session: from the first run not yet done to the end of the schedule, one committed run after the other.
+
+Whatever ends a session (Ctrl-C, ``kill -9``, a power cut), the store holds every run that finished, and the next
+session continues the same permutation at the run that was in progress.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..record import RunWarning, WarningKind
+from .errors import StudyError, StudyInterruptedError
+from .interrupts import Interrupts
+from .job import Executor, Job, LocalExecutor, Runner, run_steps
+from .looks import Look, looks_of
+from .plan import Plan
+from .prepare import OUTPUT
+from .progress import Progress, Silent, TimeLeft
+from .schedule import Slot
+from .store import FAILED, StepOutcome, Store
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a study stands when a session comes to its end."""
+
+    runs: int
+    failed: int
+    stopped_at: int | None
+    """Blocks after which a precision stop ended the study; None without one."""
+
+
+class Session:
+    """Works on one open store; the caller holds the directory's lock."""
+
+    def __init__(
+        self, store: Store, directory: Path, runner: Runner, machine: dict[str, Any], progress: Progress | None = None
+    ) -> None:
+        self._store = store
+        self._directory = directory
+        self._runner = runner
+        self._machine = machine
+        self._progress = progress or Silent()
+        self._plan: Plan = store.plan()
+        self._conditions = {condition.index: condition for condition in self._plan.conditions}
+        self._id = 0
+        self._attempts: dict[int, int] = {}
+
+    def work(self) -> Finished:
+        """Runs to the end. Raises :class:`StudyInterruptedError` when asked to stop; what is finished is kept."""
+        self._warn_of_other_machine()
+        self._id = self._store.begin_session(os.getpid(), socket.gethostname(), _boot_id(), self._machine)
+        reason = "error"
+        try:
+            with Interrupts() as interrupts:
+                try:
+                    self._run_all(interrupts)
+                    reason = "done"
+                except KeyboardInterrupt:
+                    reason = "interrupted"
+                finally:
+                    self._progress.stop()
+                    self._store.interrupt_attempts(f"by {interrupts.seen}" if interrupts.seen else "by an error")
+            if reason == "interrupted":
+                raise StudyInterruptedError(
+                    f"stopped by {interrupts.seen}; {len(self._store.finished())} runs are kept; "
+                    f"continue with: pagelab study resume {self._directory}"
+                )
+        finally:
+            self._store.end_session(self._id, reason)
+        return self._summary()
+
+    def _run_all(self, interrupts: Interrupts) -> None:
+        outcomes: list[StepOutcome] = []
+        try:
+            with interrupts.abandonable():
+                failed = run_steps("setup", self._plan.setup, self._plan.step_timeout_s, outcomes)
+            if failed:
+                raise StudyError(
+                    f"the study's set-up failed: {failed.command}: {failed.message}\n{failed.output}".rstrip()
+                    + f"\nmend it, then continue with: pagelab study resume {self._directory}"
+                )
+            self._run_segments(interrupts)
+        finally:
+            run_steps("teardown", self._plan.teardown, self._plan.step_timeout_s, outcomes, go_on=True)
+            self._store.commit_steps(tuple(outcomes), self._id)
+
+    def _run_segments(self, interrupts: Interrupts) -> None:
+        """Between two planned looks the runs are drawn one by one; at a look all of them are in."""
+        slots, finished = self._store.slots(), self._store.finished()
+        remaining = [slot for slot in slots if slot.position not in finished]
+        looks = looks_of(self._store)
+        if looks.stopped is not None:
+            return
+        time_left = TimeLeft(
+            self._store.rows("SELECT condition, duration_s FROM run WHERE duration_s IS NOT NULL"),
+            (slot.condition for slot in remaining),
+        )
+        self._progress.start(self._plan.name, len(slots), len(finished), time_left.seconds())
+        for look in looks.planned:
+            segment = [slot for slot in remaining if look.first_block <= slot.block < look.blocks]
+            self._run_segment(segment, interrupts, time_left)
+            if self._decide(look):
+                return
+
+    def _run_segment(self, slots: list[Slot], interrupts: Interrupts, time_left: TimeLeft) -> None:
+        executor: Executor = LocalExecutor(self._runner, interrupts.abandonable)
+        for job, result in executor.execute(self._jobs(slots)):
+            self._store.commit_run(job.slot, result, self._id, self._attempts.pop(job.slot.position))
+            time_left.finished(job.slot.condition, result.duration_s)
+            self._progress.finished(job.condition.name, result.status, result.message, time_left.seconds())
+            if interrupts.seen:
+                raise KeyboardInterrupt
+
+    def _jobs(self, slots: list[Slot]) -> Iterator[Job]:
+        for slot in slots:
+            condition = self._conditions[slot.condition]
+            self._attempts[slot.position] = self._store.begin_attempt(slot.position, self._id)
+            self._progress.running(condition.name)
+            yield Job(slot, condition, self._directory / OUTPUT, self._plan.step_timeout_s)
+
+    def _decide(self, look: Look) -> bool:
+        """At a planned look of a precision stop: whether the study ends here."""
+        if self._plan.precision is None:
+            return False
+        decision = look.decide(self._store)
+        self._store.put_event("look", decision)
+        self._progress.note(f"look after {look.blocks} blocks: {decision['reason']}")
+        return bool(decision["stop"])
+
+    def _warn_of_other_machine(self) -> None:
+        before = self._store.rows("SELECT machine FROM session ORDER BY id LIMIT 1")
+        if not before:
+            return
+        changes = machine_changes(json.loads(before[0][0]), self._machine)
+        if changes:
+            warning = RunWarning(
+                kind=WarningKind.MACHINE_CHANGED,
+                severity="serious",
+                message="the study was continued on a machine that differs from where it began: " + "; ".join(changes),
+                data={"changes": changes},
+            )
+            self._store.put_event("warning", warning.model_dump(mode="json"))
+            self._progress.note(warning.message)
+
+    def _summary(self) -> Finished:
+        statuses = [row[0] for row in self._store.rows("SELECT status FROM run")]
+        failed = sum(status in FAILED for status in statuses)
+        return Finished(len(statuses), failed, looks_of(self._store).stopped)
+
+
+_MATTERS = (
+    ("provenance", "host"),
+    ("provenance", "cpu", "model_name"),
+    ("provenance", "cpu", "microcode"),
+    ("provenance", "kernel", "release"),
+    ("provenance", "kernel", "cmdline"),
+    ("provenance", "memory_bytes"),
+    ("provenance", "governor"),
+    ("provenance", "pagelab", "version"),
+    ("machine", "thp", "enabled"),
+    ("machine", "thp", "defrag"),
+)
+
+
+def machine_changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What differs, of what can change a result: ``"kernel.release: 6.1 → 6.12"``."""
+    changes = []
+    for path in _MATTERS:
+        old, new = _at(before, path), _at(now, path)
+        if old != new:
+            changes.append(f"{'.'.join(path[1:])}: {old} → {new}")
+    return changes
+
+
+def _at(data: Any, path: tuple[str, ...]) -> Any:
+    for key in path:
+        data = data.get(key) if isinstance(data, dict) else None
+    return data
+
+
+def _boot_id() -> str | None:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
