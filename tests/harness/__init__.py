@@ -1,0 +1,1 @@
+"""Shared by the black-box tests: guest programs, policies, and running a command under a policy."""

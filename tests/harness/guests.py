@@ -1,0 +1,87 @@
+"""Compiles the guest programs of ``tests/guests`` and knows how each is to be called."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SOURCES = Path(__file__).parent.parent / "guests"
+FLAGS = ["-std=gnu17", "-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Werror"]
+
+
+@dataclass(frozen=True)
+class Guest:
+    """One way to call one guest program. ``{plugin}`` and ``{directory}`` in the arguments are filled in."""
+
+    program: str
+    arguments: tuple[str, ...] = ()
+    name: str = ""
+    more: dict[str, str] = field(default_factory=dict, hash=False)
+
+    def __str__(self) -> str:
+        return self.name or self.program
+
+
+class Workshop:
+    """Builds programs into a directory, each once."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def build(self, name: str, compiler: str = "gcc", flags: tuple[str, ...] = (), suffix: str = "") -> Path:
+        """``tests/guests/<name>.c`` as an executable (or shared object, with the flags for it)."""
+        return self.compile(SOURCES / f"{name}.c", f"{name}{suffix}", compiler, flags)
+
+    def compile(self, source: Path, output: str, compiler: str = "gcc", flags: tuple[str, ...] = ()) -> Path:
+        path = self.directory / output
+        if not path.exists():
+            self._run([need(compiler), *FLAGS, *flags, str(source), "-o", str(path), "-ldl"])
+        return path
+
+    def plugin(self) -> Path:
+        return self.build("plugin", flags=("-shared", "-fPIC"), suffix=".so")
+
+    def go(self) -> Path:
+        path = self.directory / "go_program"
+        if not path.exists():
+            self._run([need("go"), "build", "-o", str(path), str(SOURCES / "go_program.go")])
+        return path
+
+    def argv(self, guest: Guest, scratch: Path) -> list[str]:
+        """The command line of a guest; ``scratch`` is an empty directory of the test's own."""
+        fill = {"directory": str(scratch), "plugin": str(self.plugin()) if "plugin" in guest.program else ""}
+        return [str(self.build(guest.program)), *(argument.format(**fill) for argument in guest.arguments)]
+
+    @staticmethod
+    def _run(command: list[str]) -> None:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
+
+
+def need(program: str) -> str:
+    """Path of a program that the full run must have: a missing one fails, it does not skip (STYLE 21)."""
+    found = shutil.which(program)
+    packages = {"musl-gcc": "musl-tools", "go": "golang-go", "redis-server": "redis-server"}
+    assert found, f"{program} is missing; run: apt-get install {packages.get(program, program)}"
+    return found
+
+
+_SPECIAL = {
+    "beyond_mappings": [],  # its argument depends on the policy: test_guests_placement
+    "die": [],  # test_guests_process
+    "dlopen_plugin": [Guest("dlopen_plugin", ("{plugin}",))],
+    "drop_privileges": [Guest("drop_privileges", ("{directory}",))],
+    "known_shape": [],  # test_guests_placement
+    "plugin": [],
+    "seccomp": [Guest("seccomp", ("errno",), "seccomp-errno"), Guest("seccomp", ("kill",), "seccomp-kill")],
+    "static_program": [],  # test_guests_refused
+    "torture": [Guest("torture", ("1", "1500", "1")), Guest("torture", ("2", "600", "4"), "torture-threads")],
+}
+
+
+def every_guest() -> list[Guest]:
+    """All guests that print "ok" and exit 0 under every policy."""
+    programs = sorted(path.stem for path in SOURCES.glob("*.c"))
+    return [guest for program in programs for guest in _SPECIAL.get(program, [Guest(program)])]

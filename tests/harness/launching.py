@@ -1,0 +1,114 @@
+"""Runs a command under a policy through ``pagelab-launch`` and reads the record it leaves."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pagelab import machine, paths
+from pagelab.record import Process, Record, Region, WarningKind
+
+
+@dataclass
+class Run:
+    """What a run left behind; ``record`` is None when the launcher refused it."""
+
+    request: dict[str, Any]
+    launcher_exit: int
+    launcher_stderr: str
+    stdout: str
+    stderr: str
+    record: Record | None
+
+    def story(self) -> str:
+        """Everything needed to understand and repeat the run (STYLE 17)."""
+        warnings = (
+            "\n".join(f"  {w.kind}: {w.message}" for w in self.record.warnings) if self.record else "  (no record)"
+        )
+        outcome = self.record.outcome if self.record else None
+        return (
+            f"command: {shlex.join(self.request['argv'])}\npolicy:\n{self.request['policy_toml']}\n"
+            f"request: {json.dumps(self.request)[:3000]}\nlauncher exit: {self.launcher_exit}\noutcome: {outcome}\n"
+            f"--- stdout\n{self.stdout[-3000:]}\n--- stderr\n{self.stderr[-3000:]}\n"
+            f"--- launcher stderr\n{self.launcher_stderr[-3000:]}\n--- warnings\n{warnings}"
+        )
+
+    @property
+    def the_record(self) -> Record:
+        assert self.record is not None, self.story()
+        return self.record
+
+    @property
+    def root(self) -> Process:
+        """The process that was started."""
+        processes = self.the_record.processes
+        own = {process.pid for process in processes}
+        first = [process for process in processes if process.ppid not in own]
+        assert first, self.story()
+        return first[0]
+
+    def regions(self) -> list[Region]:
+        return [region for process in self.the_record.processes for region in process.placement]
+
+    def kinds(self) -> set[WarningKind]:
+        return {warning.kind for warning in self.the_record.warnings}
+
+    def succeeded(self) -> Run:
+        assert self.the_record.outcome.status == "ok", self.story()
+        assert self.launcher_exit == 0, self.story()
+        return self
+
+
+class Runner:
+    """Callable: ``run_under(policy_toml, argv, **request fields) -> Run``."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.count = 0
+        self.library = paths.library()
+        self.launcher = paths.launcher()
+
+    def __call__(self, policy_toml: str, argv: list[str], **fields: Any) -> Run:
+        self.count += 1
+        place = self.directory / f"run-{self.count}"
+        place.mkdir()
+        request = {
+            "schema": "pagelab.request/1",
+            "argv": argv,
+            "policy_toml": policy_toml,
+            "machine": machine.describe(),
+            "library": str(self.library),
+            "stdin": "null",
+            "stdout": str(place / "stdout"),
+            "stderr": str(place / "stderr"),
+            "timeout_s": 120.0,
+            "record": str(place / "record.json"),
+            **fields,
+        }
+        done = subprocess.run(
+            [str(self.launcher)],
+            input=json.dumps(request),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=240,
+        )
+        record_path = Path(request["record"])
+        record = Record.model_validate_json(record_path.read_text()) if record_path.exists() else None
+        return Run(
+            request,
+            done.returncode,
+            done.stderr + done.stdout,
+            _text(request["stdout"]),
+            _text(request["stderr"]),
+            record,
+        )
+
+
+def _text(stream: str) -> str:
+    path = Path(stream)
+    return path.read_text(errors="replace") if path.is_file() else ""
