@@ -1,0 +1,79 @@
+"""From a study's data to its `Analysis`: pure, deterministic, nothing dropped without a word."""
+
+from __future__ import annotations
+
+from pagelab.analysis import sentences
+from pagelab.analysis.caveats import caveats_of
+from pagelab.analysis.contrasts import contrasts_of, spreads_of
+from pagelab.analysis.data import StudyData
+from pagelab.analysis.design import design_of
+from pagelab.analysis.drift import drift_of
+from pagelab.analysis.machine import machine_of
+from pagelab.analysis.metrics import executions_of, metric_named, metrics_of
+from pagelab.analysis.model import SCHEMA, Analysis, Design, Execution, Summary
+from pagelab.analysis.notes import failures_of, warnings_of
+from pagelab.analysis.placement import placements_of
+from pagelab.analysis.summaries import measurements_of, summaries_of
+
+
+class NothingToAnalyseError(ValueError):
+    """The store holds no run; the message says what to type."""
+
+
+def analyse(data: StudyData) -> Analysis:
+    """Everything the report says, from *data*. Raises `NothingToAnalyseError` when there is no run at all."""
+    if data.runs.height == 0:
+        raise NothingToAnalyseError(f"study {data.plan.name} has no finished run yet")
+    metrics = metrics_of(data)
+    for wanted in (data.plan.metric, *(c.metric for c in data.plan.conditions)):
+        if wanted not in {m.name for m in metrics}:
+            metrics += (metric_named(wanted),)
+    executions = executions_of(data, metrics)
+    design = design_of(data, executions, metrics)
+    summaries = summaries_of(design.conditions, executions, metrics, design.level)
+    contrasts = contrasts_of(design, executions, metrics)
+    planned = tuple(c for c in contrasts if c.planned)
+    failures = failures_of(data, executions)
+    warnings = warnings_of(data, design.conditions, executions)
+    machine = machine_of(data)
+    return Analysis(
+        schema=SCHEMA,
+        created_by=_version(),
+        design=design,
+        headline=sentences.headline(planned, design),
+        answers=tuple(c.sentence for c in planned),
+        caveats=caveats_of(design, failures, warnings, machine),
+        metrics=metrics,
+        executions=executions,
+        summaries=summaries,
+        contrasts=contrasts,
+        spreads=spreads_of(design, summaries, contrasts),
+        placements=placements_of(data, design.conditions, executions),
+        measurements=measurements_of(data, design.conditions, executions, design.level),
+        failures=failures,
+        warnings=warnings,
+        drift=drift_of(_ratios(design, executions, summaries)),
+        machine=machine,
+    )
+
+
+def _ratios(
+    design: Design, executions: tuple[Execution, ...], summaries: tuple[Summary, ...]
+) -> list[tuple[int, float]]:
+    medians = {(s.condition, s.metric): s.median for s in summaries}
+    found = []
+    for e in executions:
+        metric = design.primaries.get(e.workload, design.primary)
+        median = medians.get((e.condition, metric), 0.0)
+        if e.analysed and median > 0 and metric in e.values:
+            found.append((e.position, e.values[metric] / median))
+    return found
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return f"pagelab {version('pagelab')}"
+    except PackageNotFoundError:
+        return "pagelab"

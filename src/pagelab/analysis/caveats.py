@@ -1,0 +1,56 @@
+"""What a reader must know before believing the answer. Each a sentence; none when the study is clean."""
+
+from __future__ import annotations
+
+from pagelab.analysis import wording
+from pagelab.analysis.model import Design, Failure, Machine, WarningGroup
+
+
+def caveats_of(
+    design: Design, failures: tuple[Failure, ...], warnings: tuple[WarningGroup, ...], machine: Machine
+) -> tuple[str, ...]:
+    """In the order of weight: incomplete, failed, left out, short-placed, machine, method, warnings."""
+    found = list(design.notes)
+    if not design.complete:
+        found.append("The study is not finished: what follows is its state so far.")
+    found += _failed(design, failures)
+    found += [f"{c.id} was left out: {c.left_out}" for c in design.conditions if c.left_out]
+    found += _short(design)
+    if not machine.known:
+        found.append("Nothing is known of the machine: the runs carry no description of it.")
+    if machine.differences:
+        keys = wording.listing([d.key.split(".", 1)[-1] for d in machine.differences[:3]])
+        more = len(machine.differences) - 3
+        rest = f" and {wording.count(more, 'more fact')}" if more > 0 else ""
+        found.append(f"The machine was not the same throughout: {keys}{rest} changed (see Machine).")
+    if design.precision_stop:
+        found.append("The number of executions was decided by a precision stop: see Method for what its intervals cover.")
+    serious = sum(w.count for w in warnings if w.severity == "serious")
+    if serious:
+        found.append(f"{wording.count(serious, 'serious warning')}: see Warnings.")
+    return tuple(found)
+
+
+def _failed(design: Design, failures: tuple[Failure, ...]) -> list[str]:
+    counted = [(c, sum(c.failures.values())) for c in design.conditions if c.failures]
+    if not counted:
+        return []
+    total = sum(n for _, n in counted)
+    where = wording.listing([f"{n} of {c.finished} in {c.id}" for c, n in counted[:4]])
+    more = f" and {len(counted) - 4} more conditions" if len(counted) > 4 else ""
+    return [
+        f"{wording.count(total, 'execution')} ended without a time to analyse ({where}{more}): the conclusions are about "
+        "executions that finish."
+    ] if failures else []
+
+
+def _short(design: Design) -> list[str]:
+    short = [c for c in design.conditions if c.short_placed]
+    if not short:
+        return []
+    total = sum(c.short_placed for c in short)
+    where = wording.listing([c.id for c in short[:4]]) + (f" and {len(short) - 4} more" if len(short) > 4 else "")
+    return [
+        f"{wording.count(total, 'execution')} got fewer pages of the asked size than the policy names ({where}): they stay in the "
+        "analysis, drawn hollow, and the effect shown is that of what the kernel gave."
+    ]

@@ -1,0 +1,167 @@
+"""Every policy against the baseline of its workload: test, Holm, shift, relative effect, spread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pagelab.analysis import sentences
+from pagelab.analysis.model import (
+    Condition,
+    Contrast,
+    Design,
+    Execution,
+    Interval,
+    Metric,
+    Spread,
+    Summary,
+    Verdict,
+)
+from pagelab.analysis.summaries import interval_of, values_of
+from pagelab.stats import StatsRefusedError, hodges_lehmann, holm, rank_sum, relative_effect, smallest_p
+
+
+@dataclass(frozen=True)
+class _Pair:
+    condition: Condition
+    baseline: Condition
+    metric: Metric
+    planned: bool
+
+
+def contrasts_of(
+    design: Design, executions: tuple[Execution, ...], metrics: tuple[Metric, ...]
+) -> tuple[Contrast, ...]:
+    """Planned contrasts first, in the order of the design, with Holm over all of them; then the secondary metrics.
+
+    A planned contrast of a condition that has no executions keeps its place in Holm's family; only conditions
+    that this machine left out before the study began are no part of it.
+    """
+    pairs = list(_pairs(design, metrics))
+    found = [_contrast(pair, executions, design.level) for pair in pairs]
+    planned = [c for c in found if c.planned]
+    if planned:
+        adjusted = holm([c.p for c in planned], alpha=_alpha(design.level))
+        planned = [replace(c, p_holm=p) for c, p in zip(planned, adjusted.adjusted, strict=True)]
+    judged = [_judged(c, design, metrics, len(planned)) for c in planned + [c for c in found if not c.planned]]
+    return tuple(judged)
+
+
+def _alpha(level: float) -> float:
+    return round(1 - level, 12)
+
+
+def _pairs(design: Design, metrics: tuple[Metric, ...]) -> list[_Pair]:
+    known = {m.name: m for m in metrics}
+    pairs = []
+    for condition in design.conditions:
+        baseline = next((c for c in design.conditions if c.workload == condition.workload and c.is_baseline), None)
+        if condition.is_baseline or baseline is None or condition.left_out or baseline.left_out:
+            continue
+        primary = design.primaries.get(condition.workload, design.primary)
+        pairs.append(_Pair(condition, baseline, known[primary], planned=True))
+        pairs += [_Pair(condition, baseline, m, planned=False) for m in metrics if m.name != primary]
+    return [p for p in pairs if p.planned] + [p for p in pairs if not p.planned]
+
+
+def _contrast(pair: _Pair, executions: tuple[Execution, ...], level: float) -> Contrast:
+    x = values_of(executions, pair.condition.id, pair.metric.name)
+    y = values_of(executions, pair.baseline.id, pair.metric.name)
+    empty = Contrast(
+        workload=pair.condition.workload,
+        policy=pair.condition.policy,
+        baseline=pair.baseline.policy,
+        metric=pair.metric.name,
+        planned=pair.planned,
+        n=len(x),
+        n_baseline=len(y),
+        w=None,
+        p=None,
+        p_holm=None,
+        p_method=None,
+        ties=False,
+        smallest_p=None,
+        shift=None,
+        shift_interval=None,
+        relative=None,
+        relative_interval=None,
+        separated=False,
+        verdict="not-testable",
+        sentence="",
+    )
+    if not x or not y:
+        return empty
+    shift = hodges_lehmann(x, y, level=level)
+    interval, note = interval_of(shift.interval)
+    relative, relative_interval, why = _relative(x, y, level)
+    test = rank_sum(x, y) if pair.planned else None
+    return replace(
+        empty,
+        w=test.w if test else None,
+        p=test.p if test else None,
+        p_method=str(test.method) if test else None,
+        ties=shift.ties,
+        smallest_p=float(smallest_p(len(x), len(y))),
+        shift=shift.estimate,
+        shift_interval=interval,
+        relative=relative,
+        relative_interval=relative_interval,
+        separated=max(x) < min(y) or min(x) > max(y),
+        note=note or why,
+    )
+
+
+def _relative(x: list[float], y: list[float], level: float) -> tuple[float | None, Interval | None, str]:
+    try:
+        found = relative_effect(x, y, level=level)
+    except StatsRefusedError as error:
+        return None, None, str(error)
+    return found.percent / 100, interval_of(found.interval, 0.01)[0], ""
+
+
+def _judged(contrast: Contrast, design: Design, metrics: tuple[Metric, ...], family: int) -> Contrast:
+    metric = next(m for m in metrics if m.name == contrast.metric)
+    judged = replace(contrast, verdict=_verdict(contrast, _alpha(design.level)))
+    return replace(judged, sentence=sentences.contrast(judged, metric, design, family))
+
+
+def _verdict(contrast: Contrast, alpha: float) -> Verdict:
+    if contrast.p_holm is None or contrast.smallest_p is None or contrast.shift is None:
+        return "not-testable"
+    if contrast.p_holm > alpha:
+        return "no-difference"
+    # The test's own direction: with ties the shift can be 0 although the ranks differ.
+    expected = contrast.n * contrast.n_baseline / 2
+    return "lower" if (contrast.w or 0.0) < expected else "higher"
+
+
+def spreads_of(
+    design: Design, summaries: tuple[Summary, ...], contrasts: tuple[Contrast, ...]
+) -> tuple[Spread, ...]:
+    """Spread beside the baseline's, for the planned contrasts. Descriptive."""
+    by_key = {(s.condition, s.metric): s for s in summaries}
+    ids = {(c.workload, c.policy): c.id for c in design.conditions}
+    found = []
+    for c in contrasts:
+        mine = by_key.get((ids[c.workload, c.policy], c.metric))
+        base = by_key.get((ids[c.workload, c.baseline], c.metric))
+        if not c.planned or mine is None or base is None:
+            continue
+        spread = Spread(
+            workload=c.workload,
+            policy=c.policy,
+            baseline=c.baseline,
+            metric=c.metric,
+            iqr_share=_share(mine.hinge_high - mine.hinge_low, mine),
+            iqr_share_baseline=_share(base.hinge_high - base.hinge_low, base),
+            range_share=_share(mine.maximum - mine.minimum, mine),
+            range_share_baseline=_share(base.maximum - base.minimum, base),
+            cv=mine.cv,
+            cv_baseline=base.cv,
+            sentence="",
+        )
+        found.append(replace(spread, sentence=sentences.spread(spread, min(mine.n, base.n))))
+    return tuple(found)
+
+
+def _share(width: float, summary: Summary) -> float | None:
+    return width / summary.median if summary.median > 0 and summary.n > 1 else None

@@ -1,0 +1,64 @@
+"""What analysis reads: one study's plan, frames and records, taken from its store in one go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from pagelab.record import Record, RunWarning
+from pagelab.study.plan import Plan
+
+if TYPE_CHECKING:
+    from pagelab.study.store import Store
+
+BASE_METRICS = ("wall_s", "user_s", "system_s", "cpu_s", "peak_rss_bytes", "minor_faults", "major_faults")
+
+
+@dataclass(frozen=True)
+class StudyData:
+    """A study as stored: everything analysis and exports need, with the store closed again.
+
+    ``runs`` and ``measurements`` have the columns of `pagelab.study.frames`; runs are in schedule order.
+    """
+
+    plan: Plan
+    runs: pl.DataFrame
+    measurements: pl.DataFrame
+    records: tuple[tuple[int, Record], ...]
+    """(run id, record) in schedule order; imported runs have none."""
+    record_lines: tuple[str, ...]
+    """Every record as stored, imported ones too: one JSON object each."""
+    study_warnings: tuple[RunWarning, ...]
+    looks: tuple[dict[str, Any], ...]
+    """Looks of a precision stop, in order."""
+    origin: str | None
+    """Where imported data came from."""
+    outstanding: int
+    """Places of the schedule that have no run."""
+
+    def only(self, statuses: set[str]) -> StudyData:
+        """The same study with the runs of these statuses alone (for what-if questions in notebooks)."""
+        return replace(self, runs=self.runs.filter(pl.col("status").is_in(sorted(statuses))))
+
+
+def load(store: Store) -> StudyData:
+    """Everything in *store*. Reads one consistent state even while a study is running in it."""
+    meta = store.meta()
+    texts = list(store.record_texts())
+    return StudyData(
+        plan=store.plan(),
+        runs=store.runs().sort("position"),
+        measurements=store.measurements(),
+        records=tuple((run, Record.model_validate_json(text)) for run, text in texts if _is_record(text)),
+        record_lines=tuple(text for _, text in texts),
+        study_warnings=tuple(store.study_warnings()),
+        looks=tuple(event["data"] for event in store.events() if event["kind"] == "look"),
+        origin=meta.get("origin"),
+        outstanding=len({slot.position for slot in store.slots()} - store.finished()),
+    )
+
+
+def _is_record(text: str) -> bool:
+    return '"pagelab.record/1"' in text[:200]

@@ -1,0 +1,102 @@
+"""The design as the reader must know it: conditions and their counts, baseline, schedule, stopping."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pagelab.analysis import wording
+from pagelab.analysis.data import StudyData
+from pagelab.analysis.model import Condition, Design, Execution, Metric
+from pagelab.study import plan as plan_module
+
+
+def design_of(data: StudyData, executions: tuple[Execution, ...], metrics: tuple[Metric, ...]) -> Design:
+    """The design of *data*, with what really ran beside what was planned."""
+    plan = data.plan
+    conditions = tuple(_condition(c, data, executions) for c in plan.conditions)
+    workloads = tuple(dict.fromkeys(c.workload for c in conditions))
+    baselines = {c.workload: c.policy for c in conditions if c.is_baseline}
+    names = [c.policy for c in conditions if c.is_baseline] + [c.policy for c in conditions]
+    policies = tuple(dict.fromkeys(names))  # baselines first: theirs is the grey
+    primaries = {c.workload: c.metric for c in plan.conditions}
+    absent = sorted(set(primaries.values()) - {m.name for m in metrics})
+    blocks = len({e.block for e in executions if not e.warmup and e.block is not None})
+    return Design(
+        name=plan.name,
+        question=plan.question or _question(workloads, policies, baselines),
+        question_given=bool(plan.question),
+        workloads=workloads,
+        policies=policies,
+        conditions=conditions,
+        baselines=baselines,
+        executions=None if data.origin else plan.executions,
+        blocks=blocks or None,
+        seed=None if data.origin else plan.seed,
+        schedule=_schedule(data),
+        level=plan.level,
+        primary=plan.metric,
+        primaries=primaries,
+        stop=_stop(data, blocks),
+        precision_stop=plan.precision is not None,
+        imported_from=data.origin,
+        complete=_complete(data),
+        notes=tuple(f"no execution has a value of the primary metric {name}" for name in absent),
+    )
+
+
+def _condition(plan: plan_module.Condition, data: StudyData, executions: tuple[Execution, ...]) -> Condition:
+    mine = [e for e in executions if e.condition == plan.name]
+    real = [e for e in mine if not e.warmup]
+    failures = Counter(e.status for e in real if not e.analysed)
+    return Condition(
+        id=plan.name,
+        workload=plan.workload,
+        policy=plan.policy,
+        is_baseline=plan.baseline,
+        planned=None if plan.left_out or data.origin else data.plan.executions,
+        finished=len(real),
+        analysed=sum(e.analysed for e in real),
+        short_placed=sum(e.analysed and e.short_placed for e in real),
+        failures=dict(sorted(failures.items())),
+        warmups=len(mine) - len(real),
+        left_out=plan.left_out,
+    )
+
+
+def _complete(data: StudyData) -> bool:
+    """Every place of the schedule has a run, or a planned look ended the study."""
+    return data.outstanding == 0 or bool(data.looks and data.looks[-1].get("stop"))
+
+
+def _question(workloads: tuple[str, ...], policies: tuple[str, ...], baselines: dict[str, str]) -> str:
+    others = [p for p in policies if p not in baselines.values()]
+    base = sorted(set(baselines.values()))
+    if not others or len(base) != 1:
+        return f"How fast are {wording.listing(workloads)} under {wording.listing(policies)}?"
+    do = "do" if len(others) > 1 else "does"
+    return f"What {do} {wording.listing(others)} change for {wording.listing(workloads)}, compared with {base[0]}?"
+
+
+def _schedule(data: StudyData) -> str:
+    if data.origin:
+        return f"not known: the data were imported from {data.origin}"
+    warm = data.plan.warmups
+    lead = f", after {wording.count(warm, 'warm-up block')} that are not analysed" if warm else ""
+    return (
+        f"randomised complete blocks, seed {data.plan.seed}: every block runs each condition once, in random order, "
+        f"so that drift of the machine meets all conditions alike{lead}"
+    )
+
+
+def _stop(data: StudyData, blocks: int) -> str:
+    plan = data.plan
+    if data.origin:
+        return "not known: the data were imported"
+    if plan.precision is None:
+        return f"fixed in advance: {wording.count(plan.executions, 'execution')} of each condition"
+    looks = wording.listing([str(look) for look in plan.precision.looks])
+    return (
+        f"by precision: after {looks} blocks the study looked whether the half-width of every interval was within "
+        f"{wording.percent(plan.precision.target, signed=False)} of the baseline, and was to stop at the first look where "
+        f"it was; {wording.count(blocks, 'block')} were run. No look was taken at a p-value or an effect"
+    )

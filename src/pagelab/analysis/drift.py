@@ -1,0 +1,36 @@
+"""Did the machine change while the study ran? Descriptive: the schedule already guards the contrasts."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from scipy.stats import kendalltau
+
+from pagelab.analysis import wording
+from pagelab.analysis.model import Drift
+
+_FEWEST = 9
+
+
+def drift_of(ratios: list[tuple[int, float]]) -> Drift:
+    """Drift of (place in the schedule, metric over its condition's median), in schedule order.
+
+    Kendall's tau-b (Kendall 1945), and the medians of the first and last thirds of the schedule. With fewer than
+    nine executions nothing is said.
+    """
+    values = [ratio for _, ratio in ratios]
+    if len(values) < _FEWEST:
+        return Drift(len(values), None, None, None, "Too few executions to look for drift.")
+    third = len(values) // 3
+    first, last = median(values[:third]), median(values[-third:])
+    tau = None
+    if len(set(values)) > 1:
+        tau = float(kendalltau([place for place, _ in ratios], values).statistic)
+    change = last / first - 1
+    trend = "no trend can be seen" if tau is None or abs(tau) < 0.1 else "there is a trend"
+    sentence = (
+        f"From the first to the last third of the schedule, executions became {wording.percent(abs(change), signed=False)} "
+        f"{'slower' if change > 0 else 'faster'} at the median (Kendall's τ = {wording.digits(tau or 0.0, 2)}: {trend}); "
+        "the blocks spread this over all conditions alike."
+    )
+    return Drift(len(values), first, last, tau, sentence)

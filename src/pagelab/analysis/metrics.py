@@ -1,0 +1,103 @@
+"""Which metrics a study has, and every execution's value of each."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import polars as pl
+
+from pagelab.analysis.data import BASE_METRICS, StudyData
+from pagelab.analysis.model import Execution, Metric
+from pagelab.stats import execution_means
+
+ANALYSED = ("ok",)
+"""Statuses of executions that have a time to analyse."""
+_BASE = {
+    "wall_s": Metric("wall_s", "wall time", "s", "time", "from exec to the end of the last process"),
+    "user_s": Metric("user_s", "user time", "s", "time", "in user mode, all processes of the tree"),
+    "system_s": Metric("system_s", "system time", "s", "time", "in the kernel, all processes of the tree"),
+    "cpu_s": Metric("cpu_s", "CPU time", "s", "time", "user and system time together"),
+    "peak_rss_bytes": Metric("peak_rss_bytes", "peak memory", "B", "memory", "largest single process, resident"),
+    "minor_faults": Metric("minor_faults", "minor faults", "1", "count", "page faults served without a device"),
+    "major_faults": Metric("major_faults", "major faults", "1", "count", "page faults that waited for a device"),
+}
+_COUNTERS = {
+    "tlb.hits": ("L2-TLB hits (H)", "translations missed by the first-level data TLB and found in the second"),
+    "tlb.walks": ("page walks (M)", "translations missed by both levels of the data TLB"),
+    "tlb.walk_cycles": ("walk cycles (C)", "cycles in which the page walker was busy"),
+    "cycles": ("cycles", "CPU cycles"),
+    "instructions": ("instructions", "instructions retired"),
+}
+
+
+def metrics_of(data: StudyData) -> tuple[Metric, ...]:
+    """Every metric that at least one execution has a value of, in a fixed order."""
+    columns = data.runs.columns
+    found = [_BASE[name] for name in BASE_METRICS if name in columns and data.runs[name].count() > 0]
+    for column in columns:
+        if column.startswith("counter.") and data.runs[column].count() > 0:
+            found.append(_counter(column))
+    if data.measurements.height:
+        pairs = data.measurements.select("name", "unit").unique(subset="name", keep="first", maintain_order=True)
+        found += [_measurement(name, unit) for name, unit in pairs.sort("name").iter_rows()]
+    return tuple(found)
+
+
+def metric_named(name: str) -> Metric:
+    """The description of a metric that no execution has a value of."""
+    if name in _BASE:
+        return _BASE[name]
+    return _counter(name) if name.startswith("counter.") else _measurement(name.removeprefix("measure."), "")
+
+
+def _counter(column: str) -> Metric:
+    role = column.removeprefix("counter.")
+    label, description = _COUNTERS.get(role, (role, "hardware counter"))
+    return Metric(column, label, "1", "counter", description)
+
+
+def _measurement(name: str, unit: str) -> Metric:
+    return Metric(f"measure.{name}", name, unit, "measurement", "mean over one execution, as the program reported it")
+
+
+def executions_of(data: StudyData, metrics: tuple[Metric, ...]) -> tuple[Execution, ...]:
+    """Every execution in schedule order; only those that ended well carry values."""
+    means = _measurement_means(data)
+    columns = [m.name for m in metrics if not m.name.startswith("measure.")]
+    return tuple(_execution(row, columns, means.get(row["run_id"], {})) for row in data.runs.iter_rows(named=True))
+
+
+def _execution(row: dict[str, Any], columns: list[str], means: dict[str, float]) -> Execution:
+    analysed = row["status"] in ANALYSED and not row["warmup"]
+    values = {name: float(row[name]) for name in columns if _finite(row.get(name))} | means if analysed else {}
+    block = row["block"]
+    return Execution(
+        run_id=int(row["run_id"]),
+        position=int(row["position"]),
+        block=None if block is None else int(block),
+        workload=row["workload"],
+        policy=row["policy"],
+        condition=row["condition"],
+        execution=int(row["execution"]),
+        warmup=bool(row["warmup"]),
+        status=row["status"],
+        analysed=analysed,
+        short_placed=bool(row["short_placed"]),
+        values=values,
+    )
+
+
+def _finite(value: Any) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _measurement_means(data: StudyData) -> dict[int, dict[str, float]]:
+    """run_id → ``measure.<name>`` → mean."""
+    found: dict[int, dict[str, float]] = {}
+    usable = data.measurements.filter(pl.col("value").is_finite()).sort("name", "run_id", "idx")
+    for (name,), rows in usable.partition_by("name", as_dict=True, maintain_order=True).items():
+        means = execution_means(rows["run_id"].to_numpy(), rows["value"].to_numpy())
+        for run_id, mean in zip(means.execution, means.mean, strict=True):
+            found.setdefault(int(run_id), {})[f"measure.{name}"] = float(mean)
+    return found

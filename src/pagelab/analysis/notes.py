@@ -1,0 +1,72 @@
+"""What went wrong or needs saying: failed executions and typed warnings, none left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pagelab.analysis.data import StudyData
+from pagelab.analysis.metrics import ANALYSED
+from pagelab.analysis.model import Condition, Execution, Failure, WarningGroup
+from pagelab.record import RunWarning
+
+_SEVERITIES = ("serious", "warning", "info")
+_MOST_OBJECTS = 20
+
+
+def failures_of(data: StudyData, executions: tuple[Execution, ...]) -> tuple[Failure, ...]:
+    """Executions that have no time to analyse (warm-ups that failed as well), in schedule order."""
+    columns = ("run_id", "message", "exit_code", "signal")
+    facts = {row["run_id"]: row for row in data.runs.select(columns).iter_rows(named=True)}
+    return tuple(
+        Failure(e.run_id, e.position, e.condition, e.execution, e.status, _message(facts[e.run_id], e.status))
+        for e in executions
+        if e.status not in ANALYSED
+    )
+
+
+def _message(facts: dict[str, object], status: str) -> str:
+    if facts["message"]:
+        return str(facts["message"])
+    if facts["signal"] is not None:
+        return f"ended by signal {facts['signal']}"
+    return f"exit code {facts['exit_code']}" if facts["exit_code"] is not None else status
+
+
+@dataclass(frozen=True)
+class _Item:
+    warning: RunWarning
+    run_id: int | None
+    condition: str | None
+
+
+def warnings_of(
+    data: StudyData, conditions: tuple[Condition, ...], executions: tuple[Execution, ...]
+) -> tuple[WarningGroup, ...]:
+    """Warnings of the study and of all records by kind and severity; the most serious first, then by kind."""
+    of_run = {e.run_id: e.condition for e in executions}
+    items = [_Item(w, None, None) for w in data.study_warnings]
+    items += [_Item(w, run, of_run.get(run)) for run, record in data.records for w in record.warnings]
+    groups: dict[tuple[str, str], list[_Item]] = {}
+    for item in items:
+        groups.setdefault((item.warning.severity, item.warning.kind.value), []).append(item)
+    keys = sorted(groups, key=lambda key: (_SEVERITIES.index(key[0]), key[1]))
+    return tuple(_group(key, groups[key], [c.id for c in conditions]) for key in keys)
+
+
+def _group(key: tuple[str, str], items: list[_Item], order: list[str]) -> WarningGroup:
+    distinct: dict[str, RunWarning] = {}
+    for item in items:
+        distinct.setdefault(item.warning.model_dump_json(), item.warning)
+    touched = {item.condition for item in items}
+    run_ids = tuple(dict.fromkeys(item.run_id for item in items if item.run_id is not None))
+    return WarningGroup(
+        kind=key[1],
+        severity=key[0],
+        message=items[0].warning.message,
+        count=len(items),
+        executions=len(run_ids),
+        conditions=tuple(c for c in order if c in touched),
+        different_messages=len({item.warning.message for item in items}),
+        run_ids=run_ids,
+        objects=tuple(w.model_dump(mode="json") for w in list(distinct.values())[:_MOST_OBJECTS]),
+    )

@@ -1,0 +1,157 @@
+"""Conclusions in plain words: what was found, how large, how sure; or what could have been seen and was not."""
+
+from __future__ import annotations
+
+from pagelab.analysis import wording
+from pagelab.analysis.model import Contrast, Design, Interval, Metric, Spread
+
+
+def contrast(c: Contrast, metric: Metric, design: Design, family: int) -> str:
+    """One sentence, or two, on one contrast. ``family`` is the number of planned contrasts."""
+    if c.shift is None:
+        return _missing(c, metric)
+    if not c.planned:
+        return _descriptive(c, metric)
+    if c.verdict in ("lower", "higher"):
+        return _found(c, metric, family)
+    return _not_found(c, metric, design, family)
+
+
+def _subject(c: Contrast) -> str:
+    return f"{c.policy}"
+
+
+def _verb(c: Contrast, metric: Metric) -> str:
+    lower = c.verdict == "lower"
+    if metric.name == "wall_s":
+        return f"{'shortens' if lower else 'lengthens'} {c.workload}"
+    return f"{'lowers' if lower else 'raises'} the {metric.label} of {c.workload}"
+
+
+def _amount(c: Contrast, metric: Metric) -> str:
+    if c.relative is not None:
+        return wording.percent(abs(c.relative), signed=False)
+    return wording.quantity(abs(c.shift or 0.0), metric, 3)
+
+
+def _size_interval(c: Contrast, metric: Metric) -> str:
+    """The interval of a found effect, as sizes when all of it lies on one side."""
+    interval = c.relative_interval if c.relative is not None else c.shift_interval
+    if interval is None:
+        return f"no interval: {c.note}" if c.note else "no interval"
+    name = f"{wording.level(interval.level)} interval"
+    if c.relative is None:
+        return f"{name} {wording.interval_quantity(interval, metric)}"
+    low, high = sorted((abs(interval.low), abs(interval.high)))
+    if interval.low * interval.high > 0:
+        return f"{name} {wording.percent(low, signed=False).rstrip('%')}–{wording.percent(high, signed=False)}"
+    return f"{name} {wording.interval_percent(interval)}"
+
+
+def _p(c: Contrast, family: int) -> str:
+    if c.p_holm is None:
+        return "not tested"
+    method = "" if c.p_method == "exact" else ", normal approximation"
+    return f"{wording.p_value(c.p_holm)}{', Holm' if family > 1 else ''}{method}"
+
+
+def _found(c: Contrast, metric: Metric, family: int) -> str:
+    text = f"{_subject(c)} {_verb(c, metric)} by {_amount(c, metric)} ({_size_interval(c, metric)}, {_p(c, family)})."
+    if c.separated:
+        side = "below" if c.verdict == "lower" else "above"
+        text += f" Each of its {c.n} executions lies {side} all {c.n_baseline} of {c.baseline}."
+    return text
+
+
+def _not_found(c: Contrast, metric: Metric, design: Design, family: int) -> str:
+    alpha = 1 - design.level
+    lead = f"No difference found between {c.policy} and {c.baseline} for {c.workload} ({_p(c, family)})."
+    if metric.name != "wall_s":
+        lead = lead.replace(f" for {c.workload}", f" in the {metric.label} of {c.workload}")
+    if c.smallest_p is not None and c.smallest_p * family > alpha * (1 + 1e-12):
+        return (
+            f"{lead} With {c.n} against {c.n_baseline} executions and {wording.count(family, 'planned contrast')} none "
+            f"could have been found: the smallest possible p is {wording.digits(c.smallest_p, 2)} before Holm."
+        )
+    return f"{lead}{_could_have_seen(c, metric)}"
+
+
+def _could_have_seen(c: Contrast, metric: Metric) -> str:
+    interval = c.relative_interval if c.relative is not None else c.shift_interval
+    if interval is None:
+        return f" There is no interval: {c.note}." if c.note else ""
+    shown = (
+        wording.interval_percent(interval) if c.relative is not None else wording.interval_quantity(interval, metric)
+    )
+    text = f" The data are compatible with changes from {shown} ({wording.level(interval.level)} interval, unadjusted)"
+    if _excludes_zero(interval):
+        return f"{text}; that leaves out 0, but after the correction for several contrasts it is not enough."
+    return f"{text}."
+
+
+def _excludes_zero(interval: Interval) -> bool:
+    return interval.low > 0 or interval.high < 0
+
+
+def _missing(c: Contrast, metric: Metric) -> str:
+    who = [name for name, n in ((c.policy, c.n), (c.baseline, c.n_baseline)) if n == 0]
+    return f"{c.workload}: nothing can be said of {c.policy}; no {metric.label} from {wording.listing(who)}."
+
+
+def _descriptive(c: Contrast, metric: Metric) -> str:
+    if c.relative is not None:
+        change = wording.percent(c.relative)
+        interval = f" ({wording.interval_percent(c.relative_interval)})" if c.relative_interval else ""
+    else:
+        change = wording.quantity(c.shift or 0.0, metric, 3)
+        interval = f" ({wording.interval_quantity(c.shift_interval, metric)})" if c.shift_interval else ""
+    return f"{c.workload}, {c.policy}: {metric.label} {change}{interval} against {c.baseline}."
+
+
+def spread(s: Spread, n: int) -> str:
+    """The middle halves and the ranges side by side."""
+    if s.iqr_share is None or s.iqr_share_baseline is None or s.range_share is None or s.range_share_baseline is None:
+        return f"{s.workload}, {s.policy}: one execution has no spread."
+    few = " Few executions: a rough guide." if n < 10 else ""
+
+    def show(share: float) -> str:
+        return wording.percent(share, signed=False)
+
+    return (
+        f"{s.workload}: the middle half of the executions spans {show(s.iqr_share)} of the median under {s.policy}, "
+        f"{show(s.iqr_share_baseline)} under {s.baseline}; all of them span {show(s.range_share)} and "
+        f"{show(s.range_share_baseline)}.{few}"
+    )
+
+
+def headline(contrasts: tuple[Contrast, ...], design: Design) -> str:
+    """The answer in one breath."""
+    if not contrasts:
+        return "This study compares nothing: it has one policy, or no baseline ran."
+    if len(contrasts) == 1:
+        return contrasts[0].sentence
+    lower = [c for c in contrasts if c.verdict == "lower"]
+    higher = [c for c in contrasts if c.verdict == "higher"]
+    silent = len(contrasts) - len(lower) - len(higher)
+    if not lower and not higher:
+        return f"No difference found in any of {wording.count(len(contrasts), 'planned comparison')}."
+    parts = [text for text in (_extreme(lower, design, "lower"), _extreme(higher, design, "higher")) if text]
+    tail = f" In {silent} of {len(contrasts)} comparisons no difference was found." if silent else ""
+    return f"{'; '.join(parts)}.{tail}"
+
+
+def _extreme(found: list[Contrast], design: Design, verdict: str) -> str:
+    """``2M shortens gups by 38.1%, the most of 7 comparisons that got shorter``."""
+    sized = [c for c in found if c.relative is not None]
+    if not found:
+        return ""
+    if not sized:
+        return f"{wording.count(len(found), 'comparison')} {verdict}"
+    most = max(sized, key=lambda c: abs(c.relative or 0.0))
+    wall = all(design.primaries.get(c.workload, design.primary) == "wall_s" for c in found)
+    verb = {"lower": "shortens" if wall else "lowers", "higher": "lengthens" if wall else "raises"}[verdict]
+    text = f"{most.policy} {verb} {most.workload} by {wording.percent(abs(most.relative or 0.0), signed=False)}"
+    if len(found) > 1:
+        word = {"lower": "shorter" if wall else "lower", "higher": "longer" if wall else "higher"}[verdict]
+        text += f", the largest of {len(found)} changes to {word}{' times' if wall else ' values'}"
+    return text

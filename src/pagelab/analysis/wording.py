@@ -1,0 +1,140 @@
+"""Numbers as a reader wants them: few digits, a unit, a sign where the sign is the point.
+
+Digits follow the data: a difference is given three significant digits, never more than the values support.
+Used for sentences, tables and axis titles alike, so that the same number reads the same everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from pagelab.analysis.model import Interval, Metric
+
+MINUS = "−"
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def digits(value: float, significant: int = 3) -> str:
+    """*value* with so many significant digits, thousands separated, a true minus sign, no exponent below 1e15."""
+    if value == 0:
+        return "0"
+    magnitude = math.floor(math.log10(abs(value)))
+    decimals = max(0, significant - 1 - magnitude)
+    rounded = round(value, significant - 1 - magnitude)
+    if abs(rounded) >= 10 ** (magnitude + 1):
+        decimals = max(0, decimals - 1)
+    if decimals > 12 or abs(value) >= 1e15:
+        return power_of_ten(value, significant)
+    return f"{rounded:,.{decimals}f}".replace("-", MINUS)
+
+
+def power_of_ten(value: float, significant: int = 2) -> str:
+    """``1.5 × 10⁻¹¹``."""
+    mantissa, exponent = f"{value:.{significant - 1}e}".split("e")
+    return f"{mantissa.replace('-', MINUS)} × 10{str(int(exponent)).translate(_SUPERSCRIPT)}"
+
+
+def percent(fraction: float, signed: bool = True) -> str:
+    """A fraction as a percentage with one decimal; two below 1%, none from 1000%."""
+    value = fraction * 100
+    decimals = 0 if abs(value) >= 1000 else (2 if abs(value) < 1 else 1)
+    sign = "+" if signed and round(value, decimals) > 0 else ""
+    text = f"{value:,.{decimals}f}"
+    if float(text.replace(",", "")) == 0:
+        text = text.lstrip("-")
+    return f"{sign}{text}%".replace("-", MINUS)
+
+
+def p_value(p: float) -> str:
+    """``p = 0.012``; below a thousandth as a power of ten."""
+    if p >= 0.9995:
+        return "p = 1"
+    if p >= 0.1:
+        return f"p = {p:.2f}"
+    return f"p = {digits(p, 2)}" if p >= 0.001 else f"p = {power_of_ten(p)}"
+
+
+def level(fraction: float) -> str:
+    """A confidence level: ``95%``, ``99.9%``."""
+    return f"{fraction * 100:.10g}%"
+
+
+def size(bytes_: float) -> str:
+    """A byte count in binary units."""
+    value, unit = float(bytes_), 0
+    while abs(value) >= 1024 and unit < len(_BINARY_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    text = f"{value:.0f}" if value == int(value) else digits(value)
+    return f"{text} {_BINARY_UNITS[unit]}".replace("-", MINUS)
+
+
+def page_size(bytes_: int) -> str:
+    """A page size as policies write it: ``4K``, ``2M``, ``1G``."""
+    for unit, letter in ((1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")):
+        if bytes_ >= unit and bytes_ % unit == 0:
+            return f"{bytes_ // unit}{letter}"
+    return str(bytes_)
+
+
+def time_unit(values: Iterable[float]) -> tuple[float, str]:
+    """The unit in which the largest of *values* (seconds) reads best: (seconds per unit, its name)."""
+    largest = max((abs(v) for v in values), default=1.0)
+    for factor, name in _TIME_UNITS:
+        if largest >= factor:
+            return factor, name
+    return _TIME_UNITS[-1]
+
+
+def byte_unit(largest: float) -> tuple[float, str]:
+    """The binary unit in which *largest* bytes read best: (bytes per unit, its name)."""
+    power = 0
+    while largest >= 1024 ** (power + 1) and power < len(_BINARY_UNITS) - 1:
+        power += 1
+    return float(1024**power), _BINARY_UNITS[power]
+
+
+def display_unit(metric: Metric, values: Sequence[float]) -> tuple[float, str]:
+    """Divide by the first to show values of *metric* in the second."""
+    if metric.unit == "s":
+        return time_unit(values)
+    largest = max((abs(v) for v in values), default=0.0)
+    if metric.unit == "B":
+        return byte_unit(largest)
+    if metric.unit == "1":
+        for factor, name in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
+            if largest >= factor:
+                return factor, name
+        return 1.0, ""
+    return 1.0, metric.unit
+
+
+def quantity(value: float, metric: Metric, significant: int = 4) -> str:
+    """One value of *metric* with its unit."""
+    factor, unit = display_unit(metric, [value])
+    return f"{digits(value / factor, significant)} {unit}".rstrip()
+
+
+def interval_percent(interval: Interval) -> str:
+    """``−38.8% to −37.5%``."""
+    return f"{percent(interval.low)} to {percent(interval.high)}"
+
+
+def interval_quantity(interval: Interval, metric: Metric) -> str:
+    """Both ends in one unit: ``−1.23 to 0.45 ms``."""
+    factor, unit = display_unit(metric, [interval.low, interval.high])
+    return f"{digits(interval.low / factor)} to {digits(interval.high / factor)} {unit}".rstrip()
+
+
+def count(n: int, noun: str, plural: str | None = None) -> str:
+    """``1 run``, ``2 runs``."""
+    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
+
+
+def listing(items: Sequence[str]) -> str:
+    """``a, b and c``."""
+    if len(items) <= 1:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} and {items[-1]}"
