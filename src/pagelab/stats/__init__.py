@@ -34,11 +34,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pagelab.stats.aggregate import ExecutionMeans, execution_means
     from pagelab.stats.interval import Interval, IntervalMethod, NotAchievable
-    from pagelab.stats.mean_interval import mean_interval
-    from pagelab.stats.median_interval import Location, median_interval
+    from pagelab.stats.mean import mean_interval
+    from pagelab.stats.median import Location, median_interval
     from pagelab.stats.multiplicity import Holm, holm
     from pagelab.stats.precision import Contrast, Decision, PrecisionPlan, StopReason, decide
-    from pagelab.stats.rank_sum import Alternative, PValueMethod, RankSum, rank_sum
+    from pagelab.stats.rank_test import Alternative, PValueMethod, RankSum, rank_sum
     from pagelab.stats.reach import Reach, reachable, smallest_p
     from pagelab.stats.refusal import Refusal, StatsRefusedError
     from pagelab.stats.relative import RelativeEffect, relative_effect
@@ -51,9 +51,9 @@ _HOME = {
     "Interval": "interval",
     "IntervalMethod": "interval",
     "NotAchievable": "interval",
-    "mean_interval": "mean_interval",
-    "Location": "median_interval",
-    "median_interval": "median_interval",
+    "mean_interval": "mean",
+    "Location": "median",
+    "median_interval": "median",
     "Holm": "multiplicity",
     "holm": "multiplicity",
     "Contrast": "precision",
@@ -61,10 +61,10 @@ _HOME = {
     "PrecisionPlan": "precision",
     "StopReason": "precision",
     "decide": "precision",
-    "Alternative": "rank_sum",
-    "PValueMethod": "rank_sum",
-    "RankSum": "rank_sum",
-    "rank_sum": "rank_sum",
+    "Alternative": "rank_test",
+    "PValueMethod": "rank_test",
+    "RankSum": "rank_test",
+    "rank_sum": "rank_test",
     "Reach": "reach",
     "reachable": "reach",
     "smallest_p": "reach",
@@ -113,7 +113,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load the file that holds ``name`` and keep the name here."""
+    """Load the file that holds ``name`` and keep the name here.
+
+    No file is named as something it exports: importing a submodule binds its name in this package.
+    """
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import comb
 from typing import Literal
 
-from pagelab.stats.rank_sum import Alternative
+from pagelab.stats.rank_test import Alternative
 from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pagelab.stats.interval import Interval, IntervalMethod, NotAchievable
-from pagelab.stats.median_interval import Location, not_achievable
+from pagelab.stats.median import Location, not_achievable
 from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate, one_sample
 
 if TYPE_CHECKING:
