@@ -9,6 +9,7 @@
 
 pub mod compile;
 pub mod error;
+pub mod flags;
 pub mod guest;
 pub mod machine;
 pub mod mosalloc;
@@ -19,7 +20,17 @@ pub mod size;
 pub mod types;
 pub mod units;
 pub mod validate;
+pub mod warning;
+pub mod write;
 
 pub use error::{Place, PolicyError};
 pub use machine::Machine;
 pub use types::Policy;
+
+/// Reads and validates a policy's TOML; `path` is for messages, `load` reads the layouts it names.
+///
+/// # Errors
+/// The first thing that is refused.
+pub fn parse(text: &str, path: &str, machine: &Machine, load: read::Load<'_>) -> Result<Policy, PolicyError> {
+    validate::validate(&read::read_toml(text, path, load)?, machine)
+}

@@ -1,0 +1,121 @@
+//! Everything that can be worth saying about a run without being an error, as data.
+//!
+//! Mirrors `WarningKind` of `src/pagelab/record.py`; a test holds the two equal.
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! warning_kinds {
+    ($($(#[$doc:meta])* $variant:ident => $name:literal,)*) => {
+        /// What kind of thing a warning is about.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum WarningKind {
+            $($(#[$doc])* #[serde(rename = $name)] $variant,)*
+        }
+
+        impl WarningKind {
+            /// Every kind, in the order of the Python enum.
+            pub const ALL: &[WarningKind] = &[$(WarningKind::$variant,)*];
+
+            /// The name in records.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(WarningKind::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+warning_kinds! {
+    /// Fewer tiles than asked have the size that was asked for.
+    PlacementShortfall => "placement-shortfall",
+    /// Placement could not be measured.
+    PlacementUnknown => "placement-unknown",
+    /// A governed request went to the kernel because a pool could not serve it.
+    FallbackToKernel => "fallback-to-kernel",
+    /// The preload library never started in the program.
+    GuestNotLoaded => "guest-not-loaded",
+    /// The preload library started and took itself out of service.
+    GuestDisabled => "guest-disabled",
+    /// A child ran without the policy.
+    ChildUngoverned => "child-ungoverned",
+    /// The program's own calls took huge tiles apart.
+    TileSplit => "tile-split",
+    /// A call of the program was refused because its tiles cannot serve it.
+    CallRefused => "call-refused",
+    /// Readahead could not be set.
+    ReadaheadNotControlled => "readahead-not-controlled",
+    /// Fault-around could not be set.
+    FaultAroundNotControlled => "fault-around-not-controlled",
+    /// The page cache could not be flushed.
+    CacheNotFlushed => "cache-not-flushed",
+    /// Address-space randomisation could not be set.
+    AslrNotControlled => "aslr-not-controlled",
+    /// A counter could not be opened.
+    CounterUnavailable => "counter-unavailable",
+    /// A counter read something that cannot be.
+    CounterImplausible => "counter-implausible",
+    /// A counter ran only part of the time.
+    CounterMultiplexed => "counter-multiplexed",
+    /// A counter's event is not documented by the vendor.
+    CounterExperimental => "counter-experimental",
+    /// Not every process of the tree could be told apart.
+    ProcessBreakdownPartial => "process-breakdown-partial",
+    /// A measurement that the program reported could not be read.
+    MeasurementUnparsed => "measurement-unparsed",
+    /// A machine setting could not be put back.
+    SettingNotRestored => "setting-not-restored",
+    /// Fewer CPUs than asked.
+    CpuRestricted => "cpu-restricted",
+    /// A limit on memory is in force.
+    MemoryLimited => "memory-limited",
+    /// The program ran into its timeout.
+    TimedOut => "timed-out",
+    /// The program failed.
+    ProgramFailed => "program-failed",
+    /// The machine was not quiet.
+    NoisyMachine => "noisy-machine",
+    /// A part was left out because it cannot be had here.
+    LeftOut => "left-out",
+}
+
+/// How much a warning matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Worth knowing.
+    Info,
+    /// The result needs a closer look.
+    Warning,
+    /// The result does not show what it was made for.
+    Serious,
+}
+
+/// A warning as it stands in a record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunWarning {
+    /// What it is about.
+    pub kind: WarningKind,
+    /// How much it matters.
+    pub severity: Severity,
+    /// What happened, in a sentence.
+    pub message: String,
+    /// Numbers and names behind it.
+    #[serde(default)]
+    pub data: serde_json::Map<String, serde_json::Value>,
+}
+
+impl RunWarning {
+    /// A warning without data.
+    pub fn new(kind: WarningKind, severity: Severity, message: impl Into<String>) -> RunWarning {
+        RunWarning { kind, severity, message: message.into(), data: serde_json::Map::new() }
+    }
+
+    /// Adds a datum.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl Into<serde_json::Value>) -> RunWarning {
+        self.data.insert(key.to_owned(), value.into());
+        self
+    }
+}
