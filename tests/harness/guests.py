@@ -70,6 +70,7 @@ def need(program: str) -> str:
 
 _SPECIAL = {
     "beyond_mappings": [],  # its argument depends on the policy: test_guests_placement
+    "cold_file": [],  # test_guests_fetch
     "die": [],  # test_guests_process
     "dlopen_plugin": [Guest("dlopen_plugin", ("{plugin}",))],
     "drop_privileges": [Guest("drop_privileges", ("{directory}",))],
@@ -77,6 +78,7 @@ _SPECIAL = {
     "plugin": [],
     "seccomp": [Guest("seccomp", ("errno",), "seccomp-errno"), Guest("seccomp", ("kill",), "seccomp-kill")],
     "static_program": [],  # test_guests_refused
+    "thp_disabled": [],  # test_guests_placement
     "torture": [Guest("torture", ("1", "1500", "1")), Guest("torture", ("2", "600", "4"), "torture-threads")],
 }
 

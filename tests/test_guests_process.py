@@ -1,0 +1,182 @@
+"""How processes begin and end under a policy: ways to die, inheritance, descriptors, environment, refusals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from harness.guests import Workshop, need
+from harness.launching import Runner
+from harness.policies import BY_NAME
+from pagelab.record import WarningKind
+
+SEVERAL = [BY_NAME[name].toml for name in ("kernel", "all-2M", "all-4K")]
+FULL = BY_NAME["all-2M"].toml
+NAMES = ["kernel", "all-2M", "all-4K"]
+
+
+@pytest.mark.parametrize("toml", SEVERAL, ids=NAMES)
+@pytest.mark.parametrize(
+    ("how", "code", "output"),
+    [
+        ("return", 20, "bye\n"),
+        ("exit", 21, "bye\n"),
+        ("_exit", 22, ""),
+        ("quick_exit", 24, "bye\n"),
+        ("exit-while-busy", 25, "bye\n"),
+        ("exit-from-thread", 23, "bye\n"),
+    ],
+)
+def test_exit_code_and_handlers_are_the_programs_own(
+    toml: str, how: str, code: int, output: str, workshop: Workshop, run_under: Runner
+) -> None:
+    run = run_under(toml, [str(workshop.build("die")), how])
+    outcome = run.the_record.outcome
+    assert (outcome.status, outcome.exit_code, outcome.signal) == ("failed", code, None), run.story()
+    assert (run.stdout, run.stderr) == (output, ""), run.story()
+    assert WarningKind.PROGRAM_FAILED in run.kinds(), run.story()
+    assert run.launcher_exit == 1, run.story()
+
+
+@pytest.mark.parametrize("toml", SEVERAL, ids=NAMES)
+@pytest.mark.parametrize(
+    ("how", "number"),
+    [("abort", signal.SIGABRT), ("kill", signal.SIGKILL), ("term", signal.SIGTERM), ("segv", signal.SIGSEGV)],
+)
+def test_death_by_signal_is_reported_as_that_signal(
+    toml: str, how: str, number: int, workshop: Workshop, run_under: Runner
+) -> None:
+    run = run_under(toml, [str(workshop.build("die")), how])
+    outcome = run.the_record.outcome
+    assert (outcome.status, outcome.exit_code, outcome.signal) == ("signalled", None, number), run.story()
+    assert run.stdout == "", run.story()
+
+
+def test_what_the_guest_did_survives_sigkill(workshop: Workshop, run_under: Runner) -> None:
+    run = run_under(FULL, [str(workshop.build("die")), "kill"])
+    assert run.root.guest is not None, run.story()
+    assert run.root.guest.values.get("brk.governed", 0) > 0, run.story()
+
+
+def test_timeout_ends_the_whole_tree(workshop: Workshop, run_under: Runner) -> None:
+    marker = "86399.25"  # an argument to recognise the child by
+    run = run_under(FULL, ["bash", "-c", f"sleep {marker} & sleep {marker}"], timeout_s=0.7)
+    assert run.the_record.outcome.status == "timed-out", run.story()
+    assert WarningKind.TIMED_OUT in run.kinds(), run.story()
+    left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert f"sleep {marker}" not in left.splitlines()
+
+
+@pytest.mark.parametrize("toml", SEVERAL, ids=NAMES)
+def test_start_with_closed_standard_streams(toml: str, workshop: Workshop, run_under: Runner) -> None:
+    guest = workshop.build("descriptors")
+    run_under(toml, ["bash", "-c", f"exec {guest} closed 0<&- 1>&- 2>&-"]).succeeded()
+
+
+@pytest.mark.parametrize("toml", SEVERAL, ids=NAMES)
+def test_start_with_hardly_any_descriptors(toml: str, workshop: Workshop, run_under: Runner) -> None:
+    guest = workshop.build("exec_chain")
+    run = run_under(toml, ["bash", "-c", f"ulimit -n 4; exec {guest}"]).succeeded()
+    assert run.stdout == "ok\n", run.story()
+
+
+def test_cleared_environment_leaves_the_child_alone_and_says_so(workshop: Workshop, run_under: Runner) -> None:
+    guest = workshop.build("fork_child")
+    run = run_under(FULL, ["bash", "-c", f"env -i {guest}; exit 0"]).succeeded()
+    assert run.stdout == "ok\n", run.story()
+
+
+def test_program_sees_the_environment_it_was_given(run_under: Runner) -> None:
+    fields = {"env": {"clear": True, "set": {"ONE": "1", "TWO": "two words"}, "unset": []}}
+    run = run_under(FULL, ["/usr/bin/env"], **fields).succeeded()
+    seen = dict(line.split("=", 1) for line in run.stdout.splitlines())
+    extra = set(seen) - {"ONE", "TWO", "LD_PRELOAD", "PAGELAB_PLAN"}
+    assert seen["TWO"] == "two words", run.story()
+    assert not {name for name in extra if not name.startswith("PAGELAB_")}, run.story()
+
+
+def test_existing_preload_is_kept(workshop: Workshop, run_under: Runner) -> None:
+    plugin = workshop.plugin()
+    fields = {"env": {"clear": False, "set": {"LD_PRELOAD": str(plugin)}, "unset": []}}
+    run = run_under(FULL, ["cat", "/proc/self/maps"], **fields).succeeded()
+    assert str(plugin) in run.stdout, run.story()
+    assert "libpagelab" in run.stdout, run.story()
+
+
+@pytest.mark.parametrize(
+    ("inherit", "child_governed"),
+    [("fork = true, exec = true", True), ("fork = false, exec = true", False)],
+)
+def test_fork_inherits_or_not(inherit: str, child_governed: bool, workshop: Workshop, run_under: Runner) -> None:
+    run = run_under(f'pages = "2M"\ninherit = {{ {inherit} }}\n', [str(workshop.build("fork_many"))]).succeeded()
+    assert run.stdout == "ok\n", run.story()
+    children = [process for process in run.the_record.processes if process.pid != run.root.pid]
+    assert len(children) == 20, run.story()
+    assert run.root.governed, run.story()
+    assert {process.governed for process in children} == {child_governed}, run.story()
+
+
+@pytest.mark.parametrize(("inherit", "child_governed"), [("true", True), ("false", False)])
+def test_exec_inherits_or_not(inherit: str, child_governed: bool, run_under: Runner) -> None:
+    command = ["bash", "-c", "/usr/bin/env > /dev/null; cat /proc/self/maps; exit 0"]
+    run = run_under(f'pages = "2M"\ninherit = {{ fork = true, exec = {inherit} }}\n', command).succeeded()
+    assert ("libpagelab" in run.stdout) == child_governed, run.story()
+    assert run.root.governed, run.story()
+
+
+@pytest.mark.parametrize("toml", SEVERAL[1:], ids=NAMES[1:])
+def test_static_program_is_refused(toml: str, workshop: Workshop, run_under: Runner) -> None:
+    run = run_under(toml, [str(workshop.build("static_program", flags=("-static",)))])
+    assert run.launcher_exit == 3, run.story()
+    assert "static" in run.launcher_stderr.lower(), run.story()
+    assert run.stdout == "", run.story()
+
+
+def test_musl_program_is_refused(workshop: Workshop, run_under: Runner) -> None:
+    run = run_under(FULL, [str(workshop.build("static_program", compiler="musl-gcc", suffix="-musl"))])
+    assert run.launcher_exit == 3, run.story()
+    assert "musl" in run.launcher_stderr, run.story()
+    assert run.stdout == "", run.story()
+
+
+def test_go_program_is_refused(workshop: Workshop, run_under: Runner) -> None:
+    run = run_under(FULL, [str(workshop.go())])
+    assert run.launcher_exit == 3, run.story()
+    assert "Go" in run.launcher_stderr, run.story()
+    assert run.stdout == "", run.story()
+
+
+def test_static_program_runs_where_nothing_is_asked(workshop: Workshop, run_under: Runner) -> None:
+    static = workshop.build("static_program", flags=("-static",))
+    run = run_under(BY_NAME["kernel"].toml, [str(static)]).succeeded()
+    assert run.stdout == "ok\n", run.story()
+
+
+def test_static_child_runs_ungoverned_and_is_reported(workshop: Workshop, run_under: Runner) -> None:
+    static = workshop.build("static_program", flags=("-static",))
+    run = run_under(FULL, ["bash", "-c", f"{static}; exit 0"]).succeeded()
+    assert run.stdout == "ok\n", run.story()
+    assert WarningKind.CHILD_UNGOVERNED in run.kinds(), run.story()
+
+
+def test_setuid_program_is_refused(run_under: Runner) -> None:
+    run = run_under(FULL, [need("su"), "--version"])
+    assert run.launcher_exit == 3, run.story()
+    assert "setuid" in run.launcher_stderr, run.story()
+
+
+def test_program_under_a_debugger(workshop: Workshop, run_under: Runner) -> None:
+    guest = workshop.build("threads_malloc")
+    run = run_under(FULL, [need("gdb"), "-q", "-nx", "-batch", "-ex", "run", "--args", str(guest), "2", "500"])
+    assert "ok" in run.succeeded().stdout.splitlines(), run.story()
+    assert "exited normally" in run.stdout, run.story()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a user to change to; run: sudo make test")
+def test_program_runs_as_the_user_asked_for(run_under: Runner) -> None:
+    run = run_under(FULL, ["id", "-u"], user="nobody").succeeded()
+    assert run.stdout.strip() != "0", run.story()
+    assert str(run.the_record.settings.uid) == run.stdout.strip(), run.story()
