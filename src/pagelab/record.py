@@ -46,6 +46,7 @@ class WarningKind(StrEnum):
     PROGRAM_FAILED = "program-failed"
     NOISY_MACHINE = "noisy-machine"
     LEFT_OUT = "left-out"
+    PROCESSES_LEFT = "processes-left"
     LEVEL_NOT_REACHABLE = "level-not-reachable"
     MACHINE_CHANGED = "machine-changed"
     RUN_INTERRUPTED = "run-interrupted"

@@ -1,2 +1,62 @@
-//! The launcher binary.
-fn main() {}
+//! `pagelab-launch REQUEST.json`: starts a program under a policy, counts and times it, writes a record.
+
+use std::io::Read;
+use std::process::ExitCode;
+
+use pagelab_launch::error::{Error, Result};
+use pagelab_launch::record::{Record, Status};
+use pagelab_launch::request::Request;
+
+const USAGE: &str = "usage: pagelab-launch REQUEST.json|-   (see docs/architecture.md; people use: pagelab run)";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let code = match arguments.as_slice() {
+        [flag] if flag == "--version" => {
+            println!("pagelab-launch {}", env!("CARGO_PKG_VERSION"));
+            0
+        }
+        [flag] if flag == "--help" || flag == "-h" => {
+            println!("{USAGE}");
+            0
+        }
+        [request] => match launch(request) {
+            Ok(code) => code,
+            Err(error) => {
+                eprintln!("pagelab-launch: {error}");
+                error.exit_code()
+            }
+        },
+        _ => {
+            eprintln!("{USAGE}");
+            2
+        }
+    };
+    ExitCode::from(u8::try_from(code).unwrap_or(4))
+}
+
+fn launch(source: &str) -> Result<i32> {
+    let request = Request::parse(&read(source)?)?;
+    let record = pagelab_launch::run::run(&request)?;
+    pagelab_launch::run::write(&record, request.record.as_deref())?;
+    Ok(code_of(&record))
+}
+
+fn read(source: &str) -> Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let done = if source == "-" {
+        std::io::stdin().read_to_end(&mut text).map(drop)
+    } else {
+        std::fs::read(source).map(|bytes| text = bytes)
+    };
+    done.map_err(|error| Error::BadInput(format!("cannot read the request {source}: {error}")))?;
+    Ok(text)
+}
+
+fn code_of(record: &Record) -> i32 {
+    match record.outcome.status {
+        Status::Ok => 0,
+        _ if record.outcome.interrupted => 130,
+        _ => 1,
+    }
+}

@@ -78,6 +78,8 @@ warning_kinds! {
     NoisyMachine => "noisy-machine",
     /// A part was left out because it cannot be had here.
     LeftOut => "left-out",
+    /// Processes outlived the program and were ended.
+    ProcessesLeft => "processes-left",
 }
 
 /// How much a warning matters.

@@ -1,0 +1,168 @@
+//! Limits that the run's control groups put on it, version 1 and 2.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Files of limits, with the version-1 controller that has them.
+const V1: [(&str, &str); 6] = [
+    ("memory", "memory.limit_in_bytes"),
+    ("cpu", "cpu.cfs_quota_us"),
+    ("cpu", "cpu.cfs_period_us"),
+    ("cpuset", "cpuset.effective_cpus"),
+    ("cpuset", "cpuset.effective_mems"),
+    ("pids", "pids.max"),
+];
+const V2: [&str; 8] = [
+    "memory.max",
+    "memory.high",
+    "memory.swap.max",
+    "cpu.max",
+    "cpuset.cpus.effective",
+    "cpuset.mems.effective",
+    "pids.max",
+    "hugetlb.2MB.max",
+];
+/// Version-1 memory limits at or above this mean "none" (the kernel rounds LONG_MAX down to a page).
+const NO_LIMIT: u64 = 1 << 62;
+
+/// The limits in force.
+#[derive(Debug, Default, PartialEq)]
+pub struct Limits {
+    /// By file name, as read; where a parent's limit is tighter, the parent's.
+    pub files: BTreeMap<String, String>,
+    /// Smallest memory limit along the path to the root.
+    pub memory_bytes: Option<u64>,
+    /// CPUs' worth of time, when limited.
+    pub cpu_quota: Option<f64>,
+}
+
+/// Reads the limits of this process.
+pub fn limits() -> Limits {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    read(&groups, &mounts)
+}
+
+fn read(groups: &str, mounts: &str) -> Limits {
+    let mut limits = Limits::default();
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let Some(mount) = mount_point(mounts, controllers) else { continue };
+        let levels = levels(&mount, path);
+        if controllers.is_empty() {
+            V2.iter().for_each(|name| collect(&mut limits, &levels, name));
+        } else {
+            let has = |wanted: &str| controllers.split(',').any(|controller| controller == wanted);
+            V1.iter()
+                .filter(|(controller, _)| has(controller))
+                .for_each(|(_, name)| collect(&mut limits, &levels, name));
+        }
+    }
+    let quota_of = |name: &str| limits.files.get(name)?.parse::<f64>().ok();
+    if let (Some(quota), Some(period)) = (quota_of("cpu.cfs_quota_us"), quota_of("cpu.cfs_period_us"))
+        && quota > 0.0
+    {
+        limits.cpu_quota = Some(quota / period);
+    }
+    limits
+}
+
+/// Where the hierarchy of these controllers is mounted; the empty name means version 2.
+fn mount_point(mounts: &str, controllers: &str) -> Option<PathBuf> {
+    let wanted = controllers.split(',').next()?;
+    mounts.lines().find_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        let mut right = right.split(' ');
+        let (kind, options) = (right.next()?, right.nth(1)?);
+        let fits = match wanted {
+            "" => kind == "cgroup2",
+            name => kind == "cgroup" && options.split(',').any(|option| option == name),
+        };
+        fits.then(|| PathBuf::from(left.split(' ').nth(4).unwrap_or_default()))
+    })
+}
+
+/// Directories from the process's group up to the mount point. In a cgroup namespace, or a container that sees only
+/// its own part of the tree, the path does not exist below the mount point; then the mount point itself counts.
+fn levels(mount: &Path, path: &str) -> Vec<PathBuf> {
+    let own = mount.join(path.trim_start_matches('/'));
+    if !own.is_dir() {
+        return vec![mount.to_owned()];
+    }
+    own.ancestors().take_while(|level| level.starts_with(mount)).map(Path::to_owned).collect()
+}
+
+fn collect(limits: &mut Limits, levels: &[PathBuf], name: &str) {
+    for level in levels {
+        let Ok(text) = fs::read_to_string(level.join(name)) else { continue };
+        note(limits, name, text.trim());
+    }
+}
+
+fn note(limits: &mut Limits, name: &str, text: &str) {
+    let bytes = text.parse::<u64>().ok().filter(|&bytes| bytes < NO_LIMIT);
+    let tighter = match name {
+        "memory.max" | "memory.limit_in_bytes" => {
+            let tighter = bytes.is_some_and(|bytes| limits.memory_bytes.is_none_or(|known| bytes < known));
+            if tighter {
+                limits.memory_bytes = bytes;
+            }
+            tighter
+        }
+        "cpu.max" => {
+            let quota = quota(text);
+            let tighter = quota.is_some_and(|quota| limits.cpu_quota.is_none_or(|known| quota < known));
+            if tighter {
+                limits.cpu_quota = quota;
+            }
+            tighter
+        }
+        // The nearest group's value is what holds (effective sets), or good enough to know.
+        _ => false,
+    };
+    if tighter || !limits.files.contains_key(name) {
+        limits.files.insert(name.to_owned(), text.to_owned());
+    }
+}
+
+/// `cpu.max` is "quota period", or "max period".
+fn quota(text: &str) -> Option<f64> {
+    let (quota, period) = text.split_once(' ')?;
+    Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tightest_memory_limit_along_the_path_is_in_force() {
+        let mut limits = Limits::default();
+        for (name, text) in [("memory.max", "max"), ("memory.max", "1048576"), ("memory.max", "2097152")] {
+            note(&mut limits, name, text);
+        }
+        assert_eq!(limits.memory_bytes, Some(1_048_576));
+        assert_eq!(limits.files.get("memory.max").map(String::as_str), Some("1048576"));
+    }
+
+    #[test]
+    fn unlimited_is_not_a_limit() {
+        let mut limits = Limits::default();
+        note(&mut limits, "memory.limit_in_bytes", "9223372036854771712");
+        note(&mut limits, "cpu.max", "max 100000");
+        assert_eq!((limits.memory_bytes, limits.cpu_quota), (None, None));
+        note(&mut limits, "cpu.max", "150000 100000");
+        assert_eq!(limits.cpu_quota, Some(1.5));
+    }
+
+    #[test]
+    fn mount_points_are_found_for_both_versions() {
+        let mounts = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n\
+                      31 23 0:27 / /cg/mem rw - cgroup cgroup rw,memory\n";
+        assert_eq!(mount_point(mounts, ""), Some(PathBuf::from("/sys/fs/cgroup")));
+        assert_eq!(mount_point(mounts, "memory"), Some(PathBuf::from("/cg/mem")));
+        assert_eq!(mount_point(mounts, "cpu"), None);
+    }
+}

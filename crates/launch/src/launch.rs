@@ -1,0 +1,128 @@
+//! Starting the program, waiting for its tree, and giving the terminal back.
+
+use crate::error::{Error, Result};
+use crate::sys::child::{self, Report, Setup, Step};
+use crate::sys::{self, files, process, signals};
+use crate::tree::{Companion, Story, Watch};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// A child that has set itself up and waits for the go before exec.
+pub struct Waiting {
+    /// Its process id.
+    pub pid: i32,
+    go: OwnedFd,
+    report: File,
+    signals: File,
+}
+
+/// What came of a started program.
+#[derive(Debug)]
+pub struct Finished {
+    /// When exec was let go (CLOCK_MONOTONIC).
+    pub started_ns: u64,
+    /// What happened in the tree.
+    pub story: Story,
+    /// Why the program could not be executed at all.
+    pub not_started: Option<(Step, std::io::Error)>,
+}
+
+fn internal(what: &'static str) -> impl Fn(std::io::Error) -> Error {
+    move |error| Error::Internal(format!("cannot {what}: {}", sys::errno_text(&error)))
+}
+
+/// Forks the child and waits until it is ready. `complete` gets the descriptors the child needs: (go, report).
+pub fn prepare(complete: impl FnOnce(i32, i32) -> Setup) -> Result<Waiting> {
+    let signals = signals::watch().map_err(internal("watch signals"))?;
+    process::become_subreaper().map_err(internal("become a subreaper"))?;
+    let (go_read, go_write) = files::pipe().map_err(internal("make a pipe"))?;
+    let (report_read, report_write) = files::pipe().map_err(internal("make a pipe"))?;
+    let high = |file: &File| files::high_duplicate(file).map_err(internal("duplicate a descriptor"));
+    // High numbers, and only one copy of each end in the child: the program's own descriptors (0, 1, 2, the
+    // measurement descriptor) are put in place over whatever has their numbers.
+    let (go_child, report_child, go) = (high(&go_read)?, high(&report_write)?, high(&go_write)?);
+    drop((go_read, go_write, report_write));
+    let setup = complete(go_child.as_raw_fd(), report_child.as_raw_fd());
+    let pid = child::spawn(&setup).map_err(|error| {
+        Error::Cannot(format!(
+            "cannot fork: {}; run: ulimit -u; cat /sys/fs/cgroup/pids.max",
+            sys::errno_text(&error)
+        ))
+    })?;
+    drop((go_child, report_child));
+    let mut waiting = Waiting { pid, go, report: report_read, signals };
+    match waiting.read_report()? {
+        Some(Report::Ready) => Ok(waiting),
+        Some(Report::Failed(step, errno)) => {
+            let _ = process::wait_for(pid);
+            Err(explain(step, &std::io::Error::from_raw_os_error(errno)))
+        }
+        None => Err(Error::Internal("the child ended before it was ready".to_owned())),
+    }
+}
+
+impl Waiting {
+    fn read_report(&mut self) -> Result<Option<Report>> {
+        let mut bytes = [0; Report::BYTES];
+        match self.report.read_exact(&mut bytes) {
+            Ok(()) => Ok(Report::decode(bytes)),
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(error) => Err(internal("read the child's report")(error)),
+        }
+    }
+
+    /// Lets exec go and watches the tree to its end.
+    pub fn go(mut self, timeout_s: Option<f64>, companion: &mut dyn Companion) -> Result<Finished> {
+        let terminal = std::io::stdin();
+        let foreground = signals::is_foreground(terminal.as_raw_fd());
+        if foreground {
+            // A terminal that cannot be handed over costs the program its keyboard, not the run.
+            let _ = signals::set_foreground(&terminal, self.pid);
+        }
+        let started_ns = sys::monotonic_ns();
+        File::from(self.go.try_clone().map_err(internal("duplicate a descriptor"))?)
+            .write_all(&[1])
+            .map_err(internal("let the child go"))?;
+        // The report's write end closes at exec; a report now is a failed exec.
+        let not_started = match self.read_report()? {
+            Some(Report::Failed(step, errno)) => Some((step, std::io::Error::from_raw_os_error(errno))),
+            _ => None,
+        };
+        let deadline_ns = timeout_s.map(|seconds| started_ns + (seconds * 1e9) as u64);
+        let watch = Watch { signals: &mut self.signals, program: self.pid, deadline_ns, companion };
+        let story = watch.run().map_err(internal("wait for the program"));
+        if foreground {
+            let _ = signals::set_foreground(&terminal, signals::own_group());
+        }
+        Ok(Finished { started_ns, story: story?, not_started })
+    }
+
+    /// Gives up: ends the child before it has executed anything. (Closing the pipe would not do: the child has a copy.)
+    pub fn abandon(self) {
+        let _ = process::kill(self.pid, libc::SIGKILL);
+        let _ = process::wait_for(self.pid);
+    }
+}
+
+/// A failed step of the child's set-up, as an error with what to do.
+fn explain(step: Step, error: &std::io::Error) -> Error {
+    let errno = sys::errno_text(error);
+    let sandbox = crate::sandbox::hint(error);
+    let cannot = |text: String| Error::Cannot(format!("{text}{sandbox}"));
+    match step {
+        Step::WorkingDirectory => Error::BadInput(format!("cannot enter the working directory: {errno}")),
+        Step::Stdin => Error::BadInput(format!("cannot open the file for standard input: {errno}")),
+        Step::Stdout => Error::BadInput(format!("cannot open the file for standard output: {errno}")),
+        Step::Stderr => Error::BadInput(format!("cannot open the file for standard error: {errno}")),
+        Step::Cpus => cannot(format!("cannot pin the program to its CPUs: {errno}; run: taskset -p $$")),
+        Step::Personality => cannot(format!("cannot switch ASLR for the program: {errno}; run without --aslr")),
+        Step::MemoryPolicy => cannot(format!("cannot bind the program's memory: {errno}; run without --node")),
+        Step::User => cannot(format!("cannot become the user who asked: {errno}")),
+        Step::ParentGone => Error::Internal("the launcher's parent process ended".to_owned()),
+        Step::Group | Step::MeasureDescriptor => {
+            Error::Internal(format!("cannot set up the child ({step:?}): {errno}"))
+        }
+        Step::Exec => Error::BadInput(format!("cannot execute the program: {errno}")),
+    }
+}

@@ -1,0 +1,84 @@
+//! The policy of a run: text to plan.
+
+use crate::error::{Error, Result};
+use crate::record::PolicyAsked;
+use crate::request::Request;
+use pagelab_policy::compile::{Options, compile};
+use pagelab_policy::plan::{Fetch, PlanSpec};
+use pagelab_policy::read::read_toml;
+use pagelab_policy::validate::validate;
+use pagelab_policy::{Machine, Policy, PolicyError};
+use sha2::{Digest, Sha256};
+use std::path::Path;
+
+/// A policy that has been validated for this machine.
+#[derive(Debug)]
+pub struct Prepared {
+    /// What the record says of it.
+    pub asked: PolicyAsked,
+    policy: Policy,
+    machine: Machine,
+}
+
+/// What a request without a policy means.
+const KERNEL_DEFAULT: &str = "name = \"kernel\"\n";
+
+fn refused(error: PolicyError) -> Error {
+    Error::BadInput(error.to_string())
+}
+
+/// Reads and validates the request's policy. CSV files it names are read relative to the policy's own file.
+pub fn prepare(request: &Request) -> Result<Prepared> {
+    let source = request.policy_path.as_deref().unwrap_or("<policy>");
+    let directory =
+        request.policy_path.as_deref().and_then(|path| Path::new(path).parent()).unwrap_or(Path::new("."));
+    let load = |path: &str| {
+        let path = directory.join(path);
+        std::fs::read_to_string(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+    };
+    let text = if request.policy_toml.trim().is_empty() { KERNEL_DEFAULT } else { &request.policy_toml };
+    let raw = read_toml(text, source, &load).map_err(refused)?;
+    let machine = machine(&request.machine)?;
+    let policy = validate(&raw, &machine).map_err(refused)?;
+    pagelab_policy::compile::check_runnable(&policy).map_err(|error| Error::Cannot(error.to_string()))?;
+    let toml = text.to_owned();
+    let asked = PolicyAsked {
+        name: policy.name.clone(),
+        digest: hex(&Sha256::digest(toml.as_bytes())),
+        toml,
+        path: request.policy_path.clone(),
+    };
+    Ok(Prepared { asked, policy, machine })
+}
+
+/// Without a description, only what every Linux machine has can be asked for.
+fn machine(description: &serde_json::Value) -> Result<Machine> {
+    let text = match description {
+        serde_json::Value::Null => r#"{"base_page_bytes": 4096}"#.to_owned(),
+        described => described.to_string(),
+    };
+    Machine::from_json(&text)
+        .map_err(|error| Error::BadInput(format!("the request's machine description: {error}")))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Prepared {
+    /// Whether everything is left to the kernel.
+    pub fn asks_nothing(&self) -> bool {
+        self.policy.is_kernel()
+    }
+
+    /// The plan for a run directory.
+    pub fn plan(&self, run_dir: &Path) -> Result<PlanSpec> {
+        let run_dir = std::os::unix::ffi::OsStrExt::as_bytes(run_dir.as_os_str()).to_vec();
+        compile(&self.policy, &self.machine, &Options { run_dir, measure: true, residency: true }).map_err(refused)
+    }
+}
+
+/// Whether any memory of the plan is to be paged on demand only.
+pub fn wants_demand(plan: &PlanSpec) -> bool {
+    plan.sections.iter().any(|section| section.fetch == Fetch::Demand)
+}

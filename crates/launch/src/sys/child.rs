@@ -1,0 +1,275 @@
+//! Between fork and exec: everything a child does there, without allocating.
+
+use super::process::CpuSet;
+use super::signals;
+use super::user::{self, Identity};
+use super::{check, check_long};
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::RawFd;
+
+/// A step of the child's set-up, for the message when it fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum Step {
+    Group = 1,
+    Cpus,
+    Personality,
+    MemoryPolicy,
+    User,
+    WorkingDirectory,
+    Stdin,
+    Stdout,
+    Stderr,
+    MeasureDescriptor,
+    ParentGone,
+    Exec,
+}
+
+impl Step {
+    const ALL: [Step; 12] = [
+        Step::Group,
+        Step::Cpus,
+        Step::Personality,
+        Step::MemoryPolicy,
+        Step::User,
+        Step::WorkingDirectory,
+        Step::Stdin,
+        Step::Stdout,
+        Step::Stderr,
+        Step::MeasureDescriptor,
+        Step::ParentGone,
+        Step::Exec,
+    ];
+}
+
+/// Where one of the three standard streams of the program goes.
+pub enum Stream {
+    /// The launcher's own.
+    Inherit,
+    /// Opened by the child, with the program's rights.
+    Path(CString),
+    /// An open descriptor.
+    Fd(RawFd),
+}
+
+/// A memory policy for set_mempolicy(2).
+#[derive(Clone, Copy)]
+pub struct MemoryPolicy {
+    /// Node to bind to.
+    pub node: u32,
+}
+
+/// Everything the child needs, prepared before the fork.
+pub struct Setup {
+    /// Program to execute.
+    pub path: CString,
+    /// Its arguments.
+    pub argv: Vec<CString>,
+    /// Its whole environment.
+    pub envp: Vec<CString>,
+    /// Directory to change to.
+    pub cwd: Option<CString>,
+    /// Standard input, output and error.
+    pub streams: [Stream; 3],
+    /// An open descriptor and the number under which the program finds it.
+    pub measure: Option<(RawFd, RawFd)>,
+    /// CPUs to run on.
+    pub cpus: Option<CpuSet>,
+    /// Flags for personality(2).
+    pub personality: Option<u32>,
+    /// Memory policy.
+    pub memory: Option<MemoryPolicy>,
+    /// User to become; None: stay.
+    pub identity: Option<Identity>,
+    /// The launcher's process id.
+    pub parent: i32,
+    /// Read end of the pipe whose first byte lets exec go.
+    pub go: RawFd,
+    /// Write end of the pipe on which the child reports; closed by exec.
+    pub report: RawFd,
+}
+
+/// What a child reports before exec: nothing yet wrong, or a failed step with its errno.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// Set up and waiting.
+    Ready,
+    /// This step failed with this errno.
+    Failed(Step, i32),
+}
+
+impl Report {
+    /// Size of an encoded report.
+    pub const BYTES: usize = 5;
+
+    fn encode(self) -> [u8; Report::BYTES] {
+        let (step, errno) = match self {
+            Report::Ready => (0, 0),
+            Report::Failed(step, errno) => (step as u8, errno),
+        };
+        let [a, b, c, d] = errno.to_le_bytes();
+        [step, a, b, c, d]
+    }
+
+    /// Reads a report as the child wrote it.
+    pub fn decode([step, errno @ ..]: [u8; Report::BYTES]) -> Option<Report> {
+        if step == 0 {
+            return Some(Report::Ready);
+        }
+        let step = Step::ALL.into_iter().find(|known| *known as u8 == step)?;
+        Some(Report::Failed(step, i32::from_le_bytes(errno)))
+    }
+}
+
+/// Pointers for execve, made before the fork because making them allocates.
+struct Vectors {
+    argv: Vec<*const libc::c_char>,
+    envp: Vec<*const libc::c_char>,
+}
+
+fn vector(strings: &[CString]) -> Vec<*const libc::c_char> {
+    strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
+}
+
+/// Forks a child that sets itself up, reports, waits for the go, and executes the program.
+pub fn spawn(setup: &Setup) -> io::Result<i32> {
+    let vectors = Vectors { argv: vector(&setup.argv), envp: vector(&setup.envp) };
+    match super::process::fork()? {
+        0 => run(setup, &vectors),
+        pid => Ok(pid),
+    }
+}
+
+fn run(setup: &Setup, vectors: &Vectors) -> ! {
+    let failed = |(step, error): (Step, io::Error)| -> ! {
+        send(setup.report, Report::Failed(step, error.raw_os_error().unwrap_or(0)));
+        super::process::exit_now(127)
+    };
+    if let Err(problem) = prepare(setup) {
+        failed(problem);
+    }
+    send(setup.report, Report::Ready);
+    wait_for_go(setup.go);
+    // SAFETY: the path and all strings are NUL-terminated and alive, the vectors end with a null pointer.
+    unsafe { libc::execve(setup.path.as_ptr(), vectors.argv.as_ptr(), vectors.envp.as_ptr()) };
+    failed((Step::Exec, io::Error::last_os_error()))
+}
+
+fn send(fd: RawFd, report: Report) {
+    let bytes = report.encode();
+    // SAFETY: the pointer and the length describe `bytes`. A launcher that is gone needs no report.
+    unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+}
+
+fn wait_for_go(fd: RawFd) {
+    let mut byte = 0_u8;
+    // SAFETY: the buffer has room for one byte.
+    while unsafe { libc::read(fd, (&raw mut byte).cast(), 1) } < 1 {
+        // End of file: the launcher died or gave up.
+        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            super::process::exit_now(127);
+        }
+    }
+}
+
+fn prepare(setup: &Setup) -> Result<(), (Step, io::Error)> {
+    let at = |step| move |error| (step, error);
+    signals::reset_for_program();
+    // SAFETY: plain integers.
+    check(unsafe { libc::setpgid(0, 0) }).map_err(at(Step::Group))?;
+    if let Some(cpus) = &setup.cpus {
+        cpus.apply().map_err(at(Step::Cpus))?;
+    }
+    if let Some(flags) = setup.personality {
+        // SAFETY: plain integers.
+        check(unsafe { libc::personality(flags.into()) }).map_err(at(Step::Personality))?;
+    }
+    if let Some(memory) = setup.memory {
+        bind_memory(memory).map_err(at(Step::MemoryPolicy))?;
+    }
+    // From here on with the program's rights: what it may not open or enter, pagelab does not open for it.
+    match &setup.identity {
+        Some(identity) => user::become_user(identity).map_err(at(Step::User))?,
+        None => clear_ambient(),
+    }
+    // After the change of user, which would clear it.
+    super::process::signal_on_parent_death(libc::SIGKILL).map_err(at(Step::ParentGone))?;
+    if super::process::parent_pid() != setup.parent {
+        return Err((Step::ParentGone, io::Error::from_raw_os_error(libc::ESRCH)));
+    }
+    if let Some(cwd) = &setup.cwd {
+        // SAFETY: the path is NUL-terminated.
+        check(unsafe { libc::chdir(cwd.as_ptr()) }).map_err(at(Step::WorkingDirectory))?;
+    }
+    for (number, (stream, step)) in setup.streams.iter().zip([Step::Stdin, Step::Stdout, Step::Stderr]).enumerate()
+    {
+        connect(stream, number as RawFd).map_err(at(step))?;
+    }
+    if let Some((open, number)) = setup.measure {
+        duplicate(open, number).map_err(at(Step::MeasureDescriptor))?;
+    }
+    Ok(())
+}
+
+/// A launcher with ambient capabilities must not pass them on through exec.
+fn clear_ambient() {
+    if user::own_uids().0 != 0 {
+        // Failing means there is nothing to drop: an unprivileged process may always drop what it has.
+        let _ = user::drop_capabilities();
+    }
+}
+
+fn connect(stream: &Stream, number: RawFd) -> io::Result<()> {
+    match stream {
+        Stream::Inherit => Ok(()),
+        Stream::Fd(fd) => duplicate(*fd, number),
+        Stream::Path(path) => {
+            let opened = open(path, number == 0)?;
+            if opened != number {
+                duplicate(opened, number)?;
+                // SAFETY: closes the descriptor opened above.
+                unsafe { libc::close(opened) };
+            }
+            Ok(())
+        }
+    }
+}
+
+fn open(path: &CStr, for_reading: bool) -> io::Result<RawFd> {
+    let flags = if for_reading { libc::O_RDONLY } else { libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC };
+    // SAFETY: the path is NUL-terminated; the mode is given.
+    check(unsafe { libc::open(path.as_ptr(), flags | libc::O_NOCTTY, 0o666) })
+}
+
+fn duplicate(from: RawFd, to: RawFd) -> io::Result<()> {
+    // SAFETY: plain integers.
+    check(unsafe { libc::dup2(from, to) }).map(drop)
+}
+
+fn bind_memory(policy: MemoryPolicy) -> io::Result<()> {
+    const WORDS: usize = 1024 / 64;
+    let mut mask = [0_u64; WORDS];
+    if let Some(word) = mask.get_mut(policy.node as usize / 64) {
+        *word |= 1 << (policy.node % 64);
+    }
+    // SAFETY: the mask has the given number of bits (plus one, as the call counts) and is alive.
+    let done = unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_BIND, mask.as_ptr(), WORDS * 64 + 1) };
+    check_long(done).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_survive_the_pipe() {
+        for step in Step::ALL {
+            let report = Report::Failed(step, libc::EACCES);
+            assert_eq!(Report::decode(report.encode()), Some(report));
+        }
+        assert_eq!(Report::decode(Report::Ready.encode()), Some(Report::Ready));
+        assert_eq!(Report::decode([99, 0, 0, 0, 0]), None);
+    }
+}

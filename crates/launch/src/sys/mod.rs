@@ -1,0 +1,102 @@
+//! The one boundary to the operating system: every system call that std does not offer is made here.
+//!
+//! Functions return `io::Error` with the errno; callers add the object and the next command. Nanoseconds are of
+//! CLOCK_MONOTONIC unless a name says otherwise. All of it assumes a single-threaded launcher where it says so.
+
+pub mod child;
+pub mod files;
+pub mod perf;
+pub mod process;
+pub mod signals;
+pub mod user;
+
+use std::io;
+
+/// Turns a C return value into a result: -1 becomes the errno.
+pub(crate) fn check(value: libc::c_int) -> io::Result<libc::c_int> {
+    if value == -1 { Err(io::Error::last_os_error()) } else { Ok(value) }
+}
+
+/// Like [`check`] for calls that return a long.
+pub(crate) fn check_long(value: libc::c_long) -> io::Result<libc::c_long> {
+    if value == -1 { Err(io::Error::last_os_error()) } else { Ok(value) }
+}
+
+/// CLOCK_MONOTONIC in nanoseconds.
+pub fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid timespec for the duration of the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Now, RFC 3339 in UTC with microseconds.
+pub fn utc_now() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let seconds = since.as_secs() as libc::time_t;
+    // SAFETY: all-zero bytes are a valid `tm` (its only pointer, the zone's name, may be null).
+    let mut broken: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to live values of the right types.
+    unsafe { libc::gmtime_r(&seconds, &mut broken) };
+    format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z",
+        broken.tm_year + 1900,
+        broken.tm_mon + 1,
+        broken.tm_mday,
+        broken.tm_hour,
+        broken.tm_min,
+        broken.tm_sec,
+        since.subsec_micros()
+    )
+}
+
+/// Random bytes from the kernel.
+pub fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    // SAFETY: the pointer and length describe `bytes`.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, 0) };
+    if got == N as isize { Ok(bytes) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The name of an error, as it is looked up in manuals (`EPERM`), with its meaning.
+pub fn errno_text(error: &io::Error) -> String {
+    let name = match error.raw_os_error() {
+        Some(libc::EPERM) => "EPERM",
+        Some(libc::EACCES) => "EACCES",
+        Some(libc::ENOENT) => "ENOENT",
+        Some(libc::ENOSYS) => "ENOSYS",
+        Some(libc::EINVAL) => "EINVAL",
+        Some(libc::EOPNOTSUPP) => "EOPNOTSUPP",
+        Some(libc::ENODEV) => "ENODEV",
+        Some(libc::ENOEXEC) => "ENOEXEC",
+        Some(libc::ENOSPC) => "ENOSPC",
+        Some(libc::EMFILE) => "EMFILE",
+        Some(libc::EBUSY) => "EBUSY",
+        Some(libc::EROFS) => "EROFS",
+        Some(libc::E2BIG) => "E2BIG",
+        Some(libc::ENOMEM) => "ENOMEM",
+        Some(libc::EAGAIN) => "EAGAIN",
+        _ => return error.to_string(),
+    };
+    let text = error.to_string();
+    let meaning = text.split(" (os error").next().unwrap_or(&text);
+    format!("{meaning} ({name})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_named_as_in_manuals() {
+        let text = errno_text(&io::Error::from_raw_os_error(libc::EPERM));
+        assert_eq!(text, "Operation not permitted (EPERM)");
+    }
+
+    #[test]
+    fn time_is_rfc_3339() {
+        let now = utc_now();
+        assert_eq!(now.len(), "2026-01-01T00:00:00.000000Z".len());
+        assert!(now.starts_with("20") && now.ends_with('Z'), "{now}");
+    }
+}

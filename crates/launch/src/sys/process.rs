@@ -1,0 +1,214 @@
+//! Processes: subreaping, reaping, signals to them, CPU sets.
+
+use super::check;
+use std::io;
+
+/// A process that has been reaped.
+#[derive(Clone, Copy, Debug)]
+pub struct Reaped {
+    /// Its id.
+    pub pid: i32,
+    /// How it ended.
+    pub end: End,
+    /// What it and the children it waited for used.
+    pub usage: Usage,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It exited with this code.
+    Exited(i32),
+    /// This signal ended it.
+    Signalled(i32),
+}
+
+/// The part of `struct rusage` that Linux fills and pagelab uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// CPU time in user mode.
+    pub user_ns: u64,
+    /// CPU time in the kernel.
+    pub system_ns: u64,
+    /// Largest resident set of a single process.
+    pub peak_rss_bytes: u64,
+    /// Faults that needed no I/O.
+    pub minor_faults: u64,
+    /// Faults that did.
+    pub major_faults: u64,
+}
+
+impl Usage {
+    /// Times and faults add up; the peak is that of the larger.
+    pub fn add(&mut self, other: &Usage) {
+        self.user_ns += other.user_ns;
+        self.system_ns += other.system_ns;
+        self.minor_faults += other.minor_faults;
+        self.major_faults += other.major_faults;
+        self.peak_rss_bytes = self.peak_rss_bytes.max(other.peak_rss_bytes);
+    }
+}
+
+fn ns(time: libc::timeval) -> u64 {
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000
+}
+
+/// Reaps one child that has ended, if there is one now. `Ok(None)`: children remain, none has ended.
+/// Fails with ECHILD when there are no children.
+pub fn reap() -> io::Result<Option<Reaped>> {
+    let mut status = 0;
+    // SAFETY: all-zero bytes are a valid `rusage`.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to live values of the right types.
+    let pid = check(unsafe { libc::wait4(-1, &mut status, libc::WNOHANG | libc::__WALL, &mut usage) })?;
+    if pid == 0 {
+        return Ok(None);
+    }
+    let end = if libc::WIFSIGNALED(status) {
+        End::Signalled(libc::WTERMSIG(status))
+    } else {
+        End::Exited(libc::WEXITSTATUS(status))
+    };
+    let usage = Usage {
+        user_ns: ns(usage.ru_utime),
+        system_ns: ns(usage.ru_stime),
+        peak_rss_bytes: usage.ru_maxrss as u64 * 1024,
+        minor_faults: usage.ru_minflt as u64,
+        major_faults: usage.ru_majflt as u64,
+    };
+    Ok(Some(Reaped { pid, end, usage }))
+}
+
+/// Makes this process the parent of every orphan among its descendants.
+pub fn become_subreaper() -> io::Result<()> {
+    // SAFETY: this prctl takes plain integers.
+    check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }).map(drop)
+}
+
+/// Asks for a signal when the parent dies.
+pub fn signal_on_parent_death(signal: i32) -> io::Result<()> {
+    // SAFETY: this prctl takes plain integers.
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal, 0, 0, 0) }).map(drop)
+}
+
+/// Sends a signal to a process (positive id) or a group (negative).
+pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
+    // SAFETY: kill takes plain integers.
+    check(unsafe { libc::kill(pid, signal) }).map(drop)
+}
+
+/// This process's id.
+pub fn own_pid() -> i32 {
+    std::process::id() as i32
+}
+
+/// The parent's id (0 when it is in another pid namespace).
+pub fn parent_pid() -> i32 {
+    // SAFETY: getppid has no arguments and cannot fail.
+    unsafe { libc::getppid() }
+}
+
+/// Ends this process at once, without running destructors or flushing.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: _exit does not return.
+    unsafe { libc::_exit(code) }
+}
+
+/// Forks. The caller must be single-threaded, so that the child may go on using ordinary Rust.
+pub fn fork() -> io::Result<i32> {
+    // SAFETY: the launcher has no other thread, so the child inherits no lock that somebody else held.
+    check(unsafe { libc::fork() })
+}
+
+/// Waits for one particular child to end.
+pub fn wait_for(pid: i32) -> io::Result<End> {
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` is a live int.
+        match check(unsafe { libc::waitpid(pid, &mut status, libc::__WALL) }) {
+            Ok(_) if libc::WIFSIGNALED(status) => return Ok(End::Signalled(libc::WTERMSIG(status))),
+            Ok(_) => return Ok(End::Exited(libc::WEXITSTATUS(status))),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// CPUs as a kernel bit set, large enough for 8,192 of them.
+#[derive(Clone)]
+pub struct CpuSet([libc::c_ulong; CpuSet::WORDS]);
+
+impl CpuSet {
+    const BITS: usize = libc::c_ulong::BITS as usize;
+    const WORDS: usize = 8192 / CpuSet::BITS;
+
+    /// The set of these CPUs; those above 8,191 are left out.
+    pub fn new(cpus: &[usize]) -> CpuSet {
+        let mut set = CpuSet([0; CpuSet::WORDS]);
+        for &cpu in cpus {
+            if let Some(word) = set.0.get_mut(cpu / CpuSet::BITS) {
+                *word |= 1 << (cpu % CpuSet::BITS);
+            }
+        }
+        set
+    }
+
+    fn list(&self) -> Vec<usize> {
+        let has = |&cpu: &usize| self.0[cpu / CpuSet::BITS] >> (cpu % CpuSet::BITS) & 1 == 1;
+        (0..CpuSet::WORDS * CpuSet::BITS).filter(has).collect()
+    }
+
+    /// Restricts the calling thread to the set. Async-signal-safe.
+    pub fn apply(&self) -> io::Result<()> {
+        let bytes = std::mem::size_of_val(&self.0);
+        // SAFETY: the pointer and the size describe the live array; the kernel only reads it.
+        check(unsafe { libc::sched_setaffinity(0, bytes, self.0.as_ptr().cast()) }).map(drop)
+    }
+}
+
+/// CPUs the calling thread may run on (its affinity within its cpuset).
+pub fn allowed_cpus() -> io::Result<Vec<usize>> {
+    let mut set = CpuSet::new(&[]);
+    let bytes = std::mem::size_of_val(&set.0);
+    // SAFETY: the pointer and the size describe the live array, which the kernel fills.
+    check(unsafe { libc::sched_getaffinity(0, bytes, set.0.as_mut_ptr().cast()) })?;
+    Ok(set.list())
+}
+
+/// The scheduling policy of the calling thread and its nice value, as text (`SCHED_OTHER nice 0`).
+pub fn scheduler() -> String {
+    // SAFETY: plain integers; 0 is the calling process. Neither call can fail for oneself.
+    let (policy, nice) = unsafe { (libc::sched_getscheduler(0), libc::getpriority(libc::PRIO_PROCESS, 0)) };
+    let name = match policy & !libc::SCHED_RESET_ON_FORK {
+        libc::SCHED_OTHER => "SCHED_OTHER",
+        libc::SCHED_BATCH => "SCHED_BATCH",
+        libc::SCHED_IDLE => "SCHED_IDLE",
+        libc::SCHED_FIFO => "SCHED_FIFO",
+        libc::SCHED_RR => "SCHED_RR",
+        libc::SCHED_DEADLINE => "SCHED_DEADLINE",
+        _ => "unknown",
+    };
+    format!("{name} nice {nice}")
+}
+
+/// The personality's flags, unchanged.
+pub fn personality() -> io::Result<u32> {
+    // SAFETY: 0xffffffff asks without changing.
+    check(unsafe { libc::personality(0xffff_ffff) }).map(|flags| flags as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_sets_give_back_what_was_put_in() {
+        assert_eq!(CpuSet::new(&[0, 63, 64, 8191]).list(), [0, 63, 64, 8191]);
+        assert_eq!(CpuSet::new(&[8192]).list(), [0_usize; 0]);
+    }
+
+    #[test]
+    fn own_cpus_are_some() {
+        assert!(!allowed_cpus().expect("affinity").is_empty());
+    }
+}

@@ -1,0 +1,194 @@
+//! Watching over the process tree of a run: reaping, time-out, signals, ending what is left.
+
+use crate::proctree;
+use crate::sys::process::{End, Reaped, Usage};
+use crate::sys::{self, process, signals};
+use std::fs::File;
+use std::os::fd::{AsRawFd, RawFd};
+
+/// How long a process may take to end after SIGTERM before it gets SIGKILL.
+pub const TERM_GRACE_NS: u64 = 2_000_000_000;
+/// How long processes that the program left behind may go on after it has ended.
+pub const LEFT_GRACE_NS: u64 = 200_000_000;
+/// How often the tree is looked at while it is being ended.
+const ENDING_POLL_NS: u64 = 20_000_000;
+
+/// A process that ended, and when.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// The process; its usage includes children it waited for.
+    pub reaped: Reaped,
+    /// When the launcher saw it (CLOCK_MONOTONIC).
+    pub at_ns: u64,
+}
+
+/// Why the launcher ended the tree itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// The time-out.
+    TimedOut,
+    /// A signal to the launcher.
+    Interrupted(i32),
+}
+
+/// The whole story of a tree.
+#[derive(Debug, Default)]
+pub struct Story {
+    /// Everything reaped, in order.
+    pub ended: Vec<Ended>,
+    /// How the program itself ended, and when.
+    pub program: Option<Ended>,
+    /// Why it was cut short, if it was.
+    pub cut: Option<Cut>,
+    /// Processes still running when the program had ended and the grace was over: (pid, name). They were ended.
+    pub left: Vec<(i32, String)>,
+}
+
+impl Story {
+    /// Usage of the whole tree.
+    pub fn usage(&self) -> Usage {
+        let mut sum = Usage::default();
+        for ended in &self.ended {
+            sum.add(&ended.reaped.usage);
+        }
+        sum
+    }
+}
+
+/// Something that must be looked after while the tree runs (ring buffers, captured output).
+pub trait Companion {
+    /// Descriptors whose becoming readable calls for a visit.
+    fn fds(&self) -> Vec<RawFd>;
+    /// A visit; also made at every other event.
+    fn visit(&mut self);
+    /// The longest time between visits.
+    fn interval_ns(&self) -> Option<u64>;
+}
+
+/// What is ending the tree, and what comes next.
+struct Ending {
+    kill_at_ns: u64,
+}
+
+/// Watches until the program and everything it started has ended.
+pub struct Watch<'a> {
+    /// From [`signals::watch`], made before the program was started.
+    pub signals: &'a mut File,
+    /// The program's process id, also its group's.
+    pub program: i32,
+    /// When to end the tree.
+    pub deadline_ns: Option<u64>,
+    /// To be looked after.
+    pub companion: &'a mut dyn Companion,
+}
+
+impl Watch<'_> {
+    /// Runs the watch to its end.
+    pub fn run(self) -> std::io::Result<Story> {
+        let mut story = Story::default();
+        let mut ending: Option<Ending> = None;
+        let mut leave_at_ns = None;
+        loop {
+            if !self.reap(&mut story)? {
+                return Ok(story);
+            }
+            self.companion.visit();
+            let now = sys::monotonic_ns();
+            if story.program.is_some() && leave_at_ns.is_none() {
+                leave_at_ns = Some(now + LEFT_GRACE_NS);
+            }
+            match &ending {
+                Some(state) if now >= state.kill_at_ns => signal_all(libc::SIGKILL),
+                Some(_) => {}
+                None if self.deadline_ns.is_some_and(|deadline| now >= deadline) => {
+                    story.cut = story.cut.or(Some(Cut::TimedOut));
+                    ending = Some(begin_ending(now));
+                }
+                None if leave_at_ns.is_some_and(|at| now >= at) => {
+                    story.left = left_over();
+                    ending = Some(begin_ending(now));
+                }
+                None => {}
+            }
+            self.wait(now, ending.as_ref(), leave_at_ns)?;
+            while let Some(signal) = signals::next(self.signals) {
+                if signal != libc::SIGCHLD {
+                    self.interrupted(signal, &mut story, &mut ending);
+                }
+            }
+        }
+    }
+
+    /// Reaps what has ended; false when no child remains.
+    fn reap(&self, story: &mut Story) -> std::io::Result<bool> {
+        loop {
+            match process::reap() {
+                Ok(Some(reaped)) => {
+                    let ended = Ended { reaped, at_ns: sys::monotonic_ns() };
+                    if reaped.pid == self.program {
+                        story.program = Some(ended);
+                    }
+                    story.ended.push(ended);
+                }
+                Ok(None) => return Ok(true),
+                Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(false),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn wait(&self, now: u64, ending: Option<&Ending>, leave_at_ns: Option<u64>) -> std::io::Result<()> {
+        let until = match ending {
+            Some(_) => Some(ENDING_POLL_NS),
+            None => [self.deadline_ns, leave_at_ns].into_iter().flatten().min().map(|at| at.saturating_sub(now)),
+        };
+        let until = [until, self.companion.interval_ns()].into_iter().flatten().min();
+        let mut fds = self.companion.fds();
+        fds.push(self.signals.as_raw_fd());
+        signals::wait_readable(&fds, until)
+    }
+
+    /// The first signal is passed on and gives the tree its grace; a second one ends it at once.
+    fn interrupted(&self, signal: i32, story: &mut Story, ending: &mut Option<Ending>) {
+        let now = sys::monotonic_ns();
+        if matches!(story.cut, Some(Cut::Interrupted(_))) {
+            *ending = Some(Ending { kill_at_ns: now });
+            return;
+        }
+        story.cut = story.cut.or(Some(Cut::Interrupted(signal)));
+        if story.program.is_none() {
+            // To the group, as a terminal would; a process that has just gone needs no signal.
+            let _ = process::kill(-self.program, signal);
+        }
+        ending.get_or_insert(Ending { kill_at_ns: now + TERM_GRACE_NS });
+    }
+}
+
+fn begin_ending(now: u64) -> Ending {
+    signal_all(libc::SIGTERM);
+    Ending { kill_at_ns: now + TERM_GRACE_NS }
+}
+
+fn signal_all(signal: i32) {
+    for pid in proctree::descendants(process::own_pid()) {
+        // A stopped process acts on SIGTERM only when continued. A process that has just gone needs neither.
+        let _ = process::kill(pid, signal);
+        if signal != libc::SIGKILL {
+            let _ = process::kill(pid, libc::SIGCONT);
+        }
+    }
+}
+
+fn left_over() -> Vec<(i32, String)> {
+    let left = proctree::descendants(process::own_pid());
+    left.into_iter().map(|pid| (pid, proctree::name(pid))).collect()
+}
+
+/// How a run's program ended, as an outcome.
+pub fn describe(end: End) -> String {
+    match end {
+        End::Exited(code) => format!("exit code {code}"),
+        End::Signalled(signal) => signals::name(signal),
+    }
+}

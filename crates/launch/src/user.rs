@@ -1,0 +1,52 @@
+//! Who the measured program runs as: the user who asked, also when pagelab has more rights.
+
+use crate::error::{Error, Result};
+use crate::sys::{self, user};
+pub use user::Identity;
+
+/// The identity of the program, and whether the launcher must change to it.
+#[derive(Debug)]
+pub struct Runner {
+    /// Who the program runs as.
+    pub identity: Identity,
+    /// The launcher has other rights, so the child changes before exec.
+    pub change: bool,
+}
+
+/// Decides: a user asked for by name; else the one who called sudo; else the real user.
+pub fn decide(asked: Option<&str>, sudo_uid: Option<&str>, sudo_gid: Option<&str>) -> Result<Runner> {
+    let (real, effective) = user::own_uids();
+    if real != effective {
+        return Err(Error::Cannot(
+            "will not run as a setuid program; give the launcher capabilities instead: \
+             sudo setcap cap_perfmon,cap_sys_admin+ep $(command -v pagelab-launch)"
+                .to_owned(),
+        ));
+    }
+    let own = user::own_identity()
+        .map_err(|error| Error::Internal(format!("cannot read the own groups: {}", sys::errno_text(&error))))?;
+    let wanted = match asked {
+        Some(name) => user::identity_of(name)
+            .ok_or_else(|| Error::BadInput(format!("there is no user {name:?}; run: getent passwd {name}")))?,
+        None => match (effective, sudo_uid.and_then(|uid| uid.parse().ok())) {
+            (0, Some(uid)) => user::identity_of_uid(uid, sudo_gid.and_then(|gid| gid.parse().ok()).unwrap_or(uid)),
+            _ => own.clone(),
+        },
+    };
+    if wanted.uid == own.uid {
+        return Ok(Runner { identity: own, change: false });
+    }
+    if effective != 0 {
+        let name = asked.unwrap_or("another user");
+        return Err(Error::Cannot(format!(
+            "cannot run the program as {name}: changing users needs root; run: sudo pagelab run --user {name} …"
+        )));
+    }
+    Ok(Runner { identity: wanted, change: true })
+}
+
+/// The variables that say whose home it is; sudo leaves root's, or the asker's, as it was configured.
+pub fn variables(identity: &Identity) -> Vec<(&'static str, String)> {
+    let name = identity.name.clone();
+    name.into_iter().flat_map(|name| [("USER", name.clone()), ("LOGNAME", name)]).collect()
+}
