@@ -32,8 +32,8 @@ class SpecError(StudyError):
 
     def __init__(self, path: Path | str, problems: list[Problem]) -> None:
         self.path = str(path)
-        self.problems = problems
-        super().__init__("\n".join(self._show(problem) for problem in problems))
+        self.problems = sorted(problems, key=lambda problem: problem.line or 1 << 30)
+        super().__init__("\n".join(self._show(problem) for problem in self.problems))
 
     def _show(self, problem: Problem) -> str:
         where = self.path if problem.line is None else f"{self.path}:{problem.line}"

@@ -105,11 +105,18 @@ def perform(job: Job, runner: Runner, interruptible: Interruptible = nullcontext
 def describe(record: Record) -> str:
     """How the program ended, for a record whose launcher said nothing more."""
     outcome = record.outcome
-    if outcome.signal is not None:
-        return f"ended by signal {outcome.signal} ({signal.Signals(outcome.signal).name})"
     if outcome.status == "timed-out":
         return f"did not end within {record.settings.timeout_s} s"
+    if outcome.signal is not None:
+        return f"ended by signal {outcome.signal} ({_signal_name(outcome.signal)})"
     return f"ended with exit code {outcome.exit_code}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIGRTMIN+{number - signal.SIGRTMIN}"
 
 
 def run_steps(

@@ -124,3 +124,8 @@ def refuse_newer(found: int) -> None:
             f"the store has version {found}, this pagelab knows versions up to {VERSION}; "
             "run: pip install --upgrade pagelab"
         )
+
+
+def refuse_empty(connection: sqlite3.Connection) -> None:
+    if version_of(connection) == 0:
+        raise StudyError("the database is empty; remove it and start again with: pagelab study run SPEC")

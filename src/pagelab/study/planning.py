@@ -50,7 +50,7 @@ class _Planner:
         self._stop_if_wrong()
         conditions = list(self._conditions(policies))
         if not conditions:
-            self._wrong(("exclude",), "excludes every condition")
+            self._wrong(("exclude", 0), "excludes every condition")
         steps = {HERE: str(self.here), OUT: str(self.out)}
         plan_setup = self._steps(raw.setup, steps, ("setup",))
         plan_teardown = self._steps(raw.teardown, steps, ("teardown",))

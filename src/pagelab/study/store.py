@@ -110,6 +110,7 @@ class Store:
         try:
             connection = _connect(path) if write else _connect_to_read(path)
             if write:
+                migrations.refuse_empty(connection)
                 migrations.migrate(connection)
         except sqlite3.DatabaseError as error:
             raise StudyError(f"cannot read {path}: {error}; it is damaged or not a pagelab store") from None
@@ -357,6 +358,7 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
         connection.close()
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True, isolation_level=None)
         found = migrations.version_of(connection)
+    migrations.refuse_empty(connection)
     migrations.refuse_newer(found)
     if found < migrations.VERSION:
         copy = sqlite3.connect(":memory:", isolation_level=None)

@@ -1,0 +1,373 @@
+"""Sessions: every outcome is recorded, set-up and tear-down happen in order, nobody works in a directory twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+from fakes import TWO_BY_TWO, FakeRunner, record, tools
+
+from pagelab.errors import MachineError
+from pagelab.record import Record
+from pagelab.study.control import resume_study, run_study
+from pagelab.study.errors import SpecError, StudyError, StudyInterruptedError
+from pagelab.study.job import RunNotStarted
+from pagelab.study.lock import DirectoryLock, holder_of
+from pagelab.study.plan import Condition
+from pagelab.study.store import Store
+
+FAKES = Path(__file__).parent / "fakes.py"
+
+
+def spec_in(directory: Path, text: str = TWO_BY_TWO) -> Path:
+    path = directory / "s.toml"
+    path.write_text(text)
+    return path
+
+
+def test_runs_follow_the_recorded_schedule(tmp_path: Path) -> None:
+    fake = tools()
+    run_study(spec_in(tmp_path), tmp_path / "out", fake)
+    with Store.open(tmp_path / "out", write=False) as store:
+        names = {condition.index: condition.name for condition in store.plan().conditions}
+        scheduled = [names[slot.condition] for slot in store.slots()]
+        assert isinstance(fake.runner, FakeRunner)
+        assert fake.runner.order == scheduled
+        assert store.runs()["condition"].to_list() == scheduled
+        assert store.meta()["schedule_algorithm"] == "complete-blocks/pcg64-raw/fisher-yates/1"
+
+
+OUTCOMES = {
+    "failed": {"status": "failed", "exit_code": 3, "signal": None},
+    "signalled": {"status": "signalled", "exit_code": None, "signal": int(signal.SIGSEGV)},
+    "timed-out": {"status": "timed-out", "exit_code": None, "signal": int(signal.SIGKILL)},
+    "ok": {"status": "ok", "exit_code": 0, "signal": None},
+}
+
+
+def test_every_outcome_is_kept(tmp_path: Path) -> None:
+    """One workload an outcome; none is dropped, and each says what happened."""
+    text = 'name = "s"\nexecutions = 1\nwarmups = 0\n[[policy]]\nname = "kernel"\n'
+    for name in (*OUTCOMES, "not-started"):
+        text += f'[[workload]]\nname = "{name}"\ncommand = "true"\n'
+
+    def behave(condition: Condition) -> Record:
+        if condition.workload == "not-started":
+            raise RunNotStarted("seccomp refused the launcher's clone: EPERM")
+        return record(condition, outcome=OUTCOMES[condition.workload])
+
+    finished = run_study(spec_in(tmp_path, text), tmp_path / "out", tools(behave))
+    assert (finished.runs, finished.failed) == (5, 4)
+    with Store.open(tmp_path / "out", write=False) as store:
+        runs = store.runs()
+        assert dict(runs.select("workload", "status").iter_rows()) == {
+            name: name for name in (*OUTCOMES, "not-started")
+        }
+        said = dict(runs.select("workload", "message").iter_rows())
+    assert said == {
+        "failed": "ended with exit code 3",
+        "signalled": "ended by signal 11 (SIGSEGV)",
+        "timed-out": "did not end within None s",
+        "not-started": "seccomp refused the launcher's clone: EPERM",
+        "ok": None,
+    }
+
+
+def test_steps_happen_in_order_and_are_recorded(tmp_path: Path) -> None:
+    text = (
+        'name = "s"\nexecutions = 1\nwarmups = 0\nsetup = "echo study >> log"\nteardown = "echo end >> log"\n'
+        '[[policy]]\nname = "p"\nsetup = "echo policy >> log"\nteardown = "echo policy-off >> log"\n'
+        '[[workload]]\nname = "w"\ncommand = "true"\n\n'
+        'setup = ["echo work >> log", { command = ["sh", "-c", "echo two >> log"] }]\n'
+        'teardown = "echo work-off >> log; exit 4"\n'
+    )
+
+    def behave(condition: Condition) -> Record:
+        with (tmp_path / "log").open("a") as log:
+            log.write("run\n")
+        return record(condition)
+
+    run_study(spec_in(tmp_path, text), tmp_path / "out", tools(behave))
+    log = (tmp_path / "log").read_text().split()
+    assert log == ["study", "policy", "work", "two", "run", "work-off", "policy-off", "end"]
+    with Store.open(tmp_path / "out", write=False) as store:
+        steps = store.steps()
+        assert steps.filter(pl.col("run_id").is_null())["phase"].to_list() == ["setup", "teardown"]
+        assert steps.filter(pl.col("exit_code") == 4)["message"].to_list() == ["exit code 4"]
+        assert store.runs()["status"].to_list() == ["ok"], "a tear-down that fails does not take the run back"
+        assert "step-failed" in store.warnings()["kind"].to_list()
+
+
+def test_a_failing_set_up_leaves_the_run_not_started(tmp_path: Path) -> None:
+    text = (
+        'name = "s"\nexecutions = 2\nwarmups = 0\n[[workload]]\nname = "w"\ncommand = "true"\n'
+        '[[policy]]\nname = "good"\n'
+        '[[policy]]\nname = "bad"\nsetup = ["echo no such disk >&2; exit 5", "touch never"]\n'
+        'teardown = "touch torn-down"\n'
+    )
+    fake = tools()
+    finished = run_study(spec_in(tmp_path, text), tmp_path / "out", fake)
+    assert finished.failed == 2
+    assert isinstance(fake.runner, FakeRunner)
+    assert fake.runner.order == ["w/good", "w/good"]
+    assert not (tmp_path / "never").exists()
+    assert (tmp_path / "torn-down").exists()
+    with Store.open(tmp_path / "out", write=False) as store:
+        bad = store.runs().filter(pl.col("policy") == "bad").row(0, named=True)
+        assert bad["status"] == "not-started"
+        assert bad["message"] == "set-up failed: echo no such disk >&2; exit 5: exit code 5"
+        assert bad["wall_s"] is None
+        assert "no such disk" in store.steps().filter(pl.col("exit_code") == 5)["output"][0]
+
+
+def test_a_step_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
+    text = (
+        'name = "s"\nexecutions = 1\nwarmups = 0\nsetup_timeout = "300ms"\n[[policy]]\nname = "p"\n'
+        '[[workload]]\nname = "w"\ncommand = "true"\nsetup = "sleep 1000 & echo $! > pid; wait"\n'
+    )
+    run_study(spec_in(tmp_path, text), tmp_path / "out", tools())
+    with Store.open(tmp_path / "out", write=False) as store:
+        assert "did not end within 0.3 s" in store.runs()["message"][0]
+    pid = int((tmp_path / "pid").read_text())
+    assert _gone(pid)
+
+
+def _gone(pid: int) -> bool:
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_the_studys_own_set_up_failing_ends_it_before_the_first_run(tmp_path: Path) -> None:
+    spec = spec_in(tmp_path, 'setup = "false"\n' + TWO_BY_TWO)
+    with pytest.raises(StudyError, match="set-up failed: false: exit code 1"):
+        run_study(spec, tmp_path / "out", tools())
+    with Store.open(tmp_path / "out", write=False) as store:
+        assert store.runs().is_empty()
+        assert store.rows("SELECT reason FROM session") == [("error",)]
+
+
+def test_a_failure_of_pagelab_itself_ends_the_session_and_resume_continues(tmp_path: Path) -> None:
+    left = 5
+
+    def behave(condition: Condition) -> Record:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise RuntimeError("bug")
+        return record(condition)
+
+    with pytest.raises(RuntimeError, match="bug"):
+        run_study(spec_in(tmp_path), tmp_path / "out", tools(behave))
+    finished = resume_study(tmp_path / "out", tools())
+    assert finished.runs == 16
+    with Store.open(tmp_path / "out", write=False) as store:
+        assert store.runs().filter(pl.col("attempts") == 2)["position"].to_list() == [4]
+        assert [warning.kind for warning in store.study_warnings()].count("run-interrupted") == 1
+
+
+def test_resume_of_a_complete_study_runs_nothing(tmp_path: Path) -> None:
+    run_study(spec_in(tmp_path), tmp_path / "out", tools())
+    fake = tools()
+    assert resume_study(tmp_path / "out", fake).runs == 16
+    assert isinstance(fake.runner, FakeRunner)
+    assert fake.runner.order == []
+
+
+def test_a_second_study_in_the_directory_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    with DirectoryLock(out):
+        for second in (lambda: run_study(spec_in(tmp_path), out, tools()), lambda: DirectoryLock(out).__enter__()):
+            with pytest.raises(
+                StudyError, match=rf"process {os.getpid()} on .* is running this study.*pagelab study status"
+            ):
+                second()
+        assert not (out / "study.db").exists()
+    assert holder_of(out) is None
+    run_study(spec_in(tmp_path), out, tools())
+    with pytest.raises(StudyError, match="already holds a study; continue it with: pagelab study resume"):
+        run_study(spec_in(tmp_path), out, tools())
+    with DirectoryLock(out), pytest.raises(StudyError, match="is running this study"):
+        resume_study(out, tools())
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere; run the tests as a user")
+def test_a_destination_that_cannot_be_written_is_found_before_the_first_run(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir(mode=0o555)
+    with pytest.raises(StudyError, match="cannot write"):
+        run_study(spec_in(tmp_path), out, tools())
+
+
+def test_a_destination_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("")
+    with pytest.raises(StudyError, match=r"cannot make .*out: .*--into DIR"):
+        run_study(spec_in(tmp_path), tmp_path / "out", tools())
+
+
+def test_a_program_that_is_not_there_is_found_before_the_first_run(tmp_path: Path) -> None:
+    spec = spec_in(tmp_path, TWO_BY_TWO.replace('"true"', '"trew"'))
+    with pytest.raises(StudyError, match="a/kernel: cannot find the program trew"):
+        run_study(spec, tmp_path / "out", tools())
+    assert not (tmp_path / "out").exists()
+
+
+def interrupted(tmp_path: Path, text: str = TWO_BY_TWO, after: int = 5) -> Path:
+    """A study stopped by Ctrl-C after some runs."""
+    left = after
+
+    def behave(condition: Condition) -> Record:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+        return record(condition)
+
+    with pytest.raises(
+        StudyInterruptedError, match=r"stopped by SIGINT; 4 runs are kept; continue with: pagelab study resume"
+    ):
+        run_study(spec_in(tmp_path, text), tmp_path / "out", tools(behave))
+    return tmp_path / "out"
+
+
+def test_ctrl_c_ends_cleanly_and_resume_goes_on(tmp_path: Path) -> None:
+    out = interrupted(tmp_path, TWO_BY_TWO.replace('name = "4K"\n', 'name = "4K"\nteardown = "echo off >> log"\n'))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with Store.open(out, write=False) as store:
+        assert store.runs()["position"].to_list() == [0, 1, 2, 3]
+        assert store.rows("SELECT reason FROM session") == [("interrupted",)]
+        names = {condition.index: condition.name for condition in store.plan().conditions}
+        begun = [names[slot.condition] for slot in store.slots()[:5]]
+    torn_down = (tmp_path / "log").read_text().split()
+    assert len(torn_down) == sum(name.endswith("4K") for name in begun), "the abandoned run was torn down too"
+    assert resume_study(out, tools()).runs == 16
+
+
+@pytest.mark.parametrize("what", ["study.toml", "program"])
+def test_what_changed_in_between_is_refused(tmp_path: Path, what: str) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    out = interrupted(tmp_path, TWO_BY_TWO.replace('"true"', '"./program"'))
+    changed = out / "study.toml" if what == "study.toml" else program
+    before = changed.read_text()
+    changed.write_text(before + "# other\n")
+    with pytest.raises(
+        StudyError, match=rf"{what} has changed since the study began; put it back, or start a new study"
+    ):
+        resume_study(out, tools())
+    changed.write_text(before)
+    assert resume_study(out, tools()).runs == 16
+
+
+def test_a_continued_study_on_another_machine_says_so(tmp_path: Path) -> None:
+    out = interrupted(tmp_path)
+    other = tools()
+    moved = type(other)(other.runner, other.check, lambda: {"provenance": {"kernel": {"release": "7.0"}}})
+    resume_study(out, moved)
+    with Store.open(out, write=False) as store:
+        messages = [warning.message for warning in store.study_warnings() if warning.kind == "machine-changed"]
+    assert len(messages) == 1
+    assert "kernel.release: None → 7.0" in messages[0]
+
+
+def cannot_do_2m(condition: Condition) -> str | None:
+    return "needs transparent huge pages" if condition.policy_name == "4K" else None
+
+
+def test_an_impossible_policy_is_an_error_or_left_out(tmp_path: Path) -> None:
+    spec, out = spec_in(tmp_path), tmp_path / "out"
+    with pytest.raises(
+        MachineError, match=r"cannot do 2 of 4 conditions:\n  a/4K, b/4K: needs .*\n.*--skip-impossible"
+    ):
+        run_study(spec, out, tools(check=cannot_do_2m))
+    assert not out.exists()
+    finished = run_study(spec, out, tools(check=cannot_do_2m), skip_impossible=True)
+    assert finished.runs == 8
+    with Store.open(out, write=False) as store:
+        assert set(store.runs()["condition"]) == {"a/kernel", "b/kernel"}
+        assert store.conditions()["left_out"].to_list() == [None, "needs transparent huge pages"] * 2
+        assert [warning.kind for warning in store.study_warnings()] == ["left-out", "left-out"]
+
+
+def test_a_level_that_cannot_be_reached_is_told_before_and_stored(tmp_path: Path) -> None:
+    text = 'name = "s"\nexecutions = 5\nwarmups = 0\n[[workload]]\nname = "w"\ncommand = "true"\n'
+    text += "".join(f'[[policy]]\nname = "p{number}"\n' for number in range(8))
+    run_study(spec_in(tmp_path, text), tmp_path / "out", tools())
+    with Store.open(tmp_path / "out", write=False) as store:
+        (warning,) = store.study_warnings()
+    assert warning.kind == "level-not-reachable"
+    assert "5 against 5 executions cannot reach" in warning.message
+    assert "Holm over 7" in warning.message
+
+
+PRECISE = 'name = "s"\nwarmups = 1\n[precision]\ntarget = "5%"\nlooks = [20, 30, 40]\n' + TWO_BY_TWO.split("\n\n", 1)[1]
+
+
+@pytest.mark.parametrize(("spread", "blocks"), [(0, 20), (200_000, 40)])
+def test_a_precision_stop_ends_after_whole_blocks_at_a_planned_look(tmp_path: Path, spread: int, blocks: int) -> None:
+    counts: dict[str, int] = {}
+
+    def behave(condition: Condition) -> Record:
+        counts[condition.name] = number = counts.get(condition.name, 0) + 1
+        return record(condition, wall_ns=1_000_000 + number * 7919 % 13 * spread)
+
+    finished = run_study(spec_in(tmp_path, PRECISE), tmp_path / "out", tools(behave))
+    assert finished.stopped_at == blocks
+    assert finished.runs == 4 * (blocks + 1)
+    with Store.open(tmp_path / "out", write=False) as store:
+        looks = [event["data"] for event in store.events() if event["kind"] == "look"]
+    assert [look["look"] for look in looks] == [look for look in (20, 30, 40) if look <= blocks]
+    assert [look["stop"] for look in looks] == [False] * (len(looks) - 1) + [True]
+    assert looks[-1]["reason"] == ("target-met" if spread == 0 else "maximum-reached")
+    assert resume_study(tmp_path / "out", tools()).runs == finished.runs, "a stopped study stays stopped"
+
+
+def test_sigterm_in_another_process_ends_it_with_everything_kept(tmp_path: Path) -> None:
+    spec_in(tmp_path, TWO_BY_TWO.replace("executions = 3", "executions = 500"))
+    process = subprocess.Popen(
+        [sys.executable, FAKES, "run", tmp_path / "s.toml", tmp_path / "out"],
+        stderr=subprocess.PIPE,
+        env={**os.environ, "FAKE_RUN_S": "0.01"},
+    )
+    _wait_for_runs(tmp_path / "out", 10)
+    assert holder_of(tmp_path / "out") is not None
+    process.terminate()
+    _, said = process.communicate(timeout=60)
+    assert b"StudyInterruptedError" in said
+    assert holder_of(tmp_path / "out") is None
+    with Store.open(tmp_path / "out", write=False) as store:
+        positions = store.runs()["position"].to_list()
+        assert positions == list(range(len(positions)))
+        assert store.rows("SELECT reason FROM session") == [("interrupted",)]
+
+
+def _wait_for_runs(directory: Path, count: int) -> None:
+    for _ in range(600):
+        try:
+            with Store.open(directory, write=False) as store:
+                if len(store.finished()) >= count:
+                    return
+        except StudyError:
+            pass
+        time.sleep(0.05)
+    raise AssertionError("no runs appeared")
+
+
+def test_a_wrong_spec_makes_no_directory(tmp_path: Path) -> None:
+    with pytest.raises(SpecError):
+        run_study(spec_in(tmp_path, "name = 1"), tmp_path / "out", tools())
+    assert not (tmp_path / "out").exists()
