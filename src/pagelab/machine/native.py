@@ -1,0 +1,161 @@
+"""System calls that Python has no name for, for the probes: scratch memory, madvise, userfaultfd, PAGEMAP_SCAN.
+
+Everything here works on memory and descriptors of its own and releases them. Failures raise ``OSError``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import mmap
+import os
+import platform
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+MADV_HUGEPAGE = 14
+MADV_POPULATE_READ = 22
+MADV_POPULATE_WRITE = 23
+MADV_COLLAPSE = 25
+UFFD_USER_MODE_ONLY = 1
+UFFD_FEATURE_MOVE = 1 << 16
+_UFFD_API = 0xAA
+# _IOWR numbers of the generic ioctl encoding (x86, arm64, riscv).
+_UFFDIO_API = 0xC018AA3F
+_UFFDIO_REGISTER = 0xC020AA00
+_UFFDIO_MOVE = 0xC028AA05
+_USERFAULTFD_IOC_NEW = 0xAA00
+_PAGEMAP_SCAN = 0xC0606610
+_PAGE_IS_PRESENT = 1 << 3
+_SYS_USERFAULTFD = {"x86_64": 323, "aarch64": 282, "riscv64": 282}
+PAGE = mmap.PAGESIZE
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_libc.syscall.restype = ctypes.c_long
+
+
+def _failed(what: str) -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, f"{what}: {os.strerror(number)}")
+
+
+class Scratch:
+    """Private anonymous memory, aligned to ``align_bytes``, none of it touched."""
+
+    def __init__(self, size_bytes: int, align_bytes: int = PAGE) -> None:
+        self.size_bytes = size_bytes
+        self._map = mmap.mmap(-1, size_bytes + align_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._anchor: ctypes.c_char | None = ctypes.c_char.from_buffer(self._map)
+        base = ctypes.addressof(self._anchor)
+        self.address = (base + align_bytes - 1) // align_bytes * align_bytes
+        self._offset = self.address - base
+
+    def touch(self) -> None:
+        """Write a byte to each page."""
+        for offset in range(self._offset, self._offset + self.size_bytes, PAGE):
+            self._map[offset] = 1
+
+    def write(self, text: bytes) -> None:
+        """Put bytes at the start."""
+        self._map[self._offset : self._offset + len(text)] = text
+
+    def read(self, count: int) -> bytes:
+        """The first bytes; touches them."""
+        return self._map[self._offset : self._offset + count]
+
+    def advise(self, advice: int) -> None:
+        """``madvise(2)`` on all of it."""
+        if _libc.madvise(self.address, self.size_bytes, advice):
+            raise _failed("madvise")
+
+    def huge_bytes(self) -> int:
+        """AnonHugePages of the mapping that holds this memory."""
+        inside = False
+        with open("/proc/self/smaps") as smaps:  # noqa: PTH123
+            for line in smaps:
+                first, _, rest = line.partition("-")
+                if rest and first and all(digit in "0123456789abcdef" for digit in first):
+                    inside = int(first, 16) <= self.address < int(rest.split(" ", 1)[0], 16)
+                elif inside and line.startswith("AnonHugePages:"):
+                    return int(line.split()[1]) * 1024
+        return 0
+
+    def close(self) -> None:
+        """Give it back."""
+        self._anchor = None
+        self._map.close()
+
+
+@contextmanager
+def scratch(size_bytes: int, align_bytes: int = PAGE) -> Iterator[Scratch]:
+    """Scratch memory that is given back at the end."""
+    memory = Scratch(size_bytes, align_bytes)
+    try:
+        yield memory
+    finally:
+        memory.close()
+
+
+def userfaultfd(*, user_mode_only: bool) -> int:
+    """A userfaultfd by the system call; the caller closes it."""
+    number = _SYS_USERFAULTFD.get(platform.machine())
+    if number is None:
+        raise OSError(38, "userfaultfd: no system call number for this architecture")
+    flags = os.O_CLOEXEC | os.O_NONBLOCK | (UFFD_USER_MODE_ONLY if user_mode_only else 0)
+    descriptor: int = _libc.syscall(ctypes.c_long(number), ctypes.c_int(flags))
+    if descriptor < 0:
+        raise _failed("userfaultfd")
+    return descriptor
+
+
+def userfaultfd_from_device() -> int:
+    """A full userfaultfd by ``/dev/userfaultfd``: its file permissions decide, not a capability."""
+    device = os.open("/dev/userfaultfd", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        return fcntl.ioctl(device, _USERFAULTFD_IOC_NEW, os.O_CLOEXEC | os.O_NONBLOCK)
+    finally:
+        os.close(device)
+
+
+def userfaultfd_features(descriptor: int) -> int:
+    """The handshake UFFDIO_API without any wish; returns the features the kernel offers, one bit each."""
+    answer = fcntl.ioctl(descriptor, _UFFDIO_API, struct.pack("QQQ", _UFFD_API, 0, 0))
+    features: int = struct.unpack("QQQ", answer)[1]
+    return features
+
+
+def move_one_page(descriptor: int) -> bool:
+    """Move one page with UFFDIO_MOVE; whether its bytes arrived. Needs the handshake done on ``descriptor``."""
+    with scratch(PAGE) as source, scratch(PAGE) as target:
+        source.write(b"moved")
+        fcntl.ioctl(descriptor, _UFFDIO_REGISTER, struct.pack("QQQQ", target.address, PAGE, 1, 0))
+        request = struct.pack("QQQQq", target.address, source.address, PAGE, 0, 0)
+        answer = fcntl.ioctl(descriptor, _UFFDIO_MOVE, request)
+        # Only now may the target be touched: before, the fault would wait for a handler for ever.
+        return struct.unpack("QQQQq", answer)[4] == PAGE and target.read(5) == b"moved"
+
+
+def pagemap_scan() -> int:
+    """Pages the ioctl PAGEMAP_SCAN reports present in two touched pages of scratch memory (2 where it works)."""
+    with scratch(2 * PAGE) as memory, open("/proc/self/pagemap", "rb") as pagemap:  # noqa: PTH123
+        memory.touch()
+        regions = ctypes.create_string_buffer(24)
+        end = memory.address + memory.size_bytes
+        request = struct.pack(
+            "12Q", 96, 0, memory.address, end, 0, ctypes.addressof(regions), 1, 0, 0,
+            _PAGE_IS_PRESENT, 0, _PAGE_IS_PRESENT,
+        )  # fmt: skip
+        fcntl.ioctl(pagemap, _PAGEMAP_SCAN, request)
+        start, stop, _categories = struct.unpack("3Q", regions.raw)
+        return (stop - start) // PAGE  # type: ignore[no-any-return]
+
+
+def own_frame_number() -> int:
+    """The frame number the kernel shows for a touched page of our own: 0 where it hides them."""
+    with scratch(PAGE) as memory, open("/proc/self/pagemap", "rb", buffering=0) as pagemap:  # noqa: PTH123
+        memory.touch()
+        pagemap.seek(memory.address // PAGE * 8)
+        (entry,) = struct.unpack("Q", pagemap.read(8))
+        return entry & ((1 << 55) - 1)  # type: ignore[no-any-return]

@@ -1,0 +1,118 @@
+"""Probes: one question to the machine each, its answer as data, and the isolation of those that fail."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from .describe import describe
+from .sysfs import Tree
+from .virtual import Container, Virtualisation, container, virtualisation
+
+Status = Literal["ok", "degraded", "absent", "denied", "unsupported", "unknown"]
+"""``absent``: could be had, is not set up; ``denied``: there, but not for this process; ``unsupported``: this kernel or
+hardware has none; ``degraded``: works with less; ``unknown``: could not be found out."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The answer to one question. ``needs``: the command or change that would make it ``ok``."""
+
+    status: Status
+    text: str
+    value: Any = None
+    needs: str | None = None
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A finding with its name and what it matters for; what ``doctor --json`` lists."""
+
+    name: str
+    group: str
+    status: Status
+    text: str
+    why: str
+    value: Any = None
+    needs: str | None = None
+
+
+@dataclass
+class Context:
+    """What probes look at: the tree of setting files, and this process on its machine."""
+
+    tree: Tree = field(default_factory=Tree.from_environment)
+    pagelab: str = ""
+
+    def __post_init__(self) -> None:
+        self.pagelab = self.pagelab or own_command()
+
+    @cached_property
+    def machine(self) -> dict[str, Any]:
+        """The machine description."""
+        return describe(self.tree)
+
+    @cached_property
+    def container(self) -> Container:
+        """Container verdict."""
+        return container(self.tree)
+
+    @cached_property
+    def virtualisation(self) -> Virtualisation:
+        """Virtual-machine verdict."""
+        return virtualisation(self.tree)
+
+    def fix(self, *settings: str) -> str:
+        """The command that makes these settings, and where to type it."""
+        command = f"sudo {self.pagelab} doctor --fix {' '.join(settings)}"
+        return f"on the host: {command}" if self.container.kind != "none" else command
+
+    def as_root(self, what: str) -> str:
+        """Advice for what an ordinary user lacks."""
+        if self.container.kind != "none":
+            return f"the container needs {what}; see: {self.pagelab} doctor --print {self.print_kind}"
+        return f"run as root (sudo {self.pagelab} …), or with {what}"
+
+    @property
+    def print_kind(self) -> str:
+        """What ``--print`` to point at in this container."""
+        known = ("docker", "podman", "kubernetes")
+        return self.container.kind if self.container.kind in known else "docker"
+
+
+@dataclass(frozen=True)
+class Question:
+    """A named probe function."""
+
+    name: str
+    group: str
+    why: str
+    ask: Callable[[Context], Finding | list[tuple[str, Finding]]]
+    """One finding, or several with a suffix for the name of each (one a cache, one a pool)."""
+
+    def answer(self, context: Context) -> list[Probe]:
+        """Never raises: a probe that fails says so and leaves the others alone."""
+        try:
+            found = self.ask(context)
+        except Exception as error:
+            found = Finding("unknown", f"the probe failed: {type(error).__name__}: {error}")
+        answers = [("", found)] if isinstance(found, Finding) else found
+        return [
+            Probe(f"{self.name}{suffix}", self.group, one.status, one.text, self.why, one.value, one.needs)
+            for suffix, one in answers
+        ]
+
+
+def own_command() -> str:
+    """How to call pagelab again from a shell: ``pagelab`` where sudo would find it too, else its full path."""
+    started = Path(sys.argv[0])
+    found = shutil.which("pagelab", path="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+    if started.name != "pagelab" or found:
+        return "pagelab"
+    return os.path.abspath(started)  # noqa: PTH100 (a resolved link would leave the virtual environment)

@@ -1,0 +1,105 @@
+"""Probes: page sizes, huge-page pools, caches and colours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .probe import Context, Finding, Question
+from .settings import size_name
+
+
+def _page_sizes(context: Context) -> Finding:
+    sizes = context.machine["page_sizes_bytes"]
+    return Finding("ok", ", ".join(size_name(size) for size in sizes), sizes)
+
+
+def _thp(context: Context) -> Finding:
+    machine = context.machine
+    mode = machine["thp"]["enabled"]
+    if machine["thp_bytes"] is None or mode is None:
+        return Finding(
+            "unsupported", "this kernel has no transparent huge pages", needs="CONFIG_TRANSPARENT_HUGEPAGE=y"
+        )
+    text = f"{mode}; {size_name(machine['thp_bytes'])}; at a fault: {machine['thp']['defrag']}"
+    size = size_name(machine["thp_bytes"])
+    switch = context.tree.get(f"/sys/kernel/mm/transparent_hugepage/hugepages-{machine['thp_bytes'] // 1024}kB/enabled")
+    value = {**machine["thp"], "bytes": machine["thp_bytes"], "switch": switch}
+    if switch == "never" or (mode == "never" and switch in (None, "inherit")):
+        which = "thp=madvise" if switch != "never" else f"thp-{size}=inherit"
+        return Finding("degraded", f"{text}; faults give none, MADV_COLLAPSE may", value, context.fix(which))
+    return Finding("ok", text, value)
+
+
+def _mthp(context: Context) -> Finding:
+    sizes = context.machine["mthp"]
+    if not sizes:
+        return Finding("unsupported", "no sizes between base and huge pages", [], "Linux 6.8 or newer")
+    on = [size_name(size["bytes"]) for size in sizes if size["enabled"] != "never"]
+    span = f"{size_name(sizes[0]['bytes'])} … {size_name(sizes[-1]['bytes'])}"
+    text = f"{span}; switched on: {', '.join(on) or 'none'}"
+    if context.machine["mthp_switchable"]:
+        return Finding("ok", f"{text}; switchable", sizes)
+    if on:
+        return Finding("degraded", f"{text}; not switchable by this user", sizes, context.fix("thp-64K=madvise"))
+    return Finding("denied", text, sizes, context.fix("thp-64K=madvise"))
+
+
+def _pools(context: Context) -> list[tuple[str, Finding]]:
+    pools = context.machine["hugetlb"]
+    if not pools:
+        return [("", Finding("unsupported", "this kernel has no hugetlb pools", needs="CONFIG_HUGETLBFS=y"))]
+    return [(f"-{size_name(pool['page_bytes'])}", _pool(context, pool)) for pool in pools]
+
+
+def _pool(context: Context, pool: dict[str, Any]) -> Finding:
+    size = size_name(pool["page_bytes"])
+    if pool["total_pages"] is None:
+        return Finding("unknown", "cannot read the pool", pool)
+    text = f"{pool['total_pages']} pages, {pool['pages']} to be had"
+    if pool["pages"]:
+        return Finding("ok", text, pool)
+    count = 2 if pool["page_bytes"] >= 1 << 30 else 512
+    return Finding("absent", text, pool, context.fix(f"hugepages-{size}={count}"))
+
+
+def _caches(context: Context) -> list[tuple[str, Finding]]:
+    caches = context.machine["caches"]
+    if not caches:
+        return [("", Finding("unknown", "the kernel does not tell the caches' geometry"))]
+    return [(f"-L{entry['level']}{_letter(entry['kind'])}", _cache(entry)) for entry in caches]
+
+
+def _letter(kind: str) -> str:
+    return {"data": "d", "instruction": "i"}.get(kind, "")
+
+
+def _cache(entry: dict[str, Any]) -> Finding:
+    size = size_name(entry["size_bytes"])
+    if entry["ways"] is None:
+        return Finding("degraded", f"{size}, ways and sets not told: colours not known", entry)
+    sharing = max(len(cpus) for cpus in entry["shared_cpus"])
+    text = (
+        f"{size}, {entry['ways']} ways, {entry['line_bytes']} B lines, {entry['sets']} sets: "
+        f"{entry['colours']} page colours; {sharing} CPU(s) share one"
+    )
+    return Finding("ok", text, entry)
+
+
+def _colours(context: Context) -> Finding:
+    """Whether frame numbers can mean colours here. Only what is known without measuring."""
+    kind = context.virtualisation.kind
+    if kind != "none":
+        text = f"virtual machine ({kind}): the host may back frames with scattered pages; not measured"
+        return Finding("unknown", text, {"virtual": True})
+    text = "frame numbers are physical; a last-level cache that hashes addresses has no colours of this kind"
+    return Finding("ok", text, {"virtual": False})
+
+
+QUESTIONS = (
+    Question("page-sizes", "pages", "what a policy may ask for", _page_sizes),
+    Question("thp", "pages", "2M tiles come from transparent huge pages", _thp),
+    Question("mthp", "pages", "tiles of 16K to 1M are switched on machine-wide while they are filled", _mthp),
+    Question("hugetlb", "pages", "1G tiles, and 2M tiles that must not fail, come from these pools", _pools),
+    Question("cache", "pages", "pages of one colour compete for the same sets", _caches),
+    Question("colours", "pages", "an effect of frames can only show where frame numbers reach the cache", _colours),
+)
