@@ -14,8 +14,8 @@ from fake_machine import ASLR, POOL, READAHEAD, READAHEAD_2, SURPLUS, THP, FakeT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pagelab.errors import BadInputError, MachineError
 from pagelab.machine.change import Changer
-from pagelab.machine.errors import BadSettingError, MachineError
 from pagelab.machine.journal import Entry, Journal
 from pagelab.machine.settings import Change, plan
 
@@ -150,7 +150,7 @@ def test_pages_in_use_are_no_failure_of_restoring(changer: Changer, tree: FakeTr
     ],
 )
 def test_bad_settings_are_refused_with_the_allowed_values(tree: FakeTree, assignment: str, said: str) -> None:
-    with pytest.raises(BadSettingError, match=said) as e:
+    with pytest.raises(BadInputError, match=said) as e:
         plan(tree, [assignment])
     assert e.value.exit_code == 2
 
@@ -167,7 +167,7 @@ def test_what_this_kernel_lacks_is_named(tree: FakeTree) -> None:
 
 
 def test_two_keys_for_one_file_are_refused(tree: FakeTree) -> None:
-    with pytest.raises(BadSettingError, match="hugepages and hugepages-2M set the same file"):
+    with pytest.raises(BadInputError, match="hugepages and hugepages-2M set the same file"):
         plan(tree, ["hugepages=1", "hugepages-2M=2"])
 
 

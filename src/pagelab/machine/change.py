@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from .errors import DoctorError, MachineError
+from pagelab.errors import MachineError, PagelabError
+
 from .journal import Entry, Journal, LockedJournal, State, boot_id, is_alive, new_id, now, pid_start
 from .settings import WRITABLE_BELOW, Change
 from .sysfs import Tree, normalise
@@ -63,7 +64,7 @@ class Changer:
         for change in changes:
             try:
                 entry = self._apply(change, by)
-            except DoctorError as error:
+            except PagelabError as error:
                 undone = [self.undo(entry.id) for entry in reversed(made)]
                 bad = [item.message for item in undone if item and item.left]
                 note = f"; {len(undone)} earlier change(s) of this command undone" if undone and not bad else ""

@@ -73,6 +73,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from pagelab.errors import MachineError
+
 PATH_VARIABLE = "PAGELAB_JOURNAL"
 DEFAULT_PATH = Path("/run/pagelab/journal.jsonl")
 EMPTY_ABOVE_BYTES = 1 << 16
@@ -82,7 +84,7 @@ State = Literal["intended", "applied", "restored", "failed"]
 _STATES = ("intended", "applied", "restored", "failed")
 
 
-class JournalError(RuntimeError):
+class JournalError(MachineError):
     """The journal cannot be used; the message names the operation, the file and what to do."""
 
 

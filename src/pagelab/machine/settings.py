@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from pagelab.errors import BadInputError, MachineError
+
 from .describe import describe
-from .errors import BadSettingError, MachineError
 from .sysfs import Tree
 
 _THP = "/sys/kernel/mm/transparent_hugepage"
@@ -110,20 +111,20 @@ PATTERNS = (
 def plan(tree: Tree, assignments: list[str]) -> list[Change]:
     """``KEY=VALUE`` words as file changes, validated against this machine; touches nothing.
 
-    Raises :class:`BadSettingError` (unknown key, bad value, key given twice) and :class:`MachineError` (this machine
+    Raises :class:`BadInputError` (unknown key, bad value, key given twice) and :class:`MachineError` (this machine
     has no such setting).
     """
     changes: list[Change] = []
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
         if not equals or not value:
-            raise BadSettingError(f"{assignment!r} is not KEY=VALUE; keys: {_keys()}")
+            raise BadInputError(f"{assignment!r} is not KEY=VALUE; keys: {_keys()}")
         changes += _changes(tree, key.strip(), value.strip())
     paths = [change.path for change in changes]
     twice = next((path for path in paths if paths.count(path) > 1), None)
     if twice:
         keys = " and ".join(change.key for change in changes if change.path == twice)
-        raise BadSettingError(f"{keys} set the same file {twice}; give it once")
+        raise BadInputError(f"{keys} set the same file {twice}; give it once")
     return changes
 
 
@@ -141,7 +142,7 @@ def _changes(tree: Tree, key: str, value: str) -> list[Change]:
         return _readahead(tree, key, found[1], _number(key, value, 0, 1 << 22))
     if key == "governor":
         return _governor(tree, value)
-    raise BadSettingError(f"unknown setting {key!r}; keys: {_keys()}")
+    raise BadInputError(f"unknown setting {key!r}; keys: {_keys()}")
 
 
 def _keys() -> str:
@@ -175,20 +176,20 @@ def _checked(setting: Setting, value: str) -> str:
 
 def _word(key: str, value: str, words: tuple[str, ...]) -> str:
     if value not in words:
-        raise BadSettingError(f"{key}={value}: not a value of {key}; allowed: {', '.join(words)}")
+        raise BadInputError(f"{key}={value}: not a value of {key}; allowed: {', '.join(words)}")
     return value
 
 
 def _number(key: str, value: str, low: int, high: int) -> str:
     if not re.fullmatch(r"-?[0-9]+", value) or not low <= int(value) <= high:
-        raise BadSettingError(f"{key}={value}: {key} takes a whole number from {low} to {high}")
+        raise BadInputError(f"{key}={value}: {key} takes a whole number from {low} to {high}")
     return str(int(value))
 
 
 def _kib(key: str, size: str) -> int:
     found = re.fullmatch(r"([1-9][0-9]*)([KMG])", size.upper())
     if not found:
-        raise BadSettingError(f"{key}: {size!r} is not a page size; write 64K, 2M, 1G …")
+        raise BadInputError(f"{key}: {size!r} is not a page size; write 64K, 2M, 1G …")
     return int(found[1]) << {"K": 0, "M": 10, "G": 20}[found[2]]
 
 

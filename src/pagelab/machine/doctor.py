@@ -1,0 +1,96 @@
+"""All probes together: asked one after the other, each isolated from the others' failures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from . import noise, probes_host, probes_kernel, probes_pages, probes_rights
+from .journal import Entry, Journal, JournalError, boot_id, is_alive
+from .probe import Context, Finding, Probe, Question
+from .provenance import provenance
+
+SCHEMA = "pagelab.doctor/1"
+GROUPS = {
+    "pages": "Page sizes, pools, caches",
+    "kernel": "Kernel features, each tried",
+    "rights": "Rights and counters",
+    "host": "Host and limits",
+    "noise": "Noise, measured",
+    "pagelab": "pagelab itself",
+}
+
+
+def _parts(_context: Context) -> Finding:
+    from pagelab import paths
+
+    missing = []
+    found = {}
+    for name, find in (("library", paths.library), ("launcher", paths.launcher), ("workload", paths.workload)):
+        try:
+            path = find()
+            found[name] = str(path)
+            if not path.is_file():
+                missing.append(f"{path} does not exist")
+        except paths.MissingPartError as error:
+            missing.append(str(error))
+    if missing:
+        return Finding("absent", "; ".join(missing), found, "pip install . (from a checkout: make dev)")
+    return Finding("ok", "library, launcher and workloads found", found)
+
+
+def _journal(context: Context) -> Finding:
+    try:
+        entries = changed()
+    except JournalError as error:
+        return Finding("unknown", str(error))
+    if not entries:
+        return Finding("ok", "nothing changed by pagelab", [])
+    told = ", ".join(f"{entry.path} {entry.old} → {entry.new}" for entry in entries[:3])
+    more = f" and {len(entries) - 3} more" if len(entries) > 3 else ""
+    value = [asdict(entry) for entry in entries]
+    if all(is_alive(entry) for entry in entries):
+        return Finding("ok", f"changed for a run in progress: {told}{more}", value)
+    return Finding(
+        "degraded", f"changed, not put back: {told}{more}", value, f"sudo {context.pagelab} doctor --restore"
+    )
+
+
+def changed() -> list[Entry]:
+    """Settings that pagelab changed in this boot and that are not put back. Raises :class:`JournalError`."""
+    return Journal().read().active(boot_id())
+
+
+QUESTIONS: tuple[Question, ...] = (
+    *probes_pages.QUESTIONS,
+    *probes_kernel.QUESTIONS,
+    *probes_rights.QUESTIONS,
+    *probes_host.QUESTIONS,
+    *noise.QUESTIONS,
+    Question("parts", "pagelab", "the native parts that start and govern programs", _parts),
+    Question("settings", "pagelab", "what pagelab changed on this machine", _journal),
+)
+
+
+def examine(
+    context: Context, *, with_noise: bool = True, asking: Callable[[str], None] = lambda _name: None
+) -> list[Probe]:
+    """Ask every question (about a second, half of it noise); ``asking`` is told the name of each first."""
+    probes: list[Probe] = []
+    for question in QUESTIONS:
+        if question.group == "noise" and not with_noise:
+            continue
+        asking(question.name)
+        probes += question.answer(context)
+    return probes
+
+
+def report(context: Context, probes: list[Probe]) -> dict[str, Any]:
+    """What ``doctor --json`` prints."""
+    return {
+        "schema": SCHEMA,
+        "machine": context.machine,
+        "provenance": provenance(context.tree),
+        "probes": [asdict(probe) for probe in probes],
+    }
