@@ -61,7 +61,7 @@ def test_what_the_guest_did_survives_sigkill(workshop: Workshop, run_under: Runn
     assert run.root.guest.values.get("brk.governed", 0) > 0, run.story()
 
 
-def test_timeout_ends_the_whole_tree(workshop: Workshop, run_under: Runner) -> None:
+def test_timeout_ends_the_whole_tree(run_under: Runner) -> None:
     marker = "86399.25"  # an argument to recognise the child by
     run = run_under(FULL, ["bash", "-c", f"sleep {marker} & sleep {marker}"], timeout_s=0.7)
     assert run.the_record.outcome.status == "timed-out", run.story()

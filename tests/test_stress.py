@@ -1,0 +1,118 @@
+"""Random trouble: seeded allocator torture, processes killed at random moments, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.guests import Workshop
+from harness.launching import Run, Runner
+from harness.policies import BY_NAME, THP, Policy
+
+TOUGH = ["all-2M", "mosaic", "prefault", "willneed"]
+
+
+def torture(policy: Policy, seed: int, operations: int, threads: int, workshop: Workshop, run_under: Runner) -> None:
+    command = [str(workshop.build("torture")), str(seed), str(operations), str(threads)]
+    run = run_under(policy.toml, command).succeeded()
+    assert run.stdout == "ok\n", run.story()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("seed", range(10, 14))
+@pytest.mark.parametrize("name", TOUGH)
+def test_torture(name: str, seed: int, threads: int, workshop: Workshop, run_under: Runner) -> None:
+    torture(BY_NAME[name], seed, 900 // threads, threads, workshop, run_under)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 130))
+def test_torture_long(policy: Policy, seed: int, workshop: Workshop, run_under: Runner) -> None:
+    torture(policy, seed, 6000, 1, workshop, run_under)
+    torture(policy, seed, 3000, 4, workshop, run_under)
+    run = run_under(policy.toml, [str(workshop.build("heap_torture")), str(seed), "1500"]).succeeded()
+    assert run.stdout == "ok\n", run.story()
+
+
+def settings() -> dict[Path, str]:
+    """Every machine-wide switch that a run may touch."""
+    paths = [THP / "enabled", THP / "defrag", *THP.glob("hugepages-*/enabled")]
+    paths += [*Path("/sys/block").glob("*/queue/read_ahead_kb"), Path("/proc/sys/vm/nr_hugepages")]
+    return {path: path.read_text() for path in paths if path.exists()}
+
+
+def processes_named(argument: str) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+            state = (path.parent / "stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            continue
+        if argument.encode() in words and state != "Z" and int(path.parent.name) != os.getpid():
+            found.append(int(path.parent.name))
+    return found
+
+
+def kill_at_random(policy: Policy, cycles: int, workshop: Workshop, run_under: Runner) -> None:
+    """Starts a long torture, kills it at a random moment, and expects a record that says so, every time."""
+    chance, marker = random.Random(1), "3141592653"
+    before = settings()
+    command = [str(workshop.build("torture")), "1", marker, "3"]
+    for cycle in range(cycles):
+        runs: list[Run] = []
+        thread = threading.Thread(target=lambda: runs.append(run_under(policy.toml, command)))  # noqa: B023
+        thread.start()
+        deadline = time.monotonic() + 60
+        while not (victims := processes_named(marker)) and thread.is_alive():
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        time.sleep(chance.random() * 0.05)
+        for pid in victims:
+            os.kill(pid, signal.SIGKILL)
+        thread.join(60)
+        assert not thread.is_alive(), f"cycle {cycle}: the launcher hangs"
+        outcome = runs[0].the_record.outcome
+        assert (outcome.status, outcome.signal) == ("signalled", signal.SIGKILL), runs[0].story()
+        assert not processes_named(marker), f"cycle {cycle}: a process is left"
+    assert settings() == before
+
+
+@pytest.mark.parametrize("name", ["all-2M", "mosaic", "demand"])
+def test_killed_at_random_moments(name: str, workshop: Workshop, run_under: Runner) -> None:
+    kill_at_random(BY_NAME[name], 8, workshop, run_under)
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_long(policy: Policy, workshop: Workshop, run_under: Runner) -> None:
+    kill_at_random(policy, 200, workshop, run_under)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_interrupted_launcher_takes_the_tree_with_it(
+    number: signal.Signals, workshop: Workshop, run_under: Runner
+) -> None:
+    marker = "2718281828"
+    before = settings()
+    command = [str(workshop.build("torture")), "1", marker, "2"]
+    thread = threading.Thread(target=lambda: run_under(BY_NAME["demand"].toml, command))
+    thread.start()
+    deadline = time.monotonic() + 30
+    while not processes_named(marker):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    launchers = subprocess.run(
+        ["ps", "-o", "ppid=", "-p", str(processes_named(marker)[0])], capture_output=True, text=True, check=True
+    )
+    os.kill(int(launchers.stdout), number)
+    thread.join(30)
+    assert not thread.is_alive()
+    assert not processes_named(marker)
+    assert settings() == before
