@@ -155,6 +155,9 @@ fn word(text: &str, _place: &Place) -> Result<String, PolicyError> {
 
 fn pages(text: &str, place: &Place) -> Result<RawPages, PolicyError> {
     if !text.contains(':') {
+        if text.trim_start_matches('-').contains('-') {
+            return Err(not_an_interval(text, place));
+        }
         return Ok(RawPages::Word(text.trim().to_owned()));
     }
     let mut mosaic = RawMosaic::default();

@@ -194,15 +194,14 @@ fn checked_fetch(written: &At<String>, scope: Scope) -> Result<Fetch, PolicyErro
 
 /// Where the earlier rules stand that leave nothing of `rule` to decide, if they do.
 ///
-/// Only rules of one source count: flags are meant to override a file.
+/// Only rules of one input count: flags are meant to override a file.
 fn shadowing(earlier: &[(Rule, &Place)], rule: &Rule, place: &Place) -> Option<String> {
     let axes: [fn(&Rule) -> bool; 3] =
         [|rule| rule.frames.is_some(), |rule| rule.pages.is_some(), |rule| rule.fetch.is_some()];
     let mut last = None;
     for axis in axes.into_iter().filter(|axis| axis(rule)) {
-        let stronger = |(other, at): &&(Rule, &Place)| {
-            axis(other) && at.source == place.source && other.at_least <= rule.at_least
-        };
+        let stronger =
+            |(other, at): &&(Rule, &Place)| axis(other) && same_input(at, place) && other.at_least <= rule.at_least;
         let mut rest = rule.scope;
         for (other, at) in earlier.iter().filter(stronger) {
             rest = remaining(rest, other.scope);
@@ -213,6 +212,15 @@ fn shadowing(earlier: &[(Rule, &Place)], rule: &Rule, place: &Place) -> Option<S
         }
     }
     last.map(ToString::to_string)
+}
+
+/// Whether both stand in one file, or both are flags (which have no lines).
+fn same_input(one: &Place, other: &Place) -> bool {
+    match (one.line, other.line) {
+        (None, None) => true,
+        (Some(_), Some(_)) => one.source == other.source,
+        _ => false,
+    }
 }
 
 /// What of `scope` is left when `other` is taken away; never less than there is.

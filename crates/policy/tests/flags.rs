@@ -1,0 +1,159 @@
+//! Policies from flags, alone and on top of a file.
+
+mod common;
+
+use pagelab_policy::flags::{Document, Flags, apply};
+use pagelab_policy::read::{no_files, read_toml};
+use pagelab_policy::types::{Fetch, Inherit, Memory, Pages, Policy, Scope, Strategy, Via};
+use pagelab_policy::units::{Colour, PageSize};
+use pagelab_policy::validate::validate;
+use pagelab_policy::{Machine, PolicyError};
+
+fn strings(values: &[&str]) -> Vec<String> {
+    values.iter().map(ToString::to_string).collect()
+}
+
+fn pages(values: &[&str]) -> Flags {
+    Flags { pages: strings(values), ..Flags::default() }
+}
+
+fn on_top_of(base: &str, flags: &Flags) -> Result<Policy, PolicyError> {
+    let base = read_toml(base, "p.toml", &no_files)?;
+    validate(&apply(Some(base), flags)?, &Machine::generic_x86_64())
+}
+
+fn alone(flags: &Flags) -> Result<Policy, PolicyError> {
+    validate(&apply(None, flags)?, &Machine::generic_x86_64())
+}
+
+fn accepted(result: Result<Policy, PolicyError>) -> Policy {
+    result.unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn scope(kinds: &[Memory]) -> Scope {
+    Scope::Memory(kinds.iter().copied().collect())
+}
+
+#[test]
+fn no_flags_are_the_kernel() {
+    assert_eq!(accepted(alone(&Flags::default())), Policy { name: "kernel".to_owned(), ..Policy::default() });
+}
+
+#[test]
+fn a_bare_value_is_the_default_and_a_scoped_one_a_rule() {
+    let policy = accepted(alone(&pages(&["4K", "heap=2M", "anon+arenas=64K", "0x10000000-0x10200000=2M"])));
+    assert_eq!(policy.pages, Pages::Size(PageSize::K4));
+    let scopes: Vec<_> = policy.rules.iter().map(|rule| rule.scope).collect();
+    assert_eq!(scopes[..2], [scope(&[Memory::Heap]), scope(&[Memory::Anon, Memory::Arenas])]);
+    assert!(matches!(scopes[2], Scope::Range { start, .. } if start.0 == 0x1000_0000));
+}
+
+#[test]
+fn a_mosaic_in_a_flag() {
+    let policy = accepted(alone(&pages(&["heap=0-64M:2M,1G-2G:1G,otherwise:kernel"])));
+    let from_file = common::policy(
+        "name = \"heap=mosaic\"\n[[rule]]\nmemory = \"heap\"\n\
+         pages = { mosaic = [[\"0\", \"64M\", \"2M\"], [\"1G\", \"2G\", \"1G\"]], otherwise = \"kernel\" }",
+    );
+    assert_eq!(policy, from_file);
+}
+
+#[test]
+fn every_axis_has_its_flag() {
+    let flags = Flags {
+        name: Some("mine".to_owned()),
+        frames: strings(&["heap=modulo:colors=4:pattern=0+3", "random:seed=7"]),
+        pages: strings(&["2M"]),
+        fetch: strings(&["demand", "file=willneed"]),
+        via: Some("hugetlb".to_owned()),
+        layout: None,
+        inherit_fork: None,
+        inherit_exec: Some(false),
+    };
+    let policy = accepted(alone(&flags));
+    assert_eq!((policy.name.as_str(), policy.via, policy.fetch), ("mine", Via::Hugetlb, Fetch::Demand));
+    assert_eq!(policy.inherit, Inherit { fork: true, exec: false });
+    assert_eq!(policy.frames.strategy, Strategy::Random { seed: 7 });
+    assert_eq!(policy.rules[0].fetch, Some(Fetch::Willneed));
+    let frames = policy.rules[1].frames.as_ref().map(|frames| frames.strategy.clone());
+    assert_eq!(frames, Some(Strategy::Modulo { colors: Some(4), pattern: vec![Colour(0), Colour(3)] }));
+}
+
+const FILE: &str = "name = \"file\"\npages = \"4K\"\nfetch = \"demand\"\n\
+    [[rule]]\nmemory = \"heap\"\npages = \"2M\"\nfetch = \"prefault\"\n[[rule]]\nmemory = \"anon\"\npages = \"2M\"\n";
+
+#[test]
+fn a_bare_flag_replaces_its_whole_axis_of_the_file() {
+    let policy = accepted(on_top_of(FILE, &pages(&["64K"])));
+    assert_eq!(policy.pages, Pages::Size(PageSize::new(64 << 10).expect("a power of two")));
+    assert_eq!(policy.name, "file with --pages 64K");
+    let [rule] = &policy.rules[..] else { panic!("the rule for anon said nothing else: {:?}", policy.rules) };
+    assert_eq!((rule.scope, rule.pages.clone(), rule.fetch), (scope(&[Memory::Heap]), None, Some(Fetch::Prefault)));
+    assert_eq!(policy.fetch, Fetch::Demand, "other axes stay");
+}
+
+#[test]
+fn a_scoped_flag_goes_in_front_of_the_rules_of_the_file() {
+    let policy = accepted(on_top_of(FILE, &pages(&["heap=4K"])));
+    assert_eq!(policy.rules.len(), 3);
+    assert_eq!(policy.rules[0].pages, Some(Pages::Size(PageSize::K4)));
+    assert_eq!(policy.rules[1].pages, Some(Pages::Size(PageSize::M2)));
+}
+
+#[test]
+fn via_reaches_the_rules_of_the_file() {
+    let file = "[[rule]]\nmemory = \"heap\"\npages = \"2M\"\nvia = \"thp\"\n";
+    let policy = accepted(on_top_of(file, &Flags { via: Some("hugetlb".to_owned()), ..Flags::default() }));
+    assert_eq!((policy.via, policy.rules[0].via), (Via::Hugetlb, None));
+}
+
+#[test]
+fn a_layout_replaces_the_axis_and_yields_to_scoped_flags() {
+    let text = "type,pageSize,startOffset,endOffset\nbrk,-1,0,1073741824\nbrk,2097152,0,4194304\nmmap,-1,0,4096\n";
+    let layout = Some(Document { path: "l.csv".to_owned(), text: text.to_owned() });
+    let flags = Flags { layout: layout.clone(), ..pages(&["arenas=2M"]) };
+    let policy = accepted(on_top_of(FILE, &flags));
+    assert_eq!(policy.rules[0].scope, scope(&[Memory::Arenas]));
+    let with_pages: Vec<_> =
+        policy.rules.iter().filter(|rule| rule.pages.is_some()).map(|rule| rule.scope).collect();
+    assert_eq!(with_pages[1..], [scope(&[Memory::Heap]), scope(&[Memory::Anon, Memory::Arenas])]);
+
+    let error = alone(&Flags { layout, ..pages(&["2M"]) }).expect_err("two answers to one question");
+    assert_eq!(
+        error.to_string().split(';').next(),
+        Some("--layout l.csv: --pages 2M and --layout both set every page's size")
+    );
+}
+
+#[test]
+fn what_is_refused_names_the_flag() {
+    let cases: &[(&str, &str)] = &[
+        ("", "is not a page size: it is empty"),
+        ("heep=2M", "unknown memory \"heep\""),
+        ("heap=", "is not a page size: it is empty"),
+        ("=2M", "unknown memory \"\""),
+        ("heap=0-64M", "is not an interval of a mosaic"),
+        ("heap=0-64M:", "is not a page size: it is empty"),
+        ("heap=64M:2M", "is not an interval of a mosaic"),
+        ("heap=0-2M:2M,", "is not an interval of a mosaic"),
+        ("heap=0-3M:2M", "is not aligned"),
+        ("heap=0-4M:2M,2M-4M:2M", "overlaps"),
+        ("heap=otherwise:4K,otherwise:2M", "given twice"),
+        ("0x1000-0x800=4K", "is empty"),
+        ("file=2M", "`file` cannot have pages of 2M"),
+    ];
+    for (value, words) in cases {
+        let error = alone(&pages(&[value])).expect_err(value);
+        assert_eq!(&*error.place.source, format!("--pages {value}"));
+        assert!(error.message.contains(words), "{words:?} is not in {error}");
+    }
+    let twice = alone(&pages(&["2M", "4K"])).expect_err("two defaults");
+    assert!(twice.to_string().starts_with("--pages 4K: --pages 2M was given already"), "{twice}");
+    let again = alone(&pages(&["heap=2M", "heap=4K"])).expect_err("two answers for heap");
+    assert!(
+        again.to_string().starts_with("--pages heap=4K: the rule can never apply: earlier rules (--pages heap=2M)"),
+        "{again}"
+    );
+    let frames = Flags { frames: strings(&["random:seed"]), ..Flags::default() };
+    assert!(alone(&frames).expect_err("no value").message.contains("is not a parameter"));
+}

@@ -1,0 +1,239 @@
+//! Writing a policy and reading it gives the same policy; and no input makes the readers panic.
+
+mod common;
+
+use common::parse_any;
+use pagelab_policy::error::Place;
+use pagelab_policy::flags::{Flags, apply};
+use pagelab_policy::mosalloc::read_layout;
+use pagelab_policy::plan::{self, Plan};
+use pagelab_policy::raw::{At, RawAxes, RawFrames, RawMosaic, RawPages, RawPolicy, RawRule, RawScope, RawTile};
+use pagelab_policy::types::{Backing, Memory, Pages, Policy, Rule, Scope};
+use pagelab_policy::validate::validate;
+use pagelab_policy::write::to_toml;
+use pagelab_policy::{Machine, compile};
+use proptest::collection::vec;
+use proptest::option::{of, weighted};
+use proptest::prelude::*;
+use proptest::sample::{select, subsequence};
+
+fn at<T>(value: T) -> At<T> {
+    At::new(value, &Place::whole("generated"))
+}
+
+fn word() -> impl Strategy<Value = String> {
+    select(vec!["kernel", "4K", "16K", "64K", "1M", "2M", "1G"]).prop_map(str::to_owned)
+}
+
+/// Intervals one after another, each a gap and a few pages, so that most are aligned and disjoint.
+fn mosaic() -> impl Strategy<Value = RawMosaic> {
+    let size = select(vec![4_u64 << 10, 64 << 10, 2 << 20, 1 << 30]);
+    (vec((0_u64..3, 1_u64..5, size), 1..8), weighted(0.7, word())).prop_map(|(pieces, otherwise)| {
+        let mut end = 0;
+        let mut tiles = Vec::new();
+        for (gap, count, size) in pieces {
+            let start = (end + gap * 4096_u64).next_multiple_of(size);
+            end = start + count * size;
+            let tile = RawTile { start: start.to_string(), end: format!("{end:#x}"), size: size.to_string() };
+            tiles.push(at(tile));
+        }
+        tiles.rotate_left(1);
+        RawMosaic { tiles, otherwise: otherwise.map(at) }
+    })
+}
+
+fn raw_pages() -> impl Strategy<Value = At<RawPages>> {
+    prop_oneof![word().prop_map(RawPages::Word), mosaic().prop_map(RawPages::Mosaic)].prop_map(at)
+}
+
+fn raw_frames() -> impl Strategy<Value = At<RawFrames>> {
+    let kinds = select(vec!["kernel", "page-coloring", "bin-hopping", "modulo", "exact", "random"]);
+    (kinds, 1_u32..100, vec(0_u64..9, 1..5), any::<u32>(), any::<bool>(), any::<bool>()).prop_map(
+        |(kind, colors, numbers, seed, pin, with_colors)| {
+            let list: Vec<_> = numbers.iter().map(|n| at(n.to_string())).collect();
+            let colors = with_colors.then(|| ("colors", vec![at((colors + 10).to_string())]));
+            let pin = (pin && kind != "kernel").then(|| ("pin", vec![at("true".to_owned())]));
+            let own = match kind {
+                "page-coloring" => vec![colors],
+                "bin-hopping" => vec![colors, Some(("first", vec![at("3".to_owned())]))],
+                "modulo" => vec![colors, Some(("pattern", list))],
+                "exact" => vec![Some(("frames", list))],
+                "random" => vec![Some(("seed", vec![at(seed.to_string())]))],
+                _ => vec![],
+            };
+            let parameters = own.into_iter().chain([pin]).flatten();
+            let parameters = parameters.map(|(name, values)| (at(name.to_owned()), values)).collect();
+            at(RawFrames { kind: at(kind.to_owned()), parameters })
+        },
+    )
+}
+
+fn axes() -> impl Strategy<Value = RawAxes> {
+    let via = select(vec!["thp", "hugetlb"]).prop_map(|word| at(word.to_owned()));
+    let fetch = select(vec!["kernel", "demand", "prefault"]).prop_map(|word| at(word.to_owned()));
+    (of(raw_frames()), weighted(0.8, raw_pages()), weighted(0.1, via), of(fetch)).prop_map(
+        |(frames, pages, via, fetch)| RawAxes { via: via.filter(|_| pages.is_some()), frames, pages, fetch },
+    )
+}
+
+fn rule() -> impl Strategy<Value = RawRule> {
+    let kinds = subsequence(vec!["heap", "anon", "arenas"], 1..=3)
+        .prop_map(|kinds| RawScope::Memory(kinds.into_iter().map(|kind| at(kind.to_owned())).collect()));
+    let all = Just(RawScope::Memory(vec![at("all".to_owned())]));
+    let range = (1_u64..1000, 1_u64..100).prop_map(|(start, length)| {
+        RawScope::Range(at(format!("{:#x}", start << 30)), at(format!("{:#x}", (start + length) << 30)))
+    });
+    let at_least = weighted(0.1, (1_u64..1 << 30).prop_map(|bytes| at(bytes.to_string())));
+    (prop_oneof![8 => kinds, 1 => all, 1 => range], at_least, axes()).prop_map(|(scope, at_least, axes)| RawRule {
+        place: Place::whole("generated"),
+        scope,
+        at_least,
+        axes,
+    })
+}
+
+fn policy() -> impl Strategy<Value = RawPolicy> {
+    (of("[ -~äµ→]{1,30}"), axes(), of(any::<bool>()), of(any::<bool>()), vec(rule(), 0..4)).prop_map(
+        |(name, axes, inherit_fork, inherit_exec, rules)| RawPolicy {
+            place: Place::whole("generated"),
+            name: name.map(at),
+            axes,
+            inherit_fork,
+            inherit_exec,
+            rules,
+        },
+    )
+}
+
+/// Page size and fetch at `offset` of a mapping of `length` bytes, straight from the rules.
+fn naive(policy: &Policy, memory: Memory, length: u64, offset: u64) -> (u64, plan::Fetch) {
+    let matches = |rule: &&Rule| {
+        let named = match rule.scope {
+            Scope::All => true,
+            Scope::Memory(set) => set.contains(memory),
+            Scope::Range { .. } => false,
+        };
+        named && rule.at_least.is_none_or(|least| memory != Memory::Heap && least.0 <= length)
+    };
+    let mut pages = &policy.pages;
+    let mut fetch = policy.fetch;
+    for rule in policy.rules.iter().filter(matches).rev() {
+        pages = rule.pages.as_ref().unwrap_or(pages);
+        fetch = rule.fetch.unwrap_or(fetch);
+    }
+    let bytes = match pages {
+        Pages::Kernel => plan::KERNEL,
+        Pages::Size(size) => size.bytes(),
+        Pages::Mosaic(mosaic) => {
+            match mosaic.tiles.iter().find(|tile| (tile.start.0..tile.end.0).contains(&offset)) {
+                Some(tile) => tile.size.bytes(),
+                None => match mosaic.otherwise {
+                    Backing::Kernel => plan::KERNEL,
+                    Backing::Size(size) => size.bytes(),
+                },
+            }
+        }
+    };
+    let fetches = [plan::Fetch::Kernel, plan::Fetch::Demand, plan::Fetch::Prefault, plan::Fetch::WillNeed];
+    (bytes, fetches[fetch as usize])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_global_rejects: 20_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn written_and_read_again_a_policy_is_the_same(raw in policy()) {
+        let validated = validate(&raw, &Machine::generic_x86_64());
+        prop_assume!(validated.is_ok());
+        let policy = validated.map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let text = to_toml(&policy);
+        match parse_any(&text) {
+            Ok(again) => {
+                prop_assert_eq!(&again, &policy, "{}", text);
+                prop_assert_eq!(to_toml(&again), text);
+            }
+            Err(error) => prop_assert!(false, "{error}\n{text}"),
+        }
+    }
+
+    #[test]
+    fn what_validates_compiles_to_a_plan_that_reads_back(mut raw in policy()) {
+        raw.axes.frames = None;
+        raw.rules.iter_mut().for_each(|rule| rule.axes.frames = None);
+        raw.rules.retain(|rule| !rule.axes.is_empty());
+        let validated = validate(&raw, &Machine::generic_x86_64());
+        prop_assume!(validated.is_ok());
+        let policy = validated.map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let plan = compile::compile(&policy, &Machine::generic_x86_64(), &compile::Options::default());
+        let plan = plan.map_err(|error| TestCaseError::fail(error.to_string()))?;
+        prop_assert!(plan.encode().is_ok(), "{:?}", plan.encode());
+        prop_assert!(!policy.is_kernel() || plan.sections.is_empty());
+    }
+
+    #[test]
+    fn the_plan_answers_as_the_rules_do(
+        mut raw in policy(),
+        memory in select(vec![Memory::Heap, Memory::Anon, Memory::Arenas]),
+        least in 0_u64..1 << 31,
+        offset in 0_u64..1 << 33,
+    ) {
+        raw.axes.frames = None;
+        raw.rules.iter_mut().for_each(|rule| rule.axes.frames = None);
+        raw.rules.retain(|rule| !rule.axes.is_empty());
+        let validated = validate(&raw, &Machine::generic_x86_64());
+        prop_assume!(validated.is_ok());
+        let policy = validated.map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let plan = compile::compile(&policy, &Machine::generic_x86_64(), &compile::Options::default());
+        let bytes = plan.map(|plan| plan.encode().expect("a plan that encodes"));
+        let bytes = bytes.map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let plan = Plan::parse(&bytes).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let kind = plan::Memory::from_code(memory as u64).expect("the same kinds in the same order");
+        let found = plan.section_for(kind, least).map_or((plan::KERNEL, plan::Fetch::Kernel), |section| {
+            (plan.piece(&section, offset).page_bytes, section.fetch)
+        });
+        prop_assert_eq!(found, naive(&policy, memory, least, offset));
+    }
+
+    #[test]
+    fn no_text_makes_the_toml_reader_panic(text in "\\PC*") {
+        let _ = parse_any(&text);
+    }
+
+    #[test]
+    fn no_policy_like_text_makes_it_panic(
+        key in select(vec!["name", "frames", "pages", "fetch", "via", "inherit", "rule"]),
+        inner in select(vec!["kind", "mosaic", "otherwise", "csv", "memory", "range", "at_least", "fork"]),
+        value in "(-?[0-9]{1,25}|\"[0-9KMG.x-]{0,8}\"|\\[.{0,12}\\]|true|0x[0-9a-f]{1,20})",
+    ) {
+        let _ = parse_any(&format!("{key} = {value}"));
+        let _ = parse_any(&format!("{key} = {{ {inner} = {value} }}"));
+        let _ = parse_any(&format!("[[rule]]\n{inner} = {value}\n{key} = {value}"));
+    }
+
+    #[test]
+    fn no_bytes_make_the_layout_reader_panic(bytes in vec(any::<u8>(), 0..200)) {
+        let _ = read_layout(&String::from_utf8_lossy(&bytes), "l.csv");
+    }
+
+    #[test]
+    fn no_layout_like_text_makes_it_panic(
+        header in select(vec![
+            "type,pageSize,startOffset,endOffset",
+            "pool_type,pool_size,ragions_list_2mb,offset_2mb,ragions_list_1gb,offset_1gb",
+        ]),
+        rows in vec("(brk|mmap|file)(,(-?[0-9]{1,22}|[0-9]GB|\\[[0-9,-]{0,9}\\])){3,5}", 0..5),
+    ) {
+        let _ = read_layout(&format!("{header}\n{}", rows.join("\n")), "l.csv");
+    }
+
+    #[test]
+    fn no_flag_makes_the_flag_reader_panic(values in vec("[a-z0-9=:,+.KMGx-]{0,24}", 0..3)) {
+        for flags in [
+            Flags { pages: values.clone(), ..Flags::default() },
+            Flags { fetch: values.clone(), ..Flags::default() },
+            Flags { frames: values.clone(), ..Flags::default() },
+        ] {
+            let _ = apply(None, &flags).and_then(|raw| validate(&raw, &Machine::generic_x86_64()));
+        }
+    }
+}
