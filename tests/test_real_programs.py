@@ -7,7 +7,6 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -156,12 +155,12 @@ def test_python_long(policy: Policy, module: str, place: Path, run_under: Runner
 
 
 @pytest.fixture
-def everyones(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def everyones(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory that an unprivileged user can write."""
     path = tmp_path_factory.mktemp("everyones")
     for parent in (path, path.parent, path.parent.parent):
         parent.chmod(0o777 if parent == path else 0o755)
-    yield path
+    return path
 
 
 STRESSORS = {
