@@ -28,12 +28,12 @@ CAPABILITIES = (
     ("PERFMON", "hardware counters, whatever perf_event_paranoid says"),
     ("SYS_PTRACE", "a userfaultfd that also serves faults inside system calls"),
     ("IPC_LOCK", "pinning placed pages (mlock beyond the limit)"),
-    ("SYS_NICE", "binding to memory nodes of other users' programs, priorities"),
+    ("SYS_NICE", "run --node (container engines allow mbind and set_mempolicy only with it)"),
 )
 
 SECCOMP: tuple[dict[str, Any], ...] = (
     {"names": ["userfaultfd"], "action": "SCMP_ACT_ALLOW", "comment": "left out of the default profile"},
-    {"names": ["perf_event_open"], "action": "SCMP_ACT_ALLOW", "comment": "allowed by default only with CAP_PERFMON"},
+    {"names": ["perf_event_open"], "action": "SCMP_ACT_ALLOW", "comment": "by default only with CAP_PERFMON"},
     {
         "names": ["personality"],
         "action": "SCMP_ACT_ALLOW",
@@ -129,8 +129,9 @@ def _engine_blocks(machine: dict[str, Any]) -> list[Block]:
 def _seccomp_part() -> str:
     rows = ",\n".join("  " + json.dumps(rule) for rule in SECCOMP)
     return (
-        '# pagelab-seccomp.json: the engine\'s default profile with these entries added under "syscalls"\n'
-        "# (https://github.com/moby/profiles/blob/main/seccomp/default.json):\n" + rows
+        "# pagelab-seccomp.json: the engine's default profile with these entries added under \"syscalls\"; docker's is\n"
+        "# https://github.com/moby/profiles/blob/main/seccomp/default.json,\n"
+        "# podman's is /usr/share/containers/seccomp.json:\n" + rows
     )
 
 

@@ -23,7 +23,7 @@ WANTED = {
     "CAP_PERFMON": "counters of the kernel's side",
     "CAP_SYS_PTRACE": "userfaultfd for faults inside system calls",
     "CAP_IPC_LOCK": "pinning placed pages",
-    "CAP_SYS_NICE": "raising priority",
+    "CAP_SYS_NICE": "--node in containers",
 }
 _COUNTERS_TIMEOUT_S = 20.0
 
