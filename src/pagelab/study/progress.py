@@ -128,6 +128,11 @@ class TimeLeft:
         self._durations.setdefault(condition, []).append(duration_s)
         self._remaining[condition] -= 1
 
+    def median_s(self, condition: int) -> float | None:
+        """Median duration of the condition's runs so far."""
+        found = self._durations.get(condition)
+        return statistics.median(found) if found else None
+
     def seconds(self) -> float | None:
         """None before anything has finished; a condition that has not run yet counts as the median of the others."""
         medians = {condition: statistics.median(found) for condition, found in self._durations.items()}

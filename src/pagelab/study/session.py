@@ -113,7 +113,7 @@ class Session:
         executor: Executor = LocalExecutor(self._runner, interrupts.abandonable)
         for job, result in executor.execute(self._jobs(slots)):
             self._store.commit_run(job.slot, result, self._id, self._attempts.pop(job.slot.position))
-            time_left.finished(job.slot.condition, result.duration_s)
+            time_left.finished(job.slot.condition, result.duration_s or 0.0)
             self._progress.finished(job.condition.name, result.status, result.message, time_left.seconds())
             if interrupts.seen:
                 raise KeyboardInterrupt

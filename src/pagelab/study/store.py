@@ -51,8 +51,9 @@ class RunResult:
     """What one place of the schedule produced, to be committed as one transaction."""
 
     status: str
-    started_at: str
-    duration_s: float
+    started_at: str | None
+    duration_s: float | None
+    """With set-up, flushing and tear-down; None when it was measured elsewhere."""
     record: Record | None = None
     message: str | None = None
     steps: tuple[StepOutcome, ...] = ()
@@ -208,28 +209,38 @@ class Store:
     def commit_run(self, slot: Slot, result: RunResult, session: int | None = None, attempt: int | None = None) -> int:
         """One finished run with its measurements and steps, in one transaction; returns its id."""
         record = result.record
+        text = record.model_dump_json(by_alias=True) if record else None
         with self._transaction():
-            cursor = self._db.execute(
-                "INSERT INTO run (position, condition, execution, status, started_at, record_json, message, duration_s)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    slot.position,
-                    slot.condition,
-                    slot.execution,
-                    result.status,
-                    result.started_at,
-                    record.model_dump_json(by_alias=True) if record else None,
-                    result.message,
-                    result.duration_s,
-                ),
-            )
-            run = int(cursor.lastrowid or 0)
+            run = self._insert_run(slot, result, text)
             if record:
                 self.put_measurements(run, [(m.name, m.value, m.unit) for m in record.measurements])
             self.put_steps(result.steps, session, run)
             if attempt is not None:
                 self._db.execute("UPDATE attempt SET outcome = 'finished' WHERE id = ?", (attempt,))
         return run
+
+    def commit_imported(self, slots: list[Slot], runs: list[tuple[RunResult, str]]) -> None:
+        """Runs measured elsewhere, with their ``pagelab.imported/1`` texts; all of them or none."""
+        with self._transaction():
+            for slot, (result, text) in zip(slots, runs, strict=True):
+                self._insert_run(slot, result, text)
+
+    def _insert_run(self, slot: Slot, result: RunResult, text: str | None) -> int:
+        cursor = self._db.execute(
+            "INSERT INTO run (position, condition, execution, status, started_at, record_json, message, duration_s)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                slot.position,
+                slot.condition,
+                slot.execution,
+                result.status,
+                result.started_at,
+                text,
+                result.message,
+                result.duration_s,
+            ),
+        )
+        return int(cursor.lastrowid or 0)
 
     def put_measurements(self, run: int, measurements: list[tuple[str, float, str]]) -> None:
         """Inside a transaction of the caller's."""

@@ -1,0 +1,195 @@
+"""``pagelab study``: run, resume, status, init."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from pagelab.study.session import Finished
+    from pagelab.study.status import Status
+
+study_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Studies: programs × policies, many executions in a recorded random order, in a store that survives anything.",
+)
+
+Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The study's directory.")]
+
+
+@study_app.command("run")
+def run_command(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="The study.toml.")],
+    into: Annotated[
+        Path | None, typer.Option("--into", metavar="DIR", help="The study's directory [default: NAME.study].")
+    ] = None,
+    skip_impossible: Annotated[
+        bool,
+        typer.Option("--skip-impossible", help="Leave out what this machine cannot do; the report says so."),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything and show the plan; run nothing.")
+    ] = False,
+) -> None:
+    """Run a study from its beginning.
+
+    Every finished run is committed before the next starts: Ctrl-C, a crash or a power cut lose at most the run in
+    progress, and `pagelab study resume` goes on from there.
+
+    **Examples**
+
+        pagelab study init page-size.toml
+
+        pagelab study run page-size.toml
+
+        pagelab study run page-size.toml --into /data/page-size --skip-impossible
+    """
+    from pagelab.study.control import run_study
+    from pagelab.study.launching import local_tools
+    from pagelab.study.progress import for_terminal
+    from pagelab.study.spec import read
+
+    directory = into or Path(f"{read(spec).name}.study")
+    if dry_run:
+        from pagelab.study.prepare import prepare
+
+        _show_plan(prepare(spec, directory, local_tools().check, skip_impossible=skip_impossible), directory)
+        return
+    finished = run_study(spec, directory, local_tools(), progress=for_terminal(), skip_impossible=skip_impossible)
+    conclude(finished, directory)
+
+
+@study_app.command("resume")
+def resume_command(directory: Directory) -> None:
+    """Continue a study that was interrupted, at the run that was in progress, in the same order.
+
+    **Example**
+
+        pagelab study resume page-size.study
+    """
+    from pagelab.study.control import resume_study
+    from pagelab.study.launching import local_tools
+    from pagelab.study.progress import for_terminal
+
+    conclude(resume_study(directory, local_tools(), progress=for_terminal()), directory)
+
+
+@study_app.command("status")
+def status_command(
+    directory: Directory,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+) -> None:
+    """How far a running or dead study is, what failed, and how long it still takes.
+
+    **Examples**
+
+        pagelab study status page-size.study
+
+        watch -n 5 pagelab study status page-size.study
+    """
+    from pagelab.study.status import status_of
+
+    status = status_of(directory)
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(status.as_data(), indent=2))
+    else:
+        _show_status(status, directory)
+
+
+@study_app.command("init")
+def init_command(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="The file to write.")] = Path("study.toml"),
+) -> None:
+    """Write a commented study.toml to start from.
+
+    **Example**
+
+        pagelab study init page-size.toml
+    """
+    from importlib.resources import files
+
+    from pagelab.errors import BadInputError
+
+    text = files("pagelab.study").joinpath("template.toml").read_text(encoding="utf-8")
+    try:
+        with spec.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise BadInputError(f"{spec} exists; name another file: pagelab study init OTHER.toml") from None
+    except OSError as error:
+        raise BadInputError(f"cannot write {spec}: {error.strerror}") from None
+    typer.echo(f"wrote {spec}; change it, then: pagelab study run {spec}")
+
+
+def conclude(finished: Finished, directory: Path) -> None:
+    """The last words of a session. Raises RunFailedError when runs failed (exit code 1)."""
+    from pagelab.errors import RunFailedError
+
+    stopped = f", stopped by its precision after {finished.stopped_at} blocks" if finished.stopped_at else ""
+    sys.stderr.write(f"{finished.runs} runs are done{stopped}; see them with: pagelab report {directory}\n")
+    if finished.failed:
+        raise RunFailedError(
+            f"{finished.failed} of {finished.runs} runs failed (they are kept); see: pagelab study status {directory}"
+        )
+
+
+def _show_plan(prepared: object, directory: Path) -> None:
+    from pagelab.study.prepare import Prepared
+
+    assert isinstance(prepared, Prepared)
+    plan = prepared.plan
+    active = plan.active()
+    blocks = f"{plan.executions} executions" if plan.precision is None else f"at most {plan.executions} executions"
+    typer.echo(f"{plan.name}: {len(active)} conditions, {blocks} and {plan.warmups} warm-ups each, in {directory}")
+    for condition in plan.conditions:
+        words = " ".join(condition.argv)
+        typer.echo(f"  {condition.name}{'  (baseline)' if condition.baseline else ''}: {words}")
+    for warning in prepared.warnings:
+        typer.echo(f"warning: {warning.message}")
+
+
+_STATES = {
+    "complete": "complete",
+    "stopped": "complete (stopped by its precision)",
+    "imported": "imported",
+    "running": "running",
+    "interrupted": "not running: it was interrupted",
+    "killed": "not running: it was killed",
+    "error": "not running: it ended with an error",
+    "not-started": "not running: nothing has started",
+}
+
+
+def _show_status(status: Status, directory: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from pagelab.study.progress import shown_duration
+
+    console = Console(highlight=False)
+    console.print(f"[bold]{status.name}[/bold]: {_STATES.get(status.state, status.state)}")
+    if status.holder is not None:
+        console.print(f"process {status.holder.pid} on {status.holder.host}, since {status.holder.since}")
+    left = "" if not status.left_s or status.state == "stopped" else f", about {shown_duration(status.left_s)} left"
+    console.print(f"{status.done} of {status.total} runs done{left}")
+    counts = [f"{count} {name}" for name, count in status.statuses.items() if count]
+    counts += [f"{status.short_placed} short-placed"] if status.short_placed else []
+    counts += [f"{status.repeated} interrupted and repeated"] if status.repeated else []
+    if counts:
+        console.print("runs: " + ", ".join(counts))
+    if status.warnings:
+        console.print("warnings: " + ", ".join(f"{count} {kind}" for kind, count in status.warnings.items()))
+    table = Table("condition", "done", "failed", "median run", box=None, pad_edge=False)
+    for condition in status.conditions:
+        median = "" if condition.median_duration_s is None else f"{condition.median_duration_s:.3g} s"
+        done = f"left out: {condition.left_out}" if condition.left_out else f"{condition.done}/{condition.planned}"
+        table.add_row(condition.name, done, str(condition.failed or ""), median)
+    console.print(table)
+    if status.state in ("interrupted", "killed", "error", "not-started"):
+        console.print(f"continue with: pagelab study resume {directory}")

@@ -1,0 +1,65 @@
+"""Runs of a study on this machine, through :mod:`pagelab.runner`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .. import machine
+from ..errors import BadInputError, MachineError
+from ..record import Record
+from ..runner import RunRequest, run
+from .control import Tools
+from .feasible import cannot
+from .job import RunNotStarted
+from .plan import Condition
+
+MEASURE_FD = 3
+
+
+class LocalRunner:
+    """One condition, once, here."""
+
+    def run(self, condition: Condition, stderr: Path) -> Record:
+        try:
+            return run(request(condition, stderr))
+        except (BadInputError, MachineError) as error:
+            # Refused for this run alone (a device gone, a pool drained): it is recorded, and the others go on.
+            raise RunNotStarted(str(error)) from error
+
+
+def request(condition: Condition, stderr: Path) -> RunRequest:
+    """What the launcher is asked for ``condition``."""
+    return RunRequest(
+        argv=condition.argv,
+        policy_toml=condition.policy_toml,
+        policy_path=condition.policy_path,
+        cwd=condition.cwd,
+        env=condition.env,
+        unset=condition.unset,
+        preload=condition.preload,
+        cpus=condition.cpus or (),
+        aslr=condition.aslr,
+        node=condition.node,
+        timeout_s=condition.timeout_s,
+        stdin=condition.stdin,
+        stdout=condition.stdout,
+        stderr=condition.stderr or str(stderr),
+        events=condition.events,
+        per_process_counters=condition.per_process_counters,
+        measure_fd=MEASURE_FD,
+        measure_regex=condition.regex,
+        flush=condition.flush.mode,
+        flush_files=condition.flush.files,
+    )
+
+
+def describe_machine() -> dict[str, Any]:
+    """The machine as a session finds it."""
+    return {"machine": machine.describe(), "provenance": machine.provenance()}
+
+
+def local_tools() -> Tools:
+    """Everything a session needs, on this machine."""
+    described = machine.describe()
+    return Tools(LocalRunner(), lambda condition: cannot(condition, described), describe_machine)

@@ -1,0 +1,71 @@
+"""The published schemas in docs/schema, generated: ``python -m pagelab.study.schemas docs/schema``."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from ..record import Record
+from . import migrations
+from .imported import ImportedRun
+from .plan import Plan
+from .spec import RawStudy
+
+JSON_SCHEMAS: dict[str, type[BaseModel]] = {
+    "record-1.json": Record,
+    "imported-1.json": ImportedRun,
+    "study-1.json": Plan,
+    "study-toml-1.json": RawStudy,
+}
+"""File → model: a run's record, an imported run, a study's plan as stored, and study.toml as written."""
+
+_STORE_HEAD = """\
+# The store
+
+`DIR/study.db` is one SQLite database (WAL, `synchronous = FULL`). Generated from `src/pagelab/study/migrations.py`;
+this is version {version}. A store of an older version is brought up to date when it is written, one transaction a step;
+readers migrate a copy in memory and leave the file alone. A store of a newer version is refused untouched.
+
+One finished run is one transaction: its row in `run`, its `measurement` rows, the outcomes of its set-up and tear-down
+in `step`, and the end of its `attempt`. An attempt without an outcome is a run in progress, or one that was killed.
+
+`run.record_json` holds [pagelab.record/1](record-1.json), or [pagelab.imported/1](imported-1.json) for what was
+measured elsewhere. `meta` holds `store_version`, `plan` ([pagelab.study/1](study-1.json)), `spec` (study.toml as it was run),
+`digest`, `schedule_algorithm`, `created_at`, `source`, `programs` (path → SHA-256 of what is measured), `machine`, and
+`origin` for imported studies.
+"""
+
+
+def json_schema(model: type[BaseModel]) -> str:
+    """The model's JSON Schema (draft 2020-12), as it is written to JSON."""
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema(by_alias=True)}
+    return json.dumps(schema, indent=2) + "\n"
+
+
+def store_document() -> str:
+    """The store's tables as Markdown, one section a version."""
+    parts = [_STORE_HEAD.format(version=migrations.VERSION)]
+    for number, sql in enumerate(migrations.CHAIN, start=1):
+        title = "Version 1" if number == 1 else f"Version {number} adds"
+        parts.append(f"\n## {title}\n\n```sql\n{sql.strip()}\n```\n")
+    return "".join(parts)
+
+
+def documents() -> dict[str, str]:
+    """File name → content of everything in docs/schema."""
+    return {**{name: json_schema(model) for name, model in JSON_SCHEMAS.items()}, "store.md": store_document()}
+
+
+def main() -> None:
+    directory = Path(sys.argv[1])
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, content in documents().items():
+        (directory / name).write_text(re.sub(r"[ \t]+\n", "\n", content), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Where a study stands, from its store alone: running or dead, how far, what failed, how long still."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..record import WarningKind
+from .lock import Holder, holder_of
+from .looks import looks_of
+from .progress import TimeLeft
+from .store import FAILED, Store
+
+STATUSES = ("ok", *FAILED)
+
+
+@dataclass(frozen=True)
+class ConditionStatus:
+    name: str
+    planned: int
+    """Executions that are analysed, without warm-ups; 0 for a condition left out."""
+    done: int
+    """Without warm-ups, failed ones included."""
+    failed: int
+    median_duration_s: float | None
+    left_out: str | None
+
+
+@dataclass(frozen=True)
+class Status:
+    name: str
+    state: str
+    """running, complete, stopped (by its precision stop), interrupted, killed, error, imported, or not-started."""
+    holder: Holder | None
+    total: int
+    """Places in the schedule, warm-ups included; with a precision stop the most there can be."""
+    done: int
+    statuses: dict[str, int]
+    """Runs by status: every status, also those that never occurred."""
+    short_placed: int
+    repeated: int
+    """Runs that were interrupted and repeated."""
+    left_s: float | None
+    warnings: dict[str, int]
+    """By kind, the runs' and the study's own."""
+    conditions: list[ConditionStatus] = field(default_factory=list)
+
+    def as_data(self) -> dict[str, Any]:
+        """Plain data for ``--json``."""
+        return asdict(self)
+
+
+def status_of(directory: Path) -> Status:
+    """Reads the store without disturbing a session. Raises StudyError where there is no study."""
+    holder = holder_of(directory)
+    with Store.open(directory, write=False) as store:
+        plan, slots, finished = store.plan(), store.slots(), store.finished()
+        runs = store.rows("SELECT position, condition, status, duration_s FROM run")
+        remaining = [slot.condition for slot in slots if slot.position not in finished]
+        durations = [(condition, duration) for _, condition, _, duration in runs if duration is not None]
+        time_left = TimeLeft(durations, remaining)
+        counts = Counter(status for _, _, status, _ in runs)
+        kinds, short_placed = _warnings(store)
+        warmups = {slot.position for slot in slots if slot.warmup}
+        conditions = []
+        for condition in plan.conditions:
+            own = [
+                status for position, index, status, _ in runs if index == condition.index and position not in warmups
+            ]
+            conditions.append(
+                ConditionStatus(
+                    condition.name,
+                    0 if condition.left_out else plan.executions,
+                    len(own),
+                    sum(status in FAILED for status in own),
+                    time_left.median_s(condition.index),
+                    condition.left_out,
+                )
+            )
+        return Status(
+            name=plan.name,
+            state=_state(store, holder, bool(remaining)),
+            holder=holder,
+            total=len(slots),
+            done=len(finished),
+            statuses={status: counts.get(status, 0) for status in STATUSES},
+            short_placed=short_placed,
+            repeated=store.rows("SELECT count(DISTINCT position) FROM attempt WHERE outcome = 'interrupted'")[0][0],
+            left_s=time_left.seconds() if remaining else 0.0,
+            warnings=kinds,
+            conditions=conditions,
+        )
+
+
+def _state(store: Store, holder: Holder | None, remaining: bool) -> str:
+    if "origin" in store.meta():
+        return "imported"
+    if holder is not None:
+        return "running"
+    if not remaining:
+        return "complete"
+    if looks_of(store).stopped is not None:
+        return "stopped"
+    sessions = store.rows("SELECT reason FROM session ORDER BY id DESC LIMIT 1")
+    return "not-started" if not sessions else sessions[0][0] or "killed"
+
+
+def _warnings(store: Store) -> tuple[dict[str, int], int]:
+    """Warnings by kind, and the number of runs with a placement shortfall."""
+    kinds: Counter[str] = Counter(str(warning.kind) for warning in store.study_warnings())
+    short = 0
+    for _, text in store.record_texts():
+        own = [warning["kind"] for warning in json.loads(text).get("warnings", [])]
+        kinds.update(own)
+        short += WarningKind.PLACEMENT_SHORTFALL in own
+    failed_steps = store.rows("SELECT count(*) FROM step WHERE message IS NOT NULL")[0][0]
+    if failed_steps:
+        kinds[str(WarningKind.STEP_FAILED)] += failed_steps
+    return dict(sorted(kinds.items())), short
