@@ -93,7 +93,8 @@ def record(condition: Condition, run: Run) -> Record:
     }
     counters = [
         Counter(
-            name=name, code="0x1045", count=count, enabled_ns=wall, running_ns=wall, status="ok" if count is not None else "unsupported",
+            name=name, code="0x1045", count=count, enabled_ns=wall, running_ns=wall,
+            status="ok" if count is not None else "unsupported",
             verified=True, source="test",
         )
         for name, count in run.counters.items()
@@ -103,7 +104,15 @@ def record(condition: Condition, run: Run) -> Record:
         command=Command(argv=condition.argv, cwd="/", executable="/bin/true", env={}, env_bytes=100),
         policy=PolicyAsked(name=condition.policy_name, toml=condition.policy_toml, path=None, digest="0" * 64),
         settings=Settings(
-            cpus=[1], aslr=True, node=None, uid=0, gid=0, timeout_s=60.0, preloaded=True, flush="none", scheduler="other"
+            cpus=[1],
+            aslr=True,
+            node=None,
+            uid=0,
+            gid=0,
+            timeout_s=60.0,
+            preloaded=True,
+            flush="none",
+            scheduler="other",
         ),
         outcome=outcomes[run.status],
         time=Times(wall_ns=wall, user_ns=round(wall * run.user_share), system_ns=round(wall * 0.05)),
@@ -204,10 +213,14 @@ EFFECT = {"kernel": 1.0, "all-4K": 1.04, "all-2M": 0.62, "mosaic": 0.71}
 WORKLOAD_S = {"gups": 2.9, "sort": 1.4, "python": 0.85, "btree": 3.3}
 
 
-def typical(directory: Path, workloads: Iterable[str] = ("gups", "sort", "python", "btree"), executions: int = 12) -> Path:
-    """A study such as a user would run: clear effects, none, a bimodal condition, failures, short placement, warnings."""
+def typical(
+    directory: Path, workloads: Iterable[str] = ("gups", "sort", "python", "btree"), executions: int = 12
+) -> Path:
+    """A study such as a user would run: clear effects, none, bimodal times, failures, short placement, warnings."""
     rng = random.Random(3)
-    study = plan(workloads, EFFECT, executions, question="What do huge pages do to the time of these programs?", warmups=1)
+    study = plan(
+        workloads, EFFECT, executions, question="What do huge pages do to the time of these programs?", warmups=1
+    )
     return store(directory, study, lambda c, s: _typical_run(rng, c, s), study_warnings=[
         warning(WarningKind.NOISY_MACHINE, "a spinning thread lost 3.1% of its time to others", "info", lost=0.031)
     ])  # fmt: skip
@@ -223,10 +236,10 @@ def _typical_run(rng: random.Random, condition: Condition, slot: Slot) -> Run:
     walks = round(2e8 * wall * (0.05 if condition.policy == "all-2M" else 1.0) * (0.2 + weight) * spread)
     run = Run(
         wall_s=wall,
-        counters={"tlb.hits": walks // 3, "tlb.walks": walks, "tlb.walk_cycles": round(walks * 31 * spread), "cycles": round(wall * 3e9)},
+        counters={"tlb.hits": walks // 3, "tlb.walks": walks, "tlb.walk_cycles": round(walks * 31 * spread)},
         huge_share={"kernel": 0.02, "all-4K": 0.0, "all-2M": 0.98, "mosaic": 0.5}[condition.policy],
         asked={"all-2M": "2M", "mosaic": "2M", "all-4K": "4K"}.get(condition.policy, "kernel"),
-        measurements=[wall * 1e7 * rng.lognormvariate(0, 0.1) for _ in range(8)] if condition.workload == "gups" else [],
+        measurements=[wall * 1e7 * rng.lognormvariate(0, 0.1) for _ in range(8 * (condition.workload == "gups"))],
     )  # fmt: skip
     if condition.workload == "btree" and condition.policy == "mosaic":
         if slot.execution == 3:

@@ -24,7 +24,9 @@ def caveats_of(
         rest = f" and {wording.count(more, 'more fact')}" if more > 0 else ""
         found.append(f"The machine was not the same throughout: {keys}{rest} changed (see Machine).")
     if design.precision_stop:
-        found.append("The number of executions was decided by a precision stop: see Method for what its intervals cover.")
+        found.append(
+            "The number of executions was decided by a precision stop: see Method for what its intervals cover."
+        )
     serious = sum(w.count for w in warnings if w.severity == "serious")
     if serious:
         found.append(f"{wording.count(serious, 'serious warning')}: see Warnings.")
@@ -33,24 +35,24 @@ def caveats_of(
 
 def _failed(design: Design, failures: tuple[Failure, ...]) -> list[str]:
     counted = [(c, sum(c.failures.values())) for c in design.conditions if c.failures]
-    if not counted:
+    if not counted or not failures:
         return []
-    total = sum(n for _, n in counted)
-    where = wording.listing([f"{n} of {c.finished} in {c.id}" for c, n in counted[:4]])
-    more = f" and {len(counted) - 4} more conditions" if len(counted) > 4 else ""
-    return [
-        f"{wording.count(total, 'execution')} ended without a time to analyse ({where}{more}): the conclusions are about "
-        "executions that finish."
-    ] if failures else []
+    total = wording.count(sum(n for _, n in counted), "execution")
+    where = _some([f"{n} of {c.finished} in {c.id}" for c, n in counted])
+    return [f"{total} ended without a time to analyse ({where}): the conclusions are about executions that finish."]
 
 
 def _short(design: Design) -> list[str]:
     short = [c for c in design.conditions if c.short_placed]
     if not short:
         return []
-    total = sum(c.short_placed for c in short)
-    where = wording.listing([c.id for c in short[:4]]) + (f" and {len(short) - 4} more" if len(short) > 4 else "")
+    total = wording.count(sum(c.short_placed for c in short), "execution")
     return [
-        f"{wording.count(total, 'execution')} got fewer pages of the asked size than the policy names ({where}): they stay in the "
-        "analysis, drawn hollow, and the effect shown is that of what the kernel gave."
+        f"{total} got fewer pages of the asked size than the policy names ({_some([c.id for c in short])}): they stay "
+        "in the analysis, drawn hollow, and the effect shown is that of what the kernel gave."
     ]
+
+
+def _some(items: list[str]) -> str:
+    """The first four, and how many more."""
+    return wording.listing([*items[:4], f"{len(items) - 4} more"] if len(items) > 4 else items)

@@ -134,9 +134,7 @@ def _verdict(contrast: Contrast, alpha: float) -> Verdict:
     return "lower" if (contrast.w or 0.0) < expected else "higher"
 
 
-def spreads_of(
-    design: Design, summaries: tuple[Summary, ...], contrasts: tuple[Contrast, ...]
-) -> tuple[Spread, ...]:
+def spreads_of(design: Design, summaries: tuple[Summary, ...], contrasts: tuple[Contrast, ...]) -> tuple[Spread, ...]:
     """Spread beside the baseline's, for the planned contrasts. Descriptive."""
     by_key = {(s.condition, s.metric): s for s in summaries}
     ids = {(c.workload, c.policy): c.id for c in design.conditions}

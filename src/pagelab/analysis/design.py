@@ -81,7 +81,11 @@ def _schedule(data: StudyData) -> str:
     if data.origin:
         return f"not known: the data were imported from {data.origin}"
     warm = data.plan.warmups
-    lead = f", after {wording.count(warm, 'warm-up block')} that are not analysed" if warm else ""
+    lead = (
+        f"; {wording.count(warm, 'warm-up block')} before the first {'is' if warm == 1 else 'are'} not analysed"
+        if warm
+        else ""
+    )
     return (
         f"randomised complete blocks, seed {data.plan.seed}: every block runs each condition once, in random order, "
         f"so that drift of the machine meets all conditions alike{lead}"
@@ -97,6 +101,6 @@ def _stop(data: StudyData, blocks: int) -> str:
     looks = wording.listing([str(look) for look in plan.precision.looks])
     return (
         f"by precision: after {looks} blocks the study looked whether the half-width of every interval was within "
-        f"{wording.percent(plan.precision.target, signed=False)} of the baseline, and was to stop at the first look where "
-        f"it was; {wording.count(blocks, 'block')} were run. No look was taken at a p-value or an effect"
+        f"{wording.percent(plan.precision.target, signed=False)} of the baseline, and was to stop at the first look "
+        f"where it was; {wording.count(blocks, 'block')} were run. No look was taken at a p-value or an effect"
     )

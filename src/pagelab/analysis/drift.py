@@ -28,9 +28,10 @@ def drift_of(ratios: list[tuple[int, float]]) -> Drift:
         tau = float(kendalltau([place for place, _ in ratios], values).statistic)
     change = last / first - 1
     trend = "no trend can be seen" if tau is None or abs(tau) < 0.1 else "there is a trend"
+    size = wording.percent(abs(change), signed=False)
     sentence = (
-        f"From the first to the last third of the schedule, executions became {wording.percent(abs(change), signed=False)} "
-        f"{'slower' if change > 0 else 'faster'} at the median (Kendall's τ = {wording.digits(tau or 0.0, 2)}: {trend}); "
-        "the blocks spread this over all conditions alike."
+        f"From the first to the last third of the schedule, executions became {size} "
+        f"{'slower' if change > 0 else 'faster'} at the median (Kendall's τ = {wording.digits(tau or 0.0, 2)}: "
+        f"{trend}); the blocks spread this over all conditions alike."
     )
     return Drift(len(values), first, last, tau, sentence)

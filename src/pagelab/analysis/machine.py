@@ -11,7 +11,9 @@ from pagelab.analysis.data import StudyData
 from pagelab.analysis.model import Difference, Fact, Machine
 from pagelab.record import Record
 
-_VOLATILE = frozenset({"time", "free_pages", "reserved_pages", "surplus_pages", "pages", "run_dir", "loadavg", "writable"})
+_VOLATILE = frozenset(
+    {"time", "free_pages", "reserved_pages", "surplus_pages", "pages", "run_dir", "loadavg", "writable"}
+)
 """Last parts of keys that differ from run to run by their nature; a difference in them says nothing."""
 
 _FIRST = (

@@ -132,26 +132,33 @@ def headline(contrasts: tuple[Contrast, ...], design: Design) -> str:
         return contrasts[0].sentence
     lower = [c for c in contrasts if c.verdict == "lower"]
     higher = [c for c in contrasts if c.verdict == "higher"]
-    silent = len(contrasts) - len(lower) - len(higher)
+    silent = sum(c.verdict == "no-difference" for c in contrasts)
+    untested = sum(c.verdict == "not-testable" for c in contrasts)
     if not lower and not higher:
+        if all(c.verdict == "not-testable" for c in contrasts):
+            return "Nothing can be compared yet: a condition in every comparison has no executions."
         return f"No difference found in any of {wording.count(len(contrasts), 'planned comparison')}."
-    parts = [text for text in (_extreme(lower, design, "lower"), _extreme(higher, design, "higher")) if text]
-    tail = f" In {silent} of {len(contrasts)} comparisons no difference was found." if silent else ""
-    return f"{'; '.join(parts)}.{tail}"
+    parts = [_extreme(lower, design), _extreme(higher, design)]
+    if silent:
+        parts.append(f"In {silent} of {len(contrasts)} comparisons no difference was found.")
+    if untested:
+        parts.append(f"{wording.count(untested, 'comparison')} could not be made.")
+    return " ".join(part for part in parts if part)
 
 
-def _extreme(found: list[Contrast], design: Design, verdict: str) -> str:
-    """``2M shortens gups by 38.1%, the most of 7 comparisons that got shorter``."""
-    sized = [c for c in found if c.relative is not None]
+def _extreme(found: list[Contrast], design: Design) -> str:
+    """``2M shortens gups by 38.1%, the largest of 7 reductions.``"""
     if not found:
         return ""
+    lower = found[0].verdict == "lower"
+    sized = [c for c in found if c.relative is not None]
+    noun = "reduction" if lower else "increase"
     if not sized:
-        return f"{wording.count(len(found), 'comparison')} {verdict}"
+        return f"{wording.count(len(found), noun)} found."
     most = max(sized, key=lambda c: abs(c.relative or 0.0))
-    wall = all(design.primaries.get(c.workload, design.primary) == "wall_s" for c in found)
-    verb = {"lower": "shortens" if wall else "lowers", "higher": "lengthens" if wall else "raises"}[verdict]
+    wall = design.primaries.get(most.workload, design.primary) == "wall_s"
+    verb = ("shortens" if lower else "lengthens") if wall else ("lowers" if lower else "raises")
     text = f"{most.policy} {verb} {most.workload} by {wording.percent(abs(most.relative or 0.0), signed=False)}"
     if len(found) > 1:
-        word = {"lower": "shorter" if wall else "lower", "higher": "longer" if wall else "higher"}[verdict]
-        text += f", the largest of {len(found)} changes to {word}{' times' if wall else ' values'}"
-    return text
+        text += f", the {'larger' if len(found) == 2 else 'largest'} of {len(found)} {noun}s"
+    return f"{text}."

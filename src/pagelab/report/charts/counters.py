@@ -71,7 +71,7 @@ def _scatter(
             x=alt.X("x:Q", scale=alt.Scale(zero=True), axis=alt.Axis(title=x, tickCount=6)),
             y=alt.Y("y:Q", scale=alt.Scale(zero=True), axis=alt.Axis(title=y, tickCount=5, labelColor="var(--soft)")),
             color=alt.Color("policy:N", sort=None, legend=legend).scale(domain=policies, range=palette),
-            fill=alt.Fill("policy:N", sort=None, legend=None).scale(domain=policies, range=palette),
+            fill=alt.Fill("policy:N", sort=None, legend=legend).scale(domain=policies, range=palette),
             shape=alt.Shape("policy:N", sort=None, legend=legend).scale(
                 domain=policies, range=[shapes[p] for p in policies]
             ),

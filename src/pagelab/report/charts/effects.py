@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
@@ -12,56 +10,26 @@ import altair as alt
 from pagelab.analysis import wording
 from pagelab.analysis.model import Analysis, Contrast
 from pagelab.report.charts import theme
+from pagelab.report.charts.rows import Rows, grouped
 
 ROW_HEIGHT = 24
 _WIDE = 1.0
 """Beyond a doubling, a linear axis would squash the small effects: the axis becomes symmetric-logarithmic."""
+_LABEL_ROOM = 0.1
+"""Share of the axis kept free for the last number on the right."""
 _LOG_TICKS = (-99, -90, -50, -20, -10, -5, -2, 0, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 100000)
 
 
-def forest(analysis: Analysis, metric_name: str | None = None, width: theme.Width = "container") -> dict[str, Any]:
+def forest(analysis: Analysis, width: theme.Width = "container") -> dict[str, Any]:
     """Relative shift against the baseline, one row a contrast, grouped by workload.
 
     Filled: a difference after Holm's correction. Hollow: none found. The bar is the unadjusted interval.
     """
-    metric = metric_name or analysis.design.primary
-    contrasts = [c for c in analysis.contrasts if c.metric == metric and c.relative is not None]
-    grouped = len(analysis.design.workloads) > 1
-    rows = _rows(contrasts, list(analysis.design.workloads), grouped)
-    values = [_value(c, _key_of(c, rows)) for c in contrasts]
+    contrasts = [c for c in analysis.planned() if c.relative is not None]
+    rows = grouped((w, c.policy) for w in analysis.design.workloads for c in contrasts if c.workload == w)
+    values = [_value(c, rows.key(c.workload, c.policy)) for c in contrasts]
     layers = _layers(values, rows, _scale(values), list(analysis.design.policies), _title(contrasts, analysis))
-    return theme.finish(layers, width, {"step": ROW_HEIGHT})
-
-
-@dataclass(frozen=True)
-class _Row:
-    key: str
-    """Unique, and what a screen reader says."""
-    label: str
-    of: tuple[str, str] | None
-    """(workload, policy); None for the heading of a group."""
-
-
-def _rows(contrasts: list[Contrast], workloads: list[str], grouped: bool) -> list[_Row]:
-    rows: list[_Row] = []
-    for workload in workloads:
-        mine = [c for c in contrasts if c.workload == workload]
-        if mine and grouped:
-            rows.append(_Row(_unique(workload, rows), workload, None))
-        for c in mine:
-            rows.append(_Row(_unique(f"{workload} · {c.policy}", rows), c.policy, (workload, c.policy)))
-    return rows
-
-
-def _unique(key: str, rows: list[_Row]) -> str:
-    """Imported names can be anything: a zero-width space tells equal keys apart."""
-    while any(row.key == key for row in rows):
-        key += "\u200b"
-    return key
-
-
-def _key_of(contrast: Contrast, rows: list[_Row]) -> str:
-    return next(row.key for row in rows if row.of == (contrast.workload, contrast.policy))
+    return theme.finish(layers, width, ROW_HEIGHT * len(rows))
 
 
 def _value(contrast: Contrast, key: str) -> dict[str, Any]:
@@ -84,7 +52,9 @@ def _value(contrast: Contrast, key: str) -> dict[str, Any]:
 def _title(contrasts: list[Contrast], analysis: Analysis) -> str:
     baselines = sorted({c.baseline for c in contrasts})
     against = baselines[0] if len(baselines) == 1 else "the baseline"
-    return f"change in {analysis.primary.label} against {against} (%)"
+    metrics = {analysis.metric(c.metric).label for c in contrasts}
+    what = metrics.pop() if len(metrics) == 1 else "the primary metric"
+    return f"change in {what} against {against} (%)"
 
 
 def _scale(values: list[dict[str, Any]]) -> tuple[alt.Scale, list[int] | None]:
@@ -92,31 +62,24 @@ def _scale(values: list[dict[str, Any]]) -> tuple[alt.Scale, list[int] | None]:
     if reach <= 100 * _WIDE:
         low = min([v["low"] for v in values] + [-0.02 * reach, -0.1])
         high = max([v["high"] for v in values] + [0.02 * reach, 0.1])
+        high += _LABEL_ROOM * (high - low)
         return alt.Scale(domain=[low, high], nice=True, zero=True), None
     low, high = (min(v["low"] for v in values), max(v["high"] for v in values))
     ticks = [t for t in _LOG_TICKS if min(low * 1.5, 0) <= t <= max(high * 1.5, 0)]
     keep = max(1, math.ceil(len(ticks) / 9))
     zero = ticks.index(0)
     ticks = [t for i, t in enumerate(ticks) if (i - zero) % keep == 0]
-    return alt.Scale(type="symlog", constant=5, domain=[min(low * 1.1, 0), max(high * 1.1, 0)], nice=False), ticks
+    return alt.Scale(type="symlog", constant=5, domain=[min(low * 1.1, 0), max(high * 1.6, 5)], nice=False), ticks
 
 
 def _layers(
     values: list[dict[str, Any]],
-    rows: list[_Row],
+    rows: Rows,
     scale: tuple[alt.Scale, list[int] | None],
     policies: list[str],
     title: str,
 ) -> alt.LayerChart:
-    labels = json.dumps({row.key: row.label for row in rows})
-    header = f"indexof({json.dumps([row.key for row in rows if row.of is None])}, datum.value) >= 0"
-    y_axis = alt.Axis(
-        labelExpr=f"({labels})[datum.value]",
-        labelFontWeight=alt.condition(header, alt.value("bold"), alt.value("normal")),
-        labelLimit=170,
-        grid=False,
-    )
-    y = alt.Y("row:N", title=None, sort=None, scale=alt.Scale(domain=[row.key for row in rows], type="band"), axis=y_axis)
+    y = rows.axis()
     x_scale, ticks = scale
     x_axis = alt.Axis(title=title, labelExpr="(datum.value > 0 ? '+' : '') + replace(datum.label, '-', '−')")
     x_axis = alt.Axis(**(x_axis.to_dict() | ({"values": ticks} if ticks else {"tickCount": 6})))
@@ -136,12 +99,16 @@ def _layers(
     bars = base.mark_rule(strokeWidth=2.4).encode(
         x=alt.X("low:Q", scale=x_scale, axis=x_axis), x2="high:Q", y=y, color=colour, tooltip=tooltip
     )
-    points = base.mark_point(size=85, strokeWidth=2, opacity=1).encode(
+    hollow = base.mark_point(size=85, strokeWidth=2, opacity=1, filled=False, fill="var(--paper)").encode(
         x=alt.X("relative:Q", scale=x_scale),
         y=y,
-        stroke=colour,
+        color=colour,
         shape=alt.Shape("policy:N", legend=None).scale(domain=policies, range=list(shapes.values())),
-        fill=alt.condition("datum.found", "policy:N", alt.value("var(--paper)"), legend=None),
         tooltip=tooltip,
     )
-    return theme.layered(zero, bars, points)
+    filled = hollow.transform_filter("datum.found").mark_point(size=85, strokeWidth=2, opacity=1, filled=True)
+    halo = base.mark_text(
+        align="left", dx=7, stroke="var(--paper)", strokeWidth=4, strokeJoin="round", aria=False
+    ).encode(x=alt.X("high:Q", scale=x_scale), y=y, text="shown:N")
+    numbers = halo.mark_text(align="left", dx=7, color="var(--soft)")
+    return theme.layered(zero, halo, bars, hollow, filled, numbers)

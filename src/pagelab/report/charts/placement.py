@@ -7,57 +7,66 @@ from typing import Any
 import altair as alt
 
 from pagelab.analysis import wording
-from pagelab.analysis.model import Analysis
+from pagelab.analysis.model import Analysis, PlacementSummary
 from pagelab.report.charts import theme
+from pagelab.report.charts.rows import grouped
 
-ROW_HEIGHT = 26
+ROW_HEIGHT = 22
 
 
-def bars(analysis: Analysis, workload: str, width: theme.Width = "container") -> dict[str, Any] | None:
-    """Median resident bytes by the size of the page that maps them. None when no execution reported placement."""
-    labels = {c.id: c.policy for c in analysis.design.conditions if c.workload == workload}
-    mine = [p for p in analysis.placements if p.condition in labels and p.by_size]
-    sizes = sorted({share.page_bytes for p in mine for share in p.by_size if share.bytes > 0})
+def bars(analysis: Analysis, width: theme.Width = "container") -> dict[str, Any] | None:
+    """Share of resident memory by the size of the page that maps it, with the total. None when nothing was reported."""
+    by_id = {c.id: c for c in analysis.design.conditions}
+    known = [p for p in analysis.placements if sum(s.bytes for s in p.by_size) > 0]
+    sizes = sorted({share.page_bytes for p in known for share in p.by_size if share.bytes > 0})
     if not sizes:
         return None
-    largest = max(sum(s.bytes for s in p.by_size) for p in mine)
-    factor, unit = wording.byte_unit(largest)
-    values = [
+    rows = grouped((by_id[p.condition].workload, by_id[p.condition].policy) for p in known)
+    values = []
+    for p in known:
+        condition = by_id[p.condition]
+        values += _values(p, condition.policy, rows.key(condition.workload, condition.policy), sizes)
+    names = [wording.page_size(s) for s in sizes]
+    colour = alt.Color(
+        "size:N", sort=None, legend=alt.Legend(title="page size", titleOrient="left", symbolType="square")
+    )
+    chart = alt.Chart(theme.rows(values))
+    stack = chart.mark_bar(size=13, stroke="var(--paper)", strokeWidth=1).encode(
+        x=alt.X(
+            "share:Q",
+            stack="zero",
+            scale=alt.Scale(domain=[0, 112], nice=False),
+            axis=alt.Axis(title="share of resident memory (%)", values=[0, 25, 50, 75, 100]),
+        ),
+        y=rows.axis(),
+        order=alt.Order("rank:Q"),
+        color=colour.scale(domain=names, range=[theme.page_size_colour(s) for s in sizes]),
+        tooltip=[
+            alt.Tooltip("policy:N"),
+            alt.Tooltip("size:N", title="page size"),
+            alt.Tooltip("shown:N", title="resident"),
+            alt.Tooltip("percent:N", title="share"),
+        ],
+    )
+    totals = chart.transform_filter("datum.first").mark_text(align="left", dx=5, color="var(--soft)")
+    text = totals.encode(x=alt.datum(100), y=rows.axis(), text="total:N")
+    return theme.finish(theme.layered(stack, text), width, ROW_HEIGHT * len(rows))
+
+
+def _values(placement: PlacementSummary, policy: str, key: str, sizes: list[int]) -> list[dict[str, Any]]:
+    present = [s for s in placement.by_size if s.bytes > 0]
+    total = sum(s.bytes for s in present)
+    return [
         {
-            "policy": labels[p.condition],
+            "row": key,
+            "policy": policy,
             "size": wording.page_size(s.page_bytes),
             "rank": sizes.index(s.page_bytes),
-            "amount": s.bytes / factor,
+            "share": 100 * s.bytes / total,
             "shown": wording.size(s.bytes),
-            "share": wording.percent(s.bytes / sum(t.bytes for t in p.by_size), signed=False),
+            "percent": wording.percent(s.bytes / total, signed=False),
+            "total": wording.size(total),
+            "first": s is present[0],
         }
-        for p in mine
-        for s in p.by_size
-        if s.bytes > 0
+        for s in present
     ]
-    names = [wording.page_size(s) for s in sizes]
-    chart = (
-        alt.Chart(theme.rows(values))
-        .mark_bar(size=16, stroke="var(--paper)", strokeWidth=1)
-        .encode(
-            x=alt.X("amount:Q", stack="zero", axis=alt.Axis(title=f"resident memory ({unit})", tickCount=5)),
-            y=alt.Y(
-                "policy:N",
-                sort=None,
-                title=None,
-                scale=alt.Scale(domain=list(labels.values())),
-                axis=alt.Axis(grid=False, labelLimit=150),
-            ),
-            order=alt.Order("rank:Q"),
-            color=alt.Color("size:N", sort=None, legend=alt.Legend(title="page size", symbolType="square")).scale(
-                domain=names, range=[theme.page_size_colour(s) for s in sizes]
-            ),
-            tooltip=[
-                alt.Tooltip("policy:N"),
-                alt.Tooltip("size:N", title="page size"),
-                alt.Tooltip("shown:N", title="resident"),
-                alt.Tooltip("share:N"),
-            ],
-        )
-    )
-    return theme.finish(chart, width, {"step": ROW_HEIGHT})

@@ -34,9 +34,7 @@ def drift(analysis: Analysis, width: theme.Width = "container") -> dict[str, Any
                 "time": wording.quantity(run.values[metric.name], metric, 5),
             }
         )
-    failures = [
-        {"position": f.position, "condition": f.condition, "status": f.status} for f in analysis.failures
-    ]
+    failures = [{"position": f.position, "condition": f.condition, "status": f.status} for f in analysis.failures]
     if not values:
         return None
     return theme.finish(_layers(analysis, values, failures), width, HEIGHT)
@@ -62,7 +60,7 @@ def _layers(analysis: Analysis, values: list[dict[str, Any]], failures: list[dic
             x=x,
             y=alt.Y("deviation:Q", axis=y_axis),
             color=alt.Color("policy:N", sort=None, legend=legend).scale(domain=policies, range=list(colours.values())),
-            fill=alt.Fill("policy:N", sort=None, legend=None).scale(domain=policies, range=list(colours.values())),
+            fill=alt.Fill("policy:N", sort=None, legend=legend).scale(domain=policies, range=list(colours.values())),
             shape=alt.Shape("policy:N", sort=None, legend=legend).scale(domain=policies, range=list(shapes.values())),
             tooltip=[
                 alt.Tooltip("workload:N"),

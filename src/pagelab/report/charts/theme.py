@@ -140,6 +140,8 @@ def on_paper(spec: Any, colours: dict[str, str] | None = None) -> Any:
         return {key: on_paper(value, table) for key, value in spec.items()}
     if isinstance(spec, list):
         return [on_paper(value, table) for value in spec]
+    if isinstance(spec, str) and spec == "transparent":
+        return table["paper"]
     if isinstance(spec, str) and spec.startswith("var(--"):
         return _VARIABLE.sub(lambda match: table[match[1]], spec)
     return spec

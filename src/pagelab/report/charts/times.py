@@ -14,13 +14,13 @@ ROW_HEIGHT = 46
 
 
 def boxplot(
-    analysis: Analysis, workload: str, metric_name: str | None = None, width: theme.Width = "container"
+    analysis: Analysis, workload: str, width: theme.Width = "container", metric_name: str | None = None
 ) -> dict[str, Any]:
     """Executions of one workload by policy: whiskers to the extremes, box between the hinges, line at the median.
 
     Inside a row, points run from the first execution (top) to the last (bottom), so that drift shows.
     """
-    metric = analysis.metric(metric_name or analysis.design.primary)
+    metric = analysis.metric(metric_name or analysis.primary_of(workload).name)
     rows = [c for c in analysis.design.conditions if c.workload == workload]
     labels = {c.id: c.policy for c in rows}
     runs = [r for r in analysis.executions if r.analysed and r.condition in labels and metric.name in r.values]
@@ -33,7 +33,7 @@ def boxplot(
         f"{metric.label} ({unit})" if unit else metric.label,
         list(analysis.design.policies),
     )
-    return theme.finish(layers, width, {"step": ROW_HEIGHT})
+    return theme.finish(layers, width, ROW_HEIGHT * len(rows))
 
 
 def _box(summary: Summary, policy: str, factor: float) -> dict[str, Any]:
@@ -41,9 +41,7 @@ def _box(summary: Summary, policy: str, factor: float) -> dict[str, Any]:
     return {"policy": policy, "n": summary.n} | {f: getattr(summary, f) / factor for f in fields}
 
 
-def _points(
-    runs: list[Execution], labels: dict[str, str], metric: Metric, factor: float
-) -> list[dict[str, Any]]:
+def _points(runs: list[Execution], labels: dict[str, str], metric: Metric, factor: float) -> list[dict[str, Any]]:
     """Points with their place inside the row, from 0 (first execution) to 1 (last)."""
     last = {c: max(1, max((r.position for r in runs if r.condition == c), default=1)) for c in labels}
     first = {c: min((r.position for r in runs if r.condition == c), default=0) for c in labels}
@@ -72,6 +70,8 @@ def _layers(
     y = y.axis(alt.Axis(labelLimit=150, grid=False))
     colours = theme.condition_colours(policies)
     colour = alt.Color("policy:N", legend=None).scale(domain=policies, range=list(colours.values()))
+    stroke = alt.Stroke("policy:N", legend=None).scale(domain=policies, range=list(colours.values()))
+    fill = alt.Fill("policy:N", legend=None).scale(domain=policies, range=list(colours.values()))
     x_axis = alt.Axis(title=title, grid=True, tickCount=6)
     summary_data = alt.Chart(theme.rows(boxes))
 
@@ -79,22 +79,21 @@ def _layers(
         return alt.X(f"{field}:Q", scale=alt.Scale(zero=False, nice=True, padding=6), axis=x_axis)
 
     whisker = summary_data.mark_rule(strokeWidth=1.2).encode(x=x("minimum"), x2="maximum:Q", y=y, color=colour)
-    cap = summary_data.mark_tick(thickness=1.2, size=12)
+    cap = summary_data.mark_tick(thickness=1.2, size=12, opacity=1)
     ends = [cap.encode(x=x(field), y=y, color=colour) for field in ("minimum", "maximum")]
     box = summary_data.mark_bar(size=26, fillOpacity=0.16, strokeWidth=1.2).encode(
-        x=x("hinge_low"), x2="hinge_high:Q", y=y, color=colour, stroke=colour
+        x=x("hinge_low"), x2="hinge_high:Q", y=y, fill=fill, stroke=stroke
     )
-    median = summary_data.mark_tick(thickness=3, size=26).encode(x=x("median"), y=y, color=colour)
+    median = summary_data.mark_tick(thickness=3, size=26, opacity=1).encode(x=x("median"), y=y, color=colour)
     dots = (
         alt.Chart(theme.rows(points))
-        .mark_point(size=20, strokeWidth=1.1)
+        .mark_point(size=26, strokeWidth=1.1)
         .encode(
             x=x("value"),
             y=y,
             yOffset=alt.YOffset("order:Q", scale=alt.Scale(domain=[-0.35, 1.35])),
-            color=colour,
-            stroke=colour,
-            fill=colour,
+            stroke=stroke,
+            fill=fill,
             fillOpacity=alt.condition("datum.placed === 'as asked'", alt.value(0.75), alt.value(0)),
             tooltip=[
                 alt.Tooltip("policy:N", title="policy"),

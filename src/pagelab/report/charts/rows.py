@@ -1,0 +1,64 @@
+"""Rows of a chart that are grouped by workload: a heading, then its policies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import altair as alt
+
+
+@dataclass(frozen=True)
+class Row:
+    key: str
+    """Unique, and what a screen reader says."""
+    label: str
+    of: tuple[str, str] | None
+    """(workload, policy); None for the heading of a group."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    rows: tuple[Row, ...]
+
+    def key(self, workload: str, policy: str) -> str:
+        """The row of a policy. StopIteration when there is none."""
+        return next(row.key for row in self.rows if row.of == (workload, policy))
+
+    def axis(self) -> alt.Y:
+        """The vertical axis: headings bold, keys shown as labels."""
+        labels = json.dumps({row.key: row.label for row in self.rows})
+        heading = f"indexof({json.dumps([row.key for row in self.rows if row.of is None])}, datum.value) >= 0"
+        axis = alt.Axis(
+            labelExpr=f"({labels})[datum.value]",
+            labelFontWeight=alt.condition(heading, alt.value("bold"), alt.value("normal")),
+            labelLimit=170,
+            grid=False,
+        )
+        scale = alt.Scale(domain=[row.key for row in self.rows], type="band")
+        return alt.Y("row:N", title=None, sort=None, scale=scale, axis=axis)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def grouped(pairs: Iterable[tuple[str, str]]) -> Rows:
+    """(workload, policy) pairs in order; headings only where there are several workloads."""
+    wanted = list(pairs)
+    workloads = list(dict.fromkeys(workload for workload, _ in wanted))
+    rows: list[Row] = []
+    for workload in workloads:
+        if len(workloads) > 1:
+            rows.append(Row(_unique(workload, rows), workload, None))
+        for owner, policy in wanted:
+            if owner == workload:
+                rows.append(Row(_unique(f"{workload} · {policy}", rows), policy, (workload, policy)))
+    return Rows(tuple(rows))
+
+
+def _unique(key: str, rows: list[Row]) -> str:
+    """Imported names can be anything: a zero-width space tells equal keys apart."""
+    while any(row.key == key for row in rows):
+        key += "\u200b"
+    return key

@@ -1,0 +1,79 @@
+"""A study's files: tables as CSV and Parquet, the analysis and the records as JSON, plots as SVG and PNG."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from pagelab.analysis.data import StudyData
+from pagelab.analysis.model import Analysis
+from pagelab.report.figures import figures_of
+
+PNG_SCALE = 3
+"""Pixels per CSS pixel: 640 wide gives 1920."""
+
+
+def contrasts_frame(analysis: Analysis) -> pl.DataFrame:
+    """One row a contrast; intervals as ``…_low`` and ``…_high``; relative effects are fractions."""
+    rows = []
+    for contrast in analysis.contrasts:
+        row = asdict(contrast)
+        for name in ("shift_interval", "relative_interval"):
+            interval = row.pop(name)
+            for end in ("low", "high", "achieved"):
+                row[f"{name.removesuffix('_interval')}_{end}"] = interval[end] if interval else None
+        rows.append(row)
+    schema = {name: _TYPES.get(name, pl.Float64) for name in (rows[0] if rows else _TYPES)}
+    return pl.DataFrame(rows, schema=schema)
+
+
+_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("workload", "policy", "baseline", "metric", "verdict", "sentence", "note", "p_method"), pl.String),
+    **dict.fromkeys(("n", "n_baseline"), pl.Int64),
+    **dict.fromkeys(("planned", "ties", "separated"), pl.Boolean),
+}
+
+
+def frames(analysis: Analysis, data: StudyData) -> dict[str, pl.DataFrame]:
+    """The tables that are written, by name."""
+    return {"runs": data.runs, "measurements": data.measurements, "contrasts": contrasts_frame(analysis)}
+
+
+def analysis_json(analysis: Analysis) -> str:
+    """The analysis, sorted and indented: the same study gives the same bytes."""
+    return json.dumps(analysis.to_dict(), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def records_jsonl(data: StudyData) -> str:
+    """Every record as it was stored, one a line, in schedule order."""
+    return "".join(line + "\n" for line in data.record_lines)
+
+
+def write_tables(directory: Path, analysis: Analysis, data: StudyData) -> None:
+    """CSV and Parquet of every table, ``analysis.json`` and ``records.jsonl``."""
+    for name, frame in frames(analysis, data).items():
+        frame.write_csv(directory / f"{name}.csv")
+        frame.write_parquet(directory / f"{name}.parquet")
+    (directory / "analysis.json").write_text(analysis_json(analysis), encoding="utf-8")
+    (directory / "records.jsonl").write_text(records_jsonl(data), encoding="utf-8")
+
+
+def write_plots(directory: Path, analysis: Analysis, formats: tuple[str, ...] = ("svg", "png")) -> None:
+    """Every figure of the page as a file, in paper colours."""
+    import vl_convert
+
+    plots = directory / "plots"
+    plots.mkdir()
+    for figure in figures_of(analysis):
+        spec = figure.for_paper()
+        if "svg" in formats:
+            (plots / f"{figure.id}.svg").write_text(
+                vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]), encoding="utf-8"
+            )
+        if "png" in formats:
+            png = vl_convert.vegalite_to_png(spec, scale=PNG_SCALE, allowed_base_urls=[])
+            (plots / f"{figure.id}.png").write_bytes(png)

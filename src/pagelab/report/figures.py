@@ -1,0 +1,198 @@
+"""The figures of a report: specification, caption, and what a reader who cannot see them is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pagelab.analysis import wording
+from pagelab.analysis.model import Analysis
+from pagelab.report import charts
+from pagelab.report.charts import theme
+
+
+@dataclass(frozen=True)
+class Figure:
+    id: str
+    """Also the name of its files."""
+    number: int
+    section: str
+    title: str
+    caption: str
+    alternative: str
+    """The figure in words."""
+    draw: Callable[[theme.Width], dict[str, Any]]
+
+    def for_page(self) -> dict[str, Any]:
+        """As wide as its place on the page, in the page's colours."""
+        return self.draw("container")
+
+    def for_paper(self) -> dict[str, Any]:
+        """Fixed width, light colours."""
+        spec: dict[str, Any] = theme.on_paper(self.draw(theme.PAPER_WIDTH))
+        return spec
+
+
+_BOXPLOT = (
+    "Whiskers reach the fastest and the slowest execution, the box holds the middle half, the line is the median; "
+    "every execution is a point, the first of each row at its top, the last at its bottom. The axis does not start at zero."
+)
+
+
+def figures_of(analysis: Analysis) -> tuple[Figure, ...]:
+    """All figures, numbered in reading order; what has no data has no figure."""
+    found: list[Figure] = []
+    for make in (_effects, _times, _tlb, _placement, _drift):
+        for figure in make(analysis, len(found)):
+            found.append(figure)
+    return tuple(found)
+
+
+def first_picture(analysis: Analysis, figures: tuple[Figure, ...]) -> Figure | None:
+    """The picture that answers: the effects, or the boxplot where there is one workload with few policies."""
+    effects = next((f for f in figures if f.section == "effects"), None)
+    times = [f for f in figures if f.section == "times"]
+    if len(analysis.design.workloads) == 1 and times:
+        return times[0]
+    return effects or (times[0] if times else None)
+
+
+def slug(text: str, used: set[str]) -> str:
+    """*text* as a file name, unique among *used*; imported names can be anything."""
+    base = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in text).strip("-.")[:60] or "x"
+    name, number = base, 2
+    while name in used:
+        name, number = f"{base}-{number}", number + 1
+    used.add(name)
+    return name
+
+
+def _effects(analysis: Analysis, before: int) -> list[Figure]:
+    planned = [c for c in analysis.planned() if c.relative is not None]
+    if not planned:
+        return []
+    level = wording.level(analysis.design.level)
+    base = sorted({c.baseline for c in planned})
+    against = f"Zero is {base[0]}. " if len(base) == 1 else "Zero is the baseline of each program. "
+    return [
+        Figure(
+            id="effects",
+            number=before + 1,
+            section="effects",
+            title=f"Change in {_primary_label(analysis)} against the baseline",
+            caption=f"{against}Points are estimates, bars {level} intervals (unadjusted). Filled: a difference "
+            "after Holm's correction; hollow: none found.",
+            alternative=" ".join(c.sentence for c in planned),
+            draw=lambda width: charts.forest(analysis, width),
+        )
+    ]
+
+
+def _primary_label(analysis: Analysis) -> str:
+    labels = {analysis.primary_of(w).label for w in analysis.design.workloads}
+    return labels.pop() if len(labels) == 1 else "the primary metric"
+
+
+def _times(analysis: Analysis, before: int) -> list[Figure]:
+    found: list[Figure] = []
+    used: set[str] = set()
+    for workload in analysis.design.workloads:
+        metric = analysis.primary_of(workload)
+        rows = [
+            (c, s)
+            for c in analysis.design.conditions
+            if c.workload == workload and (s := analysis.summary(c.id, metric.name)) is not None
+        ]
+        if not rows:
+            continue
+        told = "; ".join(
+            f"{c.policy}: median {wording.quantity(s.median, metric)}, from {wording.quantity(s.minimum, metric)} to "
+            f"{wording.quantity(s.maximum, metric)}, {wording.count(s.n, 'execution')}"
+            for c, s in rows
+        )
+        hollow = " Hollow points got fewer pages of the asked size." if any(c.short_placed for c, _ in rows) else ""
+        found.append(
+            Figure(
+                id=f"times-{slug(workload, used)}",
+                number=before + len(found) + 1,
+                section="times",
+                title=f"{workload}: {metric.label} by policy",
+                caption=(_BOXPLOT if not found else f"Drawn as Figure {found[0].number}.") + hollow,
+                alternative=f"{metric.label} of {workload}. {told}.",
+                draw=lambda width, workload=workload: charts.boxplot(analysis, workload, width=width),  # type: ignore[misc]
+            )
+        )
+    return found
+
+
+def _tlb(analysis: Analysis, before: int) -> list[Figure]:
+    found: list[Figure] = []
+    used: set[str] = set()
+    for workload in analysis.design.workloads:
+        spec = charts.tlb_scatter(analysis, workload)
+        counter = charts.counter_for(analysis, workload)
+        if spec is None or counter is None:
+            continue
+        told = "; ".join(
+            f"{c.policy}: {wording.quantity(s.median, counter)}"
+            for c in analysis.design.conditions
+            if c.workload == workload and (s := analysis.summary(c.id, counter.name)) is not None
+        )
+        time = analysis.primary_of(workload).label
+        found.append(
+            Figure(
+                id=f"tlb-{slug(workload, used)}",
+                number=before + len(found) + 1,
+                section="tlb",
+                title=f"{workload}: {counter.label} and {time}",
+                caption=f"One point an execution; both axes start at zero. "
+                f"{counter.label[:1].upper()}{counter.label[1:]}: {counter.description}."
+                if not found
+                else f"Drawn as Figure {found[0].number}.",
+                alternative=f"Median {counter.label} of {workload}. {told}.",
+                draw=lambda width, workload=workload: charts.tlb_scatter(analysis, workload, width) or {},  # type: ignore[misc]
+            )
+        )
+    return found
+
+
+def _placement(analysis: Analysis, before: int) -> list[Figure]:
+    if charts.bars(analysis) is None:
+        return []
+    told = "; ".join(
+        f"{p.condition}: "
+        + ", ".join(f"{wording.size(s.bytes)} in {wording.page_size(s.page_bytes)} pages" for s in p.by_size if s.bytes)
+        for p in analysis.placements
+        if p.by_size
+    )
+    return [
+        Figure(
+            id="memory",
+            number=before + 1,
+            section="memory",
+            title="Memory by page size",
+            caption="Resident memory that the kernel mapped with pages of each size, and its total on the right; "
+            "measured when the program ended, medians over executions.",
+            alternative=f"Resident memory by page size. {told}.",
+            draw=lambda width: charts.bars(analysis, width) or {},
+        )
+    ]
+
+
+def _drift(analysis: Analysis, before: int) -> list[Figure]:
+    if charts.drift(analysis) is None:
+        return []
+    crosses = " Crosses are executions that failed." if analysis.failures else ""
+    return [
+        Figure(
+            id="schedule",
+            number=before + 1,
+            section="schedule",
+            title="Every execution in the order in which it ran",
+            caption="Distance from the median of its own condition. A flat cloud means a machine that stayed the "
+            f"same.{crosses}",
+            alternative=analysis.drift.sentence,
+            draw=lambda width: charts.drift(analysis, width) or {},
+        )
+    ]

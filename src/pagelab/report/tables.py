@@ -1,0 +1,298 @@
+"""The tables of a report: headers and cells as text, ready for HTML, with a number or a word in each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pagelab.analysis import wording
+from pagelab.analysis.model import Analysis, Contrast, Interval, Metric, Summary
+
+NONE = "–"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text. ``groups[i]`` heads the rows from i on; the first ``words`` columns are text, the rest numbers."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    caption: str
+    words: int = 1
+    groups: dict[int, str] | None = None
+    note: str = ""
+
+
+def _grouped(
+    parts: Sequence[tuple[str, Sequence[tuple[str, ...]]]],
+) -> tuple[tuple[tuple[str, ...], ...], dict[int, str]]:
+    rows: list[tuple[str, ...]] = []
+    groups: dict[int, str] = {}
+    for heading, part in parts:
+        if part:
+            groups[len(rows)] = heading
+            rows += part
+    return tuple(rows), groups
+
+
+def contrasts(analysis: Analysis) -> Table:
+    """Planned contrasts: shift, relative effect, intervals, p."""
+    parts = [
+        (
+            f"{w}, against {analysis.design.baselines.get(w, NONE)}",
+            [_contrast_row(c, analysis.metric(c.metric)) for c in analysis.planned() if c.workload == w],
+        )
+        for w in analysis.design.workloads
+    ]
+    rows, groups = _grouped(parts)
+    level = wording.level(analysis.design.level)
+    family = len(analysis.planned())
+    return Table(
+        columns=("policy", "executions", "change", f"{level} interval", "shift", f"{level} interval", "p", "p (Holm)"),
+        rows=rows,
+        groups=groups,
+        caption="Planned comparisons with the baseline",
+        note=f"Exact two-sided rank-sum test; Holm over {wording.count(family, 'comparison')}. Intervals unadjusted.",
+    )
+
+
+def _contrast_row(c: Contrast, metric: Metric) -> tuple[str, ...]:
+    return (
+        c.policy,
+        f"{c.n}, {c.n_baseline}",
+        wording.percent(c.relative) if c.relative is not None else NONE,
+        wording.interval_percent(c.relative_interval) if c.relative_interval else NONE,
+        wording.quantity(c.shift, metric, 3) if c.shift is not None else NONE,
+        wording.interval_quantity(c.shift_interval, metric) if c.shift_interval else NONE,
+        wording.p_value(c.p).removeprefix("p = ") if c.p is not None else NONE,
+        wording.p_value(c.p_holm).removeprefix("p = ") if c.p_holm is not None else NONE,
+    )
+
+
+def times(analysis: Analysis) -> Table:
+    """Five numbers and moments of the primary metric, every condition."""
+    parts = []
+    for workload in analysis.design.workloads:
+        metric = analysis.primary_of(workload)
+        mine = [c for c in analysis.design.conditions if c.workload == workload and not c.left_out]
+        summaries = [analysis.summary(c.id, metric.name) for c in mine]
+        scale = wording.display_unit(metric, [s.maximum for s in summaries if s])
+        part = [
+            (c.policy, *(_five(s, scale[0]) if s else ("0", *([NONE] * 9))))
+            for c, s in zip(mine, summaries, strict=True)
+        ]
+        parts.append((f"{workload}: {metric.label}{f' ({scale[1]})' if scale[1] else ''}", part))
+    rows, groups = _grouped(parts)
+    level = wording.level(analysis.design.level)
+    head = ("policy", "n", "least", "lower hinge", "median", f"{level} interval of the median", "upper hinge", "most")
+    return Table(
+        columns=(*head, "mean", "sd", "CV"),
+        rows=rows,
+        groups=groups,
+        caption="Five-number summaries and moments, by condition",
+    )
+
+
+def _five(s: Summary, factor: float) -> tuple[str, ...]:
+    def show(value: float) -> str:
+        return wording.digits(value / factor, 4)
+
+    return (
+        str(s.n),
+        show(s.minimum),
+        show(s.hinge_low),
+        show(s.median),
+        _span(s.median_interval, factor),
+        show(s.hinge_high),
+        show(s.maximum),
+        show(s.mean),
+        wording.digits(s.sd / factor, 2) if s.sd is not None else NONE,
+        wording.percent(s.cv, signed=False) if s.cv is not None else NONE,
+    )
+
+
+def _span(interval: Interval | None, factor: float) -> str:
+    if interval is None:
+        return NONE
+    return f"{wording.digits(interval.low / factor, 4)} to {wording.digits(interval.high / factor, 4)}"
+
+
+def spread(analysis: Analysis) -> Table:
+    """How far the executions of a condition scatter, as shares of its median."""
+    parts = []
+    for workload in analysis.design.workloads:
+        metric = analysis.primary_of(workload)
+        rows = []
+        for c in analysis.design.conditions:
+            s = analysis.summary(c.id, metric.name)
+            if c.workload == workload and s is not None and s.n > 1 and s.median > 0:
+                shares = [(s.hinge_high - s.hinge_low) / s.median, (s.maximum - s.minimum) / s.median]
+                cv = wording.percent(s.cv, signed=False) if s.cv is not None else NONE
+                rows.append((c.policy, str(s.n), *(wording.percent(x, signed=False) for x in shares), cv))
+        parts.append((workload, rows))
+    rows_, groups = _grouped(parts)
+    return Table(
+        columns=("policy", "n", "middle half", "all executions", "CV"),
+        rows=rows_,
+        groups=groups,
+        caption="Does a policy make the program more predictable? Spread in percent of the median",
+        note="Described, not tested. Small n: a rough guide.",
+    )
+
+
+def secondary(analysis: Analysis) -> Table:
+    """Medians of every other metric, with the change against the baseline. Descriptive."""
+    parts = []
+    changes = {(c.workload, c.policy, c.metric): c for c in analysis.contrasts}
+    for workload in analysis.design.workloads:
+        primary = analysis.primary_of(workload).name
+        rows = []
+        for metric in analysis.metrics:
+            for c in analysis.design.conditions:
+                summary = analysis.summary(c.id, metric.name)
+                if c.workload == workload and metric.name != primary and summary is not None:
+                    contrast = changes.get((workload, c.policy, metric.name))
+                    rows.append(_secondary_row(metric, c.policy, c.is_baseline, summary, contrast))
+        parts.append((workload, rows))
+    rows_, groups = _grouped(parts)
+    return Table(
+        columns=("metric", "policy", "n", "median", "interval of the median", "change", "interval of the change"),
+        rows=rows_,
+        groups=groups,
+        words=2,
+        caption="Everything else that was measured: medians, and changes against the baseline",
+        note="Descriptive: no test, intervals unadjusted.",
+    )
+
+
+def _secondary_row(
+    metric: Metric, policy: str, baseline: bool, s: Summary, contrast: Contrast | None
+) -> tuple[str, ...]:
+    factor, unit = wording.display_unit(metric, [s.median])
+    interval = f"{_span(s.median_interval, factor)} {unit}".rstrip() if s.median_interval else NONE
+    change = span = "baseline" if baseline else NONE
+    if contrast is not None and contrast.relative is not None:
+        change = wording.percent(contrast.relative)
+        span = wording.interval_percent(contrast.relative_interval) if contrast.relative_interval else NONE
+    elif contrast is not None and contrast.shift is not None:
+        change = wording.quantity(contrast.shift, metric, 3)
+        span = wording.interval_quantity(contrast.shift_interval, metric) if contrast.shift_interval else NONE
+    return (
+        metric.label,
+        policy,
+        str(s.n),
+        wording.quantity(s.median, metric),
+        interval,
+        change,
+        "" if baseline else span,
+    )
+
+
+def placement(analysis: Analysis) -> Table:
+    """Asked and got."""
+    parts = []
+    for workload in analysis.design.workloads:
+        ids = {c.id: c.policy for c in analysis.design.conditions if c.workload == workload}
+        rows = []
+        for p in analysis.placements:
+            if p.condition in ids:
+                tiles = f"{p.tiles_got:,} of {p.tiles_asked:,}" if p.tiles_asked and p.tiles_got is not None else NONE
+                worst = wording.percent(p.fraction_least, signed=False) if p.fraction_least is not None else NONE
+                sizes = ", ".join(
+                    f"{wording.page_size(s.page_bytes)}: {wording.size(s.bytes)}" for s in p.by_size if s.bytes
+                )
+                rows.append(
+                    (ids[p.condition], p.asked, sizes or NONE, tiles, worst, f"{p.short_runs} of {p.executions}")
+                )
+        parts.append((workload, rows))
+    rows_, groups = _grouped(parts)
+    return Table(
+        columns=("policy", "asked", "got (median)", "tiles as asked", "worst execution", "short-placed"),
+        rows=rows_,
+        groups=groups,
+        words=3,
+        caption="Placement asked and got",
+        note="Tiles: whole tiles of the asked size, touched by the program, summed over executions.",
+    )
+
+
+def measurements(analysis: Analysis) -> Table:
+    """Repeated operations inside executions."""
+    parts = []
+    for workload in analysis.design.workloads:
+        ids = {c.id: c.policy for c in analysis.design.conditions if c.workload == workload}
+        rows = []
+        for m in analysis.measurements:
+            if m.condition in ids:
+                metric = analysis.metric(f"measure.{m.name}")
+                rows.append(
+                    (
+                        m.name,
+                        ids[m.condition],
+                        str(m.executions),
+                        f"{m.measurements:,}",
+                        wording.quantity(m.median_of_means, metric),
+                        wording.interval_quantity(m.means_interval, metric) if m.means_interval else NONE,
+                        wording.quantity(m.sd_between, metric, 2) if m.sd_between is not None else NONE,
+                        wording.quantity(m.sd_within, metric, 2) if m.sd_within is not None else NONE,
+                    )
+                )
+        parts.append((workload, rows))
+    rows_, groups = _grouped(parts)
+    return Table(
+        columns=(
+            "operation",
+            "policy",
+            "executions",
+            "measurements",
+            "median of means",
+            "interval",
+            "sd between",
+            "sd within",
+        ),
+        rows=rows_,
+        groups=groups,
+        words=2,
+        caption="Measurements inside executions",
+        note="The unit is the execution: its mean. “Between”: deviation of these means; “within”: inside executions.",
+    )
+
+
+def conditions(analysis: Analysis) -> Table:
+    """The design with counts: planned, finished, analysed, failed."""
+    rows, groups = _grouped(
+        [
+            (
+                workload,
+                [
+                    (
+                        c.policy + (" (baseline)" if c.is_baseline else ""),
+                        NONE if c.planned is None else str(c.planned),
+                        str(c.finished),
+                        str(c.analysed),
+                        "left out" if c.left_out else ", ".join(f"{n} {s}" for s, n in c.failures.items()) or "0",
+                        str(c.short_placed),
+                    )
+                    for c in analysis.design.conditions
+                    if c.workload == workload
+                ],
+            )
+            for workload in analysis.design.workloads
+        ]
+    )
+    return Table(
+        columns=("policy", "planned", "finished", "analysed", "failed", "short-placed"),
+        rows=rows,
+        groups=groups,
+        caption="Conditions and executions",
+    )
+
+
+def failures(analysis: Analysis) -> Table:
+    """Each execution that has no time to analyse."""
+    return Table(
+        columns=("condition", "what happened", "message", "place", "execution"),
+        rows=tuple((f.condition, f.status, f.message, str(f.position), str(f.execution)) for f in analysis.failures),
+        words=3,
+        caption="Executions without a time",
+    )

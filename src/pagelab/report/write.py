@@ -1,0 +1,105 @@
+"""Writes a report as a whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagelab.analysis import Analysis, StudyData, analyse
+from pagelab.errors import BadInputError
+
+FORMATS = ("html", "svg", "png", "data")
+"""``data``: CSV, Parquet and JSON."""
+_MARK = ".pagelab-report"
+"""A file in every report, so that only a report is ever replaced."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written where."""
+
+    directory: Path
+    page: Path | None
+    analysis: Analysis
+
+
+def write_report(data: StudyData, out: Path, formats: tuple[str, ...] = FORMATS) -> Written:
+    """Analyses *data* and puts the report into the directory *out*, replacing an older report there.
+
+    Everything is built in a temporary directory beside *out* and renamed, so that *out* never holds half a report.
+    Raises `BadInputError` where *out* is something else than a report.
+    """
+    _refuse_foreign(out)
+    analysis = analyse(data)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        building = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    except OSError as error:
+        raise BadInputError(f"cannot write a report to {out}: {error.strerror}; choose a place with --out") from None
+    try:
+        _build(building, analysis, data, formats)
+        building.chmod(0o755 & ~_umask())
+        _swap(building, out)
+    except BaseException:
+        shutil.rmtree(building, ignore_errors=True)
+        raise
+    return Written(out, out / "index.html" if "html" in formats else None, analysis)
+
+
+def _refuse_foreign(out: Path) -> None:
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise BadInputError(f"cannot write a report to {out}: it is a file; name a directory with --out")
+    if any(out.iterdir()) and not (out / _MARK).exists():
+        raise BadInputError(f"cannot write a report to {out}: it holds other files; name a new directory with --out")
+
+
+def _build(directory: Path, analysis: Analysis, data: StudyData, formats: tuple[str, ...]) -> None:
+    from pagelab.report import export, page
+
+    (directory / _MARK).write_text(f"{analysis.created_by}\n", encoding="utf-8")
+    if "data" in formats:
+        export.write_tables(directory, analysis, data)
+    images = tuple(f for f in formats if f in ("svg", "png"))
+    if images:
+        export.write_plots(directory, analysis, images)
+    if "html" in formats:
+        downloads = [
+            page.download(f"{name}.csv", frame.write_csv().encode(), "text/csv", _NOTES[name])
+            for name, frame in export.frames(analysis, data).items()
+            if frame.height
+        ]
+        text = export.analysis_json(analysis).encode()
+        downloads.append(page.download("analysis.json", text, "application/json", "everything this page says"))
+        if data.record_lines:
+            lines = export.records_jsonl(data).encode()
+            downloads.append(page.download("records.jsonl", lines, "application/jsonl", "the records, one a line"))
+        (directory / "index.html").write_text(page.render(analysis, downloads), encoding="utf-8")
+
+
+_NOTES = {
+    "runs": "one row an execution",
+    "measurements": "one row a measurement inside an execution",
+    "contrasts": "one row a comparison, with shift, intervals and p",
+}
+
+
+def _swap(new: Path, out: Path) -> None:
+    """Puts *new* in the place of *out*; the older report is removed last."""
+    if not out.exists():
+        new.rename(out)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{out.name}-old-", dir=out.parent))
+    out.rename(old / "report")
+    new.rename(out)
+    shutil.rmtree(old)
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
