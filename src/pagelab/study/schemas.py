@@ -34,9 +34,9 @@ One finished run is one transaction: its row in `run`, its `measurement` rows, t
 in `step`, and the end of its `attempt`. An attempt without an outcome is a run in progress, or one that was killed.
 
 `run.record_json` holds [pagelab.record/1](record-1.json), or [pagelab.imported/1](imported-1.json) for what was
-measured elsewhere. `meta` holds `store_version`, `plan` ([pagelab.study/1](study-1.json)), `spec` (study.toml as it was run),
-`digest`, `schedule_algorithm`, `created_at`, `source`, `programs` (path → SHA-256 of what is measured), `machine`, and
-`origin` for imported studies.
+measured elsewhere. `meta` holds `store_version`, `plan` ([pagelab.study/1](study-1.json)), `spec` (study.toml as it was
+run), `digest`, `schedule_algorithm`, `created_at`, `source`, `programs` (path → SHA-256 of what is run), `machine`,
+and `origin` for imported studies.
 """
 
 
