@@ -43,7 +43,7 @@ def describe(tree: Tree | None = None) -> dict[str, Any]:
     """What this machine offers. Geometry is read once; switches and pools are read at every call (about 1 ms)."""
     tree = tree or Tree.from_environment()
     base = os.sysconf("SC_PAGE_SIZE")
-    pmd = tree.number(f"{_THP}/hpage_pmd_size")
+    pmd = _pmd_bytes(tree, base)
     mthp = _mthp(tree, pmd)
     pools = _hugetlb(tree)
     sizes = {base, *(size["bytes"] for size in mthp), *(pool["page_bytes"] for pool in pools)}
@@ -63,6 +63,16 @@ def describe(tree: Tree | None = None) -> dict[str, Any]:
         "hugetlb": pools,
         **_geometry(str(tree.root), base),
     }
+
+
+def _pmd_bytes(tree: Tree, base: int) -> int | None:
+    """Size of a PMD-mapped huge page. Without /sys, /proc/meminfo still tells whether the kernel has any; a page table
+    of ``base`` bytes holds ``base / 8`` entries, on every architecture that has them.
+    """
+    told = tree.number(f"{_THP}/hpage_pmd_size")
+    if told is None and not tree.exists("/sys/kernel/mm") and "AnonHugePages:" in (tree.get("/proc/meminfo") or ""):
+        return base * base // 8
+    return told
 
 
 def _mthp(tree: Tree, pmd: int | None) -> list[dict[str, Any]]:

@@ -29,6 +29,9 @@ _USERFAULTFD_IOC_NEW = 0xAA00
 _PAGEMAP_SCAN = 0xC0606610
 _PAGE_IS_PRESENT = 1 << 3
 _SYS_USERFAULTFD = {"x86_64": 323, "aarch64": 282, "riscv64": 282}
+_SYS_PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241, "riscv64": 241}
+_PERF_ATTR_BYTES = 64
+"""PERF_ATTR_SIZE_VER0: the first version's fields, which every kernel takes."""
 PAGE = mmap.PAGESIZE
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -135,6 +138,24 @@ def move_one_page(descriptor: int) -> bool:
         answer = fcntl.ioctl(descriptor, _UFFDIO_MOVE, request)
         # Only now may the target be touched: before, the fault would wait for a handler for ever.
         return struct.unpack("QQQQq", answer)[4] == PAGE and target.read(5) == b"moved"
+
+
+def count_task_clock(*, with_kernel: bool) -> None:
+    """Open a software event on ourselves, by perf_event_open: the rights asked for are those of hardware events."""
+    number = _SYS_PERF_EVENT_OPEN.get(platform.machine())
+    if number is None:
+        raise OSError(38, "perf_event_open: no system call number for this architecture")
+    attributes = ctypes.create_string_buffer(_PERF_ATTR_BYTES)
+    # type = software, size, config = task-clock; bits 5 and 6 of the flags exclude kernel and hypervisor.
+    flags = 1 | (0 if with_kernel else 1 << 5 | 1 << 6)
+    struct.pack_into("IIQ", attributes, 0, 1, _PERF_ATTR_BYTES, 1)
+    struct.pack_into("Q", attributes, 40, flags)
+    descriptor = _libc.syscall(
+        ctypes.c_long(number), attributes, ctypes.c_int(0), ctypes.c_int(-1), ctypes.c_int(-1), ctypes.c_ulong(8)
+    )
+    if descriptor < 0:
+        raise _failed("perf_event_open")
+    os.close(descriptor)
 
 
 def pagemap_scan() -> int:

@@ -129,8 +129,8 @@ def _engine_blocks(machine: dict[str, Any]) -> list[Block]:
 def _seccomp_part() -> str:
     rows = ",\n".join("  " + json.dumps(rule) for rule in SECCOMP)
     return (
-        "# pagelab-seccomp.json: the engine's default profile with these entries added under \"syscalls\"; docker's is\n"
-        "# https://github.com/moby/profiles/blob/main/seccomp/default.json,\n"
+        '# pagelab-seccomp.json: the engine\'s default profile with these entries added under "syscalls";\n'
+        "# docker's is https://github.com/moby/profiles/blob/main/seccomp/default.json,\n"
         "# podman's is /usr/share/containers/seccomp.json:\n" + rows
     )
 

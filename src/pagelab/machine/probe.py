@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from .describe import describe
 from .sysfs import Tree
-from .virtual import Container, Virtualisation, container, virtualisation
+from .virtual import Container, Virtualisation, container, in_first_user_namespace, virtualisation
 
 Status = Literal["ok", "degraded", "absent", "denied", "unsupported", "unknown"]
 """``absent``: could be had, is not set up; ``denied``: there, but not for this process; ``unsupported``: this kernel or
@@ -68,10 +68,28 @@ class Context:
         """Virtual-machine verdict."""
         return virtualisation(self.tree)
 
+    @cached_property
+    def sees_sysfs(self) -> bool:
+        """Whether the kernel's own part of /sys is there; a chroot or a sandbox may have none."""
+        return self.tree.exists("/sys/kernel/mm")
+
+    @cached_property
+    def is_real_root(self) -> bool:
+        """Root of the machine, not of a user namespace."""
+        return os.geteuid() == 0 and in_first_user_namespace(self.tree)
+
+    @cached_property
+    def own_capabilities(self) -> bool:
+        """Whether the capabilities of this process are the machine's."""
+        return in_first_user_namespace(self.tree)
+
+    def on_host(self, command: str) -> str:
+        """The command, and where to type it."""
+        return f"on the host: {command}" if self.container.kind != "none" else command
+
     def fix(self, *settings: str) -> str:
         """The command that makes these settings, and where to type it."""
-        command = f"sudo {self.pagelab} doctor --fix {' '.join(settings)}"
-        return f"on the host: {command}" if self.container.kind != "none" else command
+        return self.on_host(f"sudo {self.pagelab} doctor --fix {' '.join(settings)}")
 
     def as_root(self, what: str) -> str:
         """Advice for what an ordinary user lacks."""

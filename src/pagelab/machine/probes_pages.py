@@ -7,6 +7,9 @@ from typing import Any
 from .probe import Context, Finding, Question
 from .settings import size_name
 
+NO_SYSFS = "cannot be read: no /sys here"
+MOUNT_SYSFS = "mount -t sysfs sysfs /sys"
+
 
 def _page_sizes(context: Context) -> Finding:
     sizes = context.machine["page_sizes_bytes"]
@@ -16,6 +19,8 @@ def _page_sizes(context: Context) -> Finding:
 def _thp(context: Context) -> Finding:
     machine = context.machine
     mode = machine["thp"]["enabled"]
+    if not context.sees_sysfs:
+        return Finding("unknown", NO_SYSFS, needs=MOUNT_SYSFS)
     if machine["thp_bytes"] is None or mode is None:
         return Finding(
             "unsupported", "this kernel has no transparent huge pages", needs="CONFIG_TRANSPARENT_HUGEPAGE=y"
@@ -32,6 +37,8 @@ def _thp(context: Context) -> Finding:
 
 def _mthp(context: Context) -> Finding:
     sizes = context.machine["mthp"]
+    if not context.sees_sysfs:
+        return Finding("unknown", NO_SYSFS, [], MOUNT_SYSFS)
     if not sizes:
         return Finding("unsupported", "no sizes between base and huge pages", [], "Linux 6.8 or newer")
     on = [size_name(size["bytes"]) for size in sizes if size["enabled"] != "never"]
@@ -46,6 +53,8 @@ def _mthp(context: Context) -> Finding:
 
 def _pools(context: Context) -> list[tuple[str, Finding]]:
     pools = context.machine["hugetlb"]
+    if not context.sees_sysfs:
+        return [("", Finding("unknown", NO_SYSFS, needs=MOUNT_SYSFS))]
     if not pools:
         return [("", Finding("unsupported", "this kernel has no hugetlb pools", needs="CONFIG_HUGETLBFS=y"))]
     return [(f"-{size_name(pool['page_bytes'])}", _pool(context, pool)) for pool in pools]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -43,6 +44,9 @@ def capability_sets(tree: Tree) -> dict[str, int]:
 def _user(context: Context) -> Finding:
     uid, real = os.geteuid(), os.environ.get("SUDO_UID")
     value = {"uid": uid, "sudo_uid": int(real) if real and real.isdigit() else None}
+    if uid == 0 and not context.is_real_root:
+        text = "root of a user namespace, not of the machine"
+        return Finding("degraded", text, value, f"on the host: sudo {context.pagelab} …")
     if uid == 0:
         return Finding("ok", "root" + (f", for uid {real}" if real else ""), value)
     return Finding("degraded", f"uid {uid}, not root", value, f"sudo {context.pagelab} …")
@@ -53,6 +57,9 @@ def _capabilities(context: Context) -> Finding:
     effective, bounding = decode(sets["CapEff"]), decode(sets["CapBnd"])
     missing = {name: what for name, what in WANTED.items() if name not in effective}
     value = {"effective": effective, "bounding": bounding, "missing": list(missing)}
+    if not context.own_capabilities:
+        text = f"{len(effective)} effective, but of a user namespace: they count only inside it"
+        return Finding("degraded", text, value, "root of the machine itself (rootful container, no user namespace)")
     if not missing:
         return Finding("ok", f"{len(effective)} of {len(CAPABILITIES)} effective, all that are wanted", value)
     lacking = ", ".join(f"{name} ({what})" for name, what in missing.items())
@@ -62,18 +69,24 @@ def _capabilities(context: Context) -> Finding:
 
 
 def _paranoid(context: Context) -> Finding:
+    from . import native
+
     level = context.tree.number("/proc/sys/kernel/perf_event_paranoid")
-    if level is None:
-        return Finding("unsupported", "this kernel has no perf events", needs="CONFIG_PERF_EVENTS=y")
-    effective = decode(capability_sets(context.tree)["CapEff"])
-    if {"CAP_PERFMON", "CAP_SYS_ADMIN"} & set(effective):
-        return Finding("ok", f"{level}, and this process is exempt", level)
-    if level <= 1:
-        return Finding("ok", str(level), level)
-    if level == 2:
-        text = "2: own programs, user side only (walks in kernel mode are not counted)"
-        return Finding("degraded", text, level, context.fix("perf_event_paranoid=1"))
-    return Finding("denied", f"{level}: no counters for ordinary users", level, context.fix("perf_event_paranoid=1"))
+    shown = "perf_event_paranoid not told" if level is None else f"perf_event_paranoid {level}"
+    needs = context.fix("perf_event_paranoid=1")
+    try:
+        native.count_task_clock(with_kernel=True)
+        return Finding("ok", f"{shown}; tried: user and kernel side", level)
+    except OSError:
+        pass
+    try:
+        native.count_task_clock(with_kernel=False)
+    except OSError as error:
+        name = errno.errorcode.get(error.errno or 0, "?")
+        if error.errno == errno.ENOSYS:
+            return Finding("unsupported", f"tried: {error.strerror} ({name})", level, "CONFIG_PERF_EVENTS=y")
+        return Finding("denied", f"{shown}; tried: {error.strerror} ({name})", level, needs)
+    return Finding("degraded", f"{shown}; tried: user side only (page walks in the kernel are missed)", level, needs)
 
 
 def _lockdown(context: Context) -> Finding:
@@ -89,7 +102,7 @@ def _unprivileged_userfaultfd(context: Context) -> Finding:
     value = context.tree.number("/proc/sys/vm/unprivileged_userfaultfd")
     if value is None:
         return Finding("unsupported", "no such setting")
-    if value or os.geteuid() == 0:
+    if value or context.is_real_root:
         return Finding("ok", str(value) if value else "0, but root is exempt", value)
     return Finding("degraded", "0: user-mode faults only", value, context.fix("unprivileged_userfaultfd=1"))
 
@@ -98,7 +111,7 @@ def _ptrace_scope(context: Context) -> Finding:
     value = context.tree.number("/proc/sys/kernel/yama/ptrace_scope")
     if value is None:
         return Finding("ok", "no Yama: own processes can be looked at")
-    if value == 0 or (os.geteuid() == 0 and value < 3):
+    if value == 0 or (context.is_real_root and value < 3):
         return Finding("ok", str(value), value)
     text = f"{value}: pagelab map sees only programs it started"
     return Finding("degraded", text, value, "sudo sysctl kernel.yama.ptrace_scope=0")

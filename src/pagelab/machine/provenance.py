@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -157,7 +158,8 @@ def pagelab_version() -> str | None:
 
 def _source_root() -> Path | None:
     root = Path(__file__).resolve().parents[3]
-    return root if (root / "pyproject.toml").is_file() and (root / "src/pagelab").is_dir() else None
+    project, package = root / "pyproject.toml", root / "src/pagelab"
+    return root if os.access(project, os.R_OK) and os.access(package, os.R_OK) else None
 
 
 def _installed_version(name: str) -> str | None:
@@ -174,7 +176,8 @@ def _installed_version(name: str) -> str | None:
 def _distributions() -> tuple[str, ...]:
     names: list[str] = []
     for directory in sys.path:
-        if directory and Path(directory).is_dir():
+        # Zip files, directories that are not there, and those of other users' homes are passed over.
+        with suppress(OSError):
             names += [name for name in os.listdir(directory) if name.endswith(".dist-info")]  # noqa: PTH208
     return tuple(names)
 

@@ -80,6 +80,12 @@ def container(tree: Tree) -> Container:
     return Container(kind or "unknown", evidence)
 
 
+def in_first_user_namespace(tree: Tree) -> bool:
+    """Whether capabilities here are the machine's own: those of another user namespace count only inside it."""
+    foreign = _foreign_namespaces(tree)
+    return foreign is None or "user" not in foreign
+
+
 def _markers(tree: Tree) -> tuple[str, list[str]]:
     evidence = []
     kinds = []
@@ -120,8 +126,6 @@ def _foreign_namespaces(tree: Tree) -> list[str] | None:
             continue
         if target != f"{name}:[{initial}]":
             foreign.append(name)
-        elif name == "pid" and not foreign:
-            foreign = []
     return foreign if tree.exists("/proc/self/ns/pid") else None
 
 
