@@ -51,7 +51,8 @@ pub fn compile(policy: &Policy, machine: &Machine, options: &Options) -> Result<
     check_runnable(policy)?;
     let compiler = Compiler { policy, machine };
     let mut sections = Vec::new();
-    for (number, rule) in policy.rules.iter().enumerate() {
+    let governing = if policy.is_kernel() { &[][..] } else { &policy.rules[..] };
+    for (number, rule) in governing.iter().enumerate() {
         if let Scope::Range { start, end } = rule.scope {
             sections.push(compiler.range_section(number, (start.0, end.0)));
         }

@@ -68,10 +68,22 @@ impl Memory {
     }
 }
 
-/// A set of kinds of memory.
+/// A set of kinds of memory; a list of words in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(from = "Vec<Memory>", into = "Vec<Memory>")]
 pub struct MemorySet(u8);
+
+impl From<Vec<Memory>> for MemorySet {
+    fn from(kinds: Vec<Memory>) -> MemorySet {
+        kinds.into_iter().collect()
+    }
+}
+
+impl From<MemorySet> for Vec<Memory> {
+    fn from(set: MemorySet) -> Vec<Memory> {
+        set.iter().collect()
+    }
+}
 
 impl MemorySet {
     /// Every kind.

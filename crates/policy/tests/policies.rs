@@ -170,6 +170,13 @@ fn ranges_and_all() {
 }
 
 #[test]
+fn a_range_left_to_the_kernel_matters_only_beside_something_else() {
+    let range = "[[rule]]\nrange = [0, \"1G\"]\npages = \"kernel\"\n";
+    assert!(plan_of(range).sections.is_empty());
+    assert_eq!(sections(&plan_of(&format!("pages = \"2M\"\n{range}")), Kind::Range).len(), 1);
+}
+
+#[test]
 fn what_the_run_adds() {
     let options = Options { run_dir: b"/run/x".to_vec(), measure: true, residency: true };
     let policy = policy("pages = \"2M\"\ninherit = { fork = true, exec = false }");

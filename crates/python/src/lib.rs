@@ -1,8 +1,22 @@
 //! The `pagelab._native` extension module: glue between Python and the Rust crates, nothing else.
+//!
+//! Values cross as JSON text; `pagelab.policy` gives them Python types. A refused policy raises `PolicyRefused`, whose
+//! only argument is the JSON of a `PolicyError`.
+
+mod policy;
+
 use pyo3::prelude::*;
 
 /// The native half of the pagelab package.
 #[pymodule]
-fn _native(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("PolicyRefused", module.py().get_type::<policy::PolicyRefused>())?;
+    module.add_function(wrap_pyfunction!(policy::parse_policy, module)?)?;
+    module.add_function(wrap_pyfunction!(policy::policy_from_flags, module)?)?;
+    module.add_function(wrap_pyfunction!(policy::policy_from_csv, module)?)?;
+    module.add_function(wrap_pyfunction!(policy::policy_to_toml, module)?)?;
+    module.add_function(wrap_pyfunction!(policy::check_policy, module)?)?;
+    module.add_function(wrap_pyfunction!(policy::generic_machine, module)?)?;
+    module.add_function(wrap_pyfunction!(policy::warning_kinds, module)?)?;
     Ok(())
 }

@@ -1,0 +1,127 @@
+//! Policies for Python: text in, JSON out.
+
+use std::path::Path;
+
+use pagelab_policy::compile::{Options, compile};
+use pagelab_policy::flags::{Document, Flags, apply};
+use pagelab_policy::read::read_toml;
+use pagelab_policy::validate::validate;
+use pagelab_policy::warning::WarningKind;
+use pagelab_policy::write::to_toml;
+use pagelab_policy::{Machine, Place, Policy, PolicyError, parse};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use serde::Serialize;
+
+pyo3::create_exception!(pagelab._native, PolicyRefused, PyValueError, "A policy is refused; the argument is JSON.");
+
+/// What Python gets of a policy.
+#[derive(Serialize)]
+struct Parsed<'p> {
+    policy: &'p Policy,
+    toml: String,
+    is_kernel: bool,
+}
+
+fn refused(error: &PolicyError) -> PyErr {
+    match serde_json::to_string(error) {
+        Ok(json) => PolicyRefused::new_err(json),
+        Err(broken) => PyValueError::new_err(format!("{error} ({broken})")),
+    }
+}
+
+fn json<T: Serialize>(value: &T) -> PyResult<String> {
+    serde_json::to_string(value).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+fn parsed(policy: Result<Policy, PolicyError>) -> PyResult<String> {
+    let policy = policy.map_err(|error| refused(&error))?;
+    json(&Parsed { is_kernel: policy.is_kernel(), toml: to_toml(&policy), policy: &policy })
+}
+
+fn machine(text: Option<&str>) -> PyResult<Machine> {
+    text.map_or_else(
+        || Ok(Machine::generic_x86_64()),
+        |text| Machine::from_json(text).map_err(PyValueError::new_err),
+    )
+}
+
+/// Reads files that a policy names, relative to the policy's own.
+fn loader(path: &str) -> impl Fn(&str) -> Result<String, String> {
+    let directory = Path::new(path).parent().unwrap_or(Path::new("")).to_owned();
+    move |name| {
+        let path = directory.join(name);
+        std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+    }
+}
+
+/// Reads and validates TOML. Layouts it names are read relative to `path`.
+#[pyfunction]
+#[pyo3(signature = (text, path, machine_json=None))]
+pub fn parse_policy(text: &str, path: &str, machine_json: Option<&str>) -> PyResult<String> {
+    parsed(parse(text, path, &machine(machine_json)?, &loader(path)))
+}
+
+/// Puts flags (JSON of `Flags`) on top of a policy's TOML, or of nothing.
+#[pyfunction]
+#[pyo3(signature = (flags_json, machine_json=None, base_toml=None, base_path=None))]
+pub fn policy_from_flags(
+    flags_json: &str,
+    machine_json: Option<&str>,
+    base_toml: Option<&str>,
+    base_path: Option<&str>,
+) -> PyResult<String> {
+    let flags: Flags =
+        serde_json::from_str(flags_json).map_err(|error| PyValueError::new_err(format!("flags: {error}")))?;
+    let machine = machine(machine_json)?;
+    let path = base_path.unwrap_or("the policy");
+    let base = base_toml.map(|text| read_toml(text, path, &loader(path))).transpose();
+    parsed(base.and_then(|base| apply(base, &flags)).and_then(|raw| validate(&raw, &machine)))
+}
+
+/// A Mosalloc layout as a policy of its own, named after the file.
+#[pyfunction]
+#[pyo3(signature = (text, path, machine_json=None))]
+pub fn policy_from_csv(text: &str, path: &str, machine_json: Option<&str>) -> PyResult<String> {
+    let stem = Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let layout = Document { path: path.to_owned(), text: text.to_owned() };
+    let flags = Flags { layout: Some(layout), name: stem, ..Flags::default() };
+    let machine = machine(machine_json)?;
+    parsed(apply(None, &flags).and_then(|raw| validate(&raw, &machine)))
+}
+
+/// The canonical TOML of a policy's JSON, which must be one that validates.
+#[pyfunction]
+pub fn policy_to_toml(policy_json: &str) -> PyResult<String> {
+    let policy: Policy =
+        serde_json::from_str(policy_json).map_err(|error| PyValueError::new_err(format!("policy: {error}")))?;
+    let toml = to_toml(&policy);
+    let again = parse(&toml, "policy", &Machine::generic_x86_64(), &loader("policy"));
+    match again {
+        Ok(same) if same == policy => Ok(toml),
+        Ok(_) => Err(refused(&PolicyError::new(&Place::whole("policy"), "the policy is not in canonical form"))),
+        Err(error) => Err(refused(&error)),
+    }
+}
+
+/// Refuses a policy that cannot run on the machine: all that `parse_policy` refuses, and what is not there yet.
+#[pyfunction]
+#[pyo3(signature = (text, path, machine_json=None))]
+pub fn check_policy(text: &str, path: &str, machine_json: Option<&str>) -> PyResult<()> {
+    let machine = machine(machine_json)?;
+    let policy = parse(text, path, &machine, &loader(path)).map_err(|error| refused(&error))?;
+    compile(&policy, &machine, &Options::default()).map_err(|error| refused(&error))?;
+    Ok(())
+}
+
+/// The JSON of a machine that offers everything: for reading policies away from the machine they ran on.
+#[pyfunction]
+pub fn generic_machine() -> PyResult<String> {
+    json(&Machine::generic_x86_64())
+}
+
+/// Every kind of warning, in order.
+#[pyfunction]
+pub fn warning_kinds() -> Vec<&'static str> {
+    WarningKind::ALL.iter().map(|kind| kind.name()).collect()
+}
