@@ -5,13 +5,20 @@
 //! ```
 
 pub mod aslr;
+pub mod assemble;
 pub mod cgroup;
+pub mod counters;
 pub mod cpus;
 pub mod elf;
 pub mod environment;
 pub mod error;
+pub mod flush;
+pub mod guard;
 pub mod guests;
+pub mod journal;
 pub mod launch;
+pub mod measurements;
+pub mod node;
 pub mod policy;
 pub mod processes;
 pub mod proctree;
@@ -20,6 +27,8 @@ pub mod request;
 pub mod run;
 pub mod rundir;
 pub mod sandbox;
+pub mod say;
+pub mod settings;
 pub mod streams;
 pub mod sys;
 pub mod target;

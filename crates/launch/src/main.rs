@@ -6,8 +6,10 @@ use std::process::ExitCode;
 use pagelab_launch::error::{Error, Result};
 use pagelab_launch::record::{Record, Status};
 use pagelab_launch::request::Request;
+use pagelab_launch::rundir::Token;
+use pagelab_launch::{guard, say};
 
-const USAGE: &str = "usage: pagelab-launch REQUEST.json|-   (see docs/architecture.md; people use: pagelab run)";
+const USAGE: &str = "usage: pagelab-launch [[--complaint FILE] REQUEST.json]   (standard input without it; people use: pagelab run)";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -20,13 +22,15 @@ fn main() -> ExitCode {
             println!("{USAGE}");
             0
         }
-        [request] => match launch(request) {
-            Ok(code) => code,
+        [] => report(launch("-")),
+        [flag, complaints, request] if flag == "--complaint" => match say::to_file(complaints.as_ref()) {
+            Ok(()) => report(launch(request)),
             Err(error) => {
-                eprintln!("pagelab-launch: {error}");
-                error.exit_code()
+                eprintln!("pagelab-launch: cannot open {complaints} for messages: {error}");
+                2
             }
         },
+        [request] => report(launch(request)),
         _ => {
             eprintln!("{USAGE}");
             2
@@ -35,9 +39,22 @@ fn main() -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(4))
 }
 
+fn report(done: Result<i32>) -> i32 {
+    done.unwrap_or_else(|error| {
+        say::say(&error.to_string());
+        error.exit_code()
+    })
+}
+
 fn launch(source: &str) -> Result<i32> {
     let request = Request::parse(&read(source)?)?;
-    let record = pagelab_launch::run::run(&request)?;
+    let token = Token::fresh()?;
+    let work = || report(run(&request, token));
+    guard::guarded(work, || token.remove(request.run_dir_root.as_deref()))
+}
+
+fn run(request: &Request, token: Token) -> Result<i32> {
+    let record = pagelab_launch::run::run(request, token)?;
     pagelab_launch::run::write(&record, request.record.as_deref())?;
     Ok(code_of(&record))
 }

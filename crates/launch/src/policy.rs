@@ -41,7 +41,7 @@ pub fn prepare(request: &Request) -> Result<Prepared> {
     let machine = machine(&request.machine)?;
     let policy = validate(&raw, &machine).map_err(refused)?;
     pagelab_policy::compile::check_runnable(&policy).map_err(|error| Error::Cannot(error.to_string()))?;
-    let toml = text.to_owned();
+    let toml = pagelab_policy::write::to_toml(&policy);
     let asked = PolicyAsked {
         name: policy.name.clone(),
         digest: hex(&Sha256::digest(toml.as_bytes())),

@@ -1,5 +1,6 @@
 //! The processes of a run: from the guests' reports and the launcher's own reaping.
 
+use crate::counters::Counted;
 use crate::guests::Guests;
 use crate::record::Process;
 use crate::sys::process;
@@ -10,7 +11,14 @@ use crate::tree::Story;
 ///
 /// A process that the launcher reaped itself has times and faults *with* those of the children it waited for, so
 /// these numbers are used only where the guest reported none and no other process is known (then they are its own).
-pub fn list(story: &Story, started_ns: u64, program: i32, target: &Target, guests: &Guests) -> Vec<Process> {
+pub fn list(
+    story: &Story,
+    started_ns: u64,
+    program: i32,
+    target: &Target,
+    guests: &Guests,
+    counted: &Counted,
+) -> Vec<Process> {
     let mut processes = guests.processes(started_ns);
     let alone = story.ended.len() == 1 && processes.keys().all(|&pid| pid == program);
     for ended in &story.ended {
@@ -34,6 +42,10 @@ pub fn list(story: &Story, started_ns: u64, program: i32, target: &Target, guest
             process.major_faults = Some(usage.major_faults);
             process.peak_rss_bytes = Some(usage.peak_rss_bytes);
         }
+    }
+    for (pid, values) in &counted.by_process {
+        let process = processes.entry(*pid).or_insert_with(|| Process { pid: *pid, ..Process::default() });
+        process.counters.clone_from(values);
     }
     let mut list: Vec<Process> = processes.into_values().collect();
     list.sort_by_key(|process| (process.start_ns, process.pid));

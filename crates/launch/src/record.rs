@@ -1,9 +1,10 @@
 //! The record (`pagelab.record/1`) as the launcher writes it; `src/pagelab/record.py` is authoritative.
 
 use crate::request::FlushMode;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// The record's schema name.
 pub const SCHEMA: &str = "pagelab.record/1";
@@ -224,7 +225,13 @@ pub struct Fetch {
 #[derive(Clone, Debug, Serialize, PartialEq)]
 #[allow(missing_docs)]
 pub struct Measurement {
-    pub name: String,
+    #[serde(serialize_with = "shared")]
+    pub name: Rc<str>,
     pub value: f64,
-    pub unit: String,
+    #[serde(serialize_with = "shared")]
+    pub unit: Rc<str>,
+}
+
+fn shared<S: Serializer>(text: &str, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(text)
 }

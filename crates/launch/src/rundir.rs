@@ -12,6 +12,37 @@ use std::path::{Path, PathBuf};
 /// Where run directories are made when the request does not say: in memory where possible.
 const ROOTS: [&str; 2] = ["/dev/shm", "/tmp"];
 
+/// The random part of a run directory's name; made before the launcher forks, so that the guard knows it too.
+#[derive(Clone, Copy, Debug)]
+pub struct Token(u64);
+
+impl Token {
+    /// A fresh one.
+    pub fn fresh() -> Result<Token> {
+        let bytes = sys::random::<8>()
+            .map_err(|error| Error::Internal(format!("cannot get random bytes: {}", sys::errno_text(&error))))?;
+        Ok(Token(u64::from_ne_bytes(bytes)))
+    }
+
+    fn name(self) -> String {
+        format!("pagelab-{:016x}", self.0)
+    }
+
+    /// Removes the directory of a launcher that died, wherever it was made.
+    pub fn remove(self, root: Option<&Path>) {
+        for root in roots(root) {
+            let path = root.join(self.name());
+            if path.exists() {
+                drop(RunDir { path });
+            }
+        }
+    }
+}
+
+fn roots(asked: Option<&Path>) -> Vec<&Path> {
+    asked.map_or_else(|| ROOTS.iter().map(Path::new).collect(), |root| vec![root])
+}
+
 /// A directory that is removed with everything in it when dropped.
 #[derive(Debug)]
 pub struct RunDir {
@@ -20,11 +51,10 @@ pub struct RunDir {
 
 impl RunDir {
     /// Makes a fresh directory, readable and writable by `uid` alone (and by root).
-    pub fn create(root: Option<&Path>, uid: u32, gid: u32) -> Result<RunDir> {
-        let roots: Vec<&Path> = root.map_or_else(|| ROOTS.iter().map(Path::new).collect(), |root| vec![root]);
+    pub fn create(root: Option<&Path>, token: Token, uid: u32, gid: u32) -> Result<RunDir> {
         let mut last = None;
-        for root in roots {
-            match RunDir::create_in(root, uid, gid) {
+        for root in roots(root) {
+            match RunDir::create_in(root, token, uid, gid) {
                 Ok(made) => return Ok(made),
                 Err(error) => last = Some((root, error)),
             }
@@ -37,10 +67,8 @@ impl RunDir {
         )))
     }
 
-    fn create_in(root: &Path, uid: u32, gid: u32) -> std::io::Result<RunDir> {
-        let token = u64::from_ne_bytes(sys::random::<8>()?);
-        let root = fs::canonicalize(root)?;
-        let path = root.join(format!("pagelab-{token:016x}"));
+    fn create_in(root: &Path, token: Token, uid: u32, gid: u32) -> std::io::Result<RunDir> {
+        let path = fs::canonicalize(root)?.join(token.name());
         fs::DirBuilder::new().mode(0o700).create(&path)?;
         let made = RunDir { path };
         if sys::user::own_uids().1 != uid {
@@ -82,7 +110,11 @@ impl RunDir {
 impl Drop for RunDir {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.path) {
-            eprintln!("pagelab-launch: cannot remove {}: {error}", self.path.display());
+            crate::say::say(&format!(
+                "cannot remove {}: {error}; run: rm -r {}",
+                self.path.display(),
+                self.path.display()
+            ));
         }
     }
 }

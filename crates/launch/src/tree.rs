@@ -65,8 +65,15 @@ pub trait Companion {
     fn interval_ns(&self) -> Option<u64>;
 }
 
-/// What is ending the tree, and what comes next.
+/// After this long a second signal means impatience; one that comes sooner is the first one's echo (Ctrl-C reaches
+/// the whole process group, and the caller passes it on once more).
+const ECHO_NS: u64 = 500_000_000;
+/// How long SIGKILL is repeated before a process that will not die is left alone (no right to signal it, or stuck).
+const KILL_PATIENCE_NS: u64 = 10_000_000_000;
+
+/// The tree is being ended: SIGKILL at this time.
 struct Ending {
+    since_ns: u64,
     kill_at_ns: u64,
 }
 
@@ -98,6 +105,10 @@ impl Watch<'_> {
                 leave_at_ns = Some(now + LEFT_GRACE_NS);
             }
             match &ending {
+                Some(state) if now >= state.kill_at_ns + KILL_PATIENCE_NS => {
+                    story.left = left_over();
+                    return Ok(story);
+                }
                 Some(state) if now >= state.kill_at_ns => signal_all(libc::SIGKILL),
                 Some(_) => {}
                 None if self.deadline_ns.is_some_and(|deadline| now >= deadline) => {
@@ -152,8 +163,10 @@ impl Watch<'_> {
     /// The first signal is passed on and gives the tree its grace; a second one ends it at once.
     fn interrupted(&self, signal: i32, story: &mut Story, ending: &mut Option<Ending>) {
         let now = sys::monotonic_ns();
-        if matches!(story.cut, Some(Cut::Interrupted(_))) {
-            *ending = Some(Ending { kill_at_ns: now });
+        if let (Some(Cut::Interrupted(_)), Some(first)) = (story.cut, ending.as_mut()) {
+            if now > first.since_ns + ECHO_NS {
+                first.kill_at_ns = first.kill_at_ns.min(now);
+            }
             return;
         }
         story.cut = story.cut.or(Some(Cut::Interrupted(signal)));
@@ -161,13 +174,13 @@ impl Watch<'_> {
             // To the group, as a terminal would; a process that has just gone needs no signal.
             let _ = process::kill(-self.program, signal);
         }
-        ending.get_or_insert(Ending { kill_at_ns: now + TERM_GRACE_NS });
+        ending.get_or_insert(Ending { since_ns: now, kill_at_ns: now + TERM_GRACE_NS });
     }
 }
 
 fn begin_ending(now: u64) -> Ending {
     signal_all(libc::SIGTERM);
-    Ending { kill_at_ns: now + TERM_GRACE_NS }
+    Ending { since_ns: now, kill_at_ns: now + TERM_GRACE_NS }
 }
 
 fn signal_all(signal: i32) {

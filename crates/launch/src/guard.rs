@@ -1,0 +1,84 @@
+//! Two processes watch over a run, so that killing either leaves no program running and no setting changed.
+//!
+//! The process that was called (the *guard*) does nothing but wait; its child (the *launcher*) does everything. If the
+//! launcher is killed, its orphans fall to the guard, which is a subreaper: it ends them, undoes the launcher's
+//! settings and removes its run directory. If the guard is killed, the launcher gets SIGTERM (PR_SET_PDEATHSIG) and
+//! ends the run in order. Only killing both at the same moment leaves anything behind; then the program itself still
+//! dies (PR_SET_PDEATHSIG, SIGKILL), and `pagelab doctor --restore` undoes the settings.
+
+use crate::error::{Error, Result};
+use crate::sys::process::{self, End};
+use crate::sys::{self, signals};
+use crate::{proctree, say, settings};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+fn internal(what: &'static str) -> impl Fn(std::io::Error) -> Error {
+    move |error| Error::Internal(format!("cannot {what}: {}", sys::errno_text(&error)))
+}
+
+/// Runs `work` in a child under guard; returns the exit code. `clean_up` is called when the child was killed, after
+/// everything it had started is gone.
+pub fn guarded(work: impl FnOnce() -> i32, clean_up: impl FnOnce()) -> Result<i32> {
+    let watched = signals::watch().map_err(internal("watch signals"))?;
+    process::become_subreaper().map_err(internal("become a subreaper"))?;
+    let guard = process::own_pid();
+    match process::fork().map_err(internal("fork"))? {
+        0 => {
+            // Failing would only mean that a killed guard goes unnoticed.
+            let _ = process::signal_on_parent_death(libc::SIGTERM);
+            let code = if process::parent_pid() == guard { work() } else { 4 };
+            process::exit_now(code)
+        }
+        launcher => wait(launcher, watched, clean_up),
+    }
+}
+
+fn wait(launcher: i32, mut watched: File, remove: impl FnOnce()) -> Result<i32> {
+    loop {
+        signals::wait_readable(&[watched.as_raw_fd()], None).map_err(internal("wait for the launcher"))?;
+        while let Some(signal) = signals::next(&mut watched) {
+            if signal != libc::SIGCHLD {
+                // A signal from a terminal reached the launcher too; it takes the second for an echo.
+                let _ = process::kill(launcher, signal);
+            }
+        }
+        while let Ok(Some(reaped)) = process::reap() {
+            if reaped.pid == launcher {
+                return match reaped.end {
+                    End::Exited(code) => Ok(code),
+                    End::Signalled(signal) => {
+                        let error = clean_up(launcher, signal);
+                        remove();
+                        Err(error)
+                    }
+                };
+            }
+        }
+    }
+}
+
+/// Ends what the launcher left behind, undoes its settings, removes its run directory.
+fn clean_up(launcher: i32, signal: i32) -> Error {
+    let own = process::own_pid();
+    let mut ended = 0;
+    // New processes can appear while others are being killed; a fork bomb loses, as SIGKILL is faster than fork.
+    for _ in 0..1000 {
+        let left = proctree::descendants(own);
+        if left.is_empty() {
+            break;
+        }
+        ended += left.iter().filter(|&&pid| process::kill(pid, libc::SIGKILL).is_ok()).count();
+        while let Ok(Some(_)) = process::reap() {}
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let undone = settings::undo_of(launcher);
+    for why in &undone.failed {
+        say::say(why);
+    }
+    Error::Internal(format!(
+        "the launcher was ended by {}; {ended} processes of the run were ended, {} settings put back, no record written",
+        signals::name(signal),
+        undone.restored
+    ))
+}

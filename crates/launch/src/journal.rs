@@ -1,0 +1,359 @@
+//! The settings journal, shared with `pagelab doctor`: what was changed on this machine, so that it can be undone
+//! after any crash. Format and meaning are defined in `src/pagelab/machine/journal.py`; this is its other writer.
+
+use crate::sys;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Where the journal is without `PAGELAB_JOURNAL`.
+const DEFAULT_PATH: &str = "/run/pagelab/journal.jsonl";
+
+/// State of a change.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Written down, perhaps not yet made.
+    Intended,
+    /// Made.
+    Applied,
+    /// Undone.
+    Restored,
+    /// Not made.
+    Failed,
+}
+
+/// One line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Entry {
+    pub id: String,
+    pub time: String,
+    pub pid: i32,
+    #[serde(default)]
+    pub pid_start: Option<u64>,
+    pub boot_id: String,
+    pub path: String,
+    pub old: String,
+    pub new: String,
+    pub state: State,
+    pub by: String,
+}
+
+impl Entry {
+    fn is_active(&self, boot: &str) -> bool {
+        matches!(self.state, State::Intended | State::Applied) && self.boot_id == boot
+    }
+}
+
+/// What undoing one change came to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Undone {
+    /// The old value is back, or a later owner will put it back.
+    Restored,
+    /// Somebody else changed the setting meanwhile; it is left, and the entry stays active.
+    ChangedByOthers {
+        /// Its present value.
+        present: String,
+    },
+}
+
+/// The journal, open and exclusively locked.
+pub struct Journal {
+    file: File,
+    boot: String,
+    entries: Vec<Entry>,
+}
+
+/// The value in a setting's file: stripped, and of a choice like `always [madvise] never` the chosen word.
+pub fn read_value(path: &Path) -> io::Result<String> {
+    let text = fs::read_to_string(path)?;
+    let chosen = text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+    Ok(chosen.unwrap_or(text.trim()).to_owned())
+}
+
+fn write_value(path: &Path, value: &str) -> io::Result<()> {
+    // Without O_CREAT and O_TRUNC: the files of sysfs exist, and others must not come into being.
+    OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes())
+}
+
+/// The journal's path: `PAGELAB_JOURNAL`, or the default.
+pub fn path() -> PathBuf {
+    std::env::var_os("PAGELAB_JOURNAL").filter(|path| !path.is_empty()).map_or(DEFAULT_PATH.into(), PathBuf::from)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    if let Some(directory) = path.parent() {
+        fs::DirBuilder::new().mode(0o755).recursive(true).create(directory)?;
+    }
+    let file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o644)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)?;
+    let data = file.metadata()?;
+    // Restoring writes what the journal says, with root's rights: nobody else may be able to say it.
+    if data.uid() != sys::user::own_uids().1 || data.mode() & 0o022 != 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "the journal belongs to, or is writable by, others",
+        ));
+    }
+    if let Some(directory) = path.parent() {
+        File::open(directory)?.sync_all()?;
+    }
+    Ok(file)
+}
+
+/// Field 22 of a process's stat line: its start in clock ticks since boot.
+fn pid_start(pid: i32) -> Option<u64> {
+    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    line.get(line.rfind(')')? + 1..)?.split_whitespace().nth(19)?.parse().ok()
+}
+
+impl Journal {
+    /// Opens, locks and reads the journal, waiting for other writers.
+    pub fn lock(path: &Path) -> io::Result<Journal> {
+        let file = open(path)?;
+        sys::files::lock(&file)?;
+        let length = file.metadata()?.len();
+        let mut content = vec![0; usize::try_from(length).unwrap_or(0)];
+        file.read_exact_at(&mut content, 0)?;
+        let whole = content.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        if whole as u64 != length {
+            // A last line without its newline was being written when its writer died.
+            file.set_len(whole as u64)?;
+            content.truncate(whole);
+        }
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
+        let mut journal = Journal { file, boot, entries: Vec::new() };
+        for line in content.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+            if let Ok(entry) = serde_json::from_slice(line) {
+                journal.put(entry);
+            }
+        }
+        Ok(journal)
+    }
+
+    fn put(&mut self, entry: Entry) {
+        match self.entries.iter_mut().find(|known| known.id == entry.id) {
+            Some(known) => *known = entry,
+            None => self.entries.push(entry),
+        }
+    }
+
+    fn append(&mut self, entry: Entry) -> io::Result<()> {
+        let mut line = serde_json::to_value(&entry).map(|value: Value| value.to_string())?;
+        line.push('\n');
+        // One write: a line is there or not, and a torn one is cut off by the next writer.
+        if self.file.write(line.as_bytes())? != line.len() {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        self.file.sync_data()?;
+        self.put(entry);
+        Ok(())
+    }
+
+    fn advance(&mut self, entry: &Entry, state: State) -> io::Result<()> {
+        self.append(Entry { state, time: sys::utc_now(), ..entry.clone() })
+    }
+
+    /// Ids left `intended` belong to a writer that died in the middle: finds out how far it came.
+    fn settle(&mut self, path: &str) -> io::Result<()> {
+        let boot = self.boot.clone();
+        let open = |entry: &&Entry| entry.path == path && entry.state == State::Intended && entry.boot_id == boot;
+        let unsettled: Vec<Entry> = self.entries.iter().filter(open).cloned().collect();
+        for entry in unsettled {
+            let present = read_value(Path::new(path))?;
+            self.advance(&entry, if present == entry.old { State::Failed } else { State::Applied })?;
+        }
+        Ok(())
+    }
+
+    /// Changes a setting; the id of the change, or None when nothing needed to be done.
+    pub fn change(&mut self, path: &Path, new: &str, by: &str) -> io::Result<Option<String>> {
+        let name = path.display().to_string();
+        self.settle(&name)?;
+        let old = read_value(path)?;
+        let id: String = sys::random::<8>()?.iter().map(|byte| format!("{byte:02x}")).collect();
+        let pid = sys::process::own_pid();
+        let entry = Entry {
+            id: id.clone(),
+            time: sys::utc_now(),
+            pid,
+            pid_start: pid_start(pid),
+            boot_id: self.boot.clone(),
+            path: name.clone(),
+            old: old.clone(),
+            new: new.to_owned(),
+            state: State::Intended,
+            by: by.to_owned(),
+        };
+        if old == new {
+            // Another run holds the setting at this value: hold it too, so that it stays when the other one leaves.
+            let held = self.entries.iter().any(|known| known.path == name && known.is_active(&self.boot));
+            if held {
+                self.append(Entry { state: State::Applied, ..entry })?;
+            }
+            return Ok(held.then_some(id));
+        }
+        self.append(entry.clone())?;
+        let done = write_value(path, new).and_then(|()| read_value(path));
+        match done {
+            Ok(present) if present == new => {
+                self.advance(&entry, State::Applied)?;
+                Ok(Some(id))
+            }
+            other => {
+                if read_value(path)? != old {
+                    write_value(path, &old)?;
+                }
+                self.advance(&entry, State::Failed)?;
+                Err(other.err().unwrap_or_else(|| io::Error::other("the kernel did not take the value")))
+            }
+        }
+    }
+
+    /// Undoes one change.
+    pub fn undo(&mut self, id: &str) -> io::Result<Undone> {
+        let Some(found) = self.entries.iter().find(|entry| entry.id == id).cloned() else {
+            return Ok(Undone::Restored);
+        };
+        self.settle(&found.path)?;
+        let Some(at) = self.entries.iter().position(|entry| entry.id == id && entry.is_active(&self.boot)) else {
+            return Ok(Undone::Restored);
+        };
+        let entry = self.entries[at].clone();
+        let later =
+            self.entries.iter().skip(at + 1).find(|other| other.path == entry.path && other.is_active(&self.boot));
+        if let Some(later) = later.cloned() {
+            // The later owner needs its value and will put back the right one.
+            self.append(Entry { old: entry.old.clone(), time: sys::utc_now(), ..later })?;
+            self.advance(&entry, State::Restored)?;
+            return Ok(Undone::Restored);
+        }
+        let path = Path::new(&entry.path);
+        let present = read_value(path)?;
+        if present == entry.new && present != entry.old {
+            write_value(path, &entry.old)?;
+            if read_value(path)? != entry.old {
+                return Err(io::Error::other("the kernel did not take the old value"));
+            }
+        } else if present != entry.old {
+            return Ok(Undone::ChangedByOthers { present });
+        }
+        self.advance(&entry, State::Restored)?;
+        Ok(Undone::Restored)
+    }
+
+    /// Active changes of one process, the latest first.
+    pub fn active_of(&self, pid: i32) -> Vec<Entry> {
+        let own = self.entries.iter().rev().filter(|entry| entry.pid == pid && entry.is_active(&self.boot));
+        own.cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new() -> Place {
+            let token = u64::from_ne_bytes(sys::random::<8>().expect("random"));
+            let path = std::env::temp_dir().join(format!("pagelab-journal-test-{token:016x}"));
+            fs::create_dir(&path).expect("fresh directory");
+            fs::write(path.join("setting"), "128\n").expect("setting");
+            Place(path)
+        }
+
+        fn setting(&self) -> PathBuf {
+            self.0.join("setting")
+        }
+
+        fn journal(&self) -> Journal {
+            Journal::lock(&self.0.join("journal.jsonl")).expect("journal")
+        }
+
+        fn value(&self) -> String {
+            read_value(&self.setting()).expect("value")
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    // A real file keeps the tail of a longer old value, as sysfs does not: tests use values of equal length.
+    #[test]
+    fn a_change_is_undone_to_the_value_before() {
+        let place = Place::new();
+        let id = place.journal().change(&place.setting(), "000", "test").expect("change").expect("an id");
+        assert_eq!(place.value(), "000");
+        assert_eq!(place.journal().undo(&id).expect("undo"), Undone::Restored);
+        assert_eq!(place.value(), "128");
+        assert!(place.journal().active_of(sys::process::own_pid()).is_empty());
+    }
+
+    #[test]
+    fn two_owners_may_leave_in_any_order() {
+        for first_leaves_first in [true, false] {
+            let place = Place::new();
+            let first = place.journal().change(&place.setting(), "000", "first").expect("change").expect("id");
+            let second = place.journal().change(&place.setting(), "000", "second").expect("change").expect("id");
+            let (one, two) = if first_leaves_first { (first, second) } else { (second, first) };
+            place.journal().undo(&one).expect("undo");
+            assert_eq!(place.value(), "000", "the other owner still needs it");
+            place.journal().undo(&two).expect("undo");
+            assert_eq!(place.value(), "128");
+        }
+    }
+
+    #[test]
+    fn a_value_that_somebody_else_set_is_left_alone() {
+        let place = Place::new();
+        let id = place.journal().change(&place.setting(), "000", "test").expect("change").expect("id");
+        fs::write(place.setting(), "777\n").expect("somebody else");
+        let undone = place.journal().undo(&id).expect("undo");
+        assert_eq!(undone, Undone::ChangedByOthers { present: "777".to_owned() });
+        assert_eq!(place.journal().active_of(sys::process::own_pid()).len(), 1);
+    }
+
+    #[test]
+    fn a_torn_last_line_is_cut_off() {
+        let place = Place::new();
+        let path = place.0.join("journal.jsonl");
+        place.journal().change(&place.setting(), "000", "test").expect("change");
+        let whole = fs::read(&path).expect("journal");
+        fs::write(&path, [whole.as_slice(), b"{\"id\":\"torn"].concat()).expect("torn");
+        assert_eq!(place.journal().active_of(sys::process::own_pid()).len(), 1);
+        assert_eq!(fs::read(&path).expect("journal"), whole);
+    }
+
+    #[test]
+    fn a_writer_that_died_before_writing_left_nothing_to_undo() {
+        let place = Place::new();
+        let mut journal = place.journal();
+        journal.change(&place.setting(), "000", "test").expect("change");
+        let mut entry = journal.entries[0].clone();
+        (entry.id, entry.state, entry.old) = ("dead".to_owned(), State::Intended, "000".to_owned());
+        journal.append(entry).expect("append");
+        journal.settle(&place.setting().display().to_string()).expect("settle");
+        assert_eq!(journal.entries[1].state, State::Failed);
+    }
+
+    #[test]
+    fn of_a_choice_the_chosen_word_counts() {
+        let place = Place::new();
+        fs::write(place.setting(), "always [madvise] never\n").expect("setting");
+        assert_eq!(place.value(), "madvise");
+    }
+}

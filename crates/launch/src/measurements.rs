@@ -1,0 +1,210 @@
+//! Measurements of repeated operations inside one execution, as the program reports them.
+//!
+//! Through the descriptor in `PAGELAB_MEASURE_FD`, one a line: a JSON object `{"name": …, "value": …, "unit": …}`, or
+//! `name value unit` (the unit may be missing in both). Or by a regular expression over standard output.
+
+use crate::error::{Error, Result};
+use crate::record::{Kind, Measurement, Warnings};
+use regex::Regex;
+use serde::Deserialize;
+use serde_json::json;
+use std::collections::HashSet;
+use std::io::BufRead;
+use std::rc::Rc;
+
+/// Lines longer than this are not measurements.
+const LINE_LIMIT: usize = 64 * 1024;
+/// How much of a bad line a warning shows.
+const SHOWN: usize = 200;
+
+/// Measurements read so far, and what could not be read.
+#[derive(Debug, Default)]
+pub struct Collected {
+    /// In the order in which they were written.
+    pub measurements: Vec<Measurement>,
+    bad_lines: u64,
+    first_bad: Option<String>,
+    texts: HashSet<Rc<str>>,
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow)]
+    name: std::borrow::Cow<'a, str>,
+    value: f64,
+    #[serde(borrow, default)]
+    unit: std::borrow::Cow<'a, str>,
+}
+
+/// Compiles the regular expression of a request.
+pub fn compile(pattern: &str) -> Result<Regex> {
+    let regex = Regex::new(pattern).map_err(|error| {
+        Error::BadInput(format!("the regular expression for measurements is not valid: {error}"))
+    })?;
+    let names: Vec<&str> = regex.capture_names().flatten().collect();
+    let unknown = names.iter().find(|name| !["name", "value", "unit"].contains(name));
+    if let Some(unknown) = unknown {
+        return Err(Error::BadInput(format!(
+            "the regular expression for measurements names the group {unknown:?}; allowed: name, value, unit"
+        )));
+    }
+    if !names.contains(&"value") {
+        return Err(Error::BadInput(format!(
+            "the regular expression {pattern:?} has no group named value; write it as: time: (?P<value>[0-9.]+) (?P<unit>\\w+)"
+        )));
+    }
+    Ok(regex)
+}
+
+impl Collected {
+    /// One text for all measurements that share it: a million of them have a handful of names.
+    fn text(&mut self, text: &str) -> Rc<str> {
+        if let Some(known) = self.texts.get(text) {
+            return Rc::clone(known);
+        }
+        let new: Rc<str> = Rc::from(text);
+        self.texts.insert(Rc::clone(&new));
+        new
+    }
+
+    fn push(&mut self, name: &str, value: f64, unit: &str) {
+        let (name, unit) = (self.text(name), self.text(unit));
+        self.measurements.push(Measurement { name, value, unit });
+    }
+
+    fn bad(&mut self, line: &str) {
+        self.bad_lines += 1;
+        self.first_bad.get_or_insert_with(|| line.chars().take(SHOWN).collect());
+    }
+
+    /// Reads a whole stream of reported lines.
+    pub fn read_lines(&mut self, stream: impl BufRead) -> std::io::Result<()> {
+        for_each_line(stream, |line| match parse(line) {
+            Some((name, value, unit)) => self.push(&name, value, &unit),
+            None => self.bad(line),
+        })
+    }
+
+    /// Reads a whole output, of which only the lines that match are measurements.
+    pub fn read_matches(&mut self, stream: impl BufRead, regex: &Regex) -> std::io::Result<()> {
+        for_each_line(stream, |line| {
+            for found in regex.captures_iter(line) {
+                let group = |name, missing| found.name(name).map_or(missing, |group| group.as_str());
+                match group("value", "").parse::<f64>().ok().filter(|value| value.is_finite()) {
+                    Some(value) => self.push(group("name", "value"), value, group("unit", "")),
+                    None => self.bad(line),
+                }
+            }
+        })
+    }
+
+    /// Says how many lines could not be read, with the first as an example.
+    pub fn warn(&self, warnings: &mut Warnings) {
+        if let Some(first) = &self.first_bad {
+            let message = format!(
+                "{} reported measurements could not be read; the first: {first:?}; a line is a JSON object with name, \
+                 value and unit, or: name value unit",
+                self.bad_lines
+            );
+            let data = json!({"lines": self.bad_lines, "first": first, "read": self.measurements.len()});
+            warnings.warn(Kind::MeasurementUnparsed, message, data);
+        }
+    }
+}
+
+fn for_each_line(mut stream: impl BufRead, mut visit: impl FnMut(&str)) -> std::io::Result<()> {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if stream.read_until(b'\n', &mut line)? == 0 {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(line.trim_ascii());
+        if !text.is_empty() {
+            visit(&text);
+        }
+    }
+}
+
+/// Name, finite value, unit; None for anything else.
+fn parse(line: &str) -> Option<(String, f64, String)> {
+    if line.len() > LINE_LIMIT {
+        return None;
+    }
+    if line.starts_with('{') {
+        let line: Line<'_> = serde_json::from_str(line).ok()?;
+        return Some((line.name.into_owned(), line.value, line.unit.into_owned())).filter(usable);
+    }
+    let mut fields = line.split_ascii_whitespace();
+    let (name, value, unit) = (fields.next()?, fields.next()?, fields.next().unwrap_or_default());
+    if fields.next().is_some() {
+        return None;
+    }
+    Some((name.to_owned(), value.parse().ok()?, unit.to_owned())).filter(usable)
+}
+
+fn usable((name, value, _): &(String, f64, String)) -> bool {
+    value.is_finite() && !name.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Collected {
+        let mut collected = Collected::default();
+        collected.read_lines(text.as_bytes()).expect("reading memory");
+        collected
+    }
+
+    fn triples(collected: &Collected) -> Vec<(&str, f64, &str)> {
+        collected.measurements.iter().map(|m| (&*m.name, m.value, &*m.unit)).collect()
+    }
+
+    #[test]
+    fn both_forms_are_read_in_order() {
+        let text = "{\"name\": \"read\", \"value\": 1.5, \"unit\": \"ns\"}\nwrite 2 us\n\nplain 3\n{\"value\":4,\"name\":\"n\"}";
+        let collected = read(text);
+        assert_eq!(
+            triples(&collected),
+            [("read", 1.5, "ns"), ("write", 2.0, "us"), ("plain", 3.0, ""), ("n", 4.0, "")]
+        );
+        assert_eq!(collected.bad_lines, 0);
+    }
+
+    #[test]
+    fn what_is_not_a_finite_number_is_refused_and_counted() {
+        let collected =
+            read("a nan\nb inf s\nc -inf\nd 1e999\n{\"name\":\"e\",\"value\":1e999}\nf\ng 1 2 3\n{\"x\":1}\nok 1");
+        assert_eq!(triples(&collected), [("ok", 1.0, "")]);
+        assert_eq!(collected.bad_lines, 8);
+        let mut warnings = Warnings::default();
+        collected.warn(&mut warnings);
+        assert!(warnings.0[0].message.contains("8 reported") && warnings.0[0].message.contains("a nan"));
+    }
+
+    #[test]
+    fn a_regular_expression_finds_measurements_in_output() {
+        let regex = compile(r"(?P<name>\w+) took (?P<value>\S+) (?P<unit>\w+)").expect("valid");
+        let mut collected = Collected::default();
+        let output = "starting\nsort took 1.25 ms\nnoise\nsort took oops ms\nmerge took 3 ms, scan took 4 ms\n";
+        collected.read_matches(output.as_bytes(), &regex).expect("reading memory");
+        assert_eq!(triples(&collected), [("sort", 1.25, "ms"), ("merge", 3.0, "ms"), ("scan", 4.0, "ms")]);
+        assert_eq!(collected.first_bad.as_deref(), Some("sort took oops ms"));
+    }
+
+    #[test]
+    fn expressions_without_a_value_are_refused() {
+        for pattern in ["(", "no groups", "(?P<speed>x)(?P<value>y)"] {
+            assert!(compile(pattern).is_err(), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_million_lines_share_their_names() {
+        let text = "latency 1.5 ns\n".repeat(1_000_000);
+        let collected = read(&text);
+        assert_eq!(collected.measurements.len(), 1_000_000);
+        assert_eq!(collected.texts.len(), 2);
+    }
+}

@@ -1,0 +1,27 @@
+//! The launcher's own messages, kept apart from the program's standard error.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::OnceLock;
+
+static FILE: OnceLock<File> = OnceLock::new();
+
+/// From now on messages go to this file.
+pub fn to_file(path: &Path) -> io::Result<()> {
+    let file = File::options().append(true).create(true).open(path)?;
+    // Set once, from main; a second call would keep the first file.
+    let _ = FILE.set(file);
+    Ok(())
+}
+
+/// One message, one line.
+pub fn say(message: &str) {
+    let line = format!("pagelab-launch: {message}\n");
+    let done = match FILE.get() {
+        Some(mut file) => file.write_all(line.as_bytes()),
+        None => io::stderr().write_all(line.as_bytes()),
+    };
+    // Nowhere left to say that saying failed.
+    let _ = done;
+}

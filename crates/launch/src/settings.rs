@@ -1,0 +1,176 @@
+//! System-wide settings that a run needs, written to the journal first and always put back.
+
+use crate::journal::{self, Journal, Undone};
+use crate::record::{Fetch, Kind, Severity, Warnings};
+use crate::sys;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+/// Every device's readahead, network and overlay file systems included.
+const BDI: &str = "/sys/class/bdi";
+const FAULT_AROUND: &str = "/sys/kernel/debug/fault_around_bytes";
+
+/// Settings changed for a run; put back by [`Held::restore`], or when dropped.
+#[derive(Debug, Default)]
+pub struct Held {
+    ids: Vec<String>,
+}
+
+impl Held {
+    /// Puts everything back, the latest first; what could not be is said.
+    pub fn restore(mut self, warnings: &mut Warnings) {
+        let undone = self.undo();
+        for why in undone.failed {
+            warnings.add(Kind::SettingNotRestored, Severity::Serious, why, json!({}));
+        }
+    }
+
+    fn undo(&mut self) -> UndoneAll {
+        let ids: Vec<String> = std::mem::take(&mut self.ids).into_iter().rev().collect();
+        if ids.is_empty() { UndoneAll::default() } else { undo_all(&ids) }
+    }
+
+    fn set(&mut self, path: &std::path::Path, value: &str, by: &str) -> std::io::Result<()> {
+        let id = Journal::lock(&journal::path())?.change(path, value, by)?;
+        self.ids.extend(id);
+        Ok(())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        for why in self.undo().failed {
+            crate::say::say(&why);
+        }
+    }
+}
+
+/// What undoing several changes came to.
+#[derive(Debug, Default)]
+pub struct UndoneAll {
+    /// How many are as they were.
+    pub restored: usize,
+    /// Messages about the others.
+    pub failed: Vec<String>,
+}
+
+fn undo_all(ids: &[String]) -> UndoneAll {
+    let mut all = UndoneAll::default();
+    let mut journal = match Journal::lock(&journal::path()) {
+        Ok(journal) => journal,
+        Err(error) => {
+            let error = sys::errno_text(&error);
+            all.failed
+                .push(format!("cannot open the settings journal: {error}; run: sudo pagelab doctor --restore"));
+            return all;
+        }
+    };
+    for id in ids {
+        let why = match journal.undo(id) {
+            Ok(Undone::Restored) => {
+                all.restored += 1;
+                continue;
+            }
+            Ok(Undone::ChangedByOthers { present }) => format!("somebody else set it to {present}"),
+            Err(error) => sys::errno_text(&error),
+        };
+        all.failed.push(format!(
+            "a setting could not be put back (journal entry {id}): {why}; run: sudo pagelab doctor --restore"
+        ));
+    }
+    all
+}
+
+/// Undoes what another process, now dead, had changed.
+pub fn undo_of(pid: i32) -> UndoneAll {
+    if !journal::path().exists() {
+        return UndoneAll::default();
+    }
+    match Journal::lock(&journal::path()) {
+        // A journal that others own holds nothing of ours.
+        Err(_) => UndoneAll::default(),
+        Ok(journal) => {
+            let ids: Vec<String> = journal.active_of(pid).into_iter().map(|entry| entry.id).collect();
+            drop(journal);
+            if ids.is_empty() { UndoneAll::default() } else { undo_all(&ids) }
+        }
+    }
+}
+
+fn readahead_files() -> Vec<(String, PathBuf)> {
+    let entries = fs::read_dir(BDI).into_iter().flatten().flatten();
+    let mut files: Vec<(String, PathBuf)> = entries
+        .map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path().join("read_ahead_kb")))
+        .filter(|(_, path)| path.exists())
+        .collect();
+    files.sort();
+    files
+}
+
+fn readahead_kb() -> BTreeMap<String, u64> {
+    let values = readahead_files().into_iter();
+    values.filter_map(|(name, path)| Some((name, journal::read_value(&path).ok()?.parse().ok()?))).collect()
+}
+
+/// The state of prepaging, as it is without changing anything.
+pub fn observe() -> Fetch {
+    let before = readahead_kb();
+    Fetch {
+        readahead_kb_during: before.clone(),
+        readahead_kb_before: before,
+        fault_around_bytes: journal::read_value(FAULT_AROUND.as_ref()).ok().and_then(|text| text.parse().ok()),
+        residency_at_start: Vec::new(),
+    }
+}
+
+/// Switches readahead off everywhere: the program's own text and libraries come in before the library can advise the
+/// kernel, and any file system may back them.
+pub fn stop_readahead(held: &mut Held, fetch: &mut Fetch, warnings: &mut Warnings) {
+    let mut refused: BTreeMap<String, String> = BTreeMap::new();
+    for (name, path) in readahead_files() {
+        if fetch.readahead_kb_before.get(&name) == Some(&0) && !journal_has(&path) {
+            continue;
+        }
+        if let Err(error) = held.set(&path, "0", "pagelab-launch readahead") {
+            refused.insert(name, sys::errno_text(&error));
+        }
+    }
+    fetch.readahead_kb_during = readahead_kb();
+    if let Some((name, why)) = refused.first_key_value() {
+        let message = format!(
+            "readahead stays on for {} of {} devices (first: {name}: {why}); the program's text and libraries are \
+             prepaged as the kernel likes; run as root",
+            refused.len(),
+            fetch.readahead_kb_before.len()
+        );
+        warnings.warn(Kind::ReadaheadNotControlled, message, json!({"refused": refused}));
+    }
+}
+
+/// A setting that another run holds must be held too, even if it has the right value already.
+fn journal_has(path: &std::path::Path) -> bool {
+    fs::read_to_string(journal::path()).is_ok_and(|text| text.contains(&*path.to_string_lossy()))
+}
+
+/// Fault-around maps neighbouring cached pages at a fault, whatever advice a mapping has; only this switch stops it.
+pub fn stop_fault_around(held: &mut Held, fetch: &mut Fetch, warnings: &mut Warnings) {
+    let page = sys::files::page_bytes().to_string();
+    let path = std::path::Path::new(FAULT_AROUND);
+    let why = match fetch.fault_around_bytes {
+        Some(bytes) if bytes.to_string() == page && !journal_has(path) => return,
+        _ => match held.set(path, &page, "pagelab-launch fault-around") {
+            Ok(()) => {
+                fetch.fault_around_bytes = page.parse().ok();
+                return;
+            }
+            Err(error) => sys::errno_text(&error),
+        },
+    };
+    let message = format!(
+        "fault-around could not be switched off ({FAULT_AROUND}: {why}): a fault on a cached file page may map its \
+         neighbours too"
+    );
+    warnings.add(Kind::FaultAroundNotControlled, Severity::Info, message, json!({"errno": why}));
+}

@@ -1,0 +1,166 @@
+"""Runs one program under one policy: builds the request, calls ``pagelab-launch``, completes its record.
+
+>>> from pagelab.runner import RunRequest, run
+>>> record = run(RunRequest(argv=["sort", "words.txt"], policy_toml='pages = "2M"', cpus=[1]))  # doctest: +SKIP
+>>> record.time.wall_ns  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from . import machine, paths
+from .errors import BadInputError, MachineError, PagelabError
+from .record import Record
+
+SCHEMA = "pagelab.request/1"
+_RECORDED = (0, 1, 130)
+"""Exit codes of the launcher after which there is a record: done, the program failed, interrupted."""
+_END_PATIENCE_S = 10.0
+"""What an interrupted launcher is given to end the tree (TERM, 2 s, KILL), restore settings and write the record."""
+
+
+class LauncherError(PagelabError):
+    """``pagelab-launch`` failed in a way that is nobody's fault but pagelab's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRequest:
+    """What to run and how; the fields are those of ``pagelab.request/1`` (docs/architecture)."""
+
+    argv: Sequence[str]
+    policy_toml: str = ""
+    policy_path: str | None = None
+    cwd: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    unset: Sequence[str] = ()
+    clear_env: bool = False
+    preload: Literal["auto", "always", "never"] = "auto"
+    cpus: Sequence[int] = ()
+    aslr: bool | None = None
+    node: int | None = None
+    user: str | None = None
+    timeout_s: float | None = None
+    stdin: str = "null"
+    stdout: str = "inherit"
+    stderr: str = "inherit"
+    events: Sequence[str] = ()
+    per_process_counters: bool = True
+    measure_fd: int | None = 3
+    measure_regex: str | None = None
+    control_readahead: bool = True
+    flush: Literal["none", "files", "all"] = "none"
+    flush_files: Sequence[str] = ()
+    run_dir_root: str | None = None
+
+
+def run(request: RunRequest) -> Record:
+    """Makes the run and returns its record, whatever became of the program.
+
+    Raises :class:`BadInputError` or :class:`MachineError` when the run was refused before the program started,
+    and :class:`LauncherError` when pagelab itself failed. ``KeyboardInterrupt`` (or whatever else a signal
+    handler raises) passes through after the launcher has ended the program and restored every setting.
+    """
+    described = machine.describe()
+    with tempfile.TemporaryDirectory(prefix="pagelab-request-") as directory:
+        record_path = Path(directory) / "record.json"
+        request_path = Path(directory) / "request.json"
+        request_path.write_text(json.dumps(_document(request, described, record_path)))
+        returned, complaint = _launch(request_path)
+        if returned not in _RECORDED or not record_path.exists():
+            raise _error(returned, complaint)
+        record = Record.model_validate_json(record_path.read_bytes())
+    if complaint:
+        _pass_on(complaint)
+    return record.model_copy(
+        update={"id": uuid.uuid4().hex, "machine": described, "provenance": machine.provenance()}
+    )
+
+
+def _document(request: RunRequest, described: dict[str, Any], record: Path) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "argv": list(request.argv),
+        "cwd": request.cwd,
+        "env": {"clear": request.clear_env, "set": dict(request.env), "unset": list(request.unset)},
+        "policy_toml": request.policy_toml,
+        "policy_path": request.policy_path,
+        "machine": described,
+        "preload": request.preload,
+        "library": _library(request),
+        "cpus": list(request.cpus),
+        "aslr": request.aslr,
+        "node": request.node,
+        "user": request.user,
+        "timeout_s": request.timeout_s,
+        "stdin": request.stdin,
+        "stdout": request.stdout,
+        "stderr": request.stderr,
+        "events": list(request.events),
+        "per_process_counters": request.per_process_counters,
+        "measurements": {"fd": request.measure_fd, "regex": request.measure_regex},
+        "control_readahead": request.control_readahead,
+        "flush": {"mode": request.flush, "files": list(request.flush_files)},
+        "run_dir_root": request.run_dir_root,
+        "record": str(record),
+    }
+
+
+def _library(request: RunRequest) -> str | None:
+    """Without preloading the path only counts for the size of the environment, and may be missing."""
+    try:
+        return str(paths.library())
+    except paths.MissingPartError:
+        if request.preload == "never":
+            return None
+        raise
+
+
+def _launch(request_path: Path) -> tuple[int, str]:
+    """The launcher's exit code and what it said on its own account.
+
+    The program shares the terminal's standard error with the launcher when asked to inherit it, so the launcher
+    writes its own messages to a file of their own.
+    """
+    complaint_path = request_path.with_name("complaint")
+    complaint_path.touch()
+    command = [str(paths.launcher()), "--complaint", str(complaint_path), str(request_path)]
+    process = subprocess.Popen(command)
+    try:
+        returned = process.wait()
+    except BaseException:
+        _end(process)
+        raise
+    return returned, complaint_path.read_text(errors="replace").strip()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ctrl-C reaches the launcher too, as it shares our process group; another signal may have reached only us."""
+    # A second signal would make the launcher skip the program's grace; KILL leaves the clean-up to its guard.
+    with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+        process.send_signal(signal.SIGTERM)
+        process.wait(_END_PATIENCE_S)
+        return
+    process.kill()
+    process.wait()
+
+
+def _pass_on(complaint: str) -> None:
+    import sys
+
+    sys.stderr.write(complaint + "\n")
+
+
+def _error(returned: int, complaint: str) -> PagelabError:
+    message = complaint.removeprefix("pagelab-launch: ") or f"pagelab-launch ended with exit code {returned}"
+    kinds: dict[int, type[PagelabError]] = {2: BadInputError, 3: MachineError}
+    return kinds.get(returned, LauncherError)(message)
