@@ -20,6 +20,7 @@ _HYPERVISORS = {
     "VBoxVBoxVBox": "virtualbox",
     "ACRNACRNACRN": "acrn",
 }
+_CLOUDS = ("amazon ec2", "google compute engine", "openstack", "alibaba cloud", "digitalocean", "hetzner")
 _INITIAL_NAMESPACES = {"pid": 0xEFFFFFFC, "user": 0xEFFFFFFD, "cgroup": 0xEFFFFFFB, "uts": 0xEFFFFFFE}
 """Inode numbers of the namespaces the kernel starts with (include/linux/proc_ns.h in the kernel's sources)."""
 
@@ -43,9 +44,11 @@ class Container:
 def virtualisation(tree: Tree) -> Virtualisation:
     """From CPUID's hypervisor bit and leaf 0x40000000, /sys/hypervisor, DMI and the device tree."""
     evidence = []
-    if " hypervisor " in f" {_cpu_flags(tree)} ":
+    flags = _cpu_flags(tree).split()
+    certain = "hypervisor" in flags
+    if certain:
         evidence.append("/proc/cpuinfo: flag hypervisor")
-    vendor = _cpuid_vendor() if evidence and str(tree.root) == "/" else None
+    vendor = _cpuid_vendor() if certain and str(tree.root) == "/" else None
     if vendor:
         evidence.append(f"cpuid 0x40000000: {vendor!r}")
     kind = _HYPERVISORS.get(vendor or "", "")
@@ -54,11 +57,15 @@ def virtualisation(tree: Tree) -> Virtualisation:
         if value:
             evidence.append(f"{name}: {value}")
             kind = kind or _kind_from_text(value)
+    cloud = next((item for item in evidence if any(word in item.lower() for word in _CLOUDS)), None)
+    if cloud and not kind:
+        # Clouds rent whole machines, too: on x86 the flag decides, elsewhere the product's name.
+        metal = any("metal" in item for item in evidence)
+        kind = "unknown" if certain or (not metal and "fpu" not in flags) else ""
     compatible = tree.get("/proc/device-tree/hypervisor/compatible")
     if compatible:
         evidence.append(f"/proc/device-tree/hypervisor/compatible: {compatible}")
         kind = kind or _kind_from_text(compatible) or "unknown"
-    certain = any("flag hypervisor" in item for item in evidence)
     return Virtualisation(kind or ("unknown" if certain else "none"), evidence)
 
 
@@ -105,7 +112,9 @@ def _markers(tree: Tree) -> tuple[str, list[str]]:
         if word in groups:
             evidence.append(f"/proc/self/cgroup names {word}")
             kinds.append(name)
-    return (kinds[0] if kinds else ""), evidence
+    # Kubernetes runs its containers with one of the others: it is what its user can configure.
+    kind = "kubernetes" if "kubernetes" in kinds else next(iter(kinds), "")
+    return kind, evidence
 
 
 def _environment_of_init(tree: Tree) -> str | None:
@@ -145,11 +154,7 @@ def _kind_from_text(text: str) -> str:
         "virtualbox": "virtualbox",
         "innotek": "virtualbox",
         "xen": "xen",
-        "microsoft corporation virtual": "hyper-v",
         "virtual machine": "hyper-v",
-        "amazon ec2": "kvm",
-        "google compute engine": "kvm",
-        "openstack": "kvm",
         "bochs": "qemu",
         "parallels": "parallels",
     }
