@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.guests import Workshop
-from harness.launching import Runner
+from harness.launching import Runner, open_to_all
 from harness.policies import POLICIES, POOL, Policy
 
 
@@ -17,7 +17,7 @@ from harness.policies import POLICIES, POOL, Policy
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
     """Builds guest programs, each once a session."""
     directory = tmp_path_factory.mktemp("guests")
-    _open_to_all(directory)
+    open_to_all(directory)  # guests that drop privileges must reach their program
     return Workshop(directory)
 
 
@@ -61,9 +61,3 @@ def huge_pages() -> Iterator[int]:
         yield int(free.read_text())
     finally:
         size.write_text(str(before))
-
-
-def _open_to_all(directory: Path) -> None:
-    """pytest's directories are for their owner only; guests that drop privileges must reach their program."""
-    for path in (directory, directory.parent):
-        path.chmod(0o755)

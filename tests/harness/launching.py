@@ -30,9 +30,10 @@ class Run:
             "\n".join(f"  {w.kind}: {w.message}" for w in self.record.warnings) if self.record else "  (no record)"
         )
         outcome = self.record.outcome if self.record else None
+        request = {name: value for name, value in self.request.items() if name not in ("machine", "policy_toml")}
         return (
             f"command: {shlex.join(self.request['argv'])}\npolicy:\n{self.request['policy_toml']}\n"
-            f"request: {json.dumps(self.request)[:3000]}\nlauncher exit: {self.launcher_exit}\noutcome: {outcome}\n"
+            f"request: {json.dumps(request)}\nlauncher exit: {self.launcher_exit}\noutcome: {outcome}\n"
             f"--- stdout\n{self.stdout[-3000:]}\n--- stderr\n{self.stderr[-3000:]}\n"
             f"--- launcher stderr\n{self.launcher_stderr[-3000:]}\n--- warnings\n{warnings}"
         )
@@ -76,6 +77,8 @@ class Runner:
         self.count += 1
         place = self.directory / f"run-{self.count}"
         place.mkdir()
+        if "user" in fields:
+            open_to_all(place)
         request = {
             "schema": "pagelab.request/1",
             "argv": argv,
@@ -107,6 +110,14 @@ class Runner:
             _text(request["stderr"]),
             record,
         )
+
+
+def open_to_all(path: Path) -> None:
+    """Writable for everyone, and its parents passable: pytest's directories are for their owner only."""
+    path.chmod(0o777)
+    for parent in path.parents:
+        if parent.owner() == path.owner() and parent.stat().st_mode & 0o055 != 0o055:
+            parent.chmod(0o755)
 
 
 def _text(stream: str) -> str:
