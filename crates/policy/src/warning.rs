@@ -80,6 +80,14 @@ warning_kinds! {
     LeftOut => "left-out",
     /// Processes outlived the program and were ended.
     ProcessesLeft => "processes-left",
+    /// A study cannot reach its level with the executions it plans.
+    LevelNotReachable => "level-not-reachable",
+    /// The machine is not the one the study began on.
+    MachineChanged => "machine-changed",
+    /// A run was under way when the study was interrupted.
+    RunInterrupted => "run-interrupted",
+    /// A set-up or tear-down command failed.
+    StepFailed => "step-failed",
 }
 
 /// How much a warning matters.
