@@ -1,0 +1,86 @@
+"""``make bench``: measures, prints one line a comparison with its goal beside it, writes ``bench/results``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pagelab import machine
+
+from . import mapping, overhead, startup
+from .sample import Result
+from .tools import Bench
+
+RESULTS = Path(__file__).parent / "results"
+PARTS: dict[str, Callable[[Bench], list[Result]]] = {
+    "startup": startup.measure,
+    "mapping": mapping.measure,
+    "overhead": overhead.measure,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--only", choices=sorted(PARTS), action="append", help="just this part")
+    parser.add_argument("--rounds", type=int, default=15, help="pairs of each comparison (6 give the first interval)")
+    arguments = parser.parse_args()
+    started = datetime.now(UTC)
+    results: list[Result] = []
+    with tempfile.TemporaryDirectory(prefix="pagelab-bench-") as scratch:
+        Path(scratch).chmod(0o755)
+        bench = Bench(Path(scratch), arguments.rounds)
+        for part in arguments.only or PARTS:
+            for result in PARTS[part](bench):
+                results.append(result)
+                print(_row(result), flush=True)
+    _write(started, results)
+    missed = [result for result in results if result.met is False]
+    print(f"\n{len(results)} comparisons, {len(missed)} beyond their goal; written to {RESULTS}")
+    return 0
+
+
+def _row(result: Result) -> str:
+    goal = "" if result.goal is None else f"{result.goal:g}"
+    spread = "" if result.low is None or result.high is None else f"{result.low:.3f} … {result.high:.3f}"
+    verdict = {None: "", True: "met", False: "**missed**"}[result.met]
+    if result.met is not None and not result.clear:
+        verdict += " (interval spans it)"
+    return (
+        f"| {result.name} | {result.baseline:.4g} {result.unit} | {result.treatment:.4g} {result.unit} "
+        f"| {result.median:.3f} | {spread} | {goal} | {verdict} |"
+    )
+
+
+def _table(started: datetime, results: list[Result]) -> str:
+    head = [
+        f"# Benchmarks, {started:%Y-%m-%d %H:%M} UTC",
+        "",
+        "Medians of interleaved pairs; the interval is the exact order-statistic interval (95%) of the paired",
+        "ratios (or differences, for ms). Run by `make bench`.",
+        "",
+        "| comparison | baseline | treatment | ratio or difference | 95% interval | goal | |",
+        "|---|---:|---:|---:|---|---:|---|",
+    ]
+    return "\n".join([*head, *map(_row, results), ""])
+
+
+def _write(started: datetime, results: list[Result]) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    document = {
+        "schema": "pagelab.bench/1",
+        "started_at": started.isoformat(),
+        "machine": machine.describe(),
+        "provenance": machine.provenance(),
+        "results": [result.document() for result in results],
+    }
+    (RESULTS / "bench.json").write_text(json.dumps(document, indent=1, default=str) + "\n")
+    (RESULTS / "bench.md").write_text(_table(started, results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

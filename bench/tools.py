@@ -1,0 +1,41 @@
+"""What all benchmarks need: a scratch directory, compiled helpers, and the policies compared."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+KERNEL = 'pages = "kernel"\n'
+ALL_4K = 'pages = "4K"\n'
+ALL_2M = 'pages = "2M"\n'
+MOSAIC = """pages = "4K"
+[[rule]]
+memory = ["heap", "anon", "arenas"]
+pages = { mosaic = [["0", "64M", "2M"], ["128M", "1G", "2M"]], otherwise = "4K" }
+"""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """``rounds``: pairs of every comparison."""
+
+    scratch: Path
+    rounds: int
+
+    def compiled(self, name: str) -> str:
+        path = self.scratch / name
+        if not path.exists():
+            subprocess.run([need("cc"), "-O2", "-o", str(path), str(HERE / f"{name}.c")], check=True)
+        return str(path)
+
+
+def need(program: str) -> str:
+    """Path of a program; raises with the package to install."""
+    found = shutil.which(program)
+    if found is None:
+        raise SystemExit(f"bench needs {program}; run: apt-get install {program}")
+    return found
