@@ -12,6 +12,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +29,13 @@ FLAGS = (
     "--remote-debugging-pipe",
 )
 _LONGEST_S = 60.0
+_ON_3_AND_4 = (
+    "import fcntl, os, sys\n"
+    "r, w = (fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3])\n"
+    "os.dup2(r, 3), os.dup2(w, 4)\n"
+    "os.execv(sys.argv[3], sys.argv[3:])\n"
+)
+"""The browser wants its pipe on these descriptors, and dash knows one-digit descriptors only."""
 
 
 def chromium() -> str:
@@ -44,8 +52,9 @@ class Browser:
     def __init__(self, profile: Path) -> None:
         to_browser, self._out = os.pipe()
         self._in, from_browser = os.pipe()
-        script = f'exec "$@" 3<&{to_browser} 4>&{from_browser}'
-        command = ["/bin/sh", "-c", script, "sh", chromium(), *FLAGS, f"--user-data-dir={profile}", "about:blank"]
+        ends = (str(to_browser), str(from_browser))
+        browser = (chromium(), *FLAGS, f"--user-data-dir={profile}", "about:blank")
+        command = [sys.executable, "-c", _ON_3_AND_4, *ends, *browser]
         self._process = subprocess.Popen(
             command, pass_fds=(to_browser, from_browser), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
@@ -55,9 +64,14 @@ class Browser:
         self._number = 0
         self._session: str | None = None
         self.events: list[dict[str, Any]] = []
-        self._session = self._attach()
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.call(f"{domain}.enable")
+        try:
+            self._session = self._attach()
+            for domain in ("Page", "Runtime", "Log", "Network"):
+                self.call(f"{domain}.enable")
+        except BaseException:
+            self._process.kill()
+            self._process.wait()
+            raise
 
     def _attach(self) -> str:
         deadline = time.monotonic() + _LONGEST_S
@@ -139,6 +153,15 @@ class Browser:
         if "exceptionDetails" in answer:
             raise AssertionError(f"{expression}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
+
+    def wait_for(self, path: Path) -> None:
+        """Waits until a download has its final name and content."""
+        deadline = time.monotonic() + _LONGEST_S
+        while not (path.exists() and path.stat().st_size):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{path.name} was not downloaded; console: {self.complaints()}")
+            self.value("0")
+            time.sleep(0.02)
 
     def complaints(self) -> list[str]:
         """Exceptions, and errors and warnings on the console or in the browser's own log (CSP violations too)."""

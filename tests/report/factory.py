@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pagelab.analysis import StudyData, load
 from pagelab.record import (
     Command,
     Counter,
@@ -207,6 +208,12 @@ def store(
                 made = record(study.conditions[slot.condition], run)
                 db.commit_run(slot, RunResult(run.status, "2026-01-01T00:00:00.000+00:00", run.wall_s, made))
     return directory
+
+
+def data_of(directory: Path) -> StudyData:
+    """What analysis reads, from the store in *directory*."""
+    with Store.open(directory, write=False) as db:
+        return load(db)
 
 
 EFFECT = {"kernel": 1.0, "all-4K": 1.04, "all-2M": 0.62, "mosaic": 0.71}

@@ -125,6 +125,8 @@ def _judged(contrast: Contrast, design: Design, metrics: tuple[Metric, ...], fam
 
 
 def _verdict(contrast: Contrast, alpha: float) -> Verdict:
+    if not contrast.planned:
+        return "descriptive"
     if contrast.p_holm is None or contrast.smallest_p is None or contrast.shift is None:
         return "not-testable"
     if contrast.p_holm > alpha:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -34,7 +35,7 @@ class StudyData:
     looks: tuple[dict[str, Any], ...]
     """Looks of a precision stop, in order."""
     origin: str | None
-    """Where imported data came from."""
+    """Name of the file that imported data came from."""
     outstanding: int
     """Places of the schedule that have no run."""
 
@@ -55,7 +56,7 @@ def load(store: Store) -> StudyData:
         record_lines=tuple(text for _, text in texts),
         study_warnings=tuple(store.study_warnings()),
         looks=tuple(event["data"] for event in store.events() if event["kind"] == "look"),
-        origin=meta.get("origin"),
+        origin=Path(meta["origin"]).name if "origin" in meta else None,
         outstanding=len({slot.position for slot in store.slots()} - store.finished()),
     )
 

@@ -38,6 +38,9 @@ def design_of(data: StudyData, executions: tuple[Execution, ...], metrics: tuple
         primaries=primaries,
         stop=_stop(data, blocks),
         precision_stop=plan.precision is not None,
+        looks=tuple(
+            f"after {wording.count(look['look'], 'block')}: {look['reason'].replace('-', ' ')}" for look in data.looks
+        ),
         imported_from=data.origin,
         complete=_complete(data),
         notes=tuple(f"no execution has a value of the primary metric {name}" for name in absent),

@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 SCHEMA = "pagelab.analysis/1"
 
-Verdict = Literal["lower", "higher", "no-difference", "not-testable"]
-"""Of the first condition against its baseline; ``lower`` and ``higher`` only when Holm's p is within the level."""
+Verdict = Literal["lower", "higher", "no-difference", "not-testable", "descriptive"]
+"""Of a policy against its baseline; ``lower`` and ``higher`` only when Holm's p is within the level. Contrasts on
+secondary metrics are ``descriptive``."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,8 @@ class Design:
     stop: str
     """In words: how the number of executions was decided."""
     precision_stop: bool
+    looks: tuple[str, ...]
+    """What each look of a precision stop decided."""
     imported_from: str | None
     complete: bool
     notes: tuple[str, ...] = ()

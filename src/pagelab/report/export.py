@@ -13,8 +13,8 @@ from pagelab.analysis.data import StudyData
 from pagelab.analysis.model import Analysis
 from pagelab.report.figures import figures_of
 
-PNG_SCALE = 3
-"""Pixels per CSS pixel: 640 wide gives 1920."""
+PNG_SCALE = 2
+"""Pixels per CSS pixel: 640 wide gives 1280."""
 
 
 def contrasts_frame(analysis: Analysis) -> pl.DataFrame:

@@ -36,7 +36,8 @@ class Figure:
 
 _BOXPLOT = (
     "Whiskers reach the fastest and the slowest execution, the box holds the middle half, the line is the median; "
-    "every execution is a point, the first of each row at its top, the last at its bottom. The axis does not start at zero."
+    "every execution is a point, the first of each row at its top, the last at its bottom. The axis does not "
+    "start at zero."
 )
 
 

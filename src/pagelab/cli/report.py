@@ -1,0 +1,72 @@
+"""``pagelab report``: what a study says, as one page and as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report_command(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The study's directory.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Where the report goes (default: DIR/report)."),
+    ] = None,
+    format_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="html, svg, png or data (CSV, Parquet, JSON); repeat for several (default: all).",
+        ),
+    ] = None,
+    show: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = False,
+) -> None:
+    """Write the report of a study: one self-contained page, plots and data.
+
+    It reads the store and runs nothing: it works while the study runs, on a store from another machine, and on
+    imported data. An older report in the same place is replaced as a whole.
+
+    **Examples**
+
+        pagelab report page-size.study
+
+        pagelab report page-size.study --open
+
+        pagelab report page-size.study --format svg --format data --out /tmp/for-the-paper
+    """
+    from pagelab.analysis import NothingToAnalyseError, load
+    from pagelab.errors import BadInputError
+    from pagelab.report.write import FORMATS, write_report
+    from pagelab.study.store import Store
+
+    formats = tuple(dict.fromkeys(format_ or FORMATS))
+    for name in formats:
+        if name not in FORMATS:
+            raise BadInputError(f'--format: "{name}" is unknown; allowed: {", ".join(FORMATS)}')
+    with Store.open(directory, write=False) as store:
+        data = load(store)
+    try:
+        written = write_report(data, out or _beside(directory), formats)
+    except NothingToAnalyseError as error:
+        raise BadInputError(f"{directory}: {error}; see it with: pagelab study status {directory}") from None
+    typer.echo(written.analysis.headline)
+    for caveat in written.analysis.caveats:
+        typer.echo(f"note: {caveat}")
+    typer.echo(f"report: {(written.page or written.directory).resolve()}")
+    if show and written.page is not None:
+        _open(written.page)
+
+
+def _beside(directory: Path) -> Path:
+    """``report`` in the study's directory, also when the store itself was named."""
+    return (directory if directory.is_dir() else directory.parent) / "report"
+
+
+def _open(page: Path) -> None:
+    import webbrowser
+
+    if not webbrowser.open(page.resolve().as_uri()):
+        typer.echo(f"no browser found; open it yourself: {page.resolve().as_uri()}", err=True)

@@ -1,0 +1,349 @@
+"""What an analysis says of studies whose numbers are known."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+
+import factory
+import pytest
+from factory import Run, data_of
+
+from pagelab.analysis import Analysis, NothingToAnalyseError, StudyData, analyse
+from pagelab.record import WarningKind
+from pagelab.report.export import analysis_json
+from pagelab.study.plan import Condition, Plan, Precision
+from pagelab.study.schedule import Slot
+
+
+def study(
+    directory: Path,
+    plan: Plan,
+    times: dict[str, list[float]],
+    change: Callable[[Condition, Slot, Run], Run] | None = None,
+) -> Analysis:
+    """The analysis of a study in which condition and execution decide the time."""
+
+    def run_of(condition: Condition, slot: Slot) -> Run | None:
+        values = times.get(condition.name, [])
+        if slot.execution >= len(values):
+            return None
+        run = Run(wall_s=values[slot.execution])
+        return change(condition, slot, run) if change else run
+
+    return analyse(data_of(factory.store(directory, plan, run_of)))
+
+
+def separated(n: int, low: float, high: float) -> dict[str, list[float]]:
+    return {"w/a": [high + i / 1000 for i in range(n)], "w/b": [low + i / 1000 for i in range(n)]}
+
+
+def test_fully_separated_twenty_against_twenty_gives_prepages_p(tmp_path: Path) -> None:
+    found = study(tmp_path, factory.plan(["w"], ["a", "b"], 20), separated(20, 1.0, 2.0))
+    (contrast,) = found.planned()
+    assert contrast.p == pytest.approx(2 / math.comb(40, 20), rel=1e-15)
+    assert contrast.p_holm == contrast.p
+    assert contrast.verdict == "lower"
+    assert contrast.separated
+    assert contrast.shift == pytest.approx(-1.0)
+    assert contrast.relative == pytest.approx(-0.5, abs=0.01)
+    assert found.headline.startswith("b shortens w by 49.8% (95% interval ")
+    assert "p = 1.5 × 10⁻¹¹" in found.headline
+    assert "Each of its 20 executions lies below all 20 of a." in found.headline
+    assert found.caveats == ()
+
+
+def test_holm_covers_all_planned_contrasts_of_the_study(tmp_path: Path) -> None:
+    n = 6
+    times = {f"{w}/a": [2 + i / 100 for i in range(n)] for w in "xyz"}
+    times |= {f"{w}/b": [1 + i / 100 for i in range(n)] for w in "xyz"}
+    found = study(tmp_path, factory.plan("xyz", "ab", n), times)
+    alone = 2 / math.comb(12, 6)
+    assert [c.p for c in found.planned()] == pytest.approx([alone] * 3)
+    assert [c.p_holm for c in found.planned()] == pytest.approx([3 * alone] * 3)
+    assert all(c.p_holm is None and c.p is None for c in found.contrasts if not c.planned)
+
+
+def test_a_contrast_without_executions_keeps_its_place_in_the_family(tmp_path: Path) -> None:
+    plan = factory.plan(["w"], ["a", "b", "c"], 6)
+    found = study(tmp_path, plan, separated(6, 1.0, 2.0))
+    b, c = found.planned()
+    assert b.p_holm == pytest.approx(2 * 2 / math.comb(12, 6))
+    assert c.verdict == "not-testable"
+    assert c.sentence == "w: nothing can be said of c; no wall time from c."
+    assert "could not be made" in found.headline
+
+
+def test_conditions_left_out_before_the_start_are_no_part_of_the_family(tmp_path: Path) -> None:
+    plan = factory.plan(["w"], ["a", "b", "1G"], 6, left_out={"w/1G": "no 1G pages on this machine"})
+    found = study(tmp_path, plan, separated(6, 1.0, 2.0))
+    assert [c.policy for c in found.planned()] == ["b"]
+    assert "w/1G was left out: no 1G pages on this machine" in found.caveats
+
+
+def test_no_difference_says_what_could_have_escaped(tmp_path: Path) -> None:
+    values = [1.0, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07]
+    times = {"w/a": values, "w/b": [v + 0.001 for v in values]}
+    found = study(tmp_path, factory.plan(["w"], ["a", "b"], 8), times)
+    (contrast,) = found.planned()
+    assert contrast.verdict == "no-difference"
+    assert contrast.sentence.startswith("No difference found between b and a for w (p = ")
+    assert "The data are compatible with changes from −" in contrast.sentence
+    assert contrast.relative_interval is not None
+    assert contrast.relative_interval.low < 0 < contrast.relative_interval.high
+
+
+def test_a_level_out_of_reach_is_said(tmp_path: Path) -> None:
+    found = study(tmp_path, factory.plan(["w"], ["a", "b"], 3), separated(3, 1.0, 2.0))
+    (contrast,) = found.planned()
+    assert contrast.verdict == "no-difference"
+    assert contrast.shift_interval is None
+    assert "none could have been found: the smallest possible p is 0.10 before Holm" in contrast.sentence
+    assert "not achievable" in contrast.note
+
+
+def test_an_interval_that_leaves_out_zero_is_not_enough_after_holm(tmp_path: Path) -> None:
+    """Four contrasts, p = 0.026 each before Holm: the interval excludes zero, the family does not allow it."""
+    a = [10.0, 11, 12, 13, 14, 15]
+    b = [8.0, 8.5, 9, 9.5, 12.5, 9.9]
+    times = {f"w/{p}": b for p in "bcde"} | {"w/a": a}
+    found = study(tmp_path, factory.plan(["w"], "abcde", 6), times)
+    contrast = found.planned()[0]
+    assert (contrast.p or 1) < 0.05
+    assert (contrast.p_holm or 0) > 0.05
+    assert contrast.verdict == "no-difference"
+    assert "leaves out 0, but after the correction for several contrasts it is not enough" in contrast.sentence
+    assert found.headline == "No difference found in any of 4 planned comparisons."
+
+
+def test_one_execution_has_no_spread_no_test_worth_anything_and_no_nan(tmp_path: Path) -> None:
+    found = study(tmp_path, factory.plan(["w"], ["a", "b"], 1), {"w/a": [2.0], "w/b": [1.0]})
+    summary = found.summary("w/a", "wall_s")
+    assert summary is not None
+    assert (summary.n, summary.sd, summary.cv, summary.median_interval) == (1, None, None, None)
+    assert "not achievable" in summary.median_note
+    (contrast,) = found.planned()
+    assert contrast.p == 1.0
+    assert contrast.verdict == "no-difference"
+    assert found.spreads[0].sentence == "w, b: one execution has no spread."
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_zero_variance_and_ties(tmp_path: Path) -> None:
+    found = study(tmp_path, factory.plan(["w"], ["a", "b"], 8), {"w/a": [1.0] * 8, "w/b": [1.0] * 8})
+    (contrast,) = found.planned()
+    assert contrast.p == 1.0
+    assert contrast.shift == 0.0
+    assert contrast.ties
+    summary = found.summary("w/b", "wall_s")
+    assert summary is not None
+    assert (summary.minimum, summary.maximum, summary.sd) == (1.0, 1.0, 0.0)
+    assert found.spreads[0].iqr_share == 0.0
+
+
+def test_failed_executions_are_counted_and_have_no_time(tmp_path: Path) -> None:
+    def fail(condition: Condition, slot: Slot, run: Run) -> Run:
+        if condition.policy == "b" and slot.execution < 2:
+            run.status, run.wall_s = ("timed-out" if slot.execution else "signalled"), 99.0
+        return run
+
+    found = study(tmp_path, factory.plan(["w"], ["a", "b"], 8), separated(8, 1.0, 2.0), fail)
+    b = found.condition("w/b")
+    assert (b.finished, b.analysed, b.failures) == (8, 6, {"signalled": 1, "timed-out": 1})
+    summary = found.summary("w/b", "wall_s")
+    assert summary is not None
+    assert summary.n == 6
+    assert summary.maximum < 2
+    assert [(f.status, f.message) for f in found.failures] == [
+        ("signalled", "ended by signal 11"),
+        ("timed-out", "stopped after 60 s"),
+    ]
+    assert any(c.startswith("2 executions ended without a time to analyse (2 of 8 in w/b)") for c in found.caveats)
+
+
+def test_short_placed_executions_stay_and_are_marked(tmp_path: Path) -> None:
+    def short(condition: Condition, slot: Slot, run: Run) -> Run:
+        if condition.policy == "b":
+            run.asked, run.huge_share, run.short = "2M", 0.9, slot.execution == 0
+        return run
+
+    found = study(tmp_path, factory.plan(["w"], ["a", "b"], 8), separated(8, 1.0, 2.0), short)
+    b = found.condition("w/b")
+    assert (b.analysed, b.short_placed) == (8, 1)
+    placement = next(p for p in found.placements if p.condition == "w/b")
+    assert placement.asked == "2M in heap"
+    assert placement.fraction_least == 60 / 128
+    assert (placement.tiles_got, placement.tiles_asked) == (7 * 128 + 60, 8 * 128)
+    assert [w.kind for w in found.warnings] == ["placement-shortfall"]
+    assert any("1 execution got fewer pages of the asked size" in c for c in found.caveats)
+
+
+def test_warmups_are_in_no_summary(tmp_path: Path) -> None:
+    plan = factory.plan(["w"], ["a", "b"], 6, warmups=2)
+
+    def run_of(_: Condition, slot: Slot) -> Run:
+        return Run(wall_s=50.0 if slot.warmup else 1 + slot.execution / 100)
+
+    found = analyse(data_of(factory.store(tmp_path, plan, run_of)))
+    summary = found.summary("w/a", "wall_s")
+    assert summary is not None
+    assert (summary.n, found.condition("w/a").warmups) == (6, 2)
+    assert summary.maximum < 2
+
+
+def test_warnings_keep_their_type_and_are_grouped(tmp_path: Path) -> None:
+    def warn(_condition: Condition, slot: Slot, run: Run) -> Run:
+        run.warnings = [factory.warning(WarningKind.COUNTER_MULTIPLEXED, f"ran {slot.execution}% of the time")]
+        if slot.position == 3:
+            run.warnings.append(factory.warning(WarningKind.SETTING_NOT_RESTORED, "read_ahead_kb", "serious", now=0))
+        return run
+
+    found = study(tmp_path, factory.plan(["w"], ["a", "b"], 8), separated(8, 1.0, 2.0), warn)
+    first, second = found.warnings
+    assert (first.severity, first.kind, first.count) == ("serious", "setting-not-restored", 1)
+    assert first.objects == (
+        {"kind": "setting-not-restored", "severity": "serious", "message": "read_ahead_kb", "data": {"now": 0}},
+    )
+    assert (second.count, second.executions, second.different_messages) == (16, 16, 8)
+    assert second.conditions == ("w/a", "w/b")
+    assert "1 serious warning: see Warnings." in found.caveats
+
+
+def test_a_reboot_or_a_new_kernel_within_the_study_is_flagged(tmp_path: Path) -> None:
+    def upgrade(_condition: Condition, slot: Slot, run: Run) -> Run:
+        if slot.block >= 5:
+            run.provenance = factory.PROVENANCE | {"kernel": {"release": "6.13.0"}, "time": f"later {slot.position}"}
+        return run
+
+    found = study(tmp_path, factory.plan(["w"], ["a", "b"], 8), separated(8, 1.0, 2.0), upgrade)
+    changed = {d.key: d for d in found.machine.differences}
+    assert set(changed) == {"provenance.kernel.release", "provenance.kernel.architecture"}
+    assert changed["provenance.kernel.release"].values == (("6.12.0", 10), ("6.13.0", 6))
+    assert changed["provenance.kernel.architecture"].executions_without == 6
+    assert any("The machine was not the same throughout" in c for c in found.caveats)
+
+
+def test_records_without_machine_are_said_to_have_none(tmp_path: Path) -> None:
+    def strip(_condition: Condition, _slot: Slot, run: Run) -> Run:
+        run.machine = run.provenance = None
+        return run
+
+    found = study(tmp_path, factory.plan(["w"], ["a", "b"], 6), separated(6, 1.0, 2.0), strip)
+    assert not found.machine.known
+    assert "Nothing is known of the machine: the runs carry no description of it." in found.caveats
+
+
+def test_measurements_count_by_execution(tmp_path: Path) -> None:
+    """Many measurements inside few executions give no more evidence: the execution's mean is the unit."""
+    plan = factory.plan(["w"], ["a", "b"], 6, metric="measure.latency")
+
+    def run_of(condition: Condition, slot: Slot) -> Run:
+        base = 10.0 if condition.policy == "a" else 5.0
+        return Run(measurements=[base + slot.execution + x for x in (-1.0, 0.0, 1.0)] * 50)
+
+    found = analyse(data_of(factory.store(tmp_path, plan, run_of)))
+    (contrast,) = found.planned()
+    assert (contrast.metric, contrast.n) == ("measure.latency", 6)
+    assert contrast.smallest_p == 2 / math.comb(12, 6)
+    assert "lowers the latency of w" in contrast.sentence or "No difference" in contrast.sentence
+    a = next(m for m in found.measurements if m.condition == "w/a")
+    assert (a.executions, a.measurements, a.unit) == (6, 900, "ns")
+    assert a.sd_between == pytest.approx(math.sqrt(3.5))
+    assert a.sd_within == pytest.approx(math.sqrt(2 / 3 * 900 / (900 - 6)))
+
+
+def test_a_counter_with_a_baseline_of_zero_has_a_shift_but_no_percentage(tmp_path: Path) -> None:
+    def count(condition: Condition, slot: Slot, run: Run) -> Run:
+        run.counters = {"tlb.walks": 0 if condition.policy == "a" else 100 + slot.execution}
+        return run
+
+    found = study(tmp_path, factory.plan(["w"], ["a", "b"], 6), separated(6, 1.0, 2.0), count)
+    walks = next(c for c in found.contrasts if c.metric == "counter.tlb.walks")
+    assert walks.relative is None
+    assert walks.shift == pytest.approx(102.5)
+    assert "no percentage of it exists" in walks.note
+    assert not walks.planned
+
+
+def test_a_counter_that_did_not_count_is_absent_not_zero(tmp_path: Path) -> None:
+    def count(_condition: Condition, _slot: Slot, run: Run) -> Run:
+        run.counters = {"tlb.walks": None}
+        return run
+
+    found = study(tmp_path, factory.plan(["w"], ["a", "b"], 6), separated(6, 1.0, 2.0), count)
+    assert "counter.tlb.walks" not in {m.name for m in found.metrics}
+    assert all("counter.tlb.walks" not in e.values for e in found.executions)
+
+
+def test_a_precision_stop_is_marked(tmp_path: Path) -> None:
+    plan = factory.plan(["w"], ["a", "b"], 40, precision=Precision(target=0.02, looks=[20, 40]))
+    times = separated(20, 1.0, 2.0)
+    looks = [{"look": 20, "stop": True, "reason": "precise"}]
+
+    def run_of(condition: Condition, slot: Slot) -> Run | None:
+        return Run(wall_s=times[condition.name][slot.execution]) if slot.block < 20 else None
+
+    found = analyse(data_of(factory.store(tmp_path, plan, run_of, looks=looks)))
+    assert found.design.precision_stop
+    assert found.design.complete
+    assert found.design.looks == ("after 20 blocks: precise",)
+    assert "by precision: after 20 and 40 blocks" in found.design.stop
+    assert any("precision stop" in c for c in found.caveats)
+
+
+def test_an_unfinished_study_says_so(tmp_path: Path) -> None:
+    found = study(tmp_path, factory.plan(["w"], ["a", "b"], 10), separated(6, 1.0, 2.0))
+    assert not found.design.complete
+    assert "The study is not finished: what follows is its state so far." in found.caveats
+
+
+def test_drift_is_seen(tmp_path: Path) -> None:
+    plan = factory.plan(["w"], ["a", "b"], 20)
+    found = analyse(data_of(factory.store(tmp_path, plan, lambda _, s: Run(wall_s=1 + 0.01 * s.position))))
+    assert found.drift.tau is not None
+    assert found.drift.tau > 0.9
+    assert "slower at the median" in found.drift.sentence
+    assert "there is a trend" in found.drift.sentence
+
+
+def test_nothing_finished_is_an_error_that_says_so(tmp_path: Path) -> None:
+    data = data_of(factory.store(tmp_path, factory.plan(["w"], ["a", "b"], 3), lambda *_: None))
+    with pytest.raises(NothingToAnalyseError, match="example has no finished run yet"):
+        analyse(data)
+
+
+def test_the_same_store_gives_the_same_bytes(typical_data: StudyData, typical: Path) -> None:
+    assert analysis_json(analyse(typical_data)) == analysis_json(analyse(data_of(typical)))
+
+
+def test_the_order_of_rows_does_not_matter(typical_data: StudyData) -> None:
+    shuffled = replace(typical_data, measurements=typical_data.measurements.reverse())
+    assert analysis_json(analyse(shuffled)) == analysis_json(analyse(typical_data))
+
+
+def test_golden_analysis(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+    """A study small enough to check by hand: six against six, one failure, a counter."""
+
+    def change(condition: Condition, slot: Slot, run: Run) -> Run:
+        run.counters = {"tlb.walks": (1000 if condition.policy == "a" else 100) + slot.execution}
+        if condition.policy == "b" and slot.execution == 5:
+            run.status = "failed"
+        return run
+
+    found = study(tmp_path, factory.plan(["w"], ["a", "b"], 6), separated(6, 1.0, 2.0), change)
+    golden("analysis.json", analysis_json(replace(found, created_by="pagelab")))
+
+
+def test_verdicts_agree_with_scipy_on_every_small_arrangement(tmp_path: Path) -> None:
+    """Exact p of every way to divide seven distinct values, against an independent implementation."""
+    from scipy.stats import mannwhitneyu
+
+    for number, chosen in enumerate(sorted({tuple(sorted(p[:3])) for p in permutations(range(7))})):
+        b = [1.0 + i for i in chosen]
+        a = [1.0 + i for i in range(7) if i not in chosen]
+        found = study(tmp_path / str(number), factory.plan(["w"], ["a", "b"], 4), {"w/a": a, "w/b": b})
+        assert found.planned()[0].p == pytest.approx(mannwhitneyu(b, a, method="exact").pvalue)
