@@ -48,7 +48,7 @@ def _row(result: Result) -> str:
     goal = "" if result.goal is None else f"{result.goal:g}"
     spread = "" if result.low is None or result.high is None else f"{result.low:.3f} … {result.high:.3f}"
     verdict = {None: "", True: "met", False: "**missed**"}[result.met]
-    if result.met is not None and not result.clear:
+    if result.clear is False:
         verdict += " (interval spans it)"
     return (
         f"| {result.name} | {result.baseline:.4g} {result.unit} | {result.treatment:.4g} {result.unit} "

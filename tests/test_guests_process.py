@@ -106,6 +106,23 @@ def test_existing_preload_is_kept(workshop: Workshop, run_under: Runner) -> None
     assert "libpagelab" in run.stdout, run.story()
 
 
+@pytest.mark.parametrize("toml", SEVERAL, ids=NAMES)
+@pytest.mark.parametrize(
+    "tunables",
+    [
+        "glibc.malloc.hugetlb=1",
+        "glibc.malloc.hugetlb=2",
+        "glibc.malloc.arena_max=1",
+        "glibc.malloc.mmap_threshold=4096:glibc.malloc.top_pad=0:glibc.malloc.trim_threshold=4096",
+    ],
+)
+def test_mallocs_own_settings_keep_working(toml: str, tunables: str, workshop: Workshop, run_under: Runner) -> None:
+    fields = {"env": {"clear": False, "set": {"GLIBC_TUNABLES": tunables}, "unset": []}}
+    for guest in ("threads_malloc", "calloc_zero"):
+        run = run_under(toml, [str(workshop.build(guest))], **fields).succeeded()
+        assert run.stdout == "ok\n", run.story()
+
+
 @pytest.mark.parametrize(
     ("inherit", "child_governed"),
     [("fork = true, exec = true", True), ("fork = false, exec = true", False)],
