@@ -1,17 +1,64 @@
-"""Can this machine do a condition's policy? Asked of the policy language itself, before the first run."""
+"""Can this machine do a condition? Asked of the policy language and the system, before the first run."""
 
 from __future__ import annotations
 
-import json
+import os
+from pathlib import Path
 from typing import Any
 
-from .. import _native
+from .. import policy
+from ..errors import BadInputError
 from .plan import Condition
+
+_DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 
 
 def cannot(condition: Condition, machine: dict[str, Any]) -> str | None:
-    """Why this machine cannot do the condition's policy, with what it needs; None when it can.
+    """Why this machine cannot do the condition, with what it needs; None when it can.
 
-    Raises BadInputError for a policy that no machine could do, with the place where it stands.
+    Raises BadInputError for a policy that no machine could do.
     """
-    raise NotImplementedError(json.dumps(machine), _native, condition)
+    return _policy(condition, machine) or _cpus(condition) or _flush(condition)
+
+
+def _policy(condition: Condition, machine: dict[str, Any]) -> str | None:
+    path = condition.policy_path or "policy"
+    try:
+        parsed = policy.parse(condition.policy_toml, path)
+    except policy.PolicyError as error:
+        raise BadInputError(f"{_place(condition, error)}: {_reason(error)}") from None
+    try:
+        policy.check_runnable(parsed, machine)
+    except policy.PolicyError as error:
+        return _reason(error)
+    return None
+
+
+def _place(condition: Condition, error: policy.PolicyError) -> str:
+    """An inline policy was written out anew, so that its line numbers are not those of study.toml."""
+    if error.line is None or condition.policy_toml.startswith("name = "):
+        return f'{error.file}: policy "{condition.policy_name}"'
+    return f"{error.file}:{error.line}"
+
+
+def _reason(error: policy.PolicyError) -> str:
+    text = error.message
+    if error.allowed:
+        text += f"; allowed: {', '.join(error.allowed)}"
+    return f"{text}; {error.next}" if error.next else text
+
+
+def _cpus(condition: Condition) -> str | None:
+    allowed = os.sched_getaffinity(0)
+    absent = sorted(set(condition.cpus or ()) - allowed)
+    if not absent:
+        return None
+    shown = ", ".join(map(str, sorted(allowed)))
+    return f"cpus = {absent} cannot be used by this process; allowed: {shown} (online, and in its cpuset and affinity)"
+
+
+def _flush(condition: Condition) -> str | None:
+    """A run with a warm cache is not a bad run with a cold one: it answers another question."""
+    if condition.flush.mode != "all" or os.access(_DROP_CACHES, os.W_OK, effective_ids=True):
+        return None
+    return 'flush = "all" needs root; flush by file with: flush = { mode = "files", files = ["…"] }'

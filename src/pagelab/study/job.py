@@ -15,6 +15,7 @@ from typing import Literal, Protocol
 
 from ..record import Record
 from .plan import Condition, Step
+from .programs import path_with_bundled
 from .schedule import Slot
 from .store import RunResult, StepOutcome, now
 
@@ -150,7 +151,13 @@ def _run_step(phase: Literal["setup", "teardown"], step: Step, timeout_s: float)
     with tempfile.TemporaryFile() as output:
         try:
             process = subprocess.Popen(
-                step.argv, cwd=step.cwd, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                step.argv,
+                cwd=step.cwd,
+                env={**os.environ, "PATH": path_with_bundled()},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
         except OSError as error:
             message: str | None = f"cannot start {step.argv[0]}: {error.strerror}"

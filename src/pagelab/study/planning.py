@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from . import programs
 from .errors import Problem, SpecError
 from .plan import Condition, Flush, Plan, Precision, Scalar, Step, digest_of
 from .spec import RawFlush, RawPolicy, RawStep, RawStudy, RawWorkload, parse, read
-from .substitute import BUILT_IN, HERE, OUT, names_in, shown, substitute
+from .substitute import BUILT_IN, HERE, OUT, PYTHON, names_in, shown, substitute
 from .toml_text import LineIndex, Location, dotted, dumps
 
 METRICS = ("wall_s", "user_s", "system_s", "cpu_s", "peak_rss_bytes", "minor_faults", "major_faults")
@@ -36,7 +38,7 @@ class _Planner:
         self.text = text
         self.path = path
         self.here = path.resolve().parent
-        self.out = out.resolve()
+        self.built_in = {HERE: str(self.here), OUT: str(out.resolve()), PYTHON: sys.executable}
         self.lines = LineIndex(text)
         self.problems: list[Problem] = []
         self.inputs: dict[str, str] = {}
@@ -51,9 +53,8 @@ class _Planner:
         conditions = list(self._conditions(policies))
         if not conditions:
             self._wrong(("exclude", 0), "excludes every condition")
-        steps = {HERE: str(self.here), OUT: str(self.out)}
-        plan_setup = self._steps(raw.setup, steps, ("setup",))
-        plan_teardown = self._steps(raw.teardown, steps, ("teardown",))
+        plan_setup = self._steps(raw.setup, self.built_in, ("setup",))
+        plan_teardown = self._steps(raw.teardown, self.built_in, ("teardown",))
         self._stop_if_wrong()
         files = [f"{path}\0{digest}".encode() for path, digest in sorted(self.inputs.items())]
         return Plan(
@@ -126,7 +127,7 @@ class _Planner:
 
         shared = [*self.raw.flush.files, *self.raw.env.values(), self.raw.cwd or ""]
         for name in sorted(set().union(*(names_in(text) for text in shared)) - set(BUILT_IN)):
-            self._wrong((), f"{{{name}}} outside a workload or policy; allowed there: {{{HERE}}}, {{{OUT}}}")
+            self._wrong((), f"{{{name}}} outside a workload or policy; allowed there: {', '.join(BUILT_IN)}")
 
     def _check_used(self, used: set[str], own: Mapping[str, list[Scalar]], where: Location) -> set[str]:
         known = {*self.raw.parameters, *own, *BUILT_IN}
@@ -212,7 +213,7 @@ class _Planner:
         self, index: int, number: int, policy: _Policy, parameters: dict[str, Scalar], workload_names: list[str]
     ) -> Condition:
         raw, workload = self.raw, self.raw.workload[number]
-        values: dict[str, object] = {**parameters, HERE: str(self.here), OUT: str(self.out)}
+        values: dict[str, object] = {**parameters, **self.built_in}
         label = _label(workload.name, {name: parameters[name] for name in workload_names})
         others = {name: value for name, value in parameters.items() if name not in workload_names}
         policy_label = _label(policy.raw.name, others)
@@ -229,7 +230,7 @@ class _Planner:
             policy_name=policy.raw.name,
             baseline=policy.raw.name == (raw.baseline or raw.policy[0].name),
             parameters=parameters,
-            argv=[substitute(word, values) for word in _argv(workload)],
+            argv=programs.bundled([substitute(word, values) for word in _argv(workload)]),
             cwd=cwd,
             env={key: substitute(value, values) for key, value in env.items()},
             unset=raw.unset,

@@ -1,7 +1,8 @@
 """``{name}`` in commands, environments, set-up lines and policies.
 
-``{size}`` is replaced when ``size`` is a parameter (or ``here``, ``out``), and is an error when it is not: a typo must
-not reach the program. ``{{size}}`` stays as ``{size}``. ``${HOME}`` and every other use of braces is left alone.
+``{size}`` is replaced when ``size`` is a parameter (or one of ``here``, ``out``, ``python``), and is an error when it is
+not: a typo must not reach the program. ``{{size}}`` stays as ``{size}``. ``${HOME}`` and every other use of braces is
+left alone.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ HERE = "here"
 """The directory of study.toml."""
 OUT = "out"
 """The study directory, where the store is."""
-BUILT_IN = (HERE, OUT)
+PYTHON = "python"
+"""The Python that runs pagelab."""
+BUILT_IN = (HERE, OUT, PYTHON)
 
 
 def names_in(text: str) -> set[str]:

@@ -1,0 +1,63 @@
+"""``pagelab demo``: the main job from one command, on real programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from pagelab.study.session import Finished
+
+
+def demo_command(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where inputs, store and report go.")] = Path(
+        "demo-out"
+    ),
+    executions: Annotated[
+        int | None, typer.Option("--executions", min=1, help="Executions of each condition [default: 10].")
+    ] = None,
+    report: Annotated[bool, typer.Option("--report/--no-report", help="Write the report at the end.")] = True,
+) -> None:
+    """What page size and prepaging do to programs on this machine: a whole study and its report, in minutes.
+
+    What this machine, or this user, cannot do is left out, and the report says so. Interrupted, it continues where it
+    stopped when it is called again.
+
+    **Examples**
+
+        pagelab demo
+
+        pagelab demo --out /data/demo
+    """
+    finished = _study(out, executions)
+    if report:
+        from pagelab.cli.report import report_command
+
+        report_command(out, out=None, format_=None, show=False)
+    if finished.failed:
+        from pagelab.errors import RunFailedError
+
+        raise RunFailedError(
+            f"{finished.failed} of {finished.runs} runs failed (they are kept); see: pagelab study status {out}"
+        )
+
+
+def _study(out: Path, executions: int | None) -> Finished:
+    from pagelab.study.control import resume_study, run_study
+    from pagelab.study.demo import INPUTS, make_inputs
+    from pagelab.study.launching import local_tools
+    from pagelab.study.progress import for_terminal
+    from pagelab.study.store import NAME
+
+    tools, progress = local_tools(), for_terminal()
+    if (out / NAME).exists():
+        typer.echo(f"continuing the study in {out}; for a new one: pagelab demo --out ANOTHER")
+        return resume_study(out, tools, progress=progress)
+    typer.echo(f"making inputs in {out / INPUTS}")
+    spec = make_inputs(out / INPUTS)
+    if executions is not None:
+        text = spec.read_text(encoding="utf-8")
+        spec.write_text(text.replace("\nexecutions = 10\n", f"\nexecutions = {executions}\n"), encoding="utf-8")
+    return run_study(spec, out, tools, progress=progress, skip_impossible=True)
