@@ -13,6 +13,8 @@ class IntervalMethod(StrEnum):
     """Order statistics; the level comes from an exact count."""
     NORMAL_ORDER = "normal-order"
     """Order statistics chosen by the normal approximation, where the exact count would take too long."""
+    ANY_SHAPE_ORDER = "any-shape-order"
+    """Order statistics chosen by the placement variance; the level is approximate, whatever the shapes."""
     BOOTSTRAP_PERCENTILE = "bootstrap-percentile"
     """Percentiles of resampled statistics, widened for small n; the level is nominal."""
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pagelab.stats.interval import Interval, IntervalMethod, NotAchievable
-from pagelab.stats.median import Location, not_achievable
+from pagelab.stats.median import Location
+from pagelab.stats.order import sign_bound
 from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate, one_sample
 
 if TYPE_CHECKING:
@@ -33,14 +34,14 @@ def mean_interval(values: ArrayLike, *, level: float = 0.95, seed: int, resample
     if resamples < 999:
         raise StatsRefusedError(Refusal.COUNT_OUT_OF_RANGE, f"resamples = {resamples}: at least 999")
     n = sample.size
-    smallest = not_achievable(n, level).smallest_n
+    short = sign_bound(n, level)
     with np.errstate(over="ignore"):
         mean = float(sample.mean())
     if not np.isfinite(mean):
         raise StatsRefusedError(Refusal.OVERFLOW, "the sum exceeds the double range; rescale the unit")
     interval: Interval | NotAchievable
-    if n < smallest:
-        interval = not_achievable(n, level)
+    if short is not None:
+        interval = short
     else:
         tail = widened_tail(n, float(error) / 2)
         means = np.sort(_resampled_means(sample, seed, resamples))

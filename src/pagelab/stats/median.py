@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from pagelab.stats.interval import Interval, IntervalMethod, NotAchievable
+from pagelab.stats.order import middle, sign_bound
 from pagelab.stats.refusal import error_rate, one_sample
-from pagelab.stats.shift import middle
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -43,19 +43,11 @@ def median_interval(values: ArrayLike, *, level: float = 0.95) -> Location:
     while k < (n + 1) // 2 and Fraction(below + comb(n, k), 2**n) <= tail:
         below += comb(n, k)
         k += 1
+    short = sign_bound(n, level)
     interval: Interval | NotAchievable
-    if k == 0:
-        interval = not_achievable(n, level)
+    if short is not None:
+        interval = short
     else:
         achieved = float(1 - Fraction(2 * below, 2**n))
         interval = Interval(float(ordered[k - 1]), float(ordered[n - k]), level, achieved, IntervalMethod.EXACT_ORDER)
     return Location("median", middle(ordered), interval, n)
-
-
-def not_achievable(n: int, level: float) -> NotAchievable:
-    """Even [min, max] misses the centre of a symmetric distribution with probability 2^(1-n)."""
-    error = error_rate(level)
-    smallest = 2
-    while Fraction(1, 2 ** (smallest - 1)) > error:
-        smallest += 1
-    return NotAchievable(level, float(1 - Fraction(1, 2 ** (n - 1))), smallest)

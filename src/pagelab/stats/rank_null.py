@@ -8,6 +8,8 @@ inner loop.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
 from math import comb
@@ -16,7 +18,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from fractions import Fraction
 
 EXACT_LIMIT = 400
 """Largest n + m counted exactly: a few seconds with ties (docs/method.md has the times)."""
@@ -53,17 +54,16 @@ def untied_cumulative(n: int, m: int) -> tuple[int, ...]:
     return tuple(accumulate(_unpack(packed, width, fields)))
 
 
+@lru_cache(maxsize=1024)
 def order_index(n: int, m: int, tail: Fraction) -> tuple[int, Fraction]:
     """Largest k with P(U <= k - 1) <= ``tail`` under the untied null, and that probability; k = 0 when none.
 
     [D_(k), D_(nm + 1 - k)], D the ordered pairwise differences, then misses on either side with that probability.
     """
-    from fractions import Fraction
-
     total = comb(n + m, n)
     cumulative = untied_cumulative(n, m)
     allowed = tail * total
-    k = sum(1 for count in cumulative if count <= allowed)
+    k = bisect_right(cumulative, allowed.numerator // allowed.denominator)
     return k, Fraction(cumulative[k - 1], total) if k else Fraction(0)
 
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pagelab.stats.any_shape import any_shape_order
 from pagelab.stats.interval import Interval, NotAchievable
+from pagelab.stats.order import PairOrder, pair_order, refuse_too_many_pairs
 from pagelab.stats.refusal import Refusal, StatsRefusedError, one_sample
-from pagelab.stats.shift import hodges_lehmann, pair_order, refuse_too_many_pairs
+from pagelab.stats.shift import hodges_lehmann
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -22,7 +24,9 @@ class RelativeEffect:
 
     percent: float
     interval: Interval | NotAchievable
-    """In percent, of ``percent``."""
+    """In percent, for ``percent``; exact order."""
+    any_shape: Interval | NotAchievable
+    """In percent, for ``percent``; never shorter, without the assumption of one shape."""
     shift_over_median_percent: float
     """The Hodges-Lehmann shift divided by the baseline's median: a description, without an interval of its own."""
 
@@ -52,18 +56,15 @@ def relative_effect(treatment: ArrayLike, baseline: ArrayLike, *, level: float =
     if not np.isfinite(ratios).all():
         raise StatsRefusedError(Refusal.OVERFLOW, "a pairwise ratio exceeds the double range; use the shift")
     ratios.sort()
-    order = pair_order(x.size, y.size, level)
-    interval: Interval | NotAchievable
-    if isinstance(order, NotAchievable):
-        interval = order
-    else:
-        low, high = _percent(float(ratios[order.k - 1])), _percent(float(ratios[-order.k]))
-        interval = Interval(low, high, level, order.achieved, order.method)
     lower, upper = float(ratios[(ratios.size - 1) // 2]), float(ratios[ratios.size // 2])
     central = lower if lower == upper else sqrt(lower) * sqrt(upper)
+    percents = 100 * (ratios - 1)
+    exact = pair_order(x.size, y.size, level)
+    wider = any_shape_order(x / central, y, level) if central > 0 else exact
     shift = hodges_lehmann(x, y, level=level).estimate
-    return RelativeEffect(_percent(central), interval, 100 * shift / float(np.median(y)))
-
-
-def _percent(ratio: float) -> float:
-    return 100 * (ratio - 1)
+    return RelativeEffect(
+        percent=100 * (central - 1),
+        interval=exact.bound(percents, level) if isinstance(exact, PairOrder) else exact,
+        any_shape=wider.bound(percents, level) if isinstance(wider, PairOrder) else wider,
+        shift_over_median_percent=100 * shift / float(np.median(y)),
+    )

@@ -1,0 +1,79 @@
+"""Order statistics of the n * m pairs: which of them bound an interval of a given level."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import floor, sqrt
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+from pagelab.stats.interval import Interval, IntervalMethod, NotAchievable
+from pagelab.stats.rank_null import EXACT_LIMIT, order_index
+from pagelab.stats.reach import smallest_equal_n, smallest_p
+from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MOST_PAIRS = 50_000_000
+"""n times m above this is refused: the pairs are held in memory (8 bytes each)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairOrder:
+    """Which ordered pairs (1-based, k-th from either end) bound the interval."""
+
+    k: int
+    achieved: float | None
+    method: IntervalMethod
+
+    def bound(self, ordered: NDArray[np.float64], level: float) -> Interval:
+        """The interval that these order statistics of ``ordered`` bound."""
+        return Interval(float(ordered[self.k - 1]), float(ordered[-self.k]), level, self.achieved, self.method)
+
+
+def pair_order(n: int, m: int, level: float) -> PairOrder | NotAchievable:
+    """The order statistics of the n * m pairs that bound an interval of at least ``level``.
+
+    Beyond the exact limit, k comes from the normal approximation, and the result says so.
+    """
+    tail = error_rate(level) / 2
+    if n + m <= EXACT_LIMIT:
+        k, miss = order_index(n, m, tail)
+        if k == 0:
+            best = 1 - smallest_p(n, m)
+            return NotAchievable(level, float(best), smallest_equal_n(2 * tail))
+        return PairOrder(k, float(1 - 2 * miss), IntervalMethod.EXACT_ORDER)
+    normal = NormalDist(n * m / 2, sqrt(n * m * (n + m + 1) / 12))
+    k = floor(normal.inv_cdf(float(tail)) + 0.5)
+    if k < 1:
+        return NotAchievable(level, max(0.0, 1 - 2 * normal.cdf(0.5)), smallest_equal_n(2 * tail))
+    return PairOrder(k, 1 - 2 * normal.cdf(k - 0.5), IntervalMethod.NORMAL_ORDER)
+
+
+def middle(ordered: NDArray[np.float64]) -> float:
+    """Median of sorted values, without overflow in the sum of the middle two."""
+    low, high = float(ordered[(ordered.size - 1) // 2]), float(ordered[ordered.size // 2])
+    return low if low == high else low / 2 + high / 2
+
+
+def refuse_too_many_pairs(n: int, m: int) -> None:
+    """Refuse before memory runs out."""
+    if n * m > MOST_PAIRS:
+        raise StatsRefusedError(
+            Refusal.TOO_MANY_PAIRS,
+            f"{n} times {m} pairs: more than {MOST_PAIRS:,}; the unit is the execution: pass execution means",
+        )
+
+
+def sign_bound(n: int, level: float) -> NotAchievable | None:
+    """None when n independent signs can give ``level``: [min, max] of n misses the median with at most 2^(1-n)."""
+    error = error_rate(level)
+    if Fraction(1, 2 ** (n - 1)) <= error:
+        return None
+    smallest = n
+    while Fraction(1, 2 ** (smallest - 1)) > error:
+        smallest += 1
+    return NotAchievable(level, float(1 - Fraction(1, 2 ** (n - 1))), smallest)
