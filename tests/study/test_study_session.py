@@ -371,3 +371,13 @@ def test_a_wrong_spec_makes_no_directory(tmp_path: Path) -> None:
     with pytest.raises(SpecError):
         run_study(spec_in(tmp_path, "name = 1"), tmp_path / "out", tools())
     assert not (tmp_path / "out").exists()
+
+
+def test_a_study_of_which_nothing_starts_ends_after_its_first_block(tmp_path: Path) -> None:
+    def behave(_condition: Condition) -> Record:
+        raise RunNotStarted("perf_event_open: EPERM")
+
+    with pytest.raises(StudyError, match=r"not one run of the first block could be started; .*perf_event_open: EPERM"):
+        run_study(spec_in(tmp_path), tmp_path / "out", tools(behave))
+    with Store.open(tmp_path / "out", write=False) as store:
+        assert store.runs()["status"].to_list() == ["not-started"] * 4

@@ -117,13 +117,24 @@ class Session:
             self._progress.finished(job.condition.name, result.status, result.message, time_left.seconds())
             if interrupts.seen:
                 raise KeyboardInterrupt
+            self._stop_if_nothing_starts(job, result.message)
+
+    def _stop_if_nothing_starts(self, last: Job, message: str | None) -> None:
+        """When not one run of the very first block could be started, none will be: say why instead of going on."""
+        if last.slot.position != len(self._plan.active()) - 1:
+            return
+        if self._store.rows("SELECT count(*) FROM run WHERE status != 'not-started'") == [(0,)]:
+            raise StudyError(
+                f"not one run of the first block could be started; the last, {last.condition.name}: {message}; mend "
+                "it, and start again with: pagelab study run SPEC --into ANOTHER"
+            )
 
     def _jobs(self, slots: list[Slot]) -> Iterator[Job]:
         for slot in slots:
             condition = self._conditions[slot.condition]
             self._attempts[slot.position] = self._store.begin_attempt(slot.position, self._id)
             self._progress.running(condition.name)
-            yield Job(slot, condition, self._directory / OUTPUT, self._plan.step_timeout_s)
+            yield Job(slot, condition, self._directory.resolve() / OUTPUT, self._plan.step_timeout_s)
 
     def _decide(self, look: Look) -> bool:
         """At a planned look of a precision stop: whether the study ends here."""

@@ -7,6 +7,7 @@ Tables: docs/schema/store.md.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -361,8 +362,15 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _connect_to_read(path: Path) -> sqlite3.Connection:
-    """Read-only. A store on a read-only medium can only be opened as immutable, and then it has no log to read."""
-    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=10)
+    """For queries only.
+
+    Where the file may be written it is opened so, for only then can the last reader fold the log into the file and
+    remove it. A store on a read-only medium can only be opened as immutable, and then it has no log to read.
+    """
+    mode = "rw" if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK) else "ro"
+    uri = f"{path.resolve().as_uri()}?mode={mode}"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=10)
+    connection.execute("PRAGMA query_only = ON")
     try:
         found = migrations.version_of(connection)
     except sqlite3.OperationalError:

@@ -1,8 +1,7 @@
 """``{name}`` in commands, environments, set-up lines and policies.
 
-``{size}`` is replaced when ``size`` is a parameter (or one of ``here``, ``out``, ``python``), and is an error when it is
-not: a typo must not reach the program. ``{{size}}`` stays as ``{size}``. ``${HOME}`` and every other use of braces is
-left alone.
+``{size}`` is replaced when ``size`` is a parameter (or ``here``, ``out``, ``python``), and is an error when it is not:
+a typo must not reach the program. ``{{size}}`` stays as ``{size}``. ``${HOME}`` and all other braces are left alone.
 """
 
 from __future__ import annotations

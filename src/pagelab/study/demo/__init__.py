@@ -17,7 +17,7 @@ SCANNED = "scan.dat"
 INPUTS = "inputs"
 
 _LINE_COUNT = 400_000
-_SCANNED_BYTES = "64M"
+_SCANNED_BYTES = "32M"
 
 
 def make_inputs(directory: Path) -> Path:

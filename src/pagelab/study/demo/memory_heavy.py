@@ -2,7 +2,7 @@
 
 import random
 
-COUNT = 250_000
+COUNT = 200_000
 
 names = [f"name-{number:07d}" for number in range(COUNT)]
 ages = {name: number for number, name in enumerate(names)}
