@@ -50,6 +50,15 @@ def percent(fraction: float, signed: bool = True) -> str:
     return f"{sign}{text}%".replace("-", MINUS)
 
 
+def share(fraction: float) -> str:
+    """How much of a whole: 100% only when it is all, 0% only when it is nothing."""
+    if 0 < fraction < 0.0005:
+        return "<0.1%"
+    if 0.9995 <= fraction < 1:
+        return ">99.9%"
+    return "100%" if fraction == 1 else percent(fraction, signed=False)
+
+
 def p_value(p: float) -> str:
     """``p = 0.012``; below a thousandth as a power of ten."""
     if p >= 0.9995:

@@ -197,7 +197,7 @@ def placement(analysis: Analysis) -> Table:
         for p in analysis.placements:
             if p.condition in ids:
                 tiles = f"{p.tiles_got:,} of {p.tiles_asked:,}" if p.tiles_asked and p.tiles_got is not None else NONE
-                worst = wording.percent(p.fraction_least, signed=False) if p.fraction_least is not None else NONE
+                worst = wording.share(p.fraction_least) if p.fraction_least is not None else NONE
                 sizes = ", ".join(
                     f"{wording.page_size(s.page_bytes)}: {wording.size(s.bytes)}" for s in p.by_size if s.bytes
                 )

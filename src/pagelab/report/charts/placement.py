@@ -64,7 +64,7 @@ def _values(placement: PlacementSummary, policy: str, key: str, sizes: list[int]
             "rank": sizes.index(s.page_bytes),
             "share": 100 * s.bytes / total,
             "shown": wording.size(s.bytes),
-            "percent": wording.percent(s.bytes / total, signed=False),
+            "percent": wording.share(s.bytes / total),
             "total": wording.size(total),
             "first": s is present[0],
         }
