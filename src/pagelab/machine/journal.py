@@ -128,8 +128,13 @@ class Entry:
 class Snapshot:
     """The journal as read: the present state of every id, in order of first appearance."""
 
-    entries: list[Entry] = field(default_factory=list)
+    by_id: dict[str, Entry] = field(default_factory=dict)
     damaged_lines: int = 0
+
+    @property
+    def entries(self) -> list[Entry]:
+        """In order of first appearance."""
+        return list(self.by_id.values())
 
     def active(self, boot_id: str) -> list[Entry]:
         """Changes of this boot that have not been undone, oldest first."""
@@ -247,7 +252,7 @@ class LockedJournal:
         if os.write(self._descriptor, data) != len(data):
             raise JournalError("cannot write to the settings journal: no space left on its file system")
         os.fsync(self._descriptor)
-        _put(self.snapshot.entries, entry)
+        self.snapshot.by_id[entry.id] = entry
         return entry
 
     def advance(self, entry: Entry, state: State, **changes: Any) -> Entry:
@@ -267,18 +272,13 @@ def _parse(content: bytes) -> Snapshot:
     snapshot = Snapshot()
     for line in content[: content.rfind(b"\n") + 1].splitlines():
         try:
-            _put(snapshot.entries, Entry.parse(line.decode()))
+            entry = Entry.parse(line.decode())
         except (ValueError, RecursionError):
             snapshot.damaged_lines += 1
+        else:
+            # A known id keeps its place: order is that of the first lines.
+            snapshot.by_id[entry.id] = entry
     return snapshot
-
-
-def _put(entries: list[Entry], entry: Entry) -> None:
-    for position, known in enumerate(entries):
-        if known.id == entry.id:
-            entries[position] = entry
-            return
-    entries.append(entry)
 
 
 def _sync_directory(directory: Path) -> None:
