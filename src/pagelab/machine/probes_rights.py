@@ -129,11 +129,23 @@ def _counters(context: Context) -> Finding:
         return Finding("unknown", str(error))
     except (OSError, subprocess.TimeoutExpired, json.JSONDecodeError) as error:
         return Finding("unknown", f"the launcher's self-test gave no answer: {type(error).__name__}")
-    return _counters_finding(context, report)
+    return counters_finding(context, report)
 
 
-def _counters_finding(_context: Context, report: Any) -> Finding:
-    return Finding("unknown", "the launcher's self-test answered in a form this version does not read", report)
+def counters_finding(context: Context, report: Any) -> Finding:
+    """The launcher prints ``{"advertised": 6, "usable": 5, "processor": "…"}``, or ``{"error": "…"}``."""
+    if not isinstance(report, dict) or not {"usable", "error"} & report.keys():
+        return Finding("unknown", "the launcher's self-test answered in a form this version does not read", report)
+    if report.get("error"):
+        return Finding("denied", f"no counter opens: {report['error']}", report, context.fix("perf_event_paranoid=1"))
+    usable, advertised = report["usable"], report.get("advertised", report["usable"])
+    table = f"; events known for {report['processor']}" if report.get("processor") else "; no events known for this CPU"
+    if not usable:
+        return Finding("unsupported", f"{advertised} can be opened, none counts", report, "a machine with counters")
+    if usable < advertised:
+        text = f"{usable} of {advertised} count, the others stay at 0 (they are not used){table}"
+        return Finding("ok", text, report)
+    return Finding("ok", f"{usable} count{table}", report)
 
 
 QUESTIONS = (
