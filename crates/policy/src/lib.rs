@@ -10,10 +10,8 @@
 pub mod compile;
 pub mod error;
 pub mod flags;
-pub mod guest;
 pub mod machine;
 pub mod mosalloc;
-pub mod plan;
 pub mod raw;
 pub mod read;
 pub mod size;
@@ -25,6 +23,7 @@ pub mod write;
 
 pub use error::{Place, PolicyError};
 pub use machine::Machine;
+pub use pagelab_abi::{guest, plan};
 pub use types::Policy;
 
 /// Reads and validates a policy's TOML; `path` is for messages, `load` reads the layouts it names.

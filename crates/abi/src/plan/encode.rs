@@ -1,5 +1,7 @@
 //! Writing plans (the launcher's side; allocates).
 
+use alloc::vec::Vec;
+
 use super::{
     Fetch, Flags, HEADER_BYTES, INTERVAL_BYTES, Interval, MAGIC, Memory, Plan, PlanError, SECTION_BYTES, Section,
     VERSION, Via,

@@ -1,3 +1,6 @@
+use std::vec::Vec;
+use std::{panic, vec};
+
 use core::mem::{offset_of, size_of};
 
 use super::*;

@@ -1,3 +1,6 @@
+use std::vec;
+use std::vec::Vec;
+
 use super::*;
 
 const MIB: u64 = 1 << 20;

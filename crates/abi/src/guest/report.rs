@@ -1,5 +1,8 @@
 //! What a guest file says, as plain values.
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use crate::guest::{DisabledReason, NoteKind, Started, State};
 use crate::plan::{Memory, Via};
 

@@ -1,5 +1,7 @@
 //! Reading guest files (the launcher's side; allocates).
 
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 use core::mem::{offset_of, size_of};
 

@@ -1,0 +1,13 @@
+//! The two file layouts that the launcher and the preload library share: the [`plan`] and the [`guest`] file.
+//!
+//! A crate of its own, without std, because whatever the library links ends up in somebody else's process: with std it
+//! would drag libgcc_s, thread-local storage and a panic machinery into every measured program. Only the encoding and
+//! decoding sides, which the library does not use, allocate.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod guest;
+pub mod plan;

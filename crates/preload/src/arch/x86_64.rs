@@ -1,0 +1,171 @@
+//! x86-64: the `syscall` instruction, a 14-byte absolute jump, 2 MiB and 1 GiB huge pages.
+
+use core::arch::asm;
+
+/// Smallest page.
+pub const PAGE: usize = 4096;
+/// What one page-middle-directory entry maps: the size of transparent huge pages.
+pub const PMD: usize = 2 << 20;
+
+/// System call numbers.
+#[allow(missing_docs, reason = "the names are the kernel's")]
+pub mod nr {
+    pub const READ: usize = 0;
+    pub const WRITE: usize = 1;
+    pub const CLOSE: usize = 3;
+    pub const FSTAT: usize = 5;
+    pub const MMAP: usize = 9;
+    pub const MPROTECT: usize = 10;
+    pub const MUNMAP: usize = 11;
+    pub const BRK: usize = 12;
+    pub const RT_SIGPROCMASK: usize = 14;
+    pub const IOCTL: usize = 16;
+    pub const PWRITE64: usize = 18;
+    pub const MREMAP: usize = 25;
+    pub const MINCORE: usize = 27;
+    pub const MADVISE: usize = 28;
+    pub const GETPID: usize = 39;
+    pub const EXECVE: usize = 59;
+    pub const EXIT: usize = 60;
+    pub const FTRUNCATE: usize = 77;
+    pub const READLINK: usize = 89;
+    pub const GETRUSAGE: usize = 98;
+    pub const GETPPID: usize = 110;
+    pub const FUTEX: usize = 202;
+    pub const CLOCK_GETTIME: usize = 228;
+    pub const EXIT_GROUP: usize = 231;
+    pub const OPENAT: usize = 257;
+    pub const NEWFSTATAT: usize = 262;
+    pub const FACCESSAT: usize = 269;
+    pub const EXECVEAT: usize = 322;
+    pub const PKEY_MPROTECT: usize = 329;
+}
+
+/// One raw system call; a value in `-4095..0` is a negated errno.
+///
+/// # Safety
+/// The kernel does what the arguments say: the caller answers for every pointer among them.
+#[inline]
+pub unsafe fn syscall6(number: usize, args: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the kernel's calling convention; it clobbers rcx and r11 and may write through the caller's pointers.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") args[0],
+            in("rsi") args[1],
+            in("rdx") args[2],
+            in("r10") args[3],
+            in("r8") args[4],
+            in("r9") args[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// Bytes that a detour overwrites.
+pub const DETOUR_BYTES: usize = 14;
+
+/// `jmp *0(%rip)` followed by the target: reaches any address and needs no register.
+pub fn jump_to(target: usize) -> [u8; DETOUR_BYTES] {
+    let mut code = [0; DETOUR_BYTES];
+    let (opcode, address) = code.split_at_mut(6);
+    opcode.copy_from_slice(&[0xff, 0x25, 0, 0, 0, 0]);
+    address.copy_from_slice(&target.to_le_bytes());
+    code
+}
+
+const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+
+/// Where in `code` the jump goes: behind a landing pad for indirect branches, where there is one.
+pub fn entry_offset(code: &[u8]) -> usize {
+    if code.starts_with(&ENDBR64) { ENDBR64.len() } else { 0 }
+}
+
+/// Whether `code` begins with a jump that some other tool wrote there.
+pub fn already_detoured(code: &[u8]) -> bool {
+    let code = code.get(entry_offset(code)..).unwrap_or(&[]);
+    matches!(code, [0xe9, ..] | [0xff, 0x25, ..] | [0xcc, ..] | [0x48, 0xb8, ..] | [0x49, 0xbb, ..])
+}
+
+/// Whether `code` is a wrapper of system call `number`: loads the number into a register, then `syscall`.
+pub fn wraps_syscall(code: &[u8], number: usize) -> bool {
+    let wanted = (number as u32).to_le_bytes();
+    let loads = |window: &[u8]| matches!(window, [0xb8..=0xbf, rest @ ..] if rest == wanted);
+    code.windows(5).any(loads) && code.windows(2).any(|window| window == [0x0f, 0x05])
+}
+
+/// Whether `code` is an empty function padded with no-ops for at least a detour's length.
+pub fn is_empty_function(code: &[u8]) -> bool {
+    let at = entry_offset(code);
+    let Some((&0xc3, mut padding)) = code.get(at..at + DETOUR_BYTES).and_then(<[u8]>::split_first) else {
+        return false;
+    };
+    while !padding.is_empty() {
+        let prefixes = padding.iter().take_while(|&&byte| byte == 0x66 || byte == 0x2e).count();
+        let rest = padding.get(prefixes..).unwrap_or(&[]);
+        let used = match rest {
+            [] => return true,
+            [0x90 | 0xcc, ..] => 1,
+            [0x0f] => 1,
+            [0x0f, 0x1f, modrm, ..] => nop_bytes(*modrm),
+            [0x0f, 0x1f] => 2,
+            _ => return false,
+        };
+        padding = rest.get(used..).unwrap_or(&[]);
+    }
+    true
+}
+
+/// Length of a multi-byte no-op `0f 1f /0` by its ModRM byte.
+fn nop_bytes(modrm: u8) -> usize {
+    let index = usize::from(modrm & 7 == 4);
+    match modrm >> 6 {
+        0 => 3 + index,
+        1 => 4 + index,
+        _ => 7 + index,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MUNMAP_ENTRY: [u8; 16] =
+        [0xb8, 0x0b, 0, 0, 0, 0x0f, 0x05, 0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff, 0x73, 0x01, 0xc3];
+
+    #[test]
+    fn wrappers_are_told_apart() {
+        assert!(wraps_syscall(&MUNMAP_ENTRY, nr::MUNMAP));
+        assert!(!wraps_syscall(&MUNMAP_ENTRY, nr::MMAP));
+        assert!(!wraps_syscall(&MUNMAP_ENTRY[..5], nr::MUNMAP));
+    }
+
+    #[test]
+    fn a_landing_pad_is_kept() {
+        let code = [&ENDBR64[..], &MUNMAP_ENTRY].concat();
+        assert_eq!(entry_offset(&code), 4);
+        assert!(!already_detoured(&code));
+        assert!(already_detoured(&[&ENDBR64[..], &jump_to(1)].concat()));
+    }
+
+    #[test]
+    fn only_padding_may_follow_an_empty_function() {
+        let mut code = vec![0xc3, 0x66, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f, 0x40, 0];
+        assert!(is_empty_function(&code));
+        code[12] = 0x55;
+        assert!(!is_empty_function(&code));
+        assert!(!is_empty_function(&code[..8]));
+    }
+
+    #[test]
+    fn the_jump_carries_its_target() {
+        let code = jump_to(0x1122_3344_5566_7788);
+        assert_eq!(code[..6], [0xff, 0x25, 0, 0, 0, 0]);
+        assert_eq!(code[6..], 0x1122_3344_5566_7788_u64.to_le_bytes());
+    }
+}

@@ -1,0 +1,316 @@
+//! The memory calls: which go to the kernel unchanged, which to a pool.
+
+use pagelab_abi::guest::Counter;
+use pagelab_abi::plan::{Fetch, Memory, Section};
+
+use crate::arch::PAGE;
+use crate::files;
+use crate::guest::{self, HEAP, POOLS};
+use crate::intervals::{Span, align_down, align_up};
+use crate::kernel;
+use crate::pool::{How, looks_like_arena};
+use crate::populate;
+use crate::record;
+use crate::sys::{self, Errno, Result, c};
+
+/// Flags with which anonymous memory is governed; all others go to the kernel: MAP_SHARED (another kind of memory),
+/// MAP_GROWSDOWN and MAP_32BIT (they ask for a place), MAP_HUGETLB (the program has decided), MAP_LOCKED (the rest of a
+/// tile would be locked, too).
+const GOVERNED_FLAGS: i32 = c::MAP_PRIVATE
+    | c::MAP_ANONYMOUS
+    | c::MAP_NORESERVE
+    | c::MAP_POPULATE
+    | c::MAP_NONBLOCK
+    | c::MAP_STACK
+    | c::MAP_FIXED
+    | c::MAP_FIXED_NOREPLACE
+    | IGNORED_FLAGS;
+/// MAP_DENYWRITE and MAP_EXECUTABLE: the kernel ignores them.
+const IGNORED_FLAGS: i32 = 0x1800;
+const FIXED: i32 = c::MAP_FIXED | c::MAP_FIXED_NOREPLACE;
+
+/// One mmap call.
+#[derive(Clone, Copy)]
+struct Request {
+    addr: usize,
+    len: usize,
+    prot: i32,
+    flags: i32,
+    fd: i32,
+    offset: i64,
+}
+
+impl Request {
+    fn raw(&self) -> Result<usize> {
+        self.raw_with(self.addr, self.flags)
+    }
+
+    fn raw_with(&self, addr: usize, flags: i32) -> Result<usize> {
+        // SAFETY: the program's own request.
+        unsafe { sys::mmap(addr, self.len, self.prot, flags, self.fd, self.offset) }
+    }
+
+    fn how(&self) -> How {
+        let dropped = FIXED | c::MAP_POPULATE | c::MAP_NONBLOCK | IGNORED_FLAGS;
+        How { prot: self.prot, flags: self.flags & !dropped }
+    }
+
+    fn is_anonymous(&self) -> bool {
+        self.flags & c::MAP_ANONYMOUS != 0
+    }
+
+    fn is_governable(&self) -> bool {
+        self.is_anonymous() && self.flags & c::MAP_TYPE == c::MAP_PRIVATE && self.flags & !GOVERNED_FLAGS == 0
+    }
+
+    fn span_at(&self, addr: usize) -> Span {
+        Span::new(addr, addr.saturating_add(align_up(self.len, PAGE).unwrap_or(self.len)))
+    }
+
+    fn section(&self) -> Option<Section> {
+        let arena = looks_like_arena(self.len, self.how());
+        guest::section_for(if arena { Memory::Arenas } else { Memory::Anon }, self.len)
+    }
+}
+
+/// mmap.
+pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, offset: i64) -> Result<usize> {
+    let request = Request { addr, len, prot, flags, fd, offset };
+    if flags & FIXED != 0 && guest::touches_pools(addr, len) {
+        return fixed_in_pool(&request);
+    }
+    if !request.is_governable() || flags & FIXED != 0 || len == 0 {
+        return passed(&request);
+    }
+    match request.section() {
+        Some(section) if section.governs_pages() => governed(&request, &section),
+        section => {
+            let result = passed(&request);
+            if let (Ok(at), Some(section)) = (result, section) {
+                populate::after_mmap(section.fetch, request.span_at(at), prot, flags);
+            }
+            result
+        }
+    }
+}
+
+fn passed(request: &Request) -> Result<usize> {
+    let result = request.raw();
+    record::count(Counter::MmapPassed);
+    if let Ok(at) = result
+        && !request.is_anonymous()
+    {
+        files::after_mmap(request.span_at(at), request.prot, request.flags);
+    }
+    if let Ok(at) = result
+        && request.is_governable()
+    {
+        populate::advise_ranges(request.span_at(at));
+    }
+    result
+}
+
+fn governed(request: &Request, section: &Section) -> Result<usize> {
+    let Some(len) = align_up(request.len, PAGE) else { return request.raw() };
+    let base = section.pool_base as usize;
+    let hint = align_up(request.addr, PAGE).filter(|&hint| hint != 0);
+    if let Some(hint) = hint
+        && !(POOLS.start..POOLS.end).contains(&hint)
+        && let Ok(at) = at_hint(request, section, hint)
+    {
+        return Ok(at);
+    }
+    let mut guest = guest::lock();
+    let result = match guest.pool(base) {
+        Some(pool) => {
+            let hint = hint.filter(|&hint| pool.bounds().and(Span::new(hint, hint + 1)).len() == 1);
+            pool.map(len, request.how(), hint)
+        }
+        None => Err(Errno::EINVAL),
+    };
+    drop(guest);
+    match result {
+        Ok(at) => {
+            record::count(Counter::MmapGoverned);
+            populate::after_mmap(section.fetch, Span::new(at, at + len), request.prot, request.flags);
+            Ok(at)
+        }
+        Err(errno) => {
+            kernel::fallback(errno, len);
+            request.raw()
+        }
+    }
+}
+
+/// A hint outside the pools: honoured where the kernel would honour it.
+fn at_hint(request: &Request, section: &Section, hint: usize) -> Result<usize> {
+    let at = request.raw_with(hint, request.flags | c::MAP_FIXED_NOREPLACE)?;
+    if at != hint {
+        // An old kernel, or a place the kernel moved: as good as any.
+        return Ok(at);
+    }
+    record::count(Counter::MmapPassed);
+    let span = request.span_at(at);
+    if let Some(plan) = guest::plan() {
+        let layout = crate::layout::Layout::new(plan, *section, span.start, span.len());
+        // Offsets mean nothing outside the pool: the size for "everything else" applies.
+        if section.interval_count() == 0 {
+            layout.each(span, &mut |piece, part| kernel::advise(part, piece.backing));
+        }
+    }
+    populate::after_mmap(section.fetch, span, request.prot, request.flags);
+    Ok(at)
+}
+
+/// MAP_FIXED or MAP_FIXED_NOREPLACE over addresses of a pool.
+fn fixed_in_pool(request: &Request) -> Result<usize> {
+    let span = request.span_at(request.addr);
+    let mut guest = guest::lock();
+    for pool in guest.pools.iter_mut().flatten() {
+        let part = span.and(pool.bounds());
+        if part.is_empty() {
+            continue;
+        }
+        pool.prepare()?;
+        if request.flags & c::MAP_FIXED_NOREPLACE != 0 {
+            pool.clear_for(part)?;
+        }
+    }
+    let at = request.raw()?;
+    for pool in guest.pools.iter_mut().flatten() {
+        let part = request.span_at(at).and(pool.bounds());
+        if !part.is_empty() {
+            pool.replaced(part, request.how());
+            record::count(Counter::MmapGoverned);
+        }
+    }
+    drop(guest);
+    if !request.is_anonymous() {
+        files::after_mmap(request.span_at(at), request.prot, request.flags);
+    }
+    Ok(at)
+}
+
+/// Whole pages from `addr`; `None` where the kernel would refuse the arguments, or nothing of a pool is meant.
+fn pool_span(addr: usize, len: usize) -> Option<Span> {
+    if len == 0 || addr % PAGE != 0 || !guest::touches_pools(addr, len) {
+        return None;
+    }
+    let span = Span::new(addr, addr.checked_add(align_up(len, PAGE)?)?);
+    // Parts outside the pools are rare enough to be left to the kernel together with the rest.
+    (span.and(POOLS) == span).then_some(span)
+}
+
+/// munmap.
+pub fn munmap(addr: usize, len: usize) -> Result<()> {
+    if let Some(span) = pool_span(addr, len) {
+        let mut guest = guest::lock();
+        if let Some(pool) = guest.pool(addr)
+            && span.and(pool.bounds()) == span
+        {
+            record::count(Counter::MunmapGoverned);
+            return pool.unmap(span);
+        }
+    }
+    // SAFETY: the program's own request.
+    unsafe { sys::munmap(addr, len) }
+}
+
+/// mprotect (`key` < 0) and pkey_mprotect.
+pub fn mprotect(addr: usize, len: usize, prot: i32, key: i32) -> Result<()> {
+    if let Some(span) = pool_span(addr, len) {
+        let mut guest = guest::lock();
+        if let Some(pool) = guest.pool(addr)
+            && span.and(pool.bounds()) == span
+        {
+            record::count(Counter::MprotectGoverned);
+            let result = pool.protect(span, prot, key);
+            drop(guest);
+            if result.is_ok() {
+                let fetch = guest::section_for(Memory::Arenas, len).map_or(Fetch::Kernel, |section| section.fetch);
+                populate::after_mmap(fetch, span, prot, 0);
+            }
+            return result;
+        }
+    }
+    // SAFETY: the program's own request.
+    unsafe {
+        match key {
+            0.. => sys::pkey_mprotect(addr, len, prot, key),
+            _ => sys::mprotect(addr, len, prot),
+        }
+    }
+}
+
+/// madvise.
+pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
+    if let Some(span) = pool_span(addr, len) {
+        let mut guest = guest::lock();
+        if let Some(pool) = guest.pool(addr)
+            && span.and(pool.bounds()) == span
+        {
+            record::count(Counter::MadviseGoverned);
+            return pool.advise(span, advice);
+        }
+    }
+    if files::overrules(addr, advice) {
+        return Ok(());
+    }
+    // SAFETY: the program's own request.
+    unsafe { sys::madvise(addr, len, advice) }
+}
+
+/// mremap; `new` counts only with MREMAP_FIXED or MREMAP_DONTUNMAP.
+pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> Result<usize> {
+    let aimed = flags & (c::MREMAP_FIXED | c::MREMAP_DONTUNMAP) != 0;
+    let from_pool = pool_span(old, old_len);
+    let into_pool = flags & c::MREMAP_FIXED != 0 && guest::touches_pools(new, new_len);
+    // SAFETY: the program's own request.
+    let raw = || unsafe { sys::mremap(old, old_len, new_len, flags, new) };
+    if let (Some(span), false, false) = (from_pool, aimed, flags & !c::MREMAP_MAYMOVE != 0)
+        && let Some(new_len) = align_up(new_len, PAGE).filter(|&len| len != 0)
+    {
+        let mut guest = guest::lock();
+        if let Some(pool) = guest.pool(old)
+            && span.and(pool.bounds()) == span
+        {
+            record::count(Counter::MremapGoverned);
+            return pool.remap(span, new_len, flags & c::MREMAP_MAYMOVE != 0);
+        }
+    }
+    if from_pool.is_none() && !into_pool {
+        return raw();
+    }
+    let mut guest = guest::lock();
+    let at = raw()?;
+    record::count(Counter::MremapGoverned);
+    if flags & c::MREMAP_DONTUNMAP == 0
+        && let Some(span) = from_pool
+        && let Some(pool) = guest.pool(old)
+    {
+        pool.moved_away(span);
+    }
+    if into_pool && let Some(pool) = guest.pool(at) {
+        let end = align_up(at.saturating_add(new_len), PAGE).unwrap_or(at);
+        pool.moved_in(Span::new(at, end), from_pool.is_some());
+    }
+    Ok(at)
+}
+
+/// brk. Where the heap is not governed this is never reached.
+pub fn brk(addr: usize) -> Result<()> {
+    let mut guest = guest::lock();
+    let Some(heap) = &mut guest.heap else { return Err(Errno::ENOMEM) };
+    let before = heap.end();
+    let end = heap.set(addr);
+    drop(guest);
+    record::count(Counter::BrkGoverned);
+    crate::start::set_current_break(end);
+    if end > before {
+        let fetch = guest::section_for(Memory::Heap, 0).map_or(Fetch::Kernel, |section| section.fetch);
+        let span = Span::new(align_down(before, PAGE), align_up(end, PAGE).unwrap_or(end));
+        populate::after_mmap(fetch, span.and(HEAP), c::PROT_RW, 0);
+    }
+    // The kernel's own rule, by way of glibc: only a break below the wanted one is an error.
+    if end < addr { Err(Errno::ENOMEM) } else { Ok(()) }
+}

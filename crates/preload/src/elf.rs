@@ -1,0 +1,246 @@
+//! Symbols of loaded objects, read from their dynamic sections in memory.
+//!
+//! `dlsym` and `dlopen` may allocate, and run before libc is ready; `dl_iterate_phdr` does neither.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+
+const PT_DYNAMIC: u32 = 2;
+const DT_STRTAB: usize = 5;
+const DT_SYMTAB: usize = 6;
+const DT_SONAME: usize = 14;
+const DT_VERSYM: usize = 0x6fff_fff0;
+const DT_GNU_HASH: usize = 0x6fff_fef5;
+const VERSION_HIDDEN: u16 = 0x8000;
+
+#[repr(C)]
+struct ProgramHeader {
+    kind: u32,
+    flags: u32,
+    offset: usize,
+    address: usize,
+    physical: usize,
+    file_bytes: usize,
+    memory_bytes: usize,
+    align: usize,
+}
+
+#[repr(C)]
+struct Info {
+    base: usize,
+    name: *const c_char,
+    headers: *const ProgramHeader,
+    header_count: u16,
+}
+
+#[repr(C)]
+struct Dynamic {
+    tag: usize,
+    value: usize,
+}
+
+#[repr(C)]
+struct RawSymbol {
+    name: u32,
+    info: u8,
+    other: u8,
+    section: u16,
+    value: usize,
+    size: usize,
+}
+
+unsafe extern "C" {
+    fn dl_iterate_phdr(
+        callback: unsafe extern "C" fn(*mut Info, usize, *mut c_void) -> c_int,
+        data: *mut c_void,
+    ) -> c_int;
+}
+
+/// Where a symbol lies in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Symbol {
+    /// Its address.
+    pub address: usize,
+    /// Its size in bytes, as the object says.
+    pub bytes: usize,
+}
+
+impl Symbol {
+    /// Its code or data.
+    ///
+    /// # Safety
+    /// The object stays loaded and readable as long as the slice is used, and nobody writes to it meanwhile.
+    pub unsafe fn contents(&self, at_least: usize) -> &'static [u8] {
+        // SAFETY: as the caller promises; `at_least` only widens into the same segment (padding between functions).
+        unsafe { core::slice::from_raw_parts(self.address as *const u8, self.bytes.max(at_least)) }
+    }
+}
+
+/// A loaded object's dynamic section.
+#[derive(Clone, Copy)]
+pub struct Object {
+    base: usize,
+    symbols: *const RawSymbol,
+    strings: *const c_char,
+    hash: *const u32,
+    versions: *const u16,
+    soname: usize,
+}
+
+struct Search<'a> {
+    wanted: &'a dyn Fn(&Object) -> bool,
+    found: Option<Object>,
+}
+
+unsafe extern "C" fn visit(info: *mut Info, _: usize, data: *mut c_void) -> c_int {
+    // SAFETY: libc hands us a valid record, and `data` is the `Search` that `find` passed.
+    let (info, search) = unsafe { (&*info, &mut *data.cast::<Search<'_>>()) };
+    // SAFETY: libc's record describes the object's program headers.
+    let headers = unsafe { core::slice::from_raw_parts(info.headers, usize::from(info.header_count)) };
+    let Some(dynamic) = headers.iter().find(|header| header.kind == PT_DYNAMIC) else { return 0 };
+    // SAFETY: the object is loaded, its dynamic section lies where its header says.
+    let object = unsafe { Object::read(info.base, (info.base + dynamic.address) as *const Dynamic) };
+    match object {
+        Some(object) if (search.wanted)(&object) => {
+            search.found = Some(object);
+            1
+        }
+        _ => 0,
+    }
+}
+
+/// The first loaded object for which `wanted` holds.
+pub fn find(wanted: &dyn Fn(&Object) -> bool) -> Option<Object> {
+    let mut search = Search { wanted, found: None };
+    // SAFETY: `visit` gets back the very `Search` passed here, which outlives the call.
+    unsafe { dl_iterate_phdr(visit, (&raw mut search).cast()) };
+    search.found
+}
+
+fn hash_of(name: &[u8]) -> u32 {
+    name.iter().fold(5381u32, |hash, &byte| hash.wrapping_mul(33).wrapping_add(u32::from(byte)))
+}
+
+impl Object {
+    /// # Safety
+    /// `dynamic` is the terminated dynamic section of an object loaded at `base`.
+    unsafe fn read(base: usize, mut dynamic: *const Dynamic) -> Option<Object> {
+        let mut found = [0usize; 5];
+        loop {
+            // SAFETY: the section ends with a null entry, where the loop stops.
+            let entry = unsafe { &*dynamic };
+            let slot = match entry.tag {
+                0 => break,
+                DT_STRTAB => 0,
+                DT_SYMTAB => 1,
+                DT_GNU_HASH => 2,
+                DT_VERSYM => 3,
+                DT_SONAME => 4,
+                _ => 5,
+            };
+            if let Some(slot) = found.get_mut(slot) {
+                *slot = entry.value;
+            }
+            // SAFETY: not at the terminator yet.
+            dynamic = unsafe { dynamic.add(1) };
+        }
+        let [strings, symbols, hash, versions, soname] = found;
+        // glibc relocates these in place; other loaders, and the vDSO, leave offsets.
+        let absolute = |value: usize| if value < base { value + base } else { value };
+        (strings != 0 && symbols != 0 && hash != 0).then(|| Object {
+            base,
+            symbols: absolute(symbols) as *const RawSymbol,
+            strings: absolute(strings) as *const c_char,
+            hash: absolute(hash) as *const u32,
+            versions: if versions == 0 { core::ptr::null() } else { absolute(versions) as *const u16 },
+            soname,
+        })
+    }
+
+    /// Its DT_SONAME.
+    pub fn soname(&self) -> Option<&CStr> {
+        // SAFETY: an offset into the string table, whose strings are terminated.
+        (self.soname != 0).then(|| unsafe { CStr::from_ptr(self.strings.add(self.soname)) })
+    }
+
+    /// The symbol `name` that the object defines, in its default version.
+    pub fn symbol(&self, name: &CStr) -> Option<Symbol> {
+        let hash = hash_of(name.to_bytes());
+        // SAFETY: the layout of DT_GNU_HASH: four words, the filter's 64-bit words, buckets, chain.
+        unsafe {
+            let buckets = *self.hash;
+            let first_hashed = *self.hash.add(1);
+            let filter_words = *self.hash.add(2);
+            let bucket_table = self.hash.add(4 + 2 * filter_words as usize);
+            let chain = bucket_table.add(buckets as usize);
+            if buckets == 0 {
+                return None;
+            }
+            let mut index = *bucket_table.add((hash % buckets) as usize);
+            if index < first_hashed {
+                return None;
+            }
+            loop {
+                let link = *chain.add((index - first_hashed) as usize);
+                if link | 1 == hash | 1
+                    && let Some(symbol) = self.defined(index as usize, name)
+                {
+                    return Some(symbol);
+                }
+                if link & 1 != 0 {
+                    return None;
+                }
+                index += 1;
+            }
+        }
+    }
+
+    /// # Safety
+    /// `index` is a number from the hash table's chains.
+    unsafe fn defined(&self, index: usize, name: &CStr) -> Option<Symbol> {
+        // SAFETY: hashed indexes are valid in the symbol and version tables.
+        let (symbol, hidden) = unsafe {
+            let hidden = !self.versions.is_null() && *self.versions.add(index) & VERSION_HIDDEN != 0;
+            (&*self.symbols.add(index), hidden)
+        };
+        // SAFETY: an offset into the string table.
+        let own = unsafe { CStr::from_ptr(self.strings.add(symbol.name as usize)) };
+        let matches = symbol.section != 0 && !hidden && own == name;
+        matches.then(|| Symbol { address: self.base + symbol.value, bytes: symbol.size })
+    }
+}
+
+/// The GNU libc of this process.
+pub fn glibc() -> Option<Object> {
+    find(&|object| object.symbol(c"gnu_get_libc_version").is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    unsafe extern "C" {
+        fn munmap(address: *mut c_void, len: usize) -> c_int;
+    }
+
+    #[test]
+    fn it_finds_what_the_linker_found() {
+        let libc = glibc().unwrap();
+        assert_eq!(libc.soname(), Some(c"libc.so.6"));
+        let symbol = libc.symbol(c"munmap").unwrap();
+        assert_eq!(symbol.address, munmap as *const () as usize);
+        assert!(symbol.bytes >= crate::arch::DETOUR_BYTES);
+        assert_eq!(libc.symbol(c"no_such_symbol"), None);
+    }
+
+    #[test]
+    fn the_entries_of_this_libc_are_as_expected() {
+        let libc = glibc().unwrap();
+        let code = libc.symbol(c"munmap").unwrap();
+        // SAFETY: libc stays loaded and nobody patches it in tests.
+        assert!(crate::arch::wraps_syscall(unsafe { code.contents(0) }, crate::arch::nr::MUNMAP));
+        let hook = find(&|object| object.symbol(c"_dl_debug_state").is_some()).unwrap();
+        let hook = hook.symbol(c"_dl_debug_state").unwrap();
+        // SAFETY: as above.
+        assert!(crate::arch::is_empty_function(unsafe { hook.contents(crate::arch::DETOUR_BYTES) }));
+    }
+}

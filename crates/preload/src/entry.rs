@@ -1,0 +1,110 @@
+//! What libc's functions do instead: the same signatures, results and errno.
+
+use core::ffi::{c_int, c_long, c_void};
+
+use crate::calls;
+use crate::exit;
+use crate::sys::{Errno, Result};
+
+unsafe extern "C" {
+    fn __errno_location() -> *mut c_int;
+}
+
+fn fail(errno: Errno) {
+    // SAFETY: libc's own errno of this thread; the function reads the thread pointer and nothing else.
+    unsafe { *__errno_location() = errno.0 };
+}
+
+fn status(result: Result<()>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(errno) => {
+            fail(errno);
+            -1
+        }
+    }
+}
+
+fn pointer(result: Result<usize>) -> *mut c_void {
+    match result {
+        Ok(address) => address as *mut c_void,
+        Err(errno) => {
+            fail(errno);
+            usize::MAX as *mut c_void
+        }
+    }
+}
+
+pub(crate) extern "C" fn mmap(
+    addr: usize,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: c_long,
+) -> *mut c_void {
+    pointer(calls::mmap(addr, len, prot, flags, fd, offset))
+}
+
+pub(crate) extern "C" fn munmap(addr: usize, len: usize) -> c_int {
+    status(calls::munmap(addr, len))
+}
+
+pub(crate) extern "C" fn mremap(
+    old: usize,
+    old_len: usize,
+    new_len: usize,
+    flags: c_int,
+    new: usize,
+) -> *mut c_void {
+    pointer(calls::mremap(old, old_len, new_len, flags, new))
+}
+
+pub(crate) extern "C" fn brk(addr: usize) -> c_int {
+    status(calls::brk(addr))
+}
+
+pub(crate) extern "C" fn madvise(addr: usize, len: usize, advice: c_int) -> c_int {
+    status(calls::madvise(addr, len, advice))
+}
+
+/// Returns the error number, as POSIX wants it; its DONTNEED discards nothing, as in glibc.
+pub(crate) extern "C" fn posix_madvise(addr: usize, len: usize, advice: c_int) -> c_int {
+    const POSIX_MADV_DONTNEED: c_int = 4;
+    if advice == POSIX_MADV_DONTNEED {
+        return 0;
+    }
+    calls::madvise(addr, len, advice).err().map_or(0, |errno| errno.0)
+}
+
+pub(crate) extern "C" fn mprotect(addr: usize, len: usize, prot: c_int) -> c_int {
+    status(calls::mprotect(addr, len, prot, -1))
+}
+
+pub(crate) extern "C" fn pkey_mprotect(addr: usize, len: usize, prot: c_int, key: c_int) -> c_int {
+    status(calls::mprotect(addr, len, prot, key))
+}
+
+pub(crate) extern "C" fn exit_now(code: c_int) -> ! {
+    exit::leave(code)
+}
+
+pub(crate) extern "C" fn execve(path: usize, argv: usize, envp: usize) -> c_int {
+    fail(exit::execve(path, argv, envp));
+    -1
+}
+
+pub(crate) extern "C" fn execveat(fd: c_int, path: usize, argv: usize, envp: usize, flags: c_int) -> c_int {
+    fail(exit::execveat(fd, path, argv, envp, flags));
+    -1
+}
+
+pub(crate) extern "C" fn fexecve(fd: c_int, argv: usize, envp: usize) -> c_int {
+    fail(exit::fexecve(fd, argv, envp));
+    -1
+}
+
+/// ld.so calls this when its list of objects has changed (for debuggers to stop at).
+pub(crate) extern "C" fn objects_changed() {
+    crate::files::rescan();
+}

@@ -1,0 +1,181 @@
+//! The guest in this process: the plan, the pools and the heap, behind one lock.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+
+use pagelab_abi::guest::{DisabledReason, Started, State};
+use pagelab_abi::plan::{ANON_BASE, Flags, HEAP_BASE, MAX_ANON_POOLS, Memory, POOL_BYTES, Plan, Section};
+
+use crate::arch::PAGE;
+use crate::heap::Heap;
+use crate::intervals::Span;
+use crate::layout::Layout;
+use crate::lock::{Guard, Locked};
+use crate::pool::Pool;
+use crate::record;
+use crate::sys::{self, Errno, c};
+
+/// All addresses that pools can have.
+pub const POOLS: Span = Span::new(ANON_BASE as usize, ANON_BASE as usize + MAX_ANON_POOLS * POOL_BYTES as usize);
+
+/// The heap's addresses.
+pub const HEAP: Span = Span::new(HEAP_BASE as usize, (HEAP_BASE + POOL_BYTES) as usize);
+
+/// Everything that changes.
+pub struct Guest {
+    /// The heap, if it is governed.
+    pub heap: Option<Heap>,
+    /// The anonymous pools, by their number.
+    pub pools: [Option<Pool>; MAX_ANON_POOLS],
+}
+
+static GUEST: Locked<Guest> = Locked::new(Guest { heap: None, pools: [const { None }; MAX_ANON_POOLS] });
+
+struct PlanCell(UnsafeCell<Option<Plan<'static>>>);
+
+// SAFETY: written once, before `READY` is set and before there are threads; read-only afterwards.
+unsafe impl Sync for PlanCell {}
+
+static PLAN: PlanCell = PlanCell(UnsafeCell::new(None));
+static READY: AtomicBool = AtomicBool::new(false);
+static MUTED: AtomicBool = AtomicBool::new(false);
+/// One word in a page that the kernel clears in forked children.
+static ALIVE: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
+
+/// The plan, once the guest governs.
+pub fn plan() -> Option<Plan<'static>> {
+    if !READY.load(Ordering::Acquire) {
+        return None;
+    }
+    // SAFETY: not written any more after READY was set.
+    unsafe { *PLAN.0.get() }
+}
+
+/// The plan's section for a new mapping; none in a child that does not inherit.
+pub fn section_for(memory: Memory, len: usize) -> Option<Section> {
+    if MUTED.load(Ordering::Relaxed) {
+        return None;
+    }
+    plan()?.section_for(memory, len as u64)
+}
+
+/// Sets up heap and pools for `plan`.
+///
+/// # Safety
+/// The process has one thread and this is the first call.
+pub unsafe fn install(plan: Plan<'static>) -> Result<(), Errno> {
+    let page = sys::mmap_own(PAGE)?;
+    // SAFETY: a fresh page of our own.
+    unsafe { sys::madvise(page, PAGE, c::MADV_WIPEONFORK) }?;
+    let word = page as *mut AtomicU32;
+    // SAFETY: the page is mapped, aligned and never unmapped.
+    unsafe { (*word).store(1, Ordering::Relaxed) };
+    let mut guest = GUEST.lock();
+    for section in (0..plan.section_count()).filter_map(|number| plan.section(number)) {
+        if section.governs_pages() {
+            guest.add(plan, section);
+        }
+    }
+    drop(guest);
+    // SAFETY: READY is not set yet, so nobody reads.
+    unsafe { *PLAN.0.get() = Some(plan) };
+    ALIVE.store(word, Ordering::Release);
+    READY.store(true, Ordering::Release);
+    Ok(())
+}
+
+impl Guest {
+    fn add(&mut self, plan: Plan<'static>, section: Section) {
+        let base = section.pool_base as usize;
+        let layout = Layout::new(plan, section, base, POOL_BYTES as usize);
+        match section.memory {
+            Memory::Heap if HEAP.start == base && self.heap.is_none() => self.heap = Some(Heap::new(layout)),
+            Memory::Anon | Memory::Arenas => {
+                if let Some(slot @ None) = index_of(base).and_then(|index| self.pools.get_mut(index)) {
+                    *slot = Some(Pool::new(layout));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The pool around `addr`.
+    pub fn pool(&mut self, addr: usize) -> Option<&mut Pool> {
+        self.pools.get_mut(index_of(addr)?)?.as_mut()
+    }
+
+    fn mute(&mut self) {
+        if let Some(heap) = &mut self.heap {
+            let layout = heap.layout().muted();
+            heap.set_layout(layout);
+        }
+        for pool in self.pools.iter_mut().flatten() {
+            let layout = pool.layout().muted();
+            pool.set_layout(layout);
+        }
+    }
+
+    fn rebuild(&mut self) {
+        if let Some(heap) = &mut self.heap {
+            heap.rebuild();
+        }
+        self.pools.iter_mut().flatten().for_each(Pool::rebuild);
+    }
+}
+
+fn index_of(addr: usize) -> Option<usize> {
+    let inside = (POOLS.start..POOLS.end).contains(&addr);
+    inside.then(|| (addr - POOLS.start) / POOL_BYTES as usize)
+}
+
+/// Whether `[addr, addr + len)` touches any address that a pool can have.
+pub fn touches_pools(addr: usize, len: usize) -> bool {
+    addr < POOLS.end && addr.saturating_add(len) > POOLS.start
+}
+
+/// The guest, locked; in a forked child set up anew first.
+pub fn lock() -> Guard<'static, Guest> {
+    if is_new_child() {
+        adopt_child();
+    }
+    GUEST.lock()
+}
+
+/// Whether this process was forked and has not met the guest yet.
+pub fn is_new_child() -> bool {
+    // SAFETY: null or the page of `install`, which is never unmapped.
+    unsafe { ALIVE.load(Ordering::Acquire).as_ref() }.is_some_and(|word| word.load(Ordering::Relaxed) == 0)
+}
+
+/// First call of the guest in a forked child: it has one thread still (or its threads have called nothing of ours).
+#[cold]
+pub fn adopt_child() {
+    let mask = sys::signal_mask(u64::MAX);
+    let torn = GUEST.reset_after_fork();
+    // SAFETY: as in `is_new_child`.
+    if let Some(word) = unsafe { ALIVE.load(Ordering::Acquire).as_ref() } {
+        word.store(1, Ordering::Release);
+    }
+    record::forget();
+    if let Some(plan) = plan() {
+        let start_ns = sys::monotonic_ns();
+        // A child in another mount namespace or root cannot reach the run directory: it is governed, but silent.
+        let _ = record::create(plan.run_dir(), Started::Fork, start_ns);
+        let mut guest = GUEST.lock();
+        if torn {
+            guest.rebuild();
+        }
+        if plan.flags().contains(Flags::INHERIT_FORK) {
+            record::state(State::Active);
+        } else {
+            guest.mute();
+            MUTED.store(true, Ordering::Relaxed);
+            record::disabled(DisabledReason::NotInherited, None);
+        }
+        drop(guest);
+        if let Some(file) = record::file() {
+            record::set(&file.ready_ns, sys::monotonic_ns());
+        }
+    }
+    sys::signal_mask(mask);
+}

@@ -1,0 +1,222 @@
+//! The program break: what brk and sbrk move, kept in the heap's pool.
+//!
+//! The kernel's own break is left alone. What is mapped here ends at a tile's end, the program sees its own break
+//! inside; memory given back by lowering the break reads zero when it comes again.
+
+use pagelab_abi::guest::Counter;
+
+use crate::arch::PAGE;
+use crate::intervals::{Span, align_up};
+use crate::kernel;
+use crate::layout::{Backing, Layout, Piece};
+use crate::record;
+use crate::sys::{self, Errno, c};
+
+/// The heap.
+pub struct Heap {
+    layout: Layout,
+    /// The program's break.
+    end: usize,
+    /// Mapped from the base to here.
+    mapped: usize,
+}
+
+impl Heap {
+    /// An empty heap.
+    pub fn new(layout: Layout) -> Heap {
+        let base = layout.bounds().start;
+        Heap { layout, end: base, mapped: base }
+    }
+
+    /// All addresses it may ever have.
+    pub fn bounds(&self) -> Span {
+        self.layout.bounds()
+    }
+
+    /// What is mapped.
+    pub fn mapped(&self) -> Span {
+        Span::new(self.bounds().start, self.mapped)
+    }
+
+    /// Its layout.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Changes what applies to memory from now on.
+    pub fn set_layout(&mut self, layout: Layout) {
+        self.layout = layout;
+    }
+
+    /// The break.
+    pub fn end(&self) -> usize {
+        self.end
+    }
+
+    /// Moves the break to `wanted` as brk(2) does: the new break, or the old one if that cannot be.
+    pub fn set(&mut self, wanted: usize) -> usize {
+        let bounds = self.bounds();
+        if wanted < bounds.start || wanted > bounds.end {
+            return self.end;
+        }
+        let moved = if wanted > self.mapped { self.grow(wanted) } else { self.shrink(wanted) };
+        match moved {
+            Ok(()) => self.end = wanted,
+            Err(errno) => kernel::fallback(errno, wanted.saturating_sub(self.end)),
+        }
+        self.end
+    }
+
+    fn grow(&mut self, wanted: usize) -> Result<(), Errno> {
+        let page_end = align_up(wanted, PAGE).ok_or(Errno::ENOMEM)?;
+        let before = self.mapped;
+        while self.mapped < page_end {
+            let piece = self.layout.piece(self.mapped);
+            let part = Span::new(self.mapped, page_end.min(piece.span.end));
+            let wide = Span::new(part.start, piece.whole_tiles(part).end);
+            let mapped = match kernel::map_fresh(wide, piece.backing) {
+                Ok(()) => wide,
+                Err(Errno::ENOMEM) if wide != part => match kernel::map_fresh(part, piece.backing) {
+                    Ok(()) => part,
+                    Err(errno) => return self.undo(before, errno),
+                },
+                Err(errno) => return self.undo(before, errno),
+            };
+            self.mapped = mapped.end;
+            count_tiles(&piece, mapped);
+        }
+        Ok(())
+    }
+
+    fn undo(&mut self, before: usize, errno: Errno) -> Result<(), Errno> {
+        if self.mapped > before {
+            // SAFETY: mapped a moment ago, above the program's break.
+            let _ = unsafe { sys::munmap(before, self.mapped - before) };
+            self.mapped = before;
+        }
+        Err(errno)
+    }
+
+    fn shrink(&mut self, wanted: usize) -> Result<(), Errno> {
+        if wanted >= self.end {
+            return Ok(());
+        }
+        let from = align_up(wanted, PAGE).ok_or(Errno::ENOMEM)?;
+        let mut keep = from;
+        if from > self.bounds().start {
+            let piece = self.layout.piece(from - 1);
+            keep = piece.whole_tiles(Span::new(from - 1, from)).end.min(self.mapped);
+        }
+        if keep < self.mapped {
+            // SAFETY: whole tiles above the new break: the program gives them back.
+            unsafe { sys::munmap(keep, self.mapped - keep) }?;
+            self.mapped = keep;
+        }
+        let stale = Span::new(from, align_up(self.end, PAGE).unwrap_or(keep).min(keep));
+        clear(stale);
+        Ok(())
+    }
+
+    /// After a fork that caught another thread in the middle of a change: what is mapped without a hole is the heap.
+    pub fn rebuild(&mut self) {
+        let base = self.bounds().start;
+        let mut mapped = base;
+        let _ = crate::maps::each(&mut |mapping| {
+            if mapping.span.start == mapped {
+                mapped = mapping.span.end;
+            }
+            true
+        });
+        self.mapped = mapped.max(base);
+        self.end = self.end.min(self.mapped);
+    }
+}
+
+/// Makes `span` read zero, keeping huge pages whole.
+fn clear(span: Span) {
+    if span.is_empty() {
+        return;
+    }
+    if kernel::is_resident(span.start) {
+        // SAFETY: read-write memory above the program's break.
+        unsafe { core::ptr::write_bytes(span.start as *mut u8, 0, span.len()) };
+    } else {
+        // SAFETY: as above; anonymous memory reads zero afterwards.
+        let _ = unsafe { sys::madvise(span.start, span.len(), c::MADV_DONTNEED) };
+    }
+}
+
+fn count_tiles(piece: &Piece, span: Span) {
+    if matches!(piece.backing, Backing::Thp(_) | Backing::Hugetlb(_)) {
+        let tiles = (span.len() / piece.backing.tile_bytes()) as u64;
+        record::add(Counter::TilesAsked, tiles);
+        record::add(Counter::TilesMaterialised, tiles);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagelab_abi::plan::{Memory, Plan, PlanSpec, SectionSpec, Via};
+
+    /// A heap of its own for each test, in address room that nothing else uses.
+    fn heap(number: usize, page_bytes: u64) -> Heap {
+        let section = SectionSpec::uniform(Memory::Heap, page_bytes, Via::Thp);
+        let bytes = PlanSpec { sections: vec![section], ..PlanSpec::default() }.encode().unwrap();
+        let plan = Plan::parse(bytes.leak()).unwrap();
+        let section = plan.section_for(Memory::Heap, 0).unwrap();
+        Heap::new(Layout::new(plan, section, 0x4000_0000_0000 + (number << 36), 1 << 32))
+    }
+
+    fn fill(from: usize, to: usize) {
+        // SAFETY: the test's own heap.
+        unsafe { core::ptr::write_bytes(from as *mut u8, 0xa5, to - from) };
+    }
+
+    fn is_zero(from: usize, to: usize) -> bool {
+        // SAFETY: the test's own heap.
+        unsafe { core::slice::from_raw_parts(from as *const u8, to - from) }.iter().all(|&byte| byte == 0)
+    }
+
+    #[test]
+    fn regrown_memory_is_zero_whatever_the_page_size() {
+        for (number, page_bytes) in [(0, 4096), (1, 2 << 20)] {
+            let mut heap = heap(number, page_bytes);
+            let base = heap.end();
+            assert_eq!(heap.set(base + 5_000_000), base + 5_000_000);
+            fill(base, base + 5_000_000);
+            assert_eq!(heap.set(base + 1_000_001), base + 1_000_001);
+            assert_eq!(heap.set(base + 6_000_000), base + 6_000_000);
+            let boundary = base + 1_003_520;
+            assert!(is_zero(boundary, base + 6_000_000));
+            assert!(!is_zero(base + 1_000_001, boundary), "the rest of the page stays, as natively");
+            assert_eq!(heap.set(base), base);
+            assert_eq!(heap.set(base + 4096), base + 4096);
+            assert!(is_zero(base, base + 4096));
+        }
+    }
+
+    #[test]
+    fn it_ends_with_a_tile_and_gives_tiles_back() {
+        let mut heap = heap(2, 2 << 20);
+        let base = heap.end();
+        heap.set(base + 100);
+        assert_eq!(heap.mapped().len(), 2 << 20);
+        heap.set(base + (9 << 20));
+        assert_eq!(heap.mapped().len(), 10 << 20);
+        heap.set(base + (3 << 20));
+        assert_eq!(heap.mapped().len(), 4 << 20);
+        heap.set(base);
+        assert_eq!(heap.mapped().len(), 0);
+    }
+
+    #[test]
+    fn impossible_breaks_change_nothing() {
+        let mut heap = heap(3, 4096);
+        let base = heap.end();
+        heap.set(base + 4096);
+        for wanted in [0, base - 1, base + (1 << 33), usize::MAX] {
+            assert_eq!(heap.set(wanted), base + 4096);
+        }
+    }
+}

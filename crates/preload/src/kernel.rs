@@ -1,0 +1,116 @@
+//! Mapping and advising on behalf of the pools: each way of backing as the system calls that ask for it.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use pagelab_abi::guest::{Counter, NoteKind};
+
+use crate::intervals::Span;
+use crate::layout::Backing;
+use crate::maps;
+use crate::record;
+use crate::sys::{self, Errno, c};
+
+const PLAIN: i32 = c::MAP_PRIVATE | c::MAP_ANONYMOUS;
+
+/// Mappings that pieces have made, at most: how far `vm.max_map_count` is.
+static PIECES: AtomicU32 = AtomicU32::new(0);
+/// `vm.max_map_count`, less a reserve for the program's own needs.
+static MOST_PIECES: AtomicU32 = AtomicU32::new(58_000);
+
+/// Learns `vm.max_map_count`.
+pub fn read_map_limit() {
+    let mut text = [0u8; 24];
+    let Ok(fd) = sys::open(c"/proc/sys/vm/max_map_count", c::O_RDONLY, 0) else { return };
+    let used = sys::read(fd, &mut text).unwrap_or(0);
+    sys::close(fd);
+    let digits = text.iter().take(used).take_while(|byte| byte.is_ascii_digit());
+    let limit = digits.fold(0u32, |value, &byte| value.saturating_mul(10).saturating_add(u32::from(byte - b'0')));
+    if limit > 0 {
+        MOST_PIECES.store(limit - limit / 10, Ordering::Relaxed);
+    }
+}
+
+/// Whether another mapping may be split off; counts what really exists when the estimate comes near the limit.
+fn may_split() -> bool {
+    let most = MOST_PIECES.load(Ordering::Relaxed);
+    if PIECES.fetch_add(1, Ordering::Relaxed) < most {
+        return true;
+    }
+    let real = maps::count();
+    PIECES.store(real, Ordering::Relaxed);
+    if real < most {
+        return true;
+    }
+    record::count(Counter::FallbackMapCount);
+    record::note(NoteKind::MapCountNear, None, 0, real as usize);
+    // Ask again only after a while: counting takes milliseconds.
+    PIECES.store(most.saturating_sub(1000), Ordering::Relaxed);
+    false
+}
+
+/// Maps fresh zeroed read-write memory at exactly `span`, where nothing is mapped, and advises it.
+pub fn map_fresh(span: Span, backing: Backing) -> Result<(), Errno> {
+    let flags = PLAIN | c::MAP_FIXED_NOREPLACE;
+    // SAFETY: NOREPLACE: nothing that exists is touched.
+    let at = unsafe { sys::mmap(span.start, span.len(), c::PROT_RW, flags, -1, 0) }?;
+    if at != span.start {
+        // Kernels before 4.17 take the address for a hint.
+        // SAFETY: the mapping was just made and nobody knows of it.
+        let _ = unsafe { sys::munmap(at, span.len()) };
+        return Err(Errno::EEXIST);
+    }
+    advise(span, backing);
+    Ok(())
+}
+
+/// Asks for `backing` where memory is mapped already.
+pub fn advise(span: Span, backing: Backing) {
+    let advice = match backing {
+        Backing::Kernel => return,
+        Backing::Base => c::MADV_NOHUGEPAGE,
+        Backing::Thp(_) | Backing::Hugetlb(_) => c::MADV_HUGEPAGE,
+    };
+    if !may_split() {
+        return;
+    }
+    // SAFETY: the two advices change page sizes, never contents.
+    if let Err(errno) = unsafe { sys::madvise(span.start, span.len(), advice) } {
+        // EINVAL: a kernel without transparent huge pages has nothing to switch off.
+        if errno != Errno::EINVAL || advice == c::MADV_HUGEPAGE {
+            record::note(NoteKind::Fallback, Some(errno), span.start, span.len());
+        }
+    }
+}
+
+/// Makes one page of a whole tile that consists of small ones. True if it is huge now.
+pub fn collapse(tile: Span) -> bool {
+    // SAFETY: collapsing changes page sizes, never contents.
+    match unsafe { sys::madvise(tile.start, tile.len(), c::MADV_COLLAPSE) } {
+        Ok(()) => {
+            record::count(Counter::TilesCollapsed);
+            true
+        }
+        Err(errno) => {
+            record::count(Counter::TilesCollapseFailed);
+            record::note(NoteKind::CollapseFailed, Some(errno), tile.start, tile.len());
+            false
+        }
+    }
+}
+
+/// Counts a request that goes to the kernel unchanged.
+pub fn fallback(errno: Errno, len: usize) {
+    let counter = match errno {
+        Errno::ENOMEM => Counter::FallbackNoMemory,
+        Errno::EEXIST => Counter::FallbackOccupied,
+        _ => Counter::FallbackOther,
+    };
+    record::count(counter);
+    record::note(NoteKind::Fallback, Some(errno), 0, len);
+}
+
+/// Whether the page at `addr` is resident.
+pub fn is_resident(addr: usize) -> bool {
+    let mut page = [0u8; 1];
+    sys::mincore(addr, 1, &mut page).is_ok() && page[0] & 1 != 0
+}

@@ -1,0 +1,120 @@
+//! The lock around the guest's tables.
+//!
+//! A futex word, taken with all signals blocked: a handler that maps memory, or that jumps out of the interrupted
+//! call with `siglongjmp`, can therefore never meet a held lock of its own thread. Two extra system calls a governed
+//! call (0.1 µs each) is the price; a re-entrancy path would be cheaper but loses the lock to such jumps.
+
+use core::cell::UnsafeCell;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use crate::sys;
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const CONTENDED: u32 = 2;
+
+/// A value behind the lock.
+pub struct Locked<T> {
+    word: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached through the guard only, and there is one guard at a time.
+unsafe impl<T> Sync for Locked<T> {}
+
+/// Proof that the lock is held; releases it, then restores the signal mask.
+pub struct Guard<'a, T> {
+    lock: &'a Locked<T>,
+    mask: u64,
+}
+
+impl<T> Locked<T> {
+    /// An unlocked value.
+    pub const fn new(value: T) -> Locked<T> {
+        Locked { word: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
+    }
+
+    /// Blocks all signals and takes the lock.
+    pub fn lock(&self) -> Guard<'_, T> {
+        let mask = sys::signal_mask(u64::MAX);
+        if self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            self.wait();
+        }
+        Guard { lock: self, mask }
+    }
+
+    #[cold]
+    fn wait(&self) {
+        for _ in 0..100 {
+            if self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                return;
+            }
+            core::hint::spin_loop();
+        }
+        while self.word.swap(CONTENDED, Ordering::Acquire) != FREE {
+            sys::futex_wait(&self.word, CONTENDED);
+        }
+    }
+
+    /// In a forked child, before anything else runs there: frees the lock; says whether some thread held it.
+    pub fn reset_after_fork(&self) -> bool {
+        self.word.swap(FREE, Ordering::Relaxed) != FREE
+    }
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is held, so this is the only access.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above, and the guard is borrowed exclusively.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    fn drop(&mut self) {
+        if self.lock.word.swap(FREE, Ordering::Release) == CONTENDED {
+            sys::futex_wake(&self.lock.word);
+        }
+        sys::signal_mask(self.mask);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn threads_take_turns() {
+        let total = Arc::new(Locked::new(0u64));
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let total = Arc::clone(&total);
+                std::thread::spawn(move || {
+                    for _ in 0..10_000 {
+                        *total.lock() += 1;
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(*total.lock(), 40_000);
+    }
+
+    #[test]
+    fn the_signal_mask_comes_back() {
+        let before = sys::signal_mask(0b10_0000_0000);
+        drop(Locked::new(()).lock());
+        assert_eq!(sys::signal_mask(before), 0b10_0000_0000);
+    }
+}

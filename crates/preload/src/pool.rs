@@ -1,0 +1,365 @@
+//! One pool of anonymous memory: which of its addresses the program has, and which are mapped in advance.
+//!
+//! Every address of the pool is in one of three states:
+//! - *used*: the program has it;
+//! - *spare*: mapped read-write by us as the rest of a tile, never handed out since, hence zero;
+//! - neither: not mapped at all.
+//!
+//! A request that enters a tile with nothing in it maps the whole tile, because the kernel gives a huge page at the
+//! first touch only where one mapping covers all of it and nothing is populated. When the program gives back the last
+//! used byte of a tile, its spare part goes too. Memory that the program gave back is really unmapped, so what is
+//! handed out is always zero and stale pointers fault.
+
+mod arenas;
+mod change;
+mod pending;
+mod remap;
+#[cfg(test)]
+mod tests;
+
+use pagelab_abi::guest::{Counter, NoteKind};
+
+use crate::intervals::{Full, Intervals, Span, align_up};
+use crate::kernel;
+use crate::layout::{Backing, Layout, Piece};
+use crate::record;
+use crate::sys::{self, Errno, c};
+
+use arenas::Arenas;
+pub use arenas::{ARENA_BYTES, looks_like_arena};
+use pending::Pending;
+
+/// A pool.
+pub struct Pool {
+    layout: Layout,
+    /// What the program has.
+    used: Intervals,
+    /// What is mapped beyond that.
+    spare: Intervals,
+    /// The part of `used` that is not plain read-write memory made by [`Pool::map`]: other protections, no-reserve
+    /// mappings, files and shared memory that the program put there.
+    other: Intervals,
+    arenas: Arenas,
+    pending: Pending,
+    /// Requests of at least this many bytes begin on a multiple of it.
+    align: usize,
+}
+
+/// How to map something that is not plain read-write memory.
+#[derive(Clone, Copy, Debug)]
+pub struct How {
+    /// Protection.
+    pub prot: i32,
+    /// Flags, without any `MAP_FIXED`.
+    pub flags: i32,
+}
+
+impl How {
+    /// Whether it is plain read-write memory.
+    pub fn is_plain(self) -> bool {
+        self.prot == c::PROT_RW && self.flags & c::MAP_NORESERVE == 0
+    }
+}
+
+impl Pool {
+    /// An empty pool.
+    pub fn new(layout: Layout) -> Pool {
+        let align = layout.largest_tile();
+        Pool {
+            layout,
+            used: Intervals::new(),
+            spare: Intervals::new(),
+            other: Intervals::new(),
+            arenas: Arenas::new(layout.bounds().start),
+            pending: Pending::new(),
+            align,
+        }
+    }
+
+    /// All its addresses.
+    pub fn bounds(&self) -> Span {
+        self.layout.bounds()
+    }
+
+    /// Its layout.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Changes what applies to memory from now on (a child that does not inherit the policy).
+    pub fn set_layout(&mut self, layout: Layout) {
+        self.layout = layout;
+    }
+
+    /// The program's part of the pool.
+    pub fn used(&self) -> &Intervals {
+        &self.used
+    }
+
+    /// Room in the tables for the few changes that one call makes.
+    fn ready(&mut self) -> Result<(), Errno> {
+        let all = [&mut self.used, &mut self.spare, &mut self.other];
+        all.into_iter().try_for_each(|set| set.reserve(16)).map_err(|Full| {
+            record::count(Counter::FallbackTables);
+            Errno::ENOMEM
+        })
+    }
+
+    fn place(&self, len: usize, how: How, arena: bool) -> Option<usize> {
+        let align = match () {
+            () if arena => ARENA_BYTES,
+            // What is not read-write cannot share a huge page: keep it out of tiles that others use.
+            () if !how.is_plain() || len >= self.align => self.align,
+            () => (crate::arch::PMD.min(self.align)).min(if len >= crate::arch::PMD { usize::MAX } else { 1 }),
+        };
+        self.used.first_fit(self.bounds(), len, align.max(1))
+    }
+
+    /// Maps `len` bytes (whole pages) at the lowest place that fits, or at `hint` if that is free.
+    pub fn map(&mut self, len: usize, how: How, hint: Option<usize>) -> Result<usize, Errno> {
+        self.ready()?;
+        self.pending.work();
+        let arena = looks_like_arena(len, how);
+        for _ in 0..8 {
+            let wanted = hint.map(|at| Span::new(at, at.saturating_add(len)));
+            let free = wanted.filter(|span| span.and(self.bounds()) == *span && !self.used.overlaps(*span));
+            let at = match free {
+                Some(span) => span.start,
+                None => self.place(len, how, arena).ok_or_else(|| {
+                    record::count(Counter::FallbackPoolFull);
+                    Errno::ENOMEM
+                })?,
+            };
+            let span = Span::new(at, at + len);
+            let mapped = if how.is_plain() { self.map_plain(span) } else { self.map_other(span, how) };
+            match mapped {
+                Err(Errno::EEXIST) => self.block_foreign(span),
+                Err(errno) => return Err(errno),
+                Ok(()) => {
+                    if arena {
+                        self.arenas.enter(span);
+                        record::count(Counter::ArenasRecognised);
+                    }
+                    return Ok(at);
+                }
+            }
+        }
+        Err(Errno::EEXIST)
+    }
+
+    /// Read-write memory at `span`, which is free, with the rest of its tiles.
+    fn map_plain(&mut self, span: Span) -> Result<(), Errno> {
+        let layout = self.layout;
+        let mut result = Ok(());
+        layout.each(span, &mut |piece, part| {
+            if result.is_ok() {
+                result = self.fill(&piece, part);
+            }
+        });
+        if let Err(errno) = result {
+            self.give_up(span);
+            return Err(errno);
+        }
+        let _ = self.spare.remove(span);
+        let _ = self.used.insert(span);
+        Ok(())
+    }
+
+    /// Maps what is missing of the tiles that `part` (inside `piece`) enters; all of it is spare then.
+    fn fill(&mut self, piece: &Piece, part: Span) -> Result<(), Errno> {
+        let whole = piece.whole_tiles(part);
+        let mut at = whole.start;
+        while at < whole.end {
+            let occupied = first_of(self.used.next_after(at), self.spare.next_after(at));
+            let gap = match occupied {
+                Some(next) if next.start <= at => {
+                    at = next.end;
+                    continue;
+                }
+                Some(next) => Span::new(at, next.start.min(whole.end)),
+                None => Span::new(at, whole.end),
+            };
+            self.fill_gap(piece, gap, part)?;
+            at = gap.end;
+        }
+        Ok(())
+    }
+
+    fn fill_gap(&mut self, piece: &Piece, gap: Span, part: Span) -> Result<(), Errno> {
+        match kernel::map_fresh(gap, piece.backing) {
+            Ok(()) => {
+                let _ = self.spare.insert(gap);
+                self.count_tiles(piece, gap);
+                Ok(())
+            }
+            // No memory for the rest of the tile: what was asked for is enough.
+            Err(Errno::ENOMEM) if gap.and(part) != gap && !gap.and(part).is_empty() => {
+                let needed = gap.and(part);
+                kernel::map_fresh(needed, piece.backing)?;
+                let _ = self.spare.insert(needed);
+                record::count(Counter::FallbackNoMemory);
+                Ok(())
+            }
+            Err(Errno::ENOMEM) if gap.and(part).is_empty() => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn count_tiles(&mut self, piece: &Piece, gap: Span) {
+        if !piece.backing.is_tiled() {
+            return;
+        }
+        let tile = piece.backing.tile_bytes();
+        let first = align_up(gap.start, tile).unwrap_or(gap.end);
+        let whole = gap.end.saturating_sub(first) / tile;
+        record::add(Counter::TilesAsked, whole as u64);
+        record::add(Counter::TilesMaterialised, whole as u64);
+        for end in [gap.start, gap.end - 1] {
+            let Some(around) = piece.tile(end) else { continue };
+            if around.and(gap) != around {
+                record::count(Counter::TilesRefilled);
+                self.pending.push(around);
+            }
+        }
+    }
+
+    /// After a failure: unmaps spare memory of tiles in `span` that nobody uses.
+    fn give_up(&mut self, span: Span) {
+        let wide = self.widen(span);
+        let mut at = wide.start;
+        while let Some(next) = self.spare.next_after(at).map(|next| next.and(wide)).filter(|next| !next.is_empty())
+        {
+            // SAFETY: spare memory is ours and nobody has been told of it.
+            let _ = unsafe { sys::munmap(next.start, next.len()) };
+            let _ = self.spare.remove(next);
+            at = next.end;
+        }
+    }
+
+    /// Memory of another kind at `span`, which is free; replaces spare parts.
+    fn map_other(&mut self, span: Span, how: How) -> Result<(), Errno> {
+        self.drop_spare(span);
+        let flags = how.flags | c::MAP_FIXED_NOREPLACE;
+        // SAFETY: NOREPLACE: nothing that exists is touched.
+        let at = unsafe { sys::mmap(span.start, span.len(), how.prot, flags, -1, 0) }?;
+        debug_assert_eq!(at, span.start);
+        self.layout.each(span, &mut |piece, part| kernel::advise(part, piece.backing));
+        let _ = self.used.insert(span);
+        let _ = self.other.insert(span);
+        Ok(())
+    }
+
+    /// Unmaps spare memory inside `span`.
+    fn drop_spare(&mut self, span: Span) {
+        let mut at = span.start;
+        while let Some(next) = self.spare.next_after(at).map(|next| next.and(span)).filter(|next| !next.is_empty())
+        {
+            self.note_split(next);
+            // SAFETY: spare memory is ours and nobody has been told of it.
+            let _ = unsafe { sys::munmap(next.start, next.len()) };
+            let _ = self.spare.remove(next);
+            at = next.end;
+        }
+    }
+
+    /// Somebody else's mapping lies in `span` (made past libc): keep out of the whole span from now on.
+    fn block_foreign(&mut self, span: Span) {
+        record::note(NoteKind::PoolOccupied, None, span.start, span.len());
+        record::count(Counter::FallbackOccupied);
+        self.drop_spare(span);
+        let _ = self.used.insert(span);
+        let _ = self.other.insert(span);
+    }
+
+    /// `span` widened over its outer tiles, as far as the program has nothing else in them.
+    fn widen(&self, span: Span) -> Span {
+        let mut wide = span;
+        if let Some(tile) = self.layout.piece(span.start).tile(span.start) {
+            let before = Span::new(tile.start, span.start);
+            let after = Span::new(span.end.min(tile.end), tile.end);
+            if !self.used.overlaps(before) && !self.used.overlaps(after) {
+                wide.start = tile.start;
+            }
+        }
+        if let Some(tile) = self.layout.piece(span.end - 1).tile(span.end - 1) {
+            let before = Span::new(tile.start, span.start.max(tile.start));
+            let after = Span::new(span.end, tile.end);
+            if !self.used.overlaps(before) && !self.used.overlaps(after) {
+                wide.end = tile.end;
+            }
+        }
+        wide
+    }
+
+    /// Counts the tiles at the edges of `span` that are whole now and will not be.
+    fn note_split(&self, span: Span) {
+        for at in [span.start, span.end - 1] {
+            let Some(tile) = self.layout.piece(at).tile(at) else { continue };
+            if tile.and(span) != tile && self.is_mapped(tile) {
+                record::count(Counter::TilesSplit);
+                record::note(NoteKind::TileSplit, None, tile.start, tile.len());
+            }
+        }
+    }
+
+    /// Whether all of `span` is mapped, used or spare.
+    fn is_mapped(&self, span: Span) -> bool {
+        let mut at = span.start;
+        while at < span.end {
+            match first_of(self.used.next_after(at), self.spare.next_after(at)) {
+                Some(next) if next.start <= at => at = next.end,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// Takes back `span`: whole pages, wherever the program has something there.
+    pub fn unmap(&mut self, span: Span) -> Result<(), Errno> {
+        self.ready()?;
+        let wide = self.widen(span);
+        self.note_split(wide);
+        // SAFETY: the program asked for `span`; what `widen` added is spare memory or nothing.
+        unsafe { sys::munmap(wide.start, wide.len()) }?;
+        self.forget(wide);
+        Ok(())
+    }
+
+    /// Strikes `span` from all tables: it is not mapped any more, or belongs to somebody else.
+    fn forget(&mut self, span: Span) {
+        let _ = self.used.remove(span);
+        let _ = self.spare.remove(span);
+        let _ = self.other.remove(span);
+        self.arenas.leave(span);
+        self.pending.forget(span);
+    }
+
+    /// After a fork that caught another thread in the middle of a change: believe `/proc/self/maps` alone. Spare memory
+    /// counts as the program's then (lost, but never handed out twice).
+    pub fn rebuild(&mut self) {
+        let bounds = self.bounds();
+        (self.used, self.spare, self.other) = (Intervals::new(), Intervals::new(), Intervals::new());
+        self.pending = Pending::new();
+        self.arenas = Arenas::new(bounds.start);
+        let _ = crate::maps::each(&mut |mapping| {
+            let span = mapping.span.and(bounds);
+            if !span.is_empty() && self.ready().is_ok() {
+                let _ = self.used.insert(span);
+                let _ = self.other.insert(span);
+            }
+            true
+        });
+    }
+
+    /// How memory at `addr` is to be backed.
+    pub fn backing_at(&self, addr: usize) -> Backing {
+        self.layout.piece(addr).backing
+    }
+}
+
+fn first_of(a: Option<Span>, b: Option<Span>) -> Option<Span> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(if a.start <= b.start { a } else { b }),
+        (a, b) => a.or(b),
+    }
+}

@@ -1,0 +1,198 @@
+//! Changes to what the program has: protection, advice, mappings it puts over its own.
+
+use pagelab_abi::guest::{Counter, NoteKind};
+
+use crate::intervals::{Span, align_down};
+use crate::kernel;
+use crate::layout::Backing;
+use crate::record;
+use crate::sys::{self, Errno, c};
+
+use super::arenas::ARENA_BYTES;
+use super::{How, Pool};
+
+impl Pool {
+    /// mprotect or pkey_mprotect (`key` ≥ 0) of whole pages.
+    pub fn protect(&mut self, span: Span, prot: i32, key: i32) -> Result<(), Errno> {
+        self.ready()?;
+        self.pending.work();
+        if key < 0
+            && prot == c::PROT_RW
+            && let Some(result) = self.grow_arena(span)
+        {
+            return result;
+        }
+        // Spare memory behind the program's is not its own: there natively nothing would be mapped.
+        let own = match self.used.next_after(span.start) {
+            Some(first) if first.start <= span.start => Span::new(span.start, span.end.min(first.end)),
+            _ if self.spare.overlaps(span) => return Err(Errno::ENOMEM),
+            _ => span,
+        };
+        if own != span && !self.spare.overlaps(span) {
+            return protect_raw(span, prot, key);
+        }
+        self.arenas.leave(span);
+        self.pending.forget(own);
+        protect_raw(own, prot, key)?;
+        if prot == c::PROT_RW && key < 0 {
+            self.retry_edges(own);
+        } else {
+            self.note_split(own);
+            let _ = self.other.insert(own);
+        }
+        if own == span { Ok(()) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// Tiles at the edges of `span` have one protection again, perhaps.
+    fn retry_edges(&mut self, span: Span) {
+        for at in [span.start, span.end - 1] {
+            if let Some(tile) = self.layout.piece(at).tile(at)
+                && tile.and(span) != tile
+                && self.is_mapped(tile)
+            {
+                self.pending.push(tile);
+            }
+        }
+    }
+
+    /// Growth of an arena's heap: access for the rest of the tile as well. `None`: not that.
+    fn grow_arena(&mut self, span: Span) -> Option<Result<(), Errno>> {
+        let layout = self.layout;
+        let (heap, start) = self.arenas.heap(span.start)?;
+        if !heap.grows(start, span) {
+            return None;
+        }
+        let open = start + heap.open_bytes();
+        if open >= span.end {
+            heap.grown(start, span.end, open);
+            return Some(Ok(()));
+        }
+        let last = layout.piece(span.end - 1);
+        let end = last.whole_tiles(Span::new(span.end - 1, span.end)).end.min(start + ARENA_BYTES);
+        let wide = Span::new(open.max(start), end);
+        // SAFETY: the program asked for access up to `span.end`; the rest of the tile belongs to the same heap.
+        let result = unsafe { sys::mprotect(wide.start, wide.len(), c::PROT_RW) };
+        if result.is_ok() {
+            heap.grown(start, span.end, end);
+            let tile = last.backing.tile_bytes();
+            if last.backing.is_tiled() {
+                let tiles = (end - align_down(wide.start, tile)) / tile;
+                record::add(Counter::TilesAsked, tiles as u64);
+                record::add(Counter::TilesMaterialised, tiles as u64);
+            }
+        }
+        Some(result)
+    }
+
+    /// madvise of whole pages.
+    pub fn advise(&mut self, span: Span, advice: i32) -> Result<(), Errno> {
+        let governed = self.backing_at(span.start) != Backing::Kernel;
+        match advice {
+            // The policy has decided.
+            c::MADV_HUGEPAGE | c::MADV_NOHUGEPAGE | c::MADV_COLLAPSE if governed => {
+                if self.used.covers(span) {
+                    Ok(())
+                } else {
+                    Err(Errno::ENOMEM)
+                }
+            }
+            c::MADV_DONTNEED => self.discard(span),
+            _ => {
+                if matches!(advice, c::MADV_FREE | c::MADV_REMOVE | c::MADV_DONTNEED_LOCKED | c::MADV_GUARD_INSTALL)
+                {
+                    self.note_split(span);
+                }
+                // SAFETY: the program's own advice about its own memory.
+                unsafe { sys::madvise(span.start, span.len(), advice) }
+            }
+        }
+    }
+
+    /// MADV_DONTNEED. In an arena the partial tiles at the edges are zeroed by hand: malloc trims every few pages, and
+    /// each time the huge page would be lost for good, because the memory is touched again a moment later.
+    fn discard(&mut self, span: Span) -> Result<(), Errno> {
+        let mut rest = span;
+        if let Some((heap, start)) = self.arenas.heap(span.start) {
+            let open = Span::new(start, start + heap.open_bytes());
+            if open.and(span) == span {
+                rest = self.zero_edges(span);
+            }
+        }
+        if rest.is_empty() {
+            return Ok(());
+        }
+        if rest == span {
+            self.note_split(span);
+        }
+        // SAFETY: the program's own advice about its own memory.
+        unsafe { sys::madvise(rest.start, rest.len(), c::MADV_DONTNEED) }
+    }
+
+    /// Zeroes the parts of `span` in tiles that reach beyond it; returns the rest.
+    fn zero_edges(&self, span: Span) -> Span {
+        let mut rest = span;
+        for at in [span.start, span.end - 1] {
+            let piece = self.layout.piece(at);
+            let Some(tile) = piece.tile(at).filter(|_| matches!(piece.backing, Backing::Thp(_))) else { continue };
+            let part = tile.and(rest);
+            if part == tile || part.is_empty() || !kernel::is_resident(part.start) {
+                continue;
+            }
+            // SAFETY: readable and writable memory of an arena that the program gives up the contents of.
+            unsafe { core::ptr::write_bytes(part.start as *mut u8, 0, part.len()) };
+            rest = if part.start == rest.start {
+                Span::new(part.end, rest.end)
+            } else {
+                Span::new(rest.start, part.start)
+            };
+        }
+        rest
+    }
+
+    /// The program mapped something at exactly `span` (MAP_FIXED), replacing what was there; it is done already.
+    pub fn replaced(&mut self, span: Span, how: How) {
+        self.note_split(span);
+        self.forget(span);
+        let _ = self.used.insert(span);
+        let anonymous = how.flags & c::MAP_ANONYMOUS != 0 && how.flags & c::MAP_TYPE == c::MAP_PRIVATE;
+        if anonymous {
+            self.layout.each(span, &mut |piece, part| kernel::advise(part, piece.backing));
+            self.retry_edges(span);
+        }
+        if !anonymous || !how.is_plain() {
+            let _ = self.other.insert(span);
+        }
+    }
+
+    /// Makes way at `span` for a MAP_FIXED_NOREPLACE or hinted mapping: EEXIST if the program has something there.
+    pub fn clear_for(&mut self, span: Span) -> Result<(), Errno> {
+        self.ready()?;
+        if self.used.overlaps(span) {
+            return Err(Errno::EEXIST);
+        }
+        self.drop_spare(span);
+        Ok(())
+    }
+
+    /// Room in the tables before the kernel is asked to replace something.
+    pub fn prepare(&mut self) -> Result<(), Errno> {
+        self.ready()
+    }
+
+    /// A request of the program that was refused: counted and noted.
+    pub fn refuse(span: Span, errno: Errno) -> Errno {
+        record::count(Counter::CallsRefused);
+        record::note(NoteKind::CallRefused, Some(errno), span.start, span.len());
+        errno
+    }
+}
+
+fn protect_raw(span: Span, prot: i32, key: i32) -> Result<(), Errno> {
+    // SAFETY: the program's own request about its own memory.
+    unsafe {
+        match key {
+            0.. => sys::pkey_mprotect(span.start, span.len(), prot, key),
+            _ => sys::mprotect(span.start, span.len(), prot),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Tiles that are whole again and could be collapsed into one page, once they have been left alone for a while.
+//!
+//! Collapsing at once would make a program that maps and unmaps in a loop pay a millisecond each time. So a tile waits
+//! [`REST_NS`], and all collapsing together gets at most a twentieth of the time.
+
+use crate::intervals::Span;
+use crate::kernel;
+use crate::sys;
+
+const ROOM: usize = 64;
+/// How long a tile must have been left alone.
+const REST_NS: u64 = 20_000_000;
+/// Share of time that collapsing may take: one part in this many.
+const SHARE: u64 = 20;
+
+#[derive(Clone, Copy)]
+struct Waiting {
+    tile: Span,
+    since_ns: u64,
+}
+
+/// The tiles that wait, oldest first.
+pub struct Pending {
+    tiles: [Waiting; ROOM],
+    count: usize,
+    not_before_ns: u64,
+}
+
+impl Pending {
+    /// None waiting.
+    pub const fn new() -> Pending {
+        let none = Waiting { tile: Span::new(0, 0), since_ns: 0 };
+        Pending { tiles: [none; ROOM], count: 0, not_before_ns: 0 }
+    }
+
+    fn position(&self, tile: Span) -> Option<usize> {
+        self.tiles.iter().take(self.count).position(|waiting| waiting.tile == tile)
+    }
+
+    fn take(&mut self, index: usize) {
+        self.tiles.copy_within(index + 1..self.count, index);
+        self.count -= 1;
+    }
+
+    /// `tile` was made whole just now.
+    pub fn push(&mut self, tile: Span) {
+        if let Some(index) = self.position(tile) {
+            self.take(index);
+        } else if self.count == ROOM {
+            self.take(0);
+        }
+        let since_ns = sys::monotonic_ns();
+        if let Some(slot) = self.tiles.get_mut(self.count) {
+            *slot = Waiting { tile, since_ns };
+            self.count += 1;
+        }
+    }
+
+    /// Tiles that `span` touches are not whole any more.
+    pub fn forget(&mut self, span: Span) {
+        let mut index = 0;
+        while index < self.count {
+            match self.tiles.get(index) {
+                Some(waiting) if !waiting.tile.and(span).is_empty() => self.take(index),
+                _ => index += 1,
+            }
+        }
+    }
+
+    /// Collapses the oldest tile, if its time has come.
+    pub fn work(&mut self) {
+        let Some(oldest) = self.tiles.first().copied().filter(|_| self.count > 0) else { return };
+        let now = sys::monotonic_ns();
+        if now < self.not_before_ns || now < oldest.since_ns + REST_NS {
+            return;
+        }
+        self.take(0);
+        if oldest.tile.len() == crate::arch::PMD {
+            kernel::collapse(oldest.tile);
+        }
+        let spent = sys::monotonic_ns() - now;
+        self.not_before_ns = now + spent * SHARE;
+    }
+}

@@ -1,0 +1,77 @@
+//! Populating memory when it is mapped, and advice for explicit address ranges outside the pools.
+
+use pagelab_abi::guest::{Counter, NoteKind};
+use pagelab_abi::plan::{Fetch, Memory};
+
+use crate::guest;
+use crate::intervals::Span;
+use crate::kernel;
+use crate::layout::Layout;
+use crate::record;
+use crate::sys::{self, c};
+
+/// From this size on, available memory is looked up before populating.
+const LARGE: usize = 16 << 20;
+
+/// After anonymous memory was mapped (or made accessible): populates it where the policy or the program wants that.
+pub fn after_mmap(fetch: Fetch, span: Span, prot: i32, flags: i32) {
+    let asked = flags & c::MAP_POPULATE != 0;
+    if fetch != Fetch::Prefault && !asked {
+        return;
+    }
+    let writable = prot & c::PROT_WRITE != 0;
+    let unsuitable = prot == c::PROT_NONE || (flags & c::MAP_NORESERVE != 0 && !asked);
+    if unsuitable || (!asked && !has_room(span.len())) {
+        record::count(Counter::PrefaultSkipped);
+        if !unsuitable {
+            record::note(NoteKind::PrefaultSkipped, None, span.start, span.len());
+        }
+        return;
+    }
+    let advice = if writable { c::MADV_POPULATE_WRITE } else { c::MADV_POPULATE_READ };
+    // SAFETY: populating changes no contents.
+    match unsafe { sys::madvise(span.start, span.len(), advice) } {
+        Ok(()) => record::count(Counter::PrefaultDone),
+        Err(errno) => {
+            record::count(Counter::PrefaultSkipped);
+            record::note(NoteKind::PrefaultSkipped, Some(errno), span.start, span.len());
+        }
+    }
+}
+
+/// Whether `bytes` can be populated and leave an eighth of what is available now.
+pub fn has_room(bytes: usize) -> bool {
+    if bytes < LARGE {
+        return true;
+    }
+    available().is_none_or(|available| bytes < available - available / 8)
+}
+
+/// MemAvailable, bytes.
+fn available() -> Option<usize> {
+    let mut text = [0u8; 256];
+    let fd = sys::open(c"/proc/meminfo", c::O_RDONLY, 0).ok()?;
+    let used = sys::read(fd, &mut text);
+    sys::close(fd);
+    let text = text.get(..used.ok()?)?;
+    let name = b"MemAvailable:";
+    let at = text.windows(name.len()).position(|window| window == name)?;
+    let digits = text.get(at + name.len()..)?.iter().skip_while(|&&byte| byte == b' ');
+    let kib = digits.take_while(|byte| byte.is_ascii_digit());
+    Some(kib.fold(0usize, |value, &byte| value * 10 + usize::from(byte - b'0')) * 1024)
+}
+
+/// Advice for the parts of `span`, outside the pools, that explicit address ranges name.
+pub fn advise_ranges(span: Span) {
+    let Some(plan) = guest::plan() else { return };
+    for section in (0..plan.section_count()).filter_map(|number| plan.section(number)) {
+        if section.memory != Memory::Range {
+            continue;
+        }
+        let part = span.and(Span::new(section.range_start as usize, section.range_end as usize));
+        if !part.is_empty() {
+            let layout = Layout::new(plan, section, 0, usize::MAX);
+            layout.each(part, &mut |piece, part| kernel::advise(part, piece.backing));
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Start-up: find the plan, check libc, put the detours in place. Either all of it works, or the process is left alone
+//! and says why.
+
+use core::ffi::{CStr, c_char, c_int};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use pagelab_abi::guest::{DisabledReason, NoteKind, Started, State};
+use pagelab_abi::plan::{Fetch, Flags, Memory, Plan};
+
+use crate::arch::nr;
+use crate::detour::{Detours, Refusal, Shape, Wanted};
+use crate::elf::{self, Object};
+use crate::entry;
+use crate::files;
+use crate::guest;
+use crate::kernel;
+use crate::maps;
+use crate::msg::say;
+use crate::record;
+use crate::sys::{self, Errno, c};
+
+/// The variable that names the plan.
+pub const PLAN_VARIABLE: &[u8] = b"PAGELAB_PLAN=";
+
+/// libc's `__curbrk`, which its sbrk reads.
+static CURRENT_BREAK: AtomicPtr<AtomicUsize> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Stores the break where libc's sbrk looks for it.
+pub fn set_current_break(end: usize) {
+    // SAFETY: null, or libc's own variable, which lives as long as the process.
+    if let Some(word) = unsafe { CURRENT_BREAK.load(Ordering::Acquire).as_ref() } {
+        word.store(end, Ordering::Relaxed);
+    }
+}
+
+/// Why the guest does nothing.
+struct Stop {
+    reason: DisabledReason,
+    errno: Option<Errno>,
+}
+
+impl From<DisabledReason> for Stop {
+    fn from(reason: DisabledReason) -> Stop {
+        Stop { reason, errno: None }
+    }
+}
+
+/// The constructor's body; the arguments are what glibc passes to initialisers.
+///
+/// # Safety
+/// Called once, by the dynamic linker, before the program's own code.
+pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
+    let start_ns = sys::monotonic_ns();
+    // Other C libraries pass no arguments: find out which one this is before reading them.
+    let Some(libc) = elf::glibc() else {
+        say(format_args!("this program does not run on the GNU C library: nothing is governed (unknown-libc)"));
+        return;
+    };
+    // SAFETY: glibc passes the environment, terminated by a null pointer.
+    let Some(path) = (unsafe { plan_path(envp) }) else {
+        say(format_args!("PAGELAB_PLAN is not set: nothing is governed; start programs with: pagelab run -- CMD"));
+        return;
+    };
+    let plan = match load_plan(path) {
+        Ok(plan) => plan,
+        Err(stop) => {
+            say(format_args!("cannot use the plan {path:?}: {}: nothing is governed", stop.reason.name()));
+            return;
+        }
+    };
+    if let Err(errno) = record::create(plan.run_dir(), Started::Exec, start_ns) {
+        say(format_args!("cannot create a guest file in the run directory: errno {}", errno.0));
+    }
+    // SAFETY: the constructor runs before there are threads, which `govern` checks.
+    match unsafe { govern(plan, &libc) } {
+        Ok(()) => record::state(State::Active),
+        Err(stop) => {
+            record::disabled(stop.reason, stop.errno);
+            let errno = stop.errno.map_or(0, |errno| errno.0);
+            say(format_args!("nothing is governed in this process: {} (errno {errno})", stop.reason.name()));
+        }
+    }
+    if let Some(file) = record::file() {
+        record::set(&file.ready_ns, sys::monotonic_ns());
+    }
+}
+
+/// # Safety
+/// `envp` is a null-terminated array of strings.
+unsafe fn plan_path(mut envp: *const *const c_char) -> Option<&'static CStr> {
+    loop {
+        // SAFETY: as the caller promises; strings of the environment block live as long as the process.
+        let entry = unsafe { *envp };
+        if entry.is_null() {
+            return None;
+        }
+        // SAFETY: as above.
+        let text = unsafe { CStr::from_ptr(entry) };
+        if text.to_bytes().starts_with(PLAN_VARIABLE) {
+            return CStr::from_bytes_with_nul(text.to_bytes_with_nul().get(PLAN_VARIABLE.len()..)?).ok();
+        }
+        // SAFETY: not at the null pointer yet.
+        envp = unsafe { envp.add(1) };
+    }
+}
+
+fn load_plan(path: &CStr) -> Result<Plan<'static>, Stop> {
+    let unreadable = |errno| Stop { reason: DisabledReason::PlanUnreadable, errno: Some(errno) };
+    let fd = sys::open(path, c::O_RDONLY, 0).map_err(unreadable)?;
+    let mapped = sys::file_size(fd).and_then(|len| {
+        // SAFETY: no address is given, so nothing that exists is touched.
+        let at = unsafe { sys::mmap(0, len, c::PROT_READ, c::MAP_PRIVATE, fd, 0) }?;
+        Ok((at, len))
+    });
+    sys::close(fd);
+    let (at, len) = mapped.map_err(unreadable)?;
+    // SAFETY: mapped a moment ago and never unmapped; the launcher does not change a plan it has handed out.
+    let bytes = unsafe { core::slice::from_raw_parts(at as *const u8, len) };
+    Plan::parse(bytes).map_err(|_| DisabledReason::PlanInvalid.into())
+}
+
+/// What the plan needs of the guest.
+struct Needs {
+    memory: bool,
+    heap: bool,
+    files: bool,
+    exits: bool,
+}
+
+impl Needs {
+    fn of(plan: &Plan<'_>) -> Needs {
+        let mut needs = Needs { memory: false, heap: false, files: false, exits: false };
+        for section in (0..plan.section_count()).filter_map(|number| plan.section(number)) {
+            let governed = section.governs_pages() || section.fetch != Fetch::Kernel;
+            match section.memory {
+                Memory::Heap => needs.heap |= governed,
+                Memory::Anon | Memory::Arenas | Memory::Range => needs.memory |= governed,
+                Memory::File => needs.files |= governed,
+                Memory::Data | Memory::Stack => {}
+            }
+        }
+        let inherits = plan.flags().contains(Flags::INHERIT_EXEC);
+        needs.exits = plan.flags().contains(Flags::MEASURE) || !inherits;
+        needs
+    }
+}
+
+fn wanted(name: &'static CStr, number: usize, target: usize) -> Wanted {
+    Wanted { name, shape: Shape::Syscall(number), target, optional: false }
+}
+
+fn wanted_memory() -> [Wanted; 7] {
+    let pkey = wanted(c"pkey_mprotect", nr::PKEY_MPROTECT, entry::pkey_mprotect as *const () as usize);
+    [
+        wanted(c"mmap", nr::MMAP, entry::mmap as *const () as usize),
+        wanted(c"mmap64", nr::MMAP, entry::mmap as *const () as usize),
+        wanted(c"munmap", nr::MUNMAP, entry::munmap as *const () as usize),
+        wanted(c"mremap", nr::MREMAP, entry::mremap as *const () as usize),
+        wanted(c"mprotect", nr::MPROTECT, entry::mprotect as *const () as usize),
+        wanted(c"madvise", nr::MADVISE, entry::madvise as *const () as usize),
+        Wanted { optional: true, ..pkey },
+    ]
+}
+
+fn wanted_exits() -> [Wanted; 4] {
+    let at = wanted(c"execveat", nr::EXECVEAT, entry::execveat as *const () as usize);
+    [
+        wanted(c"_exit", nr::EXIT_GROUP, entry::exit_now as *const () as usize),
+        wanted(c"execve", nr::EXECVE, entry::execve as *const () as usize),
+        wanted(c"fexecve", nr::EXECVEAT, entry::fexecve as *const () as usize),
+        Wanted { optional: true, ..at },
+    ]
+}
+
+fn detours(needs: &Needs, libc: &Object) -> Result<Detours, Refusal> {
+    let mut detours = Detours::new();
+    if needs.exits {
+        detours.add(libc, &wanted_exits())?;
+    }
+    if needs.memory || needs.files || needs.heap {
+        detours.add(libc, &wanted_memory())?;
+        let posix = entry::posix_madvise as *const () as usize;
+        detours.add(libc, &[wanted(c"posix_madvise", nr::MADVISE, posix)])?;
+    }
+    if needs.heap {
+        detours.add(libc, &[wanted(c"brk", nr::BRK, entry::brk as *const () as usize)])?;
+    }
+    if needs.files {
+        watch_objects(&mut detours);
+    }
+    Ok(detours)
+}
+
+/// dlopen is watched through ld.so's hook for debuggers; without it, what dlopen maps stays as it is.
+fn watch_objects(detours: &mut Detours) {
+    let hook = c"_dl_debug_state";
+    let target = entry::objects_changed as *const () as usize;
+    let linker = elf::find(&|object| object.symbol(hook).is_some());
+    let found = linker.and_then(|linker| Some((linker, linker.symbol(c"_r_debug")?)));
+    let added = found.map(|(linker, state)| {
+        files::watch(state.address);
+        detours.add(&linker, &[Wanted { name: hook, shape: Shape::Empty, target, optional: false }])
+    });
+    if !matches!(added, Some(Ok(()))) {
+        record::note(NoteKind::DlopenUnwatched, None, 0, 0);
+    }
+}
+
+/// # Safety
+/// The process has one thread.
+unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
+    if sys::link_count(c"/proc/self/task").is_ok_and(|links| links > 3) {
+        return Err(DisabledReason::Threads.into());
+    }
+    let needs = Needs::of(&plan);
+    let detours = detours(&needs, libc).map_err(|refusal| {
+        say(format_args!("cannot detour {:?}: {}", refusal.name, refusal.reason.name()));
+        Stop { reason: refusal.reason, errno: refusal.errno }
+    })?;
+    kernel::read_map_limit();
+    // SAFETY: one thread, and the first call.
+    let installed = unsafe { guest::install(plan) };
+    installed.map_err(|errno| Stop { reason: DisabledReason::NoMemory, errno: Some(errno) })?;
+    // SAFETY: one thread; the targets in `entry` have the signatures of the functions they replace.
+    let written = unsafe { detours.write() };
+    written.map_err(|errno| Stop { reason: DisabledReason::PatchDenied, errno: Some(errno) })?;
+    move_break(libc, needs.heap);
+    scan(&plan);
+    Ok(())
+}
+
+/// From now on libc's sbrk works on the pool's heap.
+fn move_break(libc: &Object, heap: bool) {
+    let Some(symbol) = libc.symbol(c"__curbrk").filter(|_| heap) else { return };
+    let word = symbol.address as *mut AtomicUsize;
+    CURRENT_BREAK.store(word, Ordering::Release);
+    // SAFETY: libc's own variable. Null: nobody asked yet, and the first sbrk will.
+    let known = unsafe { (*word).load(Ordering::Relaxed) };
+    if known != 0 {
+        set_current_break(guest::HEAP.start);
+    }
+}
+
+/// Memory that exists already: file mappings, data, the stack; and what was resident of files.
+fn scan(plan: &Plan<'_>) {
+    let concerns = |memory| plan.section_for(memory, usize::MAX as u64).is_some();
+    let files = concerns(Memory::File) || concerns(Memory::Data) || concerns(Memory::Stack);
+    let residency = plan.flags().contains(Flags::RESIDENCY);
+    if !files && !residency {
+        return;
+    }
+    let mut scan = files::Scan::default();
+    let mut buffer = [0u8; 2048];
+    let _ = maps::each(&mut |mapping| {
+        if residency {
+            files::record_residency(mapping, &mut buffer);
+        }
+        scan.visit(mapping);
+        true
+    });
+}
+
+/// The dynamic linker calls this first of all initialisers (`-z initfirst`).
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char) = constructor;
+
+#[cfg(not(test))]
+unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char, envp: *const *const c_char) {
+    // SAFETY: called by the dynamic linker, once.
+    unsafe { start(argc, argv, envp) };
+}
