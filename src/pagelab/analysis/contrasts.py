@@ -10,14 +10,13 @@ from pagelab.analysis.model import (
     Contrast,
     Design,
     Execution,
-    Interval,
     Metric,
     Spread,
     Summary,
     Verdict,
 )
 from pagelab.analysis.summaries import interval_of, values_of
-from pagelab.stats import StatsRefusedError, hodges_lehmann, holm, rank_sum, relative_effect, smallest_p
+from pagelab.stats import RelativeEffect, StatsRefusedError, hodges_lehmann, holm, rank_sum, relative_effect, smallest_p
 
 
 @dataclass(frozen=True)
@@ -84,6 +83,8 @@ def _contrast(pair: _Pair, executions: tuple[Execution, ...], level: float) -> C
         shift_interval=None,
         relative=None,
         relative_interval=None,
+        shift_any_shape=None,
+        relative_any_shape=None,
         separated=False,
         verdict="not-testable",
         sentence="",
@@ -92,7 +93,7 @@ def _contrast(pair: _Pair, executions: tuple[Execution, ...], level: float) -> C
         return empty
     shift = hodges_lehmann(x, y, level=level)
     interval, note = interval_of(shift.interval)
-    relative, relative_interval, why = _relative(x, y, level)
+    relative, why = _relative(x, y, level)
     test = rank_sum(x, y) if pair.planned else None
     return replace(
         empty,
@@ -103,19 +104,21 @@ def _contrast(pair: _Pair, executions: tuple[Execution, ...], level: float) -> C
         smallest_p=float(smallest_p(len(x), len(y))),
         shift=shift.estimate,
         shift_interval=interval,
-        relative=relative,
-        relative_interval=relative_interval,
+        relative=relative.percent / 100 if relative else None,
+        relative_interval=interval_of(relative.interval, 0.01)[0] if relative else None,
+        shift_any_shape=interval_of(shift.any_shape)[0],
+        relative_any_shape=interval_of(relative.any_shape, 0.01)[0] if relative else None,
         separated=max(x) < min(y) or min(x) > max(y),
         note=note or why,
     )
 
 
-def _relative(x: list[float], y: list[float], level: float) -> tuple[float | None, Interval | None, str]:
+def _relative(x: list[float], y: list[float], level: float) -> tuple[RelativeEffect | None, str]:
+    """The effect in percent, or None and why there is none."""
     try:
-        found = relative_effect(x, y, level=level)
+        return relative_effect(x, y, level=level), ""
     except StatsRefusedError as error:
-        return None, None, str(error)
-    return found.percent / 100, interval_of(found.interval, 0.01)[0], ""
+        return None, str(error)
 
 
 def _judged(contrast: Contrast, design: Design, metrics: tuple[Metric, ...], family: int) -> Contrast:

@@ -142,6 +142,9 @@ class Contrast:
     relative: float | None
     """Median of all pairwise ratios policy / baseline, less 1 (a fraction of the baseline)."""
     relative_interval: Interval | None
+    shift_any_shape: Interval | None
+    """Never shorter than ``shift_interval``: for a policy that changes the shape of the distribution too."""
+    relative_any_shape: Interval | None
     separated: bool
     """Every execution of one lies beyond every execution of the other."""
     verdict: Verdict

@@ -22,7 +22,7 @@ def contrasts_frame(analysis: Analysis) -> pl.DataFrame:
     rows = []
     for contrast in analysis.contrasts:
         row = asdict(contrast)
-        for name in ("shift_interval", "relative_interval"):
+        for name in ("shift_interval", "relative_interval", "shift_any_shape", "relative_any_shape"):
             interval = row.pop(name)
             for end in ("low", "high", "achieved"):
                 row[f"{name.removesuffix('_interval')}_{end}"] = interval[end] if interval else None

@@ -109,6 +109,7 @@ def _prose(text: str) -> Any:
 def _tables(analysis: Analysis) -> dict[str, tables.Table]:
     makers = (
         tables.contrasts,
+        tables.any_shape,
         tables.times,
         tables.spread,
         tables.secondary,

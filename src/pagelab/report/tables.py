@@ -69,6 +69,35 @@ def _contrast_row(c: Contrast, metric: Metric) -> tuple[str, ...]:
     )
 
 
+def any_shape(analysis: Analysis) -> Table:
+    """The planned contrasts' intervals for a policy that changes the shape of the distribution as well."""
+    parts = [
+        (
+            f"{w}, against {analysis.design.baselines.get(w, NONE)}",
+            [
+                (
+                    c.policy,
+                    wording.interval_percent(c.relative_any_shape) if c.relative_any_shape else NONE,
+                    wording.interval_quantity(c.shift_any_shape, analysis.metric(c.metric))
+                    if c.shift_any_shape
+                    else NONE,
+                )
+                for c in analysis.planned()
+                if c.workload == w and c.shift is not None
+            ],
+        )
+        for w in analysis.design.workloads
+    ]
+    rows, groups = _grouped(parts)
+    return Table(
+        columns=("policy", "interval of the change", "interval of the shift"),
+        rows=rows,
+        groups=groups,
+        caption="Intervals that allow for a change of shape",
+        note="Never shorter than those above; read these where boxes or clusters differ between policies.",
+    )
+
+
 def times(analysis: Analysis) -> Table:
     """Five numbers and moments of the primary metric, every condition."""
     parts = []
