@@ -58,7 +58,10 @@ def describe(tree: Tree | None = None) -> dict[str, Any]:
         "mthp_bytes": [size["bytes"] for size in mthp],
         "mthp_switchable": any(_writable(tree, size["switch"]) for size in mthp),
         "max_map_count": tree.number("/proc/sys/vm/max_map_count"),
-        "thp": {name: tree.get(f"{_THP}/{name}") for name in ("enabled", "defrag", "shmem_enabled")},
+        "thp": {
+            **{name: tree.get(f"{_THP}/{name}") for name in ("enabled", "defrag", "shmem_enabled")},
+            "switch": tree.get(f"{_THP}/hugepages-{pmd // 1024}kB/enabled") if pmd else None,
+        },
         "mthp": mthp,
         "hugetlb": pools,
         **_geometry(str(tree.root), base),
