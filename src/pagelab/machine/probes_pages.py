@@ -27,8 +27,8 @@ def _thp(context: Context) -> Finding:
         )
     text = f"{mode}; {size_name(machine['thp_bytes'])}; at a fault: {machine['thp']['defrag']}"
     size = size_name(machine["thp_bytes"])
-    switch = context.tree.get(f"/sys/kernel/mm/transparent_hugepage/hugepages-{machine['thp_bytes'] // 1024}kB/enabled")
-    value = {**machine["thp"], "bytes": machine["thp_bytes"], "switch": switch}
+    switch = machine["thp"]["switch"]
+    value = {**machine["thp"], "bytes": machine["thp_bytes"]}
     if switch == "never" or (mode == "never" and switch in (None, "inherit")):
         which = "thp=madvise" if switch != "never" else f"thp-{size}=inherit"
         return Finding("degraded", f"{text}; faults give none, MADV_COLLAPSE may", value, context.fix(which))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -10,6 +11,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from .describe import describe
 from .sysfs import Tree
@@ -52,7 +54,7 @@ def _fixed(root: str) -> dict[str, Any]:
         "virtualisation": {"kind": machine.kind, "evidence": machine.evidence},
         "container": {"kind": box.kind, "evidence": box.evidence},
         "libc": _libc(),
-        "pagelab": {"version": pagelab_version(), "commit": _commit()},
+        "pagelab": {"version": pagelab_version(), **_commit()},
         "python": platform.python_version(),
         "libraries": {name: found for name in _LIBRARIES if (found := _installed_version(name))},
     }
@@ -164,36 +166,56 @@ def _source_root() -> Path | None:
 
 def _installed_version(name: str) -> str | None:
     """From the names of the ``.dist-info`` directories: importing the library, or importlib.metadata, takes long."""
-    wanted = re.compile(rf"{re.escape(name.replace('-', '_'))}-([^-]+)\.dist-info", re.IGNORECASE)
-    for entry in _distributions():
-        found = wanted.fullmatch(entry)
-        if found:
-            return found.group(1)
-    return None
+    found = _distribution(name)
+    return None if found is None else found.name.removesuffix(".dist-info").rpartition("-")[2]
+
+
+def _distribution(name: str) -> Path | None:
+    wanted = re.compile(rf"{re.escape(name.replace('-', '_'))}-[^-]+\.dist-info", re.IGNORECASE)
+    return next((entry for entry in _distributions() if wanted.fullmatch(entry.name)), None)
 
 
 @cache
-def _distributions() -> tuple[str, ...]:
-    names: list[str] = []
+def _distributions() -> tuple[Path, ...]:
+    found: list[Path] = []
     for directory in sys.path:
         # Zip files, directories that are not there, and those of other users' homes are passed over.
         with suppress(OSError):
-            names += [name for name in os.listdir(directory) if name.endswith(".dist-info")]  # noqa: PTH208
-    return tuple(names)
+            found += [Path(directory, name) for name in os.listdir(directory) if name.endswith(".dist-info")]  # noqa: PTH208
+    return tuple(found)
 
 
-def _commit() -> str | None:
-    """The checked-out commit when pagelab runs from its source tree; None for an installed package."""
+def _commit() -> dict[str, str | None]:
+    """The commit, where one is known, and how: ``source`` is ``checkout`` (pagelab runs from it), ``installed from
+    checkout`` (its present commit; the installed copy may be older) or ``package``.
+    """
     root = _source_root()
-    if root is None:
-        return None
+    if root is not None:
+        return {"commit": _head(root), "source": "checkout"}
+    installed = _installed_from()
+    commit = None if installed is None else _head(installed)
+    return {"commit": commit, "source": "package" if commit is None else "installed from checkout"}
+
+
+def _installed_from() -> Path | None:
+    """The directory pip installed pagelab from (PEP 610)."""
+    distribution = _distribution("pagelab")
     try:
-        git = root / ".git"
+        url = "" if distribution is None else json.loads((distribution / "direct_url.json").read_text())["url"]
+    except (OSError, ValueError, KeyError):
+        return None
+    return Path(unquote(url.removeprefix("file://"))) if url.startswith("file://") else None
+
+
+def _head(root: Path) -> str | None:
+    """The checked-out commit of a work tree, without calling git."""
+    git = root / ".git"
+    try:
         head = (git / "HEAD").read_text().strip()
         if not head.startswith("ref: "):
             return head
         reference = head.removeprefix("ref: ")
-        if (git / reference).is_file():
+        if os.access(git / reference, os.R_OK):
             return (git / reference).read_text().strip()
         packed = (git / "packed-refs").read_text().splitlines()
         return next((line.split()[0] for line in packed if line.endswith(f" {reference}")), None)
