@@ -131,7 +131,8 @@ def test_a_step_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
         'name = "s"\nexecutions = 1\nwarmups = 0\nsetup_timeout = "300ms"\n[[policy]]\nname = "p"\n'
         '[[workload]]\nname = "w"\ncommand = "true"\nsetup = "sleep 1000 & echo $! > pid; wait"\n'
     )
-    run_study(spec_in(tmp_path, text), tmp_path / "out", tools())
+    with pytest.raises(StudyError, match="not one run of the first block could be started"):
+        run_study(spec_in(tmp_path, text), tmp_path / "out", tools())
     with Store.open(tmp_path / "out", write=False) as store:
         assert "did not end within 0.3 s" in store.runs()["message"][0]
     pid = int((tmp_path / "pid").read_text())

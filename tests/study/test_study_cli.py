@@ -1,0 +1,247 @@
+"""`pagelab study`, `import` and `demo` as a user types them, with the real launcher."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pagelab.study.demo import make_inputs
+from pagelab.study.planning import plan_file
+from pagelab.study.store import Store
+
+STUDY = """\
+name = "small"
+executions = 2
+warmups = 1
+baseline = "kernel"
+preload = "never"
+
+[[workload]]
+name = "sort"
+shell = "seq 1000 | sort -r"
+stdout = "{out}/sorted"
+
+[[workload]]
+name = "loud"
+command = ["sh", "-c", "echo value: 2.5 ns; echo trouble >&2"]
+measure = { regex = "(?P<name>value): (?P<value>[0-9.]+) (?P<unit>ns)" }
+metric = "measure.value"
+
+[[policy]]
+name = "kernel"
+
+[[policy]]
+name = "other"
+env = { OTHER = "1" }
+"""
+
+
+def pagelab(*arguments: str | Path, cwd: Path, expect: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pagelab", *map(str, arguments)]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=250, check=False)
+    assert done.returncode == expect, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def spec(directory: Path, text: str = STUDY) -> Path:
+    path = directory / "small.toml"
+    path.write_text(text)
+    return path
+
+
+def test_the_template_is_a_study(tmp_path: Path) -> None:
+    assert "pagelab study run page-size.toml" in pagelab("study", "init", "page-size.toml", cwd=tmp_path).stdout
+    shown = pagelab("study", "run", "page-size.toml", "--dry-run", "--skip-impossible", cwd=tmp_path).stdout
+    assert "page-size: 8 conditions, 20 executions and 1 warm-ups each, in page-size.study" in shown
+    assert "gups size=64M/kernel  (baseline)" in shown
+    assert [path.name for path in tmp_path.iterdir()] == ["page-size.toml"], "a dry run writes nothing"
+    assert "exists; name another file" in pagelab("study", "init", "page-size.toml", cwd=tmp_path, expect=2).stderr
+
+
+def test_from_run_to_report(tmp_path: Path) -> None:
+    said = pagelab("study", "run", spec(tmp_path), cwd=tmp_path).stderr
+    assert "12 of 12 runs done" in said
+    assert "12 runs are done; see them with: pagelab report small.study" in said
+    out = tmp_path / "small.study"
+    with Store.open(out, write=False) as store:
+        runs = store.runs()
+        assert runs["status"].to_list() == ["ok"] * 12
+        assert (runs["wall_s"] > 0).all()
+        values = store.measurements()
+        assert values.select("name", "value", "unit").unique().rows() == [("value", 2.5, "ns")]
+        assert values.height == 6
+        environments = {record.policy.name: record.command.env for record in store.records()}
+        assert environments["other"].get("OTHER") == "1"
+        assert all(record.provenance and record.machine for record in store.records())
+    assert (out / "sorted").read_text().startswith("999\n998\n")
+    assert list((out / "output").iterdir()) == [], "error output is kept of failed runs only"
+    status = json.loads(pagelab("study", "status", out, "--json", cwd=tmp_path).stdout)
+    assert (status["state"], status["done"], status["total"]) == ("complete", 12, 12)
+    assert "report: " in pagelab("report", out, "--format", "html", cwd=tmp_path).stdout
+    assert "12 runs are done" in pagelab("study", "resume", out, cwd=tmp_path).stderr
+
+
+def test_failed_runs_end_with_1_and_are_shown(tmp_path: Path) -> None:
+    text = STUDY.replace("echo trouble >&2", "echo trouble >&2; exit 7")
+    said = pagelab("study", "run", spec(tmp_path, text), cwd=tmp_path, expect=1).stderr
+    assert "pagelab: 6 of 12 runs failed (they are kept); see: pagelab study status small.study" in said
+    shown = pagelab("study", "status", "small.study", cwd=tmp_path).stdout
+    assert "6 ok, 6 failed" in shown
+    kept = sorted((tmp_path / "small.study" / "output").iterdir())
+    assert [path.read_text() for path in kept] == ["trouble\n"] * 6
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "words"),
+    [
+        (("executions = 2", "executons = 2"), 2, "small.toml:2: executons: unknown key; allowed: "),
+        (("[[policy]]\nname = \"other\"", "[[policy]]\nname = \"other\"\npages = \"3M\""), 2, 'policy "other": '),
+        (("[[policy]]\nname = \"other\"", "[[policy]]\nname = \"other\"\nframes = \"bin-hopping\""), 3, "frames"),
+        (("preload =", "cpus = [4095]\npreload ="), 3, "cpus = [4095] cannot be used"),
+        (("\"sh\", ", "\"/no/such/sh\", "), 2, "loud/kernel: cannot find the program /no/such/sh"),
+    ],
+)  # fmt: skip
+def test_what_cannot_run_is_refused_before_anything_runs(
+    tmp_path: Path, change: tuple[str, str], code: int, words: str
+) -> None:
+    assert change[0] in STUDY
+    said = pagelab("study", "run", spec(tmp_path, STUDY.replace(*change)), cwd=tmp_path, expect=code).stderr
+    assert words in said
+    assert not (tmp_path / "small.study").exists()
+
+
+def test_there_is_nothing_to_resume(tmp_path: Path) -> None:
+    for command in ("resume", "status"):
+        assert "no study in nowhere" in pagelab("study", command, "nowhere", cwd=tmp_path, expect=2).stderr
+
+
+LONG = """\
+name = "long"
+executions = 40
+warmups = 0
+preload = "never"
+[[workload]]
+name = "sleeper"
+command = ["sleep", "0.05{mark}"]
+[workload.parameters]
+mark = ["MARK"]
+[[policy]]
+name = "a"
+[[policy]]
+name = "b"
+"""
+
+
+def test_killed_with_its_launcher_at_work_nothing_stays_behind_and_resume_completes(tmp_path: Path) -> None:
+    """Random moments, the real launcher; the measured program must not outlive the session for long."""
+    mark = f"{random.randrange(10**6, 10**7)}"  # sleep 0.05<mark>: found in /proc by its arguments
+    path = spec(tmp_path, LONG.replace("MARK", mark))
+    out = tmp_path / "out"
+    moments = random.Random(5)
+    for attempt in range(4):
+        arguments = ["run", str(path), "--into", str(out)] if attempt == 0 else ["resume", str(out)]
+        before = _done(out)
+        process = subprocess.Popen([sys.executable, "-m", "pagelab", "study", *arguments], stderr=subprocess.DEVNULL)
+        while process.poll() is None and _done(out) < before + 3:
+            time.sleep(0.02)
+        time.sleep(moments.uniform(0, 0.1))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert _vanish(f"0.05{mark}"), "the program of a killed session is still running"
+    state = json.loads(pagelab("study", "status", out, "--json", cwd=tmp_path).stdout)
+    assert state["state"] == "killed"
+    pagelab("study", "resume", out, cwd=tmp_path)
+    with Store.open(out, write=False) as store:
+        assert store.runs()["position"].to_list() == list(range(80))
+        assert store.runs()["status"].to_list() == ["ok"] * 80
+
+
+def _done(out: Path) -> int:
+    if not (out / "study.db").exists():
+        return 0
+    with Store.open(out, write=False) as store:
+        return len(store.finished())
+
+
+def _vanish(word: str) -> bool:
+    for _ in range(200):
+        if not any(word in _arguments(entry) for entry in Path("/proc").iterdir() if entry.name.isdigit()):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def _arguments(entry: Path) -> list[str]:
+    if int(entry.name) == os.getpid():
+        return []
+    try:
+        return (entry / "cmdline").read_text().split("\0")
+    except OSError:
+        return []
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+    path, out = spec(tmp_path, LONG.replace("MARK", "1")), tmp_path / "out"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pagelab", "study", "run", str(path), "--into", str(out)],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    while _done(out) < 3 and process.poll() is None:
+        time.sleep(0.02)
+    shown = pagelab("study", "status", out, cwd=tmp_path).stdout
+    assert "long: running" in shown
+    assert f"process {process.pid} on " in shown
+    refused = pagelab("study", "resume", out, cwd=tmp_path, expect=2).stderr
+    assert f"process {process.pid} on " in refused
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to everybody in the group
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"continue with: pagelab study resume {out}" in said
+    pagelab("study", "resume", out, cwd=tmp_path)
+    assert _done(out) == 80
+    with Store.open(out, write=False) as store:
+        assert set(store.runs()["status"]) == {"ok"}, "a run that Ctrl-C ended is not a result"
+
+
+def test_import_then_report(tmp_path: Path) -> None:
+    rows = "".join(f"0,{70 + number}\n1,{50 + number}\n" for number in range(20))
+    (tmp_path / "buffering.csv").write_text("buffering,time\n" + rows)
+    said = pagelab("import", "buffering.csv", "--label", "0=off", "--label", "1=on", cwd=tmp_path).stdout
+    assert "40 executions of 2 conditions, compared with off" in said
+    pagelab("report", "buffering.study", "--format", "html", "--format", "data", cwd=tmp_path)
+    report = tmp_path / "buffering.study" / "report"
+    assert (report / "index.html").exists()
+    contrast = pl.read_csv(report / "contrasts.csv").row(0, named=True)
+    assert contrast["p"] == pytest.approx(2 / math.comb(40, 20), rel=1e-12), "fully separated: 1.451e-11"
+
+
+def test_the_demo_is_a_study_that_fits_its_budget(tmp_path: Path) -> None:
+    made = plan_file(make_inputs(tmp_path / "inputs"), tmp_path)
+    assert made.executions >= 10
+    assert {"python", "sort"} <= {condition.workload for condition in made.conditions}
+    by_workload: dict[str, set[str]] = {}
+    for condition in made.conditions:
+        by_workload.setdefault(condition.workload, set()).add(condition.policy)
+    assert by_workload["gups"] == {"kernel", "4K", "2M", "mosaic"}
+    assert by_workload["scan"] >= {"kernel", "demand"}
+    assert all(c.flush.mode == "files" for c in made.conditions if c.workload.startswith("scan"))
+    assert len(made.conditions) * (made.executions + made.warmups) * 0.6 < 270, "seconds, at 0.6 s a run"
+
+
+@pytest.mark.slow
+def test_the_demo_ends_with_a_report(tmp_path: Path) -> None:
+    said = pagelab("demo", "--out", "out", "--executions", "1", cwd=tmp_path).stdout
+    assert said.rstrip().endswith("out/report/index.html")
+    assert "continuing the study in out" in pagelab("demo", "--out", "out", cwd=tmp_path).stdout
