@@ -161,9 +161,7 @@ def from_flags(flags: Flags, machine: Machine | None = None, base: Path | str | 
         document["layout"] = {"path": str(flags.layout), "text": _read(flags.layout)}
     base_toml = None if base is None else _read(Path(base))
     base_path = None if base is None else str(base)
-    return _policy(
-        lambda: _native.policy_from_flags(json.dumps(document), _json(machine), base_toml, base_path)
-    )
+    return _policy(lambda: _native.policy_from_flags(json.dumps(document), _json(machine), base_toml, base_path))
 
 
 def from_layout(text: str, path: str, machine: Machine | None = None) -> Policy:

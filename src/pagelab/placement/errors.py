@@ -1,0 +1,61 @@
+"""What can go wrong when a live process is looked at, and what to do about it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..errors import BadInputError, MachineError
+
+
+class NoSuchProcessError(BadInputError):
+    """There is no process of that number, or it has no memory of its own."""
+
+
+class NotPermittedError(MachineError):
+    """The process belongs to somebody else, or a security module hides it."""
+
+
+class ProcessGoneError(MachineError):
+    """The process ended while it was being looked at."""
+
+
+@contextmanager
+def explained(pid: int, what: str) -> Iterator[None]:
+    """Turns ``OSError`` of reading about a process into an error that says what to do."""
+    try:
+        yield
+    except PermissionError as error:
+        raise NotPermittedError(
+            f"cannot read {what} of process {pid}: {error.strerror} (errno {error.errno}); "
+            f"run as the user of that process, or: sudo pagelab map {pid}"
+        ) from error
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise gone(pid, what) from error
+    except OSError as error:
+        if error.errno == errno.ESRCH:
+            raise gone(pid, what) from error
+        raise
+
+
+def gone(pid: int, what: str) -> ProcessGoneError:
+    """The error for a process that was there a moment ago."""
+    return ProcessGoneError(
+        f"process {pid} ended while {what} was read; to map a program before it ends: pagelab map -- COMMAND"
+    )
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is a process ``pid`` that has not ended (a zombie has)."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:  # noqa: PTH123
+            return stat.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except OSError:
+        return False
+
+
+def is_root() -> bool:
+    """Whether frame numbers can be expected to be shown."""
+    return os.geteuid() == 0

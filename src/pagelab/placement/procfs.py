@@ -1,0 +1,94 @@
+"""Reading ``/proc/PID``: mappings with their totals, and the name of the process."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .errors import NoSuchProcessError, explained, is_alive
+
+_HEADER = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ (\d+) *(.*)")
+_KIB = re.compile(r"(\w+): +(\d+) kB$")
+
+
+@dataclass(frozen=True)
+class Vma:
+    """One mapping as ``smaps`` shows it; ``totals`` are bytes by name (``Rss``, ``AnonHugePages`` …)."""
+
+    start: int
+    end: int
+    permissions: str
+    offset: int
+    inode: int
+    path: str
+    totals: dict[str, int] = field(default_factory=dict)
+    flags: frozenset[str] = frozenset()
+
+    @property
+    def size(self) -> int:
+        """Bytes of address space."""
+        return self.end - self.start
+
+    @property
+    def is_hugetlb(self) -> bool:
+        """Backed by the reserved pools."""
+        return "ht" in self.flags
+
+
+def parse_smaps(lines: Iterable[str]) -> Iterator[Vma]:
+    """Mappings from the lines of ``/proc/PID/smaps``, in the order of their addresses."""
+    header: tuple[str, ...] | None = None
+    totals: dict[str, int] = {}
+    flags: frozenset[str] = frozenset()
+    for line in lines:
+        if match := _KIB.match(line):
+            totals[match[1]] = int(match[2]) * 1024
+        elif line.startswith("VmFlags:"):
+            flags = frozenset(line.split()[1:])
+        elif match := _HEADER.match(line):
+            if header is not None:
+                yield _vma(header, totals, flags)
+            header, totals, flags = match.groups(), {}, frozenset()
+    if header is not None:
+        yield _vma(header, totals, flags)
+
+
+def _vma(header: tuple[str, ...], totals: dict[str, int], flags: frozenset[str]) -> Vma:
+    start, end, permissions, offset, inode, path = header
+    return Vma(int(start, 16), int(end, 16), permissions, int(offset, 16), int(inode), path.strip(), totals, flags)
+
+
+def mappings(pid: int) -> list[Vma]:
+    """The mappings of a process. Raises the errors of :mod:`pagelab.placement.errors`."""
+    _require(pid)
+    with explained(pid, "smaps"):
+        text = Path(f"/proc/{pid}/smaps").read_text(errors="surrogateescape")
+    found = list(parse_smaps(text.splitlines()))
+    if not found:
+        if is_alive(pid):
+            raise NoSuchProcessError(f"process {pid} has no memory of its own: it is a thread of the kernel")
+        raise NoSuchProcessError(f"process {pid} has ended and waits for its parent: it has no memory any more")
+    return found
+
+
+def _require(pid: int) -> None:
+    if not Path(f"/proc/{pid}").exists():
+        raise NoSuchProcessError(f"there is no process {pid}; processes are listed by: ps -e")
+
+
+def command(pid: int) -> str:
+    """The command line, or the kernel's name for the process where it has none."""
+    with explained(pid, "the command line"):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        line = b" ".join(word for word in words if word).decode(errors="replace")
+        return line or Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+
+
+def executable(pid: int) -> str | None:
+    """The path of the program, where it may be read."""
+    try:
+        return str(Path(f"/proc/{pid}/exe").readlink())
+    except OSError:
+        return None

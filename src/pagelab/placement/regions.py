@@ -1,0 +1,143 @@
+"""What a mapping is: heap, arena, library, stack …, by its path, its neighbours, and pagelab's own pools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from . import elf
+from .model import Kind
+from .procfs import Vma
+
+HEAP_POOL_START = 0x6000_0000_0000
+ANON_POOLS_START = 0x6100_0000_0000
+POOL_BYTES = 0x100_0000_0000
+ANON_POOLS = 16
+_ARENA_BYTES = 64 << 20
+"""glibc makes each thread arena's heap 64 MiB large and aligned to that (HEAP_MAX_SIZE on 64-bit)."""
+
+
+@dataclass
+class Group:
+    """Mappings that belong together."""
+
+    kind: Kind
+    name: str
+    vmas: list[Vma] = field(default_factory=list)
+
+
+def pool_of(address: int) -> tuple[Kind, str] | None:
+    """The pool of pagelab's library that an address lies in."""
+    if HEAP_POOL_START <= address < HEAP_POOL_START + POOL_BYTES:
+        return "heap", "heap pool"
+    number, outside = divmod(address - ANON_POOLS_START, POOL_BYTES)
+    if address >= ANON_POOLS_START and number < ANON_POOLS and outside >= 0:
+        return "anon", "anonymous pool" if number == 0 else f"anonymous pool {number + 1}"
+    return None
+
+
+def group(vmas: list[Vma], executable: str | None) -> list[Group]:
+    """Mappings by region, in the order of their first addresses."""
+    arenas = _arena_starts(vmas)
+    groups: dict[tuple[str, ...], Group] = {}
+    before: Vma | None = None
+    loaded: Vma | None = None
+    touching = ""
+    for vma in vmas:
+        kind, name = _identify(vma, before, loaded, executable, arenas)
+        if vma.path.startswith("/") and vma.offset == 0:
+            loaded = vma
+        # Plain anonymous memory is one region as far as it is contiguous; everything else goes by its name.
+        if kind == "anon" and name == "anonymous":
+            if before is None or before.end != vma.start or not touching:
+                touching = f"{vma.start:#x}"
+        else:
+            touching = ""
+        key = (kind, name, touching)
+        groups.setdefault(key, Group(kind, name)).vmas.append(vma)
+        before = vma
+    return list(groups.values())
+
+
+def _identify(
+    vma: Vma, before: Vma | None, loaded: Vma | None, executable: str | None, arenas: set[int]
+) -> tuple[Kind, str]:
+    pool = pool_of(vma.start)
+    if pool is not None and not vma.path.startswith("/"):
+        in_arena = vma.start - vma.start % _ARENA_BYTES in arenas
+        return ("arenas", f"arenas in the {pool[1]}") if in_arena else pool
+    if vma.path.startswith("["):
+        return _bracketed(vma)
+    if vma.path:
+        return _named(vma, executable)
+    if vma.start - vma.start % _ARENA_BYTES in arenas:
+        return "arenas", "malloc arenas"
+    if before is not None and _is_bss(vma, before, loaded):
+        return "data", f"bss of {_short(before.path)}"
+    return "anon", "anonymous"
+
+
+def _bracketed(vma: Vma) -> tuple[Kind, str]:
+    if vma.path == "[heap]":
+        return "heap", "heap"
+    if vma.path.startswith("[stack"):
+        return "stack", "stack"
+    if vma.path.startswith("[anon:"):
+        name = vma.path[len("[anon:") : -1]
+        return ("arenas" if "arena" in name else "anon"), name
+    if vma.path.startswith("[anon_shmem:"):
+        return "shared", vma.path[len("[anon_shmem:") : -1]
+    return "special", vma.path
+
+
+def _named(vma: Vma, executable: str | None) -> tuple[Kind, str]:
+    if vma.is_hugetlb:
+        return "anon", "hugetlb"
+    if vma.permissions[3] == "s" and vma.path.startswith(("/dev/shm/", "/SYSV", "/memfd:", "/dev/zero")):
+        return "shared", vma.path
+    if "w" in vma.permissions and vma.permissions[3] == "p" and _has_code(vma.path, executable):
+        return "data", f"data of {_short(vma.path)}"
+    return "file", vma.path
+
+
+def _has_code(path: str, executable: str | None) -> bool:
+    name = PurePosixPath(path.removesuffix(" (deleted)")).name
+    return path == executable or name.endswith(".so") or ".so." in name
+
+
+def _is_bss(vma: Vma, before: Vma, loaded: Vma | None) -> bool:
+    """Anonymous memory that continues the writable data of a file, at least half of it as the file's headers say.
+
+    Other anonymous memory may follow without a gap: the kernel then makes one mapping of both.
+    """
+    continues = before.end == vma.start and before.path.startswith("/") and before.permissions[3] == "p"
+    if not continues or "w" not in before.permissions or "w" not in vma.permissions:
+        return False
+    if loaded is None or loaded.path != before.path:
+        return True
+    image = elf.memory_end(before.path)
+    return image is None or loaded.start + image - vma.start >= vma.size // 2
+
+
+def _arena_starts(vmas: Iterable[Vma]) -> set[int]:
+    """Starts of malloc's arena heaps: aligned to 64 MiB, writable at first, reserved up to the next 64 MiB."""
+    found = set()
+    written: Vma | None = None
+    for vma in vmas:
+        anonymous = not vma.path or vma.path.startswith("[anon:")
+        if not anonymous:
+            written = None
+        elif vma.start % _ARENA_BYTES == 0 and vma.permissions.startswith("rw"):
+            written = vma
+        elif written is not None and vma.permissions.startswith("---"):
+            if vma.end == written.start + _ARENA_BYTES:
+                found.add(written.start)
+            written = None
+        elif written is not None and vma.end > written.start + _ARENA_BYTES:
+            written = None
+    return found
+
+
+def _short(path: str) -> str:
+    return PurePosixPath(path).name

@@ -1,0 +1,157 @@
+"""The map as a table for the terminal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from ..record import SizeBytes
+from .model import AddressMap, Region
+
+WIDE = 116
+"""Columns of a terminal from which on everything is shown."""
+_NAME = 40
+_NARROW_REST = 64
+_SHOWN = 24
+"""Regions shown one by one; the smaller rest is summed up."""
+
+
+def size(count: int) -> str:
+    """Bytes with a binary unit and three digits at most: ``4K``, ``1.5M``, ``2.25G``."""
+    value = float(count)
+    for unit in ("B", "K", "M", "G", "T"):
+        if value < 999.5 or unit == "T":
+            text = f"{value:.0f}" if value >= 99.95 or unit == "B" else f"{value:.3g}"
+            return f"{text}{unit}"
+        value /= 1024
+    raise AssertionError
+
+
+def page_size(count: int) -> str:
+    """The name of a page size; 0 stands for sizes that are not known."""
+    if count == 0:
+        return "unknown"
+    for shift, unit in ((30, "G"), (20, "M"), (10, "K")):
+        if count >> shift << shift == count and count >> shift:
+            return f"{count >> shift}{unit}"
+    return str(count)
+
+
+def summary(found: AddressMap) -> str:
+    """One line: the process, and what it has in pages of which size."""
+    total = sum(entry.bytes for entry in found.by_size)
+    parts = [f"{size(entry.bytes)} in {page_size(entry.page_bytes)} pages" for entry in found.by_size]
+    when = "just before it ended" if found.moment == "exit" else "now"
+    return f"process {found.pid} ({found.command}) {when}: {size(total)} resident: {', '.join(parts) or 'nothing'}"
+
+
+def table(found: AddressMap, *, everything: bool = False, width: int = 120) -> Table:
+    """Regions in the order of their addresses, with residency and page sizes; frames where they are known.
+
+    Below :data:`WIDE` columns of ``width``, frames, kinds and shares are left out rather than cut off.
+    """
+    shape = _Shape(
+        wide=width >= WIDE,
+        swap=any(region.swapped_bytes for region in found.regions),
+        nodes=any(region.nodes is not None for region in found.regions),
+        frames=width >= WIDE and any(region.frames for region in found.regions),
+    )
+    result = Table(box=None, pad_edge=False, header_style="bold")
+    for name, options in shape.columns().items():
+        result.add_column(name, **options)
+    shown, rest = _split(found.regions, everything)
+    for region in shown:
+        result.add_row(*shape.cells(region, width))
+    if rest:
+        result.add_row(*shape.rest(rest), style="dim")
+    return result
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """Which columns the table has."""
+
+    wide: bool
+    swap: bool
+    nodes: bool
+    frames: bool
+
+    def columns(self) -> dict[str, Any]:
+        right: dict[str, Any] = {"justify": "right", "no_wrap": True}
+        all_columns = {
+            "address": (True, {"style": "dim", "no_wrap": True}),
+            "kind": (self.wide, {"no_wrap": True}),
+            "name": (True, {"no_wrap": True, "overflow": "ellipsis"}),
+            "mapped": (True, right),
+            "resident": (True, right),
+            "swapped": (self.swap, right),
+            "by page size": (True, {"overflow": "fold"}),
+            "nodes": (self.nodes, {"no_wrap": True}),
+            "frames": (self.frames, right),
+            "pieces": (self.frames, right),
+        }
+        return {name: options for name, (shown, options) in all_columns.items() if shown}
+
+    def cells(self, region: Region, width: int) -> list[Text | str]:
+        name = _NAME if self.wide else max(10, width - _NARROW_REST)
+        cells: list[Text | str] = [f"{region.start:#x}"]
+        cells += [region.kind] if self.wide else []
+        cells += [Text(_fitting(region.name, name)), size(region.mapped_bytes), size(region.resident_bytes)]
+        cells += [size(region.swapped_bytes)] if self.swap else []
+        cells.append(sizes(region.by_size, shares=self.wide))
+        if self.nodes:
+            cells.append(" ".join(f"{node.node}: {size(node.bytes)}" for node in region.nodes or []))
+        if self.frames and region.frames:
+            cells += [f"{region.frames.lowest:#x}–{region.frames.highest:#x}", f"{region.frames.runs:,}"]
+        return cells
+
+    def rest(self, regions: list[Region]) -> list[Text | str]:
+        cells: list[Text | str] = [""]
+        cells += [""] if self.wide else []
+        mapped, resident = sum(r.mapped_bytes for r in regions), sum(r.resident_bytes for r in regions)
+        hint = " smaller regions (--all shows them)" if self.wide else " smaller (--all)"
+        cells += [f"{len(regions)}{hint}", size(mapped), size(resident)]
+        cells += [size(sum(r.swapped_bytes for r in regions))] if self.swap else []
+        return [*cells, sizes(_sum(regions), shares=self.wide)]
+
+
+def sizes(entries: list[SizeBytes], *, shares: bool = True) -> Text:
+    """``4K: 1.2M · 2M: 512M (99.8%)``: bytes by page size, with shares where there are several sizes."""
+    total = sum(entry.bytes for entry in entries)
+    text = Text()
+    for entry in entries:
+        if text:
+            text.append(" · ")
+        share = f" ({entry.bytes / total:.1%})" if shares and len(entries) > 1 else ""
+        text.append(
+            f"{page_size(entry.page_bytes)}: ", style="bold" if entry.page_bytes > entries[0].page_bytes else ""
+        )
+        text.append(f"{size(entry.bytes)}{share}")
+    return text
+
+
+def _fitting(name: str, width: int) -> str:
+    """The end of a long path: that is where paths differ."""
+    return name if len(name) <= width else "…" + name[1 - width :]
+
+
+def _split(regions: list[Region], everything: bool) -> tuple[list[Region], list[Region]]:
+    if everything or len(regions) <= _SHOWN:
+        return regions, []
+    largest = sorted(regions, key=lambda region: (region.resident_bytes, region.mapped_bytes), reverse=True)
+    threshold = {id(region) for region in largest[: _SHOWN - 1]}
+    return (
+        [region for region in regions if id(region) in threshold],
+        [region for region in regions if id(region) not in threshold],
+    )
+
+
+def _sum(regions: list[Region]) -> list[SizeBytes]:
+    sizes: dict[int, int] = {}
+    for region in regions:
+        for entry in region.by_size:
+            sizes[entry.page_bytes] = sizes.get(entry.page_bytes, 0) + entry.bytes
+    return [SizeBytes(page_bytes=count, bytes=total) for count, total in sorted(sizes.items())]

@@ -1,0 +1,187 @@
+"""Runs a command and holds it still to be mapped: just before it gives its memory back, or after some seconds.
+
+The command is traced (``PTRACE_SEIZE``) with nothing but exit events and signals, so it runs at full speed. Its
+children are not traced. What is held is its main thread: a thread that outlives it runs on while the map is taken.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+from ..errors import BadInputError, MachineError
+
+_SEIZE, _INTERRUPT, _LISTEN, _CONT, _DETACH = 0x4206, 0x4207, 0x4208, 7, 17
+_OPTION_EXIT, _OPTION_EXITKILL = 1 << 6, 1 << 20
+_EVENT_EXIT, _EVENT_STOP = 6, 128
+_ALL_CHILDREN = 0x40000000  # __WALL: also threads and clones
+_POLL_S = 0.005
+_PATIENCE_S = 5.0
+_STOPPING = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
+
+Moment = Literal["now", "exit"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Traced(Generic[T]):
+    """What was made of the held process, when, and how the process ended (as ``waitpid`` tells it)."""
+
+    value: T
+    moment: Moment
+    exit_code: int
+    """Negative: the number of the signal that ended it."""
+
+
+def run(argv: Sequence[str], look: Callable[[int, Moment], T], after_s: float | None = None) -> Traced[T]:
+    """Starts ``argv`` and calls ``look(pid, moment)`` while the process is held.
+
+    Without ``after_s`` that is just before its end; with it, after so many seconds, or at its end where that
+    comes first. A process that was looked at before its end is ended afterwards (TERM, then KILL).
+
+    Raises :class:`BadInputError` where the program cannot be started, :class:`MachineError` where tracing is refused.
+    """
+    pid, permission, failure = _start(argv)
+    try:
+        _seize(pid)
+    except OSError as error:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(permission)
+        os.close(failure)
+        raise MachineError(
+            f"cannot trace {argv[0]}: {error.strerror} (errno {error.errno}); "
+            "see /proc/sys/kernel/yama/ptrace_scope, or in a container allow SYS_PTRACE"
+        ) from error
+    os.close(permission)
+    with _interrupts_go_to_the_program():
+        why = os.read(failure, 64)
+        os.close(failure)
+        if why:
+            _wait_for_end(pid)
+            number = int(why)
+            raise BadInputError(f"cannot start {argv[0]}: {os.strerror(number)} (errno {number})")
+        return _follow(pid, look, after_s)
+
+
+def _start(argv: Sequence[str]) -> tuple[int, int, int]:
+    """A child that waits for the first pipe to be closed, then becomes the program; the second reports a failure."""
+    permission_read, permission = os.pipe()
+    failure, failure_write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(permission)
+            os.read(permission_read, 1)
+            _become_the_user_who_asked()
+            os.execvp(argv[0], list(argv))
+        except OSError as error:
+            os.write(failure_write, str(error.errno).encode())
+        finally:
+            os._exit(127)
+    os.close(permission_read)
+    os.close(failure_write)
+    return pid, permission, failure
+
+
+def _become_the_user_who_asked() -> None:
+    """Under sudo, the command is not given the rights that only the look needs."""
+    uid, gid = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
+    if os.geteuid() != 0 or uid is None or gid is None or uid == "0":
+        return
+    import pwd
+
+    os.initgroups(pwd.getpwuid(int(uid)).pw_name, int(gid))
+    os.setgid(int(gid))
+    os.setuid(int(uid))
+
+
+@contextmanager
+def _interrupts_go_to_the_program() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _follow(pid: int, look: Callable[[int, Moment], T], after_s: float | None) -> Traced[T]:
+    deadline = None if after_s is None else time.monotonic() + after_s
+    while True:
+        status = _wait(pid, deadline)
+        if status is None:
+            _ptrace(_INTERRUPT, pid, 0)
+            deadline = None
+            continue
+        if not os.WIFSTOPPED(status):
+            raise MachineError(f"process {pid} was killed before it could be mapped; nothing holds a killed process")
+        event, number = status >> 16, os.WSTOPSIG(status)
+        if event == _EVENT_EXIT:
+            value = look(pid, "exit")
+            _ptrace(_CONT, pid, 0)
+            return Traced(value, "exit", _wait_for_end(pid))
+        if event == _EVENT_STOP and number == signal.SIGTRAP and after_s is not None:
+            value = look(pid, "now")
+            _ptrace(_DETACH, pid, 0)
+            return Traced(value, "now", _end(pid))
+        if event == _EVENT_STOP:
+            # Stopped by job control: it stays stopped until somebody continues it.
+            _ptrace(_LISTEN if number in _STOPPING else _CONT, pid, 0)
+            continue
+        _ptrace(_CONT, pid, number if event == 0 else 0)
+
+
+def _wait(pid: int, deadline: float | None) -> int | None:
+    """The next status of the process, or ``None`` when the deadline has passed."""
+    if deadline is None:
+        return os.waitpid(pid, _ALL_CHILDREN)[1]
+    while True:
+        found, status = os.waitpid(pid, _ALL_CHILDREN | os.WNOHANG)
+        if found:
+            return status
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(_POLL_S)
+
+
+def _wait_for_end(pid: int) -> int:
+    while True:
+        status = os.waitpid(pid, _ALL_CHILDREN)[1]
+        if not os.WIFSTOPPED(status):
+            return os.waitstatus_to_exitcode(status)
+        event = status >> 16
+        _ptrace(_CONT, pid, os.WSTOPSIG(status) if event == 0 else 0)
+
+
+def _end(pid: int) -> int:
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(_POLL_S)
+    os.kill(pid, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _seize(pid: int) -> None:
+    _ptrace(_SEIZE, pid, _OPTION_EXIT | _OPTION_EXITKILL)
+
+
+def _ptrace(request: int, pid: int, data: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+    libc.ptrace.restype = ctypes.c_long
+    if libc.ptrace(request, pid, None, data) == -1:
+        number = ctypes.get_errno()
+        if number == errno.ESRCH and request != _SEIZE:
+            return  # killed meanwhile; the next wait tells how
+        raise OSError(number, os.strerror(number))
