@@ -180,14 +180,40 @@ def test_root_of_a_user_namespace_is_not_taken_for_root() -> None:
     assert "on the host run: sudo" in done.stderr
 
 
+SECCOMP = """
+import ctypes, errno, os, struct, sys
+# Refuse userfaultfd (323) and perf_event_open (298) with EPERM, as a container engine's default profile does.
+refuse, allow = (0x06, 0, 0, 0x50000 | errno.EPERM), (0x06, 0, 0, 0x7FFF0000)
+rules = [(0x20, 0, 0, 0), (0x15, 1, 0, 323), (0x15, 0, 1, 298), refuse, allow]
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *rule) for rule in rules))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(rules), ctypes.addressof(code)))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0, os.strerror(ctypes.get_errno())
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the test's filter has x86-64 call numbers; run it there")
+def test_a_seccomp_refusal_is_told_as_such() -> None:
+    done = doctor("--json", "--no-noise", before=[sys.executable, "-c", SECCOMP])
+    assert done.returncode == 0, done.stderr
+    found = {probe["name"]: probe for probe in json.loads(done.stdout)["probes"]}
+    assert (found["seccomp"]["status"], found["seccomp"]["value"]["mode"]) == ("degraded", "2")
+    assert "doctor --print docker" in found["seccomp"]["needs"]
+    assert found["userfaultfd-move"]["status"] == "denied"
+    assert found["perf-paranoid"]["status"] == "denied"
+    assert found["madv-collapse"]["status"] in ("ok", "degraded")
+
+
 @needs_root
-@pytest.mark.parametrize("hidden", ["/sys", "/proc/sys"])
+@pytest.mark.parametrize("hidden", ["/sys", "/proc", "/proc/sys"])
 def test_without_part_of_the_kernels_files(hidden: str) -> None:
     script = f'mount -t tmpfs none {hidden} && exec "$@"'
     done = doctor("--json", "--no-noise", before=["unshare", "--mount", "sh", "-c", script, "sh"])
     assert done.returncode == 0, done.stderr
     found = {probe["name"]: probe for probe in json.loads(done.stdout)["probes"]}
     assert found["madv-populate"]["status"] == "ok"
+    assert not [probe for probe in found.values() if "the probe failed" in probe["text"]]
     if hidden == "/sys":
         assert found["thp"]["status"] == "unknown"
         assert "no /sys here" in found["thp"]["text"]

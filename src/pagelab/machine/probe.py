@@ -118,6 +118,9 @@ class Question:
         """Never raises: a probe that fails says so and leaves the others alone."""
         try:
             found = self.ask(context)
+        except OSError as error:
+            what = f"{error.filename}: " if error.filename else ""
+            found = Finding("unknown", f"cannot be found out: {what}{error.strerror}")
         except Exception as error:
             found = Finding("unknown", f"the probe failed: {type(error).__name__}: {error}")
         answers = [("", found)] if isinstance(found, Finding) else found

@@ -19,6 +19,8 @@ def _virtualisation(context: Context) -> Finding:
     value = {"kind": found.kind, "evidence": found.evidence}
     if found.kind == "none":
         return Finding("ok", "none seen", value)
+    if not found.evidence:
+        return Finding("unknown", "nothing that tells can be read", value)
     text = f"{found.kind}: page walks are nested, neighbours may disturb, huge pages reach as far as the host's do"
     return Finding("degraded", text, value, "a machine of one's own, for absolute numbers")
 

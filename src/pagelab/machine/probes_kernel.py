@@ -20,6 +20,8 @@ def _tried(error: OSError, needs: str | None = None) -> Finding:
         status = "unsupported"
     elif number in (errno.ENOMEM, errno.EAGAIN, errno.EBUSY):
         status = "degraded"
+    if number == errno.ENOENT:
+        needs = None
     return Finding(status, f"tried: {error.strerror} ({errno.errorcode.get(number, number)})", needs=needs)
 
 

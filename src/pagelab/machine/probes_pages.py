@@ -97,6 +97,8 @@ def _cache(entry: dict[str, Any]) -> Finding:
 def _colours(context: Context) -> Finding:
     """Whether frame numbers can mean colours here. Only what is known without measuring."""
     kind = context.virtualisation.kind
+    if kind == "unknown" and not context.virtualisation.evidence:
+        return Finding("unknown", "not known whether frame numbers are physical here")
     if kind != "none":
         text = f"virtual machine ({kind}): the host may back frames with scattered pages; not measured"
         return Finding("unknown", text, {"virtual": True})

@@ -66,7 +66,9 @@ def virtualisation(tree: Tree) -> Virtualisation:
     if compatible:
         evidence.append(f"/proc/device-tree/hypervisor/compatible: {compatible}")
         kind = kind or _kind_from_text(compatible) or "unknown"
-    return Virtualisation(kind or ("unknown" if certain else "none"), evidence)
+    # "none" needs something that was read.
+    found_out = flags or evidence
+    return Virtualisation(kind or ("unknown" if certain or not found_out else "none"), evidence)
 
 
 def container(tree: Tree) -> Container:
