@@ -79,13 +79,15 @@ def test_all_4k_has_no_huge_page_even_when_the_kernel_wants_them(workshop: Works
 def test_mosaic_puts_each_size_where_it_was_asked_and_nowhere_else(workshop: Workshop, run_under: Runner) -> None:
     run = run_under(MOSAIC_TOML, [str(workshop.build("known_shape")), "30", "40"]).succeeded()
     kernel = smaps.parse(run.stdout)
-    heap = [(0, 2, True), (2, 4, False), (4, 10, True), (10, 16, False), (16, 28, True)]
-    anon = [(0, 2, False), (2, 4, True), (4, 6, False), (6, 32, True), (32, 42, False)]
+    heap = [(0, 2, True), (2, 4, False), (4, 10, True), (10, 16, False)]
+    anon = [(0, 2, False), (2, 4, True), (4, 6, False), (6, 32, True), (32, 64, False)]
     for base, intervals in ((HEAP, heap), (POOL, anon)):
         for low, high, huge in intervals:
             part = smaps.inside(kernel, base + low * MIB, base + high * MIB)
             got = smaps.total(part, "AnonHugePages")
             assert got == (high - low) * MIB * huge, f"{base:#x}+{low}M..{high}M: {got >> 20} MiB\n{run.story()}"
+    above = smaps.total(smaps.inside(kernel, HEAP + 16 * MIB, HEAP + 64 * MIB), "AnonHugePages")
+    assert above in (14 * MIB, 16 * MIB), f"the heap's last interval: {above >> 20} MiB\n{run.story()}"
     for region in run.regions():
         if region.asked == "2M":
             assert region.tiles_as_asked == region.whole_touched_tiles, f"{region}\n{run.story()}"
