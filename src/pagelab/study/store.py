@@ -100,12 +100,13 @@ class Store:
         return cls.open(directory)
 
     @classmethod
-    def open(cls, directory: Path, *, write: bool = True) -> Store:
+    def open(cls, directory: Path | str, *, write: bool = True) -> Store:
         """The store in ``directory``, migrated to this version.
 
         With ``write=False`` the file is not changed: an older store is migrated in a copy in memory.
         Raises :class:`StudyError` where there is none, it is damaged, not ours, or newer than this pagelab.
         """
+        directory = Path(directory)
         path = directory / NAME if directory.is_dir() or not directory.exists() else directory
         if not path.exists():
             raise StudyError(f"no study in {directory} (no {path.name}); start one with: pagelab study run SPEC")
