@@ -92,9 +92,9 @@ def test_tiny_p_values_keep_every_digit_with_ties(n: int) -> None:
     assert result.p == 2 / comb(2 * n, n)
 
 
-def test_largest_exact_size_with_ties_agrees_with_the_normal_approximation() -> None:
+def test_large_samples_with_ties_agree_with_the_normal_approximation() -> None:
     random = np.random.default_rng(5)
-    x, y = random.integers(0, 50, 200), random.integers(2, 52, 200)
+    x, y = random.integers(0, 50, 110), random.integers(2, 52, 120)
     exact, normal = stats.rank_sum(x, y, method="exact"), stats.rank_sum(x, y, method="normal")
     assert exact.method is stats.PValueMethod.EXACT
     assert exact.p == pytest.approx(normal.p, rel=0.02)

@@ -1,0 +1,97 @@
+"""The coverage simulation: its truths, its resumption, and the committed table."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pagelab.stats.coverage.__main__ import main
+from pagelab.stats.coverage.cells import CELLS, Cell, Component, Distribution, bimodal, normal, true_shift
+from pagelab.stats.coverage.simulate import Chunk, run_chunk
+
+TABLE = Path(__file__).parents[2] / "docs/method/precision_coverage.csv"
+BY_NAME = {cell.name: cell for cell in CELLS}
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
+def test_truths_are_those_of_large_samples(cell: Cell) -> None:
+    """Judged on the probability scale, which a gap between modes does not spoil."""
+    random, n = np.random.default_rng(4), 400_000
+    treatment, baseline = cell.treatment.sample(random, n), cell.baseline.sample(random, n)
+    error = 5 * 0.5 / np.sqrt(n)
+    assert np.mean(treatment - baseline < true_shift(cell)) == pytest.approx(0.5, abs=error)
+    assert np.mean(baseline < cell.baseline.median) == pytest.approx(0.5, abs=error)
+    assert baseline.mean() == pytest.approx(cell.baseline.mean, abs=5 * baseline.std() / np.sqrt(n))
+
+
+def test_a_centre_between_two_modes_is_the_middle_of_the_gap() -> None:
+    assert bimodal(0.5, 0.3, 0.01).median == pytest.approx(1.15, abs=1e-3)
+    even_against_point = Cell("x", "", bimodal(0.5, 0.3, 0.01), normal(1.0, 1e-6))
+    assert true_shift(even_against_point) == pytest.approx(0.15, abs=1e-3)
+
+
+def test_lognormal_moments() -> None:
+    skewed = Distribution((Component(1.0, 2.0, 0.4, "lognormal"),))
+    assert skewed.median == pytest.approx(2.0, abs=1e-6)
+    assert skewed.mean == pytest.approx(2 * np.exp(0.08))
+
+
+def test_chunks_are_kept_and_reproducible(tmp_path: Path) -> None:
+    chunk = Chunk(0, 3, 4, 1)
+    path = run_chunk(chunk, tmp_path / ".")
+    first = np.load(path)
+    stamp = path.stat().st_mtime_ns
+    assert run_chunk(chunk, tmp_path).stat().st_mtime_ns == stamp
+    path.unlink()
+    assert np.array_equal(np.load(run_chunk(chunk, tmp_path)), first, equal_nan=True)
+    assert not np.array_equal(np.load(run_chunk(Chunk(0, 4, 4, 1), tmp_path)), first)
+    assert list(tmp_path.glob("*.partial")) == []
+
+
+def test_command_refuses_a_number_of_replications_that_chunks_do_not_divide(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["--work", str(tmp_path), "--replications", "750"])
+    assert stopped.value.code == 2
+    assert "not a multiple of 500" in capsys.readouterr().err
+
+
+def published() -> list[dict[str, str]]:
+    with TABLE.open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def test_published_table_is_of_every_cell_with_10_000_replications() -> None:
+    rows = published()
+    assert {row["cell"] for row in rows} == set(BY_NAME)
+    assert {row["replications"] for row in rows} == {"10000"}
+
+
+def test_published_plan_covers_in_every_cell_with_every_target() -> None:
+    """What docs/method.md claims: two standard errors below 95% is the least that any target gives."""
+    judged = [row for row in published() if row["rule"] == "plan" and row["interval"] == "spent-any-shape"]
+    assert len(judged) == len(CELLS) * 21
+    for row in judged:
+        assert float(row["coverage"]) + 2 * float(row["standard_error"]) >= 0.95, row
+        assert float(row["exists"]) == 1.0
+
+
+def test_published_table_is_what_the_code_gives() -> None:
+    """One cell at fixed n = 20, by 400 fresh replications: within five standard errors of what is published."""
+    from pagelab.stats.shift import hodges_lehmann
+
+    cell = BY_NAME["wide-tight"]
+    random = np.random.default_rng(77)
+    covered = [
+        true_shift(cell) in hodges_lehmann(*cell.sample(random, 20)).interval  # type: ignore[operator]
+        for _ in range(400)
+    ]
+    row = next(
+        r for r in published() if (r["cell"], r["rule"], r["interval"], r["n"]) == (cell.name, "fixed", "exact", "20")
+    )
+    error = np.sqrt(float(row["coverage"]) * (1 - float(row["coverage"])) / 400)
+    assert np.mean(covered) == pytest.approx(float(row["coverage"]), abs=5 * error)
