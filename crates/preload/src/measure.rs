@@ -1,3 +1,138 @@
-//! stub
-/// x
-pub fn all() {}
+//! Placement at the end of the process: which page sizes its memory really got, by region, against what was asked.
+//!
+//! Measured with `PAGEMAP_SCAN` (Linux 6.7): exact, by page, without privileges. Older kernels: sums from smaps.
+
+mod scan;
+mod smaps;
+mod tally;
+
+use pagelab_abi::guest::{NoteKind, PlacementMethod, REGION_OTHER};
+use pagelab_abi::plan::{HEAP_BASE, Memory, POOL_BYTES, Plan, Section};
+
+use crate::files;
+use crate::guest::{self, HEAP, POOLS};
+use crate::intervals::Span;
+use crate::layout::Layout;
+use crate::maps::{self, Mapping};
+use crate::record;
+use crate::sys;
+
+use scan::Pagemap;
+use tally::Tally;
+
+/// The exit must not be held up for longer, however much memory there is.
+const LIMIT_NS: u64 = 3_000_000_000;
+
+/// Measures this process and stores everything in the guest file.
+pub fn all() {
+    let Some(file) = record::file() else { return };
+    let Some(plan) = guest::plan() else { return };
+    let begin = sys::monotonic_ns();
+    record::set(&file.end_ns, begin);
+    usage();
+    let mut tally = Tally::new(file);
+    let method = match Pagemap::open() {
+        Ok(pagemap) => by_pages(&plan, &pagemap, &mut tally, begin),
+        Err(_) => None,
+    };
+    let method = method.or_else(|| smaps::sums(&plan, &mut tally));
+    if method.is_none() {
+        record::note(NoteKind::PlacementUnknown, None, 0, 0);
+    }
+    record::set(&file.placement_method, method.unwrap_or(PlacementMethod::None) as u64);
+    record::set(&file.measured_ns, sys::monotonic_ns());
+}
+
+fn usage() {
+    let Some(file) = record::file() else { return };
+    let Ok(words) = sys::rusage() else { return };
+    let [user_s, user_us, system_s, system_us, max_rss_kib, _, _, _, minor, major, ..] = words;
+    let ns = |seconds: u64, micros: u64| seconds * 1_000_000_000 + micros * 1000;
+    record::set(&file.rusage.user_ns, ns(user_s, user_us));
+    record::set(&file.rusage.system_ns, ns(system_s, system_us));
+    record::set(&file.rusage.max_rss_bytes, max_rss_kib * 1024);
+    record::set(&file.rusage.minor_faults, minor);
+    record::set(&file.rusage.major_faults, major);
+}
+
+fn by_pages(plan: &Plan<'static>, pagemap: &Pagemap, tally: &mut Tally, begin: u64) -> Option<PlacementMethod> {
+    let mut data_end = 0;
+    let mut complete = true;
+    let walked = maps::each(&mut |mapping| {
+        let Some(place) = place_of(plan, mapping, &mut data_end) else { return true };
+        complete = tally.mapping(&place, mapping.span, pagemap).is_ok();
+        if sys::monotonic_ns() > begin + LIMIT_NS {
+            complete = false;
+        }
+        complete
+    });
+    tally.finish();
+    if walked.is_ok() && complete {
+        return Some(PlacementMethod::PagemapScan);
+    }
+    tally.reset();
+    None
+}
+
+/// What one mapping is, and what governs it.
+pub struct Place {
+    /// Code for the file: [`Memory`] plus one, or [`REGION_OTHER`].
+    pub memory: u64,
+    /// What was asked; `None`: left to the kernel.
+    pub layout: Option<Layout>,
+}
+
+impl Place {
+    fn new(memory: Memory, layout: Option<Layout>) -> Place {
+        Place { memory: memory as u64 + 1, layout }
+    }
+}
+
+/// `None` for what is not the program's: no access, the kernel's own pages, the guest's file.
+fn place_of(plan: &Plan<'static>, mapping: &Mapping<'_>, data_end: &mut usize) -> Option<Place> {
+    let special = mapping.name.starts_with(b"[v") || mapping.name.ends_with(b".guest");
+    if !(mapping.read || mapping.write || mapping.exec) || special {
+        return None;
+    }
+    let start = mapping.span.start;
+    if (HEAP.start..HEAP.end).contains(&start) {
+        return Some(Place::new(Memory::Heap, pool_layout(plan, Memory::Heap, HEAP_BASE as usize)));
+    }
+    if (POOLS.start..POOLS.end).contains(&start) {
+        return Some(in_pool(plan, mapping.span));
+    }
+    let memory = match files::kind_of(mapping, *data_end) {
+        Some(Memory::Data) => {
+            *data_end = mapping.span.end;
+            Memory::Data
+        }
+        Some(memory) => memory,
+        None if mapping.name == b"[heap]" => Memory::Heap,
+        None if mapping.is_file() => Memory::File,
+        None if mapping.shared => return Some(Place { memory: REGION_OTHER, layout: None }),
+        None => Memory::Anon,
+    };
+    let direct = matches!(memory, Memory::Data | Memory::Stack).then(|| {
+        let section = guest::section_for(memory, mapping.span.len()).filter(Section::governs_pages)?;
+        Some(Layout::new(*plan, section, start, mapping.span.len()))
+    });
+    Some(Place::new(memory, direct.flatten()))
+}
+
+fn in_pool(plan: &Plan<'static>, span: Span) -> Place {
+    let index = (span.start - POOLS.start) / POOL_BYTES as usize;
+    let base = POOLS.start + index * POOL_BYTES as usize;
+    let arena = guest::lock().pool(base).is_some_and(|pool| pool.is_arena(span.start));
+    let memory = if arena { Memory::Arenas } else { Memory::Anon };
+    let layout = pool_layout(plan, memory, base);
+    Place::new(memory, layout.or_else(|| pool_layout(plan, Memory::Anon, base)))
+}
+
+/// The layout of the pool at `base`, as the first section that has it lays it out.
+fn pool_layout(plan: &Plan<'static>, memory: Memory, base: usize) -> Option<Layout> {
+    let mut sections = (0..plan.section_count()).filter_map(|number| plan.section(number));
+    let section = sections.find(|section| {
+        section.memory == memory && section.pool_base as usize == base && section.governs_pages()
+    })?;
+    guest::section_for(memory, usize::MAX).map(|_| Layout::new(*plan, section, base, POOL_BYTES as usize))
+}

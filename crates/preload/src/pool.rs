@@ -91,9 +91,9 @@ impl Pool {
         self.layout = layout;
     }
 
-    /// The program's part of the pool.
-    pub fn used(&self) -> &Intervals {
-        &self.used
+    /// Whether `addr` lies in the heap of a thread arena.
+    pub fn is_arena(&mut self, addr: usize) -> bool {
+        self.arenas.heap(addr).is_some()
     }
 
     /// Room in the tables for the few changes that one call makes.

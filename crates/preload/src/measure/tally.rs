@@ -1,0 +1,234 @@
+//! Sums by region, kept in the guest file itself.
+
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+use pagelab_abi::guest::{GuestFile, RegionSlot, SIZE_COLUMNS, UNCOUNTED};
+
+use crate::arch::{PAGE, PMD};
+use crate::intervals::{Span, align_down};
+use crate::layout::{Backing, Piece};
+use crate::sys::Result;
+
+use super::Place;
+use super::scan::Pagemap;
+
+/// With more intervals than this, a section is summed up by page size instead of interval by interval.
+const SEPARATE: u32 = 256;
+
+/// The tile that mappings and runs are being added to.
+#[derive(Clone, Copy)]
+struct Open {
+    tile: Span,
+    slot: usize,
+    mapped: usize,
+    huge: usize,
+    touched: bool,
+}
+
+/// The sums.
+pub struct Tally {
+    file: &'static GuestFile,
+    open: Option<Open>,
+}
+
+fn bump(field: &AtomicU64, by: usize) {
+    field.fetch_add(by as u64, Relaxed);
+}
+
+fn column(page_bytes: usize) -> usize {
+    SIZE_COLUMNS.iter().position(|&size| size == page_bytes as u64).unwrap_or(0)
+}
+
+impl Tally {
+    /// Sums into `file`.
+    pub fn new(file: &'static GuestFile) -> Tally {
+        let tally = Tally { file, open: None };
+        tally.clear();
+        tally
+    }
+
+    fn clear(&self) {
+        for slot in self.file.regions.iter().take(self.file.region_count.load(Relaxed) as usize) {
+            let numbers = [&slot.start, &slot.end, &slot.mapped, &slot.resident, &slot.whole_touched, &slot.as_asked];
+            numbers.into_iter().chain(&slot.by_size).for_each(|field| field.store(0, Relaxed));
+        }
+        self.file.region_count.store(0, Relaxed);
+        self.file.regions_dropped.store(0, Relaxed);
+    }
+
+    /// Forgets everything.
+    pub fn reset(&mut self) {
+        self.open = None;
+        self.clear();
+    }
+
+    /// The slot for one piece of a place, by number.
+    fn slot(&self, place: &Place, piece: Option<&Piece>) -> Option<usize> {
+        let (asked, via) = match piece.map(|piece| piece.backing) {
+            None | Some(Backing::Kernel) => (0, 0),
+            Some(Backing::Base) => (PAGE as u64, 0),
+            Some(Backing::Thp(bytes)) => (bytes as u64, 0),
+            Some(Backing::Hugetlb(bytes)) => (bytes as u64, 1),
+        };
+        let rule = place.layout.map_or(0, |layout| u64::from(layout.section.rule));
+        let separate = place.layout.is_some_and(|layout| {
+            let count = layout.section.interval_count();
+            count > 0 && count <= SEPARATE
+        });
+        let bounds = piece.filter(|_| separate).map(|piece| piece.span);
+        let key = [place.memory, asked, via, rule];
+        let used = self.file.region_count.load(Relaxed) as usize;
+        let same = |slot: &&RegionSlot| {
+            [&slot.memory, &slot.asked, &slot.via, &slot.rule].map(|field| field.load(Relaxed)) == key
+                && bounds.is_none_or(|bounds| {
+                    let start = slot.start.load(Relaxed) as usize;
+                    (bounds.start..bounds.end).contains(&start)
+                })
+        };
+        if let Some(found) = self.file.regions.iter().take(used).rposition(|slot| same(&slot)) {
+            return Some(found);
+        }
+        let Some(slot) = self.file.regions.get(used) else {
+            self.file.regions_dropped.fetch_add(1, Relaxed);
+            return None;
+        };
+        for (field, value) in [&slot.memory, &slot.asked, &slot.via, &slot.rule].into_iter().zip(key) {
+            field.store(value, Relaxed);
+        }
+        slot.start.store(u64::MAX, Relaxed);
+        self.file.region_count.store(used as u64 + 1, Relaxed);
+        Some(used)
+    }
+
+    fn region(&self, slot: usize) -> Option<&'static RegionSlot> {
+        self.file.regions.get(slot)
+    }
+
+    /// Adds one mapping, piece by piece.
+    pub fn mapping(&mut self, place: &Place, span: Span, pagemap: &Pagemap) -> Result<()> {
+        let Some(layout) = place.layout else { return self.part(place, None, span, pagemap) };
+        let mut result = Ok(());
+        layout.each(span, &mut |piece, part| {
+            if result.is_ok() {
+                result = self.part(place, Some(&piece), part, pagemap);
+            }
+        });
+        result
+    }
+
+    /// Adds mapped bytes to the region of `piece`; the slot's number.
+    pub fn mapped(&self, place: &Place, piece: Option<&Piece>, part: Span) -> Option<usize> {
+        let number = self.slot(place, piece)?;
+        let slot = self.region(number)?;
+        slot.start.fetch_min(part.start as u64, Relaxed);
+        slot.end.fetch_max(part.end as u64, Relaxed);
+        bump(&slot.mapped, part.len());
+        Some(number)
+    }
+
+    /// Adds resident bytes of one page size; tiles are not counted.
+    pub fn resident(&self, slot: usize, page_bytes: usize, bytes: usize) {
+        let Some(slot) = self.region(slot) else { return };
+        bump(&slot.resident, bytes);
+        if let Some(field) = slot.by_size.get(column(page_bytes)) {
+            bump(field, bytes);
+        }
+    }
+
+    /// Marks the tiles of all regions as not counted.
+    pub fn uncounted(&self) {
+        let used = self.file.region_count.load(Relaxed) as usize;
+        self.file.regions.iter().take(used).for_each(|slot| slot.whole_touched.store(UNCOUNTED, Relaxed));
+    }
+
+    fn part(&mut self, place: &Place, piece: Option<&Piece>, part: Span, pagemap: &Pagemap) -> Result<()> {
+        let Some(slot) = self.mapped(place, piece, part) else { return Ok(()) };
+        let backing = piece.map_or(Backing::Kernel, |piece| piece.backing);
+        let tiled = piece.filter(|_| backing.is_tiled());
+        let mut last = part.start;
+        pagemap.each(part, &mut |run, huge| {
+            let size = if huge { huge_bytes(backing) } else { PAGE };
+            self.resident(slot, size, run.len());
+            match tiled {
+                Some(piece) => {
+                    // Tiles between two runs are mapped, but not touched.
+                    self.cover_more(piece, Span::new(last, run.start), slot);
+                    self.touch(piece, run, slot, size >= backing.tile_bytes());
+                    last = run.end;
+                }
+                None if backing == Backing::Base => {
+                    let pages = run.len() / PAGE;
+                    if let Some(region) = self.region(slot) {
+                        bump(&region.whole_touched, pages);
+                        bump(&region.as_asked, if huge { 0 } else { pages });
+                    }
+                }
+                None => {}
+            }
+        })?;
+        if let Some(piece) = tiled {
+            self.cover_more(piece, Span::new(last, part.end), slot);
+        }
+        Ok(())
+    }
+
+    /// Closes the tile that is open, counting it if it is whole and touched.
+    fn close(&mut self) {
+        let Some(open) = self.open.take() else { return };
+        let Some(region) = self.region(open.slot) else { return };
+        if open.touched && open.mapped == open.tile.len() {
+            bump(&region.whole_touched, 1);
+            bump(&region.as_asked, usize::from(open.huge == open.tile.len()));
+        }
+    }
+
+    /// All tiles have been seen.
+    pub fn finish(&mut self) {
+        self.close();
+    }
+
+    /// `span` is mapped and nothing of it is resident.
+    fn cover_more(&mut self, piece: &Piece, span: Span, slot: usize) {
+        self.advance(piece, span, slot, false, false);
+    }
+
+    /// `run` is mapped and resident.
+    fn touch(&mut self, piece: &Piece, run: Span, slot: usize, huge: bool) {
+        self.advance(piece, run, slot, true, huge);
+    }
+
+    fn advance(&mut self, piece: &Piece, span: Span, slot: usize, touched: bool, huge: bool) {
+        let tile_bytes = piece.backing.tile_bytes();
+        let mut at = span.start;
+        while at < span.end {
+            let start = align_down(at, tile_bytes);
+            let tile = Span::new(start, start + tile_bytes);
+            let open = match &mut self.open {
+                Some(open) if open.tile == tile && open.slot == slot => open,
+                _ => {
+                    self.close();
+                    // Whole tiles that nothing touched need no look.
+                    if !touched && tile.and(span) == tile {
+                        at = align_down(span.end, tile_bytes).max(tile.end);
+                        continue;
+                    }
+                    self.open.insert(Open { tile, slot, mapped: 0, huge: 0, touched: false })
+                }
+            };
+            let part = tile.and(Span::new(at, span.end));
+            open.mapped += part.len();
+            open.huge += if huge { part.len() } else { 0 };
+            open.touched |= touched;
+            at = part.end;
+        }
+    }
+}
+
+/// Size of the page behind a huge entry.
+fn huge_bytes(backing: Backing) -> usize {
+    match backing {
+        Backing::Hugetlb(bytes) if bytes > PMD => bytes,
+        _ => PMD,
+    }
+}
