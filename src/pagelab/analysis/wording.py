@@ -127,6 +127,8 @@ def display_unit(metric: Metric, values: Sequence[float]) -> tuple[float, str]:
 def quantity(value: float, metric: Metric, significant: int = 4) -> str:
     """One value of *metric* with its unit."""
     factor, unit = display_unit(metric, [value])
+    if metric.unit == "1" and factor == 1 and value == round(value):
+        return f"{value:,.0f}".replace("-", MINUS)
     return f"{digits(value / factor, significant)} {unit}".rstrip()
 
 
@@ -138,7 +140,10 @@ def interval_percent(interval: Interval) -> str:
 def interval_quantity(interval: Interval, metric: Metric) -> str:
     """Both ends in one unit: ``−1.23 to 0.45 ms``."""
     factor, unit = display_unit(metric, [interval.low, interval.high])
-    return f"{digits(interval.low / factor)} to {digits(interval.high / factor)} {unit}".rstrip()
+    low, high = interval.low / factor, interval.high / factor
+    largest = max(abs(low), abs(high))
+    decimals = max(0, 2 - math.floor(math.log10(largest))) if largest > 0 else 0
+    return f"{low:,.{decimals}f} to {high:,.{decimals}f} {unit}".rstrip().replace("-", MINUS)
 
 
 def count(n: int, noun: str, plural: str | None = None) -> str:

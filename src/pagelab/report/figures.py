@@ -74,6 +74,7 @@ def _effects(analysis: Analysis, before: int) -> list[Figure]:
     if not planned:
         return []
     level = wording.level(analysis.design.level)
+    axis = " The axis is logarithmic away from zero." if charts.is_logarithmic(analysis) else ""
     base = sorted({c.baseline for c in planned})
     against = f"Zero is {base[0]}. " if len(base) == 1 else "Zero is the baseline of each program. "
     return [
@@ -83,7 +84,7 @@ def _effects(analysis: Analysis, before: int) -> list[Figure]:
             section="effects",
             title=f"Change in {_primary_label(analysis)} against the baseline",
             caption=f"{against}Points are estimates, bars {level} intervals (unadjusted). Filled: a difference "
-            "after Holm's correction; hollow: none found.",
+            f"after Holm's correction; hollow: none found.{axis}",
             alternative=" ".join(c.sentence for c in planned),
             draw=lambda width: charts.forest(analysis, width),
         )

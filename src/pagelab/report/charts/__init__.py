@@ -1,9 +1,9 @@
 """Charts: each a pure function from an `Analysis` to a Vega-Lite specification, all in one look (`theme`)."""
 
 from pagelab.report.charts.counters import counter_for, tlb_scatter
-from pagelab.report.charts.effects import forest
+from pagelab.report.charts.effects import forest, is_logarithmic
 from pagelab.report.charts.placement import bars
 from pagelab.report.charts.schedule import drift
 from pagelab.report.charts.times import boxplot
 
-__all__ = ["bars", "boxplot", "counter_for", "drift", "forest", "tlb_scatter"]
+__all__ = ["bars", "boxplot", "counter_for", "drift", "forest", "is_logarithmic", "tlb_scatter"]

@@ -13,8 +13,8 @@ from pagelab.report.charts import theme
 from pagelab.report.charts.rows import Rows, grouped
 
 ROW_HEIGHT = 24
-_WIDE = 1.0
-"""Beyond a doubling, a linear axis would squash the small effects: the axis becomes symmetric-logarithmic."""
+_WIDE = 1.5
+"""Beyond this fraction a linear axis would squash the small effects: it becomes symmetric-logarithmic."""
 _LABEL_ROOM = 0.1
 """Share of the axis kept free for the last number on the right."""
 _LOG_TICKS = (-99, -90, -50, -20, -10, -5, -2, 0, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 100000)
@@ -30,6 +30,16 @@ def forest(analysis: Analysis, width: theme.Width = "container") -> dict[str, An
     values = [_value(c, rows.key(c.workload, c.policy)) for c in contrasts]
     layers = _layers(values, rows, _scale(values), list(analysis.design.policies), _title(contrasts, analysis))
     return theme.finish(layers, width, ROW_HEIGHT * len(rows))
+
+
+def is_logarithmic(analysis: Analysis) -> bool:
+    """Whether the effects reach so far that the axis is logarithmic away from zero: captions must say so."""
+    contrasts = [c for c in analysis.planned() if c.relative is not None]
+    return _reach([_value(c, "") for c in contrasts]) > 100 * _WIDE
+
+
+def _reach(values: list[dict[str, Any]]) -> float:
+    return max((max(abs(v["low"]), abs(v["high"])) for v in values), default=1.0)
 
 
 def _value(contrast: Contrast, key: str) -> dict[str, Any]:
@@ -58,7 +68,7 @@ def _title(contrasts: list[Contrast], analysis: Analysis) -> str:
 
 
 def _scale(values: list[dict[str, Any]]) -> tuple[alt.Scale, list[int] | None]:
-    reach = max((max(abs(v["low"]), abs(v["high"])) for v in values), default=1.0)
+    reach = _reach(values)
     if reach <= 100 * _WIDE:
         low = min([v["low"] for v in values] + [-0.02 * reach, -0.1])
         high = max([v["high"] for v in values] + [0.02 * reach, 0.1])

@@ -1,0 +1,84 @@
+"""Specifications of charts: every colour is known in light and dark, and no number is lost on the way."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import factory
+from factory import Run, data_of
+
+from pagelab.analysis import Analysis, analyse
+from pagelab.report import charts
+from pagelab.report.charts import theme
+from pagelab.report.figures import figures_of, slug
+
+
+def test_every_colour_has_a_light_and_a_dark_value(typical_analysis: Analysis) -> None:
+    text = json.dumps([f.for_page() for f in figures_of(typical_analysis)])
+    used = set(re.findall(r"var\(--([a-z0-9]+)\)", text))
+    assert used <= set(theme.LIGHT)
+    assert set(theme.LIGHT) == set(theme.DARK)
+    assert not re.findall(r"#[0-9a-fA-F]{6}", text), "colours are named, so that they follow the page"
+
+
+def test_paper_colours_leave_no_variable(typical_analysis: Analysis) -> None:
+    for figure in figures_of(typical_analysis):
+        text = json.dumps(figure.for_paper())
+        assert "var(--" not in text
+        assert '"transparent"' not in text
+
+
+def test_the_boxplot_shows_the_summary_and_every_execution(typical_analysis: Analysis) -> None:
+    spec = charts.boxplot(typical_analysis, "gups")
+    data = [values for part in spec["datasets"].values() for values in part]
+    boxes = {row["policy"]: row for row in data if "median" in row}
+    for policy, row in boxes.items():
+        summary = typical_analysis.summary(f"gups/{policy}", "wall_s")
+        assert summary is not None
+        assert (row["minimum"], row["median"], row["maximum"]) == (summary.minimum, summary.median, summary.maximum)
+    points = sorted(row["value"] for row in data if "value" in row)
+    assert points == sorted(
+        e.values["wall_s"] for e in typical_analysis.executions if e.workload == "gups" and e.analysed
+    )
+
+
+def test_the_forest_plot_fills_only_what_holm_allows(typical_analysis: Analysis) -> None:
+    spec = charts.forest(typical_analysis)
+    rows = [row for part in spec["datasets"].values() for row in part if "found" in row]
+    expected = {(c.workload, c.policy): (c.p_holm or 1) <= 0.05 for c in typical_analysis.planned()}
+    assert {(row["workload"], row["policy"]): row["found"] for row in rows} == expected
+    assert set(expected.values()) == {True, False}
+
+
+def test_very_large_effects_get_a_logarithmic_axis_and_say_so(tmp_path: Path) -> None:
+    plan = factory.plan(["w"], ["a", "b", "c"], 6)
+    factor = {"a": 1.0, "b": 40.0, "c": 0.98}
+    directory = factory.store(tmp_path, plan, lambda c, s: Run(wall_s=factor[c.policy] + s.execution / 1000))
+    analysis = analyse(data_of(directory))
+    assert charts.is_logarithmic(analysis)
+    assert '"symlog"' in json.dumps(charts.forest(analysis))
+    assert "logarithmic away from zero" in next(f.caption for f in figures_of(analysis) if f.id == "effects")
+
+
+def test_names_that_look_alike_keep_their_own_rows(tmp_path: Path) -> None:
+    plan = factory.plan(["a", "a · b"], ["base", "b · c", "c"], 6)
+    directory = factory.store(tmp_path, plan, lambda _, s: Run(wall_s=1 + s.execution / 1000))
+    analysis = analyse(data_of(directory))
+    spec = charts.forest(analysis)
+    rows = [row["row"] for part in spec["datasets"].values() for row in part if "found" in row]
+    assert len(rows) == len(set(rows)) == 4
+
+
+def test_file_names_are_safe_and_unique() -> None:
+    used: set[str] = set()
+    names = [slug(text, used) for text in ("gups", "../../etc", "..", "", "漢字", "gups", "a b", "a/b", "x" * 500)]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) for name in names)
+
+
+def test_larger_pages_are_drawn_stronger() -> None:
+    ranks = [int(theme.page_size_colour(size)[7:-1]) for size in theme.PAGE_SIZES]
+    assert ranks == sorted(set(ranks))
+    assert theme.page_size_colour(8192) == theme.page_size_colour(4096)

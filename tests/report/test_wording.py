@@ -1,0 +1,99 @@
+"""Numbers as readers see them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagelab.analysis import wording
+from pagelab.analysis.model import Interval, Metric
+
+WALL = Metric("wall_s", "wall time", "s", "time")
+NANOSECONDS = Metric("measure.x", "x", "ns", "measurement")
+COUNT = Metric("counter.x", "x", "1", "counter")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.0, "0"), (1.0, "1.00"), (-1234.5, "−1,230"), (0.00123456, "0.00123"), (999.6, "1,000"), (9.996, "10.0")],
+)
+def test_three_digits(value: float, shown: str) -> None:
+    assert wording.digits(value) == shown
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300))
+def test_digits_never_lie_by_more_than_half_a_unit_of_the_third_digit(value: float) -> None:
+    shown = wording.digits(value).replace(",", "").replace("−", "-")
+    if "×" in shown:
+        mantissa, power = shown.split(" × 10")
+        shown = f"{mantissa}e{power.translate(str.maketrans('⁻⁰¹²³⁴⁵⁶⁷⁸⁹', '-0123456789'))}"
+    assert float(shown) == pytest.approx(value, rel=0.0051, abs=5e-324)
+
+
+@pytest.mark.parametrize(
+    ("fraction", "shown"),
+    [(-0.381, "−38.1%"), (0.0, "0.00%"), (-0.00001, "0.00%"), (0.0084, "+0.84%"), (12.3, "+1,230%"), (1.0, "+100.0%")],
+)
+def test_percentages_have_a_sign_unless_they_are_nothing(fraction: float, shown: str) -> None:
+    assert wording.percent(fraction) == shown
+
+
+@pytest.mark.parametrize(
+    ("fraction", "shown"), [(1.0, "100%"), (0.99999, ">99.9%"), (0.999, "99.9%"), (0.0, "0.00%"), (1e-9, "<0.1%")]
+)
+def test_all_is_said_only_of_all(fraction: float, shown: str) -> None:
+    assert wording.share(fraction) == shown
+
+
+@pytest.mark.parametrize(
+    ("p", "shown"),
+    [
+        (2 / math.comb(40, 20), "p = 1.5 × 10⁻¹¹"),
+        (0.0123, "p = 0.012"),
+        (0.5, "p = 0.50"),
+        (1.0, "p = 1"),
+        (0.05, "p = 0.050"),
+    ],
+)
+def test_p_values(p: float, shown: str) -> None:
+    assert wording.p_value(p) == shown
+
+
+def test_both_ends_of_an_interval_share_unit_and_decimals() -> None:
+    assert wording.interval_quantity(Interval(-0.0485, 2.123, 0.95), WALL) == "−0.05 to 2.12 s"
+    assert wording.interval_quantity(Interval(-2e-6, 3.4e-5, 0.95), WALL) == "−2.0 to 34.0 µs"
+    assert wording.interval_quantity(Interval(0.0, 0.0, 0.95), WALL) == "0 to 0 ns"
+
+
+@pytest.mark.parametrize(
+    ("value", "metric", "shown"),
+    [
+        (1.5, WALL, "1.500 s"),
+        (0.0021, WALL, "2.100 ms"),
+        (29_680_163.0, NANOSECONDS, "29.68 ms"),
+        (12.0, NANOSECONDS, "12.00 ns"),
+        (2.5e9, COUNT, "2.500 billion"),
+        (17.0, COUNT, "17"),
+        (123456.5, COUNT, "123,500"),
+    ],
+)
+def test_quantities_choose_a_unit_that_reads_well(value: float, metric: Metric, shown: str) -> None:
+    assert wording.quantity(value, metric) == shown
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"), [(4096, "4K"), (2 << 20, "2M"), (1 << 30, "1G"), (65536, "64K"), (1000, "1000")]
+)
+def test_page_sizes_as_policies_write_them(size: int, shown: str) -> None:
+    assert wording.page_size(size) == shown
+
+
+def test_lists_and_counts() -> None:
+    assert wording.listing(["a", "b", "c"]) == "a, b and c"
+    assert wording.listing(["a"]) == "a"
+    assert wording.listing([]) == ""
+    assert wording.count(1, "run") == "1 run"
+    assert wording.count(2, "policy", "policies") == "2 policies"
