@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import comb
 from typing import TYPE_CHECKING, Literal
 
@@ -38,16 +39,25 @@ def median_interval(values: ArrayLike, *, level: float = 0.95) -> Location:
     """
     ordered = np.sort(one_sample(values))
     n = ordered.size
-    tail = error_rate(level) / 2
-    k, below = 0, 0
-    while k < (n + 1) // 2 and Fraction(below + comb(n, k), 2**n) <= tail:
-        below += comb(n, k)
-        k += 1
-    short = sign_bound(n, level)
+    order = _median_order(n, level)
     interval: Interval | NotAchievable
-    if short is not None:
-        interval = short
+    if isinstance(order, NotAchievable):
+        interval = order
     else:
-        achieved = float(1 - Fraction(2 * below, 2**n))
+        k, achieved = order
         interval = Interval(float(ordered[k - 1]), float(ordered[n - k]), level, achieved, IntervalMethod.EXACT_ORDER)
     return Location("median", middle(ordered), interval, n)
+
+
+@lru_cache(maxsize=1024)
+def _median_order(n: int, level: float) -> tuple[int, float] | NotAchievable:
+    """k and the level that it achieves."""
+    short = sign_bound(n, level)
+    if short is not None:
+        return short
+    allowed = error_rate(level) / 2 * 2**n
+    k, below = 0, 0
+    while k < (n + 1) // 2 and below + comb(n, k) <= allowed:
+        below += comb(n, k)
+        k += 1
+    return k, float(1 - Fraction(2 * below, 2**n))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import floor, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ class PairOrder:
         return Interval(float(ordered[self.k - 1]), float(ordered[-self.k]), level, self.achieved, self.method)
 
 
+@lru_cache(maxsize=1024)
 def pair_order(n: int, m: int, level: float) -> PairOrder | NotAchievable:
     """The order statistics of the n * m pairs that bound an interval of at least ``level``.
 
@@ -68,6 +70,7 @@ def refuse_too_many_pairs(n: int, m: int) -> None:
         )
 
 
+@lru_cache(maxsize=1024)
 def sign_bound(n: int, level: float) -> NotAchievable | None:
     """None when n independent signs can give ``level``: [min, max] of n misses the median with at most 2^(1-n)."""
     error = error_rate(level)
