@@ -22,6 +22,10 @@ fn main() -> ExitCode {
             println!("{USAGE}");
             0
         }
+        [flag] if flag == "--counters" => {
+            println!("{:#}", pagelab_launch::counters::report());
+            0
+        }
         [] => report(launch("-")),
         [flag, complaints, request] if flag == "--complaint" => match say::to_file(complaints.as_ref()) {
             Ok(()) => report(launch(request)),

@@ -1,6 +1,6 @@
 //! The processes of a run: from the guests' reports and the launcher's own reaping.
 
-use crate::counters::Counted;
+use crate::counters::{Announced, Counted};
 use crate::guests::Guests;
 use crate::record::Process;
 use crate::sys::process;
@@ -47,7 +47,26 @@ pub fn list(
         let process = processes.entry(*pid).or_insert_with(|| Process { pid: *pid, ..Process::default() });
         process.counters.clone_from(values);
     }
+    for (&pid, seen) in &counted.announced {
+        announce(processes.entry(pid).or_insert_with(|| Process { pid, ..Process::default() }), seen, started_ns);
+    }
     let mut list: Vec<Process> = processes.into_values().collect();
     list.sort_by_key(|process| (process.start_ns, process.pid));
     list
+}
+
+/// Fills in what only the kernel's announcements know of a process that the library did not report on.
+fn announce(process: &mut Process, seen: &Announced, started_ns: u64) {
+    if process.ppid == 0 {
+        process.ppid = seen.ppid;
+    }
+    if process.executable.is_empty() {
+        process.executable = seen.name.clone().unwrap_or_default();
+    }
+    if process.start_ns.is_none() {
+        process.start_ns = seen.start_ns.map(|start| start.saturating_sub(started_ns));
+    }
+    if process.wall_ns.is_none() {
+        process.wall_ns = seen.start_ns.zip(seen.end_ns).map(|(start, end)| end.saturating_sub(start));
+    }
 }

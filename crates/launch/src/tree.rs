@@ -71,10 +71,31 @@ const ECHO_NS: u64 = 500_000_000;
 /// How long SIGKILL is repeated before a process that will not die is left alone (no right to signal it, or stuck).
 const KILL_PATIENCE_NS: u64 = 10_000_000_000;
 
-/// The tree is being ended: SIGKILL at this time.
+/// The tree is being ended: SIGTERM to all of it at one time, SIGKILL at another.
 struct Ending {
     since_ns: u64,
+    term_at_ns: Option<u64>,
     kill_at_ns: u64,
+}
+
+impl Ending {
+    /// Begins now, with SIGTERM after `delay_ns`.
+    fn begin(now: u64, delay_ns: u64) -> Ending {
+        let term_at = now + delay_ns;
+        Ending { since_ns: now, term_at_ns: Some(term_at), kill_at_ns: term_at + TERM_GRACE_NS }
+    }
+
+    /// Sends what is due; false when even SIGKILL has not helped.
+    fn act(&mut self, now: u64) -> bool {
+        if self.term_at_ns.is_some_and(|at| now >= at) {
+            self.term_at_ns = None;
+            signal_all(libc::SIGTERM);
+        }
+        if now >= self.kill_at_ns {
+            signal_all(libc::SIGKILL);
+        }
+        now < self.kill_at_ns + KILL_PATIENCE_NS
+    }
 }
 
 /// Watches until the program and everything it started has ended.
@@ -104,22 +125,23 @@ impl Watch<'_> {
             if story.program.is_some() && leave_at_ns.is_none() {
                 leave_at_ns = Some(now + LEFT_GRACE_NS);
             }
-            match &ending {
-                Some(state) if now >= state.kill_at_ns + KILL_PATIENCE_NS => {
+            if ending.is_none() && self.deadline_ns.is_some_and(|deadline| now >= deadline) {
+                story.cut = story.cut.or(Some(Cut::TimedOut));
+                ending = Some(Ending::begin(now, 0));
+            }
+            if ending.is_none() && leave_at_ns.is_some_and(|at| now >= at) {
+                story.left = left_over();
+                ending = Some(Ending::begin(now, 0));
+            }
+            if let Some(ending) = &mut ending {
+                if story.program.is_some() {
+                    // What an interrupted program leaves behind need not wait for its turn.
+                    ending.term_at_ns = ending.term_at_ns.map(|at| at.min(now));
+                }
+                if !ending.act(now) {
                     story.left = left_over();
                     return Ok(story);
                 }
-                Some(state) if now >= state.kill_at_ns => signal_all(libc::SIGKILL),
-                Some(_) => {}
-                None if self.deadline_ns.is_some_and(|deadline| now >= deadline) => {
-                    story.cut = story.cut.or(Some(Cut::TimedOut));
-                    ending = Some(begin_ending(now));
-                }
-                None if leave_at_ns.is_some_and(|at| now >= at) => {
-                    story.left = left_over();
-                    ending = Some(begin_ending(now));
-                }
-                None => {}
             }
             self.wait(now, ending.as_ref(), leave_at_ns)?;
             while let Some(signal) = signals::next(self.signals) {
@@ -160,7 +182,8 @@ impl Watch<'_> {
         signals::wait_readable(&fds, until)
     }
 
-    /// The first signal is passed on and gives the tree its grace; a second one ends it at once.
+    /// The first signal is passed on to the program's group; SIGTERM and SIGKILL to the whole tree follow when that does
+    /// not end it. A second signal skips the grace.
     fn interrupted(&self, signal: i32, story: &mut Story, ending: &mut Option<Ending>) {
         let now = sys::monotonic_ns();
         if let (Some(Cut::Interrupted(_)), Some(first)) = (story.cut, ending.as_mut()) {
@@ -174,13 +197,8 @@ impl Watch<'_> {
             // To the group, as a terminal would; a process that has just gone needs no signal.
             let _ = process::kill(-self.program, signal);
         }
-        ending.get_or_insert(Ending { since_ns: now, kill_at_ns: now + TERM_GRACE_NS });
+        ending.get_or_insert(Ending::begin(now, ECHO_NS));
     }
-}
-
-fn begin_ending(now: u64) -> Ending {
-    signal_all(libc::SIGTERM);
-    Ending { since_ns: now, kill_at_ns: now + TERM_GRACE_NS }
 }
 
 fn signal_all(signal: i32) {

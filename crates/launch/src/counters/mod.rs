@@ -1,41 +1,74 @@
-//! Counters.
+//! Hardware and software counters of a whole process tree.
+//!
+//! ```text
+//! names → roles (table, raw codes, libpfm4) → self-test, groups → opened before exec → totals, by process → record
+//! ```
+
+mod breakdown;
+mod codes;
+mod groups;
+mod pfm;
+mod processor;
+mod report;
+mod role;
+mod selftest;
+mod session;
+mod table;
+mod table_amd;
+mod table_arm;
+mod table_intel;
+mod verdict;
+
+pub use breakdown::Announced;
+pub use report::report;
+pub use role::{Role, parse};
+
 use crate::cpus::Cpus;
-use crate::error::Result;
 use crate::record::{Counter, Warnings};
+use session::Session;
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 
-/// Role.
-#[derive(Clone, Debug)]
-pub struct Role;
-/// Counted.
+/// What the counters of a run read.
 #[derive(Debug, Default)]
 pub struct Counted {
-    /// c
+    /// For the record.
     pub counters: Vec<Counter>,
-    /// p
+    /// By process id and counter name; empty when processes could not be told apart.
     pub by_process: BTreeMap<i32, BTreeMap<String, u64>>,
+    /// Processes as the kernel announced them; empty likewise.
+    pub announced: BTreeMap<i32, Announced>,
 }
-/// Counting.
-#[derive(Debug, Default)]
-pub struct Counting;
-/// parse
-pub fn parse(_events: &[String]) -> Result<Vec<Role>> {
-    Ok(Vec::new())
+
+/// The counters of a run, open.
+pub struct Counting {
+    roles: Vec<Role>,
+    session: Session,
 }
+
 impl Counting {
-    /// open
-    pub fn open(_e: &[Role], _pid: i32, _c: &Cpus, _p: bool) -> Counting {
-        Counting
+    /// Opens counters on a process that waits for its exec; they start there. What cannot be opened is told at the
+    /// end: a run does not fail for lack of counters.
+    pub fn open(roles: &[Role], pid: i32, cpus: &Cpus, per_process: bool) -> Counting {
+        Counting { roles: roles.to_vec(), session: Session::open(roles, pid, cpus, per_process) }
     }
-    /// fds
+
+    /// Descriptors that become readable when a ring buffer fills.
     pub fn fds(&self) -> Vec<RawFd> {
-        Vec::new()
+        let rings = self.session.breakdown.iter().flat_map(|breakdown| &breakdown.rings);
+        rings.map(crate::sys::perf::Ring::fd).collect()
     }
-    /// drain
-    pub fn drain(&mut self) {}
-    /// finish
-    pub fn finish(self, _pid: i32, _w: &mut Warnings) -> Counted {
-        Counted::default()
+
+    /// Empties the ring buffers.
+    pub fn drain(&mut self) {
+        if let Some(breakdown) = &mut self.session.breakdown {
+            breakdown.drain();
+        }
+    }
+
+    /// Reads everything. The tree must have ended.
+    pub fn finish(mut self, program: i32, warnings: &mut Warnings) -> Counted {
+        self.drain();
+        verdict::judge(&self.roles, &self.session, program, warnings)
     }
 }

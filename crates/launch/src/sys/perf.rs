@@ -1,1 +1,270 @@
-//! perf_event_open.
+//! perf_event_open(2): opening, reading, ring buffers.
+
+use super::check;
+use perf_event_open_sys as perf;
+use perf_event_open_sys::bindings as abi;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Read format of every counter here. Deliberately without PERF_FORMAT_GROUP: older kernels refuse it together with
+/// `inherit`, and counters are read when the tree has ended, so that reading one by one loses nothing.
+const READ_FORMAT: u64 =
+    (abi::PERF_FORMAT_TOTAL_TIME_ENABLED | abi::PERF_FORMAT_TOTAL_TIME_RUNNING | abi::PERF_FORMAT_ID) as u64;
+
+/// What to count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Code {
+    /// perf_event_attr.type.
+    pub kind: u32,
+    /// perf_event_attr.config.
+    pub config: u64,
+    /// perf_event_attr.config1.
+    pub config1: u64,
+    /// perf_event_attr.config2.
+    pub config2: u64,
+    /// Leave out the kernel.
+    pub exclude_kernel: bool,
+    /// Leave out user mode.
+    pub exclude_user: bool,
+}
+
+/// Whom to count, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Open<'g> {
+    /// Process; 0: the caller.
+    pub pid: i32,
+    /// Only while on this CPU; None: wherever it runs.
+    pub cpu: Option<usize>,
+    /// Leader of the group to join.
+    pub leader: Option<&'g OwnedFd>,
+    /// The leader must be on the hardware all the time, or fail.
+    pub pinned: bool,
+    /// Counts children too, from the exec on.
+    pub tree: bool,
+    /// Every task's counts are written to the ring buffer when it ends.
+    pub stat: bool,
+}
+
+/// What a counter read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Events.
+    pub count: u64,
+    /// Time it should have counted.
+    pub enabled_ns: u64,
+    /// Time it did count.
+    pub running_ns: u64,
+    /// Its id, as in ring buffers.
+    pub id: u64,
+}
+
+fn attributes(code: &Code) -> abi::perf_event_attr {
+    let mut attr = abi::perf_event_attr::default();
+    attr.size = std::mem::size_of::<abi::perf_event_attr>() as u32;
+    attr.type_ = code.kind;
+    attr.config = code.config;
+    attr.__bindgen_anon_3.config1 = code.config1;
+    attr.__bindgen_anon_4.config2 = code.config2;
+    attr.read_format = READ_FORMAT;
+    attr.set_exclude_kernel(code.exclude_kernel.into());
+    attr.set_exclude_user(code.exclude_user.into());
+    attr.set_exclude_hv(1);
+    attr
+}
+
+/// All events of one ring buffer must use the same clock.
+fn use_monotonic_clock(attr: &mut abi::perf_event_attr) {
+    attr.set_use_clockid(1);
+    attr.clockid = libc::CLOCK_MONOTONIC;
+}
+
+fn open_raw(attr: &mut abi::perf_event_attr, pid: i32, cpu: Option<usize>, leader: i32) -> io::Result<OwnedFd> {
+    let cpu = cpu.map_or(-1, |cpu| cpu as libc::c_int);
+    // SAFETY: `attr` is a live structure whose size field is right; the rest are plain integers.
+    let fd = check(unsafe { perf::perf_event_open(attr, pid, cpu, leader, abi::PERF_FLAG_FD_CLOEXEC.into()) })?;
+    // SAFETY: the descriptor is new and owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Opens a counter. It starts at the target's exec (`tree`), or with [`enable`]; group members follow their leader.
+pub fn open(code: &Code, how: &Open<'_>) -> io::Result<OwnedFd> {
+    let mut attr = attributes(code);
+    let leads = how.leader.is_none();
+    attr.set_disabled(leads.into());
+    attr.set_enable_on_exec((leads && how.tree).into());
+    attr.set_pinned((leads && how.pinned).into());
+    attr.set_inherit(how.tree.into());
+    attr.set_inherit_stat(how.stat.into());
+    if how.stat {
+        use_monotonic_clock(&mut attr);
+    }
+    open_raw(&mut attr, how.pid, how.cpu, how.leader.map_or(-1, AsRawFd::as_raw_fd))
+}
+
+/// Opens an event that counts nothing and reports forks, exits and names of the tree on one CPU, with times of
+/// CLOCK_MONOTONIC.
+pub fn open_side_band(pid: i32, cpu: usize) -> io::Result<OwnedFd> {
+    let dummy = Code { kind: abi::PERF_TYPE_SOFTWARE, config: abi::PERF_COUNT_SW_DUMMY.into(), ..Code::default() };
+    let mut attr = attributes(&Code { exclude_kernel: true, ..dummy });
+    attr.set_disabled(1);
+    attr.set_enable_on_exec(1);
+    attr.set_inherit(1);
+    attr.set_task(1);
+    attr.set_comm(1);
+    attr.set_comm_exec(1);
+    attr.set_watermark(1);
+    attr.__bindgen_anon_2.wakeup_watermark = (RING_BYTES / 4) as u32;
+    use_monotonic_clock(&mut attr);
+    attr.sample_type = abi::PERF_SAMPLE_TIME.into();
+    attr.set_sample_id_all(1);
+    open_raw(&mut attr, pid, Some(cpu), -1)
+}
+
+/// Starts a counter opened without `tree`, and its group.
+pub fn enable(counter: &OwnedFd) -> io::Result<()> {
+    // SAFETY: the descriptor is a counter's; the argument is a flag.
+    check(unsafe { perf::ioctls::ENABLE(counter.as_raw_fd(), abi::PERF_IOC_FLAG_GROUP) }).map(drop)
+}
+
+/// Stops a counter and its group.
+pub fn disable(counter: &OwnedFd) -> io::Result<()> {
+    // SAFETY: the descriptor is a counter's; the argument is a flag.
+    check(unsafe { perf::ioctls::DISABLE(counter.as_raw_fd(), abi::PERF_IOC_FLAG_GROUP) }).map(drop)
+}
+
+/// Reads a counter. `Ok(None)`: a pinned counter that the hardware could not keep.
+pub fn read(counter: &OwnedFd) -> io::Result<Option<Reading>> {
+    let mut words = [0_u64; 4];
+    // SAFETY: the pointer and the size describe `words`.
+    let got = unsafe { libc::read(counter.as_raw_fd(), words.as_mut_ptr().cast(), std::mem::size_of_val(&words)) };
+    match got {
+        32 => {
+            let [count, enabled_ns, running_ns, id] = words;
+            Ok(Some(Reading { count, enabled_ns, running_ns, id }))
+        }
+        0 => Ok(None),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Data bytes of a ring buffer: 512 KiB, what perf_event_mlock_kb (516) lets every user have on each CPU.
+pub const RING_BYTES: usize = 512 * 1024;
+
+/// A ring buffer of one CPU.
+pub struct Ring {
+    owner: OwnedFd,
+    base: *mut u8,
+    bytes: usize,
+}
+
+impl Ring {
+    /// Maps the ring buffer of an event; smaller than [`RING_BYTES`] where the limit on locked memory demands it.
+    pub fn new(owner: OwnedFd) -> io::Result<Ring> {
+        let page = super::files::page_bytes() as usize;
+        let mut data = RING_BYTES;
+        loop {
+            let bytes = data + page;
+            // SAFETY: a fresh shared mapping of the event's own buffer.
+            let base = unsafe {
+                libc::mmap(
+                    std::ptr::null_mut(),
+                    bytes,
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    libc::MAP_SHARED,
+                    owner.as_raw_fd(),
+                    0,
+                )
+            };
+            if base != libc::MAP_FAILED {
+                return Ok(Ring { owner, base: base.cast(), bytes });
+            }
+            let error = io::Error::last_os_error();
+            if error.raw_os_error() != Some(libc::EPERM) || data <= 4 * page {
+                return Err(error);
+            }
+            data /= 2;
+        }
+    }
+
+    /// Its descriptor, for poll.
+    pub fn fd(&self) -> i32 {
+        self.owner.as_raw_fd()
+    }
+
+    /// Sends another event's records here too; both must be of one CPU.
+    pub fn attach(&self, event: &OwnedFd) -> io::Result<()> {
+        // SAFETY: both descriptors are events.
+        check(unsafe { perf::ioctls::SET_OUTPUT(event.as_raw_fd(), self.owner.as_raw_fd()) }).map(drop)
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: the offsets used are of 8-aligned u64 fields in the control page, which lives as long as `self`. The
+        // kernel changes them concurrently, hence the atomic.
+        unsafe { &*self.base.add(offset).cast::<AtomicU64>() }
+    }
+
+    /// Takes out all records and hands over each one's type and body (without its header). Fails when a record is torn
+    /// (two CPUs wrote at once); then all that was in the buffer after it is gone.
+    pub fn drain(&mut self, mut visit: impl FnMut(u32, &[u8])) -> io::Result<()> {
+        let head_at = std::mem::offset_of!(abi::perf_event_mmap_page, data_head);
+        let tail_at = std::mem::offset_of!(abi::perf_event_mmap_page, data_tail);
+        let head = self.word(head_at).load(Ordering::Acquire);
+        let mut tail = self.word(tail_at).load(Ordering::Relaxed);
+        let mut record = Vec::new();
+        let mut done = Ok(());
+        while tail < head {
+            let header = self.copy(tail, 8, &mut record);
+            let (kind, size) = (u32_of(header, 0), u16_of(header, 6));
+            if size < 8 || tail + u64::from(size) > head {
+                tail = head;
+                done = Err(io::ErrorKind::InvalidData.into());
+                break;
+            }
+            let body = self.copy(tail, size.into(), &mut record);
+            visit(kind, body.get(8..).unwrap_or(&[]));
+            tail += u64::from(size);
+        }
+        fence(Ordering::Release);
+        self.word(tail_at).store(tail, Ordering::Release);
+        done
+    }
+
+    fn copy<'b>(&self, from: u64, length: usize, into: &'b mut Vec<u8>) -> &'b [u8] {
+        let page = super::files::page_bytes() as usize;
+        let size = self.bytes - page;
+        into.clear();
+        for at in from as usize..from as usize + length {
+            // SAFETY: `page + at % size` lies inside the mapping; the kernel does not write before data_tail passes.
+            into.push(unsafe { self.base.add(page + at % size).read_volatile() });
+        }
+        into
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: unmaps exactly what `new` mapped.
+        unsafe { libc::munmap(self.base.cast(), self.bytes) };
+    }
+}
+
+fn u32_of(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|raw| raw.try_into().ok()).map_or(0, u32::from_ne_bytes)
+}
+
+fn u16_of(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..at + 2).and_then(|raw| raw.try_into().ok()).map_or(0, u16::from_ne_bytes)
+}
+
+/// Raises the limit on open descriptors as far as allowed: one counter for each event and CPU.
+pub fn raise_descriptor_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a live structure; failing leaves the limit as it is.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}

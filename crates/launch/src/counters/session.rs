@@ -1,0 +1,286 @@
+//! Opening the counters of a run: in groups that the hardware can hold, and a second set of them by CPU where
+//! processes are told apart.
+
+use super::breakdown::{Breakdown, Heard, Slot};
+use super::groups::{self, Group, part};
+use super::role::{Part, Role};
+use super::selftest::{self, Hardware};
+use crate::cpus::Cpus;
+use crate::sys::perf::{self, Code, Open, Reading, Ring};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// With more counters than this (events × CPUs) every fork of the program would get noticeably slower, since each
+/// child's context is made of as many.
+const MOST_BY_CPU: usize = 96;
+
+/// One event of one role, open.
+pub struct Opened {
+    /// Which.
+    pub slot: Slot,
+    /// Its descriptors: one, or one a CPU.
+    fds: Vec<OwnedFd>,
+    /// It counts user mode only, because the kernel's settings demand it.
+    pub user_only: bool,
+}
+
+/// The sum over a counter's descriptors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Total {
+    /// Events, unscaled.
+    pub count: u64,
+    /// Time it should have counted.
+    pub enabled_ns: u64,
+    /// Time it did.
+    pub running_ns: u64,
+}
+
+/// All counters of a run.
+#[derive(Default)]
+pub struct Session {
+    /// What could be opened.
+    pub opened: Vec<Opened>,
+    /// What could not, and why.
+    pub refused: Vec<(usize, io::Error)>,
+    /// Hardware counters that were found to count nothing: (advertised, usable).
+    pub lying: Option<(usize, usize)>,
+    /// Ring buffers, when processes are told apart.
+    pub breakdown: Option<Breakdown>,
+    /// Why processes, or some counters of them, are not told apart though that was asked for.
+    pub no_breakdown: Option<String>,
+    /// Hardware counters that are left when the totals have theirs.
+    spare: usize,
+}
+
+impl Opened {
+    /// Reads and sums; `Ok(None)`: the hardware could not keep it.
+    pub fn total(&self) -> io::Result<Option<Total>> {
+        let mut total = Total::default();
+        for fd in &self.fds {
+            let Some(reading) = perf::read(fd)? else { return Ok(None) };
+            total.count += reading.count;
+            total.running_ns += reading.running_ns;
+            // A counter of one CPU is enabled while its task runs anywhere.
+            total.enabled_ns = total.enabled_ns.max(reading.enabled_ns);
+        }
+        Ok(Some(total))
+    }
+
+    fn ids(&self) -> io::Result<Vec<u64>> {
+        let readings: io::Result<Vec<Option<Reading>>> = self.fds.iter().map(perf::read).collect();
+        Ok(readings?.into_iter().flatten().map(|reading| reading.id).collect())
+    }
+}
+
+/// Sums of counters by slot; None for those the hardware could not keep.
+pub fn totals(opened: &[Opened]) -> HashMap<Slot, Option<Total>> {
+    opened.iter().map(|opened| (opened.slot, opened.total().unwrap_or(None))).collect()
+}
+
+impl Session {
+    /// Opens what `roles` name on a process that is about to exec. Never fails: what could not be opened is in
+    /// `refused`.
+    ///
+    /// The order of opening matters. When the kernel switches between two tasks whose counters were inherited from the
+    /// same parent, it swaps their contexts whole, and then swaps back the counts of `inherit_stat` events pairwise
+    /// *by position in the list*. A child's list has the order of the kernel's tree (pinned first, then by CPU with -1
+    /// before 0, by PMU, by age); counters opened in another order are paired wrongly, and counts of one event land
+    /// in another (seen on Linux 6.18). So: hardware totals, hardware by CPU; software totals, then everything of CPU
+    /// 0, of CPU 1 …; and only one PMU in each of the two trees.
+    pub fn open(roles: &[Role], pid: i32, cpus: &Cpus, per_process: bool) -> Session {
+        let mut session = Session::default();
+        if roles.iter().all(|role| role.parts.is_empty()) {
+            return session;
+        }
+        perf::raise_descriptor_limit();
+        let (hardware, software) = session.plan(roles);
+        let by_process =
+            if per_process { session.choose(roles, &hardware, &software, &cpus.program) } else { None };
+        session.open_groups(roles, pid, &hardware);
+        let Some(chosen) = by_process else {
+            session.open_groups(roles, pid, &software);
+            return session;
+        };
+        let mut second = Second::default();
+        let mut problem = second.open_hardware(roles, pid, &chosen.hardware, &cpus.program).err();
+        session.open_groups(roles, pid, &software);
+        if problem.is_none() {
+            problem = second.open_software(roles, pid, &chosen.software, &cpus.program).err();
+        }
+        session.drop_incomplete();
+        match (problem, second.finish(cpus.program.len())) {
+            (None, Ok(breakdown)) => session.breakdown = Some(breakdown),
+            (Some(error), _) | (None, Err(error)) => session.no_breakdown = Some(crate::sys::errno_text(&error)),
+        }
+        session
+    }
+
+    /// Groups for the totals: (hardware, software).
+    fn plan(&mut self, roles: &[Role]) -> (Vec<Group>, Vec<Group>) {
+        let (hardware, software) = groups::slots(roles);
+        let software = software.into_iter().map(Group::alone).collect();
+        if hardware.is_empty() {
+            return (Vec::new(), software);
+        }
+        let verdict = match selftest::run(&Hardware) {
+            Ok(verdict) => verdict,
+            Err(error) => {
+                self.refuse(&hardware, &error);
+                return (Vec::new(), software);
+            }
+        };
+        if verdict.usable < verdict.advertised {
+            self.lying = Some((verdict.advertised, verdict.usable));
+        }
+        if verdict.usable == 0 {
+            self.refuse(&hardware, &io::Error::from_raw_os_error(libc::ENODEV));
+            return (Vec::new(), software);
+        }
+        self.spare = verdict.usable.saturating_sub(groups::general(roles, &hardware));
+        (groups::hardware(roles, &hardware, verdict.usable), software)
+    }
+
+    /// What is counted a second time, by CPU and with a ring buffer, so that processes can be told apart.
+    fn choose(&mut self, roles: &[Role], hardware: &[Group], software: &[Group], cpus: &[usize]) -> Option<Chosen> {
+        let mut chosen = Chosen::default();
+        let mut left_out: Vec<&str> = Vec::new();
+        let mut spare = if hardware.iter().all(|group| group.pinned) { self.spare } else { 0 };
+        for (number, role) in roles.iter().enumerate().filter(|(_, role)| !role.parts.is_empty()) {
+            if self.refused.iter().any(|refused| refused.0 == number) {
+                continue;
+            }
+            let own: Vec<Slot> = (0..role.parts.len()).map(|part| (number, part)).collect();
+            if role.parts.iter().all(Part::is_core_hardware) && own.len() <= spare {
+                spare -= own.len();
+                chosen.hardware.extend(own);
+            } else if role.parts.iter().all(Part::is_plain_software) {
+                chosen.software.extend(own);
+            } else {
+                left_out.push(&role.name);
+            }
+        }
+        let count = (chosen.hardware.len() + chosen.software.len() + 1) * cpus.len();
+        // Another PMU's events in the software tree would break the order explained at `open`.
+        let mixed = software
+            .iter()
+            .flat_map(|group| &group.slots)
+            .any(|slot| part(roles, slot).is_some_and(|part| !part.is_plain_software()));
+        self.no_breakdown = if count > MOST_BY_CPU {
+            Some(format!("{count} counters (events × CPUs) would slow down every fork"))
+        } else if mixed || hardware.iter().any(|group| !group.pinned) {
+            Some(format!("{} cannot be combined with counting by process", left_out.join(", ")))
+        } else {
+            (!left_out.is_empty())
+                .then(|| format!("the processor has no second counter for {}", left_out.join(", ")))
+        };
+        let possible = count <= MOST_BY_CPU && !mixed && hardware.iter().all(|group| group.pinned);
+        (possible && chosen.hardware.len() + chosen.software.len() > 0).then_some(chosen)
+    }
+
+    fn refuse(&mut self, slots: &[Slot], error: &io::Error) {
+        for slot in slots {
+            if !self.refused.iter().any(|refused| refused.0 == slot.0) {
+                let copy = error.raw_os_error().map(io::Error::from_raw_os_error);
+                self.refused.push((slot.0, copy.unwrap_or_else(|| io::Error::other(error.to_string()))));
+            }
+        }
+    }
+
+    fn open_groups(&mut self, roles: &[Role], pid: i32, groups: &[Group]) {
+        for group in groups {
+            // The first that can be opened leads.
+            let first = self.opened.len();
+            for slot in &group.slots {
+                let Some(wanted) = part(roles, slot) else { continue };
+                let leader = self.opened.get(first).and_then(|leader| leader.fds.first());
+                let how = Open { pid, cpu: None, leader, pinned: group.pinned, tree: true, stat: false };
+                match open_allowed(&wanted.code, &how) {
+                    Ok((fd, user_only)) => self.opened.push(Opened { slot: *slot, fds: vec![fd], user_only }),
+                    Err(error) => self.refuse(&[*slot], &error),
+                }
+            }
+        }
+        self.drop_incomplete();
+    }
+
+    /// A role of which a part is missing would be a wrong sum. (Closing a leader leaves its members running alone.)
+    fn drop_incomplete(&mut self) {
+        let refused: Vec<usize> = self.refused.iter().map(|refused| refused.0).collect();
+        self.opened.retain(|opened| !refused.contains(&opened.slot.0));
+    }
+}
+
+#[derive(Default)]
+struct Chosen {
+    hardware: Vec<Slot>,
+    software: Vec<Slot>,
+}
+
+/// The second set, while it is being opened.
+#[derive(Default)]
+struct Second {
+    opened: Vec<Opened>,
+    rings: Vec<Ring>,
+}
+
+impl Second {
+    fn open_one(&mut self, roles: &[Role], pid: i32, slot: Slot, cpu: usize, leads: bool) -> io::Result<()> {
+        let Some(wanted) = part(roles, &slot) else { return Ok(()) };
+        let hardware = wanted.is_hardware();
+        let first = self.opened.first().filter(|_| hardware && !leads);
+        let leader = first.and_then(|first| first.fds.last());
+        let how = Open { pid, cpu: Some(cpu), leader, pinned: hardware, tree: true, stat: true };
+        let (fd, user_only) = open_allowed(&wanted.code, &how)?;
+        match self.opened.iter_mut().find(|opened| opened.slot == slot) {
+            Some(opened) => opened.fds.push(fd),
+            None => self.opened.push(Opened { slot, fds: vec![fd], user_only }),
+        }
+        Ok(())
+    }
+
+    fn open_hardware(&mut self, roles: &[Role], pid: i32, slots: &[Slot], cpus: &[usize]) -> io::Result<()> {
+        for &cpu in cpus {
+            for (index, &slot) in slots.iter().enumerate() {
+                self.open_one(roles, pid, slot, cpu, index == 0)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn open_software(&mut self, roles: &[Role], pid: i32, slots: &[Slot], cpus: &[usize]) -> io::Result<()> {
+        for &cpu in cpus {
+            self.rings.push(Ring::new(perf::open_side_band(pid, cpu)?)?);
+            for &slot in slots {
+                self.open_one(roles, pid, slot, cpu, true)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self, cpus: usize) -> io::Result<Breakdown> {
+        let mut heard = Heard::default();
+        for opened in &self.opened {
+            if opened.fds.len() != cpus {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            for (fd, ring) in opened.fds.iter().zip(&self.rings) {
+                ring.attach(fd)?;
+            }
+            for id in opened.ids()? {
+                heard.learn(id, opened.slot);
+            }
+        }
+        Ok(Breakdown { rings: self.rings, opened: self.opened, heard })
+    }
+}
+
+/// Opens as asked; where the kernel's settings allow only user mode to be counted, that.
+pub fn open_allowed(code: &Code, how: &Open<'_>) -> io::Result<(OwnedFd, bool)> {
+    match perf::open(code, how) {
+        Err(error) if error.raw_os_error() == Some(libc::EACCES) && !code.exclude_kernel && !code.exclude_user => {
+            perf::open(&Code { exclude_kernel: true, ..*code }, how).map(|fd| (fd, true)).map_err(|_| error)
+        }
+        done => done.map(|fd| (fd, false)),
+    }
+}

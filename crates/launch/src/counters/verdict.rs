@@ -1,0 +1,330 @@
+//! From readings to the record: which counts can be trusted, and what to say about the others.
+
+use super::Counted;
+use super::breakdown::Slot;
+use super::role::Role;
+use super::session::{self, Session, Total};
+use crate::record::{Counter, CounterStatus, Kind, Severity, Warnings};
+use crate::sandbox;
+use crate::sys;
+use serde_json::json;
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+
+/// Counts from here up were seen to come from broken umask bits; no run counts so far.
+const ABSURD: u64 = 1 << 46;
+/// No event happens more often than this in a nanosecond.
+const MOST_A_NS: u64 = 64;
+/// Running this many parts in a thousand of the enabled time is all of it: reading is not instantaneous.
+const WHOLE: u64 = 998;
+
+/// One role's result before it is put into words.
+struct Judged {
+    counter: Counter,
+    /// Factor by which raw counts of this role's parts are scaled.
+    scale: f64,
+}
+
+/// Judges all counters of a run.
+pub fn judge(roles: &[Role], session: &Session, program: i32, warnings: &mut Warnings) -> Counted {
+    let totals = session::totals(&session.opened);
+    let judged: Vec<Judged> =
+        roles.iter().enumerate().map(|(number, role)| judge_role(number, role, session, &totals)).collect();
+    warn(roles, session, &judged, warnings);
+    let mut counted = Counted {
+        by_process: by_process(roles, session, &judged, &totals, program, warnings),
+        ..Counted::default()
+    };
+    if let Some(breakdown) = &session.breakdown {
+        counted.announced.clone_from(&breakdown.heard.processes);
+    }
+    counted.counters = judged.into_iter().map(|judged| judged.counter).collect();
+    counted
+}
+
+fn judge_role(number: usize, role: &Role, session: &Session, totals: &HashMap<Slot, Option<Total>>) -> Judged {
+    let parts: Vec<&super::session::Opened> =
+        session.opened.iter().filter(|opened| opened.slot.0 == number).collect();
+    let user_only = parts.iter().any(|opened| opened.user_only);
+    let mut counter = Counter {
+        name: role.name.clone(),
+        code: if user_only { format!("{}:u", role.code) } else { role.code.clone() },
+        count: None,
+        enabled_ns: None,
+        running_ns: None,
+        status: CounterStatus::Unsupported,
+        verified: role.verified,
+        source: role.source.clone(),
+    };
+    if let Some((_, error)) = session.refused.iter().find(|refused| refused.0 == number) {
+        counter.status = status_of(error);
+        return Judged { counter, scale: 1.0 };
+    }
+    if role.parts.is_empty() {
+        return Judged { counter, scale: 1.0 };
+    }
+    let readings: Option<Vec<(i64, Total)>> = parts
+        .iter()
+        .map(|opened| Some((role.parts.get(opened.slot.1)?.sign, (*totals.get(&opened.slot)?)?)))
+        .collect();
+    let Some(readings) = readings else {
+        counter.status = CounterStatus::Implausible;
+        return Judged { counter, scale: 1.0 };
+    };
+    let scale = fill(&mut counter, role, &readings);
+    Judged { counter, scale }
+}
+
+/// Adds up the readings of a role and decides whether they can be; returns the factor they were scaled by.
+fn fill(counter: &mut Counter, role: &Role, readings: &[(i64, Total)]) -> f64 {
+    let enabled = readings.iter().map(|reading| reading.1.enabled_ns).max().unwrap_or(0);
+    let running = readings.iter().map(|reading| reading.1.running_ns).min().unwrap_or(0);
+    (counter.enabled_ns, counter.running_ns) = (Some(enabled), Some(running));
+    if enabled == 0 {
+        // The program never ran.
+        counter.status = CounterStatus::Ok;
+        return 1.0;
+    }
+    let impossible = |reading: &(i64, Total)| {
+        let Total { count, running_ns, .. } = reading.1;
+        count >= ABSURD || (running_ns > 0 && count / MOST_A_NS > running_ns.saturating_add(1000))
+    };
+    let is_hardware = role.parts.iter().any(super::role::Part::is_hardware);
+    if running == 0 || (is_hardware && readings.iter().any(impossible)) {
+        counter.status = CounterStatus::Implausible;
+        return 1.0;
+    }
+    let shared = running < enabled / 1000 * WHOLE;
+    let scale = if shared { enabled as f64 / running as f64 } else { 1.0 };
+    let sum: i128 = readings.iter().map(|(sign, total)| i128::from(*sign) * i128::from(total.count)).sum();
+    counter.count =
+        u64::try_from(sum).ok().map(|sum| if shared { (sum as f64 * scale).round() as u64 } else { sum });
+    counter.status = match counter.count {
+        None => CounterStatus::Implausible,
+        Some(0) if role.never_zero => CounterStatus::Implausible,
+        Some(_) if shared => CounterStatus::Multiplexed,
+        Some(_) => CounterStatus::Ok,
+    };
+    if counter.status == CounterStatus::Implausible {
+        counter.count = None;
+    }
+    scale
+}
+
+fn status_of(error: &io::Error) -> CounterStatus {
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM | libc::EMFILE | libc::ENFILE) => CounterStatus::Denied,
+        Some(libc::ENOSYS) if sandbox::detect().seccomp => CounterStatus::Denied,
+        _ => CounterStatus::Unsupported,
+    }
+}
+
+/// What to do about a refused counter.
+fn advice(error: &io::Error) -> String {
+    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    let hint = sandbox::hint(error);
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => format!(
+            "kernel.perf_event_paranoid is {}{hint}; run: sudo sysctl kernel.perf_event_paranoid=1, or: sudo setcap \
+             cap_perfmon+ep $(command -v pagelab-launch)",
+            paranoid.trim()
+        ),
+        Some(libc::ENOSYS) => format!("perf_event_open is not there{hint}"),
+        Some(libc::EMFILE | libc::ENFILE) => "too many open files; run: ulimit -n 65536".to_owned(),
+        _ if !std::path::Path::new("/sys/bus/event_source/devices/cpu").exists()
+            && !std::path::Path::new("/sys/bus/event_source/devices/cpu_core").exists()
+            && cfg!(target_arch = "x86_64") =>
+        {
+            "this machine shows no hardware counters (a virtual machine without a virtual PMU); software events \
+             (faults, page-faults, task-clock) still count"
+                .to_owned()
+        }
+        _ => "the processor or the kernel has no such event; run: perf list".to_owned(),
+    }
+}
+
+fn names<'j>(judged: impl Iterator<Item = &'j Judged>) -> Vec<String> {
+    judged.map(|judged| judged.counter.name.clone()).collect()
+}
+
+fn warn(roles: &[Role], session: &Session, judged: &[Judged], warnings: &mut Warnings) {
+    let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (number, error) in &session.refused {
+        if let Some(role) = roles.get(*number) {
+            let reason = format!("{}: {}", sys::errno_text(error), advice(error));
+            by_reason.entry(reason).or_default().push(role.name.clone());
+        }
+    }
+    for role in roles.iter().filter(|role| role.parts.is_empty()) {
+        by_reason.entry(role.source.clone()).or_default().push(role.name.clone());
+    }
+    for (reason, counters) in by_reason {
+        let message = format!("not counted: {} ({reason})", counters.join(", "));
+        warnings.warn(Kind::CounterUnavailable, message, json!({"counters": counters, "reason": reason}));
+    }
+    if let Some((advertised, usable)) = session.lying {
+        let message = format!(
+            "the processor shows {advertised} counters, of which {usable} count; no more than {usable} are used at once"
+        );
+        let data = json!({"advertised": advertised, "usable": usable});
+        warnings.add(Kind::CounterImplausible, Severity::Info, message, data);
+    }
+    let with = |status| judged.iter().filter(move |judged| judged.counter.status == status);
+    let implausible = names(with(CounterStatus::Implausible));
+    if !implausible.is_empty() {
+        let message = format!("what these counters read cannot be, and is left out: {}", implausible.join(", "));
+        warnings.warn(Kind::CounterImplausible, message, json!({"counters": implausible}));
+    }
+    let shared = names(with(CounterStatus::Multiplexed));
+    if !shared.is_empty() {
+        let message = format!(
+            "these counters ran only part of the time, and their counts are scaled up: {}; ask for fewer events",
+            shared.join(", ")
+        );
+        warnings.warn(Kind::CounterMultiplexed, message, json!({"counters": shared}));
+    }
+    let experimental: Vec<String> = (roles.iter().zip(judged))
+        .filter(|(role, judged)| role.experimental && judged.counter.count.is_some())
+        .map(|(role, _)| role.name.clone())
+        .collect();
+    if !experimental.is_empty() {
+        let message = format!("the vendor does not document these counters: {}", experimental.join(", "));
+        warnings.add(Kind::CounterExperimental, Severity::Info, message, json!({"counters": experimental}));
+    }
+    let user_only = session.opened.iter().filter(|opened| opened.user_only);
+    let mut user_only: Vec<String> =
+        user_only.filter_map(|opened| roles.get(opened.slot.0)).map(|role| role.name.clone()).collect();
+    user_only.dedup();
+    if !user_only.is_empty() {
+        let message = format!(
+            "these counters leave out the kernel (kernel.perf_event_paranoid): {}; run: sudo sysctl \
+             kernel.perf_event_paranoid=1",
+            user_only.join(", ")
+        );
+        warnings.add(Kind::CounterUnavailable, Severity::Info, message, json!({"user_only": user_only}));
+    }
+}
+
+fn by_process(
+    roles: &[Role],
+    session: &Session,
+    judged: &[Judged],
+    totals: &HashMap<Slot, Option<Total>>,
+    program: i32,
+    warnings: &mut Warnings,
+) -> BTreeMap<i32, BTreeMap<String, u64>> {
+    let mut partial = |why: String| {
+        let message = format!("counters are not (all) broken down by process: {why}; totals are not affected");
+        warnings.add(Kind::ProcessBreakdownPartial, Severity::Info, message, json!({"reason": why}));
+    };
+    if let Some(why) = &session.no_breakdown {
+        partial(why.clone());
+    }
+    let Some(breakdown) = &session.breakdown else { return BTreeMap::new() };
+    let sums = session::totals(&breakdown.opened);
+    let sums: HashMap<Slot, u64> = sums.iter().filter_map(|(slot, sum)| Some((*slot, (*sum)?.count))).collect();
+    let odd =
+        sums.iter().find(|(slot, sum)| !agree(**sum, totals.get(slot).copied().flatten().map(|total| total.count)));
+    if let Some((slot, sum)) = odd {
+        let name = roles.get(slot.0).map_or("?", |role| role.name.as_str());
+        partial(format!("{name} came to {sum} in the second set of counters, which is not the total"));
+        return BTreeMap::new();
+    }
+    let Some(rest) = breakdown.heard.remainders(&sums) else {
+        partial(format!("{} records were lost or torn", breakdown.heard.lost.max(1)));
+        return BTreeMap::new();
+    };
+    let mut counts = breakdown.heard.counts.clone();
+    let own = counts.entry(program).or_default();
+    for (slot, count) in rest {
+        *own.entry(slot).or_default() += count;
+    }
+    counts.iter().map(|(pid, counts)| (*pid, named(roles, judged, counts))).collect()
+}
+
+/// Two sets of counters start and stop a few instructions apart.
+fn agree(second: u64, total: Option<u64>) -> bool {
+    total.is_some_and(|total| second.abs_diff(total) <= total / 100 + 64)
+}
+
+/// One process's counts by name; a role that is not trusted as a whole is not trusted here.
+fn named(roles: &[Role], judged: &[Judged], counts: &HashMap<Slot, u64>) -> BTreeMap<String, u64> {
+    let mut named = BTreeMap::new();
+    for (number, (role, judged)) in roles.iter().zip(judged).enumerate() {
+        let counted = (0..role.parts.len()).all(|part| counts.contains_key(&(number, part)));
+        if judged.counter.count.is_none() || !counted {
+            continue;
+        }
+        let part = |(index, part): (usize, &super::role::Part)| {
+            i128::from(part.sign) * i128::from(counts.get(&(number, index)).copied().unwrap_or(0))
+        };
+        let sum: i128 = role.parts.iter().enumerate().map(part).sum();
+        if let Ok(sum) = u64::try_from(sum) {
+            named.insert(role.name.clone(), (sum as f64 * judged.scale).round() as u64);
+        }
+    }
+    named
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counters::role;
+
+    fn judged(role_name: &str, readings: &[(i64, u64, u64, u64)]) -> Counter {
+        let role = role::parse(&[role_name.to_owned()]).expect("known").remove(0);
+        let mut counter = Counter {
+            name: String::new(),
+            code: String::new(),
+            count: None,
+            enabled_ns: None,
+            running_ns: None,
+            status: CounterStatus::Unsupported,
+            verified: false,
+            source: String::new(),
+        };
+        let total = |&(sign, count, enabled_ns, running_ns)| (sign, Total { count, enabled_ns, running_ns });
+        fill(&mut counter, &role, &readings.iter().map(total).collect::<Vec<_>>());
+        counter
+    }
+
+    #[test]
+    fn a_counter_that_ran_all_the_time_is_taken_as_it_is() {
+        let counter = judged("cycles", &[(1, 5_000_000, 1_000_000, 1_000_000)]);
+        assert_eq!((counter.status, counter.count), (CounterStatus::Ok, Some(5_000_000)));
+    }
+
+    #[test]
+    fn a_counter_that_took_turns_is_scaled_and_says_so() {
+        let counter = judged("cycles", &[(1, 1_000_000, 1_000_000, 250_000)]);
+        assert_eq!((counter.status, counter.count), (CounterStatus::Multiplexed, Some(4_000_000)));
+    }
+
+    #[test]
+    fn what_cannot_be_is_left_out() {
+        for (why, role, reading) in [
+            ("2^47", "r1", (1, 1 << 47, 1_000_000, 1_000_000)),
+            ("faster than any clock", "r1", (1, 1_000_000_000, 1_000_000, 1_000_000)),
+            ("no cycles in a run", "cycles", (1, 0, 1_000_000, 1_000_000)),
+            ("never on the hardware", "r1", (1, 0, 1_000_000, 0)),
+            ("a negative difference", "r1", (-1, 5, 1_000_000, 1_000_000)),
+        ] {
+            let counter = judged(role, &[reading]);
+            assert_eq!((counter.status, counter.count), (CounterStatus::Implausible, None), "{why}");
+        }
+    }
+
+    #[test]
+    fn sums_and_differences_of_events_are_formed() {
+        let counter = judged("r1", &[(1, 100, 1_000_000, 1_000_000), (1, 20, 1_000_000, 1_000_000)]);
+        assert_eq!(counter.count, Some(120));
+        let counter = judged("r1", &[(1, 100, 1_000_000, 1_000_000), (-1, 20, 1_000_000, 1_000_000)]);
+        assert_eq!(counter.count, Some(80));
+    }
+
+    #[test]
+    fn no_faults_at_all_are_plausible() {
+        let counter = judged("faults.major", &[(1, 0, 1_000_000, 1_000_000)]);
+        assert_eq!((counter.status, counter.count), (CounterStatus::Ok, Some(0)));
+    }
+}
