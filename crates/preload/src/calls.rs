@@ -5,10 +5,10 @@ use pagelab_abi::plan::{Fetch, Memory, Section};
 
 use crate::arch::PAGE;
 use crate::files;
-use crate::guest::{self, HEAP, POOLS};
+use crate::guest::{self, POOLS};
 use crate::intervals::{Span, align_down, align_up};
 use crate::kernel;
-use crate::pool::{How, looks_like_arena};
+use crate::pool::{How, carry, looks_like_arena};
 use crate::populate;
 use crate::record;
 use crate::sys::{self, Errno, Result, c};
@@ -113,7 +113,8 @@ fn passed(request: &Request) -> Result<usize> {
 fn governed(request: &Request, section: &Section) -> Result<usize> {
     let Some(len) = align_up(request.len, PAGE) else { return request.raw() };
     let base = section.pool_base as usize;
-    let hint = align_up(request.addr, PAGE).filter(|&hint| hint != 0);
+    // As the kernel rounds hints.
+    let hint = Some(align_down(request.addr, PAGE)).filter(|&hint| hint != 0);
     if let Some(hint) = hint
         && !(POOLS.start..POOLS.end).contains(&hint)
         && let Ok(at) = at_hint(request, section, hint)
@@ -253,63 +254,79 @@ pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
             return pool.advise(span, advice);
         }
     }
-    if files::overrules(addr, advice) {
-        return Ok(());
-    }
-    // SAFETY: the program's own request.
-    unsafe { sys::madvise(addr, len, advice) }
+    // SAFETY: the program's own request, or harmless advice in its place.
+    unsafe { sys::madvise(addr, len, files::overrule(len, advice)) }
 }
 
 /// mremap; `new` counts only with MREMAP_FIXED or MREMAP_DONTUNMAP.
 pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> Result<usize> {
-    let aimed = flags & (c::MREMAP_FIXED | c::MREMAP_DONTUNMAP) != 0;
     let from_pool = pool_span(old, old_len);
     let into_pool = flags & c::MREMAP_FIXED != 0 && guest::touches_pools(new, new_len);
-    // SAFETY: the program's own request.
-    let raw = || unsafe { sys::mremap(old, old_len, new_len, flags, new) };
-    if let (Some(span), false, false) = (from_pool, aimed, flags & !c::MREMAP_MAYMOVE != 0)
-        && let Some(new_len) = align_up(new_len, PAGE).filter(|&len| len != 0)
-    {
+    let length = align_up(new_len, PAGE).filter(|&len| len != 0);
+    let known = flags & !(c::MREMAP_MAYMOVE | c::MREMAP_FIXED | c::MREMAP_DONTUNMAP) == 0;
+    if let (Some(span), Some(length), true) = (from_pool, length, known) {
         let mut guest = guest::lock();
-        if let Some(pool) = guest.pool(old)
-            && span.and(pool.bounds()) == span
-        {
+        let whole = guest.pool(old).filter(|pool| span.and(pool.bounds()) == span);
+        if let Some(pool) = whole {
             record::count(Counter::MremapGoverned);
-            return pool.remap(span, new_len, flags & c::MREMAP_MAYMOVE != 0);
+            match flags {
+                0 | c::MREMAP_MAYMOVE => return pool.remap(span, length, flags != 0),
+                // A wish for an address without MREMAP_FIXED is only a hint.
+                DUPLICATE if length == span.len() => return pool.duplicate(span),
+                _ => {}
+            }
         }
     }
     if from_pool.is_none() && !into_pool {
-        return raw();
+        // SAFETY: the program's own request.
+        return unsafe { sys::mremap(old, old_len, new_len, flags, new) };
     }
+    aimed(Span::new(old, old.saturating_add(old_len)), new_len, flags, new)
+}
+
+const DUPLICATE: i32 = c::MREMAP_MAYMOVE | c::MREMAP_DONTUNMAP;
+
+/// mremap with MREMAP_FIXED, from a pool or into one.
+fn aimed(old: Span, new_len: usize, flags: i32, new: usize) -> Result<usize> {
     let mut guest = guest::lock();
-    let at = raw()?;
-    record::count(Counter::MremapGoverned);
+    let from = pool_span(old.start, old.len());
+    let plain = from.is_some_and(|span| guest.pool(span.start).is_some_and(|pool| pool.is_plain_at(span)));
+    // SAFETY: the program's own request.
+    let at = match unsafe { sys::mremap(old.start, old.len(), new_len, flags, new) } {
+        Err(Errno::EFAULT) if flags & c::MREMAP_FIXED != 0 && from.is_some() => {
+            let to = align_up(new.saturating_add(new_len), PAGE).ok_or(Errno::EINVAL)?;
+            carry(from.unwrap_or(old), Span::new(new, to), flags)?;
+            new
+        }
+        result => result?,
+    };
     if flags & c::MREMAP_DONTUNMAP == 0
-        && let Some(span) = from_pool
-        && let Some(pool) = guest.pool(old)
+        && let Some(span) = from
+        && let Some(pool) = guest.pool(span.start)
     {
         pool.moved_away(span);
     }
-    if into_pool && let Some(pool) = guest.pool(at) {
+    if let Some(pool) = guest.pool(at) {
         let end = align_up(at.saturating_add(new_len), PAGE).unwrap_or(at);
-        pool.moved_in(Span::new(at, end), from_pool.is_some());
+        pool.moved_in(Span::new(at, end), plain);
     }
     Ok(at)
 }
 
-/// brk. Where the heap is not governed this is never reached.
+/// brk. Without a governed heap it is the kernel's own.
 pub fn brk(addr: usize) -> Result<()> {
     let mut guest = guest::lock();
-    let Some(heap) = &mut guest.heap else { return Err(Errno::ENOMEM) };
-    let before = heap.end();
-    let end = heap.set(addr);
+    let (before, end) = match &mut guest.heap {
+        Some(heap) => (heap.end(), heap.set(addr)),
+        None => (sys::brk(0), sys::brk(addr)),
+    };
     drop(guest);
     record::count(Counter::BrkGoverned);
     crate::start::set_current_break(end);
     if end > before {
         let fetch = guest::section_for(Memory::Heap, 0).map_or(Fetch::Kernel, |section| section.fetch);
         let span = Span::new(align_down(before, PAGE), align_up(end, PAGE).unwrap_or(end));
-        populate::after_mmap(fetch, span.and(HEAP), c::PROT_RW, 0);
+        populate::after_mmap(fetch, span, c::PROT_RW, 0);
     }
     // The kernel's own rule, by way of glibc: only a break below the wanted one is an error.
     if end < addr { Err(Errno::ENOMEM) } else { Ok(()) }

@@ -61,10 +61,12 @@ fn apply(span: Span, prot: i32, fetch: Fetch) {
     }
 }
 
-/// Whether the program's own advice about prepaging would undo the policy.
-pub fn overrules(len: usize, advice: i32) -> bool {
+/// The program's own advice, or what takes its place where it would undo the policy. (Advised all the same, so that the
+/// kernel checks the arguments.)
+pub fn overrule(len: usize, advice: i32) -> i32 {
     const MADV_SEQUENTIAL: i32 = 2;
-    matches!(advice, c::MADV_NORMAL | MADV_SEQUENTIAL | c::MADV_WILLNEED) && fetch_of(len) == Fetch::Demand
+    let undoes = matches!(advice, c::MADV_NORMAL | MADV_SEQUENTIAL | c::MADV_WILLNEED);
+    if undoes && fetch_of(len) == Fetch::Demand { c::MADV_RANDOM } else { advice }
 }
 
 /// ld.so's list of objects has changed.

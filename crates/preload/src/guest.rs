@@ -123,6 +123,11 @@ impl Guest {
     }
 }
 
+/// Whether the heap lives in its pool.
+pub fn has_heap() -> bool {
+    GUEST.lock().heap.is_some()
+}
+
 fn index_of(addr: usize) -> Option<usize> {
     let inside = (POOLS.start..POOLS.end).contains(&addr);
     inside.then(|| (addr - POOLS.start) / POOL_BYTES as usize)

@@ -26,6 +26,7 @@ use crate::record;
 use crate::sys::{self, Errno, c};
 
 use arenas::Arenas;
+pub use remap::carry;
 pub use arenas::{ARENA_BYTES, looks_like_arena};
 use pending::Pending;
 
@@ -36,9 +37,10 @@ pub struct Pool {
     used: Intervals,
     /// What is mapped beyond that.
     spare: Intervals,
-    /// The part of `used` that is not plain read-write memory made by [`Pool::map`]: other protections, no-reserve
-    /// mappings, files and shared memory that the program put there.
-    other: Intervals,
+    /// The part of `used` that is private anonymous memory without read-write access now (guards, reservations).
+    shut: Intervals,
+    /// The part of `used` that is something else for good: no-reserve mappings, files, shared memory.
+    foreign: Intervals,
     arenas: Arenas,
     pending: Pending,
     /// Requests of at least this many bytes begin on a multiple of it.
@@ -69,7 +71,8 @@ impl Pool {
             layout,
             used: Intervals::new(),
             spare: Intervals::new(),
-            other: Intervals::new(),
+            shut: Intervals::new(),
+            foreign: Intervals::new(),
             arenas: Arenas::new(layout.bounds().start),
             pending: Pending::new(),
             align,
@@ -98,7 +101,7 @@ impl Pool {
 
     /// Room in the tables for the few changes that one call makes.
     fn ready(&mut self) -> Result<(), Errno> {
-        let all = [&mut self.used, &mut self.spare, &mut self.other];
+        let all = [&mut self.used, &mut self.spare, &mut self.shut, &mut self.foreign];
         all.into_iter().try_for_each(|set| set.reserve(16)).map_err(|Full| {
             record::count(Counter::FallbackTables);
             Errno::ENOMEM
@@ -218,7 +221,9 @@ impl Pool {
             let Some(around) = piece.tile(end) else { continue };
             if around.and(gap) != around {
                 record::count(Counter::TilesRefilled);
-                self.pending.push(around);
+                if self.is_plain(around) {
+                    self.pending.push(around);
+                }
             }
         }
     }
@@ -245,8 +250,23 @@ impl Pool {
         debug_assert_eq!(at, span.start);
         self.layout.each(span, &mut |piece, part| kernel::advise(part, piece.backing));
         let _ = self.used.insert(span);
-        let _ = self.other.insert(span);
+        self.classify(span, how);
         Ok(())
+    }
+
+    /// Files `span`, which is used, under what it is.
+    fn classify(&mut self, span: Span, how: How) {
+        let anonymous = how.flags & c::MAP_ANONYMOUS != 0 && how.flags & c::MAP_TYPE == c::MAP_PRIVATE;
+        if !anonymous || how.flags & c::MAP_NORESERVE != 0 {
+            let _ = self.foreign.insert(span);
+        } else if how.prot != c::PROT_RW {
+            let _ = self.shut.insert(span);
+        }
+    }
+
+    /// Whether all of `span` is plain read-write memory.
+    fn is_plain(&self, span: Span) -> bool {
+        self.is_mapped(span) && !self.shut.overlaps(span) && !self.foreign.overlaps(span)
     }
 
     /// Unmaps spare memory inside `span`.
@@ -268,7 +288,7 @@ impl Pool {
         record::count(Counter::FallbackOccupied);
         self.drop_spare(span);
         let _ = self.used.insert(span);
-        let _ = self.other.insert(span);
+        let _ = self.foreign.insert(span);
     }
 
     /// `span` widened over its outer tiles, as far as the program has nothing else in them.
@@ -329,7 +349,8 @@ impl Pool {
     fn forget(&mut self, span: Span) {
         let _ = self.used.remove(span);
         let _ = self.spare.remove(span);
-        let _ = self.other.remove(span);
+        let _ = self.shut.remove(span);
+        let _ = self.foreign.remove(span);
         self.arenas.leave(span);
         self.pending.forget(span);
     }
@@ -338,14 +359,15 @@ impl Pool {
     /// counts as the program's then (lost, but never handed out twice).
     pub fn rebuild(&mut self) {
         let bounds = self.bounds();
-        (self.used, self.spare, self.other) = (Intervals::new(), Intervals::new(), Intervals::new());
+        (self.used, self.spare) = (Intervals::new(), Intervals::new());
+        (self.shut, self.foreign) = (Intervals::new(), Intervals::new());
         self.pending = Pending::new();
         self.arenas = Arenas::new(bounds.start);
         let _ = crate::maps::each(&mut |mapping| {
             let span = mapping.span.and(bounds);
             if !span.is_empty() && self.ready().is_ok() {
                 let _ = self.used.insert(span);
-                let _ = self.other.insert(span);
+                let _ = self.foreign.insert(span);
             }
             true
         });

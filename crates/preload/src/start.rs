@@ -236,7 +236,7 @@ fn move_break(libc: &Object, heap: bool) {
     CURRENT_BREAK.store(word, Ordering::Release);
     // SAFETY: libc's own variable. Null: nobody asked yet, and the first sbrk will.
     let known = unsafe { (*word).load(Ordering::Relaxed) };
-    if known != 0 {
+    if known != 0 && guest::has_heap() {
         set_current_break(guest::HEAP.start);
     }
 }

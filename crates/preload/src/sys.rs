@@ -108,6 +108,12 @@ pub fn mmap_own(len: usize) -> Result<usize> {
     unsafe { mmap(0, len, c::PROT_RW, c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_NORESERVE, -1, 0) }
 }
 
+/// brk(2), with the kernel's break: the break afterwards, whatever was wanted.
+pub fn brk(addr: usize) -> usize {
+    // SAFETY: only the program's own request, or 0, is passed here.
+    unsafe { syscall6(nr::BRK, pad([addr])) as usize }
+}
+
 /// munmap(2).
 ///
 /// # Safety

@@ -35,10 +35,11 @@ impl Pool {
         self.pending.forget(own);
         protect_raw(own, prot, key)?;
         if prot == c::PROT_RW && key < 0 {
+            let _ = self.shut.remove(own);
             self.retry_edges(own);
         } else {
             self.note_split(own);
-            let _ = self.other.insert(own);
+            let _ = self.shut.insert(own);
         }
         if own == span { Ok(()) } else { Err(Errno::ENOMEM) }
     }
@@ -48,7 +49,7 @@ impl Pool {
         for at in [span.start, span.end - 1] {
             if let Some(tile) = self.layout.piece(at).tile(at)
                 && tile.and(span) != tile
-                && self.is_mapped(tile)
+                && self.is_plain(tile)
             {
                 self.pending.push(tile);
             }
@@ -155,12 +156,10 @@ impl Pool {
         self.forget(span);
         let _ = self.used.insert(span);
         let anonymous = how.flags & c::MAP_ANONYMOUS != 0 && how.flags & c::MAP_TYPE == c::MAP_PRIVATE;
+        self.classify(span, how);
         if anonymous {
             self.layout.each(span, &mut |piece, part| kernel::advise(part, piece.backing));
             self.retry_edges(span);
-        }
-        if !anonymous || !how.is_plain() {
-            let _ = self.other.insert(span);
         }
     }
 

@@ -1,19 +1,17 @@
-//! mremap inside a pool.
+//! mremap inside a pool, out of it and into it.
 
 use crate::arch::PMD;
 use crate::intervals::{Span, align_down};
 use crate::kernel;
 use crate::layout::Backing;
+use crate::maps;
 use crate::sys::{self, Errno, c};
 
 use super::Pool;
 
-impl Pool {
-    /// Whether `span` is plain read-write memory of this pool's own making.
-    fn is_plain(&self, span: Span) -> bool {
-        self.used.covers(span) && !self.other.overlaps(span)
-    }
+const MOVE: i32 = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
 
+impl Pool {
     /// mremap without a target address: `old` lies in this pool, lengths are whole pages, `new_len` is not 0.
     pub fn remap(&mut self, old: Span, new_len: usize, may_move: bool) -> Result<usize, Errno> {
         self.ready()?;
@@ -42,18 +40,29 @@ impl Pool {
         // SAFETY: without MREMAP_MAYMOVE the mapping stays, and the kernel checks that nothing follows it.
         let grown = unsafe { sys::mremap(old.start, old.len(), old.len() + growth.len(), 0, 0) };
         if grown.is_ok() {
-            let _ = self.used.insert(growth);
-            let _ = self.other.insert(growth);
+            self.inherit(old, growth);
         }
         grown.is_ok()
+    }
+
+    /// `new` is the program's and what `old` is (its beginning decides).
+    fn inherit(&mut self, old: Span, new: Span) {
+        let first = Span::new(old.start, old.start + 1);
+        let (foreign, shut) = (self.foreign.overlaps(first), self.shut.overlaps(first));
+        let _ = self.used.insert(new);
+        if foreign {
+            let _ = self.foreign.insert(new);
+        } else if shut {
+            let _ = self.shut.insert(new);
+        }
     }
 
     /// A place for `len` bytes with the same offset in its huge page as `old`, so that the kernel can move whole
     /// page-table entries instead of splitting the pages.
     fn place_like(&self, old: Span, len: usize) -> Option<usize> {
-        let offset = old.start - align_down(old.start, PMD);
-        let align = if self.align >= PMD { PMD } else { self.align };
-        let offset = if align == PMD { offset } else { 0 };
+        let large = self.align >= PMD;
+        let offset = if large { old.start - align_down(old.start, PMD) } else { 0 };
+        let align = if large { PMD } else { self.align };
         Some(self.used.first_fit(self.bounds(), len.checked_add(offset)?, align)? + offset)
     }
 
@@ -62,30 +71,29 @@ impl Pool {
         let at = self.place_like(old, new_len).ok_or(Errno::ENOMEM)?;
         let (head, tail) = (Span::new(at, at + old.len()), Span::new(at + old.len(), at + new_len));
         if !self.is_plain(old) {
-            self.drop_spare(Span::new(head.start, tail.end));
-            let flags = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
-            // SAFETY: the program asked for the move; nothing of its own lies at the target.
-            unsafe { sys::mremap(old.start, old.len(), new_len, flags, at) }?;
-            self.forget_old(old);
             let new = Span::new(head.start, tail.end);
-            let _ = self.used.insert(new);
-            let _ = self.other.insert(new);
+            self.drop_spare(new);
+            carry(old, new, MOVE)?;
+            self.inherit(old, new);
+            self.leave_behind(old);
+            self.settle(new);
             return Ok(at);
         }
         // The tail first: when it cannot be had, nothing has changed.
         self.map_plain(tail)?;
-        if let Err(errno) = self.carry(old, head) {
+        if let Err(errno) = carry(old, head, MOVE) {
             let _ = self.unmap(tail);
             return Err(errno);
         }
         let _ = self.spare.remove(head);
         let _ = self.used.insert(head);
-        self.forget_old(old);
+        self.leave_behind(old);
         self.settle(head);
         Ok(at)
     }
 
-    fn forget_old(&mut self, old: Span) {
+    /// `old` is not mapped any more: neither is the rest of its tiles, where nobody uses them.
+    fn leave_behind(&mut self, old: Span) {
         let wide = self.widen(old);
         for edge in [Span::new(wide.start, old.start), Span::new(old.end, wide.end)] {
             if !edge.is_empty() {
@@ -95,47 +103,21 @@ impl Pool {
         self.forget(old);
     }
 
-    /// Moves the pages of `old` to `new` (same length), replacing spare memory there.
-    ///
-    /// What the program got as one mapping may be several here (tiles mapped at different times), which the kernel
-    /// refuses to move at once: then tile by tile, and by copying where even that fails.
-    fn carry(&mut self, old: Span, new: Span) -> Result<(), Errno> {
-        let flags = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
-        // SAFETY: the program asked for the move; nothing of its own lies at the target.
-        let moved = unsafe { sys::mremap(old.start, old.len(), old.len(), flags, new.start) };
-        match moved {
-            Ok(_) => return Ok(()),
-            Err(Errno::EFAULT) => {}
-            Err(errno) => return Err(errno),
-        }
-        let mut done = 0;
-        while done < old.len() {
-            let from = old.start + done;
-            let len = (align_down(from, PMD) + PMD - from).min(old.len() - done);
-            // SAFETY: as above, piece by piece.
-            let moved = unsafe { sys::mremap(from, len, len, flags, new.start + done) };
-            if moved.is_err() {
-                copy_over(from, new.start + done, len)?;
-            }
-            done += len;
-        }
-        Ok(())
-    }
-
     /// Gives memory that was moved to `span` the page sizes of its new place.
     fn settle(&mut self, span: Span) {
-        self.layout.each(span, &mut |piece, part| kernel::advise(part, piece.backing));
-        // The first tile's beginning: map it, so that the tile can become whole.
-        let piece = self.layout.piece(span.start);
-        let _ = self.fill(&piece, piece.span.and(span));
         let layout = self.layout;
-        let mut budget = 64;
+        layout.each(span, &mut |piece, part| kernel::advise(part, piece.backing));
+        if !self.is_plain(span) {
+            return;
+        }
+        // The first tile's beginning: map it, so that the tile can become whole.
+        let piece = layout.piece(span.start);
+        let _ = self.fill(&piece, piece.span.and(span));
         layout.each(span, &mut |piece, part| {
             let mut at = part.start;
             while at < part.end && matches!(piece.backing, Backing::Thp(PMD)) {
                 let Some(tile) = piece.tile(at) else { break };
-                if budget > 0 && self.is_mapped(tile) {
-                    budget -= 1;
+                if self.is_plain(tile) {
                     self.pending.push(tile);
                 }
                 at = tile.end;
@@ -143,35 +125,104 @@ impl Pool {
         });
     }
 
-    /// A move to or from elsewhere has been done by the kernel: `old` is not ours any more.
+    /// mremap with MREMAP_DONTUNMAP and no target: the kernel would choose one; the pool does.
+    pub fn duplicate(&mut self, old: Span) -> Result<usize, Errno> {
+        self.ready()?;
+        let at = self.place_like(old, old.len()).ok_or(Errno::ENOMEM)?;
+        let new = Span::new(at, at + old.len());
+        self.drop_spare(new);
+        carry(old, new, MOVE | c::MREMAP_DONTUNMAP)?;
+        self.inherit(old, new);
+        self.settle(new);
+        Ok(at)
+    }
+
+    /// A move to elsewhere has been done: `old` is not mapped any more.
     pub fn moved_away(&mut self, old: Span) {
         if self.ready().is_ok() {
-            self.forget_old(old);
+            self.leave_behind(old);
         }
     }
 
-    /// A move from elsewhere to `new` (MREMAP_FIXED) has been done by the kernel.
-    pub fn moved_in(&mut self, new: Span, anonymous: bool) {
+    /// A move to `new` (MREMAP_FIXED) has been done; `governed`: it came from a pool and is plain memory.
+    pub fn moved_in(&mut self, new: Span, governed: bool) {
         if self.ready().is_err() {
             return;
         }
         self.forget(new);
         let _ = self.used.insert(new);
-        let _ = self.other.insert(new);
-        if anonymous {
-            self.layout.each(new, &mut |piece, part| kernel::advise(part, piece.backing));
+        if governed {
+            self.settle(new);
+        } else {
+            let _ = self.foreign.insert(new);
         }
+    }
+
+    /// Whether `span` is plain read-write memory.
+    pub fn is_plain_at(&self, span: Span) -> bool {
+        self.is_plain(span)
     }
 }
 
-/// Copies what cannot be moved: maps fresh memory at `to`, copies, and unmaps `from`.
-fn copy_over(from: usize, to: usize, len: usize) -> Result<(), Errno> {
-    let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_FIXED;
-    // SAFETY: nothing of the program lies at the target.
-    unsafe { sys::mmap(to, len, c::PROT_RW, flags, -1, 0) }?;
-    // SAFETY: `from` is plain read-write memory of the program, which asked for its move; the two do not overlap.
-    unsafe {
-        core::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, len);
-        sys::munmap(from, len)
+/// Moves `old` to the beginning of `new`, which may be longer.
+///
+/// What the program got as one mapping may be several here (tiles of different sizes, or mapped at different times),
+/// which the kernel refuses to move at once: then one after the other, if they are all of one kind, as they would be
+/// without us.
+pub fn carry(old: Span, new: Span, flags: i32) -> Result<(), Errno> {
+    // SAFETY: the program asked for the move; nothing that it wants to keep lies at the target.
+    match unsafe { sys::mremap(old.start, old.len(), new.len(), flags, new.start) } {
+        Err(Errno::EFAULT) if is_uniform(old) => carry_each(old, new, flags),
+        result => result.map(drop),
     }
+}
+
+/// Whether `span` is mapped without holes, with one protection, and either no file or one.
+fn is_uniform(span: Span) -> bool {
+    let mut at = span.start;
+    let mut first = None;
+    let mut uniform = true;
+    let walked = maps::each(&mut |mapping| {
+        if mapping.span.end <= span.start {
+            return true;
+        }
+        if mapping.span.start >= span.end {
+            return false;
+        }
+        let kind = (mapping.read, mapping.write, mapping.exec, mapping.shared, mapping.inode);
+        uniform &= mapping.span.start <= at && *first.get_or_insert(kind) == kind && mapping.inode == 0;
+        at = mapping.span.end;
+        uniform
+    });
+    walked.is_ok() && uniform && at >= span.end
+}
+
+fn carry_each(old: Span, new: Span, flags: i32) -> Result<(), Errno> {
+    let mut done = 0;
+    while done < old.len() {
+        let from = old.start + done;
+        let part = mapping_around(from).map(|span| span.and(Span::new(from, old.end))).ok_or(Errno::EFAULT)?;
+        let last = part.end == old.end;
+        let len = if last { new.len() - done } else { part.len() };
+        // SAFETY: as in `carry`, piece by piece.
+        if let Err(errno) = unsafe { sys::mremap(from, part.len(), len, flags, new.start + done) } {
+            if flags & c::MREMAP_DONTUNMAP == 0 && done > 0 {
+                let _ = carry_each(Span::new(new.start, new.start + done), Span::new(old.start, from), flags);
+            }
+            return Err(errno);
+        }
+        done += part.len();
+    }
+    Ok(())
+}
+
+fn mapping_around(addr: usize) -> Option<Span> {
+    let mut found = None;
+    let _ = maps::each(&mut |mapping| {
+        if mapping.span.end > addr && mapping.span.start <= addr {
+            found = Some(mapping.span);
+        }
+        mapping.span.end <= addr
+    });
+    found
 }
