@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ..errors import BadInputError, PagelabError
 from ..report.charts import theme
-from .model import AddressMap, Region
+from .model import PICTURE_FORMATS, AddressMap, Region
 from .table import page_size, size
 
 BINS = 256
@@ -23,7 +23,6 @@ STRIPS = 14
 """Regions drawn at most; what is left out is said in the picture."""
 _DRAWN_SHARE = 0.995
 """Regions beyond this share of the resident memory, largest first, are not drawn."""
-FORMATS = ("svg", "png", "html")
 _WIDTH = 720
 _STRIP_HEIGHT = 30
 _UNKNOWN = "var(--zero)"
@@ -38,7 +37,7 @@ def write(found: AddressMap, path: Path) -> None:
     Raises :class:`BadInputError` for other suffixes, :class:`PagelabError` where the file cannot be written.
     """
     kind = path.suffix.lower().removeprefix(".")
-    if kind not in FORMATS:
+    if kind not in PICTURE_FORMATS:
         raise BadInputError(f"--picture {path}: unknown kind of picture; allowed: a name in .svg, .png or .html")
     drawing = render(specification(found), kind)
     try:
@@ -49,7 +48,7 @@ def write(found: AddressMap, path: Path) -> None:
 
 
 def render(spec: dict[str, Any], kind: str) -> bytes:
-    """The picture in one of :data:`FORMATS`; HTML stands alone, without network access."""
+    """The picture in one of :data:`PICTURE_FORMATS`; HTML stands alone, without network access."""
     import vl_convert
 
     if kind == "svg":
@@ -126,9 +125,8 @@ def _title(found: AddressMap) -> str:
 def _subtitle(found: AddressMap, rest: list[Region]) -> list[str]:
     resident = sum(entry.bytes for entry in found.by_size)
     moment = "just before it ended" if found.moment == "exit" else found.taken_at
-    lines = [
-        f"{size(resident)} resident, {moment}; each strip is one region from its first to its last address, at its own scale"
-    ]
+    scale = "each strip is one region from its first to its last address, at its own scale"
+    lines = [f"{size(resident)} resident, {moment}; {scale}"]
     left_out = sum(region.resident_bytes for region in rest)
     if left_out:
         lines.append(f"not drawn: {len(rest)} regions with {size(left_out)} resident")
@@ -179,7 +177,8 @@ def _strip(region: Region, by_size: Shares, width: int, sizes: list[int]) -> alt
     ]
     marks = alt.Chart(theme.rows(rows)).mark_rect(stroke=None)
     encoded = marks.encode(x=x, x2="end:Q", y=y, y2="high:Q", color=colour, tooltip=tooltip)
-    return encoded.properties(width=_WIDTH, height=_STRIP_HEIGHT)
+    strip: alt.Chart = encoded.properties(width=_WIDTH, height=_STRIP_HEIGHT)
+    return strip
 
 
 def _label(region: Region) -> list[str]:
