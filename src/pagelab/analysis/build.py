@@ -52,7 +52,7 @@ def analyse(data: StudyData) -> Analysis:
         measurements=measurements_of(data, design.conditions, executions, design.level),
         failures=failures,
         warnings=warnings,
-        drift=drift_of(_ratios(design, executions, summaries)),
+        drift=drift_of(_ratios(design, executions, summaries), randomised=data.origin is None),
         machine=machine,
     )
 

@@ -16,7 +16,16 @@ from pagelab.analysis.model import (
     Verdict,
 )
 from pagelab.analysis.summaries import interval_of, values_of
-from pagelab.stats import RelativeEffect, StatsRefusedError, hodges_lehmann, holm, rank_sum, relative_effect, smallest_p
+from pagelab.stats import (
+    RelativeEffect,
+    StatsRefusedError,
+    hodges_lehmann,
+    holm,
+    rank_sum,
+    relative_effect,
+    smallest_p,
+    summarize,
+)
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,8 @@ def _contrast(pair: _Pair, executions: tuple[Execution, ...], level: float) -> C
         planned=pair.planned,
         n=len(x),
         n_baseline=len(y),
+        median=summarize(x).median if x else None,
+        median_baseline=summarize(y).median if y else None,
         w=None,
         p=None,
         p_holm=None,

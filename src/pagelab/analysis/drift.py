@@ -12,11 +12,11 @@ from pagelab.analysis.model import Drift
 _FEWEST = 9
 
 
-def drift_of(ratios: list[tuple[int, float]]) -> Drift:
+def drift_of(ratios: list[tuple[int, float]], randomised: bool = True) -> Drift:
     """Drift of (place in the schedule, metric over its condition's median), in schedule order.
 
     Kendall's tau-b (Kendall 1945), and the medians of the first and last thirds of the schedule. With fewer than
-    nine executions nothing is said.
+    nine executions nothing is said. ``randomised``: the schedule is known to be pagelab's.
     """
     values = [ratio for _, ratio in ratios]
     if len(values) < _FEWEST:
@@ -32,6 +32,11 @@ def drift_of(ratios: list[tuple[int, float]]) -> Drift:
     sentence = (
         f"From the first to the last third of the schedule, executions became {size} "
         f"{'slower' if change > 0 else 'faster'} at the median (Kendall's τ = {wording.digits(tau or 0.0, 2)}: "
-        f"{trend}); the blocks spread this over all conditions alike."
+        f"{trend}); "
+        + (
+            "the blocks spread this over all conditions alike."
+            if randomised
+            else "how it met the conditions is not known."
+        )
     )
     return Drift(len(values), first, last, tau, sentence)

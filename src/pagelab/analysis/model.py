@@ -127,6 +127,8 @@ class Contrast:
     """Planned contrasts on the primary metric share Holm's correction; all others are descriptive."""
     n: int
     n_baseline: int
+    median: float | None
+    median_baseline: float | None
     w: float | None
     """R's W: the policy's rank sum less n(n+1)/2."""
     p: float | None

@@ -17,10 +17,6 @@ def contrast(c: Contrast, metric: Metric, design: Design, family: int) -> str:
     return _not_found(c, metric, design, family)
 
 
-def _subject(c: Contrast) -> str:
-    return f"{c.policy}"
-
-
 def _verb(c: Contrast, metric: Metric) -> str:
     lower = c.verdict == "lower"
     if metric.name == "wall_s":
@@ -56,7 +52,11 @@ def _p(c: Contrast, family: int) -> str:
 
 
 def _found(c: Contrast, metric: Metric, family: int) -> str:
-    text = f"{_subject(c)} {_verb(c, metric)} by {_amount(c, metric)} ({_size_interval(c, metric)}, {_p(c, family)})."
+    text = f"{c.policy} {_verb(c, metric)} by {_amount(c, metric)} ({_size_interval(c, metric)}, {_p(c, family)})"
+    if c.median is not None and c.median_baseline is not None:
+        medians = [wording.quantity(value, metric) for value in (c.median_baseline, c.median)]
+        text += f": the median goes from {medians[0]} to {medians[1]}"
+    text += "."
     if c.separated:
         side = "below" if c.verdict == "lower" else "above"
         text += f" Each of its {c.n} executions lies {side} all {c.n_baseline} of {c.baseline}."

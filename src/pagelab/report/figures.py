@@ -44,7 +44,8 @@ _BOXPLOT = (
 def figures_of(analysis: Analysis) -> tuple[Figure, ...]:
     """All figures, numbered in reading order; what has no data has no figure."""
     found: list[Figure] = []
-    for make in (_effects, _times, _tlb, _placement, _drift):
+    answers = (_times, _effects) if len(analysis.design.workloads) == 1 else (_effects, _times)
+    for make in (*answers, _tlb, _placement, _drift):
         for figure in make(analysis, len(found)):
             found.append(figure)
     return tuple(found)

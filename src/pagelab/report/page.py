@@ -167,7 +167,9 @@ def _design(analysis: Analysis) -> dict[str, str]:
     alpha = wording.level(round(1 - design.level, 12))
     return {
         "compared": f"{wording.listing(others) or 'nothing'} with {against}, for {wording.listing(design.workloads)}",
-        "metric": "; ".join(f"{m.label}{f', {m.description}' if m.description else ''}" for m in metrics),
+        "metric": "; ".join(
+            f"{m.label}{f', {m.description}' if m.description and not design.imported_from else ''}" for m in metrics
+        ),
         "family": f"the {family} planned comparisons"
         if family != 1
         else "the one planned comparison (which it leaves as it is)",

@@ -11,6 +11,7 @@ from pagelab.analysis.model import Analysis, Execution, Metric, Summary
 from pagelab.report.charts import theme
 
 ROW_HEIGHT = 46
+FEW_ROWS_HEIGHT = 64
 
 
 def boxplot(
@@ -33,7 +34,7 @@ def boxplot(
         f"{metric.label} ({unit})" if unit else metric.label,
         list(analysis.design.policies),
     )
-    return theme.finish(layers, width, ROW_HEIGHT * len(rows))
+    return theme.finish(layers, width, (ROW_HEIGHT if len(rows) > 3 else FEW_ROWS_HEIGHT) * len(rows))
 
 
 def _box(summary: Summary, policy: str, factor: float) -> dict[str, Any]:
@@ -75,16 +76,18 @@ def _layers(
     x_axis = alt.Axis(title=title, grid=True, tickCount=6)
     summary_data = alt.Chart(theme.rows(boxes))
 
+    height = 26 if len(rows) > 3 else 36
+
     def x(field: str) -> alt.X:
         return alt.X(f"{field}:Q", scale=alt.Scale(zero=False, nice=True, padding=6), axis=x_axis)
 
     whisker = summary_data.mark_rule(strokeWidth=1.2).encode(x=x("minimum"), x2="maximum:Q", y=y, color=colour)
     cap = summary_data.mark_tick(thickness=1.2, size=12, opacity=1)
     ends = [cap.encode(x=x(field), y=y, color=colour) for field in ("minimum", "maximum")]
-    box = summary_data.mark_bar(size=26, fillOpacity=0.16, strokeWidth=1.2).encode(
+    boxed = summary_data.mark_bar(size=height, fillOpacity=0.16, strokeWidth=1.2).encode(
         x=x("hinge_low"), x2="hinge_high:Q", y=y, fill=fill, stroke=stroke
     )
-    median = summary_data.mark_tick(thickness=3, size=26, opacity=1).encode(x=x("median"), y=y, color=colour)
+    median = summary_data.mark_tick(thickness=3, size=height, opacity=1).encode(x=x("median"), y=y, color=colour)
     dots = (
         alt.Chart(theme.rows(points))
         .mark_point(size=26, strokeWidth=1.1)
@@ -104,4 +107,4 @@ def _layers(
             ],
         )
     )
-    return theme.layered(whisker, *ends, box, median, dots)
+    return theme.layered(whisker, *ends, boxed, median, dots)
