@@ -212,21 +212,56 @@ def test_any_shape_mirrors_when_swapped(x: list[int], y: list[int]) -> None:
     assert (forward.low, forward.high) == (-back.high, -back.low)
 
 
-def test_placement_variance_is_brunner_and_munzels() -> None:
-    """Against the formula in ranks: S_x^2 = sum of (R - R_within - mean + (n+1)/2)^2 / (n-1), over m^2."""
-    from scipy.stats import rankdata
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_placement_path_is_the_placements_at_every_shift(data: st.DataObject) -> None:
+    """The running sums against placements counted anew at each shift between two neighbouring differences."""
+    from pagelab.stats.any_shape import placement_path
 
-    from pagelab.stats.any_shape import placement_variance
+    n, m = data.draw(st.integers(2, 7)), data.draw(st.integers(2, 7))
+    values = data.draw(st.permutations(range(n + m)))
+    x, y = np.array(values[:n]) ** 1.5, np.array(values[n:]) ** 1.5  # powers: no two differences are equal
+    differences = np.subtract.outer(x, y).ravel()
+    pairs = np.argsort(differences, kind="stable")
+    ordered = differences[pairs]
+    path = placement_path(pairs, n, m)
+    between = np.concatenate([[ordered[0] - 1], (ordered[1:] + ordered[:-1]) / 2, [ordered[-1] + 1]])
+    for t, shift in enumerate(between):
+        of_x = np.array([(y < v - shift).mean() for v in x]).var(ddof=1) / n
+        of_y = np.array([(x - shift < v).mean() for v in y]).var(ddof=1) / m
+        assert path.variance[t] == pytest.approx(of_x + of_y, rel=1e-9, abs=1e-15)
+        if of_x + of_y > 1e-12:
+            degrees = (of_x + of_y) ** 2 / (of_x**2 / (n - 1) + of_y**2 / (m - 1))
+            assert path.degrees[t] == pytest.approx(degrees, rel=1e-6)
 
-    random = np.random.default_rng(6)
-    for n, m in [(7, 11), (20, 20), (12, 5)]:
-        x, y = random.integers(0, 9, n).astype(float), random.integers(2, 12, m).astype(float)
-        ranks = rankdata(np.concatenate([x, y]))
-        of_x, of_y = ranks[:n] - rankdata(x), ranks[n:] - rankdata(y)
-        a, b = of_x.var(ddof=1) / m**2 / n, of_y.var(ddof=1) / n**2 / m
-        spread = placement_variance(x, y)
-        assert spread is not None
-        assert spread.variance == pytest.approx(a + b, rel=1e-12)
-        assert spread.degrees == pytest.approx((a + b) ** 2 / (a**2 / (n - 1) + b**2 / (m - 1)), rel=1e-12)
-    assert placement_variance(np.array([1.0]), y) is None
-    assert placement_variance(np.zeros(4), np.ones(5)) is None
+
+@pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
+def test_any_shape_holds_the_shifts_that_scipys_brunnermunzel_does_not_reject(level: float) -> None:
+    """Every shift outside is rejected by scipy's test; the nearest inside is not, unless the exact order reached wider.
+
+    Our degrees of freedom are rounded down, so scipy is asked with a level a little above for "not rejected".
+    """
+    from scipy.stats import brunnermunzel
+
+    random = np.random.default_rng(int(level * 100))
+    wider_seen = 0
+    for n, m, scale in [(12, 12, 0.01), (20, 15, 5.0), (30, 30, 1.0), (15, 40, 0.1)]:
+        x, y = random.normal(0, scale, n), random.normal(0, 1, m)
+        shift = stats.hodges_lehmann(x, y, level=level)
+        exact, wide = shift.interval, shift.any_shape
+        assert isinstance(exact, stats.Interval)
+        assert isinstance(wide, stats.Interval)
+        ordered = np.sort(np.subtract.outer(x, y).ravel())
+        between = (ordered[1:] + ordered[:-1]) / 2
+        with np.errstate(all="ignore"):
+            p = np.array([brunnermunzel(x - d, y).pvalue for d in between])
+        outside = (between < wide.low) | (between > wide.high)
+        assert outside.any()
+        assert (p[outside & np.isfinite(p)] <= 1 - level + 1e-12).all()
+        if wide.low < exact.low:
+            wider_seen += 1
+            assert p[between > wide.low][0] > (1 - level) * 0.9
+        if wide.high > exact.high:
+            wider_seen += 1
+            assert p[between < wide.high][-1] > (1 - level) * 0.9
+    assert wider_seen >= 3

@@ -14,7 +14,7 @@ class IntervalMethod(StrEnum):
     NORMAL_ORDER = "normal-order"
     """Order statistics chosen by the normal approximation, where the exact count would take too long."""
     ANY_SHAPE_ORDER = "any-shape-order"
-    """Order statistics chosen by the placement variance; the level is approximate, whatever the shapes."""
+    """Order statistics found by inverting Brunner and Munzel's test; the level is approximate, whatever the shapes."""
     BOOTSTRAP_PERCENTILE = "bootstrap-percentile"
     """Percentiles of resampled statistics, widened for small n; the level is nominal."""
 

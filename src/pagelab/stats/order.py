@@ -18,21 +18,22 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MOST_PAIRS = 50_000_000
-"""n times m above this is refused: the pairs are held in memory (8 bytes each)."""
+MOST_PAIRS = 10_000_000
+"""n times m above this is refused: about a dozen arrays of so many numbers are held in memory (8 bytes each)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairOrder:
-    """Which ordered pairs (1-based, k-th from either end) bound the interval."""
+    """Which ordered pairs bound the interval: the ``low``-th from below and the ``high``-th from above, from 1."""
 
-    k: int
+    low: int
+    high: int
     achieved: float | None
     method: IntervalMethod
 
     def bound(self, ordered: NDArray[np.float64], level: float) -> Interval:
         """The interval that these order statistics of ``ordered`` bound."""
-        return Interval(float(ordered[self.k - 1]), float(ordered[-self.k]), level, self.achieved, self.method)
+        return Interval(float(ordered[self.low - 1]), float(ordered[-self.high]), level, self.achieved, self.method)
 
 
 @lru_cache(maxsize=1024)
@@ -47,12 +48,12 @@ def pair_order(n: int, m: int, level: float) -> PairOrder | NotAchievable:
         if k == 0:
             best = 1 - smallest_p(n, m)
             return NotAchievable(level, float(best), smallest_equal_n(2 * tail))
-        return PairOrder(k, float(1 - 2 * miss), IntervalMethod.EXACT_ORDER)
+        return PairOrder(k, k, float(1 - 2 * miss), IntervalMethod.EXACT_ORDER)
     normal = NormalDist(n * m / 2, sqrt(n * m * (n + m + 1) / 12))
     k = floor(normal.inv_cdf(float(tail)) + 0.5)
     if k < 1:
         return NotAchievable(level, max(0.0, 1 - 2 * normal.cdf(0.5)), smallest_equal_n(2 * tail))
-    return PairOrder(k, 1 - 2 * normal.cdf(k - 0.5), IntervalMethod.NORMAL_ORDER)
+    return PairOrder(k, k, 1 - 2 * normal.cdf(k - 0.5), IntervalMethod.NORMAL_ORDER)
 
 
 def middle(ordered: NDArray[np.float64]) -> float:

@@ -52,15 +52,16 @@ def relative_effect(treatment: ArrayLike, baseline: ArrayLike, *, level: float =
         )
     refuse_too_many_pairs(x.size, y.size)
     with np.errstate(over="ignore"):
-        ratios = np.divide.outer(x, y).ravel()
-    if not np.isfinite(ratios).all():
+        unordered = np.divide.outer(x, y).ravel()
+    if not np.isfinite(unordered).all():
         raise StatsRefusedError(Refusal.OVERFLOW, "a pairwise ratio exceeds the double range; use the shift")
-    ratios.sort()
+    pairs = np.argsort(unordered, kind="stable")
+    ratios = unordered[pairs]
     lower, upper = float(ratios[(ratios.size - 1) // 2]), float(ratios[ratios.size // 2])
     central = lower if lower == upper else sqrt(lower) * sqrt(upper)
     percents = 100 * (ratios - 1)
     exact = pair_order(x.size, y.size, level)
-    wider = any_shape_order(x / central, y, level) if central > 0 else exact
+    wider = any_shape_order(pairs, x.size, y.size, level)
     shift = hodges_lehmann(x, y, level=level).estimate
     return RelativeEffect(
         percent=100 * (central - 1),

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from pagelab.stats.coverage.cells import CELLS
-from pagelab.stats.coverage.simulate import Chunk, run_chunk
+from pagelab.stats.coverage.simulate import KINDS, Chunk, run_chunk
 from pagelab.stats.coverage.tabulate import Row, fixed_table, rows_of, rule_table, write_csv
 
 CHUNK = 500
@@ -45,7 +45,9 @@ def main(argv: list[str] | None = None) -> int:
     for number, cell in enumerate(CELLS):
         paths = [chunk.path(arguments.work) for chunk in chunks if chunk.cell == number]
         rows.extend(rows_of(cell, np.concatenate([np.load(path) for path in paths])))
-    print(fixed_table(rows, CELLS), rule_table(rows, CELLS), sep="\n\n")
+    for intervals in (KINDS[:2], KINDS[2:]):
+        print(fixed_table(rows, CELLS, intervals), end="\n\n")
+    print(rule_table(rows, CELLS))
     if arguments.out is not None:
         write_csv(arguments.out, rows)
     return 0

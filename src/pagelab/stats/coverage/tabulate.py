@@ -147,9 +147,34 @@ def _text(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def fixed_table(rows: list[Row], cells: tuple[Cell, ...]) -> str:
-    """Markdown: coverage of each interval at fixed n."""
-    intervals = ("exact", "any-shape", "median", "mean")
+def read_csv(path: Path) -> list[Row]:
+    """What `write_csv` wrote, to the digits written."""
+
+    def optional(text: str) -> float | None:
+        return float(text) if text else None
+
+    with path.open(newline="") as lines:
+        return [
+            Row(
+                cell=line["cell"],
+                rule=line["rule"],
+                interval=line["interval"],
+                n=int(line["n"]) if line["n"] else None,
+                target=optional(line["target"]),
+                mean_executions=optional(line["mean_executions"]),
+                share_target_met=optional(line["share_target_met"]),
+                coverage=float(line["coverage"]),
+                standard_error=float(line["standard_error"]),
+                exists=float(line["exists"]),
+                replications=int(line["replications"]),
+                worst=line["worst"] == "yes",
+            )
+            for line in csv.DictReader(lines)
+        ]
+
+
+def fixed_table(rows: list[Row], cells: tuple[Cell, ...], intervals: tuple[str, ...]) -> str:
+    """Markdown: coverage in percent of each of ``intervals`` at fixed n."""
     shown = (6, 10, 20, 40, 60)
     found = {(r.cell, r.interval, r.n): r.coverage for r in rows if r.rule == "fixed"}
     head = ["cell", *(f"{interval} {n}" for interval in intervals for n in shown)]
@@ -161,7 +186,7 @@ def fixed_table(rows: list[Row], cells: tuple[Cell, ...]) -> str:
 
 
 def rule_table(rows: list[Row], cells: tuple[Cell, ...]) -> str:
-    """Markdown: lowest coverage over the targets, for each rule."""
+    """Markdown: lowest coverage in percent over the targets, for each rule."""
     head = ["cell", *(rule for rule, _, _ in RULES), "plan: median", "plan: mean"]
     lines = [" | ".join(head), " | ".join(["---", *["--:"] * (len(head) - 1)])]
     columns = [(rule, reported) for rule, _, reported in RULES] + [("plan", "spent-median"), ("plan", "spent-mean")]
