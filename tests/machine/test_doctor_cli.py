@@ -155,7 +155,7 @@ def test_an_ordinary_user_is_told_what_to_type() -> None:
     found = {probe["name"]: probe for probe in json.loads(done.stdout)["probes"]}
     assert found["user"]["status"] == "degraded"
     assert found["frame-numbers"]["status"] == "denied"
-    assert "run as root (sudo /opt/lab/bin/pagelab …)" in found["frame-numbers"]["needs"]
+    assert "run as root: sudo /opt/lab/bin/pagelab …" in found["frame-numbers"]["needs"]
     assert not [probe for probe in found.values() if "the probe failed" in probe["text"]]
     done = doctor("--fix", "hugepages=4", before=NOBODY, python=python)
     assert done.returncode == 3

@@ -143,10 +143,12 @@ def _table(probes: list[Probe], why: bool) -> object:
 
 
 def _show_needs(console: Console, context: Context, probes: list[Probe]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    wanting = [probe for probe in probes if probe.needs and probe.status != "ok"]
+    wanting: dict[str, list[str]] = {}
+    for probe in probes:
+        if probe.needs and probe.status != "ok":
+            wanting.setdefault(probe.needs, []).append(probe.name)
     if not wanting:
         return
     where = (
@@ -155,12 +157,9 @@ def _show_needs(console: Console, context: Context, probes: list[Probe]) -> None
         else "What it would need"
     )
     console.print(f"\n[bold]{where}[/bold]")
-    table = Table(box=None, show_header=False, padding=(0, 1))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for probe in wanting:
-        table.add_row(probe.name, Text(probe.needs or ""))
-    console.print(table)
+    # No table: a command that is folded cannot be copied.
+    for needs, names in wanting.items():
+        console.print(Text(f" {', '.join(names)}:", style="cyan"), Text(needs), soft_wrap=True)
 
 
 def _keys() -> None:

@@ -94,8 +94,8 @@ class Context:
     def as_root(self, what: str) -> str:
         """Advice for what an ordinary user lacks."""
         if self.container.kind != "none":
-            return f"the container needs {what}; see: {self.pagelab} doctor --print {self.print_kind}"
-        return f"run as root (sudo {self.pagelab} …), or with {what}"
+            return f"give the container {what}; see: {self.pagelab} doctor --print {self.print_kind}"
+        return f"run as root: sudo {self.pagelab} …; or with {what}"
 
     @property
     def print_kind(self) -> str:

@@ -132,7 +132,7 @@ def _pagemap_scan(_context: Context) -> Finding:
 def _frames(context: Context) -> Finding:
     from . import native
 
-    needs = context.as_root("CAP_SYS_ADMIN in the machine's first user namespace")
+    needs = context.as_root("CAP_SYS_ADMIN")
     try:
         number = native.own_frame_number()
     except OSError as error:
