@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +9,12 @@ import pytest
 
 from pagelab.stats.coverage.__main__ import main
 from pagelab.stats.coverage.cells import CELLS, Cell, Component, Distribution, bimodal, normal, true_shift
+from pagelab.stats.coverage.document import fill
 from pagelab.stats.coverage.simulate import Chunk, run_chunk
+from pagelab.stats.coverage.tabulate import Row, read_csv
 
 TABLE = Path(__file__).parents[2] / "docs/method/precision_coverage.csv"
+DOCUMENT = TABLE.parents[1] / "method.md"
 BY_NAME = {cell.name: cell for cell in CELLS}
 
 
@@ -60,24 +62,31 @@ def test_command_refuses_a_number_of_replications_that_chunks_do_not_divide(
     assert "not a multiple of 500" in capsys.readouterr().err
 
 
-def published() -> list[dict[str, str]]:
-    with TABLE.open(newline="") as lines:
-        return list(csv.DictReader(lines))
+def published() -> list[Row]:
+    return read_csv(TABLE)
 
 
 def test_published_table_is_of_every_cell_with_10_000_replications() -> None:
     rows = published()
-    assert {row["cell"] for row in rows} == set(BY_NAME)
-    assert {row["replications"] for row in rows} == {"10000"}
+    assert {row.cell for row in rows} == set(BY_NAME)
+    assert {row.replications for row in rows} == {10_000}
+
+
+def test_document_shows_the_published_table() -> None:
+    """After a new simulation: python -m pagelab.stats.coverage … --document docs/method.md."""
+    text = DOCUMENT.read_text()
+    assert fill(text, published()) == text
+    assert text.count("<!-- coverage: ") == 4
+    assert "bimodal-even-plain | " in text
 
 
 def test_published_plan_covers_in_every_cell_with_every_target() -> None:
     """What docs/method.md claims: two standard errors below 95% is the least that any target gives."""
-    judged = [row for row in published() if row["rule"] == "plan" and row["interval"] == "spent-any-shape"]
+    judged = [row for row in published() if row.rule == "plan" and row.interval == "spent-any-shape"]
     assert len(judged) == len(CELLS) * 21
     for row in judged:
-        assert float(row["coverage"]) + 2 * float(row["standard_error"]) >= 0.95, row
-        assert float(row["exists"]) == 1.0
+        assert row.coverage + 2 * row.standard_error >= 0.95, row
+        assert row.exists == 1.0
 
 
 def test_published_table_is_what_the_code_gives() -> None:
@@ -90,8 +99,6 @@ def test_published_table_is_what_the_code_gives() -> None:
         true_shift(cell) in hodges_lehmann(*cell.sample(random, 20)).interval  # type: ignore[operator]
         for _ in range(400)
     ]
-    row = next(
-        r for r in published() if (r["cell"], r["rule"], r["interval"], r["n"]) == (cell.name, "fixed", "exact", "20")
-    )
-    error = np.sqrt(float(row["coverage"]) * (1 - float(row["coverage"])) / 400)
-    assert np.mean(covered) == pytest.approx(float(row["coverage"]), abs=5 * error)
+    row = next(r for r in published() if (r.cell, r.rule, r.interval, r.n) == (cell.name, "fixed", "exact", 20))
+    error = np.sqrt(row.coverage * (1 - row.coverage) / 400)
+    assert np.mean(covered) == pytest.approx(row.coverage, abs=5 * error)

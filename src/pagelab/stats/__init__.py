@@ -8,8 +8,8 @@ execution. ``treatment`` always comes before ``baseline``; positive shifts mean 
 ``execution_means``     (execution, value, *, drop_first=0) -> ``ExecutionMeans``: measurements to executions
 ``summarize``           (values) -> ``Summary``: n, min, lower hinge, median, upper hinge, max, mean, sd, cv
 ``rank_sum``            (treatment, baseline, *, alternative, method) -> ``RankSum``: exact, ties allowed
-``hodges_lehmann``      (treatment, baseline, *, level=0.95) -> ``Shift``: estimate and exact-order interval
-``relative_effect``     (treatment, baseline, *, level=0.95) -> ``RelativeEffect``: percent, with interval
+``hodges_lehmann``      (treatment, baseline, *, level=0.95) -> ``Shift``: estimate, exact-order and any-shape interval
+``relative_effect``     (treatment, baseline, *, level=0.95) -> ``RelativeEffect``: percent, with both intervals
 ``median_interval``     (values, *, level=0.95) -> ``Location``: sample median, order-statistic interval
 ``mean_interval``       (values, *, level=0.95, seed, resamples=10_000) -> ``Location``: bootstrap of executions
 ``holm``                (p_values, *, alpha=0.05) -> ``Holm``: None in the family = planned, but not testable
@@ -18,6 +18,9 @@ execution. ``treatment`` always comes before ``baseline``; positive shifts mean 
 ``PrecisionPlan``       (looks, target_relative_half_width, level=0.95): a sequential stop on interval width only
 ``decide``              (plan, look, executions, contrasts) -> ``Decision``: stop or go on, at a planned look
 ======================= ===================================================================================
+
+A study that a precision stop ended reports ``any_shape`` intervals made at ``plan.level_at(look)`` (its medians and means
+at that level too), labelled with ``plan.level``, and ``plan.adjusted_p(p, look)`` in place of p, before Holm.
 
 An interval is ``Interval`` or ``NotAchievable`` (which names the smallest n that would do): match on the type.
 Bad input raises ``StatsRefusedError`` with a ``Refusal``; nothing returns NaN. What does not exist (the standard

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from pagelab.stats.coverage.cells import CELLS
-from pagelab.stats.coverage.simulate import KINDS, Chunk, run_chunk
-from pagelab.stats.coverage.tabulate import Row, fixed_table, rows_of, rule_table, write_csv
+from pagelab.stats.coverage.document import fill, tables
+from pagelab.stats.coverage.simulate import Chunk, run_chunk
+from pagelab.stats.coverage.tabulate import Row, rows_of, write_csv
 
 CHUNK = 500
 
@@ -20,6 +21,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m pagelab.stats.coverage", description=__doc__)
     parser.add_argument("--work", type=Path, required=True, help="directory of finished chunks; run again to resume")
     parser.add_argument("--out", type=Path, help="CSV to write, e.g. docs/method/precision_coverage.csv")
+    parser.add_argument("--document", type=Path, help="Markdown to put the tables into, e.g. docs/method.md")
     parser.add_argument("--replications", type=int, default=10_000, help=f"studies a cell, a multiple of {CHUNK}")
     parser.add_argument("--seed", type=int, default=20091109)
     parser.add_argument("--jobs", type=int, default=2)
@@ -45,11 +47,12 @@ def main(argv: list[str] | None = None) -> int:
     for number, cell in enumerate(CELLS):
         paths = [chunk.path(arguments.work) for chunk in chunks if chunk.cell == number]
         rows.extend(rows_of(cell, np.concatenate([np.load(path) for path in paths])))
-    for intervals in (KINDS[:2], KINDS[2:]):
-        print(fixed_table(rows, CELLS, intervals), end="\n\n")
-    print(rule_table(rows, CELLS))
+    for table in tables(rows).values():
+        print(table, end="\n\n")
     if arguments.out is not None:
         write_csv(arguments.out, rows)
+    if arguments.document is not None:
+        arguments.document.write_text(fill(arguments.document.read_text(), rows))
     return 0
 
 

@@ -171,30 +171,3 @@ def read_csv(path: Path) -> list[Row]:
             )
             for line in csv.DictReader(lines)
         ]
-
-
-def fixed_table(rows: list[Row], cells: tuple[Cell, ...], intervals: tuple[str, ...]) -> str:
-    """Markdown: coverage in percent of each of ``intervals`` at fixed n."""
-    shown = (6, 10, 20, 40, 60)
-    found = {(r.cell, r.interval, r.n): r.coverage for r in rows if r.rule == "fixed"}
-    head = ["cell", *(f"{interval} {n}" for interval in intervals for n in shown)]
-    lines = [" | ".join(head), " | ".join(["---", *["--:"] * (len(head) - 1)])]
-    for cell in cells:
-        values = [found.get((cell.name, interval, n)) for interval in intervals for n in shown]
-        lines.append(" | ".join([cell.name, *(_percent(value) for value in values)]))
-    return "\n".join(f"| {line} |" for line in lines)
-
-
-def rule_table(rows: list[Row], cells: tuple[Cell, ...]) -> str:
-    """Markdown: lowest coverage in percent over the targets, for each rule."""
-    head = ["cell", *(rule for rule, _, _ in RULES), "plan: median", "plan: mean"]
-    lines = [" | ".join(head), " | ".join(["---", *["--:"] * (len(head) - 1)])]
-    columns = [(rule, reported) for rule, _, reported in RULES] + [("plan", "spent-median"), ("plan", "spent-mean")]
-    for cell in cells:
-        worst = {(r.rule, r.interval): r.coverage for r in rows if r.cell == cell.name and r.worst}
-        lines.append(" | ".join([cell.name, *(_percent(worst.get(column)) for column in columns)]))
-    return "\n".join(f"| {line} |" for line in lines)
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.1f}"
