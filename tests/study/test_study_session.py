@@ -20,6 +20,7 @@ from pagelab.study.errors import SpecError, StudyError, StudyInterruptedError
 from pagelab.study.job import RunNotStarted
 from pagelab.study.lock import DirectoryLock, holder_of
 from pagelab.study.plan import Condition
+from pagelab.study.progress import Silent
 from pagelab.study.store import Store
 
 FAKES = Path(__file__).parent / "fakes.py"
@@ -255,6 +256,34 @@ def test_ctrl_c_ends_cleanly_and_resume_goes_on(tmp_path: Path) -> None:
     torn_down = (tmp_path / "log").read_text().split()
     assert len(torn_down) == sum(name.endswith("4K") for name in begun), "the abandoned run was torn down too"
     assert resume_study(out, tools()).runs == 16
+
+
+def test_ctrl_c_between_two_runs_starts_no_other(tmp_path: Path) -> None:
+    fake = tools()
+    assert isinstance(fake.runner, FakeRunner)
+
+    class Pressing(Silent):
+        def finished(self, condition: str, status: str, message: str | None, left_s: float | None) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(StudyInterruptedError, match="1 runs are kept"):
+        run_study(spec_in(tmp_path), tmp_path / "out", fake, progress=Pressing())
+    assert len(fake.runner.order) == 1
+    assert resume_study(tmp_path / "out", tools()).runs == 16
+
+
+def test_an_ignored_hang_up_stays_ignored(tmp_path: Path) -> None:
+    """As under nohup."""
+
+    def behave(condition: Condition) -> Record:
+        os.kill(os.getpid(), signal.SIGHUP)
+        return record(condition)
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert run_study(spec_in(tmp_path), tmp_path / "out", tools(behave)).runs == 16
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("what", ["study.toml", "program"])

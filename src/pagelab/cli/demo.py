@@ -16,7 +16,7 @@ def demo_command(
         "demo-out"
     ),
     executions: Annotated[
-        int | None, typer.Option("--executions", min=1, help="Executions of each condition [default: 10].")
+        int | None, typer.Option("--executions", min=1, help="Executions of each condition (default: 10).")
     ] = None,
     report: Annotated[bool, typer.Option("--report/--no-report", help="Write the report at the end.")] = True,
 ) -> None:

@@ -11,22 +11,22 @@ import typer
 def import_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV with a header, or hyperfine's JSON.")],
     into: Annotated[
-        Path | None, typer.Option("--into", metavar="DIR", help="The study's directory [default: FILE.study].")
+        Path | None, typer.Option("--into", metavar="DIR", help="The study's directory (default: FILE.study).")
     ] = None,
     format_: Annotated[
-        str | None, typer.Option("--format", metavar="FORMAT", help="csv or hyperfine [default: by the file].")
+        str | None, typer.Option("--format", metavar="FORMAT", help="csv or hyperfine (default: by the file).")
     ] = None,
     time: Annotated[
-        str | None, typer.Option("--time", metavar="COLUMN", help="CSV: seconds [default: time, else the last].")
+        str | None, typer.Option("--time", metavar="COLUMN", help="CSV: seconds (default: time, else the last).")
     ] = None,
     factor: Annotated[
-        str | None, typer.Option("--factor", metavar="COLUMN", help="CSV: what is compared [default: the first].")
+        str | None, typer.Option("--factor", metavar="COLUMN", help="CSV: what is compared (default: the first).")
     ] = None,
     workload: Annotated[
         str | None, typer.Option("--workload", metavar="COLUMN", help="CSV: the workload's name, if it has one.")
     ] = None,
     baseline: Annotated[
-        str | None, typer.Option("--baseline", metavar="LABEL", help="Compare with this one [default: the first].")
+        str | None, typer.Option("--baseline", metavar="LABEL", help="Compare with this one (default: the first).")
     ] = None,
     label: Annotated[
         list[str] | None, typer.Option("--label", metavar="VALUE=LABEL", help="CSV: a name for a value, as 0=off.")

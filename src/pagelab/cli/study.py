@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 study_app = typer.Typer(
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode="markdown",
     help="Studies: programs × policies, many executions in a recorded random order, in a store that survives anything.",
 )
@@ -25,7 +26,7 @@ Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The study's dire
 def run_command(
     spec: Annotated[Path, typer.Argument(metavar="SPEC", help="The study.toml.")],
     into: Annotated[
-        Path | None, typer.Option("--into", metavar="DIR", help="The study's directory [default: NAME.study].")
+        Path | None, typer.Option("--into", metavar="DIR", help="The study's directory (default: NAME.study).")
     ] = None,
     skip_impossible: Annotated[
         bool,

@@ -26,7 +26,9 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         for number in _SIGNALS:
-            self._before[number] = signal.signal(number, self._handle)
+            # nohup and shells' background jobs have some of them ignored, and mean it.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -37,6 +39,8 @@ class Interrupts:
     def abandonable(self) -> Iterator[None]:
         self._abandonable = True
         try:
+            if self.seen is not None:  # it came between two runs
+                raise KeyboardInterrupt
             yield
         finally:
             self._abandonable = False

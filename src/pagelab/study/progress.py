@@ -67,7 +67,10 @@ class Lines:
 
 
 class Bar:
-    """A rich progress bar on standard error."""
+    """A rich progress bar on standard error.
+
+    It is drawn between runs only: a thread that redraws it would take time from the program being measured.
+    """
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -82,6 +85,7 @@ class Bar:
             TextColumn("{task.fields[left]}"),
             TextColumn("[dim]{task.fields[condition]}", markup=True),
             console=self._console,
+            auto_refresh=False,
         )
         self._task: TaskID | None = None
 
@@ -92,13 +96,14 @@ class Bar:
 
     def running(self, condition: str) -> None:
         if self._task is not None:
-            self._bar.update(self._task, condition=condition)
+            self._bar.update(self._task, condition=condition, refresh=True)
 
     def finished(self, condition: str, status: str, message: str | None, left_s: float | None) -> None:
         if status != "ok":
             self._console.print(f"{condition}: {status}: {message}", style="yellow", markup=False, highlight=False)
         if self._task is not None:
-            self._bar.update(self._task, advance=1, left=_left(left_s).removeprefix(", "))
+            left = _left(left_s).removeprefix(", ")
+            self._bar.update(self._task, advance=1, left=left, condition="", refresh=True)
 
     def note(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False)

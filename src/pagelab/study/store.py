@@ -97,6 +97,7 @@ class Store:
             )
         store.close()
         building.rename(path)
+        _sync_directory(directory)
         return cls.open(directory)
 
     @classmethod
@@ -352,6 +353,15 @@ class Store:
         from .frames import metric
 
         return metric(self, name)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Makes a rename survive a power cut."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
