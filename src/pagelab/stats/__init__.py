@@ -19,7 +19,7 @@ execution. ``treatment`` always comes before ``baseline``; positive shifts mean 
 ``decide``              (plan, look, executions, contrasts) -> ``Decision``: stop or go on, at a planned look
 ======================= ===================================================================================
 
-A study that a precision stop ended reports ``any_shape`` intervals made at ``plan.level_at(look)`` (its medians and means
+A study that a precision stop ended reports ``any_shape`` intervals made at ``plan.level_at(look)`` (medians and means
 at that level too), labelled with ``plan.level``, and ``plan.adjusted_p(p, look)`` in place of p, before Holm.
 
 An interval is ``Interval`` or ``NotAchievable`` (which names the smallest n that would do): match on the type.
