@@ -298,3 +298,40 @@ def test_a_failing_command_is_mapped_and_its_failure_passed_on() -> None:
     assert result.returncode == 1
     assert "just before it ended" in result.stdout
     assert "exit code 3" in result.stderr
+
+
+# The program must not free its memory before it ends: that is when it is mapped.
+KEEPS_32_MIB = "import os; kept = bytearray(32 << 20); kept[::4096] = b'x' * (32 << 8); os._exit(0)"
+
+
+@NEEDS_THP
+def test_a_command_under_a_policy_lies_in_the_pools_as_asked() -> None:
+    result = pagelab("--json", "--pages", "anon=2M", "--", sys.executable, "-c", KEEPS_32_MIB)
+    assert result.returncode == 0, result.stderr
+    found = AddressMap.model_validate_json(result.stdout)
+    assert (found.policy, found.moment) == ("anon=2M", "exit")
+    pool = next(region for region in found.regions if region.name == "anonymous pool")
+    assert pool.start == 0x6100_0000_0000
+    assert sizes(pool).get(M2, 0) >= 30 << 20, found.warnings
+
+
+def test_a_command_under_a_policy_is_ended_after_its_time() -> None:
+    result = pagelab("--json", "--at", "0.3", "--fetch", "prefault", "--", "sleep", "600")
+    assert result.returncode == 0, result.stderr
+    found = AddressMap.model_validate_json(result.stdout)
+    assert (found.command, found.moment) == ("sleep 600", "now")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--pages", "2M", "1"], "a policy is for a command: process 1 runs already"),
+        (["--pages", "3M", "--", "true"], "--pages 3M: "),
+        (["--policy", "/nonexistent.toml", "--", "true"], "/nonexistent.toml: cannot read the file"),
+        (["--pages", "2M", "--", "/nonexistent"], "/nonexistent"),
+    ],
+)
+def test_policies_that_the_command_line_refuses(arguments: list[str], words: str) -> None:
+    result = pagelab(*arguments)
+    assert result.returncode == 2, result.stderr
+    assert words in result.stderr

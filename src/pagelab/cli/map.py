@@ -12,7 +12,11 @@ import typer
 from pagelab.errors import BadInputError, PagelabError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pagelab.placement import AddressMap
+    from pagelab.placement.trace import Moment
+    from pagelab.policy import Flags
 
 
 def map_command(
@@ -33,11 +37,24 @@ def map_command(
         bool, typer.Option("--frames", help="In the JSON, list every piece of physical memory (root).")
     ] = False,
     everything: Annotated[bool, typer.Option("--all", help="Show every region in the table.")] = False,
+    policy: Annotated[
+        Path | None, typer.Option("--policy", metavar="FILE", help="Run the command under this policy.")
+    ] = None,
+    pages: Annotated[
+        list[str] | None, typer.Option("--pages", metavar="[MEMORY=]SIZE", help="Page size: 2M, heap=0-64M:2M …")
+    ] = None,
+    fetch: Annotated[
+        list[str] | None, typer.Option("--fetch", metavar="[MEMORY=]WHEN", help="demand, prefault or willneed.")
+    ] = None,
+    via: Annotated[str | None, typer.Option("--via", metavar="thp|hugetlb", help="How huge pages are made.")] = None,
+    layout: Annotated[
+        Path | None, typer.Option("--layout", metavar="CSV", help="Page sizes from a Mosalloc layout.")
+    ] = None,
 ) -> None:
     """Page sizes, residency and, as root, frame numbers of a process, by region.
 
-    A command is mapped just before it gives its memory back. Sizes between the base page and 2M, and frame numbers,
-    are shown to root only.
+    A command is mapped just before it gives its memory back; with --policy and the like it runs under that policy.
+    Sizes between the base page and 2M, and frame numbers, are shown to root only.
 
     **Examples**
 
@@ -48,14 +65,24 @@ def map_command(
         pagelab map -- sort big.txt
 
         pagelab map --at 5 --json -- ./service > map.json
+
+        pagelab map --pages heap=0-64M:2M --picture heap.png -- ./solver
     """
     pid, after_s = _pid(target), _seconds(at)
+    governed = policy is not None or pages or fetch or via or layout is not None
+    if governed and pid is not None:
+        raise BadInputError(f"a policy is for a command: process {pid} runs already")
     if picture is not None:
         _check_suffix(picture)
     if pid is not None:
         from pagelab import placement
 
         found, ended = placement.collect(pid, frames=frames), 0
+    elif governed:
+        from pagelab.policy import Flags
+
+        flags = Flags(pages=pages or (), fetch=fetch or (), via=via, layout=layout)
+        found, ended = _run_governed(target, after_s, frames, flags, policy)
     else:
         found, ended = _run(target, after_s, frames)
     _show(found, as_json=as_json, output=output, everything=everything)
@@ -102,21 +129,46 @@ def _check_suffix(picture: Path) -> None:
         raise BadInputError(f"--picture {picture}: there is no directory {picture.absolute().parent}")
 
 
-def _run(argv: list[str], after_s: float | None, frames: bool) -> tuple[AddressMap, int]:
+def _looker(frames: bool) -> Callable[[int, Moment], AddressMap | PagelabError]:
+    """Errors are values here, and raised once the program has been let go."""
     from pagelab import placement
-    from pagelab.placement import trace
 
-    def look(pid: int, moment: trace.Moment) -> AddressMap | PagelabError:
+    def look(pid: int, moment: Moment) -> AddressMap | PagelabError:
         try:
             return placement.collect(pid, frames=frames, moment=moment)
-        except PagelabError as error:  # raised once the program has been let go
+        except PagelabError as error:
             return error
 
-    traced = trace.run(argv, look, after_s)
+    return look
+
+
+def _run(argv: list[str], after_s: float | None, frames: bool) -> tuple[AddressMap, int]:
+    from pagelab.placement import trace
+
+    traced = trace.run(argv, _looker(frames), after_s)
     if isinstance(traced.value, PagelabError):
         raise traced.value
-    ended_by_us = traced.moment == "now"
-    return traced.value, 0 if ended_by_us else traced.exit_code
+    return traced.value, 0 if traced.moment == "now" else traced.exit_code
+
+
+def _run_governed(
+    argv: list[str], after_s: float | None, frames: bool, flags: Flags, base: Path | None
+) -> tuple[AddressMap, int]:
+    from pagelab import machine, policy
+    from pagelab.placement import governed
+    from pagelab.runner import RunRequest
+
+    asked = policy.from_flags(flags, machine.describe(), base)
+    request = RunRequest(
+        argv=argv, policy_toml=asked.toml, policy_path=None if base is None else str(base), stdin="inherit"
+    )
+    traced, record = governed.run_and_look(request, _looker(frames), after_s)
+    if isinstance(traced.value, PagelabError):
+        raise traced.value
+    found = traced.value.model_copy(
+        update={"policy": asked.name, "warnings": [*traced.value.warnings, *record.warnings]}
+    )
+    return found, 0 if traced.moment == "now" else traced.exit_code
 
 
 def _show(found: AddressMap, *, as_json: bool, output: Path | None, everything: bool) -> None:

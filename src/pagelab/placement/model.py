@@ -91,6 +91,8 @@ class AddressMap(_Model):
     schema_: Literal["pagelab.map/1"] = Field(default="pagelab.map/1", alias="schema")
     pid: int
     command: str
+    policy: str | None = None
+    """Name of the policy it ran under, where pagelab started it under one."""
     taken_at: str
     moment: Literal["now", "exit"]
     """``exit``: just before the process gave its memory back."""

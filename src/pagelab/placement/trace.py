@@ -50,25 +50,30 @@ def run(argv: Sequence[str], look: Callable[[int, Moment], T], after_s: float | 
     """
     pid, permission, failure = _start(argv)
     try:
-        _seize(pid)
+        seize(pid)
     except OSError as error:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         os.close(permission)
         os.close(failure)
-        raise MachineError(
-            f"cannot trace {argv[0]}: {error.strerror} (errno {error.errno}); "
-            "see /proc/sys/kernel/yama/ptrace_scope, or in a container allow SYS_PTRACE"
-        ) from error
+        raise refused(argv[0], error) from error
     os.close(permission)
-    with _interrupts_go_to_the_program():
+    with interrupts_go_to_the_program():
         why = os.read(failure, 64)
         os.close(failure)
         if why:
             _wait_for_end(pid)
             number = int(why)
             raise BadInputError(f"cannot start {argv[0]}: {os.strerror(number)} (errno {number})")
-        return _follow(pid, look, after_s)
+        return follow(pid, look, after_s)
+
+
+def refused(what: str, error: OSError) -> MachineError:
+    """The error for a process that may not be traced."""
+    return MachineError(
+        f"cannot trace {what}: {error.strerror} (errno {error.errno}); "
+        "see /proc/sys/kernel/yama/ptrace_scope, or in a container allow SYS_PTRACE"
+    )
 
 
 def _start(argv: Sequence[str]) -> tuple[int, int, int]:
@@ -104,7 +109,8 @@ def _become_the_user_who_asked() -> None:
 
 
 @contextmanager
-def _interrupts_go_to_the_program() -> Iterator[None]:
+def interrupts_go_to_the_program() -> Iterator[None]:
+    """Ctrl-C ends the program, which shares our terminal, and leaves us to map it."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
@@ -112,7 +118,13 @@ def _interrupts_go_to_the_program() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _follow(pid: int, look: Callable[[int, Moment], T], after_s: float | None) -> Traced[T]:
+def follow(
+    pid: int, look: Callable[[int, Moment], T], after_s: float | None, end: Callable[[int], int] | None = None
+) -> Traced[T]:
+    """Lets a seized process run until it is to be looked at; see :func:`run`.
+
+    ``end`` ends a process that was looked at before its end, and tells how; without it, the process is our child.
+    """
     deadline = None if after_s is None else time.monotonic() + after_s
     while True:
         status = _wait(pid, deadline)
@@ -130,7 +142,7 @@ def _follow(pid: int, look: Callable[[int, Moment], T], after_s: float | None) -
         if event == _EVENT_STOP and number == signal.SIGTRAP and after_s is not None:
             value = look(pid, "now")
             _ptrace(_DETACH, pid, 0)
-            return Traced(value, "now", _end(pid))
+            return Traced(value, "now", (end or _end)(pid))
         if event == _EVENT_STOP:
             # Stopped by job control: it stays stopped until somebody continues it.
             _ptrace(_LISTEN if number in _STOPPING else _CONT, pid, 0)
@@ -172,7 +184,8 @@ def _end(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def _seize(pid: int) -> None:
+def seize(pid: int) -> None:
+    """Traces a process without stopping it: exit events only, and it dies with us. Raises ``OSError``."""
     _ptrace(_SEIZE, pid, _OPTION_EXIT | _OPTION_EXITKILL)
 
 
