@@ -77,13 +77,22 @@ def test_advice_is_for_the_host_inside_a_container(context: Context) -> None:
     assert answer(context, "container")["container"].needs == "pagelab doctor --print docker"
 
 
+def told(advertised: int, usable: int, problem: str | None = None, known: str | None = "Zen 4") -> dict[str, Any]:
+    """What the launcher's self-test prints."""
+    events = [{"role": "tlb.walks", "verified": True}, {"role": "tlb.hits", "verified": False}] if known else []
+    hardware = {"advertised": advertised, "usable": usable, "problem": problem}
+    return {"processor": "…", "microarchitecture": known, "hardware": hardware, "events": events}
+
+
 @pytest.mark.parametrize(
     ("report", "status", "said"),
     [
-        ({"advertised": 6, "usable": 5, "processor": "Zen 4"}, "ok", "5 of 6 count"),
-        ({"advertised": 4, "usable": 4, "processor": None}, "ok", "4 count; no events known"),
-        ({"advertised": 4, "usable": 0}, "unsupported", "4 can be opened, none counts"),
-        ({"error": "Permission denied (EACCES)"}, "denied", "EACCES"),
+        (told(6, 5), "ok", "5 of 6 count; the others are not used; Zen 4: 2 events, 1 verified"),
+        (told(4, 4), "ok", "4 count; Zen 4"),
+        (told(4, 4, known=None), "degraded", "no events known"),
+        (told(4, 0), "unsupported", "4 can be opened, none counts"),
+        (told(0, 0, "Permission denied (EACCES)"), "denied", "EACCES"),
+        (told(0, 0, "No such file or directory (ENOENT)"), "unsupported", "ENOENT"),
         ([], "unknown", "form"),
         ({"else": 1}, "unknown", "form"),
     ],

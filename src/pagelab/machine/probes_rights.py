@@ -133,19 +133,28 @@ def _counters(context: Context) -> Finding:
 
 
 def counters_finding(context: Context, report: Any) -> Finding:
-    """The launcher prints ``{"advertised": 6, "usable": 5, "processor": "…"}``, or ``{"error": "…"}``."""
-    if not isinstance(report, dict) or not {"usable", "error"} & report.keys():
+    """From the launcher's ``microarchitecture``, ``hardware`` (advertised, usable, problem) and ``events``."""
+    try:
+        hardware, known = report["hardware"], report["microarchitecture"]
+        advertised, usable, problem = hardware["advertised"], hardware["usable"], hardware["problem"]
+    except (KeyError, TypeError):
         return Finding("unknown", "the launcher's self-test answered in a form this version does not read", report)
-    if report.get("error"):
-        return Finding("denied", f"no counter opens: {report['error']}", report, context.fix("perf_event_paranoid=1"))
-    usable, advertised = report["usable"], report.get("advertised", report["usable"])
-    table = f"; events known for {report['processor']}" if report.get("processor") else "; no events known for this CPU"
+    if problem:
+        return _no_counter(context, problem, report)
     if not usable:
         return Finding("unsupported", f"{advertised} can be opened, none counts", report, "a machine with counters")
-    if usable < advertised:
-        text = f"{usable} of {advertised} count, the others stay at 0 (they are not used){table}"
-        return Finding("ok", text, report)
-    return Finding("ok", f"{usable} count{table}", report)
+    text = f"{usable} count" if usable == advertised else f"{usable} of {advertised} count; the others are not used"
+    if known is None:
+        return Finding("degraded", f"{text}; no events known for this processor", report, "raw codes: run -e rXXXX")
+    verified = [row["role"] for row in report["events"] if row["verified"]]
+    return Finding("ok", f"{text}; {known}: {len(report['events'])} events, {len(verified)} verified", report)
+
+
+def _no_counter(context: Context, problem: str, report: Any) -> Finding:
+    """No counter opens: the errno tells refusal from absence."""
+    if any(name in problem for name in ("EACCES", "EPERM")):
+        return Finding("denied", f"none opens: {problem}", report, context.fix("perf_event_paranoid=1"))
+    return Finding("unsupported", f"none opens: {problem}", report, "a machine, or a virtual machine, with counters")
 
 
 QUESTIONS = (
