@@ -73,6 +73,8 @@ class Run:
     machine: dict[str, Any] | None = field(default_factory=lambda: dict(MACHINE))
     provenance: dict[str, Any] | None = field(default_factory=lambda: dict(PROVENANCE))
     resident_bytes: int = 256 << 20
+    peak_bytes: int | None = None
+    """None: what is resident at the end."""
 
 
 def warning(kind: WarningKind, message: str, severity: str = "warning", **data: Any) -> RunWarning:
@@ -117,7 +119,7 @@ def record(condition: Condition, run: Run) -> Record:
         ),
         outcome=outcomes[run.status],
         time=Times(wall_ns=wall, user_ns=round(wall * run.user_share), system_ns=round(wall * 0.05)),
-        peak_rss_bytes=run.resident_bytes,
+        peak_rss_bytes=run.peak_bytes or run.resident_bytes,
         faults=Faults(minor=run.faults[0], major=run.faults[1]),
         counters=counters,
         processes=[_process(condition, run, placement)],
@@ -231,6 +233,19 @@ def typical(
     return store(directory, study, lambda c, s: _typical_run(rng, c, s), study_warnings=[
         warning(WarningKind.NOISY_MACHINE, "a spinning thread lost 3.1% of its time to others", "info", lost=0.031)
     ])  # fmt: skip
+
+
+def crowded(directory: Path) -> Path:
+    """As many workloads as the demo has, with effects from a few percent to a hundredfold."""
+    rng = random.Random(5)
+    sizes = {"kernel": 1.0, "4K": 1.03, "2M": 0.7, "mosaic": 0.8, "demand": 90.0, "willneed": 0.5}
+    pages = ["gups", "pointer-chase", "btree", "malloc-storm", "stream", "python", "sort"]
+    study = plan([*pages, "scan", "scan-random"], sizes, 10)
+    kept = [c for c in study.conditions if (c.policy in ("demand", "willneed")) <= c.workload.startswith("scan")]
+    kept = [c for c in kept if not (c.workload.startswith("scan") and c.policy in ("4K", "2M", "mosaic"))]
+    kept = [c.model_copy(update={"index": index}) for index, c in enumerate(kept)]
+    study = study.model_copy(update={"conditions": kept})
+    return store(directory, study, lambda c, _: Run(wall_s=sizes[c.policy] * (1 + abs(rng.gauss(0, 0.03)))))
 
 
 def _typical_run(rng: random.Random, condition: Condition, slot: Slot) -> Run:

@@ -58,6 +58,7 @@ def test_very_large_effects_get_a_logarithmic_axis_and_say_so(tmp_path: Path) ->
     directory = factory.store(tmp_path, plan, lambda c, s: Run(wall_s=factor[c.policy] + s.execution / 1000))
     analysis = analyse(data_of(directory))
     assert charts.is_logarithmic(analysis)
+    assert "b lengthens w 39.9-fold (95% interval 39.8–40.0, p = " in analysis.answers[0]
     assert '"symlog"' in json.dumps(charts.forest(analysis))
     assert "logarithmic away from zero" in next(f.caption for f in figures_of(analysis) if f.id == "effects")
 

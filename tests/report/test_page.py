@@ -20,6 +20,8 @@ from factory import Run, data_of
 from pagelab.analysis import Analysis, StudyData
 from pagelab.report import write_report
 from pagelab.report.figures import figures_of
+from pagelab.study.plan import Condition
+from pagelab.study.schedule import Slot
 
 HOSTILE = "<script>document.title='owned'</script>"
 NAMES = (HOSTILE, "' onmouseover='x", "${datum}", "{{ a }}", "ünï·cödé 漢字", "a/../../b", "=1+1", "</title>")
@@ -142,6 +144,22 @@ def test_the_first_screen_has_question_answer_and_picture(browser: Browser, page
         assert 0 < bottom < 900, selector
 
 
+def test_a_crowded_study_still_fits(browser: Browser, tmp_path: Path) -> None:
+    """Nine programs, six policies, effects from a few percent to a hundredfold."""
+    data = data_of(factory.crowded(tmp_path / "study"))
+    written = write_report(data, tmp_path / "report", ("html",))
+    assert written.page is not None
+    browser.screen(1280, 900)
+    browser.open(written.page)
+    assert browser.value("document.querySelector('figure svg').getBoundingClientRect().bottom") < 950
+    texts = "[...document.querySelectorAll('[data-chart=\"effects\"] svg text')].map(t => t.textContent)"
+    assert browser.value(texts).count("demand") == 2
+    browser.screen(375)
+    browser.open(written.page)
+    assert browser.value("document.documentElement.scrollWidth") == 375
+    assert browser.complaints() == []
+
+
 class _Links(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
@@ -248,6 +266,22 @@ def test_a_study_of_one_execution_without_counters_or_machine(browser: Browser, 
     charts = drawn(browser)
     assert {"times-w", "effects"} <= set(charts)
     assert all(marks > 0 for _, _, marks, _ in charts.values())
+
+
+def test_memory_given_back_before_the_end_is_not_passed_off_as_all(browser: Browser, tmp_path: Path) -> None:
+    plan = factory.plan(["w"], ["a", "b"], 6)
+
+    def run_of(condition: Condition, _: Slot) -> Run:
+        return Run(peak_bytes=(256 << 20) if condition.policy == "a" else (2 << 30))
+
+    written = write_report(data_of(factory.store(tmp_path / "study", plan, run_of)), tmp_path / "report", ("html",))
+    assert written.page is not None
+    browser.screen(1280)
+    browser.open(written.page)
+    memory = browser.value("document.querySelector('#memory').innerText")
+    assert "w/b had given back most of their memory by then" in memory
+    assert "w/a had" not in memory
+    assert "256 MiB of 2 GiB" in memory
 
 
 def test_only_failures(browser: Browser, tmp_path: Path) -> None:

@@ -77,7 +77,9 @@ def _question(workloads: tuple[str, ...], policies: tuple[str, ...], baselines: 
     if not others or len(base) != 1:
         return f"How fast are {wording.listing(workloads)} under {wording.listing(policies)}?"
     do = "do" if len(others) > 1 else "does"
-    return f"What {do} {wording.listing(others)} change for {wording.listing(workloads)}, compared with {base[0]}?"
+    policies_ = wording.listing(others) if len(others) <= 4 else f"{len(others)} policies"
+    workloads_ = wording.listing(workloads) if len(workloads) <= 4 else f"{len(workloads)} programs"
+    return f"What {do} {policies_} change for {workloads_}, compared with {base[0]}?"
 
 
 def _schedule(data: StudyData) -> str:

@@ -26,6 +26,11 @@ def placements_of(
     return tuple(found)
 
 
+def mostly_gone(placement: PlacementSummary) -> bool:
+    """Most of the memory had been given back when placement was measured: little is known of how it was placed."""
+    return placement.resident_bytes < 0.5 * placement.peak_bytes
+
+
 def _summary(condition: Condition, records: list[Record]) -> PlacementSummary:
     fractions = [r.placement.placed_fraction for r in records if r.placement.placed_fraction is not None]
     tiles = sum(r.placement.whole_touched_tiles for r in records)
@@ -33,6 +38,8 @@ def _summary(condition: Condition, records: list[Record]) -> PlacementSummary:
         condition=condition.id,
         asked=_asked(records),
         by_size=_by_size(records),
+        resident_bytes=float(median(sum(s.bytes for s in r.placement.by_size) for r in records)),
+        peak_bytes=float(median(r.peak_rss_bytes for r in records)),
         tiles_asked=tiles or None,
         tiles_got=sum(r.placement.tiles_as_asked for r in records) if tiles else None,
         fraction_least=min(fractions, default=None),

@@ -24,10 +24,21 @@ def _verb(c: Contrast, metric: Metric) -> str:
     return f"{'lowers' if lower else 'raises'} the {metric.label} of {c.workload}"
 
 
+_MANYFOLD = 2.0
+"""From this relative effect on (three times as much) a factor reads better than a percentage."""
+
+
 def _amount(c: Contrast, metric: Metric) -> str:
-    if c.relative is not None:
-        return wording.percent(abs(c.relative), signed=False)
-    return wording.quantity(abs(c.shift or 0.0), metric, 3)
+    """``by 38.1%``; ``89.7-fold`` for very large increases."""
+    if c.relative is None:
+        return f"by {wording.quantity(abs(c.shift or 0.0), metric, 3)}"
+    return _relative(c.relative)
+
+
+def _relative(effect: float) -> str:
+    if effect >= _MANYFOLD:
+        return f"{wording.digits(1 + effect)}-fold"
+    return f"by {wording.percent(abs(effect), signed=False)}"
 
 
 def _size_interval(c: Contrast, metric: Metric) -> str:
@@ -38,6 +49,8 @@ def _size_interval(c: Contrast, metric: Metric) -> str:
     name = f"{wording.level(interval.level)} interval"
     if c.relative is None:
         return f"{name} {wording.interval_quantity(interval, metric)}"
+    if c.relative >= _MANYFOLD:
+        return f"{name} {wording.digits(1 + interval.low)}–{wording.digits(1 + interval.high)}"
     low, high = sorted((abs(interval.low), abs(interval.high)))
     if interval.low * interval.high > 0:
         return f"{name} {wording.percent(low, signed=False).rstrip('%')}–{wording.percent(high, signed=False)}"
@@ -52,9 +65,9 @@ def _p(c: Contrast, family: int) -> str:
 
 
 def _found(c: Contrast, metric: Metric, family: int) -> str:
-    text = f"{c.policy} {_verb(c, metric)} by {_amount(c, metric)} ({_size_interval(c, metric)}, {_p(c, family)})"
+    text = f"{c.policy} {_verb(c, metric)} {_amount(c, metric)} ({_size_interval(c, metric)}, {_p(c, family)})"
     if c.median is not None and c.median_baseline is not None:
-        medians = [wording.quantity(value, metric) for value in (c.median_baseline, c.median)]
+        medians = wording.in_one_unit([c.median_baseline, c.median], metric)
         text += f": the median goes from {medians[0]} to {medians[1]}"
     text += "."
     if c.separated:
@@ -158,7 +171,7 @@ def _extreme(found: list[Contrast], design: Design) -> str:
     most = max(sized, key=lambda c: abs(c.relative or 0.0))
     wall = design.primaries.get(most.workload, design.primary) == "wall_s"
     verb = ("shortens" if lower else "lengthens") if wall else ("lowers" if lower else "raises")
-    text = f"{most.policy} {verb} {most.workload} by {wording.percent(abs(most.relative or 0.0), signed=False)}"
+    text = f"{most.policy} {verb} {most.workload} {_relative(most.relative or 0.0)}"
     if len(found) > 1:
         text += f", the {'larger' if len(found) == 2 else 'largest'} of {len(found)} {noun}s"
     return f"{text}."

@@ -146,6 +146,12 @@ def interval_quantity(interval: Interval, metric: Metric) -> str:
     return f"{low:,.{decimals}f} to {high:,.{decimals}f} {unit}".rstrip().replace("-", MINUS)
 
 
+def in_one_unit(values: Sequence[float], metric: Metric, significant: int = 4) -> list[str]:
+    """Several values of *metric* with the unit of the largest."""
+    factor, unit = display_unit(metric, values)
+    return [f"{digits(value / factor, significant)} {unit}".rstrip() for value in values]
+
+
 def count(n: int, noun: str, plural: str | None = None) -> str:
     """``1 run``, ``2 runs``."""
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"

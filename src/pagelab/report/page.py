@@ -17,6 +17,7 @@ from typing import Any
 
 from pagelab.analysis import wording
 from pagelab.analysis.model import Analysis
+from pagelab.analysis.placement import mostly_gone
 from pagelab.report import tables
 from pagelab.report.charts import theme
 from pagelab.report.figures import Figure, figures_of, first_picture
@@ -91,6 +92,7 @@ def render(analysis: Analysis, downloads: list[Download]) -> str:
         js=Markup(script),
         ref=lambda section: f"{_METHOD}, “{section}”",
         subtitle=_subtitle(analysis),
+        unseen=[p.condition for p in analysis.placements if mostly_gone(p)],
         tables=_tables(analysis),
     )
 

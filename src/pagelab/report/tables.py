@@ -227,21 +227,21 @@ def placement(analysis: Analysis) -> Table:
             if p.condition in ids:
                 tiles = f"{p.tiles_got:,} of {p.tiles_asked:,}" if p.tiles_asked and p.tiles_got is not None else NONE
                 worst = wording.share(p.fraction_least) if p.fraction_least is not None else NONE
+                seen = f"{wording.size(p.resident_bytes)} of {wording.size(p.peak_bytes)}"
                 sizes = ", ".join(
                     f"{wording.page_size(s.page_bytes)}: {wording.size(s.bytes)}" for s in p.by_size if s.bytes
                 )
-                rows.append(
-                    (ids[p.condition], p.asked, sizes or NONE, tiles, worst, f"{p.short_runs} of {p.executions}")
-                )
+                rows.append((ids[p.condition], p.asked, sizes or NONE, seen, tiles, worst))
         parts.append((workload, rows))
     rows_, groups = _grouped(parts)
     return Table(
-        columns=("policy", "asked", "got (median)", "tiles as asked", "worst execution", "short-placed"),
+        columns=("policy", "asked", "got (median)", "of the peak", "tiles as asked", "worst execution"),
         rows=rows_,
         groups=groups,
         words=3,
         caption="Placement asked and got",
-        note="Tiles: whole tiles of the asked size, touched by the program, summed over executions.",
+        note="Got: what was resident when the program ended, beside its peak. Tiles: whole tiles of the asked size, "
+        "touched by the program, summed over executions.",
     )
 
 

@@ -13,6 +13,9 @@ from pagelab.report.charts import theme
 from pagelab.report.charts.rows import Rows, grouped
 
 ROW_HEIGHT = 24
+DENSE_ROW_HEIGHT = 17
+"""With more than so many rows, closer together: the picture has to fit the first screen."""
+MANY_ROWS = 20
 _WIDE = 1.5
 """Beyond this fraction a linear axis would squash the small effects: it becomes symmetric-logarithmic."""
 _LABEL_ROOM = 0.1
@@ -29,7 +32,7 @@ def forest(analysis: Analysis, width: theme.Width = "container") -> dict[str, An
     rows = grouped((w, c.policy) for w in analysis.design.workloads for c in contrasts if c.workload == w)
     values = [_value(c, rows.key(c.workload, c.policy)) for c in contrasts]
     layers = _layers(values, rows, _scale(values), list(analysis.design.policies), _title(contrasts, analysis))
-    return theme.finish(layers, width, ROW_HEIGHT * len(rows))
+    return theme.finish(layers, width, (ROW_HEIGHT if len(rows) <= MANY_ROWS else DENSE_ROW_HEIGHT) * len(rows))
 
 
 def is_logarithmic(analysis: Analysis) -> bool:
@@ -109,14 +112,15 @@ def _layers(
     bars = base.mark_rule(strokeWidth=2.4).encode(
         x=alt.X("low:Q", scale=x_scale, axis=x_axis), x2="high:Q", y=y, color=colour, tooltip=tooltip
     )
-    hollow = base.mark_point(size=85, strokeWidth=2, opacity=1, filled=False, fill="var(--paper)").encode(
+    size = 85 if len(rows) <= MANY_ROWS else 60
+    hollow = base.mark_point(size=size, strokeWidth=2, opacity=1, filled=False, fill="var(--paper)").encode(
         x=alt.X("relative:Q", scale=x_scale),
         y=y,
         color=colour,
         shape=alt.Shape("policy:N", legend=None).scale(domain=policies, range=list(shapes.values())),
         tooltip=tooltip,
     )
-    filled = hollow.transform_filter("datum.found").mark_point(size=85, strokeWidth=2, opacity=1, filled=True)
+    filled = hollow.transform_filter("datum.found").mark_point(size=size, strokeWidth=2, opacity=1, filled=True)
     halo = base.mark_text(
         align="left", dx=7, stroke="var(--paper)", strokeWidth=4, strokeJoin="round", aria=False
     ).encode(x=alt.X("high:Q", scale=x_scale), y=y, text="shown:N")
