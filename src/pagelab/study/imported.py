@@ -8,14 +8,13 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from .errors import Problem, SpecError, StudyError
 from .lock import DirectoryLock
@@ -23,6 +22,7 @@ from .plan import Condition, Plan, digest_of
 from .prepare import check_destination, reachability
 from .schedule import Slot
 from .store import RunResult, Store
+from .toml_text import dotted
 
 
 class ImportedRun(BaseModel):
@@ -70,20 +70,15 @@ class Columns:
 def read_csv(path: Path, columns: Columns) -> list[Sample]:
     """Rows of a CSV with a header, factor columns and a time column in seconds. Raises SpecError with file and line."""
     text, digest = _read(path)
-    reader = csv.DictReader(io.StringIO(text), skipinitialspace=True)
-    header = [name.strip() for name in reader.fieldnames or []]
-    reader.fieldnames = header
+    header, rows = _rows(path, text)
     time, factor, others = _roles(path, header, columns)
     samples = []
-    for row in reader:
-        line = reader.line_num
-        values = {name: (value or "").strip() for name, value in row.items() if isinstance(name, str)}
-        if None in row or None in row.values():
+    for line, row in rows:
+        if len(row) != len(header):
             raise SpecError(path, [Problem("", f"{len(row)} values where the header has {len(header)}", line)])
-        level = columns.labels.get(values[factor], values[factor])
+        values = dict(zip(header, row, strict=True))
         parameters = {name: values[name] for name in others}
         base = values[columns.workload] if columns.workload else path.stem
-        label = " ".join([base, *(f"{name}={value}" for name, value in parameters.items())])
         run = ImportedRun(
             source=str(path),
             source_sha256=digest,
@@ -91,10 +86,22 @@ def read_csv(path: Path, columns: Columns) -> list[Sample]:
             wall_s=_seconds(values[time], path, time, line),
             columns=values,
         )
+        label = " ".join([base, *(f"{name}={value}" for name, value in parameters.items())])
+        level = columns.labels.get(values[factor], values[factor])
         samples.append(Sample(label, level, [], run, parameters))
     if not samples:
         raise SpecError(path, [Problem("", "no rows after the header")])
     return samples
+
+
+def _rows(path: Path, text: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """The header, and the rows that are not empty with their lines."""
+    reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        return header, [(reader.line_num, [value.strip() for value in row]) for row in reader if row]
+    except csv.Error as error:
+        raise SpecError(path, [Problem("", f"not CSV: {error}", reader.line_num)]) from None
 
 
 def _roles(path: Path, header: list[str], columns: Columns) -> tuple[str, str, list[str]]:
@@ -125,28 +132,49 @@ def _seconds(text: str, path: Path, column: str, line: int) -> float:
     return value
 
 
+class _HyperfineResult(BaseModel):
+    """What is needed of one entry of hyperfine's ``results``; newer versions may add keys."""
+
+    command: str
+    times: list[Annotated[float, Field(ge=0, allow_inf_nan=False)]]
+    exit_codes: list[int | None] | None = None
+    memory_usage_byte: list[int] | None = None
+    parameters: dict[str, str | int | float] | None = None
+
+    @model_validator(mode="after")
+    def _as_many(self) -> _HyperfineResult:
+        for values in (self.exit_codes, self.memory_usage_byte):
+            if values and len(values) != len(self.times):
+                raise ValueError(f"{len(values)} values beside {len(self.times)} times")
+        return self
+
+
+class _Hyperfine(BaseModel):
+    results: list[_HyperfineResult]
+
+
 def read_hyperfine(path: Path) -> list[Sample]:
-    """Each value of ``results[].times`` of hyperfine's ``--export-json`` is one execution; parameters are kept."""
+    """Each of ``results[].times`` of hyperfine's ``--export-json`` is one execution. Raises SpecError."""
     text, digest = _read(path)
     try:
-        results = json.loads(text)["results"]
-        samples = []
-        for number, result in enumerate(results):
-            codes = result.get("exit_codes") or [None] * len(result["times"])
-            memory = result.get("memory_usage_byte") or [None] * len(result["times"])
-            for index, wall_s in enumerate(result["times"]):
-                run = ImportedRun(
-                    source=str(path),
-                    source_sha256=digest,
-                    place=f"results[{number}].times[{index}]",
-                    wall_s=_seconds(str(wall_s), path, f"results[{number}].times[{index}]", 1),
-                    exit_code=codes[index],
-                    peak_rss_bytes=memory[index],
-                )
-                parameters = {name: str(value) for name, value in (result.get("parameters") or {}).items()}
-                samples.append(Sample(path.stem, result["command"], [result["command"]], run, parameters))
-    except (KeyError, TypeError, IndexError, json.JSONDecodeError) as error:
-        raise SpecError(path, [Problem("", f"not the JSON of hyperfine --export-json: {error!r}")]) from None
+        results = _Hyperfine.model_validate_json(text).results
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = dotted(tuple(first["loc"]))
+        raise SpecError(path, [Problem(where, f"not the JSON of hyperfine --export-json: {first['msg']}")]) from None
+    samples = []
+    for number, result in enumerate(results):
+        parameters = {name: str(value) for name, value in (result.parameters or {}).items()}
+        for index, wall_s in enumerate(result.times):
+            run = ImportedRun(
+                source=str(path),
+                source_sha256=digest,
+                place=f"results[{number}].times[{index}]",
+                wall_s=wall_s,
+                exit_code=result.exit_codes[index] if result.exit_codes else None,
+                peak_rss_bytes=result.memory_usage_byte[index] if result.memory_usage_byte else None,
+            )
+            samples.append(Sample(path.stem, result.command, [result.command], run, parameters))
     if not samples:
         raise SpecError(path, [Problem("results", "holds no times")])
     return samples

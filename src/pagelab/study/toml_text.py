@@ -9,7 +9,7 @@ Location = tuple[str | int, ...]
 
 _HEADER = re.compile(r"^\s*(\[\[?)\s*([A-Za-z0-9_.\"' -]+?)\s*\]\]?\s*(#.*)?$")
 _KEY = re.compile(r"^\s*([A-Za-z0-9_-]+|\"[^\"]+\")(\s*\.\s*[A-Za-z0-9_-]+)*\s*=")
-_BARE = re.compile(r"^[A-Za-z0-9_-]+$")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class LineIndex:
@@ -66,19 +66,23 @@ def dotted(location: Location) -> str:
 
 
 def dumps(table: Mapping[str, object]) -> str:
-    """``table`` as TOML. Tables inside are written inline, lists of tables as arrays of tables at the end."""
+    """``table`` as TOML: its own lists of tables as ``[[key]]`` at the end, everything deeper inline."""
     lines: list[str] = []
     arrays: list[str] = []
     for key, value in table.items():
         if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
-            arrays.extend(f"\n[[{_key(key)}]]\n{dumps(item)}" for item in value)
+            arrays.extend(f"\n[[{_key(key)}]]\n{_lines(item)}" for item in value)
         else:
             lines.append(f"{_key(key)} = {_value(value)}\n")
     return "".join(lines + arrays)
 
 
+def _lines(table: Mapping[str, object]) -> str:
+    return "".join(f"{_key(key)} = {_value(value)}\n" for key, value in table.items())
+
+
 def _key(key: str) -> str:
-    return key if _BARE.match(key) else _string(key)
+    return key if _BARE.fullmatch(key) else _string(key)
 
 
 def _string(text: str) -> str:

@@ -1,0 +1,99 @@
+"""Arbitrary input is refused in words, or accepted: never a traceback. And what is written is read back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+import tomllib
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pagelab.study.errors import StudyError
+from pagelab.study.imported import Columns, import_into, read_csv, read_hyperfine
+from pagelab.study.planning import plan_text
+from pagelab.study.spec import RawStudy
+from pagelab.study.substitute import names_in, substitute
+from pagelab.study.toml_text import LineIndex, dumps
+
+texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=12)
+scalars = st.one_of(texts, st.integers(-(2**63), 2**63 - 1), st.booleans(), st.floats(allow_nan=False))
+values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3))
+tables = st.dictionaries(texts, values, max_size=4)
+
+
+@given(tables)
+def test_toml_is_written_as_it_is_read(table: dict[str, object]) -> None:
+    assert tomllib.loads(dumps(table)) == table
+
+
+known = st.sampled_from([*RawStudy.model_fields, "command", "shell", "pages", "files", "mode", "looks", "target"])
+plausible = st.one_of(
+    values,
+    st.sampled_from(["a", "kernel", "{size}", "1s", "2%", "files", "wall_s", "x | y", ["sort"], [20, 40]]),
+)
+studies = st.fixed_dictionaries(
+    {
+        "workload": st.lists(st.dictionaries(known | st.just("name"), plausible, max_size=4), max_size=2),
+        "policy": st.lists(st.dictionaries(known | st.just("name"), plausible, max_size=3), max_size=2),
+    },
+    optional={name: plausible for name in RawStudy.model_fields if name not in ("workload", "policy")},
+)
+
+
+@settings(max_examples=400)
+@given(studies)
+def test_any_study_is_planned_or_refused(study: dict[str, object]) -> None:
+    with contextlib.suppress(StudyError):
+        plan_text(dumps(study), Path("/nowhere/study.toml"), Path("/nowhere/out"))
+
+
+@given(st.text(max_size=60))
+def test_lines_are_found_in_any_text(text: str) -> None:
+    LineIndex(text).line(("workload", 0, "name"))
+
+
+cells = st.text(st.characters(codec="utf-8"), max_size=6) | st.sampled_from(["1", "2.5", "time", "a", ",", "\n", '"'])
+
+
+@settings(max_examples=200)
+@given(st.lists(cells, max_size=12).map(",".join))
+def test_any_csv_is_imported_or_refused(text: str) -> None:
+    with tempfile.TemporaryDirectory() as name, contextlib.suppress(StudyError):
+        path = Path(name) / "r.csv"
+        path.write_bytes(text.encode())
+        samples = read_csv(path, Columns())
+        import_into(Path(name) / "out", samples, origin=path, name="r")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["results", "times", "command", "exit_codes", "parameters", "memory_usage_byte"]), inner
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=200)
+@given(json_values)
+def test_any_json_is_imported_or_refused(value: object) -> None:
+    with tempfile.TemporaryDirectory() as name, contextlib.suppress(StudyError):
+        path = Path(name) / "h.json"
+        path.write_text(json.dumps(value))
+        read_hyperfine(path)
+
+
+@given(st.text(alphabet="{}$ab _1", max_size=20), st.text(alphabet="{}xy", max_size=3))
+def test_substitution_replaces_what_it_names_and_nothing_else(text: str, value: str) -> None:
+    names = names_in(text)
+    assert substitute(text, dict.fromkeys(names, value)) == substitute(
+        text, {**dict.fromkeys(names, value), "zz": "no"}
+    )
+    if not names and "{{" not in text:
+        assert substitute(text, {}) == text
