@@ -107,6 +107,9 @@ class Times(_Model):
     system_ns: int
     spawn_to_main_ns: int | None = None
     """From spawn to the end of the guest's start-up code; what pagelab adds before main."""
+    measuring_ns: int | None = None
+    """What all processes together took to measure their placement at exit. The program's own share is not in
+    ``wall_ns``; ``system_ns`` has it all."""
 
 
 class Faults(_Model):

@@ -81,9 +81,7 @@ def run(request: RunRequest) -> Record:
         record = Record.model_validate_json(record_path.read_bytes())
     if complaint:
         _pass_on(complaint)
-    return record.model_copy(
-        update={"id": uuid.uuid4().hex, "machine": described, "provenance": machine.provenance()}
-    )
+    return record.model_copy(update={"id": uuid.uuid4().hex, "machine": described, "provenance": machine.provenance()})
 
 
 def _document(request: RunRequest, described: dict[str, Any], record: Path) -> dict[str, Any]:

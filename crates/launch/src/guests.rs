@@ -41,6 +41,13 @@ impl Guests {
         self.reports.iter().find(|report| report.pid as i32 == pid)
     }
 
+    /// How long all images (of one process) took to measure their placement at exit; None when none did.
+    pub fn measuring_ns(&self, pid: Option<i32>) -> Option<u64> {
+        let wanted = |report: &&Report| pid.is_none_or(|pid| report.pid as i32 == pid);
+        let took = |report: &Report| Some(report.measured_ns?.saturating_sub(report.end_ns?));
+        self.reports.iter().filter(wanted).filter_map(took).reduce(|sum, one| sum + one)
+    }
+
     /// Processes as the guests describe them. Images of one process (exec) become one process: the last image names
     /// it, placement is of the images that measured any, counters add up.
     pub fn processes(&self, run_started_ns: u64) -> BTreeMap<i32, Process> {
@@ -79,10 +86,11 @@ impl Guests {
         placement
     }
 
-    /// Residency of mapped files when the processes started; a file's first sight counts.
-    pub fn residency(&self) -> Vec<FileResidency> {
+    /// Residency of mapped files when the processes started, without pagelab's own; a file's first sight counts.
+    pub fn residency(&self, run_dir: &Path) -> Vec<FileResidency> {
         let mut files: BTreeMap<&str, FileResidency> = BTreeMap::new();
-        for seen in self.reports.iter().flat_map(|report| &report.residency) {
+        let all = self.reports.iter().flat_map(|report| &report.residency);
+        for seen in all.filter(|seen| !Path::new(&seen.path).starts_with(run_dir)) {
             files.entry(&seen.path).or_insert_with(|| FileResidency {
                 path: seen.path.clone(),
                 pages: seen.pages,

@@ -116,6 +116,7 @@ pub struct Times {
     pub user_ns: u64,
     pub system_ns: u64,
     pub spawn_to_main_ns: Option<u64>,
+    pub measuring_ns: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize)]

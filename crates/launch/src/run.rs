@@ -50,7 +50,8 @@ pub struct Ready<'r> {
     pub environment: Environment,
     /// What was worth saying so far.
     pub warnings: Warnings,
-    run_dir: RunDir,
+    /// Where its files are.
+    pub run_dir: RunDir,
     library: PathBuf,
     regex: Option<Regex>,
     events: Vec<counters::Role>,
@@ -228,7 +229,7 @@ fn start(
     let finished = waiting.go(ready.request.timeout_s, &mut tending)?;
     tending.visit();
     held.restore(&mut ready.warnings);
-    let counted = tending.counting.finish(pid, &mut ready.warnings);
+    let counted = tending.counting.finish(&mut ready.warnings);
     let guests = guests::read(ready.run_dir.path());
     guests.warn(pid, &mut ready.warnings);
     let measurements = collect(&ready, measure, captured);

@@ -67,8 +67,8 @@ impl Counting {
     }
 
     /// Reads everything. The tree must have ended.
-    pub fn finish(mut self, program: i32, warnings: &mut Warnings) -> Counted {
+    pub fn finish(mut self, warnings: &mut Warnings) -> Counted {
         self.drain();
-        verdict::judge(&self.roles, &self.session, program, warnings)
+        verdict::judge(&self.roles, &self.session, warnings)
     }
 }

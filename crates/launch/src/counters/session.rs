@@ -1,7 +1,7 @@
 //! Opening the counters of a run: in groups that the hardware can hold, and a second set of them by CPU where
 //! processes are told apart.
 
-use super::breakdown::{Breakdown, Heard, Slot};
+use super::breakdown::{Breakdown, Heard, MOST_IDS, Slot};
 use super::groups::{self, Group, part};
 use super::role::{Part, Role};
 use super::selftest::{self, Hardware};
@@ -14,6 +14,7 @@ use std::os::fd::OwnedFd;
 /// With more counters than this (events × CPUs) every fork of the program would get noticeably slower, since each
 /// child's context is made of as many.
 const MOST_BY_CPU: usize = 96;
+const _: () = assert!(MOST_BY_CPU <= MOST_IDS);
 
 /// One event of one role, open.
 pub struct Opened {
@@ -109,7 +110,7 @@ impl Session {
             problem = second.open_software(roles, pid, &chosen.software, &cpus.program).err();
         }
         session.drop_incomplete();
-        match (problem, second.finish(cpus.program.len())) {
+        match (problem, second.finish(pid, cpus.program.len())) {
             (None, Ok(breakdown)) => session.breakdown = Some(breakdown),
             (Some(error), _) | (None, Err(error)) => session.no_breakdown = Some(crate::sys::errno_text(&error)),
         }
@@ -258,20 +259,25 @@ impl Second {
         Ok(())
     }
 
-    fn finish(self, cpus: usize) -> io::Result<Breakdown> {
-        let mut heard = Heard::default();
+    fn finish(self, pid: i32, cpus: usize) -> io::Result<Breakdown> {
+        let mut heard = Heard::of(pid);
         for opened in &self.opened {
             if opened.fds.len() != cpus {
                 return Err(io::ErrorKind::NotFound.into());
-            }
-            for (fd, ring) in opened.fds.iter().zip(&self.rings) {
-                ring.attach(fd)?;
             }
             for id in opened.ids()? {
                 heard.learn(id, opened.slot);
             }
         }
-        Ok(Breakdown { rings: self.rings, opened: self.opened, heard })
+        let mut rings = self.rings;
+        for cpu in 0..cpus {
+            let mut own = self.opened.iter().filter_map(|opened| opened.fds.get(cpu));
+            let Some(first) = own.next() else { break };
+            let ring = Ring::new(first.try_clone()?)?;
+            own.try_for_each(|fd| ring.attach(fd))?;
+            rings.push(ring);
+        }
+        Ok(Breakdown { rings, opened: self.opened, heard })
     }
 }
 

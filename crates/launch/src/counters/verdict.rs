@@ -26,15 +26,13 @@ struct Judged {
 }
 
 /// Judges all counters of a run.
-pub fn judge(roles: &[Role], session: &Session, program: i32, warnings: &mut Warnings) -> Counted {
+pub fn judge(roles: &[Role], session: &Session, warnings: &mut Warnings) -> Counted {
     let totals = session::totals(&session.opened);
     let judged: Vec<Judged> =
         roles.iter().enumerate().map(|(number, role)| judge_role(number, role, session, &totals)).collect();
     warn(roles, session, &judged, warnings);
-    let mut counted = Counted {
-        by_process: by_process(roles, session, &judged, &totals, program, warnings),
-        ..Counted::default()
-    };
+    let mut counted =
+        Counted { by_process: by_process(roles, session, &judged, &totals, warnings), ..Counted::default() };
     if let Some(breakdown) = &session.breakdown {
         counted.announced.clone_from(&breakdown.heard.processes);
     }
@@ -210,7 +208,6 @@ fn by_process(
     session: &Session,
     judged: &[Judged],
     totals: &HashMap<Slot, Option<Total>>,
-    program: i32,
     warnings: &mut Warnings,
 ) -> BTreeMap<i32, BTreeMap<String, u64>> {
     let mut partial = |why: String| {
@@ -230,15 +227,14 @@ fn by_process(
         partial(format!("{name} came to {sum} in the second set of counters, which is not the total"));
         return BTreeMap::new();
     }
-    let Some(rest) = breakdown.heard.remainders(&sums) else {
-        partial(format!("{} records were lost or torn", breakdown.heard.lost.max(1)));
+    let Some(counts) = breakdown.heard.by_process(&sums) else {
+        partial(format!(
+            "{} of the kernel's reports were lost, as can happen when processes end at the same moment on two CPUs; \
+             run it on one: --cpu 1",
+            breakdown.heard.problems().max(1)
+        ));
         return BTreeMap::new();
     };
-    let mut counts = breakdown.heard.counts.clone();
-    let own = counts.entry(program).or_default();
-    for (slot, count) in rest {
-        *own.entry(slot).or_default() += count;
-    }
     counts.iter().map(|(pid, counts)| (*pid, named(roles, judged, counts))).collect()
 }
 

@@ -73,10 +73,16 @@ fn attributes(code: &Code) -> abi::perf_event_attr {
     attr
 }
 
-/// All events of one ring buffer must use the same clock.
+/// Makes times comparable with the launcher's own.
 fn use_monotonic_clock(attr: &mut abi::perf_event_attr) {
     attr.set_use_clockid(1);
     attr.clockid = libc::CLOCK_MONOTONIC;
+}
+
+/// The buffer's reader is woken when it is a quarter full.
+fn wake_in_time(attr: &mut abi::perf_event_attr) {
+    attr.set_watermark(1);
+    attr.__bindgen_anon_2.wakeup_watermark = (RING_BYTES / 4) as u32;
 }
 
 fn open_raw(attr: &mut abi::perf_event_attr, pid: i32, cpu: Option<usize>, leader: i32) -> io::Result<OwnedFd> {
@@ -97,7 +103,7 @@ pub fn open(code: &Code, how: &Open<'_>) -> io::Result<OwnedFd> {
     attr.set_inherit(how.tree.into());
     attr.set_inherit_stat(how.stat.into());
     if how.stat {
-        use_monotonic_clock(&mut attr);
+        wake_in_time(&mut attr);
     }
     open_raw(&mut attr, how.pid, how.cpu, how.leader.map_or(-1, AsRawFd::as_raw_fd))
 }
@@ -113,8 +119,7 @@ pub fn open_side_band(pid: i32, cpu: usize) -> io::Result<OwnedFd> {
     attr.set_task(1);
     attr.set_comm(1);
     attr.set_comm_exec(1);
-    attr.set_watermark(1);
-    attr.__bindgen_anon_2.wakeup_watermark = (RING_BYTES / 4) as u32;
+    wake_in_time(&mut attr);
     use_monotonic_clock(&mut attr);
     attr.sample_type = abi::PERF_SAMPLE_TIME.into();
     attr.set_sample_id_all(1);
@@ -148,8 +153,8 @@ pub fn read(counter: &OwnedFd) -> io::Result<Option<Reading>> {
     }
 }
 
-/// Data bytes of a ring buffer: 512 KiB, what perf_event_mlock_kb (516) lets every user have on each CPU.
-pub const RING_BYTES: usize = 512 * 1024;
+/// Data bytes of a ring buffer: two of them fit into what perf_event_mlock_kb (516) lets every user have on each CPU.
+pub const RING_BYTES: usize = 128 * 1024;
 
 /// A ring buffer of one CPU.
 pub struct Ring {

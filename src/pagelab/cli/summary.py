@@ -1,0 +1,183 @@
+"""The summary of one run, for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pagelab.record import Counter, Process, Record, Region
+
+_SHOWN_PROCESSES = 8
+_SHOWN_REGIONS = 12
+_COLOURS = {"info": "cyan", "warning": "yellow", "serious": "bold red"}
+_MARKS = {"info": "i", "warning": "!", "serious": "!!"}
+
+
+def show(record: Record, console: Console) -> None:
+    """Outcome, times, counters, placement asked and got, processes, warnings."""
+    console.print(_headline(record))
+    console.print(_times(record))
+    if record.counters:
+        console.print(_counters(record))
+    regions = _regions(record)
+    if regions:
+        console.print(_placement(record, regions))
+    if len(record.processes) > 1:
+        console.print(_processes(record))
+    for line in _measurements(record):
+        console.print(line)
+    for warning in record.warnings:
+        mark = f"{_MARKS[warning.severity]:>2} "
+        console.print(Text(f"{mark}{warning.kind.value}: {warning.message}", style=_COLOURS[warning.severity]))
+
+
+def _headline(record: Record) -> Text:
+    outcome = record.outcome
+    text = Text()
+    if outcome.status == "ok":
+        text.append("ok", style="green")
+    else:
+        text.append(outcome.status, style="bold red")
+        text.append(f" ({outcome.message})" if outcome.message else "")
+    text.append(f"  {' '.join(record.command.argv)[:100]}  ", style="bold")
+    text.append(f"policy {record.policy.name}", style="dim")
+    return text
+
+
+def _times(record: Record) -> Table:
+    table = Table.grid(padding=(0, 2))
+    time, faults = record.time, record.faults
+    cells = [
+        ("wall", nanoseconds(time.wall_ns)),
+        ("user", nanoseconds(time.user_ns)),
+        ("system", nanoseconds(time.system_ns)),
+        ("peak", size(record.peak_rss_bytes)),
+        ("minor faults", f"{faults.minor:,}"),
+        ("major faults", f"{faults.major:,}"),
+    ]
+    if time.spawn_to_main_ns is not None:
+        cells.append(("to main", nanoseconds(time.spawn_to_main_ns)))
+    for _ in cells:
+        table.add_column(justify="right")
+    table.add_row(*(Text(name, style="dim") for name, _ in cells))
+    table.add_row(*(value for _, value in cells))
+    return table
+
+
+def _counters(record: Record) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("counter")
+    table.add_column("count", justify="right")
+    table.add_column("status")
+    table.add_column("code", style="dim")
+    for counter in record.counters:
+        count = "–" if counter.count is None else f"{counter.count:,}"
+        table.add_row(counter.name, count, _status(counter), counter.code)
+    return table
+
+
+def _status(counter: Counter) -> Text:
+    if counter.status == "ok":
+        return Text("ok", style="green") if counter.verified else Text("ok, code not verified")
+    if counter.status == "multiplexed" and counter.running_ns and counter.enabled_ns:
+        share = counter.running_ns / counter.enabled_ns
+        return Text(f"multiplexed, ran {share:.0%}", style="yellow")
+    return Text(counter.status, style="yellow")
+
+
+def _regions(record: Record) -> list[Region]:
+    """Regions of all processes that asked for something, or hold memory; the largest first."""
+    regions = [region for process in record.processes for region in process.placement]
+    worth_showing = [r for r in regions if r.asked != "kernel" or r.resident_bytes >= 1 << 20]
+    return sorted(worth_showing, key=lambda region: (region.asked == "kernel", -region.resident_bytes))
+
+
+def _placement(record: Record, regions: list[Region]) -> Table:
+    title = None
+    if record.placement.placed_fraction is not None:
+        asked, got = record.placement.whole_touched_tiles, record.placement.tiles_as_asked
+        title = f"{got:,} of {asked:,} tiles as asked ({record.placement.placed_fraction:.1%})"
+    table = Table(box=None, pad_edge=False, header_style="dim", title=title, title_justify="left", title_style="")
+    for name in ("memory", "asked", "resident", "as asked"):
+        table.add_column(name, justify="right" if name != "memory" else "left")
+    table.add_column("got")
+    for region in regions[:_SHOWN_REGIONS]:
+        counted = region.whole_touched_tiles is not None
+        tiles = f"{region.tiles_as_asked}/{region.whole_touched_tiles}" if counted else ""
+        wanted = region.asked if region.via in (None, "thp") else f"{region.asked} {region.via}"
+        parts = ", ".join(f"{size(part.bytes)} in {size(part.page_bytes)}" for part in region.by_size)
+        table.add_row(region.region, wanted, size(region.resident_bytes), tiles, parts)
+    if len(regions) > _SHOWN_REGIONS:
+        table.add_row(f"… {len(regions) - _SHOWN_REGIONS} more in the record")
+    return table
+
+
+def _processes(record: Record) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("process")
+    for name in ("pid", "wall", "cpu", "peak", "minor faults"):
+        table.add_column(name, justify="right")
+    names = [counter.name for counter in record.counters if any(counter.name in p.counters for p in record.processes)]
+    for name in names:
+        table.add_column(name, justify="right")
+    ranked = sorted(record.processes, key=_weight, reverse=True)
+    for process in ranked[:_SHOWN_PROCESSES]:
+        own = "" if process.governed or not record.settings.preloaded else " (ungoverned)"
+        counts = [f"{process.counters[name]:,}" if name in process.counters else "–" for name in names]
+        table.add_row(
+            f"{process.executable.rsplit('/', 1)[-1] or '?'}{own}",
+            str(process.pid),
+            nanoseconds(process.wall_ns),
+            nanoseconds(_cpu_ns(process)),
+            "–" if process.peak_rss_bytes is None else size(process.peak_rss_bytes),
+            "–" if process.minor_faults is None else f"{process.minor_faults:,}",
+            *counts,
+        )
+    if len(ranked) > _SHOWN_PROCESSES:
+        table.add_row(f"… {len(ranked) - _SHOWN_PROCESSES} more in the record")
+    return table
+
+
+def _cpu_ns(process: Process) -> int | None:
+    if process.user_ns is None or process.system_ns is None:
+        return None
+    return process.user_ns + process.system_ns
+
+
+def _weight(process: Process) -> int:
+    return _cpu_ns(process) or sum(process.counters.values()) or process.wall_ns or 0
+
+
+def _measurements(record: Record) -> Iterator[str]:
+    """One line a name: how many, and the median, which needs no assumption about their distribution."""
+    from statistics import median
+
+    by_name: dict[tuple[str, str], list[float]] = {}
+    for measurement in record.measurements:
+        by_name.setdefault((measurement.name, measurement.unit), []).append(measurement.value)
+    for (name, unit), values in by_name.items():
+        yield f"{name}: {len(values):,} measurements, median {median(values):.6g} {unit}".rstrip()
+
+
+def nanoseconds(value: int | None) -> str:
+    """``1.234 s``, ``12.3 ms``, ``45 µs``."""
+    if value is None:
+        return "–"
+    if value >= 1_000_000_000:
+        return f"{value / 1e9:.3f} s"
+    return f"{value / 1e6:.1f} ms" if value >= 1_000_000 else f"{value / 1e3:.0f} µs"
+
+
+def size(value: int) -> str:
+    """``1.5 GiB``; page sizes come out whole: ``4 KiB``, ``2 MiB``."""
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if value >= factor:
+            number = value / factor
+            return f"{number:.0f} {unit}" if number.is_integer() else f"{number:.1f} {unit}"
+    return f"{value} B"
