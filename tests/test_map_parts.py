@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagelab.placement import elf, folios, picture, procfs, regions, scan, table
+from pagelab.placement import elf, folios, pages, picture, procfs, regions, scan, table
 from pagelab.placement.model import AddressMap, Mapping, Region, Tile
 from pagelab.record import SizeBytes
 
@@ -172,16 +173,72 @@ def test_folio_sizes_are_those_of_a_naive_search(seed: int, pieces: int) -> None
             mapped[(slot + i) * PAGE] = frame + i
     addresses = sorted(mapped)
     frames = [mapped[address] for address in addresses]
-    pages = folios.Placed(np.array(addresses, np.uint64), np.array(frames, np.uint64))
+    placed = folios.Placed(np.array(addresses, np.uint64), np.array(frames, np.uint64))
     own = np.array([flags.get(frame, 0) for frame in frames], np.uint64)
     following = np.array([flags.get(frame + 1, 0) for frame in frames], np.uint64)
-    found = folios.folio_sizes(pages, own, following, PAGE, 512)
+    found = folios.folio_sizes(placed, own, following, PAGE, 512)
     assert found.tolist() == folios_naively(addresses, frames, flags)
 
 
 def test_runs_are_contiguous_in_both_address_spaces() -> None:
-    pages = folios.Placed(np.array([0, 1, 2, 4, 5], np.uint64) * PAGE, np.array([10, 11, 20, 21, 22], np.uint64))
-    assert folios.runs(pages, PAGE) == [(0, 10, 2), (2 * PAGE, 20, 1), (4 * PAGE, 21, 2)]
+    placed = folios.Placed(np.array([0, 1, 2, 4, 5], np.uint64) * PAGE, np.array([10, 11, 20, 21, 22], np.uint64))
+    found = folios.runs(placed, PAGE)
+    rows = zip(*(column.tolist() for column in found), strict=True)
+    assert list(rows) == [(0, 10, 2), (2 * PAGE, 20, 1), (4 * PAGE, 21, 2)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 30)), min_size=1), st.integers(1, 40), st.integers(0, 3))
+def test_batches_cover_every_extent_once_and_stay_small(pieces: list[tuple[int, int]], room: int, gap: int) -> None:
+    rows, at = [], 0
+    for skip, count in pieces:
+        rows.append(((at + skip) * PAGE, (at + skip + count) * PAGE, scan.PRESENT))
+        at += skip + count
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pages, "_BATCH_PAGES", room)
+        patch.setattr(pages, "_GAP_PAGES", gap)
+        batches = list(pages.batches(scan.merge(extents(*rows)), PAGE))
+    assert all(sum(high - low for low, high in batch) <= room * PAGE for batch in batches)
+    spans = [span for batch in batches for span in batch]
+    assert all(low // (room * PAGE) == (high - 1) // (room * PAGE) for low, high in spans)
+    read = [page for low, high in spans for page in range(low, high, PAGE)]
+    assert read == sorted(set(read))
+    wanted = {page for low, high, _ in rows for page in range(low, high, PAGE)}
+    assert wanted <= set(read)
+    category = pages.categories(scan.merge(extents(*rows)), np.array(read, np.uint64))
+    assert {page for page, bits in zip(read, category.tolist(), strict=True) if bits} == wanted
+
+
+@given(st.integers(0, 2**32), st.integers(1, 60), st.sets(st.integers(1, 59)))
+def test_frames_are_summed_up_the_same_however_they_are_cut(seed: int, count: int, cuts: set[int]) -> None:
+    rng = random.Random(seed)
+    addresses, frames, address, frame = [], [], 0, 100
+    for _ in range(count):
+        address += PAGE * rng.choice([1, 1, 1, 2])
+        frame = frame + 1 if rng.random() < 0.8 else rng.randrange(1, 1000)
+        addresses.append(address)
+        frames.append(frame)
+    whole = folios.Placed(np.array(addresses, np.uint64), np.array(frames, np.uint64))
+    at_once, in_parts = pages.FrameSummary(PAGE, wanted=True), pages.FrameSummary(PAGE, wanted=True)
+    at_once.add(whole)
+    edges = [0, *sorted(cut for cut in cuts if cut < count), count]
+    for low, high in itertools.pairwise(edges):
+        in_parts.add(folios.Placed(whole.addresses[low:high], whole.frames[low:high]))
+    assert in_parts.frames() == at_once.frames()
+    assert in_parts.pieces() == at_once.pieces()
+    summary, listed = at_once.frames(), at_once.pieces()
+    assert summary is not None
+    assert listed is not None
+    assert (summary.runs, summary.longest_run_pages) == (len(listed), max(run.pages for run in listed))
+    assert (summary.lowest, summary.highest) == (min(frames), max(frames))
+
+
+def test_tiles_join_across_batches() -> None:
+    page, huge = np.uint64(PAGE), np.uint64(2 << 20)
+    first = pages.from_pages(np.array([0, 1, 2], np.uint64) * page, np.array([page, page, page]), PAGE)
+    second = pages.from_pages(np.array([3, 5], np.uint64) * page, np.array([page, huge]), PAGE)
+    found = [(tile.start // PAGE, tile.end // PAGE, tile.page_bytes) for tile in pages.tiles([first, second])]
+    assert found == [(0, 4, PAGE), (5, 6, 2 << 20)]
+    assert pages.tiles([]) == []
 
 
 def region(tiles: list[Tile], end: int, start: int = 0, name: str = "anonymous") -> Region:

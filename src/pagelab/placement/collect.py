@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,9 +13,9 @@ import numpy as np
 
 from .. import machine
 from ..record import RunWarning, SizeBytes, WarningKind
-from . import folios, nodes, procfs, regions, scan
+from . import folios, nodes, pages, procfs, regions, scan
 from .errors import explained, gone, is_alive, is_root
-from .model import AddressMap, FrameRun, Frames, Mapping, NodeBytes, Region, Tile
+from .model import AddressMap, Mapping, NodeBytes, Region, Tile
 from .procfs import Vma
 
 _VSYSCALL = 1 << 63
@@ -85,9 +85,14 @@ class _Look:
                     self.scans = False
             return scan.scan_entries(self.pagemap, vma.start, vma.end, self.page)
 
-    def placed(self, start: int, end: int) -> folios.Placed:
+    def placed(self, spans: list[pages.Span]) -> folios.Placed:
+        """The pages of some ranges that have a frame."""
+        found = []
         with explained(self.pid, "pagemap"):
-            return folios.placed(scan.read_entries(self.pagemap, start, end, self.page), start, self.page)
+            for start, end in spans:
+                entries = scan.read_entries(self.pagemap, start, end, self.page)
+                found.append(folios.placed(entries, start, self.page))
+        return folios.Placed(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
     def warnings(self) -> list[RunWarning]:
         if self.scans:
@@ -112,18 +117,16 @@ def _region(look: _Look, group: regions.Group, *, frames: bool, with_nodes: bool
     sizes: dict[int, int] = defaultdict(int)
     by_node: dict[int, int] = defaultdict(int)
     zero = swapped = 0
-    mappings, pieces = [], []
+    mappings = []
+    summary = pages.FrameSummary(look.page, wanted=frames and look.flags is not None)
     for vma in group.vmas:
-        extents = look.extents(vma) if vma.start < _VSYSCALL else np.zeros(0, scan.EXTENT)
+        extents = look.extents(vma) if _has_pages(look, vma) else np.zeros(0, scan.EXTENT)
         zero += _bytes(extents[(extents["category"] & scan.ZERO) > 0])
         swapped += _bytes(extents[(extents["category"] & scan.SWAPPED) > 0])
         present = extents[(extents["category"] & (scan.PRESENT | scan.ZERO)) == scan.PRESENT]
-        tiles = list(_tiles(look, vma, present))
+        tiles = _tiles(look, vma, present, summary)
         for size, count in _sizes(look, vma, tiles).items():
             sizes[size] += count
-        if look.flags is not None:
-            for start, end in _joined(present):
-                pieces += folios.runs(look.placed(start, end), look.page)
         if with_nodes:
             _add_nodes(look, tiles, by_node)
         mappings.append(_mapping(vma, tiles))
@@ -138,63 +141,52 @@ def _region(look: _Look, group: regions.Group, *, frames: bool, with_nodes: bool
         swapped_bytes=swapped,
         by_size=_listed(sizes),
         nodes=_node_list(by_node) if with_nodes else None,
-        frames=_frames(pieces),
-        frame_runs=_frame_runs(pieces) if frames and look.flags is not None else None,
+        frames=summary.frames(),
+        frame_runs=summary.pieces(),
         mappings=mappings,
     )
+
+
+def _has_pages(look: _Look, vma: Vma) -> bool:
+    """Whether it is worth a look. Without PAGEMAP_SCAN, reserved terabytes would be read entry by entry."""
+    empty = not any(vma.totals.get(name) for name in ("Rss", "Swap", "Private_Hugetlb", "Shared_Hugetlb"))
+    return vma.start < _VSYSCALL and (look.scans or not empty)
 
 
 def _bytes(extents: scan.Extents) -> int:
     return int((extents["end"] - extents["start"]).sum())
 
 
-def _joined(present: scan.Extents) -> Iterator[tuple[int, int]]:
-    """Present ranges whatever their category, neighbours joined."""
-    plain = present.copy()
-    plain["category"] = scan.PRESENT
-    for extent in scan.merge(plain):
-        yield int(extent["start"]), int(extent["end"])
-
-
-def _tiles(look: _Look, vma: Vma, present: scan.Extents) -> Iterator[Tile]:
+def _tiles(look: _Look, vma: Vma, present: scan.Extents, summary: pages.FrameSummary) -> list[Tile]:
     """Resident pieces with the size of the pages that map them, neighbours of one size joined."""
+    if look.flags is None:
+        return pages.tiles([pages.from_extents(present, _extent_sizes(look, vma, present["category"]))])
+    parts = []
+    for spans in pages.batches(present, look.page):
+        placed = look.placed(spans)
+        category = pages.categories(present, placed.addresses)
+        placed = folios.Placed(placed.addresses[category > 0], placed.frames[category > 0])
+        summary.add(placed)
+        size = _extent_sizes(look, vma, category[category > 0])
+        small = size == look.page
+        size[small] = _folio_sizes(look, look.flags, folios.Placed(*(column[small] for column in placed)))
+        parts.append(pages.from_pages(placed.addresses, size, look.page))
+    return pages.tiles(parts)
+
+
+def _extent_sizes(look: _Look, vma: Vma, category: pages.Words) -> pages.Words:
+    """Page sizes as the page table shows them."""
     if not look.scans and _is_mixed(vma):
-        yield from (Tile(start=start, end=end, page_bytes=UNKNOWN) for start, end in _joined(present))
-        return
-    last: Tile | None = None
-    for start, end, size in _sized(look, vma, present):
-        if last is not None and last.end == start and last.page_bytes == size:
-            last = Tile(start=last.start, end=end, page_bytes=size)
-            continue
-        if last is not None:
-            yield last
-        last = Tile(start=start, end=end, page_bytes=size)
-    if last is not None:
-        yield last
-
-
-def _sized(look: _Look, vma: Vma, present: scan.Extents) -> Iterator[tuple[int, int, int]]:
+        return np.full(len(category), UNKNOWN, np.uint64)
     whole = _hugetlb_size(vma) or (look.huge if not look.scans and _huge_bytes(vma) else None)
-    for extent in present:
-        start, end = int(extent["start"]), int(extent["end"])
-        if whole or int(extent["category"]) & scan.HUGE:
-            yield start, end, whole or look.huge
-        elif look.flags is None:
-            yield start, end, look.page
-        else:
-            yield from _by_folio(look, look.flags, start, end)
+    if whole:
+        return np.full(len(category), whole, np.uint64)
+    return np.where((category & scan.HUGE) > 0, look.huge, look.page).astype(np.uint64)
 
 
-def _by_folio(look: _Look, flags: folios.FrameFlags, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    pages = look.placed(start, end)
-    if not len(pages.frames):
-        yield start, end, look.page
-        return
-    own, following = flags.of(pages.frames), flags.of(pages.frames + np.uint64(1))
-    sizes = folios.folio_sizes(pages, own, following, look.page, max(look.huge // look.page, 2))
-    edges = np.flatnonzero((np.diff(sizes) != 0) | (np.diff(pages.addresses) != look.page)) + 1
-    for low, high in zip(np.append(0, edges), np.append(edges, len(sizes)), strict=True):
-        yield int(pages.addresses[low]), int(pages.addresses[high - 1]) + look.page, int(sizes[low])
+def _folio_sizes(look: _Look, flags: folios.FrameFlags, placed: folios.Placed) -> pages.Words:
+    own, following = flags.of(placed.frames), flags.of(placed.frames + np.uint64(1))
+    return folios.folio_sizes(placed, own, following, look.page, max(look.huge // look.page, 2))
 
 
 def _huge_bytes(vma: Vma) -> int:
@@ -228,21 +220,6 @@ def _add_nodes(look: _Look, tiles: list[Tile], by_node: dict[int, int]) -> None:
             found = nodes.of_pages(look.pid, addresses)
         for node, count in zip(*np.unique(found[found >= 0], return_counts=True), strict=True):
             by_node[int(node)] += int(count) * step
-
-
-def _frames(pieces: list[tuple[int, int, int]]) -> Frames | None:
-    if not any(frame for _, frame, _ in pieces):
-        return None
-    return Frames(
-        lowest=min(frame for _, frame, _ in pieces),
-        highest=max(frame + pages - 1 for _, frame, pages in pieces),
-        runs=len(pieces),
-        longest_run_pages=max(pages for _, _, pages in pieces),
-    )
-
-
-def _frame_runs(pieces: list[tuple[int, int, int]]) -> list[FrameRun]:
-    return [FrameRun(start=start, frame=frame, pages=pages) for start, frame, pages in pieces]
 
 
 def _mapping(vma: Vma, tiles: list[Tile]) -> Mapping:

@@ -36,20 +36,25 @@ def placed(entries: Words, start: int, page: int) -> Placed:
     return Placed(np.uint64(start) + at.astype(np.uint64) * np.uint64(page), frames)
 
 
-def runs(pages: Placed, page: int) -> list[tuple[int, int, int]]:
-    """(address, frame, number of pages) of each piece that is contiguous in both address spaces."""
-    if not len(pages.frames):
-        return []
+class Runs(NamedTuple):
+    """Pieces that are contiguous in both address spaces: parallel arrays, ascending by address."""
+
+    start: Words
+    frame: Words
+    pages: Words
+
+
+def runs(pages: Placed, page: int) -> Runs:
+    """The contiguous pieces of pages."""
     first = np.flatnonzero(~_continues(pages, page))
-    lengths = np.diff(np.append(first, len(pages.frames)))
-    return [
-        (int(pages.addresses[at]), int(pages.frames[at]), int(length))
-        for at, length in zip(first, lengths, strict=True)
-    ]
+    lengths = np.diff(np.append(first, len(pages.frames))).astype(np.uint64)
+    return Runs(pages.addresses[first], pages.frames[first], lengths)
 
 
 def _continues(pages: Placed, page: int) -> npt.NDArray[np.bool_]:
     """For each page, whether it follows the one before it in both address spaces."""
+    if not len(pages.frames):
+        return np.zeros(0, np.bool_)
     follows = (np.diff(pages.frames) == 1) & (np.diff(pages.addresses) == page)
     return np.concatenate(([False], follows))
 
