@@ -77,32 +77,34 @@ class SubsetSums:
     def __init__(self, scores: Sequence[int], k: int) -> None:
         ordered = sorted(scores)
         half = len(ordered) // 2
-        low, high = ordered[:half], ordered[half:]
         self._k = k
-        self._base = high[0]
-        self._low = _rows(low, k)
-        self._high = [list(accumulate(row)) for row in _rows([score - self._base for score in high], k)]
+        self._low = _rows(ordered[:half], k)
+        self._high = [(least, list(accumulate(counts))) for least, counts in _rows(ordered[half:], k)]
 
     def at_most(self, limit: int) -> int:
         """Number of subsets whose sum is <= ``limit``."""
-        return sum(
-            _pairs_at_most(row, self._high[self._k - j], limit - (self._k - j) * self._base)
-            for j, row in enumerate(self._low)
-            if 0 <= self._k - j < len(self._high)
-        )
+        found = 0
+        for j, (least, counts) in enumerate(self._low):
+            if 0 <= self._k - j < len(self._high):
+                least_high, cumulative = self._high[self._k - j]
+                found += _pairs_at_most(counts, cumulative, limit - least - least_high)
+        return found
 
 
-def _rows(scores: Sequence[int], k: int) -> list[list[int]]:
-    """For each size j <= min(k, len): how many j-subsets have sum s, at index s."""
-    most = min(k, len(scores))
-    width = _field_bytes(comb(len(scores), len(scores) // 2))
+def _rows(ordered: Sequence[int], k: int) -> list[tuple[int, list[int]]]:
+    """For each size j <= min(k, len): the least sum of j scores, and how many j-subsets exceed it by 0, 1, 2 ...
+
+    Rows count from their least sum (the first j of the ordered scores), which keeps the packed integers short.
+    """
+    most = min(k, len(ordered))
+    width = _field_bytes(comb(len(ordered), len(ordered) // 2))
     packed = [1] + [0] * most
-    for used, score in enumerate(scores):
-        shift = 8 * width * score
+    for used, score in enumerate(ordered):
         for j in range(min(used + 1, most), 0, -1):
-            packed[j] += packed[j - 1] << shift
-    largest = list(accumulate(sorted(scores, reverse=True), initial=0))
-    return [_unpack(row, width, largest[j] + 1) for j, row in enumerate(packed)]
+            packed[j] += packed[j - 1] << (8 * width * (score - ordered[j - 1]))
+    least = list(accumulate(ordered, initial=0))
+    largest = list(accumulate(reversed(ordered), initial=0))
+    return [(least[j], _unpack(row, width, largest[j] - least[j] + 1)) for j, row in enumerate(packed)]
 
 
 def _pairs_at_most(counts: list[int], cumulative: list[int], limit: int) -> int:
