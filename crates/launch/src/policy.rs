@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::record::PolicyAsked;
 use crate::request::Request;
 use pagelab_policy::compile::{Options, compile};
-use pagelab_policy::plan::{Fetch, PlanSpec};
+use pagelab_policy::plan::{BASE_PAGE, Fetch, PlanSpec, SectionSpec, Via};
 use pagelab_policy::read::read_toml;
 use pagelab_policy::validate::validate;
 use pagelab_policy::{Machine, Policy, PolicyError};
@@ -81,4 +81,18 @@ impl Prepared {
 /// Whether any memory of the plan is to be paged on demand only.
 pub fn wants_demand(plan: &PlanSpec) -> bool {
     plan.sections.iter().any(|section| section.fetch == Fetch::Demand)
+}
+
+/// Transparent sizes to be switched on for a plan: empty unless it names one between the base page and 2M, since 2M
+/// alone needs no switch (MADV_COLLAPSE works without).
+pub fn mthp_sizes(plan: &PlanSpec) -> Vec<u64> {
+    const SMALLEST_PMD: u64 = 2 << 20;
+    let whole = |section: &SectionSpec| (section.otherwise, section.otherwise_via);
+    let pieces =
+        plan.sections.iter().flat_map(|section| &section.intervals).map(|piece| (piece.page_bytes, piece.via));
+    let transparent = plan.sections.iter().map(whole).chain(pieces).filter(|(_, via)| *via == Via::Thp);
+    let mut sizes: Vec<u64> = transparent.map(|(bytes, _)| bytes).filter(|&bytes| bytes > BASE_PAGE).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    if sizes.iter().any(|&bytes| bytes < SMALLEST_PMD) { sizes } else { Vec::new() }
 }

@@ -174,6 +174,10 @@ fn set_up_machine(ready: &Ready<'_>, plan: Option<&PlanSpec>, held: &mut Held) -
         settings::stop_readahead(held, &mut fetch, &mut warnings);
         settings::stop_fault_around(held, &mut fetch, &mut warnings);
     }
+    let mthp = plan.map(policy::mthp_sizes).unwrap_or_default();
+    if !mthp.is_empty() {
+        settings::switch_mthp(held, &mthp, &mut warnings);
+    }
     // Last, so that nothing that is done before comes back into the page cache.
     flush::flush(&ready.request.flush, &mut warnings);
     (fetch, warnings)

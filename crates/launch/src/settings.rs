@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 /// Every device's readahead, network and overlay file systems included.
 const BDI: &str = "/sys/class/bdi";
+const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 const FAULT_AROUND: &str = "/sys/kernel/debug/fault_around_bytes";
 
 /// Settings changed for a run; put back by [`Held::restore`], or when dropped.
@@ -173,4 +174,45 @@ pub fn stop_fault_around(held: &mut Held, fetch: &mut Fetch, warnings: &mut Warn
          neighbours too"
     );
     warnings.add(Kind::FaultAroundNotControlled, Severity::Info, message, json!({"errno": why}));
+}
+
+/// Switches mTHP sizes so that memory that asks for huge pages gets the sizes a plan names. The switches are for the
+/// whole machine, and of the sizes that are on the largest that fits wins, so every other size is switched off.
+pub fn switch_mthp(held: &mut Held, sizes: &[u64], warnings: &mut Warnings) {
+    for (bytes, path) in mthp_files() {
+        let wanted = if sizes.contains(&bytes) { "madvise" } else { "never" };
+        if journal::read_value(&path).is_ok_and(|now| now == wanted) && !journal_has(&path) {
+            continue;
+        }
+        if let Err(error) = held.set(&path, wanted, "pagelab-launch mTHP") {
+            let size = crate::guests::size_text(bytes);
+            let why = sys::errno_text(&error);
+            let message =
+                format!("pages of {size} could not be switched to {wanted:?}: {why}; mTHP sizes need root");
+            warnings.warn(Kind::PlacementShortfall, message, json!({"path": path, "errno": why}));
+        }
+    }
+    if let [_, _, ..] = sizes {
+        let names: Vec<String> = sizes.iter().map(|&bytes| crate::guests::size_text(bytes)).collect();
+        let message = format!(
+            "the policy names several transparent sizes ({}), whose switches are for the whole machine: where more than \
+             one fits, the kernel takes the largest",
+            names.join(", ")
+        );
+        warnings.add(Kind::PlacementShortfall, Severity::Info, message, json!({"sizes": sizes}));
+    }
+}
+
+/// Switches by size: (bytes, file).
+fn mthp_files() -> Vec<(u64, PathBuf)> {
+    let entries = fs::read_dir(THP).into_iter().flatten().flatten();
+    let size = |name: &str| name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<u64>().ok();
+    let mut files: Vec<(u64, PathBuf)> = entries
+        .filter_map(|entry| {
+            Some((size(&entry.file_name().to_string_lossy())? * 1024, entry.path().join("enabled")))
+        })
+        .filter(|(_, path)| path.exists())
+        .collect();
+    files.sort();
+    files
 }
