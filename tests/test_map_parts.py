@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -329,3 +331,11 @@ def test_the_table_sums_up_what_it_does_not_show() -> None:
 )
 def test_sizes_have_at_most_three_digits(count: int, text: str) -> None:
     assert table.size(count) == text
+
+
+def test_the_published_schema_is_that_of_the_code() -> None:
+    published = Path(__file__).parent.parent / "docs/schema/map-1.json"
+    current = json.dumps(AddressMap.model_json_schema(by_alias=True), indent=2) + "\n"
+    if not published.exists() or published.read_text() != current:
+        published.with_suffix(".json.new").write_text(current)
+    assert published.read_text() == current, f"the new version is {published}.new"
