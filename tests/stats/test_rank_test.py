@@ -146,3 +146,23 @@ def test_all_values_equal_is_no_evidence() -> None:
     assert (result.p, result.ties, result.w) == (1.0, True, 27.0)
     assert stats.rank_sum([3.0] * 6, [3.0] * 9, method="normal").p == 1.0
     assert stats.rank_sum([3.0] * 6, [3.0] * 9, alternative="less").p == 1.0
+
+
+@given(samples=small_samples, slow=st.tuples(st.integers(0, 3), st.integers(0, 3)))
+def test_timed_out_executions_are_tied_above_everything(
+    samples: tuple[list[int], list[int]], slow: tuple[int, int]
+) -> None:
+    x, y = samples
+    result = stats.rank_sum(x, y, timed_out=slow)
+    assert Fraction(result.count, result.total) == enumerated(x + [99] * slow[0], y + [99] * slow[1], "two-sided")
+    assert (result.n_treatment, result.n_baseline) == (len(x) + slow[0], len(y) + slow[1])
+
+
+def test_time_limits_do_not_flatter_the_slower_condition() -> None:
+    """Without its ten timed-out executions the treatment would look significantly faster."""
+    treatment, baseline = np.arange(10.0), np.arange(20.0) + 5.5
+    assert stats.rank_sum(treatment, baseline).p < 0.01
+    assert stats.rank_sum(treatment, baseline, timed_out=(10, 0)).p > 0.5
+    with pytest.raises(stats.StatsRefusedError) as refused:
+        stats.rank_sum(treatment, baseline, timed_out=(-1, 0))
+    assert refused.value.refusal is stats.Refusal.COUNT_OUT_OF_RANGE

@@ -7,7 +7,7 @@ execution. ``treatment`` always comes before ``baseline``; positive shifts mean 
 ======================= ===================================================================================
 ``execution_means``     (execution, value, *, drop_first=0) -> ``ExecutionMeans``: measurements to executions
 ``summarize``           (values) -> ``Summary``: n, min, lower hinge, median, upper hinge, max, mean, sd, cv
-``rank_sum``            (treatment, baseline, *, alternative, method) -> ``RankSum``: exact, ties allowed
+``rank_sum``            (treatment, baseline, *, alternative, method, timed_out) -> ``RankSum``: exact, ties allowed
 ``hodges_lehmann``      (treatment, baseline, *, level=0.95) -> ``Shift``: estimate, exact-order and any-shape interval
 ``relative_effect``     (treatment, baseline, *, level=0.95) -> ``RelativeEffect``: percent, with both intervals
 ``median_interval``     (values, *, level=0.95) -> ``Location``: sample median, order-statistic interval

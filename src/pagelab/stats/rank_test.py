@@ -58,6 +58,7 @@ def rank_sum(
     *,
     alternative: Alternative | Literal["two-sided", "greater", "less"] = Alternative.TWO_SIDED,
     method: Literal["auto", "exact", "normal"] = "auto",
+    timed_out: tuple[int, int] = (0, 0),
 ) -> RankSum:
     """Test "both conditions have one distribution" against ``alternative``, by the rank sum (Wilcoxon 1945).
 
@@ -65,8 +66,13 @@ def rank_sum(
     assignments; two-sided it counts those with |W - E(W)| at least as large as observed. Ties get midranks and
     change nothing in that argument. ``auto`` counts exactly up to n + m = 400 and then says ``normal`` in the
     result; ``exact`` refuses there instead. All values equal: p = 1.
+
+    ``timed_out`` counts executions (of treatment, of baseline) that were ended at the time limit, which is above every
+    value given: they are tied at the top rank and count in n and m. Leaving them out would flatter the condition
+    that is too slow to finish.
     """
-    x, y = one_sample(treatment, "treatment"), one_sample(baseline, "baseline")
+    x = _with_slowest(one_sample(treatment, "treatment"), timed_out[0])
+    y = _with_slowest(one_sample(baseline, "baseline"), timed_out[1])
     side = Alternative(alternative)
     n, m = x.size, y.size
     ranks = _doubled_midranks(np.concatenate([x, y]))
@@ -92,6 +98,12 @@ def rank_sum(
         count=count,
         total=total,
     )
+
+
+def _with_slowest(values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    if count < 0:
+        raise StatsRefusedError(Refusal.COUNT_OUT_OF_RANGE, f"{count} timed-out executions: not 0 or more")
+    return np.concatenate([values, np.full(count, np.inf)])
 
 
 def _doubled_midranks(pooled: NDArray[np.float64]) -> NDArray[np.int64]:
