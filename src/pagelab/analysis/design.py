@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 
 from pagelab.analysis import wording
@@ -43,6 +44,8 @@ def design_of(data: StudyData, executions: tuple[Execution, ...], metrics: tuple
         ),
         imported_from=data.origin,
         complete=_complete(data),
+        commands={} if data.origin else {c.workload: shlex.join(c.argv) for c in plan.conditions},
+        policy_texts={} if data.origin else {c.policy: c.policy_toml.strip() for c in plan.conditions},
         notes=tuple(f"no execution has a value of the primary metric {name}" for name in absent),
     )
 

@@ -73,7 +73,7 @@ def _walk(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _shown(key: str, value: Any) -> str:
-    if value is None:
+    if value is None or value in ([], {}, ""):
         return "not known"
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -91,6 +91,10 @@ class Design:
     """What each look of a precision stop decided."""
     imported_from: str | None
     complete: bool
+    commands: dict[str, str]
+    """Workload → its command line, quoted for a shell; empty for imported data."""
+    policy_texts: dict[str, str]
+    """Policy → its TOML as it was run; empty for imported data."""
     notes: tuple[str, ...] = ()
 
 

@@ -56,7 +56,7 @@ def _by_size(records: list[Record]) -> tuple[SizeShare, ...]:
 
 
 def _asked(records: list[Record]) -> str:
-    """Sizes by region as the guests reported them: ``2M in heap and anon``; ``nothing`` when all is the kernel's."""
+    """Sizes by region as the guests reported them: ``2M in heap and anon``, or ``nothing``."""
     wanted: dict[str, list[str]] = {}
     for record in records:
         for process in record.processes:
@@ -66,4 +66,4 @@ def _asked(records: list[Record]) -> str:
                     if region.region not in regions:
                         regions.append(region.region)
     parts = [f"{size} in {wording.listing(sorted(regions))}" for size, regions in sorted(wanted.items())]
-    return "; ".join(parts) if parts else "nothing: left to the kernel"
+    return "; ".join(parts) if parts else "nothing"

@@ -92,7 +92,7 @@ def render(analysis: Analysis, downloads: list[Download]) -> str:
         js=Markup(script),
         ref=lambda section: f"{_METHOD}, “{section}”",
         subtitle=_subtitle(analysis),
-        unseen=[p.condition for p in analysis.placements if mostly_gone(p)],
+        unseen=wording.listing(_unseen(analysis)),
         tables=_tables(analysis),
     )
 
@@ -157,6 +157,17 @@ def _subtitle(analysis: Analysis) -> str:
     if design.imported_from:
         parts.append(f"imported from {design.imported_from}")
     return " · ".join(parts)
+
+
+def _unseen(analysis: Analysis) -> list[str]:
+    """Workloads, or conditions where not all of a workload's are concerned, of which placement says little."""
+    gone = {p.condition for p in analysis.placements if mostly_gone(p)}
+    found = []
+    for workload in analysis.design.workloads:
+        mine = [p.condition for p in analysis.placements if analysis.condition(p.condition).workload == workload]
+        concerned = [condition for condition in mine if condition in gone]
+        found += [workload] if concerned and concerned == mine else concerned
+    return found
 
 
 def _design(analysis: Analysis) -> dict[str, str]:

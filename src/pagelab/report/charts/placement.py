@@ -15,58 +15,73 @@ ROW_HEIGHT = 22
 
 
 def bars(analysis: Analysis, width: theme.Width = "container") -> dict[str, Any] | None:
-    """Share of resident memory by the size of the page that maps it, with the total. None when nothing was reported."""
+    """Shares of the peak by the size of the page; what was given back before the end is an empty outline.
+
+    None when nothing was reported.
+    """
     by_id = {c.id: c for c in analysis.design.conditions}
-    known = [p for p in analysis.placements if sum(s.bytes for s in p.by_size) > 0]
+    known = [p for p in analysis.placements if p.resident_bytes > 0]
     sizes = sorted({share.page_bytes for p in known for share in p.by_size if share.bytes > 0})
     if not sizes:
         return None
     rows = grouped((by_id[p.condition].workload, by_id[p.condition].policy) for p in known)
-    values = []
-    for p in known:
-        condition = by_id[p.condition]
-        values += _values(p, condition.policy, rows.key(condition.workload, condition.policy), sizes)
+    keys = {p.condition: rows.key(by_id[p.condition].workload, by_id[p.condition].policy) for p in known}
+    parts = [v for p in known for v in _parts(p, by_id[p.condition].policy, keys[p.condition], sizes)]
+    wholes = [{"row": keys[p.condition], "whole": 100, "shown": _whole(p)} for p in known]
+    y = rows.axis()
+    x_axis = alt.Axis(title="share of peak memory (%)", values=[0, 25, 50, 75, 100])
+    scale = alt.Scale(domain=[0, 128], nice=False)
     names = [wording.page_size(s) for s in sizes]
     colour = alt.Color(
         "size:N", sort=None, legend=alt.Legend(title="page size", titleOrient="left", symbolType="square")
     )
-    chart = alt.Chart(theme.rows(values))
-    stack = chart.mark_bar(size=13, stroke="var(--paper)", strokeWidth=1).encode(
-        x=alt.X(
-            "share:Q",
-            stack="zero",
-            scale=alt.Scale(domain=[0, 112], nice=False),
-            axis=alt.Axis(title="share of resident memory (%)", values=[0, 25, 50, 75, 100]),
-        ),
-        y=rows.axis(),
-        order=alt.Order("rank:Q"),
-        color=colour.scale(domain=names, range=[theme.page_size_colour(s) for s in sizes]),
-        tooltip=[
-            alt.Tooltip("policy:N"),
-            alt.Tooltip("size:N", title="page size"),
-            alt.Tooltip("shown:N", title="resident"),
-            alt.Tooltip("percent:N", title="share"),
-        ],
+    totals = alt.Chart(theme.rows(wholes))
+    outline = totals.mark_bar(size=13, fillOpacity=0, stroke="var(--rule)", strokeWidth=1).encode(
+        x=alt.X("whole:Q", scale=scale, axis=x_axis), y=y
     )
-    totals = chart.transform_filter("datum.first").mark_text(align="left", dx=5, color="var(--soft)")
-    text = totals.encode(x=alt.datum(100), y=rows.axis(), text="total:N")
-    return theme.finish(theme.layered(stack, text), width, ROW_HEIGHT * len(rows))
+    stack = (
+        alt.Chart(theme.rows(parts))
+        .mark_bar(size=13)
+        .encode(
+            x=alt.X("share:Q", stack="zero", scale=scale, axis=x_axis),
+            y=y,
+            order=alt.Order("rank:Q"),
+            color=colour.scale(domain=names, range=[theme.page_size_colour(s) for s in sizes]),
+            tooltip=[
+                alt.Tooltip("policy:N"),
+                alt.Tooltip("size:N", title="page size"),
+                alt.Tooltip("shown:N", title="resident"),
+                alt.Tooltip("percent:N", title="of the peak"),
+            ],
+        )
+    )
+    text = totals.mark_text(align="left", dx=5, color="var(--soft)").encode(
+        x=alt.X("whole:Q", scale=scale), y=y, text="shown:N"
+    )
+    return theme.finish(theme.layered(outline, stack, text), width, ROW_HEIGHT * len(rows))
 
 
-def _values(placement: PlacementSummary, policy: str, key: str, sizes: list[int]) -> list[dict[str, Any]]:
-    present = [s for s in placement.by_size if s.bytes > 0]
-    total = sum(s.bytes for s in present)
+def _most(placement: PlacementSummary) -> float:
+    """The peak; of several processes together more can be resident than the largest one's peak."""
+    return max(placement.peak_bytes, sum(s.bytes for s in placement.by_size))
+
+
+def _whole(placement: PlacementSummary) -> str:
+    return wording.size(_most(placement))
+
+
+def _parts(placement: PlacementSummary, policy: str, key: str, sizes: list[int]) -> list[dict[str, Any]]:
+    whole = _most(placement)
     return [
         {
             "row": key,
             "policy": policy,
             "size": wording.page_size(s.page_bytes),
             "rank": sizes.index(s.page_bytes),
-            "share": 100 * s.bytes / total,
+            "share": 100 * s.bytes / whole,
             "shown": wording.size(s.bytes),
-            "percent": wording.share(s.bytes / total),
-            "total": wording.size(total),
-            "first": s is present[0],
+            "percent": wording.share(s.bytes / whole),
         }
-        for s in present
+        for s in placement.by_size
+        if s.bytes > 0
     ]
