@@ -38,7 +38,7 @@ SECCOMP: tuple[dict[str, Any], ...] = (
         "names": ["personality"],
         "action": "SCMP_ACT_ALLOW",
         "args": [{"index": 0, "value": 0x0040000, "op": "SCMP_CMP_EQ"}],
-        "comment": "ADDR_NO_RANDOMIZE: run --no-aslr",
+        "comment": "ADDR_NO_RANDOMIZE: run --aslr off",
     },
 )
 """To be added to the engine's default seccomp profile, under ``syscalls``."""

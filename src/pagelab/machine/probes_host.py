@@ -97,7 +97,7 @@ def _smt(context: Context) -> Finding:
         return Finding("ok", "none active" + (" (a host may still pair them)" if _is_guest(context) else ""), control)
     text = "on: two CPUs share one core, its caches and its TLBs"
     return Finding(
-        "degraded", text, control, f"pin to one thread a core (--cpus), or: echo off | sudo tee {_CPU}/smt/control"
+        "degraded", text, control, f"pin to one thread a core (run --cpu), or: echo off | sudo tee {_CPU}/smt/control"
     )
 
 
@@ -120,7 +120,7 @@ def _aslr(context: Context) -> Finding:
     if value is None:
         return Finding("unknown", "the kernel does not tell")
     note = {0: "off", 1: "on, heap base fixed", 2: "on"}.get(value, str(value))
-    return Finding("ok", f"{note}; run --no-aslr turns it off for one program", value)
+    return Finding("ok", f"{note}; run --aslr off turns it off for one program", value)
 
 
 def _max_map_count(context: Context) -> Finding:
