@@ -268,10 +268,10 @@ def test_pictures_in_other_formats(tmp_path: Path, guest: tuple[int, int]) -> No
 
 
 def test_the_command_line_prints_json_that_reads_back(tmp_path: Path) -> None:
-    result = pagelab("--json", "-o", str(tmp_path / "map.json"), "--", "true")
+    result = pagelab("--json", "--stdout", "null", "-o", str(tmp_path / "map.json"), "--", "echo", "hello")
     assert result.returncode == 0, result.stderr
     found = AddressMap.model_validate_json(result.stdout)
-    assert found.command == "true"
+    assert found.command == "echo hello"
     assert json.loads((tmp_path / "map.json").read_text()) == json.loads(result.stdout)
 
 
@@ -284,6 +284,10 @@ def test_the_command_line_prints_json_that_reads_back(tmp_path: Path) -> None:
         (["--picture", "a.gif", "--", "true"], "a name in .svg, .png or .html"),
         (["--picture", "/nonexistent/a.svg", "--", "true"], "there is no directory /nonexistent"),
         (["--", "/nonexistent"], "cannot start /nonexistent: No such file or directory (errno 2)"),
+        (
+            ["--stdout", "/nonexistent/x", "--", "true"],
+            "cannot open /nonexistent/x: No such file or directory (errno 2)",
+        ),
     ],
 )
 def test_what_the_command_line_refuses(arguments: list[str], words: str) -> None:
@@ -291,6 +295,20 @@ def test_what_the_command_line_refuses(arguments: list[str], words: str) -> None
     assert result.returncode == 2
     assert words in result.stderr
     assert result.stdout == ""
+
+
+def test_under_sudo_a_command_runs_as_the_user_who_called_it() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become somebody else; run: sudo make test")
+    result = subprocess.run(
+        [sys.executable, "-m", "pagelab", "map", "--", "sh", "-c", "echo user $(id -u) $(id -g)"],
+        env=os.environ | {"SUDO_UID": "65534", "SUDO_GID": "65534"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "user 65534 65534\n" in result.stdout
+    assert "just before it ended" in result.stdout
 
 
 def test_a_failing_command_is_mapped_and_its_failure_passed_on() -> None:

@@ -50,6 +50,9 @@ def map_command(
     layout: Annotated[
         Path | None, typer.Option("--layout", metavar="CSV", help="Page sizes from a Mosalloc layout.")
     ] = None,
+    stdout: Annotated[
+        str, typer.Option("--stdout", metavar="FILE", help="The command's output: inherit, null, or a file.")
+    ] = "inherit",
 ) -> None:
     """Page sizes, residency and, as root, frame numbers of a process, by region.
 
@@ -64,7 +67,7 @@ def map_command(
 
         pagelab map -- sort big.txt
 
-        pagelab map --at 5 --json -- ./service > map.json
+        pagelab map --at 5 --json --stdout null -- ./service > map.json
 
         pagelab map --pages heap=0-64M:2M --picture heap.png -- ./solver
     """
@@ -82,9 +85,9 @@ def map_command(
         from pagelab.policy import Flags
 
         flags = Flags(pages=pages or (), fetch=fetch or (), via=via, layout=layout)
-        found, ended = _run_governed(target, after_s, frames, flags, policy)
+        found, ended = _run_governed(target, after_s, frames, stdout, flags, policy)
     else:
-        found, ended = _run(target, after_s, frames)
+        found, ended = _run(target, after_s, frames, stdout)
     _show(found, as_json=as_json, output=output, everything=everything)
     if picture is not None:
         from pagelab.placement.picture import write
@@ -142,25 +145,31 @@ def _looker(frames: bool) -> Callable[[int, Moment], AddressMap | PagelabError]:
     return look
 
 
-def _run(argv: list[str], after_s: float | None, frames: bool) -> tuple[AddressMap, int]:
+def _run(argv: list[str], after_s: float | None, frames: bool, stdout: str) -> tuple[AddressMap, int]:
     from pagelab.placement import trace
 
-    traced = trace.run(argv, _looker(frames), after_s)
+    traced = trace.run(argv, _looker(frames), after_s, stdout)
     if isinstance(traced.value, PagelabError):
         raise traced.value
     return traced.value, 0 if traced.moment == "now" else traced.exit_code
 
 
 def _run_governed(
-    argv: list[str], after_s: float | None, frames: bool, flags: Flags, base: Path | None
+    argv: list[str], after_s: float | None, frames: bool, stdout: str, flags: Flags, base: Path | None
 ) -> tuple[AddressMap, int]:
     from pagelab import machine, policy
     from pagelab.placement import governed
     from pagelab.runner import RunRequest
 
-    asked = policy.from_flags(flags, machine.describe(), base)
+    described = machine.describe()
+    asked = policy.from_flags(flags, described, base)
+    policy.check_runnable(asked, described)
     request = RunRequest(
-        argv=argv, policy_toml=asked.toml, policy_path=None if base is None else str(base), stdin="inherit"
+        argv=argv,
+        policy_toml=asked.toml,
+        policy_path=None if base is None else str(base),
+        stdin="inherit",
+        stdout=stdout,
     )
     traced, record = governed.run_and_look(request, _looker(frames), after_s)
     if isinstance(traced.value, PagelabError):

@@ -23,6 +23,8 @@ _OPTION_EXIT, _OPTION_EXITKILL = 1 << 6, 1 << 20
 _EVENT_EXIT, _EVENT_STOP = 6, 128
 _ALL_CHILDREN = 0x40000000  # __WALL: also threads and clones
 _POLL_S = 0.005
+_LONGEST_FAILURE = 4096
+"""Bytes that a pipe takes in one piece."""
 _PATIENCE_S = 5.0
 _STOPPING = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 
@@ -40,15 +42,18 @@ class Traced(Generic[T]):
     """Negative: the number of the signal that ended it."""
 
 
-def run(argv: Sequence[str], look: Callable[[int, Moment], T], after_s: float | None = None) -> Traced[T]:
+def run(
+    argv: Sequence[str], look: Callable[[int, Moment], T], after_s: float | None = None, stdout: str = "inherit"
+) -> Traced[T]:
     """Starts ``argv`` and calls ``look(pid, moment)`` while the process is held.
 
     Without ``after_s`` that is just before its end; with it, after so many seconds, or at its end where that
-    comes first. A process that was looked at before its end is ended afterwards (TERM, then KILL).
+    comes first. A process that was looked at before its end is ended afterwards (TERM, then KILL). ``stdout`` is
+    ``inherit``, ``null`` or a path.
 
     Raises :class:`BadInputError` where the program cannot be started, :class:`MachineError` where tracing is refused.
     """
-    pid, permission, failure = _start(argv)
+    pid, permission, failure = _start(argv, stdout)
     try:
         seize(pid)
     except OSError as error:
@@ -59,12 +64,12 @@ def run(argv: Sequence[str], look: Callable[[int, Moment], T], after_s: float | 
         raise refused(argv[0], error) from error
     os.close(permission)
     with interrupts_go_to_the_program():
-        why = os.read(failure, 64)
+        why = os.read(failure, _LONGEST_FAILURE)
         os.close(failure)
         if why:
             _wait_for_end(pid)
-            number = int(why)
-            raise BadInputError(f"cannot start {argv[0]}: {os.strerror(number)} (errno {number})")
+            number, _, what = why.decode(errors="replace").partition(" ")
+            raise BadInputError(f"cannot {what}: {os.strerror(int(number))} (errno {number})")
         return follow(pid, look, after_s)
 
 
@@ -76,19 +81,26 @@ def refused(what: str, error: OSError) -> MachineError:
     )
 
 
-def _start(argv: Sequence[str]) -> tuple[int, int, int]:
+def _start(argv: Sequence[str], stdout: str) -> tuple[int, int, int]:
     """A child that waits for the first pipe to be closed, then becomes the program; the second reports a failure."""
     permission_read, permission = os.pipe()
     failure, failure_write = os.pipe()
     pid = os.fork()
     if pid == 0:
+        what = "wait"
         try:
             os.close(permission)
             os.read(permission_read, 1)
+            what = "become the user who called sudo"
             _become_the_user_who_asked()
+            if stdout != "inherit":
+                what = f"open {stdout}"
+                path = os.devnull if stdout == "null" else stdout
+                os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), 1)
+            what = f"start {argv[0]}"
             os.execvp(argv[0], list(argv))
         except OSError as error:
-            os.write(failure_write, str(error.errno).encode())
+            os.write(failure_write, f"{error.errno} {what}".encode()[:_LONGEST_FAILURE])
         finally:
             os._exit(127)
     os.close(permission_read)

@@ -93,6 +93,13 @@ fn what_is_refused() {
 }
 
 #[test]
+fn intervals_may_fill_their_pool_to_the_last_byte() {
+    let text = |size: u64| format!("type,pageSize,startOffset,endOffset\nbrk,-1,0,{size}\nbrk,2097152,0,2097152\n");
+    assert!(read_layout(&text(2_097_152), "l.csv").is_ok());
+    assert!(refused(&text(2_097_151)).message.contains("beyond its pool"));
+}
+
+#[test]
 fn page_lists_that_are_refused() {
     for list in ["[a]", "[0-]", "[-3]", "[1-2-3]", "[1.5]", "[99999999999999999999]", "[0-9223372036854775807]"] {
         let error = refused(&BY_POOL.replace("[0-512]", list));
