@@ -297,6 +297,25 @@ def test_what_the_command_line_refuses(arguments: list[str], words: str) -> None
     assert result.stdout == ""
 
 
+def test_without_root_sizes_are_seen_and_frames_are_not() -> None:
+    program = (
+        "import ctypes, os\n"
+        "from pagelab import placement\n"
+        "from pagelab.placement import trace\n"
+        "if os.geteuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "ctypes.CDLL(None).prctl(4, 1)  # PR_SET_DUMPABLE: a change of user forbids tracing until exec\n"
+        "look = lambda pid, moment: placement.collect(pid, frames=True, use_nodes=True)\n"
+        "print(trace.run(['true'], look).value.model_dump_json(by_alias=True))\n"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    found = AddressMap.model_validate_json(said.stdout)
+    assert (found.folios, found.method) == (False, "scan")
+    assert sum(sizes(found).values()) > 0
+    assert all(region.frames is None and region.frame_runs is None for region in found.regions)
+    assert all(sum(node.bytes for node in region.nodes or []) == region.resident_bytes for region in found.regions)
+
+
 def test_under_sudo_a_command_runs_as_the_user_who_called_it() -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can become somebody else; run: sudo make test")

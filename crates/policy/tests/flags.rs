@@ -101,6 +101,12 @@ fn a_scoped_flag_goes_in_front_of_the_rules_of_the_file() {
 }
 
 #[test]
+fn via_goes_with_the_pages_that_a_flag_replaces() {
+    let file = "[[rule]]\nmemory = \"heap\"\npages = \"2M\"\nvia = \"hugetlb\"\n";
+    assert_eq!(accepted(on_top_of(file, &pages(&["64K"]))).rules, []);
+}
+
+#[test]
 fn via_reaches_the_rules_of_the_file() {
     let file = "[[rule]]\nmemory = \"heap\"\npages = \"2M\"\nvia = \"thp\"\n";
     let policy = accepted(on_top_of(file, &Flags { via: Some("hugetlb".to_owned()), ..Flags::default() }));
