@@ -76,9 +76,7 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    _version: bool = typer.Option(
-        False, "--version", callback=_show_version, is_eager=True, help="Show the version."
-    ),
+    _version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Show the version."),
 ) -> None:
     pass
 
