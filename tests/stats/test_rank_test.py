@@ -163,6 +163,7 @@ def test_time_limits_do_not_flatter_the_slower_condition() -> None:
     treatment, baseline = np.arange(10.0), np.arange(20.0) + 5.5
     assert stats.rank_sum(treatment, baseline).p < 0.01
     assert stats.rank_sum(treatment, baseline, timed_out=(10, 0)).p > 0.5
+    assert stats.rank_sum([], baseline, timed_out=(20, 0)).p == 2 / comb(40, 20)
     with pytest.raises(stats.StatsRefusedError) as refused:
         stats.rank_sum(treatment, baseline, timed_out=(-1, 0))
     assert refused.value.refusal is stats.Refusal.COUNT_OUT_OF_RANGE

@@ -71,8 +71,8 @@ def rank_sum(
     value given: they are tied at the top rank and count in n and m. Leaving them out would flatter the condition
     that is too slow to finish.
     """
-    x = _with_slowest(one_sample(treatment, "treatment"), timed_out[0])
-    y = _with_slowest(one_sample(baseline, "baseline"), timed_out[1])
+    x = _with_slowest(treatment, timed_out[0], "treatment")
+    y = _with_slowest(baseline, timed_out[1], "baseline")
     side = Alternative(alternative)
     n, m = x.size, y.size
     ranks = _doubled_midranks(np.concatenate([x, y]))
@@ -100,10 +100,13 @@ def rank_sum(
     )
 
 
-def _with_slowest(values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+def _with_slowest(values: ArrayLike, count: int, what: str) -> NDArray[np.float64]:
     if count < 0:
-        raise StatsRefusedError(Refusal.COUNT_OUT_OF_RANGE, f"{count} timed-out executions: not 0 or more")
-    return np.concatenate([values, np.full(count, np.inf)])
+        raise StatsRefusedError(Refusal.COUNT_OUT_OF_RANGE, f"{what}: {count} timed-out executions: not 0 or more")
+    slowest = np.full(count, np.inf)
+    if count and np.size(values) == 0:
+        return slowest
+    return np.concatenate([one_sample(values, what), slowest])
 
 
 def _doubled_midranks(pooled: NDArray[np.float64]) -> NDArray[np.int64]:
