@@ -16,6 +16,7 @@ from factory import Run, data_of
 from pagelab.analysis import Analysis, NothingToAnalyseError, StudyData, analyse
 from pagelab.record import WarningKind
 from pagelab.report.export import analysis_json
+from pagelab.stats import rank_sum
 from pagelab.study.plan import Condition, Plan, Precision
 from pagelab.study.schedule import Slot
 
@@ -105,7 +106,7 @@ def test_a_level_out_of_reach_is_said(tmp_path: Path) -> None:
     (contrast,) = found.planned()
     assert contrast.verdict == "no-difference"
     assert contrast.shift_interval is None
-    assert "none could have been found: the smallest possible p is 0.10 before Holm" in contrast.sentence
+    assert "none could have been found: the smallest possible p is 0.10 before correction" in contrast.sentence
     assert "not achievable" in contrast.note
 
 
@@ -166,6 +167,40 @@ def test_failed_executions_are_counted_and_have_no_time(tmp_path: Path) -> None:
         ("timed-out", "stopped after 60 s"),
     ]
     assert any(c.startswith("2 executions ended without a time to analyse (2 of 8 in w/b)") for c in found.caveats)
+
+
+def test_timed_out_executions_are_the_slowest_in_the_test_and_absent_from_the_sizes(tmp_path: Path) -> None:
+    """Leaving them out would flatter the policy that is too slow to finish."""
+
+    def stop(condition: Condition, slot: Slot, run: Run) -> Run:
+        if condition.policy == "b" and slot.execution >= 4:
+            run.status, run.wall_s = "timed-out", 60.0
+        return run
+
+    values = [1.0 + i / 100 for i in range(8)]
+    times = {"w/a": values, "w/b": [v + 0.001 for v in values]}
+    found = study(tmp_path / "late", factory.plan(["w"], ["a", "b"], 8), times, stop)
+    (contrast,) = found.planned()
+    everything = rank_sum([*times["w/b"][:4], 60, 60, 60, 60], values)
+    assert contrast.p == everything.p
+    assert contrast.w == everything.w
+    assert (contrast.n, contrast.timed_out, contrast.timed_out_baseline) == (4, 4, 0)
+    assert (contrast.shift or 0) < 0, "of those that finished"
+    assert (
+        "Timed-out executions (4 of b) count as slowest in the test and have no part in the sizes" in contrast.sentence
+    )
+
+
+def test_a_time_limit_says_nothing_about_other_metrics(tmp_path: Path) -> None:
+    def stop(condition: Condition, slot: Slot, run: Run) -> Run:
+        if condition.policy == "b" and slot.execution == 0:
+            run.status = "timed-out"
+        return run
+
+    plan = factory.plan(["w"], ["a", "b"], 8, metric="user_s")
+    (contrast,) = study(tmp_path, plan, separated(8, 1.0, 2.0), stop).planned()
+    assert (contrast.n, contrast.timed_out) == (7, 0)
+    assert contrast.p == pytest.approx(2 / math.comb(15, 7))
 
 
 def test_short_placed_executions_stay_and_are_marked(tmp_path: Path) -> None:
@@ -291,6 +326,17 @@ def test_a_precision_stop_is_marked(tmp_path: Path) -> None:
         return Run(wall_s=times[condition.name][slot.execution]) if slot.block < 20 else None
 
     found = analyse(data_of(factory.store(tmp_path, plan, run_of, looks=looks)))
+    (contrast,) = found.planned()
+    assert contrast.p == pytest.approx(2 / math.comb(40, 20))
+    assert contrast.p_holm == pytest.approx(2 * 2 / math.comb(40, 20)), "times the number of looks"
+    assert contrast.shift_interval == contrast.shift_any_shape
+    assert contrast.shift_interval is not None
+    assert contrast.shift_interval.level == 0.975
+    assert "(97.5% interval " in contrast.sentence
+    summary = found.summary("w/a", "wall_s")
+    assert summary is not None
+    assert summary.median_interval is not None
+    assert summary.median_interval.level == 0.975
     assert found.design.precision_stop
     assert found.design.complete
     assert found.design.looks == ("after 20 blocks: precise",)

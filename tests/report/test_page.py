@@ -160,6 +160,15 @@ def test_a_crowded_study_still_fits(browser: Browser, tmp_path: Path) -> None:
     assert browser.complaints() == []
 
 
+def test_the_method_text_names_sections_that_exist(page: Path) -> None:
+    method = (Path(__file__).parents[2] / "docs" / "method.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.+)$", method, flags=re.MULTILINE)
+    anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    named = set(re.findall(r"docs/method\.md#([\w-]+)", page.read_text(encoding="utf-8")))
+    assert len(named) >= 5
+    assert named <= anchors
+
+
 class _Links(HTMLParser):
     def __init__(self) -> None:
         super().__init__()

@@ -30,7 +30,7 @@ def analyse(data: StudyData) -> Analysis:
             metrics += (metric_named(wanted),)
     executions = executions_of(data, metrics)
     design = design_of(data, executions, metrics)
-    summaries = summaries_of(design.conditions, executions, metrics, design.level)
+    summaries = summaries_of(design.conditions, executions, metrics, design.interval_level)
     contrasts = contrasts_of(design, executions, metrics)
     planned = tuple(c for c in contrasts if c.planned)
     failures = failures_of(data, executions)
@@ -49,7 +49,7 @@ def analyse(data: StudyData) -> Analysis:
         contrasts=contrasts,
         spreads=spreads_of(design, summaries, contrasts),
         placements=placements_of(data, design.conditions, executions),
-        measurements=measurements_of(data, design.conditions, executions, design.level),
+        measurements=measurements_of(data, design.conditions, executions, design.interval_level),
         failures=failures,
         warnings=warnings,
         drift=drift_of(_ratios(design, executions, summaries), randomised=data.origin is None),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 
 from pagelab.analysis import sentences
 from pagelab.analysis.model import (
@@ -45,10 +46,11 @@ def contrasts_of(
     that this machine left out before the study began are no part of it.
     """
     pairs = list(_pairs(design, metrics))
-    found = [_contrast(pair, executions, design.level) for pair in pairs]
+    found = [_contrast(pair, executions, design) for pair in pairs]
     planned = [c for c in found if c.planned]
     if planned:
-        adjusted = holm([c.p for c in planned], alpha=_alpha(design.level))
+        looked = [None if c.p is None else min(1.0, c.p * design.looks_planned) for c in planned]
+        adjusted = holm(looked, alpha=_alpha(design.level))
         planned = [replace(c, p_holm=p) for c, p in zip(planned, adjusted.adjusted, strict=True)]
     judged = [_judged(c, design, metrics, len(planned)) for c in planned + [c for c in found if not c.planned]]
     return tuple(judged)
@@ -71,10 +73,47 @@ def _pairs(design: Design, metrics: tuple[Metric, ...]) -> list[_Pair]:
     return [p for p in pairs if p.planned] + [p for p in pairs if not p.planned]
 
 
-def _contrast(pair: _Pair, executions: tuple[Execution, ...], level: float) -> Contrast:
+def _contrast(pair: _Pair, executions: tuple[Execution, ...], design: Design) -> Contrast:
     x = values_of(executions, pair.condition.id, pair.metric.name)
     y = values_of(executions, pair.baseline.id, pair.metric.name)
-    empty = Contrast(
+    late = _timed_out(pair, pair.condition), _timed_out(pair, pair.baseline)
+    empty = _untested(pair, x, y, late)
+    if not x or not y:
+        return empty
+    level = design.interval_level
+    shift, (relative, why) = hodges_lehmann(x, y, level=level), _relative(x, y, level)
+    # A study that stopped itself reports the interval that it judged (docs/method: precision stop).
+    stopped = design.precision_stop
+    interval, note = interval_of(shift.any_shape if stopped else shift.interval)
+    test = rank_sum(x, y, timed_out=late) if pair.planned else None
+    slowest = [inf] * late[0], [inf] * late[1]
+    return replace(
+        empty,
+        w=test.w if test else None,
+        p=test.p if test else None,
+        p_method=str(test.method) if test else None,
+        ties=test.ties if test else shift.ties,
+        smallest_p=float(smallest_p(len(x) + late[0], len(y) + late[1])),
+        shift=shift.estimate,
+        shift_interval=interval,
+        relative=relative.percent / 100 if relative else None,
+        relative_interval=interval_of(relative.any_shape if stopped else relative.interval, 0.01)[0]
+        if relative
+        else None,
+        shift_any_shape=interval_of(shift.any_shape)[0],
+        relative_any_shape=interval_of(relative.any_shape, 0.01)[0] if relative else None,
+        separated=max(x + slowest[0]) < min(y) or min(x) > max(y + slowest[1]),
+        note=note or why,
+    )
+
+
+def _timed_out(pair: _Pair, condition: Condition) -> int:
+    """Executions known to be slower than all that finished: on wall time alone, for that is what the limit is on."""
+    return condition.failures.get("timed-out", 0) if pair.planned and pair.metric.name == "wall_s" else 0
+
+
+def _untested(pair: _Pair, x: list[float], y: list[float], late: tuple[int, int]) -> Contrast:
+    return Contrast(
         workload=pair.condition.workload,
         policy=pair.condition.policy,
         baseline=pair.baseline.policy,
@@ -82,6 +121,8 @@ def _contrast(pair: _Pair, executions: tuple[Execution, ...], level: float) -> C
         planned=pair.planned,
         n=len(x),
         n_baseline=len(y),
+        timed_out=late[0],
+        timed_out_baseline=late[1],
         median=summarize(x).median if x else None,
         median_baseline=summarize(y).median if y else None,
         w=None,
@@ -99,28 +140,6 @@ def _contrast(pair: _Pair, executions: tuple[Execution, ...], level: float) -> C
         separated=False,
         verdict="not-testable",
         sentence="",
-    )
-    if not x or not y:
-        return empty
-    shift = hodges_lehmann(x, y, level=level)
-    interval, note = interval_of(shift.interval)
-    relative, why = _relative(x, y, level)
-    test = rank_sum(x, y) if pair.planned else None
-    return replace(
-        empty,
-        w=test.w if test else None,
-        p=test.p if test else None,
-        p_method=str(test.method) if test else None,
-        ties=shift.ties,
-        smallest_p=float(smallest_p(len(x), len(y))),
-        shift=shift.estimate,
-        shift_interval=interval,
-        relative=relative.percent / 100 if relative else None,
-        relative_interval=interval_of(relative.interval, 0.01)[0] if relative else None,
-        shift_any_shape=interval_of(shift.any_shape)[0],
-        relative_any_shape=interval_of(relative.any_shape, 0.01)[0] if relative else None,
-        separated=max(x) < min(y) or min(x) > max(y),
-        note=note or why,
     )
 
 
@@ -146,7 +165,7 @@ def _verdict(contrast: Contrast, alpha: float) -> Verdict:
     if contrast.p_holm > alpha:
         return "no-difference"
     # The test's own direction: with ties the shift can be 0 although the ranks differ.
-    expected = contrast.n * contrast.n_baseline / 2
+    expected = (contrast.n + contrast.timed_out) * (contrast.n_baseline + contrast.timed_out_baseline) / 2
     return "lower" if (contrast.w or 0.0) < expected else "higher"
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from pagelab.analysis import wording
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.model import Condition, Design, Execution, Metric
+from pagelab.stats import PrecisionPlan
 from pagelab.study import plan as plan_module
 
 
@@ -35,6 +36,8 @@ def design_of(data: StudyData, executions: tuple[Execution, ...], metrics: tuple
         seed=None if data.origin else plan.seed,
         schedule=_schedule(data),
         level=plan.level,
+        interval_level=_interval_level(data),
+        looks_planned=len(plan.precision.looks) if plan.precision else 1,
         primary=plan.metric,
         primaries=primaries,
         stop=_stop(data, blocks),
@@ -67,6 +70,15 @@ def _condition(plan: plan_module.Condition, data: StudyData, executions: tuple[E
         warmups=len(mine) - len(real),
         left_out=plan.left_out,
     )
+
+
+def _interval_level(data: StudyData) -> float:
+    """A precision stop divides the error over its looks, so that the level holds whichever look it ends at."""
+    plan = data.plan
+    if plan.precision is None:
+        return plan.level
+    looks = tuple(plan.precision.looks)
+    return PrecisionPlan(looks, plan.precision.target, plan.level).level_at(looks[-1])
 
 
 def _complete(data: StudyData) -> bool:

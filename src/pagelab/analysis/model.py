@@ -79,7 +79,11 @@ class Design:
     seed: int | None
     schedule: str
     level: float
-    """Confidence level of intervals; tests are at 1 − level."""
+    """1 − level is the chance of even one false difference that the tests allow."""
+    interval_level: float
+    """Of every interval shown: ``level``, or higher in a study with a precision stop (docs/method: precision stop)."""
+    looks_planned: int
+    """Looks of a precision stop, by which every p is multiplied before Holm; 1 for a fixed number of executions."""
     primary: str
     """Name of the study's primary metric."""
     primaries: dict[str, str]
@@ -131,12 +135,17 @@ class Contrast:
     """Planned contrasts on the primary metric share Holm's correction; all others are descriptive."""
     n: int
     n_baseline: int
+    timed_out: int
+    """Executions of the policy that the time limit ended: slowest in the test on wall time, absent from the sizes."""
+    timed_out_baseline: int
     median: float | None
     median_baseline: float | None
     w: float | None
     """R's W: the policy's rank sum less n(n+1)/2."""
     p: float | None
+    """Two-sided, of this contrast alone."""
     p_holm: float | None
+    """Compared with 1 − level: p, times the looks of a precision stop, after Holm over the planned contrasts."""
     p_method: str | None
     """``exact``, or ``normal`` where counting would take too long."""
     ties: bool

@@ -73,7 +73,17 @@ def _found(c: Contrast, metric: Metric, family: int) -> str:
     if c.separated:
         side = "below" if c.verdict == "lower" else "above"
         text += f" Each of its {c.n} executions lies {side} all {c.n_baseline} of {c.baseline}."
-    return text
+    return text + _late(c)
+
+
+def _late(c: Contrast) -> str:
+    """What became of executions that the time limit ended."""
+    parts = [f"{n} of {name}" for name, n in ((c.policy, c.timed_out), (c.baseline, c.timed_out_baseline)) if n]
+    if not parts:
+        return ""
+    return (
+        f" Timed-out executions ({wording.listing(parts)}) count as slowest in the test and have no part in the sizes."
+    )
 
 
 def _not_found(c: Contrast, metric: Metric, design: Design, family: int) -> str:
@@ -81,10 +91,11 @@ def _not_found(c: Contrast, metric: Metric, design: Design, family: int) -> str:
     lead = f"No difference found between {c.policy} and {c.baseline} for {c.workload} ({_p(c, family)})."
     if metric.name != "wall_s":
         lead = lead.replace(f" for {c.workload}", f" in the {metric.label} of {c.workload}")
-    if c.smallest_p is not None and c.smallest_p * family > alpha * (1 + 1e-12):
+    lead += _late(c)
+    if c.smallest_p is not None and c.smallest_p * family * design.looks_planned > alpha * (1 + 1e-12):
         return (
             f"{lead} With {c.n} against {c.n_baseline} executions and {wording.count(family, 'planned contrast')} none "
-            f"could have been found: the smallest possible p is {wording.digits(c.smallest_p, 2)} before Holm."
+            f"could have been found: the smallest possible p is {wording.digits(c.smallest_p, 2)} before correction."
         )
     return f"{lead}{_could_have_seen(c, metric)}"
 

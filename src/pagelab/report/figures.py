@@ -74,7 +74,7 @@ def _effects(analysis: Analysis, before: int) -> list[Figure]:
     planned = [c for c in analysis.planned() if c.relative is not None]
     if not planned:
         return []
-    level = wording.level(analysis.design.level)
+    level = wording.level(analysis.design.interval_level)
     axis = " The axis is logarithmic away from zero." if charts.is_logarithmic(analysis) else ""
     base = sorted({c.baseline for c in planned})
     against = f"Zero is {base[0]}. " if len(base) == 1 else "Zero is the baseline of each program. "

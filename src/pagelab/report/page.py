@@ -89,9 +89,11 @@ def render(analysis: Analysis, downloads: list[Download]) -> str:
         figures=figures,
         first=first_picture(analysis, figures),
         has={"tlb": any(f.section == "tlb" for f in figures)},
+        interval_level=wording.level(analysis.design.interval_level),
         js=Markup(script),
-        ref=lambda section: f"{_METHOD}, “{section}”",
+        ref=lambda section: f"{_METHOD}#{section}",
         subtitle=_subtitle(analysis),
+        unit_words="seconds" if analysis.primary.unit == "s" else "the metric’s own unit",
         unseen=wording.listing(_unseen(analysis)),
         tables=_tables(analysis),
     )
@@ -111,7 +113,7 @@ def _prose(text: str) -> Any:
 def _tables(analysis: Analysis) -> dict[str, tables.Table]:
     makers = (
         tables.contrasts,
-        tables.any_shape,
+        tables.shifts,
         tables.times,
         tables.spread,
         tables.secondary,
@@ -187,7 +189,7 @@ def _design(analysis: Analysis) -> dict[str, str]:
         if family != 1
         else "the one planned comparison (which it leaves as it is)",
         "alpha": alpha,
-        "level": f"intervals {wording.level(design.level)}, tests {alpha} after Holm over "
+        "level": f"intervals {wording.level(design.interval_level)}, tests {alpha} after Holm over "
         f"{wording.count(family, 'planned comparison')}",
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pagelab.analysis import wording
@@ -36,65 +36,68 @@ def _grouped(
 
 
 def contrasts(analysis: Analysis) -> Table:
-    """Planned contrasts: shift, relative effect, intervals, p."""
-    parts = [
-        (
-            f"{w}, against {analysis.design.baselines.get(w, NONE)}",
-            [_contrast_row(c, analysis.metric(c.metric)) for c in analysis.planned() if c.workload == w],
-        )
-        for w in analysis.design.workloads
-    ]
-    rows, groups = _grouped(parts)
-    level = wording.level(analysis.design.level)
-    family = len(analysis.planned())
+    """Planned contrasts: relative effect with both intervals, shift, p."""
+    rows, groups = _grouped(_by_workload(analysis, _contrast_row))
+    level = wording.level(analysis.design.interval_level)
+    family, looks = len(analysis.planned()), analysis.design.looks_planned
+    times_looks = f", times {looks} for the planned looks" if looks > 1 else ""
     return Table(
-        columns=("policy", "executions", "change", f"{level} interval", "shift", f"{level} interval", "p", "p (Holm)"),
+        columns=("policy", "executions", "change", f"{level} interval", "any shape", "shift", "p", "p (Holm)"),
         rows=rows,
         groups=groups,
         caption="Planned comparisons with the baseline",
-        note=f"Exact two-sided rank-sum test; Holm over {wording.count(family, 'comparison')}. Intervals unadjusted.",
+        note=f"Exact two-sided rank-sum test{times_looks}; Holm over {wording.count(family, 'comparison')}. Intervals "
+        "are unadjusted; “any shape” allows for a policy that changes the shape of the distribution as well.",
     )
 
 
+def _by_workload(
+    analysis: Analysis, row: Callable[[Contrast, Metric], tuple[str, ...]]
+) -> list[tuple[str, list[tuple[str, ...]]]]:
+    return [
+        (
+            f"{w}, against {analysis.design.baselines.get(w, NONE)}",
+            [row(c, analysis.metric(c.metric)) for c in analysis.planned() if c.workload == w],
+        )
+        for w in analysis.design.workloads
+    ]
+
+
 def _contrast_row(c: Contrast, metric: Metric) -> tuple[str, ...]:
+    late = f" (+{c.timed_out})" if c.timed_out else "", f" (+{c.timed_out_baseline})" if c.timed_out_baseline else ""
     return (
         c.policy,
-        f"{c.n}, {c.n_baseline}",
+        f"{c.n}{late[0]}, {c.n_baseline}{late[1]}",
         wording.percent(c.relative) if c.relative is not None else NONE,
         wording.interval_percent(c.relative_interval) if c.relative_interval else NONE,
+        wording.interval_percent(c.relative_any_shape) if c.relative_any_shape else NONE,
         wording.quantity(c.shift, metric, 3) if c.shift is not None else NONE,
-        wording.interval_quantity(c.shift_interval, metric) if c.shift_interval else NONE,
         wording.p_value(c.p).removeprefix("p = ") if c.p is not None else NONE,
         wording.p_value(c.p_holm).removeprefix("p = ") if c.p_holm is not None else NONE,
     )
 
 
-def any_shape(analysis: Analysis) -> Table:
-    """The planned contrasts' intervals for a policy that changes the shape of the distribution as well."""
-    parts = [
-        (
-            f"{w}, against {analysis.design.baselines.get(w, NONE)}",
-            [
-                (
-                    c.policy,
-                    wording.interval_percent(c.relative_any_shape) if c.relative_any_shape else NONE,
-                    wording.interval_quantity(c.shift_any_shape, analysis.metric(c.metric))
-                    if c.shift_any_shape
-                    else NONE,
-                )
-                for c in analysis.planned()
-                if c.workload == w and c.shift is not None
-            ],
+def shifts(analysis: Analysis) -> Table:
+    """The planned contrasts in the metric's own unit."""
+
+    def row(c: Contrast, metric: Metric) -> tuple[str, ...]:
+        return (
+            c.policy,
+            wording.quantity(c.median_baseline, metric) if c.median_baseline is not None else NONE,
+            wording.quantity(c.median, metric) if c.median is not None else NONE,
+            wording.quantity(c.shift, metric, 3) if c.shift is not None else NONE,
+            wording.interval_quantity(c.shift_interval, metric) if c.shift_interval else NONE,
+            wording.interval_quantity(c.shift_any_shape, metric) if c.shift_any_shape else NONE,
         )
-        for w in analysis.design.workloads
-    ]
-    rows, groups = _grouped(parts)
+
+    rows, groups = _grouped(_by_workload(analysis, row))
+    level = wording.level(analysis.design.interval_level)
     return Table(
-        columns=("policy", "interval of the change", "interval of the shift"),
+        columns=("policy", "median, baseline", "median, policy", "shift", f"{level} interval", "any shape"),
         rows=rows,
         groups=groups,
-        caption="Intervals that allow for a change of shape",
-        note="Never shorter than those above; read these where boxes or clusters differ between policies.",
+        caption="Shifts: Hodges–Lehmann estimates",
+        note="The shift is the median of all differences, not the difference of the medians.",
     )
 
 
@@ -112,7 +115,7 @@ def times(analysis: Analysis) -> Table:
         ]
         parts.append((f"{workload}: {metric.label}{f' ({scale[1]})' if scale[1] else ''}", part))
     rows, groups = _grouped(parts)
-    level = wording.level(analysis.design.level)
+    level = wording.level(analysis.design.interval_level)
     head = ("policy", "n", "least", "lower hinge", "median", f"{level} interval of the median", "upper hinge", "most")
     return Table(
         columns=(*head, "mean", "sd", "CV"),
