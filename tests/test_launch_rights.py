@@ -1,0 +1,248 @@
+"""Who the program runs as, what is changed on the machine for it, and what is put back."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.launching import Runner, open_to_all
+from pagelab import paths
+from pagelab.record import Record, WarningKind
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root; run: sudo make test")
+PYTHON = os.path.realpath(sys.executable)
+NOBODY = 65534
+BDI = Path("/sys/class/bdi")
+
+
+def readahead() -> dict[str, str]:
+    return {path.parent.name: path.read_text().strip() for path in sorted(BDI.glob("*/read_ahead_kb"))}
+
+
+def launch(
+    request: dict[str, object], place: Path, **how: object
+) -> tuple[subprocess.CompletedProcess[str], Record | None]:
+    """Calls the launcher itself, for what a test must do to *its* process."""
+    record = place / "record.json"
+    document = {"schema": "pagelab.request/1", "record": str(record)} | request
+    done = subprocess.run(
+        [str(paths.launcher())], input=json.dumps(document), capture_output=True, text=True, check=False, **how
+    )  # type: ignore[call-overload]
+    return done, Record.model_validate_json(record.read_text()) if record.exists() else None
+
+
+# --- users ----------------------------------------------------------------------------------------------------
+
+
+@AS_ROOT
+def test_the_program_runs_as_the_user_asked_for_without_any_capability(run_under: Runner) -> None:
+    run = run_under("", ["cat", "/proc/self/status"], user="nobody").succeeded()
+    status = dict(line.split(":\t", 1) for line in run.stdout.splitlines() if ":\t" in line)
+    assert set(status["Uid"].split()) == {str(NOBODY)}
+    assert set(status["Gid"].split()) == {str(NOBODY)} == set(status["Groups"].split())
+    for kind in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+        assert int(status[kind], 16) == 0, kind
+    assert status["NoNewPrivs"] == "0"
+    assert (run.the_record.settings.uid, run.the_record.settings.gid) == (NOBODY, NOBODY)
+
+
+@AS_ROOT
+def test_under_sudo_the_program_runs_as_the_one_who_called_it(tmp_path: Path) -> None:
+    open_to_all(tmp_path)
+    environment = os.environ | {"SUDO_UID": str(NOBODY), "SUDO_GID": str(NOBODY)}
+    request = {"argv": ["id", "-u"], "preload": "never", "stdout": str(tmp_path / "out")}
+    _, record = launch(request, tmp_path, env=environment)
+    assert record is not None
+    assert (tmp_path / "out").read_text() == f"{NOBODY}\n"
+    assert (tmp_path / "out").stat().st_uid == NOBODY, "files are opened with the program's rights, not the launcher's"
+
+
+@AS_ROOT
+def test_files_the_user_may_not_write_are_not_written_for_him(tmp_path: Path) -> None:
+    protected = tmp_path / "protected"
+    protected.write_text("precious\n")
+    protected.chmod(0o600)
+    open_to_all(tmp_path)
+    done, record = launch(
+        {"argv": ["echo", "x"], "user": "nobody", "preload": "never", "stdout": str(protected)}, tmp_path
+    )
+    assert (done.returncode, record) == (2, None)
+    assert "EACCES" in done.stderr
+    assert protected.read_text() == "precious\n"
+
+
+def test_an_unknown_user_is_refused(run_under: Runner) -> None:
+    run = run_under("", ["true"], user="no-such-user-here")
+    assert (run.launcher_exit, run.record) == (2, None)
+    assert "getent passwd" in run.launcher_stderr
+
+
+@AS_ROOT
+def test_without_privileges_everything_that_needs_none_works(tmp_path: Path) -> None:
+    open_to_all(tmp_path)
+    request = {
+        "argv": ["sh", "-c", "ls / | wc -l"],
+        "policy_toml": "",
+        "preload": "never",
+        "events": ["faults"],
+        "aslr": False,
+        "cpus": [min(os.sched_getaffinity(0))],
+        "stdout": "null",
+    }
+    done, record = launch(request, tmp_path, user=NOBODY, group=NOBODY, extra_groups=[], cwd="/")
+    assert record is not None, done.stderr
+    assert record.outcome.status == "ok"
+    assert record.settings.uid == NOBODY
+    minor = next(counter for counter in record.counters if counter.name == "faults.minor")
+    assert minor.status in ("ok", "denied")
+    assert minor.status == "denied" or (minor.count or 0) > 0
+    refused, _ = launch(
+        request | {"user": "root", "record": str(tmp_path / "other")},
+        tmp_path,
+        user=NOBODY,
+        group=NOBODY,
+        extra_groups=[],
+        cwd="/",
+    )
+    assert refused.returncode == 3
+    assert "sudo" in refused.stderr
+    assert not (tmp_path / "other").exists()
+
+
+# --- settings -------------------------------------------------------------------------------------------------
+
+
+@AS_ROOT
+def test_readahead_is_off_for_demand_and_put_back(run_under: Runner) -> None:
+    before = readahead()
+    if not any(int(value) for value in before.values()):
+        pytest.skip("no device here has readahead; run: echo 128 > /sys/class/bdi/*/read_ahead_kb")
+    show = ["sh", "-c", "cat /sys/class/bdi/*/read_ahead_kb"]
+    run = run_under('fetch = "demand"', show).succeeded()
+    assert set(run.stdout.split()) == {"0"}
+    fetch = run.the_record.fetch
+    assert {name: str(value) for name, value in fetch.readahead_kb_before.items()} == before
+    assert set(fetch.readahead_kb_during.values()) == {0}
+    assert readahead() == before
+    left_alone = run_under('fetch = "demand"', show, control_readahead=False).succeeded()
+    assert set(left_alone.stdout.split()) != {"0"}
+
+
+@AS_ROOT
+@pytest.mark.parametrize("victim", ["guard", "launcher"])
+def test_readahead_is_put_back_after_sigkill(tmp_path: Path, victim: str) -> None:
+    before, ready = readahead(), tmp_path / "ready"
+    request = tmp_path / "request.json"
+    document = {
+        "schema": "pagelab.request/1",
+        "argv": ["sh", "-c", f"echo > {ready}; exec sleep 600"],
+        "policy_toml": 'fetch = "demand"',
+        "library": str(paths.library()),
+        "stdout": "null",
+        "record": str(tmp_path / "record.json"),
+    }
+    request.write_text(json.dumps(document))
+    guard = subprocess.Popen([str(paths.launcher()), str(request)], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 30
+    while not ready.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert set(readahead().values()) == {"0"}
+    (launcher,) = [int(pid) for pid in Path(f"/proc/{guard.pid}/task/{guard.pid}/children").read_text().split()]
+    os.kill(guard.pid if victim == "guard" else launcher, signal.SIGKILL)
+    guard.wait()
+    while readahead() != before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert readahead() == before
+
+
+@AS_ROOT
+def test_without_root_readahead_is_a_warning_and_the_run_goes_on(tmp_path: Path) -> None:
+    open_to_all(tmp_path)
+    library = tmp_path / "libpagelab.so"
+    library.write_bytes(paths.library().read_bytes())
+    library.chmod(0o755)
+    request = {"argv": ["true"], "policy_toml": 'fetch = "demand"', "library": str(library), "stdout": "null"}
+    done, record = launch(request, tmp_path, user=NOBODY, group=NOBODY, extra_groups=[], cwd="/")
+    assert record is not None, done.stderr
+    assert record.outcome.status == "ok"
+    assert WarningKind.READAHEAD_NOT_CONTROLLED in {warning.kind for warning in record.warnings}
+
+
+# --- the page cache -------------------------------------------------------------------------------------------
+
+
+def cached_pages(path: Path) -> int:
+    """By mincore(2), independently of the launcher."""
+    import mmap
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        pages = (len(mapped) + mmap.PAGESIZE - 1) // mmap.PAGESIZE
+        vector = ctypes.create_string_buffer(pages)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
+        assert libc.mincore(address, len(mapped), vector) == 0, ctypes.get_errno()
+        return sum(byte & 1 for byte in vector.raw[:pages])
+
+
+def test_named_files_are_cold_when_the_program_starts(run_under: Runner) -> None:
+    # Beside this file, since /tmp may be a tmpfs, whose files are nowhere but in the page cache.
+    data = Path(__file__).with_name(f"flush-{os.getpid()}.tmp")
+    try:
+        data.write_bytes(os.urandom(1 << 20))
+        assert cached_pages(data) == 256
+        run = run_under("", ["true"], flush={"mode": "files", "files": [str(data)]}).succeeded()
+        assert cached_pages(data) == 0
+        assert WarningKind.CACHE_NOT_FLUSHED not in run.kinds()
+        assert run.the_record.settings.flush == "files"
+    finally:
+        data.unlink(missing_ok=True)
+
+
+def test_a_file_that_cannot_be_flushed_is_a_serious_warning(run_under: Runner) -> None:
+    run = run_under("", ["true"], flush={"mode": "files", "files": ["/no/such/file"]}).succeeded()
+    (warning,) = [w for w in run.the_record.warnings if w.kind == WarningKind.CACHE_NOT_FLUSHED]
+    assert warning.severity == "serious"
+
+
+# --- sandboxes ------------------------------------------------------------------------------------------------
+
+
+def refuse_perf_event_open() -> None:
+    """A seccomp filter in this process and its children: perf_event_open fails with EPERM, as under Docker."""
+    number = {"x86_64": 298, "aarch64": 241}[os.uname().machine]
+    load, jump_equal, give = 0x20, 0x15, 0x06
+    program = b"".join(
+        struct.pack("HBBI", *line)
+        for line in [
+            (load, 0, 0, 0),
+            (jump_equal, 0, 1, number),
+            (give, 0, 0, 0x00050000 | 1),
+            (give, 0, 0, 0x7FFF0000),
+        ]
+    )
+    code = ctypes.create_string_buffer(program, len(program))
+    filter_ = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", 4, ctypes.addressof(code)), 16)
+    libc = ctypes.CDLL(None)
+    assert libc.prctl(38, 1, 0, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS
+    assert libc.prctl(22, 2, ctypes.c_void_p(ctypes.addressof(filter_)), 0, 0) == 0  # PR_SET_SECCOMP, filter
+
+
+def test_a_seccomp_refusal_is_reported_as_one(tmp_path: Path) -> None:
+    request = {"argv": ["true"], "preload": "never", "events": ["faults"], "stdout": "null"}
+    done, record = launch(request, tmp_path, preexec_fn=refuse_perf_event_open)
+    assert record is not None, done.stderr
+    assert record.outcome.status == "ok", "counters are no reason not to run"
+    assert {counter.status for counter in record.counters} == {"denied"}
+    assert all(counter.count is None for counter in record.counters)
+    (warning,) = [w for w in record.warnings if w.kind == WarningKind.COUNTER_UNAVAILABLE]
+    assert "seccomp" in warning.message

@@ -1,0 +1,123 @@
+"""``pagelab run`` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pagelab.record import Record
+
+
+def pagelab(*arguments: str, **how: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pagelab", "run", *arguments]
+    environment = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, **how)  # type: ignore[call-overload,no-any-return]
+
+
+def test_the_summary_leaves_the_programs_output_alone() -> None:
+    done = pagelab("-e", "faults", "--", "echo", "hello")
+    assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
+    for word in ("ok", "wall", "minor faults", "faults.minor", "policy kernel"):
+        assert word in done.stderr
+
+
+def test_the_double_dash_may_be_left_out() -> None:
+    done = pagelab("--quiet", "sh", "-c", "echo -e $0", "-x")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_json_is_a_complete_record(tmp_path: Path) -> None:
+    output = tmp_path / "record.json"
+    done = pagelab("--json", "-o", str(output), "--stdout", "null", "--env", "A=b=c", "--timeout", "60", "--", "env")
+    assert done.returncode == 0, done.stderr
+    record = Record.model_validate_json(done.stdout)
+    assert record == Record.model_validate_json(output.read_text())
+    assert record.id
+    assert record.machine is not None
+    assert record.machine["base_page_bytes"] == 4096
+    assert record.provenance is not None
+    assert record.provenance["kernel"]["release"] == os.uname().release
+    assert record.command.env["A"] == "b=c"
+    assert record.settings.timeout_s == 60
+
+
+def test_policy_flags_and_files_reach_the_record(tmp_path: Path) -> None:
+    policy = tmp_path / "p.toml"
+    policy.write_text('name = "mine"\npages = "4K"\n')
+    record = Record.model_validate_json(
+        pagelab("--json", "--policy", str(policy), "--pages", "heap=2M", "--", "true").stdout
+    )
+    assert record.policy.path == str(policy)
+    assert '"4K"' in record.policy.toml
+    assert '"2M"' in record.policy.toml
+    assert {region.asked for process in record.processes for region in process.placement} >= {"4K"}
+
+
+def test_placement_that_was_asked_and_got_is_shown() -> None:
+    allocate = "x = bytearray(64 << 20); x[::4096] = b'1' * len(x[::4096])"
+    done = pagelab("--pages", "2M", "--", os.path.realpath(sys.executable), "-c", allocate)
+    assert done.returncode == 0, done.stderr
+    assert "tiles as asked" in done.stderr
+    assert "2 MiB" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--", "sh", "-c", "exit 9"], 1),
+        (["--propagate", "--", "sh", "-c", "exit 9"], 9),
+        (["--propagate", "--", "sh", "-c", "kill -TERM $$"], 143),
+        (["--timeout", "0.2", "--", "sleep", "60"], 1),
+        (["--", "no-such-program-anywhere"], 2),
+        (["--pages", "3M", "--", "true"], 2),
+        (["--policy", "/no/such/policy.toml", "--", "true"], 2),
+        (["--cpu", "x", "--", "true"], 2),
+        (["--cpu", "3-1", "--", "true"], 2),
+        (["--cpu", "9999", "--", "true"], 3),
+        (["--aslr", "maybe", "--", "true"], 2),
+        (["--env", "NOVALUE", "--", "true"], 2),
+        (["--flush", "all", "--flush", "x", "--", "true"], 2),
+        (["-o", "/no/such/place/record.json", "--", "true"], 2),
+        (["--frames", "bin-hopping", "--", "true"], 2),
+        (["-e", "no-such-event", "--", "true"], 2),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
+)
+def test_exit_codes(arguments: list[str], code: int) -> None:
+    done = pagelab(*arguments)
+    assert done.returncode == code, done.stderr
+    if code in (2, 3):
+        assert done.stderr.startswith("pagelab: "), done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_help_has_examples() -> None:
+    done = pagelab("--help")
+    assert "pagelab run -- sort big.txt" in done.stdout
+
+
+def test_ctrl_c_ends_the_program_and_is_an_interruption(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    command = [sys.executable, "-m", "pagelab", "run", "--", "sh", "-c", f"echo $$ > {pid_file}; exec sleep 600"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not (pid_file.exists() and pid_file.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(60) == 130
+    assert not Path(f"/proc/{pid_file.read_text().strip()}").exists()
+
+
+def test_measurements_are_summed_up() -> None:
+    script = "for i in 1 2 3; do echo op $i ms >&3; done"
+    done = pagelab("--", "bash", "-c", script)
+    assert "op: 3 measurements, median 2 ms" in done.stderr
+    found = pagelab("--json", "--measure-regex", r"t=(?P<value>\d+)", "--stdout", "null", "--", "echo", "t=5")
+    assert [m["value"] for m in json.loads(found.stdout)["measurements"]] == [5.0]
