@@ -206,7 +206,7 @@ def test_a_second_study_in_the_directory_is_refused(tmp_path: Path) -> None:
         resume_study(out, tools())
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere; run the tests as a user")
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere; run: sudo -u nobody pytest tests/study")
 def test_a_destination_that_cannot_be_written_is_found_before_the_first_run(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir(mode=0o555)
