@@ -37,7 +37,7 @@ fn show(report: &Report) {
     }
     for region in &report.regions {
         println!(
-            "  {:8} asked={:?} via={:?} {:x}-{:x} mapped={} resident={} {:?} tiles={:?}",
+            "  {:8} asked={:?} via={:?} {:x}-{:x} mapped={} resident={} {:?} tiles={:?} retired {:?} {:?}",
             region.memory.map_or("other", |memory| memory.name()),
             region.asked,
             region.via.map(|via| via.name()),
@@ -47,6 +47,8 @@ fn show(report: &Report) {
             region.resident_bytes,
             region.by_size,
             region.tiles,
+            region.retired_by_size,
+            region.retired_tiles,
         );
     }
     if std::env::args().any(|arg| arg == "-r") {

@@ -19,7 +19,7 @@ pub use report::{Note, PlacementMethod, RegionReport, Report, Residency, Rusage}
 /// First word of a guest file ("PGLBGUST").
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PGLBGUST");
 /// Version of the layout.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// Bytes kept of the executable's path.
 pub const EXE_BYTES: usize = 4096;
@@ -91,6 +91,14 @@ pub struct RegionSlot {
     pub whole_touched: AtomicU64,
     /// Of these, mapped as asked.
     pub as_asked: AtomicU64,
+    /// Start of the interval that is accounted apart, plus one; 0: the whole section is one account.
+    pub interval: AtomicU64,
+    /// Resident bytes by page size that the program gave back before (or broke up): measured just before it did.
+    pub retired_by_size: [AtomicU64; SIZE_COLUMNS.len()],
+    /// Whole touched tiles among them.
+    pub retired_whole: AtomicU64,
+    /// Of these, mapped as asked.
+    pub retired_as_asked: AtomicU64,
 }
 
 /// Value of [`RegionSlot::whole_touched`] for "could not be counted" (smaps knows sums only).

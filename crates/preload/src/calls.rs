@@ -172,7 +172,7 @@ fn fixed_in_pool(request: &Request) -> Result<usize> {
         if part.is_empty() {
             continue;
         }
-        pool.prepare()?;
+        pool.prepare(part)?;
         if request.flags & c::MAP_FIXED_NOREPLACE != 0 {
             pool.clear_for(part)?;
         }
@@ -194,7 +194,7 @@ fn fixed_in_pool(request: &Request) -> Result<usize> {
 
 /// Whole pages from `addr`; `None` where the kernel would refuse the arguments, or nothing of a pool is meant.
 fn pool_span(addr: usize, len: usize) -> Option<Span> {
-    if len == 0 || addr % PAGE != 0 || !guest::touches_pools(addr, len) {
+    if len == 0 || !addr.is_multiple_of(PAGE) || !guest::touches_pools(addr, len) {
         return None;
     }
     let span = Span::new(addr, addr.checked_add(align_up(len, PAGE)?)?);
@@ -254,8 +254,11 @@ pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
             return pool.advise(span, advice);
         }
     }
-    // SAFETY: the program's own request, or harmless advice in its place.
-    unsafe { sys::madvise(addr, len, files::overrule(len, advice)) }
+    if files::overrules(len, advice) {
+        return sys::is_mapped(addr, len);
+    }
+    // SAFETY: the program's own request.
+    unsafe { sys::madvise(addr, len, advice) }
 }
 
 /// mremap; `new` counts only with MREMAP_FIXED or MREMAP_DONTUNMAP.

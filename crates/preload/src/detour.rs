@@ -60,7 +60,7 @@ pub struct Refusal {
 
 impl Detours {
     /// No detours.
-    pub fn new() -> Detours {
+    pub fn none() -> Detours {
         Detours { entries: [Entry { address: 0, target: 0 }; MOST], count: 0 }
     }
 

@@ -7,7 +7,6 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 const PT_DYNAMIC: u32 = 2;
 const DT_STRTAB: usize = 5;
 const DT_SYMTAB: usize = 6;
-const DT_SONAME: usize = 14;
 const DT_VERSYM: usize = 0x6fff_fff0;
 const DT_GNU_HASH: usize = 0x6fff_fef5;
 const VERSION_HIDDEN: u16 = 0x8000;
@@ -83,7 +82,6 @@ pub struct Object {
     strings: *const c_char,
     hash: *const u32,
     versions: *const u16,
-    soname: usize,
 }
 
 struct Search<'a> {
@@ -124,7 +122,7 @@ impl Object {
     /// # Safety
     /// `dynamic` is the terminated dynamic section of an object loaded at `base`.
     unsafe fn read(base: usize, mut dynamic: *const Dynamic) -> Option<Object> {
-        let mut found = [0usize; 5];
+        let mut found = [0usize; 4];
         loop {
             // SAFETY: the section ends with a null entry, where the loop stops.
             let entry = unsafe { &*dynamic };
@@ -134,8 +132,7 @@ impl Object {
                 DT_SYMTAB => 1,
                 DT_GNU_HASH => 2,
                 DT_VERSYM => 3,
-                DT_SONAME => 4,
-                _ => 5,
+                _ => 4,
             };
             if let Some(slot) = found.get_mut(slot) {
                 *slot = entry.value;
@@ -143,7 +140,7 @@ impl Object {
             // SAFETY: not at the terminator yet.
             dynamic = unsafe { dynamic.add(1) };
         }
-        let [strings, symbols, hash, versions, soname] = found;
+        let [strings, symbols, hash, versions] = found;
         // glibc relocates these in place; other loaders, and the vDSO, leave offsets.
         let absolute = |value: usize| if value < base { value + base } else { value };
         (strings != 0 && symbols != 0 && hash != 0).then(|| Object {
@@ -152,14 +149,7 @@ impl Object {
             strings: absolute(strings) as *const c_char,
             hash: absolute(hash) as *const u32,
             versions: if versions == 0 { core::ptr::null() } else { absolute(versions) as *const u16 },
-            soname,
         })
-    }
-
-    /// Its DT_SONAME.
-    pub fn soname(&self) -> Option<&CStr> {
-        // SAFETY: an offset into the string table, whose strings are terminated.
-        (self.soname != 0).then(|| unsafe { CStr::from_ptr(self.strings.add(self.soname)) })
     }
 
     /// The symbol `name` that the object defines, in its default version.
@@ -225,7 +215,6 @@ mod tests {
     #[test]
     fn it_finds_what_the_linker_found() {
         let libc = glibc().unwrap();
-        assert_eq!(libc.soname(), Some(c"libc.so.6"));
         let symbol = libc.symbol(c"munmap").unwrap();
         assert_eq!(symbol.address, munmap as *const () as usize);
         assert!(symbol.bytes >= crate::arch::DETOUR_BYTES);

@@ -61,12 +61,10 @@ fn apply(span: Span, prot: i32, fetch: Fetch) {
     }
 }
 
-/// The program's own advice, or what takes its place where it would undo the policy. (Advised all the same, so that the
-/// kernel checks the arguments.)
-pub fn overrule(len: usize, advice: i32) -> i32 {
+/// Whether the program's own advice would undo the policy.
+pub fn overrules(len: usize, advice: i32) -> bool {
     const MADV_SEQUENTIAL: i32 = 2;
-    let undoes = matches!(advice, c::MADV_NORMAL | MADV_SEQUENTIAL | c::MADV_WILLNEED);
-    if undoes && fetch_of(len) == Fetch::Demand { c::MADV_RANDOM } else { advice }
+    matches!(advice, c::MADV_NORMAL | MADV_SEQUENTIAL | c::MADV_WILLNEED) && fetch_of(len) == Fetch::Demand
 }
 
 /// ld.so's list of objects has changed.

@@ -4,11 +4,13 @@
 //! inside; memory given back by lowering the break reads zero when it comes again.
 
 use pagelab_abi::guest::Counter;
+use pagelab_abi::plan::Memory;
 
 use crate::arch::PAGE;
 use crate::intervals::{Span, align_up};
 use crate::kernel;
 use crate::layout::{Backing, Layout, Piece};
+use crate::measure;
 use crate::record;
 use crate::sys::{self, Errno, c};
 
@@ -108,6 +110,9 @@ impl Heap {
             keep = piece.whole_tiles(Span::new(from - 1, from)).end.min(self.mapped);
         }
         if keep < self.mapped {
+            let mapped = self.mapped();
+            let counts = |tile: Span| tile.and(mapped) == tile;
+            measure::retire(Memory::Heap, &self.layout, Span::new(keep, self.mapped), &counts);
             // SAFETY: whole tiles above the new break: the program gives them back.
             unsafe { sys::munmap(keep, self.mapped - keep) }?;
             self.mapped = keep;
@@ -157,7 +162,7 @@ fn count_tiles(piece: &Piece, span: Span) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagelab_abi::plan::{Memory, Plan, PlanSpec, SectionSpec, Via};
+    use pagelab_abi::plan::{Plan, PlanSpec, SectionSpec, Via};
 
     /// A heap of its own for each test, in address room that nothing else uses.
     fn heap(number: usize, page_bytes: u64) -> Heap {

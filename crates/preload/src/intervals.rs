@@ -72,11 +72,13 @@ impl Intervals {
     }
 
     /// Number of intervals.
+    #[cfg(test)]
     pub fn count(&self) -> usize {
         self.slab.live()
     }
 
     /// Bytes in the set.
+    #[cfg(test)]
     pub fn bytes(&self) -> usize {
         self.bytes
     }

@@ -5,27 +5,28 @@
 //! counted. `docs/preload.md` says what is governed and how.
 #![cfg_attr(not(test), no_std)]
 
-pub mod arch;
+mod arch;
 #[cfg(not(test))]
 mod bare;
 mod calls;
-pub mod detour;
-pub mod elf;
-pub mod entry;
+mod detour;
+mod elf;
+mod entry;
 mod environment;
 mod exit;
 mod files;
 mod guest;
-pub mod heap;
-pub mod intervals;
+mod heap;
+mod intervals;
 mod kernel;
-pub mod layout;
-pub mod lock;
-pub mod maps;
+mod layout;
+mod lock;
+mod maps;
 mod measure;
-pub mod msg;
-pub mod pool;
+mod msg;
+mod pool;
 mod populate;
-pub mod record;
+mod record;
+mod regions;
 mod start;
-pub mod sys;
+mod sys;

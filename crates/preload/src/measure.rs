@@ -2,6 +2,7 @@
 //!
 //! Measured with `PAGEMAP_SCAN` (Linux 6.7): exact, by page, without privileges. Older kernels: sums from smaps.
 
+mod retire;
 mod scan;
 mod smaps;
 mod tally;
@@ -17,6 +18,9 @@ use crate::maps::{self, Mapping};
 use crate::record;
 use crate::sys;
 
+pub use retire::retire;
+
+use crate::regions::Place;
 use scan::Pagemap;
 use tally::Tally;
 
@@ -31,7 +35,7 @@ pub fn all() {
     record::set(&file.end_ns, begin);
     usage();
     let mut tally = Tally::new(file);
-    let method = match Pagemap::open() {
+    let method = match Pagemap::probe() {
         Ok(pagemap) => by_pages(&plan, &pagemap, &mut tally, begin),
         Err(_) => None,
     };
@@ -74,18 +78,8 @@ fn by_pages(plan: &Plan<'static>, pagemap: &Pagemap, tally: &mut Tally, begin: u
     None
 }
 
-/// What one mapping is, and what governs it.
-pub struct Place {
-    /// Code for the file: [`Memory`] plus one, or [`REGION_OTHER`].
-    pub memory: u64,
-    /// What was asked; `None`: left to the kernel.
-    pub layout: Option<Layout>,
-}
-
-impl Place {
-    fn new(memory: Memory, layout: Option<Layout>) -> Place {
-        Place { memory: memory as u64 + 1, layout }
-    }
+fn place(memory: Memory, layout: Option<Layout>) -> Place {
+    Place { memory: memory as u64 + 1, layout }
 }
 
 /// `None` for what is not the program's: no access, the kernel's own pages, the guest's file.
@@ -96,7 +90,7 @@ fn place_of(plan: &Plan<'static>, mapping: &Mapping<'_>, data_end: &mut usize) -
     }
     let start = mapping.span.start;
     if (HEAP.start..HEAP.end).contains(&start) {
-        return Some(Place::new(Memory::Heap, pool_layout(plan, Memory::Heap, HEAP_BASE as usize)));
+        return Some(place(Memory::Heap, pool_layout(plan, Memory::Heap, HEAP_BASE as usize)));
     }
     if (POOLS.start..POOLS.end).contains(&start) {
         return Some(in_pool(plan, mapping.span));
@@ -116,7 +110,7 @@ fn place_of(plan: &Plan<'static>, mapping: &Mapping<'_>, data_end: &mut usize) -
         let section = guest::section_for(memory, mapping.span.len()).filter(Section::governs_pages)?;
         Some(Layout::new(*plan, section, start, mapping.span.len()))
     });
-    Some(Place::new(memory, direct.flatten()))
+    Some(place(memory, direct.flatten()))
 }
 
 fn in_pool(plan: &Plan<'static>, span: Span) -> Place {
@@ -125,7 +119,7 @@ fn in_pool(plan: &Plan<'static>, span: Span) -> Place {
     let arena = guest::lock().pool(base).is_some_and(|pool| pool.is_arena(span.start));
     let memory = if arena { Memory::Arenas } else { Memory::Anon };
     let layout = pool_layout(plan, memory, base);
-    Place::new(memory, layout.or_else(|| pool_layout(plan, Memory::Anon, base)))
+    place(memory, layout.or_else(|| pool_layout(plan, Memory::Anon, base)))
 }
 
 /// The layout of the pool at `base`, as the first section that has it lays it out.

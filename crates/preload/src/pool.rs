@@ -18,17 +18,19 @@ mod remap;
 mod tests;
 
 use pagelab_abi::guest::{Counter, NoteKind};
+use pagelab_abi::plan::Memory;
 
-use crate::intervals::{Full, Intervals, Span, align_up};
+use crate::intervals::{Full, Intervals, Span, align_down, align_up};
 use crate::kernel;
 use crate::layout::{Backing, Layout, Piece};
+use crate::measure;
 use crate::record;
 use crate::sys::{self, Errno, c};
 
 use arenas::Arenas;
-pub use remap::carry;
 pub use arenas::{ARENA_BYTES, looks_like_arena};
 use pending::Pending;
+pub use remap::carry;
 
 /// A pool.
 pub struct Pool {
@@ -41,6 +43,8 @@ pub struct Pool {
     shut: Intervals,
     /// The part of `used` that is something else for good: no-reserve mappings, files, shared memory.
     foreign: Intervals,
+    /// Tiles that the program broke up: accounted for when it did, and not made whole since.
+    broken: Intervals,
     arenas: Arenas,
     pending: Pending,
     /// Requests of at least this many bytes begin on a multiple of it.
@@ -73,6 +77,7 @@ impl Pool {
             spare: Intervals::new(),
             shut: Intervals::new(),
             foreign: Intervals::new(),
+            broken: Intervals::new(),
             arenas: Arenas::new(layout.bounds().start),
             pending: Pending::new(),
             align,
@@ -101,7 +106,7 @@ impl Pool {
 
     /// Room in the tables for the few changes that one call makes.
     fn ready(&mut self) -> Result<(), Errno> {
-        let all = [&mut self.used, &mut self.spare, &mut self.shut, &mut self.foreign];
+        let all = [&mut self.used, &mut self.spare, &mut self.shut, &mut self.foreign, &mut self.broken];
         all.into_iter().try_for_each(|set| set.reserve(16)).map_err(|Full| {
             record::count(Counter::FallbackTables);
             Errno::ENOMEM
@@ -222,7 +227,7 @@ impl Pool {
             if around.and(gap) != around {
                 record::count(Counter::TilesRefilled);
                 if self.is_plain(around) {
-                    self.pending.push(around);
+                    self.restore(around);
                 }
             }
         }
@@ -274,7 +279,6 @@ impl Pool {
         let mut at = span.start;
         while let Some(next) = self.spare.next_after(at).map(|next| next.and(span)).filter(|next| !next.is_empty())
         {
-            self.note_split(next);
             // SAFETY: spare memory is ours and nobody has been told of it.
             let _ = unsafe { sys::munmap(next.start, next.len()) };
             let _ = self.spare.remove(next);
@@ -311,15 +315,35 @@ impl Pool {
         wide
     }
 
-    /// Counts the tiles at the edges of `span` that are whole now and will not be.
-    fn note_split(&self, span: Span) {
+    /// Just before the program gives `span` back or breaks up tiles at its edges: accounts for them as they are now.
+    fn part_with(&mut self, span: Span) {
+        let memory = if self.arenas.heap(span.start).is_some() { Memory::Arenas } else { Memory::Anon };
+        let counts = |tile: Span| self.is_whole(tile) && !self.broken.overlaps(tile);
+        measure::retire(memory, &self.layout, span, &counts);
         for at in [span.start, span.end - 1] {
             let Some(tile) = self.layout.piece(at).tile(at) else { continue };
-            if tile.and(span) != tile && self.is_mapped(tile) {
+            if tile.and(span) != tile && self.is_whole(tile) && !self.broken.overlaps(tile) {
                 record::count(Counter::TilesSplit);
                 record::note(NoteKind::TileSplit, None, tile.start, tile.len());
+                let _ = self.broken.insert(tile);
             }
         }
+    }
+
+    /// Whether one page could cover `tile`: all of it mapped, and nothing shut off.
+    fn is_whole(&self, tile: Span) -> bool {
+        self.is_mapped(tile) && !self.shut.overlaps(tile)
+    }
+
+    /// Whether the program broke `tile` up.
+    pub fn is_broken(&self, tile: Span) -> bool {
+        self.broken.overlaps(tile)
+    }
+
+    /// A tile with small pages in it is whole again.
+    fn restore(&mut self, tile: Span) {
+        let _ = self.broken.remove(tile);
+        self.pending.push(tile);
     }
 
     /// Whether all of `span` is mapped, used or spare.
@@ -337,8 +361,9 @@ impl Pool {
     /// Takes back `span`: whole pages, wherever the program has something there.
     pub fn unmap(&mut self, span: Span) -> Result<(), Errno> {
         self.ready()?;
+        self.pending.work();
         let wide = self.widen(span);
-        self.note_split(wide);
+        self.part_with(wide);
         // SAFETY: the program asked for `span`; what `widen` added is spare memory or nothing.
         unsafe { sys::munmap(wide.start, wide.len()) }?;
         self.forget(wide);
@@ -351,8 +376,16 @@ impl Pool {
         let _ = self.spare.remove(span);
         let _ = self.shut.remove(span);
         let _ = self.foreign.remove(span);
+        self.forget_broken(span);
         self.arenas.leave(span);
         self.pending.forget(span);
+    }
+
+    /// Tiles wholly inside `span` are not broken any more: they are gone.
+    fn forget_broken(&mut self, span: Span) {
+        let tile = self.align.max(crate::arch::PAGE);
+        let inner = Span::new(align_up(span.start, tile).unwrap_or(span.end), align_down(span.end, tile));
+        let _ = self.broken.remove(inner);
     }
 
     /// After a fork that caught another thread in the middle of a change: believe `/proc/self/maps` alone. Spare memory

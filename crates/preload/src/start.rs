@@ -173,7 +173,7 @@ fn wanted_exits() -> [Wanted; 4] {
 }
 
 fn detours(needs: &Needs, libc: &Object) -> Result<Detours, Refusal> {
-    let mut detours = Detours::new();
+    let mut detours = Detours::none();
     if needs.exits {
         detours.add(libc, &wanted_exits())?;
     }
@@ -217,7 +217,7 @@ unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
         say(format_args!("cannot detour {:?}: {}", refusal.name, refusal.reason.name()));
         Stop { reason: refusal.reason, errno: refusal.errno }
     })?;
-    kernel::read_map_limit();
+    kernel::read_settings();
     // SAFETY: one thread, and the first call.
     let installed = unsafe { guest::install(plan) };
     installed.map_err(|errno| Stop { reason: DisabledReason::NoMemory, errno: Some(errno) })?;
@@ -260,13 +260,12 @@ fn scan(plan: &Plan<'_>) {
     });
 }
 
-/// The dynamic linker calls this first of all initialisers (`-z initfirst`).
-#[cfg(not(test))]
+/// The dynamic linker calls this first of all initialisers (`-z initfirst`). Unit tests don't intercept their own process:
+/// there it is a pointer like any other.
 #[used]
-#[unsafe(link_section = ".init_array")]
+#[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
 static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char) = constructor;
 
-#[cfg(not(test))]
 unsafe extern "C" fn constructor(argc: c_int, argv: *const *const c_char, envp: *const *const c_char) {
     // SAFETY: called by the dynamic linker, once.
     unsafe { start(argc, argv, envp) };

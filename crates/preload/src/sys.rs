@@ -166,6 +166,13 @@ pub fn mincore(addr: usize, len: usize, out: &mut [u8]) -> Result<()> {
     unsafe { call!(nr::MINCORE, addr, len, out.as_mut_ptr()) }.map(drop)
 }
 
+/// Whether `[addr, addr + len)` is mapped, with the errors of madvise: msync with MS_ASYNC checks that and does nothing.
+pub fn is_mapped(addr: usize, len: usize) -> Result<()> {
+    const MS_ASYNC: usize = 1;
+    // SAFETY: starts no I/O and changes nothing (since Linux 2.6.19).
+    unsafe { call!(nr::MSYNC, addr, len, MS_ASYNC) }.map(drop)
+}
+
 /// openat(2), relative to the working directory.
 pub fn open(path: &CStr, flags: i32, mode: u32) -> Result<i32> {
     // SAFETY: `path` is NUL-terminated and outlives the call.

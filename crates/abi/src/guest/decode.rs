@@ -147,8 +147,10 @@ fn region(words: &Words<'_>, slot: usize) -> RegionReport {
     let memory = word(offset_of!(RegionSlot, memory));
     let asked = Some(word(offset_of!(RegionSlot, asked))).filter(|&asked| asked != 0);
     let via = if word(offset_of!(RegionSlot, via)) == Via::Hugetlb as u64 { Via::Hugetlb } else { Via::Thp };
-    let column = |index: usize| word(offset_of!(RegionSlot, by_size) + index * 8);
-    let sizes = SIZE_COLUMNS.iter().enumerate().map(|(index, &size)| (size, column(index)));
+    let sizes = |offset: usize| {
+        let columns = SIZE_COLUMNS.iter().enumerate().map(|(index, &size)| (size, word(offset + index * 8)));
+        columns.filter(|&(_, bytes)| bytes != 0).collect()
+    };
     let whole = word(offset_of!(RegionSlot, whole_touched));
     let tiles = (whole, word(offset_of!(RegionSlot, as_asked)));
     RegionReport {
@@ -160,8 +162,11 @@ fn region(words: &Words<'_>, slot: usize) -> RegionReport {
         end: word(offset_of!(RegionSlot, end)),
         mapped_bytes: word(offset_of!(RegionSlot, mapped)),
         resident_bytes: word(offset_of!(RegionSlot, resident)),
-        by_size: sizes.filter(|&(_, bytes)| bytes != 0).collect(),
+        by_size: sizes(offset_of!(RegionSlot, by_size)),
         tiles: asked.map(|_| tiles).filter(|_| whole != UNCOUNTED),
+        retired_by_size: sizes(offset_of!(RegionSlot, retired_by_size)),
+        retired_tiles: asked
+            .map(|_| (word(offset_of!(RegionSlot, retired_whole)), word(offset_of!(RegionSlot, retired_as_asked)))),
     }
 }
 

@@ -156,8 +156,8 @@ coded! {
         PrefaultDone = "prefault.done",
         /// Anonymous mappings not populated (NORESERVE, PROT_NONE, or too little memory available).
         PrefaultSkipped = "prefault.skipped",
-        /// Children by fork.
-        Forks = "forks",
+        /// Spans given back whose placement was not looked at, because none of many before had been touched.
+        RetiredUnseen = "retired.unseen",
         /// exec calls.
         Execs = "execs",
         /// exec calls whose environment was stripped of the guest.

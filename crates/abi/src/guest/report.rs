@@ -67,6 +67,11 @@ pub struct RegionReport {
     pub by_size: Vec<(u64, u64)>,
     /// Whole touched tiles and tiles as asked; `None` where nothing was asked or they could not be counted.
     pub tiles: Option<(u64, u64)>,
+    /// `(page bytes, resident bytes)` that the program gave back or broke up before its end, measured just before it did.
+    /// Memory that is mapped, given back and mapped again counts each time.
+    pub retired_by_size: Vec<(u64, u64)>,
+    /// Whole touched tiles and tiles as asked among them; `None` where nothing was asked.
+    pub retired_tiles: Option<(u64, u64)>,
 }
 
 /// Resource usage when placement was measured.

@@ -46,6 +46,9 @@ fn regions_keep_asked_and_measured_apart() {
         (offset_of!(RegionSlot, by_size) + 8 * 8, 2 << 20),
         (offset_of!(RegionSlot, whole_touched), 2),
         (offset_of!(RegionSlot, as_asked), 1),
+        (offset_of!(RegionSlot, retired_by_size) + 8 * 8, 4 << 20),
+        (offset_of!(RegionSlot, retired_whole), 2),
+        (offset_of!(RegionSlot, retired_as_asked), 2),
     ] {
         put(&mut bytes, at + offset, value);
     }
@@ -55,6 +58,7 @@ fn regions_keep_asked_and_measured_apart() {
     assert_eq!((arenas.memory, arenas.asked, arenas.via), (Some(Memory::Arenas), Some(2 << 20), Some(Via::Thp)));
     assert_eq!(arenas.by_size, [(4096, 1 << 20), (2 << 20, 2 << 20)]);
     assert_eq!(arenas.tiles, Some((2, 1)));
+    assert_eq!((arenas.retired_tiles, &arenas.retired_by_size), (Some((2, 2)), &vec![(2 << 20, 4 << 20)]));
     assert_eq!((other.memory, other.asked, other.via, other.tiles), (None, None, None, None));
 }
 

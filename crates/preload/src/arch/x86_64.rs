@@ -22,6 +22,7 @@ pub mod nr {
     pub const IOCTL: usize = 16;
     pub const PWRITE64: usize = 18;
     pub const MREMAP: usize = 25;
+    pub const MSYNC: usize = 26;
     pub const MINCORE: usize = 27;
     pub const MADVISE: usize = 28;
     pub const GETPID: usize = 39;

@@ -49,6 +49,7 @@ impl Slab {
     }
 
     /// Nodes in use.
+    #[cfg(test)]
     pub fn live(&self) -> usize {
         self.live as usize
     }

@@ -37,9 +37,14 @@ struct Run {
 pub struct Pagemap(i32);
 
 impl Pagemap {
-    /// Opens it and checks that the kernel can scan.
+    /// Opens it.
     pub fn open() -> Result<Pagemap> {
-        let pagemap = Pagemap(sys::open(c"/proc/self/pagemap", c::O_RDONLY, 0)?);
+        sys::open(c"/proc/self/pagemap", c::O_RDONLY, 0).map(Pagemap)
+    }
+
+    /// Opens it and checks that the kernel can scan.
+    pub fn probe() -> Result<Pagemap> {
+        let pagemap = Pagemap::open()?;
         let page = &raw const pagemap as usize & !(crate::arch::PAGE - 1);
         pagemap.each(Span::new(page, page + crate::arch::PAGE), &mut |_, _| {})?;
         Ok(pagemap)

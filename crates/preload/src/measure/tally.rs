@@ -1,20 +1,17 @@
-//! Sums by region, kept in the guest file itself.
+//! What there is at the end, summed up by region.
 
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use pagelab_abi::guest::{GuestFile, RegionSlot, SIZE_COLUMNS, UNCOUNTED};
+use pagelab_abi::guest::{GuestFile, RegionSlot, UNCOUNTED};
 
-use crate::arch::{PAGE, PMD};
+use crate::arch::PAGE;
+use crate::guest;
 use crate::intervals::{Span, align_down};
 use crate::layout::{Backing, Piece};
+use crate::regions::{Place, account, bump, bump_size, huge_bytes};
 use crate::sys::Result;
 
-use super::Place;
 use super::scan::Pagemap;
-
-/// With more intervals than this, a section is summed up by page size instead of interval by interval.
-const SEPARATE: u32 = 256;
 
 /// The tile that mappings and runs are being added to.
 #[derive(Clone, Copy)]
@@ -32,14 +29,6 @@ pub struct Tally {
     open: Option<Open>,
 }
 
-fn bump(field: &AtomicU64, by: usize) {
-    field.fetch_add(by as u64, Relaxed);
-}
-
-fn column(page_bytes: usize) -> usize {
-    SIZE_COLUMNS.iter().position(|&size| size == page_bytes as u64).unwrap_or(0)
-}
-
 impl Tally {
     /// Sums into `file`.
     pub fn new(file: &'static GuestFile) -> Tally {
@@ -50,55 +39,17 @@ impl Tally {
 
     fn clear(&self) {
         for slot in self.file.regions.iter().take(self.file.region_count.load(Relaxed) as usize) {
-            let numbers = [&slot.start, &slot.end, &slot.mapped, &slot.resident, &slot.whole_touched, &slot.as_asked];
+            let numbers =
+                [&slot.start, &slot.end, &slot.mapped, &slot.resident, &slot.whole_touched, &slot.as_asked];
             numbers.into_iter().chain(&slot.by_size).for_each(|field| field.store(0, Relaxed));
+            slot.start.store(u64::MAX, Relaxed);
         }
-        self.file.region_count.store(0, Relaxed);
-        self.file.regions_dropped.store(0, Relaxed);
     }
 
     /// Forgets everything.
     pub fn reset(&mut self) {
         self.open = None;
         self.clear();
-    }
-
-    /// The slot for one piece of a place, by number.
-    fn slot(&self, place: &Place, piece: Option<&Piece>) -> Option<usize> {
-        let (asked, via) = match piece.map(|piece| piece.backing) {
-            None | Some(Backing::Kernel) => (0, 0),
-            Some(Backing::Base) => (PAGE as u64, 0),
-            Some(Backing::Thp(bytes)) => (bytes as u64, 0),
-            Some(Backing::Hugetlb(bytes)) => (bytes as u64, 1),
-        };
-        let rule = place.layout.map_or(0, |layout| u64::from(layout.section.rule));
-        let separate = place.layout.is_some_and(|layout| {
-            let count = layout.section.interval_count();
-            count > 0 && count <= SEPARATE
-        });
-        let bounds = piece.filter(|_| separate).map(|piece| piece.span);
-        let key = [place.memory, asked, via, rule];
-        let used = self.file.region_count.load(Relaxed) as usize;
-        let same = |slot: &&RegionSlot| {
-            [&slot.memory, &slot.asked, &slot.via, &slot.rule].map(|field| field.load(Relaxed)) == key
-                && bounds.is_none_or(|bounds| {
-                    let start = slot.start.load(Relaxed) as usize;
-                    (bounds.start..bounds.end).contains(&start)
-                })
-        };
-        if let Some(found) = self.file.regions.iter().take(used).rposition(|slot| same(&slot)) {
-            return Some(found);
-        }
-        let Some(slot) = self.file.regions.get(used) else {
-            self.file.regions_dropped.fetch_add(1, Relaxed);
-            return None;
-        };
-        for (field, value) in [&slot.memory, &slot.asked, &slot.via, &slot.rule].into_iter().zip(key) {
-            field.store(value, Relaxed);
-        }
-        slot.start.store(u64::MAX, Relaxed);
-        self.file.region_count.store(used as u64 + 1, Relaxed);
-        Some(used)
     }
 
     fn region(&self, slot: usize) -> Option<&'static RegionSlot> {
@@ -119,7 +70,7 @@ impl Tally {
 
     /// Adds mapped bytes to the region of `piece`; the slot's number.
     pub fn mapped(&self, place: &Place, piece: Option<&Piece>, part: Span) -> Option<usize> {
-        let number = self.slot(place, piece)?;
+        let number = account(self.file, place, piece)?;
         let slot = self.region(number)?;
         slot.start.fetch_min(part.start as u64, Relaxed);
         slot.end.fetch_max(part.end as u64, Relaxed);
@@ -131,9 +82,7 @@ impl Tally {
     pub fn resident(&self, slot: usize, page_bytes: usize, bytes: usize) {
         let Some(slot) = self.region(slot) else { return };
         bump(&slot.resident, bytes);
-        if let Some(field) = slot.by_size.get(column(page_bytes)) {
-            bump(field, bytes);
-        }
+        bump_size(&slot.by_size, page_bytes, bytes);
     }
 
     /// Marks the tiles of all regions as not counted.
@@ -177,9 +126,12 @@ impl Tally {
     fn close(&mut self) {
         let Some(open) = self.open.take() else { return };
         let Some(region) = self.region(open.slot) else { return };
-        if open.touched && open.mapped == open.tile.len() {
+        let as_asked = open.huge == open.tile.len();
+        // What the program itself broke up was accounted for then.
+        let broken = || guest::lock().pool(open.tile.start).is_some_and(|pool| pool.is_broken(open.tile));
+        if open.touched && open.mapped == open.tile.len() && (as_asked || !broken()) {
             bump(&region.whole_touched, 1);
-            bump(&region.as_asked, usize::from(open.huge == open.tile.len()));
+            bump(&region.as_asked, usize::from(as_asked));
         }
     }
 
@@ -222,13 +174,5 @@ impl Tally {
             open.touched |= touched;
             at = part.end;
         }
-    }
-}
-
-/// Size of the page behind a huge entry.
-fn huge_bytes(backing: Backing) -> usize {
-    match backing {
-        Backing::Hugetlb(bytes) if bytes > PMD => bytes,
-        _ => PMD,
     }
 }

@@ -31,14 +31,16 @@ impl Pool {
         if own != span && !self.spare.overlaps(span) {
             return protect_raw(span, prot, key);
         }
-        self.arenas.leave(span);
         self.pending.forget(own);
+        if prot != c::PROT_RW || key >= 0 {
+            self.part_with(own);
+        }
+        self.arenas.leave(span);
         protect_raw(own, prot, key)?;
         if prot == c::PROT_RW && key < 0 {
             let _ = self.shut.remove(own);
             self.retry_edges(own);
         } else {
-            self.note_split(own);
             let _ = self.shut.insert(own);
         }
         if own == span { Ok(()) } else { Err(Errno::ENOMEM) }
@@ -51,7 +53,7 @@ impl Pool {
                 && tile.and(span) != tile
                 && self.is_plain(tile)
             {
-                self.pending.push(tile);
+                self.restore(tile);
             }
         }
     }
@@ -101,7 +103,7 @@ impl Pool {
             _ => {
                 if matches!(advice, c::MADV_FREE | c::MADV_REMOVE | c::MADV_DONTNEED_LOCKED | c::MADV_GUARD_INSTALL)
                 {
-                    self.note_split(span);
+                    self.part_with(span);
                 }
                 // SAFETY: the program's own advice about its own memory.
                 unsafe { sys::madvise(span.start, span.len(), advice) }
@@ -122,9 +124,7 @@ impl Pool {
         if rest.is_empty() {
             return Ok(());
         }
-        if rest == span {
-            self.note_split(span);
-        }
+        self.part_with(rest);
         // SAFETY: the program's own advice about its own memory.
         unsafe { sys::madvise(rest.start, rest.len(), c::MADV_DONTNEED) }
     }
@@ -152,7 +152,6 @@ impl Pool {
 
     /// The program mapped something at exactly `span` (MAP_FIXED), replacing what was there; it is done already.
     pub fn replaced(&mut self, span: Span, how: How) {
-        self.note_split(span);
         self.forget(span);
         let _ = self.used.insert(span);
         let anonymous = how.flags & c::MAP_ANONYMOUS != 0 && how.flags & c::MAP_TYPE == c::MAP_PRIVATE;
@@ -173,9 +172,11 @@ impl Pool {
         Ok(())
     }
 
-    /// Room in the tables before the kernel is asked to replace something.
-    pub fn prepare(&mut self) -> Result<(), Errno> {
-        self.ready()
+    /// Before the kernel is asked to replace what is at `span`: room in the tables, and the account of what goes.
+    pub fn prepare(&mut self, span: Span) -> Result<(), Errno> {
+        self.ready()?;
+        self.part_with(span);
+        Ok(())
     }
 
     /// A request of the program that was refused: counted and noted.

@@ -1,7 +1,8 @@
-//! Tiles that are whole again and could be collapsed into one page, once they have been left alone for a while.
+//! Tiles that are whole again after the program broke them up: collapsed into one page.
 //!
-//! Collapsing at once would make a program that maps and unmaps in a loop pay a millisecond each time. So a tile waits
-//! [`REST_NS`], and all collapsing together gets at most a twentieth of the time.
+//! The first time at once: it costs about what the page faults on the refilled part would. But a program that maps and
+//! unmaps in a loop would pay that each time: a tile that was collapsed a short while ago and is broken again already
+//! waits [`REST_NS`], and the tiles that wait get at most a twentieth of the time.
 
 use crate::intervals::Span;
 use crate::kernel;
@@ -24,13 +25,16 @@ pub struct Pending {
     tiles: [Waiting; ROOM],
     count: usize,
     not_before_ns: u64,
+    /// Tiles collapsed lately, in a ring.
+    lately: [Span; ROOM],
+    next: usize,
 }
 
 impl Pending {
     /// None waiting.
     pub const fn new() -> Pending {
         let none = Waiting { tile: Span::new(0, 0), since_ns: 0 };
-        Pending { tiles: [none; ROOM], count: 0, not_before_ns: 0 }
+        Pending { tiles: [none; ROOM], count: 0, not_before_ns: 0, lately: [Span::new(0, 0); ROOM], next: 0 }
     }
 
     fn position(&self, tile: Span) -> Option<usize> {
@@ -42,8 +46,23 @@ impl Pending {
         self.count -= 1;
     }
 
+    fn collapse(&mut self, tile: Span) {
+        if tile.len() != crate::arch::PMD {
+            return;
+        }
+        kernel::collapse(tile);
+        if let Some(slot) = self.lately.get_mut(self.next) {
+            *slot = tile;
+        }
+        self.next = (self.next + 1) % ROOM;
+    }
+
     /// `tile` was made whole just now.
     pub fn push(&mut self, tile: Span) {
+        if !self.lately.contains(&tile) {
+            self.collapse(tile);
+            return;
+        }
         if let Some(index) = self.position(tile) {
             self.take(index);
         } else if self.count == ROOM {
@@ -75,9 +94,7 @@ impl Pending {
             return;
         }
         self.take(0);
-        if oldest.tile.len() == crate::arch::PMD {
-            kernel::collapse(oldest.tile);
-        }
+        self.collapse(oldest.tile);
         let spent = sys::monotonic_ns() - now;
         self.not_before_ns = now + spent * SHARE;
     }

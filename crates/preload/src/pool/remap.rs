@@ -70,6 +70,7 @@ impl Pool {
     fn shift(&mut self, old: Span, new_len: usize) -> Result<usize, Errno> {
         let at = self.place_like(old, new_len).ok_or(Errno::ENOMEM)?;
         let (head, tail) = (Span::new(at, at + old.len()), Span::new(at + old.len(), at + new_len));
+        self.part_with(old);
         if !self.is_plain(old) {
             let new = Span::new(head.start, tail.end);
             self.drop_spare(new);
@@ -118,7 +119,7 @@ impl Pool {
             while at < part.end && matches!(piece.backing, Backing::Thp(PMD)) {
                 let Some(tile) = piece.tile(at) else { break };
                 if self.is_plain(tile) {
-                    self.pending.push(tile);
+                    self.restore(tile);
                 }
                 at = tile.end;
             }

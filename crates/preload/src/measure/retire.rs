@@ -1,0 +1,144 @@
+//! Placement of memory that goes before the process does: measured just before the program gives it back or breaks its
+//! tiles up, and kept apart from what there is at the end.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use pagelab_abi::guest::{Counter, GuestFile, RegionSlot};
+use pagelab_abi::plan::Memory;
+
+use crate::arch::PAGE;
+use crate::intervals::{Span, align_down};
+use crate::layout::{Backing, Layout, Piece};
+use crate::record;
+use crate::regions::{Place, account, bump, bump_size, huge_bytes};
+use crate::sys;
+
+use super::scan::Pagemap;
+
+/// Spans in a row that were given back without having been touched.
+static UNTOUCHED: AtomicU32 = AtomicU32::new(0);
+/// After so many in a row ...
+const PATIENCE: u32 = 64;
+/// ... only each so-many-th is looked at.
+const SAMPLE: u32 = 16;
+
+/// Base pages are accounted for in spans of at least this many bytes.
+const LARGE: usize = 8 << 20;
+
+/// Up to here, a look whether anything is resident comes before the scan.
+const SMALL: usize = 8 << 20;
+
+/// Whether it is time to look: a program that maps and unmaps without touching must not pay for scans that never find
+/// anything. What is not looked at is counted.
+fn may_look() -> bool {
+    let row = UNTOUCHED.load(Ordering::Relaxed);
+    if row < PATIENCE || row.is_multiple_of(SAMPLE) {
+        return true;
+    }
+    UNTOUCHED.store(row.wrapping_add(1).max(PATIENCE), Ordering::Relaxed);
+    record::count(Counter::RetiredUnseen);
+    false
+}
+
+/// Whether `span` was never touched, as far as that is cheaper to see than by a scan.
+fn is_untouched(span: Span) -> bool {
+    let mut pages = [0u8; SMALL / PAGE];
+    span.len() <= SMALL
+        && sys::mincore(span.start, span.len(), &mut pages).is_ok()
+        && pages.iter().take(span.len() / PAGE).all(|&page| page & 1 == 0)
+}
+
+/// Accounts for `span`, of which the program gives back or breaks up all or a part; `counts` says which tiles are whole
+/// and not accounted for yet.
+pub fn retire(memory: Memory, layout: &Layout, span: Span, counts: &dyn Fn(Span) -> bool) {
+    let mut any = false;
+    layout.each(span, &mut |piece, part| any |= is_concerned(&piece, part));
+    let Some(file) = record::file().filter(|_| any && may_look()) else { return };
+    let mut touched = false;
+    if !is_untouched(span)
+        && let Ok(pagemap) = Pagemap::open()
+    {
+        touched = all(file, &pagemap, memory, layout, span, counts);
+    }
+    let row = if touched { 0 } else { UNTOUCHED.load(Ordering::Relaxed).wrapping_add(1) };
+    UNTOUCHED.store(row, Ordering::Relaxed);
+}
+
+/// Whether a piece is worth an account when `part` of it goes.
+fn is_concerned(piece: &Piece, part: Span) -> bool {
+    match piece.backing {
+        Backing::Kernel => false,
+        // Single base pages come and go too often, and tell little.
+        Backing::Base => part.len() >= LARGE,
+        Backing::Thp(_) | Backing::Hugetlb(_) => true,
+    }
+}
+
+fn all(
+    file: &GuestFile,
+    pagemap: &Pagemap,
+    memory: Memory,
+    layout: &Layout,
+    span: Span,
+    counts: &dyn Fn(Span) -> bool,
+) -> bool {
+    let mut touched = false;
+    let place = Place { memory: memory as u64 + 1, layout: Some(*layout) };
+    layout.each(span, &mut |piece, part| {
+        if !is_concerned(&piece, part) {
+            return;
+        }
+        let slot = account(file, &place, Some(&piece)).and_then(|number| file.regions.get(number));
+        if let Some(slot) = slot {
+            touched |= one(pagemap, &piece, part, slot, counts);
+        }
+    });
+    touched
+}
+
+fn one(pagemap: &Pagemap, piece: &Piece, part: Span, slot: &RegionSlot, counts: &dyn Fn(Span) -> bool) -> bool {
+    let (mut tile, mut touched) = (Sum::default(), false);
+    let _ = pagemap.each(piece.whole_tiles(part), &mut |run, huge| {
+        touched = true;
+        let size = if huge { huge_bytes(piece.backing) } else { PAGE };
+        bump_size(&slot.retired_by_size, size, run.and(part).len());
+        if piece.backing == Backing::Base {
+            bump(&slot.retired_whole, run.len() / PAGE);
+            bump(&slot.retired_as_asked, if huge { 0 } else { run.len() / PAGE });
+        } else {
+            tile.add(piece, run, size, slot, counts);
+        }
+    });
+    tile.close(piece, slot, counts);
+    touched
+}
+
+/// The tile that runs are being added to.
+#[derive(Default)]
+struct Sum {
+    start: usize,
+    large: usize,
+}
+
+impl Sum {
+    fn add(&mut self, piece: &Piece, run: Span, size: usize, slot: &RegionSlot, counts: &dyn Fn(Span) -> bool) {
+        let bytes = piece.backing.tile_bytes();
+        let mut at = run.start;
+        while at < run.end {
+            let start = align_down(at, bytes);
+            if start != self.start {
+                self.close(piece, slot, counts);
+                *self = Sum { start, large: 0 };
+            }
+            let end = run.end.min(start + bytes);
+            self.large += if size >= bytes { end - at } else { 0 };
+            at = end;
+        }
+    }
+
+    fn close(&mut self, piece: &Piece, slot: &RegionSlot, counts: &dyn Fn(Span) -> bool) {
+        let Some(tile) = piece.tile(self.start).filter(|tile| self.start != 0 && counts(*tile)) else { return };
+        bump(&slot.retired_whole, 1);
+        bump(&slot.retired_as_asked, usize::from(self.large == tile.len()));
+    }
+}
