@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -104,12 +105,16 @@ def main() -> None:
 
     def behave(condition: Condition) -> Record:
         time.sleep(float(os.environ.get("FAKE_RUN_S", "0.003")))
+        if int(os.environ.get("FAKE_RUNS_UNTIL_KILLED", "0")) == len(fake.runner.order):
+            os.kill(os.getpid(), signal.SIGKILL)
         return record(condition)
 
+    fake = tools(behave)
+    assert isinstance(fake.runner, FakeRunner)
     if sys.argv[1] == "run":
-        run_study(Path(sys.argv[2]), Path(sys.argv[3]), tools(behave))
+        run_study(Path(sys.argv[2]), Path(sys.argv[3]), fake)
     else:
-        resume_study(Path(sys.argv[2]), tools(behave))
+        resume_study(Path(sys.argv[2]), fake)
 
 
 if __name__ == "__main__":

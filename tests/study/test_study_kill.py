@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -48,6 +49,26 @@ def test_killed_at_random_moments_a_study_still_completes(tmp_path: Path) -> Non
         assert told == [row[0] for row in repeated]
         finished = store.rows("SELECT count(*) FROM attempt WHERE outcome = 'finished'")
         assert finished == [(len(expected),)]
+
+
+def test_what_a_killed_session_set_up_is_torn_down_by_the_next(tmp_path: Path) -> None:
+    """As with `mkdir` in a set-up: left as it was, the repeated run could not be set up again."""
+    spec, out = tmp_path / "s.toml", tmp_path / "out"
+    policy = '[[policy]]\nname = "4K"\nsetup = "mkdir work"\nteardown = "rmdir work"\n'
+    kernel = policy.replace("4K", "kernel")
+    workloads = TWO_BY_TWO.split("[[policy]]")[0]
+    spec.write_text('setup = "mkdir session"\nteardown = "rmdir session"\n' + workloads + kernel + policy)
+    command = [sys.executable, FAKES, "run", spec, out]
+    killed = subprocess.run(command, env={**os.environ, "FAKE_RUNS_UNTIL_KILLED": "5"}, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert (tmp_path / "work").exists()
+    assert (tmp_path / "session").exists()
+    subprocess.run([sys.executable, FAKES, "resume", out], check=True)
+    assert not (tmp_path / "work").exists()
+    assert not (tmp_path / "session").exists()
+    with Store.open(out, write=False) as store:
+        assert store.rows("SELECT status, count(*) FROM run GROUP BY status") == [("ok", 16)]
+        assert store.rows("SELECT count(*) FROM step WHERE message IS NOT NULL") == [(0,)]
 
 
 def _session(spec: Path, out: Path, kill_after_s: float | None) -> bool:

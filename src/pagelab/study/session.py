@@ -55,11 +55,14 @@ class Session:
     def work(self) -> Finished:
         """Runs to the end. Raises :class:`StudyInterruptedError` when asked to stop; what is finished is kept."""
         self._warn_of_other_machine()
+        killed, running = self._store.killed_in()
         self._id = self._store.begin_session(os.getpid(), socket.gethostname(), _boot_id(), self._machine)
         reason = "error"
         try:
             with Interrupts() as interrupts:
                 try:
+                    if killed:
+                        self._clean_up_after(running)
                     self._run_all(interrupts)
                     reason = "done"
                 except KeyboardInterrupt:
@@ -75,6 +78,13 @@ class Session:
         finally:
             self._store.end_session(self._id, reason)
         return self._summary()
+
+    def _clean_up_after(self, running: list[int]) -> None:
+        """The tear-down that a killed session owed: of the run it was in, then its own."""
+        outcomes: list[StepOutcome] = []
+        steps = [step for index in running for step in self._conditions[index].teardown]
+        run_steps("teardown", steps + self._plan.teardown, self._plan.step_timeout_s, outcomes, go_on=True)
+        self._store.commit_steps(tuple(outcomes), self._id)
 
     def _run_all(self, interrupts: Interrupts) -> None:
         outcomes: list[StepOutcome] = []

@@ -7,7 +7,6 @@ Tables: docs/schema/store.md.
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..record import Record, RunWarning, WarningKind
 from . import migrations
+from .connection import connect, connect_to_read, sync_directory
 from .errors import StudyError
 from .plan import Plan
 from .schedule import ALGORITHM, Slot
@@ -80,7 +80,7 @@ class Store:
             raise StudyError(f"{path} exists; continue it with: pagelab study resume {directory}")
         building = directory / (NAME + ".new")
         building.unlink(missing_ok=True)
-        store = cls(_connect(building), building)
+        store = cls(connect(building), building)
         migrations.migrate(store._db)
         with store._transaction():
             store._put_meta("plan", plan.model_dump_json(by_alias=True))
@@ -97,7 +97,7 @@ class Store:
             )
         store.close()
         building.rename(path)
-        _sync_directory(directory)
+        sync_directory(directory)
         return cls.open(directory)
 
     @classmethod
@@ -112,7 +112,7 @@ class Store:
         if not path.exists():
             raise StudyError(f"no study in {directory} (no {path.name}); start one with: pagelab study run SPEC")
         try:
-            connection = _connect(path) if write else _connect_to_read(path)
+            connection = connect(path) if write else connect_to_read(path)
             if write:
                 migrations.refuse_empty(connection)
                 migrations.migrate(connection)
@@ -182,6 +182,12 @@ class Store:
             data={"position": position, "condition": condition, "started_at": started_at},
         )
         self._put_event("warning", warning.model_dump(mode="json"))
+
+    def killed_in(self) -> tuple[bool, list[int]]:
+        """Whether a session was killed and nobody has cleaned up since, and the conditions it was running."""
+        killed = self.rows("SELECT 1 FROM session WHERE ended_at IS NULL AND reason IS NULL")
+        running = self.rows("SELECT condition FROM attempt JOIN schedule USING (position) WHERE outcome IS NULL")
+        return bool(killed), [row[0] for row in running]
 
     def end_session(self, session: int, reason: str) -> None:
         with self._transaction():
@@ -353,47 +359,3 @@ class Store:
         from .frames import metric
 
         return metric(self, name)
-
-
-def _sync_directory(directory: Path) -> None:
-    """Makes a rename survive a power cut."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, timeout=10)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA foreign_keys = ON")
-    return connection
-
-
-def _connect_to_read(path: Path) -> sqlite3.Connection:
-    """For queries only.
-
-    Where the file may be written it is opened so, for only then can the last reader fold the log into the file and
-    remove it. A store on a read-only medium can only be opened as immutable, and then it has no log to read.
-    """
-    mode = "rw" if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK) else "ro"
-    uri = f"{path.resolve().as_uri()}?mode={mode}"
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=10)
-    connection.execute("PRAGMA query_only = ON")
-    try:
-        found = migrations.version_of(connection)
-    except sqlite3.OperationalError:
-        connection.close()
-        connection = sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True, isolation_level=None)
-        found = migrations.version_of(connection)
-    migrations.refuse_empty(connection)
-    migrations.refuse_newer(found)
-    if found < migrations.VERSION:
-        copy = sqlite3.connect(":memory:", isolation_level=None)
-        connection.backup(copy)
-        connection.close()
-        migrations.migrate(copy)
-        return copy
-    return connection
