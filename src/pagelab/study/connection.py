@@ -44,7 +44,9 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
         log = path.with_name(path.name + "-wal")
         if log.exists() and log.stat().st_size > 0:
             # Opened as immutable, the runs in the log would be missing without a word.
-            raise StudyError(f"{log.name} holds runs that cannot be read here; copy both to a directory you can write")
+            raise StudyError(
+                f"{log.name} holds runs that cannot be read here; copy both to a directory you can write"
+            ) from None
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True, isolation_level=None)
         found = migrations.version_of(connection)
     migrations.refuse_empty(connection)
