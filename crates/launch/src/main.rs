@@ -26,6 +26,17 @@ fn main() -> ExitCode {
             println!("{:#}", pagelab_launch::counters::report());
             0
         }
+        [flag] if flag == "--chase" => match pagelab_launch::counters::chase() {
+            Ok(table) => {
+                println!("{table:#}");
+                0
+            }
+            Err(error) => {
+                let why = pagelab_launch::sys::errno_text(&error);
+                say::say(&format!("cannot count on this machine: {why}; run: pagelab-launch --counters"));
+                3
+            }
+        },
         [] => report(launch("-")),
         [flag, complaints, request] if flag == "--complaint" => match say::to_file(complaints.as_ref()) {
             Ok(()) => report(launch(request)),

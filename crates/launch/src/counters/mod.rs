@@ -5,6 +5,7 @@
 //! ```
 
 mod breakdown;
+mod chase;
 mod codes;
 mod groups;
 mod pfm;
@@ -20,6 +21,7 @@ mod table_intel;
 mod verdict;
 
 pub use breakdown::Announced;
+pub use chase::run as chase;
 pub use report::report;
 pub use role::{Role, parse};
 

@@ -5,6 +5,7 @@
 
 pub mod child;
 pub mod files;
+pub mod memory;
 pub mod perf;
 pub mod process;
 pub mod signals;
