@@ -44,7 +44,8 @@ struct Chase {
 /// to 4,096 (448 pages make 112 entries even where four neighbours share one); 32 to 64 KiB of L1, 256 KiB to 3 MiB of L2, up to 512 MiB of L3.
 const CHASES: [Chase; 5] = [
     Chase {
-        d8 * PAGE,
+        name: "448 base pages",
+        bytes: 448 * PAGE,
         stride: PAGE,
         huge: false,
         ones: &["tlb.hits"],
