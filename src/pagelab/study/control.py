@@ -14,7 +14,7 @@ from .errors import StudyError
 from .job import Runner
 from .lock import DirectoryLock
 from .plan import Plan, digest_of
-from .prepare import SPEC_COPY, Check, Prepared, check_destination, create, prepare
+from .prepare import SPEC_COPY, Check, Prepared, create, prepare
 from .progress import Progress, Silent
 from .session import Finished, Session
 from .store import NAME, Store
@@ -54,8 +54,6 @@ def run_study(
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StudyError(f"cannot make {directory}: {error.strerror}; choose another with: --into DIR") from None
-    if (directory / NAME).exists():
-        check_destination(directory)
     with DirectoryLock(directory):
         machine = tools.machine()
         extra = {"programs": programs.fingerprints(prepared.plan), "machine": machine}

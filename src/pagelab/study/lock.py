@@ -37,7 +37,12 @@ class DirectoryLock:
 
     def __enter__(self) -> DirectoryLock:
         # Not inheritable (PEP 446): a measured program that outlives a killed session must not keep the lock.
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise StudyError(
+                f"cannot write {self._path}: {error.strerror}; choose another directory with: --into DIR"
+            ) from None
         deadline = time.monotonic() + _PATIENCE_S
         while True:
             try:
