@@ -1,6 +1,6 @@
 """Draws README's plot from a finished study: ``python docs/img/make.py DIR [WORKLOAD …]``.
 
-Writes ``effects-light.svg``, ``effects-dark.svg`` and ``effects-light.png`` beside this file, from the measured data in
+Writes ``page-size.svg``, ``page-size-dark.svg`` and ``page-size.png`` beside this file, from the measured data in
 DIR and nothing else. With workloads named, only these are drawn (Holm's family stays the whole study's).
 """
 
@@ -25,11 +25,11 @@ def main(directory: str, *workloads: str) -> None:
         analysis = _only(analyse(load(store)), workloads)
     here = Path(__file__).parent
     spec = charts.forest(analysis, WIDTH)
-    for name, colours in (("light", theme.LIGHT), ("dark", theme.DARK)):
+    for name, colours in (("page-size", theme.LIGHT), ("page-size-dark", theme.DARK)):
         svg = vl_convert.vegalite_to_svg(theme.on_paper(spec, colours), allowed_base_urls=[])
-        (here / f"effects-{name}.svg").write_text(svg, encoding="utf-8")
+        (here / f"{name}.svg").write_text(svg, encoding="utf-8")
     png = vl_convert.vegalite_to_png(theme.on_paper(spec), scale=2, allowed_base_urls=[])
-    (here / "effects-light.png").write_bytes(png)
+    (here / "page-size.png").write_bytes(png)
     print(analysis.headline, *(c.sentence for c in analysis.planned()), sep="\n")
 
 

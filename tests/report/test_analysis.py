@@ -191,6 +191,21 @@ def test_timed_out_executions_are_the_slowest_in_the_test_and_absent_from_the_si
     )
 
 
+def test_a_policy_under_which_nothing_ends_in_time_has_a_direction_and_no_size(tmp_path: Path) -> None:
+    def stop(condition: Condition, _: Slot, run: Run) -> Run:
+        run.status = "timed-out" if condition.policy == "b" else "ok"
+        return run
+
+    found = study(tmp_path, factory.plan(["w"], ["a", "b"], 8), separated(8, 1.0, 2.0), stop)
+    (contrast,) = found.planned()
+    assert contrast.p == pytest.approx(2 / math.comb(16, 8))
+    assert (contrast.verdict, contrast.shift, contrast.relative) == ("higher", None, None)
+    assert contrast.sentence == (
+        "b lengthens w (p = 1.6 × 10⁻⁴): no execution under b ended within the time limit, as those under a did; how "
+        "large the difference is cannot be said."
+    )
+
+
 def test_a_time_limit_says_nothing_about_other_metrics(tmp_path: Path) -> None:
     def stop(condition: Condition, slot: Slot, run: Run) -> Run:
         if condition.policy == "b" and slot.execution == 0:

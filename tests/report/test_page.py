@@ -144,6 +144,14 @@ def test_the_first_screen_has_question_answer_and_picture(browser: Browser, page
         assert 0 < bottom < 900, selector
 
 
+def test_what_found_nothing_is_told_in_one_paragraph(browser: Browser, page: Path) -> None:
+    browser.screen(1280)
+    browser.open(page)
+    told = browser.value("document.querySelector('#answer').innerText").replace("\u00a0", " ")
+    assert "No difference from kernel found under all-4K, all-2M and mosaic (p = 1, Holm)." in told
+    assert "−0.96% to +1.6% under all-2M" in told
+
+
 def test_a_crowded_study_still_fits(browser: Browser, tmp_path: Path) -> None:
     """Nine programs, six policies, effects from a few percent to a hundredfold."""
     data = data_of(factory.crowded(tmp_path / "study"))

@@ -78,6 +78,10 @@ def _contrast(pair: _Pair, executions: tuple[Execution, ...], design: Design) ->
     y = values_of(executions, pair.baseline.id, pair.metric.name)
     late = _timed_out(pair, pair.condition), _timed_out(pair, pair.baseline)
     empty = _untested(pair, x, y, late)
+    test = rank_sum(x, y, timed_out=late) if pair.planned and len(x) + late[0] and len(y) + late[1] else None
+    if test:
+        smallest = float(smallest_p(len(x) + late[0], len(y) + late[1]))
+        empty = replace(empty, w=test.w, p=test.p, p_method=str(test.method), ties=test.ties, smallest_p=smallest)
     if not x or not y:
         return empty
     level = design.interval_level
@@ -85,15 +89,10 @@ def _contrast(pair: _Pair, executions: tuple[Execution, ...], design: Design) ->
     # A study that stopped itself reports the interval that it judged (docs/method: precision stop).
     stopped = design.precision_stop
     interval, note = interval_of(shift.any_shape if stopped else shift.interval)
-    test = rank_sum(x, y, timed_out=late) if pair.planned else None
     slowest = [inf] * late[0], [inf] * late[1]
     return replace(
         empty,
-        w=test.w if test else None,
-        p=test.p if test else None,
-        p_method=str(test.method) if test else None,
         ties=test.ties if test else shift.ties,
-        smallest_p=float(smallest_p(len(x) + late[0], len(y) + late[1])),
         shift=shift.estimate,
         shift_interval=interval,
         relative=relative.percent / 100 if relative else None,
@@ -160,7 +159,7 @@ def _judged(contrast: Contrast, design: Design, metrics: tuple[Metric, ...], fam
 def _verdict(contrast: Contrast, alpha: float) -> Verdict:
     if not contrast.planned:
         return "descriptive"
-    if contrast.p_holm is None or contrast.smallest_p is None or contrast.shift is None:
+    if contrast.p_holm is None:
         return "not-testable"
     if contrast.p_holm > alpha:
         return "no-difference"

@@ -9,7 +9,7 @@ from pagelab.analysis.model import Contrast, Design, Interval, Metric, Spread
 def contrast(c: Contrast, metric: Metric, design: Design, family: int) -> str:
     """One sentence, or two, on one contrast. ``family`` is the number of planned contrasts."""
     if c.shift is None:
-        return _missing(c, metric)
+        return _none_in_time(c, family) if c.verdict in ("lower", "higher") else _missing(c, metric)
     if not c.planned:
         return _descriptive(c, metric)
     if c.verdict in ("lower", "higher"):
@@ -117,6 +117,16 @@ def _excludes_zero(interval: Interval) -> bool:
     return interval.low > 0 or interval.high < 0
 
 
+def _none_in_time(c: Contrast, family: int) -> str:
+    """One side never finished within the time limit: there is a direction and no size."""
+    late, other = (c.policy, c.baseline) if c.n == 0 else (c.baseline, c.policy)
+    verb = "lengthens" if c.verdict == "higher" else "shortens"
+    return (
+        f"{c.policy} {verb} {c.workload} ({_p(c, family)}): no execution under {late} ended within the time limit, "
+        f"as those under {other} did; how large the difference is cannot be said."
+    )
+
+
 def _missing(c: Contrast, metric: Metric) -> str:
     who = [name for name, n in ((c.policy, c.n), (c.baseline, c.n_baseline)) if n == 0]
     return f"{c.workload}: nothing can be said of {c.policy}; no {metric.label} from {wording.listing(who)}."
@@ -130,6 +140,25 @@ def _descriptive(c: Contrast, metric: Metric) -> str:
         change = wording.quantity(c.shift or 0.0, metric, 3)
         interval = f" ({wording.interval_quantity(c.shift_interval, metric)})" if c.shift_interval else ""
     return f"{c.workload}, {c.policy}: {metric.label} {change}{interval} against {c.baseline}."
+
+
+def no_differences(found: list[Contrast]) -> str:
+    """One paragraph on several contrasts of a workload in which nothing was found."""
+    first = found[0]
+    least = min(c.p_holm or 1.0 for c in found)
+    p = "p = 1" if least >= 0.9995 else wording.p_value(least).replace("=", "≥")
+    parts = [f"{wording.interval_percent(c.relative_interval)} under {c.policy}" for c in found if c.relative_interval]
+    level = wording.level(first.relative_interval.level) if first.relative_interval else ""
+    return (
+        f"No difference from {first.baseline} found under {wording.listing([c.policy for c in found])} ({p}, Holm). "
+        f"The data are compatible with changes of {wording.listing(parts)} ({level} intervals, unadjusted)."
+    )
+
+
+def can_be_grouped(c: Contrast) -> bool:
+    """Nothing was found and there is nothing special to say."""
+    interval = c.relative_interval
+    return c.verdict == "no-difference" and interval is not None and not _excludes_zero(interval) and not _late(c)
 
 
 def spread(s: Spread, n: int) -> str:

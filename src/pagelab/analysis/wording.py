@@ -147,7 +147,10 @@ def interval_quantity(interval: Interval, metric: Metric) -> str:
 
 
 def in_one_unit(values: Sequence[float], metric: Metric, significant: int = 4) -> list[str]:
-    """Several values of *metric* with the unit of the largest."""
+    """Several values of *metric* with the unit of the largest; each with its own where they are far apart."""
+    sizes = [abs(value) for value in values if value]
+    if sizes and max(sizes) > 10 * min(sizes):
+        return [quantity(value, metric, significant) for value in values]
     factor, unit = display_unit(metric, values)
     return [f"{digits(value / factor, significant)} {unit}".rstrip() for value in values]
 

@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from pagelab.analysis import wording
+from pagelab.analysis import sentences, wording
 from pagelab.analysis.model import Analysis
 from pagelab.analysis.placement import mostly_gone
 from pagelab.report import tables
@@ -126,12 +126,18 @@ def _tables(analysis: Analysis) -> dict[str, tables.Table]:
 
 
 def _answers(analysis: Analysis) -> list[tuple[str, list[str]]]:
-    planned = analysis.planned()
-    return [
-        (workload, [c.sentence for c in planned if c.workload == workload])
-        for workload in analysis.design.workloads
-        if any(c.workload == workload for c in planned)
-    ]
+    """Sentences by workload; those that say "no difference" and nothing else share one."""
+    answers = []
+    for workload in analysis.design.workloads:
+        mine = [c for c in analysis.planned() if c.workload == workload]
+        alike = [c for c in mine if sentences.can_be_grouped(c)]
+        if len(alike) < 2 or len({c.metric for c in alike}) > 1:
+            alike = []
+        told = [c.sentence for c in mine if c not in alike]
+        told += [sentences.no_differences(alike)] if alike else []
+        if told:
+            answers.append((workload, told))
+    return answers
 
 
 def _contents(analysis: Analysis) -> list[tuple[str, str]]:
