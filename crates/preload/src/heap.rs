@@ -12,7 +12,7 @@ use crate::kernel;
 use crate::layout::{Backing, Layout, Piece};
 use crate::measure;
 use crate::record;
-use crate::sys::{self, Errno, c};
+use crate::sys::{self, Errno};
 
 /// The heap.
 pub struct Heap {
@@ -118,7 +118,7 @@ impl Heap {
             self.mapped = keep;
         }
         let stale = Span::new(from, align_up(self.end, PAGE).unwrap_or(keep).min(keep));
-        clear(stale);
+        kernel::clear(stale);
         Ok(())
     }
 
@@ -134,20 +134,6 @@ impl Heap {
         });
         self.mapped = mapped.max(base);
         self.end = self.end.min(self.mapped);
-    }
-}
-
-/// Makes `span` read zero, keeping huge pages whole.
-fn clear(span: Span) {
-    if span.is_empty() {
-        return;
-    }
-    if kernel::is_resident(span.start) {
-        // SAFETY: read-write memory above the program's break.
-        unsafe { core::ptr::write_bytes(span.start as *mut u8, 0, span.len()) };
-    } else {
-        // SAFETY: as above; anonymous memory reads zero afterwards.
-        let _ = unsafe { sys::madvise(span.start, span.len(), c::MADV_DONTNEED) };
     }
 }
 

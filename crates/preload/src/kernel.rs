@@ -148,3 +148,17 @@ pub fn is_resident(addr: usize) -> bool {
     let mut page = [0u8; 1];
     sys::mincore(addr, 1, &mut page).is_ok() && page[0] & 1 != 0
 }
+
+/// Makes `span` read zero, keeping huge pages whole.
+pub fn clear(span: Span) {
+    if span.is_empty() {
+        return;
+    }
+    if is_resident(span.start) {
+        // SAFETY: read-write memory whose contents the program gave up.
+        unsafe { core::ptr::write_bytes(span.start as *mut u8, 0, span.len()) };
+    } else {
+        // SAFETY: as above; anonymous memory reads zero afterwards.
+        let _ = unsafe { sys::madvise(span.start, span.len(), c::MADV_DONTNEED) };
+    }
+}

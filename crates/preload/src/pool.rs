@@ -12,6 +12,7 @@
 
 mod arenas;
 mod change;
+mod kept;
 mod pending;
 mod remap;
 #[cfg(test)]
@@ -29,6 +30,7 @@ use crate::sys::{self, Errno, c};
 
 use arenas::Arenas;
 pub use arenas::{ARENA_BYTES, looks_like_arena};
+use kept::Kept;
 use pending::Pending;
 pub use remap::carry;
 
@@ -47,6 +49,7 @@ pub struct Pool {
     broken: Intervals,
     arenas: Arenas,
     pending: Pending,
+    kept: Option<Kept>,
     /// Requests of at least this many bytes begin on a multiple of it.
     align: usize,
 }
@@ -80,6 +83,7 @@ impl Pool {
             broken: Intervals::new(),
             arenas: Arenas::new(layout.bounds().start),
             pending: Pending::new(),
+            kept: None,
             align,
         }
     }
@@ -158,6 +162,7 @@ impl Pool {
     /// Read-write memory at `span`, which is free, with the rest of its tiles.
     fn map_plain(&mut self, span: Span) -> Result<(), Errno> {
         let layout = self.layout;
+        self.reuse_kept(span);
         let mut result = Ok(());
         layout.each(span, &mut |piece, part| {
             if result.is_ok() {
@@ -276,6 +281,7 @@ impl Pool {
 
     /// Unmaps spare memory inside `span`.
     fn drop_spare(&mut self, span: Span) {
+        self.yield_kept(span);
         let mut at = span.start;
         while let Some(next) = self.spare.next_after(at).map(|next| next.and(span)).filter(|next| !next.is_empty())
         {
@@ -362,7 +368,11 @@ impl Pool {
     pub fn unmap(&mut self, span: Span) -> Result<(), Errno> {
         self.ready()?;
         self.pending.work();
+        self.yield_kept(span);
         let wide = self.widen(span);
+        if self.keep(span, wide) {
+            return Ok(());
+        }
         self.part_with(wide);
         // SAFETY: the program asked for `span`; what `widen` added is spare memory or nothing.
         unsafe { sys::munmap(wide.start, wide.len()) }?;
@@ -395,6 +405,7 @@ impl Pool {
         (self.used, self.spare) = (Intervals::new(), Intervals::new());
         (self.shut, self.foreign) = (Intervals::new(), Intervals::new());
         self.pending = Pending::new();
+        self.kept = None;
         self.arenas = Arenas::new(bounds.start);
         let _ = crate::maps::each(&mut |mapping| {
             let span = mapping.span.and(bounds);

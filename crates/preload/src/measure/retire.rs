@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use pagelab_abi::guest::{Counter, GuestFile, RegionSlot};
 use pagelab_abi::plan::Memory;
 
-use crate::arch::PAGE;
+use crate::arch::{PAGE, PMD};
 use crate::intervals::{Span, align_down};
 use crate::layout::{Backing, Layout, Piece};
 use crate::record;
@@ -70,7 +70,7 @@ fn is_concerned(piece: &Piece, part: Span) -> bool {
         Backing::Kernel => false,
         // Single base pages come and go too often, and tell little.
         Backing::Base => part.len() >= LARGE,
-        Backing::Thp(_) | Backing::Hugetlb(_) => true,
+        Backing::Thp(bytes) | Backing::Hugetlb(bytes) => bytes >= PMD,
     }
 }
 

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use pagelab_abi::guest::{GuestFile, RegionSlot, UNCOUNTED};
 
-use crate::arch::PAGE;
+use crate::arch::{PAGE, PMD};
 use crate::guest;
 use crate::intervals::{Span, align_down};
 use crate::layout::{Backing, Piece};
@@ -126,6 +126,10 @@ impl Tally {
     fn close(&mut self) {
         let Some(open) = self.open.take() else { return };
         let Some(region) = self.region(open.slot) else { return };
+        // Sizes between a base page and 2 MiB cannot be told from base pages here.
+        if (PAGE + 1..PMD).contains(&open.tile.len()) {
+            return region.whole_touched.store(UNCOUNTED, Relaxed);
+        }
         let as_asked = open.huge == open.tile.len();
         // What the program itself broke up was accounted for then.
         let broken = || guest::lock().pool(open.tile.start).is_some_and(|pool| pool.is_broken(open.tile));

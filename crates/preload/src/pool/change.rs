@@ -16,6 +16,7 @@ impl Pool {
     pub fn protect(&mut self, span: Span, prot: i32, key: i32) -> Result<(), Errno> {
         self.ready()?;
         self.pending.work();
+        self.yield_kept(span);
         if key < 0
             && prot == c::PROT_RW
             && let Some(result) = self.grow_arena(span)
@@ -89,6 +90,8 @@ impl Pool {
 
     /// madvise of whole pages.
     pub fn advise(&mut self, span: Span, advice: i32) -> Result<(), Errno> {
+        self.ready()?;
+        self.yield_kept(span);
         let governed = self.backing_at(span.start) != Backing::Kernel;
         match advice {
             // The policy has decided.
@@ -175,6 +178,7 @@ impl Pool {
     /// Before the kernel is asked to replace what is at `span`: room in the tables, and the account of what goes.
     pub fn prepare(&mut self, span: Span) -> Result<(), Errno> {
         self.ready()?;
+        self.yield_kept(span);
         self.part_with(span);
         Ok(())
     }
