@@ -5,7 +5,7 @@
 static void *work(void *argument) {
     uint64_t seed = (uintptr_t)argument;
     void *held[40] = {0};
-    for (int i = 0; i < 600; i++) {
+    for (int i = 0; i < 250; i++) {
         unsigned s = random_next(&seed) % 40;
         size_t bytes = 1000 + random_next(&seed) % (i % 5 == 0 ? 3 * MIB : 60 * KIB);
         free(held[s]);

@@ -15,7 +15,7 @@ static void *allocate(void *seed) {
 }
 
 static void *fork_often(void *unused) {
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 10; i++) {
         pid_t pid = fork();
         if (pid == 0) {
             churn(i + 1, 100, 300 * KIB);

@@ -6,7 +6,7 @@ static unsigned stamp[MOST];
 
 int main(int argc, char **argv) {
     uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
-    long operations = argc > 2 ? atol(argv[2]) : 250;
+    long operations = argc > 2 ? atol(argv[2]) : 100;
     unsigned char *base = sbrk(0);
     base = (unsigned char *)(((uintptr_t)base + PAGE - 1) & ~(PAGE - 1));
     CHECK(brk(base) == 0);

@@ -19,7 +19,7 @@ int main(void) {
     CHECK(resident_bytes() <= full - (long)(44 * MIB));
     CHECK(munmap(p, 64 * MIB) == 0);
     CHECK(resident_bytes() <= full - (long)(60 * MIB));
-    for (int i = 0; i < 200; i++) { /* 200 x 16 MiB would not go unnoticed */
+    for (int i = 0; i < 100; i++) { /* 100 x 16 MiB would not go unnoticed */
         p = map_anon(16 * MIB);
         memset(p, 1, 16 * MIB / 8);
         CHECK(munmap(p, 16 * MIB) == 0);

@@ -22,7 +22,7 @@ static void punch(size_t total, size_t at, size_t length) {
 }
 
 int main(void) {
-    const size_t totals[] = {8 * PAGE, 2 * MIB, 4 * MIB, 9 * MIB + 3 * PAGE};
+    const size_t totals[] = {8 * PAGE, 2 * MIB, 4 * MIB, 5 * MIB + 3 * PAGE};
     for (size_t i = 0; i < sizeof totals / sizeof *totals; i++) {
         size_t t = totals[i];
         punch(t, 0, PAGE);

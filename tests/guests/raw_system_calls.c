@@ -7,7 +7,7 @@ static unsigned char *raw_map(void *at, size_t bytes, int flags) {
 }
 
 int main(void) {
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 3; i++) {
         /* Mapped raw, unmapped by libc. */
         unsigned char *p = raw_map(NULL, 3 * MIB, ANON);
         CHECK(p != MAP_FAILED && all_zero(p, 3 * MIB));

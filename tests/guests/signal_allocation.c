@@ -29,7 +29,7 @@ int main(void) {
     struct itimerval every = {{0, 300}, {0, 300}}, off = {{0, 0}, {0, 0}};
     pthread_t thread = start(other, NULL);
     CHECK(setitimer(ITIMER_REAL, &every, NULL) == 0);
-    for (uint64_t seed = 1; handled < 1500; seed++) {
+    for (uint64_t seed = 1; handled < 500; seed++) {
         churn(seed, 100, 300 * KIB);
         unsigned char *p = map_anon(2 * MIB);
         CHECK(all_zero(p, 2 * MIB));

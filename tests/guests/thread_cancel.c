@@ -15,7 +15,7 @@ static void *loop(void *unused) {
 }
 
 int main(void) {
-    for (int i = 0; i < 50; i++) {
+    for (int i = 0; i < 20; i++) {
         pthread_t a = start(loop, NULL), b = start(loop, NULL);
         void *result;
         usleep(300);

@@ -1,4 +1,4 @@
-/* A thousand short threads, joined and detached: stacks and arenas are reused, nothing is left mapped. */
+/* Hundreds of short threads, joined and detached: stacks and arenas are reused, nothing is left mapped. */
 #include "guest.h"
 
 static volatile int detached_left = 200;
@@ -24,13 +24,13 @@ static long mapped_pages(void) {
 
 int main(void) {
     long before = 0;
-    for (int i = 0; i < 800; i++) {
+    for (int i = 0; i < 300; i++) {
         pthread_t a = start(short_life, NULL), b = start(short_life, NULL);
         CHECK(pthread_join(a, NULL) == 0);
         CHECK(pthread_join(b, NULL) == 0);
         if (i == 50) before = mapped_pages();
     }
-    /* 750 more rounds must not each leave a stack (8 MiB) behind. */
+    /* 250 more rounds must not each leave a stack (8 MiB) behind. */
     CHECK(mapped_pages() - before < (long)(256 * MIB / PAGE));
     for (int i = 0; i < 200; i++) CHECK(pthread_detach(start(short_life, (void *)1)) == 0);
     while (detached_left > 0) usleep(1000);

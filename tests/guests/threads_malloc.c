@@ -2,7 +2,7 @@
  * "stay" to end the process while they live (glibc discards most of an ended thread's stack, which splits its tile). */
 #include "guest.h"
 
-static int rounds = 4000;
+static int rounds = 1500;
 static size_t keep_bytes = 0;
 static pthread_barrier_t all_running; /* so that each thread needs an arena of its own */
 static pthread_barrier_t all_done;

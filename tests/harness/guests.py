@@ -79,7 +79,7 @@ _SPECIAL = {
     "seccomp": [Guest("seccomp", ("errno",), "seccomp-errno"), Guest("seccomp", ("kill",), "seccomp-kill")],
     "static_program": [],  # test_guests_refused
     "thp_disabled": [],  # test_guests_placement
-    "torture": [Guest("torture", ("1", "1500", "1")), Guest("torture", ("2", "600", "4"), "torture-threads")],
+    "torture": [Guest("torture", ("1", "800", "1")), Guest("torture", ("2", "300", "4"), "torture-threads")],
 }
 
 
