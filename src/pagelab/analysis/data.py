@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,25 +39,23 @@ class StudyData:
     outstanding: int
     """Places of the schedule that have no run."""
 
-    def only(self, statuses: set[str]) -> StudyData:
-        """The same study with the runs of these statuses alone (for what-if questions in notebooks)."""
-        return replace(self, runs=self.runs.filter(pl.col("status").is_in(sorted(statuses))))
-
 
 def load(store: Store) -> StudyData:
-    """Everything in *store*. Reads one consistent state even while a study is running in it."""
+    """Everything in *store* about the runs it holds now; what is committed while it is read is left out."""
     meta = store.meta()
-    texts = list(store.record_texts())
+    runs = store.runs().sort("position")
+    known = set(runs["run_id"])
+    texts = [(run, text) for run, text in store.record_texts() if run in known]
     return StudyData(
         plan=store.plan(),
-        runs=store.runs().sort("position"),
-        measurements=store.measurements(),
+        runs=runs,
+        measurements=store.measurements().filter(pl.col("run_id").is_in(runs["run_id"].implode())),
         records=tuple((run, Record.model_validate_json(text)) for run, text in texts if _is_record(text)),
         record_lines=tuple(text for _, text in texts),
         study_warnings=tuple(store.study_warnings()),
         looks=tuple(event["data"] for event in store.events() if event["kind"] == "look"),
         origin=Path(meta["origin"]).name if "origin" in meta else None,
-        outstanding=len({slot.position for slot in store.slots()} - store.finished()),
+        outstanding=len({slot.position for slot in store.slots()} - set(runs["position"])),
     )
 
 

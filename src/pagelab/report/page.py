@@ -24,7 +24,7 @@ from pagelab.report.figures import Figure, figures_of, first_picture
 
 _MOST_PLAIN = 2 << 20
 """Data beyond this is embedded compressed."""
-_MOST_EMBEDDED = 24 << 20
+_MOST_EMBEDDED = 8 << 20
 """Compressed data beyond this stays outside the page, which must still open on a phone."""
 _TIED = re.compile(r"(?<=p) (?==)|(?<==) (?=\d)| (?=×)|(?<=×) |(?<=\d) (?=(?:[mµn]?s|[KMGT]?i?B|billion|million)\b)")
 """Spaces at which a line must not break."""
