@@ -50,7 +50,7 @@ class _LazyGroup(TyperGroup):
 def _load(name: str, entry: _Entry) -> Any:
     target = getattr(import_module(entry.module), entry.attribute)
     if not isinstance(target, typer.Typer):
-        single = typer.Typer(add_completion=False)
+        single = typer.Typer(add_completion=False, rich_markup_mode="markdown")
         single.command(name, context_settings=entry.settings)(target)
         target = single
     command = typer.main.get_command(target)
