@@ -3,6 +3,7 @@
 use crate::counters::Counted;
 use crate::guests::Guests;
 use crate::launch::Finished;
+use crate::processes::{self, Seen};
 use crate::record::{
     self, Command, Faults, Fetch, Kind, Measurement, Outcome, Record, Settings, Severity, Status, Times, Warnings,
 };
@@ -11,7 +12,7 @@ use crate::run::Ready;
 use crate::sys;
 use crate::sys::process::{self, End};
 use crate::tree::{Cut, Story};
-use crate::{aslr, cgroup, processes};
+use crate::{aslr, cgroup};
 use serde_json::json;
 
 /// What was seen of a run.
@@ -40,8 +41,11 @@ pub fn record(mut ready: Ready<'_>, seen: Observed) -> Record {
     let limits = cgroup::limits();
     warn_limits(&limits, &mut ready.warnings);
     let usage = finished.story.usage();
-    let processes =
-        processes::list(&finished.story, finished.started_ns, seen.pid, &ready.target, &seen.guests, &seen.counted);
+    let sources = Seen { guests: &seen.guests, counted: &seen.counted };
+    let processes = processes::list(&finished.story, finished.started_ns, seen.pid, &ready.target, &sources);
+    if ready.preloaded {
+        processes::warn_ungoverned(&processes, seen.pid, &mut ready.warnings);
+    }
     Record {
         schema: record::SCHEMA,
         started_at: seen.started_at.clone(),

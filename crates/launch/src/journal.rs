@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 /// Where the journal is without `PAGELAB_JOURNAL`.
 const DEFAULT_PATH: &str = "/run/pagelab/journal.jsonl";
 
+/// As in journal.py: a journal without active entries is emptied once it is larger than this.
+const EMPTY_ABOVE_BYTES: u64 = 1 << 16;
+
 /// State of a change.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
@@ -116,6 +119,13 @@ fn pid_start(pid: i32) -> Option<u64> {
     line.get(line.rfind(')')? + 1..)?.split_whitespace().nth(19)?.parse().ok()
 }
 
+/// A change that is written down, or need not be made.
+enum Planned {
+    Nothing,
+    Held(String),
+    Change(Entry),
+}
+
 impl Journal {
     /// Opens, locks and reads the journal, waiting for other writers.
     pub fn lock(path: &Path) -> io::Result<Journal> {
@@ -154,8 +164,22 @@ impl Journal {
         if self.file.write(line.as_bytes())? != line.len() {
             return Err(io::ErrorKind::WriteZero.into());
         }
-        self.file.sync_data()?;
         self.put(entry);
+        Ok(())
+    }
+
+    /// Makes everything appended durable.
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    /// Empties a large journal that has nothing left to undo.
+    fn empty_if_done(&mut self) -> io::Result<()> {
+        let active = self.entries.iter().any(|entry| entry.is_active(&self.boot));
+        if !active && self.file.metadata()?.len() > EMPTY_ABOVE_BYTES {
+            self.file.set_len(0)?;
+            self.entries.clear();
+        }
         Ok(())
     }
 
@@ -175,15 +199,30 @@ impl Journal {
         Ok(())
     }
 
-    /// Changes a setting; the id of the change, or None when nothing needed to be done.
-    pub fn change(&mut self, path: &Path, new: &str, by: &str) -> io::Result<Option<String>> {
+    /// Changes settings: all are written down, then made. One result each: the id of the change, or None when nothing
+    /// needed to be done.
+    pub fn change(&mut self, wanted: &[(&Path, &str)], by: &str) -> Vec<io::Result<Option<String>>> {
+        let planned: Vec<io::Result<Planned>> =
+            wanted.iter().map(|(path, new)| self.intend(path, new, by)).collect();
+        let synced = self.sync();
+        let make = |planned: io::Result<Planned>| match planned? {
+            Planned::Nothing => Ok(None),
+            Planned::Held(id) => Ok(Some(id)),
+            Planned::Change(entry) => match &synced {
+                Ok(()) => self.make(&entry).map(|()| Some(entry.id)),
+                Err(error) => Err(io::Error::other(error.to_string())),
+            },
+        };
+        planned.into_iter().map(make).collect()
+    }
+
+    fn intend(&mut self, path: &Path, new: &str, by: &str) -> io::Result<Planned> {
         let name = path.display().to_string();
         self.settle(&name)?;
         let old = read_value(path)?;
-        let id: String = sys::random::<8>()?.iter().map(|byte| format!("{byte:02x}")).collect();
         let pid = sys::process::own_pid();
         let entry = Entry {
-            id: id.clone(),
+            id: sys::random::<8>()?.iter().map(|byte| format!("{byte:02x}")).collect(),
             time: sys::utc_now(),
             pid,
             pid_start: pid_start(pid),
@@ -194,33 +233,43 @@ impl Journal {
             state: State::Intended,
             by: by.to_owned(),
         };
-        if old == new {
-            // Another run holds the setting at this value: hold it too, so that it stays when the other one leaves.
-            let held = self.entries.iter().any(|known| known.path == name && known.is_active(&self.boot));
-            if held {
-                self.append(Entry { state: State::Applied, ..entry })?;
-            }
-            return Ok(held.then_some(id));
+        if old != new {
+            self.append(entry.clone())?;
+            return Ok(Planned::Change(entry));
         }
-        self.append(entry.clone())?;
-        let done = write_value(path, new).and_then(|()| read_value(path));
+        // Another run holds the setting at this value: hold it too, so that it stays when the other one leaves.
+        if !self.entries.iter().any(|known| known.path == name && known.is_active(&self.boot)) {
+            return Ok(Planned::Nothing);
+        }
+        let id = entry.id.clone();
+        self.append(Entry { state: State::Applied, ..entry })?;
+        Ok(Planned::Held(id))
+    }
+
+    fn make(&mut self, entry: &Entry) -> io::Result<()> {
+        let path = Path::new(&entry.path);
+        let done = write_value(path, &entry.new).and_then(|()| read_value(path));
         match done {
-            Ok(present) if present == new => {
-                self.advance(&entry, State::Applied)?;
-                Ok(Some(id))
-            }
+            Ok(present) if present == entry.new => self.advance(entry, State::Applied),
             other => {
-                if read_value(path)? != old {
-                    write_value(path, &old)?;
+                if read_value(path)? != entry.old {
+                    write_value(path, &entry.old)?;
                 }
-                self.advance(&entry, State::Failed)?;
+                self.advance(entry, State::Failed)?;
                 Err(other.err().unwrap_or_else(|| io::Error::other("the kernel did not take the value")))
             }
         }
     }
 
-    /// Undoes one change.
-    pub fn undo(&mut self, id: &str) -> io::Result<Undone> {
+    /// Undoes changes, in the order given (an owner's latest first); one result each.
+    pub fn undo(&mut self, ids: &[String]) -> Vec<io::Result<Undone>> {
+        let done = ids.iter().map(|id| self.undo_one(id)).collect();
+        // The settings are back whether or not people can read about it after a crash.
+        let _ = self.sync().and_then(|()| self.empty_if_done());
+        done
+    }
+
+    fn undo_one(&mut self, id: &str) -> io::Result<Undone> {
         let Some(found) = self.entries.iter().find(|entry| entry.id == id).cloned() else {
             return Ok(Undone::Restored);
         };
@@ -281,6 +330,15 @@ mod tests {
             Journal::lock(&self.0.join("journal.jsonl")).expect("journal")
         }
 
+        fn change(&self, by: &str) -> String {
+            let results = self.journal().change(&[(self.setting().as_path(), "000")], by);
+            results.into_iter().next().expect("one").expect("changed").expect("an id")
+        }
+
+        fn undo(&self, id: &str) -> Undone {
+            self.journal().undo(&[id.to_owned()]).remove(0).expect("undone")
+        }
+
         fn value(&self) -> String {
             read_value(&self.setting()).expect("value")
         }
@@ -296,9 +354,9 @@ mod tests {
     #[test]
     fn a_change_is_undone_to_the_value_before() {
         let place = Place::new();
-        let id = place.journal().change(&place.setting(), "000", "test").expect("change").expect("an id");
+        let id = place.change("test");
         assert_eq!(place.value(), "000");
-        assert_eq!(place.journal().undo(&id).expect("undo"), Undone::Restored);
+        assert_eq!(place.undo(&id), Undone::Restored);
         assert_eq!(place.value(), "128");
         assert!(place.journal().active_of(sys::process::own_pid()).is_empty());
     }
@@ -307,12 +365,11 @@ mod tests {
     fn two_owners_may_leave_in_any_order() {
         for first_leaves_first in [true, false] {
             let place = Place::new();
-            let first = place.journal().change(&place.setting(), "000", "first").expect("change").expect("id");
-            let second = place.journal().change(&place.setting(), "000", "second").expect("change").expect("id");
+            let (first, second) = (place.change("first"), place.change("second"));
             let (one, two) = if first_leaves_first { (first, second) } else { (second, first) };
-            place.journal().undo(&one).expect("undo");
+            place.undo(&one);
             assert_eq!(place.value(), "000", "the other owner still needs it");
-            place.journal().undo(&two).expect("undo");
+            place.undo(&two);
             assert_eq!(place.value(), "128");
         }
     }
@@ -320,10 +377,9 @@ mod tests {
     #[test]
     fn a_value_that_somebody_else_set_is_left_alone() {
         let place = Place::new();
-        let id = place.journal().change(&place.setting(), "000", "test").expect("change").expect("id");
+        let id = place.change("test");
         fs::write(place.setting(), "777\n").expect("somebody else");
-        let undone = place.journal().undo(&id).expect("undo");
-        assert_eq!(undone, Undone::ChangedByOthers { present: "777".to_owned() });
+        assert_eq!(place.undo(&id), Undone::ChangedByOthers { present: "777".to_owned() });
         assert_eq!(place.journal().active_of(sys::process::own_pid()).len(), 1);
     }
 
@@ -331,7 +387,7 @@ mod tests {
     fn a_torn_last_line_is_cut_off() {
         let place = Place::new();
         let path = place.0.join("journal.jsonl");
-        place.journal().change(&place.setting(), "000", "test").expect("change");
+        place.change("test");
         let whole = fs::read(&path).expect("journal");
         fs::write(&path, [whole.as_slice(), b"{\"id\":\"torn"].concat()).expect("torn");
         assert_eq!(place.journal().active_of(sys::process::own_pid()).len(), 1);
@@ -341,13 +397,41 @@ mod tests {
     #[test]
     fn a_writer_that_died_before_writing_left_nothing_to_undo() {
         let place = Place::new();
+        place.change("test");
         let mut journal = place.journal();
-        journal.change(&place.setting(), "000", "test").expect("change");
         let mut entry = journal.entries[0].clone();
         (entry.id, entry.state, entry.old) = ("dead".to_owned(), State::Intended, "000".to_owned());
         journal.append(entry).expect("append");
         journal.settle(&place.setting().display().to_string()).expect("settle");
         assert_eq!(journal.entries[1].state, State::Failed);
+    }
+
+    #[test]
+    fn a_refused_setting_does_not_keep_the_others_from_being_changed() {
+        let place = Place::new();
+        let missing = place.0.join("missing");
+        let results =
+            place.journal().change(&[(missing.as_path(), "1"), (place.setting().as_path(), "000")], "test");
+        assert!(matches!(results.as_slice(), [Err(_), Ok(Some(_))]));
+        assert_eq!(place.value(), "000");
+    }
+
+    #[test]
+    fn a_long_journal_is_emptied_when_nothing_is_left_to_undo() {
+        let place = Place::new();
+        let path = place.0.join("journal.jsonl");
+        let kept = place.change("kept");
+        for _ in 0..100 {
+            place.undo(&place.change("again"));
+        }
+        assert!(fs::metadata(&path).expect("journal").len() > EMPTY_ABOVE_BYTES / 2);
+        for _ in 0..200 {
+            place.undo(&place.change("again"));
+        }
+        assert!(fs::metadata(&path).expect("journal").len() > EMPTY_ABOVE_BYTES, "one change is still active");
+        place.undo(&kept);
+        assert_eq!(fs::metadata(&path).expect("journal").len(), 0);
+        assert_eq!(place.value(), "128");
     }
 
     #[test]

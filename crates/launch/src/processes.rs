@@ -2,25 +2,18 @@
 
 use crate::counters::{Announced, Counted};
 use crate::guests::Guests;
-use crate::record::Process;
+use crate::record::{Kind, Process, Warnings};
 use crate::sys::process;
 use crate::target::Target;
 use crate::tree::Story;
+use serde_json::json;
 
 /// All processes that are known of, in order of their start.
 ///
 /// A process that the launcher reaped itself has times and faults *with* those of the children it waited for, so
-/// these numbers are used only where the guest reported none and no other process is known (then they are its own).
-pub fn list(
-    story: &Story,
-    started_ns: u64,
-    program: i32,
-    target: &Target,
-    guests: &Guests,
-    counted: &Counted,
-) -> Vec<Process> {
-    let mut processes = guests.processes(started_ns);
-    let alone = story.ended.len() == 1 && processes.keys().all(|&pid| pid == program);
+/// these numbers are used only where the kernel announced that there was no other process.
+pub fn list(story: &Story, started_ns: u64, program: i32, target: &Target, seen: &Seen<'_>) -> Vec<Process> {
+    let mut processes = seen.guests.processes(started_ns);
     for ended in &story.ended {
         let pid = ended.reaped.pid;
         let process = processes.entry(pid).or_insert_with(|| Process { pid, ..Process::default() });
@@ -34,25 +27,52 @@ pub fn list(
         } else if let Some(start) = process.start_ns {
             process.wall_ns = Some(ended.at_ns.saturating_sub(started_ns + start));
         }
-        if alone {
-            let usage = ended.reaped.usage;
-            process.user_ns = Some(usage.user_ns);
-            process.system_ns = Some(usage.system_ns);
-            process.minor_faults = Some(usage.minor_faults);
-            process.major_faults = Some(usage.major_faults);
-            process.peak_rss_bytes = Some(usage.peak_rss_bytes);
-        }
     }
-    for (pid, values) in &counted.by_process {
-        let process = processes.entry(*pid).or_insert_with(|| Process { pid: *pid, ..Process::default() });
-        process.counters.clone_from(values);
+    for (&pid, values) in &seen.counted.by_process {
+        processes.entry(pid).or_insert_with(|| Process { pid, ..Process::default() }).counters.clone_from(values);
     }
-    for (&pid, seen) in &counted.announced {
-        announce(processes.entry(pid).or_insert_with(|| Process { pid, ..Process::default() }), seen, started_ns);
+    for (&pid, announced) in &seen.counted.announced {
+        announce(
+            processes.entry(pid).or_insert_with(|| Process { pid, ..Process::default() }),
+            announced,
+            started_ns,
+        );
+    }
+    let alone = !seen.counted.announced.is_empty() && processes.len() == 1;
+    if let (true, Some(ended), Some(process)) = (alone, story.program, processes.get_mut(&program)) {
+        let usage = ended.reaped.usage;
+        process.user_ns = Some(usage.user_ns);
+        process.system_ns = Some(usage.system_ns);
+        process.minor_faults = Some(usage.minor_faults);
+        process.major_faults = Some(usage.major_faults);
+        process.peak_rss_bytes = Some(usage.peak_rss_bytes);
     }
     let mut list: Vec<Process> = processes.into_values().collect();
     list.sort_by_key(|process| (process.start_ns, process.pid));
     list
+}
+
+/// Sources of what is known of processes.
+pub struct Seen<'s> {
+    /// What the library reported.
+    pub guests: &'s Guests,
+    /// What the counters and the kernel's announcements said.
+    pub counted: &'s Counted,
+}
+
+/// Says which processes of a governed run were not governed: those that the library never reported on.
+pub fn warn_ungoverned(processes: &[Process], program: i32, warnings: &mut Warnings) {
+    let others = processes.iter().filter(|process| process.pid != program && process.guest.is_none());
+    let named: Vec<&Process> = others.filter(|process| !process.executable.is_empty()).collect();
+    if named.is_empty() {
+        return;
+    }
+    let mut names: Vec<&str> = named.iter().map(|process| process.executable.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let message = format!("{} children ran without the library: {}", named.len(), names.join(", "));
+    let pids: Vec<i32> = named.iter().map(|process| process.pid).collect();
+    warnings.warn(Kind::ChildUngoverned, message, json!({"pids": pids, "executables": names}));
 }
 
 /// Fills in what only the kernel's announcements know of a process that the library did not report on.

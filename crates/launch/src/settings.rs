@@ -6,7 +6,7 @@ use crate::sys;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Every device's readahead, network and overlay file systems included.
 const BDI: &str = "/sys/class/bdi";
@@ -33,10 +33,27 @@ impl Held {
         if ids.is_empty() { UndoneAll::default() } else { undo_all(&ids) }
     }
 
-    fn set(&mut self, path: &std::path::Path, value: &str, by: &str) -> std::io::Result<()> {
-        let id = Journal::lock(&journal::path())?.change(path, value, by)?;
-        self.ids.extend(id);
-        Ok(())
+    /// Changes several settings; the errors by number.
+    fn set(&mut self, wanted: &[(&Path, &str)], by: &str) -> Vec<(usize, std::io::Error)> {
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        let mut journal = match Journal::lock(&journal::path()) {
+            Ok(journal) => journal,
+            Err(error) => {
+                let copy =
+                    || error.raw_os_error().map_or_else(|| error.kind().into(), std::io::Error::from_raw_os_error);
+                return (0..wanted.len()).map(|number| (number, copy())).collect();
+            }
+        };
+        let mut refused = Vec::new();
+        for (number, result) in journal.change(wanted, by).into_iter().enumerate() {
+            match result {
+                Ok(id) => self.ids.extend(id),
+                Err(error) => refused.push((number, error)),
+            }
+        }
+        refused
     }
 }
 
@@ -68,8 +85,8 @@ fn undo_all(ids: &[String]) -> UndoneAll {
             return all;
         }
     };
-    for id in ids {
-        let why = match journal.undo(id) {
+    for (id, undone) in ids.iter().zip(journal.undo(ids)) {
+        let why = match undone {
             Ok(Undone::Restored) => {
                 all.restored += 1;
                 continue;
@@ -129,13 +146,14 @@ pub fn observe() -> Fetch {
 /// Switches readahead off everywhere: the program's own text and libraries come in before the library can advise the
 /// kernel, and any file system may back them.
 pub fn stop_readahead(held: &mut Held, fetch: &mut Fetch, warnings: &mut Warnings) {
+    let all = readahead_files();
+    let off = |name: &str, path: &Path| fetch.readahead_kb_before.get(name) == Some(&0) && !journal_has(path);
+    let wanted: Vec<&(String, PathBuf)> = all.iter().filter(|(name, path)| !off(name, path)).collect();
+    let changes: Vec<(&Path, &str)> = wanted.iter().map(|(_, path)| (path.as_path(), "0")).collect();
     let mut refused: BTreeMap<String, String> = BTreeMap::new();
-    for (name, path) in readahead_files() {
-        if fetch.readahead_kb_before.get(&name) == Some(&0) && !journal_has(&path) {
-            continue;
-        }
-        if let Err(error) = held.set(&path, "0", "pagelab-launch readahead") {
-            refused.insert(name, sys::errno_text(&error));
+    for (number, error) in held.set(&changes, "pagelab-launch readahead") {
+        if let Some((name, _)) = wanted.get(number) {
+            refused.insert(name.clone(), sys::errno_text(&error));
         }
     }
     fetch.readahead_kb_during = readahead_kb();
@@ -151,22 +169,22 @@ pub fn stop_readahead(held: &mut Held, fetch: &mut Fetch, warnings: &mut Warning
 }
 
 /// A setting that another run holds must be held too, even if it has the right value already.
-fn journal_has(path: &std::path::Path) -> bool {
+fn journal_has(path: &Path) -> bool {
     fs::read_to_string(journal::path()).is_ok_and(|text| text.contains(&*path.to_string_lossy()))
 }
 
 /// Fault-around maps neighbouring cached pages at a fault, whatever advice a mapping has; only this switch stops it.
 pub fn stop_fault_around(held: &mut Held, fetch: &mut Fetch, warnings: &mut Warnings) {
     let page = sys::files::page_bytes().to_string();
-    let path = std::path::Path::new(FAULT_AROUND);
+    let path = Path::new(FAULT_AROUND);
     let why = match fetch.fault_around_bytes {
         Some(bytes) if bytes.to_string() == page && !journal_has(path) => return,
-        _ => match held.set(path, &page, "pagelab-launch fault-around") {
-            Ok(()) => {
+        _ => match held.set(&[(path, &page)], "pagelab-launch fault-around").pop() {
+            None => {
                 fetch.fault_around_bytes = page.parse().ok();
                 return;
             }
-            Err(error) => sys::errno_text(&error),
+            Some((_, error)) => sys::errno_text(&error),
         },
     };
     let message = format!(
@@ -179,18 +197,18 @@ pub fn stop_fault_around(held: &mut Held, fetch: &mut Fetch, warnings: &mut Warn
 /// Switches mTHP sizes so that memory that asks for huge pages gets the sizes a plan names. The switches are for the
 /// whole machine, and of the sizes that are on the largest that fits wins, so every other size is switched off.
 pub fn switch_mthp(held: &mut Held, sizes: &[u64], warnings: &mut Warnings) {
-    for (bytes, path) in mthp_files() {
-        let wanted = if sizes.contains(&bytes) { "madvise" } else { "never" };
-        if journal::read_value(&path).is_ok_and(|now| now == wanted) && !journal_has(&path) {
-            continue;
-        }
-        if let Err(error) = held.set(&path, wanted, "pagelab-launch mTHP") {
-            let size = crate::guests::size_text(bytes);
-            let why = sys::errno_text(&error);
-            let message =
-                format!("pages of {size} could not be switched to {wanted:?}: {why}; mTHP sizes need root");
-            warnings.warn(Kind::PlacementShortfall, message, json!({"path": path, "errno": why}));
-        }
+    let wish = |bytes: u64| if sizes.contains(&bytes) { "madvise" } else { "never" };
+    let is_so =
+        |path: &Path, wish: &str| journal::read_value(path).is_ok_and(|now| now == wish) && !journal_has(path);
+    let all = mthp_files();
+    let wanted: Vec<&(u64, PathBuf)> = all.iter().filter(|(bytes, path)| !is_so(path, wish(*bytes))).collect();
+    let changes: Vec<(&Path, &str)> = wanted.iter().map(|(bytes, path)| (path.as_path(), wish(*bytes))).collect();
+    for (number, error) in held.set(&changes, "pagelab-launch mTHP") {
+        let Some((bytes, path)) = wanted.get(number) else { continue };
+        let (size, why) = (crate::guests::size_text(*bytes), sys::errno_text(&error));
+        let message =
+            format!("pages of {size} could not be switched to {:?}: {why}; mTHP sizes need root", wish(*bytes));
+        warnings.warn(Kind::PlacementShortfall, message, json!({"path": path, "errno": why}));
     }
     if let [_, _, ..] = sizes {
         let names: Vec<String> = sizes.iter().map(|&bytes| crate::guests::size_text(bytes)).collect();
