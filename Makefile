@@ -44,7 +44,8 @@ dev: $(PY)                ## Rebuild the native parts beside the Python sources,
 setup: $(STAMP)
 
 $(STAMP): $(SOURCES) | $(PY)
-	$(PY) -m pip install --quiet --disable-pip-version-check '.[dev]'
+	@echo "building pagelab and installing it into $(VENV) (a few minutes the first time) ..."
+	@$(PY) -m pip install --quiet --disable-pip-version-check '.[dev]'
 	@touch $@
 
 NEEDS := pagelab needs Linux on x86-64 with glibc, Python 3.11 or newer, a Rust toolchain (cargo) and a C compiler (cc)
@@ -53,7 +54,7 @@ $(PY):
 		|| { echo "$(NEEDS); missing here: $(PYTHON) in version 3.11 or newer" >&2; exit 1; }
 	@command -v cargo >/dev/null || { echo "$(NEEDS); missing here: cargo" >&2; exit 1; }
 	@command -v cc >/dev/null || { echo "$(NEEDS); missing here: cc" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV) || { echo "$(NEEDS); Python's venv module is missing (Debian: python3-venv)" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "$(NEEDS); Python's venv module is missing (Debian: python3-venv)" >&2; exit 1; }
 
 clean:
 	rm -rf target build $(VENV) $(OUT) src/*.egg-info src/pagelab/*.so

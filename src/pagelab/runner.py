@@ -78,10 +78,24 @@ def run(request: RunRequest) -> Record:
         returned, complaint = _launch(request_path)
         if returned not in _RECORDED or not record_path.exists():
             raise _error(returned, complaint)
-        record = Record.model_validate_json(record_path.read_bytes())
+        record = _read(record_path)
     if complaint:
         _pass_on(complaint)
     return record.model_copy(update={"id": uuid.uuid4().hex, "machine": described, "provenance": machine.provenance()})
+
+
+def _read(path: Path) -> Record:
+    from pydantic import ValidationError
+
+    try:
+        return Record.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise LauncherError(
+            f"cannot read the record of {paths.launcher()} ({where}: {first['msg']}): it is of another version than"
+            " this package; install both together: pip install . (from a checkout: make setup)"
+        ) from None
 
 
 def _document(request: RunRequest, described: dict[str, Any], record: Path) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -14,7 +15,7 @@ import pytest
 from fakes import TWO_BY_TWO, FakeRunner, record, tools
 
 from pagelab.errors import MachineError
-from pagelab.record import Record
+from pagelab.record import Record, RunWarning, WarningKind
 from pagelab.study.control import resume_study, run_study
 from pagelab.study.errors import SpecError, StudyError, StudyInterruptedError
 from pagelab.study.job import RunNotStarted
@@ -412,3 +413,11 @@ def test_a_study_of_which_nothing_starts_ends_after_its_first_block(tmp_path: Pa
         run_study(spec_in(tmp_path), tmp_path / "out", tools(behave))
     with Store.open(tmp_path / "out", write=False) as store:
         assert store.runs()["status"].to_list() == ["not-started"] * 4
+
+
+def test_a_noisy_machine_is_told_with_the_study(tmp_path: Path) -> None:
+    noisy = RunWarning(kind=WarningKind.NOISY_MACHINE, message="the machine was not quiet")
+    spec = spec_in(tmp_path)
+    run_study(spec, tmp_path / "s", replace(tools(), noise=lambda: noisy))
+    with Store.open(tmp_path / "s", write=False) as store:
+        assert noisy in store.study_warnings()

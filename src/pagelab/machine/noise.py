@@ -110,8 +110,18 @@ def _steal_fraction(before: tuple[int, int] | None, after: tuple[int, int] | Non
     return (after[0] - before[0]) / (after[1] - before[1])
 
 
-def _ask(context: Context) -> Finding:
-    found = measure(context.tree)
+@dataclass(frozen=True)
+class Verdict:
+    """What a measurement of noise means for whoever wants to see small effects."""
+
+    quiet: bool
+    text: str
+    load: float
+    """Mean number of runnable tasks over the last minute."""
+
+
+def judge(found: Noise) -> Verdict:
+    """Quiet, or what disturbs; the thresholds are rules of thumb."""
     ratio, longest = found.p99_ns / found.median_ns, found.maximum_ns / found.median_ns
     text = (
         f"a quantum of {found.median_ns / 1000:.0f} µs: p99 {ratio:.2f}×, longest {longest:.1f}×; "
@@ -119,15 +129,21 @@ def _ask(context: Context) -> Finding:
     )
     if found.steal_fraction is not None:
         text += f", {found.steal_fraction:.1%} stolen"
-    value = {**asdict(found), "load": os.getloadavg()[0]}
     lost = max(found.preempted_fraction, found.steal_fraction or 0.0)
-    if ratio <= QUIET_P99_RATIO and lost <= QUIET_LOST_FRACTION:
-        return Finding("ok", f"quiet: {text}", value)
+    return Verdict(ratio <= QUIET_P99_RATIO and lost <= QUIET_LOST_FRACTION, text, os.getloadavg()[0])
+
+
+def _ask(context: Context) -> Finding:
+    found = measure(context.tree)
+    verdict = judge(found)
+    value = {**asdict(found), "load": verdict.load}
+    if verdict.quiet:
+        return Finding("ok", f"quiet: {verdict.text}", value)
     return Finding(
         "degraded",
-        text,
+        verdict.text,
         value,
-        f"stop other programs (load {value['load']:.1f}); then more executions, or a quieter machine",
+        f"stop other programs (load {verdict.load:.1f}); then more executions, or a quieter machine",
     )
 
 

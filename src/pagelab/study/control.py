@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..record import RunWarning
 from . import programs
 from .errors import StudyError
 from .job import Runner
@@ -28,6 +29,8 @@ class Tools:
     check: Check
     machine: Callable[[], dict[str, Any]]
     """The machine as it is now, plain data (``{"machine": …, "provenance": …}``)."""
+    noise: Callable[[], RunWarning | None] = lambda: None
+    """A warning where the machine is not quiet enough for small effects."""
 
 
 def run_study(
@@ -60,7 +63,7 @@ def run_study(
         with create(prepared, directory, extra) as store:
             for warning in prepared.warnings:
                 progress.note(f"warning: {warning.message}")
-            return Session(store, directory, tools.runner, machine, progress).work()
+            return Session(store, directory, tools.runner, machine, progress).work(tools.noise())
 
 
 def resume_study(directory: Path, tools: Tools, *, progress: Progress | None = None) -> Finished:
@@ -75,7 +78,7 @@ def resume_study(directory: Path, tools: Tools, *, progress: Progress | None = N
         if "origin" in meta:
             raise StudyError(f"{directory} was imported from {meta['origin']}; there is nothing to continue")
         _refuse_changes(directory, store.plan(), meta)
-        return Session(store, directory, tools.runner, tools.machine(), progress).work()
+        return Session(store, directory, tools.runner, tools.machine(), progress).work(tools.noise())
 
 
 def _refuse_changes(directory: Path, plan: Plan, meta: dict[str, str]) -> None:

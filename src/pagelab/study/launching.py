@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from .. import machine
 from ..errors import BadInputError, MachineError
-from ..record import Record
+from ..record import Record, RunWarning, WarningKind
 from ..runner import RunRequest, run
 from .control import Tools
 from .feasible import cannot
@@ -59,7 +60,26 @@ def describe_machine() -> dict[str, Any]:
     return {"machine": machine.describe(), "provenance": machine.provenance()}
 
 
+def noise_now() -> RunWarning | None:
+    """A short self-measurement before a session's first run: a warning where the machine is not quiet."""
+    from ..machine import noise
+    from ..machine.sysfs import Tree
+
+    found = noise.measure(Tree())
+    verdict = noise.judge(found)
+    if verdict.quiet:
+        return None
+    return RunWarning(
+        kind=WarningKind.NOISY_MACHINE,
+        message=(
+            f"the machine was not quiet when the session began ({verdict.text}; load {verdict.load:.1f}): small "
+            "effects drown; stop other programs, or take more executions"
+        ),
+        data={**asdict(found), "load": verdict.load},
+    )
+
+
 def local_tools() -> Tools:
     """Everything a session needs, on this machine."""
     described = machine.describe()
-    return Tools(LocalRunner(), lambda condition: cannot(condition, described), describe_machine)
+    return Tools(LocalRunner(), lambda condition: cannot(condition, described), describe_machine, noise_now)

@@ -52,9 +52,11 @@ class Session:
         self._id = 0
         self._attempts: dict[int, int] = {}
 
-    def work(self) -> Finished:
+    def work(self, noise: RunWarning | None = None) -> Finished:
         """Runs to the end. Raises :class:`StudyInterruptedError` when asked to stop; what is finished is kept."""
         self._warn_of_other_machine()
+        if noise is not None:
+            self._warn(noise)
         killed, running = self._store.killed_in()
         self._id = self._store.begin_session(os.getpid(), socket.gethostname(), _boot_id(), self._machine)
         reason = "error"
@@ -167,8 +169,11 @@ class Session:
                 message="the study was continued on a machine that differs from where it began: " + "; ".join(changes),
                 data={"changes": changes},
             )
-            self._store.put_event("warning", warning.model_dump(mode="json"))
-            self._progress.note(warning.message)
+            self._warn(warning)
+
+    def _warn(self, warning: RunWarning) -> None:
+        self._store.put_event("warning", warning.model_dump(mode="json"))
+        self._progress.note(warning.message)
 
     def _summary(self) -> Finished:
         statuses = [row[0] for row in self._store.rows("SELECT status FROM run")]
