@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -113,6 +114,43 @@ def test_ctrl_c_ends_the_program_and_is_an_interruption(tmp_path: Path) -> None:
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(60) == 130
     assert not Path(f"/proc/{pid_file.read_text().strip()}").exists()
+
+
+def run_in_terminal(arguments: list[str], typed: bytes = b"") -> tuple[int, str]:
+    """Runs ``pagelab run`` in the foreground of a new terminal; types when the program says READY."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-m", "pagelab", "run", *arguments])
+    output = b""
+    while True:
+        try:
+            output += os.read(terminal, 4096)
+        except OSError:  # EIO: everybody has closed the terminal
+            break
+        if typed and b"READY" in output:
+            os.write(terminal, typed)
+            typed = b""
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), output.decode(errors="replace")
+
+
+def test_a_program_at_a_terminal_is_in_its_foreground() -> None:
+    show = "import os; print('FRONT', os.tcgetpgrp(1) == os.getpgrp())"
+    code, output = run_in_terminal(["--quiet", "--", sys.executable, "-c", show])
+    assert (code, "FRONT True" in output) == (0, True), output
+    code, output = run_in_terminal(["--quiet", "--stdin", "null", "--", sys.executable, "-c", show])
+    assert (code, "FRONT False" in output) == (0, True), output
+
+
+def test_what_is_typed_reaches_the_program() -> None:
+    code, output = run_in_terminal(["--quiet", "--", "sh", "-c", "echo READY; read x; echo got-$x"], b"hello\n")
+    assert (code, "got-hello" in output) == (0, True), output
+
+
+def test_ctrl_c_typed_at_a_terminal_is_an_interruption() -> None:
+    code, output = run_in_terminal(["--", "sh", "-c", "echo READY; exec sleep 600"], b"\x03")
+    assert code == 130, output
+    assert "Traceback" not in output
 
 
 def test_measurements_are_summed_up() -> None:

@@ -72,10 +72,15 @@ impl Waiting {
         }
     }
 
-    /// Lets exec go and watches the tree to its end.
-    pub fn go(mut self, timeout_s: Option<f64>, companion: &mut dyn Companion) -> Result<Finished> {
+    /// Lets exec go and watches the tree to its end. A program that reads the terminal (`interactive`) gets it.
+    pub fn go(
+        mut self,
+        timeout_s: Option<f64>,
+        interactive: bool,
+        companion: &mut dyn Companion,
+    ) -> Result<Finished> {
         let terminal = std::io::stdin();
-        let foreground = signals::is_foreground(terminal.as_raw_fd());
+        let foreground = interactive && signals::is_foreground(terminal.as_raw_fd());
         if foreground {
             // A terminal that cannot be handed over costs the program its keyboard, not the run.
             let _ = signals::set_foreground(&terminal, self.pid);

@@ -230,7 +230,7 @@ fn start(
         let _ = CpuSet::new(&ready.cpus.launcher).apply();
     }
     let mut tending = Tending { copy, counting };
-    let finished = waiting.go(ready.request.timeout_s, &mut tending)?;
+    let finished = waiting.go(ready.request.timeout_s, ready.request.stdin == "inherit", &mut tending)?;
     tending.visit();
     held.restore(&mut ready.warnings);
     let counted = tending.counting.finish(&mut ready.warnings);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -280,6 +281,8 @@ def _exit(outcome: Outcome, *, propagate: bool) -> None:
         raise typer.Exit(outcome.exit_code)
     if propagate and outcome.signal is not None:
         raise typer.Exit(128 + outcome.signal)
-    if outcome.message is not None and outcome.message.startswith("interrupted by"):
+    interrupted = outcome.message is not None and outcome.message.startswith("interrupted by")
+    # In the foreground of a terminal Ctrl-C reaches the program alone.
+    if interrupted or outcome.signal == signal.SIGINT:
         raise typer.Exit(130)
     raise typer.Exit(1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter as Counter_
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
     from pagelab.record import Counter, Process, Record, Region
 
 _SHOWN_PROCESSES = 8
-_SHOWN_REGIONS = 12
 _COLOURS = {"info": "cyan", "warning": "yellow", "serious": "bold red"}
 _MARKS = {"info": "i", "warning": "!", "serious": "!!"}
 
@@ -25,9 +26,9 @@ def show(record: Record, console: Console) -> None:
     console.print(_times(record))
     if record.counters:
         console.print(_counters(record))
-    regions = _regions(record)
-    if regions:
-        console.print(_placement(record, regions))
+    memory = _memory(record)
+    if memory:
+        console.print(_placement(record, memory))
     if len(record.processes) > 1:
         console.print(_processes(record))
     for line in _measurements(record):
@@ -91,14 +92,35 @@ def _status(counter: Counter) -> Text:
     return Text(counter.status, style="yellow")
 
 
-def _regions(record: Record) -> list[Region]:
-    """Regions of all processes that asked for something, or hold memory; the largest first."""
-    regions = [region for process in record.processes for region in process.placement]
-    worth_showing = [r for r in regions if r.asked != "kernel" or r.resident_bytes >= 1 << 20]
-    return sorted(worth_showing, key=lambda region: (region.asked == "kernel", -region.resident_bytes))
+@dataclass
+class _Memory:
+    """All regions of one kind that asked for the same, over all processes."""
+
+    resident_bytes: int = 0
+    tiles: int = 0
+    as_asked: int = 0
+    by_size: Counter_[int] = field(default_factory=Counter_)
+
+    def add(self, region: Region) -> None:
+        self.resident_bytes += region.resident_bytes
+        self.tiles += region.whole_touched_tiles or 0
+        self.as_asked += region.tiles_as_asked or 0
+        for part in region.by_size:
+            self.by_size[part.page_bytes] += part.bytes
 
 
-def _placement(record: Record, regions: list[Region]) -> Table:
+def _memory(record: Record) -> dict[tuple[str, str], _Memory]:
+    """By kind and size asked; what asked for something first, then the largest."""
+    summed: dict[tuple[str, str], _Memory] = {}
+    for process in record.processes:
+        for region in process.placement:
+            asked = region.asked if region.via in (None, "thp") else f"{region.asked} {region.via}"
+            summed.setdefault((region.region, asked), _Memory()).add(region)
+    worth = {key: memory for key, memory in summed.items() if memory.resident_bytes}
+    return dict(sorted(worth.items(), key=lambda item: (item[0][1] == "kernel", -item[1].resident_bytes)))
+
+
+def _placement(record: Record, memory: dict[tuple[str, str], _Memory]) -> Table:
     title = None
     if record.placement.placed_fraction is not None:
         asked, got = record.placement.whole_touched_tiles, record.placement.tiles_as_asked
@@ -107,14 +129,10 @@ def _placement(record: Record, regions: list[Region]) -> Table:
     for name in ("memory", "asked", "resident", "as asked"):
         table.add_column(name, justify="right" if name != "memory" else "left")
     table.add_column("got")
-    for region in regions[:_SHOWN_REGIONS]:
-        counted = region.whole_touched_tiles is not None
-        tiles = f"{region.tiles_as_asked}/{region.whole_touched_tiles}" if counted else ""
-        wanted = region.asked if region.via in (None, "thp") else f"{region.asked} {region.via}"
-        parts = ", ".join(f"{size(part.bytes)} in {size(part.page_bytes)}" for part in region.by_size)
-        table.add_row(region.region, wanted, size(region.resident_bytes), tiles, parts)
-    if len(regions) > _SHOWN_REGIONS:
-        table.add_row(f"… {len(regions) - _SHOWN_REGIONS} more in the record")
+    for (kind, wanted), found in memory.items():
+        tiles = f"{found.as_asked:,}/{found.tiles:,}" if found.tiles else ""
+        parts = ", ".join(f"{size(held)} in {size(page)}" for page, held in sorted(found.by_size.items()))
+        table.add_row(kind, wanted, size(found.resident_bytes), tiles, parts)
     return table
 
 
