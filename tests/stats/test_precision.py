@@ -130,4 +130,4 @@ def test_simulated_rule_stops_where_decide_stops(simulated: dict[str, np.ndarray
             decision = next(each for each in decisions if each.stop)
             assert decision.look == cell.looks[stops[study]]
             assert (decision.reason is stats.StopReason.TARGET_MET) == met[study]
-            random.integers(2**63, size=2 * (len(cell.looks) + len(SMALL_LOOKS)))  # seeds that the simulation drew
+            random.integers(2**63, size=len(cell.looks) + len(SMALL_LOOKS))  # seeds that the simulation drew

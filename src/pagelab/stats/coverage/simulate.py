@@ -23,10 +23,10 @@ LEVEL = 0.95
 SMALL_LOOKS = (6, 10)
 """Numbers of executions simulated at fixed n only."""
 RESAMPLES = 999
-KINDS = ("exact", "any-shape", "median", "mean")
-"""Two intervals for the shift, and two for where the baseline lies."""
-INTERVALS = KINDS + tuple(f"spent-{kind}" for kind in KINDS)
-"""At 95%, and at the level that the plan gives each look."""
+KINDS = ("exact", "any-shape", "median")
+"""Two intervals for the shift, and one for where the baseline lies."""
+INTERVALS = (*KINDS, *(f"spent-{kind}" for kind in KINDS), "mean")
+"""At 95%, and at the level that the plan gives each look; the mean's, by far the slowest, at 95% only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +72,18 @@ def _one_study(cell: Cell, random: np.random.Generator) -> NDArray[np.float64]:
     for n in sizes(cell):
         x, y = treatment[:n], baseline[:n]
         reference = float(np.median(y))
+        seed = int(random.integers(2**63))
+        average = mean_interval(y, level=LEVEL, seed=seed, resamples=RESAMPLES).interval
         row = []
         for level in (LEVEL, spent):
             pair = hodges_lehmann(x, y, level=level)
-            seed = int(random.integers(2**63))
+            centre = median_interval(y, level=level).interval
             row += [
                 _entry(pair.interval, reference, shift),
                 _entry(pair.any_shape, reference, shift),
-                _entry(median_interval(y, level=level).interval, reference, median if stationary else None),
-                _entry(
-                    mean_interval(y, level=level, seed=seed, resamples=RESAMPLES).interval,
-                    reference,
-                    mean if stationary else None,
-                ),
+                _entry(centre, reference, median if stationary else None),
             ]
+        row.append(_entry(average, reference, mean if stationary else None))
         rows.append(row)
     return np.array(rows)
 
