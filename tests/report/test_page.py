@@ -296,7 +296,7 @@ def test_memory_given_back_before_the_end_is_not_passed_off_as_all(browser: Brow
     browser.screen(1280)
     browser.open(written.page)
     memory = browser.value("document.querySelector('#memory').innerText")
-    assert "By then most of the memory of w/b had been given back" in memory
+    assert "Of w/b the placement of less than half of the peak is known" in memory
     assert "256 MiB of 2 GiB" in memory
 
 

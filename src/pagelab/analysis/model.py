@@ -200,11 +200,11 @@ class PlacementSummary:
     asked: str
     """In words: the sizes that the policy named, by region."""
     by_size: tuple[SizeShare, ...]
-    """Of what was resident when placement was measured, at the end of the program."""
+    """Of the memory whose placement was measured."""
     resident_bytes: float
     """Median over executions of that."""
     peak_bytes: float
-    """Median of the largest process's peak: memory given back before the end is in this and not in ``by_size``."""
+    """Median of the largest process's peak: memory given back unseen is in this and not in ``by_size``."""
     tiles_asked: int | None
     """Whole, touched tiles that a policy named, summed over executions."""
     tiles_got: int | None

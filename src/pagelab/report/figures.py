@@ -175,8 +175,8 @@ def _placement(analysis: Analysis, before: int) -> list[Figure]:
             number=before + 1,
             section="memory",
             title="Memory by page size",
-            caption="What was resident when the program ended, by the size of the page that mapped it, in shares of "
-            "the peak on the right. Empty: given back before the end, not seen. Medians over executions.",
+            caption="Memory whose placement was measured, by the size of the page that mapped it, in shares of the "
+            "peak on the right. Empty: given back unseen. Medians over executions.",
             alternative=f"Resident memory by page size. {told}.",
             draw=lambda width: charts.bars(analysis, width) or {},
         )

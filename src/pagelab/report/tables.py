@@ -243,7 +243,7 @@ def placement(analysis: Analysis) -> Table:
         groups=groups,
         words=3,
         caption="Placement asked and got",
-        note="Got: what was resident when the program ended, beside its peak. Tiles: whole tiles of the asked size, "
+        note="Got: memory whose placement was measured, beside the peak. Tiles: whole tiles of the asked size, "
         "touched by the program, summed over executions.",
     )
 
