@@ -5,7 +5,7 @@ use pagelab_abi::plan::{Fetch, Memory, Section};
 
 use crate::arch::PAGE;
 use crate::files;
-use crate::guest::{self, POOLS};
+use crate::guest::{self, HEAP, POOLS};
 use crate::intervals::{Span, align_down, align_up};
 use crate::kernel;
 use crate::pool::{How, carry, looks_like_arena};
@@ -167,6 +167,22 @@ fn at_hint(request: &Request, section: &Section, hint: usize) -> Result<usize> {
 fn fixed_in_pool(request: &Request) -> Result<usize> {
     let span = request.span_at(request.addr);
     let mut guest = guest::lock();
+    if request.flags & c::MAP_FIXED_NOREPLACE == 0
+        && request.is_governable()
+        && request.how().is_plain()
+        && let Some(pool) =
+            guest.pool(span.start).filter(|pool| span.and(pool.bounds()) == span && pool.has_hugetlb(span))
+    {
+        let rest = pool.renew_edges(span)?;
+        drop(guest);
+        if !rest.is_empty() && rest != span {
+            mmap(rest.start, rest.len(), request.prot, request.flags, request.fd, request.offset)?;
+        }
+        if rest != span {
+            return Ok(span.start);
+        }
+        guest = guest::lock();
+    }
     for pool in guest.pools.iter_mut().flatten() {
         let part = span.and(pool.bounds());
         if part.is_empty() {
@@ -234,12 +250,25 @@ pub fn mprotect(addr: usize, len: usize, prot: i32, key: i32) -> Result<()> {
             return result;
         }
     }
+    demote_heap(addr, len)?;
     // SAFETY: the program's own request.
     unsafe {
         match key {
             0.. => sys::pkey_mprotect(addr, len, prot, key),
             _ => sys::mprotect(addr, len, prot),
         }
+    }
+}
+
+/// Before part of a heap with reserved pages is protected: those it cuts become normal memory.
+fn demote_heap(addr: usize, len: usize) -> Result<()> {
+    if !(HEAP.start..HEAP.end).contains(&addr) || len == 0 {
+        return Ok(());
+    }
+    let end = align_up(addr.saturating_add(len), PAGE).unwrap_or(addr);
+    match &mut guest::lock().heap {
+        Some(heap) => heap.demote_edges(Span::new(addr, end)),
+        None => Ok(()),
     }
 }
 
@@ -254,11 +283,28 @@ pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
             return pool.advise(span, advice);
         }
     }
+    if advice == c::MADV_DONTNEED
+        && addr.is_multiple_of(PAGE)
+        && let Some(result) = discard_heap(addr, len)
+    {
+        return result;
+    }
     if files::overrules(len, advice) {
         return sys::is_mapped(addr, len);
     }
     // SAFETY: the program's own request.
     unsafe { sys::madvise(addr, len, advice) }
+}
+
+/// MADV_DONTNEED in a heap with reserved pages; `None`: not that.
+fn discard_heap(addr: usize, len: usize) -> Option<Result<()>> {
+    if !(HEAP.start..HEAP.end).contains(&addr) {
+        return None;
+    }
+    let span = Span::new(addr, addr.checked_add(align_up(len, PAGE)?)?);
+    let guest = guest::lock();
+    let heap = guest.heap.as_ref().filter(|heap| heap.has_hugetlb(span) && heap.mapped().and(span) == span)?;
+    Some(heap.discard(span))
 }
 
 /// mremap; `new` counts only with MREMAP_FIXED or MREMAP_DONTUNMAP.
@@ -293,6 +339,12 @@ const DUPLICATE: i32 = c::MREMAP_MAYMOVE | c::MREMAP_DONTUNMAP;
 fn aimed(old: Span, new_len: usize, flags: i32, new: usize) -> Result<usize> {
     let mut guest = guest::lock();
     let from = pool_span(old.start, old.len());
+    if let Some(span) = from.filter(|_| flags & c::MREMAP_FIXED != 0)
+        && guest.pool(span.start).is_some_and(|pool| pool.has_hugetlb(span))
+    {
+        drop(guest);
+        return copy_to(span, new_len, new, flags & c::MREMAP_DONTUNMAP != 0);
+    }
     let plain = from.is_some_and(|span| guest.pool(span.start).is_some_and(|pool| pool.is_plain_at(span)));
     // SAFETY: the program's own request.
     let at = match unsafe { sys::mremap(old.start, old.len(), new_len, flags, new) } {
@@ -312,6 +364,21 @@ fn aimed(old: Span, new_len: usize, flags: i32, new: usize) -> Result<usize> {
     if let Some(pool) = guest.pool(at) {
         let end = align_up(at.saturating_add(new_len), PAGE).unwrap_or(at);
         pool.moved_in(Span::new(at, end), plain);
+    }
+    Ok(at)
+}
+
+/// mremap to a fixed place out of reserved pages: a copy, because they cannot be moved.
+fn copy_to(old: Span, new_len: usize, new: usize, keep: bool) -> Result<usize> {
+    let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_FIXED;
+    let at = mmap(new, new_len, c::PROT_RW, flags, -1, 0)?;
+    // SAFETY: the program's own memory on both sides; it asked for the move, and mremap forbids overlaps.
+    unsafe { core::ptr::copy_nonoverlapping(old.start as *const u8, at as *mut u8, old.len().min(new_len)) };
+    record::count(Counter::HugetlbEmulated);
+    if keep {
+        madvise(old.start, old.len(), c::MADV_DONTNEED)?;
+    } else {
+        munmap(old.start, old.len())?;
     }
     Ok(at)
 }

@@ -104,6 +104,22 @@ impl Guest {
         self.pools.get_mut(index_of(addr)?)?.as_mut()
     }
 
+    /// Calls `visit` with every tile from a reserved pool.
+    pub fn each_hugetlb(&self, visit: &mut dyn FnMut(Span)) {
+        if let Some(heap) = &self.heap {
+            heap.each_hugetlb(visit);
+        }
+        self.pools.iter().flatten().for_each(|pool| pool.each_hugetlb(visit));
+    }
+
+    /// None of them comes from a reserved pool any more.
+    pub fn all_demoted(&mut self) {
+        if let Some(heap) = &mut self.heap {
+            heap.all_demoted();
+        }
+        self.pools.iter_mut().flatten().for_each(Pool::all_demoted);
+    }
+
     fn mute(&mut self) {
         if let Some(heap) = &mut self.heap {
             let layout = heap.layout().muted();

@@ -7,12 +7,13 @@ use pagelab_abi::guest::Counter;
 use pagelab_abi::plan::Memory;
 
 use crate::arch::PAGE;
-use crate::intervals::{Span, align_up};
+use crate::intervals::{Intervals, Span, align_down, align_up};
 use crate::kernel;
 use crate::layout::{Backing, Layout, Piece};
 use crate::measure;
+use crate::pool::demote;
 use crate::record;
-use crate::sys::{self, Errno};
+use crate::sys::{self, Errno, c};
 
 /// The heap.
 pub struct Heap {
@@ -21,13 +22,15 @@ pub struct Heap {
     end: usize,
     /// Mapped from the base to here.
     mapped: usize,
+    /// Tiles from the kernel's reserved pools.
+    hugetlb: Intervals,
 }
 
 impl Heap {
     /// An empty heap.
     pub fn new(layout: Layout) -> Heap {
         let base = layout.bounds().start;
-        Heap { layout, end: base, mapped: base }
+        Heap { layout, end: base, mapped: base, hugetlb: Intervals::new() }
     }
 
     /// All addresses it may ever have.
@@ -75,6 +78,11 @@ impl Heap {
         while self.mapped < page_end {
             let piece = self.layout.piece(self.mapped);
             let part = Span::new(self.mapped, page_end.min(piece.span.end));
+            if let Some(tile) = self.reserved_tile(&piece) {
+                self.mapped = tile.end;
+                record::count(Counter::TilesAsked);
+                continue;
+            }
             let wide = Span::new(part.start, piece.whole_tiles(part).end);
             let mapped = match kernel::map_fresh(wide, piece.backing) {
                 Ok(()) => wide,
@@ -86,6 +94,67 @@ impl Heap {
             };
             self.mapped = mapped.end;
             count_tiles(&piece, mapped);
+        }
+        Ok(())
+    }
+
+    /// Maps one tile from the reserved pool at the end of what is mapped, if the policy wants that and there is one.
+    fn reserved_tile(&mut self, piece: &Piece) -> Option<Span> {
+        let Backing::Hugetlb(bytes) = piece.backing else { return None };
+        let tile = piece.tile(self.mapped).filter(|tile| tile.start == self.mapped)?;
+        self.hugetlb.reserve(4).ok()?;
+        kernel::map_hugetlb(tile, bytes).ok()?;
+        let _ = self.hugetlb.insert(tile);
+        Some(tile)
+    }
+
+    /// Whether any of `span` comes from a reserved pool.
+    pub fn has_hugetlb(&self, span: Span) -> bool {
+        self.hugetlb.overlaps(span)
+    }
+
+    /// Calls `visit` with every tile from a reserved pool.
+    pub fn each_hugetlb(&self, visit: &mut dyn FnMut(Span)) {
+        let mut at = 0;
+        while let Some(run) = self.hugetlb.next_after(at) {
+            let bytes = self.layout.piece(run.start).backing.tile_bytes();
+            (run.start..run.end).step_by(bytes).for_each(|start| visit(Span::new(start, start + bytes)));
+            at = run.end;
+        }
+    }
+
+    /// None of them comes from a reserved pool any more.
+    pub fn all_demoted(&mut self) {
+        self.hugetlb = Intervals::new();
+    }
+
+    /// Makes normal memory of every reserved page that `span` cuts.
+    pub fn demote_edges(&mut self, span: Span) -> Result<(), Errno> {
+        for at in [span.start, span.end - 1] {
+            let tile = self.layout.piece(at).tile(at);
+            if let Some(tile) = tile.filter(|tile| tile.and(span) != *tile && self.hugetlb.covers(*tile)) {
+                demote(tile, &mut self.hugetlb)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// MADV_DONTNEED where reserved pages are concerned: the kernel zeroes whole ones only.
+    pub fn discard(&self, span: Span) -> Result<(), Errno> {
+        let mut at = span.start;
+        while at < span.end {
+            let bytes = self.layout.piece(at).backing.tile_bytes();
+            let start = align_down(at, bytes);
+            let tile = Span::new(start, start + bytes);
+            let part = tile.and(Span::new(at, span.end));
+            if part != tile && self.hugetlb.covers(tile) {
+                kernel::clear(part);
+                record::count(Counter::HugetlbEmulated);
+            } else {
+                // SAFETY: the program gives up the contents.
+                unsafe { sys::madvise(part.start, part.len(), c::MADV_DONTNEED) }?;
+            }
+            at = part.end;
         }
         Ok(())
     }
@@ -115,6 +184,7 @@ impl Heap {
             measure::retire(Memory::Heap, &self.layout, Span::new(keep, self.mapped), &counts);
             // SAFETY: whole tiles above the new break: the program gives them back.
             unsafe { sys::munmap(keep, self.mapped - keep) }?;
+            let _ = self.hugetlb.remove(Span::new(keep, self.mapped));
             self.mapped = keep;
         }
         let stale = Span::new(from, align_up(self.end, PAGE).unwrap_or(keep).min(keep));

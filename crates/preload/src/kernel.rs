@@ -95,6 +95,33 @@ pub fn map_fresh(span: Span, backing: Backing) -> Result<(), Errno> {
     Ok(())
 }
 
+/// mmap flags for pages of `bytes` from the reserved pools, with reservation.
+pub fn hugetlb_flags(bytes: usize) -> i32 {
+    PLAIN | c::MAP_HUGETLB | ((bytes.trailing_zeros() as i32) << c::MAP_HUGE_SHIFT)
+}
+
+/// Maps pages of `bytes` from the reserved pools at exactly `span`, where nothing is mapped.
+pub fn map_hugetlb(span: Span, bytes: usize) -> Result<(), Errno> {
+    let flags = hugetlb_flags(bytes) | c::MAP_FIXED_NOREPLACE;
+    // SAFETY: NOREPLACE: nothing that exists is touched.
+    match unsafe { sys::mmap(span.start, span.len(), c::PROT_RW, flags, -1, 0) } {
+        Ok(_) => {
+            record::add(Counter::HugetlbTiles, (span.len() / bytes) as u64);
+            Ok(())
+        }
+        Err(errno) => {
+            note_exhausted(errno, bytes);
+            Err(errno)
+        }
+    }
+}
+
+/// A page from the reserved pools could not be had.
+pub fn note_exhausted(errno: Errno, bytes: usize) {
+    record::count(Counter::FallbackHugetlb);
+    record::note(NoteKind::HugetlbExhausted, Some(errno), 0, bytes);
+}
+
 /// Asks for `backing` where memory is mapped already.
 pub fn advise(span: Span, backing: Backing) {
     let advice = match backing {

@@ -15,6 +15,7 @@ mod entry;
 mod environment;
 mod exit;
 mod files;
+mod fork;
 mod guest;
 mod heap;
 mod intervals;

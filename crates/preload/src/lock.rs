@@ -14,34 +14,22 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
 
-/// A value behind the lock.
-pub struct Locked<T> {
+/// The bare lock, for what begins in one function and ends in another.
+pub struct Turn {
     word: AtomicU32,
-    value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached through the guard only, and there is one guard at a time.
-unsafe impl<T> Sync for Locked<T> {}
-
-/// Proof that the lock is held; releases it, then restores the signal mask.
-pub struct Guard<'a, T> {
-    lock: &'a Locked<T>,
-    mask: u64,
-}
-
-impl<T> Locked<T> {
-    /// An unlocked value.
-    pub const fn new(value: T) -> Locked<T> {
-        Locked { word: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
+impl Turn {
+    /// Free.
+    pub const fn new() -> Turn {
+        Turn { word: AtomicU32::new(FREE) }
     }
 
-    /// Blocks all signals and takes the lock.
-    pub fn lock(&self) -> Guard<'_, T> {
-        let mask = sys::signal_mask(u64::MAX);
+    /// Waits for it and takes it.
+    pub fn take(&self) {
         if self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
             self.wait();
         }
-        Guard { lock: self, mask }
     }
 
     #[cold]
@@ -57,9 +45,45 @@ impl<T> Locked<T> {
         }
     }
 
+    /// Gives it back.
+    pub fn give(&self) {
+        if self.word.swap(FREE, Ordering::Release) == CONTENDED {
+            sys::futex_wake(&self.word);
+        }
+    }
+}
+
+/// A value behind the lock.
+pub struct Locked<T> {
+    turn: Turn,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached through the guard only, and there is one guard at a time.
+unsafe impl<T> Sync for Locked<T> {}
+
+/// Proof that the lock is held; releases it, then restores the signal mask.
+pub struct Guard<'a, T> {
+    lock: &'a Locked<T>,
+    mask: u64,
+}
+
+impl<T> Locked<T> {
+    /// An unlocked value.
+    pub const fn new(value: T) -> Locked<T> {
+        Locked { turn: Turn::new(), value: UnsafeCell::new(value) }
+    }
+
+    /// Blocks all signals and takes the lock.
+    pub fn lock(&self) -> Guard<'_, T> {
+        let mask = sys::signal_mask(u64::MAX);
+        self.turn.take();
+        Guard { lock: self, mask }
+    }
+
     /// In a forked child, before anything else runs there: frees the lock; says whether some thread held it.
     pub fn reset_after_fork(&self) -> bool {
-        self.word.swap(FREE, Ordering::Relaxed) != FREE
+        self.turn.word.swap(FREE, Ordering::Relaxed) != FREE
     }
 }
 
@@ -80,9 +104,7 @@ impl<T> DerefMut for Guard<'_, T> {
 
 impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
-        if self.lock.word.swap(FREE, Ordering::Release) == CONTENDED {
-            sys::futex_wake(&self.lock.word);
-        }
+        self.lock.turn.give();
         sys::signal_mask(self.mask);
     }
 }

@@ -12,6 +12,7 @@
 
 mod arenas;
 mod change;
+mod hugetlb;
 mod kept;
 mod pending;
 mod remap;
@@ -21,6 +22,7 @@ mod tests;
 use pagelab_abi::guest::{Counter, NoteKind};
 use pagelab_abi::plan::Memory;
 
+use crate::arch::{PAGE, PMD};
 use crate::intervals::{Full, Intervals, Span, align_down, align_up};
 use crate::kernel;
 use crate::layout::{Backing, Layout, Piece};
@@ -30,6 +32,7 @@ use crate::sys::{self, Errno, c};
 
 use arenas::Arenas;
 pub use arenas::{ARENA_BYTES, looks_like_arena};
+pub use hugetlb::{copy_of, demote};
 use kept::Kept;
 use pending::Pending;
 pub use remap::carry;
@@ -47,6 +50,8 @@ pub struct Pool {
     foreign: Intervals,
     /// Tiles that the program broke up: accounted for when it did, and not made whole since.
     broken: Intervals,
+    /// Tiles from the kernel's reserved pools.
+    hugetlb: Intervals,
     arenas: Arenas,
     pending: Pending,
     kept: Option<Kept>,
@@ -81,6 +86,7 @@ impl Pool {
             shut: Intervals::new(),
             foreign: Intervals::new(),
             broken: Intervals::new(),
+            hugetlb: Intervals::new(),
             arenas: Arenas::new(layout.bounds().start),
             pending: Pending::new(),
             kept: None,
@@ -111,20 +117,27 @@ impl Pool {
     /// Room in the tables for the few changes that one call makes.
     fn ready(&mut self) -> Result<(), Errno> {
         let all = [&mut self.used, &mut self.spare, &mut self.shut, &mut self.foreign, &mut self.broken];
-        all.into_iter().try_for_each(|set| set.reserve(16)).map_err(|Full| {
+        all.into_iter().chain([&mut self.hugetlb]).try_for_each(|set| set.reserve(16)).map_err(|Full| {
             record::count(Counter::FallbackTables);
             Errno::ENOMEM
         })
     }
 
     fn place(&self, len: usize, how: How, arena: bool) -> Option<usize> {
+        let plain = how.is_plain();
         let align = match () {
             () if arena => ARENA_BYTES,
+            () if len >= self.align => self.align,
             // What is not read-write cannot share a huge page: keep it out of tiles that others use.
-            () if !how.is_plain() || len >= self.align => self.align,
-            () => (crate::arch::PMD.min(self.align)).min(if len >= crate::arch::PMD { usize::MAX } else { 1 }),
+            () if !plain || len >= PMD => PMD.min(self.align),
+            () => PAGE,
         };
-        self.used.first_fit(self.bounds(), len, align.max(1))
+        // Larger tiles would be spoilt by it, one by one: far away from them.
+        if !plain && !arena && self.align > PMD {
+            let Span { start, end } = self.bounds();
+            return self.used.first_fit(Span::new(start + (end - start) / 2, end), len, align);
+        }
+        self.used.first_fit(self.bounds(), len, align)
     }
 
     /// Maps `len` bytes (whole pages) at the lowest place that fits, or at `hint` if that is free.
@@ -180,7 +193,14 @@ impl Pool {
 
     /// Maps what is missing of the tiles that `part` (inside `piece`) enters; all of it is spare then.
     fn fill(&mut self, piece: &Piece, part: Span) -> Result<(), Errno> {
-        let whole = piece.whole_tiles(part);
+        match piece.backing {
+            Backing::Hugetlb(bytes) => self.fill_hugetlb(piece, part, bytes),
+            _ => self.fill_thp(piece, piece.whole_tiles(part), part),
+        }
+    }
+
+    /// Maps what is missing of `whole` as normal memory; `part` of it is what the program asked for.
+    fn fill_thp(&mut self, piece: &Piece, whole: Span, part: Span) -> Result<(), Errno> {
         let mut at = whole.start;
         while at < whole.end {
             let occupied = first_of(self.used.next_after(at), self.spare.next_after(at));
@@ -253,6 +273,7 @@ impl Pool {
 
     /// Memory of another kind at `span`, which is free; replaces spare parts.
     fn map_other(&mut self, span: Span, how: How) -> Result<(), Errno> {
+        self.demote_edges(span)?;
         self.drop_spare(span);
         let flags = how.flags | c::MAP_FIXED_NOREPLACE;
         // SAFETY: NOREPLACE: nothing that exists is touched.
@@ -327,7 +348,9 @@ impl Pool {
         let counts = |tile: Span| self.is_whole(tile) && !self.broken.overlaps(tile);
         measure::retire(memory, &self.layout, span, &counts);
         for at in [span.start, span.end - 1] {
-            let Some(tile) = self.layout.piece(at).tile(at) else { continue };
+            let Some(tile) = self.layout.piece(at).tile(at).filter(|tile| !self.hugetlb.covers(*tile)) else {
+                continue;
+            };
             if tile.and(span) != tile && self.is_whole(tile) && !self.broken.overlaps(tile) {
                 record::count(Counter::TilesSplit);
                 record::note(NoteKind::TileSplit, None, tile.start, tile.len());
@@ -374,6 +397,10 @@ impl Pool {
             return Ok(());
         }
         self.part_with(wide);
+        let wide = self.hold_edges(wide);
+        if wide.is_empty() {
+            return Ok(());
+        }
         // SAFETY: the program asked for `span`; what `widen` added is spare memory or nothing.
         unsafe { sys::munmap(wide.start, wide.len()) }?;
         self.forget(wide);
@@ -386,6 +413,7 @@ impl Pool {
         let _ = self.spare.remove(span);
         let _ = self.shut.remove(span);
         let _ = self.foreign.remove(span);
+        let _ = self.hugetlb.remove(span);
         self.forget_broken(span);
         self.arenas.leave(span);
         self.pending.forget(span);
@@ -393,7 +421,7 @@ impl Pool {
 
     /// Tiles wholly inside `span` are not broken any more: they are gone.
     fn forget_broken(&mut self, span: Span) {
-        let tile = self.align.max(crate::arch::PAGE);
+        let tile = self.align;
         let inner = Span::new(align_up(span.start, tile).unwrap_or(span.end), align_down(span.end, tile));
         let _ = self.broken.remove(inner);
     }

@@ -5,13 +5,14 @@ use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use pagelab_abi::guest::{DisabledReason, NoteKind, Started, State};
-use pagelab_abi::plan::{Fetch, Flags, Memory, Plan};
+use pagelab_abi::plan::{Fetch, Flags, Memory, Plan, Section, Via};
 
-use crate::arch::nr;
+use crate::arch::{self, nr};
 use crate::detour::{Detours, Refusal, Shape, Wanted};
 use crate::elf::{self, Object};
 use crate::entry;
 use crate::files;
+use crate::fork;
 use crate::guest;
 use crate::kernel;
 use crate::maps;
@@ -125,12 +126,14 @@ struct Needs {
     heap: bool,
     files: bool,
     exits: bool,
+    hugetlb: bool,
 }
 
 impl Needs {
     fn of(plan: &Plan<'_>) -> Needs {
-        let mut needs = Needs { memory: false, heap: false, files: false, exits: false };
+        let mut needs = Needs { memory: false, heap: false, files: false, exits: false, hugetlb: false };
         for section in (0..plan.section_count()).filter_map(|number| plan.section(number)) {
+            needs.hugetlb |= names_hugetlb(plan, &section);
             let governed = section.governs_pages() || section.fetch != Fetch::Kernel;
             match section.memory {
                 Memory::Heap => needs.heap |= governed,
@@ -143,6 +146,13 @@ impl Needs {
         needs.exits = plan.flags().contains(Flags::MEASURE) || !inherits;
         needs
     }
+}
+
+fn names_hugetlb(plan: &Plan<'_>, section: &Section) -> bool {
+    let reserved = |page_bytes: u64, via| via == Via::Hugetlb || page_bytes > arch::PMD as u64;
+    let mut intervals = (0..section.interval_count()).filter_map(|index| plan.interval(section, index));
+    reserved(section.otherwise, section.otherwise_via)
+        || intervals.any(|piece| reserved(piece.page_bytes, piece.via))
 }
 
 fn wanted(name: &'static CStr, number: usize, target: usize) -> Wanted {
@@ -225,6 +235,9 @@ unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
     let written = unsafe { detours.write() };
     written.map_err(|errno| Stop { reason: DisabledReason::PatchDenied, errno: Some(errno) })?;
     move_break(libc, needs.heap);
+    if needs.hugetlb {
+        fork::watch(libc);
+    }
     scan(&plan);
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! Changes to what the program has: protection, advice, mappings it puts over its own.
 
-use pagelab_abi::guest::{Counter, NoteKind};
+use pagelab_abi::guest::Counter;
 
 use crate::intervals::{Span, align_down};
 use crate::kernel;
-use crate::layout::Backing;
+use crate::layout::{Backing, Piece};
 use crate::record;
 use crate::sys::{self, Errno, c};
 
@@ -35,6 +35,7 @@ impl Pool {
         self.pending.forget(own);
         if prot != c::PROT_RW || key >= 0 {
             self.part_with(own);
+            self.demote_edges(own)?;
         }
         self.arenas.leave(span);
         protect_raw(own, prot, key)?;
@@ -74,9 +75,10 @@ impl Pool {
         let last = layout.piece(span.end - 1);
         let end = last.whole_tiles(Span::new(span.end - 1, span.end)).end.min(start + ARENA_BYTES);
         let wide = Span::new(open.max(start), end);
-        // SAFETY: the program asked for access up to `span.end`; the rest of the tile belongs to the same heap.
-        let result = unsafe { sys::mprotect(wide.start, wide.len(), c::PROT_RW) };
-        if result.is_ok() {
+        let result = self.open_arena(wide, &last);
+        if result.is_ok()
+            && let Some((heap, start)) = self.arenas.heap(span.start)
+        {
             heap.grown(start, span.end, end);
             let tile = last.backing.tile_bytes();
             if last.backing.is_tiled() {
@@ -86,6 +88,24 @@ impl Pool {
             }
         }
         Some(result)
+    }
+
+    /// Gives access to `wide` of an arena's heap, from reserved pages where the policy wants that.
+    fn open_arena(&mut self, wide: Span, last: &Piece) -> Result<(), Errno> {
+        if let Backing::Hugetlb(bytes) = last.backing {
+            let mut at = wide.start;
+            while let Some(tile) = last.tile(at).filter(|tile| tile.start == at && tile.end <= wide.end) {
+                if !self.replace_by_tile(tile, bytes) {
+                    break;
+                }
+                at = tile.end;
+            }
+            if at == wide.end {
+                return Ok(());
+            }
+        }
+        // SAFETY: the program asked for access; the rest of the tile belongs to the same heap.
+        unsafe { sys::mprotect(wide.start, wide.len(), c::PROT_RW) }
     }
 
     /// madvise of whole pages.
@@ -102,7 +122,10 @@ impl Pool {
                     Err(Errno::ENOMEM)
                 }
             }
+            c::MADV_DONTNEED if self.has_hugetlb(span) => self.discard_hugetlb(span),
             c::MADV_DONTNEED => self.discard(span),
+            // Lazily freed or not: the contents may be kept, and reserved pages are.
+            c::MADV_FREE if self.has_hugetlb(span) => Ok(()),
             _ => {
                 if matches!(advice, c::MADV_FREE | c::MADV_REMOVE | c::MADV_DONTNEED_LOCKED | c::MADV_GUARD_INSTALL)
                 {
@@ -171,6 +194,7 @@ impl Pool {
         if self.used.overlaps(span) {
             return Err(Errno::EEXIST);
         }
+        self.demote_edges(span)?;
         self.drop_spare(span);
         Ok(())
     }
@@ -180,14 +204,7 @@ impl Pool {
         self.ready()?;
         self.yield_kept(span);
         self.part_with(span);
-        Ok(())
-    }
-
-    /// A request of the program that was refused: counted and noted.
-    pub fn refuse(span: Span, errno: Errno) -> Errno {
-        record::count(Counter::CallsRefused);
-        record::note(NoteKind::CallRefused, Some(errno), span.start, span.len());
-        errno
+        self.demote_edges(span)
     }
 }
 

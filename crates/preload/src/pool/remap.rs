@@ -36,6 +36,9 @@ impl Pool {
         if self.is_plain(old) {
             return self.map_plain(growth).is_ok();
         }
+        if self.has_hugetlb(Span::new(old.start, growth.end)) {
+            return false;
+        }
         self.drop_spare(growth);
         // SAFETY: without MREMAP_MAYMOVE the mapping stays, and the kernel checks that nothing follows it.
         let grown = unsafe { sys::mremap(old.start, old.len(), old.len() + growth.len(), 0, 0) };
@@ -68,8 +71,15 @@ impl Pool {
 
     /// Growth by moving to another place of the pool.
     fn shift(&mut self, old: Span, new_len: usize) -> Result<usize, Errno> {
+        if self.has_hugetlb(old) {
+            return self.shift_by_copy(old, new_len);
+        }
         let at = self.place_like(old, new_len).ok_or(Errno::ENOMEM)?;
         let (head, tail) = (Span::new(at, at + old.len()), Span::new(at + old.len(), at + new_len));
+        if self.has_hugetlb(head) {
+            // Spare parts of a reserved page lie at the target: pages cannot be moved into it either.
+            return self.shift_by_copy(old, new_len);
+        }
         self.part_with(old);
         if !self.is_plain(old) {
             let new = Span::new(head.start, tail.end);
@@ -129,6 +139,9 @@ impl Pool {
     /// mremap with MREMAP_DONTUNMAP and no target: the kernel would choose one; the pool does.
     pub fn duplicate(&mut self, old: Span) -> Result<usize, Errno> {
         self.ready()?;
+        if self.has_hugetlb(old) {
+            return self.duplicate_by_copy(old);
+        }
         let at = self.place_like(old, old.len()).ok_or(Errno::ENOMEM)?;
         let new = Span::new(at, at + old.len());
         self.drop_spare(new);

@@ -1,0 +1,110 @@
+//! fork with reserved huge pages.
+//!
+//! A child's copy-on-write of a reserved page needs another one; with the pool exhausted the kernel kills the child with
+//! SIGBUS. So fork(3) gives the child copies in normal memory: made before the fork, moved into place in the child
+//! before anything else runs there, thrown away in the parent. vfork and posix_spawn run none of this; a raw clone
+//! system call does not either and has the kernel's own behaviour.
+
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use pagelab_abi::guest::{Counter, NoteKind};
+
+use crate::elf::Object;
+use crate::guest;
+use crate::intervals::Span;
+use crate::lock::Turn;
+use crate::msg::say;
+use crate::pool::copy_of;
+use crate::record;
+use crate::sys::{self, c};
+
+#[derive(Clone, Copy)]
+struct Copy {
+    tile: Span,
+    scratch: usize,
+}
+
+/// The copies of the fork under way.
+static COPIES: AtomicPtr<Copy> = AtomicPtr::new(core::ptr::null_mut());
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// One fork at a time.
+static TURN: Turn = Turn::new();
+const ROOM: usize = 1 << 16;
+
+type Handler = extern "C" fn();
+type Register = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> i32;
+
+/// Has libc's fork call us. Only done when the plan names reserved pages.
+pub fn watch(libc: &Object) {
+    let Some(symbol) = libc.symbol(c"__register_atfork") else { return };
+    // SAFETY: glibc's function has this signature since 2.3.2; it stores the handlers in a table of its own.
+    unsafe {
+        let register = core::mem::transmute::<usize, Register>(symbol.address);
+        register(before, in_parent, in_child, core::ptr::null_mut());
+    }
+}
+
+extern "C" fn before() {
+    TURN.take();
+    COUNT.store(0, Ordering::Relaxed);
+    let Ok(table) = sys::mmap_own(ROOM * size_of::<Copy>()) else { return };
+    COPIES.store(table as *mut Copy, Ordering::Relaxed);
+    let guest = guest::lock();
+    guest.each_hugetlb(&mut |tile| {
+        let count = COUNT.load(Ordering::Relaxed);
+        let copy = if count < ROOM { copy_of(tile).ok() } else { None };
+        let Some(scratch) = copy else {
+            // The child shares the page and takes its chance.
+            record::note(NoteKind::Fallback, None, tile.start, tile.len());
+            return;
+        };
+        // SAFETY: the table has room for ROOM entries; DONTFORK changes nothing here.
+        unsafe {
+            *(table as *mut Copy).add(count) = Copy { tile, scratch };
+            let _ = sys::madvise(tile.start, tile.len(), c::MADV_DONTFORK);
+        }
+        COUNT.store(count + 1, Ordering::Relaxed);
+    });
+}
+
+fn each_copy(visit: &mut dyn FnMut(&Copy)) {
+    let table = COPIES.load(Ordering::Relaxed);
+    if table.is_null() {
+        return;
+    }
+    for index in 0..COUNT.load(Ordering::Relaxed) {
+        // SAFETY: entries below COUNT were written by `before`.
+        visit(unsafe { &*table.add(index) });
+    }
+    // SAFETY: the table is not used any more.
+    let _ = unsafe { sys::munmap(table as usize, ROOM * size_of::<Copy>()) };
+    COPIES.store(core::ptr::null_mut(), Ordering::Relaxed);
+    COUNT.store(0, Ordering::Relaxed);
+}
+
+extern "C" fn in_parent() {
+    each_copy(&mut |copy| {
+        // SAFETY: the copy is ours alone; the tile is shared with later children again.
+        unsafe {
+            let _ = sys::madvise(copy.tile.start, copy.tile.len(), c::MADV_DOFORK);
+            let _ = sys::munmap(copy.scratch, copy.tile.len());
+        }
+    });
+    TURN.give();
+}
+
+extern "C" fn in_child() {
+    TURN.give();
+    let mut guest = guest::lock();
+    let flags = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
+    each_copy(&mut |copy| {
+        // SAFETY: nothing is mapped at the tile in the child (DONTFORK); the copy takes its place.
+        let moved = unsafe { sys::mremap(copy.scratch, copy.tile.len(), copy.tile.len(), flags, copy.tile.start) };
+        if let Err(errno) = moved {
+            say(format_args!("cannot place a copy of reserved pages in a forked child: errno {}", errno.0));
+        }
+        record::count(Counter::HugetlbDemoted);
+    });
+    guest.all_demoted();
+}

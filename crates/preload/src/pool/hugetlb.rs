@@ -1,0 +1,259 @@
+//! Tiles from the kernel's reserved pools.
+//!
+//! They cannot be unmapped, protected or discarded in part (the kernel says EINVAL, or success without doing it), so
+//! that is done by hand here: parts given back are zeroed and held until the whole tile is free; parts that need another
+//! protection turn the tile into normal memory first, or the call is refused. They are mapped *with* reservation: when
+//! the pool is exhausted, mapping fails and normal memory takes its place, and no later touch can raise SIGBUS.
+
+use pagelab_abi::guest::{Counter, NoteKind};
+
+use crate::arch::PMD;
+use crate::intervals::{Intervals, Span, align_down};
+use crate::kernel;
+use crate::layout::{Backing, Piece};
+use crate::record;
+use crate::sys::{self, Errno, c};
+
+use super::Pool;
+
+impl Pool {
+    /// Maps the tiles of `part` that are missing, from the reserved pool where it has pages left.
+    pub(super) fn fill_hugetlb(&mut self, piece: &Piece, part: Span, bytes: usize) -> Result<(), Errno> {
+        let whole = piece.whole_tiles(part);
+        let mut at = whole.start;
+        while at < whole.end {
+            let around = Span::new(align_down(at, bytes), align_down(at, bytes) + bytes).and(whole);
+            let fresh = !self.used.overlaps(around) && !self.spare.overlaps(around);
+            if fresh && piece.tile(at) == Some(around) && self.map_tile(around, bytes) {
+                record::count(Counter::TilesAsked);
+                let _ = self.spare.insert(around);
+            } else {
+                self.fill_thp(piece, around, part)?;
+            }
+            at = around.end;
+        }
+        Ok(())
+    }
+
+    /// Maps one tile from the reserved pool, where nothing is mapped.
+    fn map_tile(&mut self, tile: Span, bytes: usize) -> bool {
+        let mapped = kernel::map_hugetlb(tile, bytes).is_ok();
+        if mapped {
+            let _ = self.hugetlb.insert(tile);
+        }
+        mapped
+    }
+
+    /// Whether any of `span` comes from a reserved pool.
+    pub fn has_hugetlb(&self, span: Span) -> bool {
+        self.hugetlb.overlaps(span)
+    }
+
+    /// The reserved page around `addr`.
+    fn tile_at(&self, addr: usize) -> Option<Span> {
+        self.layout.piece(addr).tile(addr).filter(|tile| self.hugetlb.covers(*tile))
+    }
+
+    /// Before `span` is unmapped: zeroes and holds the parts of reserved pages that reach beyond it; returns what can
+    /// really be unmapped.
+    pub(super) fn hold_edges(&mut self, span: Span) -> Span {
+        let mut rest = span;
+        for first in [true, false] {
+            if rest.is_empty() {
+                break;
+            }
+            let edge = if first { rest.start } else { rest.end - 1 };
+            let Some(tile) = self.tile_at(edge) else { continue };
+            let part = tile.and(rest);
+            if part == tile {
+                continue;
+            }
+            kernel::clear(part);
+            let _ = self.used.remove(part);
+            let _ = self.spare.insert(part);
+            record::count(Counter::HugetlbEmulated);
+            rest = if part.start == rest.start {
+                Span::new(part.end, rest.end)
+            } else {
+                Span::new(rest.start, part.start)
+            };
+        }
+        rest
+    }
+
+    /// Makes normal memory of every reserved page that `span` cuts, so that the kernel can split it. Fails when its
+    /// contents would have to be copied while other threads may write to them.
+    pub(super) fn demote_edges(&mut self, span: Span) -> Result<(), Errno> {
+        for at in [span.start, span.end - 1] {
+            if let Some(tile) = self.tile_at(at).filter(|tile| tile.and(span) != *tile) {
+                demote(tile, &mut self.hugetlb)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// MADV_DONTNEED on a span with reserved pages: whole ones by the kernel, parts by hand.
+    pub(super) fn discard_hugetlb(&mut self, span: Span) -> Result<(), Errno> {
+        let mut at = span.start;
+        while at < span.end {
+            // As natively: what is mapped is discarded, and holes are an error in the end.
+            match self.used.next_after(at) {
+                Some(next) if next.start <= at => {}
+                next => {
+                    at = next.map_or(span.end, |next| next.start.min(span.end));
+                    continue;
+                }
+            }
+            let tile = self.tile_at(at);
+            let used_end = self.used.next_after(at).map_or(span.end, |next| next.end.min(span.end));
+            let end = tile.map_or_else(|| self.next_tile(at, used_end), |tile| tile.end.min(used_end));
+            let part = Span::new(at, end);
+            match tile {
+                Some(tile) if tile != part => {
+                    kernel::clear(part);
+                    record::count(Counter::HugetlbEmulated);
+                }
+                // SAFETY: the program gives up the contents.
+                _ => unsafe { sys::madvise(part.start, part.len(), c::MADV_DONTNEED) }?,
+            }
+            at = end;
+        }
+        if self.used.covers(span) { Ok(()) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// Where the next reserved page after `addr` begins, at most `end`.
+    fn next_tile(&self, addr: usize, end: usize) -> usize {
+        self.hugetlb.next_after(addr).map_or(end, |tile| tile.start.min(end))
+    }
+
+    /// A tile of an arena's heap, reserved without access and never touched, from the reserved pool instead.
+    pub(super) fn replace_by_tile(&mut self, tile: Span, bytes: usize) -> bool {
+        if bytes != PMD || !matches!(self.layout.piece(tile.start).backing, Backing::Hugetlb(PMD)) {
+            return false;
+        }
+        let flags = kernel::hugetlb_flags(bytes) | c::MAP_FIXED;
+        // SAFETY: the program has had no access to the tile yet, and asks for it now.
+        let mapped = unsafe { sys::mmap(tile.start, tile.len(), c::PROT_RW, flags, -1, 0) };
+        match mapped {
+            Ok(_) => {
+                record::count(Counter::HugetlbTiles);
+                let _ = self.hugetlb.insert(tile);
+                true
+            }
+            Err(errno) => {
+                kernel::note_exhausted(errno, bytes);
+                // The kernel has unmapped what was there before it found that it has no page.
+                let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_NORESERVE | c::MAP_FIXED;
+                // SAFETY: puts back what the program had: reserved, untouched, without access.
+                let _ = unsafe { sys::mmap(tile.start, tile.len(), c::PROT_NONE, flags, -1, 0) };
+                kernel::advise(tile, Backing::Thp(bytes));
+                false
+            }
+        }
+    }
+
+    /// The program maps fresh read-write memory over `span`: parts of reserved pages at its edges are zeroed instead.
+    /// Returns what is left to be mapped.
+    pub fn renew_edges(&mut self, span: Span) -> Result<Span, Errno> {
+        self.ready()?;
+        let rest = self.hold_edges(span);
+        for part in [Span::new(span.start, rest.start), Span::new(rest.end, span.end)] {
+            if !part.is_empty() {
+                let _ = self.spare.remove(part);
+                let _ = self.used.insert(part);
+            }
+        }
+        Ok(rest)
+    }
+
+    /// mremap where reserved pages are concerned: a copy, because they cannot be moved.
+    pub(super) fn shift_by_copy(&mut self, old: Span, new_len: usize) -> Result<usize, Errno> {
+        let at = self.used.first_fit(self.bounds(), new_len, self.align.min(PMD)).ok_or(Errno::ENOMEM)?;
+        let new = Span::new(at, at + new_len);
+        self.map_plain(new)?;
+        // SAFETY: both are the program's read-write memory, and it asked for the move.
+        unsafe { core::ptr::copy_nonoverlapping(old.start as *const u8, at as *mut u8, old.len()) };
+        record::count(Counter::HugetlbEmulated);
+        self.unmap(old)?;
+        Ok(at)
+    }
+
+    /// mremap with MREMAP_DONTUNMAP where reserved pages are concerned: a copy, and zeroes where it was.
+    pub(super) fn duplicate_by_copy(&mut self, old: Span) -> Result<usize, Errno> {
+        let at = self.used.first_fit(self.bounds(), old.len(), self.align.min(PMD)).ok_or(Errno::ENOMEM)?;
+        self.map_plain(Span::new(at, at + old.len()))?;
+        // SAFETY: both are the program's read-write memory, and it asked for the move.
+        unsafe { core::ptr::copy_nonoverlapping(old.start as *const u8, at as *mut u8, old.len()) };
+        record::count(Counter::HugetlbEmulated);
+        self.discard_hugetlb(old)?;
+        Ok(at)
+    }
+
+    /// Calls `visit` with every reserved page.
+    pub fn each_hugetlb(&self, visit: &mut dyn FnMut(Span)) {
+        let mut at = 0;
+        while let Some(run) = self.hugetlb.next_after(at) {
+            let mut tile = run.start;
+            while let Some(span) = self.tile_at(tile).filter(|_| tile < run.end) {
+                visit(span);
+                tile = span.end;
+            }
+            at = run.end;
+        }
+    }
+
+    /// In a forked child, after the copies have taken their places: all is normal memory.
+    pub fn all_demoted(&mut self) {
+        let mut at = 0;
+        while let Some(run) = self.hugetlb.next_after(at) {
+            let layout = self.layout;
+            layout.each(run, &mut |piece, part| kernel::advise(part, piece.backing));
+            at = run.end;
+        }
+        self.hugetlb = Intervals::new();
+    }
+}
+
+/// Makes normal memory of one reserved page, which `set` lists. Fails when its contents would have to be copied while
+/// other threads may write to them.
+pub fn demote(tile: Span, set: &mut Intervals) -> Result<(), Errno> {
+    let threads = sys::link_count(c"/proc/self/task").map_or(usize::MAX, |links| links as usize - 2);
+    if kernel::is_resident(tile.start) && threads > 1 {
+        record::count(Counter::CallsRefused);
+        record::note(NoteKind::CallRefused, Some(Errno::ENOMEM), tile.start, tile.len());
+        return Err(Errno::ENOMEM);
+    }
+    set.reserve(4).map_err(|_| Errno::ENOMEM)?;
+    replace_by_copy(tile)?;
+    let _ = set.remove(tile);
+    record::count(Counter::HugetlbDemoted);
+    Ok(())
+}
+
+/// Replaces the memory at `tile` by normal memory with the same contents.
+fn replace_by_copy(tile: Span) -> Result<(), Errno> {
+    let scratch = copy_of(tile)?;
+    let flags = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
+    // SAFETY: the scratch copy is ours; it takes the place of what it is a copy of.
+    match unsafe { sys::mremap(scratch, tile.len(), tile.len(), flags, tile.start) } {
+        Ok(_) => Ok(()),
+        Err(errno) => {
+            // SAFETY: ours alone.
+            let _ = unsafe { sys::munmap(scratch, tile.len()) };
+            Err(errno)
+        }
+    }
+}
+
+/// Normal memory somewhere else with the contents of `tile`; untouched pages stay so.
+pub fn copy_of(tile: Span) -> Result<usize, Errno> {
+    // With reservation, as the program's own: the copy becomes the program's memory.
+    let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS;
+    // SAFETY: no address is given, so nothing that exists is touched.
+    let scratch = unsafe { sys::mmap(0, tile.len(), c::PROT_RW, flags, -1, 0) }?;
+    if kernel::is_resident(tile.start) {
+        // SAFETY: the program's readable memory; a fresh target of the same length.
+        unsafe { core::ptr::copy_nonoverlapping(tile.start as *const u8, scratch as *mut u8, tile.len()) };
+    }
+    Ok(scratch)
+}
