@@ -239,13 +239,16 @@ def test_warmups_are_in_no_summary(tmp_path: Path) -> None:
     plan = factory.plan(["w"], ["a", "b"], 6, warmups=2)
 
     def run_of(_: Condition, slot: Slot) -> Run:
-        return Run(wall_s=50.0 if slot.warmup else 1 + slot.execution / 100)
+        failed = slot.position == 0
+        return Run(wall_s=50.0 if slot.warmup else 1 + slot.execution / 100, status="failed" if failed else "ok")
 
     found = analyse(data_of(factory.store(tmp_path, plan, run_of)))
     summary = found.summary("w/a", "wall_s")
     assert summary is not None
     assert (summary.n, found.condition("w/a").warmups) == (6, 2)
     assert summary.maximum < 2
+    assert [(f.position, f.warmup) for f in found.failures] == [(0, True)], "listed, and no loss to the analysis"
+    assert found.caveats == ()
 
 
 def test_warnings_keep_their_type_and_are_grouped(tmp_path: Path) -> None:

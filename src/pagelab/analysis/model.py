@@ -238,6 +238,7 @@ class Failure:
     position: int
     condition: str
     execution: int
+    warmup: bool
     status: str
     message: str
 

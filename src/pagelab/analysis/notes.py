@@ -18,7 +18,7 @@ def failures_of(data: StudyData, executions: tuple[Execution, ...]) -> tuple[Fai
     columns = ("run_id", "message", "exit_code", "signal")
     facts = {row["run_id"]: row for row in data.runs.select(columns).iter_rows(named=True)}
     return tuple(
-        Failure(e.run_id, e.position, e.condition, e.execution, e.status, _message(facts[e.run_id], e.status))
+        Failure(e.run_id, e.position, e.condition, e.execution, e.warmup, e.status, _message(facts[e.run_id], e.status))
         for e in executions
         if e.status not in ANALYSED
     )

@@ -324,7 +324,10 @@ def failures(analysis: Analysis) -> Table:
     """Each execution that has no time to analyse."""
     return Table(
         columns=("condition", "what happened", "message", "place", "execution"),
-        rows=tuple((f.condition, f.status, f.message, str(f.position), str(f.execution)) for f in analysis.failures),
+        rows=tuple(
+            (f.condition, f.status, f.message, str(f.position), "warm-up" if f.warmup else str(f.execution))
+            for f in analysis.failures
+        ),
         words=3,
         caption="Executions without a time",
     )

@@ -37,7 +37,7 @@
   for (const button of document.querySelectorAll("[data-save]"))
     button.addEventListener("click", () => save(button.dataset.for, button.dataset.save));
   addEventListener("beforeprint", () => {
-    for (const details of document.querySelectorAll("#counters details, #warnings details")) details.open = true;
+    for (const details of document.querySelectorAll("#warnings details")) details.open = true;
   });
   drawAll();
 })();
