@@ -10,6 +10,8 @@ use std::os::fd::{AsRawFd, RawFd};
 pub const TERM_GRACE_NS: u64 = 2_000_000_000;
 /// How long processes that the program left behind may go on after it has ended.
 pub const LEFT_GRACE_NS: u64 = 200_000_000;
+/// How often buffers are looked at that can no longer call for it.
+const VISIT_NS: u64 = 50_000_000;
 /// How often the tree is looked at while it is being ended.
 const ENDING_POLL_NS: u64 = 20_000_000;
 
@@ -116,6 +118,7 @@ impl Watch<'_> {
         let mut story = Story::default();
         let mut ending: Option<Ending> = None;
         let mut leave_at_ns = None;
+        let mut hung_up: Vec<RawFd> = Vec::new();
         loop {
             if !self.reap(&mut story)? {
                 return Ok(story);
@@ -143,7 +146,7 @@ impl Watch<'_> {
                     return Ok(story);
                 }
             }
-            self.wait(now, ending.as_ref(), leave_at_ns)?;
+            self.wait(now, ending.as_ref(), leave_at_ns, &mut hung_up)?;
             while let Some(signal) = signals::next(self.signals) {
                 if signal != libc::SIGCHLD {
                     self.interrupted(signal, &mut story, &mut ending);
@@ -171,15 +174,26 @@ impl Watch<'_> {
         }
     }
 
-    fn wait(&self, now: u64, ending: Option<&Ending>, leave_at_ns: Option<u64>) -> std::io::Result<()> {
+    /// A counter hangs up when the task that holds it ends, which may be long before the tree does; from then on its
+    /// buffer is looked at now and then.
+    fn wait(
+        &self,
+        now: u64,
+        ending: Option<&Ending>,
+        leave_at_ns: Option<u64>,
+        hung_up: &mut Vec<RawFd>,
+    ) -> std::io::Result<()> {
         let until = match ending {
             Some(_) => Some(ENDING_POLL_NS),
             None => [self.deadline_ns, leave_at_ns].into_iter().flatten().min().map(|at| at.saturating_sub(now)),
         };
-        let until = [until, self.companion.interval_ns()].into_iter().flatten().min();
+        let visit = (!hung_up.is_empty()).then_some(VISIT_NS);
+        let until = [until, visit, self.companion.interval_ns()].into_iter().flatten().min();
         let mut fds = self.companion.fds();
+        fds.retain(|fd| !hung_up.contains(fd));
         fds.push(self.signals.as_raw_fd());
-        signals::wait_readable(&fds, until)
+        hung_up.extend(signals::wait_readable(&fds, until)?);
+        Ok(())
     }
 
     /// The first signal is passed on to the program's group; SIGTERM and SIGKILL to the whole tree follow when that does

@@ -52,8 +52,9 @@ pub fn reset_for_program() {
     }
 }
 
-/// Waits until a descriptor is readable or the time is up (None: no limit). An interrupted wait counts as over.
-pub fn wait_readable(fds: &[RawFd], timeout_ns: Option<u64>) -> io::Result<()> {
+/// Waits until a descriptor is readable or the time is up (None: no limit). An interrupted wait counts as over. Gives
+/// the descriptors that have hung up: waiting for them again would return at once.
+pub fn wait_readable(fds: &[RawFd], timeout_ns: Option<u64>) -> io::Result<Vec<RawFd>> {
     let mut polled: Vec<libc::pollfd> =
         fds.iter().map(|&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
     let limit = timeout_ns.map(|ns| libc::timespec {
@@ -65,7 +66,11 @@ pub fn wait_readable(fds: &[RawFd], timeout_ns: Option<u64>) -> io::Result<()> {
     let done = unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as u64, limit, std::ptr::null()) };
     match check(done) {
         Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
-        _ => Ok(()),
+        Err(_) => Ok(Vec::new()),
+        Ok(_) => {
+            let over = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL;
+            Ok(polled.iter().filter(|one| one.revents & over != 0).map(|one| one.fd).collect())
+        }
     }
 }
 
@@ -101,5 +106,26 @@ pub fn name(signal: i32) -> String {
     match NAMES.get(signal as usize) {
         Some(name) if signal > 0 => format!("SIG{name}"),
         _ => format!("signal {signal}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descriptor_that_has_hung_up_is_told_so_that_nobody_spins_on_it() {
+        let (reader, writer) = crate::sys::files::pipe().expect("pipe");
+        let (silent, _open) = crate::sys::files::pipe().expect("pipe");
+        drop(writer);
+        let fds = [reader.as_raw_fd(), silent.as_raw_fd()];
+        assert_eq!(wait_readable(&fds, Some(0)).expect("poll"), [reader.as_raw_fd()]);
+        assert_eq!(wait_readable(&fds[1..], Some(0)).expect("poll"), [0_i32; 0]);
+    }
+
+    #[test]
+    fn signals_have_their_usual_names() {
+        assert_eq!((name(libc::SIGKILL), name(libc::SIGTERM)), ("SIGKILL".to_owned(), "SIGTERM".to_owned()));
+        assert_eq!(name(40), "signal 40");
     }
 }
