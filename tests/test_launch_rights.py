@@ -177,6 +177,24 @@ def test_without_root_readahead_is_a_warning_and_the_run_goes_on(tmp_path: Path)
     assert WarningKind.READAHEAD_NOT_CONTROLLED in {warning.kind for warning in record.warnings}
 
 
+def mthp_switches() -> dict[str, str]:
+    files = Path("/sys/kernel/mm/transparent_hugepage").glob("hugepages-*/enabled")
+    return {path.parent.name: path.read_text().strip() for path in sorted(files)}
+
+
+@AS_ROOT
+def test_a_policy_with_one_mthp_size_switches_it_on_alone_and_puts_all_back(run_under: Runner) -> None:
+    before = mthp_switches()
+    if "hugepages-64kB" not in before:
+        pytest.skip("this kernel has no 64K pages for anonymous memory; needs Linux 6.8")
+    show = ["grep", "-H", "", *(str(path) for path in Path("/sys/kernel/mm/transparent_hugepage").glob("*/enabled"))]
+    run = run_under('pages = "64K"', show).succeeded()
+    during = {line.split("/")[-2]: line.split(":", 1)[1] for line in run.stdout.splitlines()}
+    assert "[madvise]" in during.pop("hugepages-64kB")
+    assert all("[never]" in value for value in during.values()), during
+    assert mthp_switches() == before
+
+
 # --- the page cache -------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ use crate::record::{
 use pagelab_policy::guest::{Note, NoteKind, RegionReport, Report, Started, State};
 use pagelab_policy::plan::{Memory, Via};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -112,6 +112,7 @@ impl Guests {
         for (kind, total) in self.notes() {
             warnings.0.push(note_warning(kind, &total));
         }
+        self.warn_uncounted(warnings);
         let placement = self.placement();
         if placement.tiles_as_asked < placement.whole_touched_tiles {
             let (got, asked) = (placement.tiles_as_asked, placement.whole_touched_tiles);
@@ -165,6 +166,21 @@ impl Guests {
             let message =
                 format!("{dropped} regions found no room in their guest files and are not in the placement");
             warnings.warn(Kind::PlacementUnknown, message, json!({"regions": dropped}));
+        }
+    }
+
+    /// Sizes between the base page and 2M are shown to root only (/proc/kpageflags), and sums tell nothing of tiles.
+    fn warn_uncounted(&self, warnings: &mut Warnings) {
+        let all = self.reports.iter().flat_map(|report| &report.regions);
+        let uncounted = all.filter(|region| region.tiles.is_none() && region.resident_bytes > 0);
+        let sizes: BTreeSet<u64> = uncounted.filter_map(|region| region.asked).collect();
+        if !sizes.is_empty() {
+            let names: Vec<String> = sizes.into_iter().map(size_text).collect();
+            let message = format!(
+                "whether tiles of {} are as asked was not counted; run as root: pagelab map -- CMD",
+                names.join(", ")
+            );
+            warnings.add(Kind::PlacementUnknown, Severity::Info, message, json!({"sizes": names}));
         }
     }
 
@@ -248,7 +264,9 @@ fn note_warning(kind: NoteKind, total: &Note) -> Warning {
     });
     let data = if let serde_json::Value::Object(map) = data { map } else { serde_json::Map::new() };
     let known = Kind::ALL.iter().copied().find(|known| known.name() == kind.warning_kind());
-    Warning { kind: known.unwrap_or(Kind::FallbackToKernel), severity: Severity::Warning, message, data }
+    // Splits are the program's own doing and common; what they cost in placement is judged by the tiles.
+    let severity = if kind == NoteKind::TileSplit { Severity::Info } else { Severity::Warning };
+    Warning { kind: known.unwrap_or(Kind::FallbackToKernel), severity, message, data }
 }
 
 fn note_text(kind: NoteKind) -> &'static str {
