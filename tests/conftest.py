@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from harness.guests import Workshop
+from harness.huge_pages import HugePages
 from harness.launching import Runner, open_to_all
-from harness.policies import POLICIES, POOL, Policy
+from harness.policies import POLICIES, Policy
 
 
 @pytest.fixture(scope="session")
@@ -35,29 +35,13 @@ def policy(request: pytest.FixtureRequest) -> Policy:
     if missing:
         pytest.skip(missing)
     if chosen.huge_pages:
-        available = request.getfixturevalue("huge_pages")
-        if available < chosen.huge_pages:
-            pytest.skip(
-                f"policy {chosen.name}: {available} of {chosen.huge_pages} huge pages of 2 MiB can be had; "
-                f"run: sudo sysctl vm.nr_hugepages={chosen.huge_pages}"
-            )
+        request.getfixturevalue("huge_pages").need(chosen.huge_pages)
     return chosen
 
 
 @pytest.fixture(scope="session")
-def huge_pages() -> Iterator[int]:
-    """Free 2 MiB pages in the kernel's pool; root fills it for the session and puts the old size back."""
-    wanted = max(policy.huge_pages for policy in POLICIES)
-    size, free = POOL / "nr_hugepages", POOL / "free_hugepages"
-    if not size.exists():
-        yield 0
-        return
-    before, available = int(size.read_text()), int(free.read_text())
-    if available >= wanted or os.geteuid() != 0:
-        yield available
-        return
-    size.write_text(str(before + wanted - available))
-    try:
-        yield int(free.read_text())
-    finally:
-        size.write_text(str(before))
+def huge_pages() -> Iterator[HugePages]:
+    """Puts the pool's old size back at the end of the session."""
+    pool = HugePages()
+    yield pool
+    pool.restore()

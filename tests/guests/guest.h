@@ -110,6 +110,17 @@ __attribute__((unused)) static int fault_signal(void *address, enum access acces
     return got;
 }
 
+/* The test says so when memory may come from the kernel's reserved huge pages. Parts of those cannot be unmapped or
+ * protected: freed parts stay mapped and must read zero, and a call that cannot be carried out is refused (ENOMEM). */
+static inline int has_reserved_pages(void) { return getenv("GUEST_RESERVED_PAGES") != NULL; }
+
+/* Whether the page at `p`, which the program has given back, is closed to it. */
+__attribute__((unused)) static int is_gone(unsigned char *p) {
+    int got = fault_signal(p, READ_ACCESS);
+    if (got == 0 && has_reserved_pages()) return all_zero((void *)((uintptr_t)p & ~(PAGE - 1)), PAGE);
+    return got == SIGSEGV;
+}
+
 /* Exit status of a child, or 128 + signal. */
 __attribute__((unused)) static int wait_for(pid_t pid) {
     int status;

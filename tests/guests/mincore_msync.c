@@ -9,8 +9,10 @@ int main(void) {
     CHECK(mincore(p, PAGES * PAGE, state) == 0);
     for (int i = 0; i < PAGES; i++) CHECK(state[i] & 1);
     CHECK(munmap(p + 8 * PAGE, PAGE) == 0);
-    CHECK_ERRNO(mincore(p, PAGES * PAGE, state), -1, ENOMEM);
-    CHECK_ERRNO(msync(p, PAGES * PAGE, MS_SYNC), -1, ENOMEM);
+    if (!has_reserved_pages()) {
+        CHECK_ERRNO(mincore(p, PAGES * PAGE, state), -1, ENOMEM);
+        CHECK_ERRNO(msync(p, PAGES * PAGE, MS_SYNC), -1, ENOMEM);
+    }
     unsigned char *q = mmap(NULL, PAGES * PAGE, RW, ANON | MAP_POPULATE, -1, 0);
     CHECK(q != MAP_FAILED && mincore(q, PAGES * PAGE, state) == 0);
     for (int i = 0; i < PAGES; i++) CHECK(state[i] & 1);

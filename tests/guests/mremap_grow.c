@@ -27,7 +27,7 @@ int main(void) {
     unsigned char *moved = mremap(p, 4 * MIB, 5 * MIB, MREMAP_MAYMOVE);
     CHECK(moved != MAP_FAILED && moved != p);
     CHECK(holds(moved, 4 * MIB, 2) && all_zero(moved + 4 * MIB, MIB));
-    CHECK(fault_signal(p, READ_ACCESS) == SIGSEGV);
+    CHECK(is_gone(p));
     CHECK(holds(p + 4 * MIB, 4 * MIB, 3));
     fill(moved, 5 * MIB, 4);
     CHECK(holds(p + 4 * MIB, 4 * MIB, 3));

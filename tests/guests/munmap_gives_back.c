@@ -2,11 +2,14 @@
 #include "guest.h"
 
 static long resident_bytes(void) {
-    long total, resident;
-    FILE *f = fopen("/proc/self/statm", "r");
-    CHECK(f && fscanf(f, "%ld %ld", &total, &resident) == 2);
+    char line[200];
+    long kib, sum = 0;
+    FILE *f = fopen("/proc/self/smaps_rollup", "r");
+    CHECK(f);
+    while (fgets(line, sizeof line, f)) /* reserved huge pages are not part of Rss */
+        if (sscanf(line, "Rss: %ld", &kib) == 1 || sscanf(line, "Private_Hugetlb: %ld", &kib) == 1) sum += kib;
     fclose(f);
-    return resident * (long)PAGE;
+    return sum * (long)KIB;
 }
 
 int main(void) {
