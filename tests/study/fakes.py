@@ -11,8 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pagelab.record import Record
 from pagelab.study.control import Tools, resume_study, run_study
+from pagelab.study.errors import StudyInterruptedError
 from pagelab.study.plan import Condition
 
 TWO_BY_TWO = """\
@@ -98,6 +101,30 @@ def tools(
     behave: Callable[[Condition], Record] = record, check: Callable[[Condition], str | None] | None = None
 ) -> Tools:
     return Tools(FakeRunner(behave), check or _can_do, lambda: {"machine": {}, "provenance": {}})
+
+
+def spec_in(directory: Path, text: str = TWO_BY_TWO) -> Path:
+    path = directory / "s.toml"
+    path.write_text(text)
+    return path
+
+
+def interrupted(tmp_path: Path, text: str = TWO_BY_TWO, after: int = 5) -> Path:
+    """A study stopped by Ctrl-C after some runs."""
+    left = after
+
+    def behave(condition: Condition) -> Record:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+        return record(condition)
+
+    with pytest.raises(
+        StudyInterruptedError, match=r"stopped by SIGINT; 4 runs are kept; continue with: pagelab study resume"
+    ):
+        run_study(spec_in(tmp_path, text), tmp_path / "out", tools(behave))
+    return tmp_path / "out"
 
 
 def main() -> None:

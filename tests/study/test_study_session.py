@@ -7,15 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
-from fakes import TWO_BY_TWO, FakeRunner, record, tools
+from fakes import TWO_BY_TWO, FakeRunner, interrupted, record, spec_in, tools
 
-from pagelab.errors import MachineError
-from pagelab.record import Record, RunWarning, WarningKind
+from pagelab.record import Record
 from pagelab.study.control import resume_study, run_study
 from pagelab.study.errors import SpecError, StudyError, StudyInterruptedError
 from pagelab.study.job import RunNotStarted
@@ -25,12 +23,6 @@ from pagelab.study.progress import Silent
 from pagelab.study.store import Store
 
 FAKES = Path(__file__).parent / "fakes.py"
-
-
-def spec_in(directory: Path, text: str = TWO_BY_TWO) -> Path:
-    path = directory / "s.toml"
-    path.write_text(text)
-    return path
 
 
 def test_runs_follow_the_recorded_schedule(tmp_path: Path) -> None:
@@ -229,24 +221,6 @@ def test_a_program_that_is_not_there_is_found_before_the_first_run(tmp_path: Pat
     assert not (tmp_path / "out").exists()
 
 
-def interrupted(tmp_path: Path, text: str = TWO_BY_TWO, after: int = 5) -> Path:
-    """A study stopped by Ctrl-C after some runs."""
-    left = after
-
-    def behave(condition: Condition) -> Record:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGINT)
-        return record(condition)
-
-    with pytest.raises(
-        StudyInterruptedError, match=r"stopped by SIGINT; 4 runs are kept; continue with: pagelab study resume"
-    ):
-        run_study(spec_in(tmp_path, text), tmp_path / "out", tools(behave))
-    return tmp_path / "out"
-
-
 def test_ctrl_c_ends_cleanly_and_resume_goes_on(tmp_path: Path) -> None:
     out = interrupted(tmp_path, TWO_BY_TWO.replace('name = "4K"\n', 'name = "4K"\nteardown = "echo off >> log"\n'))
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -303,47 +277,6 @@ def test_what_changed_in_between_is_refused(tmp_path: Path, what: str) -> None:
         resume_study(out, tools())
     changed.write_text(before)
     assert resume_study(out, tools()).runs == 16
-
-
-def test_a_continued_study_on_another_machine_says_so(tmp_path: Path) -> None:
-    out = interrupted(tmp_path)
-    other = tools()
-    moved = type(other)(other.runner, other.check, lambda: {"provenance": {"kernel": {"release": "7.0"}}})
-    resume_study(out, moved)
-    with Store.open(out, write=False) as store:
-        messages = [warning.message for warning in store.study_warnings() if warning.kind == "machine-changed"]
-    assert len(messages) == 1
-    assert "kernel.release: None → 7.0" in messages[0]
-
-
-def cannot_do_2m(condition: Condition) -> str | None:
-    return "needs transparent huge pages" if condition.policy_name == "4K" else None
-
-
-def test_an_impossible_policy_is_an_error_or_left_out(tmp_path: Path) -> None:
-    spec, out = spec_in(tmp_path), tmp_path / "out"
-    with pytest.raises(
-        MachineError, match=r"cannot do 2 of 4 conditions:\n  a/4K, b/4K: needs .*\n.*--skip-impossible"
-    ):
-        run_study(spec, out, tools(check=cannot_do_2m))
-    assert not out.exists()
-    finished = run_study(spec, out, tools(check=cannot_do_2m), skip_impossible=True)
-    assert finished.runs == 8
-    with Store.open(out, write=False) as store:
-        assert set(store.runs()["condition"]) == {"a/kernel", "b/kernel"}
-        assert store.conditions()["left_out"].to_list() == [None, "needs transparent huge pages"] * 2
-        assert [warning.kind for warning in store.study_warnings()] == ["left-out", "left-out"]
-
-
-def test_a_level_that_cannot_be_reached_is_told_before_and_stored(tmp_path: Path) -> None:
-    text = 'name = "s"\nexecutions = 5\nwarmups = 0\n[[workload]]\nname = "w"\ncommand = "true"\n'
-    text += "".join(f'[[policy]]\nname = "p{number}"\n' for number in range(8))
-    run_study(spec_in(tmp_path, text), tmp_path / "out", tools())
-    with Store.open(tmp_path / "out", write=False) as store:
-        (warning,) = store.study_warnings()
-    assert warning.kind == "level-not-reachable"
-    assert "5 against 5 executions cannot reach" in warning.message
-    assert "Holm over 7" in warning.message
 
 
 PRECISE = 'name = "s"\nwarmups = 1\n[precision]\ntarget = "5%"\nlooks = [20, 30, 40]\n' + TWO_BY_TWO.split("\n\n", 1)[1]
@@ -413,11 +346,3 @@ def test_a_study_of_which_nothing_starts_ends_after_its_first_block(tmp_path: Pa
         run_study(spec_in(tmp_path), tmp_path / "out", tools(behave))
     with Store.open(tmp_path / "out", write=False) as store:
         assert store.runs()["status"].to_list() == ["not-started"] * 4
-
-
-def test_a_noisy_machine_is_told_with_the_study(tmp_path: Path) -> None:
-    noisy = RunWarning(kind=WarningKind.NOISY_MACHINE, message="the machine was not quiet")
-    spec = spec_in(tmp_path)
-    run_study(spec, tmp_path / "s", replace(tools(), noise=lambda: noisy))
-    with Store.open(tmp_path / "s", write=False) as store:
-        assert noisy in store.study_warnings()
