@@ -12,7 +12,10 @@ def caveats_of(
     """In the order of weight: incomplete, failed, left out, short-placed, machine, method, warnings."""
     found = list(design.notes)
     if not design.complete:
-        found.append("The study is not finished: what follows is its state so far.")
+        found.append(
+            "The study is not finished: what follows is its state so far, and p-values hold only when all planned "
+            "executions are done. Stopping now because of what is seen here would make them wrong."
+        )
     found += _failed(design, failures)
     found += [f"{c.id} was left out: {c.left_out}" for c in design.conditions if c.left_out]
     found += _short(design)
