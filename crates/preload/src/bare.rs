@@ -13,6 +13,12 @@ fn panic(info: &PanicInfo<'_>) -> ! {
     sys::exit_group(134)
 }
 
+/// Unoptimised code refers to it; nothing ever unwinds. (Not in release builds: the name must not stand in the way of a
+/// program that loads Rust's own library.)
+#[cfg(debug_assertions)]
+#[unsafe(no_mangle)]
+extern "C" fn rust_eh_personality() {}
+
 /// Refuses everything: the shared layouts' encoding side could allocate, the guest never does.
 struct Refusing;
 

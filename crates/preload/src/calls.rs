@@ -95,6 +95,9 @@ pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, offset: i64
 }
 
 fn passed(request: &Request) -> Result<usize> {
+    if request.flags & c::MAP_FIXED != 0 {
+        demote_heap(request.addr, request.len)?;
+    }
     let result = request.raw();
     record::count(Counter::MmapPassed);
     if let Ok(at) = result
@@ -229,6 +232,7 @@ pub fn munmap(addr: usize, len: usize) -> Result<()> {
             return pool.unmap(span);
         }
     }
+    demote_heap(addr, len)?;
     // SAFETY: the program's own request.
     unsafe { sys::munmap(addr, len) }
 }

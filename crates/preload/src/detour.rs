@@ -16,6 +16,8 @@ use crate::sys::{self, Errno, c};
 pub enum Shape {
     /// A wrapper around this system call.
     Syscall(usize),
+    /// libc's `syscall`.
+    GenericSyscall,
     /// An empty function.
     Empty,
 }
@@ -81,6 +83,7 @@ impl Detours {
             let fits = code.len() >= arch::entry_offset(code) + DETOUR_BYTES;
             let as_expected = match one.shape {
                 Shape::Syscall(number) => arch::wraps_syscall(code, number),
+                Shape::GenericSyscall => arch::is_generic_syscall(code),
                 Shape::Empty => arch::is_empty_function(code),
             };
             if !fits || !as_expected || arch::already_detoured(code) {

@@ -4,6 +4,7 @@ use core::ffi::{c_int, c_long, c_void};
 
 use crate::calls;
 use crate::exit;
+use crate::sandbox;
 use crate::sys::{Errno, Result};
 
 unsafe extern "C" {
@@ -13,6 +14,11 @@ unsafe extern "C" {
 fn fail(errno: Errno) {
     // SAFETY: libc's own errno of this thread; the function reads the thread pointer and nothing else.
     unsafe { *__errno_location() = errno.0 };
+}
+
+/// Sets errno; for code in assembly.
+pub(crate) extern "C" fn fail_with(errno: c_int) {
+    fail(Errno(errno));
 }
 
 fn status(result: Result<()>) -> c_int {
@@ -83,6 +89,16 @@ pub(crate) extern "C" fn mprotect(addr: usize, len: usize, prot: c_int) -> c_int
 
 pub(crate) extern "C" fn pkey_mprotect(addr: usize, len: usize, prot: c_int, key: c_int) -> c_int {
     status(calls::mprotect(addr, len, prot, key))
+}
+
+pub(crate) extern "C" fn prctl(option: usize, a: usize, b: usize, c: usize, d: usize) -> c_int {
+    match sandbox::prctl([option, a, b, c, d]) {
+        Ok(value) => value as c_int,
+        Err(errno) => {
+            fail(errno);
+            -1
+        }
+    }
 }
 
 pub(crate) extern "C" fn exit_now(code: c_int) -> ! {

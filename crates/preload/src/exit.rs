@@ -9,24 +9,24 @@ use crate::environment::Stripped;
 use crate::guest;
 use crate::measure;
 use crate::record;
+use crate::sandbox;
 use crate::sys::{self, Errno};
 
 /// Whether the guest file is this process's: a child of vfork shares the parent's memory and must not touch it.
-fn is_own_file() -> bool {
+pub fn is_own_file() -> bool {
     record::file().is_some_and(|file| file.pid.load(Relaxed) == u64::from(sys::getpid()))
-}
-
-fn has(flag: Flags) -> bool {
-    guest::plan().is_some_and(|plan| plan.flags().contains(flag))
 }
 
 /// _exit.
 pub fn leave(code: i32) -> ! {
+    if sandbox::is_active() {
+        sys::exit_group(code);
+    }
     if guest::is_new_child() {
         guest::adopt_child();
     }
     if is_own_file() {
-        if has(Flags::MEASURE) {
+        if guest::has_flag(Flags::MEASURE) {
             measure::all();
         }
         if let Some(file) = record::file().filter(|file| file.state.load(Relaxed) == State::Active.code()) {
@@ -40,16 +40,16 @@ pub fn leave(code: i32) -> ! {
 /// exec fails.
 fn around(envp: usize, exec: &dyn Fn(usize) -> Errno) -> Errno {
     // A child between fork and exec has no file yet and gets none: nothing of it is worth a record.
-    let own = !guest::is_new_child() && is_own_file();
+    let own = !sandbox::is_active() && !guest::is_new_child() && is_own_file();
     let before = record::file().map_or(0, |file| file.state.load(Relaxed));
     if own {
         record::count(Counter::Execs);
-        if has(Flags::MEASURE) {
+        if guest::has_flag(Flags::MEASURE) {
             measure::all();
         }
         record::state(State::Execed);
     }
-    let errno = if has(Flags::INHERIT_EXEC) || guest::plan().is_none() {
+    let errno = if guest::has_flag(Flags::INHERIT_EXEC) || guest::plan().is_none() {
         exec(envp)
     } else {
         record::count(Counter::ExecsStripped);

@@ -17,6 +17,7 @@ use crate::layout::Layout;
 use crate::maps::{self, Mapping};
 use crate::populate;
 use crate::record;
+use crate::sandbox;
 use crate::sys::{self, c};
 
 /// `r_state` of ld.so's `_r_debug`.
@@ -64,14 +65,16 @@ fn apply(span: Span, prot: i32, fetch: Fetch) {
 /// Whether the program's own advice would undo the policy.
 pub fn overrules(len: usize, advice: i32) -> bool {
     const MADV_SEQUENTIAL: i32 = 2;
-    matches!(advice, c::MADV_NORMAL | MADV_SEQUENTIAL | c::MADV_WILLNEED) && fetch_of(len) == Fetch::Demand
+    matches!(advice, c::MADV_NORMAL | MADV_SEQUENTIAL | c::MADV_WILLNEED)
+        && fetch_of(len) == Fetch::Demand
+        && !sandbox::is_active()
 }
 
 /// ld.so's list of objects has changed.
 pub fn rescan() {
     // SAFETY: null, or ld.so's own variable, which lives as long as the process.
     let state = unsafe { OBJECTS_STATE.load(Ordering::Acquire).as_ref() };
-    if state.is_none_or(|state| state.load(Ordering::Relaxed) != CONSISTENT) {
+    if sandbox::is_active() || state.is_none_or(|state| state.load(Ordering::Relaxed) != CONSISTENT) {
         return;
     }
     record::count(Counter::DlopenRescans);

@@ -13,6 +13,7 @@ use crate::layout::Layout;
 use crate::lock::{Guard, Locked};
 use crate::pool::Pool;
 use crate::record;
+use crate::sandbox;
 use crate::sys::{self, Errno, c};
 
 /// All addresses that pools can have.
@@ -49,6 +50,11 @@ pub fn plan() -> Option<Plan<'static>> {
     }
     // SAFETY: not written any more after READY was set.
     unsafe { *PLAN.0.get() }
+}
+
+/// Whether the plan has this switch on.
+pub fn has_flag(flag: Flags) -> bool {
+    plan().is_some_and(|plan| plan.flags().contains(flag))
 }
 
 /// The plan's section for a new mapping; none in a child that does not inherit.
@@ -179,9 +185,11 @@ pub fn adopt_child() {
     }
     record::forget();
     if let Some(plan) = plan() {
-        let start_ns = sys::monotonic_ns();
+        let start_ns = if sandbox::is_active() { 0 } else { sys::monotonic_ns() };
         // A child in another mount namespace or root cannot reach the run directory: it is governed, but silent.
-        let _ = record::create(plan.run_dir(), Started::Fork, start_ns);
+        if !sandbox::is_active() {
+            let _ = record::create(plan.run_dir(), Started::Fork, start_ns);
+        }
         let mut guest = GUEST.lock();
         if torn {
             guest.rebuild();

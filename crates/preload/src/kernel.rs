@@ -9,6 +9,7 @@ use crate::intervals::Span;
 use crate::layout::Backing;
 use crate::maps;
 use crate::record;
+use crate::sandbox;
 use crate::sys::{self, Errno, c};
 
 const PLAIN: i32 = c::MAP_PRIVATE | c::MAP_ANONYMOUS;
@@ -67,6 +68,9 @@ fn may_split() -> bool {
     let most = MOST_PIECES.load(Ordering::Relaxed);
     if PIECES.fetch_add(1, Ordering::Relaxed) < most {
         return true;
+    }
+    if sandbox::is_active() {
+        return false;
     }
     let real = maps::count();
     PIECES.store(real, Ordering::Relaxed);
@@ -151,6 +155,8 @@ pub fn collapse(tile: Span) -> bool {
             record::count(Counter::TilesCollapsed);
             true
         }
+        // Nothing in it was touched: there is nothing to collapse.
+        Err(Errno::EINVAL) => false,
         Err(errno) => {
             record::count(Counter::TilesCollapseFailed);
             record::note(NoteKind::CollapseFailed, Some(errno), tile.start, tile.len());
@@ -173,7 +179,7 @@ pub fn fallback(errno: Errno, len: usize) {
 /// Whether the page at `addr` is resident.
 pub fn is_resident(addr: usize) -> bool {
     let mut page = [0u8; 1];
-    sys::mincore(addr, 1, &mut page).is_ok() && page[0] & 1 != 0
+    sandbox::is_active() || sys::mincore(addr, 1, &mut page).is_ok() && page[0] & 1 != 0
 }
 
 /// Makes `span` read zero, keeping huge pages whole.

@@ -29,5 +29,6 @@ mod pool;
 mod populate;
 mod record;
 mod regions;
+mod sandbox;
 mod start;
 mod sys;

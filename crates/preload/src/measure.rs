@@ -15,6 +15,7 @@ use crate::guest::{self, HEAP, POOLS};
 use crate::intervals::Span;
 use crate::layout::Layout;
 use crate::maps::{self, Mapping};
+use crate::pool::Pool;
 use crate::record;
 use crate::sys;
 
@@ -39,6 +40,9 @@ pub fn all() {
         Ok(pagemap) => by_pages(&plan, &pagemap, &mut tally, begin),
         Err(_) => None,
     };
+    for (tile, count) in guest::lock().pools.iter().flatten().filter_map(Pool::broken_in_use) {
+        record::note_many(NoteKind::TileSplit, tile.start, tile.len(), count);
+    }
     let method = method.or_else(|| smaps::sums(&plan, &mut tally));
     if method.is_none() {
         record::note(NoteKind::PlacementUnknown, None, 0, 0);

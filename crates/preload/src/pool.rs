@@ -353,7 +353,6 @@ impl Pool {
             };
             if tile.and(span) != tile && self.is_whole(tile) && !self.broken.overlaps(tile) {
                 record::count(Counter::TilesSplit);
-                record::note(NoteKind::TileSplit, None, tile.start, tile.len());
                 let _ = self.broken.insert(tile);
             }
         }
@@ -362,6 +361,24 @@ impl Pool {
     /// Whether one page could cover `tile`: all of it mapped, and nothing shut off.
     fn is_whole(&self, tile: Span) -> bool {
         self.is_mapped(tile) && !self.shut.overlaps(tile)
+    }
+
+    /// Tiles that the program broke up and still uses: the first one, and how many.
+    pub fn broken_in_use(&self) -> Option<(Span, usize)> {
+        let (mut first, mut count, mut at) = (None, 0, 0);
+        while let Some(run) = self.broken.next_after(at) {
+            let mut start = run.start;
+            while start < run.end {
+                let tile = self.layout.piece(start).tile(start).unwrap_or(Span::new(start, run.end));
+                if self.used.overlaps(tile) {
+                    first = first.or(Some(tile));
+                    count += 1;
+                }
+                start = tile.end.max(start + 1);
+            }
+            at = run.end;
+        }
+        Some((first?, count))
     }
 
     /// Whether the program broke `tile` up.

@@ -8,6 +8,7 @@ use crate::intervals::Span;
 use crate::kernel;
 use crate::layout::Layout;
 use crate::record;
+use crate::sandbox;
 use crate::sys::{self, c};
 
 /// From this size on, available memory is looked up before populating.
@@ -16,7 +17,7 @@ const LARGE: usize = 16 << 20;
 /// After anonymous memory was mapped (or made accessible): populates it where the policy or the program wants that.
 pub fn after_mmap(fetch: Fetch, span: Span, prot: i32, flags: i32) {
     let asked = flags & c::MAP_POPULATE != 0;
-    if fetch != Fetch::Prefault && !asked {
+    if (fetch != Fetch::Prefault && !asked) || sandbox::is_active() {
         return;
     }
     let writable = prot & c::PROT_WRITE != 0;

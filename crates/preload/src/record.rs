@@ -75,6 +75,14 @@ pub fn note(kind: NoteKind, errno: Option<Errno>, address: usize, bytes: usize) 
     }
 }
 
+/// Takes a note that stands for `count` of its kind.
+pub fn note_many(kind: NoteKind, address: usize, bytes: usize, count: usize) {
+    note(kind, None, address, bytes);
+    if let Some(slot) = slot_of(kind) {
+        slot.count.fetch_add(count.saturating_sub(1) as u64, Ordering::Relaxed);
+    }
+}
+
 /// Creates this process's file in `run_dir`; `start_ns` is when the guest began to work.
 pub fn create(run_dir: &[u8], started: Started, start_ns: u64) -> Result<(), Errno> {
     let pid = sys::getpid();

@@ -182,10 +182,22 @@ fn wanted_exits() -> [Wanted; 4] {
     ]
 }
 
+/// Where programs lock themselves in.
+fn wanted_sandbox() -> [Wanted; 2] {
+    let generic = arch::generic_syscall as *const () as usize;
+    [
+        wanted(c"prctl", nr::PRCTL, entry::prctl as *const () as usize),
+        Wanted { name: c"syscall", shape: Shape::GenericSyscall, target: generic, optional: false },
+    ]
+}
+
 fn detours(needs: &Needs, libc: &Object) -> Result<Detours, Refusal> {
     let mut detours = Detours::none();
     if needs.exits {
         detours.add(libc, &wanted_exits())?;
+    }
+    if needs.exits || needs.memory || needs.files || needs.heap {
+        detours.add(libc, &wanted_sandbox())?;
     }
     if needs.memory || needs.files || needs.heap {
         detours.add(libc, &wanted_memory())?;

@@ -12,14 +12,10 @@ pub struct Errno(pub i32);
 
 #[allow(missing_docs, reason = "the names are the kernel's")]
 impl Errno {
-    pub const ENOENT: Errno = Errno(2);
-    pub const EBADF: Errno = Errno(9);
-    pub const EAGAIN: Errno = Errno(11);
     pub const ENOMEM: Errno = Errno(12);
     pub const EFAULT: Errno = Errno(14);
     pub const EEXIST: Errno = Errno(17);
     pub const EINVAL: Errno = Errno(22);
-    pub const ENOSYS: Errno = Errno(38);
 }
 
 /// Constants of `<sys/mman.h>` and friends.
@@ -67,7 +63,6 @@ pub mod c {
 
     pub const O_RDONLY: i32 = 0;
     pub const O_RDWR: i32 = 2;
-    pub const O_WRONLY: i32 = 1;
     pub const O_CREAT: i32 = 0o100;
     pub const O_EXCL: i32 = 0o200;
     pub const O_CLOEXEC: i32 = 0o200_0000;
@@ -299,6 +294,15 @@ pub fn futex_wake(word: &core::sync::atomic::AtomicU32) {
     const WAKE_PRIVATE: usize = 129;
     // SAFETY: `word` is a live 4-byte integer.
     let _ = unsafe { call!(nr::FUTEX, word.as_ptr(), WAKE_PRIVATE, 1) };
+}
+
+/// prctl(2).
+///
+/// # Safety
+/// The arguments are the program's own.
+pub unsafe fn prctl(args: [usize; 5]) -> Result<usize> {
+    // SAFETY: passed on to the caller.
+    check(unsafe { syscall6(nr::PRCTL, pad(args)) })
 }
 
 /// Ends the process.

@@ -190,6 +190,8 @@ coded! {
         PlacementUnknown = "placement-unknown",
         /// Memory of another owner lay in a pool. `address`: where.
         PoolOccupied = "pool-occupied",
+        /// The program locked itself in with seccomp: placement was measured then, and nothing after it.
+        Sandboxed = "sandboxed",
         /// The hook that watches dlopen could not be installed.
         DlopenUnwatched = "dlopen-unwatched",
     }
@@ -208,7 +210,7 @@ impl NoteKind {
             NoteKind::AdviceRefused | NoteKind::DlopenUnwatched | NoteKind::PrefaultSkipped => {
                 "readahead-not-controlled"
             }
-            NoteKind::PlacementUnknown => "placement-unknown",
+            NoteKind::PlacementUnknown | NoteKind::Sandboxed => "placement-unknown",
         }
     }
 }

@@ -32,6 +32,7 @@ pub mod nr {
     pub const READLINK: usize = 89;
     pub const GETRUSAGE: usize = 98;
     pub const GETPPID: usize = 110;
+    pub const PRCTL: usize = 157;
     pub const FUTEX: usize = 202;
     pub const CLOCK_GETTIME: usize = 228;
     pub const EXIT_GROUP: usize = 231;
@@ -98,6 +99,58 @@ pub fn wraps_syscall(code: &[u8], number: usize) -> bool {
     let wanted = (number as u32).to_le_bytes();
     let loads = |window: &[u8]| matches!(window, [0xb8..=0xbf, rest @ ..] if rest == wanted);
     code.windows(5).any(loads) && code.windows(2).any(|window| window == [0x0f, 0x05])
+}
+
+/// Whether `code` is libc's `syscall`: shifts its arguments by one register, then does the call.
+pub fn is_generic_syscall(code: &[u8]) -> bool {
+    code.get(entry_offset(code)..).is_some_and(|code| code.starts_with(&[0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7]))
+        && code.windows(2).any(|window| window == [0x0f, 0x05])
+}
+
+/// libc's `syscall`, which looks out for seccomp(2): the same instructions, and a call of `enter` before that one.
+#[unsafe(naked)]
+pub extern "C" fn generic_syscall() {
+    core::arch::naked_asm!(
+        "cmp rdi, 317",
+        "jne 2f",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        "sub rsp, 8",
+        "call {enter}",
+        "add rsp, 8",
+        "pop r9",
+        "pop r8",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "2:",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov r10, r8",
+        "mov r8, r9",
+        "mov r9, [rsp + 8]",
+        "syscall",
+        "cmp rax, -4095",
+        "jae 3f",
+        "ret",
+        "3:",
+        "neg eax",
+        "mov edi, eax",
+        "sub rsp, 8",
+        "call {fail}",
+        "add rsp, 8",
+        "mov rax, -1",
+        "ret",
+        enter = sym crate::sandbox::enter,
+        fail = sym crate::entry::fail_with,
+    );
 }
 
 /// Whether `code` is an empty function padded with no-ops for at least a detour's length.

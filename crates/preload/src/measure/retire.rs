@@ -11,6 +11,7 @@ use crate::intervals::{Span, align_down};
 use crate::layout::{Backing, Layout, Piece};
 use crate::record;
 use crate::regions::{Place, account, bump, bump_size, huge_bytes};
+use crate::sandbox;
 use crate::sys;
 
 use super::scan::Pagemap;
@@ -53,7 +54,7 @@ fn is_untouched(span: Span) -> bool {
 pub fn retire(memory: Memory, layout: &Layout, span: Span, counts: &dyn Fn(Span) -> bool) {
     let mut any = false;
     layout.each(span, &mut |piece, part| any |= is_concerned(&piece, part));
-    let Some(file) = record::file().filter(|_| any && may_look()) else { return };
+    let Some(file) = record::file().filter(|_| any && !sandbox::is_active() && may_look()) else { return };
     let mut touched = false;
     if !is_untouched(span)
         && let Ok(pagemap) = Pagemap::open()

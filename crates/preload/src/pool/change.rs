@@ -124,6 +124,11 @@ impl Pool {
             }
             c::MADV_DONTNEED if self.has_hugetlb(span) => self.discard_hugetlb(span),
             c::MADV_DONTNEED => self.discard(span),
+            // Reserved pages get copies in forked children: what the program keeps from them must not be one.
+            c::MADV_DONTFORK if self.has_hugetlb(span) => {
+                self.demote_all(span)?;
+                self.advise_raw(span, advice)
+            }
             // Lazily freed or not: the contents may be kept, and reserved pages are.
             c::MADV_FREE if self.has_hugetlb(span) => Ok(()),
             _ => {
@@ -131,9 +136,21 @@ impl Pool {
                 {
                     self.part_with(span);
                 }
-                // SAFETY: the program's own advice about its own memory.
-                unsafe { sys::madvise(span.start, span.len(), advice) }
+                self.advise_raw(span, advice)
             }
+        }
+    }
+
+    /// Advice as it is; what the kernel refuses for reserved pages alone is given to normal memory in their place.
+    fn advise_raw(&mut self, span: Span, advice: i32) -> Result<(), Errno> {
+        // SAFETY: the program's own advice about its own memory.
+        let raw = || unsafe { sys::madvise(span.start, span.len(), advice) };
+        match raw() {
+            Err(Errno::EINVAL) if self.has_hugetlb(span) => {
+                self.demote_all(span)?;
+                raw()
+            }
+            result => result,
         }
     }
 

@@ -12,6 +12,7 @@ use crate::intervals::{Intervals, Span, align_down};
 use crate::kernel;
 use crate::layout::{Backing, Piece};
 use crate::record;
+use crate::sandbox;
 use crate::sys::{self, Errno, c};
 
 use super::Pool;
@@ -88,6 +89,15 @@ impl Pool {
             if let Some(tile) = self.tile_at(at).filter(|tile| tile.and(span) != *tile) {
                 demote(tile, &mut self.hugetlb)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Makes normal memory of every reserved page that `span` touches.
+    pub(super) fn demote_all(&mut self, span: Span) -> Result<(), Errno> {
+        while let Some(run) = self.hugetlb.next_after(span.start).filter(|run| run.start < span.end) {
+            let Some(tile) = self.tile_at(run.start.max(span.start)) else { break };
+            demote(tile, &mut self.hugetlb)?;
         }
         Ok(())
     }
@@ -217,6 +227,9 @@ impl Pool {
 /// Makes normal memory of one reserved page, which `set` lists. Fails when its contents would have to be copied while
 /// other threads may write to them.
 pub fn demote(tile: Span, set: &mut Intervals) -> Result<(), Errno> {
+    if sandbox::is_active() {
+        return Err(Errno::ENOMEM);
+    }
     let threads = sys::link_count(c"/proc/self/task").map_or(usize::MAX, |links| links as usize - 2);
     if kernel::is_resident(tile.start) && threads > 1 {
         record::count(Counter::CallsRefused);

