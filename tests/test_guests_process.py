@@ -174,7 +174,7 @@ def test_static_program_runs_where_nothing_is_asked(workshop: Workshop, run_unde
 
 def test_static_child_runs_ungoverned_and_is_reported(workshop: Workshop, run_under: Runner) -> None:
     static = workshop.build("static_program", flags=("-static",))
-    run = run_under(FULL, ["bash", "-c", f"{static}; exit 0"]).succeeded()
+    run = run_under(FULL, ["bash", "-c", f"{static}; exit 0"], events=["faults"]).succeeded()
     assert run.stdout == "ok\n", run.story()
     assert WarningKind.CHILD_UNGOVERNED in run.kinds(), run.story()
 
