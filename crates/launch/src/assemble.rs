@@ -109,8 +109,7 @@ fn times(seen: &Observed) -> Times {
 
 fn warn_not_loaded(ready: &mut Ready<'_>, seen: &Observed, status: Status) {
     if ready.preloaded && status != Status::NotStarted && seen.guests.program(seen.pid).is_none() {
-        let message =
-            "the library was not loaded into the program (does it reset LD_PRELOAD?); run: pagelab doctor";
+        let message = "the library was not loaded: the program resets LD_PRELOAD, or its user may not read the library; run: pagelab doctor";
         ready.warnings.add(Kind::GuestNotLoaded, Severity::Serious, message, json!({"pid": seen.pid}));
     }
 }

@@ -286,6 +286,9 @@ fn note_text(kind: NoteKind) -> &'static str {
         NoteKind::SwitchDenied => "a page size could not be switched on; mTHP sizes need root",
         NoteKind::PlacementUnknown => "placement could not be measured",
         NoteKind::PoolOccupied => "something else lay in a pool's address range",
+        NoteKind::Sandboxed => {
+            "processes locked themselves in with seccomp: their placement and usage are those of that moment"
+        }
         NoteKind::DlopenUnwatched => "libraries loaded with dlopen are not watched",
     }
 }
