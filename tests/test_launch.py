@@ -294,8 +294,9 @@ def test_times_and_memory_are_of_the_whole_tree(run_under: Runner) -> None:
     child = f"{PYTHON} -c 'x = bytearray(80 << 20); sum(i*i for i in range(300000))'"
     one = run_under("", ["sh", "-c", child]).succeeded().the_record
     three = run_under("", ["sh", "-c", f"{child} & {child} & {child}; wait"]).succeeded().the_record
-    assert one.peak_rss_bytes >= 80 << 20
-    assert one.peak_rss_bytes <= three.peak_rss_bytes < 2 * one.peak_rss_bytes, "the largest process, not the sum"
+    # Equal children differ by pages; their sum would be three times as much.
+    for record in (one, three):
+        assert 80 << 20 <= record.peak_rss_bytes < 2 * (80 << 20), "the largest process, not the sum"
     assert three.faults.minor > 2.5 * one.faults.minor
     assert len(three.processes) >= 4
     measured = [p for p in three.processes if p.minor_faults is not None and p.governed]
