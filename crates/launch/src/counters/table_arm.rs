@@ -1,12 +1,12 @@
-//! Arm Neoverse N1, V1, N2, V2: architected PMUv3 common events (Arm Architecture Reference Manual, DDI 0487, D13
-//! "PMU events and event numbers"), implemented as the cores' manuals say: N1 100616, V1 101427, N2 102099, V2 102375;
-//! Linux: tools/perf/pmu-events/arch/arm64/arm/neoverse-*/tlb.json, l1d_cache.json, l2_cache.json, ll_cache.json.
+//! Arm Neoverse N1, V1, N2, V2: architected PMUv3 common events. Codes and names as in Linux,
+//! tools/perf/pmu-events/arch/arm64/common-and-microarch.json; which of them these cores implement:
+//! tools/perf/pmu-events/arch/arm64/arm/neoverse-*/tlb.json, l1d_cache.json, l2_cache.json, ll_cache.json.
 //!
 //! None of these cores counts cycles of walks (DTLB_WALK_PERCYC came later), so that the role is missing.
 
 use super::table::{Microarchitecture, Processors, Row, minus, plus, row};
 
-const ARM: &str = "Arm ARM DDI 0487 (PMUv3 common events); Linux arm64/arm/neoverse-*/tlb.json, *_cache.json";
+const ARM: &str = "PMUv3 common events, Linux pmu-events/arch/arm64/common-and-microarch.json; arm/neoverse-*/tlb.json, *_cache.json";
 
 const ROWS: &[Row] = &[
     // Both of the second level, so that both count the same population (instruction side included).
