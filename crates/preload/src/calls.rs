@@ -170,21 +170,24 @@ fn at_hint(request: &Request, section: &Section, hint: usize) -> Result<usize> {
 fn fixed_in_pool(request: &Request) -> Result<usize> {
     let span = request.span_at(request.addr);
     let mut guest = guest::lock();
-    if request.flags & c::MAP_FIXED_NOREPLACE == 0
-        && request.is_governable()
-        && request.how().is_plain()
-        && let Some(pool) =
-            guest.pool(span.start).filter(|pool| span.and(pool.bounds()) == span && pool.has_hugetlb(span))
-    {
-        let rest = pool.renew_edges(span)?;
-        drop(guest);
-        if !rest.is_empty() && rest != span {
-            mmap(rest.start, rest.len(), request.prot, request.flags, request.fd, request.offset)?;
+    let plain = request.is_governable() && request.how().is_plain();
+    let plain = plain && span.start.is_multiple_of(PAGE);
+    if let Some(pool) = guest.pool(span.start).filter(|pool| plain && span.and(pool.bounds()) == span) {
+        if request.flags & c::MAP_FIXED_NOREPLACE != 0 {
+            pool.clear_of_used(span)?;
+            return pool.map(span.len(), request.how(), Some(span.start));
         }
-        if rest != span {
-            return Ok(span.start);
+        if pool.has_hugetlb(span) {
+            let rest = pool.renew_edges(span)?;
+            if rest.is_empty() {
+                return Ok(span.start);
+            }
+            if rest != span {
+                drop(guest);
+                mmap(rest.start, rest.len(), request.prot, request.flags, request.fd, request.offset)?;
+                return Ok(span.start);
+            }
         }
-        guest = guest::lock();
     }
     for pool in guest.pools.iter_mut().flatten() {
         let part = span.and(pool.bounds());
@@ -350,11 +353,16 @@ fn aimed(old: Span, new_len: usize, flags: i32, new: usize) -> Result<usize> {
         return copy_to(span, new_len, new, flags & c::MREMAP_DONTUNMAP != 0);
     }
     let plain = from.is_some_and(|span| guest.pool(span.start).is_some_and(|pool| pool.is_plain_at(span)));
+    let end = align_up(new.saturating_add(new_len), PAGE).unwrap_or(new);
+    if flags & c::MREMAP_FIXED != 0
+        && let Some(pool) = guest.pool(new)
+    {
+        pool.before_move_in(Span::new(new, end))?;
+    }
     // SAFETY: the program's own request.
     let at = match unsafe { sys::mremap(old.start, old.len(), new_len, flags, new) } {
         Err(Errno::EFAULT) if flags & c::MREMAP_FIXED != 0 && from.is_some() => {
-            let to = align_up(new.saturating_add(new_len), PAGE).ok_or(Errno::EINVAL)?;
-            carry(from.unwrap_or(old), Span::new(new, to), flags)?;
+            carry(from.unwrap_or(old), Span::new(new, end), flags)?;
             new
         }
         result => result?,

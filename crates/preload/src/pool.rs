@@ -135,9 +135,25 @@ impl Pool {
         // Larger tiles would be spoilt by it, one by one: far away from them.
         if !plain && !arena && self.align > PMD {
             let Span { start, end } = self.bounds();
-            return self.used.first_fit(Span::new(start + (end - start) / 2, end), len, align);
+            return self.place_clear(Span::new(start + (end - start) / 2, end), len, align);
         }
-        self.used.first_fit(self.bounds(), len, align)
+        if plain {
+            self.used.first_fit(self.bounds(), len, align)
+        } else {
+            self.place_clear(self.bounds(), len, align)
+        }
+    }
+
+    /// The lowest free place in `bounds` without spare parts of reserved pages, which could not be replaced.
+    fn place_clear(&self, bounds: Span, len: usize, align: usize) -> Option<usize> {
+        let mut from = bounds.start;
+        loop {
+            let at = self.used.first_fit(Span::new(from, bounds.end), len, align)?;
+            match self.hugetlb.next_after(at).filter(|tile| tile.start < at + len) {
+                Some(tile) => from = tile.end,
+                None => return Some(at),
+            }
+        }
     }
 
     /// Maps `len` bytes (whole pages) at the lowest place that fits, or at `hint` if that is free.

@@ -2,7 +2,7 @@
 //! and says why.
 
 use core::ffi::{CStr, c_char, c_int};
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use pagelab_abi::guest::{DisabledReason, NoteKind, Started, State};
 use pagelab_abi::plan::{Fetch, Flags, Memory, Plan, Section, Via};
@@ -32,6 +32,15 @@ pub fn set_current_break(end: usize) {
     if let Some(word) = unsafe { CURRENT_BREAK.load(Ordering::Acquire).as_ref() } {
         word.store(end, Ordering::Relaxed);
     }
+}
+
+/// libc's `__libc_single_threaded`.
+static ONE_THREAD: AtomicPtr<AtomicBool> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Whether the process has one thread, as libc knows without asking the kernel.
+pub fn has_one_thread() -> bool {
+    // SAFETY: null, or libc's own variable, which lives as long as the process.
+    unsafe { ONE_THREAD.load(Ordering::Acquire).as_ref() }.is_some_and(|one| one.load(Ordering::Relaxed))
 }
 
 /// Why the guest does nothing.
@@ -246,6 +255,9 @@ unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
     // SAFETY: one thread; the targets in `entry` have the signatures of the functions they replace.
     let written = unsafe { detours.write() };
     written.map_err(|errno| Stop { reason: DisabledReason::PatchDenied, errno: Some(errno) })?;
+    if let Some(symbol) = libc.symbol(c"__libc_single_threaded") {
+        ONE_THREAD.store(symbol.address as *mut AtomicBool, Ordering::Release);
+    }
     move_break(libc, needs.heap);
     if needs.hugetlb {
         fork::watch(libc);

@@ -205,12 +205,15 @@ impl Pool {
         }
     }
 
-    /// Makes way at `span` for a MAP_FIXED_NOREPLACE or hinted mapping: EEXIST if the program has something there.
+    /// EEXIST if the program has something in `span`.
+    pub fn clear_of_used(&self, span: Span) -> Result<(), Errno> {
+        if self.used.overlaps(span) { Err(Errno::EEXIST) } else { Ok(()) }
+    }
+
+    /// Makes way at `span` for a MAP_FIXED_NOREPLACE mapping: EEXIST if the program has something there.
     pub fn clear_for(&mut self, span: Span) -> Result<(), Errno> {
         self.ready()?;
-        if self.used.overlaps(span) {
-            return Err(Errno::EEXIST);
-        }
+        self.clear_of_used(span)?;
         self.demote_edges(span)?;
         self.drop_spare(span);
         Ok(())

@@ -12,7 +12,7 @@ use crate::intervals::{Intervals, Span, align_down};
 use crate::kernel;
 use crate::layout::{Backing, Piece};
 use crate::record;
-use crate::sandbox;
+use crate::start;
 use crate::sys::{self, Errno, c};
 
 use super::Pool;
@@ -227,11 +227,7 @@ impl Pool {
 /// Makes normal memory of one reserved page, which `set` lists. Fails when its contents would have to be copied while
 /// other threads may write to them.
 pub fn demote(tile: Span, set: &mut Intervals) -> Result<(), Errno> {
-    if sandbox::is_active() {
-        return Err(Errno::ENOMEM);
-    }
-    let threads = sys::link_count(c"/proc/self/task").map_or(usize::MAX, |links| links as usize - 2);
-    if kernel::is_resident(tile.start) && threads > 1 {
+    if kernel::is_resident(tile.start) && !start::has_one_thread() {
         record::count(Counter::CallsRefused);
         record::note(NoteKind::CallRefused, Some(Errno::ENOMEM), tile.start, tile.len());
         return Err(Errno::ENOMEM);

@@ -67,20 +67,18 @@ impl Pool {
         let large = self.align >= PMD;
         let offset = if large { old.start - align_down(old.start, PMD) } else { 0 };
         let align = if large { PMD } else { self.align };
-        Some(self.used.first_fit(self.bounds(), len.checked_add(offset)?, align)? + offset)
+        Some(self.place_clear(self.bounds(), len.checked_add(offset)?, align)? + offset)
     }
 
     /// Growth by moving to another place of the pool.
     fn shift(&mut self, old: Span, new_len: usize) -> Result<usize, Errno> {
-        if self.has_hugetlb(old) {
+        if self.has_hugetlb(old) && self.is_plain(old) {
             return self.shift_by_copy(old, new_len);
         }
+        self.demote_all(old)?;
         let at = self.place_like(old, new_len).ok_or(Errno::ENOMEM)?;
         let (head, tail) = (Span::new(at, at + old.len()), Span::new(at + old.len(), at + new_len));
-        if self.has_hugetlb(head) {
-            // Spare parts of a reserved page lie at the target: pages cannot be moved into it either.
-            return self.shift_by_copy(old, new_len);
-        }
+        self.yield_kept(head);
         self.part_with(old);
         if !self.is_plain(old) {
             let new = Span::new(head.start, tail.end);
@@ -93,6 +91,11 @@ impl Pool {
         }
         // The tail first: when it cannot be had, nothing has changed.
         self.map_plain(tail)?;
+        if self.has_hugetlb(head) {
+            // The tail's first tile is a reserved page: nothing can be moved into the rest of it.
+            self.unmap(tail)?;
+            return self.shift_by_copy(old, new_len);
+        }
         if let Err(errno) = carry(old, head, MOVE) {
             let _ = self.unmap(tail);
             return Err(errno);
@@ -150,6 +153,14 @@ impl Pool {
         self.inherit(old, new);
         self.settle(new);
         Ok(at)
+    }
+
+    /// Before a move to `new` (MREMAP_FIXED): nothing of our own may lie there.
+    pub fn before_move_in(&mut self, new: Span) -> Result<(), Errno> {
+        self.ready()?;
+        self.yield_kept(new);
+        self.part_with(new);
+        self.demote_edges(new)
     }
 
     /// A move to elsewhere has been done: `old` is not mapped any more.
