@@ -4,7 +4,12 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 
+use crate::arch::PAGE;
+use crate::intervals::{Span, align_down, align_up};
+
+const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
+const PF_W: u32 = 2;
 const DT_STRTAB: usize = 5;
 const DT_SYMTAB: usize = 6;
 const DT_VERSYM: usize = 0x6fff_fff0;
@@ -29,6 +34,8 @@ struct Info {
     name: *const c_char,
     headers: *const ProgramHeader,
     header_count: u16,
+    /// Objects loaded so far, ever.
+    loads: u64,
 }
 
 #[repr(C)]
@@ -112,6 +119,54 @@ pub fn find(wanted: &dyn Fn(&Object) -> bool) -> Option<Object> {
     // SAFETY: `visit` gets back the very `Search` passed here, which outlives the call.
     unsafe { dl_iterate_phdr(visit, (&raw mut search).cast()) };
     search.found
+}
+
+/// One loadable segment, in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// All of it, bss included, in whole pages.
+    pub memory: Span,
+    /// The part that maps the file, in whole pages.
+    pub file: Span,
+    /// Writable.
+    pub write: bool,
+}
+
+struct Walk<'a> {
+    visit: &'a mut dyn FnMut(u32, &mut dyn Iterator<Item = Segment>),
+    index: u32,
+    loads: u64,
+}
+
+unsafe extern "C" fn walk(info: *mut Info, bytes: usize, data: *mut c_void) -> c_int {
+    // SAFETY: libc hands us a valid record, and `data` is the `Walk` that `each` passed.
+    let (info, walk) = unsafe { (&*info, &mut *data.cast::<Walk<'_>>()) };
+    if bytes >= size_of::<Info>() {
+        walk.loads = info.loads;
+    }
+    // SAFETY: libc's record describes the object's program headers.
+    let headers = unsafe { core::slice::from_raw_parts(info.headers, usize::from(info.header_count)) };
+    let pages = |start: usize, len: usize| {
+        let start = info.base + start;
+        Span::new(align_down(start, PAGE), align_up(start + len, PAGE).unwrap_or(start))
+    };
+    let mut segments = headers.iter().filter(|header| header.kind == PT_LOAD).map(|header| Segment {
+        memory: pages(header.address, header.memory_bytes),
+        file: pages(header.address, header.file_bytes),
+        write: header.flags & PF_W != 0,
+    });
+    (walk.visit)(walk.index, &mut segments);
+    walk.index += 1;
+    0
+}
+
+/// Calls `visit` with the number and the segments of every loaded object, in the order they were loaded; returns how many
+/// there are, and how many were ever loaded.
+pub fn each(visit: &mut dyn FnMut(u32, &mut dyn Iterator<Item = Segment>)) -> (u32, u64) {
+    let mut data = Walk { visit, index: 0, loads: 0 };
+    // SAFETY: `walk` gets back the very `Walk` passed here, which outlives the call.
+    unsafe { dl_iterate_phdr(walk, (&raw mut data).cast()) };
+    (data.index, data.loads)
 }
 
 fn hash_of(name: &[u8]) -> u32 {
@@ -219,6 +274,19 @@ mod tests {
         assert_eq!(symbol.address, munmap as *const () as usize);
         assert!(symbol.bytes >= crate::arch::DETOUR_BYTES);
         assert_eq!(libc.symbol(c"no_such_symbol"), None);
+    }
+
+    #[test]
+    fn segments_are_found_where_they_are_mapped() {
+        let here = segments_are_found_where_they_are_mapped as *const () as usize;
+        let (mut holding, mut last) = (0, 0);
+        let (objects, loads) = each(&mut |index, segments| {
+            last = index;
+            let holds = |segment: Segment| (segment.file.start..segment.file.end).contains(&here);
+            holding += segments.filter(|segment| holds(*segment)).count();
+        });
+        assert_eq!((holding, last + 1), (1, objects));
+        assert!(loads >= u64::from(objects));
     }
 
     #[test]

@@ -4,17 +4,18 @@
 //! library started (scanned once), and ld.so's own mmap for dlopen (scanned again each time ld.so tells debuggers that
 //! its list of objects is complete; it does so before relocating the new object).
 
-use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
 use pagelab_abi::guest::{Counter, NoteKind, PATH_BYTES};
 use pagelab_abi::plan::{Fetch, Memory};
 
 use crate::arch::PAGE;
+use crate::elf;
 use crate::guest;
 use crate::intervals::Span;
 use crate::kernel;
 use crate::layout::Layout;
-use crate::maps::{self, Mapping};
+use crate::maps::Mapping;
 use crate::populate;
 use crate::record;
 use crate::sandbox;
@@ -29,6 +30,7 @@ const STATE_OFFSET: usize = 24;
 /// Tells where ld.so's `_r_debug` lies.
 pub fn watch(r_debug: usize) {
     OBJECTS_STATE.store((r_debug + STATE_OFFSET) as *mut AtomicI32, Ordering::Release);
+    LOADS.store(elf::each(&mut |_, _| {}).1, Ordering::Relaxed);
 }
 
 fn fetch_of(len: usize) -> Fetch {
@@ -78,12 +80,25 @@ pub fn rescan() {
         return;
     }
     record::count(Counter::DlopenRescans);
-    let mut scan = Scan::default();
-    let _ = maps::each(&mut |mapping| {
-        scan.visit(mapping);
-        true
+    let (objects, loads) = elf::each(&mut |_, _| {});
+    let new = loads.saturating_sub(LOADS.swap(loads, Ordering::Relaxed));
+    // New objects are at the list's end; dlclose may have taken others out before them.
+    let first_new = u64::from(objects).saturating_sub(new);
+    elf::each(&mut |index, segments| {
+        if u64::from(index) < first_new {
+            return;
+        }
+        for segment in segments {
+            apply(segment.file, c::PROT_READ, fetch_of(segment.file.len()));
+            if segment.write {
+                govern(Memory::Data, segment.memory);
+            }
+        }
     });
 }
+
+/// Objects loaded up to the last scan.
+static LOADS: AtomicU64 = AtomicU64::new(0);
 
 /// Applies what concerns existing mappings, in the order of their addresses.
 #[derive(Default)]

@@ -116,8 +116,6 @@ coded! {
         FallbackOther = "fallback.other",
         /// … because the guest's own tables were full.
         FallbackTables = "fallback.tables",
-        /// Calls passed through because the guest was already at work on the same thread (a signal handler).
-        FallbackRecursion = "fallback.recursion",
         /// Tiles not made because `vm.max_map_count` was near.
         FallbackMapCount = "fallback.map-count",
         /// hugetlb tiles made of transparent huge or base pages because the kernel's pool was exhausted.
