@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pagelab.analysis import StudyData, load
+from pagelab.analysis import Analysis, StudyData, analyse, load
 from pagelab.record import (
     Command,
     Counter,
@@ -271,3 +271,25 @@ def _typical_run(rng: random.Random, condition: Condition, slot: Slot) -> Run:
         run.short = slot.execution in (6, 7)
     run.warnings = [warning(WarningKind.COUNTER_EXPERIMENTAL, "tlb.walk_cycles: 0xFF4E is undocumented", "info")]
     return run
+
+
+def study(
+    directory: Path,
+    plan: Plan,
+    times: dict[str, list[float]],
+    change: Callable[[Condition, Slot, Run], Run] | None = None,
+) -> Analysis:
+    """The analysis of a study in which condition and execution decide the time."""
+
+    def run_of(condition: Condition, slot: Slot) -> Run | None:
+        values = times.get(condition.name, [])
+        if slot.execution >= len(values):
+            return None
+        run = Run(wall_s=values[slot.execution])
+        return change(condition, slot, run) if change else run
+
+    return analyse(data_of(store(directory, plan, run_of)))
+
+
+def separated(n: int, low: float, high: float) -> dict[str, list[float]]:
+    return {"w/a": [high + i / 1000 for i in range(n)], "w/b": [low + i / 1000 for i in range(n)]}

@@ -11,36 +11,13 @@ from pathlib import Path
 
 import factory
 import pytest
-from factory import Run, data_of
+from factory import Run, data_of, separated, study
 
-from pagelab.analysis import Analysis, NothingToAnalyseError, StudyData, analyse
+from pagelab.analysis import NothingToAnalyseError, StudyData, analyse
 from pagelab.record import WarningKind
 from pagelab.report.export import analysis_json
-from pagelab.stats import rank_sum
-from pagelab.study.plan import Condition, Plan, Precision
+from pagelab.study.plan import Condition, Precision
 from pagelab.study.schedule import Slot
-
-
-def study(
-    directory: Path,
-    plan: Plan,
-    times: dict[str, list[float]],
-    change: Callable[[Condition, Slot, Run], Run] | None = None,
-) -> Analysis:
-    """The analysis of a study in which condition and execution decide the time."""
-
-    def run_of(condition: Condition, slot: Slot) -> Run | None:
-        values = times.get(condition.name, [])
-        if slot.execution >= len(values):
-            return None
-        run = Run(wall_s=values[slot.execution])
-        return change(condition, slot, run) if change else run
-
-    return analyse(data_of(factory.store(directory, plan, run_of)))
-
-
-def separated(n: int, low: float, high: float) -> dict[str, list[float]]:
-    return {"w/a": [high + i / 1000 for i in range(n)], "w/b": [low + i / 1000 for i in range(n)]}
 
 
 def test_fully_separated_twenty_against_twenty_gives_prepages_p(tmp_path: Path) -> None:
@@ -147,48 +124,6 @@ def test_zero_variance_and_ties(tmp_path: Path) -> None:
     assert summary is not None
     assert (summary.minimum, summary.maximum, summary.sd) == (1.0, 1.0, 0.0)
     assert found.spreads[0].iqr_share == 0.0
-
-
-def test_failed_executions_are_counted_and_have_no_time(tmp_path: Path) -> None:
-    def fail(condition: Condition, slot: Slot, run: Run) -> Run:
-        if condition.policy == "b" and slot.execution < 2:
-            run.status, run.wall_s = ("timed-out" if slot.execution else "signalled"), 99.0
-        return run
-
-    found = study(tmp_path, factory.plan(["w"], ["a", "b"], 8), separated(8, 1.0, 2.0), fail)
-    b = found.condition("w/b")
-    assert (b.finished, b.analysed, b.failures) == (8, 6, {"signalled": 1, "timed-out": 1})
-    summary = found.summary("w/b", "wall_s")
-    assert summary is not None
-    assert summary.n == 6
-    assert summary.maximum < 2
-    assert [(f.status, f.message) for f in found.failures] == [
-        ("signalled", "ended by signal 11"),
-        ("timed-out", "stopped after 60 s"),
-    ]
-    assert any(c.startswith("2 executions ended without a time to analyse (2 of 8 in w/b)") for c in found.caveats)
-
-
-def test_timed_out_executions_are_the_slowest_in_the_test_and_absent_from_the_sizes(tmp_path: Path) -> None:
-    """Leaving them out would flatter the policy that is too slow to finish."""
-
-    def stop(condition: Condition, slot: Slot, run: Run) -> Run:
-        if condition.policy == "b" and slot.execution >= 4:
-            run.status, run.wall_s = "timed-out", 60.0
-        return run
-
-    values = [1.0 + i / 100 for i in range(8)]
-    times = {"w/a": values, "w/b": [v + 0.001 for v in values]}
-    found = study(tmp_path / "late", factory.plan(["w"], ["a", "b"], 8), times, stop)
-    (contrast,) = found.planned()
-    everything = rank_sum([*times["w/b"][:4], 60, 60, 60, 60], values)
-    assert contrast.p == everything.p
-    assert contrast.w == everything.w
-    assert (contrast.n, contrast.timed_out, contrast.timed_out_baseline) == (4, 4, 0)
-    assert (contrast.shift or 0) < 0, "of those that finished"
-    assert (
-        "Timed-out executions (4 of b) count as slowest in the test and have no part in the sizes" in contrast.sentence
-    )
 
 
 def test_a_policy_under_which_nothing_ends_in_time_has_a_direction_and_no_size(tmp_path: Path) -> None:

@@ -30,6 +30,12 @@ def caveats_of(
         found.append(
             "The number of executions was decided by a precision stop: see Method for what its intervals cover."
         )
+    if design.precision_missed:
+        found.append(
+            "The precision asked for was not reached: the study ended at its maximum of executions, and its intervals "
+            "are wider than planned."
+        )
+    found += [f"{w.message[:1].upper()}{w.message[1:]}." for w in warnings if w.kind == "noisy-machine"]
     serious = sum(w.count for w in warnings if w.severity == "serious")
     if serious:
         found.append(f"{wording.count(serious, 'serious warning')}: see Warnings.")

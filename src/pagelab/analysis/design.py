@@ -42,6 +42,7 @@ def design_of(data: StudyData, executions: tuple[Execution, ...], metrics: tuple
         primaries=primaries,
         stop=_stop(data, blocks),
         precision_stop=plan.precision is not None,
+        precision_missed=any(look["reason"] == "maximum-reached" for look in data.looks),
         looks=tuple(
             f"after {wording.count(look['look'], 'block')}: {look['reason'].replace('-', ' ')}" for look in data.looks
         ),

@@ -10,6 +10,8 @@ from pagelab.analysis import wording
 from pagelab.analysis.model import Drift
 
 _FEWEST = 9
+_CHANCE = 0.01
+"""Below this p a trend is mentioned: one look a study, at data whose order was randomised."""
 
 
 def drift_of(ratios: list[tuple[int, float]], randomised: bool = True) -> Drift:
@@ -23,11 +25,12 @@ def drift_of(ratios: list[tuple[int, float]], randomised: bool = True) -> Drift:
         return Drift(len(values), None, None, None, "Too few executions to look for drift.")
     third = len(values) // 3
     first, last = median(values[:third]), median(values[-third:])
-    tau = None
+    tau, p = None, 1.0
     if len(set(values)) > 1:
-        tau = float(kendalltau([place for place, _ in ratios], values).statistic)
+        found = kendalltau([place for place, _ in ratios], values)
+        tau, p = float(found.statistic), float(found.pvalue)
     change = last / first - 1
-    trend = "no trend can be seen" if tau is None or abs(tau) < 0.1 else "there is a trend"
+    trend = "no trend beyond chance" if p >= _CHANCE else f"there is a trend, {wording.p_value(p)}"
     size = wording.percent(abs(change), signed=False)
     sentence = (
         f"From the first to the last third of the schedule, executions became {size} "

@@ -91,6 +91,8 @@ class Design:
     stop: str
     """In words: how the number of executions was decided."""
     precision_stop: bool
+    precision_missed: bool
+    """The study ended at the maximum of its precision stop, with intervals wider than the target."""
     looks: tuple[str, ...]
     """What each look of a precision stop decided."""
     imported_from: str | None

@@ -64,7 +64,22 @@ def _p(c: Contrast, family: int) -> str:
     return f"{wording.p_value(c.p_holm)}{', Holm' if family > 1 else ''}{method}"
 
 
+def _sized(c: Contrast) -> bool:
+    """Whether the estimate points where the test does: time-outs enter the test alone, ties can leave a shift of 0."""
+    estimate = c.relative if c.relative is not None else c.shift
+    return estimate is not None and (estimate < 0 if c.verdict == "lower" else estimate > 0)
+
+
+def _unsized(c: Contrast, metric: Metric, family: int) -> str:
+    return (
+        f"{c.policy} {_verb(c, metric)} ({_p(c, family)}); how large the difference is cannot be said from the "
+        f"executions that finished.{_late(c)}"
+    )
+
+
 def _found(c: Contrast, metric: Metric, family: int) -> str:
+    if not _sized(c):
+        return _unsized(c, metric, family)
     text = f"{c.policy} {_verb(c, metric)} {_amount(c, metric)} ({_size_interval(c, metric)}, {_p(c, family)})"
     if c.median is not None and c.median_baseline is not None:
         medians = wording.in_one_unit([c.median_baseline, c.median], metric)
@@ -204,7 +219,7 @@ def _extreme(found: list[Contrast], design: Design) -> str:
     if not found:
         return ""
     lower = found[0].verdict == "lower"
-    sized = [c for c in found if c.relative is not None]
+    sized = [c for c in found if c.relative is not None and _sized(c)]
     noun = "reduction" if lower else "increase"
     if not sized:
         return f"{wording.count(len(found), noun)} found."

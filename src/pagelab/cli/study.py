@@ -132,7 +132,11 @@ def conclude(finished: Finished, directory: Path) -> None:
     """The last words of a session. Raises RunFailedError when runs failed (exit code 1)."""
     from pagelab.errors import RunFailedError
 
-    stopped = f", stopped by its precision after {finished.stopped_at} blocks" if finished.stopped_at else ""
+    stopped = ""
+    if finished.target_missed:
+        stopped = f", to the maximum of {finished.stopped_at} blocks: the precision asked for was not reached"
+    elif finished.stopped_at:
+        stopped = f", stopped by its precision after {finished.stopped_at} blocks"
     sys.stderr.write(f"{finished.runs} runs are done{stopped}; see them with: pagelab report {directory}\n")
     if finished.failed:
         raise RunFailedError(

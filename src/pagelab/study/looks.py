@@ -50,6 +50,8 @@ class Looks:
     """Those not yet taken; a study of fixed n has one, at its end."""
     stopped: int | None
     """Blocks after which a look ended the study."""
+    missed: bool = False
+    """It ended at the maximum, with intervals wider than the target."""
 
 
 def looks_of(store: Store) -> Looks:
@@ -61,7 +63,8 @@ def looks_of(store: Store) -> Looks:
     begins = [-plan.warmups, *ends[:-1]]
     planned = [Look(begin, end) for begin, end in zip(begins, ends, strict=True)]
     done = {look["look"] for look in taken}
-    return Looks([look for look in planned if look.blocks not in done], stopped)
+    missed = any(look["reason"] == "maximum-reached" for look in taken)
+    return Looks([look for look in planned if look.blocks not in done], stopped, missed)
 
 
 def executions(store: Store, plan: Plan, blocks: int) -> dict[str, list[float]]:

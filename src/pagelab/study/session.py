@@ -34,6 +34,8 @@ class Finished:
     failed: int
     stopped_at: int | None
     """Blocks after which a precision stop ended the study; None without one."""
+    target_missed: bool = False
+    """It ended at its maximum, with intervals wider than asked for."""
 
 
 class Session:
@@ -178,7 +180,8 @@ class Session:
     def _summary(self) -> Finished:
         statuses = [row[0] for row in self._store.rows("SELECT status FROM run")]
         failed = sum(status in FAILED for status in statuses)
-        return Finished(len(statuses), failed, looks_of(self._store).stopped)
+        looks = looks_of(self._store)
+        return Finished(len(statuses), failed, looks.stopped, looks.missed)
 
 
 _MATTERS = (
