@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,12 @@ from harness.guests import Workshop
 from harness.huge_pages import HugePages
 from harness.launching import Runner, open_to_all
 from harness.policies import POLICIES, Policy
+
+
+def pytest_configure() -> None:
+    """A shell without job control starts background jobs with SIGINT ignored, and the programs under test inherit it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
