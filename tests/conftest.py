@@ -15,7 +15,7 @@ from harness.policies import POLICIES, Policy
 
 
 def pytest_configure() -> None:
-    """A shell without job control starts background jobs with SIGINT ignored, and the programs under test inherit it."""
+    """A shell without job control starts background jobs with SIGINT ignored, and the programs we test inherit it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
