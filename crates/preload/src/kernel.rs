@@ -5,7 +5,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use pagelab_abi::guest::{Counter, NoteKind};
 
-use crate::intervals::Span;
+use crate::arch::PMD;
+use crate::intervals::{Span, align_down};
 use crate::layout::Backing;
 use crate::maps;
 use crate::record;
@@ -138,12 +139,46 @@ pub fn advise(span: Span, backing: Backing) {
     if !may_split() {
         return;
     }
+    if let Backing::Thp(bytes) = backing
+        && bytes < PMD
+        && SEVERAL.load(Ordering::Relaxed)
+    {
+        keep_apart(span, bytes);
+    }
     // SAFETY: the two advices change page sizes, never contents.
     if let Err(errno) = unsafe { sys::madvise(span.start, span.len(), advice) } {
         // EINVAL: a kernel without transparent huge pages has nothing to switch off.
         if errno != Errno::EINVAL || advice == c::MADV_HUGEPAGE {
             record::note(NoteKind::Fallback, Some(errno), span.start, span.len());
         }
+    }
+}
+
+/// Whether the plan names several sizes of transparent huge pages, smaller ones than 2 MiB among them.
+static SEVERAL: AtomicBool = AtomicBool::new(false);
+
+/// Told once, at start.
+pub fn several_sizes() {
+    SEVERAL.store(true, Ordering::Relaxed);
+}
+
+/// Makes a mapping of each tile of `bytes`. Which sizes the kernel uses is a system-wide switch, and it takes the largest
+/// that is on and fits into the mapping: so no mapping may hold a tile and its neighbour, with which it would make a larger
+/// one. Every other tile gets MADV_RANDOM, which means nothing for anonymous memory (but for swap readahead), and keeps
+/// the kernel from merging it.
+fn keep_apart(span: Span, bytes: usize) {
+    let mut at = span.start;
+    while at < span.end {
+        let end = (align_down(at, bytes) + bytes).min(span.end);
+        if !(at / bytes).is_multiple_of(2) {
+            // SAFETY: changes no contents.
+            let advised = unsafe { sys::madvise(at, end - at, c::MADV_RANDOM) };
+            if !may_split() || advised.is_err() {
+                return record::note(NoteKind::SwitchDenied, advised.err(), at, bytes);
+            }
+        }
+        record::count(Counter::MthpTiles);
+        at = end;
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Measured with `PAGEMAP_SCAN` (Linux 6.7): exact, by page, without privileges. Older kernels: sums from smaps.
 
+mod folios;
 mod retire;
 mod scan;
 mod smaps;

@@ -164,6 +164,23 @@ fn names_hugetlb(plan: &Plan<'_>, section: &Section) -> bool {
         || intervals.any(|piece| reserved(piece.page_bytes, piece.via))
 }
 
+/// Whether the plan names several sizes of transparent huge pages.
+fn names_several(plan: &Plan<'_>) -> bool {
+    let mut first = None;
+    let mut several = false;
+    let mut meet = |page_bytes: u64, via| {
+        if via == Via::Thp && page_bytes > arch::PAGE as u64 && page_bytes <= arch::PMD as u64 {
+            several |= *first.get_or_insert(page_bytes) != page_bytes;
+        }
+    };
+    for section in (0..plan.section_count()).filter_map(|number| plan.section(number)) {
+        meet(section.otherwise, section.otherwise_via);
+        let intervals = (0..section.interval_count()).filter_map(|index| plan.interval(&section, index));
+        intervals.for_each(|interval| meet(interval.page_bytes, interval.via));
+    }
+    several
+}
+
 fn wanted(name: &'static CStr, number: usize, target: usize) -> Wanted {
     Wanted { name, shape: Shape::Syscall(number), target, optional: false }
 }
@@ -248,6 +265,9 @@ unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
         say(format_args!("cannot detour {:?}: {}", refusal.name, refusal.reason.name()));
         Stop { reason: refusal.reason, errno: refusal.errno }
     })?;
+    if names_several(&plan) {
+        kernel::several_sizes();
+    }
     kernel::read_settings();
     // SAFETY: one thread, and the first call.
     let installed = unsafe { guest::install(plan) };

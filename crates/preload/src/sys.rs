@@ -199,6 +199,12 @@ pub fn pwrite(fd: i32, from: &[u8], at: usize) -> Result<usize> {
     unsafe { call!(nr::PWRITE64, fd, from.as_ptr(), from.len(), at) }
 }
 
+/// pread64(2) of 64-bit words; the bytes read.
+pub fn pread_words(fd: i32, into: &mut [u64], at: usize) -> Result<usize> {
+    // SAFETY: the kernel writes at most the slice's bytes, and any bytes are words.
+    unsafe { call!(nr::PREAD64, fd, into.as_mut_ptr(), size_of_val(into), at) }
+}
+
 /// ftruncate(2).
 pub fn ftruncate(fd: i32, len: usize) -> Result<()> {
     // SAFETY: only descriptors that the guest opened are passed here.

@@ -138,7 +138,7 @@ coded! {
         HugetlbEmulated = "hugetlb.emulated",
         /// hugetlb tiles turned into normal memory (mprotect, fork).
         HugetlbDemoted = "hugetlb.demoted",
-        /// Tiles populated with an mTHP size switched on.
+        /// Tiles between 4K and 2M that were made mappings of their own, because the policy names several sizes.
         MthpTiles = "mthp.tiles",
         /// Calls answered with an error the kernel would not have given.
         CallsRefused = "calls.refused",

@@ -20,6 +20,7 @@ pub mod nr {
     pub const BRK: usize = 12;
     pub const RT_SIGPROCMASK: usize = 14;
     pub const IOCTL: usize = 16;
+    pub const PREAD64: usize = 17;
     pub const PWRITE64: usize = 18;
     pub const MREMAP: usize = 25;
     pub const MSYNC: usize = 26;

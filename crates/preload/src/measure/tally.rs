@@ -11,6 +11,7 @@ use crate::layout::{Backing, Piece};
 use crate::regions::{Place, account, bump, bump_size, huge_bytes};
 use crate::sys::Result;
 
+use super::folios::Folios;
 use super::scan::Pagemap;
 
 /// The tile that mappings and runs are being added to.
@@ -27,12 +28,13 @@ struct Open {
 pub struct Tally {
     file: &'static GuestFile,
     open: Option<Open>,
+    folios: Option<Folios>,
 }
 
 impl Tally {
     /// Sums into `file`.
     pub fn new(file: &'static GuestFile) -> Tally {
-        let tally = Tally { file, open: None };
+        let tally = Tally { file, open: None, folios: Folios::open().ok() };
         tally.clear();
         tally
     }
@@ -94,6 +96,11 @@ impl Tally {
     fn part(&mut self, place: &Place, piece: Option<&Piece>, part: Span, pagemap: &Pagemap) -> Result<()> {
         let Some(slot) = self.mapped(place, piece, part) else { return Ok(()) };
         let backing = piece.map_or(Backing::Kernel, |piece| piece.backing);
+        if let (Some(piece), Some(folios)) = (piece, &self.folios)
+            && (PAGE + 1..PMD).contains(&backing.tile_bytes())
+        {
+            return self.middle_sizes(piece, part, slot, pagemap, folios);
+        }
         let tiled = piece.filter(|_| backing.is_tiled());
         let mut last = part.start;
         pagemap.each(part, &mut |run, huge| {
@@ -120,6 +127,39 @@ impl Tally {
             self.cover_more(piece, Span::new(last, part.end), slot);
         }
         Ok(())
+    }
+
+    /// Sizes between a base page and 2 MiB, tile by tile.
+    fn middle_sizes(
+        &self,
+        piece: &Piece,
+        part: Span,
+        slot: usize,
+        pagemap: &Pagemap,
+        folios: &Folios,
+    ) -> Result<()> {
+        let mut last = 0;
+        let bytes = piece.backing.tile_bytes();
+        pagemap.each(part, &mut |run, huge| {
+            let mut at = run.start;
+            while at < run.end {
+                let around = Span::new(align_down(at, bytes), align_down(at, bytes) + bytes);
+                let inside = around.and(Span::new(at, run.end));
+                let whole = around.and(part) == around && !huge;
+                let exact = whole && folios.covers(around);
+                let size = if huge { PMD } else { around.len() };
+                self.resident(slot, if huge || exact { size } else { PAGE }, inside.len());
+                if around.start != last
+                    && around.and(part) == around
+                    && let Some(region) = self.region(slot)
+                {
+                    bump(&region.whole_touched, 1);
+                    bump(&region.as_asked, usize::from(exact));
+                }
+                last = around.start;
+                at = inside.end;
+            }
+        })
     }
 
     /// Closes the tile that is open, counting it if it is whole and touched.
@@ -158,8 +198,12 @@ impl Tally {
         let tile_bytes = piece.backing.tile_bytes();
         let mut at = span.start;
         while at < span.end {
-            let start = align_down(at, tile_bytes);
-            let tile = Span::new(start, start + tile_bytes);
+            // Tiles that the piece cuts, or the mapping's end where it is not a pool, cannot be one page.
+            let Some(tile) = piece.tile(at) else {
+                self.close();
+                at = align_down(at, tile_bytes) + tile_bytes;
+                continue;
+            };
             let open = match &mut self.open {
                 Some(open) if open.tile == tile && open.slot == slot => open,
                 _ => {
