@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
 import sys
 import tempfile
 from collections.abc import Callable
@@ -29,7 +31,7 @@ def main() -> int:
     parser.add_argument("--only", choices=sorted(PARTS), action="append", help="just this part")
     parser.add_argument("--rounds", type=int, default=15, help="pairs of each comparison (6 give the first interval)")
     arguments = parser.parse_args()
-    started = datetime.now(UTC)
+    started, load = datetime.now(UTC), os.getloadavg()
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="pagelab-bench-") as scratch:
         Path(scratch).chmod(0o755)
@@ -38,7 +40,7 @@ def main() -> int:
             for result in PARTS[part](bench):
                 results.append(result)
                 print(_row(result), flush=True)
-    _write(started, results)
+    _write(started, load, results)
     missed = [result for result in results if result.met is False]
     print(f"\n{len(results)} comparisons, {len(missed)} beyond their goal; written to {RESULTS}")
     return 0
@@ -56,10 +58,16 @@ def _row(result: Result) -> str:
     )
 
 
-def _table(started: datetime, results: list[Result]) -> str:
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _table(started: datetime, load: tuple[float, float, float], results: list[Result]) -> str:
     head = [
         f"# Benchmarks, {started:%Y-%m-%d %H:%M} UTC",
         "",
+        f"{_processor()}, {os.cpu_count()} CPUs, Linux {platform.release().split('-')[0]}; load before {load[0]:.1f}.",
         "Medians of interleaved pairs; the interval is the exact order-statistic interval (95%) of the paired",
         "ratios (or differences, for ms). Run by `make bench`.",
         "",
@@ -69,7 +77,7 @@ def _table(started: datetime, results: list[Result]) -> str:
     return "\n".join([*head, *map(_row, results), ""])
 
 
-def _write(started: datetime, results: list[Result]) -> None:
+def _write(started: datetime, load: tuple[float, float, float], results: list[Result]) -> None:
     RESULTS.mkdir(exist_ok=True)
     document = {
         "schema": "pagelab.bench/1",
@@ -79,7 +87,7 @@ def _write(started: datetime, results: list[Result]) -> None:
         "results": [result.document() for result in results],
     }
     (RESULTS / "bench.json").write_text(json.dumps(document, indent=1, default=str) + "\n")
-    (RESULTS / "bench.md").write_text(_table(started, results))
+    (RESULTS / "bench.md").write_text(_table(started, load, results))
 
 
 if __name__ == "__main__":
