@@ -145,6 +145,13 @@ impl Guest {
     }
 }
 
+/// Whether any of `span` comes from a reserved pool.
+pub fn has_hugetlb(span: Span) -> bool {
+    let mut guest = lock();
+    guest.heap.as_ref().is_some_and(|heap| heap.has_hugetlb(span))
+        || guest.pool(span.start).is_some_and(|pool| pool.has_hugetlb(span))
+}
+
 /// Whether the heap lives in its pool.
 pub fn has_heap() -> bool {
     GUEST.lock().heap.is_some()

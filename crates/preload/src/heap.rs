@@ -10,7 +10,7 @@ use crate::arch::PAGE;
 use crate::intervals::{Intervals, Span, align_down, align_up};
 use crate::kernel;
 use crate::layout::{Backing, Layout, Piece};
-use crate::measure;
+use crate::measure::{self, Known};
 use crate::pool::demote;
 use crate::record;
 use crate::sys::{self, Errno, c};
@@ -181,7 +181,9 @@ impl Heap {
         if keep < self.mapped {
             let mapped = self.mapped();
             let counts = |tile: Span| tile.and(mapped) == tile;
-            measure::retire(Memory::Heap, &self.layout, Span::new(keep, self.mapped), &counts);
+            let reserved = |run: Span| self.has_hugetlb(run);
+            let known = Known { counts: &counts, reserved: &reserved };
+            measure::retire(Memory::Heap, &self.layout, Span::new(keep, self.mapped), &known);
             // SAFETY: whole tiles above the new break: the program gives them back.
             unsafe { sys::munmap(keep, self.mapped - keep) }?;
             let _ = self.hugetlb.remove(Span::new(keep, self.mapped));

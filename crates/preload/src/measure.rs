@@ -20,7 +20,7 @@ use crate::pool::Pool;
 use crate::record;
 use crate::sys;
 
-pub use retire::retire;
+pub use retire::{Known, retire};
 
 use crate::regions::Place;
 use scan::Pagemap;

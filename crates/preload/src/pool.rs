@@ -10,8 +10,10 @@
 //! used byte of a tile, its spare part goes too. Memory that the program gave back is really unmapped, so what is
 //! handed out is always zero and stale pointers fault.
 
+mod account;
 mod arenas;
 mod change;
+mod fill;
 mod hugetlb;
 mod kept;
 mod pending;
@@ -20,13 +22,11 @@ mod remap;
 mod tests;
 
 use pagelab_abi::guest::{Counter, NoteKind};
-use pagelab_abi::plan::Memory;
 
 use crate::arch::{PAGE, PMD};
 use crate::intervals::{Full, Intervals, Span, align_down, align_up};
 use crate::kernel;
-use crate::layout::{Backing, Layout, Piece};
-use crate::measure;
+use crate::layout::{Backing, Layout};
 use crate::record;
 use crate::sys::{self, Errno, c};
 
@@ -207,86 +207,6 @@ impl Pool {
         Ok(())
     }
 
-    /// Maps what is missing of the tiles that `part` (inside `piece`) enters; all of it is spare then.
-    fn fill(&mut self, piece: &Piece, part: Span) -> Result<(), Errno> {
-        match piece.backing {
-            Backing::Hugetlb(bytes) => self.fill_hugetlb(piece, part, bytes),
-            _ => self.fill_thp(piece, piece.whole_tiles(part), part),
-        }
-    }
-
-    /// Maps what is missing of `whole` as normal memory; `part` of it is what the program asked for.
-    fn fill_thp(&mut self, piece: &Piece, whole: Span, part: Span) -> Result<(), Errno> {
-        let mut at = whole.start;
-        while at < whole.end {
-            let occupied = first_of(self.used.next_after(at), self.spare.next_after(at));
-            let gap = match occupied {
-                Some(next) if next.start <= at => {
-                    at = next.end;
-                    continue;
-                }
-                Some(next) => Span::new(at, next.start.min(whole.end)),
-                None => Span::new(at, whole.end),
-            };
-            self.fill_gap(piece, gap, part)?;
-            at = gap.end;
-        }
-        Ok(())
-    }
-
-    fn fill_gap(&mut self, piece: &Piece, gap: Span, part: Span) -> Result<(), Errno> {
-        match kernel::map_fresh(gap, piece.backing) {
-            Ok(()) => {
-                let _ = self.spare.insert(gap);
-                self.count_tiles(piece, gap);
-                Ok(())
-            }
-            // No memory for the rest of the tile: what was asked for is enough.
-            Err(Errno::ENOMEM) if gap.and(part) != gap && !gap.and(part).is_empty() => {
-                let needed = gap.and(part);
-                kernel::map_fresh(needed, piece.backing)?;
-                let _ = self.spare.insert(needed);
-                record::count(Counter::FallbackNoMemory);
-                Ok(())
-            }
-            Err(Errno::ENOMEM) if gap.and(part).is_empty() => Ok(()),
-            Err(errno) => Err(errno),
-        }
-    }
-
-    fn count_tiles(&mut self, piece: &Piece, gap: Span) {
-        if !piece.backing.is_tiled() {
-            return;
-        }
-        let tile = piece.backing.tile_bytes();
-        let first = align_up(gap.start, tile).unwrap_or(gap.end);
-        let whole = gap.end.saturating_sub(first) / tile;
-        record::add(Counter::TilesAsked, whole as u64);
-        record::add(Counter::TilesMaterialised, whole as u64);
-        for end in [gap.start, gap.end - 1] {
-            let Some(around) = piece.tile(end) else { continue };
-            if around.and(gap) != around {
-                record::count(Counter::TilesRefilled);
-                if self.is_plain(around) {
-                    self.restore(around);
-                }
-            }
-        }
-    }
-
-    /// After a failure: unmaps spare memory of tiles in `span` that nobody uses.
-    fn give_up(&mut self, span: Span) {
-        let wide = self.widen(span);
-        let mut at = wide.start;
-        while let Some(next) = self.spare.next_after(at).map(|next| next.and(wide)).filter(|next| !next.is_empty())
-        {
-            // SAFETY: spare memory is ours and nobody has been told of it.
-            let _ = unsafe { sys::munmap(next.start, next.len()) };
-            let _ = self.spare.remove(next);
-            at = next.end;
-        }
-    }
-
     /// Memory of another kind at `span`, which is free; replaces spare parts.
     fn map_other(&mut self, span: Span, how: How) -> Result<(), Errno> {
         self.demote_edges(span)?;
@@ -356,56 +276,6 @@ impl Pool {
             }
         }
         wide
-    }
-
-    /// Just before the program gives `span` back or breaks up tiles at its edges: accounts for them as they are now.
-    fn part_with(&mut self, span: Span) {
-        let memory = if self.arenas.heap(span.start).is_some() { Memory::Arenas } else { Memory::Anon };
-        let counts = |tile: Span| self.is_whole(tile) && !self.broken.overlaps(tile);
-        measure::retire(memory, &self.layout, span, &counts);
-        for at in [span.start, span.end - 1] {
-            let Some(tile) = self.layout.piece(at).tile(at).filter(|tile| !self.hugetlb.covers(*tile)) else {
-                continue;
-            };
-            if tile.and(span) != tile && self.is_whole(tile) && !self.broken.overlaps(tile) {
-                record::count(Counter::TilesSplit);
-                let _ = self.broken.insert(tile);
-            }
-        }
-    }
-
-    /// Whether one page could cover `tile`: all of it mapped, and nothing shut off.
-    fn is_whole(&self, tile: Span) -> bool {
-        self.is_mapped(tile) && !self.shut.overlaps(tile)
-    }
-
-    /// Tiles that the program broke up and still uses: the first one, and how many.
-    pub fn broken_in_use(&self) -> Option<(Span, usize)> {
-        let (mut first, mut count, mut at) = (None, 0, 0);
-        while let Some(run) = self.broken.next_after(at) {
-            let mut start = run.start;
-            while start < run.end {
-                let tile = self.layout.piece(start).tile(start).unwrap_or(Span::new(start, run.end));
-                if self.used.overlaps(tile) {
-                    first = first.or(Some(tile));
-                    count += 1;
-                }
-                start = tile.end.max(start + 1);
-            }
-            at = run.end;
-        }
-        Some((first?, count))
-    }
-
-    /// Whether the program broke `tile` up.
-    pub fn is_broken(&self, tile: Span) -> bool {
-        self.broken.overlaps(tile)
-    }
-
-    /// A tile with small pages in it is whole again.
-    fn restore(&mut self, tile: Span) {
-        let _ = self.broken.remove(tile);
-        self.pending.push(tile);
     }
 
     /// Whether all of `span` is mapped, used or spare.

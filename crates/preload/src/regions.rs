@@ -32,10 +32,11 @@ pub fn bump_size(columns: &[AtomicU64], page_bytes: usize, bytes: usize) {
     }
 }
 
-/// Size of the page behind a huge entry of the page table.
-pub fn huge_bytes(backing: Backing) -> usize {
+/// Size of the page behind a huge entry of the page table; `reserved`: it comes from a reserved pool. (Where that was
+/// exhausted, or an arena is too small for a tile, transparent huge pages take its place.)
+pub fn huge_bytes(backing: Backing, reserved: bool) -> usize {
     match backing {
-        Backing::Hugetlb(bytes) if bytes > PMD => bytes,
+        Backing::Hugetlb(bytes) if reserved => bytes,
         _ => PMD,
     }
 }

@@ -49,9 +49,16 @@ fn is_untouched(span: Span) -> bool {
         && pages.iter().take(span.len() / PAGE).all(|&page| page & 1 == 0)
 }
 
-/// Accounts for `span`, of which the program gives back or breaks up all or a part; `counts` says which tiles are whole
-/// and not accounted for yet.
-pub fn retire(memory: Memory, layout: &Layout, span: Span, counts: &dyn Fn(Span) -> bool) {
+/// What the owner of the memory knows.
+pub struct Known<'a> {
+    /// Whether a tile is whole and not accounted for yet.
+    pub counts: &'a dyn Fn(Span) -> bool,
+    /// Whether a span comes from a reserved pool.
+    pub reserved: &'a dyn Fn(Span) -> bool,
+}
+
+/// Accounts for `span`, of which the program gives back or breaks up all or a part.
+pub fn retire(memory: Memory, layout: &Layout, span: Span, known: &Known<'_>) {
     let mut any = false;
     layout.each(span, &mut |piece, part| any |= is_concerned(&piece, part));
     let Some(file) = record::file().filter(|_| any && !sandbox::is_active() && may_look()) else { return };
@@ -59,7 +66,7 @@ pub fn retire(memory: Memory, layout: &Layout, span: Span, counts: &dyn Fn(Span)
     if !is_untouched(span)
         && let Ok(pagemap) = Pagemap::open()
     {
-        touched = all(file, &pagemap, memory, layout, span, counts);
+        touched = all(file, &pagemap, memory, layout, span, known);
     }
     let row = if touched { 0 } else { UNTOUCHED.load(Ordering::Relaxed).wrapping_add(1) };
     UNTOUCHED.store(row, Ordering::Relaxed);
@@ -81,7 +88,7 @@ fn all(
     memory: Memory,
     layout: &Layout,
     span: Span,
-    counts: &dyn Fn(Span) -> bool,
+    known: &Known<'_>,
 ) -> bool {
     let mut touched = false;
     let place = Place { memory: memory as u64 + 1, layout: Some(*layout) };
@@ -91,26 +98,26 @@ fn all(
         }
         let slot = account(file, &place, Some(&piece)).and_then(|number| file.regions.get(number));
         if let Some(slot) = slot {
-            touched |= one(pagemap, &piece, part, slot, counts);
+            touched |= one(pagemap, &piece, part, slot, known);
         }
     });
     touched
 }
 
-fn one(pagemap: &Pagemap, piece: &Piece, part: Span, slot: &RegionSlot, counts: &dyn Fn(Span) -> bool) -> bool {
+fn one(pagemap: &Pagemap, piece: &Piece, part: Span, slot: &RegionSlot, known: &Known<'_>) -> bool {
     let (mut tile, mut touched) = (Sum::default(), false);
     let _ = pagemap.each(piece.whole_tiles(part), &mut |run, huge| {
         touched = true;
-        let size = if huge { huge_bytes(piece.backing) } else { PAGE };
+        let size = if huge { huge_bytes(piece.backing, (known.reserved)(run)) } else { PAGE };
         bump_size(&slot.retired_by_size, size, run.and(part).len());
         if piece.backing == Backing::Base {
             bump(&slot.retired_whole, run.len() / PAGE);
             bump(&slot.retired_as_asked, if huge { 0 } else { run.len() / PAGE });
         } else {
-            tile.add(piece, run, size, slot, counts);
+            tile.add(piece, run, size, slot, known);
         }
     });
-    tile.close(piece, slot, counts);
+    tile.close(piece, slot, known);
     touched
 }
 
@@ -122,13 +129,13 @@ struct Sum {
 }
 
 impl Sum {
-    fn add(&mut self, piece: &Piece, run: Span, size: usize, slot: &RegionSlot, counts: &dyn Fn(Span) -> bool) {
+    fn add(&mut self, piece: &Piece, run: Span, size: usize, slot: &RegionSlot, known: &Known<'_>) {
         let bytes = piece.backing.tile_bytes();
         let mut at = run.start;
         while at < run.end {
             let start = align_down(at, bytes);
             if start != self.start {
-                self.close(piece, slot, counts);
+                self.close(piece, slot, known);
                 *self = Sum { start, large: 0 };
             }
             let end = run.end.min(start + bytes);
@@ -137,8 +144,10 @@ impl Sum {
         }
     }
 
-    fn close(&mut self, piece: &Piece, slot: &RegionSlot, counts: &dyn Fn(Span) -> bool) {
-        let Some(tile) = piece.tile(self.start).filter(|tile| self.start != 0 && counts(*tile)) else { return };
+    fn close(&mut self, piece: &Piece, slot: &RegionSlot, known: &Known<'_>) {
+        let Some(tile) = piece.tile(self.start).filter(|tile| self.start != 0 && (known.counts)(*tile)) else {
+            return;
+        };
         bump(&slot.retired_whole, 1);
         bump(&slot.retired_as_asked, usize::from(self.large == tile.len()));
     }

@@ -104,7 +104,7 @@ impl Tally {
         let tiled = piece.filter(|_| backing.is_tiled());
         let mut last = part.start;
         pagemap.each(part, &mut |run, huge| {
-            let size = if huge { huge_bytes(backing) } else { PAGE };
+            let size = if huge { huge_bytes(backing, guest::has_hugetlb(run)) } else { PAGE };
             self.resident(slot, size, run.len());
             match tiled {
                 Some(piece) => {

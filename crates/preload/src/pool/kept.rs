@@ -8,7 +8,7 @@ use crate::arch::PMD;
 use crate::intervals::Span;
 use crate::kernel;
 use crate::layout::Backing;
-use crate::measure;
+use crate::measure::{self, Known};
 use crate::sys::{self, c};
 use pagelab_abi::plan::Memory;
 
@@ -47,7 +47,7 @@ impl Pool {
     /// Really unmaps the kept tile.
     pub(super) fn drop_kept(&mut self) {
         let Some(kept) = self.kept.take() else { return };
-        measure::retire(Memory::Anon, &self.layout, kept.tile, &|_| true);
+        measure::retire(Memory::Anon, &self.layout, kept.tile, &Known { counts: &|_| true, reserved: &|_| false });
         // SAFETY: nobody has anything in the tile.
         let _ = unsafe { sys::munmap(kept.tile.start, kept.tile.len()) };
     }

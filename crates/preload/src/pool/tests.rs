@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::arch::PAGE;
-use pagelab_abi::plan::{Interval, Plan, PlanSpec, SectionSpec, Via};
+use pagelab_abi::plan::{Interval, Memory, Plan, PlanSpec, SectionSpec, Via};
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
