@@ -159,3 +159,18 @@ def test_measurements_are_summed_up() -> None:
     assert "op: 3 measurements, median 2 ms" in done.stderr
     found = pagelab("--json", "--measure-regex", r"t=(?P<value>\d+)", "--stdout", "null", "--", "echo", "t=5")
     assert [m["value"] for m in json.loads(found.stdout)["measurements"]] == [5.0]
+
+
+def test_pagelab_killed_outright_leaves_nothing_running(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    command = [sys.executable, "-m", "pagelab", "run", "--", "sh", "-c", f"echo $$ > {pid_file}; exec sleep 600"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not (pid_file.exists() and pid_file.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.kill()
+    process.wait(60)
+    program = Path(f"/proc/{pid_file.read_text().strip()}")
+    while program.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not program.exists()

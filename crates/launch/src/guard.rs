@@ -13,6 +13,12 @@ use crate::{proctree, say, settings};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
+/// Ends the run in order when the process that called us dies: `pagelab` killed outright must leave nothing running.
+pub fn end_with_caller() {
+    // Failing would only mean that a killed caller goes unnoticed.
+    let _ = process::signal_on_parent_death(libc::SIGTERM);
+}
+
 fn internal(what: &'static str) -> impl Fn(std::io::Error) -> Error {
     move |error| Error::Internal(format!("cannot {what}: {}", sys::errno_text(&error)))
 }

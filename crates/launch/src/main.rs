@@ -39,7 +39,10 @@ fn main() -> ExitCode {
         },
         [] => report(launch("-")),
         [flag, complaints, request] if flag == "--complaint" => match say::to_file(complaints.as_ref()) {
-            Ok(()) => report(launch(request)),
+            Ok(()) => {
+                guard::end_with_caller();
+                report(launch(request))
+            }
             Err(error) => {
                 eprintln!("pagelab-launch: cannot open {complaints} for messages: {error}");
                 2
