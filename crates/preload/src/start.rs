@@ -136,12 +136,15 @@ struct Needs {
     files: bool,
     exits: bool,
     hugetlb: bool,
+    sizes: bool,
 }
 
 impl Needs {
     fn of(plan: &Plan<'_>) -> Needs {
-        let mut needs = Needs { memory: false, heap: false, files: false, exits: false, hugetlb: false };
+        let mut needs =
+            Needs { memory: false, heap: false, files: false, exits: false, hugetlb: false, sizes: false };
         for section in (0..plan.section_count()).filter_map(|number| plan.section(number)) {
+            needs.sizes |= section.governs_pages();
             needs.hugetlb |= names_hugetlb(plan, &section);
             let governed = section.governs_pages() || section.fetch != Fetch::Kernel;
             match section.memory {
@@ -268,7 +271,9 @@ unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
     if names_several(&plan) {
         kernel::several_sizes();
     }
-    kernel::read_settings();
+    if needs.sizes {
+        kernel::read_settings();
+    }
     // SAFETY: one thread, and the first call.
     let installed = unsafe { guest::install(plan) };
     installed.map_err(|errno| Stop { reason: DisabledReason::NoMemory, errno: Some(errno) })?;
