@@ -98,6 +98,8 @@ fn all(
         }
         let slot = account(file, &place, Some(&piece)).and_then(|number| file.regions.get(number));
         if let Some(slot) = slot {
+            slot.start.fetch_min(part.start as u64, Ordering::Relaxed);
+            slot.end.fetch_max(part.end as u64, Ordering::Relaxed);
             touched |= one(pagemap, &piece, part, slot, known);
         }
     });

@@ -41,10 +41,9 @@ impl Tally {
 
     fn clear(&self) {
         for slot in self.file.regions.iter().take(self.file.region_count.load(Relaxed) as usize) {
-            let numbers =
-                [&slot.start, &slot.end, &slot.mapped, &slot.resident, &slot.whole_touched, &slot.as_asked];
+            // The bounds stay: they cover what was given back before, too.
+            let numbers = [&slot.mapped, &slot.resident, &slot.whole_touched, &slot.as_asked];
             numbers.into_iter().chain(&slot.by_size).for_each(|field| field.store(0, Relaxed));
-            slot.start.store(u64::MAX, Relaxed);
         }
     }
 
