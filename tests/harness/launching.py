@@ -34,7 +34,7 @@ class Run:
         return (
             f"command: {shlex.join(self.request['argv'])}\npolicy:\n{self.request['policy_toml']}\n"
             f"request: {json.dumps(request)}\nlauncher exit: {self.launcher_exit}\noutcome: {outcome}\n"
-            f"--- stdout\n{self.stdout[-3000:]}\n--- stderr\n{self.stderr[-3000:]}\n"
+            f"--- stdout\n{_both_ends(self.stdout)}\n--- stderr\n{_both_ends(self.stderr)}\n"
             f"--- launcher stderr\n{self.launcher_stderr[-3000:]}\n--- warnings\n{warnings}"
         )
 
@@ -110,6 +110,10 @@ class Runner:
             _text(request["stderr"]),
             record,
         )
+
+
+def _both_ends(text: str) -> str:
+    return text if len(text) <= 6000 else f"{text[:3000]}\n[…]\n{text[-3000:]}"
 
 
 def open_to_all(path: Path) -> None:
