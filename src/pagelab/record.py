@@ -148,7 +148,12 @@ class Region(_Model):
     end: int
     mapped_bytes: int
     resident_bytes: int
+    """At the end of the process."""
     by_size: list[SizeBytes]
+    """Over the whole run: resident at the end, and what the program gave back before, as it was just then. Memory
+    that was given back and mapped again counts each time."""
+    given_back_bytes: int = 0
+    """The part of ``by_size`` that was given back before the end. Small pieces are not looked at (docs/preload)."""
     whole_touched_tiles: int | None
     """Tiles of the asked size that lie wholly inside mapped memory and have at least one page resident."""
     tiles_as_asked: int | None

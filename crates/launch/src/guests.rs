@@ -69,10 +69,10 @@ impl Guests {
         let mut by_size: BTreeMap<u64, u64> = BTreeMap::new();
         let mut placement = Placement::default();
         for region in self.reports.iter().flat_map(|report| &report.regions) {
-            for &(page_bytes, bytes) in &region.by_size {
+            for (page_bytes, bytes) in sizes(region) {
                 *by_size.entry(page_bytes).or_default() += bytes;
             }
-            if let Some((whole, as_asked)) = region.tiles {
+            if let Some((whole, as_asked)) = tiles(region) {
                 placement.whole_touched_tiles += whole;
                 placement.tiles_as_asked += as_asked;
             }
@@ -239,9 +239,27 @@ fn region(report: &RegionReport) -> Region {
         end: report.end,
         mapped_bytes: report.mapped_bytes,
         resident_bytes: report.resident_bytes,
-        by_size: report.by_size.iter().map(|&(page_bytes, bytes)| SizeBytes { page_bytes, bytes }).collect(),
-        whole_touched_tiles: report.tiles.map(|tiles| tiles.0),
-        tiles_as_asked: report.tiles.map(|tiles| tiles.1),
+        by_size: sizes(report).into_iter().map(|(page_bytes, bytes)| SizeBytes { page_bytes, bytes }).collect(),
+        given_back_bytes: report.retired_by_size.iter().map(|&(_, bytes)| bytes).sum(),
+        whole_touched_tiles: tiles(report).map(|tiles| tiles.0),
+        tiles_as_asked: tiles(report).map(|tiles| tiles.1),
+    }
+}
+
+/// Bytes by page size over the whole run: what was there at the end, and what had been given back before.
+fn sizes(report: &RegionReport) -> BTreeMap<u64, u64> {
+    let mut sizes = BTreeMap::new();
+    for &(page_bytes, bytes) in report.by_size.iter().chain(&report.retired_by_size) {
+        *sizes.entry(page_bytes).or_default() += bytes;
+    }
+    sizes
+}
+
+/// Whole, touched tiles, and those as asked, over the whole run.
+fn tiles(report: &RegionReport) -> Option<(u64, u64)> {
+    match (report.tiles, report.retired_tiles) {
+        (Some(now), Some(before)) => Some((now.0 + before.0, now.1 + before.1)),
+        (now, before) => now.or(before),
     }
 }
 

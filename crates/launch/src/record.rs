@@ -168,6 +168,7 @@ pub struct Region {
     pub mapped_bytes: u64,
     pub resident_bytes: u64,
     pub by_size: Vec<SizeBytes>,
+    pub given_back_bytes: u64,
     pub whole_touched_tiles: Option<u64>,
     pub tiles_as_asked: Option<u64>,
 }

@@ -97,12 +97,18 @@ class _Memory:
     """All regions of one kind that asked for the same, over all processes."""
 
     resident_bytes: int = 0
+    given_back_bytes: int = 0
     tiles: int = 0
     as_asked: int = 0
     by_size: Counter_[int] = field(default_factory=Counter_)
 
+    @property
+    def total_bytes(self) -> int:
+        return self.resident_bytes + self.given_back_bytes
+
     def add(self, region: Region) -> None:
         self.resident_bytes += region.resident_bytes
+        self.given_back_bytes += region.given_back_bytes
         self.tiles += region.whole_touched_tiles or 0
         self.as_asked += region.tiles_as_asked or 0
         for part in region.by_size:
@@ -116,8 +122,12 @@ def _memory(record: Record) -> dict[tuple[str, str], _Memory]:
         for region in process.placement:
             asked = region.asked if region.via in (None, "thp") else f"{region.asked} {region.via}"
             summed.setdefault((region.region, asked), _Memory()).add(region)
-    worth = {key: memory for key, memory in summed.items() if memory.resident_bytes}
-    return dict(sorted(worth.items(), key=lambda item: (item[0][1] == "kernel", -item[1].resident_bytes)))
+    worth = {key: memory for key, memory in summed.items() if memory.resident_bytes or memory.given_back_bytes}
+    return dict(
+        sorted(
+            worth.items(), key=lambda item: (item[0][1] == "kernel", -item[1].resident_bytes - item[1].given_back_bytes)
+        )
+    )
 
 
 def _placement(record: Record, memory: dict[tuple[str, str], _Memory]) -> Table:
@@ -126,13 +136,14 @@ def _placement(record: Record, memory: dict[tuple[str, str], _Memory]) -> Table:
         asked, got = record.placement.whole_touched_tiles, record.placement.tiles_as_asked
         title = f"{got:,} of {asked:,} tiles as asked ({record.placement.placed_fraction:.1%})"
     table = Table(box=None, pad_edge=False, header_style="dim", title=title, title_justify="left", title_style="")
-    for name in ("memory", "asked", "resident", "as asked"):
+    for name in ("memory", "asked", "at the end", "given back", "as asked"):
         table.add_column(name, justify="right" if name != "memory" else "left")
     table.add_column("got")
     for (kind, wanted), found in memory.items():
         tiles = f"{found.as_asked:,}/{found.tiles:,}" if found.tiles else ""
         parts = ", ".join(f"{size(held)} in {size(page)}" for page, held in sorted(found.by_size.items()))
-        table.add_row(kind, wanted, size(found.resident_bytes), tiles, parts)
+        before = size(found.given_back_bytes) if found.given_back_bytes else ""
+        table.add_row(kind, wanted, size(found.resident_bytes), before, tiles, parts)
     return table
 
 
