@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 
 import pytest
 
 from harness.guests import Workshop, need
 from harness.launching import Runner
 from harness.policies import BY_NAME
+from harness.processes import processes_named
 from pagelab.record import WarningKind
 
 SEVERAL = [BY_NAME[name].toml for name in ("kernel", "all-2M", "all-4K")]
@@ -66,8 +66,7 @@ def test_timeout_ends_the_whole_tree(run_under: Runner) -> None:
     run = run_under(FULL, ["bash", "-c", f"sleep {marker} & sleep {marker}"], timeout_s=0.7)
     assert run.the_record.outcome.status == "timed-out", run.story()
     assert WarningKind.TIMED_OUT in run.kinds(), run.story()
-    left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    assert f"sleep {marker}" not in left.splitlines()
+    assert not processes_named(marker)
 
 
 @pytest.mark.parametrize("toml", SEVERAL, ids=NAMES)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import pytest
 from harness.guests import Workshop
 from harness.launching import Run, Runner
 from harness.policies import BY_NAME, THP, Policy
+from harness.processes import processes_named
 
 TOUGH = ["all-2M", "mosaic", "prefault", "willneed"]
 
@@ -50,19 +50,6 @@ def settings(policy: Policy) -> dict[Path, str]:
     if policy.name == "mthp-64K":
         paths = [THP / "enabled", *THP.glob("hugepages-*/enabled")]
     return {path: path.read_text() for path in paths}
-
-
-def processes_named(argument: str) -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().split(b"\0")
-            state = (path.parent / "stat").read_text().rsplit(")", 1)[1].split()[0]
-        except OSError:
-            continue
-        if argument.encode() in words and state != "Z" and int(path.parent.name) != os.getpid():
-            found.append(int(path.parent.name))
-    return found
 
 
 def kill_at_random(policy: Policy, cycles: int, workshop: Workshop, run_under: Runner) -> None:
@@ -119,10 +106,9 @@ def test_ended_launcher_takes_the_tree_with_it(
     thread = threading.Thread(target=lambda: run_under(policy.toml, command))
     thread.start()
     until(lambda: bool(processes_named(marker)))
-    parent = subprocess.run(
-        ["ps", "-o", "ppid=", "-p", str(processes_named(marker)[0])], capture_output=True, text=True, check=True
-    )
-    os.kill(int(parent.stdout), number)
+    status = Path(f"/proc/{processes_named(marker)[0]}/status").read_text()
+    parent = next(line.split()[1] for line in status.splitlines() if line.startswith("PPid:"))
+    os.kill(int(parent), number)
     thread.join(30)
     assert not thread.is_alive()
     until(lambda: not processes_named(marker))
