@@ -80,14 +80,17 @@ impl Request {
 /// mmap.
 pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, offset: i64) -> Result<usize> {
     let request = Request { addr, len, prot, flags, fd, offset };
-    if flags & FIXED != 0 && guest::touches_pools(addr, len) {
-        return fixed_in_pool(&request);
+    // A hint counts as well: the kernel puts what is not governed where it is told to, if nothing is there.
+    let at_pool = addr != 0 && guest::touches_pools(addr, len);
+    if flags & FIXED != 0 && at_pool {
+        return placed_in_pool(&request);
     }
     if !request.is_governable() || flags & FIXED != 0 || len == 0 {
-        return passed(&request);
+        return if at_pool { placed_in_pool(&request) } else { passed(&request) };
     }
     match request.section() {
         Some(section) if section.governs_pages() => governed(&request, &section),
+        _ if at_pool => placed_in_pool(&request),
         section => {
             let result = passed(&request);
             if let (Ok(at), Some(section)) = (result, section) {
@@ -145,7 +148,9 @@ fn governed(request: &Request, section: &Section) -> Result<usize> {
         }
         Err(errno) => {
             kernel::fallback(errno, len);
-            request.raw()
+            // Without a hint into the pool: nothing must come to lie there unknown to it.
+            let addr = if guest::touches_pools(request.addr, len) { 0 } else { request.addr };
+            request.raw_with(addr, request.flags)
         }
     }
 }
@@ -170,12 +175,16 @@ fn at_hint(request: &Request, section: &Section, hint: usize) -> Result<usize> {
     Ok(at)
 }
 
-/// MAP_FIXED or MAP_FIXED_NOREPLACE over addresses of a pool.
-fn fixed_in_pool(request: &Request) -> Result<usize> {
-    let span = request.span_at(request.addr);
+/// A mapping at addresses of a pool that the program chose: MAP_FIXED, MAP_FIXED_NOREPLACE, or a hint for memory that is
+/// not governed.
+fn placed_in_pool(request: &Request) -> Result<usize> {
+    let fixed = request.flags & FIXED != 0;
+    if fixed && !request.addr.is_multiple_of(PAGE) {
+        return request.raw();
+    }
+    let span = request.span_at(align_down(request.addr, PAGE));
     let mut guest = guest::lock();
-    let plain = request.is_governable() && request.how().is_plain();
-    let plain = plain && span.start.is_multiple_of(PAGE);
+    let plain = fixed && request.is_governable() && request.how().is_plain();
     if let Some(pool) = guest.pool(span.start).filter(|pool| plain && span.and(pool.bounds()) == span) {
         if request.flags & c::MAP_FIXED_NOREPLACE != 0 {
             pool.clear_of_used(span)?;
@@ -198,9 +207,13 @@ fn fixed_in_pool(request: &Request) -> Result<usize> {
         if part.is_empty() {
             continue;
         }
-        pool.prepare(part)?;
         if request.flags & c::MAP_FIXED_NOREPLACE != 0 {
             pool.clear_for(part)?;
+        } else if fixed {
+            pool.prepare(part)?;
+        } else if pool.clear_for(part).is_err() {
+            // Taken: the kernel will find another place.
+            break;
         }
     }
     let at = request.raw()?;

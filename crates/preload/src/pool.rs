@@ -292,7 +292,11 @@ impl Pool {
 
     /// Takes back `span`: whole pages, wherever the program has something there.
     pub fn unmap(&mut self, span: Span) -> Result<(), Errno> {
-        self.ready()?;
+        if self.ready().is_err() && !self.has_hugetlb(span) {
+            // Without room in the tables the memory goes all the same; its addresses are not handed out again.
+            // SAFETY: the program's own request.
+            return unsafe { sys::munmap(span.start, span.len()) };
+        }
         self.pending.work();
         self.yield_kept(span);
         let wide = self.widen(span);

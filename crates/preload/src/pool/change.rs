@@ -14,7 +14,10 @@ use super::{How, Pool};
 impl Pool {
     /// mprotect or pkey_mprotect (`key` ≥ 0) of whole pages.
     pub fn protect(&mut self, span: Span, prot: i32, key: i32) -> Result<(), Errno> {
-        self.ready()?;
+        if self.ready().is_err() {
+            // Without room in the tables the program's own memory still obeys it; a tile may be judged wrongly later.
+            return protect_raw(span, prot, key);
+        }
         self.pending.work();
         self.yield_kept(span);
         if key < 0
@@ -110,7 +113,9 @@ impl Pool {
 
     /// madvise of whole pages.
     pub fn advise(&mut self, span: Span, advice: i32) -> Result<(), Errno> {
-        self.ready()?;
+        if self.ready().is_err() {
+            return self.advise_raw(span, advice);
+        }
         self.yield_kept(span);
         let governed = self.backing_at(span.start) != Backing::Kernel;
         match advice {
