@@ -62,7 +62,7 @@ def test_what_the_guest_did_survives_sigkill(workshop: Workshop, run_under: Runn
 
 
 def test_timeout_ends_the_whole_tree(run_under: Runner) -> None:
-    marker = "86399.25"  # an argument to recognise the child by
+    marker = f"86399.{os.getpid()}"  # an argument to recognise the children by
     run = run_under(FULL, ["bash", "-c", f"sleep {marker} & sleep {marker}"], timeout_s=0.7)
     assert run.the_record.outcome.status == "timed-out", run.story()
     assert WarningKind.TIMED_OUT in run.kinds(), run.story()
