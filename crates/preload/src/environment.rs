@@ -7,7 +7,8 @@ use crate::start::PLAN_VARIABLE;
 use crate::sys::{self, Errno};
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
-const LIBRARY: &[u8] = b"libpagelab.so";
+/// How the library's file is called begins so: `libpagelab.so` as cargo builds it, `libpagelab.abi3.so` in a wheel.
+const LIBRARY: &[u8] = b"libpagelab.";
 
 /// A copy of an environment in memory of its own; unmapped again when exec failed.
 ///
@@ -91,6 +92,10 @@ unsafe fn measure(source: *const *const c_char) -> (usize, usize) {
     }
 }
 
+fn is_library(path: &[u8]) -> bool {
+    path.rsplit(|&byte| byte == b'/').next().is_some_and(|name| name.starts_with(LIBRARY))
+}
+
 /// Writes `LD_PRELOAD=` and `list` without the guest's library to `out`, terminated; `None` if nothing is left.
 ///
 /// # Safety
@@ -107,7 +112,7 @@ unsafe fn without_library(list: &[u8], out: *mut u8) -> Option<*mut u8> {
     put(PRELOAD);
     let mut kept = 0;
     for item in list.split(|&byte| byte == b':' || byte == b' ') {
-        if item.is_empty() || item.ends_with(LIBRARY) {
+        if item.is_empty() || is_library(item) {
             continue;
         }
         if kept > 0 {
@@ -145,6 +150,8 @@ mod tests {
         let left = strip(&[c"A=1", c"PAGELAB_PLAN=/run/x/plan", c"LD_PRELOAD=/a.so:/x/libpagelab.so /b.so", c"B="]);
         assert_eq!(left, ["A=1", "LD_PRELOAD=/a.so:/b.so", "B="]);
         assert_eq!(strip(&[c"LD_PRELOAD=/x/libpagelab.so", c"C=2"]), ["C=2"]);
+        assert_eq!(strip(&[c"LD_PRELOAD=/x/pagelab/libpagelab.abi3.so", c"C=2"]), ["C=2"]);
+        assert_eq!(strip(&[c"LD_PRELOAD=/libpagelab.d/b.so"]), ["LD_PRELOAD=/libpagelab.d/b.so"]);
         assert!(strip(&[]).is_empty());
     }
 }
