@@ -210,15 +210,6 @@ pub fn switch_mthp(held: &mut Held, sizes: &[u64], warnings: &mut Warnings) {
             format!("pages of {size} could not be switched to {:?}: {why}; mTHP sizes need root", wish(*bytes));
         warnings.warn(Kind::PlacementShortfall, message, json!({"path": path, "errno": why}));
     }
-    if let [_, _, ..] = sizes {
-        let names: Vec<String> = sizes.iter().map(|&bytes| crate::guests::size_text(bytes)).collect();
-        let message = format!(
-            "the policy names several transparent sizes ({}), whose switches are for the whole machine: where more than \
-             one fits, the kernel takes the largest",
-            names.join(", ")
-        );
-        warnings.add(Kind::PlacementShortfall, Severity::Info, message, json!({"sizes": sizes}));
-    }
 }
 
 /// Switches by size: (bytes, file).
