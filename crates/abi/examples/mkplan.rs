@@ -1,11 +1,13 @@
 //! Writes a plan by hand, for trying the library without the launcher.
 //!
-//! `mkplan RUN_DIR [KIND=SIZE[:START-END:SIZE…]]… [fetch:KIND=demand|prefault|willneed] [hugetlb] [nofork] [noexec]`
-//! with KIND one of heap, anon, arenas, file, data, stack, pages (heap, anon and arenas); prints the environment to set.
+//! `mkplan RUN_DIR [KIND=SIZE[:START-END:SIZE…]]… [fetch:KIND=demand|prefault|willneed]
+//! [frames:KIND=STRATEGY/COLOURS[/VALUE…]] [hugetlb] [nofork] [noexec]`
+//! with KIND one of heap, anon, arenas, file, data, stack, pages (heap, anon and arenas); prints the environment to set. VALUEs
+//! are the pattern of modulo, and the first colour of bin-hopping.
 
 use std::process::exit;
 
-use pagelab_abi::plan::{Fetch, Flags, Interval, Memory, PlanSpec, SectionSpec, Via};
+use pagelab_abi::plan::{Fetch, Flags, Interval, Memory, PlanSpec, SectionSpec, StrategyKind, StrategySpec, Via};
 
 fn size(text: &str) -> u64 {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -34,11 +36,25 @@ fn section(spec: &mut PlanSpec, memory: Memory) -> &mut SectionSpec {
     &mut spec.sections[at]
 }
 
+fn strategy(text: &str) -> StrategySpec {
+    let mut parts = text.split('/');
+    let name = parts.next().unwrap_or_default();
+    let kind = StrategyKind::ALL.into_iter().find(|kind| kind.name() == name).expect("a strategy");
+    let mut numbers = parts.map(|part| part.parse::<u64>().expect("a number"));
+    let mut strategy = StrategySpec::new(kind, numbers.next().expect("a number of colours") as u32);
+    match kind {
+        StrategyKind::BinHopping => strategy.first = numbers.next().unwrap_or(0) as u32,
+        _ => strategy.values = numbers.collect(),
+    }
+    strategy
+}
+
 fn main() {
     let mut args = std::env::args().skip(1);
     let Some(run_dir) = args.next() else {
         eprintln!(
-            "usage: mkplan RUN_DIR [KIND=SIZE[:START-END:SIZE]…]… [fetch:KIND=HOW] [hugetlb] [nofork] [noexec]"
+            "usage: mkplan RUN_DIR [KIND=SIZE[:START-END:SIZE]…]… [fetch:KIND=HOW] [frames:KIND=HOW] [hugetlb] [nofork] \
+             [noexec]"
         );
         exit(2);
     };
@@ -62,6 +78,12 @@ fn main() {
                 _ => Fetch::WillNeed,
             };
             kinds(kind).into_iter().for_each(|memory| section(&mut spec, memory).fetch = fetch);
+            continue;
+        }
+        if let Some(kind) = key.strip_prefix("frames:") {
+            spec.strategies.push(strategy(value));
+            let number = spec.strategies.len() as u16;
+            kinds(kind).into_iter().for_each(|memory| section(&mut spec, memory).frames = number);
             continue;
         }
         let mut parts = value.split(':');

@@ -17,6 +17,10 @@ fn main() {
     }
 }
 
+fn nonzero(counts: impl Iterator<Item = (&'static str, u64)>) -> Vec<(&'static str, u64)> {
+    counts.filter(|&(_, count)| count != 0).collect()
+}
+
 fn show(report: &Report) {
     let us = |from: u64, to: Option<u64>| to.map(|to| (to - from) / 1000);
     println!(
@@ -34,6 +38,20 @@ fn show(report: &Report) {
     println!("  {:?}", report.counters);
     for note in &report.notes {
         println!("  note {note:x?}");
+    }
+    if let Some(engine) = &report.engine {
+        println!("  engine {:?} {:?} errno={:?}", engine.state, engine.failure, engine.errno);
+        println!("    {:?}", nonzero(engine.counts.named()));
+    }
+    for frames in &report.frames {
+        println!(
+            "  frames {} {} colours={} {:?}",
+            frames.number,
+            frames.kind.name(),
+            frames.colours,
+            frames.out_of_reach
+        );
+        println!("    {:?}", nonzero(frames.counts.named()));
     }
     for region in &report.regions {
         println!(

@@ -5,6 +5,8 @@
 //! byte order (writer and reader run on the same host), or byte arrays. The launcher decodes with [`Report::decode`].
 
 mod decode;
+mod decode_frames;
+mod frames;
 mod names;
 mod report;
 #[cfg(test)]
@@ -13,13 +15,19 @@ mod tests;
 use core::sync::atomic::{AtomicU8, AtomicU64};
 
 pub use decode::DecodeError;
-pub use names::{Counter, DisabledReason, NoteKind, Started, State};
-pub use report::{Note, PlacementMethod, RegionReport, Report, Residency, Rusage};
+pub use frames::{
+    COLOUR_SLOTS, EngineCountSlot, EngineCounts, EngineSlot, FRAMES_SLOTS, FramesCountSlot, FramesCounts,
+    FramesSlot, OUT_OF_REACH_SLOTS,
+};
+pub use names::{Counter, DisabledReason, EngineFailure, EngineState, NoteKind, OutOfReach, Started, State};
+pub use report::{
+    ColourCounts, EngineReport, FramesReport, Note, PlacementMethod, RegionReport, Report, Residency, Rusage,
+};
 
 /// First word of a guest file ("PGLBGUST").
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PGLBGUST");
 /// Version of the layout.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 
 /// Bytes kept of the executable's path.
 pub const EXE_BYTES: usize = 4096;
@@ -175,4 +183,8 @@ pub struct GuestFile {
     pub regions: [RegionSlot; REGION_SLOTS],
     /// Usage at the time of measuring.
     pub rusage: RusageSlot,
+    /// The engine that places frames.
+    pub engine: EngineSlot,
+    /// Frame placement by strategy, in the plan's order.
+    pub frames: [FramesSlot; FRAMES_SLOTS],
 }

@@ -5,35 +5,44 @@
 //! torn or foreign file disables the guest instead of crashing the program.
 //!
 //! # Layout
-//! [`HEADER_BYTES`] of header, then the sections ([`SECTION_BYTES`] each, in rule order), then the intervals
-//! ([`INTERVAL_BYTES`] each, sorted and disjoint within a section), then the run directory's path (NUL-terminated).
+//! [`HEADER_BYTES`] of header, then the sections ([`SECTION_BYTES`] each, in rule order), the intervals
+//! ([`INTERVAL_BYTES`] each, sorted and disjoint within a section), the strategies ([`STRATEGY_BYTES`] each), the table
+//! of 64-bit words that their lists and texts lie in, then the run directory's path (NUL-terminated).
 //!
 //! # Meaning
 //! A mapping of `len` bytes of some [`Memory`] kind is governed by the **first** section of that kind with
 //! `at_least <= len`; sections of kind [`Memory::Range`] apply to addresses, whatever memory lies there. A kind without
 //! a section is left to the kernel. Offsets of intervals count from [`Section::pool_base`]; what no interval names has
-//! the page size [`Section::otherwise`].
+//! the page size [`Section::otherwise`]. A section's [`Section::frames`] names the [`Strategy`] that places its pages.
 
 mod encode;
 mod kinds;
+mod strategy;
 #[cfg(test)]
 mod tests;
 
 use core::fmt;
 
-pub use encode::{PlanSpec, SectionSpec};
-pub use kinds::{Fetch, Flags, Memory, Via};
+pub use encode::{PlanSpec, SectionSpec, StrategySpec};
+pub use kinds::{Fetch, Flags, Memory, StrategyKind, Via};
+pub use strategy::{ANYWHERE, FIRST_FROM_SEED, Span, Strategy, WordRange, Words};
 
 /// First eight bytes of a plan.
 pub const MAGIC: [u8; 8] = *b"PGLBPLAN";
 /// Version of the layout; a guest refuses any other.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 64;
 /// Bytes of one section.
 pub const SECTION_BYTES: usize = 72;
 /// Bytes of one interval.
 pub const INTERVAL_BYTES: usize = 32;
+/// Bytes of one strategy.
+pub const STRATEGY_BYTES: usize = 72;
+/// Most strategies a plan may name (the guest file has as many slots).
+pub const MAX_STRATEGIES: usize = 8;
+/// Most colours a strategy may have; more than any cache has.
+pub const MOST_COLOURS: u32 = 65_536;
 
 /// Where the heap begins, with and without ASLR. It must lie above the program's first break (glibc aborts otherwise).
 pub const HEAP_BASE: u64 = 0x6000_0000_0000;
@@ -81,6 +90,8 @@ pub struct Section {
     pub fetch: Fetch,
     /// Number of the rule it came from; the default is one past the last rule.
     pub rule: u16,
+    /// What places its pages: 0 = the kernel, else one more than the number of a [`Strategy`] of the plan.
+    pub frames: u16,
     /// [`Memory::Range`] only: addresses `[range_start, range_end)`.
     pub range_start: u64,
     /// See `range_start`.
@@ -118,6 +129,11 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(raw.try_into().ok()?))
 }
 
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    let raw = bytes.get(at..at.checked_add(2)?)?;
+    Some(u16::from_le_bytes(raw.try_into().ok()?))
+}
+
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     let raw = bytes.get(at..at.checked_add(4)?)?;
     Some(u32::from_le_bytes(raw.try_into().ok()?))
@@ -141,6 +157,8 @@ pub struct Plan<'a> {
     bytes: &'a [u8],
     sections: u32,
     intervals: u32,
+    strategies: u32,
+    words: u32,
     flags: Flags,
     run_dir_bytes: usize,
 }
@@ -158,15 +176,19 @@ impl<'a> Plan<'a> {
         }
         let total = u64_at(bytes, 16).ok_or(PlanError::Truncated)?;
         let (flags, sections, intervals, run_dir) = (word(12)?, word(24)?, word(28)?, word(32)?);
+        let (strategies, words) = (word(36)?, word(40)?);
         let wanted = HEADER_BYTES as u64
             + u64::from(sections) * SECTION_BYTES as u64
             + u64::from(intervals) * INTERVAL_BYTES as u64
+            + u64::from(strategies) * STRATEGY_BYTES as u64
+            + u64::from(words) * 8
             + u64::from(run_dir)
             + 1;
         if total != wanted || (bytes.len() as u64) < total {
             return Err(PlanError::Truncated);
         }
-        let plan = Plan { bytes, sections, intervals, flags: Flags(flags), run_dir_bytes: run_dir as usize };
+        let (flags, run_dir_bytes) = (Flags(flags), run_dir as usize);
+        let plan = Plan { bytes, sections, intervals, strategies, words, flags, run_dir_bytes };
         plan.check()?;
         Ok(plan)
     }
@@ -184,33 +206,50 @@ impl<'a> Plan<'a> {
             if section.memory == Memory::Range && section.range_start >= section.range_end {
                 return Err(PlanError::Invalid("range", number));
             }
-            let mut last = 0;
-            for index in 0..section.interval_count {
-                let interval = self.interval(&section, index).ok_or(PlanError::Invalid("interval", index))?;
-                let unit = interval.page_bytes.max(BASE_PAGE);
-                let aligned = interval.start % unit == 0 && interval.end % unit == 0;
-                if !valid_size(interval.page_bytes)
-                    || !aligned
-                    || interval.start < last
-                    || interval.end <= interval.start
-                {
-                    return Err(PlanError::Invalid("interval", index));
-                }
-                last = interval.end;
+            if u32::from(section.frames) > self.strategies {
+                return Err(PlanError::Invalid("strategy", number));
             }
+            self.check_intervals(&section)?;
         }
+        self.check_strategies()?;
         match self.bytes.get(self.run_dir_at() + self.run_dir_bytes) {
             Some(0) => Ok(()),
             _ => Err(PlanError::Invalid("run directory", 0)),
         }
     }
 
+    fn check_intervals(&self, section: &Section) -> Result<(), PlanError> {
+        let mut last = 0;
+        for index in 0..section.interval_count {
+            let interval = self.interval(section, index).ok_or(PlanError::Invalid("interval", index))?;
+            let unit = interval.page_bytes.max(BASE_PAGE);
+            let aligned = interval.start % unit == 0 && interval.end % unit == 0;
+            if !valid_size(interval.page_bytes)
+                || !aligned
+                || interval.start < last
+                || interval.end <= interval.start
+            {
+                return Err(PlanError::Invalid("interval", index));
+            }
+            last = interval.end;
+        }
+        Ok(())
+    }
+
     fn intervals_at(&self) -> usize {
         HEADER_BYTES + self.sections as usize * SECTION_BYTES
     }
 
-    fn run_dir_at(&self) -> usize {
+    fn strategies_at(&self) -> usize {
         self.intervals_at() + self.intervals as usize * INTERVAL_BYTES
+    }
+
+    fn words_at(&self) -> usize {
+        self.strategies_at() + self.strategies as usize * STRATEGY_BYTES
+    }
+
+    fn run_dir_at(&self) -> usize {
+        self.words_at() + self.words as usize * 8
     }
 
     /// Number of sections.
@@ -240,7 +279,8 @@ impl<'a> Plan<'a> {
             memory: Memory::from_code(u64::from(*raw.first()?))?,
             otherwise_via: via_of(*raw.get(1)?)?,
             fetch: Fetch::from_code(*raw.get(2)?)?,
-            rule: u16::from_le_bytes([*raw.get(4)?, *raw.get(5)?]),
+            rule: u16_at(raw, 4)?,
+            frames: u16_at(raw, 6)?,
             at_least: u64_at(raw, 8)?,
             pool_base: u64_at(raw, 16)?,
             otherwise: u64_at(raw, 24)?,
@@ -312,5 +352,15 @@ impl Section {
     /// Whether the axis `pages` is governed at all.
     pub fn governs_pages(&self) -> bool {
         self.otherwise != KERNEL || self.interval_count > 0
+    }
+
+    /// Whether the axis `frames` is governed.
+    pub fn governs_frames(&self) -> bool {
+        self.frames != 0
+    }
+
+    /// Number of the plan's strategy that places its pages; `None`: the kernel does.
+    pub fn strategy(&self) -> Option<u32> {
+        u32::from(self.frames).checked_sub(1)
     }
 }

@@ -69,7 +69,7 @@ pub fn compile(policy: &Policy, machine: &Machine, options: &Options) -> Result<
         (sections.iter().any(|section| uses_mthp(section, machine)), Flags::MTHP_SWITCHES),
     ];
     let flags = switches.into_iter().filter(|(on, _)| *on).fold(Flags(0), |flags, (_, flag)| flags | flag);
-    Ok(PlanSpec { flags, sections, run_dir: options.run_dir.clone() })
+    Ok(PlanSpec { flags, sections, strategies: Vec::new(), run_dir: options.run_dir.clone() })
 }
 
 fn uses_mthp(section: &SectionSpec, machine: &Machine) -> bool {
@@ -161,6 +161,7 @@ impl<'p> Compiler<'p> {
             otherwise_via: otherwise.map_or(plan::Via::Thp, plan_via),
             fetch: plan_fetch(fetch),
             rule: u16::try_from(rule).unwrap_or(u16::MAX),
+            frames: 0,
             range: None,
             intervals,
         }

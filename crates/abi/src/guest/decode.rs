@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::mem::{offset_of, size_of};
 
+use super::decode_frames;
 use super::report::{Note, PlacementMethod, RegionReport, Report, Residency, Rusage};
 use super::{
     Counter, DisabledReason, EXE_BYTES, GuestFile, MAGIC, NOTE_SLOTS, NoteKind, NoteSlot, PATH_BYTES, REGION_OTHER,
@@ -34,19 +35,19 @@ impl fmt::Display for DecodeError {
     }
 }
 
-struct Words<'a>(&'a [u8]);
+pub(super) struct Words<'a>(&'a [u8]);
 
 impl Words<'_> {
-    fn at(&self, offset: usize) -> u64 {
+    pub(super) fn at(&self, offset: usize) -> u64 {
         let raw = self.0.get(offset..offset + 8).and_then(|raw| raw.try_into().ok());
         raw.map_or(0, u64::from_ne_bytes)
     }
 
-    fn some(&self, offset: usize) -> Option<u64> {
+    pub(super) fn some(&self, offset: usize) -> Option<u64> {
         Some(self.at(offset)).filter(|&value| value != 0)
     }
 
-    fn errno(&self, offset: usize) -> Option<i32> {
+    pub(super) fn errno(&self, offset: usize) -> Option<i32> {
         self.some(offset).and_then(|value| i32::try_from(value).ok())
     }
 
@@ -94,6 +95,8 @@ impl Report {
             regions: regions(&words),
             regions_dropped: words.at(offset_of!(GuestFile, regions_dropped)),
             rusage: end_ns.map(|_| rusage(&words)),
+            engine: decode_frames::engine(&words),
+            frames: decode_frames::frames(&words),
         })
     }
 }

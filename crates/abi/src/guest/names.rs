@@ -88,6 +88,70 @@ coded! {
 }
 
 coded! {
+    /// Where the engine that places frames stands.
+    EngineState {
+        /// Not needed, or not needed yet.
+        Off = "off",
+        /// Placing.
+        Running = "running",
+        /// Ended in order (exit, exec, a sandbox); memory that was governed is the kernel's from then on.
+        Stopped = "stopped",
+        /// Could not be started, or broke down: see [`EngineFailure`].
+        Failed = "failed",
+    }
+}
+
+coded! {
+    /// Why a process has no engine although its policy governs frames, or lost it.
+    EngineFailure {
+        /// It did not.
+        None = "none",
+        /// No userfaultfd that sees the kernel's own accesses could be had.
+        Userfaultfd = "userfaultfd",
+        /// The kernel cannot move pages (UFFDIO_MOVE, Linux 6.8).
+        NoMove = "no-move",
+        /// Frame numbers could not be read from /proc/self/pagemap.
+        FrameNumbers = "frame-numbers",
+        /// Memory for the engine or its first pages could not be had.
+        NoMemory = "no-memory",
+        /// Its threads could not be started.
+        Threads = "threads",
+        /// Memory could not be registered.
+        Register = "register",
+        /// The program locked itself in with seccomp.
+        Sandbox = "sandbox",
+        /// The policy is not inherited over fork.
+        NotInherited = "not-inherited",
+        /// A strategy's module could not be used.
+        Module = "module",
+        /// Its handler ended unexpectedly.
+        HandlerDied = "handler-died",
+        /// Anything else; see the errno.
+        Other = "other",
+    }
+}
+
+coded! {
+    /// Why governed memory could not be placed.
+    OutOfReach {
+        /// It lies in tiles of larger pages, which the axis `pages` asked for.
+        LargerPage = "larger-page",
+        /// It is a file's page cache, or a private page not yet copied from it.
+        File = "file",
+        /// It is shared with other processes.
+        Shared = "shared",
+        /// It is locked in memory or read-only, so that nothing can be moved there.
+        LockedReadonly = "locked-readonly",
+        /// It is a stack in use.
+        StackInUse = "stack-in-use",
+        /// It was there before the library.
+        Early = "early",
+        /// Anything else.
+        Other = "other",
+    }
+}
+
+coded! {
     /// What the guest counts. Names are stable: they are columns in records.
     Counter {
         /// mmap calls answered from a pool.

@@ -3,8 +3,10 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::guest::{DisabledReason, NoteKind, Started, State};
-use crate::plan::{Memory, Via};
+use crate::guest::{
+    DisabledReason, EngineCounts, EngineFailure, EngineState, FramesCounts, NoteKind, OutOfReach, Started, State,
+};
+use crate::plan::{Memory, StrategyKind, Via};
 
 /// How placement was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +91,51 @@ pub struct Rusage {
     pub max_rss_bytes: u64,
 }
 
+/// What one colour was asked for and got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ColourCounts {
+    /// Requests for this colour.
+    pub requests: u64,
+    /// Of these, placed.
+    pub placed: u64,
+    /// Of these, given another colour.
+    pub fallbacks: u64,
+}
+
+/// Frame placement by one strategy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FramesReport {
+    /// The strategy's number in the plan.
+    pub number: u32,
+    /// What it does.
+    pub kind: StrategyKind,
+    /// Number of colours.
+    pub colours: u64,
+    /// What it was asked and did.
+    pub counts: FramesCounts,
+    /// Bytes that could not be placed, by reason, without reasons that did not occur.
+    pub out_of_reach: Vec<(OutOfReach, u64)>,
+    /// By colour, up to [`super::COLOUR_SLOTS`] (with more colours, colour c is counted at c modulo that).
+    pub by_colour: Vec<ColourCounts>,
+}
+
+/// The engine of one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineReport {
+    /// Where it stands.
+    pub state: EngineState,
+    /// Why it is not running.
+    pub failure: EngineFailure,
+    /// errno that goes with it.
+    pub errno: Option<i32>,
+    /// CLOCK_MONOTONIC when it was started; `None`: it was not.
+    pub start_ns: Option<u64>,
+    /// CLOCK_MONOTONIC when its first page could be placed.
+    pub ready_ns: Option<u64>,
+    /// What it did.
+    pub counts: EngineCounts,
+}
+
 /// A decoded guest file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
@@ -128,4 +175,8 @@ pub struct Report {
     pub regions_dropped: u64,
     /// Usage at the end; `None`: not measured.
     pub rusage: Option<Rusage>,
+    /// The engine that places frames; `None`: never started, and never wanted.
+    pub engine: Option<EngineReport>,
+    /// Frame placement, by strategy.
+    pub frames: Vec<FramesReport>,
 }

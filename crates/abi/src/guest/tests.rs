@@ -4,7 +4,7 @@ use std::{panic, vec};
 use core::mem::{offset_of, size_of};
 
 use super::*;
-use crate::plan::{Memory, Via};
+use crate::plan::{Memory, StrategyKind, Via};
 
 fn blank() -> Vec<u8> {
     let mut bytes = vec![0; size_of::<GuestFile>()];
@@ -78,15 +78,64 @@ fn absurd_counts_and_codes_do_not_lead_out_of_bounds() {
     let report = Report::decode(&bytes).unwrap();
     assert_eq!(report.regions.len(), REGION_SLOTS);
     assert_eq!(report.residency.len(), RESIDENCY_SLOTS);
-    assert!(report.notes.is_empty());
+    assert!(report.notes.is_empty() && report.frames.is_empty());
 }
 
 #[test]
 fn codes_and_names_are_distinct_and_fit() {
     const { assert!(Counter::ALL.len() <= COUNTER_SLOTS && NoteKind::ALL.len() <= NOTE_SLOTS) };
+    const { assert!(OutOfReach::ALL.len() <= OUT_OF_REACH_SLOTS) };
     let names: std::collections::BTreeSet<_> = Counter::ALL.iter().map(|counter| counter.name()).collect();
     assert_eq!(names.len(), Counter::ALL.len());
     for (code, &counter) in Counter::ALL.iter().enumerate() {
         assert_eq!(Counter::from_code(code as u64), Some(counter));
     }
+}
+
+#[test]
+fn frame_placement_is_read_by_strategy_and_colour() {
+    let mut bytes = blank();
+    let slot = offset_of!(GuestFile, frames) + 2 * size_of::<FramesSlot>();
+    let counts = slot + offset_of!(FramesSlot, counts);
+    for (at, value) in [
+        (slot + offset_of!(FramesSlot, kind), StrategyKind::BinHopping as u64 + 1),
+        (slot + offset_of!(FramesSlot, colours), 4),
+        (counts + offset_of!(FramesCountSlot, requests), 10),
+        (counts + offset_of!(FramesCountSlot, placed), 9),
+        (counts + offset_of!(FramesCountSlot, unplaced_pages), 1),
+        (slot + offset_of!(FramesSlot, out_of_reach) + OutOfReach::File as usize * 8, 4096),
+        (slot + offset_of!(FramesSlot, requests_by_colour) + 3 * 8, 2),
+        (slot + offset_of!(FramesSlot, placed_by_colour) + 3 * 8, 1),
+        (slot + offset_of!(FramesSlot, fallbacks_by_colour) + 3 * 8, 1),
+    ] {
+        put(&mut bytes, at, value);
+    }
+    let engine = offset_of!(GuestFile, engine);
+    put(&mut bytes, engine + offset_of!(EngineSlot, state), EngineState::Failed.code());
+    put(&mut bytes, engine + offset_of!(EngineSlot, failure), EngineFailure::Userfaultfd.code());
+    put(&mut bytes, engine + offset_of!(EngineSlot, errno), 1);
+    put(&mut bytes, engine + offset_of!(EngineSlot, counts) + offset_of!(EngineCountSlot, nodes), 1);
+
+    let report = Report::decode(&bytes).unwrap();
+    let [frames] = report.frames.as_slice() else { panic!("{:?}", report.frames) };
+    assert_eq!((frames.number, frames.kind, frames.colours), (2, StrategyKind::BinHopping, 4));
+    assert_eq!((frames.counts.requests, frames.counts.placed, frames.counts.unplaced_pages), (10, 9, 1));
+    assert_eq!(frames.out_of_reach, [(OutOfReach::File, 4096)]);
+    let third = ColourCounts { requests: 2, placed: 1, fallbacks: 1 };
+    assert_eq!(
+        frames.by_colour,
+        [ColourCounts::default(), ColourCounts::default(), ColourCounts::default(), third]
+    );
+    let engine = report.engine.unwrap();
+    assert_eq!(
+        (engine.state, engine.failure, engine.errno),
+        (EngineState::Failed, EngineFailure::Userfaultfd, Some(1))
+    );
+    assert_eq!((engine.counts.nodes, engine.counts.moves), (1, 0));
+}
+
+#[test]
+fn a_process_without_frame_placement_says_nothing_of_it() {
+    let report = Report::decode(&blank()).unwrap();
+    assert_eq!((report.engine, report.frames.len()), (None, 0));
 }

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use super::{
-    Fetch, Flags, HEADER_BYTES, INTERVAL_BYTES, Interval, MAGIC, Memory, Plan, PlanError, SECTION_BYTES, Section,
-    VERSION, Via,
+    Fetch, Flags, HEADER_BYTES, INTERVAL_BYTES, Interval, MAGIC, Memory, Plan, PlanError, SECTION_BYTES,
+    STRATEGY_BYTES, Section, Span, Strategy, StrategyKind, VERSION, Via,
 };
 
 /// One section to be written, with its intervals (sorted, disjoint, aligned to their page sizes).
@@ -24,6 +24,8 @@ pub struct SectionSpec {
     pub fetch: Fetch,
     /// See [`Section::rule`].
     pub rule: u16,
+    /// See [`Section::frames`].
+    pub frames: u16,
     /// See [`Section::range_start`]; `None` but for [`Memory::Range`].
     pub range: Option<(u64, u64)>,
     /// Its intervals.
@@ -46,6 +48,7 @@ impl SectionSpec {
             otherwise_via: via,
             fetch: Fetch::Kernel,
             rule: 0,
+            frames: 0,
             range: None,
             intervals: Vec::new(),
         }
@@ -60,8 +63,75 @@ impl SectionSpec {
             && section.otherwise_via == self.otherwise_via
             && section.fetch == self.fetch
             && section.rule == self.rule
+            && section.frames == self.frames
             && (section.range_start, section.range_end) == self.range.unwrap_or((0, 0))
             && section.interval_count() as usize == self.intervals.len()
+    }
+}
+
+/// One strategy to be written; see [`Strategy`] for the fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StrategySpec {
+    /// What it does.
+    pub kind: StrategyKind,
+    /// Placed pages are locked in memory.
+    pub pin: bool,
+    /// Colours are turned by a hash of the process id.
+    pub pid_hash: bool,
+    /// Pages placed for one fault at most; 0: as the strategy likes.
+    pub fault_around: u16,
+    /// Number of colours.
+    pub colours: u32,
+    /// Colour of the first page.
+    pub first: u32,
+    /// Seed of what is drawn.
+    pub seed: u64,
+    /// Bytes that may be held beyond what is placed.
+    pub budget_bytes: u64,
+    /// Colour function, one mask a bit.
+    pub masks: Vec<u64>,
+    /// Colours or frame numbers.
+    pub values: Vec<u64>,
+    /// Sorted and disjoint.
+    pub spans: Vec<Span>,
+    /// Path of a module.
+    pub module: Vec<u8>,
+    /// Argument of a module.
+    pub argument: Vec<u8>,
+}
+
+impl StrategySpec {
+    /// A strategy without lists, pins or seeds.
+    pub fn new(kind: StrategyKind, colours: u32) -> StrategySpec {
+        StrategySpec {
+            kind,
+            pin: false,
+            pid_hash: false,
+            fault_around: 0,
+            colours,
+            first: 0,
+            seed: 0,
+            budget_bytes: 0,
+            masks: Vec::new(),
+            values: Vec::new(),
+            spans: Vec::new(),
+            module: Vec::new(),
+            argument: Vec::new(),
+        }
+    }
+
+    /// Whether a reader sees the same in strategy `read` of `plan`.
+    pub fn matches(&self, plan: &Plan<'_>, read: &Strategy) -> bool {
+        let spans: Option<Vec<Span>> = (0..read.span_count()).map(|index| plan.span(read, index)).collect();
+        (read.kind, read.pin, read.pid_hash, read.fault_around)
+            == (self.kind, self.pin, self.pid_hash, self.fault_around)
+            && (read.colours, read.first, read.seed, read.budget_bytes)
+                == (self.colours, self.first, self.seed, self.budget_bytes)
+            && plan.words(read.masks).iter().eq(self.masks.iter().copied())
+            && plan.words(read.values).iter().eq(self.values.iter().copied())
+            && spans.as_ref() == Some(&self.spans)
+            && plan.module(read) == self.module
+            && plan.argument(read) == self.argument
     }
 }
 
@@ -72,6 +142,8 @@ pub struct PlanSpec {
     pub flags: Flags,
     /// In rule order.
     pub sections: Vec<SectionSpec>,
+    /// What [`SectionSpec::frames`] counts in.
+    pub strategies: Vec<StrategySpec>,
     /// Absolute path of the run directory, where guests create their files.
     pub run_dir: Vec<u8>,
 }
@@ -80,9 +152,16 @@ impl PlanSpec {
     /// The file's bytes, read back and checked before they are handed out.
     pub fn encode(&self) -> Result<Vec<u8>, PlanError> {
         let intervals: usize = self.sections.iter().map(|section| section.intervals.len()).sum();
+        let mut table = Vec::new();
+        let mut strategies = Vec::with_capacity(self.strategies.len() * STRATEGY_BYTES);
+        for strategy in &self.strategies {
+            encode_strategy(&mut strategies, &mut table, strategy)?;
+        }
         let total = HEADER_BYTES
             + self.sections.len() * SECTION_BYTES
             + intervals * INTERVAL_BYTES
+            + strategies.len()
+            + table.len() * 8
             + self.run_dir.len()
             + 1;
         let mut out = Vec::with_capacity(total);
@@ -90,9 +169,9 @@ impl PlanSpec {
         out.extend(VERSION.to_le_bytes());
         out.extend(self.flags.0.to_le_bytes());
         out.extend((total as u64).to_le_bytes());
-        for count in [self.sections.len(), intervals, self.run_dir.len()] {
-            let count = u32::try_from(count).map_err(|_| PlanError::Invalid("count", u32::MAX))?;
-            out.extend(count.to_le_bytes());
+        let counts = [self.sections.len(), intervals, self.run_dir.len(), self.strategies.len(), table.len()];
+        for count in counts {
+            out.extend(counted(count)?.to_le_bytes());
         }
         out.resize(HEADER_BYTES, 0);
         let mut first = 0;
@@ -105,6 +184,8 @@ impl PlanSpec {
                 out.extend(word.to_le_bytes());
             }
         }
+        out.extend(&strategies);
+        out.extend(table.iter().flat_map(|word: &u64| word.to_le_bytes()));
         out.extend(&self.run_dir);
         out.push(0);
         Plan::parse(&out)?;
@@ -112,11 +193,15 @@ impl PlanSpec {
     }
 }
 
+fn counted(count: usize) -> Result<u32, PlanError> {
+    u32::try_from(count).map_err(|_| PlanError::Invalid("count", u32::MAX))
+}
+
 fn encode_section(out: &mut Vec<u8>, section: &SectionSpec, first: u32) {
     let end = out.len() + SECTION_BYTES;
     out.extend([section.memory as u8, section.otherwise_via as u8, section.fetch as u8, 0]);
     out.extend(section.rule.to_le_bytes());
-    out.extend([0, 0]);
+    out.extend(section.frames.to_le_bytes());
     let (range_start, range_end) = section.range.unwrap_or((0, 0));
     for word in [section.at_least, section.pool_base, section.otherwise, range_start, range_end] {
         out.extend(word.to_le_bytes());
@@ -124,4 +209,36 @@ fn encode_section(out: &mut Vec<u8>, section: &SectionSpec, first: u32) {
     out.extend(first.to_le_bytes());
     out.extend((section.intervals.len() as u32).to_le_bytes());
     out.resize(end, 0);
+}
+
+/// Writes the fixed part to `out`, and the lists and texts to the end of `table`.
+fn encode_strategy(out: &mut Vec<u8>, table: &mut Vec<u64>, strategy: &StrategySpec) -> Result<(), PlanError> {
+    let end = out.len() + STRATEGY_BYTES;
+    out.extend([strategy.kind as u8, u8::from(strategy.pin), u8::from(strategy.pid_hash), 0]);
+    out.extend(strategy.fault_around.to_le_bytes());
+    out.extend([0, 0]);
+    out.extend(strategy.colours.to_le_bytes());
+    out.extend(strategy.first.to_le_bytes());
+    out.extend(strategy.seed.to_le_bytes());
+    out.extend(strategy.budget_bytes.to_le_bytes());
+    let spans: Vec<u64> =
+        strategy.spans.iter().flat_map(|span| [span.start, span.pages, span.first_value]).collect();
+    for words in [&strategy.masks, &strategy.values, &spans] {
+        let first = if words.is_empty() { 0 } else { counted(table.len())? };
+        out.extend(first.to_le_bytes());
+        out.extend(counted(words.len())?.to_le_bytes());
+        table.extend(words);
+    }
+    for text in [&strategy.module, &strategy.argument] {
+        let first = if text.is_empty() { 0 } else { counted(table.len())? };
+        out.extend(first.to_le_bytes());
+        out.extend(counted(text.len())?.to_le_bytes());
+        if !text.is_empty() {
+            let mut padded = text.clone();
+            padded.resize((text.len() / 8 + 1) * 8, 0);
+            table.extend(padded.chunks_exact(8).map(|raw| super::u64_at(raw, 0).unwrap_or(0)));
+        }
+    }
+    out.resize(end, 0);
+    Ok(())
 }

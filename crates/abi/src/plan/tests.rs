@@ -9,6 +9,28 @@ fn interval(start: u64, end: u64, page_bytes: u64) -> Interval {
     Interval { start, end, page_bytes, via: Via::Thp }
 }
 
+/// One of each kind.
+fn strategies() -> Vec<StrategySpec> {
+    let of = StrategySpec::new;
+    let span = |start, pages, first_value| Span { start, pages, first_value };
+    vec![
+        StrategySpec { pid_hash: true, pin: true, masks: vec![0x11, 0x22], ..of(StrategyKind::PageColoring, 4) },
+        StrategySpec { first: FIRST_FROM_SEED, seed: 7, fault_around: 16, ..of(StrategyKind::BinHopping, 12) },
+        StrategySpec { values: vec![0, 2, ANYWHERE], budget_bytes: MIB, ..of(StrategyKind::Modulo, 3) },
+        StrategySpec { seed: u64::MAX, ..of(StrategyKind::Random, 1) },
+        StrategySpec {
+            values: vec![7, 8, ANYWHERE],
+            spans: vec![span(0x1000, 2, 1), span(0x9000, 1, 0)],
+            ..of(StrategyKind::Exact, 64)
+        },
+        StrategySpec {
+            module: b"/opt/mine.so".to_vec(),
+            argument: b"12345678".to_vec(),
+            ..of(StrategyKind::Module, 2)
+        },
+    ]
+}
+
 fn sample() -> PlanSpec {
     let mut heap = SectionSpec::uniform(Memory::Heap, BASE_PAGE, Via::Thp);
     heap.intervals = vec![interval(0, 64 * MIB, 2 * MIB), interval(128 * MIB, 130 * MIB, 64 << 10)];
@@ -19,9 +41,12 @@ fn sample() -> PlanSpec {
     let mut range = SectionSpec::uniform(Memory::Range, KERNEL, Via::Thp);
     range.range = Some((0x1000, 0x9000));
     let small = SectionSpec::uniform(Memory::Anon, BASE_PAGE, Via::Thp);
+    heap.frames = 1;
+    range.frames = 5;
     PlanSpec {
         flags: Flags::INHERIT_FORK | Flags::MEASURE,
         sections: vec![heap, large, range, small],
+        strategies: strategies(),
         run_dir: b"/run/pagelab/0123456789".to_vec(),
     }
 }
@@ -42,6 +67,12 @@ fn what_was_written_is_read() {
         assert_eq!(plan.interval(&section, section.interval_count()), None);
     }
     assert_eq!(plan.section(spec.sections.len() as u32), None);
+    assert_eq!(plan.strategy_count() as usize, spec.strategies.len());
+    for (number, wanted) in spec.strategies.iter().enumerate() {
+        let strategy = plan.strategy(number as u32).unwrap();
+        assert!(wanted.matches(&plan, &strategy), "{strategy:?} is not {wanted:?}");
+    }
+    assert_eq!(plan.strategy(spec.strategies.len() as u32), None);
 }
 
 #[test]
@@ -103,6 +134,17 @@ fn damaged_plans_never_lead_out_of_bounds() {
                     assert!(piece.start <= offset && offset < piece.end);
                 }
             }
+            for number in 0..plan.strategy_count() {
+                let strategy = plan.strategy(number).unwrap();
+                for index in 0..strategy.span_count() {
+                    let span = plan.span(&strategy, index).unwrap();
+                    assert!(
+                        plan.words(strategy.values).get((span.first_value + span.pages - 1) as usize).is_some()
+                    );
+                }
+                assert_eq!(plan.words(strategy.masks).len(), strategy.masks.count() as usize);
+                let _ = (plan.module(&strategy), plan.argument(&strategy));
+            }
             let _ = plan.run_dir();
         }
     }
@@ -120,4 +162,56 @@ fn unaligned_and_overlapping_intervals_are_not_written() {
         spec.sections[0].intervals = bad;
         assert!(matches!(spec.encode(), Err(PlanError::Invalid("interval", _))));
     }
+}
+
+#[test]
+fn sections_name_their_strategies() {
+    let bytes = sample().encode().unwrap();
+    let plan = Plan::parse(&bytes).unwrap();
+    assert!(plan.governs_frames());
+    let strategy = |memory| plan.section_for(memory, MIB).unwrap().strategy();
+    assert_eq!(strategy(Memory::Heap), Some(0));
+    assert_eq!(strategy(Memory::Range), Some(4));
+    assert_eq!(strategy(Memory::Anon), None);
+    let mut spec = sample();
+    spec.sections.iter_mut().for_each(|section| section.frames = 0);
+    assert!(!Plan::parse(&spec.encode().unwrap()).unwrap().governs_frames());
+}
+
+/// Every list, text and number of a strategy is checked before anything reads it.
+#[test]
+fn strategies_that_make_no_sense_are_not_written() {
+    let kinds = |kind: StrategyKind| move |spec: &StrategySpec| spec.kind == kind;
+    type Damage = fn(&mut StrategySpec);
+    let damages: [(StrategyKind, Damage); 17] = [
+        (StrategyKind::PageColoring, |s| s.colours = 0),
+        (StrategyKind::PageColoring, |s| s.colours = 3),
+        (StrategyKind::PageColoring, |s| s.masks.push(0)),
+        (StrategyKind::PageColoring, |s| s.first = FIRST_FROM_SEED),
+        (StrategyKind::PageColoring, |s| s.values = vec![1]),
+        (StrategyKind::PageColoring, |s| s.argument = b"x".to_vec()),
+        (StrategyKind::BinHopping, |s| s.first = 12),
+        (StrategyKind::BinHopping, |s| s.spans = vec![Span { start: 0, pages: 1, first_value: 0 }]),
+        (StrategyKind::Modulo, |s| s.values = vec![3]),
+        (StrategyKind::Modulo, |s| s.values.clear()),
+        (StrategyKind::Random, |s| s.colours = MOST_COLOURS + 1),
+        (StrategyKind::Exact, |s| s.spans.clear()),
+        (StrategyKind::Exact, |s| s.spans.reverse()),
+        (StrategyKind::Exact, |s| s.spans[0].pages = 3),
+        (StrategyKind::Exact, |s| s.values[0] = 1 << 40),
+        (StrategyKind::Module, |s| s.module.clear()),
+        (StrategyKind::Module, |s| s.argument = b"a\0b".to_vec()),
+    ];
+    for (number, (kind, damage)) in damages.into_iter().enumerate() {
+        let mut spec = sample();
+        let at = spec.strategies.iter().position(kinds(kind)).unwrap();
+        damage(&mut spec.strategies[at]);
+        assert!(matches!(spec.encode(), Err(PlanError::Invalid(_, n)) if n as usize == at), "damage {number}");
+    }
+    let mut spec = sample();
+    spec.sections[0].frames = 7;
+    assert_eq!(spec.encode().unwrap_err(), PlanError::Invalid("strategy", 0));
+    spec = sample();
+    spec.strategies = vec![StrategySpec::new(StrategyKind::Random, 1); MAX_STRATEGIES + 1];
+    assert!(spec.encode().is_err());
 }

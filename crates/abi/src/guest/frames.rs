@@ -1,0 +1,169 @@
+//! What a guest file says of frame placement: one slot a strategy, and one for the engine.
+//!
+//! Every word is updated while the program runs (that is what `pagelab stat` reads), except those said to be counted
+//! at exit.
+
+use core::sync::atomic::AtomicU64;
+
+use crate::plan::MAX_STRATEGIES;
+
+/// Slots for strategies, by number in the plan.
+pub const FRAMES_SLOTS: usize = MAX_STRATEGIES;
+/// Colours told apart in a slot; with more colours, colour `c` is counted at `c % COLOUR_SLOTS`.
+pub const COLOUR_SLOTS: usize = 1024;
+/// Room for reasons why memory is out of reach.
+pub const OUT_OF_REACH_SLOTS: usize = 16;
+
+/// A struct of words in the file, and the same as plain numbers.
+macro_rules! words {
+    (
+        $(#[$outer:meta])* $slot:ident => $plain:ident {
+            $($(#[$inner:meta])* $field:ident,)+
+        }
+    ) => {
+        $(#[$outer])*
+        #[repr(C)]
+        pub struct $slot { $($(#[$inner])* pub $field: AtomicU64,)+ }
+
+        $(#[$outer])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $plain { $($(#[$inner])* pub $field: u64,)+ }
+
+        impl $plain {
+            /// Reads it with `word`, which gets byte offsets in the slot.
+            pub(super) fn read(word: impl Fn(usize) -> u64) -> $plain {
+                $plain { $($field: word(core::mem::offset_of!($slot, $field)),)+ }
+            }
+
+            /// Names and values, in order.
+            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($field), self.$field),)+].into_iter()
+            }
+
+            /// Adds every number of `other`.
+            pub fn add(&mut self, other: &$plain) {
+                $(self.$field = self.$field.saturating_add(other.$field);)+
+            }
+        }
+    };
+}
+
+words! {
+    /// What one strategy was asked and did. Pages are of 4096 bytes.
+    FramesCountSlot => FramesCounts {
+        /// Pages that were to be placed.
+        requests,
+        /// Pages placed on a frame as wanted (of the colour, or the very frame; any frame where any would do).
+        placed,
+        /// Pages that got a frame of another colour, or another frame.
+        fallbacks,
+        /// Pages that the kernel filled (UFFDIO_ZEROPAGE) because no page could be moved there.
+        zero_pages,
+        /// Pages placed by faults of the program, whether the fault touched them or they lay around it.
+        demand_pages,
+        /// Pages placed ahead on request (MADV_POPULATE_WRITE, mlock, `fetch = "prefault"`).
+        eager_pages,
+        /// Missing-page faults of the program that were answered.
+        faults,
+        /// Moves (UFFDIO_MOVE) that placed pages; pages a move = pages placed / runs.
+        runs,
+        /// Pages of existing memory that were moved onto frames of the policy, their contents kept.
+        remapped_pages,
+        /// Of these, pages that had to be copied.
+        copied_pages,
+        /// Pages whose frame came back to the pool when the program gave them up.
+        harvested_pages,
+        /// At exit: resident pages of governed ranges.
+        resident_pages,
+        /// At exit: of these, still on the frame they were placed on.
+        kept_pages,
+        /// At exit: of these, on another frame than they were placed on.
+        moved_pages,
+        /// At exit: of these, never placed by the engine.
+        unplaced_pages,
+    }
+}
+
+/// Everything of one strategy.
+#[repr(C)]
+pub struct FramesSlot {
+    /// [`crate::plan::StrategyKind`] code plus one; 0: empty.
+    pub kind: AtomicU64,
+    /// Number of colours.
+    pub colours: AtomicU64,
+    /// What it was asked and did.
+    pub counts: FramesCountSlot,
+    /// Bytes governed by the strategy that could not be placed, by [`super::OutOfReach`] code.
+    pub out_of_reach: [AtomicU64; OUT_OF_REACH_SLOTS],
+    /// Requests by wanted colour.
+    pub requests_by_colour: [AtomicU64; COLOUR_SLOTS],
+    /// Pages placed as wanted, by colour.
+    pub placed_by_colour: [AtomicU64; COLOUR_SLOTS],
+    /// Fallbacks by wanted colour.
+    pub fallbacks_by_colour: [AtomicU64; COLOUR_SLOTS],
+}
+
+words! {
+    /// What the engine of the process did, for all strategies together.
+    EngineCountSlot => EngineCounts {
+        /// Messages read from the userfaultfd.
+        messages,
+        /// Times the handler woke to one or more messages.
+        batches,
+        /// Moves answered by EEXIST: the page was there already.
+        eexist,
+        /// Moves answered by EINVAL: locked, read-only, or changed meanwhile.
+        einval,
+        /// Moves answered by EBUSY: the pool's page was in use.
+        ebusy,
+        /// UFFDIO_MOVE calls, splitting included.
+        moves,
+        /// Pages they moved.
+        move_pages,
+        /// Faults that waited for a refill.
+        waits,
+        /// How long they waited.
+        wait_ns,
+        /// Times the pool was refilled.
+        refills,
+        /// Pages populated for the pool.
+        refill_pages,
+        /// Time this took.
+        refill_ns,
+        /// Time splitting huge pages took (part of `refill_ns`).
+        split_ns,
+        /// Chunks of the pool that were made.
+        chunks,
+        /// Of these, without a huge page underneath: they hold hardly any contiguous frames.
+        small_chunks,
+        /// Bytes the pool holds now.
+        pool_bytes,
+        /// Most bytes it held.
+        pool_peak_bytes,
+        /// Bytes it may hold beyond what is placed.
+        budget_bytes,
+        /// Pages returned to the kernel.
+        released_pages,
+        /// Times the program had closed or replaced the userfaultfd's descriptor.
+        lost_descriptors,
+        /// Memory nodes that pools were made for.
+        nodes,
+    }
+}
+
+/// The engine of one process.
+#[repr(C)]
+pub struct EngineSlot {
+    /// [`super::EngineState`] code.
+    pub state: AtomicU64,
+    /// [`super::EngineFailure`] code.
+    pub failure: AtomicU64,
+    /// errno that goes with it (0: none).
+    pub errno: AtomicU64,
+    /// CLOCK_MONOTONIC when it was started.
+    pub start_ns: AtomicU64,
+    /// CLOCK_MONOTONIC when its first page could be placed.
+    pub ready_ns: AtomicU64,
+    /// What it did.
+    pub counts: EngineCountSlot,
+}
