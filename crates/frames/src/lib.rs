@@ -1,0 +1,26 @@
+//! Frame placement without a machine: which frame a page shall get, and the store of free frames it is taken from.
+//!
+//! Three parts. [`Colours`] maps a frame number to its cache colour. A [`Strategy`] says what each page of the program
+//! wants ([`Want`]): a colour, one frame, anything. The [`Stock`] knows the free pages of pagelab's pool, sorted by
+//! colour, and finds runs of neighbouring slots that satisfy the wants of neighbouring pages, because one system call
+//! moves a whole run.
+//!
+//! No system call, no allocation, no panic: what is here is linked into `libpagelab.so` and runs in somebody else's
+//! process, in a thread that must never fault on governed memory. Frame numbers (`pfn`) and virtual page numbers
+//! (`vpn`, address / 4096) are `u64`; colours are `u32`.
+#![no_std]
+#![deny(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+mod colour;
+mod mix;
+pub mod stock;
+pub mod strategy;
+mod words;
+
+pub use colour::{Colours, MOST_COLOURS, MOST_MASKS};
+pub use stock::{Chunk, Counts, End, List, Run, SlotId, State, Stock};
+pub use strategy::{AnyStrategy, Strategy, Want};
+pub use words::Words;
