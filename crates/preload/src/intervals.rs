@@ -179,7 +179,7 @@ impl Intervals {
 
     /// Takes `span` out. On [`Full`] nothing has changed.
     pub fn remove(&mut self, span: Span) -> Result<(), Full> {
-        if span.is_empty() {
+        if !self.overlaps(span) {
             return Ok(());
         }
         self.slab.reserve(2)?;

@@ -20,7 +20,7 @@ use crate::pool::Pool;
 use crate::record;
 use crate::sys;
 
-pub use retire::{Known, retire};
+pub use retire::{BASE_SPAN, Known, retire};
 
 use crate::regions::Place;
 use scan::Pagemap;

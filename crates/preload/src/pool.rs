@@ -11,6 +11,7 @@
 //! handed out is always zero and stale pointers fault.
 
 mod account;
+mod anchor;
 mod arenas;
 mod change;
 mod fill;
@@ -26,10 +27,11 @@ use pagelab_abi::guest::{Counter, NoteKind};
 use crate::arch::{PAGE, PMD};
 use crate::intervals::{Full, Intervals, Span, align_down, align_up};
 use crate::kernel;
-use crate::layout::{Backing, Layout};
+use crate::layout::{Backing, Layout, Piece};
 use crate::record;
 use crate::sys::{self, Errno, c};
 
+use anchor::Anchor;
 use arenas::Arenas;
 pub use arenas::{ARENA_BYTES, looks_like_arena};
 pub use hugetlb::{copy_of, demote};
@@ -55,6 +57,7 @@ pub struct Pool {
     arenas: Arenas,
     pending: Pending,
     kept: Option<Kept>,
+    anchor: Anchor,
     /// Requests of at least this many bytes begin on a multiple of it.
     align: usize,
 }
@@ -90,6 +93,7 @@ impl Pool {
             arenas: Arenas::new(layout.bounds().start),
             pending: Pending::new(),
             kept: None,
+            anchor: Anchor::default(),
             align,
         }
     }
@@ -258,17 +262,28 @@ impl Pool {
         let _ = self.foreign.insert(span);
     }
 
+    /// The pieces around the first and the last byte of `span`.
+    fn ends(&self, span: Span) -> [Piece; 2] {
+        let first = self.layout.piece(span.start);
+        let last = if span.end <= first.span.end { first } else { self.layout.piece(span.end - 1) };
+        [first, last]
+    }
+
     /// `span` widened over its outer tiles, as far as the program has nothing else in them.
     fn widen(&self, span: Span) -> Span {
         let mut wide = span;
-        if let Some(tile) = self.layout.piece(span.start).tile(span.start) {
+        if self.align == PAGE {
+            return wide;
+        }
+        let [first, last] = self.ends(span);
+        if let Some(tile) = first.tile(span.start) {
             let before = Span::new(tile.start, span.start);
             let after = Span::new(span.end.min(tile.end), tile.end);
             if !self.used.overlaps(before) && !self.used.overlaps(after) {
                 wide.start = tile.start;
             }
         }
-        if let Some(tile) = self.layout.piece(span.end - 1).tile(span.end - 1) {
+        if let Some(tile) = last.tile(span.end - 1) {
             let before = Span::new(tile.start, span.start.max(tile.start));
             let after = Span::new(span.end, tile.end);
             if !self.used.overlaps(before) && !self.used.overlaps(after) {
@@ -308,6 +323,7 @@ impl Pool {
         if wide.is_empty() {
             return Ok(());
         }
+        self.anchor(wide);
         // SAFETY: the program asked for `span`; what `widen` added is spare memory or nothing.
         unsafe { sys::munmap(wide.start, wide.len()) }?;
         self.forget(wide);
@@ -341,6 +357,7 @@ impl Pool {
         (self.shut, self.foreign) = (Intervals::new(), Intervals::new());
         self.pending = Pending::new();
         self.kept = None;
+        self.anchor = Anchor::default();
         self.arenas = Arenas::new(bounds.start);
         let _ = crate::maps::each(&mut |mapping| {
             let span = mapping.span.and(bounds);

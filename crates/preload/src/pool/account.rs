@@ -3,8 +3,9 @@
 use pagelab_abi::guest::Counter;
 use pagelab_abi::plan::Memory;
 
+use crate::arch::PAGE;
 use crate::intervals::Span;
-use crate::measure::{self, Known};
+use crate::measure::{self, BASE_SPAN, Known};
 use crate::record;
 
 use super::Pool;
@@ -12,14 +13,16 @@ use super::Pool;
 impl Pool {
     /// Just before the program gives `span` back or breaks up tiles at its edges: accounts for them as they are now.
     pub(super) fn part_with(&mut self, span: Span) {
+        if self.align == PAGE && span.len() < BASE_SPAN {
+            return;
+        }
         let memory = if self.arenas.heap(span.start).is_some() { Memory::Arenas } else { Memory::Anon };
         let counts = |tile: Span| self.is_whole(tile) && !self.broken.overlaps(tile);
         let reserved = |run: Span| self.has_hugetlb(run);
         measure::retire(memory, &self.layout, span, &Known { counts: &counts, reserved: &reserved });
-        for at in [span.start, span.end - 1] {
-            let Some(tile) = self.layout.piece(at).tile(at).filter(|tile| !self.hugetlb.covers(*tile)) else {
-                continue;
-            };
+        let ends = self.ends(span);
+        for (piece, at) in ends.iter().zip([span.start, span.end - 1]) {
+            let Some(tile) = piece.tile(at).filter(|tile| !self.hugetlb.covers(*tile)) else { continue };
             if tile.and(span) != tile && self.is_whole(tile) && !self.broken.overlaps(tile) {
                 record::count(Counter::TilesSplit);
                 let _ = self.broken.insert(tile);

@@ -59,6 +59,9 @@ impl Pool {
     /// really be unmapped.
     pub(super) fn hold_edges(&mut self, span: Span) -> Span {
         let mut rest = span;
+        if !self.hugetlb.overlaps(span) {
+            return rest;
+        }
         for first in [true, false] {
             if rest.is_empty() {
                 break;
@@ -85,6 +88,9 @@ impl Pool {
     /// Makes normal memory of every reserved page that `span` cuts, so that the kernel can split it. Fails when its
     /// contents would have to be copied while other threads may write to them.
     pub(super) fn demote_edges(&mut self, span: Span) -> Result<(), Errno> {
+        if !self.hugetlb.overlaps(span) {
+            return Ok(());
+        }
         for at in [span.start, span.end - 1] {
             if let Some(tile) = self.tile_at(at).filter(|tile| tile.and(span) != *tile) {
                 demote(tile, &mut self.hugetlb)?;

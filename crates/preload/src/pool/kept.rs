@@ -52,8 +52,9 @@ impl Pool {
         let _ = unsafe { sys::munmap(kept.tile.start, kept.tile.len()) };
     }
 
-    /// Before something else happens at `span`: the kept tile must not be in the way.
+    /// Before something else happens at `span`: the kept tile and the anchor must not be in the way.
     pub(super) fn yield_kept(&mut self, span: Span) {
+        self.yield_anchor(span);
         if self.kept.is_some_and(|kept| !kept.tile.and(span).is_empty()) {
             self.drop_kept();
         }
@@ -61,6 +62,7 @@ impl Pool {
 
     /// Before plain memory is mapped at `span`: the kept tile is spare again, if that is where it goes.
     pub(super) fn reuse_kept(&mut self, span: Span) {
+        self.yield_anchor(span);
         let Some(kept) = self.kept.filter(|kept| !kept.tile.and(span).is_empty()) else { return };
         if self.layout.piece(kept.tile.start).backing != Backing::Thp(PMD) {
             return self.drop_kept();

@@ -1,6 +1,7 @@
 //! The pool against a naive model: random calls on real memory, after each of which every page must be the program's or
 //! not as the model says, and hold what the program wrote, or zero.
 
+use super::anchor::page;
 use super::*;
 use crate::arch::PAGE;
 use pagelab_abi::plan::{Interval, Memory, Plan, PlanSpec, SectionSpec, Via};
@@ -135,6 +136,7 @@ fn play(number: usize, otherwise: u64, huge: &[(u64, u64)]) {
         }
         model.check(&pool);
         pool.drop_kept();
+        pool.weigh_anchor();
         assert_eq!(pool.spare.bytes(), 0, "an empty pool holds nothing back");
         assert_eq!(mapped_inside(pool.bounds()), 0);
     }
@@ -174,6 +176,7 @@ fn a_tile_is_mapped_whole_and_goes_whole() {
     pool.unmap(Span::new(first, first + PAGE)).unwrap();
     pool.unmap(Span::new(second, second + 3 * PAGE)).unwrap();
     pool.drop_kept();
+    pool.weigh_anchor();
     assert_eq!(mapped_inside(pool.bounds()), 0);
 }
 
@@ -253,4 +256,65 @@ fn what_somebody_else_mapped_is_left_alone() {
     put(taken, 9);
     let at = pool.map(PAGE, RW, None).unwrap();
     assert!(at > taken && get(taken) == 9);
+}
+
+/// One page and no access: enough for the kernel to keep the page tables of an empty pool.
+fn anchor_of(pool: &Pool) -> Vec<Span> {
+    let mut found = Vec::new();
+    let _ = crate::maps::each(&mut |mapping| {
+        if !mapping.span.and(pool.bounds()).is_empty() && !mapping.read && !mapping.write {
+            found.push(mapping.span);
+        }
+        true
+    });
+    found
+}
+
+#[test]
+fn an_emptied_pool_keeps_its_page_tables_and_all_its_room() {
+    let mut pool = pool(31, 4096, &[]);
+    let start = pool.bounds().start;
+    let at = pool.map(PAGE, RW, None).unwrap();
+    assert_eq!(anchor_of(&pool), [], "what the program has is enough");
+    pool.unmap(Span::new(at, at + PAGE)).unwrap();
+    assert_eq!(anchor_of(&pool), [page(start + 2 * MIB - PAGE)], "in the same page of entries");
+    // In the way: it goes, and comes back where nothing is handed out for long.
+    let all = Span::new(start, start + 16 * MIB);
+    assert_eq!(pool.map(all.len(), RW, None), Ok(start));
+    put(start + 2 * MIB - PAGE, 7);
+    assert_eq!(anchor_of(&pool), []);
+    pool.unmap(all).unwrap();
+    assert_eq!(anchor_of(&pool), [page(start + (1 << 30) - PAGE)]);
+    // The program chooses that very page.
+    pool.prepare(page(start + (1 << 30) - PAGE)).unwrap();
+    assert_eq!(anchor_of(&pool), []);
+}
+
+#[test]
+fn pools_that_empty_again_and_again_lose_nothing() {
+    let (bounds, mut random) = (2 * MIB as u64, Random(5));
+    let mut pool = pool(32, 4096, &[(bounds, 2 * bounds), (1022 << 20, 1026 << 20)]);
+    for round in 0..200 {
+        let mut model = Model::default();
+        let mut live = Vec::new();
+        for _ in 0..1 + random.below(3) {
+            let pages = [1, 30, 600, 2000][random.below(4)];
+            let hint = pool.bounds().start + [0, 1 << 30, (1 << 30) - PAGE, 3 * MIB][random.below(4)];
+            let at = pool.map(pages * PAGE, RW, Some(hint).filter(|_| round % 2 == 1)).unwrap();
+            let span = Span::new(at, at + pages * PAGE);
+            model.give(span);
+            live.push(span);
+        }
+        model.check(&pool);
+        for span in live {
+            pool.unmap(span).unwrap();
+            model.take(span);
+            model.check(&pool);
+        }
+        let held = anchor_of(&pool);
+        assert!(
+            held.iter().map(|span| span.len()).sum::<usize>() <= PAGE + 2 * MIB,
+            "one page and one tile: {held:x?}"
+        );
+    }
 }
