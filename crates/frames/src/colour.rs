@@ -1,7 +1,7 @@
 //! The colour of a frame: where in a physically indexed cache its lines go.
 
-/// Most colours there can be (indexes fit 16 bits).
-pub const MOST_COLOURS: u32 = 1 << 16;
+use pagelab_abi::plan::{MOST_COLOURS, Plan, Strategy};
+
 /// Most XOR masks there can be: one for each bit of the largest colour.
 pub const MOST_MASKS: usize = 16;
 
@@ -42,6 +42,14 @@ impl Colours {
             return None;
         }
         Some(Colours { count: 1 << used, masks: table, mask_count: used, low_bits: 0 })
+    }
+
+    /// The colour function of a plan's strategy; `None` for numbers that no valid plan has.
+    pub fn of_plan(plan: &Plan<'_>, strategy: &Strategy) -> Option<Colours> {
+        if strategy.masks.is_empty() {
+            return Colours::low_bits(strategy.colours);
+        }
+        Colours::masked(plan.words(strategy.masks).iter())
     }
 
     /// Number of colours, at least 1.

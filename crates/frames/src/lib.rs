@@ -18,9 +18,8 @@ mod colour;
 mod mix;
 pub mod stock;
 pub mod strategy;
-mod words;
 
-pub use colour::{Colours, MOST_COLOURS, MOST_MASKS};
+pub use colour::{Colours, MOST_MASKS};
+pub use pagelab_abi::plan::Words;
 pub use stock::{Chunk, Counts, End, List, Run, SlotId, State, Stock};
 pub use strategy::{AnyStrategy, Strategy, Want};
-pub use words::Words;

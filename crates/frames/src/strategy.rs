@@ -18,7 +18,9 @@ pub use module::{MODULE_SYMBOL, MODULE_VERSION, Module, ModuleError, ModuleSetup
 pub use modulo::Modulo;
 pub use page_coloring::PageColoring;
 pub use random::Random;
-pub use spans::{ANY_VALUE, Spans};
+pub use spans::Spans;
+
+use pagelab_abi::plan::{self, FIRST_FROM_SEED, Plan, StrategyKind};
 
 /// What a page shall get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +63,32 @@ pub enum AnyStrategy<'p> {
     Random(Random),
     /// A shared object's.
     Module(Module),
+}
+
+impl<'p> AnyStrategy<'p> {
+    /// The plan's `strategy` in the process `pid`; `None` for modules, which have to be found and started first
+    /// ([`Module::start`]).
+    pub fn of_plan(plan: &Plan<'p>, strategy: &plan::Strategy, pid: u32) -> Option<AnyStrategy<'p>> {
+        let (colours, values) = (strategy.colours, plan.words(strategy.values));
+        let spans = Spans::new(plan.span_words(strategy), values);
+        Some(match strategy.kind {
+            StrategyKind::PageColoring if strategy.pid_hash => {
+                AnyStrategy::PageColoring(PageColoring::hashed(colours, pid))
+            }
+            StrategyKind::PageColoring => AnyStrategy::PageColoring(PageColoring::new(colours)),
+            StrategyKind::BinHopping if strategy.first == FIRST_FROM_SEED => {
+                AnyStrategy::BinHopping(BinHopping::seeded(colours, strategy.seed))
+            }
+            StrategyKind::BinHopping => AnyStrategy::BinHopping(BinHopping::starting_at(colours, strategy.first)),
+            StrategyKind::Modulo if strategy.span_count() == 0 => {
+                AnyStrategy::Modulo(Modulo::repeating(colours, values))
+            }
+            StrategyKind::Modulo => AnyStrategy::Modulo(Modulo::replaying(colours, spans)),
+            StrategyKind::Exact => AnyStrategy::Exact(Exact::new(spans)),
+            StrategyKind::Random => AnyStrategy::Random(Random::new(colours, strategy.seed)),
+            StrategyKind::Module => return None,
+        })
+    }
 }
 
 macro_rules! each {

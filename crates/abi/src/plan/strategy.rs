@@ -65,11 +65,16 @@ pub struct Span {
     pub first_value: u64,
 }
 
-/// Words read in place.
-#[derive(Clone, Copy, Debug)]
+/// Words read in place, little-endian, of any alignment.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Words<'a>(&'a [u8]);
 
 impl<'a> Words<'a> {
+    /// The words in `bytes`; an incomplete last one does not count.
+    pub const fn new(bytes: &'a [u8]) -> Words<'a> {
+        Words(bytes)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len() / 8
@@ -165,6 +170,11 @@ impl<'a> Plan<'a> {
         let words = self.words(strategy.spans);
         let at = index as usize * 3;
         Some(Span { start: words.get(at)?, pages: words.get(at + 1)?, first_value: words.get(at + 2)? })
+    }
+
+    /// The spans of a strategy as words: of each one its start address, its pages, and the index of its first value.
+    pub fn span_words(&self, strategy: &Strategy) -> Words<'a> {
+        self.words(strategy.spans)
     }
 
     /// Path of the shared object that a [`StrategyKind::Module`] loads, without its NUL (which follows it in memory).

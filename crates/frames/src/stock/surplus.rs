@@ -1,6 +1,5 @@
 //! What can be given back to the kernel.
 
-use super::chunk::bit;
 use super::{CHUNK_SLOTS, Run, SlotId, State, Stock};
 
 impl Stock<'_> {
@@ -23,23 +22,11 @@ impl Stock<'_> {
         (taken.len > 0).then_some(taken)
     }
 
-    /// A chunk that can go as a whole without taking a colour below `keep` pages: all its slots are free or empty, and
-    /// so few are free that nobody will miss them, or `keep` allows it. Looks at chunks from number `from` on.
-    pub fn spare_chunk(&self, from: u32, keep: u32) -> Option<u32> {
-        (from..self.used).find(|number| {
-            let Some(chunk) = self.chunk(*number) else { return false };
-            let counts = chunk.counts();
-            if counts.held != 0 {
-                return false;
-            }
-            let free = chunk.free_bits();
-            let mut slots = (0..CHUNK_SLOTS as u32).filter(|index| bit(&free, *index));
-            counts.free == 0
-                || slots.all(|index| {
-                    let colour = chunk.slot(index).colour();
-                    self.count(colour) >= keep.saturating_add(counts.free)
-                })
-        })
+    /// The first chunk from number `from` on that can go as a whole ([`Stock::remove_chunk`]): nobody works on its slots,
+    /// and it has at most `most_free` free pages (0: all its pages went to the program).
+    pub fn spare_chunk(&self, from: u32, most_free: u32) -> Option<u32> {
+        let spare = |counts: super::Counts| counts.held == 0 && counts.free <= most_free;
+        (from..self.used).find(|number| self.chunk_counts(*number).is_some_and(spare))
     }
 
     fn is_surplus(&self, slot: SlotId, keep: u32) -> bool {

@@ -2,7 +2,7 @@
 
 use super::spans::Spans;
 use super::{Strategy, Want};
-use crate::words::Words;
+use pagelab_abi::plan::{ANYWHERE, Words};
 
 #[derive(Clone, Copy, Debug)]
 enum Colouring<'p> {
@@ -38,7 +38,7 @@ impl Strategy for Modulo<'_> {
             }
             Colouring::Map(spans) => spans.value(vpn),
         };
-        let colour = value.filter(|value| *value != super::ANY_VALUE).and_then(|v| v.checked_rem(self.colours));
+        let colour = value.filter(|value| *value != ANYWHERE).and_then(|v| v.checked_rem(self.colours));
         colour.map_or(Want::Any, |colour| Want::Colour(colour as u32))
     }
 

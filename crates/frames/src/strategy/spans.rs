@@ -1,9 +1,6 @@
 //! Values for pages by address: the spans of a saved map.
 
-use crate::words::Words;
-
-/// The value of a page that was not resident when the map was saved: it may get anything.
-pub const ANY_VALUE: u64 = u64::MAX;
+use pagelab_abi::plan::{ANYWHERE, Words};
 
 const PAGE_SHIFT: u32 = 12;
 const WORDS_A_SPAN: usize = 3;
@@ -40,7 +37,7 @@ impl<'p> Spans<'p> {
     fn value_in(&self, span: &Span, vpn: u64) -> Option<u64> {
         let offset = vpn.checked_sub(span.start).filter(|offset| *offset < span.pages)?;
         let at = usize::try_from(span.first.checked_add(offset)?).ok()?;
-        self.values.get(at).filter(|value| *value != ANY_VALUE)
+        self.values.get(at).filter(|value| *value != ANYWHERE)
     }
 
     /// The value of page `vpn`; `None` outside the spans and for pages that were not resident.
