@@ -4,6 +4,7 @@
 //! status 1 when they differ), and reports each repetition on `PAGELAB_MEASURE_FD`.
 
 mod btree;
+mod colour_chase;
 mod gups;
 mod malloc_storm;
 mod measure;
@@ -36,6 +37,7 @@ enum Workload {
     MmapScan(mmap_scan::Args),
     MallocStorm(malloc_storm::Args),
     MakeFile(mmap_scan::MakeArgs),
+    ColourChase(colour_chase::Args),
 }
 
 /// Options of every workload that works on memory.
@@ -99,5 +101,6 @@ fn run(workload: &Workload) -> Result<Option<Proof>, String> {
         Workload::MmapScan(args) => mmap_scan::run(args, &mut measurements).map(Some),
         Workload::MallocStorm(args) => malloc_storm::run(args, &mut measurements).map(Some),
         Workload::MakeFile(args) => mmap_scan::make(args).map(|()| None),
+        Workload::ColourChase(args) => colour_chase::run(args).map(|()| None),
     }
 }

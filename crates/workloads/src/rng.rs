@@ -20,6 +20,24 @@ impl Rng {
     pub fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next_u64()) * bound as u128) >> 64) as usize
     }
+
+    /// Puts the items into random order (Fisher and Yates).
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for i in (1..items.len()).rev() {
+            items.swap(i, self.below(i + 1));
+        }
+    }
+
+    /// `count` different numbers below `bound`, in random order; fewer where there are not as many.
+    pub fn sample(&mut self, bound: usize, count: usize) -> Vec<usize> {
+        let mut all: Vec<usize> = (0..bound).collect();
+        for i in 0..count.min(bound) {
+            let other = i + self.below(bound - i);
+            all.swap(i, other);
+        }
+        all.truncate(count);
+        all
+    }
 }
 
 /// SplitMix64's finaliser: a bijection on 64 bits that looks random.
@@ -39,6 +57,18 @@ mod tests {
         let mut rng = Rng::new(1_234_567);
         assert_eq!(rng.next_u64(), 6_457_827_717_110_365_317);
         assert_eq!(rng.next_u64(), 3_203_168_211_198_807_973);
+    }
+
+    #[test]
+    fn a_sample_holds_different_numbers_of_the_whole_range() {
+        let mut rng = Rng::new(5);
+        let mut all = rng.sample(20, 20);
+        all.sort_unstable();
+        assert_eq!(all, (0..20).collect::<Vec<_>>());
+        assert_eq!(rng.sample(20, 3).len(), 3);
+        assert_eq!(rng.sample(2, 3).len(), 2);
+        let firsts: std::collections::HashSet<usize> = (0..400).map(|_| rng.sample(20, 1)[0]).collect();
+        assert_eq!(firsts.len(), 20, "every number can come first");
     }
 
     #[test]
