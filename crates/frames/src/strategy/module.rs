@@ -52,7 +52,7 @@ pub struct ModuleTable {
     pub name: *const c_char,
     /// Fills the state; 0, or an errno.
     pub init: Option<unsafe extern "C" fn(state: *mut c_void, setup: *const ModuleSetup) -> c_int>,
-    /// What page `vpn` wants: a colour, [`FRAME`] with a frame number, or [`ANY`].
+    /// What page `vpn` wants: a colour, 2^63 + a frame number, or 2^64 - 1 for anything.
     pub want: Option<unsafe extern "C" fn(state: *mut c_void, vpn: u64) -> u64>,
     /// Takes the last `count` answers back; may be null.
     pub take_back: Option<unsafe extern "C" fn(state: *mut c_void, count: u64)>,
