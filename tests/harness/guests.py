@@ -37,6 +37,7 @@ class Workshop:
     def compile(self, source: Path, output: str, compiler: str = "gcc", flags: tuple[str, ...] = ()) -> Path:
         path = self.directory / output
         if not path.exists():
+            path.parent.mkdir(exist_ok=True)
             self._run([need(compiler), *FLAGS, *flags, str(source), "-o", str(path), "-ldl"])
         return path
 

@@ -263,3 +263,41 @@ def test_a_mark_left_in_a_virtual_machines_image_is_no_container(tmp_path: Path)
 )
 def test_virtual_machines(tmp_path: Path, files: dict[str, str], kind: str) -> None:
     assert virtualisation(machine(tmp_path, files)).kind == kind
+
+
+ZONES = """\
+Node 0, zone   Normal
+  pages free     100
+        spanned  4000
+        present  3000
+        managed  1000
+        protection: (0, 0, 0, 0)
+Node 1, zone      DMA
+        present  10
+Node 1, zone   Normal
+        present  500
+        managed  0
+"""
+
+
+def test_the_memory_of_a_node_is_what_is_present_not_what_is_managed_at_the_moment(tmp_path: Path) -> None:
+    """Regression: 6.1 GiB were shown on a machine of 24 GiB."""
+    node = "/sys/devices/system/node"
+    files = {
+        f"{node}/online": "0-2\n",
+        f"{node}/node0/meminfo": "Node 0 MemTotal: 4000 kB\nNode 0 MemFree: 400 kB\n",
+        f"{node}/node2/meminfo": "Node 2 MemTotal: 9000 kB\nNode 2 MemFree: 900 kB\n",
+        "/proc/zoneinfo": ZONES,
+    }
+    found = {entry["node"]: entry["memory_bytes"] for entry in describe(machine(tmp_path, files))["nodes"]}
+    page = os.sysconf("SC_PAGE_SIZE")
+    assert found == {0: 3000 * page, 1: 510 * page, 2: 9000 * 1024}
+
+
+def test_the_nodes_of_this_machine_have_its_memory() -> None:
+    nodes = describe()["nodes"]
+    if not nodes:
+        pytest.skip("this kernel shows no nodes; nothing enables it but CONFIG_NUMA")
+    total = sum(entry["memory_bytes"] for entry in nodes)
+    # What is present is at least what the kernel can use, and reserved memory is a small part of it.
+    assert provenance()["memory_bytes"] <= total <= provenance()["memory_bytes"] * 1.25

@@ -1,0 +1,116 @@
+"""Guest programs look up their own frames: placed as the policy promises, and every promise of the kernel is kept."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.frames import BY_NAME, MAIN, VARIANTS, FramesPolicy, frames_guests
+from harness.guests import Guest, Workshop, every_guest
+from harness.launching import Run, Runner
+from harness.policies import THP
+
+GUESTS = frames_guests()
+ORDINARY = every_guest()
+
+
+def possible(policy: FramesPolicy) -> FramesPolicy:
+    missing = policy.missing()
+    if missing:
+        pytest.skip(missing)
+    return policy
+
+
+def run_guest(policy: FramesPolicy, guest: Guest, workshop: Workshop, run_under: Runner, tmp_path: Path) -> Run:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir(mode=0o755)
+    argv = workshop.argv(guest, scratch)
+    run = run_under(possible(policy).toml, argv, env=policy.environment(), timeout_s=60.0).succeeded()
+    assert (run.stdout, run.stderr) == ("ok\n", ""), run.story()
+    assert run.root.governed, run.story()
+    return run
+
+
+@pytest.mark.parametrize("guest", GUESTS, ids=str)
+def test_guest_is_right_natively(guest: Guest, workshop: Workshop, tmp_path: Path) -> None:
+    argv = workshop.argv(guest, tmp_path)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", ""), f"{argv}\n{done.stdout}{done.stderr}"
+
+
+@pytest.mark.parametrize("guest", ["demand", "threads", "fork_child", "existing", "discard"])
+def test_guest_would_notice_frames_that_are_not_placed(guest: str, workshop: Workshop, tmp_path: Path) -> None:
+    """Natively, told that it is coloured: the kernel does not colour, and the guest says so."""
+    policy = possible(BY_NAME["page-coloring"])
+    argv = workshop.argv(next(known for known in GUESTS if known.program == f"frames/{guest}"), tmp_path)
+    done = subprocess.run(argv, env=os.environ | policy.told, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "promised" in done.stderr
+
+
+@pytest.mark.parametrize("guest", GUESTS, ids=str)
+@pytest.mark.parametrize("policy", MAIN, ids=str)
+def test_guest_is_placed_under(
+    policy: FramesPolicy, guest: Guest, workshop: Workshop, run_under: Runner, tmp_path: Path
+) -> None:
+    run_guest(policy, guest, workshop, run_under, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("guest", GUESTS, ids=str)
+@pytest.mark.parametrize("policy", VARIANTS, ids=str)
+def test_guest_is_placed_under_variant(
+    policy: FramesPolicy, guest: Guest, workshop: Workshop, run_under: Runner, tmp_path: Path
+) -> None:
+    run_guest(policy, guest, workshop, run_under, tmp_path)
+
+
+@pytest.mark.parametrize("guest", ORDINARY, ids=str)
+@pytest.mark.parametrize("policy", MAIN[:2], ids=str)
+def test_ordinary_guest_keeps_its_promises_under(
+    policy: FramesPolicy, guest: Guest, workshop: Workshop, run_under: Runner, tmp_path: Path
+) -> None:
+    run_guest(policy, guest, workshop, run_under, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("guest", ORDINARY, ids=str)
+@pytest.mark.parametrize("policy", [*MAIN[2:], *VARIANTS], ids=str)
+def test_ordinary_guest_keeps_its_promises_under_variant(
+    policy: FramesPolicy, guest: Guest, workshop: Workshop, run_under: Runner, tmp_path: Path
+) -> None:
+    run_guest(policy, guest, workshop, run_under, tmp_path)
+
+
+@pytest.mark.parametrize("policy", MAIN, ids=str)
+def test_pages_go_to_swap_and_come_back(policy: FramesPolicy, workshop: Workshop, run_under: Runner) -> None:
+    run = run_under(possible(policy).toml, [str(workshop.build("frames/swap"))], env=policy.environment()).succeeded()
+    if run.stdout == "no swap\n":
+        pytest.skip("this machine has no swap; run: fallocate -l 256M /swap && mkswap /swap && swapon /swap")
+    assert (run.stdout, run.stderr) == ("ok\n", ""), run.story()
+
+
+@pytest.fixture
+def thp_always() -> Iterator[None]:
+    """THP "always" for one test: where 4K pages must be defended against the page fault and khugepaged."""
+    switch = THP / "enabled"
+    if not switch.exists():
+        pytest.skip("this kernel has no transparent huge pages; boot one built with THP")
+    before = switch.read_text().split("[")[1].split("]")[0]
+    switch.write_text("always")
+    yield
+    switch.write_text(before)
+
+
+@pytest.mark.parametrize("guest", ["demand", "discard", "remap", "arenas", "fork_child"])
+@pytest.mark.parametrize("name", ["page-coloring", "random"])
+def test_guest_is_placed_where_huge_pages_are_always_given(
+    name: str, guest: str, workshop: Workshop, run_under: Runner, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    policy = possible(BY_NAME[name])
+    request.getfixturevalue("thp_always")
+    run_guest(policy, Guest(f"frames/{guest}"), workshop, run_under, tmp_path)
