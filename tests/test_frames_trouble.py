@@ -82,6 +82,7 @@ class Started:
     marker: str
     program: int
     launchers: list[int]
+    run_directory: Path
 
     def everyone(self) -> list[int]:
         return [self.caller.pid, *self.launchers, *processes_named(self.marker)]
@@ -99,7 +100,6 @@ def request(policy: FramesPolicy, argv: list[str], place: Path) -> dict[str, obj
         "stderr": str(place / "stderr"),
         "timeout_s": 120.0,
         "record": str(place / "record.json"),
-        "run_dir_root": str(place / "runs"),
     }
 
 
@@ -118,7 +118,9 @@ def begin(command: list[str], marker: str, place: Path, document: dict[str, obje
     while pid not in (caller.pid, 1):
         launchers.append(pid)
         pid = parent_of(pid)
-    return Started(caller, marker, program, launchers)
+    environment = Path(f"/proc/{program}/environ").read_bytes().split(b"\0")
+    plan = next(word.partition(b"=")[2] for word in environment if word.startswith(b"PAGELAB_PLAN="))
+    return Started(caller, marker, program, launchers, Path(os.fsdecode(plan)).parent)
 
 
 def kill(started: Started, chance: random.Random) -> str:
@@ -145,8 +147,6 @@ def cycles(policy: FramesPolicy, count: int, seed: int, workshop: Workshop, plac
     """``command``: through ``pagelab run``; else through the launcher alone."""
     chance, before = random.Random(seed), settings()
     guest = str(workshop.build("frames/race"))
-    runs = place / "runs"
-    runs.mkdir()
     for cycle in range(count):
         marker = f"{os.getpid()}{seed:02}{cycle:04}"
         argv = [guest, str(chance.choice([1, 2, 6])), "100000", marker]
@@ -163,7 +163,7 @@ def cycles(policy: FramesPolicy, count: int, seed: int, workshop: Workshop, plac
         started.caller.wait(PATIENCE_S)
         until(lambda: not processes_named(marker), f"{story}: the program is left")  # noqa: B023
         until(lambda: not any(map(is_alive, everyone)), f"{story}: a launcher is left")  # noqa: B023
-        until(lambda: not list(runs.iterdir()), f"{story}: {list(runs.iterdir())} is left")
+        until(lambda: not started.run_directory.exists(), f"{story}: {started.run_directory} is left")  # noqa: B023
         until(lambda: settings() == before, f"{story}: a setting is left changed")
 
 
@@ -196,7 +196,6 @@ def test_stopped_and_continued_again_and_again(name: str, workshop: Workshop, tm
     argv = [str(workshop.build("frames/race")), "4", "1500", marker]
     policy = possible(name)
     started = begin([str(paths.launcher())], marker, tmp_path, request(policy, argv, tmp_path))
-    (tmp_path / "runs").mkdir(exist_ok=True)
     while started.caller.poll() is None and is_alive(started.program):
         for number in (signal.SIGSTOP, signal.SIGCONT):
             try:

@@ -69,6 +69,18 @@ def test_placement_that_was_asked_and_got_is_shown() -> None:
     assert "2 MiB" in done.stderr
 
 
+def test_counters_that_no_machine_of_this_kind_has_are_one_quiet_line() -> None:
+    done = pagelab("-e", "tlb,faults", "--stdout", "null", "--", "true")
+    said = [line for line in done.stderr.splitlines() if "tlb." in line]
+    if any("no hardware counters" in line for line in said):
+        (line,) = said
+        assert line.startswith(" i counter-unavailable: this machine shows no hardware counters")
+        assert "tlb.hits, tlb.walks, tlb.walk_cycles not counted" in line
+    else:
+        assert len([line for line in said if line.startswith("tlb.")]) == 3, done.stderr
+    assert any(line.startswith("faults.minor") for line in done.stderr.splitlines())
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

@@ -10,6 +10,7 @@ from itertools import permutations
 from pathlib import Path
 
 import factory
+import polars as pl
 import pytest
 from factory import Run, data_of, separated, study
 
@@ -18,6 +19,8 @@ from pagelab.record import WarningKind
 from pagelab.report.export import analysis_json
 from pagelab.study.plan import Condition, Precision
 from pagelab.study.schedule import Slot
+from pagelab.study.status import status_of
+from pagelab.study.store import Store
 
 
 def test_fully_separated_twenty_against_twenty_gives_prepages_p(tmp_path: Path) -> None:
@@ -184,6 +187,27 @@ def test_warmups_are_in_no_summary(tmp_path: Path) -> None:
     assert summary.maximum < 2
     assert [(f.position, f.warmup) for f in found.failures] == [(0, True)], "listed, and no loss to the analysis"
     assert found.caveats == ()
+
+
+def test_what_is_true_of_the_machine_is_said_once(tmp_path: Path) -> None:
+    """Regression: a demo without hardware counters said so 374 times."""
+
+    def warn(_condition: Condition, _slot: Slot, run: Run) -> Run:
+        run.warnings = [
+            factory.warning(WarningKind.COUNTER_UNAVAILABLE, "no hardware counters", "info", scope="machine"),
+            factory.warning(WarningKind.COUNTER_UNAVAILABLE, "cycles refused"),
+        ]
+        return run
+
+    found = study(tmp_path, factory.plan(["w"], ["a", "b"], 8), separated(8, 1.0, 2.0), warn)
+    refused, missing = found.warnings
+    assert (refused.severity, refused.count, refused.executions) == ("warning", 16, 16)
+    assert (missing.severity, missing.count, missing.executions, missing.conditions) == ("info", 1, 0, ())
+    with Store.open(tmp_path, write=False) as store:
+        frame = store.warnings().filter(pl.col("severity") == "info")
+        assert frame.select("run_id", "condition").rows() == [(None, None)]
+        assert set(store.runs()["warnings"]) == {1}
+    assert status_of(tmp_path).warnings == {"counter-unavailable": 17}
 
 
 def test_warnings_keep_their_type_and_are_grouped(tmp_path: Path) -> None:
