@@ -4,6 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use pagelab_policy::Machine;
 use pagelab_policy::flags::{Flags, apply};
+use pagelab_policy::read::no_files;
 use pagelab_policy::validate::validate;
 
 fuzz_target!(|text: &str| {
@@ -17,5 +18,5 @@ fuzz_target!(|text: &str| {
             _ => {}
         }
     }
-    let _ = apply(None, &flags).and_then(|raw| validate(&raw, &Machine::generic_x86_64()));
+    let _ = apply(None, &flags, &no_files).and_then(|raw| validate(&raw, &Machine::generic_x86_64()));
 });

@@ -6,6 +6,7 @@ names; ``None`` means "not measured", never zero.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -38,6 +39,7 @@ class WarningKind(StrEnum):
     COUNTER_MULTIPLEXED = "counter-multiplexed"
     COUNTER_EXPERIMENTAL = "counter-experimental"
     PROCESS_BREAKDOWN_PARTIAL = "process-breakdown-partial"
+    PROCESS_TREE_UNKNOWN = "process-tree-unknown"
     MEASUREMENT_UNPARSED = "measurement-unparsed"
     SETTING_NOT_RESTORED = "setting-not-restored"
     CPU_RESTRICTED = "cpu-restricted"
@@ -51,6 +53,11 @@ class WarningKind(StrEnum):
     MACHINE_CHANGED = "machine-changed"
     RUN_INTERRUPTED = "run-interrupted"
     STEP_FAILED = "step-failed"
+    FRAMES_FALLBACK = "frames-fallback"
+    FRAMES_OUT_OF_REACH = "frames-out-of-reach"
+    FRAMES_MOVED = "frames-moved"
+    FRAMES_NOT_PLACED = "frames-not-placed"
+    COLOURS_NOT_EFFECTIVE = "colours-not-effective"
 
 
 class RunWarning(_Model):
@@ -58,6 +65,13 @@ class RunWarning(_Model):
     severity: Literal["info", "warning", "serious"] = "warning"
     message: str
     data: dict[str, Any] = Field(default_factory=dict)
+
+
+def about_the_machine(data: Mapping[str, Any]) -> bool:
+    """Whether a warning, told by its ``data``, is about the machine and not the run: every run there has the same to
+    say, and a study says it once.
+    """
+    return bool(data.get("scope") == "machine")
 
 
 class Command(_Model):

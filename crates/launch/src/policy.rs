@@ -4,8 +4,9 @@ use crate::error::{Error, Result};
 use crate::record::PolicyAsked;
 use crate::request::Request;
 use pagelab_policy::compile::{Options, compile};
+use pagelab_policy::framemap::LARGEST_FILE;
 use pagelab_policy::plan::{BASE_PAGE, Fetch, PlanSpec, SectionSpec, Via};
-use pagelab_policy::read::read_toml;
+use pagelab_policy::read::{Files, read_toml};
 use pagelab_policy::validate::validate;
 use pagelab_policy::{Machine, Policy, PolicyError};
 use sha2::{Digest, Sha256};
@@ -32,15 +33,11 @@ pub fn prepare(request: &Request) -> Result<Prepared> {
     let source = request.policy_path.as_deref().unwrap_or("<policy>");
     let directory =
         request.policy_path.as_deref().and_then(|path| Path::new(path).parent()).unwrap_or(Path::new("."));
-    let load = |path: &str| {
-        let path = directory.join(path);
-        std::fs::read_to_string(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))
-    };
     let text = if request.policy_toml.trim().is_empty() { KERNEL_DEFAULT } else { &request.policy_toml };
-    let raw = read_toml(text, source, &load).map_err(refused)?;
+    let raw = read_toml(text, source, &Beside(directory)).map_err(refused)?;
     let machine = machine(&request.machine)?;
     let policy = validate(&raw, &machine).map_err(refused)?;
-    pagelab_policy::compile::check_runnable(&policy).map_err(|error| Error::Cannot(error.to_string()))?;
+    compile(&policy, &machine, &Options::default()).map_err(|error| Error::Cannot(error.to_string()))?;
     let toml = pagelab_policy::write::to_toml(&policy);
     let asked = PolicyAsked {
         name: policy.name.clone(),
@@ -49,6 +46,25 @@ pub fn prepare(request: &Request) -> Result<Prepared> {
         path: request.policy_path.clone(),
     };
     Ok(Prepared { asked, policy, machine })
+}
+
+/// Files that a policy names, relative to the policy's own.
+struct Beside<'d>(&'d Path);
+
+impl Files for Beside<'_> {
+    fn read(&self, name: &str) -> std::result::Result<String, String> {
+        let path = self.0.join(name);
+        let refused = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
+        if std::fs::metadata(&path).map_err(refused)?.len() > LARGEST_FILE {
+            return Err(format!("{} is larger than {} MiB", path.display(), LARGEST_FILE >> 20));
+        }
+        std::fs::read_to_string(&path).map_err(refused)
+    }
+
+    fn locate(&self, name: &str) -> String {
+        let path = self.0.join(name);
+        std::path::absolute(&path).unwrap_or(path).to_string_lossy().into_owned()
+    }
 }
 
 /// Without a description, only what every Linux machine has can be asked for.
@@ -69,6 +85,11 @@ impl Prepared {
     /// Whether everything is left to the kernel.
     pub fn asks_nothing(&self) -> bool {
         self.policy.is_kernel()
+    }
+
+    /// Whether programs that the program executes are governed too.
+    pub fn inherits_exec(&self) -> bool {
+        self.policy.inherit.exec
     }
 
     /// The plan for a run directory.

@@ -3,13 +3,15 @@
 //! The plan has one section for each kind of memory and each size threshold at which the answer changes, the highest
 //! threshold first, so that the first section that fits a mapping is the right one.
 
+mod strategies;
+
 use crate::error::{Place, PolicyError};
 use crate::machine::Machine;
 
 use crate::plan::{self, Flags, Interval, PlanSpec, SectionSpec};
-use crate::types::{Backing, Fetch, Memory, Pages, Policy, Rule, Scope, Strategy, Via};
+use crate::types::{Backing, Fetch, Memory, Pages, Policy, Rule, Scope, Via};
 use crate::units::PageSize;
-use crate::validate::applies_to;
+use crate::validate::{applies_to, frames_obstacle};
 
 /// What the run adds to the policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,33 +24,11 @@ pub struct Options {
     pub residency: bool,
 }
 
-/// Refuses what the language has and this version cannot run.
-///
-/// # Errors
-/// The axis and its value.
-pub fn check_runnable(policy: &Policy) -> Result<(), PolicyError> {
-    let rules = policy.rules.iter().filter_map(|rule| rule.frames.as_ref());
-    let wanted = std::iter::once(&policy.frames).chain(rules).find(|frames| frames.strategy != Strategy::Kernel);
-    match wanted {
-        None => Ok(()),
-        Some(frames) => {
-            let message = format!(
-                "frames = {:?} cannot be run yet: this version reads it, and places no frames",
-                frames.strategy.name()
-            );
-            let place = Place::whole(&format!("policy {:?}", policy.name));
-            let hint = "for page colouring today, use pages = \"2M\": a tile of contiguous frames has every colour in order";
-            Err(PolicyError::new(&place, message).allowed(["kernel"]).next(hint))
-        }
-    }
-}
-
 /// Resolves `policy` for `machine`.
 ///
 /// # Errors
-/// What [`check_runnable`] refuses, and more separate anonymous pools than the plan has room for.
+/// More separate pools or strategies than the plan has room for, and colours whose number nobody says.
 pub fn compile(policy: &Policy, machine: &Machine, options: &Options) -> Result<PlanSpec, PolicyError> {
-    check_runnable(policy)?;
     let compiler = Compiler { policy, machine };
     let mut sections = Vec::new();
     let governing = if policy.is_kernel() { &[][..] } else { &policy.rules[..] };
@@ -61,6 +41,7 @@ pub fn compile(policy: &Policy, machine: &Machine, options: &Options) -> Result<
         sections.extend(compiler.sections(memory));
     }
     assign_pools(&mut sections, policy)?;
+    let strategies = strategies::assign(&mut sections, policy, machine)?;
     let switches = [
         (policy.inherit.fork, Flags::INHERIT_FORK),
         (policy.inherit.exec, Flags::INHERIT_EXEC),
@@ -69,7 +50,7 @@ pub fn compile(policy: &Policy, machine: &Machine, options: &Options) -> Result<
         (sections.iter().any(|section| uses_mthp(section, machine)), Flags::MTHP_SWITCHES),
     ];
     let flags = switches.into_iter().filter(|(on, _)| *on).fold(Flags(0), |flags, (_, flag)| flags | flag);
-    Ok(PlanSpec { flags, sections, strategies: Vec::new(), run_dir: options.run_dir.clone() })
+    Ok(PlanSpec { flags, sections, strategies, run_dir: options.run_dir.clone() })
 }
 
 fn uses_mthp(section: &SectionSpec, machine: &Machine) -> bool {
@@ -107,9 +88,15 @@ impl<'p> Compiler<'p> {
     fn section(&self, memory: Memory, least: u64) -> SectionSpec {
         let pages = self.pages(memory, least);
         let fetch = self.fetch(memory, least);
+        let frames = self.frames(memory, least);
         let (pages_value, via) = pages.value;
-        let rule = if *pages_value == Pages::Kernel { fetch.rule } else { pages.rule };
-        SectionSpec { at_least: least, ..self.spec(plan_memory(memory), pages_value, via, fetch.value, rule) }
+        let rule = match (pages_value, frames.value) {
+            (Pages::Kernel, None) => fetch.rule,
+            (Pages::Kernel, Some(_)) => frames.rule,
+            _ => pages.rule,
+        };
+        let spec = self.spec(plan_memory(memory), pages_value, via, fetch.value, rule);
+        SectionSpec { at_least: least, frames: frames.value.unwrap_or(0), ..spec }
     }
 
     fn range_section(&self, number: usize, range: (u64, u64)) -> SectionSpec {
@@ -127,7 +114,9 @@ impl<'p> Compiler<'p> {
             _ => &Pages::Kernel,
         };
         let fetch = rules().find_map(|rule| rule.fetch).unwrap_or(self.policy.fetch);
-        SectionSpec { range: Some(range), ..self.spec(plan::Memory::Range, pages, via, fetch, number) }
+        let named = self.policy.rules.iter().enumerate().filter(|(_, rule)| inside(rule));
+        let frames = self.decide_frames(named).value.unwrap_or(0);
+        SectionSpec { range: Some(range), frames, ..self.spec(plan::Memory::Range, pages, via, fetch, number) }
     }
 
     fn fits_range(&self, size: PageSize, via: Via, range: (u64, u64)) -> bool {
@@ -190,6 +179,21 @@ impl<'p> Compiler<'p> {
         }
     }
 
+    /// The number of a strategy as [`strategies::assign`] wants it; `None`: the kernel.
+    fn frames(&self, memory: Memory, least: u64) -> Decision<Option<u16>> {
+        if frames_obstacle(memory).is_some() {
+            return Decision { rule: self.policy.rules.len(), value: None };
+        }
+        self.decide_frames(self.matching(memory, least))
+    }
+
+    fn decide_frames<'r>(&self, rules: impl Iterator<Item = (usize, &'r Rule)>) -> Decision<Option<u16>> {
+        let mut named = rules.filter_map(|(number, rule)| Some((number, rule.frames.as_ref()?)));
+        let (rule, frames) = named.next().unwrap_or((self.policy.rules.len(), &self.policy.frames));
+        let number = u16::try_from(rule + 1).unwrap_or(u16::MAX);
+        Decision { rule, value: (!frames.is_kernel()).then_some(number) }
+    }
+
     fn fetch(&self, memory: Memory, least: u64) -> Decision<Fetch> {
         let named = self.matching(memory, least).filter_map(|(number, rule)| Some((number, rule.fetch?)));
         let default = (self.policy.rules.len(), self.policy.fetch);
@@ -200,26 +204,28 @@ impl<'p> Compiler<'p> {
     }
 }
 
-/// Gives each rule that governs the pages of anonymous memory a pool of its own, in the order of the rules: offsets of
-/// one rule's mosaic must not meet memory of another's.
+/// Gives each pair of rules that govern the pages and the frames of anonymous memory a pool of its own, in the order of
+/// the rules: offsets of one rule's mosaic must not meet memory of another's, and a pool has one strategy.
 fn assign_pools(sections: &mut [SectionSpec], policy: &Policy) -> Result<(), PolicyError> {
-    let governs = |section: &SectionSpec| section.otherwise != plan::KERNEL || !section.intervals.is_empty();
+    let governs_pages = |section: &SectionSpec| section.otherwise != plan::KERNEL || !section.intervals.is_empty();
+    let governs = |section: &SectionSpec| governs_pages(section) || section.frames != 0;
     let anonymous = |section: &SectionSpec| matches!(section.memory, plan::Memory::Anon | plan::Memory::Arenas);
-    let mut rules: Vec<u16> = sections.iter().filter(|s| anonymous(s) && governs(s)).map(|s| s.rule).collect();
-    rules.sort_unstable();
-    rules.dedup();
-    if rules.len() > plan::MAX_ANON_POOLS {
+    let owner = |section: &SectionSpec| (section.rule, section.frames, governs_pages(section));
+    let mut owners: Vec<_> = sections.iter().filter(|s| anonymous(s) && governs(s)).map(owner).collect();
+    owners.sort_unstable();
+    owners.dedup();
+    if owners.len() > plan::MAX_ANON_POOLS {
         let place = Place::whole(&format!("policy {:?}", policy.name));
-        let message = format!("more than {} rules give `anon` or `arenas` a page size", plan::MAX_ANON_POOLS);
+        let message =
+            format!("more than {} rules give `anon` or `arenas` a page size or frames", plan::MAX_ANON_POOLS);
         return Err(PolicyError::new(&place, message));
     }
-    let bases = rules.iter().zip(0_u64..).map(|(rule, index)| (*rule, plan::ANON_BASE + index * plan::POOL_BYTES));
-    let bases: Vec<(u16, u64)> = bases.collect();
     for section in sections.iter_mut().filter(|section| governs(section)) {
         if section.memory == plan::Memory::Heap {
             section.pool_base = plan::HEAP_BASE;
         } else if anonymous(section) {
-            section.pool_base = bases.iter().find(|(rule, _)| *rule == section.rule).map_or(0, |(_, base)| *base);
+            let index = owners.iter().position(|other| *other == owner(section)).unwrap_or(0);
+            section.pool_base = plan::ANON_BASE + index as u64 * plan::POOL_BYTES;
         }
     }
     Ok(())
@@ -234,7 +240,10 @@ fn rule_covers(rule: &Rule, memory: Memory) -> bool {
 }
 
 fn leaves_all_to_the_kernel(section: &SectionSpec) -> bool {
-    section.otherwise == plan::KERNEL && section.intervals.is_empty() && section.fetch == plan::Fetch::Kernel
+    section.otherwise == plan::KERNEL
+        && section.intervals.is_empty()
+        && section.fetch == plan::Fetch::Kernel
+        && section.frames == 0
 }
 
 fn plan_memory(memory: Memory) -> plan::Memory {

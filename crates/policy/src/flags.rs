@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Place, PolicyError};
 use crate::mosalloc;
 use crate::raw::{At, RawAxes, RawFrames, RawMosaic, RawPages, RawPolicy, RawRule, RawScope, RawTile};
+use crate::read::{Load, frames_with_files};
 
 /// A file that a flag named, read by the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,11 +42,11 @@ pub struct Flags {
     pub inherit_exec: Option<bool>,
 }
 
-/// Puts `flags` on top of `base`.
+/// Puts `flags` on top of `base`; `files` reads what values of `--frames` name.
 ///
 /// # Errors
 /// A flag that has not the form of one, or contradicts another.
-pub fn apply(base: Option<RawPolicy>, flags: &Flags) -> Result<RawPolicy, PolicyError> {
+pub fn apply(base: Option<RawPolicy>, flags: &Flags, files: Load<'_>) -> Result<RawPolicy, PolicyError> {
     let mut policy = base.unwrap_or_else(|| RawPolicy::empty(&Place::whole("the flags")));
     rename(&mut policy, flags);
     let mut rules = Vec::new();
@@ -62,7 +63,7 @@ pub fn apply(base: Option<RawPolicy>, flags: &Flags) -> Result<RawPolicy, Policy
         policy.axes.fetch = Some(fetch);
         policy.rules.iter_mut().for_each(|rule| rule.axes.fetch = None);
     }
-    if let Some(frames) = collect("--frames", &flags.frames, frames, &mut rules, |axes| &mut axes.frames)? {
+    if let Some(frames) = collect("--frames", &flags.frames, frames(files), &mut rules, |axes| &mut axes.frames)? {
         policy.axes.frames = Some(frames);
         policy.rules.iter_mut().for_each(|rule| rule.axes.frames = None);
     }
@@ -114,7 +115,7 @@ fn with_layout(pages: Option<At<RawPages>>, flags: &Flags) -> Result<Option<At<R
 fn collect<T>(
     flag: &str,
     values: &[String],
-    read: fn(&str, &Place) -> Result<T, PolicyError>,
+    read: impl Fn(&str, &Place) -> Result<T, PolicyError>,
     rules: &mut Vec<RawRule>,
     axis: fn(&mut RawAxes) -> &mut Option<At<T>>,
 ) -> Result<Option<At<T>>, PolicyError> {
@@ -122,7 +123,7 @@ fn collect<T>(
     for written in values {
         let place = Place::whole(&format!("{flag} {written}"));
         let (scope, value) = match written.split_once('=') {
-            Some((scope, value)) if !scope.contains(':') => (Some(scope), value),
+            Some((scope, value)) if !scope.contains([':', ',']) => (Some(scope), value),
             _ => (None, written.as_str()),
         };
         let value = At::new(read(value, &place)?, &place);
@@ -186,17 +187,34 @@ fn not_an_interval(item: &str, place: &Place) -> PolicyError {
     PolicyError::new(place, format!("{item:?} is not an interval of a mosaic")).allowed(forms)
 }
 
-/// `KIND`, or `KIND:PARAMETER=VALUE:…` with lists written `1+2+3`.
-fn frames(text: &str, place: &Place) -> Result<RawFrames, PolicyError> {
-    let mut parts = text.split(':');
-    let kind = At::new(parts.next().unwrap_or_default().trim().to_owned(), place);
-    let parameter = |part: &str| {
-        let Some((name, values)) = part.split_once('=') else {
-            let message = format!("{part:?} is not a parameter");
-            return Err(PolicyError::new(place, message).allowed(["NAME=VALUE", "NAME=VALUE+VALUE+…"]));
-        };
-        let values = values.split('+').map(|value| At::new(value.trim().to_owned(), place)).collect();
-        Ok((At::new(name.trim().to_owned(), place), values))
-    };
-    Ok(RawFrames { kind, parameters: parts.map(parameter).collect::<Result<_, _>>()? })
+/// `KIND`, or `KIND:PARAMETER=VALUE,PARAMETER=VALUE…`. Parameters are separated by `,` or `:`; lists are written
+/// `1+2+3`, or `1,2,3`. Paths are taken as they are up to the next separator, an argument up to the end.
+fn frames(files: Load<'_>) -> impl Fn(&str, &Place) -> Result<RawFrames, PolicyError> {
+    move |text, place| {
+        let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+        let kind = At::new(kind.trim().to_owned(), place);
+        let mut parameters: Vec<(At<String>, Vec<At<String>>)> = Vec::new();
+        let mut rest = rest;
+        while !rest.is_empty() {
+            let end = if rest.starts_with("argument=") { None } else { rest.find([':', ',']) };
+            let (part, left) = end.map_or((rest, ""), |end| (&rest[..end], &rest[end + 1..]));
+            rest = left;
+            match (part.split_once('='), parameters.last_mut()) {
+                (Some((name, value)), _) => {
+                    let name = At::new(name.trim().to_owned(), place);
+                    let whole = matches!(name.value.as_str(), "map" | "path" | "argument");
+                    let values = if whole { vec![value] } else { value.split('+').collect() };
+                    let values = values.into_iter().map(|value| At::new(value.trim().to_owned(), place)).collect();
+                    parameters.push((name, values));
+                }
+                (None, Some((_, values))) => values.push(At::new(part.trim().to_owned(), place)),
+                (None, None) => {
+                    let message = format!("{part:?} is not a parameter");
+                    let forms = ["NAME=VALUE", "NAME=VALUE+VALUE+…"];
+                    return Err(PolicyError::new(place, message).allowed(forms));
+                }
+            }
+        }
+        frames_with_files(kind, parameters, files)
+    }
 }

@@ -10,10 +10,13 @@
 pub mod compile;
 pub mod error;
 pub mod flags;
+pub mod framemap;
+pub mod frames;
 pub mod machine;
 pub mod mosalloc;
 pub mod raw;
 pub mod read;
+pub mod remarks;
 pub mod size;
 pub mod types;
 pub mod units;
@@ -26,7 +29,7 @@ pub use machine::Machine;
 pub use pagelab_abi::{guest, plan};
 pub use types::Policy;
 
-/// Reads and validates a policy's TOML; `path` is for messages, `load` reads the layouts it names.
+/// Reads and validates a policy's TOML; `path` is for messages, `load` reads the layouts and saved maps it names.
 ///
 /// # Errors
 /// The first thing that is refused.

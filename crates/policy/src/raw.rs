@@ -1,6 +1,7 @@
 //! A policy as it was written: plain text with its place, nothing checked beyond its shape.
 
 use crate::error::Place;
+use crate::framemap::FrameMap;
 
 /// A value and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct RawFrames {
     pub kind: At<String>,
     /// Parameters by name: one text, or a list of them.
     pub parameters: Vec<(At<String>, Vec<At<String>>)>,
+    /// The saved map that the parameter `map` named, read.
+    pub map: Option<At<FrameMap>>,
 }
 
 /// One interval of a mosaic.

@@ -12,10 +12,28 @@ use crate::raw::{At, RawAxes, RawFrames, RawMosaic, RawPages, RawPolicy, RawRule
 const TOP_KEYS: &[&str] = &["name", "frames", "pages", "fetch", "via", "inherit", "rule"];
 const RULE_KEYS: &[&str] = &["memory", "range", "at_least", "frames", "pages", "fetch", "via"];
 
-/// Reads a file that a policy names (a CSV layout); the text, or why it cannot be read.
-///
-/// The crate opens no files: callers pass what does.
-pub type Load<'l> = &'l dyn Fn(&str) -> Result<String, String>;
+/// The files that a policy names: layouts, saved maps, modules. The crate opens none: callers pass what does.
+pub trait Files {
+    /// The text of a file (a layout, a saved map), or why it cannot be read.
+    ///
+    /// # Errors
+    /// Why, with the path.
+    fn read(&self, path: &str) -> Result<String, String>;
+
+    /// The absolute path of a file that is not read here (a module), so that it means the same wherever the policy goes.
+    fn locate(&self, path: &str) -> String {
+        path.to_owned()
+    }
+}
+
+impl<F: Fn(&str) -> Result<String, String>> Files for F {
+    fn read(&self, path: &str) -> Result<String, String> {
+        self(path)
+    }
+}
+
+/// See [`Files`].
+pub type Load<'l> = &'l dyn Files;
 
 /// Refuses every file: for policies that stand alone.
 ///
@@ -148,18 +166,73 @@ impl<'l> Reader<'l> {
         let place = self.place(value);
         let Some(table) = value.get_ref().as_table() else {
             let kind = self.string(value, "frames")?;
-            return Ok(At::new(RawFrames { kind, parameters: Vec::new() }, &place));
+            return Ok(At::new(RawFrames { kind, parameters: Vec::new(), map: None }, &place));
         };
-        let kind = table.get("kind").ok_or_else(|| {
-            PolicyError::new(&place, "`frames` does not name its `kind`").allowed(crate::validate::FRAMES_WORDS)
-        })?;
-        let kind = self.string(kind, "kind")?;
-        let mut parameters = Vec::new();
-        for (key, value) in table.iter().filter(|(key, _)| key.get_ref() != "kind") {
-            let name = At::new(key.get_ref().to_string(), &self.place(key));
-            parameters.push((name, self.scalars(value, key.get_ref())?));
+        let raw = match table.get("kind") {
+            Some(kind) => {
+                let parameters = table.iter().filter(|(key, _)| key.get_ref() != "kind");
+                self.parameters(self.string(kind, "kind")?, parameters)?
+            }
+            None => self.frames_by_name(table, &place)?,
+        };
+        Ok(At::new(raw, &place))
+    }
+
+    /// `{ STRATEGY = { … } }`; for strategies that live on a file also `{ STRATEGY = "FILE" }`.
+    fn frames_by_name(&self, table: &DeTable<'_>, place: &Place) -> Result<RawFrames, PolicyError> {
+        let known = |key: &&str| crate::validate::FRAMES_WORDS.contains(key);
+        let mut entries = table.iter();
+        let (Some((key, value)), None) = (entries.next(), entries.next()) else {
+            return Err(no_kind(place));
+        };
+        let Some(name) = Some(key.get_ref().as_ref()).filter(known) else {
+            return Err(no_kind(place));
+        };
+        let kind = At::new(name.to_owned(), &self.place(key));
+        let file = match name {
+            "modulo" | "exact" => Some("map"),
+            "module" => Some("path"),
+            _ => None,
+        };
+        match (value.get_ref(), file) {
+            (DeValue::Table(parameters), _) => self.parameters(kind, parameters.iter()),
+            (DeValue::String(_), Some(parameter)) => {
+                let parameter = At::new(parameter.to_owned(), &kind.place);
+                let path = self.string(value, name)?;
+                frames_with_files(kind, vec![(parameter, vec![path])], self.load)
+            }
+            (_, Some(_)) => Err(self.expected(value, name, "a table of parameters, or the name of a file")),
+            (_, None) => Err(self.expected(value, name, "a table of parameters, such as { colors = 64 }")),
         }
-        Ok(At::new(RawFrames { kind, parameters }, &place))
+    }
+
+    fn parameters<'v>(
+        &self,
+        kind: At<String>,
+        entries: impl Iterator<Item = (&'v Spanned<std::borrow::Cow<'v, str>>, &'v Value<'v>)>,
+    ) -> Result<RawFrames, PolicyError> {
+        let mut parameters = Vec::new();
+        for (key, value) in entries {
+            let name = At::new(key.get_ref().to_string(), &self.place(key));
+            let values =
+                if name.value == "spans" { self.spans(value)? } else { self.scalars(value, key.get_ref())? };
+            parameters.push((name, values));
+        }
+        frames_with_files(kind, parameters, self.load)
+    }
+
+    /// A list of pairs as one list: address, values, address, values …
+    fn spans(&self, value: &Value<'_>) -> Result<Vec<At<String>>, PolicyError> {
+        let pairs = value.get_ref().as_array().ok_or_else(|| self.expected(value, "spans", SPANS_FORM))?;
+        let mut texts = Vec::with_capacity(pairs.len() * 2);
+        for pair in pairs {
+            let Some([start, values]) = pair.get_ref().as_array().map(|array| &array[..]) else {
+                return Err(self.expected(pair, "spans", SPANS_FORM));
+            };
+            texts.push(self.size(start, "spans")?);
+            texts.push(self.string(values, "spans")?);
+        }
+        Ok(texts)
     }
 
     fn pages(&self, value: &Value<'_>) -> Result<At<RawPages>, PolicyError> {
@@ -171,7 +244,9 @@ impl<'l> Reader<'l> {
         if let Some(path) = table.get("csv") {
             self.check_keys(table, &["csv"], "`pages` with `csv`")?;
             let path = self.string(path, "csv")?;
-            let text = (self.load)(&path.value)
+            let text = self
+                .load
+                .read(&path.value)
                 .map_err(|why| PolicyError::new(&path.place, format!("cannot read the layout: {why}")))?;
             return Ok(At::new(RawPages::Layout(mosalloc::read_layout(&text, &path.value)?), &place));
         }
@@ -233,6 +308,35 @@ impl<'l> Reader<'l> {
 
 const INHERIT_FORM: &str = "a table, { fork = true, exec = true }";
 const TILES_FORM: &str = "a list of [start, end, size], such as [\"0\", \"64M\", \"2M\"]";
+
+const SPANS_FORM: &str = "a list of [address, values], such as [\"0x600000000000\", \"0-63 .*2 5\"]";
+
+fn no_kind(place: &Place) -> PolicyError {
+    PolicyError::new(place, "`frames` does not name its `kind`").allowed(crate::validate::FRAMES_WORDS)
+}
+
+/// Reads the saved map and finds the module that the parameters name.
+pub(crate) fn frames_with_files(
+    kind: At<String>,
+    mut parameters: Vec<(At<String>, Vec<At<String>>)>,
+    files: Load<'_>,
+) -> Result<RawFrames, PolicyError> {
+    let mut map = None;
+    for (name, values) in &mut parameters {
+        let [value] = values.as_mut_slice() else { continue };
+        match (kind.value.as_str(), name.value.as_str()) {
+            ("modulo" | "exact", "map") => {
+                let text = files
+                    .read(&value.value)
+                    .map_err(|why| PolicyError::new(&value.place, format!("cannot read the saved map: {why}")))?;
+                map = Some(At::new(crate::framemap::read(&text, &value.value)?, &value.place));
+            }
+            ("module", "path") => value.value = files.locate(&value.value),
+            _ => {}
+        }
+    }
+    Ok(RawFrames { kind, parameters, map })
+}
 
 /// An integer's digits in a form that [`crate::size::parse`] reads; octal and binary only exist in TOML.
 fn integer_text(digits: &str, radix: u32) -> String {

@@ -5,7 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::{Address, Bytes, Colour, FrameNumber, PageSize, PoolOffset};
+pub use crate::frames::{ByPage, Colours, FirstBin, Frames, Span, Strategy};
+use crate::units::{Address, Bytes, PageSize, PoolOffset};
 
 /// Room in each pool: offsets of a mosaic lie below this.
 pub const POOL_BYTES: Bytes = Bytes(crate::plan::POOL_BYTES);
@@ -134,68 +135,6 @@ impl FromIterator<Memory> for MemorySet {
         }
         set
     }
-}
-
-/// Where frames come from.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "kind")]
-pub enum Strategy {
-    /// Left to the kernel.
-    #[default]
-    Kernel,
-    /// The colour of the virtual page.
-    PageColoring {
-        /// Number of colours; `None`: what the machine's cache has.
-        colors: Option<u32>,
-    },
-    /// One colour after another, in the order of faults.
-    BinHopping {
-        /// Number of colours; `None`: what the machine's cache has.
-        colors: Option<u32>,
-        /// Colour of the first page.
-        first: u32,
-    },
-    /// A colour for each page: `pattern`, repeated over the virtual pages.
-    Modulo {
-        /// Number of colours; `None`: what the machine's cache has.
-        colors: Option<u32>,
-        /// Colours of virtual pages 0, 1, 2 …, starting over at the end.
-        pattern: Vec<Colour>,
-    },
-    /// A frame for each page, in order from the start of the range.
-    Exact {
-        /// Frame numbers.
-        frames: Vec<FrameNumber>,
-    },
-    /// Frames drawn at random.
-    Random {
-        /// Seed of the generator.
-        seed: u64,
-    },
-}
-
-impl Strategy {
-    /// The word in the policy language.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Strategy::Kernel => "kernel",
-            Strategy::PageColoring { .. } => "page-coloring",
-            Strategy::BinHopping { .. } => "bin-hopping",
-            Strategy::Modulo { .. } => "modulo",
-            Strategy::Exact { .. } => "exact",
-            Strategy::Random { .. } => "random",
-        }
-    }
-}
-
-/// Axis `frames`: where pages come to lie.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Frames {
-    /// How frames are chosen.
-    pub strategy: Strategy,
-    /// Keep placed pages where they are (mlock), so that compaction and swap leave them.
-    pub pin: bool,
 }
 
 /// A size for a piece of memory, or the kernel's choice.
@@ -369,14 +308,19 @@ impl Policy {
     /// Whether every axis is left to the kernel everywhere: such a policy needs no preload library.
     #[must_use]
     pub fn is_kernel(&self) -> bool {
-        let kernel_frames = |frames: &Frames| frames.strategy == Strategy::Kernel;
-        kernel_frames(&self.frames)
+        !self.governs_frames()
             && self.pages == Pages::Kernel
             && self.fetch == Fetch::Kernel
             && self.rules.iter().all(|rule| {
-                rule.frames.as_ref().is_none_or(kernel_frames)
-                    && rule.pages.as_ref().is_none_or(|pages| *pages == Pages::Kernel)
+                rule.pages.as_ref().is_none_or(|pages| *pages == Pages::Kernel)
                     && rule.fetch.is_none_or(|fetch| fetch == Fetch::Kernel)
             })
+    }
+
+    /// Whether any memory has a strategy that places its frames.
+    #[must_use]
+    pub fn governs_frames(&self) -> bool {
+        let rules = self.rules.iter().filter_map(|rule| rule.frames.as_ref());
+        std::iter::once(&self.frames).chain(rules).any(|frames| !frames.is_kernel())
     }
 }

@@ -62,6 +62,8 @@ warning_kinds! {
     CounterExperimental => "counter-experimental",
     /// Not every process of the tree could be told apart.
     ProcessBreakdownPartial => "process-breakdown-partial",
+    /// Whether every process of the tree was governed is not known.
+    ProcessTreeUnknown => "process-tree-unknown",
     /// A measurement that the program reported could not be read.
     MeasurementUnparsed => "measurement-unparsed",
     /// A machine setting could not be put back.
@@ -88,6 +90,16 @@ warning_kinds! {
     RunInterrupted => "run-interrupted",
     /// A set-up or tear-down command failed.
     StepFailed => "step-failed",
+    /// Pages were asked for on a colour or frame and lie on another.
+    FramesFallback => "frames-fallback",
+    /// Memory that was to be placed cannot be placed.
+    FramesOutOfReach => "frames-out-of-reach",
+    /// Pages that had been placed were on another frame at exit.
+    FramesMoved => "frames-moved",
+    /// A process that was to have its frames placed ran without.
+    FramesNotPlaced => "frames-not-placed",
+    /// Page colours have no effect on this machine, as far as could be measured.
+    ColoursNotEffective => "colours-not-effective",
 }
 
 /// How much a warning matters.

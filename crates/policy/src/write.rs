@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::types::{Backing, Frames, Memory, Mosaic, Pages, Policy, Rule, Scope, Strategy};
+use crate::frames::{ByPage, Colours, FirstBin, Frames, Span, Strategy};
+use crate::types::{Backing, Memory, Mosaic, Pages, Policy, Rule, Scope};
+use crate::validate::write_values;
 
 /// The canonical TOML of a policy. Every default is written out; layouts stand in it as mosaics.
 #[must_use]
@@ -61,27 +63,53 @@ fn quoted(text: &str) -> String {
 
 fn frames(frames: &Frames) -> String {
     let mut fields = vec![format!("kind = {}", quoted(frames.strategy.name()))];
-    let colours = |count: &Option<u32>| count.map(|count| format!("colors = {count}"));
+    fields.extend(colours(&frames.colours));
     match &frames.strategy {
         Strategy::Kernel => return quoted(frames.strategy.name()),
-        Strategy::PageColoring { colors } => fields.extend(colours(colors)),
-        Strategy::BinHopping { colors, first } => {
-            fields.extend(colours(colors));
-            fields.push(format!("first = {first}"));
+        Strategy::PageColoring { hash_pid } => fields.extend(hash_pid.then(|| "hash = \"pid\"".to_owned())),
+        Strategy::BinHopping { first: FirstBin::Colour(first) } => fields.push(format!("first = {first}")),
+        Strategy::BinHopping { first: FirstBin::Seed(seed) } | Strategy::Random { seed } => {
+            fields.push(format!("seed = {seed}"));
         }
-        Strategy::Modulo { colors, pattern } => {
-            fields.extend(colours(colors));
-            fields.push(format!("pattern = {}", list(pattern.iter().map(|colour| colour.0.to_string()))));
+        Strategy::Modulo { colours } => fields.push(by_page("pattern", colours, |colour| colour.0.into())),
+        Strategy::Exact { frames } => fields.push(by_page("frames", frames, |frame| frame.0)),
+        Strategy::Module { path, argument } => {
+            fields.push(format!("path = {}", quoted(path)));
+            if !argument.is_empty() {
+                fields.push(format!("argument = {}", quoted(argument)));
+            }
         }
-        Strategy::Exact { frames } => {
-            fields.push(format!("frames = {}", list(frames.iter().map(|frame| format!("{:#x}", frame.0)))));
-        }
-        Strategy::Random { seed } => fields.push(format!("seed = {seed}")),
     }
+    fields.extend(frames.fault_around.map(|pages| format!("fault-around = {pages}")));
+    fields.extend(frames.budget.map(|bytes| format!("budget = {}", quoted(&bytes.to_string()))));
     if frames.pin {
         fields.push("pin = true".to_owned());
     }
     format!("{{ {} }}", fields.join(", "))
+}
+
+fn colours(colours: &Colours) -> Option<String> {
+    match colours {
+        Colours::Machine => None,
+        Colours::Count(count) => Some(format!("colors = {count}")),
+        Colours::Cache { bytes, ways } => Some(format!("cache = {}", quoted(&format!("{bytes},{ways}")))),
+        Colours::Masks(masks) => {
+            Some(format!("masks = {}", list(masks.iter().map(|mask| quoted(&format!("{mask:#x}"))))))
+        }
+    }
+}
+
+fn by_page<T>(name: &str, pages: &ByPage<T>, value: impl Fn(&T) -> u64) -> String {
+    match pages {
+        ByPage::List(values) => format!("{name} = {}", list(values.iter().map(|item| value(item).to_string()))),
+        ByPage::Spans(spans) => {
+            let span = |span: &Span<T>| {
+                let values: Vec<Option<u64>> = span.values.iter().map(|item| item.as_ref().map(&value)).collect();
+                list([quoted(&span.start.to_string()), quoted(&write_values(&values))])
+            };
+            format!("spans = [\n    {},\n]", spans.iter().map(span).collect::<Vec<_>>().join(",\n    "))
+        }
+    }
 }
 
 fn pages(pages: &Pages) -> String {

@@ -3,8 +3,9 @@
 mod common;
 
 use pagelab_policy::flags::{Document, Flags, apply};
+use pagelab_policy::frames::{self, Colours, Frames};
 use pagelab_policy::read::{no_files, read_toml};
-use pagelab_policy::types::{Fetch, Inherit, Memory, Pages, Policy, Scope, Strategy, Via};
+use pagelab_policy::types::{Fetch, Inherit, Memory, Pages, Policy, Scope, Via};
 use pagelab_policy::units::{Colour, PageSize};
 use pagelab_policy::validate::validate;
 use pagelab_policy::{Machine, PolicyError};
@@ -19,11 +20,11 @@ fn pages(values: &[&str]) -> Flags {
 
 fn on_top_of(base: &str, flags: &Flags) -> Result<Policy, PolicyError> {
     let base = read_toml(base, "p.toml", &no_files)?;
-    validate(&apply(Some(base), flags)?, &Machine::generic_x86_64())
+    validate(&apply(Some(base), flags, &no_files)?, &Machine::generic_x86_64())
 }
 
 fn alone(flags: &Flags) -> Result<Policy, PolicyError> {
-    validate(&apply(None, flags)?, &Machine::generic_x86_64())
+    validate(&apply(None, flags, &no_files)?, &Machine::generic_x86_64())
 }
 
 fn accepted(result: Result<Policy, PolicyError>) -> Policy {
@@ -73,10 +74,39 @@ fn every_axis_has_its_flag() {
     let policy = accepted(alone(&flags));
     assert_eq!((policy.name.as_str(), policy.via, policy.fetch), ("mine", Via::Hugetlb, Fetch::Demand));
     assert_eq!(policy.inherit, Inherit { fork: true, exec: false });
-    assert_eq!(policy.frames.strategy, Strategy::Random { seed: 7 });
+    assert_eq!(policy.frames.strategy, frames::Strategy::Random { seed: 7 });
     assert_eq!(policy.rules[0].fetch, Some(Fetch::Willneed));
-    let frames = policy.rules[1].frames.as_ref().map(|frames| frames.strategy.clone());
-    assert_eq!(frames, Some(Strategy::Modulo { colors: Some(4), pattern: vec![Colour(0), Colour(3)] }));
+    let pattern = frames::ByPage::List(vec![Colour(0), Colour(3)]);
+    let modulo = frames::Strategy::Modulo { colours: pattern };
+    let wanted = Frames { strategy: modulo, colours: Colours::Count(4), ..Frames::default() };
+    assert_eq!(policy.rules[1].frames, Some(wanted));
+}
+
+/// Commas part parameters and the values of a list alike; a colon does so too.
+#[test]
+fn frames_with_parameters_in_a_flag() {
+    let of = |value: &str| accepted(alone(&Flags { frames: strings(&[value]), ..Flags::default() })).frames;
+    let file = |text: &str| common::policy(&format!("frames = {text}")).frames;
+    for (flag, toml) in [
+        ("page-coloring:colors=64,pin=true", "{ page-coloring = { colors = 64, pin = true } }"),
+        ("page-coloring:colors=64:pin=true", "{ page-coloring = { colors = 64, pin = true } }"),
+        ("page-coloring:cache=1M,16,hash=pid", "{ page-coloring = { cache = \"1M,16\", hash = \"pid\" } }"),
+        ("bin-hopping:seed=3,fault-around=16", "{ bin-hopping = { seed = 3, fault-around = 16 } }"),
+        (
+            "modulo:colors=8,pattern=0,3,5,budget=1G",
+            "{ modulo = { colors = 8, pattern = [0, 3, 5], budget = \"1G\" } }",
+        ),
+        ("modulo:colors=8,pattern=0+3+5", "{ modulo = { colors = 8, pattern = [0, 3, 5] } }"),
+        ("random:masks=0x41,0x82,seed=9", "{ random = { masks = [\"0x41\", 0x82], seed = 9 } }"),
+        (
+            "module:colors=4,path=/opt/a+b.so,argument=x=1,y:2",
+            "{ module = { path = \"/opt/a+b.so\", colors = 4, argument = \"x=1,y:2\" } }",
+        ),
+    ] {
+        assert_eq!(of(flag), file(toml), "{flag}");
+    }
+    let rule = accepted(alone(&Flags { frames: strings(&["heap+stack=bin-hopping:first=2"]), ..Flags::default() }));
+    assert_eq!(rule.rules[0].scope, scope(&[Memory::Heap, Memory::Stack]));
 }
 
 const FILE: &str = "name = \"file\"\npages = \"4K\"\nfetch = \"demand\"\n\
@@ -162,4 +192,8 @@ fn what_is_refused_names_the_flag() {
     );
     let frames = Flags { frames: strings(&["random:seed"]), ..Flags::default() };
     assert!(alone(&frames).expect_err("no value").message.contains("is not a parameter"));
+    let file = Flags { frames: strings(&["file=bin-hopping"]), ..Flags::default() };
+    assert!(alone(&file).expect_err("the page cache").message.starts_with("the frames of `file` cannot be chosen"));
+    let map = Flags { frames: strings(&["modulo:map=F.json"]), ..Flags::default() };
+    assert!(alone(&map).expect_err("no such file").message.contains("cannot read the saved map"));
 }

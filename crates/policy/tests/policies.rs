@@ -3,10 +3,10 @@
 mod common;
 
 use common::policy;
-use pagelab_policy::compile::{Options, check_runnable, compile};
+use pagelab_policy::compile::{Options, compile};
 use pagelab_policy::plan::{self, Flags, Memory as Kind, Plan, PlanSpec, SectionSpec};
-use pagelab_policy::types::{Backing, Fetch, Frames, Inherit, Memory, MemorySet, Pages, Scope, Strategy, Via};
-use pagelab_policy::units::{Bytes, Colour, FrameNumber, PageSize};
+use pagelab_policy::types::{Backing, Fetch, Inherit, Memory, MemorySet, Pages, Scope, Via};
+use pagelab_policy::units::{Bytes, PageSize};
 use pagelab_policy::{Machine, Policy, parse};
 
 fn plan_of(text: &str) -> PlanSpec {
@@ -48,30 +48,6 @@ fn mosaics_are_sorted_and_neighbours_of_one_size_merged() {
     let tiles: Vec<_> = mosaic.tiles.iter().map(|t| (t.start.0 >> 20, t.end.0 >> 20, t.size)).collect();
     assert_eq!(tiles, [(0, 6, PageSize::M2), (6, 7, PageSize::K4)]);
     assert_eq!(mosaic.otherwise, Backing::Size(PageSize::K4), "outside its intervals a mosaic has base pages");
-}
-
-#[test]
-fn frames_with_parameters() {
-    let frames = |text: &str| policy(&format!("frames = {text}")).frames;
-    assert_eq!(frames("\"page-coloring\"").strategy, Strategy::PageColoring { colors: None });
-    let hopping = Frames { strategy: Strategy::BinHopping { colors: Some(64), first: 3 }, pin: true };
-    assert_eq!(frames("{ kind = \"bin-hopping\", colors = 64, first = 3, pin = true }"), hopping);
-    let modulo = Strategy::Modulo { colors: Some(4), pattern: vec![Colour(0), Colour(3)] };
-    assert_eq!(frames("{ kind = \"modulo\", colors = 4, pattern = [0, 3] }").strategy, modulo);
-    let exact = Strategy::Exact { frames: vec![FrameNumber(0x1234), FrameNumber(7)] };
-    assert_eq!(frames("{ kind = \"exact\", frames = [0x1234, \"7\"] }").strategy, exact);
-    assert_eq!(frames("{ kind = \"random\", seed = 42 }").strategy, Strategy::Random { seed: 42 });
-    assert_eq!(frames("\"kernel\""), Frames::default());
-}
-
-#[test]
-fn frames_are_read_and_refused_when_they_are_to_run() {
-    for text in ["frames = \"bin-hopping\"", "[[rule]]\nmemory = \"heap\"\nframes = \"bin-hopping\""] {
-        let error = check_runnable(&policy(text)).expect_err("frames cannot run");
-        assert!(error.message.contains("frames = \"bin-hopping\" cannot be run yet"), "{error}");
-        assert_eq!(compile(&policy(text), &Machine::generic_x86_64(), &Options::default()), Err(error));
-    }
-    assert_eq!(check_runnable(&policy("frames = \"kernel\"\npages = \"2M\"")), Ok(()));
 }
 
 #[test]

@@ -3,7 +3,8 @@
 mod common;
 
 use common::{plain_machine, refused};
-use pagelab_policy::Machine;
+use pagelab_policy::machine::CacheGeometry;
+use pagelab_policy::{Machine, parse};
 
 /// Each case: the text, the line at fault (0: the file as a whole), words of the message, words of what is allowed.
 type Case = (&'static str, u32, &'static [&'static str], &'static [&'static str]);
@@ -104,7 +105,12 @@ fn numbers() {
         ("[[rule]]\nmemory = \"anon\"\nat_least = \"-1\"\npages = \"2M\"", 3, &["negative"], &[]),
         ("frames = { kind = \"page-coloring\", colors = 0 }", 1, &["`colors` is 0"], &["1 to 65536"]),
         ("frames = { kind = \"random\", seed = -1 }", 1, &["negative"], &[]),
-        ("frames = { kind = \"exact\", frames = [0xffffffffffff] }", 1, &["`frames` is"], &[]),
+        (
+            "[[rule]]\nmemory = \"heap\"\nframes = { kind = \"exact\", frames = [0xffffffffffff] }",
+            3,
+            &["`frames` is"],
+            &[],
+        ),
     ];
     check(cases, &Machine::generic_x86_64());
 }
@@ -112,15 +118,154 @@ fn numbers() {
 #[test]
 fn frames_parameters() {
     let cases: &[Case] = &[
-        ("frames = \"modulo\"", 1, &["needs `pattern`"], &[]),
+        ("frames = \"modulo\"", 1, &["needs `pattern`", "`map`"], &[]),
         ("frames = \"exact\"", 1, &["needs `frames`"], &[]),
-        ("frames = { colors = 4 }", 1, &["does not name its `kind`"], &["random"]),
-        ("frames = { kind = \"random\", colors = 4 }", 1, &["unknown parameter `colors`"], &["seed", "pin"]),
+        ("frames = \"module\"", 1, &["needs `path`"], &[]),
+        ("frames = { colors = 4 }", 1, &["does not name its `kind`"], &["random", "module"]),
+        ("frames = { random = 3 }", 1, &["`random` must be a table of parameters"], &[]),
+        ("frames = { modulo = 3 }", 1, &["`modulo` must be a table of parameters, or the name of a file"], &[]),
+        ("frames = { random = {}, exact = {} }", 1, &["does not name its `kind`"], &["exact"]),
+        (
+            "frames = { kind = \"random\", first = 4 }",
+            1,
+            &["unknown parameter `first`"],
+            &["seed", "pin", "colors"],
+        ),
+        ("frames = { kernel = { colors = 4 } }", 1, &["unknown parameter `colors` of frames \"kernel\""], &[]),
         ("frames = { kind = \"modulo\", colors = 4, pattern = [0, 4] }", 1, &["`pattern` is 4"], &["0 to 3"]),
+        ("frames = { modulo = { colors = 4, pattern = [] } }", 1, &["needs `pattern`"], &[]),
         ("frames = { kind = \"bin-hopping\", colors = [4, 8] }", 1, &["takes one value"], &[]),
+        ("frames = { bin-hopping = { colors = 12, first = 12 } }", 1, &["`first` is 12"], &["0 to 11"]),
+        ("frames = { bin-hopping = { first = 1, seed = 1 } }", 1, &["give one of them"], &[]),
         ("frames = { kind = \"random\", pin = 1 }", 1, &["`pin` is \"1\""], &["true", "false"]),
+        ("frames = { random = { fault-around = 0 } }", 1, &["`fault-around` is 0"], &["1 to 512"]),
+        ("frames = { random = { budget = \"4K\" } }", 1, &["`budget` is 4096"], &[]),
+        ("frames = { page-coloring = { hash = \"tid\" } }", 1, &["\"tid\" of `hash`"], &["pid"]),
+        ("frames = { module = { path = \"\" } }", 1, &["`path` must have 1 to"], &[]),
+        ("frames = { module = { path = \"a\", argument = \"x\\u0000\" } }", 1, &["control character"], &[]),
     ];
     check(cases, &Machine::generic_x86_64());
+}
+
+#[test]
+fn colours() {
+    let cases: &[Case] = &[
+        (
+            "frames = { page-coloring = { masks = [1, 2],\n colors = 12 } }",
+            2,
+            &["2 masks make 4 colours, and `colors` says 12, which is no power of two"],
+            &[],
+        ),
+        ("frames = { random = { masks = [1, 2], colors = 8 } }", 1, &["`colors` says 8"], &[]),
+        ("frames = { random = { masks = [1, 2], cache = \"1M,16\" } }", 1, &["`cache` says 16"], &[]),
+        ("frames = { random = { masks = [] } }", 1, &["`masks` is an empty list"], &[]),
+        ("frames = { random = { masks = [1, 0] } }", 1, &["`masks` is 0"], &[]),
+        ("frames = { random = { masks = [3, 5, 6] } }", 1, &["0x6 is a combination"], &[]),
+        ("frames = { random = { colors = 4, cache = \"1M,16\" } }", 1, &["give one of them"], &[]),
+        ("frames = { random = { cache = \"1M\" } }", 1, &["`cache` is not a size and a number"], &["\"1M,16\""]),
+        ("frames = { random = { cache = \"1M,0\" } }", 1, &["no cache has 1M and 0 ways"], &[]),
+        ("frames = { random = { cache = \"1000K,16\" } }", 1, &["no whole number of pages"], &[]),
+        ("frames = { random = { cache = \"1M,x\" } }", 1, &["ways of the cache"], &[]),
+        ("frames = { random = { cache = \"1T,1\" } }", 1, &["more than 65536 colours"], &[]),
+    ];
+    check(cases, &Machine::generic_x86_64());
+    let error = refused("frames = { random = { masks = [1, 2], colors = 8 } }", &Machine::generic_x86_64());
+    assert_eq!(error.next.as_deref(), Some("leave `colors` out, or give 3 masks"));
+}
+
+#[test]
+fn the_colours_of_the_machine_bound_those_of_the_policy() {
+    let cache = CacheGeometry { line_bytes: 64, sets: 512, ways: 8 };
+    let machine = Machine { cache: Some(cache), ..Machine::generic_x86_64() };
+    let cases: &[Case] = &[
+        ("frames = { bin-hopping = { first = 8 } }", 1, &["`first` is 8"], &["0 to 7"]),
+        ("frames = { modulo = { pattern = [0, 9] } }", 1, &["`pattern` is 9"], &["0 to 7"]),
+    ];
+    check(cases, &machine);
+}
+
+#[test]
+fn frames_for_memory_that_cannot_have_them() {
+    let rule = |memory: &str, frames: &str| format!("[[rule]]\nmemory = {memory}\nframes = {frames}\n");
+    let file = refused(&rule("[\"heap\", \"file\"]", "\"bin-hopping\""), &Machine::generic_x86_64());
+    assert!(
+        file.message.contains("the frames of `file` cannot be chosen: its pages are the page cache's"),
+        "{file}"
+    );
+    assert_eq!(file.allowed, ["heap", "anon", "arenas", "data", "stack"]);
+    for memory in ["\"all\"", "\"stack\"", "[\"heap\", \"anon\"]"] {
+        let error = refused(&rule(memory, "{ exact = { frames = [1] } }"), &Machine::generic_x86_64());
+        assert!(error.message.contains("counts from the start of one pool or range"), "{memory}: {error}");
+    }
+    let twice = refused(&rule("\"heap\"", "{ exact = { frames = [7, 8, 7] } }"), &Machine::generic_x86_64());
+    assert!(twice.message.contains("frame 0x7 is named twice"), "{twice}");
+}
+
+#[test]
+fn spans() {
+    let spans = |spans: &str| format!("frames = {{ modulo = {{ colors = 4, spans = {spans} }} }}");
+    for (text, words) in [
+        ("[]", "it has no pages"),
+        ("3", "must be a list of [address, values]"),
+        ("[[\"0x1000\"]]", "must be a list of [address, values]"),
+        ("[[\"0x1000\", \"\"]]", "span 0 at 0x1000: it has no pages"),
+        ("[[\"0x1001\", \"1\"]]", "its start is no multiple of 4096"),
+        ("[[\"0x1000\", \"1 2\"], [\"0x2000\", \"3\"]]", "span 1 at 0x2000: it overlaps"),
+        ("[[\"0x3000\", \"1\"], [\"0x2000\", \"3\"]]", "or lies before it"),
+        ("[[\"0x1000\", \"4\"]]", "\"4\" are no values of pages (up to 3)"),
+        ("[[\"0x1000\", \"2-1\"]]", "\"2-1\" are no values"),
+        ("[[\"0x1000\", \"0-9\"]]", "\"0-9\" are no values"),
+        ("[[\"0x1000\", \".*0\"]]", "\".*0\" are no values"),
+        ("[[\"0x1000\", \".*99999999\"]]", "are no values"),
+        ("[[\"0x1000\", \".*16777216 .\"]]", "more than 16777216 pages"),
+        ("[[\"0xfffffffffff000\", \"1 2\"]]", "where no program can be"),
+    ] {
+        let error = refused(&spans(text), &Machine::generic_x86_64());
+        assert!(error.message.contains(words), "{words:?} is not in {error} for {text}");
+    }
+    let both = "frames = { modulo = { colors = 4, pattern = [1], spans = [[\"0x1000\", \"1\"]] } }";
+    assert!(refused(both, &Machine::generic_x86_64()).message.contains("all say what each page gets"));
+}
+
+/// A policy that names the saved map `text`.
+fn refused_map(text: &str) -> String {
+    let load = |_: &str| Ok(text.to_owned());
+    let policy = parse("frames = { exact = \"m.json\" }", "p.toml", &Machine::generic_x86_64(), &load);
+    policy.expect_err(text).to_string()
+}
+
+#[test]
+fn saved_maps() {
+    let map = |colours: &str, spans: &str| {
+        format!("{{\"schema\": \"pagelab.framemap/1\", \"pid\": 1, {colours}, \"spans\": [{spans}]}}")
+    };
+    let span = |start: &str, pages: u32, frames: &str, colours: &str| {
+        format!("{{\"start\": \"{start}\", \"pages\": {pages}, \"frames\": [{frames}], \"colours\": [{colours}]}}")
+    };
+    let of = |spans: String| map("\"colours\": 4", &spans);
+    for (text, words) in [
+        (String::new(), "m.json:1: not a saved map"),
+        ("{\n\"schema\": 3".to_owned(), "m.json:2: not a saved map"),
+        (of(span("0x1000", 1, "5", "1")).replace("map/1", "map/9"), "its schema is \"pagelab.framemap/9\""),
+        (of(String::new()), "it has no pages"),
+        (of(span("0x1000", 2, "5", "1, 1")), "span 0: 1 frames and 2 colours for 2 pages"),
+        (of(span("0x1000", 1, "5", "4")), "span 0: colour 4 of 4 colours"),
+        (of(span("0x1000", 1, "1099511627776", "1")), "is no frame number"),
+        (of(span("0x1800", 1, "5", "1")), "its start is no multiple of 4096"),
+        (of(span("zero", 1, "5", "1")), "\"zero\""),
+        (of([span("0x2000", 1, "5", "1"), span("0x1000", 1, "6", "2")].join(", ")), "span 1 at 0x1000"),
+        (map("\"colours\": 0", ""), "it has 0 colours"),
+        (map("\"colours\": 4, \"masks\": [\"0x1\"]", ""), "it has 4 colours, and 1 masks"),
+        (map("\"colours\": 4, \"masks\": [\"0x3\", 3]", ""), "is a combination"),
+    ] {
+        let error = refused_map(&text);
+        assert!(error.contains(words), "{words:?} is not in {error} for {text}");
+        assert!(error.starts_with("m.json"), "{error}");
+    }
+    let colours = "frames = { kind = \"exact\", map = \"m.json\", colors = 4 }";
+    let load = |_: &str| Ok(of(span("0x1000", 1, "5", "1")));
+    let error = parse(colours, "p.toml", &Machine::generic_x86_64(), &load).expect_err("two answers");
+    assert!(error.message.contains("leave `colors` out"), "{error}");
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Policies for Python: text in, JSON out.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pagelab_policy::compile::{Options, compile};
 use pagelab_policy::flags::{Document, Flags, apply};
-use pagelab_policy::read::read_toml;
+use pagelab_policy::framemap::LARGEST_FILE;
+use pagelab_policy::read::{Files, no_files, read_toml};
 use pagelab_policy::validate::validate;
 use pagelab_policy::warning::WarningKind;
 use pagelab_policy::write::to_toml;
@@ -46,12 +47,28 @@ fn machine(text: Option<&str>) -> PyResult<Machine> {
     )
 }
 
-/// Reads files that a policy names, relative to the policy's own.
-fn loader(path: &str) -> impl Fn(&str) -> Result<String, String> {
-    let directory = Path::new(path).parent().unwrap_or(Path::new("")).to_owned();
-    move |name| {
-        let path = directory.join(name);
-        std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+/// Files that a policy names, relative to the policy's own.
+fn loader(path: &str) -> Beside {
+    Beside { directory: Path::new(path).parent().unwrap_or(Path::new("")).to_owned() }
+}
+
+struct Beside {
+    directory: PathBuf,
+}
+
+impl Files for Beside {
+    fn read(&self, name: &str) -> Result<String, String> {
+        let path = self.directory.join(name);
+        let refused = |error: std::io::Error| format!("{}: {error}", path.display());
+        if std::fs::metadata(&path).map_err(refused)?.len() > LARGEST_FILE {
+            return Err(format!("{}: larger than {} MiB", path.display(), LARGEST_FILE >> 20));
+        }
+        std::fs::read_to_string(&path).map_err(refused)
+    }
+
+    fn locate(&self, name: &str) -> String {
+        let path = self.directory.join(name);
+        std::path::absolute(&path).unwrap_or(path).to_string_lossy().into_owned()
     }
 }
 
@@ -76,7 +93,7 @@ pub fn policy_from_flags(
     let machine = machine(machine_json)?;
     let path = base_path.unwrap_or("the policy");
     let base = base_toml.map(|text| read_toml(text, path, &loader(path))).transpose();
-    parsed(base.and_then(|base| apply(base, &flags)).and_then(|raw| validate(&raw, &machine)))
+    parsed(base.and_then(|base| apply(base, &flags, &loader(""))).and_then(|raw| validate(&raw, &machine)))
 }
 
 /// A Mosalloc layout as a policy of its own, named after the file.
@@ -87,7 +104,7 @@ pub fn policy_from_csv(text: &str, path: &str, machine_json: Option<&str>) -> Py
     let layout = Document { path: path.to_owned(), text: text.to_owned() };
     let flags = Flags { layout: Some(layout), name: stem, ..Flags::default() };
     let machine = machine(machine_json)?;
-    parsed(apply(None, &flags).and_then(|raw| validate(&raw, &machine)))
+    parsed(apply(None, &flags, &no_files).and_then(|raw| validate(&raw, &machine)))
 }
 
 /// The canonical TOML of a policy's JSON, which must be one that validates.
@@ -104,7 +121,8 @@ pub fn policy_to_toml(policy_json: &str) -> PyResult<String> {
     }
 }
 
-/// Refuses a policy that cannot run on the machine: all that `parse_policy` refuses, and what is not there yet.
+/// Refuses a policy that cannot run on the machine: all that `parse_policy` refuses, and what
+/// does not fit a plan.
 #[pyfunction]
 #[pyo3(signature = (text, path, machine_json=None))]
 pub fn check_policy(text: &str, path: &str, machine_json: Option<&str>) -> PyResult<()> {

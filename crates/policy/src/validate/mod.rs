@@ -2,15 +2,19 @@
 
 mod frames;
 mod pages;
+mod parameters;
 mod rules;
+mod spans;
 
 pub use frames::FRAMES_WORDS;
+pub(crate) use frames::obstacle as frames_obstacle;
 pub(crate) use pages::applies_to;
+pub(crate) use spans::write as write_values;
 
 use crate::error::{Place, PolicyError};
 use crate::machine::Machine;
 use crate::raw::{At, RawPages, RawPolicy};
-use crate::types::{Fetch, Frames, Inherit, Memory, Pages, Policy, Scope, Via};
+use crate::types::{Fetch, Inherit, Memory, Pages, Policy, Scope, Via};
 
 /// Longest name of a policy, in characters.
 const LONGEST_NAME: usize = 100;
@@ -21,7 +25,13 @@ const LONGEST_NAME: usize = 100;
 /// The first value that is refused, with its place, the allowed values, and the command that would help.
 pub fn validate(raw: &RawPolicy, machine: &Machine) -> Result<Policy, PolicyError> {
     let via = raw.axes.via.as_ref().map(self::via).transpose()?.unwrap_or_default();
-    let frames = raw.axes.frames.as_ref().map(frames::validate).transpose()?.unwrap_or_default();
+    let frames = raw
+        .axes
+        .frames
+        .as_ref()
+        .map(|written| frames::validate(written, Scope::All, machine))
+        .transpose()?
+        .unwrap_or_default();
     let fetch = raw.axes.fetch.as_ref().map(self::fetch).transpose()?.unwrap_or_default();
     let mut rules = rules::validate(&raw.rules, via, machine)?;
     let pages = match &raw.axes.pages {
@@ -93,7 +103,7 @@ fn checked_name(name: &At<String>) -> Result<String, PolicyError> {
 /// A name for a policy that has none: what it sets, such as `pages=2M fetch=demand`, or `kernel`.
 fn describe(policy: &Policy) -> String {
     let mut parts = Vec::new();
-    if policy.frames != Frames::default() {
+    if !policy.frames.is_kernel() {
         parts.push(format!("frames={}", policy.frames.strategy.name()));
     }
     if policy.pages != Pages::Kernel {

@@ -45,7 +45,7 @@ fn validate_one(raw: &RawRule, default_via: Via, machine: &Machine) -> Result<Ve
     }
     let via = own_via.unwrap_or(default_via);
     let fetch = raw.axes.fetch.as_ref().map(|written| checked_fetch(written, scope)).transpose()?;
-    let frames = raw.axes.frames.as_ref().map(frames::validate).transpose()?;
+    let frames = raw.axes.frames.as_ref().map(|written| frames::validate(written, scope, machine)).transpose()?;
     let rest = Rule { scope, at_least, frames, pages: None, via: own_via, fetch };
     match &raw.axes.pages {
         None => Ok(vec![rest]),

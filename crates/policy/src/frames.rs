@@ -1,0 +1,164 @@
+//! Axis `frames` as validated values: where pages come to lie.
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::Machine;
+use crate::units::{Address, Bytes, Colour, FrameNumber};
+
+/// How frame numbers have colours.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Colours {
+    /// As many as the machine's last-level cache has; the colour is the frame number modulo their count.
+    #[default]
+    Machine,
+    /// This many; the colour is the frame number modulo their count.
+    Count(u32),
+    /// As many as pages fit in one way of such a cache; the colour is the frame number modulo their count.
+    Cache {
+        /// Size of the cache.
+        bytes: Bytes,
+        /// Its ways.
+        ways: u32,
+    },
+    /// Bit i of the colour is the parity of the frame number's bits that mask i has.
+    Masks(Vec<u64>),
+}
+
+impl Colours {
+    /// How many there are; `None` where the machine's cache decides and is not known.
+    #[must_use]
+    pub fn count(&self, machine: &Machine) -> Option<u64> {
+        let page = machine.base_page_bytes;
+        match self {
+            Colours::Machine => machine.cache.map(|cache| cache.colours(page)),
+            Colours::Count(count) => Some(u64::from(*count)),
+            Colours::Cache { bytes, ways } => Some((bytes.0 / u64::from(*ways) / page.bytes()).max(1)),
+            Colours::Masks(masks) => u32::try_from(masks.len()).ok().and_then(|bits| 1_u64.checked_shl(bits)),
+        }
+    }
+
+    /// The masks, where that is how frames have colours.
+    #[must_use]
+    pub fn masks(&self) -> &[u64] {
+        match self {
+            Colours::Masks(masks) => masks,
+            _ => &[],
+        }
+    }
+}
+
+/// Pages next to each other, each with what it is to get; `None` where anything will do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span<T> {
+    /// Address of the first page.
+    pub start: Address,
+    /// One value a page.
+    pub values: Vec<Option<T>>,
+}
+
+/// What each page is to get.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ByPage<T> {
+    /// In order. Colours repeat over the virtual pages; frames count from the start of the pool or range, once.
+    List(Vec<T>),
+    /// By address, sorted and disjoint: a saved map. Pages outside may lie anywhere.
+    Spans(Vec<Span<T>>),
+}
+
+/// Where bin hopping begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FirstBin {
+    /// At this colour.
+    Colour(u32),
+    /// At one drawn from this seed.
+    Seed(u64),
+}
+
+impl Default for FirstBin {
+    fn default() -> FirstBin {
+        FirstBin::Colour(0)
+    }
+}
+
+/// Where frames come from.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Strategy {
+    /// Left to the kernel.
+    #[default]
+    Kernel,
+    /// The colour of the virtual page.
+    PageColoring {
+        /// Turned by a hash of the process id, so that processes do not compete for the same colours.
+        hash_pid: bool,
+    },
+    /// One colour after another, in the order of faults.
+    BinHopping {
+        /// Colour of the first page.
+        first: FirstBin,
+    },
+    /// A colour for each page.
+    Modulo {
+        /// Which.
+        colours: ByPage<Colour>,
+    },
+    /// A frame for each page.
+    Exact {
+        /// Which.
+        frames: ByPage<FrameNumber>,
+    },
+    /// A colour drawn for each page from the seed and its address.
+    Random {
+        /// Seed of the generator.
+        seed: u64,
+    },
+    /// What a shared object of the user's says.
+    Module {
+        /// Its path.
+        path: String,
+        /// What it is told at its start.
+        argument: String,
+    },
+}
+
+impl Strategy {
+    /// The word in the policy language.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Strategy::Kernel => "kernel",
+            Strategy::PageColoring { .. } => "page-coloring",
+            Strategy::BinHopping { .. } => "bin-hopping",
+            Strategy::Modulo { .. } => "modulo",
+            Strategy::Exact { .. } => "exact",
+            Strategy::Random { .. } => "random",
+            Strategy::Module { .. } => "module",
+        }
+    }
+}
+
+/// Axis `frames`: where pages come to lie.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Frames {
+    /// How frames are chosen.
+    pub strategy: Strategy,
+    /// How frames have colours.
+    pub colours: Colours,
+    /// Pages placed for one fault at most; `None`: as the strategy likes.
+    pub fault_around: Option<u16>,
+    /// Memory that may be held beyond what is placed; `None`: as the strategy needs.
+    pub budget: Option<Bytes>,
+    /// Keep placed pages where they are (mlock), so that compaction and swap leave them.
+    pub pin: bool,
+}
+
+impl Frames {
+    /// Whether frames are left to the kernel.
+    #[must_use]
+    pub fn is_kernel(&self) -> bool {
+        self.strategy == Strategy::Kernel
+    }
+}
