@@ -48,7 +48,7 @@ def test_the_program_itself_may_become_one_that_is_not_governed(run_under: Runne
 def test_each_of_several_programs_in_one_process_is_judged_by_itself(run_under: Runner) -> None:
     """Governed, not governed, governed again, and a fork in between."""
     library = str(run_under.library)
-    again = f"LD_PRELOAD={library} PAGELAB_PLAN=\"$1\" exec /usr/bin/sort /dev/null"
+    again = f'LD_PRELOAD={library} PAGELAB_PLAN="$1" exec /usr/bin/sort /dev/null'
     line = f"exec env -i /bin/sh -c '{again}' sh \"$PAGELAB_PLAN\""
     run = run_under(GOVERNED, ["bash", "-c", f"({line}); true"]).succeeded()
     assert ungoverned(run) == ["sh"], run.story()

@@ -43,8 +43,8 @@ pub fn record(mut ready: Ready<'_>, seen: Observed) -> Record {
     let usage = finished.story.usage();
     let sources = Seen { guests: &seen.guests, counted: &seen.counted };
     let processes = processes::list(&finished.story, finished.started_ns, seen.pid, &ready.target, &sources);
-    if ready.preloaded {
-        processes::warn_ungoverned(&processes, seen.pid, &mut ready.warnings);
+    if ready.preloaded && ready.policy.inherits_exec() {
+        processes::warn_ungoverned(&sources, seen.pid, &mut ready.warnings);
     }
     Record {
         schema: record::SCHEMA,

@@ -8,6 +8,7 @@ use pagelab_policy::plan::{Memory, Via};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 /// Everything the guests of one run said, in the order in which the images began.
@@ -39,6 +40,12 @@ impl Guests {
     /// The program's own first image.
     pub fn program(&self, pid: i32) -> Option<&Report> {
         self.reports.iter().find(|report| report.pid as i32 == pid)
+    }
+
+    /// Whether a program that a process executed within this time reported.
+    pub fn reported(&self, pid: i32, while_it_ran: Range<u64>) -> bool {
+        let own = |report: &&Report| report.pid as i32 == pid && report.started == Started::Exec;
+        self.reports.iter().filter(own).any(|report| while_it_ran.contains(&report.start_ns))
     }
 
     /// How long all images (of one process) took to measure their placement at exit; None when none did.

@@ -1,8 +1,8 @@
 //! The processes of a run: from the guests' reports and the launcher's own reaping.
 
-use crate::counters::{Announced, Counted};
+use crate::counters::{Announced, Counted, Image, Tree};
 use crate::guests::Guests;
-use crate::record::{Kind, Process, Warnings};
+use crate::record::{Kind, Process, SCOPE, SCOPE_MACHINE, Severity, Warnings};
 use crate::sys::process;
 use crate::target::Target;
 use crate::tree::Story;
@@ -38,7 +38,7 @@ pub fn list(story: &Story, started_ns: u64, program: i32, target: &Target, seen:
             started_ns,
         );
     }
-    let alone = !seen.counted.announced.is_empty() && processes.len() == 1;
+    let alone = seen.counted.tree == Tree::Known && processes.len() == 1;
     if let (true, Some(ended), Some(process)) = (alone, story.program, processes.get_mut(&program)) {
         let usage = ended.reaped.usage;
         process.user_ns = Some(usage.user_ns);
@@ -60,19 +60,52 @@ pub struct Seen<'s> {
     pub counted: &'s Counted,
 }
 
-/// Says which processes of a governed run were not governed: those that the library never reported on.
-pub fn warn_ungoverned(processes: &[Process], program: i32, warnings: &mut Warnings) {
-    let others = processes.iter().filter(|process| process.pid != program && process.guest.is_none());
-    let named: Vec<&Process> = others.filter(|process| !process.executable.is_empty()).collect();
-    if named.is_empty() {
+/// Says which programs of a governed run were not governed: those that the kernel saw executed and the library never
+/// reported on. The program's own start is not among them; the caller judges that.
+pub fn warn_ungoverned(seen: &Seen<'_>, program: i32, warnings: &mut Warnings) {
+    match &seen.counted.tree {
+        Tree::Known => {}
+        Tree::Partial(why) => {
+            let message = format!("whether every process was governed is not known: {why}");
+            warnings.warn(Kind::ProcessTreeUnknown, message, json!({"reason": why}));
+        }
+        Tree::Unknown(why) => {
+            let message = format!("whether every process was governed is not known on this machine: {why}");
+            let data = json!({"reason": why, SCOPE: SCOPE_MACHINE});
+            warnings.add(Kind::ProcessTreeUnknown, Severity::Info, message, data);
+        }
+    }
+    let all = seen.counted.announced.iter();
+    let ungoverned: Vec<(i32, &Image)> =
+        all.flat_map(|(&pid, of)| unreported(pid, of, program, seen.guests)).collect();
+    if ungoverned.is_empty() {
         return;
     }
-    let mut names: Vec<&str> = named.iter().map(|process| process.executable.as_str()).collect();
+    let mut names: Vec<&str> = ungoverned.iter().map(|(_, image)| image.name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
-    let message = format!("{} children ran without the library: {}", named.len(), names.join(", "));
-    let pids: Vec<i32> = named.iter().map(|process| process.pid).collect();
+    let mut pids: Vec<i32> = ungoverned.iter().map(|(pid, _)| *pid).collect();
+    pids.dedup();
+    let message = format!(
+        "{} programs that the program started ran without the library: {}; they are static, or were started with an \
+         environment of their own (env -i)",
+        ungoverned.len(),
+        names.join(", ")
+    );
     warnings.warn(Kind::ChildUngoverned, message, json!({"pids": pids, "executables": names}));
+}
+
+/// The programs of one process that no report is about. An image's report begins between its exec and the next one.
+fn unreported<'a>(
+    pid: i32,
+    process: &'a Announced,
+    program: i32,
+    guests: &'a Guests,
+) -> impl Iterator<Item = (i32, &'a Image)> {
+    let ends = process.images.iter().skip(1).map(|next| next.at_ns).chain([u64::MAX]);
+    let own_start = usize::from(pid == program);
+    let images = process.images.iter().zip(ends).skip(own_start);
+    images.filter(move |(image, end)| !guests.reported(pid, image.at_ns..*end)).map(move |(image, _)| (pid, image))
 }
 
 /// Fills in what only the kernel's announcements know of a process that the library did not report on.

@@ -11,6 +11,11 @@ pub const SCHEMA: &str = "pagelab.record/1";
 
 pub use pagelab_policy::warning::{RunWarning as Warning, Severity, WarningKind as Kind};
 
+/// Key in a warning's data: what it is about, when that is not this run.
+pub const SCOPE: &str = "scope";
+/// Value of [`SCOPE`]: the machine; every run there has the same to say, and a study says it once.
+pub const SCOPE_MACHINE: &str = "machine";
+
 /// The warnings of a run, in the order in which they came up.
 #[derive(Debug, Default)]
 pub struct Warnings(pub Vec<Warning>);

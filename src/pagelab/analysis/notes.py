@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.metrics import ANALYSED
 from pagelab.analysis.model import Condition, Execution, Failure, WarningGroup
-from pagelab.record import RunWarning
+from pagelab.record import RunWarning, about_the_machine
 
 _SEVERITIES = ("serious", "warning", "info")
 _MOST_OBJECTS = 20
@@ -42,10 +42,20 @@ class _Item:
 def warnings_of(
     data: StudyData, conditions: tuple[Condition, ...], executions: tuple[Execution, ...]
 ) -> tuple[WarningGroup, ...]:
-    """Warnings of the study and of all records by kind and severity; the most serious first, then by kind."""
+    """Warnings of the study and of all records by kind and severity; the most serious first, then by kind.
+
+    What is true of the machine, and so stands in every record, is said once and counted once.
+    """
     of_run = {e.run_id: e.condition for e in executions}
     items = [_Item(w, None, None) for w in data.study_warnings]
-    items += [_Item(w, run, of_run.get(run)) for run, record in data.records for w in record.warnings]
+    of_machine: dict[tuple[str, str], RunWarning] = {}
+    for run, record in data.records:
+        for warning in record.warnings:
+            if about_the_machine(warning.data):
+                of_machine.setdefault((warning.kind.value, warning.message), warning)
+            else:
+                items.append(_Item(warning, run, of_run.get(run)))
+    items += [_Item(w, None, None) for w in of_machine.values()]
     groups: dict[tuple[str, str], list[_Item]] = {}
     for item in items:
         groups.setdefault((item.warning.severity, item.warning.kind.value), []).append(item)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
+from pagelab.record import about_the_machine
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -24,8 +26,9 @@ def show(record: Record, console: Console) -> None:
     """Outcome, times, counters, placement asked and got, processes, warnings."""
     console.print(_headline(record))
     console.print(_times(record))
-    if record.counters:
-        console.print(_counters(record))
+    counters = _shown_counters(record)
+    if counters:
+        console.print(_counters(counters))
     memory = _memory(record)
     if memory:
         console.print(_placement(record, memory))
@@ -35,7 +38,9 @@ def show(record: Record, console: Console) -> None:
         console.print(line)
     for warning in record.warnings:
         mark = f"{_MARKS[warning.severity]:>2} "
-        console.print(Text(f"{mark}{warning.kind.value}: {warning.message}", style=_COLOURS[warning.severity]))
+        # What is true of the machine in every run is no news.
+        style = "dim" if about_the_machine(warning.data) else _COLOURS[warning.severity]
+        console.print(Text(f"{mark}{warning.kind.value}: {warning.message}", style=style))
 
 
 def _headline(record: Record) -> Text:
@@ -71,13 +76,20 @@ def _times(record: Record) -> Table:
     return table
 
 
-def _counters(record: Record) -> Table:
+def _shown_counters(record: Record) -> list[Counter]:
+    """All but those that this machine does not have at all: one line below the tables names these."""
+    of_machine = [warning.data for warning in record.warnings if about_the_machine(warning.data)]
+    absent = {name for data in of_machine if data.get("reason") == "no-pmu" for name in data["counters"]}
+    return [counter for counter in record.counters if counter.name not in absent]
+
+
+def _counters(counters: list[Counter]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("counter")
     table.add_column("count", justify="right")
     table.add_column("status")
     table.add_column("code", style="dim")
-    for counter in record.counters:
+    for counter in counters:
         count = "–" if counter.count is None else f"{counter.count:,}"
         table.add_row(counter.name, count, _status(counter), counter.code)
     return table

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from ..record import WarningKind
+from ..record import WarningKind, about_the_machine
 
 if TYPE_CHECKING:
     from .store import Store
@@ -110,7 +110,7 @@ def _record_facts(record: dict[str, Any]) -> dict[str, Any]:
         "placed_fraction": placement["placed_fraction"],
         "huge_bytes": sum(size["bytes"] for size in placement["by_size"] if size["page_bytes"] >= _HUGE_BYTES),
         "short_placed": any(warning["kind"] == "placement-shortfall" for warning in record["warnings"]),
-        "warnings": len(record["warnings"]),
+        "warnings": sum(not about_the_machine(warning["data"]) for warning in record["warnings"]),
         "exit_code": outcome["exit_code"],
         "signal": outcome["signal"],
         "message": outcome["message"],
@@ -159,19 +159,29 @@ def conditions(store: Store) -> pl.DataFrame:
 
 
 def warnings(store: Store) -> pl.DataFrame:
-    """One row a warning: ``run_id`` (null: the study's own), ``condition, kind, severity, message, data`` (JSON)."""
+    """One row a warning: ``run_id`` (null: the study's own), ``condition, kind, severity, message, data`` (JSON).
+
+    What is true of the machine stands in every record; here it is one row, without a run.
+    """
     schema = dict.fromkeys(("condition", "kind", "severity", "message", "data"), pl.String)
     rows: list[tuple[Any, ...]] = [
         (None, None, w.kind, w.severity, w.message, json.dumps(w.data)) for w in store.study_warnings()
     ]
     query = "SELECT run.id, condition.name, record_json FROM run JOIN condition ON condition.id = run.condition"
+    of_machine: dict[tuple[str, str], tuple[Any, ...]] = {}
+    of_runs = []
     for run, condition, text in store.rows(query + " WHERE record_json IS NOT NULL ORDER BY position"):
         for warning in json.loads(text).get("warnings", []):
-            data = json.dumps(warning["data"])
-            rows.append((run, condition, warning["kind"], warning["severity"], warning["message"], data))
+            said = (warning["kind"], warning["severity"], warning["message"], json.dumps(warning["data"]))
+            if about_the_machine(warning["data"]):
+                of_machine.setdefault((warning["kind"], warning["message"]), (None, None, *said))
+            else:
+                of_runs.append((run, condition, *said))
+    rows += [*of_machine.values(), *of_runs]
     for run, condition, phase, command, message, output in store.rows(_FAILED_STEPS):
-        said = json.dumps({"output": output})
-        rows.append((run, condition, WarningKind.STEP_FAILED, "serious", f"{phase}: {command}: {message}", said))
+        output_json = json.dumps({"output": output})
+        failed = f"{phase}: {command}: {message}"
+        rows.append((run, condition, WarningKind.STEP_FAILED, "serious", failed, output_json))
     return pl.DataFrame(rows, schema={"run_id": pl.Int64, **schema}, orient="row")
 
 

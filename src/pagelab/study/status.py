@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..record import WarningKind
+from ..record import WarningKind, about_the_machine
 from .lock import Holder, holder_of
 from .looks import looks_of
 from .progress import TimeLeft
@@ -112,10 +112,14 @@ def _warnings(store: Store) -> tuple[dict[str, int], int]:
     """Warnings by kind, and the number of runs with a placement shortfall."""
     kinds: Counter[str] = Counter(str(warning.kind) for warning in store.study_warnings())
     short = 0
+    of_machine: set[tuple[str, str]] = set()
     for _, text in store.record_texts():
-        own = [warning["kind"] for warning in json.loads(text).get("warnings", [])]
+        said = json.loads(text).get("warnings", [])
+        own = [warning["kind"] for warning in said if not about_the_machine(warning["data"])]
+        of_machine.update((w["kind"], w["message"]) for w in said if about_the_machine(w["data"]))
         kinds.update(own)
         short += WarningKind.PLACEMENT_SHORTFALL in own
+    kinds.update(kind for kind, _ in of_machine)
     failed_steps = store.rows("SELECT count(*) FROM step WHERE message IS NOT NULL")[0][0]
     if failed_steps:
         kinds[str(WarningKind.STEP_FAILED)] += failed_steps

@@ -7,7 +7,9 @@
 mod breakdown;
 mod chase;
 mod codes;
+mod family;
 mod groups;
+mod notices;
 mod pfm;
 mod processor;
 mod report;
@@ -20,8 +22,8 @@ mod table_arm;
 mod table_intel;
 mod verdict;
 
-pub use breakdown::Announced;
 pub use chase::run as chase;
+pub use family::{Announced, Image, Tree};
 pub use report::report;
 pub use role::{Role, parse};
 
@@ -38,8 +40,10 @@ pub struct Counted {
     pub counters: Vec<Counter>,
     /// By process id and counter name; empty when processes could not be told apart.
     pub by_process: BTreeMap<i32, BTreeMap<String, u64>>,
-    /// Processes as the kernel announced them; empty likewise.
+    /// Processes as the kernel announced them.
     pub announced: BTreeMap<i32, Announced>,
+    /// Whether these are all.
+    pub tree: Tree,
 }
 
 /// The counters of a run, open.
@@ -50,19 +54,23 @@ pub struct Counting {
 
 impl Counting {
     /// Opens counters on a process that waits for its exec; they start there. What cannot be opened is told at the
-    /// end: a run does not fail for lack of counters.
+    /// end: a run does not fail for lack of counters. The tree is watched also where nothing is to be counted.
     pub fn open(roles: &[Role], pid: i32, cpus: &Cpus, per_process: bool) -> Counting {
         Counting { roles: roles.to_vec(), session: Session::open(roles, pid, cpus, per_process) }
     }
 
     /// Descriptors that become readable when a ring buffer fills.
     pub fn fds(&self) -> Vec<RawFd> {
-        let rings = self.session.breakdown.iter().flat_map(|breakdown| &breakdown.rings);
-        rings.map(crate::sys::perf::Ring::fd).collect()
+        let counts = self.session.breakdown.iter().flat_map(|breakdown| &breakdown.rings);
+        let tree = self.session.watch.iter().flat_map(|watch| &watch.rings);
+        tree.chain(counts).map(crate::sys::perf::Ring::fd).collect()
     }
 
     /// Empties the ring buffers.
     pub fn drain(&mut self) {
+        if let Some(watch) = &mut self.session.watch {
+            watch.drain();
+        }
         if let Some(breakdown) = &mut self.session.breakdown {
             breakdown.drain();
         }

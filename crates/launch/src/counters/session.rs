@@ -2,6 +2,7 @@
 //! processes are told apart.
 
 use super::breakdown::{Breakdown, Heard, MOST_IDS, Slot};
+use super::family::{Family, Watch};
 use super::groups::{self, Group, part};
 use super::role::{Part, Role};
 use super::selftest::{self, Hardware};
@@ -46,12 +47,16 @@ pub struct Session {
     pub refused: Vec<(usize, io::Error)>,
     /// Hardware counters that were found to count nothing: (advertised, usable).
     pub lying: Option<(usize, usize)>,
+    /// Announcements of the process tree; None: refused, or there are too many CPUs.
+    pub watch: Option<Watch>,
+    /// Why not, when the kernel refused them.
+    pub unwatched: Option<io::Error>,
     /// Ring buffers, when processes are told apart.
     pub breakdown: Option<Breakdown>,
     /// Why processes, or some counters of them, are not told apart though that was asked for.
     pub no_breakdown: Option<String>,
     /// Hardware counters that are left when the totals have theirs.
-    spare: usize,
+    pub(super) spare: usize,
 }
 
 impl Opened {
@@ -91,30 +96,45 @@ impl Session {
     /// 0, of CPU 1 …; and only one PMU in each of the two trees.
     pub fn open(roles: &[Role], pid: i32, cpus: &Cpus, per_process: bool) -> Session {
         let mut session = Session::default();
-        if roles.iter().all(|role| role.parts.is_empty()) {
-            return session;
-        }
         perf::raise_descriptor_limit();
         let (hardware, software) = session.plan(roles);
-        let by_process =
-            if per_process { session.choose(roles, &hardware, &software, &cpus.program) } else { None };
+        let wanted = per_process && roles.iter().any(|role| !role.parts.is_empty());
+        let by_process = if wanted { session.choose(roles, &hardware, &software, &cpus.program) } else { None };
         session.open_groups(roles, pid, &hardware);
-        let Some(chosen) = by_process else {
-            session.open_groups(roles, pid, &software);
-            return session;
-        };
         let mut second = Second::default();
-        let mut problem = second.open_hardware(roles, pid, &chosen.hardware, &cpus.program).err();
+        if let Some(chosen) = &by_process {
+            second.open_hardware(roles, pid, &chosen.hardware, &cpus.program);
+        }
         session.open_groups(roles, pid, &software);
-        if problem.is_none() {
-            problem = second.open_software(roles, pid, &chosen.software, &cpus.program).err();
+        let software = by_process.as_ref().map(|chosen| chosen.software.as_slice());
+        if cpus.program.len() <= MOST_BY_CPU {
+            session.watch(&mut second, roles, pid, software.unwrap_or_default(), &cpus.program);
         }
         session.drop_incomplete();
-        match (problem, second.finish(pid, cpus.program.len())) {
-            (None, Ok(breakdown)) => session.breakdown = Some(breakdown),
-            (Some(error), _) | (None, Err(error)) => session.no_breakdown = Some(crate::sys::errno_text(&error)),
+        if by_process.is_some() {
+            match second.finish(cpus.program.len()) {
+                Ok(breakdown) => session.breakdown = Some(breakdown),
+                Err(error) => session.no_breakdown = Some(crate::sys::errno_text(&error)),
+            }
         }
         session
+    }
+
+    /// Opens the announcements of the tree and, CPU by CPU behind them, the software events of the second set.
+    fn watch(&mut self, second: &mut Second, roles: &[Role], pid: i32, slots: &[Slot], cpus: &[usize]) {
+        let mut rings = Vec::new();
+        for &cpu in cpus {
+            match perf::open_side_band(pid, cpu).and_then(Ring::new) {
+                Ok(ring) => rings.push(ring),
+                Err(error) => {
+                    second.problem.get_or_insert(io::Error::other("processes cannot be followed"));
+                    self.unwatched = Some(error);
+                    return;
+                }
+            }
+            second.open_software(roles, pid, slots, cpu);
+        }
+        self.watch = Some(Watch { rings, family: Family::of(pid) });
     }
 
     /// Groups for the totals: (hardware, software).
@@ -218,11 +238,11 @@ struct Chosen {
     software: Vec<Slot>,
 }
 
-/// The second set, while it is being opened.
+/// The second set, while it is being opened; nothing more is opened after the first problem.
 #[derive(Default)]
 struct Second {
     opened: Vec<Opened>,
-    rings: Vec<Ring>,
+    problem: Option<io::Error>,
 }
 
 impl Second {
@@ -240,27 +260,31 @@ impl Second {
         Ok(())
     }
 
-    fn open_hardware(&mut self, roles: &[Role], pid: i32, slots: &[Slot], cpus: &[usize]) -> io::Result<()> {
+    fn open_hardware(&mut self, roles: &[Role], pid: i32, slots: &[Slot], cpus: &[usize]) {
         for &cpu in cpus {
             for (index, &slot) in slots.iter().enumerate() {
-                self.open_one(roles, pid, slot, cpu, index == 0)?;
+                self.try_one(roles, pid, slot, cpu, index == 0);
             }
         }
-        Ok(())
     }
 
-    fn open_software(&mut self, roles: &[Role], pid: i32, slots: &[Slot], cpus: &[usize]) -> io::Result<()> {
-        for &cpu in cpus {
-            self.rings.push(Ring::new(perf::open_side_band(pid, cpu)?)?);
-            for &slot in slots {
-                self.open_one(roles, pid, slot, cpu, true)?;
-            }
+    fn open_software(&mut self, roles: &[Role], pid: i32, slots: &[Slot], cpu: usize) {
+        for &slot in slots {
+            self.try_one(roles, pid, slot, cpu, true);
         }
-        Ok(())
     }
 
-    fn finish(self, pid: i32, cpus: usize) -> io::Result<Breakdown> {
-        let mut heard = Heard::of(pid);
+    fn try_one(&mut self, roles: &[Role], pid: i32, slot: Slot, cpu: usize, leads: bool) {
+        if self.problem.is_none() {
+            self.problem = self.open_one(roles, pid, slot, cpu, leads).err();
+        }
+    }
+
+    fn finish(self, cpus: usize) -> io::Result<Breakdown> {
+        if let Some(error) = self.problem {
+            return Err(error);
+        }
+        let mut heard = Heard::default();
         for opened in &self.opened {
             if opened.fds.len() != cpus {
                 return Err(io::ErrorKind::NotFound.into());
@@ -269,7 +293,7 @@ impl Second {
                 heard.learn(id, opened.slot);
             }
         }
-        let mut rings = self.rings;
+        let mut rings = Vec::new();
         for cpu in 0..cpus {
             let mut own = self.opened.iter().filter_map(|opened| opened.fds.get(cpu));
             let Some(first) = own.next() else { break };

@@ -2,11 +2,12 @@
 
 use super::Counted;
 use super::breakdown::Slot;
+use super::family::Tree;
+use super::notices;
 use super::role::Role;
 use super::session::{self, Session, Total};
 use crate::record::{Counter, CounterStatus, Kind, Severity, Warnings};
 use crate::sandbox;
-use crate::sys;
 use serde_json::json;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -19,8 +20,8 @@ const MOST_A_NS: u64 = 64;
 const WHOLE: u64 = 998;
 
 /// One role's result before it is put into words.
-struct Judged {
-    counter: Counter,
+pub(super) struct Judged {
+    pub counter: Counter,
     /// Factor by which raw counts of this role's parts are scaled.
     scale: f64,
 }
@@ -30,14 +31,23 @@ pub fn judge(roles: &[Role], session: &Session, warnings: &mut Warnings) -> Coun
     let totals = session::totals(&session.opened);
     let judged: Vec<Judged> =
         roles.iter().enumerate().map(|(number, role)| judge_role(number, role, session, &totals)).collect();
-    warn(roles, session, &judged, warnings);
-    let mut counted =
-        Counted { by_process: by_process(roles, session, &judged, &totals, warnings), ..Counted::default() };
-    if let Some(breakdown) = &session.breakdown {
-        counted.announced.clone_from(&breakdown.heard.processes);
+    notices::warn(roles, session, &judged, warnings);
+    Counted {
+        by_process: by_process(roles, session, &judged, &totals, warnings),
+        announced: session.watch.as_ref().map(|watch| watch.family.processes.clone()).unwrap_or_default(),
+        tree: tree(session),
+        counters: judged.into_iter().map(|judged| judged.counter).collect(),
     }
-    counted.counters = judged.into_iter().map(|judged| judged.counter).collect();
-    counted
+}
+
+fn tree(session: &Session) -> Tree {
+    match (&session.watch, &session.unwatched) {
+        (Some(watch), _) => watch.family.tree(),
+        (None, Some(error)) => Tree::Unknown(notices::refusal(error)),
+        (None, None) => Tree::Unknown(
+            "an event on each of so many CPUs would slow down every fork; run it on fewer: --cpu LIST".to_owned(),
+        ),
+    }
 }
 
 fn judge_role(number: usize, role: &Role, session: &Session, totals: &HashMap<Slot, Option<Total>>) -> Judged {
@@ -117,92 +127,6 @@ fn status_of(error: &io::Error) -> CounterStatus {
     }
 }
 
-/// What to do about a refused counter.
-fn advice(error: &io::Error) -> String {
-    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
-    let hint = sandbox::hint(error);
-    match error.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM) => format!(
-            "kernel.perf_event_paranoid is {}{hint}; run: sudo sysctl kernel.perf_event_paranoid=1, or: sudo setcap \
-             cap_perfmon+ep $(command -v pagelab-launch)",
-            paranoid.trim()
-        ),
-        Some(libc::ENOSYS) => format!("perf_event_open is not there{hint}"),
-        Some(libc::EMFILE | libc::ENFILE) => "too many open files; run: ulimit -n 65536".to_owned(),
-        _ if !std::path::Path::new("/sys/bus/event_source/devices/cpu").exists()
-            && !std::path::Path::new("/sys/bus/event_source/devices/cpu_core").exists()
-            && cfg!(target_arch = "x86_64") =>
-        {
-            "this machine shows no hardware counters (a virtual machine without a virtual PMU); software events \
-             (faults, page-faults, task-clock) still count"
-                .to_owned()
-        }
-        _ => "the processor or the kernel has no such event; run: perf list".to_owned(),
-    }
-}
-
-fn names<'j>(judged: impl Iterator<Item = &'j Judged>) -> Vec<String> {
-    judged.map(|judged| judged.counter.name.clone()).collect()
-}
-
-fn warn(roles: &[Role], session: &Session, judged: &[Judged], warnings: &mut Warnings) {
-    let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (number, error) in &session.refused {
-        if let Some(role) = roles.get(*number) {
-            let reason = format!("{}: {}", sys::errno_text(error), advice(error));
-            by_reason.entry(reason).or_default().push(role.name.clone());
-        }
-    }
-    for role in roles.iter().filter(|role| role.parts.is_empty()) {
-        by_reason.entry(role.source.clone()).or_default().push(role.name.clone());
-    }
-    for (reason, counters) in by_reason {
-        let message = format!("not counted: {} ({reason})", counters.join(", "));
-        warnings.warn(Kind::CounterUnavailable, message, json!({"counters": counters, "reason": reason}));
-    }
-    if let Some((advertised, usable)) = session.lying {
-        let message = format!(
-            "the processor shows {advertised} counters, of which {usable} count; no more than {usable} are used at once"
-        );
-        let data = json!({"advertised": advertised, "usable": usable});
-        warnings.add(Kind::CounterImplausible, Severity::Info, message, data);
-    }
-    let with = |status| judged.iter().filter(move |judged| judged.counter.status == status);
-    let implausible = names(with(CounterStatus::Implausible));
-    if !implausible.is_empty() {
-        let message = format!("what these counters read cannot be, and is left out: {}", implausible.join(", "));
-        warnings.warn(Kind::CounterImplausible, message, json!({"counters": implausible}));
-    }
-    let shared = names(with(CounterStatus::Multiplexed));
-    if !shared.is_empty() {
-        let message = format!(
-            "these counters ran only part of the time, and their counts are scaled up: {}; ask for fewer events",
-            shared.join(", ")
-        );
-        warnings.warn(Kind::CounterMultiplexed, message, json!({"counters": shared}));
-    }
-    let experimental: Vec<String> = (roles.iter().zip(judged))
-        .filter(|(role, judged)| role.experimental && judged.counter.count.is_some())
-        .map(|(role, _)| role.name.clone())
-        .collect();
-    if !experimental.is_empty() {
-        let message = format!("the vendor does not document these counters: {}", experimental.join(", "));
-        warnings.add(Kind::CounterExperimental, Severity::Info, message, json!({"counters": experimental}));
-    }
-    let user_only = session.opened.iter().filter(|opened| opened.user_only);
-    let mut user_only: Vec<String> =
-        user_only.filter_map(|opened| roles.get(opened.slot.0)).map(|role| role.name.clone()).collect();
-    user_only.dedup();
-    if !user_only.is_empty() {
-        let message = format!(
-            "these counters leave out the kernel (kernel.perf_event_paranoid): {}; run: sudo sysctl \
-             kernel.perf_event_paranoid=1",
-            user_only.join(", ")
-        );
-        warnings.add(Kind::CounterUnavailable, Severity::Info, message, json!({"user_only": user_only}));
-    }
-}
-
 fn by_process(
     roles: &[Role],
     session: &Session,
@@ -217,7 +141,7 @@ fn by_process(
     if let Some(why) = &session.no_breakdown {
         partial(why.clone());
     }
-    let Some(breakdown) = &session.breakdown else { return BTreeMap::new() };
+    let (Some(breakdown), Some(watch)) = (&session.breakdown, &session.watch) else { return BTreeMap::new() };
     let sums = session::totals(&breakdown.opened);
     let sums: HashMap<Slot, u64> = sums.iter().filter_map(|(slot, sum)| Some((*slot, (*sum)?.count))).collect();
     let odd =
@@ -227,11 +151,11 @@ fn by_process(
         partial(format!("{name} came to {sum} in the second set of counters, which is not the total"));
         return BTreeMap::new();
     }
-    let Some(counts) = breakdown.heard.by_process(&sums) else {
+    let Some(counts) = breakdown.heard.by_process(&watch.family, &sums) else {
         partial(format!(
             "{} of the kernel's reports were lost, as can happen when processes end at the same moment on two CPUs; \
              run it on one: --cpu 1",
-            breakdown.heard.problems().max(1)
+            breakdown.heard.problems(&watch.family).max(1)
         ));
         return BTreeMap::new();
     };

@@ -108,13 +108,11 @@ pub fn open(code: &Code, how: &Open<'_>) -> io::Result<OwnedFd> {
     open_raw(&mut attr, how.pid, how.cpu, how.leader.map_or(-1, AsRawFd::as_raw_fd))
 }
 
-/// Opens an event that counts nothing and reports forks, exits and names of the tree on one CPU, with times of
-/// CLOCK_MONOTONIC.
+/// Opens an event that counts nothing and reports forks, execs, exits and names of the tree on one CPU, with times of
+/// CLOCK_MONOTONIC. Unlike a counter it is on at once, so that the first exec is reported like every other.
 pub fn open_side_band(pid: i32, cpu: usize) -> io::Result<OwnedFd> {
     let dummy = Code { kind: abi::PERF_TYPE_SOFTWARE, config: abi::PERF_COUNT_SW_DUMMY.into(), ..Code::default() };
     let mut attr = attributes(&Code { exclude_kernel: true, ..dummy });
-    attr.set_disabled(1);
-    attr.set_enable_on_exec(1);
     attr.set_inherit(1);
     attr.set_task(1);
     attr.set_comm(1);
@@ -155,6 +153,22 @@ pub fn read(counter: &OwnedFd) -> io::Result<Option<Reading>> {
 
 /// Data bytes of a ring buffer: two of them fit into what perf_event_mlock_kb (516) lets every user have on each CPU.
 pub const RING_BYTES: usize = 128 * 1024;
+
+/// What a record in a ring buffer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordKind {
+    /// PERF_RECORD_*.
+    pub number: u32,
+    /// PERF_RECORD_MISC_*.
+    pub misc: u16,
+}
+
+impl RecordKind {
+    /// Whether a PERF_RECORD_COMM comes from an exec (and not from a process that renames itself).
+    pub fn is_exec(self) -> bool {
+        self.number == abi::PERF_RECORD_COMM && u32::from(self.misc) & abi::PERF_RECORD_MISC_COMM_EXEC != 0
+    }
+}
 
 /// A ring buffer of one CPU.
 pub struct Ring {
@@ -209,9 +223,9 @@ impl Ring {
         unsafe { &*self.base.add(offset).cast::<AtomicU64>() }
     }
 
-    /// Takes out all records and hands over each one's type and body (without its header). Fails when a record is torn
+    /// Takes out all records and hands over each one's kind and body (without its header). Fails when a record is torn
     /// (two CPUs wrote at once); then all that was in the buffer after it is gone.
-    pub fn drain(&mut self, mut visit: impl FnMut(u32, &[u8])) -> io::Result<()> {
+    pub fn drain(&mut self, mut visit: impl FnMut(RecordKind, &[u8])) -> io::Result<()> {
         let head_at = std::mem::offset_of!(abi::perf_event_mmap_page, data_head);
         let tail_at = std::mem::offset_of!(abi::perf_event_mmap_page, data_tail);
         let head = self.word(head_at).load(Ordering::Acquire);
@@ -220,7 +234,8 @@ impl Ring {
         let mut done = Ok(());
         while tail < head {
             let header = self.copy(tail, 8, &mut record);
-            let (kind, size) = (u32_of(header, 0), u16_of(header, 6));
+            let kind = RecordKind { number: u32_of(header, 0), misc: u16_of(header, 4) };
+            let size = u16_of(header, 6);
             if size < 8 || tail + u64::from(size) > head {
                 tail = head;
                 done = Err(io::ErrorKind::InvalidData.into());
