@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pagelab import machine
 
-from . import mapping, overhead, startup
+from . import frames, mapping, overhead, startup
 from .sample import Result
 from .tools import Bench
 
@@ -23,7 +23,10 @@ PARTS: dict[str, Callable[[Bench], list[Result]]] = {
     "startup": startup.measure,
     "mapping": mapping.measure,
     "overhead": overhead.measure,
+    "frames": frames.measure,
 }
+OWN_FILE = {"frames"}
+"""Parts with results in a file of their own name; those of the others are together in ``bench``."""
 
 
 def main() -> int:
@@ -32,15 +35,18 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15, help="pairs of each comparison (6 give the first interval)")
     arguments = parser.parse_args()
     started, load = datetime.now(UTC), os.getloadavg()
-    results: list[Result] = []
+    files: dict[str, list[Result]] = {}
     with tempfile.TemporaryDirectory(prefix="pagelab-bench-") as scratch:
         Path(scratch).chmod(0o755)
         bench = Bench(Path(scratch), arguments.rounds)
         for part in arguments.only or PARTS:
+            results = files.setdefault(part if part in OWN_FILE else "bench", [])
             for result in PARTS[part](bench):
                 results.append(result)
                 print(_row(result), flush=True)
-    _write(started, load, results)
+    for name, results in files.items():
+        _write(name, started, load, results)
+    results = [result for several in files.values() for result in several]
     missed = [result for result in results if result.met is False]
     print(f"\n{len(results)} comparisons, {len(missed)} beyond their goal; written to {RESULTS}")
     return 0
@@ -52,9 +58,11 @@ def _row(result: Result) -> str:
     verdict = {None: "", True: "met", False: "**missed**"}[result.met]
     if result.clear is False:
         verdict += " (interval spans it)"
+    baseline = "" if result.baseline is None else f"{result.baseline:.4g} {result.unit}"
+    note = f"{verdict}; {result.note}" if verdict and result.note else verdict or result.note
     return (
-        f"| {result.name} | {result.baseline:.4g} {result.unit} | {result.treatment:.4g} {result.unit} "
-        f"| {result.median:.3f} | {spread} | {goal} | {verdict} |"
+        f"| {result.name} | {baseline} | {result.treatment:.4g} {result.unit} "
+        f"| {result.median:.3f} | {spread} | {goal} | {note} |"
     )
 
 
@@ -69,15 +77,15 @@ def _table(started: datetime, load: tuple[float, float, float], results: list[Re
         "",
         f"{_processor()}, {os.cpu_count()} CPUs, Linux {platform.release().split('-')[0]}; load before {load[0]:.1f}.",
         "Medians of interleaved pairs; the interval is the exact order-statistic interval (95%) of the paired",
-        "ratios (or differences, for ms). Run by `make bench`.",
+        "ratios (or differences, for ms; or of the figure itself). Run by `make bench`.",
         "",
-        "| comparison | baseline | treatment | ratio or difference | 95% interval | goal | |",
+        "| comparison | baseline | treatment | ratio, difference or figure | 95% interval | goal | |",
         "|---|---:|---:|---:|---|---:|---|",
     ]
     return "\n".join([*head, *map(_row, results), ""])
 
 
-def _write(started: datetime, load: tuple[float, float, float], results: list[Result]) -> None:
+def _write(name: str, started: datetime, load: tuple[float, float, float], results: list[Result]) -> None:
     RESULTS.mkdir(exist_ok=True)
     document = {
         "schema": "pagelab.bench/1",
@@ -86,8 +94,8 @@ def _write(started: datetime, load: tuple[float, float, float], results: list[Re
         "provenance": machine.provenance(),
         "results": [result.document() for result in results],
     }
-    (RESULTS / "bench.json").write_text(json.dumps(document, indent=1, default=str) + "\n")
-    (RESULTS / "bench.md").write_text(_table(started, load, results))
+    (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=1, default=str) + "\n")
+    (RESULTS / f"{name}.md").write_text(_table(started, load, results))
 
 
 if __name__ == "__main__":

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from pagelab.stats import median_interval
 from pagelab.stats.interval import Interval
 
-Kind = Literal["ratio", "difference"]
+Kind = Literal["ratio", "difference", "value"]
 
 
 @dataclass(frozen=True)
 class Result:
-    """One line of the table: a comparison with its goal.
+    """One line of the table: a comparison with its goal, or a figure by itself (``kind`` "value", no baseline).
 
     ``low`` and ``high`` bound the median of the paired comparisons (exact order-statistic interval, 95%); None where
     there are too few pairs for one. ``met`` compares the median with the goal; ``clear`` says that the whole interval
@@ -24,7 +24,7 @@ class Result:
 
     name: str
     unit: str
-    baseline: float
+    baseline: float | None
     treatment: float
     kind: Kind
     median: float
@@ -44,6 +44,9 @@ class Result:
         if self.goal is None or self.low is None or self.high is None:
             return None
         return self.high <= self.goal or self.low > self.goal
+
+    def noted(self, note: str) -> Result:
+        return replace(self, note=note)
 
     def document(self) -> dict[str, Any]:
         return {**asdict(self), "met": self.met, "clear": self.clear}
@@ -89,5 +92,25 @@ def compare(
         goal=goal,
         pairs=len(pairs),
         samples={"baseline": baseline, "treatment": treatment},
+        note=note,
+    )
+
+
+def absolute(name: str, unit: str, samples: list[float], *, goal: float | None = None, note: str = "") -> Result:
+    """The median of a figure that stands for itself; the goal is the most that it may be."""
+    located = median_interval(samples)
+    interval = located.interval if isinstance(located.interval, Interval) else None
+    return Result(
+        name=name,
+        unit=unit,
+        baseline=None,
+        treatment=located.estimate,
+        kind="value",
+        median=located.estimate,
+        low=interval.low if interval else None,
+        high=interval.high if interval else None,
+        goal=goal,
+        pairs=len(samples),
+        samples={"treatment": samples},
         note=note,
     )

@@ -26,10 +26,10 @@ class Bench:
     scratch: Path
     rounds: int
 
-    def compiled(self, name: str) -> str:
+    def compiled(self, name: str, *flags: str) -> str:
         path = self.scratch / name
         if not path.exists():
-            subprocess.run([need("cc"), "-O2", "-o", str(path), str(HERE / f"{name}.c")], check=True)
+            subprocess.run([need("cc"), "-O2", *flags, "-o", str(path), str(HERE / f"{name}.c")], check=True)
         return str(path)
 
 

@@ -1,0 +1,190 @@
+"""Placing frames: what a page costs against the kernel's own warm fault in the same process, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pagelab.record import Record
+from pagelab.runner import RunRequest, run
+
+from . import overhead
+from .sample import Result, absolute, compare, interleave
+from .tools import KERNEL, Bench
+
+MIB = 1 << 20
+PAGE = 4096
+PAUSE_MS = 25
+"""Between repeats: what the refiller has to sort and zero what was given back."""
+
+
+def frames(kind: str, more: str = "", colours: int = 64) -> str:
+    return f'frames = {{ kind = "{kind}", colors = {colours}{more} }}\n'
+
+
+COLORING, COLORING_16 = frames("page-coloring"), frames("page-coloring", ", fault-around = 16")
+COLORING_1 = frames("page-coloring", ", fault-around = 1")
+SINGLES_16 = frames("random", ", seed = 1, fault-around = 16")
+BINS = frames("bin-hopping")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Of one repeat: times in ns a touched page, and pages resident."""
+
+    wall_ns: float
+    cpu_ns: float
+    resident: int
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way of touching under one policy; ``goal``: the most that its wall time may be of the kernel's."""
+
+    name: str
+    toml: str
+    goal: float | None
+    how: str = "touch"
+    pages: int = 1024
+    stride: int = 1
+    busy: int = 0
+    pause_ms: int = PAUSE_MS
+
+    def argv(self, bench: Bench, repeats: int) -> list[str]:
+        numbers = (self.pages, self.stride, repeats, self.pause_ms, self.busy)
+        return [bench.compiled("frames_faults", "-pthread"), self.how, *map(str, numbers)]
+
+
+DEMAND = [
+    Case("demand, page-coloring in runs of 16", COLORING_16, 1.0),
+    Case("demand, page-coloring, adaptive", COLORING, 1.0),
+    Case("demand, 16 single moves a fault (random)", SINGLES_16, 1.5),
+    Case("demand, one page a fault (bin-hopping)", BINS, 6.0),
+    Case("demand, one page a fault (page-coloring)", COLORING_1, None),
+    Case(
+        "demand, page-coloring, 256 MiB without a pause (population included)", COLORING, None, pages=65536, pause_ms=0
+    ),
+]
+EAGER = [
+    (Case("eager, page-coloring, alone", COLORING, None, "populate"), 2_000_000),
+    (Case("eager, page-coloring, while another thread runs", COLORING, None, "populate", busy=1), 1_000_000),
+]
+SPARSE = Case("sparse", COLORING, None, pages=32768, stride=32)
+POPULATION = Case("population", COLORING, None, pages=131072, pause_ms=0)
+
+
+def measure(bench: Bench) -> list[Result]:
+    repeats = max(11, 2 * bench.rounds)
+    results = [_against_the_kernel(bench, case, repeats) for case in DEMAND]
+    results += [result for case, goal in EAGER for result in _eager(bench, case, goal, repeats)]
+    results += _sparse(bench)
+    results += _pool(bench)
+    results += [_small_process(bench)]
+    return results + overhead.measure(bench)
+
+
+def _run(bench: Bench, case: Case, repeats: int) -> tuple[list[Sample], list[Sample], Record]:
+    """Samples of the kernel's memory and of the governed."""
+    output = bench.scratch / "frames.out"
+    argv = case.argv(bench, repeats)
+    record = run(RunRequest(argv=argv, policy_toml=case.toml, preload="always", stdout=str(output), timeout_s=300))
+    if record.outcome.status != "ok":
+        raise SystemExit(f"{' '.join(argv)} under\n{case.toml}{record.outcome}")
+    rows = [line.split() for line in output.read_text().splitlines()]
+    kernel = [Sample(float(row[0]), float(row[1]), int(row[2])) for row in rows]
+    governed = [Sample(float(row[3]), float(row[4]), int(row[5])) for row in rows]
+    return kernel, governed, record
+
+
+def _against_the_kernel(bench: Bench, case: Case, repeats: int) -> Result:
+    kernel, governed, record = _run(bench, case, repeats)
+    cpu = compare("", "ns", [one.cpu_ns for one in kernel], [one.cpu_ns for one in governed])
+    return compare(
+        f"{case.name} / the kernel's own warm fault",
+        "ns",
+        [one.wall_ns for one in kernel],
+        [one.wall_ns for one in governed],
+        goal=case.goal,
+        note=f"CPU time of all threads: {cpu.median:.2f}; {_as_asked(record)}",
+    )
+
+
+def _eager(bench: Bench, case: Case, goal: int, repeats: int) -> list[Result]:
+    """The goal is a rate; ns a page say the same the other way round."""
+    kernel, governed, record = _run(bench, case, repeats)
+    times = [one.wall_ns for one in governed]
+    rate = absolute(f"{case.name}: ns a page", "ns", times, goal=1e9 / goal)
+    return [
+        rate.noted(f"{1e9 / rate.median:,.0f} pages/s, goal {goal:,}; {_as_asked(record)}"),
+        compare(f"{case.name} / the kernel's MADV_POPULATE_WRITE", "ns", [one.wall_ns for one in kernel], times),
+    ]
+
+
+def _sparse(bench: Bench) -> list[Result]:
+    """One touch in 32 pages: neither the memory of neighbours nor the time for them."""
+    memory: list[float] = []
+
+    def sample(toml: str, multiples: list[float] | None = None) -> float:
+        case = Case(SPARSE.name, toml, None, pages=SPARSE.pages, stride=SPARSE.stride)
+        _, governed, _ = _run(bench, case, 5)
+        if multiples is not None:
+            multiples += [one.resident * SPARSE.stride / SPARSE.pages for one in governed]
+        return sorted(one.wall_ns for one in governed)[2]
+
+    sides: dict[str, Callable[[], float]] = {
+        "one": lambda: sample(COLORING_1),
+        "adaptive": lambda: sample(COLORING, memory),
+    }
+    samples = interleave(sides, max(11, bench.rounds))
+    return [
+        compare(
+            "touching one page in 32, page-coloring: adaptive / one page a fault",
+            "ns",
+            samples["one"],
+            samples["adaptive"],
+            goal=1.0,
+        ),
+        absolute(
+            "touching one page in 32, page-coloring, adaptive: pages resident for each touched", "", memory, goal=1.0
+        ),
+    ]
+
+
+def _pool(bench: Bench) -> list[Result]:
+    """Filling the pool is apart from placing; its size is against 5% of what was placed, or 64 MiB."""
+    per_page: list[float] = []
+    over: list[float] = []
+    note = ""
+    for _ in range(max(6, bench.rounds // 2)):
+        _, _, record = _run(bench, POPULATION, 1)
+        engine = _engine(record)
+        per_page.append((engine["refill_ns"] + engine["split_ns"]) / engine["refill_pages"])
+        over.append(engine["pool_peak_bytes"] / MIB)
+        note = f"{engine['refill_pages']:,} pages in {engine['refills']} refills"
+    allowed = max(64.0, 0.05 * POPULATION.pages * PAGE / MIB)
+    return [
+        absolute("populating the pool: ns a page", "ns", per_page).noted(note),
+        absolute("pool at its largest, page-coloring, 512 MiB touched", "MiB", over, goal=allowed),
+    ]
+
+
+def _small_process(bench: Bench) -> Result:
+    """What a process that hardly needs memory pays for having an engine."""
+
+    def wall_ms(toml: str) -> float:
+        record = run(RunRequest(argv=["true"], policy_toml=toml, preload="always", stdout="null", timeout_s=60))
+        return record.time.wall_ns / 1e6
+
+    sides = {"without": lambda: wall_ms(KERNEL), "with": lambda: wall_ms(COLORING)}
+    samples = interleave(sides, bench.rounds)
+    return compare(
+        "wall time of true: page-coloring - frames kernel", "ms", samples["without"], samples["with"], kind="difference"
+    )
+
+
+def _engine(record: Record) -> dict[str, int]:
+    raise NotImplementedError
+
+
+def _as_asked(record: Record) -> str:
+    raise NotImplementedError

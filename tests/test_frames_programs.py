@@ -1,0 +1,96 @@
+"""Programs nobody here wrote pass unharmed while their frames are chosen: the tests of ``test_real_programs`` again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import test_real_programs as real
+from harness.frames import BY_NAME, MAIN, VARIANTS, FramesPolicy
+from harness.guests import Workshop, need
+from harness.launching import Runner
+from test_real_programs import everyones, natively_built, place  # noqa: F401 (fixtures)
+from test_stress import torture
+
+OFTEN = ["page-coloring", "bin-hopping"]
+THREADS = sorted({1, os.cpu_count() or 1})
+
+
+def possible(policy: FramesPolicy) -> FramesPolicy:
+    missing = policy.missing()
+    if missing:
+        pytest.skip(missing)
+    return policy
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(policy, marks=() if policy.name in OFTEN else pytest.mark.slow, id=policy.name)
+        for policy in [*MAIN, *VARIANTS]
+    ]
+)
+def policy(request: pytest.FixtureRequest) -> FramesPolicy:
+    """Instead of the policies that the other module has: the frame policies, most of them in the long campaign only."""
+    return possible(request.param)
+
+
+# Collected here, they run with this module's policies.
+test_bash = real.test_bash
+test_git = real.test_git
+test_gcc_builds_a_project = real.test_gcc_builds_a_project
+test_sqlite = real.test_sqlite
+test_redis = real.test_redis
+test_python_test_mmap = real.test_python_test_mmap
+test_python_long = real.test_python_long
+test_stress_ng_long = real.test_stress_ng_long
+
+
+@pytest.mark.parametrize("stressor", real.STRESSORS)
+@pytest.mark.parametrize("name", OFTEN)
+def test_stress_ng(name: str, stressor: str, everyones: Path, run_under: Runner) -> None:  # noqa: F811
+    real.stress(possible(BY_NAME[name]), stressor, 1, everyones, run_under)
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_sort_of_a_large_file(policy: FramesPolicy, threads: int, place: Path, run_under: Runner) -> None:  # noqa: F811
+    lines = sorted(f"{i * 2654435761 % 2**32:08x} {i}" for i in range(120_000))
+    (place / "input").write_text("\n".join(sorted(lines, key=lambda line: line[::-1])) + "\n")
+    command = ["sort", f"--parallel={threads}", "--buffer-size=8M", "-o", "output", "input"]
+    real.governed(run_under(policy.toml, command, cwd=str(place), env={"set": {"LC_ALL": "C"}}), policy)
+    assert (place / "output").read_text().splitlines() == lines
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_compression_and_back(policy: FramesPolicy, threads: int, place: Path, run_under: Runner) -> None:  # noqa: F811
+    content = b"".join(i.to_bytes(4, "little") * 3 for i in range(400_000))
+    (place / "data").write_bytes(content)
+    script = f"{need('xz')} -2 -k -T{threads} --block-size=1MiB data && xz -dc -T{threads} data.xz | cmp - data"
+    real.governed(run_under(policy.toml, ["bash", "-c", script], cwd=str(place)), policy)
+    done = subprocess.run(["xz", "-dc", str(place / "data.xz")], capture_output=True, check=True)
+    assert done.stdout == content
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("name", [policy.name for policy in MAIN])
+def test_torture(name: str, threads: int, workshop: Workshop, run_under: Runner) -> None:
+    torture(possible(BY_NAME[name]), 20, 900 // threads, threads, workshop, run_under)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(200, 210))
+def test_torture_long(policy: FramesPolicy, seed: int, workshop: Workshop, run_under: Runner) -> None:
+    torture(policy, seed, 6000, 1, workshop, run_under)
+    torture(policy, seed, 3000, 4, workshop, run_under)
+    run = run_under(policy.toml, [str(workshop.build("heap_torture")), str(seed), "1500"]).succeeded()
+    assert run.stdout == "ok\n", run.story()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_race_long(policy: FramesPolicy, seed: int, workshop: Workshop, run_under: Runner) -> None:
+    argv = [str(workshop.build("frames/race")), str(2 + seed), "3000", str(seed + 1)]
+    run = run_under(policy.toml, argv, env=policy.environment()).succeeded()
+    assert (run.stdout, run.stderr) == ("ok\n", ""), run.story()
