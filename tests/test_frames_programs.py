@@ -58,8 +58,9 @@ def test_stress_ng(name: str, stressor: str, everyones: Path, run_under: Runner)
 def test_sort_of_a_large_file(policy: FramesPolicy, threads: int, place: Path, run_under: Runner) -> None:  # noqa: F811
     lines = sorted(f"{i * 2654435761 % 2**32:08x} {i}" for i in range(120_000))
     (place / "input").write_text("\n".join(sorted(lines, key=lambda line: line[::-1])) + "\n")
+    env = {"clear": False, "set": {"LC_ALL": "C"}, "unset": []}
     command = ["sort", f"--parallel={threads}", "--buffer-size=8M", "-o", "output", "input"]
-    real.governed(run_under(policy.toml, command, cwd=str(place), env={"set": {"LC_ALL": "C"}}), policy)
+    real.governed(run_under(policy.toml, command, cwd=str(place), env=env), policy)
     assert (place / "output").read_text().splitlines() == lines
 
 

@@ -64,7 +64,7 @@ class Workshop:
 def need(program: str) -> str:
     """Path of a program that the full run must have: a missing one fails, it does not skip (STYLE 21)."""
     found = shutil.which(program)
-    packages = {"musl-gcc": "musl-tools", "go": "golang-go", "redis-server": "redis-server"}
+    packages = {"musl-gcc": "musl-tools", "go": "golang-go", "redis-server": "redis-server", "xz": "xz-utils"}
     assert found, f"{program} is missing; run: apt-get install {packages.get(program, program)}"
     return found
 
