@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from scipy import stats
@@ -22,14 +25,25 @@ def possible(policy: FramesPolicy) -> FramesPolicy:
     return policy
 
 
-def colours(policy: FramesPolicy, pages: int, seed: int, workshop: Workshop, run_under: Runner) -> list[int]:
-    """Colours of pages in the order in which the guest touched them (seed 0: ascending)."""
+@dataclass(frozen=True)
+class Page:
+    vpn: int
+    frame: int
+    colour: int
+
+
+def touched(policy: FramesPolicy, pages: int, seed: int, workshop: Workshop, run_under: Runner) -> list[Page]:
+    """Pages in the order in which the guest touched them (seed 0: ascending)."""
     argv = [str(workshop.build("frames/order")), str(pages), str(seed)]
     run = run_under(possible(policy).toml, argv, env=policy.environment()).succeeded()
     assert run.stderr == "", run.story()
-    found = [int(line) for line in run.stdout.split()]
-    assert len(found) == pages, run.story()
-    return found
+    rows = [line.split() for line in run.stdout.splitlines()]
+    assert len(rows) == pages, run.story()
+    return [Page(int(vpn, 16), int(frame, 16), int(colour)) for vpn, frame, colour in rows]
+
+
+def colours(policy: FramesPolicy, pages: int, seed: int, workshop: Workshop, run_under: Runner) -> list[int]:
+    return [page.colour for page in touched(policy, pages, seed, workshop, run_under)]
 
 
 @pytest.mark.parametrize("seed", [0, 5])
@@ -93,3 +107,44 @@ def test_page_coloring_gives_neighbours_neighbouring_colours(workshop: Workshop,
 def test_modulo_on_one_colour_holds_what_it_rejects(workshop: Workshop, run_under: Runner) -> None:
     policy = frames_policy("", "modulo", 16, ", pattern = [6]", pattern="6")
     assert set(colours(policy, 2000, 0, workshop, run_under)) == {6}
+
+
+def saved_map(pages: list[Page], count: int, path: Path) -> Path:
+    """What ``pagelab map --save`` would have written of these pages, which follow each other."""
+    span = {
+        "start": hex(pages[0].vpn * 4096),
+        "pages": len(pages),
+        "frames": [page.frame for page in pages],
+        "colours": [page.colour for page in pages],
+    }
+    document = {"schema": "pagelab.framemap/1", "pid": 1, "colours": count, "masks": [], "spans": [span]}
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_modulo_replays_the_colours_of_a_saved_map(workshop: Workshop, run_under: Runner, tmp_path: Path) -> None:
+    first = touched(frames_policy("", "random", 16, ", seed = 11", seed="11"), PAGES, 0, workshop, run_under)
+    saved = saved_map(first, 16, tmp_path / "map.json")
+    replay = FramesPolicy(
+        "",
+        f'frames = {{ kind = "modulo", map = "{saved}" }}\n',
+        root=True,
+        told={"FRAMES_STRATEGY": "bin-hopping", "FRAMES_COLOURS": "16"},
+    )
+    again = touched(replay, PAGES, 3, workshop, run_under)
+    by_vpn = {page.vpn: page.colour for page in again}
+    assert by_vpn == {page.vpn: page.colour for page in first}
+
+
+def test_exact_gives_the_very_frames_or_counts_them(workshop: Workshop, run_under: Runner, tmp_path: Path) -> None:
+    """Frames that a process has just given up are mostly free; what somebody else took meanwhile is a fallback."""
+    pages, best = 64, 0
+    for _ in range(5):
+        first = touched(frames_policy("", "page-coloring", 64), pages, 0, workshop, run_under)
+        saved = saved_map(first, 64, tmp_path / "map.json")
+        toml = f'[[rule]]\nmemory = ["anon"]\nframes = {{ kind = "exact", map = "{saved}", budget = "2G" }}\n'
+        told = {"FRAMES_STRATEGY": "bin-hopping", "FRAMES_COLOURS": "64"}
+        again = touched(FramesPolicy("", toml, root=True, told=told), pages, 0, workshop, run_under)
+        assert [page.vpn for page in again] == [page.vpn for page in first]
+        best = max(best, sum(a.frame == b.frame for a, b in zip(first, again, strict=True)))
+    assert best > 0

@@ -1,5 +1,5 @@
-/* One page after another in an order of the guest's own, nothing else touched in between: the colours, in the order of
- * the touches, one a line. Arguments: pages, seed (0: ascending). */
+/* One page after another in an order of the guest's own, nothing else touched in between: virtual page, frame and
+ * colour, in the order of the touches, one page a line. Arguments: pages, seed (0: ascending). */
 #include "frames.h"
 
 int main(int argc, char **argv) {
@@ -20,8 +20,9 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < pages; i++) *(volatile unsigned char *)(p + turn[i] * PAGE) = 1;
     read_pagemap(p, pages, words);
     for (size_t i = 0; i < pages; i++) {
-        CHECK(is_present(words[turn[i]]) && frame_in(words[turn[i]]));
-        printf("%zu\n", (size_t)colour_of(frame_in(words[turn[i]])));
+        uint64_t word = words[turn[i]], frame = frame_in(word);
+        CHECK(is_present(word) && frame != 0);
+        printf("%#zx %#zx %zu\n", (size_t)((uintptr_t)p / PAGE + turn[i]), (size_t)frame, (size_t)colour_of(frame));
     }
     return 0;
 }
