@@ -1,0 +1,320 @@
+//! Groups of measurements: several of one execution against one of each of several executions (ALLOC 4.2).
+
+use crate::executions::Experiment;
+use crate::stream::{Stream, mix};
+
+/// Sum of squared deviations from the mean, in one pass over values taken relative to the group's first.
+///
+/// That is safe: the squared distance of the first value from the mean is at most (g − 1)/g of the sum itself, so no
+/// more than about log₂ g bits are lost; and a group of equal values gives exactly 0.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Squares {
+    first: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Squares {
+    /// The value at place `k` of its group; the one at place 0 comes first.
+    #[inline]
+    pub fn add(&mut self, k: usize, value: f64) {
+        if k == 0 {
+            self.first = value;
+        }
+        let deviation = value - self.first;
+        self.sum += deviation;
+        self.squares += deviation * deviation;
+    }
+
+    /// The sum for a group of `size`.
+    #[inline]
+    #[must_use]
+    pub fn total(&self, size: usize) -> f64 {
+        (self.squares - self.sum * self.sum / size as f64).max(0.0)
+    }
+}
+
+/// Where groups are taken from.
+pub trait Rows {
+    /// Squares of `size` measurements of execution `i`, without replacement.
+    fn within(&mut self, i: usize, size: usize, stream: &mut Stream) -> f64;
+    /// Measurements of execution `i`.
+    fn count(&self, i: usize) -> u32;
+    /// The measurement of execution `i` at `position`.
+    fn at(&self, i: usize, position: u32) -> f64;
+}
+
+/// Rows that are held in memory. Groups are drawn by a partial Fisher–Yates shuffle in place: the order that one draw
+/// leaves is as good a start for the next as any.
+#[derive(Debug, Default)]
+pub struct Held {
+    values: Vec<f64>,
+    spans: Vec<Span>,
+}
+
+/// Where a row lies in the values.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    start: u32,
+    count: u32,
+}
+
+impl Held {
+    /// The experiment as it was measured.
+    #[must_use]
+    pub fn measured(experiment: &Experiment<'_>) -> Self {
+        let mut held = Self::default();
+        for row in experiment.rows() {
+            held.spans.push(Span { start: held.values.len() as u32, count: row.len() as u32 });
+            held.values.extend_from_slice(row);
+        }
+        held
+    }
+
+    /// Executions `chosen`, each with as many of its measurements as it has, drawn with replacement.
+    pub fn resample(&mut self, experiment: &Experiment<'_>, chosen: &[usize], stream: &mut Stream) {
+        self.values.clear();
+        self.spans.clear();
+        for &source in chosen {
+            let row = experiment.row(source);
+            let count = row.len() as u32;
+            self.spans.push(Span { start: self.values.len() as u32, count });
+            stream.each_below(row.len(), |_| count, |_, position| self.values.push(row[position as usize]));
+        }
+    }
+}
+
+impl Rows for Held {
+    #[inline]
+    fn within(&mut self, i: usize, size: usize, stream: &mut Stream) -> f64 {
+        let Span { start, count } = self.spans[i];
+        squares_of_some(&mut self.values[start as usize..][..count as usize], size, stream)
+    }
+
+    #[inline]
+    fn count(&self, i: usize) -> u32 {
+        self.spans[i].count
+    }
+
+    #[inline]
+    fn at(&self, i: usize, position: u32) -> f64 {
+        self.values[(self.spans[i].start + position) as usize]
+    }
+}
+
+/// Squares of `size` of the row's values, which are brought to its front. All of a row needs no draw.
+#[inline]
+pub fn squares_of_some(row: &mut [f64], size: usize, stream: &mut Stream) -> f64 {
+    let count = row.len();
+    let mut squares = Squares::default();
+    if size < count {
+        stream.each_below(
+            size,
+            |k| (count - k) as u32,
+            |k, further| {
+                row.swap(k, k + further as usize);
+                squares.add(k, row[k]);
+            },
+        );
+    } else {
+        row.iter().enumerate().for_each(|(k, &value)| squares.add(k, value));
+    }
+    squares.total(size.min(count))
+}
+
+/// Resampled rows that are never built: measurement p of row i is a function of the resample, i and p.
+///
+/// With 10⁶ measurements in an execution, building each of a thousand resamples would take minutes, of which a hundred
+/// groups look at a few thousand measurements.
+#[derive(Debug)]
+pub struct Imagined<'a> {
+    experiment: Experiment<'a>,
+    chosen: Vec<usize>,
+    addresses: Vec<u64>,
+    taken: Vec<u32>,
+    draw: u32,
+}
+
+impl<'a> Imagined<'a> {
+    /// Executions `chosen`; their measurements are drawn with replacement at the stream's next word.
+    #[must_use]
+    pub fn new(experiment: Experiment<'a>, chosen: Vec<usize>, stream: &mut Stream) -> Self {
+        let base = stream.next();
+        let addresses = (0..chosen.len() as u64).map(|i| mix(base ^ i)).collect();
+        let longest = experiment.rows().map(<[f64]>::len).max().unwrap_or(0);
+        Self { experiment, chosen, addresses, taken: vec![0; longest], draw: 0 }
+    }
+
+    /// The same for another resample, keeping the memory.
+    pub fn again(&mut self, chosen: Vec<usize>, stream: &mut Stream) {
+        let base = stream.next();
+        self.addresses.iter_mut().enumerate().for_each(|(i, address)| *address = mix(base ^ i as u64));
+        self.chosen = chosen;
+    }
+}
+
+impl Rows for Imagined<'_> {
+    /// Floyd's algorithm (Bentley, Floyd: A Sample of Brilliance, 1987).
+    fn within(&mut self, i: usize, size: usize, stream: &mut Stream) -> f64 {
+        let count = self.experiment.row(self.chosen[i]).len();
+        let size = size.min(count);
+        self.draw = self.draw.wrapping_add(1);
+        if self.draw == 0 {
+            self.taken.fill(0);
+            self.draw = 1;
+        }
+        let mut squares = Squares::default();
+        for (k, last) in (count - size..count).enumerate() {
+            let drawn = stream.below(last as u32 + 1) as usize;
+            let position = if self.taken[drawn] == self.draw { last } else { drawn };
+            self.taken[position] = self.draw;
+            squares.add(k, self.at(i, position as u32));
+        }
+        squares.total(size)
+    }
+
+    fn count(&self, i: usize) -> u32 {
+        self.experiment.row(self.chosen[i]).len() as u32
+    }
+
+    #[inline]
+    fn at(&self, i: usize, position: u32) -> f64 {
+        let row = self.experiment.row(self.chosen[i]);
+        let word = mix(self.addresses[i] ^ u64::from(position));
+        row[((u128::from(word) * row.len() as u128) >> 64) as usize]
+    }
+}
+
+/// Brings `size` of `order` to its front, each choice equally likely; all of them need no draw.
+#[inline]
+pub fn choose(order: &mut [u32], size: usize, stream: &mut Stream) {
+    let count = order.len();
+    if size < count {
+        stream.each_below(size, |k| (count - k) as u32, |k, further| order.swap(k, k + further as usize));
+    }
+}
+
+/// One pair of groups: squares between (one measurement of each of `size` executions), squares within (`size` of one).
+#[inline]
+pub fn draw_pair<R: Rows>(rows: &mut R, order: &mut [u32], size: usize, stream: &mut Stream) -> (f64, f64) {
+    let execution = stream.below(order.len() as u32) as usize;
+    let within = rows.within(execution, size, stream);
+    choose(order, size, stream);
+    let chosen = &order[..size.min(order.len())];
+    let mut between = Squares::default();
+    stream.each_below(
+        chosen.len(),
+        |k| rows.count(chosen[k] as usize),
+        |k, position| between.add(k, rows.at(chosen[k] as usize, position)),
+    );
+    (between.total(chosen.len()), within)
+}
+
+/// The same pair under exchange: measurements are dealt to the executions anew, keeping each execution's count.
+///
+/// Only the 2·size measurements that are looked at are dealt. The first `size` of `pool` become the group within, as the
+/// first positions of the execution they belong to; if that execution is also looked at for the group between, it shows
+/// one of its positions, which may be one of those.
+#[inline]
+pub fn draw_exchanged_pair(
+    pool: &mut [f64],
+    counts: &[u32],
+    order: &mut [u32],
+    size: usize,
+    stream: &mut Stream,
+) -> (f64, f64) {
+    let execution = stream.below(order.len() as u32);
+    let within = squares_of_some(pool, size, stream);
+    choose(order, size, stream);
+    let (mut next, total) = (size, pool.len());
+    let mut between = Squares::default();
+    for (k, &i) in order[..size.min(order.len())].iter().enumerate() {
+        let mut position = size;
+        if i == execution {
+            position = stream.below(counts[i as usize]) as usize;
+        }
+        if position >= size {
+            if next == total {
+                continue;
+            }
+            pool.swap(next, next + stream.below((total - next) as u32) as usize);
+            position = next;
+            next += 1;
+        }
+        between.add(k, pool[position]);
+    }
+    (between.total(size), within)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::Part;
+
+    fn stream(index: u64) -> Stream {
+        Stream::new(1, 2, Part::Impact, index)
+    }
+
+    #[test]
+    fn equal_values_have_no_squares_and_outliers_keep_the_rest() {
+        assert_eq!(squares_of_some(&mut [0.1; 9], 9, &mut stream(0)), 0.0);
+        let exact = squares_of_some(&mut [1e6, 1.0, 2.0, 3.0], 4, &mut stream(0));
+        let mean = (1e6 + 6.0) / 4.0;
+        let expected: f64 = [1e6f64, 1.0, 2.0, 3.0].iter().map(|value| (value - mean).powi(2)).sum();
+        assert!((exact / expected - 1.0).abs() < 1e-14);
+    }
+
+    #[test]
+    fn every_subset_is_equally_likely() {
+        let mut counts = std::collections::BTreeMap::new();
+        let mut row: Vec<f64> = (0..5).map(f64::from).collect();
+        let mut random = stream(3);
+        for _ in 0..20_000 {
+            squares_of_some(&mut row, 3, &mut random);
+            let mut group = [row[0] as u8, row[1] as u8, row[2] as u8];
+            group.sort_unstable();
+            *counts.entry(group).or_insert(0u32) += 1;
+        }
+        assert_eq!(counts.len(), 10);
+        assert!(counts.values().all(|count| (1_800..2_200).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn imagined_rows_draw_like_held_ones() {
+        // Mean squares of groups over many resamples: the same within the noise of 20,000 draws.
+        let values: Vec<f64> = (0..60).map(|i| f64::from((i * 37) % 61)).collect();
+        let experiment = Experiment::new(&values, &[20, 40, 60]).unwrap();
+        let mut held = Held::default();
+        let mut random = stream(5);
+        let mut imagined = Imagined::new(experiment, vec![0, 1, 2], &mut random);
+        let mut order = [0, 1, 2];
+        let (mut first, mut second) = ([0.0; 2], [0.0; 2]);
+        for _ in 0..20_000 {
+            held.resample(&experiment, &[0, 1, 1], &mut random);
+            let (between, within) = draw_pair(&mut held, &mut order, 3, &mut random);
+            first[0] += between;
+            first[1] += within;
+            imagined.again(vec![0, 1, 1], &mut random);
+            let (between, within) = draw_pair(&mut imagined, &mut order, 3, &mut random);
+            second[0] += between;
+            second[1] += within;
+        }
+        for k in 0..2 {
+            assert!((first[k] / second[k] - 1.0).abs() < 0.03, "{first:?} {second:?}");
+        }
+    }
+
+    #[test]
+    fn exchanged_pairs_use_each_measurement_once_but_for_the_shared_execution() {
+        let mut pool: Vec<f64> = (0..12).map(|i| f64::from(1 << i)).collect();
+        let (counts, mut order) = ([4, 4, 4], [0, 1, 2]);
+        let mut random = stream(9);
+        for _ in 0..1_000 {
+            let (between, within) = draw_exchanged_pair(&mut pool, &counts, &mut order, 3, &mut random);
+            assert!(between > 0.0 && within > 0.0);
+            let mut sorted = pool.clone();
+            sorted.sort_by(f64::total_cmp);
+            assert_eq!(sorted, (0..12).map(|i| f64::from(1 << i)).collect::<Vec<_>>());
+        }
+    }
+}

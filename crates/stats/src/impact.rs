@@ -1,0 +1,229 @@
+//! The impact factor: how many times greater the spread between executions is than the spread within (ALLOC 4.2).
+
+use crate::executions::{Experiment, draw_executions};
+use crate::groups::{Held, Imagined, Rows, draw_exchanged_pair, draw_pair};
+use crate::percentile;
+use crate::report::Settings;
+use crate::stream::{Part, Stream};
+
+/// Up to this many measurements, a resample is built; beyond, it is imagined ([`Imagined`]). Part of the recipe.
+pub const MOST_HELD: usize = 1 << 14;
+/// Draws whose group within has no spread are drawn again, at most this many times the draws asked for.
+const MOST_AGAIN: u64 = 19;
+
+/// Sums over drawn ratios of standard deviations.
+#[derive(Debug, Clone, Copy)]
+pub struct Ratios {
+    drawn: u64,
+    /// Draws thrown away because the group within had no spread.
+    pub zeros: u64,
+    sum: f64,
+    sum_of_squares: f64,
+    logs: f64,
+    product: f64,
+}
+
+/// What a set of draws says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ratio {
+    /// Mean of the ratios.
+    pub mean: f64,
+    /// Geometric mean of the ratios; 0 where a group between had no spread.
+    pub log_mean: f64,
+    /// Standard error of `mean` from the number of draws alone.
+    pub error: f64,
+}
+
+impl Ratios {
+    const fn new() -> Self {
+        Self { drawn: 0, zeros: 0, sum: 0.0, sum_of_squares: 0.0, logs: 0.0, product: 1.0 }
+    }
+
+    #[inline]
+    fn add(&mut self, (between, within): (f64, f64)) {
+        if within == 0.0 {
+            self.zeros += 1;
+            return;
+        }
+        let square = between / within;
+        self.drawn += 1;
+        self.sum += square.sqrt();
+        self.sum_of_squares += square;
+        // Logarithms are taken of products that stay far inside the range of doubles.
+        if (1e-140..1e140).contains(&square) {
+            self.product *= square;
+            if !(1e-140..1e140).contains(&self.product) {
+                self.logs += self.product.ln();
+                self.product = 1.0;
+            }
+        } else {
+            self.logs += square.ln();
+        }
+    }
+
+    /// Draws until `draws` ratios exist; None where too many groups within have no spread.
+    fn fill<F: FnMut() -> (f64, f64)>(draws: u32, mut pair: F) -> (Self, Option<Ratio>) {
+        let mut all = Self::new();
+        let draws = u64::from(draws);
+        while all.drawn < draws && all.zeros <= MOST_AGAIN * draws {
+            all.add(pair());
+        }
+        let count = all.drawn as f64;
+        if all.drawn < draws || draws == 0 {
+            return (all, None);
+        }
+        let mean = all.sum / count;
+        let spread = (all.sum_of_squares / count - mean * mean).max(0.0);
+        let log_mean = ((all.logs + all.product.ln()) / (2.0 * count)).exp();
+        (all, Some(Ratio { mean, log_mean, error: (spread / (count - 1.0).max(1.0)).sqrt() }))
+    }
+}
+
+/// The impact factor with all that is shown beside it.
+#[derive(Debug, Clone, Copy)]
+pub struct Impact {
+    /// The estimate, from the measurements as they are; None where a group within has no spread nearly always.
+    pub estimate: Option<Ratio>,
+    /// Draws of the estimate whose group within had no spread.
+    pub zeros: u64,
+    /// The same quantity where measurements are exchanged between executions.
+    pub null: Option<Ratio>,
+    /// Percentile interval of the mean of ratios.
+    pub interval: Option<(f64, f64)>,
+    /// Percentile interval of their geometric mean.
+    pub log_interval: Option<(f64, f64)>,
+    /// Share of the resamples' draws that were drawn again for want of spread within.
+    pub zero_share: f64,
+}
+
+/// All of it, for groups of `size` (at least 2, at most the executions and the fewest measurements).
+#[must_use]
+pub fn impact(experiment: &Experiment<'_>, size: usize, key: u64, settings: &Settings) -> Impact {
+    let mut order: Vec<u32> = (0..experiment.executions() as u32).collect();
+    let (counted, estimate) = {
+        let mut rows = Held::measured(experiment);
+        let mut stream = Stream::new(settings.seed, key, Part::Impact, 0);
+        Ratios::fill(settings.estimate_draws, || draw_pair(&mut rows, &mut order, size, &mut stream))
+    };
+    let null = null(experiment, size, key, settings);
+    let (replicates, zero_share) = replicates(experiment, size, key, settings);
+    let rank = percentile::rank(settings.resamples as usize, settings.tail);
+    let interval = |which: fn(&Ratio) -> f64| {
+        let all: Option<Vec<f64>> = replicates.iter().map(|one| one.as_ref().map(which)).collect();
+        all.and_then(|mut all| percentile::ends(&mut all, rank))
+    };
+    let (interval, log_interval) = (interval(|one| one.mean), interval(|one| one.log_mean));
+    Impact { estimate, zeros: counted.zeros, null, interval, log_interval, zero_share }
+}
+
+/// The impact factor of measurements that are dealt to the executions anew for each draw.
+fn null(experiment: &Experiment<'_>, size: usize, key: u64, settings: &Settings) -> Option<Ratio> {
+    let mut pool = experiment.values().to_vec();
+    let counts: Vec<u32> = experiment.rows().map(|row| row.len() as u32).collect();
+    let mut order: Vec<u32> = (0..counts.len() as u32).collect();
+    let mut stream = Stream::new(settings.seed, key, Part::ImpactNull, 0);
+    let pair = || draw_exchanged_pair(&mut pool, &counts, &mut order, size, &mut stream);
+    Ratios::fill(settings.null_draws, pair).1
+}
+
+/// One ratio a resample (executions, then measurements, with replacement), and the share of draws without spread.
+#[must_use]
+pub fn replicates(
+    experiment: &Experiment<'_>,
+    size: usize,
+    key: u64,
+    settings: &Settings,
+) -> (Vec<Option<Ratio>>, f64) {
+    let mut all = Vec::with_capacity(settings.resamples as usize);
+    let (mut zeros, mut drawn) = (0, 0);
+    let mut take = |(counted, ratio): (Ratios, Option<Ratio>)| {
+        zeros += counted.zeros;
+        drawn += counted.drawn;
+        all.push(ratio);
+    };
+    let executions = experiment.executions();
+    let draw = |index| draw_executions(executions, settings.seed, key, Part::ImpactResample, index);
+    if experiment.values().len() <= MOST_HELD {
+        let mut rows = Held::default();
+        for index in 0..u64::from(settings.resamples) {
+            let (chosen, mut stream) = draw(index);
+            rows.resample(experiment, &chosen, &mut stream);
+            take(mean_of(&mut rows, executions, size, settings.ratio_draws, stream));
+        }
+    } else {
+        let mut rows: Option<Imagined<'_>> = None;
+        for index in 0..u64::from(settings.resamples) {
+            let (chosen, mut stream) = draw(index);
+            match &mut rows {
+                Some(rows) => rows.again(chosen, &mut stream),
+                None => rows = Some(Imagined::new(*experiment, chosen, &mut stream)),
+            }
+            if let Some(rows) = &mut rows {
+                take(mean_of(rows, executions, size, settings.ratio_draws, stream));
+            }
+        }
+    }
+    let share = if zeros == 0 { 0.0 } else { zeros as f64 / (zeros + drawn) as f64 };
+    (all, share)
+}
+
+fn mean_of<R: Rows>(
+    rows: &mut R,
+    executions: usize,
+    size: usize,
+    draws: u32,
+    mut stream: Stream,
+) -> (Ratios, Option<Ratio>) {
+    let mut order: Vec<u32> = (0..executions as u32).collect();
+    Ratios::fill(draws, || draw_pair(rows, &mut order, size, &mut stream))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> Settings {
+        Settings { seed: 11, resamples: 200, ..Settings::default() }
+    }
+
+    /// Sums of twelve uniform numbers: near enough to normal for moments of small groups.
+    fn normals(count: usize, index: u64) -> Vec<f64> {
+        let mut stream = Stream::new(99, 0, Part::Executions, index);
+        let uniform = |stream: &mut Stream| stream.next() as f64 / 2f64.powi(64);
+        (0..count).map(|_| 100.0 + (0..12).map(|_| uniform(&mut stream)).sum::<f64>()).collect()
+    }
+
+    #[test]
+    fn nothing_between_gives_the_known_null_value() {
+        // √2 Γ(k/2 + 1/2) Γ(k/2 − 1/2) / (√2 Γ(k/2)²) with k = g − 1: 1.0643 at g = 10.
+        let values = normals(10 * 400, 1);
+        let ends: Vec<usize> = (1..=10).map(|i| i * 400).collect();
+        let experiment = Experiment::new(&values, &ends).unwrap();
+        let found = impact(&experiment, 10, 0, &settings());
+        assert!((found.null.unwrap().mean - 1.0643).abs() < 0.02, "{found:?}");
+        assert!((found.null.unwrap().log_mean - 1.0).abs() < 0.02, "{found:?}");
+        assert!((found.estimate.unwrap().mean - 1.0643).abs() < 0.05, "{found:?}");
+    }
+
+    #[test]
+    fn a_constant_execution_is_seen() {
+        let mut values = normals(30, 2);
+        values[..10].fill(7.0);
+        let experiment = Experiment::new(&values, &[10, 20, 30]).unwrap();
+        assert!(impact(&experiment, 3, 0, &settings()).zeros > 1_000);
+        let constant = Experiment::new(&[3.0; 30], &[10, 20, 30]).unwrap();
+        let found = impact(&constant, 3, 0, &settings());
+        assert!(found.estimate.is_none() && found.null.is_none() && found.interval.is_none());
+    }
+
+    #[test]
+    fn logarithms_of_products_are_sums_of_logarithms() {
+        let pairs = [(1e200, 1.0), (3.0, 2.0), (1e-250, 1e10), (5.0, 7.0)];
+        let mut next = pairs.iter().cycle();
+        let (_, ratio) = Ratios::fill(4, || *next.next().unwrap());
+        let expected = pairs.iter().map(|(b, w)| (b.ln() - w.ln()) / 2.0).sum::<f64>() / 4.0;
+        assert!((ratio.unwrap().log_mean.ln() - expected).abs() < 1e-12);
+        let (_, none) = Ratios::fill(4, || (0.0, 1.0));
+        assert_eq!(none.unwrap().log_mean, 0.0);
+    }
+}

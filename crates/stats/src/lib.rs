@@ -1,0 +1,26 @@
+//! The loops of ALLOC's statistical method that are too slow in Python.
+//!
+//! ALLOC is Hocko and Kalibera, "Reducing performance non-determinism via cache-aware page allocation strategies"
+//! (ICPE 2010), section 4. What is computed and why is in `docs/method/nondeterminism.md`; this crate is pure: slices in,
+//! numbers out, no clock, no global state. The recipe of every random draw is part of the interface: the same seed gives
+//! the same digits, whatever the number of threads, and a second implementation in the tests repeats it draw by draw.
+//!
+//! Times are positive and between 1e-150 and 1e150, so that squares neither overflow nor vanish; the Python side refuses
+//! others before they come here.
+#![deny(unsafe_code)]
+
+pub mod batch;
+pub mod change;
+pub mod dependence;
+pub mod executions;
+pub mod groups;
+pub mod impact;
+pub mod percentile;
+pub mod report;
+pub mod stream;
+pub mod trend;
+
+pub use batch::{Batch, BatchError};
+pub use executions::Experiment;
+pub use report::{COLUMNS, Report, Settings};
+pub use stream::{Part, Stream};

@@ -1,0 +1,279 @@
+//! All numbers of one experiment, as one row of a table.
+
+use crate::change::change;
+use crate::dependence::{memory, serial};
+use crate::executions::{Experiment, Levels, Moments, draw_executions};
+use crate::impact::impact;
+use crate::percentile;
+use crate::stream::Part;
+use crate::trend::trend;
+
+/// What is the same for all experiments of a batch.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Names the whole analysis's random numbers.
+    pub seed: u64,
+    /// Resamples of every interval.
+    pub resamples: u32,
+    /// Ratios drawn in each resample of the impact factor.
+    pub ratio_draws: u32,
+    /// Ratios drawn for its point estimate.
+    pub estimate_draws: u32,
+    /// Ratios drawn under exchange.
+    pub null_draws: u32,
+    /// Probability outside an interval at either end.
+    pub tail: f64,
+    /// Threads; 0 is one for each CPU this process may use.
+    pub threads: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            resamples: 1000,
+            ratio_draws: 100,
+            estimate_draws: 10_000,
+            null_draws: 10_000,
+            tail: 0.025,
+            threads: 0,
+        }
+    }
+}
+
+macro_rules! report {
+    ($($(#[$doc:meta])* $field:ident,)*) => {
+        /// One row. What does not exist is NaN here; the Python side turns it into a typed refusal.
+        #[derive(Debug, Clone, Copy)]
+        pub struct Report {
+            $($(#[$doc])* pub $field: f64,)*
+        }
+
+        /// Names of the columns, in the order of [`Report::row`].
+        pub const COLUMNS: &[&str] = &[$(stringify!($field),)*];
+
+        impl Report {
+            const EMPTY: Self = Self { $($field: f64::NAN,)* };
+
+            /// The values in the order of [`COLUMNS`].
+            #[must_use]
+            pub fn row(&self) -> [f64; COLUMNS.len()] {
+                [$(self.$field,)*]
+            }
+        }
+    };
+}
+
+report! {
+    /// Mean of the executions' means.
+    mean,
+    /// Percentile interval of it, executions resampled.
+    mean_low,
+    /// Its upper end.
+    mean_high,
+    /// Mean of the executions' CVs: non-determinism in measurement.
+    within,
+    /// Percentile interval of it.
+    within_low,
+    /// Its upper end.
+    within_high,
+    /// CV of all measurements: unclassified non-determinism.
+    pooled,
+    /// Percentile interval of it.
+    pooled_low,
+    /// Its upper end.
+    pooled_high,
+    /// Sample variance of the executions' means.
+    between_means,
+    /// Mean of the executions' variances.
+    within_variance,
+    /// Mean over executions of variance / measurements: what the variance of the means owes to the spread within.
+    within_share,
+    /// The impact factor: non-determinism in execution.
+    impact,
+    /// Percentile interval of it, executions and then measurements resampled.
+    impact_low,
+    /// Its upper end.
+    impact_high,
+    /// Standard error of the estimate from the number of draws.
+    impact_error,
+    /// Geometric mean of the ratios.
+    log_impact,
+    /// Percentile interval of it.
+    log_impact_low,
+    /// Its upper end.
+    log_impact_high,
+    /// The impact factor under exchange.
+    null_impact,
+    /// Geometric mean of the ratios under exchange.
+    null_log_impact,
+    /// Draws of the estimate without spread within.
+    zeros,
+    /// Share of the resamples' draws without spread within.
+    zero_share,
+    /// Lag-1 correlation inside executions.
+    lag_one,
+    /// Standardised.
+    lag_one_z,
+    /// Integrated autocorrelation time inside executions.
+    memory,
+    /// 1 where it is only a lower bound.
+    memory_truncated,
+    /// Measurements before the most likely change of level.
+    change_after,
+    /// Standardised size of that change.
+    change_z,
+    /// Places looked at.
+    change_places,
+    /// Relative size of that change.
+    change_shift,
+    /// Kendall's S of the executions' means in order.
+    trend_s,
+    /// Its variance.
+    trend_variance,
+    /// Kendall's tau-b.
+    trend_tau,
+    /// Median of the last third of executions over that of the first, less 1.
+    trend_shift,
+    /// Lag-1 correlation of the executions' means.
+    means_lag_one,
+    /// Standardised.
+    means_lag_one_z,
+}
+
+/// Everything about one experiment. `group` is the impact factor's group size; 0 leaves the impact factor out.
+#[must_use]
+pub fn report(experiment: &Experiment<'_>, group: usize, key: u64, settings: &Settings) -> Report {
+    let mut report = Report::EMPTY;
+    let moments: Vec<Moments> = experiment.rows().map(Moments::of).collect();
+    spread(&mut report, &moments, key, settings);
+    components(&mut report, &moments);
+    if group > 0 {
+        put_impact(&mut report, experiment, group, key, settings);
+    }
+    put_dependence(&mut report, experiment, &moments);
+    report
+}
+
+fn cvs(moments: &[Moments]) -> Vec<f64> {
+    moments.iter().map(|one| one.cv().unwrap_or(f64::NAN)).collect()
+}
+
+/// Mean and both CVs of every resample of whole executions.
+#[must_use]
+pub fn spread_replicates(moments: &[Moments], key: u64, settings: &Settings) -> [Vec<f64>; 3] {
+    let cvs = cvs(moments);
+    let mut all: [Vec<f64>; 3] = std::array::from_fn(|_| Vec::with_capacity(settings.resamples as usize));
+    for index in 0..u64::from(settings.resamples) {
+        let (chosen, _) = draw_executions(moments.len(), settings.seed, key, Part::Executions, index);
+        let levels = Levels::of(moments, &cvs, chosen.iter().copied());
+        for (all, value) in all.iter_mut().zip([levels.mean, levels.within, levels.pooled]) {
+            all.push(value);
+        }
+    }
+    all
+}
+
+fn spread(report: &mut Report, moments: &[Moments], key: u64, settings: &Settings) {
+    let found = Levels::of(moments, &cvs(moments), 0..moments.len());
+    (report.mean, report.within, report.pooled) = (found.mean, found.within, found.pooled);
+    if moments.len() < 2 {
+        return;
+    }
+    let [mut means, mut withins, mut pooleds] = spread_replicates(moments, key, settings);
+    let rank = percentile::rank(settings.resamples as usize, settings.tail);
+    let ends = |all: &mut [f64]| percentile::ends(all, rank).unwrap_or((f64::NAN, f64::NAN));
+    (report.mean_low, report.mean_high) = ends(&mut means);
+    (report.within_low, report.within_high) = ends(&mut withins);
+    (report.pooled_low, report.pooled_high) = ends(&mut pooleds);
+}
+
+/// Unweighted: every execution counts alike, as in the mean. An execution with one measurement has no variance of its
+/// own; its share is taken from the others' mean variance.
+fn components(report: &mut Report, moments: &[Moments]) {
+    let count = moments.len() as f64;
+    let means: Vec<f64> = moments.iter().map(|one| one.mean).collect();
+    report.between_means = Moments::of(&means).variance().unwrap_or(f64::NAN);
+    let known: Vec<f64> = moments.iter().filter_map(Moments::variance).collect();
+    report.within_variance = known.iter().sum::<f64>() / known.len() as f64;
+    let share = |one: &Moments| one.variance().unwrap_or(report.within_variance) / one.count;
+    report.within_share = moments.iter().map(share).sum::<f64>() / count;
+}
+
+fn put_impact(report: &mut Report, experiment: &Experiment<'_>, group: usize, key: u64, settings: &Settings) {
+    let found = impact(experiment, group, key, settings);
+    if let Some(ratio) = found.estimate {
+        (report.impact, report.log_impact, report.impact_error) = (ratio.mean, ratio.log_mean, ratio.error);
+    }
+    if let Some(ratio) = found.null {
+        (report.null_impact, report.null_log_impact) = (ratio.mean, ratio.log_mean);
+    }
+    if let Some((low, high)) = found.interval {
+        (report.impact_low, report.impact_high) = (low, high);
+    }
+    if let Some((low, high)) = found.log_interval {
+        (report.log_impact_low, report.log_impact_high) = (low, high);
+    }
+    (report.zeros, report.zero_share) = (found.zeros as f64, found.zero_share);
+}
+
+fn put_dependence(report: &mut Report, experiment: &Experiment<'_>, moments: &[Moments]) {
+    if let Some(found) = serial(experiment.rows()) {
+        (report.lag_one, report.lag_one_z) = (found.correlation, found.z);
+    }
+    if let Some(found) = memory(experiment) {
+        (report.memory, report.memory_truncated) = (found.time, f64::from(u8::from(found.truncated)));
+    }
+    if let Some(found) = change(experiment) {
+        (report.change_after, report.change_z) = (found.after as f64, found.z);
+        (report.change_places, report.change_shift) = (found.places as f64, found.shift);
+    }
+    let means: Vec<f64> = moments.iter().map(|one| one.mean).collect();
+    if let Some(found) = trend(&means) {
+        (report.trend_s, report.trend_variance, report.trend_tau) = (found.s, found.variance, found.tau);
+        let third = means.len() / 3;
+        report.trend_shift = median(&means[means.len() - third..]) / median(&means[..third]) - 1.0;
+    }
+    if let Some(found) = serial(std::iter::once(&means[..])) {
+        (report.means_lag_one, report.means_lag_one_z) = (found.correlation, found.z);
+    }
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => f64::NAN,
+        count if count % 2 == 1 => sorted[middle],
+        _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_measurement_each_gives_mean_and_pooled_spread_only() {
+        let values = [3.0, 4.0, 5.0, 6.0, 8.0];
+        let experiment = Experiment::new(&values, &[1, 2, 3, 4, 5]).unwrap();
+        let found = report(&experiment, 0, 0, &Settings::default());
+        assert_eq!(found.mean, 5.2);
+        assert!(found.mean_low < 5.2 && found.mean_high > 5.2 && found.pooled > 0.0);
+        assert!(found.within.is_nan() && found.impact.is_nan() && found.within_variance.is_nan());
+    }
+
+    #[test]
+    fn one_execution_has_no_interval() {
+        let experiment = Experiment::new(&[3.0, 4.0, 6.0], &[3]).unwrap();
+        let found = report(&experiment, 0, 0, &Settings::default());
+        assert!(found.within > 0.0 && found.within_low.is_nan() && found.between_means.is_nan());
+    }
+
+    #[test]
+    fn columns_and_rows_agree() {
+        assert_eq!(COLUMNS.len(), Report::EMPTY.row().len());
+        assert_eq!((COLUMNS[0], COLUMNS[COLUMNS.len() - 1]), ("mean", "means_lag_one_z"));
+    }
+}
