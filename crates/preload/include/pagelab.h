@@ -1,0 +1,168 @@
+/* pagelab.h: a program's own say in where its pages go.
+ *
+ * The policy of a run (`pagelab run --frames ...`) decides which frame each page gets. With these functions a program
+ * overrides it for itself: hints for ranges of addresses, a default, moving pages that are already in memory, and
+ * looking at what it got. docs/api.md is the guide; examples/fft is a complete program.
+ *
+ * Nothing has to be linked. The functions are weak: in a position-independent program (the default of most compilers)
+ * they are found when libpagelab.so has been preloaded, which `pagelab run` does, and otherwise every call
+ * returns -ENOSYS and nothing happens. Programs that are not position-independent, and programs that want the library
+ * always, link it: cc ... -lpagelab.
+ *
+ * All functions return 0 (or a number, where it says so), or a negative errno; errno itself is left alone. They may be
+ * called from any thread at any time, but not from signal handlers. A page is 4096 bytes. Ranges need not be aligned:
+ * every page that holds a byte of the range belongs to it.
+ */
+#ifndef PAGELAB_H
+#define PAGELAB_H
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Version of this interface; pagelab_version() returns the library's. Later versions only add to it. */
+#define PAGELAB_API_VERSION 1
+
+/* What places pages. */
+enum pagelab_strategy_kind {
+    PAGELAB_KERNEL = 0,        /* nobody but the kernel */
+    PAGELAB_PAGE_COLORING = 1, /* the colour of the virtual page */
+    PAGELAB_BIN_HOPPING = 2,   /* the next colour with each page, in the order of first touch */
+    PAGELAB_MODULO = 3,        /* a colour for each page: `values`, repeated */
+    PAGELAB_EXACT = 4,         /* a frame for each page: `values`, frame numbers */
+    PAGELAB_RANDOM = 5         /* a colour drawn from `seed` and the address */
+};
+
+/* Switches of a hint. */
+#define PAGELAB_HASH_PID 1u   /* page colouring: colours turned by a hash of the process id */
+#define PAGELAB_PIN 2u        /* placed pages are locked in memory, so that they stay where they are */
+#define PAGELAB_DRAW_FIRST 4u /* bin hopping: the first colour is drawn from `seed` instead of being `first` */
+
+/* In `values`: this page may lie anywhere. */
+#define PAGELAB_ANYWHERE UINT64_MAX
+/* Answer of pagelab_colors: the page is not in memory. */
+#define PAGELAB_NO_COLOR UINT32_MAX
+
+/* A hint. Set `size` to sizeof(struct pagelab_hint) and everything that is not needed to 0 (PAGELAB_HINT does both). */
+struct pagelab_hint {
+    uint32_t size;
+    uint32_t strategy;     /* enum pagelab_strategy_kind */
+    uint32_t colors;       /* number of colours; 0: as the policy has them, else as the second-level cache has them */
+    uint32_t flags;        /* PAGELAB_HASH_PID, PAGELAB_PIN, PAGELAB_DRAW_FIRST */
+    uint32_t first;        /* bin hopping: the first page's colour */
+    uint32_t fault_around; /* most pages that one fault brings in; 0: as the strategy likes */
+    uint64_t seed;         /* random, and bin hopping with PAGELAB_DRAW_FIRST */
+    uint64_t budget_bytes; /* memory that may be held beyond what is placed; 0: as the strategy needs */
+    const uint64_t *masks; /* bit i of a colour is the parity of frame & masks[i]; NULL: the colour is frame % colors */
+    size_t mask_count;     /* the number of colours is 2^mask_count then */
+    const uint64_t *values; /* modulo: colours, exact: frame numbers; copied. values[0] is for the first page of the
+                               range (of the address space, in a default); modulo repeats them, beyond exact's last one
+                               any frame will do */
+    size_t value_count;
+};
+#define PAGELAB_HINT(kind) {sizeof(struct pagelab_hint), (kind), 0, 0, 0, 0, 0, 0, NULL, 0, NULL, 0}
+
+/* What moving did, in pages. */
+struct pagelab_moved {
+    uint64_t pages;     /* of the range */
+    uint64_t absent;    /* were not in memory: they are placed when they are touched */
+    uint64_t in_place;  /* were where they should be, now or before */
+    uint64_t elsewhere; /* are still on other frames: shared, locked, not anonymous, or no such frame was to be had */
+};
+
+/* What the engine of this process did so far; see docs/api.md and the record. */
+struct pagelab_counters {
+    uint64_t requests;   /* pages that were to be placed */
+    uint64_t placed;     /* of these, as wanted */
+    uint64_t fallbacks;  /* of these, on a frame of another colour, or another frame */
+    uint64_t zero_pages; /* of these, left to the kernel */
+    uint64_t faults;     /* missing-page faults answered */
+    uint64_t runs;       /* moves that placed pages; several pages go in one */
+    uint64_t remapped;   /* pages of existing memory that were moved */
+    uint64_t copied;     /* of these, by copying them */
+    uint64_t refills;    /* times the pool of free pages was filled up */
+    uint64_t wait_ns;    /* time that faults waited for that */
+    uint64_t pool_bytes; /* what the pool holds now */
+};
+
+#if defined(__GNUC__) && !defined(PAGELAB_STRONG)
+#define PAGELAB_WEAK __attribute__((weak))
+#else
+#define PAGELAB_WEAK
+#endif
+
+/* Version of the library's interface, at least 1. -ENOSYS: the library is not there. */
+int pagelab_version(void) PAGELAB_WEAK;
+
+/* Starts the engine now. The first hint does it as well, and under a policy with `frames` it runs already.
+ *   -EPERM      frame numbers need CAP_SYS_ADMIN, userfaultfd needs CAP_SYS_PTRACE or vm.unprivileged_userfaultfd=1
+ *   -EOPNOTSUPP this kernel cannot move pages (Linux 6.8 or newer is needed), or the process is confined by seccomp
+ *   -ENOMEM     no memory for the engine */
+int pagelab_start(void) PAGELAB_WEAK;
+
+/* From now on, pages that are first touched in [addr, addr + len) are placed as the hint says: in private anonymous
+ * memory (malloc, mmap) that is mapped there now. Pages that are in memory stay where they are until
+ * pagelab_remap_range. An earlier hint is replaced where the two overlap.
+ *   -EINVAL     the hint makes no sense: size, kind, colours, masks or values
+ *   -EFAULT     part of the range is not mapped
+ *   -ENOSPC     too many ranges, or too many different hints at a time
+ *   ... and those of pagelab_start */
+int pagelab_set_range(void *addr, size_t len, const struct pagelab_hint *hint) PAGELAB_WEAK;
+
+/* Takes hints back: the range is placed as if there had never been one. Pages stay where they are. */
+int pagelab_clear_range(void *addr, size_t len) PAGELAB_WEAK;
+
+/* The hint for heap, mappings and thread arenas that neither a range nor a rule of the policy names, from now on.
+ * NULL takes it back.
+ *   -EOPNOTSUPP the process was not started by `pagelab run`: it cannot be seen what it maps
+ *   ... and those of pagelab_set_range */
+int pagelab_set_default(const struct pagelab_hint *hint) PAGELAB_WEAK;
+
+/* Moves the pages that are in memory in [addr, addr + len) to where the hint (or the policy) wants them. Contents are
+ * kept; other threads may go on using the memory, and wait while one of its pages moves. `moved` may be NULL.
+ *   -EINVAL     nothing in the range is governed
+ *   -EFAULT     part of the range is not mapped */
+int pagelab_remap_range(void *addr, size_t len, struct pagelab_moved *moved) PAGELAB_WEAK;
+
+/* Frame numbers of the first `pages` pages from addr's on; 0: not in memory.
+ *   -EPERM      frame numbers need CAP_SYS_ADMIN
+ *   -EFAULT     part of the range is not mapped */
+int pagelab_frames(const void *addr, size_t pages, uint64_t *frames) PAGELAB_WEAK;
+
+/* Their colours, as the strategy of each page counts them (without one, as the policy or the second-level cache does);
+ * PAGELAB_NO_COLOR: not in memory. Errors as pagelab_frames. */
+int pagelab_colors(const void *addr, size_t pages, uint32_t *colors) PAGELAB_WEAK;
+
+/* Number of colours that pagelab_colors tells apart at addr, at least 1. */
+int pagelab_color_count(const void *addr) PAGELAB_WEAK;
+
+/* What governs the page at addr: an enum pagelab_strategy_kind, or 6 for a module of the policy. */
+int pagelab_strategy_at(const void *addr) PAGELAB_WEAK;
+
+/* Fills at most `size` bytes of `counters`, whose size is sizeof(struct pagelab_counters); all zero without engine. */
+int pagelab_counters(struct pagelab_counters *counters, size_t size) PAGELAB_WEAK;
+
+#ifdef __cplusplus
+}
+#endif
+
+#if defined(__GNUC__) && !defined(PAGELAB_STRONG)
+/* Without the library the functions' addresses are null. (A macro's own name is not expanded again.) */
+#define pagelab_version() (pagelab_version ? pagelab_version() : -ENOSYS)
+#define pagelab_start() (pagelab_start ? pagelab_start() : -ENOSYS)
+#define pagelab_set_range(a, l, h) (pagelab_set_range ? pagelab_set_range((a), (l), (h)) : -ENOSYS)
+#define pagelab_clear_range(a, l) (pagelab_clear_range ? pagelab_clear_range((a), (l)) : -ENOSYS)
+#define pagelab_set_default(h) (pagelab_set_default ? pagelab_set_default(h) : -ENOSYS)
+#define pagelab_remap_range(a, l, m) (pagelab_remap_range ? pagelab_remap_range((a), (l), (m)) : -ENOSYS)
+#define pagelab_frames(a, n, f) (pagelab_frames ? pagelab_frames((a), (n), (f)) : -ENOSYS)
+#define pagelab_colors(a, n, c) (pagelab_colors ? pagelab_colors((a), (n), (c)) : -ENOSYS)
+#define pagelab_color_count(a) (pagelab_color_count ? pagelab_color_count(a) : -ENOSYS)
+#define pagelab_strategy_at(a) (pagelab_strategy_at ? pagelab_strategy_at(a) : -ENOSYS)
+#define pagelab_counters(c, s) (pagelab_counters ? pagelab_counters((c), (s)) : -ENOSYS)
+#endif
+
+#endif
