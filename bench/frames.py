@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -74,6 +75,9 @@ POPULATION = Case("population", COLORING, None, pages=131072, pause_ms=0)
 
 
 def measure(bench: Bench) -> list[Result]:
+    if os.geteuid() != 0:
+        print("frames: left out, for frame numbers are for root only; run: sudo make bench")
+        return []
     repeats = max(11, 2 * bench.rounds)
     results = [_against_the_kernel(bench, case, repeats) for case in DEMAND]
     results += [result for case, goal in EAGER for result in _eager(bench, case, goal, repeats)]
