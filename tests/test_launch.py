@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -316,3 +317,29 @@ def test_a_run_leaves_no_directory_and_its_path_has_one_length(run_under: Runner
 def test_the_cgroup_limits_in_force_are_recorded(run_under: Runner) -> None:
     settings = run_under("", ["true"]).the_record.settings
     assert any(name.startswith(("memory.", "cpuset.", "pids.", "cpu.")) for name in settings.cgroup), settings
+
+
+def test_a_program_waits_for_the_caller_that_is_told_of_it(tmp_path: Path) -> None:
+    """The process is announced before it executes anything, and goes on when the caller answers."""
+    ours, theirs = socket.socketpair()
+    told = tmp_path / "told"
+    request = {
+        "schema": "pagelab.request/1",
+        "argv": ["touch", str(told)],
+        "preload": "never",
+        "announce_fd": theirs.fileno(),
+        "record": str(tmp_path / "record.json"),
+    }
+    with subprocess.Popen([str(paths.launcher())], stdin=subprocess.PIPE, pass_fds=(theirs.fileno(),)) as launcher:
+        theirs.close()
+        assert launcher.stdin is not None
+        launcher.stdin.write(json.dumps(request).encode())
+        launcher.stdin.close()
+        pid = int(ours.makefile().readline())
+        assert Path(f"/proc/{pid}/exe").readlink() == paths.launcher().resolve(), "not yet the program"
+        assert not told.exists()
+        ours.close()
+        assert launcher.wait() == 0
+    assert told.exists()
+    record = Record.model_validate_json((tmp_path / "record.json").read_text())
+    assert [process.pid for process in record.processes] == [pid]

@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 from pagelab import machine, placement
-from pagelab.placement import nodes, picture, procfs, trace
+from pagelab.errors import PagelabError
+from pagelab.placement import governed, nodes, picture, procfs, trace
 from pagelab.placement.model import AddressMap, Region
+from pagelab.runner import RunRequest
 
 M2 = 2 << 20
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="frame numbers are for root; run: sudo make test")
@@ -370,6 +372,23 @@ def test_a_command_under_a_policy_is_ended_after_its_time() -> None:
     assert result.returncode == 0, result.stderr
     found = AddressMap.model_validate_json(result.stdout)
     assert (found.command, found.moment) == ("sleep 600", "now")
+
+
+def test_however_short_a_command_under_a_policy_is_it_is_held() -> None:
+    """Regression: the program was looked for below the launcher, and a short one could be over by then."""
+    request = RunRequest(argv=["/bin/true"], policy_toml='pages = "4K"')
+    for _ in range(20):
+        traced, record = governed.run_and_look(request, lambda pid, _: Path(f"/proc/{pid}/exe").readlink())
+        assert (traced.value.name, traced.moment) == ("true", "exit")
+        assert record.outcome.status == "ok"
+
+
+def test_a_command_under_a_policy_that_cannot_be_executed_is_refused(tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.write_bytes(Path("/bin/true").read_bytes()[:200])
+    broken.chmod(0o755)
+    with pytest.raises(PagelabError, match="broken"):
+        governed.run_and_look(RunRequest(argv=[str(broken)], preload="never"), lambda pid, _: pid)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from . import machine, paths
 from .errors import BadInputError, MachineError, PagelabError
+from .machine.colours import notes
 from .record import Record
 
 SCHEMA = "pagelab.request/1"
@@ -61,6 +62,9 @@ class RunRequest:
     flush: Literal["none", "files", "all"] = "none"
     flush_files: Sequence[str] = ()
     run_dir_root: str | None = None
+    announce_fd: int | None = None
+    """One end of a stream socket: the launcher writes the program's process id there before the program executes, and
+    waits for a byte, or for the other end to be closed."""
 
 
 def run(request: RunRequest) -> Record:
@@ -75,13 +79,15 @@ def run(request: RunRequest) -> Record:
         record_path = Path(directory) / "record.json"
         request_path = Path(directory) / "request.json"
         request_path.write_text(json.dumps(_document(request, described, record_path)))
-        returned, complaint = _launch(request_path)
+        returned, complaint = _launch(request_path, () if request.announce_fd is None else (request.announce_fd,))
         if returned not in _RECORDED or not record_path.exists():
             raise _error(returned, complaint)
         record = _read(record_path)
     if complaint:
         _pass_on(complaint)
-    return record.model_copy(update={"id": uuid.uuid4().hex, "machine": described, "provenance": machine.provenance()})
+    told = [*record.warnings, *notes.warnings(record.policy.toml, described)]
+    completed = {"id": uuid.uuid4().hex, "machine": described, "provenance": machine.provenance(), "warnings": told}
+    return record.model_copy(update=completed)
 
 
 def _read(path: Path) -> Record:
@@ -124,6 +130,7 @@ def _document(request: RunRequest, described: dict[str, Any], record: Path) -> d
         "flush": {"mode": request.flush, "files": list(request.flush_files)},
         "run_dir_root": request.run_dir_root,
         "record": str(record),
+        **({} if request.announce_fd is None else {"announce_fd": request.announce_fd}),
     }
 
 
@@ -137,7 +144,7 @@ def _library(request: RunRequest) -> str | None:
         raise
 
 
-def _launch(request_path: Path) -> tuple[int, str]:
+def _launch(request_path: Path, pass_on: tuple[int, ...] = ()) -> tuple[int, str]:
     """The launcher's exit code and what it said on its own account.
 
     The program shares the terminal's standard error with the launcher when asked to inherit it, so the launcher
@@ -146,7 +153,7 @@ def _launch(request_path: Path) -> tuple[int, str]:
     complaint_path = request_path.with_name("complaint")
     complaint_path.touch()
     command = [str(paths.launcher()), "--complaint", str(complaint_path), str(request_path)]
-    process = subprocess.Popen(command)
+    process = subprocess.Popen(command, pass_fds=pass_on)
     try:
         returned = process.wait()
     except BaseException:

@@ -4,6 +4,7 @@
 //! request → target, user, CPUs, policy → run directory, plan → child waits → counters → exec → tree → record
 //! ```
 
+pub mod announce;
 pub mod aslr;
 pub mod assemble;
 pub mod cgroup;
@@ -13,6 +14,7 @@ pub mod elf;
 pub mod environment;
 pub mod error;
 pub mod flush;
+pub mod frames;
 pub mod guard;
 pub mod guests;
 pub mod journal;

@@ -76,6 +76,9 @@ pub struct Request {
     /// What to drop from the page cache before the run.
     #[serde(default)]
     pub flush: Flush,
+    /// Stream socket on which the caller is told of the program's process, and lets it go; null: nobody waits.
+    #[serde(default)]
+    pub announce_fd: Option<i32>,
     /// Where run directories are made; null: `/dev/shm`, or `/tmp`.
     #[serde(default)]
     pub run_dir_root: Option<PathBuf>,
@@ -188,6 +191,11 @@ impl Request {
         {
             return bad(format!("measurement descriptor {fd} is not between 3 and 255"));
         }
+        if let Some(fd) = self.announce_fd
+            && fd < 3
+        {
+            return bad(format!("announce_fd = {fd} is a standard stream"));
+        }
         if (self.flush.mode == FlushMode::Files) == self.flush.files.is_empty() {
             return bad("flush.files must name files exactly when flush.mode is \"files\"".to_owned());
         }
@@ -218,6 +226,7 @@ mod tests {
             (r#","timeout_s":0"#, "timeout of 0"),
             (r#","timeout_s":-1"#, "timeout of -1"),
             (r#","measurements":{"fd":1}"#, "descriptor 1"),
+            (r#","announce_fd":2"#, "announce_fd = 2"),
             (r#","flush":{"mode":"files"}"#, "flush.files"),
             (r#","env":{"set":{"A=B":"c"}}"#, "A=B"),
             (r#","nonsense":1"#, "nonsense"),

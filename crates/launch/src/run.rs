@@ -1,5 +1,6 @@
 //! One run, from request to record.
 
+use crate::announce::Caller;
 use crate::assemble::{self, Observed};
 use crate::counters::{self, Counting};
 use crate::cpus::{self, Cpus};
@@ -59,6 +60,7 @@ pub struct Ready<'r> {
 
 /// Makes the run a request describes.
 pub fn run(request: &Request, token: Token) -> Result<Record> {
+    let caller = Caller::take(request.announce_fd)?;
     let mut ready = prepare(request, token)?;
     let plan_path = ready.run_dir.path().join("plan");
     let plan = if ready.preloaded {
@@ -80,7 +82,7 @@ pub fn run(request: &Request, token: Token) -> Result<Record> {
     let fetch = set_up_machine(&ready, plan.as_ref(), &mut held);
     let (fetch, warnings) = fetch;
     ready.warnings.0.extend(warnings.0);
-    start(ready, streams, measure, held, fetch)
+    start(ready, streams, measure, held, fetch, caller)
 }
 
 fn prepare(request: &Request, token: Token) -> Result<Ready<'_>> {
@@ -214,6 +216,7 @@ fn start(
     measure: Option<Capture>,
     held: Held,
     fetch: Fetch,
+    caller: Caller,
 ) -> Result<Record> {
     let copy = streams.copy_to.take();
     let captured = streams.stdout.take();
@@ -229,6 +232,7 @@ fn start(
         // Failing would only mean that the launcher shares a CPU with the program.
         let _ = CpuSet::new(&ready.cpus.launcher).apply();
     }
+    caller.announce(pid);
     let mut tending = Tending { copy, counting };
     let finished = waiting.go(ready.request.timeout_s, ready.request.stdin == "inherit", &mut tending)?;
     tending.visit();

@@ -1,15 +1,16 @@
-"""Maps a program that ``pagelab-launch`` runs under a policy: found below the launcher, held, looked at, let go."""
+"""Maps a program that ``pagelab-launch`` runs under a policy: announced, held, looked at, let go."""
 
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 from typing import TypeVar
 
-from ..errors import MachineError
+from ..errors import BadInputError, MachineError
 from ..record import Record
 from ..runner import RunRequest, run
 from . import trace
@@ -18,33 +19,34 @@ from .trace import Moment, Traced
 
 T = TypeVar("T")
 
-_POLL_S = 0.0002
-_GENERATIONS = 3
-"""The launcher is its own guard's child, and the program is the launcher's."""
-
 
 def run_and_look(
     request: RunRequest, look: Callable[[int, Moment], T], after_s: float | None = None
 ) -> tuple[Traced[T], Record]:
     """Makes the run and calls ``look(pid, moment)`` while its program is held, as :func:`trace.run` does.
 
-    The program is found while it still waits for the launcher's go, some milliseconds before it executes.
+    The launcher tells of the process while that still waits to execute the program, and waits in turn until it is held.
 
-    Raises what :func:`pagelab.runner.run` raises, and :class:`MachineError` where the program cannot be found or
-    traced.
+    Raises what :func:`pagelab.runner.run` raises, :class:`BadInputError` where the program cannot be executed, and
+    :class:`MachineError` where it cannot be traced.
     """
     outcome: list[Record | BaseException] = []
-    worker = threading.Thread(target=_run, args=(request, outcome), name="pagelab-run")
-    with trace.interrupts_go_to_the_program():
+    ours, theirs = socket.socketpair()
+    asked = replace(request, announce_fd=theirs.fileno())
+    worker = threading.Thread(target=_run, args=(asked, outcome, theirs), name="pagelab-run")
+    with trace.interrupts_go_to_the_program(), ours:
         worker.start()
         try:
-            pid = _find(worker)
-            traced = None if pid is None else _hold(pid, look, after_s)
+            pid = _announced(ours)
+            traced = None if pid is None else _hold(pid, ours, look, after_s)
         finally:
+            ours.close()
             worker.join()
     result = outcome[0]
     if isinstance(result, BaseException):
         raise result
+    if result.outcome.status == "not-started":
+        raise BadInputError(result.outcome.message or "the program could not be executed")
     if traced is None:
         raise MachineError(
             "the program ended before it could be mapped; its placement is in the record: pagelab run --json"
@@ -52,43 +54,28 @@ def run_and_look(
     return traced, result
 
 
-def _run(request: RunRequest, outcome: list[Record | BaseException]) -> None:
+def _run(request: RunRequest, outcome: list[Record | BaseException], theirs: socket.socket) -> None:
     try:
         outcome.append(run(request))
     except BaseException as error:
         outcome.append(error)
+    finally:
+        # The launcher had a copy; with both gone, nobody waits for an announcement that never comes.
+        theirs.close()
 
 
-def _find(worker: threading.Thread) -> int | None:
-    """The program's process, or ``None`` where the run is over without one that could be seen."""
-    while worker.is_alive():
-        # The launcher is a child of the thread that started it.
-        generation = _children(os.getpid(), worker.native_id or 0)
-        for _ in range(_GENERATIONS - 1):
-            generation = [child for parent in generation for child in _children(parent, parent)]
-        if generation:
-            return generation[0]
-        time.sleep(_POLL_S)
-    return None
+def _announced(ours: socket.socket) -> int | None:
+    """The program's process, or ``None`` where the run is over without one."""
+    said = b""
+    while not said.endswith(b"\n"):
+        part = ours.recv(64)
+        if not part:
+            return None
+        said += part
+    return int(said)
 
 
-def _children(pid: int, thread: int) -> list[int]:
-    """The children of one thread of a process, oldest first; none where it is gone.
-
-    Raises :class:`MachineError` on kernels without CONFIG_PROC_CHILDREN.
-    """
-    try:
-        with open(f"/proc/{pid}/task/{thread}/children", "rb") as listed:  # noqa: PTH123
-            return [int(child) for child in listed.read().split()]
-    except OSError:
-        if not Path(f"/proc/self/task/{os.getpid()}/children").exists():
-            raise MachineError(
-                "cannot find the program: this kernel does not list the children of a process (CONFIG_PROC_CHILDREN)"
-            ) from None
-        return []
-
-
-def _hold(pid: int, look: Callable[[int, Moment], T], after_s: float | None) -> Traced[T] | None:
+def _hold(pid: int, ours: socket.socket, look: Callable[[int, Moment], T], after_s: float | None) -> Traced[T] | None:
     try:
         trace.seize(pid)
     except ProcessLookupError:
@@ -97,6 +84,7 @@ def _hold(pid: int, look: Callable[[int, Moment], T], after_s: float | None) -> 
         if not is_alive(pid):  # a process that is ending cannot be traced: EPERM
             return None
         raise trace.refused(f"process {pid}", error) from error
+    ours.close()
     return trace.follow(pid, look, after_s, end=_end)
 
 

@@ -4,7 +4,7 @@ use super::{check, check_long};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -23,6 +23,14 @@ pub fn high_duplicate(file: &impl AsRawFd) -> io::Result<OwnedFd> {
     let fd = check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 256) })?;
     // SAFETY: the descriptor is new and owned by nobody else.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Makes a descriptor that the caller of this process left open our own; close-on-exec.
+pub fn take_over(fd: RawFd) -> io::Result<File> {
+    // SAFETY: plain integers; fails for a number that is not an open descriptor.
+    check(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    // SAFETY: the descriptor is open, and it was handed to this process to be owned by this one value.
+    Ok(unsafe { File::from_raw_fd(fd) })
 }
 
 /// Advises the kernel to drop a file's clean pages from the page cache.
