@@ -1,4 +1,6 @@
-"""Native half of pagelab (crates/python). Values cross as JSON; use :mod:`pagelab.policy`, which types them."""
+"""Native half of pagelab (crates/python): policies cross as JSON (use :mod:`pagelab.policy`), arrays as buffers."""
+
+from typing_extensions import Buffer
 
 class PolicyRefused(ValueError):  # noqa: N818
     """The argument is JSON: place (source, line), message, allowed, next."""
@@ -15,3 +17,22 @@ def policy_to_toml(policy_json: str) -> str: ...
 def check_policy(text: str, path: str, machine_json: str | None = None) -> None: ...
 def generic_machine() -> str: ...
 def warning_kinds() -> list[str]: ...
+def stats_columns() -> list[str]: ...
+def stats_reports(
+    values: Buffer,
+    ends: Buffer,
+    experiment_ends: Buffer,
+    groups: Buffer,
+    keys: Buffer,
+    *,
+    seed: int,
+    resamples: int,
+    ratio_draws: int,
+    estimate_draws: int,
+    null_draws: int,
+    tail: float,
+    threads: int,
+) -> bytes: ...
+def stats_replicates(
+    values: Buffer, ends: Buffer, group: int, key: int, *, seed: int, resamples: int, ratio_draws: int
+) -> bytes: ...

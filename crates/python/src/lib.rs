@@ -4,6 +4,7 @@
 //! only argument is the JSON of a `PolicyError`.
 
 mod policy;
+mod stats;
 
 use pyo3::prelude::*;
 
@@ -18,5 +19,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(policy::check_policy, module)?)?;
     module.add_function(wrap_pyfunction!(policy::generic_machine, module)?)?;
     module.add_function(wrap_pyfunction!(policy::warning_kinds, module)?)?;
+    module.add_function(wrap_pyfunction!(stats::stats_columns, module)?)?;
+    module.add_function(wrap_pyfunction!(stats::stats_reports, module)?)?;
+    module.add_function(wrap_pyfunction!(stats::stats_replicates, module)?)?;
     Ok(())
 }
