@@ -53,6 +53,8 @@ class WarningKind(StrEnum):
     MACHINE_CHANGED = "machine-changed"
     RUN_INTERRUPTED = "run-interrupted"
     STEP_FAILED = "step-failed"
+    COLOURS_NOT_PROBED = "colours-not-probed"
+    COLOURS_WITHOUT_EFFECT = "colours-without-effect"
     FRAMES_FALLBACK = "frames-fallback"
     FRAMES_OUT_OF_REACH = "frames-out-of-reach"
     FRAMES_MOVED = "frames-moved"

@@ -90,6 +90,10 @@ warning_kinds! {
     RunInterrupted => "run-interrupted",
     /// A set-up or tear-down command failed.
     StepFailed => "step-failed",
+    /// Nobody measured whether frame numbers reach the machine's caches.
+    ColoursNotProbed => "colours-not-probed",
+    /// The machine's caches do not follow frame numbers.
+    ColoursWithoutEffect => "colours-without-effect",
     /// Pages were asked for on a colour or frame and lie on another.
     FramesFallback => "frames-fallback",
     /// Memory that was to be placed cannot be placed.

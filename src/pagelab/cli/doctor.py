@@ -54,6 +54,15 @@ def doctor_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print all answers as JSON.")] = False,
     noise: Annotated[bool, typer.Option(help="Measure noise (half a second of one CPU).")] = True,
     why: Annotated[bool, typer.Option("--why", help="Say for each line what it matters for.")] = False,
+    probe_colours: Annotated[
+        bool,
+        typer.Option(
+            "--probe-colours", help="Measure whether frame numbers reach the caches, and keep the verdict (root)."
+        ),
+    ] = False,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", metavar="N", help="With --probe-colours: rounds of measurement.")
+    ] = None,
 ) -> None:
     """What this machine can do, what each missing thing needs, and how to put everything back.
 
@@ -67,9 +76,12 @@ def doctor_command(
 
         sudo pagelab doctor --restore
 
+        sudo pagelab doctor --probe-colours
+
         pagelab doctor --print docker
     """
-    asked = [name for name, on in (("--fix", fix), ("--restore", restore), ("--print", print_), ("--keys", keys)) if on]
+    ways = {"--fix": fix, "--restore": restore, "--print": print_, "--keys": keys, "--probe-colours": probe_colours}
+    asked = [name for name, on in ways.items() if on]
     if len(asked) > 1:
         raise BadInputError(f"{' and '.join(asked)} do not go together; give one of them")
     if settings and not fix:
@@ -78,6 +90,8 @@ def doctor_command(
         raise BadInputError("--force goes with --restore only")
     if dry_run and not (fix or restore):
         raise BadInputError("--dry-run goes with --fix or --restore only")
+    if rounds is not None and not probe_colours:
+        raise BadInputError("--rounds goes with --probe-colours only")
     if fix:
         _fix([*fix, *(settings or [])], dry_run)
     elif restore:
@@ -86,6 +100,10 @@ def doctor_command(
         _print(print_)
     elif keys:
         _keys()
+    elif probe_colours:
+        from pagelab.cli.probe_colours import probe_colours as measure
+
+        measure(as_json=as_json, rounds=rounds)
     else:
         _examine(as_json, noise, why)
 

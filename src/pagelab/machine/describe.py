@@ -44,6 +44,7 @@ def describe(tree: Tree | None = None) -> dict[str, Any]:
     """What this machine offers. Geometry is read once; switches and pools are read at every call (about 1 ms)."""
     tree = tree or Tree.from_environment()
     base = os.sysconf("SC_PAGE_SIZE")
+    geometry = _geometry(str(tree.root), base)
     pmd = _pmd_bytes(tree, base)
     mthp = _mthp(tree, pmd)
     pools = _hugetlb(tree)
@@ -65,8 +66,23 @@ def describe(tree: Tree | None = None) -> dict[str, Any]:
         },
         "mthp": mthp,
         "hugetlb": pools,
-        **_geometry(str(tree.root), base),
+        **geometry,
+        "colour_verdict": _colour_verdict(tree, geometry["caches"]),
     }
+
+
+def _colour_verdict(tree: Tree, caches: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """What ``doctor --probe-colours`` found here; None where it was not asked, or the answer holds no longer."""
+    if str(tree.root) != "/":
+        return None  # a recorded or invented machine: this one's verdict is not its own
+    from .colours.store import NAME, directories
+
+    # The models are heavy to import, and most machines have no verdict.
+    if not any((directory / NAME).is_file() for directory in directories()):
+        return None
+    from .colours.store import stored
+
+    return stored(caches, tree)
 
 
 def _pmd_bytes(tree: Tree, base: int) -> int | None:

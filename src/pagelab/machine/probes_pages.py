@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .probe import Context, Finding, Question
+from .probe import Context, Finding, Question, Status
 from .settings import size_name
 
 NO_SYSFS = "cannot be read: no /sys here"
@@ -94,16 +94,25 @@ def _cache(entry: dict[str, Any]) -> Finding:
     return Finding("ok", text, entry)
 
 
+_PROBE = "doctor --probe-colours"
+
+
 def _colours(context: Context) -> Finding:
-    """Whether frame numbers can mean colours here. Only what is known without measuring."""
+    """Whether frame numbers reach the caches: what was measured, else what is known without measuring."""
+    found = context.machine["colour_verdict"]
+    if found is not None:
+        known: dict[str, Status] = {"effective": "ok", "inconclusive": "unknown"}
+        status = known.get(found["verdict"], "degraded")
+        return Finding(status, f"{found['verdict']} (measured {found['measured_at'][:10]})", found)
+    command = f"sudo {context.pagelab} {_PROBE}"
     kind = context.virtualisation.kind
     if kind == "unknown" and not context.virtualisation.evidence:
-        return Finding("unknown", "not known whether frame numbers are physical here")
+        return Finding("unknown", "not known whether frame numbers are physical here; not measured", None, command)
     if kind != "none":
         text = f"virtual machine ({kind}): the host may back frames with scattered pages; not measured"
-        return Finding("unknown", text, {"virtual": True})
-    text = "frame numbers are physical; a last-level cache that hashes addresses has no colours of this kind"
-    return Finding("ok", text, {"virtual": False})
+        return Finding("unknown", text, {"virtual": True}, command)
+    text = "frame numbers are physical, but a cache may hash them; not measured"
+    return Finding("unknown", text, {"virtual": False}, command)
 
 
 QUESTIONS = (

@@ -1,0 +1,94 @@
+"""Which XORs of frame-number bits, if any, tell pages that conflict from those that don't: linear algebra over GF(2).
+
+A cache index that is a linear function of the physical address (all known hashes of caches with 2^n sets are) has
+masks m with parity(m & frame) constant on every set of pages that share their cache sets. All such masks are the null
+space of the differences within the sets. A guest whose host scatters its pages has none: the differences span
+everything.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+SPARE = 8
+"""Pages beyond the dimension in each draw: a random set has a null space of its own with 2**-SPARE."""
+_DRAWS = 64
+AGREEMENT = 0.9
+"""Share of each class that must have one value: timing takes a page for a conflicting one now and then."""
+
+
+def parity(mask: int, frame: int) -> int:
+    """1 where an odd number of the mask's bits are set in the frame number."""
+    return (mask & frame).bit_count() & 1
+
+
+def colour(masks: Sequence[int], frame: int) -> int:
+    """Bit i is the parity under mask i."""
+    return sum(parity(mask, frame) << bit for bit, mask in enumerate(masks))
+
+
+def explaining(classes: Sequence[Sequence[int]], candidates: Sequence[int], *, seed: int = 1) -> list[int]:
+    """Independent masks that are constant within every class and not over all candidates; empty where there are none.
+
+    ``classes`` are frame numbers of pages that conflict, ``candidates`` those of all pages that were tried. Each of
+    many draws takes a few pages of one class, and its masks count only if they hold for :data:`AGREEMENT` of every
+    class, so that single pages that were taken for conflicting ones do no harm. Masks use as low bits as can be.
+    """
+    if not classes or not candidates:
+        return []
+    space = _basis(frame ^ candidates[0] for frame in candidates)
+    rng = random.Random(seed)
+    best: list[int] = []
+    for _ in range(_DRAWS):
+        members = rng.choice(classes)
+        if len(members) < len(space) + SPARE:
+            continue
+        drawn = rng.sample(list(members), len(space) + SPARE)
+        found = _null(space, [frame ^ drawn[0] for frame in drawn[1:]])
+        if len(found) > len(best) and all(_agreement(found, members) >= AGREEMENT for members in classes):
+            best = found
+    return best
+
+
+def purity(classes: Sequence[Sequence[int]], colours: int) -> float:
+    """The share of pages whose nominal colour (frame modulo ``colours``) is the commonest of their class."""
+    total = sum(len(members) for members in classes)
+    common = sum(Counter(frame % colours for frame in members).most_common(1)[0][1] for members in classes if members)
+    return common / total if total else 0.0
+
+
+def _agreement(masks: Sequence[int], members: Sequence[int]) -> float:
+    counts = Counter(colour(masks, frame) for frame in members)
+    return counts.most_common(1)[0][1] / len(members)
+
+
+def _basis(vectors: Iterable[int]) -> dict[int, int]:
+    """A reduced basis, by pivot: each vector's lowest bit, which no other vector of the basis has."""
+    basis: dict[int, int] = {}
+    for vector in vectors:
+        for pivot, other in basis.items():
+            if vector & pivot:
+                vector ^= other
+        if vector:
+            lowest = vector & -vector
+            for pivot, other in basis.items():
+                if other & lowest:
+                    basis[pivot] = other ^ vector
+            basis[lowest] = vector
+    return basis
+
+
+def _null(space: dict[int, int], differences: list[int]) -> list[int]:
+    """A basis of the masks over the space's pivots whose parity with every difference is 0.
+
+    The pivot bits of a vector of the space are its coordinates, so every linear function on the space is one mask
+    over the pivots.
+    """
+    pivots = sorted(space)
+    everything = sum(pivots)
+    rows = _basis(difference & everything for difference in differences)
+    free = [bit for bit in pivots if bit not in rows]
+    # Row r says: its pivot equals the sum of its free bits. Each free bit makes one mask.
+    return [bit | sum(pivot for pivot, row in rows.items() if row & bit) for bit in free]
