@@ -77,8 +77,8 @@ def _colour_verdict(tree: Tree, caches: list[dict[str, Any]]) -> dict[str, Any] 
         return None  # a recorded or invented machine: this one's verdict is not its own
     from .colours.store import NAME, directories
 
-    # The models are heavy to import, and most machines have no verdict.
-    if not any((directory / NAME).is_file() for directory in directories()):
+    # The models are heavy to import, and most machines have no verdict. The directory may be another user's.
+    if not any(os.access(directory / NAME, os.R_OK) for directory in directories()):
         return None
     from .colours.store import stored
 

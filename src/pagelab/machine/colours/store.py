@@ -29,7 +29,7 @@ def directories() -> list[Path]:
     if override:
         return [Path(override)]
     home = os.environ.get("XDG_STATE_HOME")
-    own = Path(home) if home else Path.home() / ".local/state"
+    own = Path(home or os.path.expanduser("~/.local/state"))  # noqa: PTH111 (a user without a home is no error)
     return [own / "pagelab", _MACHINE_WIDE]
 
 
