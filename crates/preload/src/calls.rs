@@ -89,7 +89,7 @@ pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, offset: i64
         return if at_pool { placed_in_pool(&request) } else { passed(&request) };
     }
     match request.section() {
-        Some(section) if section.governs_pages() => governed(&request, &section),
+        Some(section) if section.governs_pages() || section.governs_frames() => governed(&request, &section),
         _ if at_pool => placed_in_pool(&request),
         section => {
             let result = passed(&request);

@@ -92,7 +92,7 @@ pub struct Object {
 }
 
 struct Search<'a> {
-    wanted: &'a dyn Fn(&Object) -> bool,
+    wanted: &'a dyn Fn(&[u8], &Object) -> bool,
     found: Option<Object>,
 }
 
@@ -104,8 +104,10 @@ unsafe extern "C" fn visit(info: *mut Info, _: usize, data: *mut c_void) -> c_in
     let Some(dynamic) = headers.iter().find(|header| header.kind == PT_DYNAMIC) else { return 0 };
     // SAFETY: the object is loaded, its dynamic section lies where its header says.
     let object = unsafe { Object::read(info.base, (info.base + dynamic.address) as *const Dynamic) };
+    // SAFETY: null, or a terminated string.
+    let name = if info.name.is_null() { &[] } else { unsafe { CStr::from_ptr(info.name) }.to_bytes() };
     match object {
-        Some(object) if (search.wanted)(&object) => {
+        Some(object) if (search.wanted)(name, &object) => {
             search.found = Some(object);
             1
         }
@@ -115,6 +117,11 @@ unsafe extern "C" fn visit(info: *mut Info, _: usize, data: *mut c_void) -> c_in
 
 /// The first loaded object for which `wanted` holds.
 pub fn find(wanted: &dyn Fn(&Object) -> bool) -> Option<Object> {
+    find_named(&|_, object| wanted(object))
+}
+
+/// As [`find`]; `wanted` also gets the path by which the object was loaded (empty for the program).
+pub fn find_named(wanted: &dyn Fn(&[u8], &Object) -> bool) -> Option<Object> {
     let mut search = Search { wanted, found: None };
     // SAFETY: `visit` gets back the very `Search` passed here, which outlives the call.
     unsafe { dl_iterate_phdr(visit, (&raw mut search).cast()) };

@@ -96,6 +96,7 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     TURN.give();
+    // Locking adopts the child: from here on it has its own engine that places frames.
     let mut guest = guest::lock();
     let flags = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
     each_copy(&mut |copy| {

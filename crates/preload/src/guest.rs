@@ -7,6 +7,7 @@ use pagelab_abi::guest::{DisabledReason, Started, State};
 use pagelab_abi::plan::{ANON_BASE, Flags, HEAP_BASE, MAX_ANON_POOLS, Memory, POOL_BYTES, Plan, Section};
 
 use crate::arch::PAGE;
+use crate::frames;
 use crate::heap::Heap;
 use crate::intervals::Span;
 use crate::layout::Layout;
@@ -65,6 +66,17 @@ pub fn section_for(memory: Memory, len: usize) -> Option<Section> {
     plan()?.section_for(memory, len as u64)
 }
 
+/// The layout of the pool or heap around `addr`, read from the plan without a lock; `None`: no pool of the plan's.
+pub fn layout_at(addr: usize) -> Option<Layout> {
+    let plan = plan()?;
+    let inside = |section: &Section| {
+        let base = section.pool_base as usize;
+        base != 0 && (base..base + POOL_BYTES as usize).contains(&addr)
+    };
+    let section = (0..plan.section_count()).filter_map(|number| plan.section(number)).find(inside)?;
+    Some(Layout::new(plan, section, section.pool_base as usize, POOL_BYTES as usize))
+}
+
 /// Sets up heap and pools for `plan`.
 ///
 /// # Safety
@@ -78,7 +90,7 @@ pub unsafe fn install(plan: Plan<'static>) -> Result<(), Errno> {
     unsafe { (*word).store(1, Ordering::Relaxed) };
     let mut guest = GUEST.lock();
     for section in (0..plan.section_count()).filter_map(|number| plan.section(number)) {
-        if section.governs_pages() {
+        if section.governs_pages() || section.governs_frames() {
             guest.add(plan, section);
         }
     }
@@ -209,6 +221,7 @@ pub fn adopt_child() {
             record::disabled(DisabledReason::NotInherited, None);
         }
         drop(guest);
+        frames::adopt_child(plan.flags().contains(Flags::INHERIT_FORK));
         if let Some(file) = record::file() {
             record::set(&file.ready_ns, sys::monotonic_ns());
         }

@@ -5,7 +5,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use pagelab_abi::guest::{Counter, NoteKind};
 
-use crate::arch::PMD;
+use crate::arch::{PAGE, PMD};
+use crate::frames;
 use crate::intervals::{Span, align_down};
 use crate::layout::Backing;
 use crate::maps;
@@ -127,8 +128,19 @@ pub fn note_exhausted(errno: Errno, bytes: usize) {
     record::note(NoteKind::HugetlbExhausted, Some(errno), 0, bytes);
 }
 
-/// Asks for `backing` where memory is mapped already.
+/// Asks for base pages, where the kernel would make larger ones unasked.
+pub fn advise_base(span: Span) {
+    if UNASKED.load(Ordering::Relaxed) {
+        // SAFETY: changes page sizes, never contents. A kernel without larger pages has nothing to switch off.
+        let _ = unsafe { sys::madvise(span.start, span.len(), c::MADV_NOHUGEPAGE) };
+    }
+}
+
+/// Asks for `backing` where memory is mapped already, and has its pages placed where a strategy governs them.
 pub fn advise(span: Span, backing: Backing) {
+    if !backing.is_tiled() && frames::enter(span) {
+        return;
+    }
     let advice = match backing {
         Backing::Kernel => return,
         // Without the advice there are fewer mappings, and it is one call less.
@@ -182,22 +194,40 @@ fn keep_apart(span: Span, bytes: usize) {
     }
 }
 
-/// Makes one page of a whole tile that consists of small ones. True if it is huge now.
-pub fn collapse(tile: Span) -> bool {
+/// What came of collapsing a tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Collapsed {
+    /// It is one page now.
+    Huge,
+    /// Nothing in it was touched: there is nothing to collapse, and the first touch can still give a huge page.
+    Untouched,
+    /// It consists of several mappings that the kernel cannot merge: parts of it were moved there.
+    Patchwork,
+    /// No page was to be had, or something else went wrong.
+    Failed,
+}
+
+/// Makes one page of a whole tile of 2 MiB that consists of small ones.
+pub fn collapse(tile: Span) -> Collapsed {
     // SAFETY: collapsing changes page sizes, never contents.
     match unsafe { sys::madvise(tile.start, tile.len(), c::MADV_COLLAPSE) } {
         Ok(()) => {
             record::count(Counter::TilesCollapsed);
-            true
+            Collapsed::Huge
         }
-        // Nothing in it was touched: there is nothing to collapse.
-        Err(Errno::EINVAL) => false,
+        Err(Errno::EINVAL) if is_untouched(tile) => Collapsed::Untouched,
+        Err(Errno::EINVAL) => Collapsed::Patchwork,
         Err(errno) => {
             record::count(Counter::TilesCollapseFailed);
             record::note(NoteKind::CollapseFailed, Some(errno), tile.start, tile.len());
-            false
+            Collapsed::Failed
         }
     }
+}
+
+fn is_untouched(tile: Span) -> bool {
+    let mut pages = [0u8; PMD / PAGE];
+    sys::mincore(tile.start, tile.len(), &mut pages).is_ok() && pages.iter().all(|&page| page & 1 == 0)
 }
 
 /// Counts a request that goes to the kernel unchanged.

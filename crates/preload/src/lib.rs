@@ -16,6 +16,7 @@ mod environment;
 mod exit;
 mod files;
 mod fork;
+mod frames;
 mod guest;
 mod heap;
 mod intervals;

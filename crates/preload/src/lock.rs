@@ -87,6 +87,62 @@ impl<T> Locked<T> {
     }
 }
 
+/// A value that only threads of our own reach, which have all signals blocked for good.
+pub struct Owned<T> {
+    turn: Turn,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached through the guard only, and there is one guard at a time.
+unsafe impl<T> Sync for Owned<T> {}
+
+/// Proof that the lock is held.
+pub struct OwnedGuard<'a, T>(&'a Owned<T>);
+
+impl<T> Owned<T> {
+    /// An unlocked value.
+    pub const fn new(value: T) -> Owned<T> {
+        Owned { turn: Turn::new(), value: UnsafeCell::new(value) }
+    }
+
+    /// Takes the lock.
+    pub fn lock(&self) -> OwnedGuard<'_, T> {
+        self.turn.take();
+        OwnedGuard(self)
+    }
+
+    /// Puts `value` there without looking at what was there, and frees the lock.
+    ///
+    /// # Safety
+    /// No thread holds the lock or will ask for it meanwhile.
+    pub unsafe fn reset(&self, value: T) {
+        // SAFETY: as the caller promises.
+        unsafe { self.value.get().write(value) };
+        self.turn.word.store(FREE, Ordering::Release);
+    }
+}
+
+impl<T> Deref for OwnedGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is held, so this is the only access.
+        unsafe { &*self.0.value.get() }
+    }
+}
+
+impl<T> DerefMut for OwnedGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above, and the guard is borrowed exclusively.
+        unsafe { &mut *self.0.value.get() }
+    }
+}
+
+impl<T> Drop for OwnedGuard<'_, T> {
+    fn drop(&mut self) {
+        self.0.turn.give();
+    }
+}
+
 impl<T> Deref for Guard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {

@@ -12,6 +12,7 @@ use pagelab_abi::guest::{NoteKind, PlacementMethod, REGION_OTHER};
 use pagelab_abi::plan::{HEAP_BASE, Memory, POOL_BYTES, Plan, Section};
 
 use crate::files;
+use crate::frames;
 use crate::guest::{self, HEAP, POOLS};
 use crate::intervals::Span;
 use crate::layout::Layout;
@@ -21,6 +22,7 @@ use crate::record;
 use crate::sys;
 
 pub use retire::{BASE_SPAN, Known, retire};
+pub use scan::Pagemap as Scan;
 
 use crate::regions::Place;
 use scan::Pagemap;
@@ -70,6 +72,7 @@ fn by_pages(plan: &Plan<'static>, pagemap: &Pagemap, tally: &mut Tally, begin: u
     let walked = maps::each(&mut |mapping| {
         let Some(place) = place_of(plan, mapping, &mut data_end) else { return true };
         complete = tally.mapping(&place, mapping.span, pagemap).is_ok();
+        frames::census(&place, mapping, pagemap);
         if sys::monotonic_ns() > begin + LIMIT_NS {
             complete = false;
         }
@@ -89,7 +92,8 @@ fn place(memory: Memory, layout: Option<Layout>) -> Place {
 
 /// `None` for what is not the program's: no access, the kernel's own pages, the guest's file.
 fn place_of(plan: &Plan<'static>, mapping: &Mapping<'_>, data_end: &mut usize) -> Option<Place> {
-    let special = mapping.name.starts_with(b"[v") || mapping.name.ends_with(b".guest");
+    let special =
+        mapping.name.starts_with(b"[v") || mapping.name.ends_with(b".guest") || frames::is_own(mapping.span.start);
     if !(mapping.read || mapping.write || mapping.exec) || special {
         return None;
     }
@@ -131,7 +135,8 @@ fn in_pool(plan: &Plan<'static>, span: Span) -> Place {
 fn pool_layout(plan: &Plan<'static>, memory: Memory, base: usize) -> Option<Layout> {
     let mut sections = (0..plan.section_count()).filter_map(|number| plan.section(number));
     let section = sections.find(|section| {
-        section.memory == memory && section.pool_base as usize == base && section.governs_pages()
+        let governed = section.governs_pages() || section.governs_frames();
+        section.memory == memory && section.pool_base as usize == base && governed
     })?;
     guest::section_for(memory, usize::MAX).map(|_| Layout::new(*plan, section, base, POOL_BYTES as usize))
 }

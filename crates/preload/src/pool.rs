@@ -163,7 +163,7 @@ impl Pool {
     /// Maps `len` bytes (whole pages) at the lowest place that fits, or at `hint` if that is free.
     pub fn map(&mut self, len: usize, how: How, hint: Option<usize>) -> Result<usize, Errno> {
         self.ready()?;
-        self.pending.work();
+        self.catch_up();
         let arena = looks_like_arena(len, how);
         for _ in 0..8 {
             let wanted = hint.map(|at| Span::new(at, at.saturating_add(len)));
@@ -312,7 +312,7 @@ impl Pool {
             // SAFETY: the program's own request.
             return unsafe { sys::munmap(span.start, span.len()) };
         }
-        self.pending.work();
+        self.catch_up();
         self.yield_kept(span);
         let wide = self.widen(span);
         if self.keep(span, wide) {
@@ -344,9 +344,15 @@ impl Pool {
 
     /// Tiles wholly inside `span` are not broken any more: they are gone.
     fn forget_broken(&mut self, span: Span) {
-        let tile = self.align;
-        let inner = Span::new(align_up(span.start, tile).unwrap_or(span.end), align_down(span.end, tile));
-        let _ = self.broken.remove(inner);
+        if !self.broken.overlaps(span) {
+            return;
+        }
+        let layout = self.layout;
+        layout.each(span, &mut |piece, part| {
+            let tile = piece.backing.tile_bytes();
+            let start = align_up(part.start, tile).unwrap_or(part.end);
+            let _ = self.broken.remove(Span::new(start, align_down(part.end, tile)));
+        });
     }
 
     /// After a fork that caught another thread in the middle of a change: believe `/proc/self/maps` alone. Spare memory

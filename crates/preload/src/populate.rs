@@ -3,6 +3,7 @@
 use pagelab_abi::guest::{Counter, NoteKind};
 use pagelab_abi::plan::{Fetch, Memory};
 
+use crate::frames;
 use crate::guest;
 use crate::intervals::Span;
 use crate::kernel;
@@ -29,6 +30,9 @@ pub fn after_mmap(fetch: Fetch, span: Span, prot: i32, flags: i32) {
         }
         return;
     }
+    if writable && frames::populate(span) {
+        return record::count(Counter::PrefaultDone);
+    }
     let advice = if writable { c::MADV_POPULATE_WRITE } else { c::MADV_POPULATE_READ };
     // SAFETY: populating changes no contents.
     match unsafe { sys::madvise(span.start, span.len(), advice) } {
@@ -49,7 +53,7 @@ pub fn has_room(bytes: usize) -> bool {
 }
 
 /// MemAvailable, bytes.
-fn available() -> Option<usize> {
+pub fn available() -> Option<usize> {
     let mut text = [0u8; 256];
     let fd = sys::open(c"/proc/meminfo", c::O_RDONLY, 0).ok()?;
     let used = sys::read(fd, &mut text);

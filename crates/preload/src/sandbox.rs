@@ -11,6 +11,7 @@ use pagelab_abi::guest::NoteKind;
 use pagelab_abi::plan::Flags;
 
 use crate::exit;
+use crate::frames;
 use crate::guest;
 use crate::measure;
 use crate::record;
@@ -31,6 +32,9 @@ pub extern "C" fn enter() {
     if !guest::is_new_child() && exit::is_own_file() && guest::has_flag(Flags::MEASURE) {
         measure::all();
         record::note(NoteKind::Sandboxed, None, 0, 0);
+    }
+    if !guest::is_new_child() {
+        frames::stop();
     }
     ACTIVE.store(true, Ordering::Relaxed);
 }

@@ -13,6 +13,7 @@ use crate::elf::{self, Object};
 use crate::entry;
 use crate::files;
 use crate::fork;
+use crate::frames;
 use crate::guest;
 use crate::kernel;
 use crate::maps;
@@ -130,6 +131,7 @@ fn load_plan(path: &CStr) -> Result<Plan<'static>, Stop> {
 }
 
 /// What the plan needs of the guest.
+#[derive(Default)]
 struct Needs {
     memory: bool,
     heap: bool,
@@ -137,16 +139,19 @@ struct Needs {
     exits: bool,
     hugetlb: bool,
     sizes: bool,
+    frames: bool,
 }
 
 impl Needs {
     fn of(plan: &Plan<'_>) -> Needs {
-        let mut needs =
-            Needs { memory: false, heap: false, files: false, exits: false, hugetlb: false, sizes: false };
+        let mut needs = Needs::default();
         for section in (0..plan.section_count()).filter_map(|number| plan.section(number)) {
             needs.sizes |= section.governs_pages();
             needs.hugetlb |= names_hugetlb(plan, &section);
-            let governed = section.governs_pages() || section.fetch != Fetch::Kernel;
+            let frames = section.governs_frames();
+            let governed = section.governs_pages() || frames || section.fetch != Fetch::Kernel;
+            needs.sizes |= frames;
+            needs.frames |= frames;
             match section.memory {
                 Memory::Heap => needs.heap |= governed,
                 Memory::Anon | Memory::Arenas | Memory::Range => needs.memory |= governed,
@@ -283,8 +288,9 @@ unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
     if let Some(symbol) = libc.symbol(c"__libc_single_threaded") {
         ONE_THREAD.store(symbol.address as *mut AtomicBool, Ordering::Release);
     }
+    frames::learn(&plan);
     move_break(libc, needs.heap);
-    if needs.hugetlb {
+    if needs.hugetlb || needs.frames {
         fork::watch(libc);
     }
     scan(&plan);

@@ -6,16 +6,30 @@ use core::ffi::CStr;
 
 use crate::arch::{nr, syscall6};
 
+macro_rules! call {
+    ($number:expr $(, $arg:expr)*) => { check(syscall6($number, pad([$($arg as usize),*]))) };
+}
+
+pub mod task;
+
 /// An errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub i32);
 
 #[allow(missing_docs, reason = "the names are the kernel's")]
 impl Errno {
+    pub const ENOENT: Errno = Errno(2);
+    pub const ESRCH: Errno = Errno(3);
+    pub const EINTR: Errno = Errno(4);
+    pub const EBADF: Errno = Errno(9);
+    pub const EAGAIN: Errno = Errno(11);
     pub const ENOMEM: Errno = Errno(12);
     pub const EFAULT: Errno = Errno(14);
+    pub const EBUSY: Errno = Errno(16);
     pub const EEXIST: Errno = Errno(17);
     pub const EINVAL: Errno = Errno(22);
+    pub const ENOTTY: Errno = Errno(25);
+    pub const ENOSYS: Errno = Errno(38);
 }
 
 /// Constants of `<sys/mman.h>` and friends.
@@ -82,10 +96,6 @@ fn pad<const N: usize>(given: [usize; N]) -> [usize; 6] {
         *to = from;
     }
     args
-}
-
-macro_rules! call {
-    ($number:expr $(, $arg:expr)*) => { check(syscall6($number, pad([$($arg as usize),*]))) };
 }
 
 /// mmap(2).
@@ -232,6 +242,14 @@ pub fn file_size(fd: i32) -> Result<usize> {
     // SAFETY: `struct stat` of x86-64 has 144 bytes, for which `words` has room.
     unsafe { call!(nr::FSTAT, fd, words.as_mut_ptr()) }?;
     Ok(words[6] as usize)
+}
+
+/// Inode of an open file.
+pub fn inode(fd: i32) -> Result<u64> {
+    let mut words = [0u64; 18];
+    // SAFETY: as above.
+    unsafe { call!(nr::FSTAT, fd, words.as_mut_ptr()) }?;
+    Ok(words[1])
 }
 
 /// Hard links of a named file; for `/proc/self/task` two more than there are threads.

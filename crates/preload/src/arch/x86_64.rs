@@ -27,21 +27,38 @@ pub mod nr {
     pub const MINCORE: usize = 27;
     pub const MADVISE: usize = 28;
     pub const GETPID: usize = 39;
+    pub const SOCKET: usize = 41;
+    pub const CONNECT: usize = 42;
+    pub const SENDMSG: usize = 46;
+    pub const RECVMSG: usize = 47;
+    pub const CLONE: usize = 56;
     pub const EXECVE: usize = 59;
     pub const EXIT: usize = 60;
+    pub const FCNTL: usize = 72;
     pub const FTRUNCATE: usize = 77;
     pub const READLINK: usize = 89;
     pub const GETRUSAGE: usize = 98;
     pub const GETPPID: usize = 110;
+    pub const CAPSET: usize = 126;
     pub const PRCTL: usize = 157;
+    pub const GETTID: usize = 186;
     pub const FUTEX: usize = 202;
+    pub const SCHED_SETAFFINITY: usize = 203;
+    pub const SCHED_GETAFFINITY: usize = 204;
     pub const CLOCK_GETTIME: usize = 228;
     pub const EXIT_GROUP: usize = 231;
     pub const OPENAT: usize = 257;
     pub const NEWFSTATAT: usize = 262;
     pub const FACCESSAT: usize = 269;
+    pub const MOVE_PAGES: usize = 279;
+    pub const PRLIMIT64: usize = 302;
     pub const EXECVEAT: usize = 322;
+    pub const USERFAULTFD: usize = 323;
+    pub const MLOCK2: usize = 325;
     pub const PKEY_MPROTECT: usize = 329;
+    pub const PIDFD_OPEN: usize = 434;
+    pub const CLOSE_RANGE: usize = 436;
+    pub const PIDFD_GETFD: usize = 438;
 }
 
 /// One raw system call; a value in `-4095..0` is a negated errno.
@@ -68,6 +85,46 @@ pub unsafe fn syscall6(number: usize, args: [usize; 6]) -> isize {
         );
     }
     result
+}
+
+/// clone(2) of a thread that runs `entry(argument)` on the stack that ends at `stack_top` (16-aligned), with `flags`; its
+/// id is stored in `*tid` at its start and 0 at its end (for the flags that ask for it). The id, or a negated errno.
+///
+/// The new thread has the thread pointer of the old one: what it runs must not use thread-local storage.
+///
+/// # Safety
+/// The stack is its own, `entry` does not return, and `tid` outlives it.
+#[unsafe(naked)]
+pub unsafe extern "C" fn clone_thread(
+    flags: usize,
+    stack_top: usize,
+    tid: *mut u32,
+    entry: extern "C" fn(usize) -> !,
+    argument: usize,
+) -> isize {
+    core::arch::naked_asm!(
+        "mov r9, rcx",
+        "mov r10, rdx",
+        "mov eax, {clone}",
+        "syscall",
+        "test rax, rax",
+        "jz 2f",
+        "ret",
+        "2:",
+        "xor ebp, ebp",
+        "mov rdi, r8",
+        "call r9",
+        "ud2",
+        clone = const nr::CLONE,
+    );
+}
+
+/// The calling thread's thread pointer.
+pub fn thread_pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: glibc's thread control block begins with a pointer to itself (the ABI of thread-local storage wants it).
+    unsafe { asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly, preserves_flags)) };
+    pointer
 }
 
 /// Bytes that a detour overwrites.

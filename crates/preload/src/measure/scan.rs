@@ -42,6 +42,11 @@ impl Pagemap {
         sys::open(c"/proc/self/pagemap", c::O_RDONLY, 0).map(Pagemap)
     }
 
+    /// The file behind descriptor `fd`, which is closed in the end.
+    pub fn with(fd: i32) -> Pagemap {
+        Pagemap(fd)
+    }
+
     /// Opens it and checks that the kernel can scan.
     pub fn probe() -> Result<Pagemap> {
         let pagemap = Pagemap::open()?;

@@ -5,6 +5,7 @@ use pagelab_abi::plan::Memory;
 
 use crate::arch::PAGE;
 use crate::intervals::Span;
+use crate::kernel::Collapsed;
 use crate::measure::{self, BASE_SPAN, Known};
 use crate::record;
 
@@ -61,6 +62,21 @@ impl Pool {
     /// A tile with small pages in it is whole again.
     pub(super) fn restore(&mut self, tile: Span) {
         let _ = self.broken.remove(tile);
-        self.pending.push(tile);
+        let collapsed = self.pending.push(tile);
+        self.judge(tile, collapsed);
+    }
+
+    /// Collapses a tile that had to wait.
+    pub(super) fn catch_up(&mut self) {
+        if let Some((tile, collapsed)) = self.pending.work() {
+            self.judge(tile, Some(collapsed));
+        }
+    }
+
+    /// A tile that the program patched together by moving memory cannot be one page, whoever tries.
+    fn judge(&mut self, tile: Span, collapsed: Option<Collapsed>) {
+        if collapsed == Some(Collapsed::Patchwork) {
+            let _ = self.broken.insert(tile);
+        }
     }
 }

@@ -18,7 +18,7 @@ impl Pool {
             // Without room in the tables the program's own memory still obeys it; a tile may be judged wrongly later.
             return protect_raw(span, prot, key);
         }
-        self.pending.work();
+        self.catch_up();
         self.yield_kept(span);
         if key < 0
             && prot == c::PROT_RW

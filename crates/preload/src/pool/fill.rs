@@ -58,7 +58,8 @@ impl Pool {
         }
     }
 
-    fn count_tiles(&mut self, piece: &Piece, gap: Span) {
+    /// Counts the tiles of `gap`, which was mapped just now.
+    pub(super) fn count_tiles(&mut self, piece: &Piece, gap: Span) {
         if !piece.backing.is_tiled() {
             return;
         }

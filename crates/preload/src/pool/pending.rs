@@ -5,7 +5,7 @@
 //! waits [`REST_NS`], and the tiles that wait get at most a twentieth of the time.
 
 use crate::intervals::Span;
-use crate::kernel;
+use crate::kernel::{self, Collapsed};
 use crate::sandbox;
 use crate::sys;
 
@@ -47,25 +47,25 @@ impl Pending {
         self.count -= 1;
     }
 
-    fn collapse(&mut self, tile: Span) {
+    fn collapse(&mut self, tile: Span) -> Collapsed {
         if tile.len() != crate::arch::PMD {
-            return;
+            return Collapsed::Untouched;
         }
-        kernel::collapse(tile);
+        let collapsed = kernel::collapse(tile);
         if let Some(slot) = self.lately.get_mut(self.next) {
             *slot = tile;
         }
         self.next = (self.next + 1) % ROOM;
+        collapsed
     }
 
-    /// `tile` was made whole just now.
-    pub fn push(&mut self, tile: Span) {
+    /// `tile` was made whole just now. What came of it, if it was collapsed at once.
+    pub fn push(&mut self, tile: Span) -> Option<Collapsed> {
         if sandbox::is_active() {
-            return;
+            return None;
         }
         if !self.lately.contains(&tile) {
-            self.collapse(tile);
-            return;
+            return Some(self.collapse(tile));
         }
         if let Some(index) = self.position(tile) {
             self.take(index);
@@ -77,6 +77,7 @@ impl Pending {
             *slot = Waiting { tile, since_ns };
             self.count += 1;
         }
+        None
     }
 
     /// Tiles that `span` touches are not whole any more.
@@ -90,18 +91,27 @@ impl Pending {
         }
     }
 
-    /// Collapses the oldest tile, if its time has come.
-    pub fn work(&mut self) {
-        let Some(oldest) = self.tiles.first().copied().filter(|_| self.count > 0 && !sandbox::is_active()) else {
-            return;
-        };
+    /// The tiles of `old` have moved to `at`.
+    pub fn follow(&mut self, old: Span, at: usize) {
+        for waiting in
+            self.tiles.iter_mut().take(self.count).filter(|waiting| waiting.tile.and(old) == waiting.tile)
+        {
+            let start = at + (waiting.tile.start - old.start);
+            waiting.tile = Span::new(start, start + waiting.tile.len());
+        }
+    }
+
+    /// Collapses the oldest tile, if its time has come; which, and what came of it.
+    pub fn work(&mut self) -> Option<(Span, Collapsed)> {
+        let oldest = self.tiles.first().copied().filter(|_| self.count > 0 && !sandbox::is_active())?;
         let now = sys::monotonic_ns();
         if now < self.not_before_ns || now < oldest.since_ns + REST_NS {
-            return;
+            return None;
         }
         self.take(0);
-        self.collapse(oldest.tile);
+        let collapsed = self.collapse(oldest.tile);
         let spent = sys::monotonic_ns() - now;
         self.not_before_ns = now + spent * SHARE;
+        Some((oldest.tile, collapsed))
     }
 }

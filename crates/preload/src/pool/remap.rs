@@ -1,7 +1,7 @@
 //! mremap inside a pool, out of it and into it.
 
-use crate::arch::PMD;
-use crate::intervals::{Span, align_down};
+use crate::arch::{PAGE, PMD};
+use crate::intervals::{Span, align_down, align_up};
 use crate::kernel;
 use crate::layout::Backing;
 use crate::maps;
@@ -35,6 +35,7 @@ impl Pool {
     /// Growth in place into `growth`, where the program has nothing.
     fn grow(&mut self, old: Span, growth: Span) -> bool {
         if self.is_plain(old) {
+            self.stretch(growth);
             return self.map_plain(growth).is_ok();
         }
         if self.has_hugetlb(Span::new(old.start, growth.end)) {
@@ -49,6 +50,31 @@ impl Pool {
         grown.is_ok()
     }
 
+    /// Stretches the mapping that ends at `end` (with its spare rest) to hold `growth` and the rest of its last tile. It
+    /// may have been moved there, and a new mapping would not merge with it: several would be moved one by one the next
+    /// time, and a tile made of two can never be one page.
+    fn stretch(&mut self, growth: Span) {
+        let edge = self.spare.next_after(growth.start).filter(|run| run.start <= growth.start);
+        let edge = edge.map_or(growth.start, |run| run.end);
+        let piece = self.layout.piece(edge - 1);
+        let asked = Span::new(edge - 1, growth.end.min(piece.span.end));
+        let several =
+            matches!(piece.backing, Backing::Hugetlb(_)) || (PAGE + 1..PMD).contains(&piece.backing.tile_bytes());
+        if several || asked.len() < 2 {
+            return;
+        }
+        let rest = Span::new(edge, self.tile_end(asked));
+        self.yield_kept(rest);
+        if self.spare.overlaps(rest) {
+            return;
+        }
+        // SAFETY: without MREMAP_MAYMOVE the mapping stays, and the kernel checks that nothing follows it.
+        if unsafe { sys::mremap(edge - PAGE, PAGE, PAGE + rest.len(), 0, 0) }.is_ok() {
+            let _ = self.spare.insert(rest);
+            self.count_tiles(&piece, rest);
+        }
+    }
+
     /// `new` is the program's and what `old` is (its beginning decides).
     fn inherit(&mut self, old: Span, new: Span) {
         let first = Span::new(old.start, old.start + 1);
@@ -61,13 +87,18 @@ impl Pool {
         }
     }
 
-    /// A place for `len` bytes with the same offset in its huge page as `old`, so that the kernel can move whole
-    /// page-table entries instead of splitting the pages.
+    /// A place for `old` grown to `len` bytes.
+    ///
+    /// Memory that has been touched keeps its offset in the kernel's eyes when it moves, so it never merges with what is
+    /// mapped beside it: a tile can only be one page if what moves there fills it from its beginning. What holds a whole
+    /// tile already keeps its offset in it, so that the kernel moves huge entries as they are instead of splitting them.
     fn place_like(&self, old: Span, len: usize) -> Option<usize> {
-        let large = self.align >= PMD;
-        let offset = if large { old.start - align_down(old.start, PMD) } else { 0 };
-        let align = if large { PMD } else { self.align };
-        Some(self.place_clear(self.bounds(), len.checked_add(offset)?, align)? + offset)
+        let tile = self.align.min(PMD);
+        let first = align_up(old.start, tile)?;
+        let offset = if first + tile <= old.end { old.start - align_down(old.start, tile) } else { 0 };
+        // To the end of the last tile: others' memory in it would keep it from being one page.
+        let room = align_up(len.checked_add(offset)?, tile)?;
+        Some(self.place_clear(self.bounds(), room, tile)? + offset)
     }
 
     /// Growth by moving to another place of the pool.
@@ -77,25 +108,77 @@ impl Pool {
         }
         self.demote_all(old)?;
         let at = self.place_like(old, new_len).ok_or(Errno::ENOMEM)?;
-        let (head, tail) = (Span::new(at, at + old.len()), Span::new(at + old.len(), at + new_len));
-        self.yield_kept(head);
-        self.part_with(old);
+        let new = Span::new(at, at + new_len);
+        if self.is_plain(old) && self.wants_hugetlb(new) {
+            return self.shift_onto_reserved(old, new);
+        }
         if !self.is_plain(old) {
-            let new = Span::new(head.start, tail.end);
+            self.part_with(old);
             self.drop_spare(new);
             carry(old, new, MOVE)?;
             self.inherit(old, new);
             self.leave_behind(old);
-            self.settle(new);
+            self.settle(new, Span::new(at, at));
             return Ok(at);
         }
+        self.part_with(self.widen(old));
+        // The rest of the last tile comes along: nothing mapped there later could merge with what was moved.
+        let whole = Span::new(at, self.tile_end(new));
+        let from = self.with_rest(old, whole);
+        self.drop_spare(whole);
+        let room = match carry(from, whole, MOVE) {
+            Err(Errno::ENOMEM) if whole.len() > new_len.max(from.len()) => {
+                let least = Span::new(at, at + new_len.max(from.len()));
+                carry(from, least, MOVE).map(|()| least)
+            }
+            moved => moved.map(|()| whole),
+        }?;
+        let _ = self.spare.remove(Span::new(old.end, from.end));
+        let _ = self.used.insert(new);
+        let _ = self.spare.insert(Span::new(new.end, room.end));
+        let as_it_is = if from.end > old.end || self.is_congruent(old, at) { from.len() } else { 0 };
+        self.follow(Span::new(from.start, from.start + as_it_is), at);
+        self.leave_behind(old);
+        self.settle(new, Span::new(at, at + as_it_is));
+        Ok(at)
+    }
+
+    /// Whether memory that moves from `old` to `at` keeps its offsets in tiles.
+    fn is_congruent(&self, old: Span, at: usize) -> bool {
+        (old.start ^ at) & (self.align.min(PMD) - 1) == 0
+    }
+
+    /// `old` and the spare rest of its last tile, if that can come along to `target`.
+    fn with_rest(&self, old: Span, target: Span) -> Span {
+        let end = self.tile_end(old);
+        let wide = Span::new(old.start, end);
+        let movable = self.is_congruent(old, target.start) && wide.len() <= target.len();
+        if movable && self.spare.covers(Span::new(old.end, end)) { wide } else { old }
+    }
+
+    /// What is known of the tiles of `old`, which moved to `at` as they are.
+    fn follow(&mut self, old: Span, at: usize) {
+        self.pending.follow(old, at);
+        let mut from = old.start;
+        while let Some(run) = self.broken.next_after(from).map(|run| run.and(old)).filter(|run| !run.is_empty()) {
+            let start = at + (run.start - old.start);
+            let _ = self.broken.insert(Span::new(start, start + run.len()));
+            from = run.end;
+        }
+    }
+
+    /// [`Pool::shift`] to where reserved pages are wanted: nothing can be moved onto them.
+    fn shift_onto_reserved(&mut self, old: Span, new: Span) -> Result<usize, Errno> {
+        let (head, tail) = (Span::new(new.start, new.start + old.len()), Span::new(new.start + old.len(), new.end));
+        self.yield_kept(head);
         // The tail first: when it cannot be had, nothing has changed.
         self.map_plain(tail)?;
         if self.has_hugetlb(head) {
-            // The tail's first tile is a reserved page: nothing can be moved into the rest of it.
+            // The tail's first tile is a reserved page.
             self.unmap(tail)?;
-            return self.shift_by_copy(old, new_len);
+            return self.shift_by_copy(old, new.len());
         }
+        self.part_with(old);
         if let Err(errno) = carry(old, head, MOVE) {
             let _ = self.unmap(tail);
             return Err(errno);
@@ -103,8 +186,21 @@ impl Pool {
         let _ = self.spare.remove(head);
         let _ = self.used.insert(head);
         self.leave_behind(old);
-        self.settle(head);
-        Ok(at)
+        self.settle(head, Span::new(head.start, head.start));
+        Ok(new.start)
+    }
+
+    /// Where the last tile of `span`, or what is free of it, ends.
+    fn tile_end(&self, span: Span) -> usize {
+        let end = self.ends(span)[1].whole_tiles(Span::new(span.end - 1, span.end)).end;
+        self.used.next_after(span.end).map_or(end, |next| end.min(next.start))
+    }
+
+    /// Whether any tile of `span` is to come from a reserved pool: nothing can be moved there.
+    fn wants_hugetlb(&self, span: Span) -> bool {
+        let mut wanted = false;
+        self.layout.each(span, &mut |piece, _| wanted |= matches!(piece.backing, Backing::Hugetlb(_)));
+        wanted
     }
 
     /// `old` is not mapped any more: neither is the rest of its tiles, where nobody uses them.
@@ -115,24 +211,25 @@ impl Pool {
                 self.drop_spare(edge);
             }
         }
-        self.forget(old);
+        self.forget(wide);
     }
 
-    /// Gives memory that was moved to `span` the page sizes of its new place.
-    fn settle(&mut self, span: Span) {
+    /// Gives memory that was moved to `span` the page sizes of its new place; the tiles of `as_it_is` kept theirs.
+    fn settle(&mut self, span: Span, as_it_is: Span) {
         let layout = self.layout;
-        layout.each(span, &mut |piece, part| kernel::advise(part, piece.backing));
+        let room = Span::new(span.start, self.tile_end(span));
+        layout.each(room, &mut |piece, part| kernel::advise(part, piece.backing));
         if !self.is_plain(span) {
             return;
         }
-        // The first tile's beginning: map it, so that the tile can become whole.
-        let piece = layout.piece(span.start);
-        let _ = self.fill(&piece, piece.span.and(span));
         layout.each(span, &mut |piece, part| {
             let mut at = part.start;
-            while at < part.end && matches!(piece.backing, Backing::Thp(PMD)) {
+            while at < part.end {
                 let Some(tile) = piece.tile(at) else { break };
-                if self.is_plain(tile) {
+                if tile.start < span.start {
+                    // What lies before it in the tile is, or will be, another mapping.
+                    let _ = self.broken.insert(tile);
+                } else if piece.backing == Backing::Thp(PMD) && tile.and(as_it_is) != tile && self.is_plain(tile) {
                     self.restore(tile);
                 }
                 at = tile.end;
@@ -151,7 +248,7 @@ impl Pool {
         self.drop_spare(new);
         carry(old, new, MOVE | c::MREMAP_DONTUNMAP)?;
         self.inherit(old, new);
-        self.settle(new);
+        self.settle(new, Span::new(at, at));
         Ok(at)
     }
 
@@ -178,7 +275,7 @@ impl Pool {
         self.forget(new);
         let _ = self.used.insert(new);
         if governed {
-            self.settle(new);
+            self.settle(new, Span::new(new.start, new.start));
         } else {
             let _ = self.foreign.insert(new);
         }

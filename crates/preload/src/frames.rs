@@ -1,0 +1,256 @@
+//! Frame placement: which physical frame a page of governed memory gets.
+//!
+//! Governed memory is registered with a userfaultfd. A thread of our own, the *handler*, answers faults on missing pages
+//! by moving pages in whose frames it knows, out of a pool that it and a second thread, the *refiller*, fill. Threads of
+//! the program do three things only: they register what they map, ask the handler ([`mail`]) for what needs the pool,
+//! and hand pages back that they give up ([`returns`]). None of them ever waits for a lock that the handler holds, and
+//! the handler waits for none of theirs: their stacks may be governed memory.
+//!
+//! A process whose policy leaves frames to the kernel has none of this.
+
+mod areas;
+mod census;
+mod engine;
+mod gate;
+mod handler;
+mod mail;
+mod module;
+mod pagemap;
+mod place;
+mod pools;
+mod refiller;
+mod shadow;
+mod spot;
+mod store;
+mod strategies;
+mod tally;
+mod thread;
+mod uffd;
+mod window;
+
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use pagelab_abi::guest::{EngineFailure, EngineState, OutOfReach};
+use pagelab_abi::plan::{Memory, Plan};
+
+use crate::guest;
+use crate::intervals::Span;
+use crate::kernel;
+use crate::lock::Turn;
+use crate::maps::{self, Mapping};
+use crate::measure::Scan;
+use crate::msg::say;
+use crate::record;
+use crate::regions::Place;
+use crate::sandbox;
+use crate::sys::{self, Errno, Result};
+
+use mail::Kind;
+
+/// Where the engine stands, for threads of the program.
+static STATE: AtomicU8 = AtomicU8::new(NONE);
+/// No frame is governed.
+const NONE: u8 = 0;
+/// Not started yet.
+const IDLE: u8 = 1;
+const RUNNING: u8 = 2;
+/// Cannot be had, or ended.
+const GONE: u8 = 3;
+
+/// One start at a time.
+static TURN: Turn = Turn::new();
+
+/// Learns what of the plan concerns frames. Called once, before there are threads.
+pub fn learn(plan: &Plan<'_>) {
+    if areas::learn(plan) {
+        module::learn(plan);
+        spot::learn();
+        STATE.store(IDLE, Ordering::Release);
+    }
+}
+
+/// Whether the plan governs frames of this process.
+pub fn is_wanted() -> bool {
+    STATE.load(Ordering::Relaxed) != NONE
+}
+
+/// Whether `addr` lies in the pool of free pages.
+pub fn is_own(addr: usize) -> bool {
+    (store::ROOM.start..store::ROOM.end).contains(&addr)
+}
+
+fn is_running() -> bool {
+    STATE.load(Ordering::Acquire) == RUNNING
+}
+
+/// Starts the engine, if it has not been tried yet: whether it runs.
+fn is_ready() -> bool {
+    match STATE.load(Ordering::Acquire) {
+        RUNNING => true,
+        IDLE => {
+            let mask = sys::signal_mask(u64::MAX);
+            TURN.take();
+            if STATE.load(Ordering::Acquire) == IDLE {
+                start();
+            }
+            TURN.give();
+            sys::signal_mask(mask);
+            is_running()
+        }
+        _ => false,
+    }
+}
+
+fn start() {
+    if let Some(file) = record::file() {
+        record::set(&file.engine.start_ns, sys::monotonic_ns());
+    }
+    match handler::begin() {
+        Ok(()) => {
+            tally::state(EngineState::Running);
+            STATE.store(RUNNING, Ordering::Release);
+        }
+        Err(stop) => {
+            tally::failed(EngineState::Failed, stop.failure, stop.errno);
+            let errno = stop.errno.map_or(0, |errno| errno.0);
+            say(format_args!("no frames are placed in this process: {} (errno {errno})", stop.failure.name()));
+            STATE.store(GONE, Ordering::Release);
+        }
+    }
+}
+
+/// Memory has just been mapped at `span`, in base pages or as the kernel likes: its pages are placed from now on, where a
+/// strategy governs them. False: (some of) it is the kernel's.
+pub fn enter(span: Span) -> bool {
+    if !is_wanted() {
+        return false;
+    }
+    let mut all = true;
+    areas::each(span, &mut |part, number| {
+        let governed = number.is_some() && is_ready() && register(part).is_ok();
+        all &= governed;
+    });
+    all
+}
+
+fn register(span: Span) -> Result<()> {
+    kernel::advise_base(span);
+    gate::register(span)
+}
+
+/// Pages of governed memory are wanted now: places what is missing of `span`. False: it is not ours to do.
+pub fn populate(span: Span) -> bool {
+    is_running() && areas::touches(span) && mail::ask(Kind::Eager, span).is_ok()
+}
+
+/// Memory was moved from `old` to the beginning of `new`.
+pub fn moved(old: Span, new: usize) {
+    if is_running() && areas::strategy_of(new).is_some() {
+        place::SHADOW.carry(old, new);
+    }
+}
+
+/// In a forked child, before it does anything else: an engine of its own, unless the policy is not inherited.
+pub fn adopt_child(inherits: bool) {
+    if !is_wanted() {
+        return;
+    }
+    gate::close();
+    mail::reset();
+    handler::forget();
+    TURN.give();
+    STATE.store(if inherits && !sandbox::is_active() { IDLE } else { GONE }, Ordering::Release);
+    if !inherits {
+        return tally::failed(EngineState::Off, EngineFailure::NotInherited, None);
+    }
+    if is_ready() {
+        let _ = each_registrable(&mut |span| {
+            let _ = gate::register(span);
+        });
+    }
+}
+
+/// The program is about to lock itself in: nothing is placed any more.
+pub fn stop() {
+    if !is_running() {
+        return;
+    }
+    STATE.store(GONE, Ordering::Release);
+    gate::close();
+    let _ = mail::ask(Kind::Stop, Span::new(0, 0));
+    mail::hang(0);
+    let _ = handler::join();
+    tally::failed(EngineState::Stopped, EngineFailure::Sandbox, None);
+}
+
+/// Calls `visit` with every span that is, or could be, registered.
+fn each_registrable(visit: &mut dyn FnMut(Span)) -> Result<()> {
+    maps::each(&mut |mapping| {
+        if is_placeable(mapping) {
+            areas::each(mapping.span, &mut |part, number| {
+                if number.is_some() {
+                    untiled(part, visit);
+                }
+            });
+        }
+        true
+    })
+}
+
+/// Whether pages of `mapping` can be missing pages of ours.
+fn is_placeable(mapping: &Mapping<'_>) -> bool {
+    !mapping.shared && !mapping.is_file() && !mapping.name.starts_with(b"[v")
+}
+
+/// Calls `visit` with the parts of `span` that are not in tiles of larger pages.
+fn untiled(span: Span, visit: &mut dyn FnMut(Span)) {
+    match guest::layout_at(span.start) {
+        None => visit(span),
+        Some(layout) => layout.each(span, &mut |piece, part| {
+            if !piece.backing.is_tiled() {
+                visit(part);
+            }
+        }),
+    }
+}
+
+/// At exit: counts what is where in one mapping.
+pub fn census(place: &Place, mapping: &Mapping<'_>, scan: &Scan) {
+    if !is_running() {
+        return;
+    }
+    areas::each(mapping.span, &mut |part, number| match number {
+        Some(_) if is_placeable(mapping) => {
+            each_kind(part, &mut |part, kind| {
+                let _ = mail::ask(kind, part);
+            });
+        }
+        _ => beyond_reach(place, mapping, part, scan),
+    });
+}
+
+fn each_kind(span: Span, visit: &mut dyn FnMut(Span, Kind)) {
+    match guest::layout_at(span.start) {
+        None => visit(span, Kind::Census),
+        Some(layout) => layout.each(span, &mut |piece, part| {
+            visit(part, if piece.backing.is_tiled() { Kind::CensusTiled } else { Kind::Census });
+        }),
+    }
+}
+
+/// Memory that the policy names and the engine cannot reach.
+fn beyond_reach(place: &Place, mapping: &Mapping<'_>, part: Span, scan: &Scan) {
+    let memory = place.memory.checked_sub(1).and_then(Memory::from_code);
+    let section = memory.and_then(|memory| guest::section_for(memory, mapping.span.len()));
+    let Some(number) = section.and_then(|section| section.strategy()) else { return };
+    let why = match memory {
+        _ if mapping.shared => OutOfReach::Shared,
+        _ if mapping.is_file() => OutOfReach::File,
+        Some(Memory::Stack) => OutOfReach::StackInUse,
+        Some(Memory::Anon | Memory::Data) => OutOfReach::Early,
+        _ => OutOfReach::Other,
+    };
+    let mut bytes = 0;
+    let _: core::result::Result<(), Errno> = scan.each(part, &mut |run, _| bytes += run.len());
+    tally::out_of_reach(number, why, bytes);
+}

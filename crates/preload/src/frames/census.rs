@@ -1,0 +1,71 @@
+//! What lies where, against where it was placed.
+
+use core::mem::ManuallyDrop;
+
+use pagelab_abi::guest::OutOfReach;
+
+use crate::arch::PAGE;
+use crate::intervals::Span;
+use crate::measure::Scan;
+
+use super::areas;
+use super::engine::Engine;
+use super::place::SHADOW;
+use super::store::SLOTS;
+use super::tally;
+
+/// The sums of one span.
+#[derive(Default)]
+struct Sums {
+    resident: usize,
+    kept: usize,
+    moved: usize,
+    unplaced: usize,
+    large: usize,
+}
+
+/// Counts the resident pages of `span`, which has one strategy; how many there are. `tiled`: it lies in tiles of larger
+/// pages.
+pub fn take(engine: &mut Engine, span: Span, tiled: bool) -> usize {
+    let Some(number) = areas::strategy_of(span.start) else { return 0 };
+    let pagemap = engine.tools.pagemap;
+    // The descriptor stays the engine's.
+    let scan = ManuallyDrop::new(Scan::with(pagemap.0));
+    let mut sums = Sums::default();
+    let frames = &mut engine.frames;
+    let _ = scan.each(span, &mut |run, huge| {
+        if huge || tiled {
+            sums.large += run.len();
+            return;
+        }
+        for start in (run.start..run.end).step_by(SLOTS * PAGE) {
+            let part = Span::new(start, run.end.min(start + SLOTS * PAGE));
+            let Some(words) = frames.get_mut(..part.len() / PAGE) else { return };
+            if pagemap.read(start, words).is_ok() {
+                sums.add(part, words);
+            }
+        }
+    });
+    tally::frames(number, |counts| &counts.resident_pages, sums.resident);
+    tally::frames(number, |counts| &counts.kept_pages, sums.kept);
+    tally::frames(number, |counts| &counts.moved_pages, sums.moved);
+    tally::frames(number, |counts| &counts.unplaced_pages, sums.unplaced);
+    tally::out_of_reach(number, OutOfReach::LargerPage, sums.large);
+    sums.resident
+}
+
+impl Sums {
+    fn add(&mut self, part: Span, frames: &[u64]) {
+        for (page, frame) in (part.start..part.end).step_by(PAGE).zip(frames) {
+            if *frame == 0 {
+                continue;
+            }
+            self.resident += 1;
+            match SHADOW.get(page) {
+                0 => self.unplaced += 1,
+                placed if placed == *frame as u32 => self.kept += 1,
+                _ => self.moved += 1,
+            }
+        }
+    }
+}

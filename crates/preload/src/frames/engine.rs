@@ -1,0 +1,253 @@
+//! The engine: pools and strategies behind one lock, which only our own threads take.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use pagelab_abi::plan::{MAX_STRATEGIES, Plan};
+use pagelab_frames::stock::{CHUNK_SLOTS, Refused};
+use pagelab_frames::{AnyStrategy, End, Run, SlotId, Strategy, Want};
+
+use crate::arch::PAGE;
+use crate::intervals::Span;
+use crate::lock::Owned;
+use crate::populate;
+use crate::sys::{self, Errno, Result};
+
+use super::pools::{Books, Pool, Pools};
+use super::store::{self, Addresses, SLOTS, Tools};
+use super::strategies;
+use super::tally;
+use super::window::Windows;
+
+/// One strategy at work.
+pub struct Placer {
+    /// Its rule.
+    pub strategy: AnyStrategy<'static>,
+    /// Its pool.
+    pub pool: usize,
+    /// How much each fault brings in.
+    pub windows: Windows,
+    /// Its memory is locked.
+    pub pinned: bool,
+}
+
+/// Everything that changes.
+pub struct Engine {
+    pub(super) tools: Tools,
+    pub(super) pools: Pools,
+    pub(super) placers: [Option<Placer>; MAX_STRATEGIES],
+    pub(super) wants: [Want; SLOTS],
+    addresses: Addresses,
+    books: Books,
+    pub(super) frames: [u64; SLOTS],
+}
+
+/// The process's engine.
+pub static ENGINE: Owned<Engine> = Owned::new(Engine::off());
+
+/// A chunk to be populated, outside the lock.
+#[derive(Clone, Copy)]
+pub struct Order {
+    /// For this pool.
+    pub pool: usize,
+    /// There.
+    pub address: usize,
+    /// Locked in memory.
+    pub pinned: bool,
+}
+
+impl Engine {
+    /// Before the start.
+    pub const fn off() -> Engine {
+        let tools = Tools { uffd: super::uffd::Uffd(-1), pagemap: super::pagemap::Pagemap(-1), landing: 0 };
+        Engine {
+            tools,
+            pools: [const { None }; MAX_STRATEGIES],
+            placers: [const { None }; MAX_STRATEGIES],
+            wants: [Want::Any; SLOTS],
+            addresses: Addresses::new(),
+            books: Books::new(),
+            frames: [0; SLOTS],
+        }
+    }
+
+    /// Sets everything up for `plan`. False: a module cannot be used (the other strategies work).
+    pub fn set_up(&mut self, plan: &Plan<'static>, tools: Tools) -> bool {
+        self.tools = tools;
+        let available = populate::available().unwrap_or(0) as u64;
+        let (mut complete, pid) = (true, sys::getpid());
+        for number in 0..plan.strategy_count() {
+            let Some(spec) = plan.strategy(number) else { continue };
+            let Some(colours) = strategies::colours(plan, &spec) else { continue };
+            let strategy = strategies::build(plan, number, &spec, pid);
+            complete &= strategy.is_some();
+            let Some((strategy, pool)) = strategy.zip(self.pool_for(colours, &spec, available)) else { continue };
+            let fixed = match usize::from(spec.fault_around) {
+                0 if !strategy.is_by_address() => 1,
+                fixed => fixed.min(SLOTS),
+            };
+            if let Some(slot) = tally::slot(number) {
+                slot.kind.store(spec.kind as u64 + 1, Relaxed);
+                slot.colours.store(u64::from(spec.colours), Relaxed);
+            }
+            if let Some(place) = self.placers.get_mut(number as usize) {
+                *place = Some(Placer { strategy, pool, windows: Windows::new(fixed), pinned: spec.pin });
+            }
+        }
+        complete
+    }
+
+    fn pool_for(
+        &mut self,
+        colours: pagelab_frames::Colours,
+        spec: &pagelab_abi::plan::Strategy,
+        available: u64,
+    ) -> Option<usize> {
+        let suits = |pool: &Option<Pool>| pool.as_ref().is_some_and(|pool| pool.suits(&colours, spec));
+        if let Some(at) = self.pools.iter().position(suits) {
+            self.pools.get_mut(at)?.as_mut()?.admit(spec, available);
+            return Some(at);
+        }
+        let at = self.pools.iter().position(Option::is_none)?;
+        *self.pools.get_mut(at)? = Some(Pool::new(colours, spec, available)?);
+        Some(at)
+    }
+
+    /// Pool number `at`.
+    pub fn pool(&mut self, at: usize) -> Option<&mut Pool> {
+        self.pools.get_mut(at)?.as_mut()
+    }
+
+    /// A place for another chunk of pool `at`.
+    pub fn order(&mut self, at: usize) -> Option<Order> {
+        let pinned = self.pools.get(at)?.as_ref()?.pinned;
+        let address = self.addresses.take()?;
+        Some(Order { pool: at, address, pinned })
+    }
+
+    /// An order could not be carried out.
+    pub fn cancel(&mut self, order: Order, errno: Errno) {
+        // Somebody else's memory lies there: never again.
+        if errno != Errno::EEXIST {
+            self.addresses.give_back(order.address);
+        }
+    }
+
+    /// Takes a populated chunk in.
+    pub fn take_in(&mut self, order: Order, frames: &[u64; SLOTS]) -> Result<()> {
+        let entered = self.books.take().and_then(|book| {
+            let pool = self.pools.get_mut(order.pool).and_then(Option::as_mut).ok_or(Errno::EINVAL)?;
+            let refused = |_: Refused| Errno::ENOMEM;
+            let number = pool.stock.add_chunk(book, order.address).map_err(refused)?;
+            for (index, frame) in (0..).zip(frames) {
+                let slot = SlotId::new(number, index);
+                if pool.stock.add(slot, *frame, End::Back).is_err() {
+                    store::discard(page_at(order.address + index as usize * PAGE));
+                    pool.stock.emptied(Run::one(slot));
+                }
+            }
+            pool.starving = false;
+            Ok(())
+        });
+        if entered.is_err() {
+            store::unmap(order.address);
+            self.addresses.give_back(order.address);
+        }
+        self.account();
+        entered
+    }
+
+    /// Populates a chunk for pool `at` here and now.
+    pub fn refill(&mut self, at: usize) -> Result<()> {
+        let order = self.order(at).ok_or(Errno::ENOMEM)?;
+        let begin = sys::monotonic_ns();
+        let mut frames = self.frames;
+        let made = store::populate(&self.tools, order.address, order.pinned, &mut frames);
+        self.frames = frames;
+        match made {
+            Ok(made) => {
+                count_chunk(&made, sys::monotonic_ns() - begin);
+                self.take_in(order, &frames)
+            }
+            Err(errno) => {
+                self.cancel(order, errno);
+                Err(errno)
+            }
+        }
+    }
+
+    /// Gives all memory of the pools back to the kernel.
+    pub fn dissolve(&mut self) {
+        for pool in self.pools.iter_mut().filter_map(Option::take) {
+            (0..pool.stock.chunk_limit())
+                .filter_map(|number| pool.stock.chunk_address(number))
+                .for_each(store::unmap);
+        }
+        self.placers.fill_with(|| None);
+        self.account();
+    }
+
+    /// Brings the numbers of the guest file up to date.
+    fn account(&self) {
+        let pools = || self.pools.iter().flatten();
+        let held = pools().map(Pool::held_bytes).sum();
+        tally::engine_set(|counts| &counts.pool_bytes, held);
+        tally::engine_set(|counts| &counts.budget_bytes, pools().map(Pool::budget_bytes).sum());
+        tally::engine_peak(held);
+    }
+
+    /// Gives back chunks without pages, and pages beyond the budget of pool `at`, so that another chunk fits into it.
+    pub fn make_room(&mut self, at: usize) {
+        let Some(pool) = self.pools.get_mut(at).and_then(Option::as_mut) else { return };
+        let mut from = 0;
+        while let Some(number) = empty_chunk(pool, from) {
+            from = number + 1;
+            if let Ok((book, address)) = pool.stock.remove_chunk(number) {
+                store::unmap(address);
+                self.books.give_back(book);
+                self.addresses.give_back(address);
+            }
+        }
+        let chunk = (SLOTS * PAGE) as u64;
+        let mut keep = pool.stock.totals().free / pool.stock.colours().count().max(1);
+        while pool.held_bytes() + chunk > pool.budget_bytes() {
+            match pool.stock.take_surplus(keep, SLOTS as u32) {
+                Some(run) => {
+                    if let Some(from) = pool.stock.address(run.slot) {
+                        store::discard(Span::new(from, from + run.len as usize * PAGE));
+                    }
+                    pool.stock.emptied(run);
+                    tally::engine(|counts| &counts.released_pages, u64::from(run.len));
+                }
+                None if keep == 0 => break,
+                None => keep /= 2,
+            }
+        }
+        self.account();
+    }
+}
+
+fn empty_chunk(pool: &Pool, from: u32) -> Option<u32> {
+    let stock = &pool.stock;
+    let is_empty =
+        |number: &u32| stock.chunk_counts(*number).is_some_and(|counts| counts.empty == CHUNK_SLOTS as u32);
+    (from..stock.chunk_limit()).find(is_empty)
+}
+
+/// The page at `addr`.
+pub fn page_at(addr: usize) -> Span {
+    Span::new(addr, addr + PAGE)
+}
+
+/// Counts a chunk that was populated.
+pub fn count_chunk(made: &store::Made, ns: u64) {
+    tally::engine(|counts| &counts.refills, 1);
+    tally::engine(|counts| &counts.refill_pages, SLOTS as u64);
+    tally::engine(|counts| &counts.refill_ns, ns);
+    tally::engine(|counts| &counts.split_ns, made.split_ns);
+    tally::engine(|counts| &counts.chunks, 1);
+    tally::engine(|counts| &counts.small_chunks, u64::from(!made.huge));
+    if made.huge {
+        tally::engine(|counts| &counts.moves, 2);
+        tally::engine(|counts| &counts.move_pages, 2);
+    }
+}

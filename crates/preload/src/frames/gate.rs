@@ -1,0 +1,83 @@
+//! The program's own way to the userfaultfd: a descriptor under a high number, which the program may close or replace at
+//! any time. Then it is fetched again from the handler, or the handler is asked to do the work.
+
+use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+use crate::intervals::Span;
+use crate::sys::{self, Errno, Result, task};
+
+use super::handler;
+use super::mail::{self, Kind};
+use super::tally;
+use super::uffd::Uffd;
+
+static DESCRIPTOR: AtomicI32 = AtomicI32::new(NONE);
+/// Its inode, by which it is told from what the program may put in its place.
+static INODE: AtomicU64 = AtomicU64::new(0);
+const NONE: i32 = -1;
+
+/// Numbers up to here: beyond, the kernel would have to enlarge the table, which every fork copies.
+const HIGHEST: u64 = 1000;
+/// So far below the limit, where the limit is lower.
+const BELOW_LIMIT: u64 = 8;
+
+/// Keeps a copy of `uffd` under a high number.
+pub fn keep(uffd: Uffd) {
+    let limit = task::soft_limit(task::LIMIT_DESCRIPTORS).unwrap_or(1024);
+    let lowest = HIGHEST.min(limit.saturating_sub(BELOW_LIMIT)) as i32;
+    let copy = task::dup_above(uffd.0, lowest).unwrap_or(NONE);
+    INODE.store(sys::inode(copy).unwrap_or(0), Ordering::Relaxed);
+    DESCRIPTOR.store(copy, Ordering::Release);
+}
+
+/// The descriptor, as far as we know; closed ones answer EBADF.
+pub fn uffd() -> Uffd {
+    Uffd(DESCRIPTOR.load(Ordering::Acquire))
+}
+
+/// Closes it, if it is still what it was.
+pub fn close() {
+    let copy = DESCRIPTOR.swap(NONE, Ordering::AcqRel);
+    if copy != NONE && sys::inode(copy) == Ok(INODE.load(Ordering::Relaxed)) {
+        sys::close(copy);
+    }
+}
+
+/// Gets the descriptor anew from the handler's table.
+#[cold]
+fn fetch() -> bool {
+    tally::engine(|counts| &counts.lost_descriptors, 1);
+    let Some((thread, number)) = handler::descriptor() else { return false };
+    let Ok(pidfd) = task::pidfd_of_thread(thread) else { return false };
+    let copy = task::pidfd_get(pidfd, number);
+    sys::close(pidfd);
+    let Ok(copy) = copy else { return false };
+    keep(Uffd(copy));
+    sys::close(copy);
+    DESCRIPTOR.load(Ordering::Relaxed) != NONE
+}
+
+/// Does `what` with the descriptor, or has the handler do it.
+fn through(what: impl Fn(Uffd) -> Result<()>, kind: Kind, span: Span) -> Result<()> {
+    match what(uffd()) {
+        Err(Errno::EBADF | Errno::ENOTTY) => {}
+        result => return result,
+    }
+    if fetch() {
+        match what(uffd()) {
+            Err(Errno::EBADF | Errno::ENOTTY) => {}
+            result => return result,
+        }
+    }
+    mail::ask(kind, span).map(drop)
+}
+
+/// Registers `span`.
+pub fn register(span: Span) -> Result<()> {
+    through(|uffd| uffd.register(span), Kind::Register, span)
+}
+
+/// Undoes it.
+pub fn unregister(span: Span) -> Result<()> {
+    through(|uffd| uffd.unregister(span), Kind::Unregister, span)
+}

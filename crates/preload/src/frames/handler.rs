@@ -1,0 +1,232 @@
+//! The thread that answers faults.
+
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
+
+use pagelab_abi::guest::{EngineFailure, EngineState};
+use pagelab_abi::plan::Plan;
+
+use crate::arch::PAGE;
+use crate::guest;
+use crate::intervals::Span;
+use crate::sys::{self, Errno, Result, c, task};
+
+use super::engine::{ENGINE, Engine, page_at};
+use super::mail::{self, Kind};
+use super::pagemap::Pagemap;
+use super::refiller;
+use super::spot::{self, Spot};
+use super::store::Tools;
+use super::tally;
+use super::thread::Thread;
+use super::uffd::{Message, Uffd};
+use super::{census, gate};
+
+static THREAD: Thread = Thread::new();
+/// The userfaultfd's number in the handler's table.
+static UFFD: AtomicI32 = AtomicI32::new(-1);
+static PAGEMAP: AtomicI32 = AtomicI32::new(-1);
+static YARD: AtomicUsize = AtomicUsize::new(0);
+/// How far the handler's start has come.
+static STAGE: AtomicU32 = AtomicU32::new(BEGUN);
+const BEGUN: u32 = 0;
+const READY: u32 = 1;
+
+/// Pages of the yard: the bell, and for each of our threads a landing page and a locked one.
+const YARD_PAGES: usize = 5;
+/// Messages read at a time.
+const AT_ONCE: usize = 16;
+
+/// Why the engine cannot be started.
+pub struct Stop {
+    /// The reason.
+    pub failure: EngineFailure,
+    /// errno.
+    pub errno: Option<Errno>,
+}
+
+fn stop(failure: EngineFailure) -> impl Fn(Errno) -> Stop {
+    move |errno| Stop { failure, errno: Some(errno) }
+}
+
+/// Id of the handler and the userfaultfd's number in its table.
+pub fn descriptor() -> Option<(u32, i32)> {
+    let thread = THREAD.id();
+    (thread != 0).then(|| (thread, UFFD.load(Ordering::Relaxed)))
+}
+
+/// In a forked child: handler, stacks and descriptors are the parent's.
+pub fn forget() {
+    THREAD.forget();
+    refiller::forget();
+    STAGE.store(BEGUN, Ordering::Relaxed);
+    // SAFETY: the child has one thread, and no handler yet.
+    unsafe { ENGINE.reset(Engine::off()) };
+}
+
+/// Starts the handler. Runs on a thread of the program, so no governed memory may be registered before it returns.
+pub fn begin() -> core::result::Result<(), Stop> {
+    let uffd = Uffd::open().map_err(|errno| match errno {
+        Errno::EINVAL => stop(EngineFailure::NoMove)(errno),
+        _ => stop(EngineFailure::Userfaultfd)(errno),
+    })?;
+    let result = Pagemap::open().map_err(stop(EngineFailure::FrameNumbers)).and_then(|pagemap| {
+        let result = begin_with(uffd, pagemap);
+        sys::close(pagemap.0);
+        result
+    });
+    sys::close(uffd.0);
+    result
+}
+
+fn begin_with(uffd: Uffd, pagemap: Pagemap) -> core::result::Result<(), Stop> {
+    if !pagemap.tells() {
+        return Err(Stop { failure: EngineFailure::FrameNumbers, errno: None });
+    }
+    let pins = |plan: Plan<'_>| {
+        (0..plan.strategy_count()).filter_map(|number| plan.strategy(number)).any(|strategy| strategy.pin)
+    };
+    let yard = yard(uffd, guest::plan().is_some_and(pins)).map_err(stop(EngineFailure::NoMemory))?;
+    spot::attach();
+    UFFD.store(uffd.0, Ordering::Relaxed);
+    PAGEMAP.store(pagemap.0, Ordering::Relaxed);
+    YARD.store(yard, Ordering::Relaxed);
+    STAGE.store(BEGUN, Ordering::Release);
+    // SAFETY: not running; `body` uses nothing but system calls and our own memory.
+    unsafe { THREAD.start(body, 0) }.map_err(stop(EngineFailure::Threads))?;
+    // Until it has closed its copies of the program's descriptors: pipes must see their ends.
+    while STAGE.load(Ordering::Acquire) == BEGUN {
+        task::futex_wait_for(&STAGE, BEGUN, 1_000_000_000);
+    }
+    gate::keep(uffd);
+    mail::hang(yard);
+    Ok(())
+}
+
+/// Maps the yard: pages that are always missing.
+fn yard(uffd: Uffd, is_pinned: bool) -> Result<usize> {
+    let bytes = YARD_PAGES * PAGE;
+    let yard = sys::mmap_own(bytes)?;
+    // SAFETY: a fresh mapping of our own; children make theirs.
+    unsafe { sys::madvise(yard, bytes, c::MADV_DONTFORK) }?;
+    if is_pinned {
+        // Pages can be moved between locked memory and locked memory only.
+        for page in [2, 4] {
+            task::mlock(yard + page * PAGE, PAGE, true)?;
+        }
+    }
+    uffd.register(Span::new(yard, yard + bytes))?;
+    Ok(yard)
+}
+
+/// Closes all descriptors but the two.
+fn keep_only(a: i32, b: i32) {
+    let (low, high) = (a.min(b) as u32, a.max(b) as u32);
+    if low > 0 {
+        let _ = task::close_range(0, low - 1);
+    }
+    if high > low + 1 {
+        let _ = task::close_range(low + 1, high - 1);
+    }
+    let _ = task::close_range(high + 1, u32::MAX);
+}
+
+extern "C" fn body(_: usize) -> ! {
+    task::set_name(c"pagelab-frames");
+    let (uffd, pagemap) = (Uffd(UFFD.load(Ordering::Relaxed)), Pagemap(PAGEMAP.load(Ordering::Relaxed)));
+    keep_only(uffd.0, pagemap.0);
+    let landing = YARD.load(Ordering::Relaxed) + PAGE;
+    if let Some(plan) = guest::plan() {
+        let tools = Tools { uffd, pagemap, landing };
+        if !ENGINE.lock().set_up(&plan, tools) {
+            tally::failed(EngineState::Running, EngineFailure::Module, None);
+        }
+    }
+    STAGE.store(READY, Ordering::Release);
+    task::futex_wake_all(&STAGE);
+    serve(uffd)
+}
+
+/// Answers messages for ever.
+fn serve(uffd: Uffd) -> ! {
+    let mut spot = Spot::new();
+    let mut messages = [Message::default(); AT_ONCE];
+    loop {
+        let count = match uffd.wait(&mut messages) {
+            Ok(count) => count,
+            Err(Errno::EINTR | Errno::EAGAIN) => continue,
+            Err(_) => end(uffd),
+        };
+        tally::engine(|counts| &counts.batches, 1);
+        tally::engine(|counts| &counts.messages, count as u64);
+        let mut stopped = false;
+        let mut engine = ENGINE.lock();
+        for (addr, _) in messages.iter().take(count).filter_map(Message::fault) {
+            if addr & !(PAGE - 1) == mail::bell() {
+                stopped |= reply(&mut engine, uffd);
+            } else {
+                engine.fault(addr);
+            }
+        }
+        let hungry = engine.is_low();
+        drop(engine);
+        if stopped {
+            release(uffd);
+            end(uffd);
+        }
+        if hungry {
+            refiller::call();
+        }
+        spot.follow();
+    }
+}
+
+/// Answers what the bell rang for. True: this is the end.
+fn reply(engine: &mut Engine, uffd: Uffd) -> bool {
+    if let Some((kind, span)) = mail::question() {
+        let result = match kind {
+            Kind::Register => uffd.register(span).map(|()| 0),
+            Kind::Unregister => uffd.unregister(span).map(|()| 0),
+            Kind::Eager => Ok(engine.eager(span)),
+            Kind::Census => Ok(census::take(engine, span, false)),
+            Kind::CensusTiled => Ok(census::take(engine, span, true)),
+            Kind::Remap => Err(Errno::ENOSYS),
+            // Who asked goes on when the descriptor is closed.
+            Kind::Stop => {
+                mail::answer(Ok(0));
+                return true;
+            }
+        };
+        mail::answer(result);
+    }
+    let bell = page_at(mail::bell());
+    for _ in 0..1000 {
+        match uffd.zero(bell) {
+            Err(Errno::EAGAIN) => {}
+            Err(_) => break,
+            Ok(()) => return false,
+        }
+    }
+    let _ = uffd.wake(bell);
+    false
+}
+
+/// Takes all memory of the program out of our hands.
+fn release(uffd: Uffd) {
+    let _ = super::each_registrable(&mut |span| {
+        let _ = uffd.unregister(span);
+    });
+}
+
+/// The handler's end: closing the descriptor frees everybody who waits.
+fn end(uffd: Uffd) -> ! {
+    refiller::dismiss();
+    ENGINE.lock().dissolve();
+    tally::state(EngineState::Stopped);
+    sys::close(uffd.0);
+    task::exit_thread()
+}
+
+/// Waits for the handler's end.
+pub fn join() -> bool {
+    THREAD.join()
+}

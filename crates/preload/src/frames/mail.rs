@@ -1,0 +1,102 @@
+//! What threads of the program ask of the handler.
+//!
+//! The handler waits for faults and nothing else. So a question is laid down here and a page is touched that is always
+//! missing: its fault is the bell. This needs no descriptor, which the program could close, and no lock that the handler
+//! would have to wait for. The questioner goes on when the handler has filled the page.
+
+use core::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize, Ordering};
+
+use crate::arch::PAGE;
+use crate::intervals::Span;
+use crate::lock::Turn;
+use crate::sys::{self, Errno, Result, c};
+
+/// What can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Register the span.
+    Register = 1,
+    /// Undo that.
+    Unregister = 2,
+    /// Place all of the span now. Answer: bytes placed.
+    Eager = 3,
+    /// Count what is where, into the guest file. Answer: resident pages.
+    Census = 4,
+    /// Unregister everything and end.
+    Stop = 5,
+    /// Put the span's pages, contents kept, where its strategy wants them. Answer: pages moved.
+    Remap = 6,
+    /// Count resident pages of tiles of larger pages, which are out of reach.
+    CensusTiled = 7,
+}
+
+impl Kind {
+    fn from_code(code: u8) -> Option<Kind> {
+        use Kind::{Census, CensusTiled, Eager, Register, Remap, Stop, Unregister};
+        let all = [Register, Unregister, Eager, Census, Stop, Remap, CensusTiled];
+        all.into_iter().find(|kind| *kind as u8 == code)
+    }
+}
+
+static TURN: Turn = Turn::new();
+static BELL: AtomicUsize = AtomicUsize::new(0);
+static KIND: AtomicU8 = AtomicU8::new(0);
+static START: AtomicUsize = AtomicUsize::new(0);
+static END: AtomicUsize = AtomicUsize::new(0);
+static ANSWER: AtomicI64 = AtomicI64::new(0);
+
+/// The bell is the page at `page` from now on (0: there is no handler).
+pub fn hang(page: usize) {
+    BELL.store(page, Ordering::Release);
+}
+
+/// Where the bell is; 0: nowhere.
+pub fn bell() -> usize {
+    BELL.load(Ordering::Acquire)
+}
+
+/// In a forked child: there is no handler, and nobody asks.
+pub fn reset() {
+    TURN.give();
+    hang(0);
+}
+
+/// Asks, and waits for the answer. ESRCH: there is nobody to ask.
+pub fn ask(kind: Kind, span: Span) -> Result<usize> {
+    let mask = sys::signal_mask(u64::MAX);
+    TURN.take();
+    let answer = match bell() {
+        0 => Err(Errno::ESRCH),
+        page => {
+            START.store(span.start, Ordering::Relaxed);
+            END.store(span.end, Ordering::Relaxed);
+            ANSWER.store(-i64::from(Errno::ESRCH.0), Ordering::Relaxed);
+            KIND.store(kind as u8, Ordering::Release);
+            // SAFETY: our own page; when it is missing, the handler fills it.
+            unsafe { core::ptr::read_volatile(page as *const u8) };
+            let answer = ANSWER.load(Ordering::Acquire);
+            // SAFETY: our own page: missing again.
+            let _ = unsafe { sys::madvise(page, PAGE, c::MADV_DONTNEED) };
+            usize::try_from(answer).map_err(|_| Errno(answer.unsigned_abs() as i32))
+        }
+    };
+    TURN.give();
+    sys::signal_mask(mask);
+    answer
+}
+
+/// The question that the bell rang for.
+pub fn question() -> Option<(Kind, Span)> {
+    let kind = Kind::from_code(KIND.swap(0, Ordering::Acquire))?;
+    Some((kind, Span::new(START.load(Ordering::Relaxed), END.load(Ordering::Relaxed))))
+}
+
+/// Its answer; the questioner sees it once the bell's page is there.
+pub fn answer(result: Result<usize>) {
+    let value = match result {
+        Ok(value) => i64::try_from(value).unwrap_or(i64::MAX),
+        Err(errno) => -i64::from(errno.0),
+    };
+    ANSWER.store(value, Ordering::Release);
+}

@@ -1,0 +1,305 @@
+//! Placing: missing pages get pages out of the pool.
+//!
+//! Whatever happens, a thread that waits for a page goes on: with the page wanted, with another one, with the kernel's
+//! zero page, or with its memory taken out of our hands.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use pagelab_frames::{Run, Strategy, Want};
+
+use crate::arch::PAGE;
+use crate::intervals::{Span, align_down};
+use crate::sys::{self, Errno};
+
+use super::areas;
+use super::engine::{Engine, page_at};
+use super::shadow::Shadow;
+use super::store::{self, SLOTS};
+use super::tally::{self, Got};
+use super::uffd::Then;
+
+/// What lies where, for the count at exit.
+pub static SHADOW: Shadow = Shadow::new();
+
+/// How often a move that the kernel asks to repeat is repeated.
+const PATIENCE: usize = 1000;
+/// Chunks populated for one page at most, before another colour is taken.
+const CHUNKS_A_PAGE: usize = 2;
+/// Pages of the pool that turn out to be in use, for one page placed.
+const BUSY: usize = 64;
+
+/// How placing a span ended.
+enum End {
+    /// All of it was placed.
+    Done,
+    /// The next page is there already.
+    Present,
+    /// Nothing can be moved to the next page.
+    Refused(Errno),
+    /// There are no pages.
+    Dry,
+}
+
+/// Why a page is placed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// A fault.
+    Fault,
+    /// A request.
+    Eager,
+}
+
+impl Engine {
+    /// Answers a fault at `addr`.
+    pub fn fault(&mut self, addr: usize) {
+        let page = align_down(addr, PAGE);
+        let (number, within) = areas::around(page);
+        let Some(number) = number else { return self.fill_or_free(page) };
+        let window = match self.placers.get_mut(number as usize).and_then(Option::as_mut) {
+            Some(placer) => placer.windows.pages(page),
+            None => return self.fill_or_free(page),
+        };
+        let end = page.saturating_add(window * PAGE).min(within.end);
+        tally::frames(number, |counts| &counts.faults, 1);
+        let (placed, ended) = self.place(number, Span::new(page, end), Why::Fault);
+        if placed == page {
+            match ended {
+                End::Present => {
+                    tally::engine(|counts| &counts.eexist, 1);
+                    self.wake(page_at(page));
+                }
+                End::Done | End::Refused(_) | End::Dry => {
+                    tally::frames(number, |counts| &counts.zero_pages, 1);
+                    SHADOW.set(page, 0);
+                    self.fill_or_free(page);
+                }
+            }
+        } else if let Some(Some(placer)) = self.placers.get_mut(number as usize) {
+            placer.windows.placed(placed);
+        }
+    }
+
+    /// Places all of `span` that is missing; bytes placed.
+    pub fn eager(&mut self, span: Span) -> usize {
+        let mut total = 0;
+        areas::each(span, &mut |part, number| {
+            let Some(number) = number else { return };
+            let mut at = part.start;
+            while at < part.end {
+                let (end, ended) = self.place(number, Span::new(at, part.end), Why::Eager);
+                total += end - at;
+                at = match ended {
+                    End::Dry => break,
+                    // Nothing is mapped there, or not for us: the next page may be.
+                    End::Present | End::Refused(_) if end == at => end + PAGE,
+                    End::Present | End::Refused(_) | End::Done => end,
+                };
+            }
+        });
+        total
+    }
+
+    fn wake(&self, span: Span) {
+        let _ = self.tools.uffd.wake(span);
+    }
+
+    /// The kernel's zero page for `page`; where even that cannot be had, the kernel's own answer to the fault.
+    fn fill_or_free(&self, page: usize) {
+        for _ in 0..PATIENCE {
+            match self.tools.uffd.zero(page_at(page)) {
+                Ok(()) => return,
+                Err(Errno::EAGAIN) => {}
+                // There by now, or not mapped any more: the fault itself will tell.
+                Err(Errno::EEXIST | Errno::ENOENT) => return self.wake(page_at(page)),
+                Err(_) => break,
+            }
+        }
+        let _ = self.tools.uffd.unregister(page_at(page));
+        self.wake(page_at(page));
+    }
+
+    /// Places pages from the beginning of `span` on, up to a chunk's worth at a time; where it ended, and why.
+    fn place(&mut self, number: u32, span: Span, why: Why) -> (usize, End) {
+        let mut at = span.start;
+        while at < span.end {
+            let part = Span::new(at, span.end.min(at + SLOTS * PAGE));
+            let (end, ended) = self.place_part(number, part, why);
+            at = end;
+            if !matches!(ended, End::Done) {
+                return (at, ended);
+            }
+        }
+        (at, End::Done)
+    }
+
+    /// As [`Engine::place`], for at most a chunk's worth of pages.
+    fn place_part(&mut self, number: u32, span: Span, why: Why) -> (usize, End) {
+        let count = span.len() / PAGE;
+        if let Some(Some(placer)) = self.placers.get_mut(number as usize) {
+            let first = (span.start / PAGE) as u64;
+            for (want, vpn) in self.wants.iter_mut().take(count).zip(first..) {
+                *want = placer.strategy.want(vpn);
+            }
+        }
+        let (mut at, mut waiting) = (0, false);
+        let ended = loop {
+            if at == count {
+                break End::Done;
+            }
+            let (done, whole, ended) = self.place_run(number, span, at, why);
+            // Woken last, threads find the whole window.
+            waiting |= done > 0 && !whole;
+            at += done;
+            if let Some(ended) = ended {
+                break ended;
+            }
+        };
+        if waiting {
+            self.wake(Span::new(span.start, span.start + at * PAGE));
+        }
+        if let Some(Some(placer)) = self.placers.get_mut(number as usize) {
+            placer.strategy.take_back(count - at);
+        }
+        self.count(number, at, why);
+        (span.start + at * PAGE, ended)
+    }
+
+    fn count(&mut self, number: u32, pages: usize, why: Why) {
+        match why {
+            Why::Fault => tally::frames(number, |counts| &counts.demand_pages, pages),
+            Why::Eager => tally::frames(number, |counts| &counts.eager_pages, pages),
+        }
+        let pool = self.placers.get(number as usize).and_then(Option::as_ref).map(|placer| placer.pool);
+        if let Some(pool) = pool.and_then(|pool| self.pool(pool)) {
+            pool.placed += pages as u64;
+        }
+    }
+
+    /// One move: as many pages of `span` from page `at` on as lie side by side in the pool. How many were placed, whether
+    /// that was all of the span and waiting threads are awake, and why it must not go on.
+    fn place_run(&mut self, number: u32, span: Span, at: usize, why: Why) -> (usize, bool, Option<End>) {
+        let count = span.len() / PAGE;
+        let mut most = count - at;
+        for _ in 0..BUSY {
+            let Some((run, from)) = self.take(number, at, most) else { return (0, false, Some(End::Dry)) };
+            let pages = run.len as usize;
+            let to = Span::new(span.start + at * PAGE, span.start + (at + pages) * PAGE);
+            let whole = pages == count;
+            let then = if whole || why == Why::Eager { Then::Wake } else { Then::Wait };
+            let (moved, errno) = self.shift(from, to, then);
+            let done = moved / PAGE;
+            self.settle(number, run, span.start, at, done);
+            match errno {
+                // Where a shorter move went well, the mapping ends.
+                None => return (done, whole, (most < count - at).then_some(End::Refused(Errno::ENOENT))),
+                Some(Errno::EAGAIN) if done > 0 => return (done, whole, None),
+                Some(Errno::EEXIST) => return (0, false, Some(End::Present)),
+                Some(Errno::EBUSY) => {
+                    tally::engine(|counts| &counts.ebusy, 1);
+                    self.drop_slot(number, Run::one(run.slot));
+                }
+                // The span reaches beyond its mapping, perhaps.
+                Some(Errno::ENOENT | Errno::EINVAL) if pages > 1 => most = pages / 2,
+                Some(errno) => {
+                    if errno == Errno::EINVAL {
+                        tally::engine(|counts| &counts.einval, 1);
+                    }
+                    return (0, false, Some(End::Refused(errno)));
+                }
+            }
+        }
+        (0, false, Some(End::Refused(Errno::EBUSY)))
+    }
+
+    /// Moves, again while the kernel asks for it.
+    fn shift(&self, from: usize, to: Span, then: Then) -> (usize, Option<Errno>) {
+        let mut result = (0, Some(Errno::EAGAIN));
+        for _ in 0..PATIENCE {
+            // SAFETY: the slots are held by the caller, their pages zero; the target gets what it is missing.
+            result = unsafe { self.tools.uffd.shift(from, to, then) };
+            if result.0 > 0 || result.1 != Some(Errno::EAGAIN) {
+                break;
+            }
+        }
+        tally::engine(|counts| &counts.moves, 1);
+        tally::engine(|counts| &counts.move_pages, (result.0 / PAGE) as u64);
+        result
+    }
+
+    /// The first `done` pages of `run` went to page `at` of the span at `start` and after it; the others stay.
+    fn settle(&mut self, number: u32, run: Run, start: usize, at: usize, done: usize) {
+        let Some(Some(placer)) = self.placers.get(number as usize) else { return };
+        let Some(Some(pool)) = self.pools.get_mut(placer.pool) else { return };
+        let slot = tally::slot(number);
+        for ((id, want), page) in run.slots().zip(self.wants.iter().skip(at)).zip(at..at + done) {
+            let frame = pool.stock.frame(id).unwrap_or(0);
+            SHADOW.set(start + page * PAGE, frame);
+            let as_wanted = match *want {
+                Want::Colour(colour) => pool.stock.colours().of(frame) == colour,
+                Want::Frame(wanted) => frame == wanted,
+                Want::Any => true,
+            };
+            if let Some(slot) = slot {
+                tally::page(slot, *want, if as_wanted { Got::Wanted } else { Got::Other });
+            }
+        }
+        if done > 0
+            && let Some(slot) = slot
+        {
+            slot.counts.runs.fetch_add(1, Relaxed);
+        }
+        pool.stock.emptied(Run { slot: run.slot, len: done as u32 });
+        let rest = pagelab_frames::SlotId(run.slot.0 + done as u32);
+        pool.stock.give_back(Run { slot: rest, len: run.len - done as u32 });
+    }
+
+    /// The page of a slot is of no use (somebody holds on to it): it goes back to the kernel.
+    fn drop_slot(&mut self, number: u32, run: Run) {
+        let Some(Some(placer)) = self.placers.get(number as usize) else { return };
+        let Some(Some(pool)) = self.pools.get_mut(placer.pool) else { return };
+        if pool.stock.take_this(run.slot)
+            && let Some(address) = pool.stock.address(run.slot)
+        {
+            store::discard(page_at(address));
+            pool.stock.emptied(run);
+        }
+    }
+
+    /// Pages for the wants from number `at` on, at most `most`: of another colour only if there is nothing else to be
+    /// had. And where they are.
+    fn take(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
+        let pool = self.placers.get(number as usize)?.as_ref()?.pool;
+        let mut begin = 0;
+        for turn in 0..=CHUNKS_A_PAGE {
+            let stock = &mut self.pools.get_mut(pool)?.as_mut()?.stock;
+            if let Some(run) = stock.take_run(self.wants.get(at..at + most)?) {
+                waited(begin);
+                return Some((run, stock.address(run.slot)?));
+            }
+            if turn == 0 {
+                begin = sys::monotonic_ns();
+            }
+            self.make_room(pool);
+            if turn == CHUNKS_A_PAGE || self.refill(pool).is_err() {
+                break;
+            }
+        }
+        waited(begin);
+        let want = *self.wants.get(at)?;
+        let pool = self.pool(pool)?;
+        pool.starving = true;
+        let slot = match want {
+            Want::Colour(colour) => pool.stock.take_near(colour)?,
+            Want::Frame(_) | Want::Any => pool.stock.take_any()?,
+        };
+        Some((Run::one(slot), pool.stock.address(slot)?))
+    }
+}
+
+/// A fault waited for a refill since `begin` (0: it did not).
+fn waited(begin: u64) {
+    if begin != 0 {
+        tally::engine(|counts| &counts.waits, 1);
+        tally::engine(|counts| &counts.wait_ns, sys::monotonic_ns() - begin);
+    }
+}

@@ -1,0 +1,152 @@
+//! Free pages by colour function: one stock for all strategies that share the function.
+
+use pagelab_abi::plan::{MAX_STRATEGIES, Strategy as Spec, StrategyKind};
+use pagelab_frames::stock::CHUNK_SLOTS;
+use pagelab_frames::{Chunk, Colours, List, Stock};
+
+use crate::arch::PAGE;
+use crate::sys::{self, Result, c};
+
+/// Chunks of one pool, at most (64 GiB).
+const MOST_CHUNKS: usize = 1 << 15;
+/// Free pages kept at least: one chunk, so that small processes stay small.
+const LOWEST_HIGH: u32 = CHUNK_SLOTS as u32;
+/// ... and at most, unless some colour runs out: 32 MiB.
+const HIGHEST_HIGH: u32 = 16 * CHUNK_SLOTS as u32;
+/// Default budget: what the pool may hold, bytes ...
+const BUDGET: u64 = 64 << 20;
+/// ... or one part in so many of what is placed, if that is more.
+const BUDGET_SHARE: u64 = 20;
+
+/// One pool.
+pub struct Pool {
+    /// The free pages.
+    pub stock: Stock<'static>,
+    /// Its chunks are locked in memory.
+    pub pinned: bool,
+    /// Bytes it may hold; 0: the default.
+    budget_bytes: u64,
+    /// Pages placed out of it.
+    pub placed: u64,
+    /// Some colour ran out.
+    pub starving: bool,
+}
+
+/// Own memory for the tables that a stock is given.
+fn table<T>(entries: usize) -> Result<&'static mut [T]> {
+    let bytes = (entries * size_of::<T>()).next_multiple_of(PAGE);
+    let at = sys::mmap_own(bytes)?;
+    // SAFETY: a fresh mapping; a forked child makes its own.
+    unsafe { sys::madvise(at, bytes, c::MADV_DONTFORK) }?;
+    // SAFETY: zeroed memory of that size, never unmapped, known to nobody else; zero is a value of both types used here
+    // (an absent reference, a list of no meaning).
+    Ok(unsafe { core::slice::from_raw_parts_mut(at as *mut T, entries) })
+}
+
+impl Pool {
+    /// An empty pool.
+    pub fn new(colours: Colours, spec: &Spec, available: u64) -> Option<Pool> {
+        let chunks = table::<Option<&'static mut Chunk>>(MOST_CHUNKS).ok()?;
+        let lists = table::<List>(colours.count() as usize).ok()?;
+        let stock = Stock::new(colours, chunks, lists).ok()?;
+        let mut pool = Pool { stock, pinned: spec.pin, budget_bytes: 0, placed: 0, starving: false };
+        pool.admit(spec, available);
+        Some(pool)
+    }
+
+    /// Whether `spec`'s pages can come from here.
+    pub fn suits(&self, colours: &Colours, spec: &Spec) -> bool {
+        self.stock.colours() == colours && self.pinned == spec.pin
+    }
+
+    /// Another strategy takes its pages from here.
+    pub fn admit(&mut self, spec: &Spec, available: u64) {
+        let wanted = match spec.kind {
+            _ if spec.budget_bytes > 0 => spec.budget_bytes,
+            // They may have to hold much that they reject.
+            StrategyKind::Modulo | StrategyKind::Exact | StrategyKind::Module => available / 4,
+            StrategyKind::PageColoring | StrategyKind::BinHopping | StrategyKind::Random => 0,
+        };
+        self.budget_bytes = self.budget_bytes.max(wanted);
+    }
+
+    /// Bytes it may hold.
+    pub fn budget_bytes(&self) -> u64 {
+        match self.budget_bytes {
+            0 => BUDGET.max(self.placed * PAGE as u64 / BUDGET_SHARE),
+            bytes => bytes,
+        }
+    }
+
+    /// Bytes it holds.
+    pub fn held_bytes(&self) -> u64 {
+        let totals = self.stock.totals();
+        u64::from(totals.free + totals.held) * PAGE as u64
+    }
+
+    /// Free pages to fill up to: about as many as were placed so far.
+    pub fn high(&self) -> u32 {
+        let room = (self.budget_bytes() / PAGE as u64).try_into().unwrap_or(u32::MAX);
+        let wanted = u32::try_from(self.placed / 2).unwrap_or(u32::MAX);
+        wanted.clamp(LOWEST_HIGH, HIGHEST_HIGH).min(room)
+    }
+
+    /// Free pages below which it is filled up.
+    pub fn low(&self) -> u32 {
+        self.high() / 4
+    }
+
+    /// Whether the refiller should work.
+    pub fn is_low(&self) -> bool {
+        self.starving || self.stock.totals().free < self.low()
+    }
+}
+
+/// Bookkeeping of chunks: memory for [`Chunk`]s, and those not in use.
+pub struct Books {
+    fresh: *mut Chunk,
+    left: usize,
+    spare: [Option<&'static mut Chunk>; SPARE],
+}
+
+// SAFETY: the memory belongs to this value alone.
+unsafe impl Send for Books {}
+
+const SPARE: usize = 256;
+/// Chunks whose bookkeeping is mapped at a time.
+const AT_ONCE: usize = 64;
+
+impl Books {
+    /// None mapped.
+    pub const fn new() -> Books {
+        Books { fresh: core::ptr::null_mut(), left: 0, spare: [const { None }; SPARE] }
+    }
+
+    /// Memory for one.
+    pub fn take(&mut self) -> Result<&'static mut Chunk> {
+        if let Some(chunk) = self.spare.iter_mut().find_map(Option::take) {
+            return Ok(chunk);
+        }
+        if self.left == 0 {
+            let memory = table::<Chunk>(AT_ONCE)?;
+            (self.fresh, self.left) = (memory.as_mut_ptr(), AT_ONCE);
+        }
+        self.left -= 1;
+        // SAFETY: `left` more lie in the mapping, each handed out once; zeroed memory is a valid one.
+        unsafe {
+            let chunk = &mut *self.fresh;
+            self.fresh = self.fresh.add(1);
+            Ok(chunk)
+        }
+    }
+
+    /// Takes one back (beyond a certain number they are lost: 8 KiB each).
+    pub fn give_back(&mut self, chunk: &'static mut Chunk) {
+        if let Some(place) = self.spare.iter_mut().find(|place| place.is_none()) {
+            *place = Some(chunk);
+        }
+    }
+}
+
+/// The pools of a process.
+pub type Pools = [Option<Pool>; MAX_STRATEGIES];

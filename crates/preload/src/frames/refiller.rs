@@ -1,0 +1,103 @@
+//! The thread that fills the pools up, so that faults need not wait for it. Started when it is first needed.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use crate::sys::{self, task};
+
+use super::engine::{ENGINE, Engine, count_chunk};
+use super::store::{self, SLOTS};
+use super::thread::Thread;
+use crate::arch::PAGE;
+
+static THREAD: Thread = Thread::new();
+/// Counts the calls.
+static CALLS: AtomicU32 = AtomicU32::new(0);
+/// It sleeps, or is about to.
+static ASLEEP: AtomicBool = AtomicBool::new(false);
+/// It shall end.
+static DISMISSED: AtomicBool = AtomicBool::new(false);
+
+/// In a forked child: it is the parent's.
+pub fn forget() {
+    THREAD.forget();
+    ASLEEP.store(false, Ordering::Relaxed);
+    DISMISSED.store(false, Ordering::Relaxed);
+}
+
+/// Some pool is low. (Only the handler calls.)
+pub fn call() {
+    if THREAD.id() == 0 {
+        // SAFETY: not running; `body` uses nothing but system calls and our own memory. Where it cannot be started, the
+        // handler does its work.
+        let _ = unsafe { THREAD.start(body, 0) };
+        return;
+    }
+    CALLS.fetch_add(1, Ordering::Release);
+    if ASLEEP.load(Ordering::Acquire) {
+        task::futex_wake_all(&CALLS);
+    }
+}
+
+/// Ends it.
+pub fn dismiss() {
+    DISMISSED.store(true, Ordering::Release);
+    CALLS.fetch_add(1, Ordering::Release);
+    task::futex_wake_all(&CALLS);
+    let _ = THREAD.join();
+    DISMISSED.store(false, Ordering::Relaxed);
+}
+
+extern "C" fn body(_: usize) -> ! {
+    task::set_name(c"pagelab-refill");
+    let mut frames = [0u64; SLOTS];
+    while !DISMISSED.load(Ordering::Acquire) {
+        let calls = CALLS.load(Ordering::Acquire);
+        if work(&mut frames) {
+            continue;
+        }
+        ASLEEP.store(true, Ordering::Release);
+        if !DISMISSED.load(Ordering::Acquire) {
+            task::futex_wait_for(&CALLS, calls, 3_600_000_000_000);
+        }
+        ASLEEP.store(false, Ordering::Release);
+    }
+    task::exit_thread()
+}
+
+/// One chunk for a pool that is not full: whether there may be more to do.
+fn work(frames: &mut [u64; SLOTS]) -> bool {
+    let mut engine = ENGINE.lock();
+    let Some(pool) = engine.hungriest() else { return false };
+    engine.make_room(pool);
+    let Some(order) = engine.order(pool) else { return false };
+    let mut tools = engine.tools;
+    drop(engine);
+    // The handler's landing pages come first.
+    tools.landing += 2 * PAGE;
+    let begin = sys::monotonic_ns();
+    let made = store::populate(&tools, order.address, order.pinned, frames);
+    let mut engine = ENGINE.lock();
+    match made {
+        Ok(made) => {
+            count_chunk(&made, sys::monotonic_ns() - begin);
+            engine.take_in(order, frames).is_ok()
+        }
+        Err(errno) => {
+            engine.cancel(order, errno);
+            false
+        }
+    }
+}
+
+impl Engine {
+    /// Whether some pool is low.
+    pub fn is_low(&self) -> bool {
+        self.pools.iter().flatten().any(super::pools::Pool::is_low)
+    }
+
+    /// A pool that is to be filled up further.
+    fn hungriest(&self) -> Option<usize> {
+        let wants = |pool: &super::pools::Pool| pool.starving || pool.stock.totals().free < pool.high();
+        self.pools.iter().position(|pool| pool.as_ref().is_some_and(wants))
+    }
+}

@@ -1,0 +1,193 @@
+//! The pool's memory: chunks of 2 MiB, populated here, split, and given back.
+//!
+//! Cut from huge pages, because these are nothing but contiguous frames: one system call moves a run of them. Split
+//! before use (moving one page out and back splits the whole), because that takes time which no fault should wait for.
+
+use crate::arch::{PAGE, PMD};
+use crate::intervals::Span;
+use crate::sys::{self, Errno, Result, c, task};
+
+use super::pagemap::Pagemap;
+use super::uffd::{Then, Uffd};
+
+/// Slots of a chunk.
+pub const SLOTS: usize = PMD / PAGE;
+/// Chunks' addresses begin here, below the heap and above what the kernel gives programs and their break.
+pub const BASE: usize = 0x5f00_0000_0000;
+/// Most chunks (64 GiB).
+const MOST: usize = 1 << 15;
+/// All addresses that chunks can have.
+pub const ROOM: Span = Span::new(BASE, BASE + MOST * PMD);
+
+/// Which addresses are taken.
+pub struct Addresses {
+    taken: [u64; MOST / 64],
+}
+
+impl Addresses {
+    /// None.
+    pub const fn new() -> Addresses {
+        Addresses { taken: [0; MOST / 64] }
+    }
+
+    /// The lowest free place.
+    pub fn take(&mut self) -> Option<usize> {
+        let (at, word) = self.taken.iter_mut().enumerate().find(|(_, word)| **word != u64::MAX)?;
+        let bit = word.trailing_ones() as usize;
+        *word |= 1 << bit;
+        Some(BASE + (at * 64 + bit) * PMD)
+    }
+
+    /// Takes a place back.
+    pub fn give_back(&mut self, address: usize) {
+        let number = address.wrapping_sub(BASE) / PMD;
+        if let Some(word) = self.taken.get_mut(number / 64) {
+            *word &= !(1 << (number % 64));
+        }
+    }
+}
+
+/// What populating needs; copied to whichever thread does it.
+#[derive(Clone, Copy)]
+pub struct Tools {
+    /// The userfaultfd.
+    pub uffd: Uffd,
+    /// Frame numbers.
+    pub pagemap: Pagemap,
+    /// A registered page of its own for each thread, and next to it one that is locked as pinned chunks are.
+    pub landing: usize,
+}
+
+/// One chunk, populated.
+pub struct Made {
+    /// Whether there is a huge page underneath.
+    pub huge: bool,
+    /// Time that splitting took.
+    pub split_ns: u64,
+}
+
+fn span_at(address: usize) -> Span {
+    Span::new(address, address + PMD)
+}
+
+/// Gives the memory of a chunk back to the kernel.
+pub fn unmap(address: usize) {
+    // SAFETY: the chunk is the pool's, and nobody uses its pages.
+    let _ = unsafe { sys::munmap(address, PMD) };
+}
+
+/// Maps an empty chunk at `address`: a place for pages to be moved to.
+pub fn map_empty(uffd: Uffd, address: usize, pinned: bool) -> Result<()> {
+    map(address, pinned)?;
+    // SAFETY: changes page sizes only.
+    let advised = unsafe { sys::madvise(address, PMD, c::MADV_NOHUGEPAGE) };
+    match advised.or_else(without_huge_pages).and_then(|()| uffd.register(span_at(address))) {
+        Ok(()) => Ok(()),
+        Err(errno) => {
+            unmap(address);
+            Err(errno)
+        }
+    }
+}
+
+/// A kernel without transparent huge pages has nothing to switch.
+fn without_huge_pages(errno: Errno) -> Result<()> {
+    if errno == Errno::EINVAL { Ok(()) } else { Err(errno) }
+}
+
+fn map(address: usize, pinned: bool) -> Result<()> {
+    let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_NORESERVE | c::MAP_FIXED_NOREPLACE;
+    // SAFETY: NOREPLACE: nothing that exists is touched.
+    let at = unsafe { sys::mmap(address, PMD, c::PROT_RW, flags, -1, 0) }?;
+    if at != address {
+        unmap(at);
+        return Err(Errno::EEXIST);
+    }
+    // SAFETY: a forked child has no use for it, and shared pages could not be moved any more.
+    unsafe { sys::madvise(address, PMD, c::MADV_DONTFORK) }?;
+    if pinned {
+        task::mlock(address, PMD, true)?;
+    }
+    Ok(())
+}
+
+/// Maps and populates a chunk at `address`; `frames` has the frame of each slot then, the pages are zero.
+pub fn populate(tools: &Tools, address: usize, pinned: bool, frames: &mut [u64; SLOTS]) -> Result<Made> {
+    map(address, pinned)?;
+    match fill(tools, address, pinned, frames) {
+        Ok(made) => Ok(made),
+        Err(errno) => {
+            unmap(address);
+            Err(errno)
+        }
+    }
+}
+
+fn fill(tools: &Tools, address: usize, pinned: bool, frames: &mut [u64; SLOTS]) -> Result<Made> {
+    // SAFETY: changes page sizes only.
+    unsafe { sys::madvise(address, PMD, c::MADV_HUGEPAGE) }.or_else(without_huge_pages)?;
+    // SAFETY: populates what was mapped just now.
+    match unsafe { sys::madvise(address, PMD, c::MADV_POPULATE_WRITE) } {
+        // Before Linux 5.14 (which cannot move pages either) or where memory is short: said again by the touch.
+        Ok(()) | Err(Errno::EINVAL) => {}
+        Err(errno) => return Err(errno),
+    }
+    (address..address + PMD).step_by(PAGE).for_each(|page| mark(page, 1));
+    tools.pagemap.read(address, frames)?;
+    let huge = is_huge(frames);
+    // SAFETY: as above.
+    unsafe { sys::madvise(address, PMD, c::MADV_NOHUGEPAGE) }.or_else(without_huge_pages)?;
+    tools.uffd.register(span_at(address))?;
+    let begin = sys::monotonic_ns();
+    if huge && !split(tools, address, pinned) {
+        frames[0] = 0;
+    }
+    let split_ns = sys::monotonic_ns() - begin;
+    for (slot, _) in frames.iter().enumerate().filter(|(_, frame)| **frame != 0) {
+        mark(address + slot * PAGE, 0);
+    }
+    Ok(Made { huge, split_ns })
+}
+
+/// Writes a byte into a page. A huge page with zero pages in it would lose them to the shared zero page when it is split.
+fn mark(page: usize, byte: u8) {
+    // SAFETY: our own memory, mapped read-write, and present (a missing page that is registered would be waited for).
+    unsafe { core::ptr::write_volatile(page as *mut u8, byte) };
+}
+
+fn is_huge(frames: &[u64; SLOTS]) -> bool {
+    let [first, ..] = *frames;
+    first.is_multiple_of(SLOTS as u64) && frames.iter().zip(first..).all(|(frame, wanted)| *frame == wanted)
+}
+
+/// Splits the huge page at `address`: by moving its first page out and back. False: that page is lost.
+fn split(tools: &Tools, address: usize, pinned: bool) -> bool {
+    let landing = tools.landing + if pinned { PAGE } else { 0 };
+    let (out, back) = (Span::new(landing, landing + PAGE), Span::new(address, address + PAGE));
+    let one = |from, to| {
+        // The kernel splits in steps, and asks to be called again.
+        (0..100).any(|_| {
+            // SAFETY: the chunk and the landing page are ours; nobody else uses them now.
+            unsafe { tools.uffd.shift(from, to, Then::Wait) }.1.is_none()
+        })
+    };
+    if !one(address, out) {
+        // It will be split by the first move that places one of its pages.
+        return true;
+    }
+    let whole = one(landing, back);
+    if !whole {
+        discard(out);
+    }
+    whole
+}
+
+/// Gives pages of slots back to the kernel.
+pub fn discard(span: Span) {
+    // SAFETY: the slots are the pool's, and nobody uses their pages. (Locked ones need the other advice.)
+    unsafe {
+        if sys::madvise(span.start, span.len(), c::MADV_DONTNEED).is_err() {
+            let _ = sys::madvise(span.start, span.len(), c::MADV_DONTNEED_LOCKED);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! System calls about threads, descriptors and credentials, for the threads that place frames.
+
+use core::ffi::CStr;
+use core::sync::atomic::AtomicU32;
+
+use super::{Result, c, check, pad};
+use crate::arch::{nr, syscall6};
+
+const CLONE_VM: usize = 0x100;
+const CLONE_FS: usize = 0x200;
+const CLONE_SIGHAND: usize = 0x800;
+const CLONE_THREAD: usize = 0x1_0000;
+const CLONE_SYSVSEM: usize = 0x4_0000;
+const CLONE_PARENT_SETTID: usize = 0x10_0000;
+const CLONE_CHILD_CLEARTID: usize = 0x20_0000;
+
+/// Starts a thread of this process that runs `entry(argument)` on the stack that ends at `stack_top`.
+///
+/// It shares memory, not descriptors: its table is a copy, which it may close and which the program cannot reach. `*tid`
+/// has its id until it ends, then 0, with a wake-up of the word.
+///
+/// # Safety
+/// The stack is its own, `entry` uses no thread-local storage, and `tid` outlives the thread.
+pub unsafe fn start_thread(
+    stack_top: usize,
+    tid: &AtomicU32,
+    entry: extern "C" fn(usize) -> !,
+    argument: usize,
+) -> Result<u32> {
+    let flags = CLONE_VM
+        | CLONE_FS
+        | CLONE_SIGHAND
+        | CLONE_THREAD
+        | CLONE_SYSVSEM
+        | CLONE_PARENT_SETTID
+        | CLONE_CHILD_CLEARTID;
+    // SAFETY: as the caller promises.
+    let raw = unsafe { crate::arch::clone_thread(flags, stack_top & !15, tid.as_ptr(), entry, argument) };
+    check(raw).map(|tid| tid as u32)
+}
+
+/// Ends the calling thread alone.
+pub fn exit_thread() -> ! {
+    loop {
+        // SAFETY: nothing of this thread's stack is used afterwards.
+        let _ = unsafe { call!(nr::EXIT, 0) };
+    }
+}
+
+/// The calling thread's id.
+pub fn gettid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call!(nr::GETTID) }.map_or(0, |tid| tid as u32)
+}
+
+/// Waits while `*word == value`, at most `ns` nanoseconds; also across processes.
+pub fn futex_wait_for(word: &AtomicU32, value: u32, ns: u64) {
+    let time = [ns / 1_000_000_000, ns % 1_000_000_000];
+    // SAFETY: `word` is a live 4-byte integer, `time` a timespec.
+    let _ = unsafe { call!(nr::FUTEX, word.as_ptr(), 0, value, time.as_ptr()) };
+}
+
+/// Wakes all that wait with [`futex_wait_for`].
+pub fn futex_wake_all(word: &AtomicU32) {
+    // SAFETY: `word` is a live 4-byte integer.
+    let _ = unsafe { call!(nr::FUTEX, word.as_ptr(), 1, i32::MAX) };
+}
+
+/// close_range(2): closes `first..=last` in the calling thread's table.
+pub fn close_range(first: u32, last: u32) -> Result<()> {
+    // SAFETY: only called by threads with tables of their own.
+    unsafe { call!(nr::CLOSE_RANGE, first, last, 0) }.map(drop)
+}
+
+/// fcntl(2) with F_DUPFD_CLOEXEC: a copy of `fd` with a number of at least `lowest`.
+pub fn dup_above(fd: i32, lowest: i32) -> Result<i32> {
+    const F_DUPFD_CLOEXEC: usize = 1030;
+    // SAFETY: makes a new descriptor only.
+    unsafe { call!(nr::FCNTL, fd, F_DUPFD_CLOEXEC, lowest) }.map(|fd| fd as i32)
+}
+
+/// Soft limit of a resource.
+pub fn soft_limit(resource: usize) -> Result<u64> {
+    let mut limit = [0u64; 2];
+    // SAFETY: the kernel writes one `struct rlimit64`, 16 bytes.
+    unsafe { call!(nr::PRLIMIT64, 0, resource, 0, limit.as_mut_ptr()) }?;
+    Ok(limit[0])
+}
+
+/// RLIMIT_NOFILE.
+pub const LIMIT_DESCRIPTORS: usize = 7;
+
+/// Words of a processor mask (8192 processors).
+pub const MASK_WORDS: usize = 128;
+
+/// The processors that thread `tid` (0: the caller) may run on; the bytes of the mask that the kernel uses.
+pub fn affinity(tid: u32, mask: &mut [u64; MASK_WORDS]) -> Result<usize> {
+    // SAFETY: the kernel writes at most the mask's bytes.
+    unsafe { call!(nr::SCHED_GETAFFINITY, tid, size_of_val(mask), mask.as_mut_ptr()) }
+}
+
+/// Lets the calling thread run on the processors of `mask` only.
+pub fn set_affinity(mask: &[u64]) -> Result<()> {
+    // SAFETY: the kernel reads the mask's bytes.
+    unsafe { call!(nr::SCHED_SETAFFINITY, 0, size_of_val(mask), mask.as_ptr()) }.map(drop)
+}
+
+/// Names the calling thread (at most 15 bytes).
+pub fn set_name(name: &CStr) {
+    const PR_SET_NAME: usize = 15;
+    // SAFETY: `name` is NUL-terminated.
+    let _ = unsafe { call!(nr::PRCTL, PR_SET_NAME, name.as_ptr()) };
+}
+
+/// Gives up all capabilities of the calling thread.
+pub fn drop_capabilities() {
+    const VERSION_3: u32 = 0x2008_0522;
+    let (header, data) = ([VERSION_3, 0], [0u32; 6]);
+    // SAFETY: the header has 8 bytes, version 3 reads 24 bytes of data.
+    let _ = unsafe { call!(nr::CAPSET, header.as_ptr(), data.as_ptr()) };
+}
+
+/// pidfd_open(2) of a thread (Linux 6.9).
+pub fn pidfd_of_thread(tid: u32) -> Result<i32> {
+    const PIDFD_THREAD: i32 = 0o200;
+    // SAFETY: makes a new descriptor only.
+    unsafe { call!(nr::PIDFD_OPEN, tid, PIDFD_THREAD) }.map(|fd| fd as i32)
+}
+
+/// pidfd_getfd(2): a copy of descriptor `fd` of the thread behind `pidfd`.
+pub fn pidfd_get(pidfd: i32, fd: i32) -> Result<i32> {
+    // SAFETY: makes a new descriptor only.
+    unsafe { call!(nr::PIDFD_GETFD, pidfd, fd, 0) }.map(|fd| fd as i32)
+}
+
+/// mlock2(2); `on_fault`: pages are locked when they come in.
+pub fn mlock(addr: usize, len: usize, on_fault: bool) -> Result<()> {
+    // SAFETY: locks pages, changes no contents.
+    unsafe { call!(nr::MLOCK2, addr, len, on_fault) }.map(drop)
+}
+
+/// userfaultfd(2), for faults of the kernel's as well.
+pub fn userfaultfd() -> Result<i32> {
+    // SAFETY: makes a new descriptor only.
+    unsafe { call!(nr::USERFAULTFD, c::O_CLOEXEC) }.map(|fd| fd as i32)
+}
