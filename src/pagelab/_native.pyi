@@ -1,6 +1,7 @@
 """Native half of pagelab (crates/python): policies cross as JSON (use :mod:`pagelab.policy`), arrays as buffers."""
 
-from typing_extensions import Buffer
+import numpy as np
+from numpy.typing import NDArray
 
 class PolicyRefused(ValueError):  # noqa: N818
     """The argument is JSON: place (source, line), message, allowed, next."""
@@ -19,11 +20,11 @@ def generic_machine() -> str: ...
 def warning_kinds() -> list[str]: ...
 def stats_columns() -> list[str]: ...
 def stats_reports(
-    values: Buffer,
-    ends: Buffer,
-    experiment_ends: Buffer,
-    groups: Buffer,
-    keys: Buffer,
+    values: NDArray[np.float64],
+    ends: NDArray[np.uint64],
+    experiment_ends: NDArray[np.uint64],
+    groups: NDArray[np.uint64],
+    keys: NDArray[np.uint64],
     *,
     seed: int,
     resamples: int,
@@ -34,5 +35,12 @@ def stats_reports(
     threads: int,
 ) -> bytes: ...
 def stats_replicates(
-    values: Buffer, ends: Buffer, group: int, key: int, *, seed: int, resamples: int, ratio_draws: int
+    values: NDArray[np.float64],
+    ends: NDArray[np.uint64],
+    group: int,
+    key: int,
+    *,
+    seed: int,
+    resamples: int,
+    ratio_draws: int,
 ) -> bytes: ...

@@ -17,6 +17,12 @@ class IntervalMethod(StrEnum):
     """Order statistics found by inverting Brunner and Munzel's test; the level is approximate, whatever the shapes."""
     BOOTSTRAP_PERCENTILE = "bootstrap-percentile"
     """Percentiles of resampled statistics, widened for small n; the level is nominal."""
+    PERCENTILE = "percentile"
+    """Plain percentiles of resampled statistics, as ALLOC has them; the level is nominal and, for small n, too high."""
+    HIERARCHICAL_T = "hierarchical-t"
+    """Student's t on the means of the highest level of repetition; the level is nominal."""
+    FISHER_Z = "fisher-z"
+    """Normal on the z scale of a correlation; exact only in the limit, for normal data."""
 
 
 @dataclass(frozen=True, slots=True)

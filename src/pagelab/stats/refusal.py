@@ -31,6 +31,16 @@ class Refusal(StrEnum):
     BAD_PLAN = "bad-plan"
     NOT_A_PLANNED_LOOK = "not-a-planned-look"
     INCOMPLETE_BLOCKS = "incomplete-blocks"
+    ONE_EXECUTION = "one-execution"
+    ONE_MEASUREMENT = "one-measurement"
+    NOT_POSITIVE = "not-positive"
+    NO_SPREAD = "no-spread"
+    NO_SPREAD_WITHIN = "no-spread-within"
+    GROUP_SIZE = "group-size"
+    UNSTABLE_RESAMPLES = "unstable-resamples"
+    DUPLICATE = "duplicate"
+    NOTHING_TO_COMPARE = "nothing-to-compare"
+    OUT_OF_REACH = "out-of-reach"
 
 
 class StatsRefusedError(ValueError):

@@ -1,0 +1,68 @@
+"""The native loops: many experiments in, one array a column out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pagelab import _native
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from pagelab.stats.nondeterminism.data import Executions
+    from pagelab.stats.nondeterminism.settings import Resampling
+
+
+def columns(
+    experiments: Sequence[Executions], groups: NDArray[np.uint64], keys: Sequence[int], settings: Resampling
+) -> Mapping[str, NDArray[np.float64]]:
+    """One value an experiment and column (crates/stats, ``report.rs``, names and defines them); NaN: does not exist.
+
+    ``groups``: group sizes of the impact factor, 0 leaves it out. ``keys``: addresses of the random streams.
+    """
+    names = _native.stats_columns()
+    if not experiments:
+        return {name: np.empty(0) for name in names}
+    values = np.concatenate([one.values for one in experiments])
+    sizes = np.array([one.values.size for one in experiments], dtype=np.uint64)
+    counts = np.array([len(one) for one in experiments], dtype=np.uint64)
+    starts = np.cumsum(sizes) - sizes
+    ends = np.concatenate([one.ends for one in experiments]) + np.repeat(starts, counts.astype(np.int64))
+    rows = _native.stats_reports(
+        values,
+        ends,
+        np.cumsum(counts),
+        np.ascontiguousarray(groups, dtype=np.uint64),
+        np.array(keys, dtype=np.uint64),
+        seed=settings.seed,
+        resamples=settings.resamples,
+        ratio_draws=settings.ratio_draws,
+        estimate_draws=settings.estimate_draws,
+        null_draws=settings.estimate_draws,
+        tail=settings.tail,
+        threads=settings.threads,
+    )
+    table = np.frombuffer(rows).reshape(len(experiments), len(names))
+    return {name: np.ascontiguousarray(table[:, i]) for i, name in enumerate(names)}
+
+
+def replicates(executions: Executions, group: int, key: int, settings: Resampling) -> NDArray[np.float64]:
+    """Resampled statistics of one experiment, one row a resample.
+
+    Columns: mean, non-determinism in measurement, unclassified; with ``group`` > 0 also the impact factor and its
+    geometric mean (NaN where a resample has no spread within).
+    """
+    rows = _native.stats_replicates(
+        executions.values,
+        executions.ends,
+        group,
+        key,
+        seed=settings.seed,
+        resamples=settings.resamples,
+        ratio_draws=settings.ratio_draws,
+    )
+    return np.frombuffer(rows).reshape(settings.resamples, 5 if group else 3)

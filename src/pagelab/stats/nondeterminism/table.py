@@ -1,0 +1,226 @@
+"""ALLOC's four metrics for any number of experiments at once, each with its interval, its refusals and its doubts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pagelab.stats.interval import Interval, IntervalMethod
+from pagelab.stats.nondeterminism import doubts
+from pagelab.stats.nondeterminism.columns import columns
+from pagelab.stats.nondeterminism.components import t_quantile
+from pagelab.stats.nondeterminism.dependence import Dependence, dependence_at, p_values
+from pagelab.stats.nondeterminism.estimate import Caution, Doubt, Estimate, Metric, Refused
+from pagelab.stats.refusal import Refusal, StatsRefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from pagelab.stats.nondeterminism.data import Experiment
+    from pagelab.stats.nondeterminism.settings import Resampling
+
+SMALLEST_GROUP = 3
+"""The mean ratio of groups of two does not exist: the expectation of 1/s diverges."""
+UNSTABLE = 0.1
+"""Above this share of resampled groups without spread, there is no interval for the impact factor."""
+_COLUMN = {Metric.MEASUREMENT: "within", Metric.UNCLASSIFIED: "pooled", Metric.EXECUTION: "impact"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grid:
+    """One metric of all experiments: arrays, one element an experiment; NaN exactly where ``refused`` has a reason."""
+
+    metric: Metric
+    value: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    refused: Mapping[int, Refused]
+
+
+@dataclass(frozen=True)
+class Table:
+    """What :func:`characterize` found: of one experiment by its place, of a metric as arrays (:meth:`grid`)."""
+
+    experiments: Sequence[Experiment]
+    settings: Resampling
+    group_sizes: NDArray[np.uint64]
+    """Of the impact factor; 0 where it is refused for want of data."""
+    columns: Mapping[str, NDArray[np.float64]]
+    """Every number as the native loops gave it; NaN: does not exist."""
+
+    @cached_property
+    def executions(self) -> NDArray[np.int64]:
+        return np.array([len(one.executions) for one in self.experiments], dtype=np.int64)
+
+    @cached_property
+    def fewest(self) -> NDArray[np.int64]:
+        """Measurements of the execution that has fewest."""
+        return np.array([one.executions.counts.min() for one in self.experiments], dtype=np.int64)
+
+    @cached_property
+    def most(self) -> NDArray[np.int64]:
+        return np.array([one.executions.counts.max() for one in self.experiments], dtype=np.int64)
+
+    @cached_property
+    def is_single(self) -> NDArray[np.bool_]:
+        """One measurement in each execution (ALLOC's Csibe)."""
+        return np.asarray(self.most == 1)
+
+    @cached_property
+    def dependence_p(self) -> Mapping[str, NDArray[np.float64]]:
+        return p_values(self.columns)
+
+    @cached_property
+    def grids(self) -> Mapping[Metric, Grid]:
+        return {metric: self._grid(metric) for metric in Metric}
+
+    def grid(self, metric: Metric) -> Grid:
+        """Estimates, interval ends and refusals of one metric."""
+        return self.grids[metric]
+
+    @cached_property
+    def doubts(self) -> Mapping[Doubt, NDArray[np.bool_]]:
+        """Which experiment each doubt is about."""
+        return doubts.find(self)
+
+    def estimate(self, i: int, metric: Metric) -> Estimate | Refused:
+        grid = self.grids[metric]
+        if i in grid.refused:
+            return grid.refused[i]
+        method = IntervalMethod.PERCENTILE
+        if metric is Metric.MEAN and not self.is_single[i]:
+            method = IntervalMethod.HIERARCHICAL_T
+        ends = float(grid.low[i]), float(grid.high[i])
+        return Estimate(float(grid.value[i]), Interval(*ends, self.settings.level, None, method))
+
+    def impact(self, i: int) -> ImpactFactor | Refused:
+        """The impact factor with all that is shown beside it."""
+        found = self.estimate(i, Metric.EXECUTION)
+        if isinstance(found, Refused):
+            return found
+        at = {name: float(column[i]) for name, column in self.columns.items()}
+        ends = at["log_impact_low"], at["log_impact_high"]
+        log_interval = Interval(*ends, self.settings.level, None, IntervalMethod.PERCENTILE)
+        return ImpactFactor(
+            estimate=found,
+            group_size=int(self.group_sizes[i]),
+            null=at["null_impact"],
+            log_mean=Estimate(at["log_impact"], log_interval),
+            null_log_mean=at["null_log_impact"],
+            draw_error=at["impact_error"],
+        )
+
+    def dependence(self, i: int) -> Dependence:
+        return dependence_at(self.columns, self.dependence_p, i, self.experiments[i].executions.values.size)
+
+    def cautions(self, i: int) -> tuple[Caution, ...]:
+        """Every doubt about experiment ``i``, in words."""
+        return tuple(doubts.caution(self, doubt, i) for doubt, where in self.doubts.items() if where[i])
+
+    def _grid(self, metric: Metric) -> Grid:
+        columns = self.columns
+        refused = self._refused(metric)
+        if metric is Metric.MEAN:
+            value = columns["mean"].copy()
+            with np.errstate(invalid="ignore"):
+                spread = np.sqrt(columns["between_means"] / self.executions)
+                half = t_quantile(np.maximum(self.executions - 1, 1), self.settings.level) * spread
+            low = np.where(self.is_single, columns["mean_low"], value - half)
+            high = np.where(self.is_single, columns["mean_high"], value + half)
+        else:
+            name = _COLUMN[metric]
+            value, low, high = (columns[name + end].copy() for end in ("", "_low", "_high"))
+        for i in refused:
+            value[i] = low[i] = high[i] = np.nan
+        return Grid(metric, value, low, high, refused)
+
+    def _refused(self, metric: Metric) -> dict[int, Refused]:
+        found: dict[int, Refused] = {}
+        one = self.executions == 1
+        for i in np.flatnonzero(one):
+            message = "one execution: its spread cannot be told from chance; run at least 2 more (better 10 in all)"
+            found[int(i)] = Refused(Refusal.ONE_EXECUTION, message)
+        if metric in (Metric.MEASUREMENT, Metric.EXECUTION):
+            for i in np.flatnonzero((self.fewest == 1) & ~one):
+                message = "an execution with one measurement has no spread inside: measure at least 3 times (better 20)"
+                if not self.is_single[i]:
+                    message += ", or leave that execution out"
+                found[int(i)] = Refused(Refusal.ONE_MEASUREMENT, message)
+        if metric is Metric.EXECUTION:
+            for place in range(len(self.experiments)):
+                reason = None if place in found else self._refused_impact(place)
+                if reason is not None:
+                    found[place] = reason
+        return found
+
+    def _refused_impact(self, i: int) -> Refused | None:
+        columns = self.columns
+        if self.group_sizes[i] == 0:
+            message = (
+                f"groups of {min(self.executions[i], self.fewest[i])}: the mean ratio of their standard deviations "
+                f"does not exist below {SMALLEST_GROUP}; run at least 3 executions (better 10) of 3 "
+                "measurements (better 20)"
+            )
+            return Refused(Refusal.GROUP_SIZE, message)
+        if columns["zeros"][i] > 0 or np.isnan(columns["impact"][i]):
+            message = (
+                f"groups of {self.group_sizes[i]} equal measurements occur inside an execution: no ratio to their "
+                "spread exists; use a finer clock, or measure more work at a time; the unclassified "
+                "non-determinism stands"
+            )
+            return Refused(Refusal.NO_SPREAD_WITHIN, message)
+        if columns["zero_share"][i] > UNSTABLE or np.isnan(columns["impact_low"][i]):
+            message = (
+                f"{columns['zero_share'][i]:.0%} of the resampled groups have no spread: there are too few different "
+                "measurements in an execution for an interval; measure at least 5 times (better 20)"
+            )
+            return Refused(Refusal.UNSTABLE_RESAMPLES, message)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ImpactFactor:
+    """Non-determinism in execution: mean ratio of the spread between executions to the spread inside."""
+
+    estimate: Estimate
+    group_size: int
+    null: float
+    """The mean ratio where measurements are exchanged between executions: what "no effect" looks like; above 1."""
+    log_mean: Estimate
+    """Geometric mean of the ratios: about 1 where nothing differs."""
+    null_log_mean: float
+    draw_error: float
+    """Standard error of the estimate that comes from the number of draws, not from the data."""
+
+
+def characterize(experiments: Sequence[Experiment], settings: Resampling, *, group_size: int | None = None) -> Table:
+    """All metrics of all experiments (ALLOC 4.2). Names of group and condition must not repeat.
+
+    ``group_size``: of the impact factor; None takes min(executions, fewest measurements) of each experiment. A given
+    one that an experiment cannot fill is refused as a whole, for impact factors of different group sizes do not
+    compare.
+    """
+    names = [(one.group, one.condition) for one in experiments]
+    if len(set(names)) != len(names):
+        seen: set[tuple[str, str]] = set()
+        twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise StatsRefusedError(Refusal.DUPLICATE, f"group {twice[0]!r}, condition {twice[1]!r}: given twice")
+    sizes = np.array(
+        [min(len(one.executions), int(one.executions.counts.min())) for one in experiments], dtype=np.uint64
+    )
+    if group_size is not None:
+        if group_size < SMALLEST_GROUP or (sizes < group_size).any():
+            least = int(sizes.min()) if sizes.size else 0
+            message = (
+                f"group size {group_size}: not within {SMALLEST_GROUP} ... {least}, what every experiment can fill"
+            )
+            raise StatsRefusedError(Refusal.GROUP_SIZE, message)
+        sizes = np.full_like(sizes, group_size)
+    sizes[sizes < SMALLEST_GROUP] = 0
+    found = columns([one.executions for one in experiments], sizes, [one.key for one in experiments], settings)
+    return Table(tuple(experiments), settings, sizes, found)
