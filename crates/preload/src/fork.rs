@@ -6,7 +6,7 @@
 //! system call does not either and has the kernel's own behaviour.
 
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use pagelab_abi::guest::{Counter, NoteKind};
 
@@ -30,13 +30,17 @@ static COPIES: AtomicPtr<Copy> = AtomicPtr::new(core::ptr::null_mut());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// One fork at a time.
 static TURN: Turn = Turn::new();
+static WATCHED: AtomicBool = AtomicBool::new(false);
 const ROOM: usize = 1 << 16;
 
 type Handler = extern "C" fn();
 type Register = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> i32;
 
-/// Has libc's fork call us. Only done when the plan names reserved pages.
+/// Has libc's fork call us. Only done when the plan names reserved pages or frames, or the program gives hints.
 pub fn watch(libc: &Object) {
+    if WATCHED.swap(true, Ordering::AcqRel) {
+        return;
+    }
     let Some(symbol) = libc.symbol(c"__register_atfork") else { return };
     // SAFETY: glibc's function has this signature since 2.3.2; it stores the handlers in a table of its own.
     unsafe {

@@ -13,6 +13,7 @@ mod census;
 mod engine;
 mod gate;
 mod handler;
+pub mod hints;
 mod mail;
 mod module;
 mod pagemap;
@@ -28,7 +29,7 @@ mod thread;
 mod uffd;
 mod window;
 
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use pagelab_abi::guest::{EngineFailure, EngineState, OutOfReach};
 use pagelab_abi::plan::{Memory, Plan};
@@ -59,6 +60,8 @@ const GONE: u8 = 3;
 
 /// One start at a time.
 static TURN: Turn = Turn::new();
+/// This process was forked.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
 
 /// Learns what of the plan concerns frames. Called once, before there are threads.
 pub fn learn(plan: &Plan<'_>) {
@@ -72,6 +75,12 @@ pub fn learn(plan: &Plan<'_>) {
 /// Whether the plan governs frames of this process.
 pub fn is_wanted() -> bool {
     STATE.load(Ordering::Relaxed) != NONE
+}
+
+/// Starts the engine for the program's own hints, whatever the plan says: whether it runs.
+pub fn start_now() -> bool {
+    let _ = STATE.compare_exchange(NONE, IDLE, Ordering::AcqRel, Ordering::Acquire);
+    is_ready()
 }
 
 /// Whether `addr` lies in the pool of free pages.
@@ -112,8 +121,11 @@ fn start() {
         }
         Err(stop) => {
             tally::failed(EngineState::Failed, stop.failure, stop.errno);
-            let errno = stop.errno.map_or(0, |errno| errno.0);
-            say(format_args!("no frames are placed in this process: {} (errno {errno})", stop.failure.name()));
+            // A child's stream belongs to the program: what became of it is in its record.
+            if !IS_CHILD.load(Ordering::Relaxed) {
+                let errno = stop.errno.map_or(0, |errno| errno.0);
+                say(format_args!("no frames are placed in this process: {} (errno {errno})", stop.failure.name()));
+            }
             STATE.store(GONE, Ordering::Release);
         }
     }
@@ -155,6 +167,7 @@ pub fn adopt_child(inherits: bool) {
     if !is_wanted() {
         return;
     }
+    IS_CHILD.store(true, Ordering::Relaxed);
     gate::close();
     mail::reset();
     handler::forget();
@@ -164,6 +177,7 @@ pub fn adopt_child(inherits: bool) {
         return tally::failed(EngineState::Off, EngineFailure::NotInherited, None);
     }
     if is_ready() {
+        hints::adopt_child();
         let _ = each_registrable(&mut |span| {
             let _ = gate::register(span);
         });
@@ -172,10 +186,11 @@ pub fn adopt_child(inherits: bool) {
 
 /// The program is about to lock itself in: nothing is placed any more.
 pub fn stop() {
-    if !is_running() {
-        return;
+    match STATE.load(Ordering::Acquire) {
+        RUNNING => STATE.store(GONE, Ordering::Release),
+        IDLE => return STATE.store(GONE, Ordering::Release),
+        _ => return,
     }
-    STATE.store(GONE, Ordering::Release);
     gate::close();
     let _ = mail::ask(Kind::Stop, Span::new(0, 0));
     mail::hang(0);

@@ -80,7 +80,7 @@ pub fn layout_at(addr: usize) -> Option<Layout> {
 /// Sets up heap and pools for `plan`.
 ///
 /// # Safety
-/// The process has one thread and this is the first call.
+/// This is the first call, and no other is under way.
 pub unsafe fn install(plan: Plan<'static>) -> Result<(), Errno> {
     let page = sys::mmap_own(PAGE)?;
     // SAFETY: a fresh page of our own.

@@ -8,6 +8,7 @@ use pagelab_abi::guest::{
     Counter, DisabledReason, GuestFile, MAGIC, NOTE_SLOTS, NoteKind, NoteSlot, Started, State, VERSION,
 };
 
+use crate::arch::PAGE;
 use crate::sys::{self, Errno, c};
 
 static FILE: AtomicPtr<GuestFile> = AtomicPtr::new(core::ptr::null_mut());
@@ -83,17 +84,26 @@ pub fn note_many(kind: NoteKind, address: usize, bytes: usize, count: usize) {
     }
 }
 
-/// Creates this process's file in `run_dir`; `start_ns` is when the guest began to work.
-pub fn create(run_dir: &[u8], started: Started, start_ns: u64) -> Result<(), Errno> {
-    let pid = sys::getpid();
-    let fd = open_new(run_dir, pid)?;
+/// Maps a new file in `run_dir`; where that is empty, nobody will read it, and memory of our own does.
+fn mapped(run_dir: &[u8], pid: u32) -> Result<usize, Errno> {
     let len = size_of::<GuestFile>();
+    if run_dir.is_empty() {
+        return sys::mmap_own(len.next_multiple_of(PAGE));
+    }
+    let fd = open_new(run_dir, pid)?;
     let mapped = sys::ftruncate(fd, len).and_then(|()| {
         // SAFETY: no address is given, so nothing that exists is touched.
         unsafe { sys::mmap(0, len, c::PROT_RW, c::MAP_SHARED, fd, 0) }
     });
     sys::close(fd);
-    let pointer = mapped? as *mut GuestFile;
+    mapped
+}
+
+/// Creates this process's file in `run_dir`; `start_ns` is when the guest began to work.
+pub fn create(run_dir: &[u8], started: Started, start_ns: u64) -> Result<(), Errno> {
+    let pid = sys::getpid();
+    let len = size_of::<GuestFile>();
+    let pointer = mapped(run_dir, pid)? as *mut GuestFile;
     // SAFETY: a fresh zeroed mapping of the right size and alignment, never unmapped.
     let file = unsafe { &*pointer };
     set(&file.version, VERSION);

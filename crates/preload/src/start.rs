@@ -5,7 +5,7 @@ use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use pagelab_abi::guest::{DisabledReason, NoteKind, Started, State};
-use pagelab_abi::plan::{Fetch, Flags, Memory, Plan, Section, Via};
+use pagelab_abi::plan::{Fetch, Flags, HEADER_BYTES, MAGIC, Memory, Plan, Section, VERSION, Via};
 
 use crate::arch::{self, nr};
 use crate::detour::{Detours, Refusal, Shape, Wanted};
@@ -128,6 +128,40 @@ fn load_plan(path: &CStr) -> Result<Plan<'static>, Stop> {
     // SAFETY: mapped a moment ago and never unmapped; the launcher does not change a plan it has handed out.
     let bytes = unsafe { core::slice::from_raw_parts(at as *const u8, len) };
     Plan::parse(bytes).map_err(|_| DisabledReason::PlanInvalid.into())
+}
+
+/// The plan of a process that was started without one and uses the API: nothing is governed.
+static NO_PLAN: [u8; HEADER_BYTES + 1] = {
+    let mut bytes = [0; HEADER_BYTES + 1];
+    let fields = [(0, MAGIC), (8, spread(VERSION as u64)), (16, spread(HEADER_BYTES as u64 + 1))];
+    let mut field = 0;
+    while field < fields.len() {
+        let mut byte = 0;
+        while byte < 8 {
+            bytes[fields[field].0 + byte] = fields[field].1[byte];
+            byte += 1;
+        }
+        field += 1;
+    }
+    bytes[12] = (Flags::INHERIT_FORK.0 | Flags::INHERIT_EXEC.0) as u8;
+    bytes
+};
+
+const fn spread(value: u64) -> [u8; 8] {
+    value.to_le_bytes()
+}
+
+/// Sets the guest up in a process that has none and asks for its services; threads may be running. Nothing is detoured.
+/// Callers take turns.
+pub fn without_plan() -> Result<(), Errno> {
+    // A guest that was refused, and said why, stays out.
+    if record::file().is_some() || elf::glibc().is_none() {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let plan = Plan::parse(&NO_PLAN).map_err(|_| Errno::EINVAL)?;
+    record::create(plan.run_dir(), Started::Exec, sys::monotonic_ns())?;
+    // SAFETY: there was no plan, and callers take turns: nobody reads it before it is complete.
+    unsafe { guest::install(plan) }
 }
 
 /// What the plan needs of the guest.

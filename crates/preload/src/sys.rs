@@ -18,6 +18,7 @@ pub struct Errno(pub i32);
 
 #[allow(missing_docs, reason = "the names are the kernel's")]
 impl Errno {
+    pub const EPERM: Errno = Errno(1);
     pub const ENOENT: Errno = Errno(2);
     pub const ESRCH: Errno = Errno(3);
     pub const EINTR: Errno = Errno(4);
@@ -29,7 +30,9 @@ impl Errno {
     pub const EEXIST: Errno = Errno(17);
     pub const EINVAL: Errno = Errno(22);
     pub const ENOTTY: Errno = Errno(25);
+    pub const ENOSPC: Errno = Errno(28);
     pub const ENOSYS: Errno = Errno(38);
+    pub const EOPNOTSUPP: Errno = Errno(95);
 }
 
 /// Constants of `<sys/mman.h>` and friends.

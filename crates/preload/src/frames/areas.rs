@@ -183,6 +183,11 @@ fn slide(from: usize, to: usize) {
     COUNT.store(count + to - from, Ordering::Relaxed);
 }
 
+/// Whether some range has the strategy with this code. Callers take turns with writers.
+pub fn uses(code: u8) -> bool {
+    (0..COUNT.load(Ordering::Relaxed)).any(|at| range(at).is_some_and(|(_, held)| held == code))
+}
+
 /// Gives `span` the strategy with this code (0: the kernel places it). False if there are too many ranges.
 ///
 /// Callers take turns (the guest's lock, or the only thread).

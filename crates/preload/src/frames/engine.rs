@@ -30,11 +30,14 @@ pub struct Placer {
     pub pinned: bool,
 }
 
+/// Strategies at a time: the plan's, and the program's own hints.
+pub const PLACERS: usize = 32;
+
 /// Everything that changes.
 pub struct Engine {
     pub(super) tools: Tools,
     pub(super) pools: Pools,
-    pub(super) placers: [Option<Placer>; MAX_STRATEGIES],
+    pub(super) placers: [Option<Placer>; PLACERS],
     pub(super) wants: [Want; SLOTS],
     addresses: Addresses,
     books: Books,
@@ -62,7 +65,7 @@ impl Engine {
         Engine {
             tools,
             pools: [const { None }; MAX_STRATEGIES],
-            placers: [const { None }; MAX_STRATEGIES],
+            placers: [const { None }; PLACERS],
             wants: [Want::Any; SLOTS],
             addresses: Addresses::new(),
             books: Books::new(),
@@ -73,27 +76,39 @@ impl Engine {
     /// Sets everything up for `plan`. False: a module cannot be used (the other strategies work).
     pub fn set_up(&mut self, plan: &Plan<'static>, tools: Tools) -> bool {
         self.tools = tools;
-        let available = populate::available().unwrap_or(0) as u64;
         let (mut complete, pid) = (true, sys::getpid());
         for number in 0..plan.strategy_count() {
             let Some(spec) = plan.strategy(number) else { continue };
             let Some(colours) = strategies::colours(plan, &spec) else { continue };
             let strategy = strategies::build(plan, number, &spec, pid);
             complete &= strategy.is_some();
-            let Some((strategy, pool)) = strategy.zip(self.pool_for(colours, &spec, available)) else { continue };
-            let fixed = match usize::from(spec.fault_around) {
-                0 if !strategy.is_by_address() => 1,
-                fixed => fixed.min(SLOTS),
-            };
+            let Some(strategy) = strategy else { continue };
             if let Some(slot) = tally::slot(number) {
                 slot.kind.store(spec.kind as u64 + 1, Relaxed);
                 slot.colours.store(u64::from(spec.colours), Relaxed);
             }
-            if let Some(place) = self.placers.get_mut(number as usize) {
-                *place = Some(Placer { strategy, pool, windows: Windows::new(fixed), pinned: spec.pin });
-            }
+            let _ = self.admit(number as usize, &spec, colours, strategy);
         }
         complete
+    }
+
+    /// Takes a strategy in under `number`, in place of what had it.
+    pub fn admit(
+        &mut self,
+        number: usize,
+        spec: &pagelab_abi::plan::Strategy,
+        colours: pagelab_frames::Colours,
+        strategy: AnyStrategy<'static>,
+    ) -> Result<()> {
+        let available = populate::available().unwrap_or(0) as u64;
+        let pool = self.pool_for(colours, spec, available).ok_or(Errno::ENOSPC)?;
+        let fixed = match usize::from(spec.fault_around) {
+            0 if !strategy.is_by_address() => 1,
+            fixed => fixed.min(SLOTS),
+        };
+        let place = self.placers.get_mut(number).ok_or(Errno::ENOSPC)?;
+        *place = Some(Placer { strategy, pool, windows: Windows::new(fixed), pinned: spec.pin });
+        Ok(())
     }
 
     fn pool_for(

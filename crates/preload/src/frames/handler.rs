@@ -190,6 +190,8 @@ fn reply(engine: &mut Engine, uffd: Uffd) -> bool {
             Kind::Census => Ok(census::take(engine, span, false)),
             Kind::CensusTiled => Ok(census::take(engine, span, true)),
             Kind::Remap => Err(Errno::ENOSYS),
+            Kind::Hint => engine.take_hint(span.start),
+            Kind::Frames => engine.show_frames(span),
             // Who asked goes on when the descriptor is closed.
             Kind::Stop => {
                 mail::answer(Ok(0));

@@ -29,12 +29,16 @@ pub enum Kind {
     Remap = 6,
     /// Count resident pages of tiles of larger pages, which are out of reach.
     CensusTiled = 7,
+    /// Take the hint on the counter as the strategy whose number is the span's start ([`super::hints`]).
+    Hint = 8,
+    /// Put the frames of the span's pages on the counter. Answer: how many.
+    Frames = 9,
 }
 
 impl Kind {
     fn from_code(code: u8) -> Option<Kind> {
-        use Kind::{Census, CensusTiled, Eager, Register, Remap, Stop, Unregister};
-        let all = [Register, Unregister, Eager, Census, Stop, Remap, CensusTiled];
+        use Kind::{Census, CensusTiled, Eager, Frames, Hint, Register, Remap, Stop, Unregister};
+        let all = [Register, Unregister, Eager, Census, Stop, Remap, CensusTiled, Hint, Frames];
         all.into_iter().find(|kind| *kind as u8 == code)
     }
 }

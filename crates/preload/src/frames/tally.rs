@@ -1,13 +1,15 @@
 //! Counting into the guest file.
 
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU8, AtomicU64};
 use core::sync::atomic::Ordering::Relaxed;
 
 use pagelab_abi::guest::{
     COLOUR_SLOTS, EngineCountSlot, EngineFailure, EngineState, FramesCountSlot, FramesSlot, OutOfReach,
 };
+use pagelab_abi::plan::StrategyKind;
 use pagelab_frames::Want;
 
+use super::engine::PLACERS;
 use crate::record;
 use crate::sys::Errno;
 
@@ -48,9 +50,33 @@ pub fn failed(state: EngineState, failure: EngineFailure, errno: Option<Errno>) 
     }
 }
 
+/// Where hints' strategies, whose numbers are beyond the file's slots, are counted: slot plus one.
+static SLOTS_OF_HINTS: [AtomicU8; PLACERS] = [const { AtomicU8::new(0) }; PLACERS];
+
 /// The account of strategy `number`.
 pub fn slot(number: u32) -> Option<&'static FramesSlot> {
-    record::file()?.frames.get(number as usize)
+    let slot = match SLOTS_OF_HINTS.get(number as usize)?.load(Relaxed) {
+        0 => number as usize,
+        slot => usize::from(slot) - 1,
+    };
+    record::file()?.frames.get(slot)
+}
+
+/// Opens an account for the strategy of a hint: one with strategies of the same kind and number of colours, or a new one,
+/// or, when all are taken, with whatever has the last.
+pub fn assign(number: usize, kind: StrategyKind, colours: u32) {
+    let Some(file) = record::file() else { return };
+    let has = |slot: &FramesSlot, kind: u64| slot.kind.load(Relaxed) == kind;
+    let code = kind as u64 + 1;
+    let same = |slot: &FramesSlot| has(slot, code) && slot.colours.load(Relaxed) == u64::from(colours);
+    let at = file.frames.iter().position(same).or_else(|| file.frames.iter().position(|slot| has(slot, 0)));
+    if let Some(slot) = at.and_then(|at| file.frames.get(at)) {
+        slot.kind.store(code, Relaxed);
+        slot.colours.store(u64::from(colours), Relaxed);
+    }
+    if let Some(place) = SLOTS_OF_HINTS.get(number) {
+        place.store(at.unwrap_or(file.frames.len() - 1) as u8 + 1, Relaxed);
+    }
 }
 
 /// Adds to a number of strategy `number`.

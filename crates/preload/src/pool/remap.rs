@@ -193,7 +193,7 @@ impl Pool {
     /// Where the last tile of `span`, or what is free of it, ends.
     fn tile_end(&self, span: Span) -> usize {
         let end = self.ends(span)[1].whole_tiles(Span::new(span.end - 1, span.end)).end;
-        self.used.next_after(span.end).map_or(end, |next| end.min(next.start))
+        self.used.next_after(span.end).map_or(end, |next| end.min(next.start.max(span.end)))
     }
 
     /// Whether any tile of `span` is to come from a reserved pool: nothing can be moved there.
