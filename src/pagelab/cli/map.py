@@ -14,9 +14,13 @@ from pagelab.errors import BadInputError, PagelabError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rich.console import Console
+
     from pagelab.placement import AddressMap
+    from pagelab.placement.colours import ColourFunction
+    from pagelab.placement.model import Colouring
     from pagelab.placement.trace import Moment
-    from pagelab.policy import Flags
+    from pagelab.policy import Policy
 
 
 def map_command(
@@ -33,8 +37,28 @@ def map_command(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the JSON to a file, beside the table.")
     ] = None,
-    frames: Annotated[
-        bool, typer.Option("--frames", help="In the JSON, list every piece of physical memory (root).")
+    draw: Annotated[
+        str | None,
+        typer.Option(
+            "--draw", metavar="sizes|colours", help="What the picture shows; colours where any are asked for."
+        ),
+    ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option("--save", metavar="FILE", help="Save frames and colours, for a policy to replay (root)."),
+    ] = None,
+    colors: Annotated[
+        int | None, typer.Option("--colors", metavar="N", help="Count pages by frame number modulo N (root).")
+    ] = None,
+    cache: Annotated[
+        str | None,
+        typer.Option("--cache", metavar="SIZE,WAYS", help="… by the colours of such a cache: 1M,8. Default: the L2."),
+    ] = None,
+    masks: Annotated[
+        str | None, typer.Option("--masks", metavar="MASK,...", help="… by parities of frame-number bits: 0x21,0x42.")
+    ] = None,
+    pieces: Annotated[
+        bool, typer.Option("--pieces", help="In the JSON, list every piece of physical memory (root).")
     ] = False,
     everything: Annotated[bool, typer.Option("--all", help="Show every region in the table.")] = False,
     policy: Annotated[
@@ -42,6 +66,9 @@ def map_command(
     ] = None,
     pages: Annotated[
         list[str] | None, typer.Option("--pages", metavar="[MEMORY=]SIZE", help="Page size: 2M, heap=0-64M:2M …")
+    ] = None,
+    frames: Annotated[
+        list[str] | None, typer.Option("--frames", metavar="[MEMORY=]WHERE", help="page-coloring, heap=bin-hopping …")
     ] = None,
     fetch: Annotated[
         list[str] | None, typer.Option("--fetch", metavar="[MEMORY=]WHEN", help="demand, prefault or willneed.")
@@ -54,10 +81,10 @@ def map_command(
         str, typer.Option("--stdout", metavar="FILE", help="The command's output: inherit, null, or a file.")
     ] = "inherit",
 ) -> None:
-    """Page sizes, residency and, as root, frame numbers of a process, by region.
+    """Page sizes, residency and, as root, frame numbers and cache colours of a process, by region.
 
     A command is mapped just before it gives its memory back; with --policy and the like it runs under that policy.
-    Sizes between the base page and 2M, and frame numbers, are shown to root only.
+    Sizes between the base page and 2M, frame numbers and colours are shown to root only.
 
     **Examples**
 
@@ -70,34 +97,77 @@ def map_command(
         pagelab map --at 5 --json --stdout null -- ./service > map.json
 
         pagelab map --pages heap=0-64M:2M --picture heap.png -- ./solver
+
+        sudo pagelab map --frames page-coloring --colors 64 --picture colours.png -- ./solver
+
+        sudo pagelab map --frames bin-hopping --save bins.json -- ./solver
     """
     pid, after_s = _pid(target), _seconds(at)
-    governed = policy is not None or pages or fetch or via or layout is not None
+    flags = (pages, fetch, frames, via, layout)
+    governed = policy is not None or any(flags)
     if governed and pid is not None:
         raise BadInputError(f"a policy is for a command: process {pid} runs already")
-    if picture is not None:
-        _check_suffix(picture)
-    if pid is not None:
+    drawing = _drawing(draw, picture, colours_asked=bool(colors or cache or masks or frames))
+    if save is not None:
+        from pagelab.placement import framemap
+
+        framemap.check_target(save)
+    chosen = _colouring(colors, cache, masks)
+    if governed:
+        asked, chosen = _policy(flags, policy, chosen)
+        found, ended = _run_governed(target, after_s, stdout, asked, _looker(pieces or save is not None, chosen))
+    elif pid is not None:
         from pagelab import placement
 
-        found, ended = placement.collect(pid, frames=frames), 0
-    elif governed:
-        from pagelab.policy import Flags
-
-        flags = Flags(pages=pages or (), fetch=fetch or (), via=via, layout=layout)
-        found, ended = _run_governed(target, after_s, frames, stdout, flags, policy)
+        found, ended = placement.collect(pid, frames=pieces or save is not None, colouring=chosen), 0
     else:
-        found, ended = _run(target, after_s, frames, stdout)
-    _show(found, as_json=as_json, output=output, everything=everything)
+        found, ended = _run(target, after_s, stdout, _looker(pieces or save is not None, chosen))
+    if save is not None and chosen is not None:
+        typer.echo(f"saved: {save} ({framemap.save(found, chosen, save):,} pages)", err=True)
+    _show(found if pieces else _without_pieces(found), as_json=as_json, output=output, everything=everything)
     if picture is not None:
-        from pagelab.placement.picture import write
-
-        write(found, picture)
-        typer.echo(f"picture: {picture}", err=True)
+        _draw(found, picture, drawing)
     if ended:
         how = f"signal {-ended}" if ended < 0 else f"exit code {ended}"
         typer.echo(f"pagelab: the program ended with {how}", err=True)
         raise typer.Exit(1)
+
+
+def _colouring(colors: int | None, cache: str | None, masks: str | None) -> ColourFunction | None:
+    """What flags say, else the machine's; ``None`` where neither tells."""
+    from pagelab import machine
+    from pagelab.placement import colours
+
+    described = machine.describe()
+    return colours.from_flags(colors, cache, masks, described["base_page_bytes"]) or colours.of_machine(described)
+
+
+def _drawing(draw: str | None, picture: Path | None, *, colours_asked: bool) -> str:
+    if draw not in (None, "sizes", "colours"):
+        raise BadInputError(f"--draw {draw}: allowed: sizes, colours")
+    if picture is None and draw is not None:
+        raise BadInputError(f"--draw {draw} says what a picture shows; name its file: --picture FILE")
+    if picture is not None:
+        _check_suffix(picture)
+    return draw or ("colours" if colours_asked else "sizes")
+
+
+def _draw(found: AddressMap, path: Path, what: str) -> None:
+    if what == "colours":
+        from pagelab.placement.colour_picture import write as write_colours
+
+        write_colours(found, path)
+    else:
+        from pagelab.placement.picture import write
+
+        write(found, path)
+    typer.echo(f"picture: {path}", err=True)
+
+
+def _without_pieces(found: AddressMap) -> AddressMap:
+    """Pieces that were collected to be saved only."""
+    regions = [region.model_copy(update={"frame_runs": None}) for region in found.regions]
+    return found.model_copy(update={"regions": regions})
 
 
 def _pid(target: list[str]) -> int | None:
@@ -132,50 +202,73 @@ def _check_suffix(picture: Path) -> None:
         raise BadInputError(f"--picture {picture}: there is no directory {picture.absolute().parent}")
 
 
-def _looker(frames: bool) -> Callable[[int, Moment], AddressMap | PagelabError]:
+def _looker(frames: bool, colouring: ColourFunction | None) -> Callable[[int, Moment], AddressMap | PagelabError]:
     """Errors are values here, and raised once the program has been let go."""
     from pagelab import placement
 
     def look(pid: int, moment: Moment) -> AddressMap | PagelabError:
         try:
-            return placement.collect(pid, frames=frames, moment=moment)
+            return placement.collect(pid, frames=frames, colouring=colouring, moment=moment)
         except PagelabError as error:
             return error
 
     return look
 
 
-def _run(argv: list[str], after_s: float | None, frames: bool, stdout: str) -> tuple[AddressMap, int]:
+def _run(
+    argv: list[str], after_s: float | None, stdout: str, look: Callable[[int, Moment], AddressMap | PagelabError]
+) -> tuple[AddressMap, int]:
     from pagelab.placement import trace
 
-    traced = trace.run(argv, _looker(frames), after_s, stdout)
+    traced = trace.run(argv, look, after_s, stdout)
     if isinstance(traced.value, PagelabError):
         raise traced.value
     return traced.value, 0 if traced.moment == "now" else traced.exit_code
 
 
-def _run_governed(
-    argv: list[str], after_s: float | None, frames: bool, stdout: str, flags: Flags, base: Path | None
-) -> tuple[AddressMap, int]:
+_Flags = tuple[list[str] | None, list[str] | None, list[str] | None, str | None, Path | None]
+
+
+def _policy(
+    given: _Flags, base: Path | None, chosen: ColourFunction | None
+) -> tuple[tuple[Policy, Path | None], ColourFunction | None]:
+    """The policy, and the colours: those that flags of the map name, else the policy's own, else the machine's."""
     from pagelab import machine, policy
+    from pagelab.placement import colours
+
+    described = machine.describe()
+    pages, fetch, frames, via, layout = given
+    flags = policy.Flags(pages=pages or (), fetch=fetch or (), frames=frames or (), via=via, layout=layout)
+    asked = policy.from_flags(flags, described, base)
+    policy.check_runnable(asked, described)
+    if chosen is None or chosen.source.startswith("L"):
+        chosen = colours.from_policy(asked.document, described) or chosen
+    return (asked, base), chosen
+
+
+def _run_governed(
+    argv: list[str],
+    after_s: float | None,
+    stdout: str,
+    asked: tuple[Policy, Path | None],
+    look: Callable[[int, Moment], AddressMap | PagelabError],
+) -> tuple[AddressMap, int]:
     from pagelab.placement import governed
     from pagelab.runner import RunRequest
 
-    described = machine.describe()
-    asked = policy.from_flags(flags, described, base)
-    policy.check_runnable(asked, described)
+    policy, base = asked
     request = RunRequest(
         argv=argv,
-        policy_toml=asked.toml,
+        policy_toml=policy.toml,
         policy_path=None if base is None else str(base),
         stdin="inherit",
         stdout=stdout,
     )
-    traced, record = governed.run_and_look(request, _looker(frames), after_s)
+    traced, record = governed.run_and_look(request, look, after_s)
     if isinstance(traced.value, PagelabError):
         raise traced.value
     found = traced.value.model_copy(
-        update={"policy": asked.name, "warnings": [*traced.value.warnings, *record.warnings]}
+        update={"policy": policy.name, "warnings": [*traced.value.warnings, *record.warnings]}
     )
     return found, 0 if traced.moment == "now" else traced.exit_code
 
@@ -199,7 +292,20 @@ def _show(found: AddressMap, *, as_json: bool, output: Path | None, everything: 
     console.print(summary(found), highlight=False, markup=False, soft_wrap=True)
     console.print()
     console.print(table(found, everything=everything, width=console.width))
+    if found.colouring is not None:
+        _show_colours(console, found, found.colouring, everything=everything)
     for warning in found.warnings:
         console.print(f"\n{warning.severity}: {warning.message}", highlight=False, markup=False)
     if not found.folios:
         console.print("\nPage sizes between 4K and 2M and frame numbers need root: sudo pagelab map …", style="dim")
+
+
+def _show_colours(console: Console, found: AddressMap, colouring: Colouring, *, everything: bool) -> None:
+    from pagelab.placement.colour_table import LEGEND, heading, table
+
+    console.print(f"\n{heading(colouring)}", highlight=False, markup=False)
+    shown, rest = table(found, everything=everything, width=console.width)
+    console.print(shown)
+    if rest:
+        console.print(rest, style="dim", highlight=False)
+    console.print(LEGEND, style="dim", highlight=False, soft_wrap=True)

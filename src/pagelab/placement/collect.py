@@ -14,6 +14,7 @@ import numpy as np
 from .. import machine
 from ..record import RunWarning, SizeBytes, WarningKind
 from . import folios, nodes, pages, procfs, regions, scan
+from .colours import ColourFunction, ColourSummary
 from .errors import explained, gone, is_alive, is_root
 from .model import AddressMap, Mapping, NodeBytes, Region, Tile
 from .procfs import Vma
@@ -28,11 +29,13 @@ def collect(
     pid: int,
     *,
     frames: bool = False,
+    colouring: ColourFunction | None = None,
     moment: Literal["now", "exit"] = "now",
     use_scan: bool = True,
     use_nodes: bool | None = None,
 ) -> AddressMap:
-    """The map of process ``pid``. With ``frames``, every piece of physical memory is listed (root).
+    """The map of process ``pid``. With ``frames``, every piece of physical memory is listed (root); with ``colouring``,
+    pages are counted by colour (root).
 
     The process runs on meanwhile unless its caller holds it: what it maps or frees during the look (some
     milliseconds a GiB) may be seen half. ``use_scan`` and ``use_nodes`` are for tests: they force the way of older
@@ -47,7 +50,8 @@ def collect(
         look = _Look(pid, offered["base_page_bytes"], offered["thp_bytes"] or 0, stack, use_scan)
         wants_nodes = nodes.count() > 1 if use_nodes is None else use_nodes
         found = [
-            _region(look, group, frames=frames, with_nodes=wants_nodes) for group in regions.group(vmas, executable)
+            _region(look, group, frames=frames, colouring=colouring, with_nodes=wants_nodes)
+            for group in regions.group(vmas, executable)
         ]
     if not is_alive(pid) or procfs.mappings(pid)[0].start != vmas[0].start:
         raise gone(pid, "its memory")
@@ -60,6 +64,7 @@ def collect(
         method="scan" if look.scans else "pagemap",
         folios=look.flags is not None,
         by_size=_sum(region.by_size for region in found),
+        colouring=colouring.described if colouring is not None and any(region.colours for region in found) else None,
         regions=found,
         warnings=look.warnings(),
     )
@@ -113,12 +118,16 @@ def _frame_flags(stack: ExitStack) -> folios.FrameFlags | None:
     return flags
 
 
-def _region(look: _Look, group: regions.Group, *, frames: bool, with_nodes: bool) -> Region:
+def _region(
+    look: _Look, group: regions.Group, *, frames: bool, colouring: ColourFunction | None, with_nodes: bool
+) -> Region:
     sizes: dict[int, int] = defaultdict(int)
     by_node: dict[int, int] = defaultdict(int)
     zero = swapped = 0
     mappings = []
-    summary = pages.FrameSummary(look.page, wanted=frames and look.flags is not None)
+    start, end = group.vmas[0].start, group.vmas[-1].end
+    colours = None if colouring is None else ColourSummary(colouring, start, end, look.page)
+    summary = pages.FrameSummary(look.page, wanted=frames and look.flags is not None, colours=colours)
     for vma in group.vmas:
         extents = look.extents(vma) if _has_pages(look, vma) else np.zeros(0, scan.EXTENT)
         zero += _bytes(extents[(extents["category"] & scan.ZERO) > 0])
@@ -133,8 +142,8 @@ def _region(look: _Look, group: regions.Group, *, frames: bool, with_nodes: bool
     return Region(
         kind=group.kind,
         name=group.name,
-        start=group.vmas[0].start,
-        end=group.vmas[-1].end,
+        start=start,
+        end=end,
         mapped_bytes=sum(vma.size for vma in group.vmas),
         resident_bytes=sum(sizes.values()),
         zero_bytes=zero,
@@ -143,6 +152,7 @@ def _region(look: _Look, group: regions.Group, *, frames: bool, with_nodes: bool
         nodes=_node_list(by_node) if with_nodes else None,
         frames=summary.frames(),
         frame_runs=summary.pieces(),
+        colours=None if colours is None else colours.colours(),
         mappings=mappings,
     )
 

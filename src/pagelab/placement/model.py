@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from ..record import RunWarning, SizeBytes
 
@@ -46,6 +48,47 @@ class Frames(_Model):
     longest_run_pages: int
 
 
+class Colouring(_Model):
+    """How frames have colours in a map."""
+
+    colours: int
+    masks: list[str]
+    """Hexadecimal; bit i of a colour is the parity of the frame number under mask i. Empty: the frame number modulo
+    ``colours``."""
+    source: str
+    """Where the number comes from: a cache of the machine, the policy, or ``given``."""
+
+
+class RegionColours(_Model):
+    """How the pages of a region spread over the colours."""
+
+    pages: int
+    """Base pages whose frames are known."""
+    least: int
+    """Pages of the emptiest colour."""
+    most: int
+    """Pages of the fullest colour."""
+    crowding: float | None
+    """Chi-squared of equal counts over its degrees of freedom: 0 = even, about 1 = as by chance, more = crowded;
+    ``None`` for one colour."""
+    along_address: float
+    """Share of pages whose colour follows the address (virtual page number modulo the colours, turned by the commonest
+    offset): 1 under page colouring, about 1 / colours by chance."""
+    counts: list[int]
+    """Pages by colour."""
+    _grid: npt.NDArray[np.int64] | None = PrivateAttr(default=None)
+    _bin_bytes: int = PrivateAttr(default=0)
+
+    def attach_grid(self, grid: npt.NDArray[np.int64], bin_bytes: int) -> None:
+        """Pages by bin of the address axis and group of colours, for the picture; not part of the published map."""
+        self._grid, self._bin_bytes = grid, bin_bytes
+
+    @property
+    def grid(self) -> tuple[npt.NDArray[np.int64], int] | None:
+        """Pages by bin and group of colours, and the bytes of a bin; ``None`` in a map that was read back."""
+        return None if self._grid is None else (self._grid, self._bin_bytes)
+
+
 class NodeBytes(_Model):
     node: int
     bytes: int
@@ -82,6 +125,8 @@ class Region(_Model):
     """By memory node; ``None`` where the machine has one node only."""
     frames: Frames | None = None
     frame_runs: list[FrameRun] | None = None
+    colours: RegionColours | None = None
+    """``None`` where frames are not known."""
     mappings: list[Mapping]
 
 
@@ -102,5 +147,7 @@ class AddressMap(_Model):
     folios: bool
     """Sizes between the base page and 2M were told apart (kpageflags, root); without, they count as base pages."""
     by_size: list[SizeBytes]
+    colouring: Colouring | None = None
+    """``None`` where frames are not known."""
     regions: list[Region]
     warnings: list[RunWarning] = Field(default_factory=list)

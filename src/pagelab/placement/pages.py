@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import folios, scan
+from .colours import ColourSummary
 from .model import FrameRun, Frames, Tile
 
 Words = npt.NDArray[np.uint64]
@@ -97,8 +98,8 @@ def categories(present: scan.Extents, addresses: Words) -> Words:
 class FrameSummary:
     """Collects where the pages of a region lie; the pieces themselves only where they are ``wanted``."""
 
-    def __init__(self, page: int, *, wanted: bool) -> None:
-        self._page, self._wanted = page, wanted
+    def __init__(self, page: int, *, wanted: bool, colours: ColourSummary | None = None) -> None:
+        self._page, self._wanted, self._colours = page, wanted, colours
         self._kept: list[folios.Runs] = []
         self._lowest, self._highest = 1 << 64, 0
         self._count = self._longest = 0
@@ -108,6 +109,8 @@ class FrameSummary:
         """Adds pages that lie above all earlier ones."""
         if not len(pages.frames) or not pages.frames.any():
             return  # nothing, or a kernel that shows no frame numbers
+        if self._colours is not None:
+            self._colours.add(pages)
         found = folios.runs(pages, self._page)
         self._lowest = min(self._lowest, int(found.frame.min()))
         self._highest = max(self._highest, int((found.frame + found.pages).max()) - 1)
