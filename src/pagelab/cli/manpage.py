@@ -188,10 +188,16 @@ Paths of the native parts, instead of the installed ones.
 .TP
 .B PAGELAB_JOURNAL
 The settings journal, instead of the file below.
+.TP
+.B PAGELAB_STATE_DIR
+Where the verdict on cache colours is kept, instead of the directories below.
 .SH FILES
 .TP
 .I /run/pagelab/journal.jsonl
 What pagelab changed on this machine and has not put back; see \fBpagelab doctor \-\-restore\fR.
+.TP
+.IR /var/lib/pagelab/colours.json ", " $XDG_STATE_HOME/pagelab/colours.json
+Whether frame numbers reach this machine's caches, as \fBpagelab doctor \-\-probe\-colours\fR found.
 .SH SEE ALSO
 .BR madvise (2),
 .BR perf_event_open (2),
