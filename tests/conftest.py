@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from harness.guests import Workshop
 from harness.huge_pages import HugePages
@@ -18,6 +19,9 @@ def pytest_configure() -> None:
     """A shell without job control starts background jobs with SIGINT ignored, and the programs we test inherit it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # How long an example takes says how busy the machine is.
+    settings.register_profile("pagelab", deadline=None)
+    settings.load_profile("pagelab")
 
 
 @pytest.fixture(scope="session")

@@ -373,3 +373,57 @@ def test_verdicts_agree_with_scipy_on_every_small_arrangement(tmp_path: Path) ->
         a = [1.0 + i for i in range(7) if i not in chosen]
         found = study(tmp_path / str(number), factory.plan(["w"], ["a", "b"], 4), {"w/a": a, "w/b": b})
         assert found.planned()[0].p == pytest.approx(mannwhitneyu(b, a, method="exact").pvalue)
+
+
+def test_a_stratified_study_is_tested_within_its_blocks(tmp_path: Path) -> None:
+    """Each block is 1 s slower than the one before and the policy adds 0.3 s: hidden without the blocks."""
+    planned = factory.plan(["w"], ["a", "b"], 10)
+
+    def drifting(condition: Condition, slot: Slot) -> Run:
+        return Run(wall_s=10.0 + slot.block + (0.3 if condition.policy == "b" else 0.0))
+
+    directory = factory.store(tmp_path / "over-all", planned, drifting)
+    (over_all,) = analyse(data_of(directory)).planned()
+    assert (over_all.verdict, over_all.untested) == ("no-difference", 0)
+    within = planned.model_copy(update={"test": "stratified"})
+    found = analyse(data_of(factory.store(tmp_path / "within", within, drifting)))
+    (contrast,) = found.planned()
+    assert found.design.test == "stratified"
+    assert (contrast.verdict, contrast.p, contrast.smallest_p) == ("higher", 2 / 2**10, 2 / 2**10)
+    assert contrast.w == pytest.approx((contrast.w_expected or 0) + 5.0)
+
+
+def test_executions_without_a_counterpart_in_their_block_are_told(tmp_path: Path) -> None:
+    planned = factory.plan(["w"], ["a", "b"], 10).model_copy(update={"test": "stratified"})
+
+    def failing(condition: Condition, slot: Slot) -> Run:
+        late = condition.policy == "b" and slot.block == 1
+        crashed = condition.policy == "a" and slot.block == 0
+        return Run(
+            wall_s=(2.0 if condition.policy == "b" else 1.0) + slot.block / 100,
+            status="failed" if crashed else "timed-out" if late else "ok",
+        )
+
+    (contrast,) = analyse(data_of(factory.store(tmp_path, planned, failing))).planned()
+    assert (contrast.untested, contrast.p) == (1, 2 / 2**9), "the time-out counts, the crash leaves its block"
+    assert "1 execution without a counterpart in the same block has no part in the test." in contrast.sentence
+
+
+def test_warm_up_inside_executions_is_in_no_mean_and_is_told(tmp_path: Path) -> None:
+    planned = factory.plan(["w"], ["a", "b"], 8, metric="measure.latency")
+    warm = [condition.model_copy(update={"drop_first": 2}) for condition in planned.conditions]
+    planned = planned.model_copy(update={"conditions": warm})
+
+    def measured(_condition: Condition, slot: Slot) -> Run:
+        return Run(measurements=[900.0, 800.0] if slot.position == 5 else [900.0, 800.0, 10.0, 20.0])
+
+    data = data_of(factory.store(tmp_path, planned, measured))
+    found = analyse(data)
+    assert found.design.drop_first == {"w": 2}
+    values = [e.values["measure.latency"] for e in found.executions if "measure.latency" in e.values]
+    assert values == [15.0] * 15
+    assert {m.measurements for m in found.measurements} <= {14, 16}
+    assert "1 execution reported only warm-up measurements of latency (drop_first)" in " ".join(found.caveats)
+    assert data.measurements["dropped"].sum() == 2 * data.measurements["run_id"].n_unique()
+    with Store.open(tmp_path, write=False) as store:
+        assert set(store.metric("measure.latency")["value"]) == {15.0}

@@ -54,12 +54,24 @@ one_sample <- function(id, x) {
   emit(id, "median.achieved", 1 - 2 * stats::pbinom(k - 1, length(x), 0.5))
 }
 
+# One execution of each condition in each block.
+strata <- function(id, x, y) {
+  data <- data.frame(value = c(x, y), block = factor(c(seq_along(x), seq_along(y))),
+                     group = factor(rep(c("a", "b"), c(length(x), length(y)))))
+  for (side in c("two.sided", "less", "greater")) {
+    answer <- coin::wilcox_test(value ~ group | block, data = data, distribution = "exact", alternative = side)
+    emit(id, paste0("coin.", side), as.numeric(coin::pvalue(answer)))
+    emit(id, "linear", as.numeric(coin::statistic(answer, "linear")))
+  }
+}
+
 for (line in readLines(file("stdin"))) {
   part <- strsplit(paste0(line, "\t."), "\t", fixed = TRUE)[[1]]
   x <- numbers(part[3])
   switch(part[2],
     two = two_samples(part[1], x, numbers(part[4])),
     one = one_sample(part[1], x),
+    strata = strata(part[1], x, numbers(part[4])),
     holm = emit(part[1], "holm", stats::p.adjust(x, "holm")),
     null = emit(part[1], "pwilcox", stats::pwilcox(0:(x[1] * x[2]), x[1], x[2])))
 }

@@ -14,7 +14,7 @@ from scipy.stats import mannwhitneyu, rankdata
 
 from pagelab import stats
 from pagelab.stats.rank_null import SubsetSums, untied_cumulative
-from pagelab.stats.rank_test import _count_tied, _doubled_midranks
+from pagelab.stats.rank_test import _count_tied, doubled_midranks
 
 few_values = st.integers(0, 5)
 small_samples = st.tuples(st.lists(few_values, min_size=1, max_size=5), st.lists(few_values, min_size=1, max_size=5))
@@ -57,7 +57,7 @@ def test_subset_sums_equal_enumeration(scores: list[int], data: st.DataObject) -
 def test_both_exact_counts_agree_without_ties(n: int, m: int, data: st.DataObject) -> None:
     """Gaussian binomials and the split shift algorithm share no code."""
     order = data.draw(st.permutations(range(n + m)))
-    ranks = _doubled_midranks(np.array(order, dtype=float))
+    ranks = doubled_midranks(np.array(order, dtype=float))
     for side in stats.Alternative:
         assert stats.rank_sum(order[:n], order[n:], alternative=side).count == _count_tied(
             [int(r) for r in ranks], n, side

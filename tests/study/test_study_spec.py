@@ -126,3 +126,34 @@ def test_paths_count_from_the_study_file() -> None:
     condition = found.conditions[0]
     assert (condition.cwd, condition.stdin) == ("/nowhere/sub", "/nowhere/sub/in")
     assert condition.stdout == "/nowhere/out/o"
+
+
+def test_warm_up_measurements_and_the_test_are_part_of_the_plan(tmp_path: Path) -> None:
+    text = """
+name = "s"
+test = "stratified"
+drop_first = 3
+[[policy]]
+name = "p"
+[[workload]]
+name = "long"
+command = "true"
+[[workload]]
+name = "short"
+command = "true"
+drop_first = 0
+"""
+    found = plan_text(text, tmp_path / "s.toml", tmp_path / "out")
+    assert found.test == "stratified"
+    assert [condition.drop_first for condition in found.conditions] == [3, 0]
+    plain = plan_text(text.replace('test = "stratified"\ndrop_first = 3\n', ""), tmp_path / "s.toml", tmp_path / "out")
+    assert (plain.test, [condition.drop_first for condition in plain.conditions]) == ("rank-sum", [0, 0])
+
+
+@pytest.mark.parametrize(
+    ("line", "words"), [('test = "sign"', "'rank-sum' or 'stratified'"), ("drop_first = -1", "drop_first")]
+)
+def test_an_impossible_test_or_warm_up_is_refused(tmp_path: Path, line: str, words: str) -> None:
+    text = f'name = "s"\n{line}\n[[policy]]\nname = "p"\n[[workload]]\nname = "w"\ncommand = "true"\n'
+    with pytest.raises(SpecError, match=words):
+        plan_text(text, tmp_path / "s.toml", tmp_path / "out")

@@ -12,6 +12,8 @@ from pagelab.errors import MachineError
 from pagelab.record import RunWarning, WarningKind
 from pagelab.study.control import resume_study, run_study
 from pagelab.study.plan import Condition
+from pagelab.study.planning import plan_text
+from pagelab.study.prepare import reachability
 from pagelab.study.store import Store
 
 
@@ -62,3 +64,14 @@ def test_a_noisy_machine_is_told_with_the_study(tmp_path: Path) -> None:
     run_study(spec, tmp_path / "s", replace(tools(), noise=lambda: noisy))
     with Store.open(tmp_path / "s", write=False) as store:
         assert noisy in store.study_warnings()
+
+
+def test_reach_is_that_of_the_test_the_study_asks_for(tmp_path: Path) -> None:
+    """10 executions reach 1e-5 over all and 0.002 within blocks: over 30 contrasts only one of them is enough."""
+    policies = "".join(f'[[policy]]\nname = "p{i}"\n' for i in range(31))
+    text = f'name = "s"\nexecutions = 10\n{policies}[[workload]]\nname = "w"\ncommand = "true"\n'
+    assert reachability(plan_text(text, tmp_path / "s.toml", tmp_path)) == []
+    stratified = plan_text(f'test = "stratified"\n{text}', tmp_path / "s.toml", tmp_path)
+    (warning,) = reachability(stratified)
+    assert "the smallest possible p is 0.00195" in warning.message
+    assert warning.data["smallest_n"] == 11

@@ -17,14 +17,13 @@ from pagelab.analysis.model import (
     Verdict,
 )
 from pagelab.analysis.summaries import interval_of, values_of
+from pagelab.analysis.testing import Tested, test_of
 from pagelab.stats import (
     RelativeEffect,
     StatsRefusedError,
     hodges_lehmann,
     holm,
-    rank_sum,
     relative_effect,
-    smallest_p,
     summarize,
 )
 
@@ -78,10 +77,18 @@ def _contrast(pair: _Pair, executions: tuple[Execution, ...], design: Design) ->
     y = values_of(executions, pair.baseline.id, pair.metric.name)
     late = _timed_out(pair, pair.condition), _timed_out(pair, pair.baseline)
     empty = _untested(pair, x, y, late)
-    test = rank_sum(x, y, timed_out=late) if pair.planned and len(x) + late[0] and len(y) + late[1] else None
+    test = _test(pair, executions, design) if pair.planned else None
     if test:
-        smallest = float(smallest_p(len(x) + late[0], len(y) + late[1]))
-        empty = replace(empty, w=test.w, p=test.p, p_method=str(test.method), ties=test.ties, smallest_p=smallest)
+        empty = replace(
+            empty,
+            w=test.w,
+            w_expected=test.w_expected,
+            p=test.p,
+            p_method=test.p_method,
+            ties=test.ties,
+            smallest_p=test.smallest_p,
+            untested=test.untested,
+        )
     if not x or not y:
         return empty
     level = design.interval_level
@@ -106,6 +113,15 @@ def _contrast(pair: _Pair, executions: tuple[Execution, ...], design: Design) ->
     )
 
 
+def _test(pair: _Pair, executions: tuple[Execution, ...], design: Design) -> Tested | None:
+    def counted(e: Execution, condition: Condition) -> bool:
+        late = e.status == "timed-out" and not e.warmup and pair.metric.name == "wall_s"
+        return e.condition == condition.id and (late or (e.analysed and pair.metric.name in e.values))
+
+    groups = [[e for e in executions if counted(e, condition)] for condition in (pair.condition, pair.baseline)]
+    return test_of(groups[0], groups[1], pair.metric.name, stratified=design.test == "stratified")
+
+
 def _timed_out(pair: _Pair, condition: Condition) -> int:
     """Executions known to be slower than all that finished: on wall time alone, for that is what the limit is on."""
     return condition.failures.get("timed-out", 0) if pair.planned and pair.metric.name == "wall_s" else 0
@@ -125,6 +141,8 @@ def _untested(pair: _Pair, x: list[float], y: list[float], late: tuple[int, int]
         median=summarize(x).median if x else None,
         median_baseline=summarize(y).median if y else None,
         w=None,
+        w_expected=None,
+        untested=0,
         p=None,
         p_holm=None,
         p_method=None,
@@ -164,8 +182,7 @@ def _verdict(contrast: Contrast, alpha: float) -> Verdict:
     if contrast.p_holm > alpha:
         return "no-difference"
     # The test's own direction: with ties the shift can be 0 although the ranks differ.
-    expected = (contrast.n + contrast.timed_out) * (contrast.n_baseline + contrast.timed_out_baseline) / 2
-    return "lower" if (contrast.w or 0.0) < expected else "higher"
+    return "lower" if (contrast.w or 0.0) < (contrast.w_expected or 0.0) else "higher"
 
 
 def spreads_of(design: Design, summaries: tuple[Summary, ...], contrasts: tuple[Contrast, ...]) -> tuple[Spread, ...]:

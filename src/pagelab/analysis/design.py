@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 
+import polars as pl
+
 from pagelab.analysis import wording
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.model import Condition, Design, Execution, Metric
@@ -36,6 +38,8 @@ def design_of(data: StudyData, executions: tuple[Execution, ...], metrics: tuple
         seed=None if data.origin else plan.seed,
         schedule=_schedule(data),
         level=plan.level,
+        test=plan.test,
+        drop_first={c.workload: c.drop_first for c in plan.conditions if c.drop_first},
         interval_level=_interval_level(data),
         looks_planned=len(plan.precision.looks) if plan.precision else 1,
         primary=plan.metric,
@@ -50,7 +54,22 @@ def design_of(data: StudyData, executions: tuple[Execution, ...], metrics: tuple
         complete=_complete(data),
         commands={} if data.origin else {c.workload: shlex.join(c.argv) for c in plan.conditions},
         policy_texts={} if data.origin else {c.policy: c.policy_toml.strip() for c in plan.conditions},
-        notes=tuple(f"no execution has a value of the primary metric {name}" for name in absent),
+        notes=tuple(f"no execution has a value of the primary metric {name}" for name in absent)
+        + _all_warm_up(data, executions),
+    )
+
+
+def _all_warm_up(data: StudyData, executions: tuple[Execution, ...]) -> tuple[str, ...]:
+    """Executions that reported a metric, but no more of it than their warm-up: they have no value, and must not vanish
+    unseen.
+    """
+    analysed = [e.run_id for e in executions if e.analysed]
+    reported = data.measurements.filter(pl.col("run_id").is_in(analysed))
+    counts = reported.group_by("name", "run_id").agg(pl.col("dropped").all()).filter(pl.col("dropped"))
+    return tuple(
+        f"{wording.count(n, 'execution')} reported only warm-up measurements of {name} (drop_first), and so "
+        f"{'has' if n == 1 else 'have'} no value of it"
+        for name, n in counts.group_by("name").len().sort("name").iter_rows()
     )
 
 

@@ -95,7 +95,7 @@ def _finite(value: Any) -> bool:
 def _measurement_means(data: StudyData) -> dict[int, dict[str, float]]:
     """run_id → ``measure.<name>`` → mean."""
     found: dict[int, dict[str, float]] = {}
-    usable = data.measurements.filter(pl.col("value").is_finite()).sort("name", "run_id", "idx")
+    usable = data.measurements.filter(pl.col("value").is_finite() & ~pl.col("dropped")).sort("name", "run_id", "idx")
     for (name,), rows in usable.partition_by("name", as_dict=True, maintain_order=True).items():
         means = execution_means(rows["run_id"].to_numpy(), rows["value"].to_numpy())
         for run_id, mean in zip(means.execution, means.mean, strict=True):

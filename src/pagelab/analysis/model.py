@@ -80,6 +80,10 @@ class Design:
     schedule: str
     level: float
     """1 − level is the chance of even one false difference that the tests allow."""
+    test: str
+    """``rank-sum``, or ``stratified``: within the blocks of the schedule."""
+    drop_first: dict[str, int]
+    """Workload → warm-up measurements at the start of each execution, in no mean; only those that have any."""
     interval_level: float
     """Of every interval shown: ``level``, or higher in a study with a precision stop (docs/method: precision stop)."""
     looks_planned: int
@@ -143,7 +147,11 @@ class Contrast:
     median: float | None
     median_baseline: float | None
     w: float | None
-    """R's W: the policy's rank sum less n(n+1)/2."""
+    """R's W: the policy's rank sum less n(n+1)/2; n is of the executions that were tested."""
+    w_expected: float | None
+    """Its mean where the policy makes no difference."""
+    untested: int
+    """Executions that the stratified test left out, since their block holds one of the two conditions only."""
     p: float | None
     """Two-sided, of this contrast alone."""
     p_holm: float | None

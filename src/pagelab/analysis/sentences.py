@@ -92,12 +92,18 @@ def _found(c: Contrast, metric: Metric, family: int) -> str:
 
 
 def _late(c: Contrast) -> str:
-    """What became of executions that the time limit ended."""
+    """What became of executions that the time limit ended, and of those that a test within blocks cannot use."""
     parts = [f"{n} of {name}" for name, n in ((c.policy, c.timed_out), (c.baseline, c.timed_out_baseline)) if n]
-    if not parts:
-        return ""
-    return (
+    late = (
         f" Timed-out executions ({wording.listing(parts)}) count as slowest in the test and have no part in the sizes."
+        if parts
+        else ""
+    )
+    return late + (
+        f" {wording.count(c.untested, 'execution')} without a counterpart in the same block "
+        f"{'has' if c.untested == 1 else 'have'} no part in the test."
+        if c.untested
+        else ""
     )
 
 

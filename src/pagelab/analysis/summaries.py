@@ -62,7 +62,8 @@ def measurements_of(
     if data.measurements.height == 0:
         return ()
     runs = {e.run_id: e.condition for e in executions if e.analysed}
-    usable = data.measurements.filter(pl.col("value").is_finite() & pl.col("run_id").is_in(list(runs)))
+    kept = pl.col("value").is_finite() & ~pl.col("dropped")
+    usable = data.measurements.filter(kept & pl.col("run_id").is_in(list(runs)))
     usable = usable.sort("name", "run_id", "idx")  # sums in one order give the same bytes each time
     usable = usable.with_columns(pl.col("run_id").replace_strict(runs, return_dtype=pl.String).alias("condition"))
     groups = usable.partition_by("condition", "name", as_dict=True, maintain_order=True)

@@ -8,6 +8,7 @@ execution. ``treatment`` always comes before ``baseline``; positive shifts mean 
 ``execution_means``     (execution, value, *, drop_first=0) -> ``ExecutionMeans``: measurements to executions
 ``summarize``           (values) -> ``Summary``: n, min, lower hinge, median, upper hinge, max, mean, sd, cv
 ``rank_sum``            (treatment, baseline, *, alternative, method, timed_out) -> ``RankSum``: exact, ties allowed
+``stratified_rank_sum`` (treatment, baseline, *, treatment_blocks, baseline_blocks, …) -> ``StratifiedRankSum``
 ``hodges_lehmann``      (treatment, baseline, *, level=0.95) -> ``Shift``: estimate, exact-order and any-shape interval
 ``relative_effect``     (treatment, baseline, *, level=0.95) -> ``RelativeEffect``: percent, with both intervals
 ``median_interval``     (values, *, level=0.95) -> ``Location``: sample median, order-statistic interval
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from pagelab.stats.refusal import Refusal, StatsRefusedError
     from pagelab.stats.relative import RelativeEffect, relative_effect
     from pagelab.stats.shift import Shift, hodges_lehmann
+    from pagelab.stats.stratified import StratifiedRankSum, stratified_rank_sum
     from pagelab.stats.summary import Summary, summarize
 
 _HOME = {
@@ -77,6 +79,8 @@ _HOME = {
     "relative_effect": "relative",
     "Shift": "shift",
     "hodges_lehmann": "shift",
+    "StratifiedRankSum": "stratified",
+    "stratified_rank_sum": "stratified",
     "Summary": "summary",
     "summarize": "summary",
 }
@@ -100,6 +104,7 @@ __all__ = [
     "Shift",
     "StatsRefusedError",
     "StopReason",
+    "StratifiedRankSum",
     "Summary",
     "decide",
     "execution_means",
@@ -111,6 +116,7 @@ __all__ = [
     "reachable",
     "relative_effect",
     "smallest_p",
+    "stratified_rank_sum",
     "summarize",
 ]
 

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
-from math import comb
+from math import comb, prod
 from operator import mul
 from typing import TYPE_CHECKING
 
@@ -89,6 +89,41 @@ class SubsetSums:
                 least_high, cumulative = self._high[self._k - j]
                 found += _pairs_at_most(counts, cumulative, limit - least - least_high)
         return found
+
+
+_SPARSE = 64
+"""Up to so many different sums of a block, shifting and adding is faster than multiplying."""
+
+
+class BlockSums:
+    """Counts of the choices that take ``k`` elements of each block, by the sum over all blocks.
+
+    ``blocks`` are (non-negative integer scores, k). The blocks' own distributions are convolved.
+    """
+
+    def __init__(self, blocks: Sequence[tuple[Sequence[int], int]]) -> None:
+        width = _field_bytes(self.total(blocks))
+        packed, self._least, fields = 1, 0, 1
+        for scores, k in blocks:
+            least, counts = _rows(sorted(scores), k)[k]
+            self._least += least
+            chosen = [(place, count) for place, count in enumerate(counts) if count]
+            if len(chosen) <= _SPARSE:
+                packed = sum((packed * count) << (8 * width * place) for place, count in chosen)
+            else:
+                packed *= int.from_bytes(b"".join(count.to_bytes(width, "little") for count in counts), "little")
+            fields += len(counts) - 1
+        self._cumulative = list(accumulate(_unpack(packed, width, fields)))
+
+    @staticmethod
+    def total(blocks: Sequence[tuple[Sequence[int], int]]) -> int:
+        """How many choices there are."""
+        return prod(comb(len(scores), k) for scores, k in blocks)
+
+    def at_most(self, limit: int) -> int:
+        """Number of choices whose sum is <= ``limit``."""
+        place = limit - self._least
+        return 0 if place < 0 else self._cumulative[min(place, len(self._cumulative) - 1)]
 
 
 def _rows(ordered: Sequence[int], k: int) -> list[tuple[int, list[int]]]:

@@ -75,7 +75,7 @@ def rank_sum(
     y = _with_slowest(baseline, timed_out[1], "baseline")
     side = Alternative(alternative)
     n, m = x.size, y.size
-    ranks = _doubled_midranks(np.concatenate([x, y]))
+    ranks = doubled_midranks(np.concatenate([x, y]))
     doubled_u = int(ranks[:n].sum()) - n * (n + 1)
     ties = bool(np.unique(ranks).size < n + m)
     exact = n + m <= EXACT_LIMIT
@@ -109,7 +109,7 @@ def _with_slowest(values: ArrayLike, count: int, what: str) -> NDArray[np.float6
     return np.concatenate([one_sample(values, what), slowest])
 
 
-def _doubled_midranks(pooled: NDArray[np.float64]) -> NDArray[np.int64]:
+def doubled_midranks(pooled: NDArray[np.float64]) -> NDArray[np.int64]:
     """Twice the midranks (1-based): integers, whatever the ties."""
     _, inverse, counts = np.unique(pooled, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)

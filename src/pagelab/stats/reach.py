@@ -42,8 +42,12 @@ def smallest_p(
     n_baseline: int,
     *,
     alternative: Alternative | Literal["two-sided", "greater", "less"] = Alternative.TWO_SIDED,
+    stratified: bool = False,
 ) -> Fraction:
     """2 / C(n+m, n) two-sided, 1 / C(n+m, n) one-sided: the p of complete separation without ties.
+
+    ``stratified``: of the test within blocks that hold each condition once, 2 / 2^b and 1 / 2^b with b = min(n, m)
+    blocks that can hold both.
 
     Ties are known only afterwards. With n = m they can only raise this bound; with n != m the midranks need not be
     symmetric, and an extreme result without an equally extreme opposite can have half of it.
@@ -52,10 +56,13 @@ def smallest_p(
         if count < 1:
             raise StatsRefusedError(Refusal.COUNT_OUT_OF_RANGE, f"{name} = {count}: not 1 or more")
     sides = 2 if Alternative(alternative) is Alternative.TWO_SIDED else 1
-    return min(Fraction(1), Fraction(sides, comb(n_treatment + n_baseline, n_treatment)))
+    choices = 2 ** min(n_treatment, n_baseline) if stratified else comb(n_treatment + n_baseline, n_treatment)
+    return min(Fraction(1), Fraction(sides, choices))
 
 
-def reachable(n_treatment: int, n_baseline: int, *, contrasts: int, alpha: float = 0.05) -> Reach:
+def reachable(
+    n_treatment: int, n_baseline: int, *, contrasts: int, alpha: float = 0.05, stratified: bool = False
+) -> Reach:
     """Whether p <= ``alpha`` after Holm over ``contrasts`` two-sided tests is possible at all, and the n it takes.
 
     Holm's first step multiplies the smallest p by the family size; if that fails, nothing is rejected, and if all
@@ -65,7 +72,7 @@ def reachable(n_treatment: int, n_baseline: int, *, contrasts: int, alpha: float
     if contrasts < 1:
         raise StatsRefusedError(Refusal.COUNT_OUT_OF_RANGE, f"contrasts = {contrasts}: not 1 or more")
     bound = 1 - error_rate(alpha)
-    best = smallest_p(n_treatment, n_baseline)
+    best = smallest_p(n_treatment, n_baseline, stratified=stratified)
     return Reach(
         n_treatment=n_treatment,
         n_baseline=n_baseline,
@@ -74,13 +81,13 @@ def reachable(n_treatment: int, n_baseline: int, *, contrasts: int, alpha: float
         smallest_p=float(best),
         smallest_adjusted_p=float(min(Fraction(1), best * contrasts)),
         reachable=best * contrasts <= bound,
-        smallest_n=smallest_equal_n(bound / contrasts),
+        smallest_n=smallest_equal_n(bound / contrasts, stratified=stratified),
     )
 
 
-def smallest_equal_n(bound: Fraction) -> int:
-    """Smallest n with 2 / C(2n, n) <= ``bound``."""
+def smallest_equal_n(bound: Fraction, *, stratified: bool = False) -> int:
+    """Smallest n with 2 / C(2n, n) <= ``bound``; with 2 / 2^n for the test within blocks."""
     n = 1
-    while smallest_p(n, n) > bound:
+    while smallest_p(n, n, stratified=stratified) > bound:
         n += 1
     return n

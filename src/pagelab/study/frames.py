@@ -127,10 +127,18 @@ def _sum(first: float | None, second: float | None) -> float | None:
 
 
 def measurements(store: Store) -> pl.DataFrame:
-    """One row a measurement inside an execution: ``run_id, name, idx, value, unit``."""
+    """One row a measurement inside an execution: ``run_id, name, idx, value, unit, dropped``.
+
+    ``dropped`` marks the first ones of each execution that study.toml's ``drop_first`` leaves out of the mean.
+    """
     schema = {"run_id": pl.Int64, "name": pl.String, "idx": pl.Int64, "value": pl.Float64, "unit": pl.String}
     rows = store.rows("SELECT run, name, idx, value, unit FROM measurement ORDER BY run, name, idx")
-    return pl.DataFrame(rows, schema=schema, orient="row")
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    warm_up = {condition.index: condition.drop_first for condition in store.plan().conditions}
+    runs = [(run, warm_up.get(condition, 0)) for run, condition in store.rows("SELECT id, condition FROM run")]
+    first = pl.DataFrame(runs, schema={"run_id": pl.Int64, "first": pl.Int64}, orient="row")
+    joined = frame.join(first, on="run_id", how="left", maintain_order="left")
+    return joined.with_columns((pl.col("idx") < pl.col("first")).alias("dropped")).drop("first")
 
 
 def conditions(store: Store) -> pl.DataFrame:
@@ -205,11 +213,12 @@ def steps(store: Store) -> pl.DataFrame:
 def metric(store: Store, name: str) -> pl.DataFrame:
     """``run_id, value`` for a column of :func:`runs`, ``counter.<name>``, or ``measure.<name>``.
 
-    The unit of analysis is the execution: of repeated measurements inside one, the arithmetic mean is taken.
+    The unit of analysis is the execution: of repeated measurements inside one, the arithmetic mean is taken, without
+    the first ones that ``drop_first`` names.
     Runs that do not have the metric are absent.
     """
     if name.startswith("measure."):
-        frame = measurements(store).filter(pl.col("name") == name.removeprefix("measure."))
+        frame = measurements(store).filter((pl.col("name") == name.removeprefix("measure.")) & ~pl.col("dropped"))
         return frame.group_by("run_id", maintain_order=True).agg(pl.col("value").mean())
     frame = runs(store)
     if name not in frame.columns:

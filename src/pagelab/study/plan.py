@@ -69,6 +69,8 @@ class Condition(_Model):
     per_process_counters: bool = True
     regex: str | None = None
     metric: str
+    drop_first: int = 0
+    """Measurements at the start of each execution that are warm-up: kept, and in no mean."""
     setup: list[Step] = Field(default_factory=list)
     teardown: list[Step] = Field(default_factory=list)
     left_out: str | None = None
@@ -86,6 +88,7 @@ class Plan(_Model):
     baseline: str
     metric: str
     level: float
+    test: Literal["rank-sum", "stratified"] = "rank-sum"
     precision: Precision | None = None
     conditions: list[Condition]
     setup: list[Step] = Field(default_factory=list)

@@ -66,6 +66,7 @@ class _Planner:
             baseline=raw.baseline or raw.policy[0].name,
             metric=raw.metric,
             level=raw.level,
+            test=raw.test,
             precision=Precision(target=raw.precision.target, looks=raw.precision.looks) if raw.precision else None,
             conditions=conditions,
             setup=plan_setup,
@@ -249,6 +250,7 @@ class _Planner:
             per_process_counters=raw.counters.per_process,
             regex=workload.measure.regex if workload.measure else None,
             metric=workload.metric or raw.metric,
+            drop_first=raw.drop_first if workload.drop_first is None else workload.drop_first,
             # The policy switches the machine first; the workload prepares itself on the machine as switched.
             setup=self._steps(policy.raw.setup + workload.setup, values, where, cwd),
             teardown=self._steps(workload.teardown + policy.raw.teardown, values, where, cwd),

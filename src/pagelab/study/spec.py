@@ -156,6 +156,7 @@ class RawWorkload(_Raw):
     flush: RawFlush | None = None
     measure: RawMeasure | None = None
     metric: str | None = None
+    drop_first: int | None = Field(default=None, ge=0, le=1_000_000)
     parameters: dict[ParameterName, Values] = Field(default_factory=dict)
     policies: list[str] | None = Field(default=None, min_length=1)
     timeout: Duration | None = None
@@ -203,6 +204,8 @@ class RawStudy(_Raw):
     baseline: str | None = None
     metric: str = "wall_s"
     level: float = Field(default=0.95, gt=0.5, lt=1)
+    test: Literal["rank-sum", "stratified"] = "rank-sum"
+    drop_first: int = Field(default=0, ge=0, le=1_000_000)
     cpus: list[Annotated[int, Field(ge=0)]] | None = Field(default=None, min_length=1)
     node: int | None = Field(default=None, ge=0)
     aslr: Literal["on", "off", "keep"] = "keep"

@@ -331,7 +331,7 @@ class Store:
         return runs(self)
 
     def measurements(self) -> pl.DataFrame:
-        """``run_id, name, idx, value, unit``."""
+        """``run_id, name, idx, value, unit, dropped``; see :func:`pagelab.study.frames.measurements`."""
         from .frames import measurements
 
         return measurements(self)

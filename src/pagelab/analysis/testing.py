@@ -1,0 +1,57 @@
+"""The planned test of one contrast: the rank sum over all executions, or within the blocks of the schedule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+from pagelab.analysis.model import Execution
+from pagelab.stats import rank_sum, smallest_p, stratified_rank_sum
+
+
+@dataclass(frozen=True)
+class Tested:
+    w: float
+    w_expected: float
+    p: float
+    p_method: str
+    ties: bool
+    smallest_p: float
+    """Before any correction, with these numbers of executions."""
+    untested: int
+
+
+def test_of(treatment: list[Execution], baseline: list[Execution], metric: str, *, stratified: bool) -> Tested | None:
+    """Of two conditions' executions, each with a value of the metric or timed out; None where there is nothing to test.
+
+    Executions that timed out are slower than all others.
+    """
+    if not treatment or not baseline:
+        return None
+    return _within_blocks(treatment, baseline, metric) if stratified else _over_all(treatment, baseline, metric)
+
+
+def _value(execution: Execution, metric: str) -> float:
+    return execution.values.get(metric, inf)
+
+
+def _over_all(treatment: list[Execution], baseline: list[Execution], metric: str) -> Tested:
+    samples = [[e.values[metric] for e in group if metric in e.values] for group in (treatment, baseline)]
+    late = len(treatment) - len(samples[0]), len(baseline) - len(samples[1])
+    found = rank_sum(*samples, timed_out=late)
+    n, m = found.n_treatment, found.n_baseline
+    return Tested(found.w, n * m / 2, found.p, str(found.method), found.ties, float(smallest_p(n, m)), 0)
+
+
+def _within_blocks(treatment: list[Execution], baseline: list[Execution], metric: str) -> Tested | None:
+    blocks = [[e.block for e in group] for group in (treatment, baseline)]
+    if not {b for b in blocks[0] if b is not None} & {b for b in blocks[1] if b is not None}:
+        return None
+    found = stratified_rank_sum(
+        [_value(e, metric) for e in treatment],
+        [_value(e, metric) for e in baseline],
+        treatment_blocks=blocks[0],
+        baseline_blocks=blocks[1],
+    )
+    least = smallest_p(found.blocks, found.blocks, stratified=True)
+    return Tested(found.w, found.w_expected, found.p, str(found.method), found.ties, float(least), found.left_out)
