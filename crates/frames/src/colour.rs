@@ -19,6 +19,9 @@ pub struct Colours {
 }
 
 impl Colours {
+    /// One colour for all frames.
+    pub const ONE: Colours = Colours { count: 1, masks: [0; MOST_MASKS], mask_count: 0, low_bits: 0 };
+
     /// `pfn mod count`; `None` unless `count` is in `1..=`[`MOST_COLOURS`].
     pub const fn low_bits(count: u32) -> Option<Colours> {
         if count == 0 || count > MOST_COLOURS {

@@ -6,7 +6,8 @@ use crate::arch::PAGE;
 use crate::start::PLAN_VARIABLE;
 use crate::sys::{self, Errno};
 
-const PRELOAD: &[u8] = b"LD_PRELOAD=";
+/// The variable that lists libraries to be loaded first.
+pub const PRELOAD: &[u8] = b"LD_PRELOAD=";
 /// How the library's file is called begins so: `libpagelab.so` as cargo builds it, `libpagelab.abi3.so` in a wheel.
 const LIBRARY: &[u8] = b"libpagelab.";
 
@@ -94,6 +95,11 @@ unsafe fn measure(source: *const *const c_char) -> (usize, usize) {
 
 fn is_library(path: &[u8]) -> bool {
     path.rsplit(|&byte| byte == b'/').next().is_some_and(|name| name.starts_with(LIBRARY))
+}
+
+/// Whether a value of `LD_PRELOAD` names the guest's library.
+pub fn names_library(list: &[u8]) -> bool {
+    list.split(|&byte| byte == b':' || byte == b' ').any(is_library)
 }
 
 /// Writes `LD_PRELOAD=` and `list` without the guest's library to `out`, terminated; `None` if nothing is left.

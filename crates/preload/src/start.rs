@@ -11,6 +11,7 @@ use crate::arch::{self, nr};
 use crate::detour::{Detours, Refusal, Shape, Wanted};
 use crate::elf::{self, Object};
 use crate::entry;
+use crate::environment;
 use crate::files;
 use crate::fork;
 use crate::frames;
@@ -69,7 +70,11 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
     };
     // SAFETY: glibc passes the environment, terminated by a null pointer.
     let Some(path) = (unsafe { plan_path(envp) }) else {
-        say(format_args!("PAGELAB_PLAN is not set: nothing is governed; start programs with: pagelab run -- CMD"));
+        // Programs that are linked with the library, for its functions, are started without a plan as a rule.
+        // SAFETY: as above.
+        if unsafe { is_preloaded(envp) } {
+            say(format_args!("PAGELAB_PLAN is not set: nothing is governed; start programs with: pagelab run -- CMD"));
+        }
         return;
     };
     let plan = match load_plan(path) {
@@ -96,9 +101,11 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
     }
 }
 
+/// The variable whose name and equals sign are `prefix`, from there on.
+///
 /// # Safety
 /// `envp` is a null-terminated array of strings.
-unsafe fn plan_path(mut envp: *const *const c_char) -> Option<&'static CStr> {
+unsafe fn variable(mut envp: *const *const c_char, prefix: &[u8]) -> Option<&'static CStr> {
     loop {
         // SAFETY: as the caller promises; strings of the environment block live as long as the process.
         let entry = unsafe { *envp };
@@ -107,12 +114,28 @@ unsafe fn plan_path(mut envp: *const *const c_char) -> Option<&'static CStr> {
         }
         // SAFETY: as above.
         let text = unsafe { CStr::from_ptr(entry) };
-        if text.to_bytes().starts_with(PLAN_VARIABLE) {
-            return CStr::from_bytes_with_nul(text.to_bytes_with_nul().get(PLAN_VARIABLE.len()..)?).ok();
+        if text.to_bytes().starts_with(prefix) {
+            return CStr::from_bytes_with_nul(text.to_bytes_with_nul().get(prefix.len()..)?).ok();
         }
         // SAFETY: not at the null pointer yet.
         envp = unsafe { envp.add(1) };
     }
+}
+
+/// # Safety
+/// As [`variable`].
+unsafe fn plan_path(envp: *const *const c_char) -> Option<&'static CStr> {
+    // SAFETY: as the caller promises.
+    unsafe { variable(envp, PLAN_VARIABLE) }
+}
+
+/// Whether somebody asked for the library in `LD_PRELOAD`.
+///
+/// # Safety
+/// As [`variable`].
+unsafe fn is_preloaded(envp: *const *const c_char) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe { variable(envp, environment::PRELOAD) }.is_some_and(|list| environment::names_library(list.to_bytes()))
 }
 
 fn load_plan(path: &CStr) -> Result<Plan<'static>, Stop> {

@@ -29,6 +29,13 @@ macro_rules! words {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct $plain { $($(#[$inner])* pub $field: u64,)+ }
 
+        impl $slot {
+            /// The numbers as they are now.
+            pub fn load(&self) -> $plain {
+                $plain { $($field: self.$field.load(core::sync::atomic::Ordering::Relaxed),)+ }
+            }
+        }
+
         impl $plain {
             /// Reads it with `word`, which gets byte offsets in the slot.
             pub(super) fn read(word: impl Fn(usize) -> u64) -> $plain {

@@ -109,6 +109,25 @@ impl WordRange {
 }
 
 impl Strategy {
+    /// A strategy without lists, pins or seeds, as no plan names it: for hints that the program gives itself.
+    pub fn plain(kind: StrategyKind, colours: u32) -> Strategy {
+        Strategy {
+            kind,
+            pin: false,
+            pid_hash: false,
+            fault_around: 0,
+            colours,
+            first: 0,
+            seed: 0,
+            budget_bytes: 0,
+            masks: WordRange::default(),
+            values: WordRange::default(),
+            spans: WordRange::default(),
+            module: Text::default(),
+            argument: Text::default(),
+        }
+    }
+
     /// Number of its spans; 0: `values` repeat over the virtual pages (page number modulo their count).
     pub fn span_count(&self) -> u32 {
         self.spans.count / 3
