@@ -59,7 +59,6 @@ class WarningKind(StrEnum):
     FRAMES_OUT_OF_REACH = "frames-out-of-reach"
     FRAMES_MOVED = "frames-moved"
     FRAMES_NOT_PLACED = "frames-not-placed"
-    COLOURS_NOT_EFFECTIVE = "colours-not-effective"
 
 
 class RunWarning(_Model):
@@ -181,6 +180,85 @@ class GuestCounters(_Model):
     values: dict[str, int]
 
 
+class ColourTable(_Model):
+    """Pages by colour: index i is colour i, or all colours that are i modulo the length where ``folded``."""
+
+    folded: bool
+    requested_pages: list[int]
+    placed_pages: list[int]
+    fallback_pages: list[int]
+
+
+class FramesStrategy(_Model):
+    """What one strategy of the policy was asked and did. Pages are of 4096 bytes and count when they are placed: one
+    that is given back and touched again counts twice."""
+
+    number: int
+    """In the order of the policy's rules that have a strategy, the default last."""
+    kind: Literal["page-coloring", "bin-hopping", "modulo", "exact", "random", "module"]
+    colours: int
+    requested_pages: int
+    """= placed + fallback + zero, where nothing was under way when the process ended."""
+    placed_pages: int
+    """On a frame as wanted: of the colour, or the very frame."""
+    fallback_pages: int
+    """On another, because the pool had none within its budget."""
+    zero_pages: int
+    """Filled by the kernel, because no page could be moved there."""
+    demand_pages: int
+    eager_pages: int
+    faults: int
+    """Missing-page faults answered; pages placed a fault = demand_pages / faults."""
+    moves: int
+    """Calls that placed pages (runs of contiguous frames)."""
+    remapped_pages: int
+    """Existing pages that were moved onto frames of the policy."""
+    copied_pages: int
+    """Of these, copied."""
+    harvested_pages: int
+    """Frames that came back to the pool from pages given up."""
+    resident_pages: int
+    """At exit, like the three that follow; 0 where the process ended without measuring."""
+    kept_pages: int
+    """On the frame they were placed on."""
+    moved_pages: int
+    """Placed, and on another frame now."""
+    unplaced_pages: int
+    out_of_reach_bytes: dict[str, int] = Field(default_factory=dict)
+    """By reason: ``larger-page``, ``file``, ``shared``, ``locked-readonly``, ``stack-in-use``, ``early``, ``other``."""
+    by_colour: ColourTable | None = None
+    """Only in the sum over all processes."""
+
+
+class FramesEngine(_Model):
+    """The engine that placed the pages of a process, or of all processes together."""
+
+    state: Literal["off", "running", "stopped", "failed"]
+    """At the end; a process that was killed leaves it running."""
+    failure: str | None
+    errno: int | None
+    start_up_ns: int
+    """Until the first page could be placed."""
+    values: dict[str, int]
+    """Counters by name; docs/frames.md has the list."""
+
+
+class Frames(_Model):
+    """Frame placement. In the sum over a tree, ``engine`` has the sum of the engines' counters, but the largest of
+    ``budget_bytes``, ``pool_peak_bytes`` and ``nodes``."""
+
+    rights: Literal["own", "broker"] | None
+    """How processes came to frame numbers and a userfaultfd; only in the sum."""
+    placed_fraction: float | None
+    """placed_pages / requested_pages over all strategies; ``None`` where nothing was requested."""
+    kept_fraction: float | None
+    """kept_pages / (kept_pages + moved_pages) at exit."""
+    engines_started: int
+    engines_failed: int
+    engine: FramesEngine | None
+    strategies: list[FramesStrategy]
+
+
 class Process(_Model):
     pid: int
     ppid: int
@@ -196,6 +274,7 @@ class Process(_Model):
     peak_rss_bytes: int | None
     counters: dict[str, int] = Field(default_factory=dict)
     placement: list[Region] = Field(default_factory=list)
+    frames: Frames | None = None
     guest: GuestCounters | None = None
 
 
@@ -247,6 +326,8 @@ class Record(_Model):
     counters: list[Counter]
     processes: list[Process]
     placement: Placement
+    frames: Frames | None = None
+    """``None`` where the policy leaves frames to the kernel."""
     fetch: Fetch
     measurements: list[Measurement]
     warnings: list[RunWarning]

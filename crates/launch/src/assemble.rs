@@ -1,6 +1,7 @@
 //! From what was decided and what happened to the record.
 
 use crate::counters::Counted;
+use crate::frames::{Placing, report};
 use crate::guests::Guests;
 use crate::launch::Finished;
 use crate::processes::{self, Seen};
@@ -29,6 +30,8 @@ pub struct Observed {
     pub counted: Counted,
     /// State of prepaging.
     pub fetch: Fetch,
+    /// What the run held for placing frames; None: the policy leaves them to the kernel.
+    pub placing: Option<Placing>,
     /// What the program reported.
     pub measurements: Vec<Measurement>,
 }
@@ -38,6 +41,9 @@ pub fn record(mut ready: Ready<'_>, seen: Observed) -> Record {
     let finished = &seen.finished;
     let outcome = outcome(finished, ready.request, &mut ready.warnings);
     warn_not_loaded(&mut ready, &seen, outcome.status);
+    if let Some(placing) = &seen.placing {
+        report::warn(&seen.guests, placing, seen.pid, &mut ready.warnings);
+    }
     let limits = cgroup::limits();
     warn_limits(&limits, &mut ready.warnings);
     let usage = finished.story.usage();
@@ -58,6 +64,7 @@ pub fn record(mut ready: Ready<'_>, seen: Observed) -> Record {
         faults: Faults { minor: usage.minor_faults, major: usage.major_faults },
         processes,
         placement: seen.guests.placement(),
+        frames: report::total(&seen.guests, seen.placing.as_ref()),
         fetch: Fetch { residency_at_start: seen.guests.residency(ready.run_dir.path()), ..seen.fetch },
         counters: seen.counted.counters,
         measurements: seen.measurements,

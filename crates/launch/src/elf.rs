@@ -145,6 +145,31 @@ fn needed(file: &File, dynamic: &Segment, segments: &[Segment]) -> Option<Vec<St
     Some(names.filter_map(|entry| string_at(&strings, usize::try_from(entry.1).ok()?)).collect())
 }
 
+/// Whether a shared object defines a dynamic symbol of this name.
+pub fn exports(file: &File, name: &str) -> bool {
+    read(file, 0, 64).and_then(|header| has_symbol(file, &header, name)).unwrap_or(false)
+}
+
+fn has_symbol(file: &File, header: &[u8], name: &str) -> Option<bool> {
+    const SHT_DYNSYM: u32 = 11;
+    const SYMBOL_BYTES: usize = 24;
+    let (offset, entry, count) = (u64_at(header, 40)?, u16_at(header, 58)? as usize, u16_at(header, 60)? as usize);
+    if entry < 64 {
+        return None;
+    }
+    let table = read(file, offset, (entry * count) as u64)?;
+    let section = |index: usize| table.get(index * entry..(index + 1) * entry);
+    let found = (0..count).filter_map(section).find(|raw| u32_at(raw, 4) == Some(SHT_DYNSYM))?;
+    let content = |raw: &[u8]| read(file, u64_at(raw, 24)?, u64_at(raw, 32)?);
+    let (symbols, strings) = (content(found)?, content(section(u32_at(found, 40)? as usize)?)?);
+    let defines = |raw: &[u8]| {
+        const SHN_UNDEF: u16 = 0;
+        let known = string_at(&strings, u32_at(raw, 0)? as usize)?;
+        Some(known == name && u16_at(raw, 6)? != SHN_UNDEF)
+    };
+    Some(symbols.chunks_exact(SYMBOL_BYTES).any(|raw| defines(raw) == Some(true)))
+}
+
 fn section_names(file: &File, header: &[u8]) -> Option<Vec<String>> {
     let (offset, entry, count) = (u64_at(header, 40)?, u16_at(header, 58)? as usize, u16_at(header, 60)? as usize);
     let names_index = u16_at(header, 62)? as usize;
@@ -167,6 +192,16 @@ mod tests {
         let elf = inspect(&File::open("/proc/self/exe").expect("own file")).expect("ELF");
         assert!(elf.is_64_bit && elf.dynamic && !elf.is_go);
         assert!(elf.needed.iter().any(|name| name.starts_with("libc.so")), "{:?}", elf.needed);
+    }
+
+    #[test]
+    fn libc_defines_malloc_and_this_program_does_not_export_it() {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+        let libc = maps.split_whitespace().find(|word| word.contains("/libc.so")).expect("libc");
+        let libc = File::open(libc).expect("libc");
+        assert!(exports(&libc, "malloc") && !exports(&libc, "pagelab_strategy"));
+        assert!(!exports(&File::open("/proc/self/exe").expect("own file"), "malloc"), "undefined here");
+        assert!(!exports(&File::open("/proc/self/status").expect("status"), "malloc"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::request::EnvChanges;
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Name of the variable that makes up for the ones a run without the library lacks.
 const PADDING: &str = "PAGELAB_PAD";
@@ -38,9 +38,14 @@ impl Environment {
         self.0.insert(name.into(), value.into());
     }
 
-    /// Loads `library` before all others, keeping the user's own LD_PRELOAD behind it, and names the plan.
-    pub fn preload(&mut self, library: &Path, plan: &Path) {
+    /// Loads `library` before all others, behind it the modules it needs and the user's own LD_PRELOAD, and names the
+    /// plan.
+    pub fn preload(&mut self, library: &Path, modules: &[PathBuf], plan: &Path) {
         let mut value = library.as_os_str().to_owned();
+        for module in modules {
+            value.push(":");
+            value.push(module);
+        }
         if let Some(own) = self.get("LD_PRELOAD").filter(|own| !own.is_empty()) {
             value.push(":");
             value.push(own);
@@ -53,7 +58,7 @@ impl Environment {
     /// environment's size moves the stack and can change a program's speed (Mytkowicz et al., ASPLOS 2009).
     pub fn pad(&mut self, library: &Path, plan: &Path) {
         let mut loaded = self.clone();
-        loaded.preload(library, plan);
+        loaded.preload(library, &[], plan);
         let missing = loaded.bytes() - self.bytes();
         if let Some(length) = missing.checked_sub(PADDING.len() + 2) {
             self.set(PADDING, "x".repeat(length));
@@ -96,8 +101,8 @@ mod tests {
     #[test]
     fn the_users_own_preload_stays_behind_ours() {
         let mut environment = Environment::new(&changes(true, &[("LD_PRELOAD", "/x.so")]));
-        environment.preload(Path::new("/p.so"), Path::new("/plan"));
-        assert_eq!(environment.get("LD_PRELOAD"), Some(OsStr::new("/p.so:/x.so")));
+        environment.preload(Path::new("/p.so"), &["/m.so".into()], Path::new("/plan"));
+        assert_eq!(environment.get("LD_PRELOAD"), Some(OsStr::new("/p.so:/m.so:/x.so")));
     }
 
     #[test]
@@ -105,7 +110,7 @@ mod tests {
         for own in [&[][..], &[("LD_PRELOAD", "/x.so")], &[("HOME", "/root")]] {
             let mut with = Environment::new(&changes(true, own));
             let mut without = with.clone();
-            with.preload(Path::new("/usr/lib/libpagelab.so"), Path::new("/dev/shm/pagelab-0/plan"));
+            with.preload(Path::new("/usr/lib/libpagelab.so"), &[], Path::new("/dev/shm/pagelab-0/plan"));
             without.pad(Path::new("/usr/lib/libpagelab.so"), Path::new("/dev/shm/pagelab-0/plan"));
             assert_eq!(with.bytes(), without.bytes());
         }

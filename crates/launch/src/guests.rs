@@ -1,5 +1,6 @@
 //! What the library reported: guest files into processes, placement, residency and warnings.
 
+use crate::frames::report as frames;
 use crate::record::{
     FileResidency, GuestCounters, Kind, Placement, Process, Region, Severity, SizeBytes, Warning, Warnings,
 };
@@ -59,14 +60,21 @@ impl Guests {
     /// it, placement is of the images that measured any, counters add up.
     pub fn processes(&self, run_started_ns: u64) -> BTreeMap<i32, Process> {
         let mut processes: BTreeMap<i32, Process> = BTreeMap::new();
+        let mut placing: BTreeMap<i32, frames::Sum> = BTreeMap::new();
         for report in &self.reports {
             let pid = report.pid as i32;
+            if report.engine.is_some() || !report.frames.is_empty() {
+                placing.entry(pid).or_default().add(report);
+            }
             let process = processes.entry(pid).or_insert_with(|| Process {
                 pid,
                 start_ns: Some(report.start_ns.saturating_sub(run_started_ns)),
                 ..Process::default()
             });
             describe(process, report, run_started_ns);
+        }
+        for (pid, sum) in placing {
+            processes.entry(pid).and_modify(|process| process.frames = Some(sum.block(false, None)));
         }
         processes
     }

@@ -14,6 +14,7 @@ pub mod elf;
 pub mod environment;
 pub mod error;
 pub mod flush;
+pub mod frames;
 pub mod guard;
 pub mod guests;
 pub mod journal;

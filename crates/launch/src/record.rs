@@ -52,6 +52,7 @@ pub struct Record {
     pub counters: Vec<Counter>,
     pub processes: Vec<Process>,
     pub placement: Placement,
+    pub frames: Option<Frames>,
     pub fetch: Fetch,
     pub measurements: Vec<Measurement>,
     pub warnings: Vec<Warning>,
@@ -200,7 +201,64 @@ pub struct Process {
     pub peak_rss_bytes: Option<u64>,
     pub counters: BTreeMap<String, u64>,
     pub placement: Vec<Region>,
+    pub frames: Option<Frames>,
     pub guest: Option<GuestCounters>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs)]
+pub struct Frames {
+    pub rights: Option<&'static str>,
+    pub placed_fraction: Option<f64>,
+    pub kept_fraction: Option<f64>,
+    pub engines_started: u64,
+    pub engines_failed: u64,
+    pub engine: Option<FramesEngine>,
+    pub strategies: Vec<FramesStrategy>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs)]
+pub struct FramesEngine {
+    pub state: &'static str,
+    pub failure: Option<&'static str>,
+    pub errno: Option<i32>,
+    pub start_up_ns: u64,
+    pub values: BTreeMap<String, u64>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs)]
+pub struct FramesStrategy {
+    pub number: u32,
+    pub kind: &'static str,
+    pub colours: u64,
+    pub requested_pages: u64,
+    pub placed_pages: u64,
+    pub fallback_pages: u64,
+    pub zero_pages: u64,
+    pub demand_pages: u64,
+    pub eager_pages: u64,
+    pub faults: u64,
+    pub moves: u64,
+    pub remapped_pages: u64,
+    pub copied_pages: u64,
+    pub harvested_pages: u64,
+    pub resident_pages: u64,
+    pub kept_pages: u64,
+    pub moved_pages: u64,
+    pub unplaced_pages: u64,
+    pub out_of_reach_bytes: BTreeMap<String, u64>,
+    pub by_colour: Option<ColourTable>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[allow(missing_docs)]
+pub struct ColourTable {
+    pub folded: bool,
+    pub requested_pages: Vec<u64>,
+    pub placed_pages: Vec<u64>,
+    pub fallback_pages: Vec<u64>,
 }
 
 #[derive(Debug, Default, Serialize)]

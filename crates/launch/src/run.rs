@@ -6,6 +6,7 @@ use crate::counters::{self, Counting};
 use crate::cpus::{self, Cpus};
 use crate::environment::Environment;
 use crate::error::{Error, Result};
+use crate::frames::{self, Placing};
 use crate::launch;
 use crate::measurements::{self, Collected};
 use crate::policy::{self, Prepared};
@@ -62,17 +63,7 @@ pub struct Ready<'r> {
 pub fn run(request: &Request, token: Token) -> Result<Record> {
     let caller = Caller::take(request.announce_fd)?;
     let mut ready = prepare(request, token)?;
-    let plan_path = ready.run_dir.path().join("plan");
-    let plan = if ready.preloaded {
-        let plan = ready.policy.plan(ready.run_dir.path())?;
-        let bytes = plan.encode().map_err(|error| Error::Internal(format!("cannot encode the plan: {error}")))?;
-        ready.run_dir.write("plan", &bytes)?;
-        ready.environment.preload(&ready.library, &plan_path);
-        Some(plan)
-    } else {
-        ready.environment.pad(&ready.library, &plan_path);
-        None
-    };
+    let (plan, placing) = plan(&mut ready)?;
     let streams = streams::prepare(request, &ready.run_dir)?;
     let measure = match request.measurements.fd {
         Some(_) => Some(Capture::create(&ready.run_dir, "measure")?),
@@ -82,7 +73,30 @@ pub fn run(request: &Request, token: Token) -> Result<Record> {
     let fetch = set_up_machine(&ready, plan.as_ref(), &mut held);
     let (fetch, warnings) = fetch;
     ready.warnings.0.extend(warnings.0);
-    start(ready, streams, measure, held, fetch, caller)
+    start(ready, streams, measure, Machine { held, fetch, placing }, caller)
+}
+
+/// Writes the plan where the library finds it, and loads the library; what placing frames needs is checked first.
+fn plan(ready: &mut Ready<'_>) -> Result<(Option<PlanSpec>, Option<Placing>)> {
+    let plan_path = ready.run_dir.path().join("plan");
+    if !ready.preloaded {
+        ready.environment.pad(&ready.library, &plan_path);
+        return Ok((None, None));
+    }
+    let mut plan = ready.policy.plan(ready.run_dir.path())?;
+    let modules = frames::module::prepare(&mut plan)?;
+    let placing = Placing::prepare(&plan, &ready.runner, &ready.run_dir, &mut ready.warnings)?;
+    let bytes = plan.encode().map_err(|error| Error::Internal(format!("cannot encode the plan: {error}")))?;
+    ready.run_dir.write("plan", &bytes)?;
+    ready.environment.preload(&ready.library, &modules, &plan_path);
+    Ok((Some(plan), placing))
+}
+
+/// What was changed and opened for the run.
+struct Machine {
+    held: Held,
+    fetch: Fetch,
+    placing: Option<Placing>,
 }
 
 fn prepare(request: &Request, token: Token) -> Result<Ready<'_>> {
@@ -180,6 +194,9 @@ fn set_up_machine(ready: &Ready<'_>, plan: Option<&PlanSpec>, held: &mut Held) -
     if !mthp.is_empty() {
         settings::switch_mthp(held, &mthp, &mut warnings);
     }
+    if let Some(plan) = plan {
+        frames::set_up(plan, held, &mut warnings);
+    }
     // Last, so that nothing that is done before comes back into the page cache.
     flush::flush(&ready.request.flush, &mut warnings);
     (fetch, warnings)
@@ -214,8 +231,7 @@ fn start(
     mut ready: Ready<'_>,
     mut streams: Streams,
     measure: Option<Capture>,
-    held: Held,
-    fetch: Fetch,
+    machine: Machine,
     caller: Caller,
 ) -> Result<Record> {
     let copy = streams.copy_to.take();
@@ -233,17 +249,26 @@ fn start(
         let _ = CpuSet::new(&ready.cpus.launcher).apply();
     }
     caller.announce(pid);
-    let mut tending = Tending { copy, counting };
+    let mut tending = Tending { copy, counting, placing: machine.placing };
     let finished = waiting.go(ready.request.timeout_s, ready.request.stdin == "inherit", &mut tending)?;
     tending.visit();
-    held.restore(&mut ready.warnings);
+    machine.held.restore(&mut ready.warnings);
     let counted = tending.counting.finish(&mut ready.warnings);
     let guests = guests::read(ready.run_dir.path());
     guests.warn(pid, &mut ready.warnings);
     let measurements = collect(&ready, measure, captured);
     measurements.warn(&mut ready.warnings);
-    let measurements = measurements.measurements;
-    Ok(assemble::record(ready, Observed { started_at, pid, finished, guests, counted, fetch, measurements }))
+    let seen = Observed {
+        started_at,
+        pid,
+        finished,
+        guests,
+        counted,
+        fetch: machine.fetch,
+        placing: tending.placing,
+        measurements: measurements.measurements,
+    };
+    Ok(assemble::record(ready, seen))
 }
 
 /// What the program reported of its operations.
@@ -271,14 +296,20 @@ fn collect(ready: &Ready<'_>, measure: Option<Capture>, captured: Option<Capture
 struct Tending {
     copy: Option<Copy>,
     counting: Counting,
+    placing: Option<Placing>,
 }
 
 impl Companion for Tending {
     fn fds(&self) -> Vec<RawFd> {
-        self.counting.fds()
+        let broker = self.placing.as_ref().and_then(Placing::fd);
+        self.counting.fds().into_iter().chain(broker).collect()
     }
 
     fn visit(&mut self) {
+        // First: a process of the run is waiting for its answer.
+        if let Some(placing) = &mut self.placing {
+            placing.visit();
+        }
         if self.copy.as_mut().is_some_and(|copy| copy.forward().is_err()) {
             self.copy = None;
         }

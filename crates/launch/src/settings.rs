@@ -28,6 +28,16 @@ impl Held {
         }
     }
 
+    /// Sets one setting for the run; why not, if not. One that has the value already, and that no other run holds,
+    /// is left alone.
+    pub fn keep(&mut self, path: &str, value: &str, by: &str) -> Option<String> {
+        let path = Path::new(path);
+        if journal::read_value(path).is_ok_and(|now| now == value) && !journal_has(path) {
+            return None;
+        }
+        self.set(&[(path, value)], by).pop().map(|(_, error)| sys::errno_text(&error))
+    }
+
     fn undo(&mut self) -> UndoneAll {
         let ids: Vec<String> = std::mem::take(&mut self.ids).into_iter().rev().collect();
         if ids.is_empty() { UndoneAll::default() } else { undo_all(&ids) }

@@ -50,7 +50,8 @@ pub fn compile(policy: &Policy, machine: &Machine, options: &Options) -> Result<
         (sections.iter().any(|section| uses_mthp(section, machine)), Flags::MTHP_SWITCHES),
     ];
     let flags = switches.into_iter().filter(|(on, _)| *on).fold(Flags(0), |flags, (_, flag)| flags | flag);
-    Ok(PlanSpec { flags, sections, strategies, run_dir: options.run_dir.clone() })
+    let rules = u16::try_from(policy.rules.len()).unwrap_or(u16::MAX);
+    Ok(PlanSpec { flags, sections, rules, strategies, run_dir: options.run_dir.clone() })
 }
 
 fn uses_mthp(section: &SectionSpec, machine: &Machine) -> bool {

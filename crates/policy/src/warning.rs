@@ -102,8 +102,6 @@ warning_kinds! {
     FramesMoved => "frames-moved",
     /// A process that was to have its frames placed ran without.
     FramesNotPlaced => "frames-not-placed",
-    /// Page colours have no effect on this machine, as far as could be measured.
-    ColoursNotEffective => "colours-not-effective",
 }
 
 /// How much a warning matters.

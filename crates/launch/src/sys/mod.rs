@@ -9,7 +9,9 @@ pub mod memory;
 pub mod perf;
 pub mod process;
 pub mod signals;
+pub mod socket;
 pub mod user;
+pub mod userfault;
 
 use std::io;
 

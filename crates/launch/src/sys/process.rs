@@ -191,6 +191,21 @@ pub fn scheduler() -> String {
     format!("{name} nice {nice}")
 }
 
+/// Lifts the limit on locked memory, for this process and those it starts.
+pub fn unlimit_locked_memory() -> io::Result<()> {
+    let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the structure is alive.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) }).map(drop)
+}
+
+/// The limit on locked memory in force, in bytes.
+pub fn locked_memory_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is alive; the call cannot fail for oneself.
+    unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) };
+    limit.rlim_cur
+}
+
 /// The personality's flags, unchanged.
 pub fn personality() -> io::Result<u32> {
     // SAFETY: 0xffffffff asks without changing.

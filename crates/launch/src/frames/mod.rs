@@ -1,0 +1,147 @@
+//! Frame placement, as far as the launcher has to do with it: what it needs is checked before the program starts, rights
+//! are handed on, and what the library did is put into the record.
+
+pub mod broker;
+mod exact;
+pub mod module;
+mod pin;
+pub mod report;
+mod rights;
+
+use crate::error::{Error, Result};
+use crate::record::Warnings;
+use crate::rundir::RunDir;
+use crate::settings::Held;
+use crate::user::Runner;
+use broker::Broker;
+use pagelab_policy::plan::{PlanSpec, StrategyKind, StrategySpec};
+use std::os::fd::RawFd;
+
+pub use rights::Route;
+
+/// What a run that places frames holds while it goes on.
+#[derive(Debug)]
+pub struct Placing {
+    /// How processes come to their rights.
+    pub route: Route,
+    broker: Option<Broker>,
+}
+
+impl Placing {
+    /// Checks all that placing frames needs; `None` where the plan leaves them to the kernel.
+    ///
+    /// # Errors
+    /// What this machine lacks, or these rights, or what the plan asks for and cannot be.
+    pub fn prepare(
+        plan: &PlanSpec,
+        runner: &Runner,
+        run_dir: &RunDir,
+        warnings: &mut Warnings,
+    ) -> Result<Option<Placing>> {
+        warnings.0.extend(pagelab_policy::remarks::remarks(plan));
+        if plan.strategies.is_empty() {
+            return Ok(None);
+        }
+        // A child of any other user than root gives up its capabilities before it executes the program.
+        let identity = &runner.identity;
+        let keeps_rights = !runner.change && identity.uid == 0;
+        let route = rights::Facts::gather(keeps_rights).judge()?;
+        let memory = Memory::read();
+        plan.strategies.iter().try_for_each(|strategy| check_budget(strategy, &memory))?;
+        exact::check(plan, warnings)?;
+        let broker = match route {
+            Route::Own => None,
+            Route::Broker => Some(Broker::open(run_dir, identity.uid, identity.gid)?),
+        };
+        Ok(Some(Placing { route, broker }))
+    }
+
+    /// Becomes readable when a process asks for rights.
+    pub fn fd(&self) -> Option<RawFd> {
+        self.broker.as_ref().map(Broker::fd)
+    }
+
+    /// Answers processes that ask for rights.
+    pub fn visit(&mut self) {
+        if let Some(broker) = &mut self.broker {
+            broker.visit();
+        }
+    }
+
+    /// The last process that was refused, and why.
+    pub fn refused(&self) -> Option<&(i32, String)> {
+        self.broker.as_ref()?.refused.as_ref()
+    }
+}
+
+/// What a run with frames needs of the machine, besides rights.
+pub fn set_up(plan: &PlanSpec, held: &mut Held, warnings: &mut Warnings) {
+    if plan.strategies.iter().any(|strategy| strategy.pin) {
+        pin::allow(held, warnings);
+    }
+}
+
+/// Bounds on memory.
+struct Memory {
+    total_bytes: Option<u64>,
+    limit_bytes: Option<u64>,
+}
+
+impl Memory {
+    fn read() -> Memory {
+        let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+        let kilobytes = total.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+        Memory { total_bytes: kilobytes.map(|kb| kb << 10), limit_bytes: crate::cgroup::limits().memory_bytes }
+    }
+}
+
+fn check_budget(strategy: &StrategySpec, memory: &Memory) -> Result<()> {
+    let size = pagelab_policy::size::format;
+    let bounds = [(memory.total_bytes, "this machine has"), (memory.limit_bytes, "its control group allows")];
+    for (bound, whose) in bounds {
+        let Some(bound) = bound else { continue };
+        if strategy.budget_bytes > bound {
+            return Err(Error::Cannot(format!(
+                "frames = {:?} may hold {} beyond what it places, and {whose} {} MiB of memory; give a smaller one: \
+                 budget = \"{}M\"",
+                strategy.kind.name(),
+                size(strategy.budget_bytes),
+                bound >> 20,
+                bound >> 22
+            )));
+        }
+        let placed = if strategy.kind == StrategyKind::Exact { strategy.values.len() as u64 * 4096 } else { 0 };
+        if placed > bound {
+            return Err(Error::Cannot(format!(
+                "frames = \"exact\" names frames for {} MiB, and {whose} {} MiB of memory; name fewer",
+                placed >> 20,
+                bound >> 20
+            )));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budgets_are_compared_with_the_memory_there_is() {
+        let with = |budget_bytes| StrategySpec { budget_bytes, ..StrategySpec::new(StrategyKind::Modulo, 4) };
+        let memory = Memory { total_bytes: Some(8 << 30), limit_bytes: Some(1 << 30) };
+        assert!(check_budget(&with(1 << 30), &memory).is_ok());
+        let message = check_budget(&with(2 << 30), &memory).expect_err("the group's limit").to_string();
+        assert!(message.contains("its control group allows 1024 MiB") && message.contains("\"256M\""), "{message}");
+        let message = check_budget(&with(16 << 30), &memory).expect_err("the machine's").to_string();
+        assert!(message.contains("may hold 16G") && message.contains("this machine has 8192 MiB"), "{message}");
+        let unknown = Memory { total_bytes: None, limit_bytes: None };
+        assert!(check_budget(&with(1 << 60), &unknown).is_ok());
+    }
+
+    #[test]
+    fn the_memory_of_this_machine_is_known() {
+        assert!(Memory::read().total_bytes.is_some_and(|bytes| bytes > 1 << 20));
+    }
+}
