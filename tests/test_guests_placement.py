@@ -67,6 +67,17 @@ def test_only_what_the_program_split_is_missing_when_threads_end(workshop: Works
 
 
 @NEEDS_THP
+def test_lists_that_grow_past_each_other_keep_two_mebibyte_pages(workshop: Workshop, run_under: Runner) -> None:
+    """Tiles stay whole when blocks move, over the whole run: 48% before they did."""
+    run = run_under(BY_NAME["all-2M"].toml, [str(workshop.build("growing_lists")), "32"]).succeeded()
+    placement = run.the_record.placement
+    assert placement.whole_touched_tiles >= 150, run.story()
+    assert placement.placed_fraction is not None, run.story()
+    assert placement.placed_fraction >= 0.99, run.story()
+    assert WarningKind.PLACEMENT_SHORTFALL not in run.kinds(), run.story()
+
+
+@NEEDS_THP
 def test_single_thread_gets_two_mebibyte_pages_in_heap_and_mappings(workshop: Workshop, run_under: Runner) -> None:
     run = run_under(BY_NAME["all-2M"].toml, [str(workshop.build("known_shape")), "40", "40"]).succeeded()
     placement = run.the_record.placement

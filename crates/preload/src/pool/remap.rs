@@ -71,6 +71,7 @@ impl Pool {
         // SAFETY: without MREMAP_MAYMOVE the mapping stays, and the kernel checks that nothing follows it.
         if unsafe { sys::mremap(edge - PAGE, PAGE, PAGE + rest.len(), 0, 0) }.is_ok() {
             let _ = self.spare.insert(rest);
+            kernel::advise(rest, piece.backing);
             self.count_tiles(&piece, rest);
         }
     }
@@ -118,7 +119,7 @@ impl Pool {
             carry(old, new, MOVE)?;
             self.inherit(old, new);
             self.leave_behind(old);
-            self.settle(new, Span::new(at, at));
+            self.settle(new, new, false);
             return Ok(at);
         }
         self.part_with(self.widen(old));
@@ -136,10 +137,12 @@ impl Pool {
         let _ = self.spare.remove(Span::new(old.end, from.end));
         let _ = self.used.insert(new);
         let _ = self.spare.insert(Span::new(new.end, room.end));
-        let as_it_is = if from.end > old.end || self.is_congruent(old, at) { from.len() } else { 0 };
-        self.follow(Span::new(from.start, from.start + as_it_is), at);
+        let as_it_is = self.is_congruent(old, at);
+        if as_it_is {
+            self.follow(from, at);
+        }
         self.leave_behind(old);
-        self.settle(new, Span::new(at, at + as_it_is));
+        self.settle(new, Span::new(at, at + from.len()), as_it_is);
         Ok(at)
     }
 
@@ -156,13 +159,16 @@ impl Pool {
         if movable && self.spare.covers(Span::new(old.end, end)) { wide } else { old }
     }
 
-    /// What is known of the tiles of `old`, which moved to `at` as they are.
+    /// What is known of the tiles wholly inside `old`, which moved to `at` as they are.
     fn follow(&mut self, old: Span, at: usize) {
         self.pending.follow(old, at);
-        let mut from = old.start;
-        while let Some(run) = self.broken.next_after(from).map(|run| run.and(old)).filter(|run| !run.is_empty()) {
-            let start = at + (run.start - old.start);
-            let _ = self.broken.insert(Span::new(start, start + run.len()));
+        let tile = self.align.min(PMD);
+        let mut from = align_up(old.start, tile).unwrap_or(old.end);
+        let end = align_down(old.end, tile);
+        while let Some(run) = self.broken.next_after(from).filter(|run| from < end && run.start < end) {
+            let start = run.start.max(from);
+            let moved = Span::new(at + (start - old.start), at + (run.end.min(end) - old.start));
+            let _ = self.broken.insert(moved);
             from = run.end;
         }
     }
@@ -186,7 +192,7 @@ impl Pool {
         let _ = self.spare.remove(head);
         let _ = self.used.insert(head);
         self.leave_behind(old);
-        self.settle(head, Span::new(head.start, head.start));
+        self.settle(head, head, false);
         Ok(new.start)
     }
 
@@ -214,14 +220,19 @@ impl Pool {
         self.forget(wide);
     }
 
-    /// Gives memory that was moved to `span` the page sizes of its new place; the tiles of `as_it_is` kept theirs.
-    fn settle(&mut self, span: Span, as_it_is: Span) {
+    /// Gives `span` the page sizes of its place. `moved` came from elsewhere, the rest is fresh; `as_it_is`: whole tiles
+    /// moved as such.
+    fn settle(&mut self, span: Span, moved: Span, as_it_is: bool) {
         let layout = self.layout;
         let room = Span::new(span.start, self.tile_end(span));
         layout.each(room, &mut |piece, part| kernel::advise(part, piece.backing));
         if !self.is_plain(span) {
             return;
         }
+        let is_mixed = |tile: Span| match tile.and(moved) {
+            part if part.is_empty() => false,
+            part => part != tile || !as_it_is,
+        };
         layout.each(span, &mut |piece, part| {
             let mut at = part.start;
             while at < part.end {
@@ -229,7 +240,7 @@ impl Pool {
                 if tile.start < span.start {
                     // What lies before it in the tile is, or will be, another mapping.
                     let _ = self.broken.insert(tile);
-                } else if piece.backing == Backing::Thp(PMD) && tile.and(as_it_is) != tile && self.is_plain(tile) {
+                } else if piece.backing == Backing::Thp(PMD) && is_mixed(tile) && self.is_plain(tile) {
                     self.restore(tile);
                 }
                 at = tile.end;
@@ -248,7 +259,7 @@ impl Pool {
         self.drop_spare(new);
         carry(old, new, MOVE | c::MREMAP_DONTUNMAP)?;
         self.inherit(old, new);
-        self.settle(new, Span::new(at, at));
+        self.settle(new, new, false);
         Ok(at)
     }
 
@@ -275,7 +286,7 @@ impl Pool {
         self.forget(new);
         let _ = self.used.insert(new);
         if governed {
-            self.settle(new, Span::new(new.start, new.start));
+            self.settle(new, new, false);
         } else {
             let _ = self.foreign.insert(new);
         }

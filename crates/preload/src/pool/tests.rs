@@ -318,3 +318,70 @@ fn pools_that_empty_again_and_again_lose_nothing() {
         );
     }
 }
+
+/// Mappings inside `span`, and whether one covers all of it.
+fn mappings(span: Span) -> (usize, bool) {
+    let (mut count, mut covered) = (0, false);
+    let _ = crate::maps::each(&mut |mapping| {
+        count += usize::from(!mapping.span.and(span).is_empty());
+        covered |= mapping.span.and(span) == span;
+        true
+    });
+    (count, covered)
+}
+
+fn huge_bytes(span: Span) -> usize {
+    let mut bytes = 0;
+    let mut add = |run: Span, huge| bytes += if huge { run.len() } else { 0 };
+    crate::measure::Scan::open().unwrap().each(span, &mut add).unwrap();
+    bytes
+}
+
+/// Regression: what grew by moving ended as several mappings, which no page could cover, in tiles cut anywhere.
+#[test]
+fn tiles_stay_whole_when_blocks_grow_past_each_other() {
+    let mut pool = pool(33, 2 << 20, &[]);
+    let mut blocks: Vec<Span> = (0..4)
+        .map(|_| {
+            let at = pool.map(50 * PAGE, RW, None).unwrap();
+            Span::new(at, at + 50 * PAGE)
+        })
+        .collect();
+    let mut touched = vec![0; 4];
+    while blocks[3].len() < 24 * MIB {
+        for (number, block) in blocks.iter_mut().enumerate() {
+            let pages = block.len() / PAGE;
+            let at = pool.remap(*block, (pages + pages / 8 + 1) * PAGE, true).unwrap();
+            *block = Span::new(at, at + (pages + pages / 8 + 1) * PAGE);
+            (touched[number]..block.len() / PAGE)
+                .for_each(|page| put(at + page * PAGE, (page * 4 + number) as u32));
+            touched[number] = block.len() / PAGE;
+        }
+    }
+    for (number, block) in blocks.iter().enumerate() {
+        assert_eq!(block.start % (2 * MIB), 0);
+        let whole = Span::new(block.start, block.end.next_multiple_of(2 * MIB));
+        assert_eq!(mappings(whole).1, true, "one mapping, to the end of its last tile");
+        let kept = (0..touched[number]).all(|page| get(block.start + page * PAGE) == (page * 4 + number) as u32);
+        assert!(kept, "block {number} holds what was written");
+        assert_eq!(huge_bytes(whole), whole.len(), "block {number}");
+    }
+}
+
+#[test]
+fn a_block_that_grows_in_place_stays_one_mapping() {
+    for (number, page_bytes) in [(34, 4096), (35, 2 << 20)] {
+        let mut pool = pool(number, page_bytes, &[]);
+        let first = pool.map(3 * MIB, RW, None).unwrap();
+        let wall = pool.map(PAGE, RW, Some(first + 3 * MIB)).unwrap();
+        let moved = pool.remap(Span::new(first, first + 3 * MIB), 5 * MIB, true).unwrap();
+        assert!(moved > wall);
+        put(moved, 1);
+        assert_eq!(pool.remap(Span::new(moved, moved + 5 * MIB), 9 * MIB, false), Ok(moved));
+        assert_eq!(pool.remap(Span::new(moved, moved + 9 * MIB), 7 * MIB + PAGE, false), Ok(moved));
+        assert_eq!(pool.remap(Span::new(moved, moved + 7 * MIB + PAGE), 11 * MIB, false), Ok(moved));
+        put(moved + 11 * MIB - PAGE, 2);
+        assert_eq!(mappings(Span::new(moved, moved + 11 * MIB)), (1, true));
+        assert_eq!((get(moved), get(moved + 7 * MIB + PAGE)), (1, 0));
+    }
+}
