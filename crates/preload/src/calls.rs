@@ -7,6 +7,7 @@ use pagelab_abi::plan::{Fetch, Memory, Section};
 
 use crate::arch::PAGE;
 use crate::files;
+use crate::frames;
 use crate::guest::{self, HEAP, POOLS};
 use crate::intervals::{Span, align_down, align_up};
 use crate::kernel;
@@ -298,6 +299,10 @@ fn demote_heap(addr: usize, len: usize) -> Result<()> {
 
 /// madvise.
 pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
+    if advice == c::MADV_POPULATE_WRITE {
+        // What is missing then the kernel is asked for, which also finds the errors.
+        place_ahead(addr, len);
+    }
     if let Some(span) = pool_span(addr, len) {
         let mut guest = guest::lock();
         if let Some(pool) = guest.pool(addr)
@@ -317,7 +322,26 @@ pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
         return sys::is_mapped(addr, len);
     }
     // SAFETY: the program's own request.
-    unsafe { sys::madvise(addr, len, advice) }
+    let raw = || unsafe { sys::madvise(addr, len, advice) };
+    if (HEAP.start..HEAP.end).contains(&addr) && len > 0 && frames::governs(addr) {
+        match advice {
+            c::MADV_DONTNEED if addr.is_multiple_of(PAGE) => {
+                let end = align_up(addr.saturating_add(len), PAGE).unwrap_or(addr);
+                return frames::discarding(Span::new(addr, end), raw);
+            }
+            // The policy has decided.
+            c::MADV_HUGEPAGE | c::MADV_NOHUGEPAGE | c::MADV_COLLAPSE => return sys::is_mapped(addr, len),
+            _ => {}
+        }
+    }
+    raw()
+}
+
+/// Pages of `[addr, addr + len)` are wanted now: those that a strategy governs are placed.
+pub fn place_ahead(addr: usize, len: usize) {
+    if let Some(end) = align_up(addr.saturating_add(len), PAGE) {
+        frames::populate(Span::new(align_down(addr, PAGE), end));
+    }
 }
 
 /// MADV_DONTNEED in a heap with reserved pages; `None`: not that.

@@ -20,6 +20,7 @@ mod pagemap;
 mod place;
 mod pools;
 mod refiller;
+mod returns;
 mod shadow;
 mod spot;
 mod store;
@@ -34,6 +35,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use pagelab_abi::guest::{EngineFailure, EngineState, OutOfReach};
 use pagelab_abi::plan::{Memory, Plan};
 
+use crate::arch::PAGE;
 use crate::guest;
 use crate::intervals::Span;
 use crate::kernel;
@@ -154,6 +156,42 @@ fn register(span: Span) -> Result<()> {
 pub fn populate(span: Span) -> bool {
     is_running() && areas::touches(span) && mail::ask(Kind::Eager, span).is_ok()
 }
+
+/// Does `give`, which unmaps or discards `span`; pages that the pool can use go there first.
+pub fn giving(span: Span, give: impl FnOnce() -> Result<()>) -> Result<()> {
+    let taken = if is_running() { returns::take(span) } else { None };
+    let result = give();
+    if let Some(taken) = taken {
+        taken.settle(result.is_ok());
+    }
+    result
+}
+
+/// Does `discard`, which is MADV_DONTNEED of `span`, in the same way. (ENOMEM: it is done, but for holes.)
+pub fn discarding(span: Span, discard: impl FnOnce() -> Result<()>) -> Result<()> {
+    let taken = if is_running() { returns::take(span) } else { None };
+    let result = discard();
+    if let Some(taken) = taken {
+        taken.settle(matches!(result, Ok(()) | Err(Errno::ENOMEM)));
+    }
+    result
+}
+
+/// Whether pages at `addr` are placed.
+pub fn governs(addr: usize) -> bool {
+    is_running() && areas::strategy_of(addr).is_some()
+}
+
+/// Bytes by which memory at `addr` may be moved (and multiples of them) without changing what its strategy wants; at
+/// least a page.
+pub fn period(addr: usize) -> usize {
+    let number = areas::strategy_of(addr).filter(|_| is_running());
+    let pages = number.map_or(1, engine::period);
+    usize::try_from(pages).unwrap_or(1).clamp(1, MOST_PERIOD) * PAGE
+}
+
+/// Longer periods are not kept when memory moves.
+const MOST_PERIOD: usize = 1 << 16;
 
 /// Memory was moved from `old` to the beginning of `new`.
 pub fn moved(old: Span, new: usize) {

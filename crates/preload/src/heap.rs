@@ -7,6 +7,7 @@ use pagelab_abi::guest::Counter;
 use pagelab_abi::plan::Memory;
 
 use crate::arch::PAGE;
+use crate::frames;
 use crate::intervals::{Intervals, Span, align_down, align_up};
 use crate::kernel;
 use crate::layout::{Backing, Layout, Piece};
@@ -184,8 +185,9 @@ impl Heap {
             let reserved = |run: Span| self.has_hugetlb(run);
             let known = Known { counts: &counts, reserved: &reserved };
             measure::retire(Memory::Heap, &self.layout, Span::new(keep, self.mapped), &known);
+            let given = Span::new(keep, self.mapped);
             // SAFETY: whole tiles above the new break: the program gives them back.
-            unsafe { sys::munmap(keep, self.mapped - keep) }?;
+            frames::giving(given, || unsafe { sys::munmap(given.start, given.len()) })?;
             let _ = self.hugetlb.remove(Span::new(keep, self.mapped));
             self.mapped = keep;
         }

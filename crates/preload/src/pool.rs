@@ -25,6 +25,7 @@ mod tests;
 use pagelab_abi::guest::{Counter, NoteKind};
 
 use crate::arch::{PAGE, PMD};
+use crate::frames;
 use crate::intervals::{Full, Intervals, Span, align_down, align_up};
 use crate::kernel;
 use crate::layout::{Backing, Layout, Piece};
@@ -325,7 +326,7 @@ impl Pool {
         }
         self.anchor(wide);
         // SAFETY: the program asked for `span`; what `widen` added is spare memory or nothing.
-        unsafe { sys::munmap(wide.start, wide.len()) }?;
+        frames::giving(wide, || unsafe { sys::munmap(wide.start, wide.len()) })?;
         self.forget(wide);
         Ok(())
     }

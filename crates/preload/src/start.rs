@@ -73,7 +73,9 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
         // Programs that are linked with the library, for its functions, are started without a plan as a rule.
         // SAFETY: as above.
         if unsafe { is_preloaded(envp) } {
-            say(format_args!("PAGELAB_PLAN is not set: nothing is governed; start programs with: pagelab run -- CMD"));
+            say(format_args!(
+                "PAGELAB_PLAN is not set: nothing is governed; start programs with: pagelab run -- CMD"
+            ));
         }
         return;
     };

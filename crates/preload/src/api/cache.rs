@@ -38,8 +38,7 @@ fn number(path: &CStr) -> Option<u32> {
     let used = sys::read(fd, &mut text);
     sys::close(fd);
     let digits = text.get(..used.ok()?)?.iter().take_while(|byte| byte.is_ascii_digit());
-    let value =
-        digits.fold(0u32, |value, byte| value.saturating_mul(10).saturating_add(u32::from(byte - b'0')));
+    let value = digits.fold(0u32, |value, byte| value.saturating_mul(10).saturating_add(u32::from(byte - b'0')));
     (value > 0).then_some(value)
 }
 

@@ -158,9 +158,9 @@ impl RawHint {
 /// Exact's values: the three words of its span, and the frames.
 fn words_after_span(values: &Values) -> (Words<'static>, Words<'static>) {
     let bytes = values.bytes();
-    bytes.split_at_checked(24).map_or((Words::default(), Words::default()), |(span, frames)| {
-        (Words::new(span), Words::new(frames))
-    })
+    bytes
+        .split_at_checked(24)
+        .map_or((Words::default(), Words::default()), |(span, frames)| (Words::new(span), Words::new(frames)))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use pagelab_abi::guest::Counter;
 
 use crate::arch::PAGE;
+use crate::frames;
 use crate::guest;
 use crate::intervals::{Span, align_up};
 use crate::pool::carry;
@@ -62,7 +63,11 @@ fn aimed(old: Span, new_len: usize, flags: i32, new: usize) -> Result<usize> {
             carry(from.unwrap_or(old), Span::new(new, end), flags)?;
             new
         }
-        result => result?,
+        result => {
+            let at = result?;
+            frames::moved(from.unwrap_or(old), at);
+            at
+        }
     };
     if flags & c::MREMAP_DONTUNMAP == 0
         && let Some(span) = from

@@ -20,6 +20,11 @@ type Code = u8;
 
 static OF_HEAP: AtomicU8 = AtomicU8::new(0);
 static OF_POOL: [AtomicU8; MAX_ANON_POOLS] = [const { AtomicU8::new(0) }; MAX_ANON_POOLS];
+/// Pools (one bit each, and one for the heap) that come from the policy's default.
+static BY_DEFAULT: AtomicU32 = AtomicU32::new(0);
+const HEAP_BIT: usize = 31;
+/// The program's own default for them: code plus one; 0: it has none.
+static DEFAULT: AtomicU8 = AtomicU8::new(0);
 
 struct Range {
     start: AtomicUsize,
@@ -41,6 +46,15 @@ pub fn learn(plan: &Plan<'_>) -> bool {
         let code = section.frames as Code;
         any |= code != 0;
         let base = section.pool_base as usize;
+        if plan.is_default(&section) {
+            let bit = match section.memory {
+                Memory::Heap => Some(HEAP_BIT),
+                _ => base.checked_sub(POOLS.start).map(|offset| offset / POOL_BYTES as usize),
+            };
+            if let Some(bit) = bit.filter(|bit| *bit <= HEAP_BIT) {
+                BY_DEFAULT.fetch_or(1 << bit, Ordering::Relaxed);
+            }
+        }
         match section.memory {
             Memory::Heap if code != 0 => OF_HEAP.store(code, Ordering::Relaxed),
             Memory::Anon | Memory::Arenas if code != 0 && (POOLS.start..POOLS.end).contains(&base) => {
@@ -92,15 +106,32 @@ pub fn touches(span: Span) -> bool {
     any
 }
 
+/// The code of a pool, or the program's own default if the pool is the policy's default.
+fn defaulted(pool: usize, code: Code) -> Code {
+    match DEFAULT.load(Ordering::Relaxed) {
+        own if own > 0 && BY_DEFAULT.load(Ordering::Relaxed) >> pool & 1 != 0 => own - 1,
+        _ => code,
+    }
+}
+
+/// Gives the pools of the policy's default another strategy, or (`None`) their own again. False: there are none.
+pub fn set_default(code: Option<Code>) -> bool {
+    let any = BY_DEFAULT.load(Ordering::Relaxed) != 0;
+    if any {
+        DEFAULT.store(code.map_or(0, |code| code.saturating_add(1)), Ordering::Relaxed);
+    }
+    any
+}
+
 fn by_pool(addr: usize) -> (Code, Span) {
     if (HEAP.start..HEAP.end).contains(&addr) {
-        return (OF_HEAP.load(Ordering::Relaxed), HEAP);
+        return (defaulted(HEAP_BIT, OF_HEAP.load(Ordering::Relaxed)), HEAP);
     }
     if (POOLS.start..POOLS.end).contains(&addr) {
         let number = (addr - POOLS.start) / POOL_BYTES as usize;
         let base = POOLS.start + number * POOL_BYTES as usize;
         let code = OF_POOL.get(number).map_or(0, |code| code.load(Ordering::Relaxed));
-        return (code, Span::new(base, base + POOL_BYTES as usize));
+        return (defaulted(number, code), Span::new(base, base + POOL_BYTES as usize));
     }
     let outside = match addr {
         _ if addr < HEAP.start => Span::new(0, HEAP.start),
@@ -183,9 +214,10 @@ fn slide(from: usize, to: usize) {
     COUNT.store(count + to - from, Ordering::Relaxed);
 }
 
-/// Whether some range has the strategy with this code. Callers take turns with writers.
-pub fn uses(code: u8) -> bool {
-    (0..COUNT.load(Ordering::Relaxed)).any(|at| range(at).is_some_and(|(_, held)| held == code))
+/// Whether some range has the strategy with this code, or it is the default. Callers take turns with writers.
+pub fn uses(code: Code) -> bool {
+    let is_default = DEFAULT.load(Ordering::Relaxed) == code + 1;
+    is_default || (0..COUNT.load(Ordering::Relaxed)).any(|at| range(at).is_some_and(|(_, held)| held == code))
 }
 
 /// Gives `span` the strategy with this code (0: the kernel places it). False if there are too many ranges.

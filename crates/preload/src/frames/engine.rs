@@ -1,5 +1,6 @@
 //! The engine: pools and strategies behind one lock, which only our own threads take.
 
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use pagelab_abi::plan::{MAX_STRATEGIES, Plan};
@@ -107,6 +108,9 @@ impl Engine {
             fixed => fixed.min(SLOTS),
         };
         let place = self.placers.get_mut(number).ok_or(Errno::ENOSPC)?;
+        if let Some(period) = PERIODS.get(number) {
+            period.store(strategy.period(), Relaxed);
+        }
         *place = Some(Placer { strategy, pool, windows: Windows::new(fixed), pinned: spec.pin });
         Ok(())
     }
@@ -169,6 +173,13 @@ impl Engine {
         }
         self.account();
         entered
+    }
+
+    /// Takes in a chunk whose slots are all held: the caller fills them. Its number.
+    pub fn adopt(&mut self, order: Order) -> Result<u32> {
+        let book = self.books.take()?;
+        let pool = self.pools.get_mut(order.pool).and_then(Option::as_mut).ok_or(Errno::EINVAL)?;
+        pool.stock.add_chunk(book, order.address).map_err(|_| Errno::ENOMEM)
     }
 
     /// Populates a chunk for pool `at` here and now.
@@ -246,6 +257,14 @@ fn empty_chunk(pool: &Pool, from: u32) -> Option<u32> {
     let is_empty =
         |number: &u32| stock.chunk_counts(*number).is_some_and(|counts| counts.empty == CHUNK_SLOTS as u32);
     (from..stock.chunk_limit()).find(is_empty)
+}
+
+/// Periods of the strategies, pages, for threads that cannot ask the engine.
+static PERIODS: [AtomicU64; PLACERS] = [const { AtomicU64::new(1) }; PLACERS];
+
+/// After how many pages the answers of strategy `number` repeat; 0: never.
+pub fn period(number: u32) -> u64 {
+    PERIODS.get(number as usize).map_or(1, |period| period.load(Relaxed))
 }
 
 /// The page at `addr`.

@@ -14,6 +14,7 @@ use super::engine::{ENGINE, Engine, page_at};
 use super::mail::{self, Kind};
 use super::pagemap::Pagemap;
 use super::refiller;
+use super::returns;
 use super::spot::{self, Spot};
 use super::store::Tools;
 use super::tally;
@@ -58,6 +59,7 @@ pub fn descriptor() -> Option<(u32, i32)> {
 pub fn forget() {
     THREAD.forget();
     refiller::forget();
+    returns::forget();
     STAGE.store(BEGUN, Ordering::Relaxed);
     // SAFETY: the child has one thread, and no handler yet.
     unsafe { ENGINE.reset(Engine::off()) };

@@ -163,6 +163,7 @@ pub fn start() -> Result<()> {
     if guest::plan().is_none() {
         start::without_plan()?;
     }
+    kernel::read_settings();
     if let Some(libc) = elf::glibc() {
         fork::watch(&libc);
     }
@@ -187,9 +188,8 @@ fn number_of(desk: &mut Desk, asked: Asked) -> Result<usize> {
         asked.values.release();
         return Ok(FIRST + at);
     }
-    let free = same
-        .or_else(|| desk.iter().position(Option::is_none))
-        .or_else(|| (0..MOST).find(|at| !is_used(*at)));
+    let free =
+        same.or_else(|| desk.iter().position(Option::is_none)).or_else(|| (0..MOST).find(|at| !is_used(*at)));
     let Some((at, place)) = free.and_then(|at| Some((at, desk.get_mut(at)?))) else {
         asked.values.release();
         return Err(Errno::ENOSPC);
@@ -250,17 +250,35 @@ pub fn clear_range(span: Span) -> Result<()> {
     Ok(())
 }
 
-/// The hint for what neither a range nor the policy names.
+/// The hint for what neither a range nor a rule of the policy names (`None`: it is the kernel's).
 pub fn set_default(asked: Option<Asked>) -> Result<()> {
-    if let Some(asked) = asked {
-        asked.values.release();
+    if let Err(errno) = start() {
+        if let Some(asked) = asked {
+            asked.values.release();
+        }
+        return Err(errno);
     }
-    Err(Errno::EOPNOTSUPP)
+    let mut desk = DESK.lock();
+    let number = asked.map(|asked| number_of(&mut desk, asked)).transpose()?;
+    change_default(Some(number.map_or(0, code)))
 }
 
 /// Takes it back.
 pub fn clear_default() -> Result<()> {
-    Err(Errno::EOPNOTSUPP)
+    start()?;
+    let _desk = DESK.lock();
+    change_default(None)
+}
+
+fn change_default(code: Option<u8>) -> Result<()> {
+    let _guest = guest::lock();
+    if !areas::set_default(code) {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    for pool in [guest::HEAP, guest::POOLS] {
+        settle(pool, false);
+    }
+    Ok(())
 }
 
 fn mapped(span: Span) -> Result<()> {

@@ -69,7 +69,9 @@ impl Engine {
                     self.wake(page_at(page));
                 }
                 End::Done | End::Refused(_) | End::Dry => {
-                    tally::frames(number, |counts| &counts.zero_pages, 1);
+                    if let Some(slot) = tally::slot(number) {
+                        tally::page(slot, Want::Any, Got::Nothing);
+                    }
                     SHADOW.set(page, 0);
                     self.fill_or_free(page);
                 }

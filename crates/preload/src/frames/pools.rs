@@ -11,8 +11,8 @@ use crate::sys::{self, Result, c};
 const MOST_CHUNKS: usize = 1 << 15;
 /// Free pages kept at least: one chunk, so that small processes stay small.
 const LOWEST_HIGH: u32 = CHUNK_SLOTS as u32;
-/// ... and at most, unless some colour runs out: 32 MiB.
-const HIGHEST_HIGH: u32 = 16 * CHUNK_SLOTS as u32;
+/// ... and at most, unless some colour runs out: 16 MiB.
+const HIGHEST_HIGH: u32 = 8 * CHUNK_SLOTS as u32;
 /// Default budget: what the pool may hold, bytes ...
 const BUDGET: u64 = 64 << 20;
 /// ... or one part in so many of what is placed, if that is more.
@@ -84,10 +84,10 @@ impl Pool {
         u64::from(totals.free + totals.held) * PAGE as u64
     }
 
-    /// Free pages to fill up to: about as many as were placed so far.
+    /// Free pages to fill up to: more when more were placed.
     pub fn high(&self) -> u32 {
         let room = (self.budget_bytes() / PAGE as u64).try_into().unwrap_or(u32::MAX);
-        let wanted = u32::try_from(self.placed / 2).unwrap_or(u32::MAX);
+        let wanted = u32::try_from(self.placed / 4).unwrap_or(u32::MAX);
         wanted.clamp(LOWEST_HIGH, HIGHEST_HIGH).min(room)
     }
 

@@ -1,7 +1,7 @@
 //! Counting into the guest file.
 
-use core::sync::atomic::{AtomicU8, AtomicU64};
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU8, AtomicU64};
 
 use pagelab_abi::guest::{
     COLOUR_SLOTS, EngineCountSlot, EngineFailure, EngineState, FramesCountSlot, FramesSlot, OutOfReach,
@@ -125,6 +125,6 @@ pub fn page(slot: &FramesSlot, want: Want, got: Got) {
             more(&slot.counts.fallbacks);
             by_colour(&slot.fallbacks_by_colour);
         }
-        Got::Nothing => {}
+        Got::Nothing => more(&slot.counts.zero_pages),
     }
 }

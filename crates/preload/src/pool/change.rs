@@ -2,6 +2,7 @@
 
 use pagelab_abi::guest::Counter;
 
+use crate::frames;
 use crate::intervals::{Span, align_down};
 use crate::kernel;
 use crate::layout::{Backing, Piece};
@@ -117,7 +118,7 @@ impl Pool {
             return self.advise_raw(span, advice);
         }
         self.yield_kept(span);
-        let governed = self.backing_at(span.start) != Backing::Kernel;
+        let governed = self.backing_at(span.start) != Backing::Kernel || frames::governs(span.start);
         match advice {
             // The policy has decided.
             c::MADV_HUGEPAGE | c::MADV_NOHUGEPAGE | c::MADV_COLLAPSE if governed => {
@@ -174,7 +175,7 @@ impl Pool {
         }
         self.part_with(rest);
         // SAFETY: the program's own advice about its own memory.
-        unsafe { sys::madvise(rest.start, rest.len(), c::MADV_DONTNEED) }
+        frames::discarding(rest, || unsafe { sys::madvise(rest.start, rest.len(), c::MADV_DONTNEED) })
     }
 
     /// Zeroes the parts of `span` in tiles that reach beyond it; returns the rest.

@@ -1,6 +1,7 @@
 //! mremap inside a pool, out of it and into it.
 
 use crate::arch::{PAGE, PMD};
+use crate::frames;
 use crate::intervals::{Span, align_down, align_up};
 use crate::kernel;
 use crate::layout::Backing;
@@ -95,6 +96,12 @@ impl Pool {
     /// tile already keeps its offset in it, so that the kernel moves huge entries as they are instead of splitting them.
     fn place_like(&self, old: Span, len: usize) -> Option<usize> {
         let tile = self.align.min(PMD);
+        let period = frames::period(old.start);
+        if tile == PAGE && period > PAGE {
+            // Moved by a multiple of the period, pages keep the frames that their new addresses ask for.
+            let at = self.place_clear(self.bounds(), len.checked_add(period)?, PAGE)?;
+            return Some(at + old.start.wrapping_sub(at) % period);
+        }
         let first = align_up(old.start, tile)?;
         let offset = if first + tile <= old.end { old.start - align_down(old.start, tile) } else { 0 };
         // To the end of the last tile: others' memory in it would keep it from being one page.
@@ -308,7 +315,9 @@ pub fn carry(old: Span, new: Span, flags: i32) -> Result<(), Errno> {
     match unsafe { sys::mremap(old.start, old.len(), new.len(), flags, new.start) } {
         Err(Errno::EFAULT) if !sandbox::is_active() && is_uniform(old) => carry_each(old, new, flags),
         result => result.map(drop),
-    }
+    }?;
+    frames::moved(old, new.start);
+    Ok(())
 }
 
 /// Whether `span` is mapped without holes, with one protection, and either no file or one.
