@@ -27,10 +27,7 @@ def test_guest_keeps_its_promises_under(
 ) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir(mode=0o755)
-    # Parts of reserved pages cannot be unmapped: guests then accept that a freed part stays, provided it reads zero.
-    variables = {"GUEST_RESERVED_PAGES": "1"} if policy.huge_pages else {}
-    environment = {"clear": False, "set": variables, "unset": []}
-    run = run_under(policy.toml, workshop.argv(guest, scratch), env=environment).succeeded()
+    run = run_under(policy.toml, workshop.argv(guest, scratch), env=policy.environment()).succeeded()
     assert (run.stdout, run.stderr) == ("ok\n", ""), run.story()
     if not policy.is_kernel:
         assert run.root.governed, run.story()

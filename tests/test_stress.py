@@ -22,7 +22,7 @@ TOUGH = ["all-2M", "mosaic", "prefault", "willneed"]
 
 def torture(policy: Policy, seed: int, operations: int, threads: int, workshop: Workshop, run_under: Runner) -> None:
     command = [str(workshop.build("torture")), str(seed), str(operations), str(threads)]
-    run = run_under(policy.toml, command).succeeded()
+    run = run_under(policy.toml, command, env=policy.environment()).succeeded()
     assert run.stdout == "ok\n", run.story()
 
 
@@ -38,7 +38,8 @@ def test_torture(name: str, seed: int, threads: int, workshop: Workshop, run_und
 def test_torture_long(policy: Policy, seed: int, workshop: Workshop, run_under: Runner) -> None:
     torture(policy, seed, 6000, 1, workshop, run_under)
     torture(policy, seed, 3000, 4, workshop, run_under)
-    run = run_under(policy.toml, [str(workshop.build("heap_torture")), str(seed), "1500"]).succeeded()
+    command = [str(workshop.build("heap_torture")), str(seed), "1500"]
+    run = run_under(policy.toml, command, env=policy.environment()).succeeded()
     assert run.stdout == "ok\n", run.story()
 
 
@@ -59,7 +60,7 @@ def kill_at_random(policy: Policy, cycles: int, workshop: Workshop, run_under: R
     command = [str(workshop.build("torture")), "1", marker, "3"]
     for cycle in range(cycles):
         runs: list[Run] = []
-        thread = threading.Thread(target=lambda: runs.append(run_under(policy.toml, command)))  # noqa: B023
+        thread = threading.Thread(target=lambda: runs.append(run_under(policy.toml, command, env=policy.environment())))  # noqa: B023
         thread.start()
         deadline = time.monotonic() + 60
         while not (victims := processes_named(marker)) and thread.is_alive():

@@ -47,6 +47,13 @@ class Policy:
     def is_kernel(self) -> bool:
         return self.name == "kernel"
 
+    def environment(self) -> dict[str, object]:
+        """The request's field ``env`` for guests.
+
+        Parts of reserved pages cannot be unmapped: guests then accept that a freed part stays, provided it reads zero.
+        """
+        return {"clear": False, "set": {"GUEST_RESERVED_PAGES": "1"} if self.huge_pages else {}, "unset": []}
+
     def missing(self) -> str | None:
         """Why it cannot run here, with the command that would enable it; the huge-page pool is a fixture's job."""
         if self.root and os.geteuid() != 0:

@@ -47,7 +47,7 @@ static void in_strides(size_t pages, size_t stride) {
 static void at_random(size_t pages, uint64_t seed) {
     unsigned char *p = map_anon(pages * PAGE);
     for (size_t n = 0; n < 4 * pages; n++) p[random_next(&seed) % pages * PAGE + n % PAGE] |= 1;
-    (void)all_zero(p, pages * PAGE); /* touches the rest */
+    for (size_t i = 0; i < pages; i++) (void)*(volatile unsigned char *)(p + i * PAGE); /* the rest */
     CHECK_PLACED(p, pages);
     CHECK(munmap(p, pages * PAGE) == 0);
 }

@@ -9,8 +9,7 @@ static void *keep_faulting(void *argument) {
     while (!done) {
         unsigned char *p = map_anon(30 * PAGE);
         write_tags(p, 30, tag);
-        check_tags(p, 30, tag);
-        CHECK_PLACED(p, 30);
+        check_tags(p, 30, tag); /* a fork in between may have had pages copied, to frames of the kernel's choice */
         CHECK(munmap(p, 30 * PAGE) == 0);
     }
     return NULL;
