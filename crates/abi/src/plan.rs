@@ -159,6 +159,7 @@ pub struct Plan<'a> {
     intervals: u32,
     strategies: u32,
     words: u32,
+    rules: u32,
     flags: Flags,
     run_dir_bytes: usize,
 }
@@ -176,7 +177,7 @@ impl<'a> Plan<'a> {
         }
         let total = u64_at(bytes, 16).ok_or(PlanError::Truncated)?;
         let (flags, sections, intervals, run_dir) = (word(12)?, word(24)?, word(28)?, word(32)?);
-        let (strategies, words) = (word(36)?, word(40)?);
+        let (strategies, words, rules) = (word(36)?, word(40)?, word(44)?);
         let wanted = HEADER_BYTES as u64
             + u64::from(sections) * SECTION_BYTES as u64
             + u64::from(intervals) * INTERVAL_BYTES as u64
@@ -188,7 +189,7 @@ impl<'a> Plan<'a> {
             return Err(PlanError::Truncated);
         }
         let (flags, run_dir_bytes) = (Flags(flags), run_dir as usize);
-        let plan = Plan { bytes, sections, intervals, strategies, words, flags, run_dir_bytes };
+        let plan = Plan { bytes, sections, intervals, strategies, words, rules, flags, run_dir_bytes };
         plan.check()?;
         Ok(plan)
     }
@@ -255,6 +256,11 @@ impl<'a> Plan<'a> {
     /// Number of sections.
     pub fn section_count(&self) -> u32 {
         self.sections
+    }
+
+    /// Whether `section` comes from the policy's default, not from one of its rules.
+    pub fn is_default(&self, section: &Section) -> bool {
+        u32::from(section.rule) == self.rules
     }
 
     /// The plan's switches.

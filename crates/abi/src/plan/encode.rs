@@ -142,6 +142,8 @@ pub struct PlanSpec {
     pub flags: Flags,
     /// In rule order.
     pub sections: Vec<SectionSpec>,
+    /// How many rules the policy has; sections with this [`SectionSpec::rule`] are its default's.
+    pub rules: u16,
     /// What [`SectionSpec::frames`] counts in.
     pub strategies: Vec<StrategySpec>,
     /// Absolute path of the run directory, where guests create their files.
@@ -173,6 +175,7 @@ impl PlanSpec {
         for count in counts {
             out.extend(counted(count)?.to_le_bytes());
         }
+        out.extend(u32::from(self.rules).to_le_bytes());
         out.resize(HEADER_BYTES, 0);
         let mut first = 0;
         for section in &self.sections {

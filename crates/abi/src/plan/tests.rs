@@ -46,6 +46,7 @@ fn sample() -> PlanSpec {
     PlanSpec {
         flags: Flags::INHERIT_FORK | Flags::MEASURE,
         sections: vec![heap, large, range, small],
+        rules: 2,
         strategies: strategies(),
         run_dir: b"/run/pagelab/0123456789".to_vec(),
     }

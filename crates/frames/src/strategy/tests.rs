@@ -169,6 +169,7 @@ fn planned(spec: StrategySpec, pid: u32) -> (Vec<Want>, Colours) {
         run_dir: b"/run".into(),
         sections: [section].into(),
         strategies: [spec].into(),
+        ..PlanSpec::default()
     };
     let file = plan.encode().unwrap();
     let plan = Plan::parse(&file).unwrap();
