@@ -1,5 +1,7 @@
 //! The loops of `pagelab.stats.nondeterminism`: arrays in through the buffer protocol, rows of doubles out as bytes.
 
+use std::sync::atomic::AtomicBool;
+
 use pagelab_stats::executions::Moments;
 use pagelab_stats::{Batch, BatchError, COLUMNS, Experiment, Settings, impact, report};
 use pyo3::buffer::PyBuffer;
@@ -46,7 +48,9 @@ pub fn stats_reports<'py>(
     let (result, interrupted) = py.detach(|| {
         let mut interrupted = None;
         let go_on = || {
-            interrupted = Python::attach(|py| py.check_signals()).err();
+            if interrupted.is_none() {
+                interrupted = Python::attach(|py| py.check_signals()).err();
+            }
             interrupted.is_none()
         };
         let mut scratch = Vec::with_capacity(ends.len());
@@ -87,7 +91,11 @@ pub fn stats_replicates<'py>(
     let rows: Vec<f64> = py.detach(|| {
         let moments: Vec<Moments> = experiment.rows().map(Moments::of).collect();
         let [means, withins, pooleds] = report::spread_replicates(&moments, key, &settings);
-        let impacts = if group == 0 { vec![] } else { impact::replicates(&experiment, group, key, &settings).0 };
+        let impacts = if group == 0 {
+            vec![]
+        } else {
+            impact::replicates(&experiment, group, key, &settings, &AtomicBool::new(false)).0
+        };
         (0..means.len())
             .flat_map(|i| {
                 let mut row = vec![means[i], withins[i], pooleds[i]];

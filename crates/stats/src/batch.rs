@@ -126,7 +126,7 @@ impl<'a> Batch<'a> {
             while !stop.load(Ordering::Relaxed) {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 let Some((experiment, group, key)) = self.experiments.get(number) else { break };
-                done.push((number, report(experiment, *group, *key, settings)));
+                done.push((number, report(experiment, *group, *key, settings, &stop)));
             }
             done
         };
@@ -137,7 +137,7 @@ impl<'a> Batch<'a> {
                 workers.push(thread::Builder::new().spawn_scoped(scope, work).map_err(|_| BatchError::Thread)?);
             }
             while workers.iter().any(|worker| !worker.is_finished()) {
-                if !go_on() {
+                if !stop.load(Ordering::Relaxed) && !go_on() {
                     stop.store(true, Ordering::Relaxed);
                 }
                 thread::sleep(ASK_EVERY.min(Duration::from_millis(1 + count as u64 / 16)));
@@ -149,8 +149,11 @@ impl<'a> Batch<'a> {
             }
             Ok(())
         })?;
+        if stop.into_inner() {
+            return Err(BatchError::Stopped);
+        }
         let all: Option<Vec<Report>> = all.into_iter().collect();
-        all.ok_or(if stop.into_inner() { BatchError::Stopped } else { BatchError::Thread })
+        all.ok_or(BatchError::Thread)
     }
 }
 

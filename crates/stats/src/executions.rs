@@ -112,16 +112,18 @@ impl Levels {
     /// Of the executions that `chosen` names, in that order.
     #[must_use]
     pub fn of<I: Iterator<Item = usize> + Clone>(moments: &[Moments], cvs: &[f64], chosen: I) -> Self {
-        let (mut n, mut mean, mut within, mut count, mut sum) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        // Means are summed relative to the first, so that equal ones give exactly themselves.
+        let first = chosen.clone().next().map_or(f64::NAN, |i| moments[i].mean);
+        let (mut n, mut sum, mut within, mut count, mut weighted) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for i in chosen.clone() {
             let one = &moments[i];
             n += 1.0;
-            mean += one.mean;
+            sum += one.mean - first;
             within += cvs[i];
             count += one.count;
-            sum += one.count * one.mean;
+            weighted += one.count * (one.mean - first);
         }
-        let grand = sum / count;
+        let grand = first + weighted / count;
         let mut squares = 0.0;
         for i in chosen {
             let one = &moments[i];
@@ -129,7 +131,7 @@ impl Levels {
             squares += one.squares + one.count * deviation * deviation;
         }
         let pooled = if count > 1.0 { (squares / (count - 1.0)).sqrt() / grand } else { f64::NAN };
-        Self { mean: mean / n, within: within / n, pooled }
+        Self { mean: first + sum / n, within: within / n, pooled }
     }
 }
 

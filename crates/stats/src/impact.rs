@@ -1,5 +1,7 @@
 //! The impact factor: how many times greater the spread between executions is than the spread within (ALLOC 4.2).
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::executions::{Experiment, draw_executions};
 use crate::groups::{Held, Imagined, Rows, draw_exchanged_pair, draw_pair};
 use crate::percentile;
@@ -98,7 +100,13 @@ pub struct Impact {
 
 /// All of it, for groups of `size` (at least 2, at most the executions and the fewest measurements).
 #[must_use]
-pub fn impact(experiment: &Experiment<'_>, size: usize, key: u64, settings: &Settings) -> Impact {
+pub fn impact(
+    experiment: &Experiment<'_>,
+    size: usize,
+    key: u64,
+    settings: &Settings,
+    stop: &AtomicBool,
+) -> Impact {
     let mut order: Vec<u32> = (0..experiment.executions() as u32).collect();
     let (counted, estimate) = {
         let mut rows = Held::measured(experiment);
@@ -106,7 +114,7 @@ pub fn impact(experiment: &Experiment<'_>, size: usize, key: u64, settings: &Set
         Ratios::fill(settings.estimate_draws, || draw_pair(&mut rows, &mut order, size, &mut stream))
     };
     let null = null(experiment, size, key, settings);
-    let (replicates, zero_share) = replicates(experiment, size, key, settings);
+    let (replicates, zero_share) = replicates(experiment, size, key, settings, stop);
     let rank = percentile::rank(settings.resamples as usize, settings.tail);
     let interval = |which: fn(&Ratio) -> f64| {
         let all: Option<Vec<f64>> = replicates.iter().map(|one| one.as_ref().map(which)).collect();
@@ -127,12 +135,15 @@ fn null(experiment: &Experiment<'_>, size: usize, key: u64, settings: &Settings)
 }
 
 /// One ratio a resample (executions, then measurements, with replacement), and the share of draws without spread.
+///
+/// Once `stop` is set there are no more, and what there is means nothing.
 #[must_use]
 pub fn replicates(
     experiment: &Experiment<'_>,
     size: usize,
     key: u64,
     settings: &Settings,
+    stop: &AtomicBool,
 ) -> (Vec<Option<Ratio>>, f64) {
     let mut all = Vec::with_capacity(settings.resamples as usize);
     let (mut zeros, mut drawn) = (0, 0);
@@ -143,16 +154,17 @@ pub fn replicates(
     };
     let executions = experiment.executions();
     let draw = |index| draw_executions(executions, settings.seed, key, Part::ImpactResample, index);
+    let indices = (0..u64::from(settings.resamples)).take_while(|_| !stop.load(Ordering::Relaxed));
     if experiment.values().len() <= MOST_HELD {
         let mut rows = Held::default();
-        for index in 0..u64::from(settings.resamples) {
+        for index in indices {
             let (chosen, mut stream) = draw(index);
             rows.resample(experiment, &chosen, &mut stream);
             take(mean_of(&mut rows, executions, size, settings.ratio_draws, stream));
         }
     } else {
         let mut rows: Option<Imagined<'_>> = None;
-        for index in 0..u64::from(settings.resamples) {
+        for index in indices {
             let (chosen, mut stream) = draw(index);
             match &mut rows {
                 Some(rows) => rows.again(chosen, &mut stream),
@@ -199,7 +211,7 @@ mod tests {
         let values = normals(10 * 400, 1);
         let ends: Vec<usize> = (1..=10).map(|i| i * 400).collect();
         let experiment = Experiment::new(&values, &ends).unwrap();
-        let found = impact(&experiment, 10, 0, &settings());
+        let found = impact(&experiment, 10, 0, &settings(), &AtomicBool::new(false));
         assert!((found.null.unwrap().mean - 1.0643).abs() < 0.02, "{found:?}");
         assert!((found.null.unwrap().log_mean - 1.0).abs() < 0.02, "{found:?}");
         assert!((found.estimate.unwrap().mean - 1.0643).abs() < 0.05, "{found:?}");
@@ -210,9 +222,9 @@ mod tests {
         let mut values = normals(30, 2);
         values[..10].fill(7.0);
         let experiment = Experiment::new(&values, &[10, 20, 30]).unwrap();
-        assert!(impact(&experiment, 3, 0, &settings()).zeros > 1_000);
+        assert!(impact(&experiment, 3, 0, &settings(), &AtomicBool::new(false)).zeros > 1_000);
         let constant = Experiment::new(&[3.0; 30], &[10, 20, 30]).unwrap();
-        let found = impact(&constant, 3, 0, &settings());
+        let found = impact(&constant, 3, 0, &settings(), &AtomicBool::new(false));
         assert!(found.estimate.is_none() && found.null.is_none() && found.interval.is_none());
     }
 

@@ -1,9 +1,11 @@
 //! All numbers of one experiment, as one row of a table.
 
+use std::sync::atomic::AtomicBool;
+
 use crate::change::change;
 use crate::dependence::{memory, serial};
 use crate::executions::{Experiment, Levels, Moments, draw_executions};
-use crate::impact::impact;
+use crate::impact::{Impact, impact};
 use crate::percentile;
 use crate::stream::Part;
 use crate::trend::trend;
@@ -141,15 +143,22 @@ report! {
     means_lag_one_z,
 }
 
-/// Everything about one experiment. `group` is the impact factor's group size; 0 leaves the impact factor out.
+/// Everything about one experiment. `group` is the impact factor's group size; 0 leaves the impact factor out. Once `stop`
+/// is set it ends soon, and what it gives means nothing.
 #[must_use]
-pub fn report(experiment: &Experiment<'_>, group: usize, key: u64, settings: &Settings) -> Report {
+pub fn report(
+    experiment: &Experiment<'_>,
+    group: usize,
+    key: u64,
+    settings: &Settings,
+    stop: &AtomicBool,
+) -> Report {
     let mut report = Report::EMPTY;
     let moments: Vec<Moments> = experiment.rows().map(Moments::of).collect();
     spread(&mut report, &moments, key, settings);
     components(&mut report, &moments);
     if group > 0 {
-        put_impact(&mut report, experiment, group, key, settings);
+        put_impact(&mut report, &impact(experiment, group, key, settings, stop));
     }
     put_dependence(&mut report, experiment, &moments);
     report
@@ -200,8 +209,7 @@ fn components(report: &mut Report, moments: &[Moments]) {
     report.within_share = moments.iter().map(share).sum::<f64>() / count;
 }
 
-fn put_impact(report: &mut Report, experiment: &Experiment<'_>, group: usize, key: u64, settings: &Settings) {
-    let found = impact(experiment, group, key, settings);
+fn put_impact(report: &mut Report, found: &Impact) {
     if let Some(ratio) = found.estimate {
         (report.impact, report.log_impact, report.impact_error) = (ratio.mean, ratio.log_mean, ratio.error);
     }
@@ -258,7 +266,7 @@ mod tests {
     fn one_measurement_each_gives_mean_and_pooled_spread_only() {
         let values = [3.0, 4.0, 5.0, 6.0, 8.0];
         let experiment = Experiment::new(&values, &[1, 2, 3, 4, 5]).unwrap();
-        let found = report(&experiment, 0, 0, &Settings::default());
+        let found = report(&experiment, 0, 0, &Settings::default(), &AtomicBool::new(false));
         assert_eq!(found.mean, 5.2);
         assert!(found.mean_low < 5.2 && found.mean_high > 5.2 && found.pooled > 0.0);
         assert!(found.within.is_nan() && found.impact.is_nan() && found.within_variance.is_nan());
@@ -267,7 +275,7 @@ mod tests {
     #[test]
     fn one_execution_has_no_interval() {
         let experiment = Experiment::new(&[3.0, 4.0, 6.0], &[3]).unwrap();
-        let found = report(&experiment, 0, 0, &Settings::default());
+        let found = report(&experiment, 0, 0, &Settings::default(), &AtomicBool::new(false));
         assert!(found.within > 0.0 && found.within_low.is_nan() && found.between_means.is_nan());
     }
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 FEW_EXECUTIONS = 10
 """Percentile intervals of fewer executions cover too little: docs/method/nondeterminism.md has the simulation."""
 
+NOTABLE = 0.001
+"""Share of resampled groups without spread from which on it is said."""
+
 _EVERY = frozenset(Metric)
 _INSIDE = frozenset({Metric.MEASUREMENT, Metric.EXECUTION})
 _CONCERNS = {
@@ -43,6 +46,7 @@ def find(table: Table) -> dict[Doubt, NDArray[np.bool_]]:
         outside |= (grid.value < grid.low - rounding) | (grid.value > grid.high + rounding)
     changed = p["change"] < ALARM
     early = 2 * columns["change_after"] <= columns["change_places"] + 1
+    impact = ~np.isnan(table.grids[Metric.EXECUTION].value)
     few = (table.executions < FEW_EXECUTIONS) & (table.executions > 1)
     return {
         Doubt.FEW_EXECUTIONS: few,
@@ -53,8 +57,8 @@ def find(table: Table) -> dict[Doubt, NDArray[np.bool_]]:
         Doubt.LEVEL_SHIFT: changed & ~early,
         Doubt.TREND: p["trend"] < ALARM,
         Doubt.DEPENDENT_EXECUTIONS: p["between"] < ALARM,
-        Doubt.SMALL_GROUPS: table.group_sizes == 3,
-        Doubt.NO_SPREAD_IN_RESAMPLES: columns["zero_share"] > 0,
+        Doubt.SMALL_GROUPS: impact & (table.group_sizes == 3),
+        Doubt.NO_SPREAD_IN_RESAMPLES: impact & (columns["zero_share"] > NOTABLE),
         Doubt.OUTSIDE_ITS_INTERVAL: outside,
     }
 

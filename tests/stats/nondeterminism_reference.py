@@ -1,0 +1,189 @@
+"""A second implementation of the resampling recipe, naive on purpose: Python integers, NumPy's own std, nothing in place.
+
+It repeats docs/method/nondeterminism.md draw by draw, so that the native loops can be compared digit by digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+MASK = 2**64 - 1
+GAMMA = 0x9E3779B97F4A7C15
+EXECUTIONS, IMPACT, IMPACT_RESAMPLE, IMPACT_NULL = 1, 2, 3, 4
+MOST_HELD = 1 << 14
+
+Rows = Sequence[Sequence[float]]
+
+
+def mix(value: int) -> int:
+    value = (value + GAMMA) & MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & MASK
+    return value ^ (value >> 31)
+
+
+class Stream:
+    """xoshiro256++ seeded by SplitMix64 at an address made of four words."""
+
+    def __init__(self, seed: int, key: int, part: int, index: int) -> None:
+        address = mix(mix(mix(mix(seed) ^ key) ^ part) ^ index)
+        self.state = [mix((address + i * GAMMA) & MASK) for i in range(4)]
+
+    def next(self) -> int:
+        a, b, c, d = self.state
+        rotated = (a + d) & MASK
+        result = (((rotated << 23) | (rotated >> 41)) + a) & MASK
+        c, d = c ^ a, d ^ b
+        self.state = [a ^ d, b ^ c, c ^ (b << 17) & MASK, ((d << 45) | (d >> 19)) & MASK]
+        return result
+
+    def below(self, bound: int) -> int:
+        while True:
+            product = self.next() * bound
+            if (product & MASK) >= 2**64 % bound:
+                return product >> 64
+
+    def each_below(self, bounds: Sequence[int]) -> Iterator[int]:
+        word = 0
+        for i, bound in enumerate(bounds):
+            if i % 4 == 0:
+                word = self.next()
+            product = (word & 0xFFFF) * bound
+            word >>= 16
+            if bound > 1 << 16 or (product & 0xFFFF) < 2**16 % bound:
+                yield self.below(bound)
+            else:
+                yield product >> 16
+
+
+def shuffled_front(values: list[float] | list[int], size: int, stream: Stream) -> None:
+    if size < len(values):
+        for k, further in enumerate(stream.each_below([len(values) - k for k in range(size)])):
+            values[k], values[k + further] = values[k + further], values[k]  # type: ignore[index]
+
+
+def resampled_executions(n: int, seed: int, key: int, part: int, index: int) -> tuple[list[int], Stream]:
+    stream = Stream(seed, key, part, index)
+    return list(stream.each_below([n] * n)), stream
+
+
+def spread(values: Sequence[float]) -> float:
+    """Standard deviation; relative to the first value, because NumPy's own loses what differs in the last digits."""
+    return float(np.std(np.subtract(values, values[0]), ddof=1))
+
+
+def levels(rows: Rows) -> tuple[float, float, float]:
+    """Mean of means, mean of CVs, CV of everything."""
+    means = [float(np.mean(row)) for row in rows]
+    cvs = [float(np.std(row, ddof=1) / np.mean(row)) if len(row) > 1 else float("nan") for row in rows]
+    together = np.concatenate([np.asarray(row) for row in rows])
+    return float(np.mean(means)), float(np.mean(cvs)), float(np.std(together, ddof=1) / np.mean(together))
+
+
+def ratio(between: Sequence[float], within: Sequence[float]) -> float | None:
+    if min(within) == max(within):
+        return None
+    return spread(between) / spread(within)
+
+
+@dataclass
+class Drawn:
+    ratios: list[float]
+    zeros: int
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.ratios))
+
+    @property
+    def log_mean(self) -> float:
+        with np.errstate(divide="ignore"):
+            return float(np.exp(np.mean(np.log(self.ratios))))
+
+
+def fill(draws: int, draw: Callable[[], float | None]) -> Drawn | None:
+    found = Drawn([], 0)
+    while len(found.ratios) < draws and found.zeros <= 19 * draws:
+        value = draw()
+        if value is None:
+            found.zeros += 1
+        else:
+            found.ratios.append(value)
+    return found if len(found.ratios) == draws else None
+
+
+def drawer(rows: list[list[float]], size: int, order: list[int], stream: Stream) -> Callable[[], float | None]:
+    def draw() -> float | None:
+        row = rows[stream.below(len(rows))]
+        shuffled_front(row, size, stream)
+        within = row[:size]
+        shuffled_front(order, size, stream)
+        chosen = order[:size]
+        picks = stream.each_below([len(rows[i]) for i in chosen])
+        return ratio([rows[i][position] for i, position in zip(chosen, picks, strict=True)], within)
+
+    return draw
+
+
+def impact(rows: Rows, size: int, seed: int, key: int, draws: int) -> Drawn | None:
+    held = [list(row) for row in rows]
+    return fill(draws, drawer(held, size, list(range(len(rows))), Stream(seed, key, IMPACT, 0)))
+
+
+def impact_null(rows: Rows, size: int, seed: int, key: int, draws: int) -> Drawn | None:
+    pool = [value for row in rows for value in row]
+    order = list(range(len(rows)))
+    stream = Stream(seed, key, IMPACT_NULL, 0)
+
+    def draw() -> float | None:
+        execution = stream.below(len(rows))
+        shuffled_front(pool, size, stream)
+        within = pool[:size]
+        shuffled_front(order, size, stream)
+        between, following = [], size
+        for i in order[:size]:
+            position = stream.below(len(rows[i])) if i == execution else size
+            if position >= size:
+                other = following + stream.below(len(pool) - following)
+                pool[following], pool[other] = pool[other], pool[following]
+                position, following = following, following + 1
+            between.append(pool[position])
+        return ratio(between, within)
+
+    return fill(draws, draw)
+
+
+def impact_replicate(rows: Rows, size: int, seed: int, key: int, draws: int, index: int) -> Drawn | None:
+    chosen, stream = resampled_executions(len(rows), seed, key, IMPACT_RESAMPLE, index)
+    order = list(range(len(rows)))
+    if sum(map(len, rows)) <= MOST_HELD:
+        held = [[rows[i][position] for position in stream.each_below([len(rows[i])] * len(rows[i]))] for i in chosen]
+        return fill(draws, drawer(held, size, order, stream))
+    base = stream.next()
+
+    def at(i: int, position: int) -> float:
+        row = rows[chosen[i]]
+        return row[mix(mix(base ^ i) ^ position) * len(row) >> 64]
+
+    def draw() -> float | None:
+        i = stream.below(len(rows))
+        count = len(rows[chosen[i]])
+        taken: list[int] = []
+        for last in range(count - size, count):
+            drawn = stream.below(last + 1)
+            taken.append(last if drawn in taken else drawn)
+        within = [at(i, position) for position in taken]
+        shuffled_front(order, size, stream)
+        picks = list(stream.each_below([len(rows[chosen[j]]) for j in order[:size]]))
+        return ratio([at(j, position) for j, position in zip(order[:size], picks, strict=True)], within)
+
+    return fill(draws, draw)
+
+
+def ends(values: Sequence[float], tail: float) -> tuple[float, float]:
+    ordered = sorted(values)
+    rank = max(1, int((len(ordered) + 1) * tail + 1e-9))
+    return ordered[rank - 1], ordered[len(ordered) - rank]
