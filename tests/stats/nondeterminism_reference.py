@@ -1,4 +1,4 @@
-"""A second implementation of the resampling recipe, naive on purpose: Python integers, NumPy's own std, nothing in place.
+"""A second implementation of the resampling recipe, naive on purpose: Python integers, NumPy's own std.
 
 It repeats docs/method/nondeterminism.md draw by draw, so that the native loops can be compared digit by digit.
 """

@@ -21,6 +21,8 @@ INSTALL = "apt-get install r-base-core r-cran-exactranktests r-cran-coin"
 class Cases:
     """Cases collected first, answered together."""
 
+    script: Path = SCRIPT
+    install: str = INSTALL
     lines: list[str] = field(default_factory=list)
     inputs: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
@@ -36,11 +38,12 @@ class Cases:
 
     def answer(self) -> dict[str, dict[str, np.ndarray]]:
         rscript = shutil.which("Rscript")
-        assert rscript is not None, f"Rscript is missing; run: {INSTALL}"
+        assert rscript is not None, f"Rscript is missing; run: {self.install}"
         done = subprocess.run(
-            [rscript, "--vanilla", str(SCRIPT)], input="\n".join(self.lines) + "\n", capture_output=True, text=True
+            [rscript, "--vanilla", str(self.script)], input="\n".join(self.lines) + "\n", capture_output=True, text=True
         )
-        assert done.returncode == 0, f"{SCRIPT.name} failed; if a package is missing, run: {INSTALL}\n{done.stderr}"
+        advice = f"{self.script.name} failed; if a package is missing, run: {self.install}"
+        assert done.returncode == 0, f"{advice}\n{done.stderr}"
         answers: dict[str, dict[str, np.ndarray]] = {}
         for line in done.stdout.splitlines():
             identifier, key, values = line.split("\t")

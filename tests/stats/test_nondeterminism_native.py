@@ -145,7 +145,7 @@ def test_the_same_data_under_another_name_has_its_own_draws() -> None:
 def test_arrays_that_do_not_fit_are_refused(ends: list[int], experiment_ends: list[int], group: int) -> None:
     words = [np.array(each, dtype=np.uint64) for each in (ends, experiment_ends)]
     count = len(experiment_ends)
-    with pytest.raises(ValueError, match="experiment|group"):
+    with pytest.raises(ValueError, match=r"experiment|group"):
         _native.stats_reports(
             np.arange(1.0, 5.0),
             *words,

@@ -130,7 +130,7 @@ def _means(
     layer: list[Any] = list(nested)
     for name in reversed(names[1:]):
         try:
-            sizes = np.array([np.size(unit) if len(counts) == depth - 2 else len(unit) for unit in layer])
+            sizes = np.array([len(unit) for unit in layer])
         except TypeError as error:
             message = f"{name}: a number where a sequence was expected; nest as deep as there are levels ({depth})"
             raise StatsRefusedError(Refusal.NOT_ONE_DIMENSIONAL, message) from error

@@ -1,0 +1,210 @@
+"""Comparisons by non-overlap, ranks, shares, overheads, balance, distribution, correlation."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagelab.stats import nondeterminism as nd
+from pagelab.stats.interval import Interval, NotAchievable
+from pagelab.stats.nondeterminism.estimate import Metric
+from pagelab.stats.refusal import Refusal, StatsRefusedError
+
+CONDITIONS = ("default", "page-coloring", "bin-hopping")
+
+
+def groups(value: object, low: object, high: object, conditions: tuple[str, ...] = CONDITIONS) -> nd.Groups:
+    arrays = [np.asarray(each, dtype=float) for each in (value, low, high)]
+    names = tuple(f"g{i}" for i in range(len(arrays[0])))
+    return nd.Groups(Metric.MEAN, names, conditions, *arrays, {})
+
+
+def around(value: object, half: float = 0.1) -> nd.Groups:
+    centre = np.asarray(value, dtype=float)
+    return groups(centre, centre - half, centre + half)
+
+
+ends = st.floats(0, 20).map(lambda value: round(value, 1))
+cell = st.tuples(ends, ends, ends).map(sorted)
+
+
+@given(rows=st.lists(st.lists(cell, min_size=4, max_size=4), min_size=1, max_size=6), threshold=st.floats(0, 200))
+def test_ranks_are_their_definition(rows: list[list[list[float]]], threshold: float) -> None:
+    data = np.array(rows)
+    found = nd.ranks(groups(data[..., 1], data[..., 0], data[..., 2], tuple("abcd")), threshold)
+    for g, row in enumerate(rows):
+        for b in range(4):
+            beaten = 0
+            for a in range(4):
+                (_, smaller, high), (low, larger, _) = row[a], row[b]
+                beaten += high < low and larger - smaller > smaller * (threshold / 100)
+            assert found[g, b] == 1 + beaten
+
+
+def test_figure_4_is_read_from_ranks() -> None:
+    """ALLOC: the default strategy is best in 77% of experiments, beaten by one in 19%, by both in 4%."""
+    best, second, third = [1.0, 1.0, 2.0], [1.0, 0.5, 1.0], [1.0, 0.5, 0.6]
+    shares = nd.rank_shares(around([best] * 77 + [second] * 19 + [third] * 4), (0.0,))[0]
+    assert shares.percent["default"] == (77.0, 19.0, 4.0)
+    assert shares.best("page-coloring") == 100.0
+    assert shares.best("bin-hopping") == 4.0
+    assert all(sum(each) == 100.0 for each in shares.percent.values())
+
+
+def test_thresholds_are_in_percent_of_the_smaller() -> None:
+    """Nine times as much is 800% more, and no more than that."""
+    shares = nd.rank_shares(around([[9.1, 1.0, 1.0], [9.0, 1.0, 1.0], [1.02, 1.0, 1.0]], half=0.001))
+    assert [share.threshold_percent for share in shares] == [0, 1, 3, 10, 50, 100, 500, 800]
+    third = 100 / 3
+    expected = [0, 0, third, third, third, third, third, 2 * third]
+    assert [share.best("default") for share in shares] == pytest.approx(expected)
+
+
+def test_touching_intervals_overlap_and_several_may_be_best() -> None:
+    touching = groups([[1.0, 2.0, 3.0]], [[0.5, 1.5, 2.6]], [[1.5, 2.5, 3.5]])
+    assert nd.ranks(touching).tolist() == [[1, 1, 3]]
+    assert nd.ranks(around([[1.0, 1.05, 1.1]])).tolist() == [[1, 1, 1]]
+    with pytest.raises(StatsRefusedError):
+        nd.ranks(touching, -1.0)
+
+
+def test_a_zero_is_beaten_by_no_one_and_beats_at_any_threshold() -> None:
+    found = nd.beats(groups([[0.0, 0.1]], [[0.0, 0.05]], [[0.0, 0.2]], ("a", "b")), 800)
+    assert found[0].tolist() == [[False, True], [False, False]]
+
+
+def table(seed: int = 1, triplets: int = 6) -> nd.Table:
+    random = np.random.default_rng(seed)
+    experiments = []
+    for i in range(triplets):
+        for condition, between, mean in zip(CONDITIONS, (8, 1, 0.5), (100, 100, 130), strict=True):
+            data = mean + random.normal(0, between, (10, 1)) + random.normal(0, 1, (10, 20))
+            factors = {"platform": "AB"[i % 2], "size": str(i // 2)}
+            experiments.append(nd.Experiment(f"g{i}", condition, nd.Executions.of(data), factors))
+    return nd.characterize(experiments, nd.Resampling(seed=1, resamples=199))
+
+
+def test_a_whole_comparison() -> None:
+    found = table()
+    mean = nd.rank_shares(nd.groups_of(found, Metric.MEAN))
+    assert mean[0].best("bin-hopping") == 0.0
+    assert mean[4].best("bin-hopping") == 100.0  # 30% is less than 50%
+    execution = nd.rank_shares(nd.groups_of(found, Metric.EXECUTION))[0]
+    assert execution.best("default") == 0.0
+    (pair,) = nd.pair_shares(found, Metric.UNCLASSIFIED, "page-coloring", "default", (0.0,))
+    assert (pair.better, pair.worse, pair.undecided, pair.groups) == (100.0, 0.0, 0.0, 6)
+    slower = nd.overheads(nd.groups_of(found, Metric.MEAN), "default", "bin-hopping", seed=1)
+    assert len(slower.significant) == slower.groups == 6
+    assert all(a.percent <= b.percent for a, b in pairwise(slower.significant))
+    assert slower.mean_percent.value == pytest.approx(30, abs=4)
+    assert slower.mean_percent.value in slower.mean_percent.interval
+
+
+def test_groups_that_cannot_be_compared_say_why() -> None:
+    random = np.random.default_rng(1)
+    good = nd.Executions.of(random.normal(100, 1, (10, 20)))
+    single = nd.Executions.of(random.normal(100, 1, 10))
+    experiments = [
+        nd.Experiment(group, condition, single if (group, condition) == ("one", "b") else good)
+        for group in ("full", "one", "short")
+        for condition in "abc"
+        if (group, condition) != ("short", "c")
+    ]
+    found = nd.characterize(experiments, nd.Resampling(seed=1, resamples=199))
+    triplets = nd.groups_of(found, Metric.EXECUTION)
+    assert triplets.names == ("full",)
+    assert triplets.left_out["short"] == "no c"
+    assert "one measurement" in triplets.left_out["one"]
+    assert nd.groups_of(found, Metric.EXECUTION, ("a", "c")).names == ("full", "one")
+    assert nd.groups_of(found, Metric.MEAN).names == ("full", "one")
+    for conditions in (("a", "missing"), ("a",), ("a", "a")):
+        with pytest.raises(StatsRefusedError) as caught:
+            nd.groups_of(found, Metric.MEAN, conditions)
+        assert caught.value.refusal is Refusal.NOTHING_TO_COMPARE
+
+
+def test_overheads_of_zeros_are_counted_and_left_out() -> None:
+    data = groups([[0.0, 1.0], [2.0, 1.0], [2.0, 1.0]], [[0.0, 0.9]] * 3, [[0.1, 1.1]] * 3, ("base", "other"))
+    found = nd.overheads(data, "base", "other", seed=1)
+    assert (found.groups, found.zero) == (2, 1)
+    assert found.mean_percent.value == pytest.approx(-50)
+    with pytest.raises(StatsRefusedError):
+        nd.overheads(data, "base", "unknown", seed=1)
+
+
+def test_the_geometric_mean_is_symmetric_and_refuses_what_has_none() -> None:
+    ratios = np.random.default_rng(1).lognormal(0.1, 0.3, 40)
+    there, back = nd.geometric_mean(ratios, seed=3), nd.geometric_mean(1 / ratios, seed=3)
+    assert there.value * back.value == pytest.approx(1)
+    assert there.interval.low * back.interval.high == pytest.approx(1)
+    for bad in ([1.0], [1.0, 0.0], [1.0, -1.0], []):
+        with pytest.raises(StatsRefusedError):
+            nd.geometric_mean(bad, seed=1)
+
+
+def test_balance_counts_levels_and_names_what_is_missing() -> None:
+    experiments = list(table().experiments)
+    full = nd.balance(experiments)
+    assert full.is_balanced
+    assert full.levels == {"platform": {"A": 3, "B": 3}, "size": {"0": 2, "1": 2, "2": 2}}
+    assert (full.missing, full.missing_count) == ((), 0)
+    short = nd.balance(experiments[:-4])  # without the last group, and a condition of the one before
+    assert short.unbalanced == ("platform", "size")
+    assert short.incomplete == {"g4": ("bin-hopping",)}
+    assert short.missing == ({"platform": "B", "size": "2"},)
+    assert not short.is_balanced
+    broken = [*experiments, nd.Experiment("g0", "new", experiments[0].executions, {"platform": "B", "size": "0"})]
+    with pytest.raises(StatsRefusedError, match="differ in condition only"):
+        nd.balance(broken)
+    with pytest.raises(StatsRefusedError, match="no level of size"):
+        nd.balance([*experiments, nd.Experiment("new", "x", experiments[0].executions, {"platform": "A"})])
+
+
+def test_the_distribution_counts_ties_once() -> None:
+    found = nd.ecdf([10.0, 1.0, 10.0, 100.0])
+    assert found.value.tolist() == [1.0, 10.0, 100.0]
+    assert found.fraction.tolist() == [0.25, 0.75, 1.0]
+    assert found.log10.tolist() == [0.0, 1.0, 2.0]
+
+
+def test_correlation_within_strategies() -> None:
+    random = np.random.default_rng(2)
+    misses = random.normal(1e6, 1e5, 40)
+    data = {
+        "follows": (10 + misses / 1e6 + random.normal(0, 0.02, 40), misses),
+        "unrelated": (random.normal(10, 1, 40), misses),
+        "constant": (np.full(40, 10.0), misses),
+        "few": ([1.0, 2.0, 4.0], [1.0, 3.0, 2.0]),
+    }
+    found = nd.within_strategies(data, seed=1)
+    follows, unrelated, few = found["follows"], found["unrelated"], found["few"]
+    assert isinstance(follows, nd.Correlation)
+    assert isinstance(follows.interval, Interval)
+    assert 0.9 < follows.interval.low < follows.pearson < follows.interval.high <= 1
+    assert isinstance(unrelated, nd.Correlation)
+    assert isinstance(unrelated.interval, Interval)
+    assert 0 in unrelated.interval
+    assert isinstance(found["constant"], StatsRefusedError)
+    assert found["constant"].refusal is Refusal.NO_SPREAD
+    assert isinstance(few, nd.Correlation)
+    assert isinstance(few.interval, NotAchievable)
+    with pytest.raises(StatsRefusedError):
+        nd.correlation([1.0, 2.0], [1.0, 2.0, 3.0], seed=1)
+
+
+def test_correlation_survives_resamples_without_spread() -> None:
+    """A count that differs in one execution of six is constant in a third of all resamples."""
+    found = nd.correlation([1.0, 1.1, 1.2, 1.3, 1.4, 9.0], [5.0, 5.0, 5.0, 5.0, 5.0, 8.0], seed=1, resamples=999)
+    assert isinstance(found.interval, Interval)
+    assert np.isfinite([found.interval.low, found.interval.high, found.pearson]).all()
+    perfect = nd.correlation(np.arange(6.0), np.arange(6.0) * 3, seed=1)
+    assert perfect.pearson == pytest.approx(1)
+
+
+def test_normalized_values_are_centred_and_at_most_one() -> None:
+    assert nd.normalized([1.0, 2.0, 6.0]).tolist() == pytest.approx([-2 / 3, -1 / 3, 1.0])
+    assert nd.normalized([4.0, 4.0]).tolist() == [0.0, 0.0]
