@@ -187,8 +187,17 @@ def _small_process(bench: Bench) -> Result:
 
 
 def _engine(record: Record) -> dict[str, int]:
-    raise NotImplementedError
+    frames = record.frames
+    if frames is None or frames.engine is None or frames.engine.state == "failed":
+        raise SystemExit(f"{' '.join(record.command.argv)}: no frames were placed: {record.warnings}")
+    return frames.engine.values
 
 
 def _as_asked(record: Record) -> str:
-    raise NotImplementedError
+    """A time says nothing where pages did not come to lie as asked."""
+    _engine(record)
+    asked = record.frames.strategies if record.frames else []
+    requested, placed = (
+        sum(pages) for pages in zip(*((s.requested_pages, s.placed_pages) for s in asked), strict=True)
+    )
+    return f"{placed:,} of {requested:,} pages as asked"

@@ -36,7 +36,7 @@ def _shape(bench: Bench, size: int, touch: int) -> list[Result]:
     if size >= TILE:
         sides["native, MADV_HUGEPAGE"] = lambda: _launched(bench, argv(True), KERNEL, "never")
     for name, toml in POLICIES.items():
-        sides[name] = lambda toml=toml: _launched(bench, argv(False), toml, "always")  # type: ignore[misc]
+        sides[name] = lambda toml=toml: _launched(bench, argv(False), toml, "always")
     samples = interleave(sides, bench.rounds)
     results = []
     for name in POLICIES:

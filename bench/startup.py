@@ -28,7 +28,7 @@ def measure(bench: Bench) -> list[Result]:
         ("launcher and library, policy 2M, event set tlb", ALL_2M, ["tlb"]),
     ):
         request = _request_file(bench.scratch, program, toml, events, described)
-        sides[name] = lambda request=request: _until_main([str(paths.launcher()), str(request)])  # type: ignore[misc]
+        sides[name] = lambda request=request: _until_main([str(paths.launcher()), str(request)])
     command = [sys.executable, "-m", "pagelab", "run", "--pages", "2M", "--", program]
     sides["pagelab run --pages 2M"] = lambda: _until_main(command)
     samples = interleave(sides, bench.rounds)
