@@ -121,6 +121,8 @@ pub enum Strategy {
         path: String,
         /// What it is told at its start.
         argument: String,
+        /// A seed, which it is told too.
+        seed: u64,
     },
 }
 

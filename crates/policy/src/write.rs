@@ -73,10 +73,13 @@ fn frames(frames: &Frames) -> String {
         }
         Strategy::Modulo { colours } => fields.push(by_page("pattern", colours, |colour| colour.0.into())),
         Strategy::Exact { frames } => fields.push(by_page("frames", frames, |frame| frame.0)),
-        Strategy::Module { path, argument } => {
+        Strategy::Module { path, argument, seed } => {
             fields.push(format!("path = {}", quoted(path)));
             if !argument.is_empty() {
                 fields.push(format!("argument = {}", quoted(argument)));
+            }
+            if *seed != 0 {
+                fields.push(format!("seed = {seed}"));
             }
         }
     }

@@ -66,10 +66,10 @@ fn words_tables_and_parameters() {
     let (path, argument) = ("/opt/x.so".to_owned(), "a=1".to_owned());
     assert_eq!(
         frames("{ module = { path = \"/opt/x.so\", argument = \"a=1\" } }"),
-        of(Strategy::Module { path, argument })
+        of(Strategy::Module { path, argument, seed: 0 })
     );
     let (path, argument) = ("/opt/x.so".to_owned(), String::new());
-    assert_eq!(frames("{ module = \"/opt/x.so\" }"), of(Strategy::Module { path, argument }));
+    assert_eq!(frames("{ module = \"/opt/x.so\" }"), of(Strategy::Module { path, argument, seed: 0 }));
     assert_eq!(frames("\"kernel\""), Frames::default());
     assert_eq!(frames("{ kernel = {} }"), Frames::default());
 }

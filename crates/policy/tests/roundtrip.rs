@@ -104,8 +104,9 @@ fn raw_strategy() -> impl Strategy<Value = (&'static str, Vec<Parameter>)> {
         spans().prop_map(|spans| ("modulo", vec![spans])),
         numbers().prop_map(|frames| ("exact", vec![many("frames", &frames)])),
         spans().prop_map(|spans| ("exact", vec![spans])),
-        ("[ -~äµ→]{1,12}", of("[ -~äµ→]{1,12}")).prop_map(|(path, argument)| {
-            ("module", [one("path", path)].into_iter().chain(argument.map(|text| one("argument", text))).collect())
+        ("[ -~äµ→]{1,12}", of("[ -~äµ→]{1,12}"), of(0_u32..9)).prop_map(|(path, argument, seed)| {
+            let optional = [argument.map(|text| one("argument", text)), seed.map(|seed| one("seed", seed))];
+            ("module", [one("path", path)].into_iter().chain(optional.into_iter().flatten()).collect())
         }),
     ]
 }

@@ -72,8 +72,9 @@ fn strategy(
             add_spans(&mut spec, &[Span { start, values }], |frame| frame.0);
         }
         Strategy::Exact { frames: ByPage::Spans(spans) } => add_spans(&mut spec, spans, |frame| frame.0),
-        Strategy::Module { path, argument } => {
+        Strategy::Module { path, argument, seed } => {
             (spec.module, spec.argument) = (path.clone().into_bytes(), argument.clone().into_bytes());
+            spec.seed = *seed;
         }
     }
     check_colours(&spec, place)?;

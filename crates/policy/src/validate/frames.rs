@@ -34,7 +34,7 @@ pub(super) fn validate(written: &At<RawFrames>, scope: Scope, machine: &Machine)
         "modulo" => &["pattern", "map", "spans"],
         "exact" => &["frames", "map", "spans"],
         "random" => &["seed"],
-        "module" => &["path", "argument"],
+        "module" => &["path", "argument", "seed"],
         _ => {
             let message = format!("unknown value {kind:?} of `frames`");
             return Err(PolicyError::new(&raw.kind.place, message).allowed(FRAMES_WORDS));
@@ -84,6 +84,7 @@ fn strategy(parameters: &Parameters<'_>, colour_limit: u64) -> Result<Strategy, 
                 .text("path")?
                 .ok_or_else(|| parameters.missing("path", "the shared object to load"))?,
             argument: parameters.text("argument")?.unwrap_or_default(),
+            seed: parameters.integer("seed", 0, i64::MAX as u64)?.unwrap_or(0),
         },
     })
 }
