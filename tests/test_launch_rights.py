@@ -36,7 +36,7 @@ def launch(
     document = {"schema": "pagelab.request/1", "record": str(record)} | request
     done = subprocess.run(
         [str(paths.launcher())], input=json.dumps(document), capture_output=True, text=True, check=False, **how
-    )  # type: ignore[call-overload]
+    )
     return done, Record.model_validate_json(record.read_text()) if record.exists() else None
 
 

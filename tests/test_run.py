@@ -19,7 +19,7 @@ from pagelab.record import Record
 def pagelab(*arguments: str, **how: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pagelab", "run", *arguments]
     environment = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, **how)  # type: ignore[call-overload,no-any-return]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, **how)
 
 
 def test_the_summary_leaves_the_programs_output_alone() -> None:

@@ -41,7 +41,7 @@ class PolicyError(BadInputError, ValueError):
         file: str,
         line: int | None = None,
         allowed: Sequence[str] = (),
-        next: str | None = None,  # noqa: A002
+        next: str | None = None,  # noqa: A002 (as the native part's errors name it)
     ) -> None:
         place = file if line is None else f"{file}:{line}"
         text = f"{place}: {message}"

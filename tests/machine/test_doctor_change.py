@@ -266,7 +266,7 @@ class World:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(OPERATION, max_size=14))
-def test_any_interleaving_of_changes_and_crashes_ends_restored(operations: list[tuple]) -> None:  # type: ignore[type-arg]
+def test_any_interleaving_of_changes_and_crashes_ends_restored(operations: list[tuple]) -> None:
     memory = Path("/dev/shm")
     root = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
     try:

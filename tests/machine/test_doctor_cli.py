@@ -18,7 +18,7 @@ NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env"]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user; run: sudo make test")
 
 
-def doctor(*words: str, before: list[str] | None = None, python: str = sys.executable, **environment: str):  # type: ignore[no-untyped-def]
+def doctor(*words: str, before: list[str] | None = None, python: str = sys.executable, **environment: str):
     path = os.pathsep.join(entry for entry in sys.path if entry)
     command = [*(before or []), python, "-B", "-c", PROGRAM, "doctor", *words]
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": path, "COLUMNS": "200", **environment}

@@ -28,7 +28,7 @@ def entry(identity: str = "a" * 16, state: journal.State = "intended", **other: 
         "state": state,
         "by": "test",
     }
-    return Entry(**{**fields, **other})  # type: ignore[arg-type]
+    return Entry(**{**fields, **other})
 
 
 def test_line_has_the_documented_keys_and_nothing_else(book: Journal) -> None:

@@ -16,7 +16,7 @@ from pagelab.machine.probes_rights import counters_finding, decode
 
 def answer(context: Context, name: str) -> dict[str, Finding]:
     (question,) = (question for question in QUESTIONS if question.name == name)
-    return {probe.name: probe for probe in question.answer(context)}  # type: ignore[misc]
+    return {probe.name: probe for probe in question.answer(context)}
 
 
 @pytest.fixture

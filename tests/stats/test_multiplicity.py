@@ -33,7 +33,7 @@ def test_adjusted_values_keep_the_order_and_never_shrink(p: list[float]) -> None
         assert raw <= shown <= 1
     for i in range(len(p)):
         for j in range(len(p)):
-            assert p[i] > p[j] or adjusted[i] <= adjusted[j]  # type: ignore[operator]
+            assert p[i] > p[j] or adjusted[i] <= adjusted[j]
 
 
 def test_a_contrast_that_could_not_be_tested_still_counts() -> None:

@@ -16,7 +16,7 @@ distinct_split = st.tuples(st.integers(1, 9), st.integers(1, 9), st.randoms(use_
 
 def split(n: int, m: int, random: object) -> tuple[np.ndarray, np.ndarray]:
     values = [float(v) for v in range(n + m)]
-    random.shuffle(values)  # type: ignore[attr-defined]
+    random.shuffle(values)
     return np.array(values[:n]), np.array(values[n:])
 
 

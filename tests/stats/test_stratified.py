@@ -46,7 +46,7 @@ def outcome_of(
         [v for v, t, _ in rows if not t],
         treatment_blocks=[b for _, t, b in rows if t],
         baseline_blocks=[b for _, t, b in rows if not t],
-        **how,  # type: ignore[arg-type]
+        **how,
     )
 
 

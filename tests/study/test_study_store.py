@@ -154,7 +154,7 @@ def test_frames(tmp_path: Path) -> None:
         return record(condition, counters=counters, warnings=[shortfall], placement=placement, measurements=values)
 
     (tmp_path / "s.toml").write_text(TWO_BY_TWO)
-    run_study(tmp_path / "s.toml", tmp_path / "out", tools(behave))  # type: ignore[arg-type]
+    run_study(tmp_path / "s.toml", tmp_path / "out", tools(behave))
     with Store.open(tmp_path / "out", write=False) as store:
         runs = store.runs()
         assert runs.height == 16

@@ -31,7 +31,7 @@ pub enum State {
 
 /// One line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "field by field as in docs/doctor.md")]
 pub struct Entry {
     pub id: String,
     pub time: String,

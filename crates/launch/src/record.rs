@@ -1,4 +1,5 @@
 //! The record (`pagelab.record/1`) as the launcher writes it; `src/pagelab/record.py` is authoritative.
+#![allow(missing_docs, reason = "field by field as in record.py, which says what they mean")]
 
 use crate::request::FlushMode;
 use serde::{Serialize, Serializer};
@@ -38,7 +39,6 @@ impl Warnings {
 
 /// See record.py; field by field the same.
 #[derive(Debug, Serialize)]
-#[allow(missing_docs)]
 pub struct Record {
     pub schema: &'static str,
     pub started_at: String,
@@ -59,7 +59,6 @@ pub struct Record {
 }
 
 #[derive(Debug, Serialize)]
-#[allow(missing_docs)]
 pub struct Command {
     pub argv: Vec<String>,
     pub cwd: String,
@@ -69,7 +68,6 @@ pub struct Command {
 }
 
 #[derive(Debug, Serialize)]
-#[allow(missing_docs)]
 pub struct PolicyAsked {
     pub name: String,
     pub toml: String,
@@ -78,7 +76,6 @@ pub struct PolicyAsked {
 }
 
 #[derive(Debug, Serialize)]
-#[allow(missing_docs)]
 pub struct Settings {
     pub cpus: Vec<usize>,
     pub aslr: Option<bool>,
@@ -94,7 +91,6 @@ pub struct Settings {
 
 #[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
-#[allow(missing_docs)]
 pub enum Status {
     Ok,
     Failed,
@@ -104,7 +100,6 @@ pub enum Status {
 }
 
 #[derive(Debug, Serialize)]
-#[allow(missing_docs)]
 pub struct Outcome {
     pub status: Status,
     pub exit_code: Option<i32>,
@@ -116,7 +111,6 @@ pub struct Outcome {
 }
 
 #[derive(Debug, Default, Serialize)]
-#[allow(missing_docs)]
 pub struct Times {
     pub wall_ns: u64,
     pub user_ns: u64,
@@ -126,7 +120,6 @@ pub struct Times {
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-#[allow(missing_docs)]
 pub struct Faults {
     pub minor: u64,
     pub major: u64,
@@ -134,7 +127,6 @@ pub struct Faults {
 
 #[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
 pub enum CounterStatus {
     Ok,
     Multiplexed,
@@ -144,7 +136,6 @@ pub enum CounterStatus {
 }
 
 #[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs)]
 pub struct Counter {
     pub name: String,
     pub code: String,
@@ -157,14 +148,12 @@ pub struct Counter {
 }
 
 #[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct SizeBytes {
     pub page_bytes: u64,
     pub bytes: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs)]
 pub struct Region {
     pub region: &'static str,
     pub asked: String,
@@ -180,13 +169,11 @@ pub struct Region {
 }
 
 #[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs)]
 pub struct GuestCounters {
     pub values: BTreeMap<String, u64>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
-#[allow(missing_docs)]
 pub struct Process {
     pub pid: i32,
     pub ppid: i32,
@@ -206,7 +193,6 @@ pub struct Process {
 }
 
 #[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs)]
 pub struct Frames {
     pub rights: Option<&'static str>,
     pub placed_fraction: Option<f64>,
@@ -218,7 +204,6 @@ pub struct Frames {
 }
 
 #[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs)]
 pub struct FramesEngine {
     pub state: &'static str,
     pub failure: Option<&'static str>,
@@ -228,7 +213,6 @@ pub struct FramesEngine {
 }
 
 #[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs)]
 pub struct FramesStrategy {
     pub number: u32,
     pub kind: &'static str,
@@ -253,7 +237,6 @@ pub struct FramesStrategy {
 }
 
 #[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs)]
 pub struct ColourTable {
     pub folded: bool,
     pub requested_pages: Vec<u64>,
@@ -262,7 +245,6 @@ pub struct ColourTable {
 }
 
 #[derive(Debug, Default, Serialize)]
-#[allow(missing_docs)]
 pub struct Placement {
     pub by_size: Vec<SizeBytes>,
     pub whole_touched_tiles: u64,
@@ -271,7 +253,6 @@ pub struct Placement {
 }
 
 #[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs)]
 pub struct FileResidency {
     pub path: String,
     pub pages: u64,
@@ -279,7 +260,6 @@ pub struct FileResidency {
 }
 
 #[derive(Debug, Default, Serialize)]
-#[allow(missing_docs)]
 pub struct Fetch {
     pub readahead_kb_before: BTreeMap<String, u64>,
     pub readahead_kb_during: BTreeMap<String, u64>,
@@ -288,7 +268,6 @@ pub struct Fetch {
 }
 
 #[derive(Clone, Debug, Serialize, PartialEq)]
-#[allow(missing_docs)]
 pub struct Measurement {
     #[serde(serialize_with = "shared")]
     pub name: Rc<str>,

@@ -16,8 +16,7 @@ pub struct Args {
     lookups: u64,
 }
 
-// One malloc a node is the point of this workload: Vec<Node> would lay siblings out side by side.
-#[expect(clippy::vec_box)]
+#[expect(clippy::vec_box, reason = "one malloc a node is the point: Vec<Node> would lay siblings out side by side")]
 enum Node {
     Leaf { keys: [u64; FANOUT], values: [u64; FANOUT], used: usize },
     Inner { first_keys: [u64; FANOUT], children: Vec<Box<Node>> },
@@ -100,7 +99,7 @@ fn build(keys: u64) -> Node {
     level.pop().map_or(Node::Inner { first_keys: [0; FANOUT], children: Vec::new() }, |root| *root)
 }
 
-#[expect(clippy::vec_box)]
+#[expect(clippy::vec_box, reason = "as above")]
 fn group(level: Vec<Box<Node>>) -> Vec<Box<Node>> {
     let mut above = Vec::with_capacity(level.len().div_ceil(FANOUT));
     let mut nodes = level.into_iter().peekable();

@@ -31,10 +31,6 @@ def test_of(treatment: list[Execution], baseline: list[Execution], metric: str, 
     return _within_blocks(treatment, baseline, metric) if stratified else _over_all(treatment, baseline, metric)
 
 
-def _value(execution: Execution, metric: str) -> float:
-    return execution.values.get(metric, inf)
-
-
 def _over_all(treatment: list[Execution], baseline: list[Execution], metric: str) -> Tested:
     samples = [[e.values[metric] for e in group if metric in e.values] for group in (treatment, baseline)]
     late = len(treatment) - len(samples[0]), len(baseline) - len(samples[1])
@@ -44,14 +40,13 @@ def _over_all(treatment: list[Execution], baseline: list[Execution], metric: str
 
 
 def _within_blocks(treatment: list[Execution], baseline: list[Execution], metric: str) -> Tested | None:
-    blocks = [[e.block for e in group] for group in (treatment, baseline)]
-    if not {b for b in blocks[0] if b is not None} & {b for b in blocks[1] if b is not None}:
+    groups = (treatment, baseline)
+    in_block = [[(e.block, e.values.get(metric, inf)) for e in group if e.block is not None] for group in groups]
+    blocks = [[block for block, _ in group] for group in in_block]
+    values = [[value for _, value in group] for group in in_block]
+    if not set(blocks[0]) & set(blocks[1]):
         return None
-    found = stratified_rank_sum(
-        [_value(e, metric) for e in treatment],
-        [_value(e, metric) for e in baseline],
-        treatment_blocks=blocks[0],
-        baseline_blocks=blocks[1],
-    )
+    found = stratified_rank_sum(*values, treatment_blocks=blocks[0], baseline_blocks=blocks[1])
     least = smallest_p(found.blocks, found.blocks, stratified=True)
-    return Tested(found.w, found.w_expected, found.p, str(found.method), found.ties, float(least), found.left_out)
+    untested = len(treatment) + len(baseline) - found.n_treatment - found.n_baseline
+    return Tested(found.w, found.w_expected, found.p, str(found.method), found.ties, float(least), untested)

@@ -13,6 +13,7 @@ import platform
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 MADV_HUGEPAGE = 14
 MADV_POPULATE_READ = 22
@@ -76,7 +77,7 @@ class Scratch:
     def huge_bytes(self) -> int:
         """AnonHugePages of the mapping that holds this memory."""
         inside = False
-        with open("/proc/self/smaps") as smaps:  # noqa: PTH123
+        with Path("/proc/self/smaps").open() as smaps:
             for line in smaps:
                 first, _, rest = line.partition("-")
                 if rest and first and all(digit in "0123456789abcdef" for digit in first):
@@ -160,7 +161,7 @@ def count_task_clock(*, with_kernel: bool) -> None:
 
 def pagemap_scan() -> int:
     """Pages the ioctl PAGEMAP_SCAN reports present in two touched pages of scratch memory (2 where it works)."""
-    with scratch(2 * PAGE) as memory, open("/proc/self/pagemap", "rb") as pagemap:  # noqa: PTH123
+    with scratch(2 * PAGE) as memory, Path("/proc/self/pagemap").open("rb") as pagemap:
         memory.touch()
         regions = ctypes.create_string_buffer(24)
         end = memory.address + memory.size_bytes
@@ -170,13 +171,13 @@ def pagemap_scan() -> int:
         )  # fmt: skip
         fcntl.ioctl(pagemap, _PAGEMAP_SCAN, request)
         start, stop, _categories = struct.unpack("3Q", regions.raw)
-        return (stop - start) // PAGE  # type: ignore[no-any-return]
+        return int(stop - start) // PAGE
 
 
 def own_frame_number() -> int:
     """The frame number the kernel shows for a touched page of our own: 0 where it hides them."""
-    with scratch(PAGE) as memory, open("/proc/self/pagemap", "rb", buffering=0) as pagemap:  # noqa: PTH123
+    with scratch(PAGE) as memory, Path("/proc/self/pagemap").open("rb", buffering=0) as pagemap:
         memory.touch()
         pagemap.seek(memory.address // PAGE * 8)
         (entry,) = struct.unpack("Q", pagemap.read(8))
-        return entry & ((1 << 55) - 1)  # type: ignore[no-any-return]
+        return int(entry) & ((1 << 55) - 1)

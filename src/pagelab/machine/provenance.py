@@ -181,7 +181,7 @@ def _distributions() -> tuple[Path, ...]:
     for directory in sys.path:
         # Zip files, directories that are not there, and those of other users' homes are passed over.
         with suppress(OSError):
-            found += [Path(directory, name) for name in os.listdir(directory) if name.endswith(".dist-info")]  # noqa: PTH208
+            found += [entry for entry in Path(directory).iterdir() if entry.name.endswith(".dist-info")]
     return tuple(found)
 
 

@@ -76,8 +76,8 @@ class _Look:
     def __init__(self, pid: int, page: int, huge: int, stack: ExitStack, use_scan: bool) -> None:
         self.pid, self.page, self.huge = pid, page, huge
         with explained(pid, "pagemap"):
-            self.pagemap: BinaryIO = Path(f"/proc/{pid}/pagemap").open("rb", buffering=0)  # noqa: SIM115
-        stack.enter_context(self.pagemap)
+            pagemap = Path(f"/proc/{pid}/pagemap").open("rb", buffering=0)  # noqa: SIM115 (the stack closes it)
+        self.pagemap: BinaryIO = stack.enter_context(pagemap)
         self.scans = use_scan
         self.flags = _frame_flags(stack) if is_root() else None
 

@@ -11,7 +11,7 @@ import altair as alt
 from ..errors import MachineError, PagelabError
 from ..report.charts import theme
 from .model import AddressMap, Region, RegionColours
-from .picture import render
+from .picture import render, unit_of
 from .table import size
 
 STRIPS = 5
@@ -158,7 +158,7 @@ def _cells(region: Region, colours: RegionColours, count: int) -> tuple[list[dic
     grid = colours.grid
     assert grid is not None
     table, bin_bytes = grid
-    unit = _unit(region.end - region.start)
+    unit = unit_of(region.end - region.start)
     rows = []
     in_row = count / table.shape[1]
     fullest = max(1, int(table.max()))
@@ -207,9 +207,3 @@ def _histogram(colours: RegionColours, count: int, data: _Data, *, last: bool) -
         .encode(x="pages:Q")
     )
     return theme.layered(bars, even).properties(width=_HISTOGRAM, height=_HEIGHT)
-
-
-def _unit(span: int) -> tuple[int, str]:
-    if span >= 4 << 30:
-        return 1 << 30, "GiB"
-    return (1 << 20, "MiB") if span >= 4 << 20 else (1 << 10, "KiB")

@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from ..errors import BadInputError, MachineError
 
@@ -50,8 +51,7 @@ def gone(pid: int, what: str) -> ProcessGoneError:
 def is_alive(pid: int) -> bool:
     """Whether there is a process ``pid`` that has not ended (a zombie has)."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:  # noqa: PTH123
-            return stat.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
     except OSError:
         return False
 

@@ -138,7 +138,7 @@ def _subtitle(found: AddressMap, rest: list[Region]) -> list[str]:
 def _strip(region: Region, by_size: Shares, width: int, sizes: list[int]) -> alt.Chart:
     rows = _rows(region, by_size, width)
     span = region.end - region.start
-    unit, name = _unit(span)
+    unit, name = unit_of(span)
     label = _label(region)
     x = alt.X(
         "start:Q",
@@ -189,7 +189,7 @@ def _label(region: Region) -> list[str]:
 
 def _rows(region: Region, by_size: Shares, width: int) -> list[dict[str, Any]]:
     """One rectangle for each run of equal bins and size; positions in the strip's unit."""
-    unit, _ = _unit(region.end - region.start)
+    unit, _ = unit_of(region.end - region.start)
     rows = []
     base = np.zeros(len(next(iter(by_size.values()))))
     # Large pages lie at the bottom, so that a mosaic reads as a skyline.
@@ -222,7 +222,8 @@ def _equal(base: npt.NDArray[np.float64], share: npt.NDArray[np.float64]) -> lis
     return [(int(start), int(end)) for start, end in zip(starts, ends, strict=True)]
 
 
-def _unit(span: int) -> tuple[int, str]:
+def unit_of(span: int) -> tuple[int, str]:
+    """Bytes and name of the unit in which an axis over so many bytes is labelled."""
     if span >= 4 << 30:
         return 1 << 30, "GiB"
     return (1 << 20, "MiB") if span >= 4 << 20 else (1 << 10, "KiB")

@@ -123,10 +123,17 @@ def _times(analysis: Analysis, before: int) -> list[Figure]:
                 title=f"{workload}: {metric.label} by policy",
                 caption=(_BOXPLOT if not found else f"Drawn as Figure {found[0].number}.") + hollow,
                 alternative=f"{metric.label} of {workload}. {told}.",
-                draw=lambda width, workload=workload: charts.boxplot(analysis, workload, width=width),  # type: ignore[misc]
+                draw=_of_workload(charts.boxplot, analysis, workload),
             )
         )
     return found
+
+
+def _of_workload(
+    chart: Callable[[Analysis, str, theme.Width], dict[str, Any] | None], analysis: Analysis, workload: str
+) -> Callable[[theme.Width], dict[str, Any]]:
+    """Not a lambda in the loop: that would draw the last workload every time."""
+    return lambda width: chart(analysis, workload, width) or {}
 
 
 def _tlb(analysis: Analysis, before: int) -> list[Figure]:
@@ -154,7 +161,7 @@ def _tlb(analysis: Analysis, before: int) -> list[Figure]:
                 if not found
                 else f"Drawn as Figure {found[0].number}.",
                 alternative=f"Median {counter.label} of {workload}. {told}.",
-                draw=lambda width, workload=workload: charts.tlb_scatter(analysis, workload, width) or {},  # type: ignore[misc]
+                draw=_of_workload(charts.tlb_scatter, analysis, workload),
             )
         )
     return found

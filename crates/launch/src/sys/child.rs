@@ -11,7 +11,7 @@ use std::os::fd::RawFd;
 /// A step of the child's set-up, for the message when it fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the names say it")]
 pub enum Step {
     Group = 1,
     Cpus,
