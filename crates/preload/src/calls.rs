@@ -14,7 +14,7 @@ use crate::kernel;
 use crate::pool::{How, looks_like_arena};
 use crate::populate;
 use crate::record;
-use crate::sys::{self, Errno, Result, c};
+use crate::sys::{self, Errno, Result, c, task};
 
 pub use remap::mremap;
 
@@ -342,6 +342,24 @@ pub fn place_ahead(addr: usize, len: usize) {
     if let Some(end) = align_up(addr.saturating_add(len), PAGE) {
         frames::populate(Span::new(align_down(addr, PAGE), end));
     }
+}
+
+/// mlock and mlock2: what they would bring in is placed first, because nothing can be moved to locked memory.
+pub fn mlock(addr: usize, len: usize, flags: usize) -> Result<()> {
+    if flags == 0 {
+        place_ahead(addr, len);
+    }
+    task::mlock_with(addr, len, flags)
+}
+
+/// mlockall.
+pub fn mlock_all(flags: usize) -> Result<()> {
+    const MCL_CURRENT: usize = 1;
+    const MCL_ONFAULT: usize = 4;
+    if flags & (MCL_CURRENT | MCL_ONFAULT) == MCL_CURRENT {
+        frames::populate_all();
+    }
+    task::mlock_all(flags)
 }
 
 /// MADV_DONTNEED in a heap with reserved pages; `None`: not that.

@@ -1,6 +1,6 @@
 //! What libc's functions do instead: the same signatures, results and errno.
 
-use core::ffi::{c_int, c_long, c_void};
+use core::ffi::{c_int, c_long, c_uint, c_void};
 
 use crate::calls;
 use crate::exit;
@@ -89,6 +89,18 @@ pub(crate) extern "C" fn mprotect(addr: usize, len: usize, prot: c_int) -> c_int
 
 pub(crate) extern "C" fn pkey_mprotect(addr: usize, len: usize, prot: c_int, key: c_int) -> c_int {
     status(calls::mprotect(addr, len, prot, key))
+}
+
+pub(crate) extern "C" fn mlock(addr: usize, len: usize) -> c_int {
+    status(calls::mlock(addr, len, 0))
+}
+
+pub(crate) extern "C" fn mlock2(addr: usize, len: usize, flags: c_uint) -> c_int {
+    status(calls::mlock(addr, len, flags as usize))
+}
+
+pub(crate) extern "C" fn mlockall(flags: c_int) -> c_int {
+    status(calls::mlock_all(flags as u32 as usize))
 }
 
 pub(crate) extern "C" fn prctl(option: usize, a: usize, b: usize, c: usize, d: usize) -> c_int {

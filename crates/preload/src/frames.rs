@@ -21,6 +21,7 @@ mod place;
 mod pools;
 mod refiller;
 mod returns;
+mod rights;
 mod shadow;
 mod spot;
 mod store;
@@ -155,6 +156,19 @@ fn register(span: Span) -> Result<()> {
 /// Pages of governed memory are wanted now: places what is missing of `span`. False: it is not ours to do.
 pub fn populate(span: Span) -> bool {
     is_running() && areas::touches(span) && mail::ask(Kind::Eager, span).is_ok()
+}
+
+/// As [`populate`], for all governed memory that can be written to.
+pub fn populate_all() {
+    if !is_running() {
+        return;
+    }
+    let _ = maps::each(&mut |mapping| {
+        if mapping.write && is_placeable(mapping) {
+            populate(mapping.span);
+        }
+        true
+    });
 }
 
 /// Does `give`, which unmaps or discards `span`; pages that the pool can use go there first.

@@ -265,6 +265,17 @@ fn wanted_memory() -> [Wanted; 7] {
     ]
 }
 
+/// What brings pages in that are to be placed.
+fn wanted_locks() -> [Wanted; 3] {
+    let all = wanted(c"mlockall", nr::MLOCKALL, entry::mlockall as *const () as usize);
+    let newer = wanted(c"mlock2", nr::MLOCK2, entry::mlock2 as *const () as usize);
+    [
+        wanted(c"mlock", nr::MLOCK, entry::mlock as *const () as usize),
+        Wanted { optional: true, ..newer },
+        Wanted { optional: true, ..all },
+    ]
+}
+
 fn wanted_exits() -> [Wanted; 4] {
     let at = wanted(c"execveat", nr::EXECVEAT, entry::execveat as *const () as usize);
     [
@@ -296,6 +307,9 @@ fn detours(needs: &Needs, libc: &Object) -> Result<Detours, Refusal> {
         detours.add(libc, &wanted_memory())?;
         let posix = entry::posix_madvise as *const () as usize;
         detours.add(libc, &[wanted(c"posix_madvise", nr::MADVISE, posix)])?;
+    }
+    if needs.frames {
+        detours.add(libc, &wanted_locks())?;
     }
     if needs.heap {
         detours.add(libc, &[wanted(c"brk", nr::BRK, entry::brk as *const () as usize)])?;

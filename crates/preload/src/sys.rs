@@ -10,6 +10,7 @@ macro_rules! call {
     ($number:expr $(, $arg:expr)*) => { check(syscall6($number, pad([$($arg as usize),*]))) };
 }
 
+pub mod socket;
 pub mod task;
 
 /// An errno.
@@ -30,6 +31,7 @@ impl Errno {
     pub const EEXIST: Errno = Errno(17);
     pub const EINVAL: Errno = Errno(22);
     pub const ENOTTY: Errno = Errno(25);
+    pub const EPIPE: Errno = Errno(32);
     pub const ENOSPC: Errno = Errno(28);
     pub const ENOSYS: Errno = Errno(38);
     pub const EOPNOTSUPP: Errno = Errno(95);

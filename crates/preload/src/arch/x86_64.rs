@@ -29,8 +29,8 @@ pub mod nr {
     pub const GETPID: usize = 39;
     pub const SOCKET: usize = 41;
     pub const CONNECT: usize = 42;
-    pub const SENDMSG: usize = 46;
     pub const RECVMSG: usize = 47;
+    pub const SETSOCKOPT: usize = 54;
     pub const CLONE: usize = 56;
     pub const EXECVE: usize = 59;
     pub const EXIT: usize = 60;
@@ -40,6 +40,9 @@ pub mod nr {
     pub const GETRUSAGE: usize = 98;
     pub const GETPPID: usize = 110;
     pub const CAPSET: usize = 126;
+    pub const MLOCK: usize = 149;
+    pub const MUNLOCK: usize = 150;
+    pub const MLOCKALL: usize = 151;
     pub const PRCTL: usize = 157;
     pub const GETTID: usize = 186;
     pub const FUTEX: usize = 202;

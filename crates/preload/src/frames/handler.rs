@@ -15,6 +15,7 @@ use super::mail::{self, Kind};
 use super::pagemap::Pagemap;
 use super::refiller;
 use super::returns;
+use super::rights;
 use super::spot::{self, Spot};
 use super::store::Tools;
 use super::tally;
@@ -67,23 +68,14 @@ pub fn forget() {
 
 /// Starts the handler. Runs on a thread of the program, so no governed memory may be registered before it returns.
 pub fn begin() -> core::result::Result<(), Stop> {
-    let uffd = Uffd::open().map_err(|errno| match errno {
-        Errno::EINVAL => stop(EngineFailure::NoMove)(errno),
-        _ => stop(EngineFailure::Userfaultfd)(errno),
-    })?;
-    let result = Pagemap::open().map_err(stop(EngineFailure::FrameNumbers)).and_then(|pagemap| {
-        let result = begin_with(uffd, pagemap);
-        sys::close(pagemap.0);
-        result
-    });
+    let (uffd, pagemap) = rights::get()?;
+    let result = begin_with(uffd, pagemap);
+    sys::close(pagemap.0);
     sys::close(uffd.0);
     result
 }
 
 fn begin_with(uffd: Uffd, pagemap: Pagemap) -> core::result::Result<(), Stop> {
-    if !pagemap.tells() {
-        return Err(Stop { failure: EngineFailure::FrameNumbers, errno: None });
-    }
     let pins = |plan: Plan<'_>| {
         (0..plan.strategy_count()).filter_map(|number| plan.strategy(number)).any(|strategy| strategy.pin)
     };

@@ -9,7 +9,7 @@ use pagelab_frames::{Run, Strategy, Want};
 
 use crate::arch::PAGE;
 use crate::intervals::{Span, align_down};
-use crate::sys::{self, Errno};
+use crate::sys::{self, Errno, c};
 
 use super::areas;
 use super::engine::{Engine, page_at};
@@ -205,6 +205,9 @@ impl Engine {
                 Some(errno) => {
                     if errno == Errno::EINVAL {
                         tally::engine(|counts| &counts.einval, 1);
+                        if why == Why::Fault && at == 0 && self.place_disguised(number, span.start + at * PAGE, at) {
+                            return (1, count == 1, (count > 1).then_some(End::Refused(errno)));
+                        }
                     }
                     return (0, false, Some(End::Refused(errno)));
                 }
@@ -253,6 +256,18 @@ impl Engine {
         pool.stock.emptied(Run { slot: run.slot, len: done as u32 });
         let rest = pagelab_frames::SlotId(run.slot.0 + done as u32);
         pool.stock.give_back(Run { slot: rest, len: run.len - done as u32 });
+    }
+
+    /// Pages can only be moved between mappings that are equally accessible and both locked or not: makes the slot of a
+    /// page like that for a moment. True: the page is placed.
+    fn place_disguised(&mut self, number: u32, page: usize, at: usize) -> bool {
+        let Some((run, from)) = self.take(number, at, 1) else { return false };
+        let any = c::PROT_RW | c::PROT_EXEC;
+        let placed = [(true, c::PROT_RW), (false, any), (true, any)].into_iter().any(|(locked, prot)| {
+            store::disguise(from, locked, prot, || self.shift(from, page_at(page), Then::Wake).1.is_none())
+        });
+        self.settle(number, run, page - at * PAGE, at, usize::from(placed));
+        placed
     }
 
     /// The page of a slot is of no use (somebody holds on to it): it goes back to the kernel.

@@ -191,3 +191,20 @@ pub fn discard(span: Span) {
         }
     }
 }
+
+/// Does `what` while the page at `slot` is locked, or has another protection; whether it went well.
+pub fn disguise(slot: usize, locked: bool, prot: i32, what: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the slot is ours alone, and zero; it is made writable (and executable) for a moment only.
+    let protect = |prot| unsafe { sys::mprotect(slot, PAGE, prot) };
+    if (locked && task::mlock(slot, PAGE, true).is_err()) || (prot != c::PROT_RW && protect(prot).is_err()) {
+        return false;
+    }
+    let done = what();
+    if prot != c::PROT_RW {
+        let _ = protect(c::PROT_RW);
+    }
+    if locked {
+        let _ = task::munlock(slot, PAGE);
+    }
+    done
+}

@@ -66,18 +66,28 @@ impl Uffd {
     /// /dev/userfaultfd.
     pub fn open() -> Result<Uffd> {
         let fd = task::userfaultfd().or_else(|errno| by_device().map_err(|_| errno))?;
-        let uffd = Uffd(fd);
-        match uffd.agree() {
-            Ok(()) => Ok(uffd),
+        Uffd(fd).agreed()
+    }
+
+    /// A new one made by `device`, an open /dev/userfaultfd.
+    pub fn of_device(device: i32) -> Result<Uffd> {
+        // SAFETY: the request takes flags by value and makes a new descriptor.
+        let fd = unsafe { sys::ioctl(device, NEW, c::O_CLOEXEC as usize) }?;
+        Uffd(fd as i32).agreed()
+    }
+
+    /// Agrees on the features; closed where they cannot be had.
+    fn agreed(self) -> Result<Uffd> {
+        match self.agree() {
+            Ok(()) => Ok(self),
             Err(errno) => {
-                sys::close(fd);
+                sys::close(self.0);
                 Err(errno)
             }
         }
     }
 
-    /// Agrees on the features (once a descriptor).
-    pub fn agree(self) -> Result<()> {
+    fn agree(self) -> Result<()> {
         let mut api = [API_VERSION, FEATURE_MOVE | FEATURE_THREAD_ID, 0];
         // SAFETY: `struct uffdio_api` has three words.
         unsafe { sys::ioctl(self.0, API, api.as_mut_ptr() as usize) }.map(drop)

@@ -133,6 +133,28 @@ pub fn pidfd_get(pidfd: i32, fd: i32) -> Result<i32> {
     unsafe { call!(nr::PIDFD_GETFD, pidfd, fd, 0) }.map(|fd| fd as i32)
 }
 
+/// mlock2(2) as the program wants it (flags 0: mlock).
+pub fn mlock_with(addr: usize, len: usize, flags: usize) -> Result<()> {
+    // SAFETY: locks pages, changes no contents.
+    match flags {
+        0 => unsafe { call!(nr::MLOCK, addr, len) },
+        _ => unsafe { call!(nr::MLOCK2, addr, len, flags) },
+    }
+    .map(drop)
+}
+
+/// munlock(2).
+pub fn munlock(addr: usize, len: usize) -> Result<()> {
+    // SAFETY: unlocks pages, changes no contents.
+    unsafe { call!(nr::MUNLOCK, addr, len) }.map(drop)
+}
+
+/// mlockall(2).
+pub fn mlock_all(flags: usize) -> Result<()> {
+    // SAFETY: locks pages, changes no contents.
+    unsafe { call!(nr::MLOCKALL, flags) }.map(drop)
+}
+
 /// mlock2(2); `on_fault`: pages are locked when they come in.
 pub fn mlock(addr: usize, len: usize, on_fault: bool) -> Result<()> {
     // SAFETY: locks pages, changes no contents.
