@@ -34,11 +34,21 @@ def run_guest(policy: FramesPolicy, guest: Guest, workshop: Workshop, run_under:
     run = run_under(possible(policy).toml, argv, env=policy.environment(), timeout_s=60.0).succeeded()
     assert (run.stdout, run.stderr) == ("ok\n", ""), run.story()
     assert run.root.governed, run.story()
+    return run
+
+
+def placed_all(run: Run, guest: Guest) -> None:
+    """The record agrees: every page asked for is accounted for, and placed where that is possible."""
     frames = run.the_record.frames
     assert frames is not None, run.story()
     assert frames.engines_failed == 0, run.story()
     assert sum(strategy.placed_pages for strategy in frames.strategies) > 0, run.story()
-    return run
+    for strategy in frames.strategies:
+        done = strategy.placed_pages + strategy.fallback_pages + strategy.zero_pages
+        assert done == strategy.requested_pages, run.story()
+        # What a limit leaves no room for, and what is locked or read-only, is all that may be another colour's.
+        assert strategy.fallback_pages == 0 or guest.program == "frames/limits", run.story()
+        assert strategy.zero_pages == 0 or guest.program in CLOSED, run.story()
 
 
 @pytest.mark.parametrize("guest", GUESTS, ids=str)
@@ -63,13 +73,7 @@ def test_guest_would_notice_frames_that_are_not_placed(guest: str, workshop: Wor
 def test_guest_is_placed_under(
     policy: FramesPolicy, guest: Guest, workshop: Workshop, run_under: Runner, tmp_path: Path
 ) -> None:
-    run = run_guest(policy, guest, workshop, run_under, tmp_path)
-    for strategy in run.the_record.frames.strategies if run.the_record.frames else []:
-        done = strategy.placed_pages + strategy.fallback_pages + strategy.zero_pages
-        assert done == strategy.requested_pages, run.story()
-        # What a limit leaves no room for, and what is locked or read-only, is all that may be another colour's.
-        assert strategy.fallback_pages == 0 or guest.program == "frames/limits", run.story()
-        assert strategy.zero_pages == 0 or guest.program in CLOSED, run.story()
+    placed_all(run_guest(policy, guest, workshop, run_under, tmp_path), guest)
 
 
 @pytest.mark.slow

@@ -30,8 +30,8 @@ class FramesPolicy(Policy):
         return super().missing() or _missing()
 
     def environment(self) -> dict[str, object]:
-        """The request's field ``env``."""
-        return {"clear": False, "set": dict(self.told), "unset": []}
+        """The request's field ``env``. A pool may keep 64 MiB, or 5% of what it placed."""
+        return {"clear": False, "set": self.told | {"GUEST_POOL_BYTES": str(64 << 20)}, "unset": []}
 
 
 @cache
