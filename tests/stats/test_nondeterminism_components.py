@@ -147,7 +147,7 @@ def test_repetitions_are_the_square_root_of_costs_and_components() -> None:
 
 
 def test_the_plan_delivers_what_it_promises() -> None:
-    """1,500 studies run by the plan have that half-width on average (a standard deviation is a little below its root)."""
+    """1,500 studies run by the plan have that half-width on average."""
     levels = (nd.Component("measurement", 200, 25.0, 25.0), nd.Component("execution", 10, 4.0, 4.0))
     components = nd.Components(100.0, nd.variance_components(two_levels(1, 1)).interval, levels, True)
     plan = nd.cheapest_plan(components, half_width=1.0, execution_cost=20, measurement_cost=1)
