@@ -7,7 +7,6 @@ import shutil
 import socket
 import struct
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -19,10 +18,12 @@ from harness.launching import Runner, open_to_all
 from pagelab.record import WarningKind
 
 COLORING = BY_NAME["page-coloring"]
-PYTHON = os.path.realpath(sys.executable)
+PYTHON = "/usr/bin/python3"
+"""The system's: another user may not reach the one that runs the tests."""
 COMPACT = Path("/proc/sys/vm/compact_unevictable_allowed")
 NOBODY = 65534
 
+needs_python = pytest.mark.skipif(not Path(PYTHON).exists(), reason="no system python3; run: apt install python3")
 pytestmark = pytest.mark.skipif(COLORING.missing() is not None, reason=COLORING.missing() or "")
 
 ASK = r"""
@@ -57,6 +58,7 @@ print("ok", os.getuid())
 """
 
 
+@needs_python
 def test_a_program_with_fewer_rights_gets_its_own_frame_numbers_and_a_userfaultfd(run_under: Runner) -> None:
     run = run_under(COLORING.toml, [PYTHON, "-c", ASK], user="nobody").succeeded()
     assert run.stdout == f"ok {NOBODY}\n", run.story()
@@ -65,6 +67,7 @@ def test_a_program_with_fewer_rights_gets_its_own_frame_numbers_and_a_userfaultf
     assert frames.rights == "broker"
 
 
+@needs_python
 def test_nobody_from_outside_the_run_is_answered(tmp_path: Path, run_under: Runner) -> None:
     """This test is root and could open the socket's directory; it is not of the run, and of another user."""
     open_to_all(tmp_path)
@@ -120,17 +123,18 @@ def test_the_kernels_frames_are_no_business_of_the_record(run_under: Runner) -> 
 
 
 def test_pinning_keeps_compaction_away_while_the_run_goes_on(run_under: Runner) -> None:
+    """And lifts the limit on locked memory where it may; where not, and locking is limited, it says so."""
     before = COMPACT.read_text().strip()
+    if before != "1":
+        pytest.skip(f"another run pins its pages; look: cat {COMPACT}")
     toml = 'frames = { kind = "page-coloring", colors = 64, pin = true }\n'
-    run = run_under(toml, ["sh", "-c", f"cat {COMPACT}; ulimit -l"]).succeeded()
-    assert run.stdout.split() == ["0", "unlimited"], run.story()
+    run = run_under(toml, ["sh", "-c", f"cat {COMPACT}; ulimit -l"], user="nobody").succeeded()
+    compact, limit = run.stdout.split()
+    assert compact == "0", run.story()
+    limited = [warning for warning in run.the_record.warnings if "limit_bytes" in warning.data]
+    assert bool(limited) == (limit != "unlimited"), run.story()
+    assert all("ulimit -l" in warning.message for warning in limited)
     assert COMPACT.read_text().strip() == before
-
-
-def test_without_pinning_no_setting_is_touched(run_under: Runner) -> None:
-    before = COMPACT.read_text()
-    run = run_under(COLORING.toml, ["cat", str(COMPACT)]).succeeded()
-    assert run.stdout == before
 
 
 def test_tiles_under_frames_are_said_to_keep_their_size(run_under: Runner) -> None:

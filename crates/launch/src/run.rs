@@ -70,8 +70,10 @@ pub fn run(request: &Request, token: Token) -> Result<Record> {
         None => None,
     };
     let mut held = Held::default();
-    let fetch = set_up_machine(&ready, plan.as_ref(), &mut held);
-    let (fetch, warnings) = fetch;
+    let (fetch, mut warnings) = set_up_machine(&ready, plan.as_ref(), &mut held);
+    if let Some((plan, placing)) = plan.as_ref().zip(placing.as_ref()) {
+        frames::set_up(plan, placing, &mut held, &mut warnings);
+    }
     ready.warnings.0.extend(warnings.0);
     start(ready, streams, measure, Machine { held, fetch, placing }, caller)
 }
@@ -193,9 +195,6 @@ fn set_up_machine(ready: &Ready<'_>, plan: Option<&PlanSpec>, held: &mut Held) -
     let mthp = plan.map(policy::mthp_sizes).unwrap_or_default();
     if !mthp.is_empty() {
         settings::switch_mthp(held, &mthp, &mut warnings);
-    }
-    if let Some(plan) = plan {
-        frames::set_up(plan, held, &mut warnings);
     }
     // Last, so that nothing that is done before comes back into the page cache.
     flush::flush(&ready.request.flush, &mut warnings);

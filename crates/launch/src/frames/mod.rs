@@ -75,9 +75,9 @@ impl Placing {
 }
 
 /// What a run with frames needs of the machine, besides rights.
-pub fn set_up(plan: &PlanSpec, held: &mut Held, warnings: &mut Warnings) {
+pub fn set_up(plan: &PlanSpec, placing: &Placing, held: &mut Held, warnings: &mut Warnings) {
     if plan.strategies.iter().any(|strategy| strategy.pin) {
-        pin::allow(held, warnings);
+        pin::allow(placing.route == Route::Own, held, warnings);
     }
 }
 

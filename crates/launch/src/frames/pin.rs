@@ -9,9 +9,12 @@ use serde_json::json;
 const COMPACT: &str = "/proc/sys/vm/compact_unevictable_allowed";
 
 /// Raises the limit on locked memory for the program (as far as permitted) and keeps compaction from locked pages.
-pub fn allow(held: &mut Held, warnings: &mut Warnings) {
-    if let Err(error) = sys::process::unlimit_locked_memory() {
-        let limit = sys::process::locked_memory_limit();
+/// `keeps_rights`: the program runs with the launcher's own rights.
+pub fn allow(keeps_rights: bool, held: &mut Held, warnings: &mut Warnings) {
+    let raised = sys::process::unlimit_locked_memory();
+    let limit = sys::process::locked_memory_limit();
+    let beyond = keeps_rights && sys::process::may_lock(limit.saturating_add(1));
+    if let (Err(error), false) = (raised, beyond) {
         let message = format!(
             "pinning is limited to {} KiB a process: the limit on locked memory could not be raised: {}; run as root, \
              or: ulimit -l unlimited",

@@ -206,6 +206,23 @@ pub fn locked_memory_limit() -> u64 {
     limit.rlim_cur
 }
 
+/// Whether this process may lock so much memory; tried on memory that is never touched.
+pub fn may_lock(bytes: u64) -> bool {
+    let Ok(bytes) = usize::try_from(bytes) else { return false };
+    let (access, kind) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
+    // SAFETY: a fresh mapping at an address of the kernel's choice, locked as its pages come in, of which there are none,
+    // and unmapped again; nothing else refers to it.
+    unsafe {
+        let base = libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0);
+        if base == libc::MAP_FAILED {
+            return false;
+        }
+        let locked = libc::syscall(libc::SYS_mlock2, base, bytes, libc::MLOCK_ONFAULT) == 0;
+        libc::munmap(base, bytes);
+        locked
+    }
+}
+
 /// The personality's flags, unchanged.
 pub fn personality() -> io::Result<u32> {
     // SAFETY: 0xffffffff asks without changing.
