@@ -28,6 +28,7 @@ _TAKES_A_COMMAND = {"allow_interspersed_args": False}
 COMMANDS = {
     "run": _Entry("pagelab.cli.run", "run_command", _TAKES_A_COMMAND),
     "map": _Entry("pagelab.cli.map", "map_command", _TAKES_A_COMMAND),
+    "stat": _Entry("pagelab.cli.stat", "stat_command"),
     "study": _Entry("pagelab.cli.study", "study_app"),
     "report": _Entry("pagelab.cli.report", "report_command"),
     "import": _Entry("pagelab.cli.import_", "import_command"),

@@ -14,6 +14,9 @@ HEAP_POOL_START = 0x6000_0000_0000
 ANON_POOLS_START = 0x6100_0000_0000
 POOL_BYTES = 0x100_0000_0000
 ANON_POOLS = 16
+FRAME_POOL_START = 0x5F00_0000_0000
+FRAME_POOL_BYTES = 1 << 36
+"""Where the engine keeps populated pages whose frames it knows (crates/preload, ``frames::store``)."""
 _ARENA_BYTES = 64 << 20
 """glibc makes each thread arena's heap 64 MiB large and aligned to that (HEAP_MAX_SIZE on 64-bit)."""
 
@@ -31,6 +34,8 @@ def pool_of(address: int) -> tuple[Kind, str] | None:
     """The pool of pagelab's library that an address lies in."""
     if HEAP_POOL_START <= address < HEAP_POOL_START + POOL_BYTES:
         return "heap", "heap pool"
+    if FRAME_POOL_START <= address < FRAME_POOL_START + FRAME_POOL_BYTES:
+        return "special", "frame pool"
     number, outside = divmod(address - ANON_POOLS_START, POOL_BYTES)
     if address >= ANON_POOLS_START and number < ANON_POOLS and outside >= 0:
         return "anon", "anonymous pool" if number == 0 else f"anonymous pool {number + 1}"

@@ -1,0 +1,104 @@
+"""``pagelab stat``: what the engine of a running process has placed so far, by strategy and colour."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pagelab.errors import BadInputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pagelab.placement.live import ProcessStat, Stat
+
+
+def stat_command(
+    pid: Annotated[int, typer.Argument(metavar="PID", help="A process that runs under a frame policy.")],
+    tree: Annotated[bool, typer.Option("--tree", help="Also the processes below it.")] = False,
+    by_colour: Annotated[bool, typer.Option("--by-colour", help="One row a colour.")] = False,
+    watch: Annotated[
+        float | None,
+        typer.Option("--watch", metavar="SECONDS", help="Again and again, until the process ends or Ctrl-C."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON (pagelab.stat/1), with --watch one line a time.")
+    ] = False,
+) -> None:
+    """What frame placement has done in a running process: requests, placed pages, fallbacks, refills, waits.
+
+    Counters are read from memory that the process shares with pagelab: looking costs it nothing.
+
+    **Examples**
+
+        pagelab stat 1234
+
+        pagelab stat --tree --watch 1 $(pidof pagelab-launch | cut -d' ' -f1)
+
+        pagelab stat --by-colour 1234
+
+        pagelab stat --json --watch 0.5 1234 > counters.jsonl
+    """
+    if pid <= 0:
+        raise BadInputError(f"{pid} is not the number of a process; processes are listed by: ps -e")
+    if watch is not None and not 0.01 <= watch <= 86400:
+        raise BadInputError(f"--watch {watch:g}: allowed: 0.01 to 86400 seconds")
+    from pagelab.placement import live
+
+    if watch is None:
+        _show(live.collect(pid, tree=tree), as_json=as_json, by_colour=by_colour)
+        return
+    _watch(pid, watch, tree=tree, as_json=as_json, by_colour=by_colour)
+
+
+def _watch(pid: int, seconds: float, *, tree: bool, as_json: bool, by_colour: bool) -> None:
+    """The first look raises what is wrong; afterwards, the end of the process is the end of the watch."""
+    from pagelab.placement import live
+    from pagelab.placement.errors import NoSuchProcessError, ProcessGoneError
+
+    found = live.collect(pid, tree=tree)
+    while True:
+        if not as_json and sys.stdout.isatty():
+            sys.stdout.write("\x1b[H\x1b[2J")
+        _show(found, as_json=as_json, by_colour=by_colour)
+        sys.stdout.flush()
+        time.sleep(seconds)
+        try:
+            found = live.collect(pid, tree=tree)
+        except (NoSuchProcessError, ProcessGoneError):
+            sys.stderr.write(f"process {pid} has ended\n")
+            return
+        except live.NotGovernedError as error:
+            # exec: the new image has not started its own, or leaves frames to the kernel
+            sys.stderr.write(f"{error}\n")
+            return
+
+
+def _show(found: Stat, *, as_json: bool, by_colour: bool) -> None:
+    if as_json:
+        typer.echo(found.model_dump_json(by_alias=True))
+        return
+    from rich.console import Console
+
+    # A file or a pipe has no width of its own: there, nothing is left out.
+    console = Console() if sys.stdout.isatty() or "COLUMNS" in os.environ else Console(width=180)
+    for process in found.processes:
+        _process(console, process, by_colour=by_colour)
+
+
+def _process(console: Console, process: ProcessStat, *, by_colour: bool) -> None:
+    from pagelab.placement.stat_table import colours, engine, strategies
+
+    console.print(f"process {process.pid} ({process.executable})", highlight=False, markup=False, style="bold")
+    for line in engine(process):
+        console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
+    if process.strategies:
+        console.print(strategies(process))
+    for strategy in process.strategies if by_colour else ():
+        console.print(f"\nstrategy {strategy.number} ({strategy.kind}) by colour", highlight=False)
+        console.print(colours(strategy))
+    console.print()

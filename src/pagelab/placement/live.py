@@ -1,0 +1,184 @@
+"""Live statistics of frame placement: what a running process says in its guest file (docs/stat.md).
+
+The preload library keeps the file mapped and counts in place, so looking costs the process nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..errors import BadInputError
+from .errors import NoSuchProcessError, NotPermittedError, ProcessGoneError, explained, gone, is_alive
+
+SCHEMA = "pagelab.stat/1"
+_GUEST = re.compile(r"/pagelab-[0-9a-f]{16}/(\d+)-\d+\.guest$")
+_START = "start a program under a frame policy with: sudo pagelab run --frames page-coloring -- COMMAND"
+
+
+class NotGovernedError(BadInputError):
+    """The process does not run under pagelab, or its policy leaves frames to the kernel."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class ByColour(_Model):
+    """Index i is colour i; with more than 1024 colours, all that are i modulo 1024."""
+
+    requests: list[int]
+    placed: list[int]
+    fallbacks: list[int]
+
+
+class StrategyStat(_Model):
+    """What one strategy of the policy was asked and did so far; pages are of 4096 bytes."""
+
+    number: int
+    kind: str
+    colours: int
+    values: dict[str, int]
+    """``requests``, ``placed``, ``fallbacks``, ``zero_pages``, ``demand_pages``, ``faults``, ``runs`` …"""
+    out_of_reach_bytes: dict[str, int]
+    by_colour: ByColour
+
+
+class EngineStat(_Model):
+    """The engine of the process, which all its strategies share."""
+
+    state: Literal["off", "running", "stopped", "failed"]
+    failure: str
+    errno: int | None
+    values: dict[str, int]
+    """``refills``, ``refill_pages``, ``refill_ns``, ``waits``, ``wait_ns``, ``pool_bytes``, ``budget_bytes`` …"""
+
+
+class ProcessStat(_Model):
+    """One process at one moment."""
+
+    pid: int
+    ppid: int
+    executable: str
+    state: str
+    engine: EngineStat | None
+    strategies: list[StrategyStat]
+
+
+class Stat(_Model):
+    """What ``pagelab stat --json`` prints (``pagelab.stat/1``)."""
+
+    schema_: Literal["pagelab.stat/1"] = Field(default="pagelab.stat/1", alias="schema")
+    pid: int
+    taken_at: str
+    processes: list[ProcessStat]
+
+
+def collect(pid: int, *, tree: bool = False) -> Stat:
+    """Statistics of a process, with ``tree`` also of those below it that have any.
+
+    Raises :class:`NoSuchProcessError`, :class:`NotPermittedError`, :class:`ProcessGoneError`, and
+    :class:`NotGovernedError` where nothing places frames.
+    """
+    found: list[ProcessStat] = []
+    refused: NotGovernedError | None = None
+    for one in _family(pid) if tree else (pid,):
+        try:
+            found.append(read(one))
+        except NotGovernedError as error:
+            refused = refused or error
+        except (NoSuchProcessError, ProcessGoneError):
+            if one == pid:
+                raise
+    if not found:
+        assert refused is not None
+        if tree:
+            raise NotGovernedError(f"no process of the tree of {pid} places frames; {_START}")
+        raise refused
+    taken_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return Stat(pid=pid, taken_at=taken_at, processes=found)
+
+
+def read(pid: int) -> ProcessStat:
+    """Statistics of one process; raises as :func:`collect`."""
+    if not Path(f"/proc/{pid}").exists():
+        raise NoSuchProcessError(f"there is no process {pid}; processes are listed by: ps -e")
+    if not is_alive(pid):
+        raise NoSuchProcessError(f"process {pid} has ended and waits for its parent; its counters are in the record")
+    found = decode(_guest_bytes(pid), pid)
+    if found.engine is None and not found.strategies:
+        raise NotGovernedError(
+            f"process {pid} runs under pagelab, but its policy leaves frames to the kernel; {_START}"
+        )
+    return found
+
+
+def decode(content: bytes, pid: int) -> ProcessStat:
+    """A guest file's content as numbers. Raises :class:`BadInputError` where it is of another version."""
+    from .. import _native
+
+    try:
+        document: dict[str, Any] = json.loads(_native.read_guest(content))
+    except ValueError as error:
+        raise BadInputError(
+            f"cannot read the counters of process {pid}: {error}; it was started by another version of pagelab"
+        ) from error
+    return ProcessStat.model_validate(document)
+
+
+def _guest_bytes(pid: int) -> bytes:
+    """The guest file of the process image that runs now, by the mapping it holds: the newest, if exec left several."""
+    try:
+        with explained(pid, "the mappings"):
+            lines = Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape").splitlines()
+    except NotPermittedError as error:
+        raise NotPermittedError(str(error).replace("pagelab map", "pagelab stat")) from error
+    mapped = [(path, span) for path, span in map(_guest_mapping, lines) if _owner(path) == pid]
+    if not mapped:
+        raise NotGovernedError(f"process {pid} does not run under pagelab; {_START}")
+    path, span = mapped[-1]
+    # Through /proc: the file may be in another mount namespace, or its directory removed.
+    for name in (f"/proc/{pid}/root{path}", f"/proc/{pid}/map_files/{span}"):
+        try:
+            return Path(name).read_bytes()
+        except OSError:
+            continue
+    if not is_alive(pid):
+        raise gone(pid, "its counters")
+    raise NotPermittedError(
+        f"cannot read {path} of process {pid}; run as the user of that process, or: sudo pagelab stat {pid}"
+    )
+
+
+def _guest_mapping(line: str) -> tuple[str, str]:
+    """Path and address range of a line of ``maps``."""
+    words = line.split(maxsplit=5)
+    return (words[5] if len(words) > 5 else ""), words[0]
+
+
+def _owner(path: str) -> int | None:
+    """The process that a guest file is of; a fork has its parent's mapped for a moment."""
+    match = _GUEST.search(path.removesuffix(" (deleted)"))
+    return None if match is None else int(match[1])
+
+
+def _family(pid: int) -> Iterator[int]:
+    """The process and all below it, parents first."""
+    yield pid
+    try:
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return
+    for thread in threads:
+        try:
+            children = (thread / "children").read_text().split()
+        except OSError:
+            continue
+        for child in children:
+            yield from _family(int(child))
