@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.frames import _missing as frames_missing
 from pagelab import machine
 from pagelab.errors import BadInputError, MachineError
 from pagelab.placement import colour_picture, colour_table, colours, folios, framemap, pages
@@ -321,6 +322,40 @@ def test_a_2m_page_is_page_coloured_by_construction(tmp_path: Path) -> None:
     if any(entry.page_bytes == 2 << 20 for entry in own.by_size):
         assert huge == list(range(huge[0], huge[0] + 512)), "frames in a row: every colour in order"
     assert all(by_address[tile + i * PAGE] for i in range(812))
+
+
+# Anonymous memory of 600 pages, touched from its end, and never freed.
+TOUCHES = """
+import mmap, os
+area = mmap.mmap(-1, 600 * 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+for page in reversed(range(600)):
+    area[page * 4096] = 1
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(frames_missing() is not None, reason=str(frames_missing()))
+def test_a_saved_map_is_replayed_by_the_next_execution(tmp_path: Path) -> None:
+    """ALLOC's modulo strategy: the colours that a run had, page by page, in another run."""
+
+    def saved(name: str, *flags: str) -> dict[int, int]:
+        path = tmp_path / name
+        done = pagelab(*flags, "--save", str(path), "--stdout", "null", "--", sys.executable, "-c", TOUCHES)
+        assert done.returncode == 0, done.stderr
+        spans = json.loads(path.read_text())["spans"]
+        pools = range(0x600000000000, 0x700000000000)
+        every = {int(s["start"], 16) + i * PAGE: c for s in spans for i, c in enumerate(s["colours"]) if c is not None}
+        return {address: colour for address, colour in every.items() if address in pools}
+
+    first = saved("first.json", "--frames", "random:colors=16,seed=7")
+    policy = tmp_path / "replay.toml"
+    policy.write_text(f'frames = {{ modulo = "{tmp_path / "first.json"}" }}\n')
+    second = saved("second.json", "--policy", str(policy))
+    common = first.keys() & second.keys()
+    assert len(common) >= 600
+    assert len(set(first.values())) == 16
+    # What else the interpreter has on its heap may differ a little, and memory may be moved after it was placed.
+    assert sum(first[address] == second[address] for address in common) >= 0.99 * len(common)
 
 
 @ROOT_ONLY
