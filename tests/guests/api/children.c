@@ -10,6 +10,7 @@ static void touch(unsigned char *p, size_t from, size_t to) {
 int main(void) {
     unsigned char *p = map_anon(PAGES * PAGE);
     struct pagelab_hint hint = hint_of(PAGELAB_PAGE_COLORING, 40);
+    hint.fault_around = 1; /* what the parent has in memory is copied in the child, to frames of the kernel's choice */
     CHECK_API(pagelab_set_range(p, PAGES * PAGE, &hint), 0);
     touch(p, 0, 100);
     for (int child = 0; child < 3; child++) {

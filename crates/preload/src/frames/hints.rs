@@ -218,9 +218,10 @@ fn ask(kind: Kind, span: Span) -> Result<usize> {
 /// Gives `span` a hint; `None`: it is the kernel's.
 pub fn set_range(span: Span, asked: Option<Asked>) -> Result<()> {
     let pins = asked.as_ref().is_some_and(|asked| asked.spec.pin);
+    // In this order: what starts may be mapped in a hole of the range.
     let begin = || {
-        start()?;
-        mapped(span)
+        mapped(span)?;
+        start()
     };
     if let Err(errno) = begin() {
         if let Some(asked) = asked {

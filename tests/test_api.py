@@ -1,0 +1,190 @@
+"""What programs say themselves about their pages: pagelab.h, with the library preloaded, linked, and absent; strategy
+modules; and the example that documents both."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from harness.frames import FramesPolicy, frames_policy
+from harness.guests import Workshop
+from harness.launching import Run, Runner
+from pagelab import paths
+from pagelab.record import WarningKind
+
+ROOT = Path(__file__).parent.parent
+INCLUDE = f"-I{ROOT / 'crates/preload/include'}"
+EXAMPLES = ROOT / "examples"
+
+KERNEL = FramesPolicy("kernel", 'frames = "kernel"\n', root=True)
+COLOURED = frames_policy("page-coloring", "page-coloring", 64)
+TWO_PARTS = FramesPolicy(
+    "two-parts",
+    """frames = { kind = "page-coloring", colors = 64 }
+[[rule]]
+memory = ["anon"]
+at_least = "4M"
+frames = { kind = "bin-hopping", colors = 16 }
+""",
+    root=True,
+)
+GUESTS = ["hints", "remap", "errors", "many", "children"]
+
+
+@pytest.fixture(autouse=True)
+def possible() -> None:
+    missing = KERNEL.missing()
+    if missing:
+        pytest.skip(missing)
+
+
+def build(workshop: Workshop, name: str, *flags: str, suffix: str = "") -> Path:
+    return workshop.build(f"api/{name}", flags=(INCLUDE, *flags), suffix=suffix)
+
+
+def said_ok(run: Run) -> None:
+    run.succeeded()
+    assert (run.stdout, run.stderr) == ("ok\n", ""), run.story()
+
+
+@pytest.mark.parametrize("policy", [KERNEL, COLOURED], ids=str)
+@pytest.mark.parametrize("guest", GUESTS)
+def test_hints_are_kept_under_any_policy(
+    guest: str, policy: FramesPolicy, workshop: Workshop, run_under: Runner
+) -> None:
+    said_ok(run_under(policy.toml, [str(build(workshop, guest))]))
+
+
+@pytest.mark.parametrize("guest", GUESTS)
+def test_hints_are_kept_in_a_program_that_is_linked_with_the_library(
+    guest: str, workshop: Workshop, tmp_path: Path
+) -> None:
+    """Started without a plan. The linker looks for libpagelab.so; a wheel calls its file otherwise."""
+    link = tmp_path / "libpagelab.so"
+    link.symlink_to(paths.library())
+    program = build(workshop, guest, "-Wl,--no-as-needed", str(link), suffix="-linked")
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+    done = subprocess.run([str(program)], capture_output=True, text=True, env=environment, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
+
+
+def test_a_linked_program_has_the_library_once_under_a_policy(
+    workshop: Workshop, run_under: Runner, tmp_path: Path
+) -> None:
+    link = tmp_path / "libpagelab.so"
+    link.symlink_to(paths.library())
+    program = build(workshop, "hints", "-Wl,--no-as-needed", str(link), suffix="-linked-run")
+    run = run_under(COLOURED.toml, [str(program)])
+    said_ok(run)
+    assert len(run.the_record.processes) == 1, run.story()
+
+
+@pytest.mark.parametrize("flags", [(), ("-static",), ("-O2", "-fno-pie", "-no-pie")], ids=["pie", "static", "no-pie"])
+def test_without_the_library_every_function_says_so(flags: tuple[str, ...], workshop: Workshop) -> None:
+    program = build(workshop, "absent", *flags, suffix="-".join(("", *flags)))
+    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
+
+
+def test_the_programs_own_default_replaces_the_policys(workshop: Workshop, run_under: Runner) -> None:
+    said_ok(run_under(TWO_PARTS.toml, [str(build(workshop, "default"))]))
+
+
+def test_the_record_counts_hints(workshop: Workshop, run_under: Runner) -> None:
+    run = run_under(KERNEL.toml, [str(build(workshop, "hints"))])
+    said_ok(run)
+    assert run.root.frames, run.story()
+    strategies = {strategy.kind for strategy in run.root.frames.strategies}
+    assert strategies >= {"page-coloring", "bin-hopping", "modulo", "random"}, run.story()
+
+
+class TestTheExample:
+    """examples/fft: a program that tries the strategies on its own arrays and keeps the best."""
+
+    ARGUMENTS = ("12", "2", "3")
+
+    @pytest.fixture
+    def fft(self, workshop: Workshop) -> Path:
+        return workshop.compile(EXAMPLES / "fft/fft.c", "fft", flags=("-O2", INCLUDE, "-lm"))
+
+    @staticmethod
+    def checksum(text: str) -> str:
+        found = re.search(r"^checksum: ([0-9a-f]{16})$", text, re.M)
+        assert found, text
+        return found[1]
+
+    def alone(self, fft: Path) -> str:
+        argv = [str(fft), *self.ARGUMENTS]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "pagelab is not there" in done.stdout
+        return done.stdout
+
+    @pytest.mark.parametrize("policy", [KERNEL, COLOURED], ids=str)
+    def test_it_tries_all_strategies_and_computes_the_same(
+        self, policy: FramesPolicy, fft: Path, run_under: Runner
+    ) -> None:
+        run = run_under(policy.toml, [str(fft), *self.ARGUMENTS]).succeeded()
+        tried = re.findall(r"^  (\S.*?) +median +([0-9.]+) ms", run.stdout, re.M)
+        names = ["without a hint", "page-coloring", "bin-hopping", "random, seed 1", "random, seed 2"]
+        assert [name for name, _ in tried] == names, run.story()
+        kept = re.search(r"^kept: (.*)$", run.stdout, re.M)
+        assert kept, run.story()
+        medians = {name: float(median) for name, median in tried}
+        assert medians[kept[1]] == min(medians.values()), run.story()
+        placed = re.findall(r"(\d+) of (\d+) pages in place", run.stdout)
+        assert len(placed) == 4, run.story()
+        assert all(some == whole != "0" for some, whole in placed), run.story()
+        assert self.checksum(run.stdout) == self.checksum(self.alone(fft))
+
+    def test_its_makefile_builds_it(self, tmp_path: Path) -> None:
+        for name in ("fft.c", "Makefile"):
+            (tmp_path / name).write_text((EXAMPLES / "fft" / name).read_text())
+        include = f"INCLUDE={ROOT / 'crates/preload/include'}"
+        done = subprocess.run(["make", "-C", str(tmp_path), include], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "fft").exists()
+
+
+class TestModules:
+    """Strategies out of shared objects: pagelab_strategy.h, examples/strategies."""
+
+    TOLD: ClassVar = {"set": {"FRAMES_STRATEGY": "bin-hopping", "FRAMES_COLOURS": "64"}, "clear": False, "unset": []}
+
+    @pytest.fixture
+    def module(self, workshop: Workshop) -> Path:
+        source = EXAMPLES / "strategies/color_range.c"
+        return workshop.compile(source, "color_range.so", flags=("-shared", "-fPIC", INCLUDE))
+
+    @staticmethod
+    def policy(module: Path, argument: str) -> str:
+        where = f'path = "{module}", argument = "{argument}"'
+        return f"""[[rule]]
+memory = ["anon"]
+frames = {{ kind = "module", colors = 64, {where} }}
+"""
+
+    def test_the_example_keeps_memory_in_its_colours(self, module: Path, workshop: Workshop, run_under: Runner) -> None:
+        argv = [str(workshop.build("frames/order")), "700", "3"]
+        run = run_under(self.policy(module, "8-19"), argv, env=self.TOLD).succeeded()
+        assert run.stderr == "", run.story()
+        rows = [line.split() for line in run.stdout.splitlines()]
+        assert len(rows) == 700, run.story()
+        for vpn, _, colour in rows:
+            assert int(colour) == 8 + int(vpn, 16) % 12, run.story()
+
+    def test_a_module_that_refuses_its_argument_is_heard_of(
+        self, module: Path, workshop: Workshop, run_under: Runner
+    ) -> None:
+        """The program runs, its pages are the kernel's, and the record says so."""
+        argv = [str(workshop.build("frames/order")), "10", "0"]
+        run = run_under(self.policy(module, "8-64"), argv, env=self.TOLD).succeeded()
+        assert run.the_record.frames, run.story()
+        assert run.the_record.frames.engine, run.story()
+        assert run.the_record.frames.engine.failure == "module", run.story()
+        assert WarningKind.FRAMES_NOT_PLACED in run.kinds(), run.story()
