@@ -18,7 +18,7 @@ from pagelab import paths
 from pagelab.record import WarningKind
 
 ROOT = Path(__file__).parent.parent
-INCLUDE = f"-I{ROOT / 'crates/preload/include'}"
+INCLUDE = f"-I{paths.include()}"
 EXAMPLES = ROOT / "examples"
 
 KERNEL = FramesPolicy("kernel", 'frames = "kernel"\n', root=True)

@@ -27,6 +27,11 @@ def library() -> Path:
     return found[0]
 
 
+def include() -> Path:
+    """The directory of ``pagelab.h`` and ``pagelab_strategy.h``: what a C compiler's ``-I`` takes (docs/api)."""
+    return Path(__file__).parent / "include"
+
+
 def launcher() -> Path:
     """The native launcher ``pagelab-launch``; raises :class:`MissingPartError`."""
     return _binary("pagelab-launch", "PAGELAB_LAUNCHER")
