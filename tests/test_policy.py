@@ -23,6 +23,8 @@ USERS_MACHINE = {
     "something_else": "is ignored",
 }
 
+CACHE = {"line_bytes": 64, "sets": 2048, "ways": 8}
+
 HOT = """
 name = "hot"
 pages = "4K"
@@ -142,12 +144,50 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
         policy.load(tmp_path / "p.toml")
 
 
-def test_frames_are_read_but_cannot_run_yet() -> None:
+def test_frames_need_a_number_of_colours() -> None:
     coloured = policy.parse('frames = { kind = "page-coloring", colors = 64 }', "p.toml")
-    assert coloured.frames == "page-coloring"
-    with pytest.raises(PolicyError, match='frames = "page-coloring" cannot be run yet'):
-        policy.check_runnable(coloured, USERS_MACHINE)
-    policy.check_runnable(policy.parse('pages = "2M"', "p.toml"), USERS_MACHINE)
+    assert (coloured.frames, coloured.governs_frames) == ("page-coloring", True)
+    policy.check_runnable(coloured, USERS_MACHINE)
+    assert "cache" not in USERS_MACHINE
+    with pytest.raises(PolicyError, match="no last-level cache") as caught:
+        policy.check_runnable(policy.parse('frames = "page-coloring"', "p.toml"), USERS_MACHINE)
+    assert "colors = N" in caught.value.allowed
+    policy.check_runnable(policy.parse('frames = "page-coloring"', "p.toml"), {**USERS_MACHINE, "cache": CACHE})
+
+
+def test_frames_of_a_rule_count_too() -> None:
+    only = policy.parse('[[rule]]\nmemory = "stack"\nframes = { random = { colors = 8 } }', "p.toml")
+    assert only.governs_frames
+    assert not policy.parse('frames = "kernel"\npages = "2M"', "p.toml").governs_frames
+
+
+MAP = """{"schema": "pagelab.framemap/1", "pid": 1, "colours": 4,
+ "spans": [{"start": "0x600000000000", "pages": 2, "frames": [813, null], "colours": [1, null]}]}"""
+
+
+def test_a_saved_map_lies_beside_its_policy_and_stands_in_the_canonical_text(tmp_path: Path) -> None:
+    (tmp_path / "m.json").write_text(MAP)
+    (tmp_path / "p.toml").write_text('name = "again"\nframes = { modulo = "m.json" }\n')
+    replay = policy.load(tmp_path / "p.toml")
+    assert '["0x600000000000", "1 ."]' in replay.toml
+    assert policy.parse(replay.toml, "elsewhere.toml") == replay
+    flag = policy.from_flags(Flags(name="again", frames=[f"modulo:map={tmp_path / 'm.json'}"]))
+    assert flag == replay
+
+
+def test_a_module_is_found_beside_its_policy_wherever_the_policy_goes(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text('frames = { module = { path = "./mine.so", colors = 4 } }\n')
+    document = policy.load(tmp_path / "p.toml").document
+    assert Path(document["frames"]["strategy"]["path"]) == tmp_path / "mine.so"
+
+
+def test_a_saved_map_that_is_none_is_refused_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "m.json").write_text("{}")
+    (tmp_path / "p.toml").write_text('frames = { exact = "m.json" }\n')
+    with pytest.raises(PolicyError, match="not a saved map") as caught:
+        policy.load(tmp_path / "p.toml")
+    assert (caught.value.file, caught.value.line) == ("m.json", 1)
+    assert caught.value.next == "write one with: pagelab map PID --save FILE"
 
 
 def test_the_policies_of_the_documentation_are_accepted() -> None:

@@ -111,6 +111,11 @@ class Policy:
     document: Mapping[str, Any] = field(repr=False, compare=False)
     """All of it, in the JSON form of the Rust crate."""
 
+    @property
+    def governs_frames(self) -> bool:
+        """Whether any memory has a strategy that places its frames."""
+        return self.frames != "kernel" or any(rule.frames != "kernel" for rule in self.rules)
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the canonical TOML, in hexadecimal."""
@@ -132,7 +137,8 @@ class Flags:
 
 
 def parse(text: str, path: str, machine: Machine | None = None) -> Policy:
-    """A policy from TOML; ``path`` is for messages and for the layouts it names, which are read relative to it.
+    """A policy from TOML; ``path`` is for messages and for the files it names (layouts, saved maps, modules), which
+    are looked for beside it.
 
     Raises :class:`PolicyError`.
     """
@@ -170,7 +176,7 @@ def from_layout(text: str, path: str, machine: Machine | None = None) -> Policy:
 
 
 def check_runnable(policy: Policy, machine: Machine) -> None:
-    """Raises :class:`PolicyError` where ``policy`` cannot run on ``machine``, or not in this version."""
+    """Raises :class:`PolicyError` where ``policy`` cannot run on ``machine``."""
     try:
         _native.check_policy(policy.toml, f"policy {policy.name!r}", _json(machine))
     except _native.PolicyRefused as refused:

@@ -7,7 +7,7 @@ use pagelab_launch::error::{Error, Result};
 use pagelab_launch::record::{Record, Status};
 use pagelab_launch::request::Request;
 use pagelab_launch::rundir::Token;
-use pagelab_launch::{guard, say};
+use pagelab_launch::{frames, guard, say};
 
 const USAGE: &str = "usage: pagelab-launch [[--complaint FILE] REQUEST.json]   (standard input without it; people use: pagelab run)";
 
@@ -26,6 +26,7 @@ fn main() -> ExitCode {
             println!("{:#}", pagelab_launch::counters::report());
             0
         }
+        [flag] if flag == "--frames" => report(frames::try_here().map(|()| 0)),
         [flag] if flag == "--chase" => match pagelab_launch::counters::chase() {
             Ok(table) => {
                 println!("{table:#}");

@@ -41,7 +41,13 @@ def run_command(
     ] = None,
     frames: Annotated[
         list[str] | None,
-        typer.Option("--frames", metavar="WHERE", help="Read, not run yet: kernel only.", rich_help_panel=_POLICY),
+        typer.Option(
+            "--frames",
+            metavar="WHERE",
+            help="Where pages lie: page-coloring, bin-hopping, modulo:…, exact:…, random:seed=N, module:path=F, with "
+            "parameters (colors=64,pin=true); or MEMORY=WHERE. Needs root. Repeatable.",
+            rich_help_panel=_POLICY,
+        ),
     ] = None,
     via: Annotated[
         str | None,

@@ -15,7 +15,7 @@ from pagelab.record import about_the_machine
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pagelab.record import Counter, Process, Record, Region
+    from pagelab.record import Counter, Frames, Process, Record, Region
 
 _SHOWN_PROCESSES = 8
 _COLOURS = {"info": "cyan", "warning": "yellow", "serious": "bold red"}
@@ -32,6 +32,8 @@ def show(record: Record, console: Console) -> None:
     memory = _memory(record)
     if memory:
         console.print(_placement(record, memory))
+    if record.frames is not None and record.frames.strategies:
+        console.print(_frames(record.frames))
     if len(record.processes) > 1:
         console.print(_processes(record))
     for line in _measurements(record):
@@ -159,6 +161,28 @@ def _placement(record: Record, memory: dict[tuple[str, str], _Memory]) -> Table:
     return table
 
 
+def _frames(frames: Frames) -> Table:
+    """A line a strategy. Shares of the pages that were asked for; at the end, of those that were still there."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("frames", no_wrap=True)
+    for name in ("colours", "pages", "placed", "fallbacks", "out of reach", "kept at exit"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for strategy in frames.strategies:
+        asked, resident = strategy.requested_pages, strategy.kept_pages + strategy.moved_pages
+        missed = strategy.fallback_pages + strategy.zero_pages
+        beyond = sum(strategy.out_of_reach_bytes.values())
+        table.add_row(
+            strategy.kind,
+            f"{strategy.colours:,}",
+            f"{asked:,}",
+            share(strategy.placed_pages, asked),
+            f"{missed:,}",
+            size(beyond) if beyond else "–",
+            share(strategy.kept_pages, resident),
+        )
+    return table
+
+
 def _processes(record: Record) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("process")
@@ -204,6 +228,14 @@ def _measurements(record: Record) -> Iterator[str]:
         by_name.setdefault((measurement.name, measurement.unit), []).append(measurement.value)
     for (name, unit), values in by_name.items():
         yield f"{name}: {len(values):,} measurements, median {median(values):.6g} {unit}".rstrip()
+
+
+def share(part: int, whole: int) -> str:
+    """``99.97%``; never rounded up to all, because one page missing is what a reader looks for."""
+    if whole == 0:
+        return "–"
+    percent = 100 * part / whole
+    return "100%" if part == whole else f"{min(percent, 99.99):.2f}%"
 
 
 def nanoseconds(value: int | None) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .. import policy
-from ..errors import BadInputError
+from .. import paths, policy
+from ..errors import BadInputError, MachineError
 from .plan import Condition
 
 _DROP_CACHES = Path("/proc/sys/vm/drop_caches")
@@ -31,7 +33,14 @@ def _policy(condition: Condition, machine: dict[str, Any]) -> str | None:
         policy.check_runnable(parsed, machine)
     except policy.PolicyError as error:
         return _reason(error)
-    return None
+    return _frames() if parsed.governs_frames else None
+
+
+@cache
+def _frames() -> str | None:
+    """Why frames cannot be placed here, in the launcher's words, which would refuse each run."""
+    done = subprocess.run([str(paths.launcher()), "--frames"], capture_output=True, text=True, check=False)
+    return done.stderr.strip().removeprefix("pagelab-launch: ") if done.returncode == MachineError.exit_code else None
 
 
 def _place(condition: Condition, error: policy.PolicyError) -> str:

@@ -34,6 +34,8 @@ _RUNS: dict[str, Any] = {
     "major_faults": pl.Int64,
     "placed_fraction": pl.Float64,
     "huge_bytes": pl.Int64,
+    "frames_placed_fraction": pl.Float64,
+    "frames_moved_pages": pl.Int64,
     "short_placed": pl.Boolean,
     "warnings": pl.Int64,
     "exit_code": pl.Int64,
@@ -99,6 +101,8 @@ def _record_facts(record: dict[str, Any]) -> dict[str, Any]:
         times = {key: record.get(key) for key in ("wall_s", "user_s", "system_s", "peak_rss_bytes", "exit_code")}
         return {**times, "cpu_s": _sum(times["user_s"], times["system_s"]), "imported": True}
     time, placement, outcome = record["time"], record["placement"], record["outcome"]
+    # Null too in records that were made before frames were placed.
+    frames = record.get("frames") or {"placed_fraction": None, "strategies": None}
     facts: dict[str, Any] = {
         "wall_s": time["wall_ns"] / 1e9,
         "user_s": time["user_ns"] / 1e9,
@@ -109,6 +113,8 @@ def _record_facts(record: dict[str, Any]) -> dict[str, Any]:
         "major_faults": record["faults"]["major"],
         "placed_fraction": placement["placed_fraction"],
         "huge_bytes": sum(size["bytes"] for size in placement["by_size"] if size["page_bytes"] >= _HUGE_BYTES),
+        "frames_placed_fraction": frames["placed_fraction"],
+        "frames_moved_pages": _moved(frames),
         "short_placed": any(warning["kind"] == "placement-shortfall" for warning in record["warnings"]),
         "warnings": sum(not about_the_machine(warning["data"]) for warning in record["warnings"]),
         "exit_code": outcome["exit_code"],
@@ -120,6 +126,12 @@ def _record_facts(record: dict[str, Any]) -> dict[str, Any]:
         usable = counter["status"] in ("ok", "multiplexed")
         facts[f"counter.{counter['name']}"] = counter["count"] if usable else None
     return facts
+
+
+def _moved(frames: dict[str, Any]) -> int | None:
+    """Pages that were on other frames at exit than those they were placed on; null where the kernel chose."""
+    strategies: list[dict[str, int]] | None = frames["strategies"]
+    return None if strategies is None else sum(strategy["moved_pages"] for strategy in strategies)
 
 
 def _sum(first: float | None, second: float | None) -> float | None:

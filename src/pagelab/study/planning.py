@@ -167,19 +167,26 @@ class _Planner:
         except tomllib.TOMLDecodeError as error:
             self._wrong((*location, "file"), f"{path} is not TOML: {error}")
             content = {}
-        for csv in sorted(set(_layouts(content))):
-            self._read(Path(path).parent / csv, location)
+        for name in sorted(set(_named_files(content))):
+            self._content(Path(path).parent / name, location)
         return _Policy(raw, toml, path)
 
     def _read(self, path: Path, location: Location) -> str:
         try:
-            content = path.read_bytes()
-            self.inputs[str(path.resolve())] = hashlib.sha256(content).hexdigest()
-            return content.decode()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-            self._wrong(location, f"cannot read {path}: {reason}")
+            return self._content(path, location).decode()
+        except UnicodeDecodeError:
+            self._wrong(location, f"cannot read {path}: not UTF-8")
             return ""
+
+    def _content(self, path: Path, location: Location) -> bytes:
+        """What the file holds, which counts as an input of the study."""
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            self._wrong(location, f"cannot read {path}: {error.strerror}")
+            return b""
+        self.inputs[str(path.resolve())] = hashlib.sha256(content).hexdigest()
+        return content
 
     # -- conditions -----------------------------------------------------------------------------------------------
 
@@ -328,14 +335,14 @@ def _flush(raw: RawFlush, values: Mapping[str, object], cwd: str) -> Flush:
     return Flush(mode=raw.mode, files=[str(Path(cwd) / substitute(path, values)) for path in raw.files])
 
 
-def _layouts(content: object) -> Iterator[str]:
-    """Every ``csv = "…"`` in a policy."""
+def _named_files(content: object) -> Iterator[str]:
+    """Every file that a policy names: a layout (``csv``), a saved map or a module (the others)."""
     if isinstance(content, dict):
         for key, value in content.items():
-            if key == "csv" and isinstance(value, str):
+            if key in ("csv", "map", "modulo", "exact", "module", "path") and isinstance(value, str):
                 yield value
             else:
-                yield from _layouts(value)
+                yield from _named_files(value)
     elif isinstance(content, list):
         for item in content:
-            yield from _layouts(item)
+            yield from _named_files(item)

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::record::Warnings;
 use crate::rundir::RunDir;
 use crate::settings::Held;
-use crate::user::Runner;
+use crate::user::{self, Runner};
 use broker::Broker;
 use pagelab_policy::plan::{PlanSpec, StrategyKind, StrategySpec};
 use std::os::fd::RawFd;
@@ -42,10 +42,8 @@ impl Placing {
         if plan.strategies.is_empty() {
             return Ok(None);
         }
-        // A child of any other user than root gives up its capabilities before it executes the program.
         let identity = &runner.identity;
-        let keeps_rights = !runner.change && identity.uid == 0;
-        let route = rights::Facts::gather(keeps_rights).judge()?;
+        let route = rights::Facts::gather(keeps_rights(runner)).judge()?;
         let memory = Memory::read();
         plan.strategies.iter().try_for_each(|strategy| check_budget(strategy, &memory))?;
         exact::check(plan, warnings)?;
@@ -72,6 +70,21 @@ impl Placing {
     pub fn refused(&self) -> Option<&(i32, String)> {
         self.broker.as_ref()?.refused.as_ref()
     }
+}
+
+/// A child of any other user than root gives up its capabilities before it executes the program.
+fn keeps_rights(runner: &Runner) -> bool {
+    !runner.change && runner.identity.uid == 0
+}
+
+/// Tries whether frames can be placed here, by the user who asked: for studies, before their first run.
+///
+/// # Errors
+/// What is missing, as a run would say it.
+pub fn try_here() -> Result<()> {
+    let sudo = |name: &str| std::env::var(name).ok();
+    let runner = user::decide(None, sudo("SUDO_UID").as_deref(), sudo("SUDO_GID").as_deref())?;
+    rights::Facts::gather(keeps_rights(&runner)).judge().map(drop)
 }
 
 /// What a run with frames needs of the machine, besides rights.
