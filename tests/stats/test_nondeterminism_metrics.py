@@ -139,7 +139,9 @@ def test_metrics_are_their_definitions() -> None:
     methods = {metric: one.interval.method for metric, one in values.items()}  # type: ignore[union-attr]
     assert methods.pop(Metric.MEAN) is IntervalMethod.HIERARCHICAL_T
     assert set(methods.values()) == {IntervalMethod.PERCENTILE}
-    assert table.cautions(0) == ()
+    (few,) = table.cautions(0)
+    assert (few.doubt, few.metrics) == (Doubt.FEW_EXECUTIONS, {Metric.UNCLASSIFIED})
+    assert characterized(normal(3, 1, executions=20, seed=2)).cautions(0) == ()
 
 
 def test_the_interval_of_the_impact_factor_shrinks_with_executions() -> None:
@@ -219,7 +221,7 @@ def test_a_constant_program_is_a_right_answer() -> None:
     dependence = table.dependence(0)
     assert (dependence.inside, dependence.change, dependence.trend) == (None, None, None)
     assert dependence.effective_measurements is None
-    assert table.cautions(0) == ()
+    assert doubts(np.full((20, 20), 0.1)) == set()
 
 
 def test_three_measurements_are_too_few_for_an_interval_of_the_impact_factor() -> None:

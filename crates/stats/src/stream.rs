@@ -93,23 +93,29 @@ impl Stream {
         B: Fn(usize) -> u32,
         T: FnMut(usize, u32),
     {
-        let mut start = 0;
-        while start < count {
-            let mut word = self.next();
-            let end = count.min(start + 4);
-            for i in start..end {
-                let bound = bound(i);
-                let product = (word as u32 & 0xFFFF).wrapping_mul(bound);
-                let rest = product & 0xFFFF;
-                let number = if bound > 1 << 16 || (rest < bound && rest < (1 << 16) % bound) {
-                    self.below(bound)
-                } else {
-                    product >> 16
-                };
-                word >>= 16;
-                take(i, number);
+        let mut one = |stream: &mut Self, sixteen: u32, i: usize| {
+            let bound = bound(i);
+            let product = sixteen.wrapping_mul(bound);
+            let rest = product & 0xFFFF;
+            let number = if bound > 1 << 16 || (rest < bound && rest < (1 << 16) % bound) {
+                stream.below(bound)
+            } else {
+                product >> 16
+            };
+            take(i, number);
+        };
+        let whole = count & !3;
+        for start in (0..whole).step_by(4) {
+            let word = self.next();
+            for lane in 0..4 {
+                one(self, (word >> (16 * lane)) as u32 & 0xFFFF, start + lane);
             }
-            start = end;
+        }
+        if whole < count {
+            let word = self.next();
+            for lane in 0..count - whole {
+                one(self, (word >> (16 * lane)) as u32 & 0xFFFF, whole + lane);
+            }
         }
     }
 }

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 FEW_EXECUTIONS = 10
 """Percentile intervals of fewer executions cover too little: docs/method/nondeterminism.md has the simulation."""
+FEW_FOR_UNCLASSIFIED = 20
+"""The same for the CV of everything, whose spread is that of few executions."""
 
 NOTABLE = 0.001
 """Share of resampled groups without spread from which on it is said."""
@@ -47,7 +49,7 @@ def find(table: Table) -> dict[Doubt, NDArray[np.bool_]]:
     changed = p["change"] < ALARM
     early = 2 * columns["change_after"] <= columns["change_places"] + 1
     impact = ~np.isnan(table.grids[Metric.EXECUTION].value)
-    few = (table.executions < FEW_EXECUTIONS) & (table.executions > 1)
+    few = (table.executions < FEW_FOR_UNCLASSIFIED) & (table.executions > 1)
     return {
         Doubt.FEW_EXECUTIONS: few,
         Doubt.UNBALANCED: table.fewest != table.most,
@@ -66,15 +68,21 @@ def find(table: Table) -> dict[Doubt, NDArray[np.bool_]]:
 def caution(table: Table, doubt: Doubt, i: int) -> Caution:
     """The doubt about experiment ``i`` in words, with what to do."""
     concerns = _CONCERNS[doubt]
-    if doubt is Doubt.FEW_EXECUTIONS and not table.is_single[i]:
-        concerns -= {Metric.MEAN}  # its interval is Student's, which knows how few they are
+    if doubt is Doubt.FEW_EXECUTIONS:
+        if table.executions[i] >= FEW_EXECUTIONS:
+            concerns = frozenset({Metric.UNCLASSIFIED})
+        elif not table.is_single[i]:
+            concerns -= {Metric.MEAN}  # its interval is Student's, which knows how few they are
     return Caution(doubt, _message(table, doubt, i), concerns)
 
 
 def _message(table: Table, doubt: Doubt, i: int) -> str:
     at = {name: float(column[i]) for name, column in table.columns.items()}
     if doubt is Doubt.FEW_EXECUTIONS:
-        return f"{table.executions[i]} executions: bootstrap intervals of so few are too short; run {FEW_EXECUTIONS}"
+        return (
+            f"{table.executions[i]} executions: percentile intervals of so few are too short; run {FEW_EXECUTIONS}, "
+            f"and {FEW_FOR_UNCLASSIFIED} for the unclassified non-determinism"
+        )
     if doubt is Doubt.UNBALANCED:
         return (
             f"executions have {table.fewest[i]} to {table.most[i]} measurements: they count alike, and the mean's "

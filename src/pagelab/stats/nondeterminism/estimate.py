@@ -26,7 +26,7 @@ class Doubt(StrEnum):
     """Why an interval may not have its level; stable names for reports and JSON."""
 
     FEW_EXECUTIONS = "few-executions"
-    """Fewer than ten executions: percentile intervals of so few are too short."""
+    """Percentile intervals of so few are too short (below 10; for the unclassified non-determinism, below 20)."""
     UNBALANCED = "unbalanced"
     """Executions have different numbers of measurements: the hierarchical interval is approximate."""
     NEGATIVE_COMPONENT = "negative-component"
