@@ -16,7 +16,7 @@ from pagelab.record import WarningKind
 
 MIB = 1 << 20
 TILE = 2 * MIB
-HEAP, POOL, POOLS_END = 0x6000_0000_0000, 0x6100_0000_0000, 0x6200_0000_0000
+HEAP, POOL, POOLS_END = 0x6600_0000_0000, 0x6700_0000_0000, 0x6800_0000_0000
 NEEDS_THP = pytest.mark.skipif(not (THP / "enabled").exists(), reason="this kernel has no THP; boot one built with it")
 
 

@@ -64,10 +64,10 @@ def test_regions_have_the_names_of_the_policy_language() -> None:
         vma(0x402000, 0x1000, "rw-p"),
         vma(0x5000000, 0x21000, "rw-p", "[heap]"),
         vma(0x5F0000000000, 0x200000),
-        vma(0x600000000000, 0x200000),
-        vma(0x600000400000, 0x200000),
-        vma(0x610000000000, 0x200000),
-        vma(0x620000000000, 0x200000),
+        vma(0x660000000000, 0x200000),
+        vma(0x660000400000, 0x200000),
+        vma(0x670000000000, 0x200000),
+        vma(0x680000000000, 0x200000),
         vma(0x7F0000001000, 0x1000, "r--p", "/data/big.bin"),
         vma(0x7F0000010000, 0x1000, "rw-s", "/dev/shm/x"),
         vma(0x7F0000020000, 0x1000, "rw-p", "[anon:pagelab]"),
@@ -100,7 +100,7 @@ def test_malloc_arenas_are_told_from_other_memory() -> None:
         vma(0x7F0010021000, 0x1000, "---p"),
     ]
     assert names(vmas) == [("arenas", "malloc arenas"), ("anon", "anonymous")]
-    pool = 0x610000000000
+    pool = 0x670000000000
     pooled = [vma(pool, 0x21000), vma(pool + 0x21000, (64 << 20) - 0x21000, "---p"), vma(pool + (64 << 20), 0x1000)]
     assert names(pooled) == [("arenas", "arenas in the anonymous pool"), ("anon", "anonymous pool")]
 
@@ -285,7 +285,7 @@ def address_map(*found: Region) -> AddressMap:
 
 def test_a_picture_of_many_gibibytes_stays_small() -> None:
     rng = random.Random(3)
-    start, tiles, at = 0x610000000000, [], 0x610000000000
+    start, tiles, at = 0x670000000000, [], 0x670000000000
     while at < start + (64 << 30):
         size = rng.choice([4096, 2 << 20])
         end = at + rng.randrange(1, 64) * (2 << 20)

@@ -363,7 +363,7 @@ def test_a_command_under_a_policy_lies_in_the_pools_as_asked() -> None:
     found = AddressMap.model_validate_json(result.stdout)
     assert (found.policy, found.moment) == ("anon=2M", "exit")
     pool = next(region for region in found.regions if region.name == "anonymous pool")
-    assert pool.start == 0x6100_0000_0000
+    assert pool.start == 0x6700_0000_0000
     assert sizes(pool).get(M2, 0) >= 30 << 20, found.warnings
 
 

@@ -44,10 +44,12 @@ pub const MAX_STRATEGIES: usize = 8;
 /// Most colours a strategy may have; more than any cache has.
 pub const MOST_COLOURS: u32 = 65_536;
 
-/// Where the heap begins, with and without ASLR. It must lie above the program's first break (glibc aborts otherwise).
-pub const HEAP_BASE: u64 = 0x6000_0000_0000;
+/// Where the heap begins, with and without ASLR. It must lie above the program's first break (glibc aborts otherwise): a
+/// position-independent program and its break end below 0x6556_0000_0000 even with 32 random bits (`vm.mmap_rnd_bits`).
+/// AddressSanitizer's allocator takes 0x6000_0000_0000 and 4 TiB from there, or 0x5000_0000_0000 in newer versions.
+pub const HEAP_BASE: u64 = 0x6600_0000_0000;
 /// Where the first pool of anonymous memory begins; the pool of rule n begins n times [`POOL_BYTES`] further up.
-pub const ANON_BASE: u64 = 0x6100_0000_0000;
+pub const ANON_BASE: u64 = 0x6700_0000_0000;
 /// Address room of each pool (1 TiB).
 pub const POOL_BYTES: u64 = 0x100_0000_0000;
 /// How many separate pools of anonymous memory a plan may name.

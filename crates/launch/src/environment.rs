@@ -54,6 +54,17 @@ impl Environment {
         self.set("PAGELAB_PLAN", plan.as_os_str());
     }
 
+    /// For a program with AddressSanitizer's runtime as a library, which otherwise refuses to start behind another one.
+    pub fn allow_before_asan(&mut self) {
+        const NAME: &str = "ASAN_OPTIONS";
+        let mut value = self.get(NAME).filter(|own| !own.is_empty()).map(OsStr::to_owned).unwrap_or_default();
+        if !value.is_empty() {
+            value.push(":");
+        }
+        value.push("verify_asan_link_order=0");
+        self.set(NAME, value);
+    }
+
     /// For a run without the library: as many bytes as [`Environment::preload`] would have added, because the
     /// environment's size moves the stack and can change a program's speed (Mytkowicz et al., ASPLOS 2009).
     pub fn pad(&mut self, library: &Path, plan: &Path) {
@@ -103,6 +114,18 @@ mod tests {
         let mut environment = Environment::new(&changes(true, &[("LD_PRELOAD", "/x.so")]));
         environment.preload(Path::new("/p.so"), &["/m.so".into()], Path::new("/plan"));
         assert_eq!(environment.get("LD_PRELOAD"), Some(OsStr::new("/p.so:/m.so:/x.so")));
+    }
+
+    #[test]
+    fn options_for_asan_are_kept() {
+        for (own, expected) in [
+            (&[("ASAN_OPTIONS", "detect_leaks=0")][..], "detect_leaks=0:verify_asan_link_order=0"),
+            (&[], "verify_asan_link_order=0"),
+        ] {
+            let mut environment = Environment::new(&changes(true, own));
+            environment.allow_before_asan();
+            assert_eq!(environment.get("ASAN_OPTIONS"), Some(OsStr::new(expected)));
+        }
     }
 
     #[test]

@@ -81,6 +81,9 @@ pub fn run(request: &Request, token: Token) -> Result<Record> {
 /// Writes the plan where the library finds it, and loads the library; what placing frames needs is checked first.
 fn plan(ready: &mut Ready<'_>) -> Result<(Option<PlanSpec>, Option<Placing>)> {
     let plan_path = ready.run_dir.path().join("plan");
+    if ready.target.elf.needed.iter().any(|library| library.starts_with("libasan.so")) {
+        ready.environment.allow_before_asan();
+    }
     if !ready.preloaded {
         ready.environment.pad(&ready.library, &plan_path);
         return Ok((None, None));

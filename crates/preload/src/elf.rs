@@ -1,10 +1,12 @@
 //! Symbols of loaded objects, read from their dynamic sections in memory.
 //!
-//! `dlsym` and `dlopen` may allocate, and run before libc is ready; `dl_iterate_phdr` does neither.
+//! `dlsym` and `dlopen` may allocate, and run before libc is ready; `dl_iterate_phdr` does neither. It is libc's own that
+//! is called: a function of this name in the program (ThreadSanitizer's) may not be ready when we are.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::arch::PAGE;
+use crate::arch::{self, PAGE};
 use crate::intervals::{Span, align_down, align_up};
 
 const PT_LOAD: u32 = 1;
@@ -54,11 +56,64 @@ struct RawSymbol {
     size: usize,
 }
 
+/// What is called with each object; anything but 0 ends the walk.
+type Callback = unsafe extern "C" fn(*mut Info, usize, *mut c_void) -> c_int;
+type Iterate = unsafe extern "C" fn(Callback, *mut c_void) -> c_int;
+
 unsafe extern "C" {
-    fn dl_iterate_phdr(
-        callback: unsafe extern "C" fn(*mut Info, usize, *mut c_void) -> c_int,
-        data: *mut c_void,
-    ) -> c_int;
+    fn dl_iterate_phdr(callback: Callback, data: *mut c_void) -> c_int;
+}
+
+/// What ld.so tells debuggers (`struct r_debug`).
+#[repr(C)]
+struct DebugState {
+    version: c_int,
+    first: *const LinkMap,
+}
+
+/// One loaded object, as ld.so tells debuggers (`struct link_map`).
+#[repr(C)]
+struct LinkMap {
+    base: usize,
+    name: *const c_char,
+    dynamic: *const Dynamic,
+    next: *const LinkMap,
+}
+
+/// libc's own `dl_iterate_phdr`, once it was looked for.
+static ITERATE: AtomicUsize = AtomicUsize::new(0);
+
+/// Calls libc's `dl_iterate_phdr`.
+///
+/// # Safety
+/// `callback` can be called with `data`.
+unsafe fn iterate(callback: Callback, data: *mut c_void) {
+    let mut known = ITERATE.load(Ordering::Relaxed);
+    if known == 0 {
+        let fallback: Iterate = dl_iterate_phdr;
+        known = libcs_iterate().unwrap_or(fallback as usize);
+        ITERATE.store(known, Ordering::Relaxed);
+    }
+    // SAFETY: the function has this type, under its name, in every libc.
+    let function = unsafe { core::mem::transmute::<usize, Iterate>(known) };
+    // SAFETY: as the caller promises.
+    unsafe { function(callback, data) };
+}
+
+/// Found in ld.so's list; without a list, or another libc: none.
+fn libcs_iterate() -> Option<usize> {
+    // SAFETY: null, or ld.so's own variable, which lives as long as the process; the loader has built the list by now.
+    let mut map = unsafe { (arch::debugger_state() as *const DebugState).as_ref() }?.first;
+    // SAFETY: null, or an entry of the list; nobody changes it before other code than the loader has run.
+    while let Some(entry) = unsafe { map.as_ref() } {
+        // SAFETY: the entry's object is loaded; its dynamic section lies where the loader says.
+        let object = unsafe { Object::read(entry.base, entry.dynamic) };
+        if let Some(libc) = object.filter(|object| object.symbol(c"gnu_get_libc_version").is_some()) {
+            return libc.symbol(c"dl_iterate_phdr").map(|symbol| symbol.address);
+        }
+        map = entry.next;
+    }
+    None
 }
 
 /// Where a symbol lies in memory.
@@ -124,7 +179,7 @@ pub fn find(wanted: &dyn Fn(&Object) -> bool) -> Option<Object> {
 pub fn find_named(wanted: &dyn Fn(&[u8], &Object) -> bool) -> Option<Object> {
     let mut search = Search { wanted, found: None };
     // SAFETY: `visit` gets back the very `Search` passed here, which outlives the call.
-    unsafe { dl_iterate_phdr(visit, (&raw mut search).cast()) };
+    unsafe { iterate(visit, (&raw mut search).cast()) };
     search.found
 }
 
@@ -172,7 +227,7 @@ unsafe extern "C" fn walk(info: *mut Info, bytes: usize, data: *mut c_void) -> c
 pub fn each(visit: &mut dyn FnMut(u32, &mut dyn Iterator<Item = Segment>)) -> (u32, u64) {
     let mut data = Walk { visit, index: 0, loads: 0 };
     // SAFETY: `walk` gets back the very `Walk` passed here, which outlives the call.
-    unsafe { dl_iterate_phdr(walk, (&raw mut data).cast()) };
+    unsafe { iterate(walk, (&raw mut data).cast()) };
     (data.index, data.loads)
 }
 
@@ -281,6 +336,11 @@ mod tests {
         assert_eq!(symbol.address, munmap as *const () as usize);
         assert!(symbol.bytes >= crate::arch::DETOUR_BYTES);
         assert_eq!(libc.symbol(c"no_such_symbol"), None);
+    }
+
+    #[test]
+    fn libc_is_found_in_the_list_for_debuggers() {
+        assert_eq!(libcs_iterate(), Some(dl_iterate_phdr as *const () as usize));
     }
 
     #[test]

@@ -335,11 +335,25 @@ fn watch_objects(detours: &mut Detours) {
     }
 }
 
+/// Whether a sanitizer's runtime is linked in that computes where its notes on an address lie, and has them for a few
+/// ranges only: ThreadSanitizer ends the program when mmap returns anything else, MemorySanitizer misreads its own notes.
+fn has_places_of_its_own() -> bool {
+    elf::find(&|object| [c"__tsan_init", c"__msan_init"].iter().any(|name| object.symbol(name).is_some())).is_some()
+}
+
+/// Whether memory would come to lie in pools.
+fn governs_places(plan: &Plan<'_>) -> bool {
+    (0..plan.section_count()).filter_map(|number| plan.section(number)).any(|section| section.pool_base != 0)
+}
+
 /// # Safety
 /// The process has one thread.
 unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
     if sys::link_count(c"/proc/self/task").is_ok_and(|links| links > 3) {
         return Err(DisabledReason::Threads.into());
+    }
+    if has_places_of_its_own() && governs_places(&plan) {
+        return Err(DisabledReason::Sanitizer.into());
     }
     let needs = Needs::of(&plan);
     let detours = detours(&needs, libc).map_err(|refusal| {

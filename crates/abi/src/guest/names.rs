@@ -84,6 +84,8 @@ coded! {
         Architecture = "architecture",
         /// The program's break cannot be moved to the pool.
         Break = "break",
+        /// A sanitizer's runtime that allows memory in its own places only (ThreadSanitizer, MemorySanitizer).
+        Sanitizer = "sanitizer",
     }
 }
 

@@ -130,6 +130,21 @@ pub fn thread_pointer() -> usize {
     pointer
 }
 
+/// Where ld.so keeps what it tells debuggers (`_r_debug`); 0: the loader has no such variable.
+pub fn debugger_state() -> usize {
+    let address: usize;
+    // SAFETY: reads one entry of our own offset table; the weak symbol leaves it null where nobody defines it.
+    unsafe {
+        asm!(
+            ".weak _r_debug",
+            "mov {}, qword ptr [rip + _r_debug@GOTPCREL]",
+            out(reg) address,
+            options(nostack, readonly, preserves_flags)
+        );
+    };
+    address
+}
+
 /// Bytes that a detour overwrites.
 pub const DETOUR_BYTES: usize = 14;
 
