@@ -124,8 +124,8 @@ fn start() {
         }
         Err(stop) => {
             tally::failed(EngineState::Failed, stop.failure, stop.errno);
-            // A child's stream belongs to the program: what became of it is in its record.
-            if !IS_CHILD.load(Ordering::Relaxed) {
+            // The record tells it, and the launcher says it; the stream belongs to the program.
+            if record::file().is_none() && !IS_CHILD.load(Ordering::Relaxed) {
                 let errno = stop.errno.map_or(0, |errno| errno.0);
                 say(format_args!("no frames are placed in this process: {} (errno {errno})", stop.failure.name()));
             }
@@ -207,10 +207,17 @@ pub fn period(addr: usize) -> usize {
 /// Longer periods are not kept when memory moves.
 const MOST_PERIOD: usize = 1 << 16;
 
-/// Memory was moved from `old` to the beginning of `new`.
-pub fn moved(old: Span, new: usize) {
-    if is_running() && areas::strategy_of(new).is_some() {
+/// Pages were moved from `old` to the beginning of `new`; `stays`: the old mapping is still there, and empty.
+pub fn moved(old: Span, new: usize, stays: bool) {
+    if !is_running() {
+        return;
+    }
+    if areas::strategy_of(new).is_some() {
         place::SHADOW.carry(old, new);
+    }
+    if stays {
+        // The kernel takes the registration away from both.
+        enter(old);
     }
 }
 

@@ -30,6 +30,7 @@ impl Errno {
     pub const EBUSY: Errno = Errno(16);
     pub const EEXIST: Errno = Errno(17);
     pub const EINVAL: Errno = Errno(22);
+    pub const EMFILE: Errno = Errno(24);
     pub const ENOTTY: Errno = Errno(25);
     pub const EPIPE: Errno = Errno(32);
     pub const ENOSPC: Errno = Errno(28);

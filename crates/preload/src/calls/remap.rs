@@ -65,7 +65,7 @@ fn aimed(old: Span, new_len: usize, flags: i32, new: usize) -> Result<usize> {
         }
         result => {
             let at = result?;
-            frames::moved(from.unwrap_or(old), at);
+            frames::moved(from.unwrap_or(old), at, flags & c::MREMAP_DONTUNMAP != 0);
             at
         }
     };

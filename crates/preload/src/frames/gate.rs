@@ -1,7 +1,7 @@
 //! The program's own way to the userfaultfd: a descriptor under a high number, which the program may close or replace at
 //! any time. Then it is fetched again from the handler, or the handler is asked to do the work.
 
-use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::intervals::Span;
 use crate::sys::{self, Errno, Result, task};
@@ -15,6 +15,9 @@ static DESCRIPTOR: AtomicI32 = AtomicI32::new(NONE);
 /// Its inode, by which it is told from what the program may put in its place.
 static INODE: AtomicU64 = AtomicU64::new(0);
 const NONE: i32 = -1;
+/// How often it was fetched again: a program that closes what it does not know again and again is left in peace.
+static FETCHES: AtomicU32 = AtomicU32::new(0);
+const MOST_FETCHES: u32 = 64;
 
 /// Numbers up to here: beyond, the kernel would have to enlarge the table, which every fork copies.
 const HIGHEST: u64 = 1000;
@@ -25,6 +28,7 @@ const BELOW_LIMIT: u64 = 8;
 pub fn keep(uffd: Uffd) {
     let limit = task::soft_limit(task::LIMIT_DESCRIPTORS).unwrap_or(1024);
     let lowest = HIGHEST.min(limit.saturating_sub(BELOW_LIMIT)) as i32;
+    // Never among the numbers that the program uses: it may need the last one.
     let copy = task::dup_above(uffd.0, lowest).unwrap_or(NONE);
     INODE.store(sys::inode(copy).unwrap_or(0), Ordering::Relaxed);
     DESCRIPTOR.store(copy, Ordering::Release);
@@ -46,6 +50,9 @@ pub fn close() {
 /// Gets the descriptor anew from the handler's table.
 #[cold]
 fn fetch() -> bool {
+    if FETCHES.fetch_add(1, Ordering::Relaxed) >= MOST_FETCHES {
+        return false;
+    }
     tally::engine(|counts| &counts.lost_descriptors, 1);
     let Some((thread, number)) = handler::descriptor() else { return false };
     let Ok(pidfd) = task::pidfd_of_thread(thread) else { return false };

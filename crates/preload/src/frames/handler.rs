@@ -32,6 +32,12 @@ static YARD: AtomicUsize = AtomicUsize::new(0);
 static STAGE: AtomicU32 = AtomicU32::new(BEGUN);
 const BEGUN: u32 = 0;
 const READY: u32 = 1;
+const FAILED: u32 = 2;
+/// Why it failed: [`EngineFailure`] code, and errno or 0.
+static FAILURE: AtomicU32 = AtomicU32::new(0);
+static ERRNO: AtomicI32 = AtomicI32::new(0);
+/// No descriptor.
+const NONE: i32 = -1;
 
 /// Pages of the yard: the bell, and for each of our threads a landing page and a locked one.
 const YARD_PAGES: usize = 5;
@@ -68,22 +74,23 @@ pub fn forget() {
 
 /// Starts the handler. Runs on a thread of the program, so no governed memory may be registered before it returns.
 pub fn begin() -> core::result::Result<(), Stop> {
-    let (uffd, pagemap) = rights::get()?;
-    let result = begin_with(uffd, pagemap);
-    sys::close(pagemap.0);
-    sys::close(uffd.0);
-    result
+    match rights::get() {
+        Ok((uffd, pagemap)) => {
+            let result = begin_with(uffd, pagemap);
+            sys::close(pagemap.0);
+            sys::close(uffd.0);
+            result
+        }
+        // The program's table is full; the handler's own is not.
+        Err(Stop { errno: Some(Errno::EMFILE), .. }) => begin_with(Uffd(NONE), Pagemap(NONE)),
+        Err(stop) => Err(stop),
+    }
 }
 
 fn begin_with(uffd: Uffd, pagemap: Pagemap) -> core::result::Result<(), Stop> {
-    let pins = |plan: Plan<'_>| {
-        (0..plan.strategy_count()).filter_map(|number| plan.strategy(number)).any(|strategy| strategy.pin)
-    };
-    let yard = yard(uffd, guest::plan().is_some_and(pins)).map_err(stop(EngineFailure::NoMemory))?;
     spot::attach();
     UFFD.store(uffd.0, Ordering::Relaxed);
     PAGEMAP.store(pagemap.0, Ordering::Relaxed);
-    YARD.store(yard, Ordering::Relaxed);
     STAGE.store(BEGUN, Ordering::Release);
     // SAFETY: not running; `body` uses nothing but system calls and our own memory.
     unsafe { THREAD.start(body, 0) }.map_err(stop(EngineFailure::Threads))?;
@@ -91,8 +98,13 @@ fn begin_with(uffd: Uffd, pagemap: Pagemap) -> core::result::Result<(), Stop> {
     while STAGE.load(Ordering::Acquire) == BEGUN {
         task::futex_wait_for(&STAGE, BEGUN, 1_000_000_000);
     }
+    if STAGE.load(Ordering::Acquire) != READY {
+        let failure = EngineFailure::from_code(u64::from(FAILURE.load(Ordering::Relaxed)));
+        let errno = Some(Errno(ERRNO.load(Ordering::Relaxed))).filter(|errno| errno.0 != 0);
+        return Err(Stop { failure: failure.unwrap_or(EngineFailure::Other), errno });
+    }
     gate::keep(uffd);
-    mail::hang(yard);
+    mail::hang(YARD.load(Ordering::Relaxed));
     Ok(())
 }
 
@@ -126,18 +138,44 @@ fn keep_only(a: i32, b: i32) {
 
 extern "C" fn body(_: usize) -> ! {
     task::set_name(c"pagelab-frames");
-    let (uffd, pagemap) = (Uffd(UFFD.load(Ordering::Relaxed)), Pagemap(PAGEMAP.load(Ordering::Relaxed)));
-    keep_only(uffd.0, pagemap.0);
-    let landing = YARD.load(Ordering::Relaxed) + PAGE;
+    match prepare() {
+        Ok(uffd) => {
+            STAGE.store(READY, Ordering::Release);
+            task::futex_wake_all(&STAGE);
+            serve(uffd)
+        }
+        Err(stop) => {
+            FAILURE.store(stop.failure.code() as u32, Ordering::Relaxed);
+            ERRNO.store(stop.errno.map_or(0, |errno| errno.0), Ordering::Relaxed);
+            STAGE.store(FAILED, Ordering::Release);
+            task::futex_wake_all(&STAGE);
+            task::exit_thread()
+        }
+    }
+}
+
+/// Everything before the first message.
+fn prepare() -> core::result::Result<Uffd, Stop> {
+    let (mut uffd, mut pagemap) = (Uffd(UFFD.load(Ordering::Relaxed)), Pagemap(PAGEMAP.load(Ordering::Relaxed)));
+    if uffd.0 == NONE {
+        task::close_range(0, u32::MAX).map_err(stop(EngineFailure::Other))?;
+        (uffd, pagemap) = rights::get()?;
+        UFFD.store(uffd.0, Ordering::Relaxed);
+    } else {
+        keep_only(uffd.0, pagemap.0);
+    }
+    let pins = |plan: Plan<'_>| {
+        (0..plan.strategy_count()).filter_map(|number| plan.strategy(number)).any(|strategy| strategy.pin)
+    };
+    let yard = yard(uffd, guest::plan().is_some_and(pins)).map_err(stop(EngineFailure::NoMemory))?;
+    YARD.store(yard, Ordering::Relaxed);
     if let Some(plan) = guest::plan() {
-        let tools = Tools { uffd, pagemap, landing };
+        let tools = Tools { uffd, pagemap, landing: yard + PAGE };
         if !ENGINE.lock().set_up(&plan, tools) {
             tally::failed(EngineState::Running, EngineFailure::Module, None);
         }
     }
-    STAGE.store(READY, Ordering::Release);
-    task::futex_wake_all(&STAGE);
-    serve(uffd)
+    Ok(uffd)
 }
 
 /// Answers messages for ever.

@@ -54,10 +54,10 @@ impl Engine {
     pub fn fault(&mut self, addr: usize) {
         let page = align_down(addr, PAGE);
         let (number, within) = areas::around(page);
-        let Some(number) = number else { return self.fill_or_free(page) };
+        let Some(number) = number else { return drop(self.fill_or_free(page)) };
         let window = match self.placers.get_mut(number as usize).and_then(Option::as_mut) {
             Some(placer) => placer.windows.pages(page),
-            None => return self.fill_or_free(page),
+            None => return drop(self.fill_or_free(page)),
         };
         let end = page.saturating_add(window * PAGE).min(within.end);
         tally::frames(number, |counts| &counts.faults, 1);
@@ -69,11 +69,12 @@ impl Engine {
                     self.wake(page_at(page));
                 }
                 End::Done | End::Refused(_) | End::Dry => {
-                    if let Some(slot) = tally::slot(number) {
+                    SHADOW.set(page, 0);
+                    if self.fill_or_free(page)
+                        && let Some(slot) = tally::slot(number)
+                    {
                         tally::page(slot, Want::Any, Got::Nothing);
                     }
-                    SHADOW.set(page, 0);
-                    self.fill_or_free(page);
                 }
             }
         } else if let Some(Some(placer)) = self.placers.get_mut(number as usize) {
@@ -105,19 +106,23 @@ impl Engine {
         let _ = self.tools.uffd.wake(span);
     }
 
-    /// The kernel's zero page for `page`; where even that cannot be had, the kernel's own answer to the fault.
-    fn fill_or_free(&self, page: usize) {
+    /// The kernel's zero page for `page`; where even that cannot be had, the kernel's own answer to the fault. False: the
+    /// fault is an old one, its page is there or not mapped any more.
+    fn fill_or_free(&self, page: usize) -> bool {
         for _ in 0..PATIENCE {
             match self.tools.uffd.zero(page_at(page)) {
-                Ok(()) => return,
+                Ok(()) => return true,
                 Err(Errno::EAGAIN) => {}
-                // There by now, or not mapped any more: the fault itself will tell.
-                Err(Errno::EEXIST | Errno::ENOENT) => return self.wake(page_at(page)),
+                Err(Errno::EEXIST | Errno::ENOENT) => {
+                    self.wake(page_at(page));
+                    return false;
+                }
                 Err(_) => break,
             }
         }
         let _ = self.tools.uffd.unregister(page_at(page));
         self.wake(page_at(page));
+        true
     }
 
     /// Places pages from the beginning of `span` on, up to a chunk's worth at a time; where it ended, and why.
@@ -205,7 +210,8 @@ impl Engine {
                 Some(errno) => {
                     if errno == Errno::EINVAL {
                         tally::engine(|counts| &counts.einval, 1);
-                        if why == Why::Fault && at == 0 && self.place_disguised(number, span.start + at * PAGE, at) {
+                        if why == Why::Fault && at == 0 && self.place_disguised(number, span.start + at * PAGE, at)
+                        {
                             return (1, count == 1, (count > 1).then_some(End::Refused(errno)));
                         }
                     }

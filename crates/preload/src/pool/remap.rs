@@ -316,7 +316,7 @@ pub fn carry(old: Span, new: Span, flags: i32) -> Result<(), Errno> {
         Err(Errno::EFAULT) if !sandbox::is_active() && is_uniform(old) => carry_each(old, new, flags),
         result => result.map(drop),
     }?;
-    frames::moved(old, new.start);
+    frames::moved(old, new.start, flags & c::MREMAP_DONTUNMAP != 0);
     Ok(())
 }
 
