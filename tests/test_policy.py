@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from pagelab import _native, policy
 from pagelab.policy import Flags, Interval, Mosaic, PolicyError
 from pagelab.record import WarningKind
+from pagelab.study.planning import plan_file
 
 K4, M2, G1 = 4 << 10, 2 << 20, 1 << 30
 
@@ -190,10 +192,30 @@ def test_a_saved_map_that_is_none_is_refused_with_its_name(tmp_path: Path) -> No
     assert caught.value.next == "write one with: pagelab map PID --save FILE"
 
 
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def blocks(page: str) -> list[str]:
+    return [block.split("```")[0] for block in (DOCS / page).read_text().split("```toml\n")[1:]]
+
+
 def test_the_policies_of_the_documentation_are_accepted() -> None:
-    text = (Path(__file__).parent.parent / "docs/policy.md").read_text()
-    blocks = [block.split("```")[0] for block in text.split("```toml\n")[1:]]
-    assert len(blocks) >= 4
-    for block in blocks:
+    assert len(blocks("policy.md")) >= 4
+    for block in blocks("policy.md"):
         if "csv =" not in block:
             assert policy.parse(block, "docs/policy.md").name
+
+
+def test_the_page_on_frames_shows_what_is_accepted(tmp_path: Path) -> None:
+    study, module = blocks("frames.md")
+    assert policy.parse(module, "docs/frames.md").frames == "module"
+    (tmp_path / "s.toml").write_text(study)
+    assert len(plan_file(tmp_path / "s.toml", tmp_path / "out").conditions) == 4
+    text = (DOCS / "frames.md").read_text()
+    flags = re.findall(r"--frames '?([^ ']+)", text)
+    assert len(flags) >= 6
+    for flag in flags:
+        if "map=" not in flag:
+            assert policy.from_flags(Flags(frames=[flag])).governs_frames
+    for kind in (kind.value for kind in WarningKind if kind.value.startswith(("frames-", "colours-"))):
+        assert f"`{kind}`" in text

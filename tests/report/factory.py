@@ -10,10 +10,13 @@ from typing import Any
 
 from pagelab.analysis import Analysis, StudyData, analyse, load
 from pagelab.record import (
+    ColourTable,
     Command,
     Counter,
     Faults,
     Fetch,
+    Frames,
+    FramesStrategy,
     Measurement,
     Outcome,
     Placement,
@@ -75,6 +78,7 @@ class Run:
     resident_bytes: int = 256 << 20
     peak_bytes: int | None = None
     """None: what is resident at the end."""
+    frames: Frames | None = None
 
 
 def warning(kind: WarningKind, message: str, severity: str = "warning", **data: Any) -> RunWarning:
@@ -129,6 +133,7 @@ def record(condition: Condition, run: Run) -> Record:
         warnings=warnings,
         machine=run.machine,
         provenance=run.provenance,
+        frames=run.frames,
     )
 
 
@@ -271,6 +276,75 @@ def _typical_run(rng: random.Random, condition: Condition, slot: Slot) -> Run:
         run.short = slot.execution in (6, 7)
     run.warnings = [warning(WarningKind.COUNTER_EXPERIMENTAL, "tlb.walk_cycles: 0xFF4E is undocumented", "info")]
     return run
+
+
+SCATTERED = {
+    "verdict": "not effective: this looks like a guest whose frames are scattered by its host",
+    "measured_at": "2026-01-02T03:04:05+00:00",
+    "virtualisation": "kvm",
+    "caches": [{"level": 2, "colours": 32, "verdict": "", "reason": "", "masks": []}],
+}
+
+
+def frames(
+    kind: str, placed: list[int], fallbacks: list[int] | None = None, *, number: int = 0, **more: Any
+) -> FramesStrategy:
+    """What one strategy did, from the pages placed and not to be had of each colour."""
+    missed = fallbacks or [0] * len(placed)
+    wanted = [a + b for a, b in zip(placed, missed, strict=True)]
+    zeros = dict.fromkeys(
+        ("zero_pages", "demand_pages", "eager_pages", "faults", "moves", "remapped_pages", "copied_pages",
+         "harvested_pages", "resident_pages", "kept_pages", "moved_pages", "unplaced_pages"), 0,
+    )  # fmt: skip
+    return FramesStrategy.model_validate(
+        {
+            **zeros, "number": number, "kind": kind, "colours": len(placed), "requested_pages": sum(wanted),
+            "placed_pages": sum(placed), "fallback_pages": sum(missed),
+            "by_colour": ColourTable(
+                folded=False, requested_pages=wanted, placed_pages=placed, fallback_pages=missed
+            ), **more,
+        }
+    )  # fmt: skip
+
+
+def placed(*strategies: FramesStrategy) -> Frames:
+    """What all strategies of one execution did."""
+    return Frames(
+        rights="own", placed_fraction=None, kept_fraction=None, engines_started=1, engines_failed=0, engine=None,
+        strategies=list(strategies),
+    )  # fmt: skip
+
+
+FRAME_POLICIES = {
+    "kernel": "",
+    "page-coloring": 'frames = "page-coloring"\n',
+    "bin-hopping": 'frames = { kind = "bin-hopping", colors = 64 }\n',
+}
+
+
+def coloured(
+    directory: Path, verdict: dict[str, Any] | None = None, effect: float = 1.0, workloads: Iterable[str] = ("gups",)
+) -> Path:
+    """A study of two frame policies; ``effect`` is page colouring's factor on the time."""
+    rng = random.Random(11)
+    made = plan(workloads, FRAME_POLICIES, 8, question="Does it matter where pages lie?")
+    texts = [c.model_copy(update={"policy_toml": FRAME_POLICIES[c.policy]}) for c in made.conditions]
+    made = made.model_copy(update={"conditions": texts})
+
+    def run_of(condition: Condition, slot: Slot) -> Run:
+        found = None
+        if condition.policy == "page-coloring":
+            found = placed(frames("page-coloring", [100] * 64, kept_pages=6000, moved_pages=400))
+        elif condition.policy == "bin-hopping":
+            even = [90 + rng.randrange(20) for _ in range(64)]
+            missed = [10 if colour < 8 else 0 for colour in range(64)]
+            reach = {"larger-page": 2 << 20, "file": (30 + slot.execution) << 20}
+            found = placed(frames("bin-hopping", even, missed, out_of_reach_bytes=reach))
+        factor = effect if condition.policy == "page-coloring" else 1.0
+        wall = factor * (1 + abs(rng.gauss(0, 0.01)))
+        return Run(wall_s=wall, frames=found, machine={**MACHINE, "colour_verdict": verdict})
+
+    return store(directory, made, run_of)
 
 
 def study(

@@ -32,7 +32,7 @@ def test_fully_separated_twenty_against_twenty_gives_prepages_p(tmp_path: Path) 
     assert contrast.separated
     assert contrast.shift == pytest.approx(-1.0)
     assert contrast.relative == pytest.approx(-0.5, abs=0.01)
-    assert found.headline.startswith("b shortens w by 49.8% (95% interval ")
+    assert found.headline.startswith("Policy b shortens w by 49.8% (95% interval ")
     assert "p = 1.5 × 10⁻¹¹" in found.headline
     assert (
         "): the median goes from 2.010 s to 1.010 s. Each of its 20 executions lies below all 20 of a."

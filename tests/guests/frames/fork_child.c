@@ -41,7 +41,8 @@ int main(void) {
     common = mmap(NULL, PAGE, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(common != MAP_FAILED);
     shared = map_anon(PAGES * PAGE);
-    untouched = map_anon(PAGES * PAGE);
+    untouched = map_anon((PAGES + 1) * PAGE) + PAGE;
+    CHECK(mprotect(untouched - PAGE, PAGE, PROT_NONE) == 0); /* nothing is placed ahead from what lies below */
     write_tags(shared, PAGES, 1);
     for (int i = 0; i < 6; i++) {
         pid_t pid = fork();
