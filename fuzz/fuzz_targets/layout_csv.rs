@@ -12,7 +12,7 @@ fuzz_target!(|text: &str| {
     let machine = Machine::generic_x86_64();
     let layout = Document { path: "fuzz.csv".to_owned(), text: text.to_owned() };
     let flags = Flags { layout: Some(layout), ..Flags::default() };
-    let Ok(policy) = apply(None, &flags).and_then(|raw| validate(&raw, &machine)) else { return };
+    let Ok(policy) = apply(None, &flags, &no_files).and_then(|raw| validate(&raw, &machine)) else { return };
     let again = parse(&to_toml(&policy), "again.toml", &machine, &no_files).expect("what was written is read");
     assert_eq!(again, policy);
 });
