@@ -248,7 +248,13 @@ def crowded(directory: Path) -> Path:
     study = plan([*pages, "scan", "scan-random"], sizes, 10)
     kept = [c for c in study.conditions if (c.policy in ("demand", "willneed")) <= c.workload.startswith("scan")]
     kept = [c for c in kept if not (c.workload.startswith("scan") and c.policy in ("4K", "2M", "mosaic"))]
-    kept = [c.model_copy(update={"index": index}) for index, c in enumerate(kept)]
+    fetch = ("demand", "willneed")
+    kept = [
+        c.model_copy(
+            update={"index": index, "policy_toml": f'fetch = "{c.policy}"\n'} if c.policy in fetch else {"index": index}
+        )
+        for index, c in enumerate(kept)
+    ]
     study = study.model_copy(update={"conditions": kept})
     return store(directory, study, lambda c, _: Run(wall_s=sizes[c.policy] * (1 + abs(rng.gauss(0, 0.03)))))
 

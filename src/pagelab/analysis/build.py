@@ -8,9 +8,10 @@ from pagelab.analysis.contrasts import contrasts_of, spreads_of
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.design import design_of
 from pagelab.analysis.drift import drift_of
+from pagelab.analysis.frames import frames_of
 from pagelab.analysis.machine import machine_of
 from pagelab.analysis.metrics import executions_of, metric_named, metrics_of
-from pagelab.analysis.model import SCHEMA, Analysis, Design, Execution, Summary
+from pagelab.analysis.model import SCHEMA, Analysis, Contrast, Design, Execution, Summary
 from pagelab.analysis.notes import failures_of, warnings_of
 from pagelab.analysis.placement import placements_of
 from pagelab.analysis.summaries import measurements_of, summaries_of
@@ -54,7 +55,23 @@ def analyse(data: StudyData) -> Analysis:
         warnings=warnings,
         drift=drift_of(_ratios(design, executions, summaries), randomised=data.origin is None),
         machine=machine,
+        frames=frames_of(data, _analysed(design, executions), _differing(design, planned)),
     )
+
+
+def _analysed(design: Design, executions: tuple[Execution, ...]) -> dict[str, list[int]]:
+    """Runs to analyse, by condition, in the order of the design."""
+    found: dict[str, list[int]] = {condition.id: [] for condition in design.conditions}
+    for execution in executions:
+        if execution.analysed and execution.condition in found:
+            found[execution.condition].append(execution.run_id)
+    return found
+
+
+def _differing(design: Design, planned: tuple[Contrast, ...]) -> set[str]:
+    """Conditions for which a difference was found."""
+    found = {(c.workload, c.policy) for c in planned if c.verdict in ("lower", "higher")}
+    return {condition.id for condition in design.conditions if (condition.workload, condition.policy) in found}
 
 
 def _ratios(

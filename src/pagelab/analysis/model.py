@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from pagelab.analysis.frames import FramesPart
+
 SCHEMA = "pagelab.analysis/1"
 
 Verdict = Literal["lower", "higher", "no-difference", "not-testable", "descriptive"]
@@ -349,6 +351,8 @@ class Analysis:
     warnings: tuple[WarningGroup, ...]
     drift: Drift
     machine: Machine
+    frames: FramesPart | None = None
+    """None for a study in which no policy placed frames."""
 
     def metric(self, name: str) -> Metric:
         """The metric called *name*. KeyError when the study has none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pagelab.analysis import wording
+from pagelab.analysis.gloss import gloss
 from pagelab.analysis.model import Contrast, Design, Interval, Metric, Spread
 
 
@@ -199,11 +200,11 @@ def spread(s: Spread, n: int) -> str:
 
 
 def headline(contrasts: tuple[Contrast, ...], design: Design) -> str:
-    """The answer in one breath."""
+    """The answer in one breath; a policy that needs explaining is explained where it is first named."""
     if not contrasts:
         return "This study compares nothing: it has one policy, or no baseline ran."
     if len(contrasts) == 1:
-        return contrasts[0].sentence
+        return _introduced(contrasts[0], design)
     lower = [c for c in contrasts if c.verdict == "lower"]
     higher = [c for c in contrasts if c.verdict == "higher"]
     silent = sum(c.verdict == "no-difference" for c in contrasts)
@@ -220,8 +221,22 @@ def headline(contrasts: tuple[Contrast, ...], design: Design) -> str:
     return " ".join(part for part in parts if part)
 
 
+def _introduced(c: Contrast, design: Design) -> str:
+    """The contrast's sentence, begun as a sentence, with the policy explained."""
+    text, named = c.sentence, f"{c.policy}{_explained(c.policy, design)}"
+    if text.startswith(f"{c.policy} "):
+        return f"Policy {named}{text.removeprefix(c.policy)}"
+    return text.replace(f"between {c.policy} and", f"between {named} and", 1)
+
+
+def _explained(policy: str, design: Design) -> str:
+    """`` (pages come when they are touched, none ahead)``, or nothing."""
+    meaning = gloss(design.policy_texts.get(policy, ""))
+    return f" ({meaning})" if meaning else ""
+
+
 def _extreme(found: list[Contrast], design: Design) -> str:
-    """``2M shortens gups by 38.1%, the largest of 7 reductions.``"""
+    """``Policy 2M shortens gups by 38.1%, the largest of 7 reductions.``"""
     if not found:
         return ""
     lower = found[0].verdict == "lower"
@@ -232,7 +247,8 @@ def _extreme(found: list[Contrast], design: Design) -> str:
     most = max(sized, key=lambda c: abs(c.relative or 0.0))
     wall = design.primaries.get(most.workload, design.primary) == "wall_s"
     verb = ("shortens" if lower else "lengthens") if wall else ("lowers" if lower else "raises")
-    text = f"{most.policy} {verb} {most.workload} {_relative(most.relative or 0.0)}"
+    named = f"Policy {most.policy}{_explained(most.policy, design)}"
+    text = f"{named} {verb} {most.workload} {_relative(most.relative or 0.0)}"
     if len(found) > 1:
         text += f", the {'larger' if len(found) == 2 else 'largest'} of {len(found)} {noun}s"
     return f"{text}."

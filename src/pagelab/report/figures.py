@@ -45,7 +45,7 @@ def figures_of(analysis: Analysis) -> tuple[Figure, ...]:
     """All figures, numbered in reading order; what has no data has no figure."""
     found: list[Figure] = []
     answers = (_times, _effects) if len(analysis.design.workloads) == 1 else (_effects, _times)
-    for make in (*answers, _tlb, _placement, _drift):
+    for make in (*answers, _tlb, _placement, _colours, _drift):
         for figure in make(analysis, len(found)):
             found.append(figure)
     return tuple(found)
@@ -114,14 +114,14 @@ def _times(analysis: Analysis, before: int) -> list[Figure]:
             f"{wording.quantity(s.maximum, metric)}, {wording.count(s.n, 'execution')}"
             for c, s in rows
         )
-        hollow = " Hollow points got fewer pages of the asked size." if any(c.short_placed for c, _ in rows) else ""
+        short = " Triangles got fewer pages of the asked size." if any(c.short_placed for c, _ in rows) else ""
         found.append(
             Figure(
                 id=f"times-{slug(workload, used)}",
                 number=before + len(found) + 1,
                 section="times",
                 title=f"{workload}: {metric.label} by policy",
-                caption=(_BOXPLOT if not found else f"Drawn as Figure {found[0].number}.") + hollow,
+                caption=(_BOXPLOT if not found else f"Drawn as Figure {found[0].number}.") + short,
                 alternative=f"{metric.label} of {workload}. {told}.",
                 draw=_of_workload(charts.boxplot, analysis, workload),
             )
@@ -186,6 +186,29 @@ def _placement(analysis: Analysis, before: int) -> list[Figure]:
             "peak on the right. Empty: given back unseen. Medians over executions.",
             alternative=f"Resident memory by page size. {told}.",
             draw=lambda width: charts.bars(analysis, width) or {},
+        )
+    ]
+
+
+def _colours(analysis: Analysis, before: int) -> list[Figure]:
+    if charts.pages_by_colour(analysis) is None or analysis.frames is None:
+        return []
+    told = "; ".join(
+        f"{one.condition} ({one.strategy}, {one.colours} colours): {one.requested_pages:,.0f} pages"
+        + ("" if one.placed_median is None else f", {wording.share(one.placed_median)} placed as asked")
+        for one in analysis.frames.summaries
+    )
+    return [
+        Figure(
+            id="colours",
+            number=before + 1,
+            section="frames",
+            title="Pages placed, by cache colour",
+            caption="One bar a colour (or a group of neighbouring colours), as high as the pages that were wanted "
+            "there, means over executions; pale: wanted there, and placed elsewhere. The dashed line is the even "
+            "share. Bars are cut at two and a half times of it.",
+            alternative=f"Pages placed by cache colour. {told}.",
+            draw=lambda width: charts.pages_by_colour(analysis, width) or {},
         )
     ]
 

@@ -21,6 +21,7 @@ from pagelab.analysis.placement import mostly_gone
 from pagelab.report import tables
 from pagelab.report.charts import theme
 from pagelab.report.figures import Figure, figures_of, first_picture
+from pagelab.report.frames_table import frames
 
 _MOST_PLAIN = 2 << 20
 """Data beyond this is embedded compressed."""
@@ -34,6 +35,7 @@ _SECTIONS = (
     ("times", "Times"),
     ("counters", "Counters"),
     ("memory", "Memory"),
+    ("frames", "Frames"),
     ("schedule", "Order"),
     ("warnings", "Warnings"),
     ("design", "Design"),
@@ -121,6 +123,7 @@ def _tables(analysis: Analysis) -> dict[str, tables.Table]:
         tables.measurements,
         tables.conditions,
         tables.failures,
+        frames,
     )
     return {make.__name__: make(analysis) for make in makers}
 
@@ -146,6 +149,8 @@ def _contents(analysis: Analysis) -> list[tuple[str, str]]:
         absent.add("answer")
     if not analysis.placements:
         absent.add("memory")
+    if analysis.frames is None:
+        absent.add("frames")
     if not tables.secondary(analysis).rows:
         absent.add("counters")
     return [(id_, title) for id_, title in _SECTIONS if id_ not in absent]

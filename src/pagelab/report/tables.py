@@ -23,9 +23,10 @@ class Table:
     note: str = ""
 
 
-def _grouped(
+def grouped(
     parts: Sequence[tuple[str, Sequence[tuple[str, ...]]]],
 ) -> tuple[tuple[tuple[str, ...], ...], dict[int, str]]:
+    """The rows of all parts that have any, and where each part's heading stands."""
     rows: list[tuple[str, ...]] = []
     groups: dict[int, str] = {}
     for heading, part in parts:
@@ -37,7 +38,7 @@ def _grouped(
 
 def contrasts(analysis: Analysis) -> Table:
     """Planned contrasts: relative effect with both intervals, shift, p."""
-    rows, groups = _grouped(_by_workload(analysis, _contrast_row))
+    rows, groups = grouped(_by_workload(analysis, _contrast_row))
     level = wording.level(analysis.design.interval_level)
     family, looks = len(analysis.planned()), analysis.design.looks_planned
     times_looks = f", times {looks} for the planned looks" if looks > 1 else ""
@@ -90,7 +91,7 @@ def shifts(analysis: Analysis) -> Table:
             wording.interval_quantity(c.shift_any_shape, metric) if c.shift_any_shape else NONE,
         )
 
-    rows, groups = _grouped(_by_workload(analysis, row))
+    rows, groups = grouped(_by_workload(analysis, row))
     level = wording.level(analysis.design.interval_level)
     return Table(
         columns=("policy", "median, baseline", "median, policy", "shift", f"{level} interval", "any shape"),
@@ -114,7 +115,7 @@ def times(analysis: Analysis) -> Table:
             for c, s in zip(mine, summaries, strict=True)
         ]
         parts.append((f"{workload}: {metric.label}{f' ({scale[1]})' if scale[1] else ''}", part))
-    rows, groups = _grouped(parts)
+    rows, groups = grouped(parts)
     level = wording.level(analysis.design.interval_level)
     head = ("policy", "n", "least", "lower hinge", "median", f"{level} interval of the median", "upper hinge", "most")
     return Table(
@@ -162,7 +163,7 @@ def spread(analysis: Analysis) -> Table:
                 cv = wording.percent(s.cv, signed=False) if s.cv is not None else NONE
                 rows.append((c.policy, str(s.n), *(wording.percent(x, signed=False) for x in shares), cv))
         parts.append((workload, rows))
-    rows_, groups = _grouped(parts)
+    rows_, groups = grouped(parts)
     return Table(
         columns=("policy", "n", "middle half", "all executions", "CV"),
         rows=rows_,
@@ -186,7 +187,7 @@ def secondary(analysis: Analysis) -> Table:
                     contrast = changes.get((workload, c.policy, metric.name))
                     rows.append(_secondary_row(metric, c.policy, c.is_baseline, summary, contrast))
         parts.append((workload, rows))
-    rows_, groups = _grouped(parts)
+    rows_, groups = grouped(parts)
     return Table(
         columns=("metric", "policy", "n", "median", "interval of the median", "change", "interval of the change"),
         rows=rows_,
@@ -236,7 +237,7 @@ def placement(analysis: Analysis) -> Table:
                 )
                 rows.append((ids[p.condition], p.asked, sizes or NONE, seen, tiles, worst))
         parts.append((workload, rows))
-    rows_, groups = _grouped(parts)
+    rows_, groups = grouped(parts)
     return Table(
         columns=("policy", "asked", "got (median)", "of the peak", "tiles as asked", "worst execution"),
         rows=rows_,
@@ -270,7 +271,7 @@ def measurements(analysis: Analysis) -> Table:
                     )
                 )
         parts.append((workload, rows))
-    rows_, groups = _grouped(parts)
+    rows_, groups = grouped(parts)
     return Table(
         columns=(
             "operation",
@@ -292,7 +293,7 @@ def measurements(analysis: Analysis) -> Table:
 
 def conditions(analysis: Analysis) -> Table:
     """The design with counts: planned, finished, analysed, failed."""
-    rows, groups = _grouped(
+    rows, groups = grouped(
         [
             (
                 workload,

@@ -9,6 +9,8 @@ from typing import Any
 from ...record import RunWarning, WarningKind
 from .model import Verdict
 
+_OF_THE_MACHINE = {"scope": "machine"}
+"""Every run there has the same to say; see ``record.about_the_machine``."""
 PROBE_COMMAND = "sudo pagelab doctor --probe-colours"
 
 
@@ -28,13 +30,16 @@ def warnings(policy_toml: str, machine: Mapping[str, Any]) -> list[RunWarning]:
             "whether frame numbers reach this machine's caches is not known, so a difference or its absence says "
             f"little about colours; run: {PROBE_COMMAND}"
         )
-        return [RunWarning(kind=WarningKind.COLOURS_NOT_PROBED, message=message)]
+        return [RunWarning(kind=WarningKind.COLOURS_NOT_PROBED, message=message, data=_OF_THE_MACHINE)]
     verdict = found["verdict"]
     if verdict == Verdict.EFFECTIVE:
         return []
     return [
         RunWarning(
-            kind=WarningKind.COLOURS_WITHOUT_EFFECT, severity="info", message=sentence(found), data={"verdict": verdict}
+            kind=WarningKind.COLOURS_WITHOUT_EFFECT,
+            severity="info",
+            message=sentence(found),
+            data=_OF_THE_MACHINE | {"verdict": verdict},
         )
     ]
 

@@ -2,8 +2,9 @@
 
 from pagelab.report.charts.counters import counter_for, tlb_scatter
 from pagelab.report.charts.effects import forest, is_logarithmic
+from pagelab.report.charts.frames import pages_by_colour
 from pagelab.report.charts.placement import bars
 from pagelab.report.charts.schedule import drift
 from pagelab.report.charts.times import boxplot
 
-__all__ = ["bars", "boxplot", "counter_for", "drift", "forest", "is_logarithmic", "tlb_scatter"]
+__all__ = ["bars", "boxplot", "counter_for", "drift", "forest", "is_logarithmic", "pages_by_colour", "tlb_scatter"]

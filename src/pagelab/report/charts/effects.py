@@ -13,7 +13,7 @@ from pagelab.report.charts import theme
 from pagelab.report.charts.rows import Rows, grouped
 
 ROW_HEIGHT = 24
-DENSE_ROW_HEIGHT = 17
+DENSE_ROW_HEIGHT = 16
 """With more than so many rows, closer together: the picture has to fit the first screen."""
 MANY_ROWS = 20
 _WIDE = 1.5

@@ -19,7 +19,8 @@ def boxplot(
 ) -> dict[str, Any]:
     """Executions of one workload by policy: whiskers to the extremes, box between the hinges, line at the median.
 
-    Inside a row, points run from the first execution (top) to the last (bottom), so that drift shows.
+    Inside a row, points run from the first execution (top) to the last (bottom), so that drift shows. Executions that
+    got fewer pages of the asked size are triangles.
     """
     metric = analysis.metric(metric_name or analysis.primary_of(workload).name)
     rows = [c for c in analysis.design.conditions if c.workload == workload]
@@ -90,14 +91,16 @@ def _layers(
     median = summary_data.mark_tick(thickness=3, size=height, opacity=1).encode(x=x("median"), y=y, color=colour)
     dots = (
         alt.Chart(theme.rows(points))
-        .mark_point(size=26, strokeWidth=1.1)
+        .mark_point(size=26, strokeWidth=1.1, fillOpacity=0.75)
         .encode(
             x=x("value"),
             y=y,
             yOffset=alt.YOffset("order:Q", scale=alt.Scale(domain=[-0.35, 1.35])),
             stroke=stroke,
             fill=fill,
-            fillOpacity=alt.condition("datum.placed === 'as asked'", alt.value(0.75), alt.value(0)),
+            # Hollow marks mean "no difference found", in the plot of effects.
+            shape=alt.condition("datum.placed === 'as asked'", alt.value("circle"), alt.value("triangle-down")),
+            size=alt.condition("datum.placed === 'as asked'", alt.value(26), alt.value(70)),
             tooltip=[
                 alt.Tooltip("policy:N", title="policy"),
                 alt.Tooltip("shown:N", title=title.split(" (")[0]),

@@ -1,0 +1,240 @@
+"""Two studies of the same conditions, before and after: what changed, how surely, and whether the machine did too."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from pagelab.analysis.data import StudyData
+from pagelab.analysis.gates import Gate, Judgement, Outcome, judge, overall
+from pagelab.analysis.machine import machine_of
+from pagelab.analysis.metrics import ANALYSED, metric_named, metrics_of
+from pagelab.analysis.model import Metric as Column
+from pagelab.errors import BadInputError
+from pagelab.stats.nondeterminism import Changes, Estimate, Executions, Experiment, Refused, Resampling, changes
+from pagelab.stats.refusal import StatsRefusedError
+
+SCHEMA = "pagelab.compare/1"
+BASE, NEW = "A", "B"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the comparison is made."""
+
+    level: float = 0.95
+    resamples: int = 4999
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One condition that both studies have."""
+
+    condition: str
+    found: Changes
+    left_out: tuple[str, ...]
+    """Executions and measurements that are in neither number, with the reason."""
+
+
+@dataclass(frozen=True)
+class MachineDifference:
+    """One fact that the two studies' records disagree about."""
+
+    key: str
+    base: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What ``pagelab compare`` says."""
+
+    metric: Column
+    level: float
+    gate_level: float
+    """Of the changes' intervals: the level, divided over all judgements when there are several (Bonferroni)."""
+    compared: tuple[Compared, ...]
+    only_base: tuple[str, ...]
+    only_new: tuple[str, ...]
+    refused: tuple[tuple[str, str], ...]
+    """Conditions whose data could not be used, with the reason."""
+    judgements: tuple[Judgement, ...]
+    machine: tuple[MachineDifference, ...] | None
+    """None where a study has no record of its machine."""
+    same_plan: bool
+
+    @property
+    def outcome(self) -> Outcome:
+        """Of all gates; ``pass`` without any."""
+        return overall(self.judgements)
+
+
+def compare(
+    base: StudyData,
+    new: StudyData,
+    *,
+    gates: tuple[Gate, ...] = (),
+    metric: str | None = None,
+    settings: Settings | None = None,
+) -> Comparison:
+    """Every condition that both studies have, by name. No common condition, or no such metric, is bad input."""
+    chosen = settings or Settings()
+    column = _column(base, new, metric)
+    names = [_conditions(data) for data in (base, new)]
+    common = [name for name in names[0] if name in names[1]]
+    if not common:
+        raise BadInputError(
+            f"no condition is in both studies: A has {', '.join(names[0]) or 'none'}; "
+            f"B has {', '.join(names[1]) or 'none'}"
+        )
+    count = len(gates) * len(common)
+    gate_level = 1 - (1 - chosen.level) / count if count > 1 else chosen.level
+    resamples = min(1_000_000, max(chosen.resamples, math.ceil(40 / (1 - gate_level))))
+    resampling = Resampling(seed=chosen.seed, resamples=resamples, level=chosen.level)
+    compared, refused, judgements = [], [], []
+    for condition in common:
+        try:
+            one = _compared(base, new, condition, column, resampling, gate_level)
+        except StatsRefusedError as error:
+            refused.append((condition, str(error)))
+            judgements += [Judgement(gate, condition, "inconclusive", str(error)) for gate in gates]
+            continue
+        compared.append(one)
+        found = {change.metric: change.percent for change in one.found.changes}
+        judgements += [judge(gate, condition, found[gate.metric]) for gate in gates]
+    return Comparison(
+        metric=column,
+        level=chosen.level,
+        gate_level=gate_level,
+        compared=tuple(compared),
+        only_base=tuple(name for name in names[0] if name not in names[1]),
+        only_new=tuple(name for name in names[1] if name not in names[0]),
+        refused=tuple(refused),
+        judgements=tuple(judgements),
+        machine=_machine(base, new),
+        same_plan=base.plan.digest == new.plan.digest,
+    )
+
+
+def _conditions(data: StudyData) -> list[str]:
+    return data.runs.filter(~pl.col("warmup"))["condition"].unique(maintain_order=True).to_list()
+
+
+def _column(base: StudyData, new: StudyData, wanted: str | None) -> Column:
+    name = wanted or base.plan.metric
+    known = [{one.name: one for one in metrics_of(data)} for data in (base, new)]
+    if name in known[0] and name in known[1]:
+        return known[0][name]
+    both = [each for each in known[0] if each in known[1]]
+    raise BadInputError(
+        f"metric {metric_named(name).name}: not in {'A' if name not in known[0] else 'B'}; "
+        f"in both: {', '.join(both) or 'none'}; choose one with --metric"
+    )
+
+
+def _compared(
+    base: StudyData, new: StudyData, condition: str, column: Column, settings: Resampling, gate_level: float
+) -> Compared:
+    left_out: list[str] = []
+
+    def experiment(side: str, data: StudyData) -> Experiment:
+        executions, notes = executions_of(data, condition, column, f"{side}, {condition}, {column.label}")
+        left_out.extend(f"{side}: {note}" for note in notes)
+        return Experiment(condition, side, executions)
+
+    found = changes(experiment(BASE, base), experiment(NEW, new), settings, ratio_level=gate_level)
+    return Compared(condition, found, tuple(left_out))
+
+
+def executions_of(data: StudyData, condition: str, column: Column, what: str) -> tuple[Executions, list[str]]:
+    """The analysed executions of a condition in schedule order, with all their measurements, and what was left out.
+
+    A column of the runs has one value an execution; ``measure.<name>`` has as many as the program reported. Raises
+    ``StatsRefusedError`` where nothing is left, or where a value is not positive.
+    """
+    runs = data.runs.filter((pl.col("condition") == condition) & ~pl.col("warmup"))
+    good = runs.filter(pl.col("status").is_in(ANALYSED))
+    notes = []
+    if good.height < runs.height:
+        failed = runs.height - good.height
+        notes.append(f"{failed} of {runs.height} executions did not end well")
+    if column.name.startswith("measure."):
+        name = column.name.removeprefix("measure.")
+        rows = data.measurements.filter((pl.col("name") == name) & ~pl.col("dropped"))
+        rows = good.select("run_id").with_row_index("order").join(rows, on="run_id", how="inner").sort("order", "idx")
+    else:
+        rows = good.select("run_id", pl.col(column.name).cast(pl.Float64).alias("value")).drop_nulls()
+    usable = rows.filter(pl.col("value").is_finite())
+    if usable.height < rows.height:
+        notes.append(f"{rows.height - usable.height} of {rows.height} values are not finite numbers")
+    without = good.height - usable["run_id"].n_unique()
+    if without:
+        notes.append(f"{without} executions have no value")
+    return Executions.labelled(usable["run_id"].to_numpy(), usable["value"].to_numpy(), what=what), notes
+
+
+def _machine(base: StudyData, new: StudyData) -> tuple[MachineDifference, ...] | None:
+    found = [machine_of(data) for data in (base, new)]
+    if not all(one.known for one in found):
+        return None
+    facts = [{f"{fact.group}.{fact.key}": fact.value for fact in one.facts if fact.group != "summary"} for one in found]
+    keys = sorted(facts[0].keys() | facts[1].keys())
+    values = [(key, *(each.get(key, "not known") for each in facts)) for key in keys]
+    return tuple(MachineDifference(*each) for each in values if each[1] != each[2])
+
+
+def document(found: Comparison) -> dict[str, Any]:
+    """The comparison as JSON-ready data (``pagelab.compare/1``); null where a number was refused, with the reason."""
+    return {
+        "schema": SCHEMA,
+        "outcome": found.outcome,
+        "metric": found.metric.name,
+        "unit": found.metric.unit,
+        "level": found.level,
+        "change_level": found.gate_level,
+        "conditions": [_condition(one) for one in found.compared],
+        "only_a": list(found.only_base),
+        "only_b": list(found.only_new),
+        "refused": [{"condition": name, "reason": reason} for name, reason in found.refused],
+        "gates": [
+            {"fail_if": one.gate.text, "condition": one.condition, "outcome": one.outcome, "reason": one.reason}
+            for one in found.judgements
+        ],
+        "machine_differences": None
+        if found.machine is None
+        else [{"key": one.key, "a": one.base, "b": one.new} for one in found.machine],
+        "same_plan": found.same_plan,
+    }
+
+
+def _condition(one: Compared) -> dict[str, Any]:
+    table = one.found.table
+    return {
+        "condition": one.condition,
+        "executions": {"a": int(table.executions[0]), "b": int(table.executions[1])},
+        "changes": {
+            change.metric.value: {
+                "a": _number(change.base),
+                "b": _number(change.new),
+                "percent": _number(change.percent),
+                "verdict": change.verdict,
+            }
+            for change in one.found.changes
+        },
+        "cautions": [
+            {"side": side, "doubt": caution.doubt.value, "message": caution.message}
+            for i, side in enumerate((BASE, NEW))
+            for caution in table.cautions(i)
+        ],
+        "left_out": list(one.left_out),
+    }
+
+
+def _number(found: Estimate | Refused) -> dict[str, Any]:
+    if isinstance(found, Refused):
+        return {"value": None, "low": None, "high": None, "refusal": found.refusal.value, "reason": found.message}
+    return {"value": found.value, "low": found.interval.low, "high": found.interval.high}

@@ -1,0 +1,48 @@
+"""What a policy does, in a few words: its name is an abbreviation to a reader who did not write it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from typing import Any
+
+_FETCH = {
+    "demand": "pages come when they are touched, none ahead",
+    "prefault": "all of a mapping’s pages come when it is made",
+    "willneed": "files are read in the background as soon as they are mapped",
+}
+_FRAMES = {
+    "page-coloring": "a page’s cache colour follows its address",
+    "bin-hopping": "cache colours are dealt in the order of page faults",
+    "random": "cache colours are drawn at random",
+    "modulo": "each page has a cache colour that the policy names",
+    "exact": "each page has a frame that the policy names",
+    "module": "a module of the user’s places the pages",
+}
+
+
+def gloss(policy_toml: str) -> str | None:
+    """``pages come when they are touched, none ahead``; None where the policy only names page sizes, or says nothing.
+
+    ``policy_toml`` may be anything: what cannot be read has no gloss.
+    """
+    try:
+        document = tomllib.loads(policy_toml)
+    except tomllib.TOMLDecodeError:
+        return None
+    rules = document.get("rule", [])
+    parts = [document, *(rule for rule in rules if isinstance(rule, dict))] if isinstance(rules, list) else [document]
+    told = [*_known(_FRAMES, (_frames(part.get("frames")) for part in parts))]
+    told += _known(_FETCH, (part.get("fetch") for part in parts))
+    return "; ".join(told) or None
+
+
+def _frames(value: Any) -> Any:
+    """The strategy's name: a word, a table with ``kind``, or a table of one key."""
+    if not isinstance(value, dict):
+        return value
+    return value.get("kind") or next((key for key in value if key in _FRAMES), None)
+
+
+def _known(words: dict[str, str], values: Iterable[Any]) -> list[str]:
+    return list(dict.fromkeys(words[value] for value in values if isinstance(value, str) and value in words))
