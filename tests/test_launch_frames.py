@@ -47,11 +47,11 @@ def look(path):
     uffd = fcntl.ioctl(device, 0xAA00, os.O_CLOEXEC | os.O_NONBLOCK)
     answer = fcntl.ioctl(uffd, 0xC018AA3F, struct.pack("QQQ", 0xAA, 1 << 16, 0))
     assert struct.unpack("QQQ", answer)[1] & 1 << 16
-path = os.path.join(os.path.dirname(os.environ["PAGELAB_PLAN"]), "frames.sock")
-look(path)
+directory = os.path.dirname(os.environ["PAGELAB_PLAN"])
+look(os.path.join(directory, "frames.sock"))
 child = os.fork()
 if child == 0:
-    look(path)
+    look("\\0" + os.path.basename(directory) + "/frames.sock")
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 print("ok", os.getuid())
@@ -67,9 +67,29 @@ def test_a_program_with_fewer_rights_gets_its_own_frame_numbers_and_a_userfaultf
     assert frames.rights == "broker"
 
 
+GIVE_UP = r"""
+import os
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+assert not os.access(os.path.dirname(os.environ["PAGELAB_PLAN"]), os.X_OK)
+"""
+
+
+@needs_python
+def test_a_program_that_gives_its_rights_up_is_served_too(run_under: Runner) -> None:
+    """As servers do: started as root, which needs no help, and another user from then on, without a way to the socket."""
+    ask = ASK.replace('look(os.path.join(directory, "frames.sock"))\n', "")
+    run = run_under(COLORING.toml, [PYTHON, "-c", GIVE_UP + ask]).succeeded()
+    assert run.stdout == f"ok {NOBODY}\n", run.story()
+    frames = run.the_record.frames
+    assert frames is not None
+    assert frames.rights == "own", "what it started with"
+
+
 @needs_python
 def test_nobody_from_outside_the_run_is_answered(tmp_path: Path, run_under: Runner) -> None:
-    """This test is root and could open the socket's directory; it is not of the run, and of another user."""
+    """This test is root and can open the socket's directory; but it is not of the run."""
     open_to_all(tmp_path)
     asked = tmp_path / "asked"
     script = f'''

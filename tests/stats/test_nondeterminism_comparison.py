@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import t as student
 
 from pagelab.stats import nondeterminism as nd
 from pagelab.stats.interval import Interval, NotAchievable
@@ -208,3 +209,63 @@ def test_correlation_survives_resamples_without_spread() -> None:
 def test_normalized_values_are_centred_and_at_most_one() -> None:
     assert nd.normalized([1.0, 2.0, 6.0]).tolist() == pytest.approx([-2 / 3, -1 / 3, 1.0])
     assert nd.normalized([4.0, 4.0]).tolist() == [0.0, 0.0]
+
+
+def test_the_ratio_of_means_has_fieller_s_interval() -> None:
+    """Its ends are the ratios R at which |b - R a| = t √(v_b + R² v_a)."""
+    random = np.random.default_rng(4)
+    a, b = random.normal(100, 8, 9), random.normal(120, 3, 14)
+    found = nd.ratio_of_means(nd.Executions.of(a), nd.Executions.of(b), 0.95)
+    assert isinstance(found, nd.Estimate)
+    ratio = b.mean() / a.mean()
+    assert found.value == pytest.approx(100 * (ratio - 1))
+    parts = np.array([b.var(ddof=1) / 14, ratio**2 * a.var(ddof=1) / 9])
+    t = student.ppf(0.975, parts.sum() ** 2 / (parts**2 / [13, 8]).sum())
+    for end in (found.interval.low, found.interval.high):
+        edge = 1 + end / 100
+        error = np.sqrt(b.var(ddof=1) / 14 + edge**2 * a.var(ddof=1) / 9)
+        assert abs(b.mean() - edge * a.mean()) == pytest.approx(t * error, rel=1e-9)
+
+
+def test_the_ratio_of_means_covers_what_it_says() -> None:
+    random = np.random.default_rng(5)
+    held = 0
+    for _ in range(2_000):
+        a, b = random.normal(100, 6, 6), random.normal(110, 2, 10)
+        found = nd.ratio_of_means(nd.Executions.of(a), nd.Executions.of(b), 0.95)
+        assert isinstance(found, nd.Estimate)
+        held += 10 in found.interval
+    assert 0.93 < held / 2_000 < 0.97
+
+
+def test_ratios_that_do_not_exist_are_refused() -> None:
+    one, wild = nd.Executions.of([1.0]), nd.Executions.of([1e-3, 100.0])
+    plain = nd.Executions.of([1.0, 1.1, 1.2])
+    for base, new, refusal in ((one, plain, Refusal.ONE_EXECUTION), (wild, plain, Refusal.OUT_OF_REACH)):
+        found = nd.ratio_of_means(base, new, 0.95)
+        assert isinstance(found, nd.Refused)
+        assert found.refusal is refusal
+    constant = nd.ratio_of_means(nd.Executions.of([2.0, 2.0]), nd.Executions.of([3.0, 3.0]), 0.95)
+    assert isinstance(constant, nd.Estimate)
+    assert (constant.interval.low, constant.value, constant.interval.high) == pytest.approx((50, 50, 50))
+
+
+def test_changes_of_spread_are_ratios_of_independent_replicates() -> None:
+    random = np.random.default_rng(6)
+
+    def experiment(side: str, between: float) -> nd.Experiment:
+        data = 100 + random.normal(0, between, (20, 1)) + random.normal(0, 1, (20, 20))
+        return nd.Experiment("g", side, nd.Executions.of(data))
+
+    calm, wild = experiment("A", 1), experiment("B", 8)
+    found = {one.metric: one for one in nd.changes(calm, wild, nd.Resampling(seed=1, resamples=999)).changes}
+    execution = found[Metric.EXECUTION]
+    assert execution.verdict == "higher"
+    assert isinstance(execution.percent, nd.Estimate)
+    assert execution.percent.interval.low > 100
+    assert found[Metric.MEASUREMENT].verdict == "undecided"
+    flat = nd.Experiment("g", "C", nd.Executions.of(np.full((20, 20), 5.0)))
+    still = {one.metric: one for one in nd.changes(flat, wild, nd.Resampling(seed=1, resamples=999)).changes}
+    assert isinstance(still[Metric.UNCLASSIFIED].percent, nd.Refused)
+    assert still[Metric.UNCLASSIFIED].percent.refusal is Refusal.NO_SPREAD
+    assert isinstance(still[Metric.MEAN].percent, nd.Estimate)
