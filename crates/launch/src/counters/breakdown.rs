@@ -101,6 +101,12 @@ impl Heard {
         }
     }
 
+    /// Whether more than one task ended and none was heard of: some kernels write no counts of tasks that end (seen on
+    /// Linux 6.1).
+    pub fn is_mute(&self, family: &Family) -> bool {
+        self.lost + family.lost == 0 && self.tasks.is_empty() && family.tasks.len() > 1
+    }
+
     /// How many reports are missing or senseless.
     pub fn problems(&self, family: &Family) -> u64 {
         self.lost + family.lost + self.silent(family).1
@@ -165,6 +171,15 @@ mod tests {
         read(&mut heard, 10, 4, 7);
         read(&mut heard, 10, 5, 8);
         assert_eq!(counts(&heard, &tree, 100), Some(vec![(10, 9), (20, 31), (21, 60)]), "contexts were swapped");
+    }
+
+    #[test]
+    fn a_kernel_that_tells_no_counts_is_not_taken_for_an_accident() {
+        let (heard, tree) = family();
+        assert!(!heard.is_mute(&tree));
+        assert!(Heard::default().is_mute(&tree));
+        assert!(!Heard::default().is_mute(&Family::of(10)), "a lone task is always silent");
+        assert!(!Heard { lost: 1, ..Heard::default() }.is_mute(&tree));
     }
 
     #[test]

@@ -54,6 +54,9 @@ pub fn general(roles: &[Role], hardware: &[Slot]) -> usize {
 
 /// One pinned group when the hardware holds it, else several that take turns.
 pub fn hardware(roles: &[Role], hardware: &[Slot], usable: usize) -> Vec<Group> {
+    if hardware.is_empty() {
+        return Vec::new();
+    }
     let needed = general(roles, hardware);
     if needed <= usable && rehearse(roles, hardware) {
         return vec![Group { slots: hardware.to_vec(), pinned: true }];

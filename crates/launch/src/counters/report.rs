@@ -1,7 +1,7 @@
 //! What this machine's counters are, for `pagelab doctor` and for people: `pagelab-launch --counters`.
 
 use super::processor::{self, Processor};
-use super::selftest::{self, Hardware};
+use super::selftest;
 use super::table::{self, SETS};
 use crate::sys;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub fn report() -> Value {
     let processor = processor::own();
     let known = processor.as_ref().and_then(Processor::microarchitecture);
-    let hardware = match selftest::run(&Hardware) {
+    let hardware = match selftest::run_here() {
         Ok(verdict) => json!({"advertised": verdict.advertised, "usable": verdict.usable, "problem": null}),
         Err(error) => json!({"advertised": 0, "usable": 0, "problem": sys::errno_text(&error)}),
     };

@@ -231,6 +231,8 @@ fn from_row(row: &Row, known: &Microarchitecture) -> Role {
     Role {
         verified: row.verified.is_some(),
         experimental: row.experimental,
+        // No exec without any. An emulated PMU takes every code and counts few (seen: Neoverse N1 in QEMU).
+        never_zero: matches!(row.role, "tlb.hits" | "tlb.walks" | "tlb.walk_cycles" | "cache.l1_misses"),
         ..role(
             row.role,
             code,
@@ -253,6 +255,16 @@ mod tests {
     fn names(events: &[&str]) -> Vec<String> {
         let events: Vec<String> = events.iter().map(|event| (*event).to_owned()).collect();
         parse(&events).expect("known").into_iter().map(|role| role.name).collect()
+    }
+
+    #[test]
+    fn a_program_without_any_translation_is_a_counter_that_does_not_count() {
+        let known =
+            crate::counters::table::ALL.into_iter().flatten().find(|one| one.name == "AMD Zen 3").expect("a table");
+        for (name, expected) in [("tlb.walks", true), ("tlb.hits", true), ("cache.l2_misses", false)] {
+            let role = table_event(name, Some(known)).expect("a row");
+            assert_eq!(role.never_zero, expected, "{name}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::breakdown::{Breakdown, Heard, MOST_IDS, Slot};
 use super::family::{Family, Watch};
 use super::groups::{self, Group, part};
 use super::role::{Part, Role};
-use super::selftest::{self, Hardware};
+use super::selftest;
 use crate::cpus::Cpus;
 use crate::sys::perf::{self, Code, Open, Reading, Ring};
 use std::collections::HashMap;
@@ -144,7 +144,7 @@ impl Session {
         if hardware.is_empty() {
             return (Vec::new(), software);
         }
-        let verdict = match selftest::run(&Hardware) {
+        let verdict = match selftest::run_here() {
             Ok(verdict) => verdict,
             Err(error) => {
                 self.refuse(&hardware, &error);
@@ -158,8 +158,21 @@ impl Session {
             self.refuse(&hardware, &io::Error::from_raw_os_error(libc::ENODEV));
             return (Vec::new(), software);
         }
+        let hardware = self.obtainable(roles, hardware);
         self.spare = verdict.usable.saturating_sub(groups::general(roles, &hardware));
         (groups::hardware(roles, &hardware, verdict.usable), software)
+    }
+
+    /// The events that can be opened at all, alone. The others would keep the rest from being one pinned group.
+    fn obtainable(&mut self, roles: &[Role], mut hardware: Vec<Slot>) -> Vec<Slot> {
+        let how = Open { pid: 0, cpu: None, leader: None, pinned: false, tree: false, stat: false };
+        for slot in &hardware {
+            if let Some(Err(error)) = part(roles, slot).map(|part| open_allowed(&part.code, &how)) {
+                self.refuse(&[*slot], &error);
+            }
+        }
+        hardware.retain(|slot| !self.refused.iter().any(|refused| refused.0 == slot.0));
+        hardware
     }
 
     /// What is counted a second time, by CPU and with a ring buffer, so that processes can be told apart.

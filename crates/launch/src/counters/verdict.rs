@@ -151,6 +151,10 @@ fn by_process(
         partial(format!("{name} came to {sum} in the second set of counters, which is not the total"));
         return BTreeMap::new();
     }
+    if breakdown.heard.is_mute(&watch.family) {
+        partial("this kernel does not report the counts of tasks that end".to_owned());
+        return BTreeMap::new();
+    }
     let Some(counts) = breakdown.heard.by_process(&watch.family, &sums) else {
         partial(format!(
             "{} of the kernel's reports were lost, as can happen when processes end at the same moment on two CPUs; \
