@@ -28,22 +28,12 @@ def frames(analysis: Analysis) -> Table:
         parts.append((workload, [_row(analysis, one) for one in mine]))
     rows, groups = grouped(parts)
     return Table(
-        columns=(
-            "policy",
-            "strategy",
-            "colours",
-            "pages asked",
-            "placed",
-            "worst",
-            "fallbacks",
-            "kept",
-            "out of reach",
-        ),
+        columns=("policy", "strategy", "out of reach", "colours", "pages", "placed", "worst", "fallbacks", "kept"),
         rows=rows,
         groups=groups,
-        words=2,
+        words=3,
         caption="Frames asked and got",
-        note="Pages asked, placed and out of reach: medians over executions; placed: on a frame as wanted, when it was "
+        note="Pages asked for, placed and out of reach: medians over executions; placed: on a frame as wanted, when it was "
         "placed; worst: the worst execution. Fallbacks: pages on another colour or frame, and pages that the kernel "
         "filled, of all executions. Kept: of the placed pages still resident at the end, those on the same frame.",
     )
@@ -54,11 +44,11 @@ def _row(analysis: Analysis, one: FramesSummary) -> tuple[str, ...]:
     return (
         analysis.condition(one.condition).policy,
         one.strategy,
+        ", ".join(reach) or NONE,
         f"{one.colours:,}",
         f"{one.requested_pages:,.0f}",
         NONE if one.placed_median is None else wording.share(one.placed_median),
         NONE if one.placed_least is None else wording.share(one.placed_least),
         f"{one.fallback_pages + one.zero_pages:,}",
         NONE if one.kept is None else wording.share(one.kept),
-        ", ".join(reach) or NONE,
     )
