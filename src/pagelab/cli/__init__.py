@@ -31,6 +31,7 @@ COMMANDS = {
     "stat": _Entry("pagelab.cli.stat", "stat_command"),
     "study": _Entry("pagelab.cli.study", "study_app"),
     "report": _Entry("pagelab.cli.report", "report_command"),
+    "compare": _Entry("pagelab.cli.compare", "compare_command"),
     "import": _Entry("pagelab.cli.import_", "import_command"),
     "doctor": _Entry("pagelab.cli.doctor", "doctor_command"),
     "demo": _Entry("pagelab.cli.demo", "demo_command"),

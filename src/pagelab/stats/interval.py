@@ -21,6 +21,8 @@ class IntervalMethod(StrEnum):
     """Plain percentiles of resampled statistics, as ALLOC has them; the level is nominal and, for small n, too high."""
     HIERARCHICAL_T = "hierarchical-t"
     """Student's t on the means of the highest level of repetition; the level is nominal."""
+    FIELLER = "fieller"
+    """All ratios of two means that a t test does not reject; the level is nominal."""
     FISHER_Z = "fisher-z"
     """Normal on the z scale of a correlation; exact only in the limit, for normal data."""
 

@@ -10,6 +10,7 @@ degenerate case is in ``docs/method/nondeterminism.md``; the resampling loops ar
 ``characterize``       (experiments, settings, *, group_size) -> ``Table``: four metrics, intervals, refusals, doubts
 ``groups_of``          (table, metric, conditions) -> ``Groups``: what can be compared
 ``ranks``              (groups, threshold): 1 + conditions that beat it; ``rank_shares``, ``pair_shares`` in percent
+``changes``            (base, new, settings): every metric of two experiments, and its ratio with an interval
 ``overheads``          (groups, baseline, condition): significant differences, geometric mean with interval
 ``balance``            (experiments) -> ``Balance``: is each configuration represented alike?
 ``variance_components``  (executions) -> ``Components``; ``nested_components`` for three levels and more
@@ -46,12 +47,14 @@ if TYPE_CHECKING:
     from pagelab.stats.nondeterminism.dependence import Dependence, LevelChange, Neighbours, ScheduleTrend
     from pagelab.stats.nondeterminism.estimate import Caution, Doubt, Estimate, Metric, Refused
     from pagelab.stats.nondeterminism.misses import Correlation, correlation, normalized, within_strategies
+    from pagelab.stats.nondeterminism.pair import Change, Changes, changes, ratio_of_means
     from pagelab.stats.nondeterminism.plan import Plan, cheapest_plan, repetitions
     from pagelab.stats.nondeterminism.settings import Resampling
     from pagelab.stats.nondeterminism.sizes import Ecdf, Overhead, Overheads, ecdf, geometric_mean, overheads
     from pagelab.stats.nondeterminism.table import Grid, ImpactFactor, Table, characterize
 
 _FILES = {
+    "pair": ("Change", "Changes", "changes", "ratio_of_means"),
     "balanced": ("Balance", "balance"),
     "comparison": (
         "THRESHOLDS",
@@ -80,6 +83,8 @@ __all__ = [
     "THRESHOLDS",
     "Balance",
     "Caution",
+    "Change",
+    "Changes",
     "Component",
     "Components",
     "Correlation",
@@ -106,6 +111,7 @@ __all__ = [
     "Table",
     "balance",
     "beats",
+    "changes",
     "characterize",
     "cheapest_plan",
     "correlation",
@@ -118,6 +124,7 @@ __all__ = [
     "pair_shares",
     "rank_shares",
     "ranks",
+    "ratio_of_means",
     "repetitions",
     "variance_components",
     "within_strategies",

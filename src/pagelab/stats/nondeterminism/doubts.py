@@ -79,10 +79,7 @@ def caution(table: Table, doubt: Doubt, i: int) -> Caution:
 def _message(table: Table, doubt: Doubt, i: int) -> str:
     at = {name: float(column[i]) for name, column in table.columns.items()}
     if doubt is Doubt.FEW_EXECUTIONS:
-        return (
-            f"{table.executions[i]} executions: percentile intervals of so few are too short; run {FEW_EXECUTIONS}, "
-            f"and {FEW_FOR_UNCLASSIFIED} for the unclassified non-determinism"
-        )
+        return _few(int(table.executions[i]))
     if doubt is Doubt.UNBALANCED:
         return (
             f"executions have {table.fewest[i]} to {table.most[i]} measurements: they count alike, and the mean's "
@@ -117,6 +114,18 @@ def _message(table: Table, doubt: Doubt, i: int) -> str:
             "interval is somewhat too low; use a finer clock, or measure more often"
         )
     return "an estimate lies outside its own percentile interval: run more executions"
+
+
+def _few(executions: int) -> str:
+    if executions < FEW_EXECUTIONS:
+        return (
+            f"{executions} executions: percentile intervals of so few are too short; run {FEW_EXECUTIONS}, and "
+            f"{FEW_FOR_UNCLASSIFIED} for the unclassified non-determinism"
+        )
+    return (
+        f"{executions} executions: the interval of the unclassified non-determinism is too short; "
+        f"run {FEW_FOR_UNCLASSIFIED}"
+    )
 
 
 def _effective(table: Table, i: int) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pagelab.stats.interval import Interval, IntervalMethod, NotAchievable
+from pagelab.stats.nondeterminism.percentile import percentile_ends
 from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate, one_sample
 
 if TYPE_CHECKING:
@@ -115,9 +116,7 @@ def _bootstrap(
         r = _pearson(x[chosen], y[chosen])
         found.append(r[~np.isnan(r)])
         missing -= found[-1].size
-    ordered = np.sort(np.concatenate(found))
-    k = max(1, int((resamples + 1) * tail + 1e-9))
-    return Interval(float(ordered[k - 1]), float(ordered[-k]), level, None, IntervalMethod.PERCENTILE)
+    return Interval(*percentile_ends(np.concatenate(found), tail), level, None, IntervalMethod.PERCENTILE)
 
 
 def _fisher(r: float, n: int, level: float, tail: float) -> Interval:

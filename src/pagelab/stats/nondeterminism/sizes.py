@@ -11,6 +11,7 @@ import numpy as np
 from pagelab.stats.interval import Interval, IntervalMethod
 from pagelab.stats.nondeterminism.comparison import beats
 from pagelab.stats.nondeterminism.estimate import Estimate
+from pagelab.stats.nondeterminism.percentile import percentile_ends
 from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate, one_sample
 
 if TYPE_CHECKING:
@@ -88,16 +89,12 @@ def geometric_mean(ratios: ArrayLike, *, seed: int, level: float = 0.95, resampl
     logs = np.log(sample)
     generator = np.random.Generator(np.random.PCG64(seed))
     rows = max(1, 2_000_000 // sample.size)
-    means = np.sort(
-        np.concatenate(
-            [
-                logs[generator.integers(0, logs.size, (min(rows, resamples - start), logs.size))].mean(axis=1)
-                for start in range(0, resamples, rows)
-            ]
-        )
-    )
-    k = max(1, int((resamples + 1) * tail + 1e-9))
-    interval = Interval(exp(means[k - 1]), exp(means[resamples - k]), level, None, IntervalMethod.PERCENTILE)
+    means = [
+        logs[generator.integers(0, logs.size, (min(rows, resamples - start), logs.size))].mean(axis=1)
+        for start in range(0, resamples, rows)
+    ]
+    low, high = percentile_ends(np.concatenate(means), tail)
+    interval = Interval(exp(low), exp(high), level, None, IntervalMethod.PERCENTILE)
     return Estimate(exp(float(logs.mean())), interval)
 
 
