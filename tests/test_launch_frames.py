@@ -51,7 +51,7 @@ directory = os.path.dirname(os.environ["PAGELAB_PLAN"])
 look(os.path.join(directory, "frames.sock"))
 child = os.fork()
 if child == 0:
-    look("\\0" + os.path.basename(directory) + "/frames.sock")
+    look("\0" + os.path.basename(directory) + "/frames.sock")
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 print("ok", os.getuid())
@@ -78,7 +78,7 @@ assert not os.access(os.path.dirname(os.environ["PAGELAB_PLAN"]), os.X_OK)
 
 @needs_python
 def test_a_program_that_gives_its_rights_up_is_served_too(run_under: Runner) -> None:
-    """As servers do: started as root, which needs no help, and another user from then on, without a way to the socket."""
+    """As servers do: root at first, who needs no help, then another user, who cannot reach the run directory."""
     ask = ASK.replace('look(os.path.join(directory, "frames.sock"))\n', "")
     run = run_under(COLORING.toml, [PYTHON, "-c", GIVE_UP + ask]).succeeded()
     assert run.stdout == f"ok {NOBODY}\n", run.story()

@@ -303,7 +303,7 @@ struct Tending {
 
 impl Companion for Tending {
     fn fds(&self) -> Vec<RawFd> {
-        let broker = self.placing.as_ref().and_then(Placing::fd);
+        let broker = self.placing.iter().flat_map(Placing::fds);
         self.counting.fds().into_iter().chain(broker).collect()
     }
 

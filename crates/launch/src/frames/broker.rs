@@ -1,9 +1,11 @@
 //! Hands the launcher's rights on to processes of the run that have fewer: the frame numbers of their own pages, and a
 //! device that makes them a userfaultfd. Nothing else, and to nobody else.
 //!
-//! A process connects to [`SOCKET`] in the run directory and gets one message: an errno (4 bytes, little-endian; 0:
+//! A process connects to [`SOCKET`] in the run directory, or, where it cannot reach that (it changed its root or its user),
+//! to the abstract address made of the run directory's name, `/` and [`SOCKET`]. It gets one message: an errno (4 bytes, little-endian; 0:
 //! granted) and, when granted, two descriptors: its own `/proc/PID/pagemap` and `/dev/userfaultfd`. (A userfaultfd made
-//! here would be the launcher's: it belongs to the address space that makes it.) Who asks is taken from the socket.
+//! here would be the launcher's: it belongs to the address space that makes it.) Who asks is taken from the socket, and
+//! only processes that descend from the launcher are answered.
 
 use crate::error::{Error, Result};
 use crate::proctree;
@@ -12,19 +14,21 @@ use crate::sys::{self, process, socket, userfault};
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::Path;
 
 /// Name of the socket in the run directory.
 pub const SOCKET: &str = "frames.sock";
 /// Most requests answered at one visit: the rest of the launcher's work goes on in between.
 const MOST_AT_ONCE: usize = 64;
 
-/// The socket and what came of it.
+/// The sockets and what came of them.
 #[derive(Debug)]
 pub struct Broker {
-    listener: UnixListener,
-    uid: u32,
+    listeners: Vec<UnixListener>,
     /// Processes that got what they asked for.
     pub granted: u64,
     /// The last refusal: process id and reason.
@@ -32,67 +36,82 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Listens for processes of user `uid`.
+    /// Listens for processes of the run. `in_directory`: also in the run directory, for the user `uid` who owns it.
     ///
     /// # Errors
     /// A socket that cannot be made.
-    pub fn open(run_dir: &RunDir, uid: u32, gid: u32) -> Result<Broker> {
-        let path = run_dir.path().join(SOCKET);
-        let cannot = |error: io::Error| {
-            Error::Cannot(format!(
-                "cannot make the socket {} that hands rights on to the program: {}; name a place with a short path: \
-                 --run-dir DIR",
-                path.display(),
-                sys::errno_text(&error)
-            ))
-        };
-        let listener = UnixListener::bind(&path).map_err(cannot)?;
-        listener.set_nonblocking(true).map_err(cannot)?;
-        fs::set_permissions(&path, Permissions::from_mode(0o600)).map_err(cannot)?;
-        if sys::user::own_uids().1 != uid {
-            sys::files::give_to(&path, uid, gid).map_err(cannot)?;
+    pub fn open(run_dir: &RunDir, in_directory: Option<(u32, u32)>) -> Result<Broker> {
+        let name = run_dir.path().file_name().unwrap_or_default();
+        let name = [name.as_bytes(), b"/", SOCKET.as_bytes()].concat();
+        let abstract_one = SocketAddr::from_abstract_name(&name).and_then(|at| UnixListener::bind_addr(&at));
+        let mut listeners = vec![abstract_one.map_err(|error| cannot(&String::from_utf8_lossy(&name), &error))?];
+        if let Some((uid, gid)) = in_directory {
+            let path = run_dir.path().join(SOCKET);
+            let made = listen_in(&path, uid, gid).map_err(|error| cannot(&path.to_string_lossy(), &error))?;
+            listeners.push(made);
         }
-        Ok(Broker { listener, uid, granted: 0, refused: None })
+        for listener in &listeners {
+            listener.set_nonblocking(true).map_err(|error| cannot(SOCKET, &error))?;
+        }
+        Ok(Broker { listeners, granted: 0, refused: None })
     }
 
-    /// Becomes readable when a process asks.
-    pub fn fd(&self) -> RawFd {
-        self.listener.as_raw_fd()
+    /// Become readable when a process asks.
+    pub fn fds(&self) -> impl Iterator<Item = RawFd> {
+        self.listeners.iter().map(AsRawFd::as_raw_fd)
     }
 
     /// Answers who has asked.
     pub fn visit(&mut self) {
         for _ in 0..MOST_AT_ONCE {
-            let Ok((stream, _)) = self.listener.accept() else { return };
-            match self.answer(&stream) {
+            let Some(stream) = self.listeners.iter().find_map(|listener| listener.accept().ok()) else { return };
+            match answer(&stream.0) {
                 Ok(()) => self.granted += 1,
                 Err((pid, error)) => {
                     let errno = error.raw_os_error().unwrap_or(libc::EACCES);
                     // A peer that is gone needs no answer.
-                    let _ = socket::send(&stream, &errno.to_le_bytes(), None);
+                    let _ = socket::send(&stream.0, &errno.to_le_bytes(), None);
                     self.refused = Some((pid, sys::errno_text(&error)));
                 }
             }
         }
     }
+}
 
-    fn answer(&self, stream: &UnixStream) -> std::result::Result<(), (i32, io::Error)> {
-        let peer = socket::peer(stream).map_err(|error| (0, error))?;
-        let failed = |error| (peer.pid, error);
-        if peer.uid != self.uid || !proctree::descendants(process::own_pid()).contains(&peer.pid) {
-            return Err(failed(io::Error::from_raw_os_error(libc::EPERM)));
-        }
-        let pidfd: OwnedFd = socket::peer_pidfd(stream).map_err(failed)?;
-        let pagemap = super::rights::open_pagemap(peer.pid).map_err(failed)?;
-        let device = File::options().read(true).write(true).open(userfault::DEVICE);
-        let device = device.or_else(|_| File::open("/dev/null")).map_err(failed)?;
-        // After the pagemap is open: only now is it sure whose it is.
-        if !socket::is_alive(&pidfd) {
-            return Err(failed(io::Error::from_raw_os_error(libc::ESRCH)));
-        }
-        let fds = [pagemap.as_raw_fd(), device.as_raw_fd()];
-        socket::send(stream, &0_i32.to_le_bytes(), Some(fds)).map_err(failed)
+fn cannot(name: &str, error: &io::Error) -> Error {
+    Error::Cannot(format!(
+        "cannot make the socket {name} that hands rights on to the program: {}; name a place with a short path: \
+         --run-dir DIR",
+        sys::errno_text(error)
+    ))
+}
+
+fn listen_in(path: &Path, uid: u32, gid: u32) -> io::Result<UnixListener> {
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    if sys::user::own_uids().1 != uid {
+        sys::files::give_to(path, uid, gid)?;
     }
+    Ok(listener)
+}
+
+fn answer(stream: &UnixStream) -> std::result::Result<(), (i32, io::Error)> {
+    let pid = socket::peer_pid(stream).map_err(|error| (0, error))?;
+    let failed = |error| (pid, error);
+    if !proctree::descendants(process::own_pid()).contains(&pid) {
+        return Err(failed(io::Error::from_raw_os_error(libc::EPERM)));
+    }
+    let pidfd: OwnedFd = socket::peer_pidfd(stream).map_err(failed)?;
+    let pagemap = File::open(format!("/proc/{pid}/pagemap")).map_err(failed)?;
+    let device = File::options().read(true).write(true).open(userfault::DEVICE);
+    // Who may have a userfaultfd without the device does not look at it.
+    let device = device.or_else(|_| File::open("/dev/null")).map_err(failed)?;
+    // After the pagemap is open: only now is it sure whose it is.
+    if !socket::is_alive(&pidfd) {
+        return Err(failed(io::Error::from_raw_os_error(libc::ESRCH)));
+    }
+    let fds = [pagemap.as_raw_fd(), device.as_raw_fd()];
+    socket::send(stream, &0_i32.to_le_bytes(), Some(fds)).map_err(failed)
 }
 
 #[cfg(test)]
@@ -107,14 +126,18 @@ mod tests {
         let place = std::env::temp_dir();
         let token = Token::fresh().expect("token");
         let run_dir = RunDir::create(Some(&place), token, uid, 0).expect("run directory");
-        let mut broker = Broker::open(&run_dir, uid, 0).expect("socket");
-        let mut client = UnixStream::connect(run_dir.path().join(SOCKET)).expect("connects");
-        broker.visit();
-        let mut answer = [0; 4];
-        client.read_exact(&mut answer).expect("an answer");
-        assert_eq!(i32::from_le_bytes(answer), libc::EPERM, "this process is no child of itself");
+        let mut broker = Broker::open(&run_dir, Some((uid, 0))).expect("sockets");
+        let name = format!("{}/{SOCKET}", run_dir.path().file_name().expect("a name").to_string_lossy());
+        let hidden = SocketAddr::from_abstract_name(name).expect("an address");
+        let path = run_dir.path().join(SOCKET);
+        for client in [UnixStream::connect(&path), UnixStream::connect_addr(&hidden)] {
+            let mut client = client.expect("connects");
+            broker.visit();
+            let mut answer = [0; 4];
+            client.read_exact(&mut answer).expect("an answer");
+            assert_eq!(i32::from_le_bytes(answer), libc::EPERM, "this process is no child of itself");
+        }
         assert_eq!((broker.granted, broker.refused.map(|(pid, _)| pid)), (0, Some(process::own_pid())));
-        let mode = fs::metadata(run_dir.path().join(SOCKET)).expect("socket").permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(fs::metadata(path).expect("socket").permissions().mode() & 0o777, 0o600);
     }
 }

@@ -47,16 +47,14 @@ impl Placing {
         let memory = Memory::read();
         plan.strategies.iter().try_for_each(|strategy| check_budget(strategy, &memory))?;
         exact::check(plan, warnings)?;
-        let broker = match route {
-            Route::Own => None,
-            Route::Broker => Some(Broker::open(run_dir, identity.uid, identity.gid)?),
-        };
-        Ok(Some(Placing { route, broker }))
+        // In any case: a program that has rights may give them up.
+        let in_directory = (route == Route::Broker).then_some((identity.uid, identity.gid));
+        Ok(Some(Placing { route, broker: Some(Broker::open(run_dir, in_directory)?) }))
     }
 
-    /// Becomes readable when a process asks for rights.
-    pub fn fd(&self) -> Option<RawFd> {
-        self.broker.as_ref().map(Broker::fd)
+    /// Become readable when a process asks for rights.
+    pub fn fds(&self) -> impl Iterator<Item = RawFd> {
+        self.broker.iter().flat_map(Broker::fds)
     }
 
     /// Answers processes that ask for rights.

@@ -3,7 +3,6 @@
 
 use crate::error::{Error, Result};
 use crate::sys::{self, userfault};
-use std::fs::File;
 use std::io;
 
 /// How processes of the run come to a userfaultfd and to frame numbers.
@@ -118,11 +117,6 @@ fn no_frame_numbers(why: &str) -> Error {
     Error::Cannot(format!(
         "cannot place frames: frame numbers cannot be read from /proc/self/pagemap: {why}; run: sudo pagelab run …"
     ))
-}
-
-/// Whether this process may hand pagemaps on (for the broker's own messages).
-pub fn open_pagemap(pid: i32) -> io::Result<File> {
-    File::open(format!("/proc/{pid}/pagemap"))
 }
 
 #[cfg(test)]

@@ -10,15 +10,6 @@ const DESCRIPTORS: usize = 2;
 /// Linux 6.5: a descriptor of the process that connected.
 const SO_PEERPIDFD: libc::c_int = 77;
 
-/// Who connected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// Its process id, as this process sees it.
-    pub pid: i32,
-    /// Its user id.
-    pub uid: u32,
-}
-
 fn option<T>(stream: &UnixStream, name: libc::c_int, mut value: T) -> io::Result<T> {
     let mut length = size_of::<T>() as libc::socklen_t;
     let into = (&raw mut value).cast();
@@ -27,11 +18,10 @@ fn option<T>(stream: &UnixStream, name: libc::c_int, mut value: T) -> io::Result
     Ok(value)
 }
 
-/// The process at the other end, when it connected.
-pub fn peer(stream: &UnixStream) -> io::Result<Peer> {
+/// The process that connected, by its id as this process sees it.
+pub fn peer_pid(stream: &UnixStream) -> io::Result<i32> {
     let none = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
-    let found = option(stream, libc::SO_PEERCRED, none)?;
-    Ok(Peer { pid: found.pid, uid: found.uid })
+    option(stream, libc::SO_PEERCRED, none).map(|found| found.pid)
 }
 
 /// A pidfd of the process that connected: it tells whether the id still means the same process.
@@ -84,8 +74,7 @@ mod tests {
     #[test]
     fn the_peer_of_an_own_socket_is_this_process() {
         let (one, other) = UnixStream::pair().expect("pair");
-        let peer = peer(&one).expect("credentials");
-        assert_eq!(peer.pid, std::process::id() as i32);
+        assert_eq!(peer_pid(&one).expect("credentials"), std::process::id() as i32);
         if let Ok(pidfd) = peer_pidfd(&one) {
             assert!(is_alive(&pidfd));
         }
