@@ -16,7 +16,18 @@ GOAL = 1.5
 TILE = 2 << 20
 POLICIES = {"kernel": KERNEL, "4K": ALL_4K, "2M": ALL_2M, "mosaic": MOSAIC}
 TOUCH = {0: "untouched", 1: "first page touched", 2: "all touched"}
-SHAPES = [(4096, 0), (4096, 1), (65536, 0), (65536, 1), (65536, 2), (TILE, 0), (TILE, 1), (TILE, 2), (8 * TILE, 1)]
+SHAPES = [
+    (4096, 0),
+    (4096, 1),
+    (65536, 0),
+    (65536, 1),
+    (65536, 2),
+    (TILE, 0),
+    (TILE, 1),
+    (TILE, 2),
+    (8 * TILE, 1),
+    (32 * TILE, 0),
+]
 BUDGET_NS = 25e6
 """CPU time that one sample should take."""
 
