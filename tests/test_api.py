@@ -110,7 +110,7 @@ class TestTheExample:
 
     @pytest.fixture
     def fft(self, workshop: Workshop) -> Path:
-        return workshop.compile(EXAMPLES / "fft/fft.c", "fft", flags=("-O2", INCLUDE, "-lm"))
+        return workshop.compile(EXAMPLES / "fft/fft.c", "fft", flags=("-O2", INCLUDE, "-Wl,--no-as-needed", "-lm"))
 
     @staticmethod
     def checksum(text: str) -> str:
