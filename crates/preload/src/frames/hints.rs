@@ -21,7 +21,7 @@ use crate::lock::Locked;
 use crate::maps;
 use crate::record;
 use crate::start;
-use crate::sys::{self, Errno, Result, task};
+use crate::sys::{self, Errno, Result, c, task};
 
 use super::engine::{Engine, PLACERS};
 use super::mail::{self, Kind};
@@ -190,22 +190,42 @@ fn number_of(desk: &mut Desk, asked: Asked) -> Result<usize> {
     }
     let free =
         same.or_else(|| desk.iter().position(Option::is_none)).or_else(|| (0..MOST).find(|at| !is_used(*at)));
-    let Some((at, place)) = free.and_then(|at| Some((at, desk.get_mut(at)?))) else {
+    let Some(at) = free else {
         asked.values.release();
         return Err(Errno::ENOSPC);
     };
+    let mut result = tell(FIRST + at, Some(&asked));
+    if result == Err(Errno::ENOSPC) {
+        // There is no pool for another colour function: pools of hints that nobody uses any more can serve.
+        drop_unused(desk);
+        result = tell(FIRST + at, Some(&asked));
+    }
+    let unwanted = match result {
+        Ok(()) => desk.get_mut(at).and_then(|place| place.replace(asked)),
+        Err(_) => Some(asked),
+    };
+    if let Some(unwanted) = unwanted {
+        unwanted.values.release();
+    }
+    result.map(|()| FIRST + at)
+}
+
+/// Tells the handler what strategy `number` is. (The desk's lock is held.)
+fn tell(number: usize, asked: Option<&Asked>) -> Result<()> {
     // SAFETY: the desk's lock is held, and nobody has been asked yet.
-    unsafe { *HINT.0.get() = Some((asked.spec, asked.colours, asked.strategy)) };
-    match ask(Kind::Hint, Span::new(FIRST + at, FIRST + at)) {
-        Ok(_) => {
-            if let Some(old) = place.replace(asked) {
-                old.values.release();
-            }
-            Ok(FIRST + at)
-        }
-        Err(errno) => {
-            asked.values.release();
-            Err(errno)
+    unsafe { *HINT.0.get() = asked.map(|asked| (asked.spec, asked.colours, asked.strategy)) };
+    ask(Kind::Hint, Span::new(number, number)).map(drop)
+}
+
+/// Forgets hints without ranges.
+fn drop_unused(desk: &mut Desk) {
+    for (number, place) in (FIRST..).zip(desk.iter_mut()) {
+        if place.is_some()
+            && !areas::uses(code(number))
+            && tell(number, None).is_ok()
+            && let Some(unused) = place.take()
+        {
+            unused.values.release();
         }
     }
 }
@@ -313,18 +333,40 @@ pub fn remap_range(span: Span) -> Result<Moved> {
     if !areas::touches(span) {
         return Err(Errno::EINVAL);
     }
-    let in_place = ask(Kind::Remap, span)? as u64;
-    let mut moved = Moved { pages: (span.len() / PAGE) as u64, in_place, ..Moved::default() };
+    let mut moved = Moved { pages: (span.len() / PAGE) as u64, ..Moved::default() };
     let mut words = [0u64; SLOTS];
     for start in (span.start..span.end).step_by(SLOTS * PAGE) {
         let part = Span::new(start, span.end.min(start + SLOTS * PAGE));
         let Some(some) = words.get_mut(..part.len() / PAGE) else { continue };
+        unshare(part, some);
+        moved.in_place += {
+            // Nobody maps or unmaps while pages are on their way.
+            let _guest = guest::lock();
+            settle(part, false);
+            ask(Kind::Remap, part)? as u64
+        };
         frames(part, some)?;
         moved.absent += some.iter().filter(|frame| **frame == 0).count() as u64;
     }
     moved.in_place = moved.in_place.min(moved.pages - moved.absent);
     moved.elsewhere = moved.pages - moved.absent - moved.in_place;
     Ok(moved)
+}
+
+/// Pages of `span` that are shared (with a child, or the zero page) become the program's own, by copying.
+fn unshare(span: Span, words: &mut [u64]) {
+    let Ok(pagemap) = Pagemap::open() else { return };
+    if pagemap.read_shared(span.start, words).is_ok() {
+        for (page, _) in (span.start..span.end).step_by(PAGE).zip(words.iter()).filter(|(_, shared)| **shared != 0)
+        {
+            // SAFETY: contents stay as they are. Where the memory is read-only it fails, and the page stays.
+            let copied = unsafe { sys::madvise(page, PAGE, c::MADV_POPULATE_WRITE) };
+            if let (Ok(()), Some(number)) = (copied, areas::strategy_of(page)) {
+                tally::frames(number, |counts| &counts.copied_pages, 1);
+            }
+        }
+    }
+    sys::close(pagemap.0);
 }
 
 /// Frame numbers of the pages of `span`, at most a chunk's worth; 0: not in memory.
@@ -405,21 +447,24 @@ pub fn adopt_child() {
     DESK.reset_after_fork();
     let desk = DESK.lock();
     for (number, asked) in (FIRST..).zip(desk.iter()) {
-        if let Some(asked) = asked {
-            // SAFETY: the desk's lock is held, and nobody has been asked yet.
-            unsafe { *HINT.0.get() = Some((asked.spec, asked.colours, asked.strategy)) };
-            let _ = ask(Kind::Hint, Span::new(number, number));
+        if asked.is_some() {
+            let _ = tell(number, asked.as_ref());
         }
     }
 }
 
 /// The handler's half.
 impl Engine {
-    /// Takes the hint on the desk's counter as strategy `number`.
+    /// Takes the hint on the desk's counter as strategy `number`; none: there is no such strategy any more.
     pub fn take_hint(&mut self, number: usize) -> Result<usize> {
         // SAFETY: who asked holds the desk's lock and waits.
         let hint = unsafe { (*HINT.0.get()).take() };
-        let (spec, colours, strategy) = hint.ok_or(Errno::EINVAL)?;
+        let Some((spec, colours, strategy)) = hint else {
+            if let Some(place) = self.placers.get_mut(number) {
+                *place = None;
+            }
+            return Ok(number);
+        };
         tally::assign(number, spec.kind, spec.colours);
         self.admit(number, &spec, colours, strategy)?;
         Ok(number)

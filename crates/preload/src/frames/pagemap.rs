@@ -4,6 +4,8 @@ use crate::arch::PAGE;
 use crate::sys::{self, Errno, Result, c};
 
 const PRESENT: u64 = 1 << 63;
+/// Mapped by this process alone.
+const EXCLUSIVE: u64 = 1 << 56;
 const FRAME: u64 = (1 << 55) - 1;
 const WORD: usize = size_of::<u64>();
 
@@ -26,6 +28,18 @@ impl Pagemap {
         }
         for word in into {
             *word = if *word & PRESENT == 0 { 0 } else { *word & FRAME };
+        }
+        Ok(())
+    }
+
+    /// For the pages from `addr` on, whether they are there but not this process's alone: 1, else 0. Nobody is denied it.
+    pub fn read_shared(self, addr: usize, into: &mut [u64]) -> Result<()> {
+        let wanted = size_of_val(into);
+        if sys::pread_words(self.0, into, addr / PAGE * WORD)? != wanted {
+            return Err(Errno::EFAULT);
+        }
+        for word in into {
+            *word = u64::from(*word & PRESENT != 0 && *word & EXCLUSIVE == 0);
         }
         Ok(())
     }

@@ -13,6 +13,10 @@ const MOST_CHUNKS: usize = 1 << 15;
 const LOWEST_HIGH: u32 = CHUNK_SLOTS as u32;
 /// ... and at most, unless some colour runs out: 16 MiB.
 const HIGHEST_HIGH: u32 = 8 * CHUNK_SLOTS as u32;
+/// Chunks populated for one page, at most.
+const MOST_HUNTED: u64 = 64;
+/// Halvings of that, at most.
+const MOST_BARREN: u32 = 16;
 /// Default budget: what the pool may hold, bytes ...
 const BUDGET: u64 = 64 << 20;
 /// ... or one part in so many of what is placed, if that is more.
@@ -30,6 +34,8 @@ pub struct Pool {
     pub placed: u64,
     /// Some colour ran out.
     pub starving: bool,
+    /// How many hunts for a colour in a row found none, as a power of two.
+    barren: u32,
 }
 
 /// Own memory for the tables that a stock is given.
@@ -49,9 +55,20 @@ impl Pool {
         let chunks = table::<Option<&'static mut Chunk>>(MOST_CHUNKS).ok()?;
         let lists = table::<List>(colours.count() as usize).ok()?;
         let stock = Stock::new(colours, chunks, lists).ok()?;
-        let mut pool = Pool { stock, pinned: spec.pin, budget_bytes: 0, placed: 0, starving: false };
+        let mut pool = Pool { stock, pinned: spec.pin, budget_bytes: 0, placed: 0, starving: false, barren: 0 };
         pool.admit(spec, available);
         Some(pool)
+    }
+
+    /// Sorts its pages by another colour function, for `spec`: whoever took pages from here does so no more.
+    pub fn recolour(&mut self, colours: Colours, spec: &Spec, available: u64) -> Option<()> {
+        let lists = table::<List>(colours.count() as usize).ok()?;
+        let old = self.stock.recolour(colours, lists).ok()?;
+        // SAFETY: the old lists were a mapping of their own, and nothing refers to them any more.
+        let _ = unsafe { sys::munmap(old.as_ptr() as usize, size_of_val(old).next_multiple_of(PAGE)) };
+        self.budget_bytes = 0;
+        self.admit(spec, available);
+        Some(())
     }
 
     /// Whether `spec`'s pages can come from here.
@@ -76,6 +93,18 @@ impl Pool {
             0 => BUDGET.max(self.placed * PAGE as u64 / BUDGET_SHARE),
             bytes => bytes,
         }
+    }
+
+    /// How many chunks may be populated in the hunt for one page, before another one is taken: as many as the budget
+    /// allows. Where such hunts are in vain, they become shorter.
+    pub fn patience(&self) -> usize {
+        let chunks = (self.budget_bytes() / (CHUNK_SLOTS * PAGE) as u64).clamp(2, MOST_HUNTED) as usize;
+        chunks >> self.barren.min(usize::BITS - 1)
+    }
+
+    /// A hunt has found what was wanted, or not.
+    pub fn found(&mut self, found: bool) {
+        self.barren = if found { 0 } else { (self.barren + 1).min(MOST_BARREN) };
     }
 
     /// Bytes it holds.
