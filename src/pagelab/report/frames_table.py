@@ -33,8 +33,8 @@ def frames(analysis: Analysis) -> Table:
         groups=groups,
         words=3,
         caption="Frames asked and got",
-        note="Pages asked for, placed and out of reach: medians over executions; placed: on a frame as wanted, when it was "
-        "placed; worst: the worst execution. Fallbacks: pages on another colour or frame, and pages that the kernel "
+        note="Pages asked for, placed and out of reach: medians over executions. Placed: on a frame as wanted, at the "
+        "time. Worst: the worst execution. Fallbacks: pages on another colour or frame, and pages that the kernel "
         "filled, of all executions. Kept: of the placed pages still resident at the end, those on the same frame.",
     )
 
