@@ -53,8 +53,12 @@ def until(done: Callable[[], bool], what: str) -> None:
         time.sleep(0.002)
 
 
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+def parent_of(pid: int) -> int | None:
+    """None: it is gone (the guest's forks come and go)."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    except OSError:
+        return None
 
 
 def is_alive(pid: int) -> bool:
@@ -113,9 +117,10 @@ def begin(command: list[str], marker: str, place: Path, document: dict[str, obje
     until(lambda: bool(programs(marker)) or caller.poll() is not None, "the program does not start")
     assert caller.poll() is None, (place / "said").read_text()
     family = set(programs(marker))
-    program = min(pid for pid in family if parent_of(pid) not in family)
-    launchers, pid = [], parent_of(program)
-    while pid not in (caller.pid, 1):
+    parents = {pid: parent_of(pid) for pid in family}
+    program = min(pid for pid, parent in parents.items() if parent is not None and parent not in family)
+    launchers, pid = [], parents[program]
+    while pid is not None and pid not in (caller.pid, 1):
         launchers.append(pid)
         pid = parent_of(pid)
     environment = Path(f"/proc/{program}/environ").read_bytes().split(b"\0")
