@@ -276,6 +276,16 @@ def test_group_sizes_are_checked_and_names_must_differ() -> None:
     assert nd.characterize([], SETTINGS).doubts[Doubt.TREND].size == 0
 
 
+def test_experiments_of_a_group_share_the_group_size() -> None:
+    shapes = {"a": (10, 20), "b": (8, 20), "c": (10, 2), "d": (1, 20)}
+    experiments = [
+        nd.Experiment("g", name, nd.Executions.of(normal(3, 1, *shape, seed=3))) for name, shape in shapes.items()
+    ]
+    other = nd.Experiment("h", "a", experiments[0].executions)
+    table = nd.characterize([*experiments, other], SETTINGS)
+    assert table.group_sizes.tolist() == [8, 8, 0, 0, 10]
+
+
 def test_rescaling_the_unit_changes_nothing() -> None:
     rows = normal(3, 1)
     plain, scaled = characterized(rows).columns, characterized(rows * 2.0**-30).columns

@@ -14,8 +14,8 @@ from pagelab.stats.nondeterminism.components import t_quantile
 from pagelab.stats.nondeterminism.data import Experiment
 from pagelab.stats.nondeterminism.estimate import Estimate, Metric, Refused
 from pagelab.stats.nondeterminism.percentile import percentile_ends
-from pagelab.stats.nondeterminism.table import SMALLEST_GROUP, Table, characterize
-from pagelab.stats.refusal import Refusal
+from pagelab.stats.nondeterminism.table import Table, characterize
+from pagelab.stats.refusal import Refusal, StatsRefusedError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,19 +57,21 @@ class Changes:
 
 
 def changes(base: Experiment, new: Experiment, settings: Resampling, *, ratio_level: float | None = None) -> Changes:
-    """Every metric of ``base`` and ``new`` (which need different names), and the ratio new / base.
+    """Every metric of ``base`` and ``new``, two conditions of one group, and the ratio new / base.
 
     The mean's ratio has Fieller's interval (:func:`ratio_of_means`); the others divide bootstrap replicates of the two,
-    which are independent, and take percentiles. Impact factors are of one group size, the largest that both can fill.
+    which are independent, and take percentiles.
     ``ratio_level``: of the ratios' intervals, where it is to differ from the level of the metrics' own.
     """
-    fill = [min(len(one.executions), int(one.executions.counts.min())) for one in (base, new)]
-    group = min(fill) if min(fill) >= SMALLEST_GROUP else None
-    table = characterize((base, new), settings, group_size=group)
+    if base.group != new.group:
+        raise StatsRefusedError(Refusal.NOTHING_TO_COMPARE, f"groups {base.group!r} and {new.group!r}: not the same")
+    table = characterize((base, new), settings)
     chosen = settings if ratio_level is None else replace(settings, level=ratio_level)
     drawn: list[NDArray[np.float64]] | None = None
     if min(len(base.executions), len(new.executions)) > 1:
-        drawn = [replicates(one.executions, group or 0, one.key, chosen) for one in (base, new)]
+        drawn = [
+            replicates(one.executions, int(table.group_sizes[i]), one.key, chosen) for i, one in enumerate((base, new))
+        ]
     found = []
     for metric in Metric:
         ends = table.estimate(0, metric), table.estimate(1, metric)

@@ -201,9 +201,9 @@ class ImpactFactor:
 def characterize(experiments: Sequence[Experiment], settings: Resampling, *, group_size: int | None = None) -> Table:
     """All metrics of all experiments (ALLOC 4.2). Names of group and condition must not repeat.
 
-    ``group_size``: of the impact factor; None takes min(executions, fewest measurements) of each experiment. A given
-    one that an experiment cannot fill is refused as a whole, for impact factors of different group sizes do not
-    compare.
+    ``group_size``: of the impact factor; None takes min(executions, fewest measurements), the least of all experiments
+    of a group that can have an impact factor, for those of different group sizes do not compare. A given one that an
+    experiment cannot fill is refused as a whole.
     """
     names = [(one.group, one.condition) for one in experiments]
     if len(set(names)) != len(names):
@@ -222,5 +222,12 @@ def characterize(experiments: Sequence[Experiment], settings: Resampling, *, gro
             raise StatsRefusedError(Refusal.GROUP_SIZE, message)
         sizes = np.full_like(sizes, group_size)
     sizes[sizes < SMALLEST_GROUP] = 0
+    shared: dict[str, np.uint64] = {}
+    for one, size in zip(experiments, sizes, strict=True):
+        if size:
+            shared[one.group] = min(size, shared.get(one.group, size))
+    sizes = np.array(
+        [shared[one.group] if size else 0 for one, size in zip(experiments, sizes, strict=True)], dtype=np.uint64
+    )
     found = columns([one.executions for one in experiments], sizes, [one.key for one in experiments], settings)
     return Table(tuple(experiments), settings, sizes, found)
