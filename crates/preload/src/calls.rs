@@ -244,6 +244,7 @@ fn pool_span(addr: usize, len: usize) -> Option<Span> {
 
 /// munmap.
 pub fn munmap(addr: usize, len: usize) -> Result<()> {
+    frames::hints::forget(addr, len);
     if let Some(span) = pool_span(addr, len) {
         let mut guest = guest::lock();
         if let Some(pool) = guest.pool(addr)

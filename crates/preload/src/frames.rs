@@ -11,6 +11,7 @@
 mod areas;
 mod census;
 mod engine;
+mod existing;
 mod gate;
 mod handler;
 pub mod hints;
@@ -20,6 +21,7 @@ mod pagemap;
 mod place;
 mod pools;
 mod refiller;
+mod remap;
 mod returns;
 mod rights;
 mod shadow;
@@ -47,7 +49,7 @@ use crate::msg::say;
 use crate::record;
 use crate::regions::Place;
 use crate::sandbox;
-use crate::sys::{self, Errno, Result};
+use crate::sys::{self, Errno, Result, task};
 
 use mail::Kind;
 
@@ -72,6 +74,18 @@ pub fn learn(plan: &Plan<'_>) {
         module::learn(plan);
         spot::learn();
         STATE.store(IDLE, Ordering::Release);
+    }
+}
+
+/// Lists memory that exists before the library makes any: to be placed by [`place_existing`].
+pub fn list_existing(plan: &Plan<'_>) {
+    existing::list(plan);
+}
+
+/// Places memory that was there before the library, where a strategy governs it. There must be one thread.
+pub fn place_existing() {
+    if is_wanted() {
+        existing::place();
     }
 }
 
@@ -150,7 +164,21 @@ pub fn enter(span: Span) -> bool {
 
 fn register(span: Span) -> Result<()> {
     kernel::advise_base(span);
+    if areas::strategy_of(span.start).is_some_and(engine::is_pinned)
+        && task::mlock(span.start, span.len(), true).is_err()
+    {
+        // The handler has the rights that the engine was started with.
+        return mail::ask(Kind::Register, span).map(drop);
+    }
     gate::register(span)
+}
+
+/// Locks `span` as it comes in, if `pinned`, and registers it: our own threads' way.
+fn prepare(uffd: uffd::Uffd, span: Span, pinned: bool) -> Result<()> {
+    if pinned {
+        task::mlock(span.start, span.len(), true)?;
+    }
+    uffd.register(span)
 }
 
 /// Pages of governed memory are wanted now: places what is missing of `span`. False: it is not ours to do.

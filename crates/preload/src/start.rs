@@ -355,6 +355,7 @@ unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
     if has_places_of_its_own() && governs_places(&plan) {
         return Err(DisabledReason::Sanitizer.into());
     }
+    frames::list_existing(&plan);
     let needs = Needs::of(&plan);
     let detours = detours(&needs, libc).map_err(|refusal| {
         say(format_args!("cannot detour {:?}: {}", refusal.name, refusal.reason.name()));
@@ -381,6 +382,7 @@ unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
         fork::watch(libc);
     }
     scan(&plan);
+    frames::place_existing();
     Ok(())
 }
 

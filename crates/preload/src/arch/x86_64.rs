@@ -2,6 +2,9 @@
 
 use core::arch::asm;
 
+#[cfg(not(test))]
+mod memory;
+
 /// Smallest page.
 pub const PAGE: usize = 4096;
 /// What one page-middle-directory entry maps: the size of transparent huge pages.

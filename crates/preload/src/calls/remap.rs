@@ -14,6 +14,14 @@ use super::{madvise, mmap, munmap, pool_span};
 
 /// mremap; `new` counts only with MREMAP_FIXED or MREMAP_DONTUNMAP.
 pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> Result<usize> {
+    let result = moved(old, old_len, new_len, flags, new);
+    if flags & c::MREMAP_DONTUNMAP == 0 && result.is_ok_and(|at| at != old) {
+        frames::hints::forget(old, old_len);
+    }
+    result
+}
+
+fn moved(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> Result<usize> {
     let from_pool = pool_span(old, old_len);
     let into_pool = flags & c::MREMAP_FIXED != 0 && guest::touches_pools(new, new_len);
     let length = align_up(new_len, PAGE).filter(|&len| len != 0);

@@ -232,6 +232,19 @@ pub fn clear(span: Span) -> bool {
     change(span, None)
 }
 
+/// Takes away ranges in `span` whose codes are beyond `last`. Callers take turns.
+pub fn clear_beyond(span: Span, last: Code) {
+    let mut at = span.start;
+    while at < span.end {
+        let (code, within) = looked_up(at);
+        let part = within.and(span);
+        if code.is_some_and(|code| code > last) {
+            let _ = clear(part);
+        }
+        at = part.end.max(at + 1);
+    }
+}
+
 fn change(span: Span, code: Option<Code>) -> bool {
     if span.is_empty() {
         return true;
@@ -296,6 +309,15 @@ mod tests {
         }
         clear(Span::new(0, usize::MAX));
         assert_eq!(COUNT.load(Ordering::Relaxed), 0);
+        for (page, code) in [(0, 3), (1, 9), (2, 8), (3, 0), (5, 20)] {
+            assert!(set(Span::new(base + page * 4096, base + (page + 1) * 4096), code));
+        }
+        clear_beyond(Span::new(base + 4096, base + 6 * 4096), 8);
+        assert_eq!(
+            [0, 1, 2, 3, 4, 5].map(|page| at(base + page * 4096)),
+            [Some(3), None, Some(8), Some(0), None, None]
+        );
+        clear(Span::new(0, usize::MAX));
         OF_POOL[1].store(3, Ordering::Relaxed);
         let pool = POOLS.start + POOL_BYTES as usize;
         assert!(set(Span::new(pool + 4096, pool + 8192), 0));

@@ -62,7 +62,8 @@ pub struct Order {
 impl Engine {
     /// Before the start.
     pub const fn off() -> Engine {
-        let tools = Tools { uffd: super::uffd::Uffd(-1), pagemap: super::pagemap::Pagemap(-1), landing: 0 };
+        let tools =
+            Tools { uffd: super::uffd::Uffd(-1), pagemap: super::pagemap::Pagemap(-1), landing: 0, transit: 0 };
         Engine {
             tools,
             pools: [const { None }; MAX_STRATEGIES],
@@ -111,6 +112,12 @@ impl Engine {
         if let Some(period) = PERIODS.get(number) {
             period.store(strategy.period(), Relaxed);
         }
+        let bit = 1 << number;
+        if spec.pin {
+            PINNED.fetch_or(bit, Relaxed)
+        } else {
+            PINNED.fetch_and(!bit, Relaxed)
+        };
         *place = Some(Placer { strategy, pool, windows: Windows::new(fixed), pinned: spec.pin });
         Ok(())
     }
@@ -126,8 +133,14 @@ impl Engine {
             self.pools.get_mut(at)?.as_mut()?.admit(spec, available);
             return Some(at);
         }
-        let at = self.pools.iter().position(Option::is_none)?;
-        *self.pools.get_mut(at)? = Some(Pool::new(colours, spec, available)?);
+        if let Some(at) = self.pools.iter().position(Option::is_none) {
+            *self.pools.get_mut(at)? = Some(Pool::new(colours, spec, available)?);
+            return Some(at);
+        }
+        let is_used = |at: usize| self.placers.iter().flatten().any(|placer| placer.pool == at);
+        let is_idle = |(at, pool): &(usize, &Pool)| pool.pinned == spec.pin && !is_used(*at);
+        let (at, _) = self.pools.iter().flatten().enumerate().find(is_idle)?;
+        self.pools.get_mut(at)?.as_mut()?.recolour(colours, spec, available)?;
         Some(at)
     }
 
@@ -265,6 +278,14 @@ static PERIODS: [AtomicU64; PLACERS] = [const { AtomicU64::new(1) }; PLACERS];
 /// After how many pages the answers of strategy `number` repeat; 0: never.
 pub fn period(number: u32) -> u64 {
     PERIODS.get(number as usize).map_or(1, |period| period.load(Relaxed))
+}
+
+/// Strategies whose memory is locked, for threads that cannot ask the engine.
+static PINNED: AtomicU64 = AtomicU64::new(0);
+
+/// Whether memory of strategy `number` is locked.
+pub fn is_pinned(number: u32) -> bool {
+    PINNED.load(Relaxed) >> number & 1 != 0
 }
 
 /// The page at `addr`.

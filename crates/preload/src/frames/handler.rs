@@ -10,10 +10,11 @@ use crate::guest;
 use crate::intervals::Span;
 use crate::sys::{self, Errno, Result, c, task};
 
-use super::engine::{ENGINE, Engine, page_at};
+use super::engine::{self, ENGINE, Engine, page_at};
 use super::mail::{self, Kind};
 use super::pagemap::Pagemap;
 use super::refiller;
+use super::remap::TRANSIT;
 use super::returns;
 use super::rights;
 use super::spot::{self, Spot};
@@ -21,7 +22,7 @@ use super::store::Tools;
 use super::tally;
 use super::thread::Thread;
 use super::uffd::{Message, Uffd};
-use super::{census, gate};
+use super::{areas, census, gate};
 
 static THREAD: Thread = Thread::new();
 /// The userfaultfd's number in the handler's table.
@@ -39,8 +40,10 @@ static ERRNO: AtomicI32 = AtomicI32::new(0);
 /// No descriptor.
 const NONE: i32 = -1;
 
-/// Pages of the yard: the bell, and for each of our threads a landing page and a locked one.
-const YARD_PAGES: usize = 5;
+/// Pages of the yard: the bell; for each of our threads a landing page and a locked one; two transit areas, the second
+/// locked.
+const YARD_PAGES: usize = FIRST_TRANSIT + 2 * TRANSIT;
+const FIRST_TRANSIT: usize = 5;
 /// Messages read at a time.
 const AT_ONCE: usize = 16;
 
@@ -116,8 +119,8 @@ fn yard(uffd: Uffd, is_pinned: bool) -> Result<usize> {
     unsafe { sys::madvise(yard, bytes, c::MADV_DONTFORK) }?;
     if is_pinned {
         // Pages can be moved between locked memory and locked memory only.
-        for page in [2, 4] {
-            task::mlock(yard + page * PAGE, PAGE, true)?;
+        for (page, pages) in [(2, 1), (4, 1), (FIRST_TRANSIT + TRANSIT, TRANSIT)] {
+            task::mlock(yard + page * PAGE, pages * PAGE, true)?;
         }
     }
     uffd.register(Span::new(yard, yard + bytes))?;
@@ -170,12 +173,16 @@ fn prepare() -> core::result::Result<Uffd, Stop> {
     let yard = yard(uffd, guest::plan().is_some_and(pins)).map_err(stop(EngineFailure::NoMemory))?;
     YARD.store(yard, Ordering::Relaxed);
     if let Some(plan) = guest::plan() {
-        let tools = Tools { uffd, pagemap, landing: yard + PAGE };
+        let tools = Tools { uffd, pagemap, landing: yard + PAGE, transit: yard + FIRST_TRANSIT * PAGE };
         if !ENGINE.lock().set_up(&plan, tools) {
             tally::failed(EngineState::Running, EngineFailure::Module, None);
         }
     }
     Ok(uffd)
+}
+
+fn is_pinned(addr: usize) -> bool {
+    areas::strategy_of(addr).is_some_and(engine::is_pinned)
 }
 
 /// Answers messages for ever.
@@ -216,12 +223,13 @@ fn serve(uffd: Uffd) -> ! {
 fn reply(engine: &mut Engine, uffd: Uffd) -> bool {
     if let Some((kind, span)) = mail::question() {
         let result = match kind {
-            Kind::Register => uffd.register(span).map(|()| 0),
+            Kind::Register => super::prepare(uffd, span, is_pinned(span.start)).map(|()| 0),
             Kind::Unregister => uffd.unregister(span).map(|()| 0),
             Kind::Eager => Ok(engine.eager(span)),
             Kind::Census => Ok(census::take(engine, span, false)),
             Kind::CensusTiled => Ok(census::take(engine, span, true)),
-            Kind::Remap => Err(Errno::ENOSYS),
+            Kind::Remap => Ok(engine.remap(span)),
+            Kind::Replace => engine.replace(span),
             Kind::Hint => engine.take_hint(span.start),
             Kind::Frames => engine.show_frames(span),
             // Who asked goes on when the descriptor is closed.

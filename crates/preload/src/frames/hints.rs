@@ -5,10 +5,12 @@
 //! chosen and being used. The handler never waits for it.
 
 use core::cell::UnsafeCell;
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
 use pagelab_abi::guest::{EngineFailure, FramesCounts};
 use pagelab_abi::plan::{MAX_STRATEGIES, Strategy as Spec, StrategyKind, Words};
+use pagelab_frames::strategy::PageColoring;
 use pagelab_frames::{AnyStrategy, Colours};
 
 use crate::arch::PAGE;
@@ -147,15 +149,32 @@ unsafe impl<T> Sync for Counter<T> {}
 static HINT: Counter<Option<(Spec, Colours, AnyStrategy<'static>)>> = Counter(UnsafeCell::new(None));
 static FRAMES: Counter<[u64; SLOTS]> = Counter(UnsafeCell::new([0; SLOTS]));
 
+/// Some range has, or had, a hint.
+static GIVEN: AtomicBool = AtomicBool::new(false);
+
+/// Every call into the engine begins with it: a forked child sets itself up first.
+fn meet() {
+    if guest::is_new_child() {
+        guest::adopt_child();
+    }
+}
+
+/// Memory is about to be unmapped: what is mapped there later begins without hints.
+pub fn forget(addr: usize, len: usize) {
+    if GIVEN.load(Relaxed) {
+        let end = addr.saturating_add(len).checked_next_multiple_of(PAGE).unwrap_or(addr);
+        let _guest = guest::lock();
+        areas::clear_beyond(Span::new(addr, end), FIRST as u8);
+    }
+}
+
 fn code(number: usize) -> u8 {
     number as u8 + 1
 }
 
 /// Makes sure that the engine runs.
 pub fn start() -> Result<()> {
-    if guest::is_new_child() {
-        guest::adopt_child();
-    }
+    meet();
     if super::is_running() {
         return Ok(());
     }
@@ -251,6 +270,7 @@ pub fn set_range(span: Span, asked: Option<Asked>) -> Result<()> {
     }
     let mut desk = DESK.lock();
     let number = asked.map(|asked| number_of(&mut desk, asked)).transpose()?;
+    GIVEN.store(true, Relaxed);
     let _guest = guest::lock();
     if !areas::set(span, number.map_or(0, code)) {
         return Err(Errno::ENOSPC);
@@ -371,6 +391,7 @@ fn unshare(span: Span, words: &mut [u64]) {
 
 /// Frame numbers of the pages of `span`, at most a chunk's worth; 0: not in memory.
 pub fn frames(span: Span, into: &mut [u64]) -> Result<()> {
+    meet();
     mapped(span)?;
     if super::is_running() {
         let _desk = DESK.lock();
@@ -397,6 +418,7 @@ pub fn usual_colours() -> Option<Colours> {
 
 /// How the strategy at `addr` counts colours, or else the policy; and how far around.
 pub fn colours_around(addr: usize) -> (Option<Colours>, Span) {
+    meet();
     let (number, within) = areas::around(addr);
     let of_plan = |number: u32| guest::plan().and_then(|plan| Colours::of_plan(&plan, &plan.strategy(number)?));
     let colours = match number {
@@ -411,6 +433,7 @@ pub fn colours_around(addr: usize) -> (Option<Colours>, Span) {
 
 /// What places the page at `addr`.
 pub fn strategy_at(addr: usize) -> Option<StrategyKind> {
+    meet();
     let number = areas::strategy_of(addr)?;
     match (number as usize).checked_sub(FIRST) {
         Some(at) => DESK.lock().get(at).and_then(Option::as_ref).map(|asked| asked.spec.kind),
@@ -420,6 +443,7 @@ pub fn strategy_at(addr: usize) -> Option<StrategyKind> {
 
 /// What the engine did so far.
 pub fn counters() -> Counters {
+    meet();
     let Some(file) = record::file() else { return Counters::default() };
     let mut sums = FramesCounts::default();
     for slot in &file.frames {
@@ -445,10 +469,14 @@ pub fn counters() -> Counters {
 /// the numbers stay.)
 pub fn adopt_child() {
     DESK.reset_after_fork();
-    let desk = DESK.lock();
-    for (number, asked) in (FIRST..).zip(desk.iter()) {
-        if asked.is_some() {
-            let _ = tell(number, asked.as_ref());
+    let mut desk = DESK.lock();
+    for (number, place) in (FIRST..).zip(desk.iter_mut()) {
+        if let Some(asked) = place {
+            if asked.spec.pid_hash {
+                let own = PageColoring::hashed(asked.colours.count(), sys::getpid());
+                asked.strategy = AnyStrategy::PageColoring(own);
+            }
+            let _ = tell(number, Some(asked));
         }
     }
 }

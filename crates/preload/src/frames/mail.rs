@@ -25,7 +25,8 @@ pub enum Kind {
     Census = 4,
     /// Unregister everything and end.
     Stop = 5,
-    /// Put the span's pages, contents kept, where its strategy wants them. Answer: pages moved.
+    /// Put the span's pages (at most 512), contents kept, where their strategies want them. Answer: how many are there
+    /// then.
     Remap = 6,
     /// Count resident pages of tiles of larger pages, which are out of reach.
     CensusTiled = 7,
@@ -33,12 +34,14 @@ pub enum Kind {
     Hint = 8,
     /// Put the frames of the span's pages on the counter. Answer: how many.
     Frames = 9,
+    /// Put a copy, placed, in the place of the span, a private mapping of a file. Answer: its pages.
+    Replace = 10,
 }
 
 impl Kind {
     fn from_code(code: u8) -> Option<Kind> {
-        use Kind::{Census, CensusTiled, Eager, Frames, Hint, Register, Remap, Stop, Unregister};
-        let all = [Register, Unregister, Eager, Census, Stop, Remap, CensusTiled, Hint, Frames];
+        use Kind::{Census, CensusTiled, Eager, Frames, Hint, Register, Remap, Replace, Stop, Unregister};
+        let all = [Register, Unregister, Eager, Census, Stop, Remap, CensusTiled, Hint, Frames, Replace];
         all.into_iter().find(|kind| *kind as u8 == code)
     }
 }

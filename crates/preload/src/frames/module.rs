@@ -28,6 +28,11 @@ pub fn learn(plan: &Plan<'_>) {
     }
 }
 
+/// Addresses of the tables found.
+pub fn tables() -> impl Iterator<Item = usize> {
+    TABLES.iter().map(|place| place.load(Ordering::Acquire)).filter(|table| *table != 0)
+}
+
 /// Starts the module of strategy `number`; `None` if it is not loaded, or refuses.
 pub fn start(plan: &Plan<'static>, number: u32, spec: &Spec, pid: u32) -> Option<Module> {
     let table = TABLES.get(number as usize)?.load(Ordering::Acquire) as *const ModuleTable;

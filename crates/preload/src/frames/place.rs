@@ -23,8 +23,6 @@ pub static SHADOW: Shadow = Shadow::new();
 
 /// How often a move that the kernel asks to repeat is repeated.
 const PATIENCE: usize = 1000;
-/// Chunks populated for one page at most, before another colour is taken.
-const CHUNKS_A_PAGE: usize = 2;
 /// Pages of the pool that turn out to be in use, for one page placed.
 const BUSY: usize = 64;
 
@@ -223,7 +221,7 @@ impl Engine {
     }
 
     /// Moves, again while the kernel asks for it.
-    fn shift(&self, from: usize, to: Span, then: Then) -> (usize, Option<Errno>) {
+    pub(super) fn shift(&self, from: usize, to: Span, then: Then) -> (usize, Option<Errno>) {
         let mut result = (0, Some(Errno::EAGAIN));
         for _ in 0..PATIENCE {
             // SAFETY: the slots are held by the caller, their pages zero; the target gets what it is missing.
@@ -238,7 +236,7 @@ impl Engine {
     }
 
     /// The first `done` pages of `run` went to page `at` of the span at `start` and after it; the others stay.
-    fn settle(&mut self, number: u32, run: Run, start: usize, at: usize, done: usize) {
+    pub(super) fn settle(&mut self, number: u32, run: Run, start: usize, at: usize, done: usize) {
         let Some(Some(placer)) = self.placers.get(number as usize) else { return };
         let Some(Some(pool)) = self.pools.get_mut(placer.pool) else { return };
         let slot = tally::slot(number);
@@ -290,20 +288,25 @@ impl Engine {
 
     /// Pages for the wants from number `at` on, at most `most`: of another colour only if there is nothing else to be
     /// had. And where they are.
-    fn take(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
+    pub(super) fn take(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
         let pool = self.placers.get(number as usize)?.as_ref()?.pool;
         let mut begin = 0;
-        for turn in 0..=CHUNKS_A_PAGE {
+        let most_turns = self.pools.get(pool)?.as_ref()?.patience();
+        for turn in 0..=most_turns {
             let stock = &mut self.pools.get_mut(pool)?.as_mut()?.stock;
             if let Some(run) = stock.take_run(self.wants.get(at..at + most)?) {
                 waited(begin);
+                if turn > 0 {
+                    self.pool(pool)?.found(true);
+                }
+                let stock = &self.pools.get(pool)?.as_ref()?.stock;
                 return Some((run, stock.address(run.slot)?));
             }
             if turn == 0 {
                 begin = sys::monotonic_ns();
             }
             self.make_room(pool);
-            if turn == CHUNKS_A_PAGE || self.refill(pool).is_err() {
+            if turn == most_turns || self.refill(pool).is_err() {
                 break;
             }
         }
@@ -311,6 +314,7 @@ impl Engine {
         let want = *self.wants.get(at)?;
         let pool = self.pool(pool)?;
         pool.starving = true;
+        pool.found(false);
         let slot = match want {
             Want::Colour(colour) => pool.stock.take_near(colour)?,
             Want::Frame(_) | Want::Any => pool.stock.take_any()?,

@@ -13,7 +13,7 @@ use super::uffd::{Then, Uffd};
 /// Slots of a chunk.
 pub const SLOTS: usize = PMD / PAGE;
 /// Chunks' addresses begin here, below the heap and above what the kernel gives programs and their break.
-pub const BASE: usize = 0x5f00_0000_0000;
+pub const BASE: usize = 0x65c0_0000_0000;
 /// Most chunks (64 GiB).
 const MOST: usize = 1 << 15;
 /// All addresses that chunks can have.
@@ -56,6 +56,8 @@ pub struct Tools {
     pub pagemap: Pagemap,
     /// A registered page of its own for each thread, and next to it one that is locked as pinned chunks are.
     pub landing: usize,
+    /// Registered pages to which pages of the program are moved for a moment, and as many that are locked.
+    pub transit: usize,
 }
 
 /// One chunk, populated.
@@ -106,26 +108,33 @@ fn map(address: usize, pinned: bool) -> Result<()> {
     // SAFETY: a forked child has no use for it, and shared pages could not be moved any more.
     unsafe { sys::madvise(address, PMD, c::MADV_DONTFORK) }?;
     if pinned {
-        task::mlock(address, PMD, true)?;
+        return task::mlock(address, PMD, true);
     }
-    Ok(())
+    // The program may have asked for all future memory to be locked; its own, that is.
+    task::munlock(address, PMD)
 }
 
 /// Maps and populates a chunk at `address`; `frames` has the frame of each slot then, the pages are zero.
 pub fn populate(tools: &Tools, address: usize, pinned: bool, frames: &mut [u64; SLOTS]) -> Result<Made> {
-    map(address, pinned)?;
-    match fill(tools, address, pinned, frames) {
-        Ok(made) => Ok(made),
-        Err(errno) => {
-            unmap(address);
-            Err(errno)
+    let mut result = Err(Errno::EAGAIN);
+    // A huge page that cannot be split is of no use.
+    for advice in [c::MADV_HUGEPAGE, c::MADV_NOHUGEPAGE] {
+        map(address, pinned)?;
+        result = fill(tools, address, pinned, advice, frames);
+        if result.is_ok() {
+            break;
+        }
+        unmap(address);
+        if !matches!(result, Err(Errno::EAGAIN)) {
+            break;
         }
     }
+    result
 }
 
-fn fill(tools: &Tools, address: usize, pinned: bool, frames: &mut [u64; SLOTS]) -> Result<Made> {
+fn fill(tools: &Tools, address: usize, pinned: bool, advice: i32, frames: &mut [u64; SLOTS]) -> Result<Made> {
     // SAFETY: changes page sizes only.
-    unsafe { sys::madvise(address, PMD, c::MADV_HUGEPAGE) }.or_else(without_huge_pages)?;
+    unsafe { sys::madvise(address, PMD, advice) }.or_else(without_huge_pages)?;
     // SAFETY: populates what was mapped just now.
     match unsafe { sys::madvise(address, PMD, c::MADV_POPULATE_WRITE) } {
         // Before Linux 5.14 (which cannot move pages either) or where memory is short: said again by the touch.
@@ -139,13 +148,11 @@ fn fill(tools: &Tools, address: usize, pinned: bool, frames: &mut [u64; SLOTS]) 
     unsafe { sys::madvise(address, PMD, c::MADV_NOHUGEPAGE) }.or_else(without_huge_pages)?;
     tools.uffd.register(span_at(address))?;
     let begin = sys::monotonic_ns();
-    if huge && !split(tools, address, pinned) {
-        frames[0] = 0;
+    if huge {
+        split(tools, address, pinned)?;
     }
     let split_ns = sys::monotonic_ns() - begin;
-    for (slot, _) in frames.iter().enumerate().filter(|(_, frame)| **frame != 0) {
-        mark(address + slot * PAGE, 0);
-    }
+    (address..address + PMD).step_by(PAGE).for_each(|page| mark(page, 0));
     Ok(Made { huge, split_ns })
 }
 
@@ -160,8 +167,8 @@ fn is_huge(frames: &[u64; SLOTS]) -> bool {
     first.is_multiple_of(SLOTS as u64) && frames.iter().zip(first..).all(|(frame, wanted)| *frame == wanted)
 }
 
-/// Splits the huge page at `address`: by moving its first page out and back. False: that page is lost.
-fn split(tools: &Tools, address: usize, pinned: bool) -> bool {
+/// Splits the huge page at `address`: by moving its first page out and back. EAGAIN: it cannot be split now.
+fn split(tools: &Tools, address: usize, pinned: bool) -> Result<()> {
     let landing = tools.landing + if pinned { PAGE } else { 0 };
     let (out, back) = (Span::new(landing, landing + PAGE), Span::new(address, address + PAGE));
     let one = |from, to| {
@@ -171,15 +178,11 @@ fn split(tools: &Tools, address: usize, pinned: bool) -> bool {
             unsafe { tools.uffd.shift(from, to, Then::Wait) }.1.is_none()
         })
     };
-    if !one(address, out) {
-        // It will be split by the first move that places one of its pages.
-        return true;
-    }
-    let whole = one(landing, back);
-    if !whole {
+    let split = one(address, out) && one(landing, back);
+    if !split {
         discard(out);
     }
-    whole
+    if split { Ok(()) } else { Err(Errno::EAGAIN) }
 }
 
 /// Gives pages of slots back to the kernel.

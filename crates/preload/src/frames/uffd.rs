@@ -7,6 +7,7 @@ const API: usize = 0xc018_aa3f;
 const REGISTER: usize = 0xc020_aa00;
 const UNREGISTER: usize = 0x8010_aa01;
 const WAKE: usize = 0x8010_aa02;
+const COPY: usize = 0xc028_aa03;
 const ZEROPAGE: usize = 0xc020_aa04;
 const MOVE: usize = 0xc028_aa05;
 /// Of /dev/userfaultfd.
@@ -119,6 +120,13 @@ impl Uffd {
         let mut argument = [span.start as u64, span.len() as u64, 0, 0];
         // SAFETY: `struct uffdio_zeropage` has four words; only missing pages are filled.
         unsafe { sys::ioctl(self.0, ZEROPAGE, argument.as_mut_ptr() as usize) }.map(drop)
+    }
+
+    /// Fills `to` with a copy of what is at `from`, on frames of the kernel's choice, and wakes.
+    pub fn copy(self, from: usize, to: Span) -> Result<()> {
+        let mut argument = [to.start as u64, from as u64, to.len() as u64, 0, 0];
+        // SAFETY: `struct uffdio_copy` has five words; only missing pages are filled.
+        unsafe { sys::ioctl(self.0, COPY, argument.as_mut_ptr() as usize) }.map(drop)
     }
 
     /// Moves the pages of `[from, from + to.len())` to `to`, in order: the bytes moved, and the error that ended it early.

@@ -1,0 +1,153 @@
+//! Memory that exists before the library: data, bss, the stack, and what the dynamic linker mapped.
+//!
+//! Listed before the library makes mappings of its own, placed when the engine can run; there is one thread then, and
+//! it waits while its memory moves. Left out is what the handler itself works with: the library's own data, and that of
+//! strategies' modules.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use pagelab_abi::guest::OutOfReach;
+use pagelab_abi::plan::{Memory, Plan};
+
+use crate::arch::PAGE;
+use crate::elf;
+use crate::files;
+use crate::guest;
+use crate::intervals::Span;
+use crate::maps::{self, Mapping};
+use crate::sys::task;
+
+use super::mail::{self, Kind};
+use super::{areas, module, register, tally};
+
+/// Most mappings listed.
+const ROOM: usize = 256;
+/// A larger mapping of a file is not copied.
+const LARGEST_COPY: usize = 64 << 20;
+/// Addresses below the stack that it can grow into, where there is no limit.
+const DEEPEST_STACK: usize = 1 << 30;
+const LIMIT_STACK: usize = 3;
+
+struct Entry {
+    start: AtomicUsize,
+    end: AtomicUsize,
+    /// [`Memory`] code; plus [`FILE`] for a file's pages.
+    kind: AtomicUsize,
+}
+
+const FILE: usize = 1 << 8;
+
+static LIST: [Entry; ROOM] =
+    [const { Entry { start: AtomicUsize::new(0), end: AtomicUsize::new(0), kind: AtomicUsize::new(0) } }; ROOM];
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// Something in the library's own data.
+static OWN: AtomicUsize = AtomicUsize::new(0);
+
+/// Lists what there is. Called before the library maps anything that stays.
+pub fn list(plan: &Plan<'_>) {
+    if !plan.governs_frames() {
+        return;
+    }
+    let mut data_end = 0;
+    // On the stack: a buffer of its own would be listed, too.
+    let mut buffer = [0u8; 3 * PAGE];
+    let _ = maps::each_with(&mut buffer, &mut |mapping| {
+        if let Some(kind) = kind_of(mapping, &mut data_end) {
+            let count = COUNT.load(Ordering::Relaxed);
+            if let Some(entry) = LIST.get(count) {
+                entry.start.store(mapping.span.start, Ordering::Relaxed);
+                entry.end.store(mapping.span.end, Ordering::Relaxed);
+                entry.kind.store(kind as usize | if mapping.is_file() { FILE } else { 0 }, Ordering::Relaxed);
+                COUNT.store(count + 1, Ordering::Relaxed);
+            }
+        }
+        true
+    });
+}
+
+fn kind_of(mapping: &Mapping<'_>, data_end: &mut usize) -> Option<Memory> {
+    if !mapping.write || mapping.exec || mapping.shared {
+        return None;
+    }
+    match files::kind_of(mapping, *data_end) {
+        Some(Memory::Data) => {
+            *data_end = mapping.span.end;
+            Some(Memory::Data)
+        }
+        Some(kind) => Some(kind),
+        None if mapping.name == b"[heap]" => Some(Memory::Heap),
+        None => (mapping.name.is_empty() && !mapping.is_file()).then_some(Memory::Anon),
+    }
+}
+
+/// Places what was listed and has a strategy.
+pub fn place() {
+    // Looked up without the dynamic linker's lock later.
+    let mut kept_out = [Span::new(0, 0); MOST_KEPT_OUT];
+    keep_out(&mut kept_out);
+    for entry in LIST.iter().take(COUNT.load(Ordering::Relaxed)) {
+        let span = Span::new(entry.start.load(Ordering::Relaxed), entry.end.load(Ordering::Relaxed));
+        let code = entry.kind.load(Ordering::Relaxed);
+        let Some(memory) = Memory::from_code((code & !FILE) as u64) else { continue };
+        let Some(section) = guest::section_for(memory, span.len()).filter(|section| section.governs_frames())
+        else {
+            continue;
+        };
+        let mut at = span.start;
+        while at < span.end {
+            let next =
+                kept_out.iter().filter(|out| out.end > at && out.start < span.end).min_by_key(|out| out.start);
+            let part = Span::new(at, next.map_or(span.end, |out| out.start.max(at)));
+            if !part.is_empty() {
+                place_one(part, memory, code & FILE != 0, section.frames as u8);
+            }
+            at = next.map_or(span.end, |out| out.end);
+        }
+    }
+}
+
+const MOST_KEPT_OUT: usize = 32;
+
+/// Writable segments of the library and of modules.
+fn keep_out(list: &mut [Span; MOST_KEPT_OUT]) {
+    let mut used = 0;
+    elf::each(&mut |_, segments| {
+        let mut writable = [Span::new(0, 0); 8];
+        let mut count = 0;
+        for (place, segment) in writable.iter_mut().zip(segments.filter(|segment| segment.write)) {
+            *place = segment.memory;
+            count += 1;
+        }
+        let holds = |addr: usize| writable.iter().any(|span| (span.start..span.end).contains(&addr));
+        if holds((&raw const OWN) as usize) || module::tables().any(holds) {
+            for span in writable.iter().take(count) {
+                if let Some(place) = list.get_mut(used) {
+                    *place = *span;
+                    used += 1;
+                }
+            }
+        }
+    });
+}
+
+fn place_one(span: Span, memory: Memory, is_file: bool, code: u8) {
+    let governed = if memory == Memory::Stack { with_growth(span) } else { span };
+    if !areas::set(governed, code) || !super::is_ready() {
+        return;
+    }
+    let number = u32::from(code) - 1;
+    if !is_file {
+        if register(span).is_ok() {
+            let _ = mail::ask(Kind::Remap, span);
+        }
+    } else if span.len() > LARGEST_COPY || mail::ask(Kind::Replace, span).is_err() {
+        areas::clear(span);
+        tally::out_of_reach(number, OutOfReach::File, span.len());
+    }
+}
+
+/// The stack and what it can grow into.
+fn with_growth(stack: Span) -> Span {
+    let limit = task::soft_limit(LIMIT_STACK).map_or(DEEPEST_STACK, |limit| limit as usize).min(DEEPEST_STACK);
+    Span::new(stack.end.saturating_sub(limit.next_multiple_of(PAGE)).min(stack.start), stack.end)
+}
