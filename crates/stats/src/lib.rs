@@ -5,8 +5,8 @@
 //! numbers out, no clock, no global state. The recipe of every random draw is part of the interface: the same seed gives
 //! the same digits, whatever the number of threads, and a second implementation in the tests repeats it draw by draw.
 //!
-//! Times are positive and between 1e-150 and 1e150, so that squares neither overflow nor vanish; the Python side refuses
-//! others before they come here.
+//! Times are positive and between 1e-60 and 1e60, so that squares neither overflow nor vanish, nor does the quotient of
+//! any two of them (differences are at least 1e-76); the Python side refuses others before they come here.
 #![deny(unsafe_code)]
 
 pub mod batch;

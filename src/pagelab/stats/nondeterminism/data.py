@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-SMALLEST, LARGEST = 1e-150, 1e150
-"""Range of a time, whatever its unit: squares stay inside the doubles."""
+SMALLEST, LARGEST = 1e-60, 1e60
+"""Range of a time, whatever its unit: also the square of the greatest ratio of two spreads stays inside the doubles."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
