@@ -98,7 +98,7 @@ def test_counters_that_no_machine_of_this_kind_has_are_one_quiet_line() -> None:
         (["--env", "NOVALUE", "--", "true"], 2),
         (["--flush", "all", "--flush", "x", "--", "true"], 2),
         (["-o", "/no/such/place/record.json", "--", "true"], 2),
-        (["--frames", "bin-hopping", "--", "true"], 2),
+        (["--frames", "file=bin-hopping", "--", "true"], 2),
         (["-e", "no-such-event", "--", "true"], 2),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
