@@ -370,6 +370,19 @@ def test_the_table_of_colours_stands_below_the_map() -> None:
         assert "crowding: 0 = even" in done.stdout
 
 
+@pytest.mark.parametrize("flags", [["--save", "x.json"], ["--picture", "x.svg", "--draw", "colours"]])
+def test_who_sees_no_frames_is_told_before_anything_runs(flags: list[str], tmp_path: Path) -> None:
+    # A user without rights may not even read this interpreter's library, so the interpreter is told that it is one.
+    program = (
+        f"import os, sys\nos.chdir({str(tmp_path)!r})\nos.geteuid = lambda: 65534\n"
+        f"sys.argv = ['pagelab', 'map', *{flags!r}, '--', 'touch', 'ran']\nfrom pagelab.cli import main\nmain()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert "needs frame numbers, which only root sees; run: sudo pagelab map" in done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pagelab.errors import BadInputError, PagelabError
+from pagelab.errors import BadInputError, MachineError, PagelabError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,6 +112,9 @@ def map_command(
         from pagelab.placement import framemap
 
         framemap.check_target(save)
+    _check_rights(
+        [("--save", save is not None), ("--picture of colours", picture is not None and drawing == "colours")]
+    )
     chosen = _colouring(colors, cache, masks)
     if governed:
         asked, chosen = _policy(flags, policy, chosen)
@@ -131,6 +134,13 @@ def map_command(
         how = f"signal {-ended}" if ended < 0 else f"exit code {ended}"
         typer.echo(f"pagelab: the program ended with {how}", err=True)
         raise typer.Exit(1)
+
+
+def _check_rights(wanting: list[tuple[str, bool]]) -> None:
+    """Before anything runs: without frame numbers, a long run would end with nothing."""
+    asked = [name for name, wanted in wanting if wanted]
+    if asked and os.geteuid() != 0:
+        raise MachineError(f"{asked[0]} needs frame numbers, which only root sees; run: sudo pagelab map …")
 
 
 def _colouring(colors: int | None, cache: str | None, masks: str | None) -> ColourFunction | None:
