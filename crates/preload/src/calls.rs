@@ -322,8 +322,9 @@ pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
     if files::overrules(len, advice) {
         return sys::is_mapped(addr, len);
     }
+    let Some(advised) = frames::advice_for(addr, advice) else { return Ok(()) };
     // SAFETY: the program's own request.
-    let raw = || unsafe { sys::madvise(addr, len, advice) };
+    let raw = || unsafe { sys::madvise(addr, len, advised) };
     if (HEAP.start..HEAP.end).contains(&addr) && len > 0 && frames::governs(addr) {
         match advice {
             c::MADV_DONTNEED if addr.is_multiple_of(PAGE) => {
@@ -353,6 +354,22 @@ pub fn mlock(addr: usize, len: usize, flags: usize) -> Result<()> {
     task::mlock_with(addr, len, flags)
 }
 
+/// munlock.
+pub fn munlock(addr: usize, len: usize) -> Result<()> {
+    task::munlock(addr, len)?;
+    if let Some(end) = align_up(addr.saturating_add(len), PAGE) {
+        frames::unlocked(Span::new(align_down(addr, PAGE), end));
+    }
+    Ok(())
+}
+
+/// munlockall.
+pub fn munlock_all() -> Result<()> {
+    task::munlock_all()?;
+    frames::all_locked_or_unlocked();
+    Ok(())
+}
+
 /// mlockall.
 pub fn mlock_all(flags: usize) -> Result<()> {
     const MCL_CURRENT: usize = 1;
@@ -360,7 +377,9 @@ pub fn mlock_all(flags: usize) -> Result<()> {
     if flags & (MCL_CURRENT | MCL_ONFAULT) == MCL_CURRENT {
         frames::populate_all();
     }
-    task::mlock_all(flags)
+    task::mlock_all(flags)?;
+    frames::all_locked_or_unlocked();
+    Ok(())
 }
 
 /// MADV_DONTNEED in a heap with reserved pages; `None`: not that.

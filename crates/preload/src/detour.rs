@@ -41,7 +41,7 @@ struct Entry {
     target: usize,
 }
 
-const MOST: usize = 24;
+const MOST: usize = 32;
 
 /// Checked entries, not yet written.
 pub struct Detours {

@@ -99,6 +99,14 @@ pub(crate) extern "C" fn mlock2(addr: usize, len: usize, flags: c_uint) -> c_int
     status(calls::mlock(addr, len, flags as usize))
 }
 
+pub(crate) extern "C" fn munlock(addr: usize, len: usize) -> c_int {
+    status(calls::munlock(addr, len))
+}
+
+pub(crate) extern "C" fn munlockall() -> c_int {
+    status(calls::munlock_all())
+}
+
 pub(crate) extern "C" fn mlockall(flags: c_int) -> c_int {
     status(calls::mlock_all(flags as u32 as usize))
 }

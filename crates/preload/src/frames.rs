@@ -49,7 +49,7 @@ use crate::msg::say;
 use crate::record;
 use crate::regions::Place;
 use crate::sandbox;
-use crate::sys::{self, Errno, Result, task};
+use crate::sys::{self, Errno, Result, c, task};
 
 use mail::Kind;
 
@@ -164,13 +164,51 @@ pub fn enter(span: Span) -> bool {
 
 fn register(span: Span) -> Result<()> {
     kernel::advise_base(span);
-    if areas::strategy_of(span.start).is_some_and(engine::is_pinned)
-        && task::mlock(span.start, span.len(), true).is_err()
-    {
+    renew(span)
+}
+
+/// Registers `span`, locked if its strategy pins.
+fn renew(span: Span) -> Result<()> {
+    if pins(span.start) && task::mlock(span.start, span.len(), true).is_err() {
         // The handler has the rights that the engine was started with.
         return mail::ask(Kind::Register, span).map(drop);
     }
     gate::register(span)
+}
+
+/// Whether memory at `addr` is locked because its strategy pins.
+fn pins(addr: usize) -> bool {
+    is_running() && areas::strategy_of(addr).is_some_and(engine::is_pinned)
+}
+
+/// Advice of the program that the kernel refuses for locked memory, where it is us who locked it: what to ask for instead
+/// (`None`: nothing).
+pub fn advice_for(addr: usize, advice: i32) -> Option<i32> {
+    const MADV_COLD: i32 = 20;
+    const MADV_PAGEOUT: i32 = 21;
+    match advice {
+        c::MADV_DONTNEED if pins(addr) => Some(c::MADV_DONTNEED_LOCKED),
+        // They may be without effect.
+        c::MADV_FREE | MADV_COLD | MADV_PAGEOUT if pins(addr) => None,
+        _ => Some(advice),
+    }
+}
+
+/// The program has unlocked `span`: what its strategy pins stays locked.
+pub fn unlocked(span: Span) {
+    areas::each(span, &mut |part, number| {
+        if number.is_some_and(engine::is_pinned) && is_running() {
+            let _ = task::mlock(part.start, part.len(), true);
+        }
+    });
+}
+
+/// The program has locked all memory, or unlocked it: the pool's is as it was, and so is what strategies pin.
+pub fn all_locked_or_unlocked() {
+    if is_running() {
+        let _ = mail::ask(Kind::Relock, Span::new(0, 0));
+        let _ = each_registrable(&mut |span| unlocked(span));
+    }
 }
 
 /// Locks `span` as it comes in, if `pinned`, and registers it: our own threads' way.
@@ -249,6 +287,16 @@ pub fn moved(old: Span, new: usize, stays: bool) {
     }
 }
 
+/// The program has moved pages from `old` to `new`, a place that it named itself: they change places with pages of the
+/// pool, where their new addresses want others. The caller holds the guest's lock, so that nobody forks meanwhile.
+pub fn aimed(old: usize, new: Span) {
+    let number = areas::strategy_of(new.start).filter(|_| is_running());
+    let pages = (old.abs_diff(new.start) / PAGE) as u64;
+    if number.is_some_and(|number| !pages.is_multiple_of(engine::period(number))) {
+        let _ = mail::ask(Kind::Remap, new);
+    }
+}
+
 /// In a forked child, before it does anything else: an engine of its own, unless the policy is not inherited.
 pub fn adopt_child(inherits: bool) {
     if !is_wanted() {
@@ -266,7 +314,7 @@ pub fn adopt_child(inherits: bool) {
     if is_ready() {
         hints::adopt_child();
         let _ = each_registrable(&mut |span| {
-            let _ = gate::register(span);
+            let _ = renew(span);
         });
     }
 }

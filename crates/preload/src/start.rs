@@ -266,11 +266,13 @@ fn wanted_memory() -> [Wanted; 7] {
 }
 
 /// What brings pages in that are to be placed.
-fn wanted_locks() -> [Wanted; 3] {
+fn wanted_locks() -> [Wanted; 5] {
     let all = wanted(c"mlockall", nr::MLOCKALL, entry::mlockall as *const () as usize);
     let newer = wanted(c"mlock2", nr::MLOCK2, entry::mlock2 as *const () as usize);
     [
         wanted(c"mlock", nr::MLOCK, entry::mlock as *const () as usize),
+        wanted(c"munlock", nr::MUNLOCK, entry::munlock as *const () as usize),
+        Wanted { optional: true, ..wanted(c"munlockall", nr::MUNLOCKALL, entry::munlockall as *const () as usize) },
         Wanted { optional: true, ..newer },
         Wanted { optional: true, ..all },
     ]

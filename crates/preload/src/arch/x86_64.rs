@@ -46,6 +46,7 @@ pub mod nr {
     pub const MLOCK: usize = 149;
     pub const MUNLOCK: usize = 150;
     pub const MLOCKALL: usize = 151;
+    pub const MUNLOCKALL: usize = 152;
     pub const PRCTL: usize = 157;
     pub const GETTID: usize = 186;
     pub const FUTEX: usize = 202;

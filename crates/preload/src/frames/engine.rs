@@ -214,6 +214,15 @@ impl Engine {
         }
     }
 
+    /// Locks the memory of pinned pools again, and unlocks the others'.
+    pub fn relock(&self) {
+        for pool in self.pools.iter().flatten() {
+            for address in (0..pool.stock.chunk_limit()).filter_map(|number| pool.stock.chunk_address(number)) {
+                let _ = store::relock(address, pool.pinned);
+            }
+        }
+    }
+
     /// Gives all memory of the pools back to the kernel.
     pub fn dissolve(&mut self) {
         for pool in self.pools.iter_mut().filter_map(Option::take) {

@@ -118,13 +118,22 @@ fn yard(uffd: Uffd, is_pinned: bool) -> Result<usize> {
     // SAFETY: a fresh mapping of our own; children make theirs.
     unsafe { sys::madvise(yard, bytes, c::MADV_DONTFORK) }?;
     if is_pinned {
-        // Pages can be moved between locked memory and locked memory only.
-        for (page, pages) in [(2, 1), (4, 1), (FIRST_TRANSIT + TRANSIT, TRANSIT)] {
-            task::mlock(yard + page * PAGE, pages * PAGE, true)?;
-        }
+        lock_yard(yard);
     }
     uffd.register(Span::new(yard, yard + bytes))?;
     Ok(yard)
+}
+
+/// Locks those pages of the yard that are to be locked, and unlocks the others: pages can be moved between locked memory and
+/// locked memory only.
+fn lock_yard(yard: usize) {
+    let page = |number: usize| yard + number * PAGE;
+    for (first, pages) in [(2, 1), (4, 1), (FIRST_TRANSIT + TRANSIT, TRANSIT)] {
+        let _ = task::mlock(page(first), pages * PAGE, true);
+    }
+    for (first, pages) in [(0, 2), (3, 1), (FIRST_TRANSIT, TRANSIT)] {
+        let _ = task::munlock(page(first), pages * PAGE);
+    }
 }
 
 /// Closes all descriptors but the two.
@@ -229,6 +238,11 @@ fn reply(engine: &mut Engine, uffd: Uffd) -> bool {
             Kind::Census => Ok(census::take(engine, span, false)),
             Kind::CensusTiled => Ok(census::take(engine, span, true)),
             Kind::Remap => Ok(engine.remap(span)),
+            Kind::Relock => {
+                lock_yard(YARD.load(Ordering::Relaxed));
+                engine.relock();
+                Ok(0)
+            }
             Kind::Replace => engine.replace(span),
             Kind::Hint => engine.take_hint(span.start),
             Kind::Frames => engine.show_frames(span),

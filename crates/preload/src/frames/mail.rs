@@ -36,12 +36,14 @@ pub enum Kind {
     Frames = 9,
     /// Put a copy, placed, in the place of the span, a private mapping of a file. Answer: its pages.
     Replace = 10,
+    /// Lock the pool's memory again where it is to be locked, and unlock the rest.
+    Relock = 11,
 }
 
 impl Kind {
     fn from_code(code: u8) -> Option<Kind> {
-        use Kind::{Census, CensusTiled, Eager, Frames, Hint, Register, Remap, Replace, Stop, Unregister};
-        let all = [Register, Unregister, Eager, Census, Stop, Remap, CensusTiled, Hint, Frames, Replace];
+        use Kind::{Census, CensusTiled, Eager, Frames, Hint, Register, Relock, Remap, Replace, Stop, Unregister};
+        let all = [Register, Unregister, Eager, Census, Stop, Remap, CensusTiled, Hint, Frames, Replace, Relock];
         all.into_iter().find(|kind| *kind as u8 == code)
     }
 }

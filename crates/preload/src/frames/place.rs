@@ -267,8 +267,9 @@ impl Engine {
     fn place_disguised(&mut self, number: u32, page: usize, at: usize) -> bool {
         let Some((run, from)) = self.take(number, at, 1) else { return false };
         let any = c::PROT_RW | c::PROT_EXEC;
-        let placed = [(true, c::PROT_RW), (false, any), (true, any)].into_iter().any(|(locked, prot)| {
-            store::disguise(from, locked, prot, || self.shift(from, page_at(page), Then::Wake).1.is_none())
+        let pinned = self.placers.get(number as usize).and_then(Option::as_ref).is_some_and(|placer| placer.pinned);
+        let placed = [(true, c::PROT_RW), (false, any), (true, any)].into_iter().any(|(other, prot)| {
+            store::disguise(from, pinned, other, prot, || self.shift(from, page_at(page), Then::Wake).1.is_none())
         });
         self.settle(number, run, page - at * PAGE, at, usize::from(placed));
         placed

@@ -107,11 +107,12 @@ fn map(address: usize, pinned: bool) -> Result<()> {
     }
     // SAFETY: a forked child has no use for it, and shared pages could not be moved any more.
     unsafe { sys::madvise(address, PMD, c::MADV_DONTFORK) }?;
-    if pinned {
-        return task::mlock(address, PMD, true);
-    }
-    // The program may have asked for all future memory to be locked; its own, that is.
-    task::munlock(address, PMD)
+    relock(address, pinned)
+}
+
+/// Locks the memory of a chunk, or unlocks it. (The program may have asked for all memory to be locked: its own, that is.)
+pub fn relock(address: usize, pinned: bool) -> Result<()> {
+    if pinned { task::mlock(address, PMD, true) } else { task::munlock(address, PMD) }
 }
 
 /// Maps and populates a chunk at `address`; `frames` has the frame of each slot then, the pages are zero.
@@ -195,19 +196,21 @@ pub fn discard(span: Span) {
     }
 }
 
-/// Does `what` while the page at `slot` is locked, or has another protection; whether it went well.
-pub fn disguise(slot: usize, locked: bool, prot: i32, what: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the slot is ours alone, and zero; it is made writable (and executable) for a moment only.
+/// Does `what` while the page at `slot` is locked (`pinned` slots: not locked), or has another protection; whether it
+/// went well.
+pub fn disguise(slot: usize, pinned: bool, other: bool, prot: i32, what: impl FnOnce() -> bool) -> bool {
+    let lock = |locked| if locked { task::mlock(slot, PAGE, true) } else { task::munlock(slot, PAGE) };
+    // SAFETY: the slot is ours alone, and zero; it is made executable for a moment only.
     let protect = |prot| unsafe { sys::mprotect(slot, PAGE, prot) };
-    if (locked && task::mlock(slot, PAGE, true).is_err()) || (prot != c::PROT_RW && protect(prot).is_err()) {
+    if (other && lock(!pinned).is_err()) || (prot != c::PROT_RW && protect(prot).is_err()) {
         return false;
     }
     let done = what();
     if prot != c::PROT_RW {
         let _ = protect(c::PROT_RW);
     }
-    if locked {
-        let _ = task::munlock(slot, PAGE);
+    if other {
+        let _ = lock(pinned);
     }
     done
 }

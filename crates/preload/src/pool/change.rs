@@ -149,6 +149,7 @@ impl Pool {
 
     /// Advice as it is; what the kernel refuses for reserved pages alone is given to normal memory in their place.
     fn advise_raw(&mut self, span: Span, advice: i32) -> Result<(), Errno> {
+        let Some(advice) = frames::advice_for(span.start, advice) else { return Ok(()) };
         // SAFETY: the program's own advice about its own memory.
         let raw = || unsafe { sys::madvise(span.start, span.len(), advice) };
         match raw() {
@@ -174,8 +175,9 @@ impl Pool {
             return Ok(());
         }
         self.part_with(rest);
+        let advice = frames::advice_for(rest.start, c::MADV_DONTNEED).unwrap_or(c::MADV_DONTNEED);
         // SAFETY: the program's own advice about its own memory.
-        frames::discarding(rest, || unsafe { sys::madvise(rest.start, rest.len(), c::MADV_DONTNEED) })
+        frames::discarding(rest, || unsafe { sys::madvise(rest.start, rest.len(), advice) })
     }
 
     /// Zeroes the parts of `span` in tiles that reach beyond it; returns the rest.

@@ -100,7 +100,8 @@ impl Pool {
         if tile == PAGE && period > PAGE {
             // Moved by a multiple of the period, pages keep the frames that their new addresses ask for.
             let at = self.place_clear(self.bounds(), len.checked_add(period)?, PAGE)?;
-            return Some(at + old.start.wrapping_sub(at) % period);
+            let offset = |addr: usize| addr % period;
+            return Some(at + (period + offset(old.start) - offset(at)) % period);
         }
         let first = align_up(old.start, tile)?;
         let offset = if first + tile <= old.end { old.start - align_down(old.start, tile) } else { 0 };

@@ -149,6 +149,12 @@ pub fn munlock(addr: usize, len: usize) -> Result<()> {
     unsafe { call!(nr::MUNLOCK, addr, len) }.map(drop)
 }
 
+/// munlockall(2).
+pub fn munlock_all() -> Result<()> {
+    // SAFETY: unlocks pages, changes no contents.
+    unsafe { call!(nr::MUNLOCKALL) }.map(drop)
+}
+
 /// mlockall(2).
 pub fn mlock_all(flags: usize) -> Result<()> {
     // SAFETY: locks pages, changes no contents.
