@@ -163,4 +163,57 @@ impl Frames {
     pub fn is_kernel(&self) -> bool {
         self.strategy == Strategy::Kernel
     }
+
+    /// The strategy and its parameters in few words, much as in a flag; long lists are only named.
+    #[must_use]
+    pub fn brief(&self) -> String {
+        let mut words: Vec<String> = Vec::new();
+        match &self.colours {
+            Colours::Machine => {}
+            Colours::Count(count) => words.push(format!("colors={count}")),
+            Colours::Cache { bytes, ways } => words.push(format!("cache={bytes},{ways}")),
+            Colours::Masks(masks) => {
+                let masks: Vec<String> = masks.iter().map(|mask| format!("{mask:#x}")).collect();
+                words.push(format!("masks={}", masks.join("+")));
+            }
+        }
+        words.extend(self.strategy.brief());
+        words.extend(self.fault_around.map(|pages| format!("fault-around={pages}")));
+        words.extend(self.budget.map(|bytes| format!("budget={bytes}")));
+        words.extend(self.pin.then(|| "pin=true".to_owned()));
+        if words.is_empty() {
+            return self.strategy.name().to_owned();
+        }
+        format!("{}:{}", self.strategy.name(), words.join(","))
+    }
+}
+
+impl Strategy {
+    fn brief(&self) -> Option<String> {
+        match self {
+            Strategy::Kernel => None,
+            Strategy::PageColoring { hash_pid } => hash_pid.then(|| "hash=pid".to_owned()),
+            Strategy::BinHopping { first: FirstBin::Colour(first) } => {
+                (*first != 0).then(|| format!("first={first}"))
+            }
+            Strategy::BinHopping { first: FirstBin::Seed(seed) } | Strategy::Random { seed } => {
+                Some(format!("seed={seed}"))
+            }
+            Strategy::Modulo { colours: ByPage::List(pattern) } => {
+                const SHOWN: usize = 8;
+                let shown: Vec<String> = pattern.iter().take(SHOWN).map(|colour| colour.0.to_string()).collect();
+                let more = if pattern.len() > SHOWN { "+…" } else { "" };
+                Some(format!("pattern={}{more}", shown.join("+")))
+            }
+            Strategy::Exact { frames: ByPage::List(frames) } => Some(format!("{} frames", frames.len())),
+            Strategy::Modulo { colours: ByPage::Spans(_) } | Strategy::Exact { frames: ByPage::Spans(_) } => {
+                Some("a map".to_owned())
+            }
+            Strategy::Module { path, argument, seed } => {
+                let file = path.rsplit('/').next().unwrap_or(path);
+                let seed = if *seed == 0 { String::new() } else { format!(",seed={seed}") };
+                Some(if argument.is_empty() { format!("{file}{seed}") } else { format!("{file}{seed},{argument}") })
+            }
+        }
+    }
 }

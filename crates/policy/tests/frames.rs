@@ -75,6 +75,21 @@ fn words_tables_and_parameters() {
 }
 
 #[test]
+fn policies_without_a_name_are_named_by_what_they_ask() {
+    let name = |text: &str| policy(&format!("frames = {text}")).name;
+    assert_eq!(name("\"page-coloring\""), "frames=page-coloring");
+    let pinned = "{ page-coloring = { colors = 64, hash = \"pid\", pin = true, budget = \"64M\" } }";
+    assert_eq!(name(pinned), "frames=page-coloring:colors=64,hash=pid,budget=64M,pin=true");
+    assert_eq!(name("{ bin-hopping = { first = 3, cache = \"1M,8\" } }"), "frames=bin-hopping:cache=1M,8,first=3");
+    assert_eq!(name("{ random = { masks = [1, 2], seed = 7 } }"), "frames=random:masks=0x1+0x2,seed=7");
+    let long = "{ modulo = { colors = 4, pattern = [0, 1, 2, 3, 0, 1, 2, 3, 0] } }";
+    assert_eq!(name(long), "frames=modulo:colors=4,pattern=0+1+2+3+0+1+2+3+…");
+    assert_eq!(name("{ module = { path = \"/opt/x.so\", argument = \"8-15\" } }"), "frames=module:x.so,8-15");
+    let rule = policy("[[rule]]\nmemory = \"heap\"\nframes = { exact = { frames = [1, 2] } }");
+    assert_eq!(rule.name, "frames:heap=exact:2 frames");
+}
+
+#[test]
 fn a_number_of_colours_with_masks_may_be_repeated() {
     let masked = policy("frames = { random = { masks = [1, 2], colors = 4 } }").frames;
     assert_eq!(masked.colours, Colours::Masks(vec![1, 2]));

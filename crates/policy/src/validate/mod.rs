@@ -104,7 +104,7 @@ fn checked_name(name: &At<String>) -> Result<String, PolicyError> {
 fn describe(policy: &Policy) -> String {
     let mut parts = Vec::new();
     if !policy.frames.is_kernel() {
-        parts.push(format!("frames={}", policy.frames.strategy.name()));
+        parts.push(format!("frames={}", policy.frames.brief()));
     }
     if policy.pages != Pages::Kernel {
         parts.push(format!("pages={}", describe_pages(&policy.pages)));
@@ -117,7 +117,7 @@ fn describe(policy: &Policy) -> String {
         };
         let pages = rule.pages.as_ref().map(|pages| format!("{scope}={}", describe_pages(pages)));
         let fetch = rule.fetch.map(|fetch| format!("fetch:{scope}={}", fetch.name()));
-        let frames = rule.frames.as_ref().map(|frames| format!("frames:{scope}={}", frames.strategy.name()));
+        let frames = rule.frames.as_ref().map(|frames| format!("frames:{scope}={}", frames.brief()));
         parts.extend([pages, fetch, frames].into_iter().flatten());
     }
     if policy.fetch != Fetch::Kernel {
