@@ -35,8 +35,8 @@ impl Default for Settings {
             seed: 0,
             resamples: 1000,
             ratio_draws: 100,
-            estimate_draws: 10_000,
-            null_draws: 10_000,
+            estimate_draws: 5_000,
+            null_draws: 5_000,
             tail: 0.025,
             threads: 0,
         }

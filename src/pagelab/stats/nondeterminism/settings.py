@@ -20,7 +20,7 @@ class Resampling:
     """Resamples of each interval, at least 199: the percentiles of fewer are nearly the extremes."""
     ratio_draws: int = 100
     """Ratios drawn in each resample of the impact factor."""
-    estimate_draws: int = 10_000
+    estimate_draws: int = 5_000
     """Ratios drawn for the impact factor itself, and as many for its value under exchange."""
     level: float = 0.95
     threads: int = 0
