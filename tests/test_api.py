@@ -33,7 +33,7 @@ frames = { kind = "bin-hopping", colors = 16 }
 """,
     root=True,
 )
-GUESTS = ["hints", "remap", "errors", "many", "children"]
+GUESTS = ["hints", "remap", "errors", "many", "children", "storm"]
 
 
 @pytest.fixture(autouse=True)
