@@ -158,7 +158,7 @@ def test_machine_differences_are_shown(before: Path, tmp_path: Path) -> None:
 def test_one_value_an_execution_has_no_spread_inside(before: Path, slower: Path) -> None:
     done = run(before, slower, "--metric", "wall_s", "--fail-if", "mean>3%")
     assert done.returncode == 1
-    assert "–: base: an execution with one measurement has no spread inside" in done.stdout
+    assert "–: A: an execution with one measurement has no spread inside" in done.stdout
     judged = run(before, slower, "--metric", "wall_s", "--fail-if", "execution>3%")
     assert judged.returncode == 3
 
@@ -178,7 +178,7 @@ def test_one_execution_is_inconclusive_and_says_what_to_add(before: Path, tmp_pa
     alone = study(tmp_path / "b", 8, executions=1)
     done = run(before, alone, "--fail-if", "mean>3%")
     assert done.returncode == 3
-    assert "new: one execution: its spread cannot be told from chance; run at least 2 more" in done.stdout
+    assert "B: one execution: its spread cannot be told from chance; run at least 2 more" in done.stdout
 
 
 def test_times_that_cannot_be_are_named(before: Path, tmp_path: Path) -> None:

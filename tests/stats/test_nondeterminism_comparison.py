@@ -269,3 +269,20 @@ def test_changes_of_spread_are_ratios_of_independent_replicates() -> None:
     assert isinstance(still[Metric.UNCLASSIFIED].percent, nd.Refused)
     assert still[Metric.UNCLASSIFIED].percent.refusal is Refusal.NO_SPREAD
     assert isinstance(still[Metric.MEAN].percent, nd.Estimate)
+
+
+def test_few_executions_have_a_ratio_of_spreads_although_some_resamples_have_none() -> None:
+    """Regression: of 5 executions, one resample in 625 is five times the same; that refused the whole ratio."""
+    random = np.random.default_rng(7)
+    base, new = (nd.Experiment("g", side, nd.Executions.of(random.normal(100, 5, 5))) for side in "AB")
+    found = {one.metric: one for one in nd.changes(base, new, nd.Resampling(seed=1, resamples=9_999)).changes}
+    unclassified = found[Metric.UNCLASSIFIED].percent
+    assert isinstance(unclassified, nd.Estimate)
+    assert unclassified.interval.low < unclassified.value < unclassified.interval.high < np.inf
+    two, other = (nd.Experiment("g", side, nd.Executions.of(random.normal(100, 5, 2))) for side in "AB")
+    few = {one.metric: one for one in nd.changes(two, other, nd.Resampling(seed=1, resamples=999)).changes}
+    refused = few[Metric.UNCLASSIFIED].percent
+    assert isinstance(refused, nd.Refused)
+    assert refused.refusal is Refusal.UNSTABLE_RESAMPLES
+    with pytest.raises(StatsRefusedError, match="not the same"):
+        nd.changes(base, nd.Experiment("h", "B", new.executions), nd.Resampling(seed=1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import isfinite, sqrt
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -89,21 +89,31 @@ def _ratio(
     settings: Resampling,
 ) -> Estimate | Refused:
     if isinstance(before, Refused) or isinstance(after, Refused) or drawn is None:
-        which = ("base", before) if isinstance(before, Refused) else ("new", after)
-        assert isinstance(which[1], Refused)
-        return Refused(which[1].refusal, f"{which[0]}: {which[1].message}")
+        name, refused = (base.condition, before) if isinstance(before, Refused) else (new.condition, after)
+        assert isinstance(refused, Refused)
+        return Refused(refused.refusal, f"{name}: {refused.message}")
     if metric is Metric.MEAN:
         return ratio_of_means(base.executions, new.executions, settings.level)
     column = _REPLICATE[metric]
-    bases, news = drawn[0][:, column], drawn[1][:, column]
-    if before.value == 0 or (bases == 0).any():
-        return Refused(Refusal.NO_SPREAD, "base: no spread, so that no percentage of it exists")
-    ratios = news / bases
-    if np.isnan(ratios).any():
-        return Refused(Refusal.UNSTABLE_RESAMPLES, "a resample has no spread inside: measure more often")
-    low, high = percentile_ends(ratios, settings.tail)
+    if before.value == 0:
+        return Refused(Refusal.NO_SPREAD, f"{base.condition}: no spread, so that no percentage of it exists")
+    low, high = _ratio_ends(drawn[0][:, column], drawn[1][:, column], settings.tail)
+    if not (isfinite(low) and isfinite(high)):
+        message = f"{base.condition}: too many resamples have no spread: run more executions"
+        return Refused(Refusal.UNSTABLE_RESAMPLES, message)
     interval = Interval(100 * (low - 1), 100 * (high - 1), settings.level, None, IntervalMethod.PERCENTILE)
     return Estimate(100 * (after.value / before.value - 1), interval)
+
+
+def _ratio_ends(bases: NDArray[np.float64], news: NDArray[np.float64], tail: float) -> tuple[float, float]:
+    """Percentile ends of new / base. A resample without spread in the base makes it infinite; one without in both could
+    be anything, and counts as 0 for the lower end and as infinite for the upper one."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = news / bases
+    unknown = np.isnan(ratios)
+    low, _ = percentile_ends(np.where(unknown, 0.0, ratios), tail)
+    _, high = percentile_ends(np.where(unknown, np.inf, ratios), tail)
+    return low, high
 
 
 def ratio_of_means(base: Executions, new: Executions, level: float) -> Estimate | Refused:
