@@ -1,4 +1,5 @@
-/* The library leaves no descriptor behind: only 0, 1 and 2 are open, and closing everything harms nothing.
+/* The library leaves no descriptor behind: only 0, 1 and 2 are open, and closing everything harms nothing. (Where it places
+ * frames, one is: a userfaultfd, far up, and close-on-exec.)
  * Argument: "closed" when the test started it with 0, 1 and 2 closed, and reports by the exit status. */
 #include "guest.h"
 #include <dirent.h>
@@ -14,6 +15,8 @@ int main(int argc, char **argv) {
             char name[64], target[200] = "";
             snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
             if (readlink(name, target, sizeof target - 1) < 0) target[0] = 0;
+            int places_frames = getenv("GUEST_POOL_BYTES") != NULL && fcntl(fd, F_GETFD) == FD_CLOEXEC;
+            if (places_frames && fd >= 900 && strcmp(target, "anon_inode:[userfaultfd]") == 0) continue;
             FAIL("descriptor %d is open at main: %s", fd, target);
         }
     int first = open("/dev/null", O_RDONLY);

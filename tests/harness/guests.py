@@ -77,6 +77,7 @@ _SPECIAL = {
     "drop_privileges": [Guest("drop_privileges", ("{directory}",))],
     "known_shape": [],  # test_guests_placement
     "plugin": [],
+    "sanitized": [],  # test_guests_sanitizers
     "seccomp": [Guest("seccomp", ("errno",), "seccomp-errno"), Guest("seccomp", ("kill",), "seccomp-kill")],
     "static_program": [],  # test_guests_refused
     "thp_disabled": [],  # test_guests_placement

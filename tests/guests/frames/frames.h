@@ -139,8 +139,12 @@ __attribute__((unused)) static void check_placed_(const void *at, size_t count, 
 }
 
 /* One word into each page, and back: `tag` tells mappings apart. */
+static inline void write_tag(unsigned char *p, size_t page, uint64_t tag) {
+    *(volatile uint64_t *)(p + page * PAGE + page % 500 * 8) = tag + page;
+}
+
 __attribute__((unused)) static void write_tags(unsigned char *p, size_t pages, uint64_t tag) {
-    for (size_t i = 0; i < pages; i++) *(volatile uint64_t *)(p + i * PAGE + i % 500 * 8) = tag + i;
+    for (size_t i = 0; i < pages; i++) write_tag(p, i, tag);
 }
 
 /* The tags are there, and everything else in the pages is zero. `from`: index that the first page had when written. */

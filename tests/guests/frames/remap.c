@@ -43,7 +43,7 @@ static void grow_step_by_step(void) {
  * first time after the move is as promised. */
 static void to_a_place_of_its_own(size_t shift) {
     unsigned char *p = map_anon(64 * PAGE), *place = map_anon(256 * PAGE);
-    write_tags(p, 32, 4);
+    for (size_t i = 32; i-- > 0;) write_tag(p, i, 4); /* backwards: nothing is placed ahead */
     unsigned char *q = mremap(p, 64 * PAGE, 64 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, place + shift * PAGE);
     CHECK(q == place + shift * PAGE);
     check_tags(q, 32, 4);
