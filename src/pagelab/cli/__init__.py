@@ -31,6 +31,7 @@ COMMANDS = {
     "stat": _Entry("pagelab.cli.stat", "stat_command"),
     "study": _Entry("pagelab.cli.study", "study_app"),
     "report": _Entry("pagelab.cli.report", "report_command"),
+    "diagnose": _Entry("pagelab.cli.diagnose", "diagnose_command", _TAKES_A_COMMAND),
     "compare": _Entry("pagelab.cli.compare", "compare_command"),
     "import": _Entry("pagelab.cli.import_", "import_command"),
     "doctor": _Entry("pagelab.cli.doctor", "doctor_command"),

@@ -226,7 +226,7 @@ class _Planner:
         others = {name: value for name, value in parameters.items() if name not in workload_names}
         policy_label = _label(policy.raw.name, others)
         cwd = str((self.here / substitute(workload.cwd or raw.cwd or ".", values)).resolve())
-        flush = workload.flush or raw.flush
+        flush = policy.raw.flush or workload.flush or raw.flush
         env = {**raw.env, **workload.env, **policy.raw.env}
         where: Location = ("workload", number)
         return Condition(
@@ -247,9 +247,9 @@ class _Planner:
             stderr=None if workload.stderr is None else self._stream(workload.stderr, values, cwd),
             policy_toml=substitute(policy.toml, values) if policy.names else policy.toml,
             policy_path=policy.path,
-            cpus=raw.cpus,
+            cpus=policy.raw.cpus or raw.cpus,
             node=raw.node,
-            aslr={"on": True, "off": False, "keep": None}[raw.aslr],
+            aslr={"on": True, "off": False, "keep": None}[policy.raw.aslr or raw.aslr],
             preload=raw.preload,
             timeout_s=workload.timeout or raw.timeout,
             flush=_flush(flush, values, cwd),
@@ -299,6 +299,7 @@ class _Policy:
     def __init__(self, raw: RawPolicy, toml: str, path: str) -> None:
         self.raw, self.toml, self.path = raw, toml, path
         texts = [*raw.env.values(), *_step_texts(raw.setup), *_step_texts(raw.teardown)]
+        texts += raw.flush.files if raw.flush else []
         if raw.file is None:
             texts.append(toml)
         self.names = set().union(*(names_in(text) for text in texts)) if texts else set()

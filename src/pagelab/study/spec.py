@@ -180,6 +180,9 @@ class RawPolicy(_Raw):
     inherit: Any = None
     rule: Any = None
     env: dict[str, str] = Field(default_factory=dict)
+    cpus: list[Annotated[int, Field(ge=0)]] | None = Field(default=None, min_length=1)
+    aslr: Literal["on", "off", "keep"] | None = None
+    flush: RawFlush | None = None
     setup: Steps = Field(default_factory=list)
     teardown: Steps = Field(default_factory=list)
 
@@ -243,6 +246,7 @@ _TABLES: dict[tuple[str, ...], type[BaseModel]] = {
     ("workload", "flush"): RawFlush,
     ("workload", "measure"): RawMeasure,
     ("policy",): RawPolicy,
+    ("policy", "flush"): RawFlush,
 }
 
 

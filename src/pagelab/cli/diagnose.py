@@ -1,0 +1,221 @@
+"""``pagelab diagnose``: which source of between-execution variance makes a program's run time jump."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pagelab.diagnose.model import Diagnosis, Finding, Interval, Settings
+
+_BUDGET = "Budget and judgement"
+_PROGRAM = "The program"
+_OUTPUT = "Output"
+
+
+def diagnose_command(
+    argv: Annotated[
+        list[str] | None, typer.Argument(metavar="[--] CMD...", help="The program and its arguments.")
+    ] = None,
+    minutes: Annotated[
+        float, typer.Option("--minutes", metavar="M", help="Budget of time.", rich_help_panel=_BUDGET)
+    ] = 10.0,
+    into: Annotated[
+        Path | None,
+        typer.Option(
+            "--into", metavar="DIR", help="Where it is kept (default: CMD.diagnosis).", rich_help_panel=_OUTPUT
+        ),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", metavar="DIR", help="Continue an interrupted diagnosis.", rich_help_panel=_OUTPUT),
+    ] = None,
+    unchanged: Annotated[
+        float,
+        typer.Option(
+            "--unchanged",
+            metavar="PERCENT",
+            help="The mean is unchanged when its interval lies within ± so much.",
+            rich_help_panel=_BUDGET,
+        ),
+    ] = 1.0,
+    negligible: Annotated[
+        float,
+        typer.Option(
+            "--negligible",
+            metavar="PERCENT",
+            help="A spread surely below this needs no explanation.",
+            rich_help_panel=_BUDGET,
+        ),
+    ] = 1.0,
+    level: Annotated[float, typer.Option("--level", help="Confidence level.", rich_help_panel=_BUDGET)] = 0.95,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Of the order, the values drawn and the tests.", rich_help_panel=_BUDGET)
+    ] = 1,
+    metric: Annotated[
+        str,
+        typer.Option("--metric", metavar="NAME", help="wall_s, user_s, measure.NAME ...", rich_help_panel=_PROGRAM),
+    ] = "wall_s",
+    measure_regex: Annotated[
+        str | None,
+        typer.Option(
+            "--measure-regex",
+            metavar="REGEX",
+            help="Find measurements in the output: groups value, and name, unit.",
+            rich_help_panel=_PROGRAM,
+        ),
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout", metavar="SECONDS", help="End an execution after this long.", rich_help_panel=_PROGRAM
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the diagnosis as JSON (pagelab.diagnosis/1).", rich_help_panel=_OUTPUT)
+    ] = False,
+) -> None:
+    """Find out what makes a program's run time jump from execution to execution, and how to stop it.
+
+    Runs the program many times, everything at its default and with one source of variance pinned at a time (ASLR,
+    environment size, page size, page placement, page cache, CPU), in random order. What it recommends it measures again
+    in fresh executions, and quotes only those.
+
+    Exit codes: 0 done, also when nothing was found; 1 the program fails; 2 bad input, or too small a budget.
+
+    **Examples**
+
+        pagelab diagnose -- ./bench
+
+        sudo pagelab diagnose --minutes 30 -- ./bench --size 1000
+
+        pagelab diagnose --resume bench.diagnosis
+    """
+    from pagelab.diagnose.files import write
+    from pagelab.diagnose.run import begin
+    from pagelab.diagnose.run import resume as go_on
+    from pagelab.errors import BadInputError
+    from pagelab.study.launching import local_tools
+    from pagelab.study.progress import for_terminal
+
+    if resume is not None:
+        if argv or into is not None:
+            raise BadInputError("--resume DIR goes without a command and without --into: both are known from DIR")
+        directory, found = resume, go_on(resume, local_tools(), for_terminal())
+    elif not argv:
+        raise BadInputError("name a program; such as: pagelab diagnose -- ./bench --size 1000")
+    else:
+        directory = into or Path(f"{Path(argv[0]).name}.diagnosis")
+        settings = _settings(argv, minutes, unchanged, negligible, level, seed, metric, measure_regex, timeout)
+        found = begin(settings, directory, local_tools(), for_terminal())
+    page = write(directory, found)
+    if as_json:
+        typer.echo(found.model_dump_json(by_alias=True, indent=1))
+    else:
+        from rich.console import Console
+
+        show(found, Console(highlight=False))
+        typer.echo(f"\npicture: {page}\nall executions: pagelab report {directory}")
+
+
+def _settings(
+    argv: list[str],
+    minutes: float,
+    unchanged: float,
+    negligible: float,
+    level: float,
+    seed: int,
+    metric: str,
+    regex: str | None,
+    timeout: float | None,
+) -> Settings:
+    from pydantic import ValidationError
+
+    from pagelab.diagnose.model import Settings
+    from pagelab.errors import BadInputError
+
+    try:
+        return Settings(
+            argv=argv,
+            cwd=str(Path.cwd()),
+            minutes=minutes,
+            seed=seed,
+            level=level,
+            unchanged=unchanged / 100,
+            negligible=negligible / 100,
+            metric=metric,
+            regex=regex,
+            timeout_s=timeout,
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = {"timeout_s": "timeout", "regex": "measure-regex"}.get(str(first["loc"][0]), first["loc"][0])
+        raise BadInputError(f"--{option} {first['input']}: {first['msg']}") from None
+
+
+def show(found: Diagnosis, console: Console) -> None:
+    """The diagnosis in words, then the sources, then the confirmation."""
+    from rich.markup import escape
+
+    console.print(f"[bold]{escape(found.headline)}[/bold]")
+    for sentence in found.sentences + found.interactions:
+        console.print(f"  {sentence}", markup=False)
+    console.print()
+    console.print(_table(found))
+    _confirmation(found, console)
+    for note in found.notes:
+        console.print(f"note: {note}", markup=False)
+
+
+def _table(found: Diagnosis) -> object:
+    from rich.table import Table
+
+    from pagelab.analysis import wording
+    from pagelab.diagnose import words
+
+    table = Table("pinned", "SD ratio", "mean shift", "share", "verdict", box=None, pad_edge=False, padding=(0, 1))
+    for column in table.columns:
+        column.no_wrap = True
+    for one in found.findings:
+        if one.sd_ratio is not None:
+            table.add_row(one.label, _ratio(one.sd_ratio), _shift(one), _share(one), words.VERDICTS[one.verdict])
+    spread = words.spread(found.default_spread.estimate)
+    each = wording.count(found.blocks, "execution")
+    table.caption = f"default: spread {spread}; {each} of each value; intervals {wording.level(found.settings.level)}"
+    table.caption_justify = "left"
+    return table
+
+
+def _ratio(found: Interval) -> str:
+    return f"{found.estimate:.2f} ({found.low:.2f}–{found.high:.2f})"
+
+
+def _shift(one: Finding) -> str:
+    from pagelab.diagnose import words
+
+    return "not known" if one.mean_shift is None else words.plus_minus(one.mean_shift)
+
+
+def _share(one: Finding) -> str:
+    if one.share is None:
+        return ""
+    return f"{one.share.estimate:.0%} ({one.share.low:.0%}–{one.share.high:.0%})"
+
+
+def _confirmation(found: Diagnosis, console: Console) -> None:
+    from pagelab.diagnose import words
+
+    confirmation = found.confirmation
+    if confirmation is None:
+        return
+    cvs = [words.spread(cv) for cv in (confirmation.cv_default, confirmation.cv_recommended)]
+    console.print(
+        f"\nconfirmation, {confirmation.executions} fresh executions of each: spread {cvs[0]} by default, {cvs[1]} with "
+        f"{confirmation.recommended}; SD ratio {_ratio(confirmation.sd_ratio)}; "
+        f"mean {words.plus_minus(confirmation.mean_shift)}",
+        markup=False,
+    )

@@ -1,0 +1,5 @@
+"""``pagelab diagnose``: which source of between-execution variance makes a run time jump (docs/diagnose.md).
+
+``sources`` says what can be switched, ``campaign`` runs the studies, ``allocate`` divides the budget, ``spread`` and
+``judge`` are the statistics, ``words``, ``picture`` and ``files`` what is shown.
+"""

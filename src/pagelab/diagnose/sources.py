@@ -1,0 +1,149 @@
+"""The sources of between-execution variance that pagelab can switch, and the values it pins them to."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pagelab.diagnose.model import Pin, Settings, Source
+
+PADDING = "PAGELAB_PADDING"
+"""Variable that makes the environment longer, and so moves the stack."""
+_STACK_STEP_BYTES = 16
+"""The kernel aligns the stack pointer at the program's start to this."""
+_STACK_RANGE_BYTES = 4096
+_MOST_CPUS = 4
+COMBINED = "everything"
+
+
+def sources(settings: Settings, machine: Mapping[str, Any], aslr_mode: int | None, values: int) -> list[Source]:
+    """Every source, with ``values`` pinned values where values are drawn; what cannot be switched has its reason.
+
+    ``aslr_mode``: ``/proc/sys/kernel/randomize_va_space``. Feasibility of policies is for the caller to ask.
+    """
+    return [
+        _aslr(aslr_mode),
+        _environment(settings.seed, values),
+        _pages(machine),
+        _cpu(),
+        _cache(settings),
+        _frames("page-coloring", "frames: page colouring", []),
+        _frames("bin-hopping", "frames: bin hopping", _seeds(settings.seed, values)),
+        _frames("random", "frames: random", _seeds(settings.seed, values)),
+        _combined(settings, aslr_mode),
+    ]
+
+
+def _aslr(mode: int | None) -> Source:
+    off = "it is off already on this machine (kernel.randomize_va_space = 0)" if mode == 0 else None
+    pin = Pin(name="aslr-off", keys={"aslr": "off"}, how="pagelab run --aslr off (or: setarch -R)")
+    return Source(key="aslr", label="ASLR", pins=[pin], left_out=off)
+
+
+def _environment(seed: int, values: int) -> Source:
+    """Sizes spread over one page, one from each of ``values`` equal parts: the stack's start moves by so much.
+
+    ASLR is off with them, else the kernel would move the stack anyway.
+    """
+    steps = _STACK_RANGE_BYTES // _STACK_STEP_BYTES
+    draw = _numbers(seed, values)
+    pins = []
+    for number in range(values):
+        low, high = number * steps // values, (number + 1) * steps // values
+        size = (low + draw[number] % (high - low)) * _STACK_STEP_BYTES
+        text = "x" * size
+        pins.append(
+            Pin(
+                name=f"environment-{number + 1}",
+                keys={"aslr": "off", "env": {PADDING: text}},
+                how=f"pagelab run --aslr off, with {size:,} bytes more of environment ({PADDING})",
+            )
+        )
+    return Source(key="environment", label="environment size", pins=pins, drawn=True)
+
+
+def _pages(machine: Mapping[str, Any]) -> Source:
+    sizes = ["4K"] + (["2M"] if machine.get("thp_bytes") == 2 << 20 else [])
+    pins = [Pin(name=f"pages-{size}", keys={"pages": size}, how=f"pagelab run --pages {size}") for size in sizes]
+    return Source(key="pages", label="page size", pins=pins)
+
+
+def _cpu() -> Source:
+    cpus = sorted(os.sched_getaffinity(0))
+    pins = [
+        Pin(name=f"cpu-{cpu}", keys={"cpus": [cpu]}, how=f"pagelab run --cpu {cpu} (or: taskset -c {cpu})")
+        for cpu in _spread_out(cpus, _MOST_CPUS)
+    ]
+    only = f"only CPU {cpus[0]} may be used here: the program is pinned already" if len(cpus) == 1 else None
+    return Source(key="cpu", label="CPU pinning", pins=pins, left_out=only)
+
+
+def _cache(settings: Settings) -> Source:
+    files = input_files(settings)
+    shown = " ".join(files)
+    warm = {"setup": [{"command": ["cat", *(_literal(name) for name in files)]}]}
+    pins = [
+        Pin(name="cache-warm", keys=warm, how=f"read its files before it runs: cat {shown} > /dev/null"),
+        Pin(
+            name="cache-flushed",
+            keys={"flush": {"mode": "files", "files": [_literal(name) for name in files]}},
+            how="pagelab run " + " ".join(f"--flush {name}" for name in files),
+        ),
+    ]
+    return Source(key="page-cache", label="page cache", pins=pins)
+
+
+def input_files(settings: Settings) -> list[str]:
+    """The program and the arguments that are files: what a page-cache state is made of, as far as can be seen."""
+    first = settings.argv[0]
+    found = str(Path(settings.cwd) / first) if "/" in first else shutil.which(first)
+    names = [found] if found else []
+    names += [str(Path(settings.cwd) / word) for word in settings.argv[1:]]
+    return list(dict.fromkeys(name for name in names if len(name) < 4096 and Path(name).is_file()))
+
+
+def _frames(kind: str, label: str, seeds: list[int]) -> Source:
+    wanted: list[tuple[str, dict[str, Any], str]] = [
+        (f"{kind}-{number}", {"kind": kind, "seed": seed}, f"{kind}:seed={seed}")
+        for number, seed in enumerate(seeds, start=1)
+    ] or [(kind, {"kind": kind}, kind)]
+    pins = [
+        Pin(name=name, keys={"frames": keys}, how=f"sudo pagelab run --frames {flag}") for name, keys, flag in wanted
+    ]
+    return Source(key=f"frames-{kind}", label=label, pins=pins, drawn=bool(seeds))
+
+
+def _combined(settings: Settings, aslr_mode: int | None) -> Source:
+    """What needs no rights, all at once: it shows what no single source explains (interactions)."""
+    cpu = sorted(os.sched_getaffinity(0))[-1]
+    aslr = {} if aslr_mode == 0 else {"aslr": "off"}
+    keys = {**aslr, "pages": "4K", "cpus": [cpu], **_cache(settings).pins[0].keys}
+    flags = " ".join(["--aslr off"] * bool(aslr) + ["--pages 4K", f"--cpu {cpu}"])
+    return Source(key=COMBINED, label="all of these", pins=[Pin(name=COMBINED, keys=keys, how=f"pagelab run {flags}")])
+
+
+def _seeds(seed: int, values: int) -> list[int]:
+    return [number % 1_000_000 for number in _numbers(seed + 1, values)]
+
+
+def _numbers(seed: int, count: int) -> list[int]:
+    """Raw outputs of PCG64, whose stream NumPy guarantees."""
+    from pagelab.study.schedule import raw_source
+
+    draw = raw_source(seed)
+    return [draw() >> 16 for _ in range(count)]
+
+
+def _spread_out(items: list[int], most: int) -> list[int]:
+    count = min(most, len(items))
+    return [items[round(index * (len(items) - 1) / max(1, count - 1))] for index in range(count)]
+
+
+def _literal(text: str) -> str:
+    """``text`` so that study.toml replaces nothing in it."""
+    from pagelab.diagnose.specs import literal
+
+    return literal(text)

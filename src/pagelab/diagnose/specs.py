@@ -1,0 +1,59 @@
+"""The study.toml of each phase: an ordinary study, which ``pagelab study`` and ``pagelab report`` can work on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from pagelab.diagnose.model import Pin, Settings
+from pagelab.study.toml_text import dumps
+
+DEFAULT = "default"
+COPIES = 3
+"""The default is there so often in each block: every source is compared with it, and the copies compared with each
+other are the A/A check of the report."""
+WORKLOAD = "program"
+
+_PLACE = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def literal(text: str) -> str:
+    """``text`` such that study.toml replaces nothing in it."""
+    return _PLACE.sub(r"{{\1}}", text)
+
+
+def default_names(copies: int) -> list[str]:
+    """``default``, ``default-2`` …"""
+    return [DEFAULT, *(f"{DEFAULT}-{number}" for number in range(2, copies + 1))]
+
+
+def study_toml(
+    settings: Settings, name: str, pins: Sequence[Pin], *, executions: int, warmups: int, copies: int, question: str
+) -> str:
+    """A study of ``copies`` of the default and of every pin."""
+    workload: dict[str, Any] = {
+        "name": WORKLOAD,
+        "command": [literal(word) for word in settings.argv],
+        "cwd": literal(settings.cwd),
+    }
+    if settings.regex is not None:
+        workload["measure"] = {"regex": settings.regex}
+    if settings.timeout_s is not None:
+        workload["timeout"] = settings.timeout_s
+    policies: list[dict[str, Any]] = [{"name": each} for each in default_names(copies)]
+    policies += [{"name": pin.name, **pin.keys} for pin in pins]
+    return dumps(
+        {
+            "name": name,
+            "question": question,
+            "executions": executions,
+            "warmups": warmups,
+            "seed": settings.seed,
+            "baseline": DEFAULT,
+            "metric": settings.metric,
+            "level": settings.level,
+            "workload": [workload],
+            "policy": policies,
+        }
+    )
