@@ -224,7 +224,16 @@ proptest! {
             Err(error) if error.message.contains("counts from the start of one pool") => return Ok(()),
             plan => plan.map_err(|error| TestCaseError::fail(error.to_string()))?,
         };
-        prop_assert!(plan.encode().is_ok(), "{:?}", plan.encode());
+        let bytes = plan.encode().map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let read = Plan::parse(&bytes).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        prop_assert_eq!(read.strategy_count() as usize, plan.strategies.len());
+        for (number, wanted) in (0..).zip(&plan.strategies) {
+            let strategy = read.strategy(number);
+            prop_assert!(strategy.is_some_and(|found| wanted.matches(&read, &found)), "{wanted:?} is {strategy:?}");
+        }
+        for (number, wanted) in (0..).zip(&plan.sections) {
+            prop_assert!(read.section(number).is_some_and(|found| wanted.matches(&found)), "{wanted:?}");
+        }
         prop_assert!(!policy.is_kernel() || plan.sections.is_empty());
     }
 
