@@ -136,7 +136,7 @@ fn governed(request: &Request, section: &Section) -> Result<usize> {
     let result = match guest.pool(base) {
         Some(pool) => {
             let hint = hint.filter(|&hint| pool.bounds().and(Span::new(hint, hint + 1)).len() == 1);
-            pool.map(len, request.how(), hint)
+            frames::frugally(|| pool.map(len, request.how(), hint))
         }
         None => Err(Errno::EINVAL),
     };

@@ -20,6 +20,7 @@ mod module;
 mod pagemap;
 mod place;
 mod pools;
+mod ranges;
 mod refiller;
 mod remap;
 mod returns;
@@ -257,6 +258,14 @@ pub fn discarding(span: Span, discard: impl FnOnce() -> Result<()>) -> Result<()
     result
 }
 
+/// Does `what`; if that ends for lack of memory, gives the pool's back and does it once more.
+pub fn frugally<T>(mut what: impl FnMut() -> Result<T>) -> Result<T> {
+    match what() {
+        Err(Errno::ENOMEM) if is_running() && mail::ask(Kind::Shed, Span::new(0, 0)).is_ok() => what(),
+        result => result,
+    }
+}
+
 /// Whether pages at `addr` are placed.
 pub fn governs(addr: usize) -> bool {
     is_running() && areas::strategy_of(addr).is_some()
@@ -303,6 +312,7 @@ pub fn adopt_child(inherits: bool) {
         return;
     }
     IS_CHILD.store(true, Ordering::Relaxed);
+    areas::after_fork();
     gate::close();
     mail::reset();
     handler::forget();

@@ -65,7 +65,7 @@ impl Heap {
         if wanted < bounds.start || wanted > bounds.end {
             return self.end;
         }
-        let moved = if wanted > self.mapped { self.grow(wanted) } else { self.shrink(wanted) };
+        let moved = if wanted > self.mapped { frames::frugally(|| self.grow(wanted)) } else { self.shrink(wanted) };
         match moved {
             Ok(()) => self.end = wanted,
             Err(errno) => kernel::fallback(errno, wanted.saturating_sub(self.end)),

@@ -3,6 +3,7 @@
 use pagelab_abi::guest::{Counter, NoteKind};
 use pagelab_abi::plan::{Fetch, Memory};
 
+use crate::arch::PAGE;
 use crate::frames;
 use crate::guest;
 use crate::intervals::Span;
@@ -64,6 +65,16 @@ pub fn available() -> Option<usize> {
     let digits = text.get(at + name.len()..)?.iter().skip_while(|&&byte| byte == b' ');
     let kib = digits.take_while(|byte| byte.is_ascii_digit());
     Some(kib.fold(0usize, |value, &byte| value * 10 + usize::from(byte - b'0')) * 1024)
+}
+
+/// All that the process has mapped, bytes.
+pub fn mapped_bytes() -> Option<usize> {
+    let mut text = [0u8; 64];
+    let fd = sys::open(c"/proc/self/statm", c::O_RDONLY, 0).ok()?;
+    let used = sys::read(fd, &mut text);
+    sys::close(fd);
+    let digits = text.get(..used.ok()?)?.iter().take_while(|byte| byte.is_ascii_digit());
+    Some(digits.fold(0usize, |value, &byte| value * 10 + usize::from(byte - b'0')) * PAGE)
 }
 
 /// Advice for the parts of `span`, outside the pools, that explicit address ranges name.

@@ -32,7 +32,8 @@ fn moved(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> 
         if let Some(pool) = whole {
             record::count(Counter::MremapGoverned);
             match flags {
-                0 | c::MREMAP_MAYMOVE => return pool.remap(span, length, flags != 0),
+                0 => return pool.remap(span, length, false),
+                c::MREMAP_MAYMOVE => return frames::frugally(|| pool.remap(span, length, true)),
                 // A wish for an address without MREMAP_FIXED is only a hint.
                 DUPLICATE if length == span.len() => return pool.duplicate(span),
                 _ => {}

@@ -1,22 +1,17 @@
 //! Which strategy places the pages of an address.
 //!
-//! Each pool and the heap have at most one strategy, known from the plan. Ranges on top of them (address rules of the
-//! policy, memory that existed at start, hints of the program) lie in a sorted table that is read without a lock, because
-//! the handler must not wait for threads whose faults it answers; writers hold the guest's lock.
+//! Each pool and the heap have at most one strategy, known from the plan. On top of them lie ranges (address rules of the
+//! policy, memory that existed at start), and on top of these the program's own hints. Nobody waits for a lock here; writers
+//! hold the guest's.
 
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use pagelab_abi::plan::{MAX_ANON_POOLS, Memory, POOL_BYTES, Plan};
 
 use crate::guest::{HEAP, POOLS};
 use crate::intervals::Span;
-use crate::sys;
 
-/// Most ranges.
-const ROOM: usize = 16 << 10;
-
-/// Strategy number plus one; 0: the kernel.
-type Code = u8;
+use super::ranges::{Code, Ranges};
 
 static OF_HEAP: AtomicU8 = AtomicU8::new(0);
 static OF_POOL: [AtomicU8; MAX_ANON_POOLS] = [const { AtomicU8::new(0) }; MAX_ANON_POOLS];
@@ -26,18 +21,10 @@ const HEAP_BIT: usize = 31;
 /// The program's own default for them: code plus one; 0: it has none.
 static DEFAULT: AtomicU8 = AtomicU8::new(0);
 
-struct Range {
-    start: AtomicUsize,
-    end: AtomicUsize,
-    code: AtomicU8,
-}
-
-type Table = [Range; ROOM];
-
-static TABLE: AtomicPtr<Table> = AtomicPtr::new(core::ptr::null_mut());
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// Odd while the table changes.
-static VERSION: AtomicU32 = AtomicU32::new(0);
+/// What the policy names, and memory that existed at start.
+static GIVEN: Ranges = Ranges::new();
+/// The program's own hints.
+static HINTS: Ranges = Ranges::new();
 
 /// Learns what the plan says of pools and address ranges; whether any frame is governed.
 pub fn learn(plan: &Plan<'_>) -> bool {
@@ -141,191 +128,67 @@ fn by_pool(addr: usize) -> (Code, Span) {
     (0, outside)
 }
 
-/// The range around `addr`, or else the addresses around it that no range covers.
+/// The range around `addr`, hints before the plan's; or else the addresses around it that no range covers.
 fn looked_up(addr: usize) -> (Option<Code>, Span) {
-    loop {
-        let version = VERSION.load(Ordering::Acquire);
-        let found = if version % 2 == 0 { search(addr) } else { (None, Span::new(0, 0)) };
-        fence(Ordering::Acquire);
-        if version % 2 == 0 && VERSION.load(Ordering::Relaxed) == version {
-            return found;
-        }
-        core::hint::spin_loop();
+    let (hint, within) = HINTS.around(addr);
+    if hint.is_some() {
+        return (hint, within);
     }
+    let (code, wider) = GIVEN.around(addr);
+    (code, wider.and(within))
 }
 
-fn table() -> Option<&'static Table> {
-    // SAFETY: null, or the mapping that `set` made, which is never taken away.
-    unsafe { TABLE.load(Ordering::Acquire).as_ref() }
-}
-
-fn range(at: usize) -> Option<(Span, Code)> {
-    let range = table()?.get(at)?;
-    let span = Span::new(range.start.load(Ordering::Relaxed), range.end.load(Ordering::Relaxed));
-    Some((span, range.code.load(Ordering::Relaxed)))
-}
-
-/// Number of the first range that ends after `addr`.
-fn position(addr: usize) -> usize {
-    let (mut low, mut high) = (0, COUNT.load(Ordering::Relaxed));
-    while low < high {
-        let middle = low + (high - low) / 2;
-        match range(middle) {
-            Some((span, _)) if span.end <= addr => low = middle + 1,
-            _ => high = middle,
-        }
-    }
-    low
-}
-
-fn search(addr: usize) -> (Option<Code>, Span) {
-    let at = position(addr);
-    let next = if at < COUNT.load(Ordering::Relaxed) { range(at) } else { None };
-    if let Some((span, code)) = next
-        && span.start <= addr
-    {
-        return (Some(code), span);
-    }
-    let before = at.checked_sub(1).and_then(range).map_or(0, |(span, _)| span.end);
-    (None, Span::new(before, next.map_or(usize::MAX, |(span, _)| span.start)))
-}
-
-fn put(at: usize, span: Span, code: Code) {
-    if let Some(range) = table().and_then(|table| table.get(at)) {
-        range.start.store(span.start, Ordering::Relaxed);
-        range.end.store(span.end, Ordering::Relaxed);
-        range.code.store(code, Ordering::Relaxed);
-    }
-}
-
-/// Moves the ranges from number `from` on to number `to` on.
-fn slide(from: usize, to: usize) {
-    let count = COUNT.load(Ordering::Relaxed);
-    let one = |at: usize| {
-        if let Some((span, code)) = range(at) {
-            put(at + to - from, span, code);
-        }
-    };
-    if to > from {
-        (from..count).rev().for_each(one)
-    } else {
-        (from..count).for_each(one)
-    }
-    COUNT.store(count + to - from, Ordering::Relaxed);
-}
-
-/// Whether some range has the strategy with this code, or it is the default. Callers take turns with writers.
+/// Whether some hint has the strategy with this code, or it is the default. Callers take turns with writers.
 pub fn uses(code: Code) -> bool {
-    let is_default = DEFAULT.load(Ordering::Relaxed) == code + 1;
-    is_default || (0..COUNT.load(Ordering::Relaxed)).any(|at| range(at).is_some_and(|(_, held)| held == code))
+    DEFAULT.load(Ordering::Relaxed) == code + 1 || HINTS.has(code)
 }
 
 /// Gives `span` the strategy with this code (0: the kernel places it). False if there are too many ranges.
 ///
 /// Callers take turns (the guest's lock, or the only thread).
 pub fn set(span: Span, code: Code) -> bool {
-    change(span, Some(code))
+    GIVEN.change(span, Some(code))
 }
 
 /// What lies in `span` has its pool's strategy again.
 pub fn clear(span: Span) -> bool {
-    change(span, None)
+    GIVEN.change(span, None)
 }
 
-/// Takes away ranges in `span` whose codes are beyond `last`. Callers take turns.
-pub fn clear_beyond(span: Span, last: Code) {
-    let mut at = span.start;
-    while at < span.end {
-        let (code, within) = looked_up(at);
-        let part = within.and(span);
-        if code.is_some_and(|code| code > last) {
-            let _ = clear(part);
-        }
-        at = part.end.max(at + 1);
-    }
+/// The program's own hint for `span`, above everything else; `None` takes it back. As [`set`].
+pub fn hint(span: Span, code: Option<Code>) -> bool {
+    HINTS.change(span, code)
 }
 
-fn change(span: Span, code: Option<Code>) -> bool {
-    if span.is_empty() {
-        return true;
-    }
-    if table().is_none() {
-        let Ok(at) = sys::mmap_own(size_of::<Table>()) else { return false };
-        TABLE.store(at as *mut Table, Ordering::Release);
-    }
-    if COUNT.load(Ordering::Relaxed) + 2 > ROOM {
-        return false;
-    }
-    VERSION.fetch_add(1, Ordering::Relaxed);
-    fence(Ordering::Release);
-    replace(span, code);
-    VERSION.fetch_add(1, Ordering::Release);
-    true
-}
-
-fn replace(span: Span, code: Option<Code>) {
-    let first = position(span.start);
-    let (mut end, mut kept) = (first, [None; 3]);
-    kept[1] = code.map(|code| (span, code));
-    while end < COUNT.load(Ordering::Relaxed)
-        && let Some((old, other)) = range(end).filter(|(old, _)| old.start < span.end)
-    {
-        if old.start < span.start {
-            kept[0] = Some((Span::new(old.start, span.start), other));
-        }
-        if old.end > span.end {
-            kept[2] = Some((Span::new(span.end, old.end), other));
-        }
-        end += 1;
-    }
-    let count = kept.iter().flatten().count();
-    slide(end, first + count);
-    for (at, (span, code)) in kept.into_iter().flatten().enumerate() {
-        put(first + at, span, code);
-    }
+/// In a forked child.
+pub fn after_fork() {
+    GIVEN.after_fork();
+    HINTS.after_fork();
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// One test, because the table is one for the process.
+    /// One test, because the tables are the process's.
     #[test]
-    fn ranges_lie_over_pools() {
-        let at = |addr| looked_up(addr).0;
-        let base = 0x100_0000;
-        assert_eq!(at(base), None);
-        let mut naive = vec![None; 64];
-        let mut seed = 1u64;
-        for step in 0..3000 {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let (from, len) = ((seed >> 33) as usize % 60, 1 + (seed >> 45) as usize % 4);
-            let code = (step % 3 != 0).then_some((seed >> 55) as u8 % 5);
-            assert!(change(Span::new(base + from * 4096, base + (from + len) * 4096), code));
-            naive[from..from + len].fill(code);
-            for (page, wanted) in naive.iter().enumerate() {
-                assert_eq!(at(base + page * 4096), *wanted, "page {page} after step {step}");
-            }
-        }
-        clear(Span::new(0, usize::MAX));
-        assert_eq!(COUNT.load(Ordering::Relaxed), 0);
-        for (page, code) in [(0, 3), (1, 9), (2, 8), (3, 0), (5, 20)] {
-            assert!(set(Span::new(base + page * 4096, base + (page + 1) * 4096), code));
-        }
-        clear_beyond(Span::new(base + 4096, base + 6 * 4096), 8);
-        assert_eq!(
-            [0, 1, 2, 3, 4, 5].map(|page| at(base + page * 4096)),
-            [Some(3), None, Some(8), Some(0), None, None]
-        );
-        clear(Span::new(0, usize::MAX));
+    fn ranges_lie_over_pools_and_hints_over_ranges() {
         OF_POOL[1].store(3, Ordering::Relaxed);
         let pool = POOLS.start + POOL_BYTES as usize;
         assert!(set(Span::new(pool + 4096, pool + 8192), 0));
-        let mut seen = Vec::new();
-        each(Span::new(pool, pool + 16384), &mut |part, strategy| seen.push((part.len(), strategy)));
-        assert_eq!(seen, [(4096, Some(2)), (4096, None), (8192, Some(2))]);
+        let seen = || {
+            let mut seen = Vec::new();
+            each(Span::new(pool, pool + 16384), &mut |part, strategy| seen.push((part.len(), strategy)));
+            seen
+        };
+        assert_eq!(seen(), [(4096, Some(2)), (4096, None), (8192, Some(2))]);
         assert_eq!(around(pool + 9000).1, Span::new(pool + 8192, pool + POOL_BYTES as usize));
         assert!(touches(Span::new(pool, pool + 8192)) && !touches(Span::new(0x1000, 0x2000)));
+        assert!(hint(Span::new(pool + 6000, pool + 12288), Some(9)));
+        assert!(uses(9) && !uses(3), "only hints count");
+        assert_eq!(seen(), [(4096, Some(2)), (1904, None), (6288, Some(8)), (4096, Some(2))]);
+        assert!(hint(Span::new(0, usize::MAX), None));
+        assert_eq!(seen(), [(4096, Some(2)), (4096, None), (8192, Some(2))], "as if there had never been one");
         OF_POOL[1].store(0, Ordering::Relaxed);
         clear(Span::new(0, usize::MAX));
     }

@@ -152,8 +152,31 @@ impl Engine {
     /// A place for another chunk of pool `at`.
     pub fn order(&mut self, at: usize) -> Option<Order> {
         let pinned = self.pools.get(at)?.as_ref()?.pinned;
+        if !store::has_address_room(self.chunk_count()) {
+            return None;
+        }
         let address = self.addresses.take()?;
         Some(Order { pool: at, address, pinned })
+    }
+
+    fn chunk_count(&self) -> usize {
+        self.pools.iter().flatten().map(|pool| pool.stock.chunk_count() as usize).sum()
+    }
+
+    /// Gives every chunk back that can go, because the program is short of memory.
+    pub fn shed(&mut self) {
+        for pool in self.pools.iter_mut().flatten() {
+            for number in 0..pool.stock.chunk_limit() {
+                let free = pool.stock.chunk_counts(number).map_or(0, |counts| counts.free);
+                if let Ok((book, address)) = pool.stock.remove_chunk(number) {
+                    store::unmap(address);
+                    self.books.give_back(book);
+                    self.addresses.give_back(address);
+                    tally::engine(|counts| &counts.released_pages, u64::from(free));
+                }
+            }
+        }
+        self.account();
     }
 
     /// An order could not be carried out.

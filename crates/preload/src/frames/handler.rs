@@ -243,6 +243,10 @@ fn reply(engine: &mut Engine, uffd: Uffd) -> bool {
                 engine.relock();
                 Ok(0)
             }
+            Kind::Shed => {
+                engine.shed();
+                Ok(0)
+            }
             Kind::Replace => engine.replace(span),
             Kind::Hint => engine.take_hint(span.start),
             Kind::Frames => engine.show_frames(span),

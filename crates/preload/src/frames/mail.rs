@@ -38,12 +38,17 @@ pub enum Kind {
     Replace = 10,
     /// Lock the pool's memory again where it is to be locked, and unlock the rest.
     Relock = 11,
+    /// Give memory of the pool back: the program is short of it.
+    Shed = 12,
 }
 
 impl Kind {
     fn from_code(code: u8) -> Option<Kind> {
-        use Kind::{Census, CensusTiled, Eager, Frames, Hint, Register, Relock, Remap, Replace, Stop, Unregister};
-        let all = [Register, Unregister, Eager, Census, Stop, Remap, CensusTiled, Hint, Frames, Replace, Relock];
+        use Kind::{
+            Census, CensusTiled, Eager, Frames, Hint, Register, Relock, Remap, Replace, Shed, Stop, Unregister,
+        };
+        let all =
+            [Register, Unregister, Eager, Census, Stop, Remap, CensusTiled, Hint, Frames, Replace, Relock, Shed];
         all.into_iter().find(|kind| *kind as u8 == code)
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::arch::{PAGE, PMD};
 use crate::intervals::Span;
+use crate::populate;
 use crate::sys::{self, Errno, Result, c, task};
 
 use super::pagemap::Pagemap;
@@ -45,6 +46,18 @@ impl Addresses {
             *word &= !(1 << (number % 64));
         }
     }
+}
+
+/// Whether another chunk fits into the address space that the program may use (`ulimit -v`): chunks get an eighth of what
+/// it leaves over.
+pub fn has_address_room(chunks: usize) -> bool {
+    let limit = task::soft_limit(task::LIMIT_ADDRESSES).unwrap_or(u64::MAX);
+    if limit == u64::MAX {
+        return true;
+    }
+    let own = (chunks * PMD) as u64;
+    let others = (populate::mapped_bytes().unwrap_or(0) as u64).saturating_sub(own);
+    own + PMD as u64 <= limit.saturating_sub(others) / 8
 }
 
 /// What populating needs; copied to whichever thread does it.

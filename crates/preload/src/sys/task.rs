@@ -87,6 +87,9 @@ pub fn soft_limit(resource: usize) -> Result<u64> {
     Ok(limit[0])
 }
 
+/// RLIMIT_AS.
+pub const LIMIT_ADDRESSES: usize = 9;
+
 /// RLIMIT_NOFILE.
 pub const LIMIT_DESCRIPTORS: usize = 7;
 

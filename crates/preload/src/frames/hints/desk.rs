@@ -1,0 +1,151 @@
+//! The hints that are in use, and their numbers.
+
+use core::cell::UnsafeCell;
+
+use pagelab_abi::plan::{MAX_STRATEGIES, Strategy as Spec};
+use pagelab_frames::strategy::PageColoring;
+use pagelab_frames::{AnyStrategy, Colours};
+
+use crate::intervals::Span;
+use crate::lock::Locked;
+use crate::sys::{self, Errno, Result};
+
+use super::super::engine::{Engine, PLACERS};
+use super::super::mail::{self, Kind};
+use super::super::{areas, tally};
+use super::values::Values;
+
+/// Numbers of hints' strategies begin here.
+pub const FIRST: usize = MAX_STRATEGIES;
+/// Hints that differ, at a time.
+const MOST: usize = PLACERS - FIRST;
+
+/// A hint, read and checked.
+pub struct Asked {
+    /// As a plan would have it, without lists.
+    pub spec: Spec,
+    /// The first colour is drawn from the seed.
+    pub draws_first: bool,
+    /// The colour function.
+    pub colours: Colours,
+    /// In its first state.
+    pub strategy: AnyStrategy<'static>,
+    /// Its lists.
+    pub values: Values,
+}
+
+impl Asked {
+    fn equals(&self, other: &Asked) -> bool {
+        (self.spec, self.draws_first, self.colours) == (other.spec, other.draws_first, other.colours)
+            && self.values.bytes() == other.values.bytes()
+    }
+}
+
+/// Hints by number, from [`FIRST`] on.
+pub type Desk = [Option<Asked>; MOST];
+
+/// Whoever gives or takes hints holds its lock.
+pub static DESK: Locked<Desk> = Locked::new([const { None }; MOST]);
+
+/// What the holder of the desk's lock shows the handler while it waits for the answer.
+pub struct Counter<T>(pub UnsafeCell<T>);
+
+// SAFETY: written by the holder of the desk's lock before it asks, or by the handler while that one waits.
+unsafe impl<T> Sync for Counter<T> {}
+
+static HINT: Counter<Option<(Spec, Colours, AnyStrategy<'static>)>> = Counter(UnsafeCell::new(None));
+
+/// What the table of ranges calls a strategy.
+pub fn code(number: usize) -> u8 {
+    number as u8 + 1
+}
+
+/// The number of a hint's strategy; the handler knows it then.
+pub fn number_of(desk: &mut Desk, asked: Asked) -> Result<usize> {
+    let is_used = |at: usize| areas::uses(code(FIRST + at));
+    let same = desk.iter().position(|held| held.as_ref().is_some_and(|held| held.equals(&asked)));
+    if let Some(at) = same.filter(|at| is_used(*at)) {
+        asked.values.release();
+        return Ok(FIRST + at);
+    }
+    let free =
+        same.or_else(|| desk.iter().position(Option::is_none)).or_else(|| (0..MOST).find(|at| !is_used(*at)));
+    let Some(at) = free else {
+        asked.values.release();
+        return Err(Errno::ENOSPC);
+    };
+    let mut result = tell(FIRST + at, Some(&asked));
+    if result == Err(Errno::ENOSPC) {
+        // There is no pool for another colour function: pools of hints that nobody uses any more can serve.
+        drop_unused(desk);
+        result = tell(FIRST + at, Some(&asked));
+    }
+    let unwanted = match result {
+        Ok(()) => desk.get_mut(at).and_then(|place| place.replace(asked)),
+        Err(_) => Some(asked),
+    };
+    if let Some(unwanted) = unwanted {
+        unwanted.values.release();
+    }
+    result.map(|()| FIRST + at)
+}
+
+/// Tells the handler what strategy `number` is. (The desk's lock is held.)
+fn tell(number: usize, asked: Option<&Asked>) -> Result<()> {
+    // SAFETY: the desk's lock is held, and nobody has been asked yet.
+    unsafe { *HINT.0.get() = asked.map(|asked| (asked.spec, asked.colours, asked.strategy)) };
+    ask(Kind::Hint, Span::new(number, number)).map(drop)
+}
+
+/// Forgets hints without ranges.
+fn drop_unused(desk: &mut Desk) {
+    for (number, place) in (FIRST..).zip(desk.iter_mut()) {
+        if place.is_some()
+            && !areas::uses(code(number))
+            && tell(number, None).is_ok()
+            && let Some(unused) = place.take()
+        {
+            unused.values.release();
+        }
+    }
+}
+
+/// Asks the handler.
+pub fn ask(kind: Kind, span: Span) -> Result<usize> {
+    // ESRCH: the engine has ended (the program locked itself in).
+    mail::ask(kind, span).map_err(|errno| if errno == Errno::ESRCH { Errno::EOPNOTSUPP } else { errno })
+}
+
+/// In a forked child with a new engine: its handler learns the hints anew. (The parent's threads may have had the lock;
+/// the numbers stay.)
+pub fn adopt_child() {
+    DESK.reset_after_fork();
+    let mut desk = DESK.lock();
+    for (number, place) in (FIRST..).zip(desk.iter_mut()) {
+        if let Some(asked) = place {
+            if asked.spec.pid_hash {
+                let own = PageColoring::hashed(asked.colours.count(), sys::getpid());
+                asked.strategy = AnyStrategy::PageColoring(own);
+            }
+            let _ = tell(number, Some(asked));
+        }
+    }
+}
+
+/// The handler's half.
+impl Engine {
+    /// Takes the hint on the desk's counter as strategy `number`; none: there is no such strategy any more.
+    pub fn take_hint(&mut self, number: usize) -> Result<usize> {
+        // SAFETY: who asked holds the desk's lock and waits.
+        let hint = unsafe { (*HINT.0.get()).take() };
+        let Some((spec, colours, strategy)) = hint else {
+            if let Some(place) = self.placers.get_mut(number) {
+                *place = None;
+            }
+            return Ok(number);
+        };
+        tally::assign(number, spec.kind, spec.colours);
+        self.admit(number, &spec, colours, strategy)?;
+        Ok(number)
+    }
+}

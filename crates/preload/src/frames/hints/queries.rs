@@ -1,0 +1,128 @@
+//! What the program can look at.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering::Relaxed;
+
+use pagelab_abi::guest::FramesCounts;
+use pagelab_abi::plan::StrategyKind;
+use pagelab_frames::Colours;
+
+use crate::arch::PAGE;
+use crate::guest;
+use crate::intervals::Span;
+use crate::record;
+use crate::sys::{self, Errno, Result};
+
+use super::super::areas;
+use super::super::engine::Engine;
+use super::super::is_running;
+use super::super::mail::Kind;
+use super::super::pagemap::Pagemap;
+use super::super::store::SLOTS;
+use super::desk::{Counter, DESK, FIRST, ask};
+use super::{mapped, meet};
+
+static FRAMES: Counter<[u64; SLOTS]> = Counter(UnsafeCell::new([0; SLOTS]));
+
+/// `struct pagelab_counters`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    requests: u64,
+    placed: u64,
+    fallbacks: u64,
+    zero_pages: u64,
+    faults: u64,
+    runs: u64,
+    remapped: u64,
+    copied: u64,
+    refills: u64,
+    wait_ns: u64,
+    pool_bytes: u64,
+}
+
+/// Frame numbers of the pages of `span`, at most a chunk's worth; 0: not in memory.
+pub fn frames(span: Span, into: &mut [u64]) -> Result<()> {
+    meet();
+    mapped(span)?;
+    if is_running() {
+        let _desk = DESK.lock();
+        if ask(Kind::Frames, span).is_ok() {
+            // SAFETY: the desk's lock is held, and the handler has answered.
+            let answer: &[u64; SLOTS] = unsafe { &*FRAMES.0.get() };
+            for (to, from) in into.iter_mut().zip(answer) {
+                *to = *from;
+            }
+            return Ok(());
+        }
+    }
+    let pagemap = Pagemap::open().map_err(|_| Errno::EPERM)?;
+    let result = if pagemap.tells() { pagemap.read(span.start, into) } else { Err(Errno::EPERM) };
+    sys::close(pagemap.0);
+    result
+}
+
+/// Colours as the policy counts them, if it does.
+pub fn usual_colours() -> Option<Colours> {
+    let plan = guest::plan()?;
+    Colours::of_plan(&plan, &plan.strategy(0)?)
+}
+
+/// How the strategy at `addr` counts colours, or else the policy; and how far around.
+pub fn colours_around(addr: usize) -> (Option<Colours>, Span) {
+    meet();
+    let (number, within) = areas::around(addr);
+    let of_plan = |number: u32| guest::plan().and_then(|plan| Colours::of_plan(&plan, &plan.strategy(number)?));
+    let colours = match number {
+        Some(number) if number as usize >= FIRST => {
+            DESK.lock().get(number as usize - FIRST).and_then(Option::as_ref).map(|asked| asked.colours)
+        }
+        Some(number) => of_plan(number),
+        None => None,
+    };
+    (colours.or_else(usual_colours), within)
+}
+
+/// What places the page at `addr`.
+pub fn strategy_at(addr: usize) -> Option<StrategyKind> {
+    meet();
+    let number = areas::strategy_of(addr)?;
+    match (number as usize).checked_sub(FIRST) {
+        Some(at) => DESK.lock().get(at).and_then(Option::as_ref).map(|asked| asked.spec.kind),
+        None => guest::plan().and_then(|plan| plan.strategy(number)).map(|spec| spec.kind),
+    }
+}
+
+/// What the engine did so far.
+pub fn counters() -> Counters {
+    meet();
+    let Some(file) = record::file() else { return Counters::default() };
+    let mut sums = FramesCounts::default();
+    for slot in &file.frames {
+        sums.add(&slot.counts.load());
+    }
+    let engine = &file.engine.counts;
+    Counters {
+        requests: sums.requests,
+        placed: sums.placed,
+        fallbacks: sums.fallbacks,
+        zero_pages: sums.zero_pages,
+        faults: sums.faults,
+        runs: sums.runs,
+        remapped: sums.remapped_pages,
+        copied: sums.copied_pages,
+        refills: engine.refills.load(Relaxed),
+        wait_ns: engine.wait_ns.load(Relaxed),
+        pool_bytes: engine.pool_bytes.load(Relaxed),
+    }
+}
+
+impl Engine {
+    /// Puts the frames of the pages of `span` on the counter.
+    pub fn show_frames(&mut self, span: Span) -> Result<usize> {
+        // SAFETY: who asked holds the desk's lock and waits.
+        let answer: &mut [u64; SLOTS] = unsafe { &mut *FRAMES.0.get() };
+        let some = answer.get_mut(..span.len() / PAGE).ok_or(Errno::EINVAL)?;
+        self.tools.pagemap.read(span.start, some).map(|()| some.len())
+    }
+}
