@@ -43,15 +43,15 @@ impl Broker {
     pub fn open(run_dir: &RunDir, in_directory: Option<(u32, u32)>) -> Result<Broker> {
         let name = run_dir.path().file_name().unwrap_or_default();
         let name = [name.as_bytes(), b"/", SOCKET.as_bytes()].concat();
-        let abstract_one = SocketAddr::from_abstract_name(&name).and_then(|at| UnixListener::bind_addr(&at));
-        let mut listeners = vec![abstract_one.map_err(|error| cannot(&String::from_utf8_lossy(&name), &error))?];
+        let hidden = SocketAddr::from_abstract_name(&name).and_then(|at| UnixListener::bind_addr(&at));
+        // A sandbox that forbids it costs only those that give their rights up.
+        let mut listeners: Vec<UnixListener> = hidden.into_iter().collect();
         if let Some((uid, gid)) = in_directory {
             let path = run_dir.path().join(SOCKET);
-            let made = listen_in(&path, uid, gid).map_err(|error| cannot(&path.to_string_lossy(), &error))?;
-            listeners.push(made);
+            listeners.push(listen_in(&path, uid, gid).map_err(|error| cannot(&path, &error))?);
         }
         for listener in &listeners {
-            listener.set_nonblocking(true).map_err(|error| cannot(SOCKET, &error))?;
+            listener.set_nonblocking(true).map_err(|error| cannot(run_dir.path(), &error))?;
         }
         Ok(Broker { listeners, granted: 0, refused: None })
     }
@@ -78,10 +78,11 @@ impl Broker {
     }
 }
 
-fn cannot(name: &str, error: &io::Error) -> Error {
+fn cannot(path: &Path, error: &io::Error) -> Error {
     Error::Cannot(format!(
-        "cannot make the socket {name} that hands rights on to the program: {}; name a place with a short path: \
+        "cannot make the socket {} that hands rights on to the program: {}; name a place with a short path: \
          --run-dir DIR",
+        path.display(),
         sys::errno_text(error)
     ))
 }
