@@ -11,7 +11,30 @@ static void check_bins(unsigned char *p, uint64_t colors) {
     }
 }
 
+static unsigned char own[PAGES * PAGE] __attribute__((aligned(4096)));
+
+/* What a hint covered is the policy's again when it is taken back, and what is mapped where hinted memory was begins
+ * without one. */
+static void hints_end(void) {
+    struct pagelab_hint hint = hint_of(PAGELAB_RANDOM, 5);
+    CHECK_API(pagelab_strategy_at(own), PAGELAB_PAGE_COLORING);
+    CHECK_API(pagelab_set_range(own, sizeof own, &hint), 0);
+    CHECK_API(pagelab_strategy_at(own + PAGE), PAGELAB_RANDOM);
+    CHECK_API(pagelab_clear_range(own, sizeof own), 0);
+    CHECK_API(pagelab_strategy_at(own + PAGE), PAGELAB_PAGE_COLORING);
+    memset(own, 1, sizeof own);
+    CHECK_API(pagelab_remap_range(own, sizeof own, NULL), 0);
+    CHECK_COLORED(own, PAGES, 64);
+    unsigned char *p = map_anon(PAGES * PAGE);
+    CHECK_API(pagelab_set_range(p, PAGES * PAGE, &hint), 0);
+    CHECK(munmap(p, PAGES * PAGE) == 0);
+    unsigned char *again = mmap(p, PAGES * PAGE, RW, ANON, -1, 0);
+    CHECK(again == p);
+    CHECK_API(pagelab_strategy_at(p), PAGELAB_PAGE_COLORING);
+}
+
 int main(void) {
+    hints_end();
     unsigned char *a = map_anon(PAGES * PAGE);
     memset(a, 1, PAGES * PAGE);
     CHECK_COLORED(a, PAGES, 64);
