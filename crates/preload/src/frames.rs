@@ -15,6 +15,7 @@ mod existing;
 mod gate;
 mod handler;
 pub mod hints;
+mod hunt;
 mod mail;
 mod module;
 mod pagemap;

@@ -3,7 +3,7 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use pagelab_abi::plan::{MAX_STRATEGIES, Plan};
+use pagelab_abi::plan::{MAX_STRATEGIES, Plan, StrategyKind};
 use pagelab_frames::stock::{CHUNK_SLOTS, Refused};
 use pagelab_frames::{AnyStrategy, End, Run, SlotId, Strategy, Want};
 
@@ -13,6 +13,7 @@ use crate::lock::Owned;
 use crate::populate;
 use crate::sys::{self, Errno, Result};
 
+use super::hunt::{self, Flags};
 use super::pools::{Books, Pool, Pools};
 use super::store::{self, Addresses, SLOTS, Tools};
 use super::strategies;
@@ -40,6 +41,7 @@ pub struct Engine {
     pub(super) pools: Pools,
     pub(super) placers: [Option<Placer>; PLACERS],
     pub(super) wants: [Want; SLOTS],
+    pub(super) flags: Flags,
     addresses: Addresses,
     books: Books,
     pub(super) frames: [u64; SLOTS],
@@ -69,6 +71,7 @@ impl Engine {
             pools: [const { None }; MAX_STRATEGIES],
             placers: [const { None }; PLACERS],
             wants: [Want::Any; SLOTS],
+            flags: Flags(-1),
             addresses: Addresses::new(),
             books: Books::new(),
             frames: [0; SLOTS],
@@ -89,9 +92,24 @@ impl Engine {
                 slot.kind.store(spec.kind as u64 + 1, Relaxed);
                 slot.colours.store(u64::from(spec.colours), Relaxed);
             }
-            let _ = self.admit(number as usize, &spec, colours, strategy);
+            if self.admit(number as usize, &spec, colours, strategy).is_ok() && spec.kind == StrategyKind::Exact {
+                self.will_hunt(number as usize, hunt::wanted(plan, &spec));
+            }
         }
         complete
+    }
+
+    /// Strategy `number` asks for frames by number.
+    fn will_hunt(&mut self, number: usize, wanted: &'static [u64]) {
+        if self.flags.0 < 0 {
+            self.flags = Flags::open();
+        }
+        let pool = self.placers.get(number).and_then(Option::as_ref).map(|placer| placer.pool);
+        if let Some(pool) = pool.and_then(|pool| self.pool(pool))
+            && pool.wanted.is_empty()
+        {
+            pool.wanted = wanted;
+        }
     }
 
     /// Takes a strategy in under `number`, in place of what had it.
@@ -195,7 +213,8 @@ impl Engine {
             let number = pool.stock.add_chunk(book, order.address).map_err(refused)?;
             for (index, frame) in (0..).zip(frames) {
                 let slot = SlotId::new(number, index);
-                if pool.stock.add(slot, *frame, End::Back).is_err() {
+                let end = pool.end_for(*frame);
+                if pool.stock.add(slot, *frame, end).is_err() {
                     store::discard(page_at(order.address + index as usize * PAGE));
                     pool.stock.emptied(Run::one(slot));
                 }
@@ -220,10 +239,15 @@ impl Engine {
 
     /// Populates a chunk for pool `at` here and now.
     pub fn refill(&mut self, at: usize) -> Result<()> {
+        self.refill_with(at, false)
+    }
+
+    /// As [`Engine::refill`]; `small`: without a huge page.
+    pub fn refill_with(&mut self, at: usize, small: bool) -> Result<()> {
         let order = self.order(at).ok_or(Errno::ENOMEM)?;
         let begin = sys::monotonic_ns();
         let mut frames = self.frames;
-        let made = store::populate(&self.tools, order.address, order.pinned, &mut frames);
+        let made = store::populate(&self.tools, order.address, order.pinned, small, &mut frames);
         self.frames = frames;
         match made {
             Ok(made) => {
@@ -277,6 +301,10 @@ impl Engine {
                 self.books.give_back(book);
                 self.addresses.give_back(address);
             }
+        }
+        // What was hunted for is not thrown away.
+        if !pool.wanted.is_empty() {
+            return self.account();
         }
         let chunk = (SLOTS * PAGE) as u64;
         let mut keep = pool.stock.totals().free / pool.stock.colours().count().max(1);

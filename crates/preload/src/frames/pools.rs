@@ -34,18 +34,20 @@ pub struct Pool {
     pub placed: u64,
     /// Some colour ran out.
     pub starving: bool,
+    /// Frames that pages ask for by number, sorted.
+    pub wanted: &'static [u64],
     /// How many hunts for a colour in a row found none, as a power of two.
     barren: u32,
 }
 
 /// Own memory for the tables that a stock is given.
-fn table<T>(entries: usize) -> Result<&'static mut [T]> {
+pub fn table<T>(entries: usize) -> Result<&'static mut [T]> {
     let bytes = (entries * size_of::<T>()).next_multiple_of(PAGE);
     let at = sys::mmap_own(bytes)?;
     // SAFETY: a fresh mapping; a forked child makes its own.
     unsafe { sys::madvise(at, bytes, c::MADV_DONTFORK) }?;
-    // SAFETY: zeroed memory of that size, never unmapped, known to nobody else; zero is a value of both types used here
-    // (an absent reference, a list of no meaning).
+    // SAFETY: zeroed memory of that size, never unmapped, known to nobody else; zero is a value of all types used here
+    // (an absent reference, a list of no meaning, a number).
     Ok(unsafe { core::slice::from_raw_parts_mut(at as *mut T, entries) })
 }
 
@@ -55,7 +57,8 @@ impl Pool {
         let chunks = table::<Option<&'static mut Chunk>>(MOST_CHUNKS).ok()?;
         let lists = table::<List>(colours.count() as usize).ok()?;
         let stock = Stock::new(colours, chunks, lists).ok()?;
-        let mut pool = Pool { stock, pinned: spec.pin, budget_bytes: 0, placed: 0, starving: false, barren: 0 };
+        let mut pool =
+            Pool { stock, pinned: spec.pin, budget_bytes: 0, placed: 0, starving: false, wanted: &[], barren: 0 };
         pool.admit(spec, available);
         Some(pool)
     }

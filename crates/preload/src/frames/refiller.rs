@@ -84,7 +84,7 @@ fn work(frames: &mut [u64; SLOTS]) -> bool {
     // The handler's landing pages come first.
     tools.landing += 2 * PAGE;
     let begin = sys::monotonic_ns();
-    let made = store::populate(&tools, order.address, order.pinned, frames);
+    let made = store::populate(&tools, order.address, order.pinned, false, frames);
     let mut engine = ENGINE.lock();
     match made {
         Ok(made) => {

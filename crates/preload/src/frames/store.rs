@@ -128,11 +128,18 @@ pub fn relock(address: usize, pinned: bool) -> Result<()> {
     if pinned { task::mlock(address, PMD, true) } else { task::munlock(address, PMD) }
 }
 
-/// Maps and populates a chunk at `address`; `frames` has the frame of each slot then, the pages are zero.
-pub fn populate(tools: &Tools, address: usize, pinned: bool, frames: &mut [u64; SLOTS]) -> Result<Made> {
+/// Maps and populates a chunk at `address`, `small`: without a huge page; `frames` has the frame of each slot then, the
+/// pages are zero.
+pub fn populate(
+    tools: &Tools,
+    address: usize,
+    pinned: bool,
+    small: bool,
+    frames: &mut [u64; SLOTS],
+) -> Result<Made> {
     let mut result = Err(Errno::EAGAIN);
     // A huge page that cannot be split is of no use.
-    for advice in [c::MADV_HUGEPAGE, c::MADV_NOHUGEPAGE] {
+    for advice in [c::MADV_HUGEPAGE, c::MADV_NOHUGEPAGE].into_iter().skip(usize::from(small)) {
         map(address, pinned)?;
         result = fill(tools, address, pinned, advice, frames);
         if result.is_ok() {

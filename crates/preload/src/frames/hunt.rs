@@ -1,0 +1,131 @@
+//! Exact frames: finding them among the free memory of the machine.
+//!
+//! Nobody can ask the kernel for a frame. But what is populated shows its frames, so chunks are populated, and held, until
+//! the frame is among them or the budget is used up. Where `/proc/kpageflags` tells that a frame is in use, or in which
+//! company it is free, nothing is populated in vain, or the smaller way.
+
+use pagelab_abi::plan::{ANYWHERE, Plan, Strategy as Spec, StrategyKind};
+use pagelab_frames::{End, Run, Want};
+
+use crate::arch::{PAGE, PMD};
+use crate::sys::{self, Result, c};
+
+use super::engine::Engine;
+use super::pools::{Pool, table};
+use super::store::SLOTS;
+
+/// Bit of `/proc/kpageflags`: free, in the kernel's lists of blocks.
+const BUDDY: u64 = 1 << 10;
+
+/// The file, open; -1: not to be had, and then every frame may be free.
+#[derive(Clone, Copy)]
+pub struct Flags(pub i32);
+
+impl Flags {
+    /// Opens it.
+    pub fn open() -> Flags {
+        Flags(sys::open(c"/proc/kpageflags", c::O_RDONLY, 0).unwrap_or(-1))
+    }
+
+    fn read(self, frame: u64, into: &mut [u64]) -> bool {
+        let wanted = size_of_val(into);
+        self.0 >= 0 && sys::pread_words(self.0, into, frame as usize * size_of::<u64>()) == Ok(wanted)
+    }
+
+    /// Whether `frame` may be free. (Free frames on the processors' own lists have no flag at all.)
+    fn may_be_free(self, frame: u64) -> bool {
+        let mut flags = [0u64; 1];
+        !self.read(frame, &mut flags) || flags[0] & BUDDY != 0 || flags[0] == 0
+    }
+
+    /// Whether all of the huge page around `frame` is free.
+    fn is_whole_free(self, frame: u64) -> bool {
+        let mut flags = [0u64; SLOTS];
+        !self.read(frame / SLOTS as u64 * SLOTS as u64, &mut flags) || flags.iter().all(|word| word & BUDDY != 0)
+    }
+}
+
+/// The frames that a strategy names, sorted; none where it names none.
+pub fn wanted(plan: &Plan<'_>, spec: &Spec) -> &'static [u64] {
+    if spec.kind != StrategyKind::Exact {
+        return &[];
+    }
+    let values = plan.words(spec.values);
+    let Ok(list) = table::<u64>(values.len()) else { return &[] };
+    for (place, value) in list.iter_mut().zip(values.iter()) {
+        *place = value;
+    }
+    list.sort_unstable();
+    let count = list.partition_point(|frame| *frame != ANYWHERE);
+    list.get(..count).unwrap_or(&[])
+}
+
+impl Pool {
+    /// Which end of its list a page goes to: those that somebody will ask for by number are handed out last.
+    pub fn end_for(&self, frame: u64) -> End {
+        if self.wanted.is_empty() || self.wanted.binary_search(&frame).is_ok() { End::Back } else { End::Front }
+    }
+
+    /// Makes frames findable by number.
+    fn keep_index(&mut self) -> Result<()> {
+        if self.stock.has_index() {
+            return Ok(());
+        }
+        // Room for twice of what is there: it is made anew seldom.
+        let words = table::<u64>(2 * self.stock.index_room())?;
+        if let Some(old) = self.stock.set_index(Some(words)) {
+            let bytes = size_of_val(old).next_multiple_of(PAGE);
+            // SAFETY: the old index was a mapping of its own, and nothing refers to it any more.
+            let _ = unsafe { sys::munmap(old.as_ptr() as usize, bytes) };
+        }
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// As [`Engine::take`], from a pool of which pages ask for frames by number: what others may ask for is taken last.
+    pub(super) fn take_exact(&mut self, at_pool: usize, at: usize, most: usize) -> Option<(Run, usize)> {
+        let want = *self.wants.get(at)?;
+        if let Want::Frame(frame) = want {
+            let _ = self.pool(at_pool)?.keep_index();
+            if self.pool(at_pool)?.stock.find(frame).is_some() || self.hunt(at_pool, frame) {
+                let stock = &mut self.pools.get_mut(at_pool)?.as_mut()?.stock;
+                let run = stock.take_run(self.wants.get(at..at + most)?)?;
+                return Some((run, stock.address(run.slot)?));
+            }
+        }
+        if self.pool(at_pool)?.stock.totals().free == 0 {
+            self.refill(at_pool).ok()?;
+        }
+        let stock = &mut self.pool(at_pool)?.stock;
+        let slot = match want {
+            Want::Colour(colour) => stock.take(colour).or_else(|| stock.take_near(colour))?,
+            Want::Frame(_) | Want::Any => stock.take_any()?,
+        };
+        Some((Run::one(slot), stock.address(slot)?))
+    }
+
+    /// Populates until pool `at` has `frame`, or must not hold more: whether it has it.
+    pub fn hunt(&mut self, at: usize, frame: u64) -> bool {
+        if !self.flags.may_be_free(frame) {
+            return false;
+        }
+        let small = !self.flags.is_whole_free(frame);
+        loop {
+            let Some(pool) = self.pool(at) else { return false };
+            if pool.held_bytes() + PMD as u64 > pool.budget_bytes() {
+                return false;
+            }
+            if self.refill_with(at, small).is_err() {
+                return false;
+            }
+            let Some(pool) = self.pool(at) else { return false };
+            if pool.keep_index().is_err() {
+                return false;
+            }
+            if pool.stock.find(frame).is_some() {
+                return true;
+            }
+        }
+    }
+}
