@@ -6,7 +6,7 @@
 //! system call does not either and has the kernel's own behaviour.
 
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use pagelab_abi::guest::{Counter, NoteKind};
 
@@ -49,8 +49,46 @@ pub fn watch(libc: &Object) {
     }
 }
 
+/// While it lives, nobody forks (through libc): for what must not be copied half done. Signals are blocked, because their
+/// handlers may fork.
+pub struct Hold {
+    mask: u64,
+}
+
+impl Hold {
+    /// Waits for a fork under way. Not to be called with the guest's lock held.
+    pub fn new() -> Hold {
+        let mask = sys::signal_mask(u64::MAX);
+        TURN.take();
+        Hold { mask }
+    }
+
+    /// `None`: there is a fork under way.
+    pub fn now() -> Option<Hold> {
+        let mask = sys::signal_mask(u64::MAX);
+        if TURN.try_take() {
+            return Some(Hold { mask });
+        }
+        sys::signal_mask(mask);
+        None
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        TURN.give();
+        sys::signal_mask(self.mask);
+    }
+}
+
+/// Signal mask of the thread that forks.
+static MASK: AtomicU64 = AtomicU64::new(0);
+
 extern "C" fn before() {
+    // A handler that forks as well must not wait for its own thread.
+    let mask = sys::signal_mask(u64::MAX);
     TURN.take();
+    MASK.store(mask, Ordering::Relaxed);
     COUNT.store(0, Ordering::Relaxed);
     let Ok(table) = sys::mmap_own(ROOM * size_of::<Copy>()) else { return };
     COPIES.store(table as *mut Copy, Ordering::Relaxed);
@@ -95,10 +133,13 @@ extern "C" fn in_parent() {
             let _ = sys::munmap(copy.scratch, copy.tile.len());
         }
     });
+    let mask = MASK.load(Ordering::Relaxed);
     TURN.give();
+    sys::signal_mask(mask);
 }
 
 extern "C" fn in_child() {
+    let mask = MASK.load(Ordering::Relaxed);
     TURN.give();
     // Locking adopts the child: from here on it has its own engine that places frames.
     let mut guest = guest::lock();
@@ -112,4 +153,6 @@ extern "C" fn in_child() {
         record::count(Counter::HugetlbDemoted);
     });
     guest.all_demoted();
+    drop(guest);
+    sys::signal_mask(mask);
 }

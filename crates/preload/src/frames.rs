@@ -41,6 +41,7 @@ use pagelab_abi::guest::{EngineFailure, EngineState, OutOfReach};
 use pagelab_abi::plan::{Memory, Plan};
 
 use crate::arch::PAGE;
+use crate::fork;
 use crate::guest;
 use crate::intervals::Span;
 use crate::kernel;
@@ -298,11 +299,13 @@ pub fn moved(old: Span, new: usize, stays: bool) {
 }
 
 /// The program has moved pages from `old` to `new`, a place that it named itself: they change places with pages of the
-/// pool, where their new addresses want others. The caller holds the guest's lock, so that nobody forks meanwhile.
+/// pool, where their new addresses want others. The caller holds the guest's lock.
 pub fn aimed(old: usize, new: Span) {
     let number = areas::strategy_of(new.start).filter(|_| is_running());
     let pages = (old.abs_diff(new.start) / PAGE) as u64;
-    if number.is_some_and(|number| !pages.is_multiple_of(engine::period(number))) {
+    if number.is_some_and(|number| !pages.is_multiple_of(engine::period(number)))
+        && let Some(_hold) = fork::Hold::now()
+    {
         let _ = mail::ask(Kind::Remap, new);
     }
 }

@@ -34,7 +34,6 @@ impl Errno {
     pub const ENOTTY: Errno = Errno(25);
     pub const EPIPE: Errno = Errno(32);
     pub const ENOSPC: Errno = Errno(28);
-    pub const ENOSYS: Errno = Errno(38);
     pub const EOPNOTSUPP: Errno = Errno(95);
 }
 

@@ -48,7 +48,6 @@ pub mod nr {
     pub const MLOCKALL: usize = 151;
     pub const MUNLOCKALL: usize = 152;
     pub const PRCTL: usize = 157;
-    pub const GETTID: usize = 186;
     pub const FUTEX: usize = 202;
     pub const SCHED_SETAFFINITY: usize = 203;
     pub const SCHED_GETAFFINITY: usize = 204;
@@ -57,7 +56,6 @@ pub mod nr {
     pub const OPENAT: usize = 257;
     pub const NEWFSTATAT: usize = 262;
     pub const FACCESSAT: usize = 269;
-    pub const MOVE_PAGES: usize = 279;
     pub const PRLIMIT64: usize = 302;
     pub const EXECVEAT: usize = 322;
     pub const USERFAULTFD: usize = 323;

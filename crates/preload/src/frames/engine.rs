@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use pagelab_abi::plan::{MAX_STRATEGIES, Plan, StrategyKind};
 use pagelab_frames::stock::{CHUNK_SLOTS, Refused};
-use pagelab_frames::{AnyStrategy, End, Run, SlotId, Strategy, Want};
+use pagelab_frames::{AnyStrategy, Run, SlotId, Strategy, Want};
 
 use crate::arch::PAGE;
 use crate::intervals::Span;

@@ -124,6 +124,11 @@ fn yard(uffd: Uffd, is_pinned: bool) -> Result<usize> {
     Ok(yard)
 }
 
+/// Somebody's memory is to be pinned: so are the pages that the pool's pages pass through.
+pub fn pin_yard() {
+    lock_yard(YARD.load(Ordering::Relaxed));
+}
+
 /// Locks those pages of the yard that are to be locked, and unlocks the others: pages can be moved between locked memory and
 /// locked memory only.
 fn lock_yard(yard: usize) {
@@ -181,11 +186,16 @@ fn prepare() -> core::result::Result<Uffd, Stop> {
     };
     let yard = yard(uffd, guest::plan().is_some_and(pins)).map_err(stop(EngineFailure::NoMemory))?;
     YARD.store(yard, Ordering::Relaxed);
+    let is_pinned = guest::plan().is_some_and(pins);
     if let Some(plan) = guest::plan() {
         let tools = Tools { uffd, pagemap, landing: yard + PAGE, transit: yard + FIRST_TRANSIT * PAGE };
         if !ENGINE.lock().set_up(&plan, tools) {
             tally::failed(EngineState::Running, EngineFailure::Module, None);
         }
+    }
+    if !is_pinned {
+        // Both descriptors are open; a program that gives up its rights shall not keep a thread that has them.
+        task::drop_capabilities();
     }
     Ok(uffd)
 }

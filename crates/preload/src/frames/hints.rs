@@ -28,10 +28,11 @@ use crate::record;
 use crate::start;
 use crate::sys::{self, Errno, Result, c, task};
 
+use super::engine::is_pinned;
 use super::mail::Kind;
 use super::pagemap::Pagemap;
 use super::store::SLOTS;
-use super::{areas, gate, is_placeable, tally, untiled};
+use super::{areas, gate, is_placeable, register, tally, untiled};
 use desk::{DESK, ask, code, number_of};
 
 /// What moving did (`struct pagelab_moved`), pages.
@@ -92,7 +93,6 @@ fn why() -> Errno {
 
 /// Gives `span` a hint; `None`: it is the kernel's.
 pub fn set_range(span: Span, asked: Option<Asked>) -> Result<()> {
-    let pins = asked.as_ref().is_some_and(|asked| asked.spec.pin);
     // In this order: what starts may be mapped in a hole of the range.
     let begin = || {
         mapped(span)?;
@@ -108,11 +108,7 @@ pub fn set_range(span: Span, asked: Option<Asked>) -> Result<()> {
     let number = asked.map(|asked| number_of(&mut desk, asked)).transpose()?;
     GIVEN.store(true, Relaxed);
     let _guest = guest::lock();
-    if !areas::hint(span, Some(number.map_or(0, code))) {
-        return Err(Errno::ENOSPC);
-    }
-    settle(span, pins);
-    Ok(())
+    change(span, Some(number.map_or(0, code)))
 }
 
 /// Takes hints for `span` back.
@@ -120,11 +116,26 @@ pub fn clear_range(span: Span) -> Result<()> {
     start()?;
     let _desk = DESK.lock();
     let _guest = guest::lock();
-    if !areas::hint(span, None) {
+    change(span, None)
+}
+
+fn change(span: Span, code: Option<u8>) -> Result<()> {
+    unpin(span);
+    if !areas::hint(span, code) {
         return Err(Errno::ENOSPC);
     }
-    settle(span, false);
+    settle(span);
     Ok(())
+}
+
+/// What is locked because its strategy pins is no more: the next strategy may not, and pages can be moved only between
+/// locked and locked memory.
+fn unpin(span: Span) {
+    areas::each(span, &mut |part, number| {
+        if number.is_some_and(is_pinned) {
+            let _ = task::munlock(part.start, part.len());
+        }
+    });
 }
 
 /// The hint for what neither a range nor a rule of the policy names (`None`: it is the kernel's).
@@ -153,7 +164,7 @@ fn change_default(code: Option<u8>) -> Result<()> {
         return Err(Errno::EOPNOTSUPP);
     }
     for pool in [guest::HEAP, guest::POOLS] {
-        settle(pool, false);
+        settle(pool);
     }
     Ok(())
 }
@@ -163,19 +174,17 @@ fn mapped(span: Span) -> Result<()> {
 }
 
 /// Registers what is governed of the memory in `span`, and the opposite with the rest.
-fn settle(span: Span, pins: bool) {
+fn settle(span: Span) {
     let _ = maps::each(&mut |mapping| {
         let part = mapping.span.and(span);
         if !part.is_empty() && is_placeable(mapping) {
             areas::each(part, &mut |part, number| match number {
                 Some(_) => untiled(part, &mut |part| {
-                    if pins {
-                        let _ = task::mlock(part.start, part.len(), true);
-                    }
-                    kernel::advise_base(part);
-                    let _ = gate::register(part);
+                    let _ = register(part);
                 }),
-                None => drop(gate::unregister(part)),
+                None => {
+                    let _ = gate::unregister(part);
+                }
             });
         }
         mapping.span.end < span.end
@@ -196,9 +205,10 @@ pub fn remap_range(span: Span) -> Result<Moved> {
         let Some(some) = words.get_mut(..part.len() / PAGE) else { continue };
         unshare(part, some);
         moved.in_place += {
-            // Nobody maps or unmaps while pages are on their way.
+            // Nobody forks, maps or unmaps while pages are on their way.
+            let _hold = fork::Hold::new();
             let _guest = guest::lock();
-            settle(part, false);
+            settle(part);
             ask(Kind::Remap, part)? as u64
         };
         frames(part, some)?;

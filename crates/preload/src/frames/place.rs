@@ -33,7 +33,7 @@ enum End {
     /// The next page is there already.
     Present,
     /// Nothing can be moved to the next page.
-    Refused(Errno),
+    Refused,
     /// There are no pages.
     Dry,
 }
@@ -52,10 +52,16 @@ impl Engine {
     pub fn fault(&mut self, addr: usize) {
         let page = align_down(addr, PAGE);
         let (number, within) = areas::around(page);
-        let Some(number) = number else { return drop(self.fill_or_free(page)) };
+        let Some(number) = number else {
+            self.fill_or_free(page);
+            return;
+        };
         let window = match self.placers.get_mut(number as usize).and_then(Option::as_mut) {
             Some(placer) => placer.windows.pages(page),
-            None => return drop(self.fill_or_free(page)),
+            None => {
+                self.fill_or_free(page);
+                return;
+            }
         };
         let end = page.saturating_add(window * PAGE).min(within.end);
         tally::frames(number, |counts| &counts.faults, 1);
@@ -66,7 +72,7 @@ impl Engine {
                     tally::engine(|counts| &counts.eexist, 1);
                     self.wake(page_at(page));
                 }
-                End::Done | End::Refused(_) | End::Dry => {
+                End::Done | End::Refused | End::Dry => {
                     SHADOW.set(page, 0);
                     if self.fill_or_free(page)
                         && let Some(slot) = tally::slot(number)
@@ -92,8 +98,8 @@ impl Engine {
                 at = match ended {
                     End::Dry => break,
                     // Nothing is mapped there, or not for us: the next page may be.
-                    End::Present | End::Refused(_) if end == at => end + PAGE,
-                    End::Present | End::Refused(_) | End::Done => end,
+                    End::Present | End::Refused if end == at => end + PAGE,
+                    End::Present | End::Refused | End::Done => end,
                 };
             }
         });
@@ -196,7 +202,7 @@ impl Engine {
             self.settle(number, run, span.start, at, done);
             match errno {
                 // Where a shorter move went well, the mapping ends.
-                None => return (done, whole, (most < count - at).then_some(End::Refused(Errno::ENOENT))),
+                None => return (done, whole, (most < count - at).then_some(End::Refused)),
                 Some(Errno::EAGAIN) if done > 0 => return (done, whole, None),
                 Some(Errno::EEXIST) => return (0, false, Some(End::Present)),
                 Some(Errno::EBUSY) => {
@@ -210,14 +216,14 @@ impl Engine {
                         tally::engine(|counts| &counts.einval, 1);
                         if why == Why::Fault && at == 0 && self.place_disguised(number, span.start + at * PAGE, at)
                         {
-                            return (1, count == 1, (count > 1).then_some(End::Refused(errno)));
+                            return (1, count == 1, (count > 1).then_some(End::Refused));
                         }
                     }
-                    return (0, false, Some(End::Refused(errno)));
+                    return (0, false, Some(End::Refused));
                 }
             }
         }
-        (0, false, Some(End::Refused(Errno::EBUSY)))
+        (0, false, Some(End::Refused))
     }
 
     /// Moves, again while the kernel asks for it.

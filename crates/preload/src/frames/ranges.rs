@@ -175,7 +175,7 @@ mod tests {
         let at = |addr| RANGES.around(addr).0;
         let base = 0x100_0000;
         assert_eq!(at(base), None);
-        let mut naive = vec![None; 64];
+        let mut naive = [None; 64];
         let mut seed = 1u64;
         for step in 0..3000 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

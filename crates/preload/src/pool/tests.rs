@@ -347,7 +347,7 @@ fn tiles_stay_whole_when_blocks_grow_past_each_other() {
             Span::new(at, at + 50 * PAGE)
         })
         .collect();
-    let mut touched = vec![0; 4];
+    let mut touched = [0; 4];
     while blocks[3].len() < 24 * MIB {
         for (number, block) in blocks.iter_mut().enumerate() {
             let pages = block.len() / PAGE;
@@ -361,7 +361,7 @@ fn tiles_stay_whole_when_blocks_grow_past_each_other() {
     for (number, block) in blocks.iter().enumerate() {
         assert_eq!(block.start % (2 * MIB), 0);
         let whole = Span::new(block.start, block.end.next_multiple_of(2 * MIB));
-        assert_eq!(mappings(whole).1, true, "one mapping, to the end of its last tile");
+        assert!(mappings(whole).1, "one mapping, to the end of its last tile");
         let kept = (0..touched[number]).all(|page| get(block.start + page * PAGE) == (page * 4 + number) as u32);
         assert!(kept, "block {number} holds what was written");
         assert_eq!(huge_bytes(whole), whole.len(), "block {number}");

@@ -47,12 +47,6 @@ pub fn exit_thread() -> ! {
     }
 }
 
-/// The calling thread's id.
-pub fn gettid() -> u32 {
-    // SAFETY: no arguments.
-    unsafe { call!(nr::GETTID) }.map_or(0, |tid| tid as u32)
-}
-
 /// Waits while `*word == value`, at most `ns` nanoseconds; also across processes.
 pub fn futex_wait_for(word: &AtomicU32, value: u32, ns: u64) {
     let time = [ns / 1_000_000_000, ns % 1_000_000_000];
@@ -139,11 +133,7 @@ pub fn pidfd_get(pidfd: i32, fd: i32) -> Result<i32> {
 /// mlock2(2) as the program wants it (flags 0: mlock).
 pub fn mlock_with(addr: usize, len: usize, flags: usize) -> Result<()> {
     // SAFETY: locks pages, changes no contents.
-    match flags {
-        0 => unsafe { call!(nr::MLOCK, addr, len) },
-        _ => unsafe { call!(nr::MLOCK2, addr, len, flags) },
-    }
-    .map(drop)
+    unsafe { if flags == 0 { call!(nr::MLOCK, addr, len) } else { call!(nr::MLOCK2, addr, len, flags) } }.map(drop)
 }
 
 /// munlock(2).

@@ -12,7 +12,7 @@ use crate::sys::{self, Errno, Result};
 
 use super::super::engine::{Engine, PLACERS};
 use super::super::mail::{self, Kind};
-use super::super::{areas, tally};
+use super::super::{areas, handler, tally};
 use super::values::Values;
 
 /// Numbers of hints' strategies begin here.
@@ -144,6 +144,9 @@ impl Engine {
             }
             return Ok(number);
         };
+        if spec.pin {
+            handler::pin_yard();
+        }
         tally::assign(number, spec.kind, spec.colours);
         self.admit(number, &spec, colours, strategy)?;
         Ok(number)
