@@ -122,8 +122,43 @@ static void while_others_write(void) {
     CHECK_COLORED(p, SHARED, hint.colors);
 }
 
+/* Frames named one by one: pages that lie on them stay. */
+static void on_exact_frames(void) {
+    unsigned char *p = map_anon(PAGES * PAGE);
+    static uint64_t frames[PAGES], after[PAGES];
+    struct pagelab_hint hint = hint_of(PAGELAB_EXACT, 0);
+    CHECK_API(pagelab_set_range(p, PAGES * PAGE, &(struct pagelab_hint)PAGELAB_HINT(PAGELAB_KERNEL)), 0);
+    write_tags(p, PAGES, 9);
+    CHECK_API(pagelab_frames(p, PAGES, frames), 0);
+    hint.values = frames;
+    hint.value_count = PAGES - 10; /* the last ten: any */
+    CHECK_API(pagelab_set_range(p, PAGES * PAGE, &hint), 0);
+    struct pagelab_moved moved = remap(p, PAGES * PAGE);
+    CHECK_API(pagelab_frames(p, PAGES, after), 0);
+    CHECK(memcmp(frames, after, sizeof frames) == 0 && moved.in_place == PAGES);
+    check_tags(p, PAGES, 9);
+}
+
+/* Pinned memory is locked; a later hint that does not pin unlocks it. */
+static void pinned(void) {
+    unsigned char *p = map_anon(PAGES * PAGE);
+    write_tags(p, PAGES, 3);
+    struct pagelab_hint hint = hint_of(PAGELAB_PAGE_COLORING, 20);
+    for (int round = 0; round < 4; round++) {
+        hint.flags = round % 2 ? 0 : PAGELAB_PIN;
+        hint.colors = 20 + (uint32_t)round / 2;
+        CHECK_API(pagelab_set_range(p, PAGES * PAGE, &hint), 0);
+        CHECK(remap(p, PAGES * PAGE).in_place == PAGES);
+        CHECK_COLORED(p, PAGES, hint.colors);
+        check_tags(p, PAGES, 3);
+    }
+    CHECK(munmap(p, PAGES * PAGE) == 0);
+}
+
 int main(void) {
     CHECK_API(pagelab_start(), 0);
+    pinned();
+    on_exact_frames();
     whole();
     with_holes();
     from_malloc();
