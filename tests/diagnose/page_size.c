@@ -10,12 +10,12 @@ enum { SIZE = 4 << 20 };
 static int huge(void *start) {
     FILE *maps = fopen("/proc/self/smaps", "r");
     char line[512];
-    unsigned long from = 0, to = 0, kib = 0, at = (unsigned long)start;
+    unsigned long from = 0, to = 0, low, high, kib = 0, at = (unsigned long)start;
     int found = 0;
     while (maps && fgets(line, sizeof line, maps)) {
-        if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
-            continue;
-        if (from <= at && at < to && sscanf(line, "AnonHugePages: %lu", &kib) == 1)
+        if (sscanf(line, "%lx-%lx ", &low, &high) == 2)
+            from = low, to = high;
+        else if (from <= at && at < to && sscanf(line, "AnonHugePages: %lu", &kib) == 1)
             found = kib > 0;
     }
     if (maps)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _BUDGET = "Budget and judgement"
 _PROGRAM = "The program"
 _OUTPUT = "Output"
+_PIPED_WIDTH = 110
 
 
 def diagnose_command(
@@ -118,7 +119,10 @@ def diagnose_command(
     else:
         from rich.console import Console
 
-        show(found, Console(highlight=False))
+        console = Console(highlight=False)
+        if not console.is_terminal:
+            console.width = max(console.width, _PIPED_WIDTH)
+        show(found, console)
         typer.echo(f"\npicture: {page}\nall executions: pagelab report {directory}")
 
 
@@ -177,9 +181,10 @@ def _table(found: Diagnosis) -> object:
     from pagelab.analysis import wording
     from pagelab.diagnose import words
 
-    table = Table("pinned", "SD ratio", "mean shift", "share", "verdict", box=None, pad_edge=False, padding=(0, 1))
-    for column in table.columns:
-        column.no_wrap = True
+    table = Table(box=None, pad_edge=False)
+    for head in ("pinned", "SD ratio", "mean shift", "share"):
+        table.add_column(head, no_wrap=True)
+    table.add_column("verdict")
     for one in found.findings:
         if one.sd_ratio is not None:
             table.add_row(one.label, _ratio(one.sd_ratio), _shift(one), _share(one), words.VERDICTS[one.verdict])
@@ -214,8 +219,8 @@ def _confirmation(found: Diagnosis, console: Console) -> None:
         return
     cvs = [words.spread(cv) for cv in (confirmation.cv_default, confirmation.cv_recommended)]
     console.print(
-        f"\nconfirmation, {confirmation.executions} fresh executions of each: spread {cvs[0]} by default, {cvs[1]} with "
-        f"{confirmation.recommended}; SD ratio {_ratio(confirmation.sd_ratio)}; "
+        f"\nconfirmation, {confirmation.executions} fresh executions of each: spread {cvs[0]} by default, {cvs[1]} "
+        f"with {confirmation.recommended}; SD ratio {_ratio(confirmation.sd_ratio)}; "
         f"mean {words.plus_minus(confirmation.mean_shift)}",
         markup=False,
     )

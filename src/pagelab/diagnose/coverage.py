@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--diagnoses", type=int, default=1000)
     parser.add_argument("--permutations", type=int, default=999)
     options = parser.parse_args()
-    sizes = (8, 15, 30)
+    sizes = (10, 20)
     print("| A/A program | " + " | ".join(f"{n} blocks" for n in sizes) + " |\n|---|" + "---|" * len(sizes))
     for shape in SHAPES:
         found = [false_alarms(shape, n, options.diagnoses, options.permutations) for n in sizes]

@@ -16,6 +16,8 @@ from pagelab.stats.refusal import Refusal, StatsRefusedError
 
 MATERIAL = 0.5
 """A source that surely removes less than this share of the variance is ruled out as the main cause."""
+ABOUT_EQUAL = 0.05
+"""Sources that remove shares of the variance no further apart than this are equally good."""
 Times = Mapping[str, NDArray[np.float64]]
 """Condition → one time a block; the same blocks everywhere."""
 
@@ -82,6 +84,7 @@ def _finding(
         label=source.label,
         verdict=_verdict(ratio, p_holm <= alpha),
         sd_ratio=Interval.of(ratio.ratio),
+        deviation_ratio=Interval.of(ratio.deviation_ratio),
         removed=Interval.of(ratio.removed),
         p=ratio.p,
         p_holm=p_holm,
@@ -94,11 +97,16 @@ def _finding(
 
 
 def _verdict(ratio: SpreadRatio, significant: bool) -> Verdict:
-    if significant and ratio.log_ratio.estimate > 0:
-        return "adds"
-    if significant:
+    if significant and falls(ratio):
         return "cause" if ratio.removed.estimate >= MATERIAL else "part"
+    if significant and ratio.log_ratio.estimate > 0 and ratio.log_deviation_ratio.estimate > 0:
+        return "adds"
     return "ruled-out" if ratio.removed.high < MATERIAL else "undecided"
+
+
+def falls(ratio: SpreadRatio) -> bool:
+    """Both measures of spread fall: a test that only one of them passes must not contradict the other."""
+    return ratio.log_ratio.estimate < 0 and ratio.log_deviation_ratio.estimate < 0
 
 
 def _value(pin: Pin, values: NDArray[np.float64]) -> Value:
@@ -124,14 +132,14 @@ def recommended(found: Sequence[Finding], sources: Sequence[Source]) -> tuple[Fi
     """What to confirm: of the sources that lower the spread, the one with the least; the simplest of about equals.
 
     All of them together are proposed only where they are clearly better than any alone. Of drawn values, the one
-    whose mean is the middle one: not the luckiest. Of sizes of pages, CPUs and cache states, the one with the least spread.
+    whose mean is the middle one: not the luckiest. Of sizes of pages, CPUs and cache states, the one with the
+    least spread.
     """
     able = [one for one in found if one.verdict in ("cause", "part") and one.sd_ratio is not None]
     if not able:
         return None
-    by_ratio = {one.key: one.sd_ratio.estimate for one in able if one.sd_ratio is not None}
-    least = min(by_ratio.values())
-    near = [one for one in able if by_ratio[one.key] <= 1.25 * least]
+    removed = {one.key: one.removed.estimate for one in able if one.removed is not None}
+    near = [one for one in able if removed[one.key] >= max(removed.values()) - ABOUT_EQUAL]
     alone = [one for one in near if one.key != COMBINED]
     best = alone[0] if alone else near[0]  # sources stand in the order of how little they ask for
     pins = {source.key: {pin.name: pin for pin in source.pins} for source in sources}[best.key]
@@ -194,10 +202,11 @@ def confirm(
         cv_default=cvs[0],
         cv_recommended=cvs[1],
         sd_ratio=Interval.of(ratio.ratio),
+        deviation_ratio=Interval.of(ratio.deviation_ratio),
         p=ratio.p,
         mean_shift=Interval.of(shift),
         mean=mean,  # type: ignore[arg-type]
-        confirmed=ratio.p <= 1 - settings.level and ratio.log_ratio.estimate < 0,
+        confirmed=ratio.p <= 1 - settings.level and falls(ratio),
     )
 
 

@@ -86,6 +86,8 @@ class Finding(_Model):
     reason: str | None = None
     """Why it was left out."""
     sd_ratio: Interval | None = None
+    deviation_ratio: Interval | None = None
+    """Ratio of mean absolute deviations: like the SD ratio, but hardly moved by a few extreme executions."""
     removed: Interval | None = None
     """1 - SD ratio²: the part of the default's variance that is gone."""
     p: float | None = None
@@ -108,6 +110,7 @@ class Confirmation(_Model):
     cv_default: float
     cv_recommended: float
     sd_ratio: Interval
+    deviation_ratio: Interval
     p: float
     mean_shift: Interval
     mean: Literal["unchanged", "changed", "undecided"]

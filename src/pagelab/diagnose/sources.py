@@ -30,9 +30,9 @@ def sources(settings: Settings, machine: Mapping[str, Any], aslr_mode: int | Non
         _pages(machine),
         _cpu(),
         _cache(settings),
-        _frames("page-coloring", "frames: page colouring", []),
-        _frames("bin-hopping", "frames: bin hopping", _seeds(settings.seed, values)),
-        _frames("random", "frames: random", _seeds(settings.seed, values)),
+        _frames("page-coloring", "page colouring", []),
+        _frames("bin-hopping", "bin hopping", _seeds(settings.seed, values)),
+        _frames("random", "random frames", _seeds(settings.seed, values)),
         _combined(settings, aslr_mode),
     ]
 

@@ -46,14 +46,21 @@ class SpreadRatio:
     """Standard deviation within the conditions ``pinned`` over that within ``default``."""
 
     log_ratio: Range
+    log_deviation_ratio: Range
+    """Of the mean absolute deviations from the medians: what typical executions do, hardly moved by a few extremes."""
     p: float
-    """Of the permutation test, two-sided; not adjusted for other sources."""
+    """Of the permutation tests on both ratios, two-sided; not adjusted for other sources."""
     sd_default: float
     sd_pinned: float
 
     @property
     def ratio(self) -> Range:
         found = self.log_ratio
+        return Range(exp(found.estimate), exp(found.low), exp(found.high), found.level)
+
+    @property
+    def deviation_ratio(self) -> Range:
+        found = self.log_deviation_ratio
         return Range(exp(found.estimate), exp(found.low), exp(found.high), found.level)
 
     @property
@@ -95,40 +102,40 @@ def checked(rows: ArrayLike) -> NDArray[np.float64]:
 def spread_ratio(
     default: ArrayLike, pinned: ArrayLike, *, seed: int, level: float = 0.95, permutations: int = PERMUTATIONS
 ) -> SpreadRatio:
-    """Log ratio of the standard deviations within conditions, with interval and permutation p.
+    """Log ratios of the standard deviations, and of the mean absolute deviations, within conditions.
 
-    ``default``: copies × blocks; ``pinned``: values × blocks, of the same blocks. Statistic: difference of the logs of
-    the pooled variances over its stratified jackknife error (Miller 1968). It must be beyond two null distributions:
-    of the times permuted within blocks, as the schedule did (exact where the source does nothing at all), and of the
-    same after taking each condition's median out (where it moves the mean and not the spread). The interval takes the
-    larger of the two quantiles in place of Student's.
+    ``default``: copies × blocks; ``pinned``: values × blocks, of the same blocks. Statistics: difference of the logs
+    over its error; of the pooled variances by the stratified jackknife (Miller 1968), of the mean absolute deviations
+    from the medians by the delta method (Brown and Forsythe's scores). A statistic must be beyond two null
+    distributions: of the times permuted within blocks, as the schedule did (exact where the source does nothing at
+    all), and of the same after taking each condition's median out (where it moves the mean and not the spread).
+    Intervals take the larger of the two quantiles in place of Student's. ``p`` is twice the smaller of the two p.
     """
     rows = np.concatenate([checked(default), checked(pinned)])
     copies = np.atleast_2d(np.asarray(default)).shape[0]
     floor = _RESOLUTION * float(rows.mean()) ** 2
-    residuals = rows - rows.mean(axis=1, keepdims=True)
-    difference, error = (float(x[0]) for x in _log_variances(residuals[None], copies, floor))
-    variances = [
-        float((part**2).sum() / (part.shape[0] * (part.shape[1] - 1))) for part in np.split(residuals, [copies])
-    ]
+    variances = [float(part.var(axis=1, ddof=1).mean()) for part in np.split(rows, [copies])]
     if max(variances) <= floor:
         raise StatsRefusedError(Refusal.NO_SPREAD, "every execution took the same time: there is no spread to compare")
-    observed = abs(difference) / error if error > 0 else inf
     random = np.random.default_rng(seed)
     around = rows - np.median(rows, axis=1, keepdims=True)
     nulls = [_null(each, copies, floor, random, permutations) for each in (rows, around)]
-    p = max((1 + int((null >= observed * (1 - 1e-12)).sum())) / (1 + null.size) for null in nulls)
-    reach = max(float(np.quantile(null, level, method="higher")) for null in nulls) * error
-    half = difference / 2
-    return SpreadRatio(
-        Range(half, half - reach / 2, half + reach / 2, level), p, sqrt(variances[0]), sqrt(variances[1])
-    )
+    differences, errors = (each[:, 0] for each in _statistics(rows[None], copies, floor))
+    ranges, p = [], 1.0
+    for kind in range(2):
+        observed = abs(differences[kind]) / errors[kind] if errors[kind] > 0 else inf
+        beyond = [int((null[kind] >= observed * (1 - 1e-12)).sum()) for null in nulls]
+        p = min(p, 2 * (1 + max(beyond)) / (1 + permutations))
+        reach = max(float(np.quantile(null[kind], level, method="higher")) for null in nulls) * float(errors[kind])
+        estimate = float(differences[kind])
+        ranges.append(Range(estimate, estimate - reach, estimate + reach, level))
+    return SpreadRatio(ranges[0], ranges[1], p, sqrt(variances[0]), sqrt(variances[1]))
 
 
 def _null(
     rows: NDArray[np.float64], copies: int, floor: float, random: np.random.Generator, permutations: int
 ) -> NDArray[np.float64]:
-    """|statistic| of the permuted data, ``permutations`` of them.
+    """|statistic| of the permuted data: 2 × ``permutations``.
 
     Never of residuals from means: a condition without any of the rare slow executions has residuals unlike those of one
     that has one, and where 1 in 10 executions is slow such a test raised 45% false alarms.
@@ -137,23 +144,27 @@ def _null(
     batch = max(1, _CHUNK // rows.size)
     for start in range(0, permutations, batch):
         several = np.broadcast_to(rows, (min(batch, permutations - start), *rows.shape))
-        mixed = random.permuted(several, axis=1)
-        mixed -= mixed.mean(axis=2, keepdims=True)
-        difference, error = _log_variances(mixed, copies, floor)
-        found.append(np.divide(np.abs(difference), error, out=np.full_like(error, inf), where=error > 0))
-    return np.concatenate(found)
+        differences, errors = _statistics(random.permuted(several, axis=1), copies, floor)
+        found.append(np.divide(np.abs(differences), errors, out=np.full_like(errors, inf), where=errors > 0))
+    return np.concatenate(found, axis=1)
 
 
-def _log_variances(
-    residuals: NDArray[np.float64], copies: int, floor: float
+def _statistics(
+    rows: NDArray[np.float64], copies: int, floor: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """log(variance within the rest) - log(variance within the first ``copies``), and its jackknife error.
+    """Differences of the logs, pinned less default, and their errors; each 2 (SD, mean deviation) × batch.
 
-    ``residuals``: batch × conditions × blocks, centred in each condition.
+    ``rows``: batch × conditions × blocks.
     """
-    first, first_error = _log_variance(residuals[:, :copies], floor)
-    second, second_error = _log_variance(residuals[:, copies:], floor)
-    return second - first, np.sqrt(first_error + second_error)
+    centred = rows - rows.mean(axis=2, keepdims=True)
+    deviations = np.abs(rows - np.median(rows, axis=2, keepdims=True))
+    found = [
+        (_log_variance(centred[:, part], floor), _log_deviation(deviations[:, part], floor))
+        for part in (slice(None, copies), slice(copies, None))
+    ]
+    differences = np.stack([(found[1][0][0] - found[0][0][0]) / 2, found[1][1][0] - found[0][1][0]])
+    squares = np.stack([(found[1][0][1] + found[0][0][1]) / 4, found[1][1][1] + found[0][1][1]])
+    return differences, np.sqrt(squares)
 
 
 def _log_variance(residuals: NDArray[np.float64], floor: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -168,6 +179,13 @@ def _log_variance(residuals: NDArray[np.float64], floor: float) -> tuple[NDArray
     logs = np.log(np.maximum(without / (degrees - 1), floor))
     apart = logs - logs.mean(axis=2, keepdims=True)
     return pooled, (blocks - 1) / blocks * (apart**2).sum(axis=(1, 2))
+
+
+def _log_deviation(deviations: NDArray[np.float64], floor: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Log of the mean absolute deviation, and the variance of that log by the delta method, stratified by condition."""
+    rows, blocks = deviations.shape[1:]
+    mean = np.maximum(deviations.mean(axis=(1, 2)), sqrt(floor))
+    return np.log(mean), deviations.var(axis=2, ddof=1).sum(axis=1) / (blocks * rows**2) / mean**2
 
 
 def log_sd(rows: NDArray[np.float64]) -> tuple[float, float]:

@@ -10,9 +10,9 @@ from pagelab.diagnose.model import Confirmation, Finding, Interval, Outcome, Set
 from pagelab.diagnose.sources import COMBINED
 
 VERDICTS = {
-    "cause": "makes most of it",
-    "part": "makes part of it",
-    "adds": "pinning it adds spread",
+    "cause": "most of it",
+    "part": "part of it",
+    "adds": "adds spread",
     "ruled-out": "not the main cause",
     "undecided": "no effect seen",
     "left-out": "left out",
