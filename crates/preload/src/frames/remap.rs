@@ -4,7 +4,7 @@
 //! and go on when it is back: no write is lost. The caller is a thread of the program that waits at the bell, so even its
 //! own stack can be moved. File pages cannot: a copy of the whole mapping takes its place.
 
-use pagelab_frames::{Strategy, Want};
+use pagelab_frames::{End, Run, SlotId, State, Strategy, Want};
 
 use crate::arch::PAGE;
 use crate::intervals::Span;
@@ -75,7 +75,8 @@ impl Engine {
             }
             (good, at) = (good + kept, at + kept);
             if wrong > 0 {
-                let (done, moved) = self.exchange(number, start, at, wrong);
+                let old = frames.get(at - first..).unwrap_or(&[]);
+                let (done, moved) = self.exchange(number, start, at, old.get(..wrong).unwrap_or(&[]));
                 (good, at) = (good + moved, at + done);
             }
         }
@@ -100,9 +101,9 @@ impl Engine {
         }
     }
 
-    /// One exchange, of up to `most` pages from page `at` on: pages dealt with, and pages moved.
-    fn exchange(&mut self, number: u32, start: usize, at: usize, most: usize) -> (usize, usize) {
-        let Some((run, from)) = self.take(number, at, most) else { return (1, 0) };
+    /// One exchange, of pages from page `at` on, which are on frames `old`: pages dealt with, and pages moved.
+    fn exchange(&mut self, number: u32, start: usize, at: usize, old: &[u64]) -> (usize, usize) {
+        let Some((run, from)) = self.take(number, at, old.len()) else { return (1, 0) };
         let pages = run.len as usize;
         let (page, transit) = (start + at * PAGE, self.transit(number));
         // SAFETY: the transit area is ours and empty; what is moved there comes back.
@@ -125,13 +126,41 @@ impl Engine {
             // SAFETY: a slot that is held and present; it must be zero when it is free.
             unsafe { core::ptr::write_bytes((from + lost * PAGE) as *mut u8, 0, PAGE) };
         }
+        self.settle(number, run, start, at, done);
+        self.keep(number, run.slot, transit, done);
         if out > 0 {
             store::discard(Span::new(transit, transit + out * PAGE));
         }
-        self.settle(number, run, start, at, done);
         tally::frames(number, |counts| &counts.remapped_pages, done);
         // A page that cannot be moved out (shared, pinned, locked, read-only) is left where it is.
         (out.max(1), done)
+    }
+
+    /// `count` pages at `from` are nobody's any more: they take the place, in the pool, of those that went.
+    fn keep(&mut self, number: u32, first: SlotId, from: usize, count: usize) {
+        let Some(Some(placer)) = self.placers.get(number as usize) else { return };
+        let Some(Some(pool)) = self.pools.get_mut(placer.pool) else { return };
+        let run = Run { slot: first, len: count as u32 };
+        let Some(to) = pool.stock.address(first).filter(|_| run.slots().all(|slot| pool.stock.take_this(slot)))
+        else {
+            return;
+        };
+        // SAFETY: the pages are ours, and the slots are empty and held.
+        let (moved, _) = unsafe { self.tools.uffd.shift(from, Span::new(to, to + count * PAGE), Then::Wait) };
+        let pages = moved / PAGE;
+        // SAFETY: slots that are held and present.
+        unsafe { core::ptr::write_bytes(to as *mut u8, 0, pages * PAGE) };
+        // A zero page of a huge page that was split on the way is another frame since it was written to.
+        let mut frames = [0u64; TRANSIT];
+        let known = frames.get_mut(..pages).is_some_and(|words| self.tools.pagemap.read(to, words).is_ok());
+        for ((index, slot), frame) in run.slots().enumerate().zip(&frames) {
+            if index < pages && (!known || pool.stock.add(slot, *frame, End::Front).is_err()) {
+                store::discard(page_at(to + index * PAGE));
+            }
+            if index >= pages || !known || pool.stock.state(slot) == Some(State::Held) {
+                pool.stock.emptied(Run::one(slot));
+            }
+        }
     }
 
     /// A page that was moved out and cannot be moved in (its mapping has changed meanwhile): its contents at least.

@@ -26,7 +26,7 @@ pub struct Windows {
 impl Windows {
     /// `fixed`: always so many pages; 0: as the program touches them.
     pub const fn new(fixed: usize) -> Windows {
-        Windows { runs: [Run { next: 0, pages: 0 }; RUNS], fixed }
+        Windows { runs: [Run { next: usize::MAX, pages: 0 }; RUNS], fixed }
     }
 
     /// How many pages, from `addr` on, a fault at `addr` shall bring in. [`Windows::placed`] is to follow.
