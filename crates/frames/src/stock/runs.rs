@@ -44,10 +44,11 @@ impl Stock<'_> {
     /// Takes a page of another colour where `colour` has none: of the colours up to 8 away the one with most pages,
     /// then of any.
     pub fn take_near(&mut self, colour: u32) -> Option<SlotId> {
-        let colours = self.colours.count().max(1);
+        let colours = self.colours.count();
+        let colour = colour.min(colours - 1);
         let neighbours = (1..=NEIGHBOURS.min(colours / 2)).flat_map(|away| {
-            let up = (colour % colours + away) % colours;
-            let down = (colour % colours + colours - away) % colours;
+            let up = if colour + away < colours { colour + away } else { colour + away - colours };
+            let down = if colour >= away { colour - away } else { colour + colours - away };
             [up, down]
         });
         let best = neighbours.max_by_key(|colour| self.count(*colour)).filter(|colour| self.count(*colour) > 0);
