@@ -4,22 +4,29 @@
 //! its lines, and still lets the same pages compete for the same sets.
 //!
 //! Group testing after Vila, Köpf and Morales ("Theory and Practice of Finding Eviction Sets", 2019, section 4): of a set
-//! that evicts a victim, one of `ways + 1` groups can always be left out. What remains evicts every page of the victim's
-//! set, and so finds all of them among the candidates.
+//! that evicts a victim, one of `ways + 1` groups can always be left out. What remains has about as many pages as there
+//! are ways, all of one set; a chain through them and any other page of that set is slow, which finds all of those among
+//! the candidates. On a machine that does other work many victims are tried in vain: a set counts only if its chain with
+//! the victim is slow, and fast without it.
 
 use std::hint::black_box;
 
-use super::chain::LINE_BYTES;
+use super::chain::{self, LINE_BYTES};
 use super::clock::Clock;
 use super::pool::{PAGE_BYTES, Pool};
 use crate::rng::Rng;
 
-const VICTIMS: usize = 24;
+const VICTIMS: usize = 96;
 const TRIALS: usize = 5;
-const CERTAIN_TRIALS: usize = 15;
 /// Between the times of a hit and of a miss there must be this ratio, or timing cannot tell them apart.
 const CONTRAST: f64 = 1.4;
-const SPECIFIC: usize = 64;
+/// From how many times a hit's time on a victim counts as evicted; one after the other, since what else the machine does
+/// moves the time of a miss.
+const THRESHOLDS: [f64; 3] = [1.15, 1.25, 1.4];
+/// A chain in which pages conflict takes at least so many times as long as one of as many random pages.
+const SLOW: f64 = 1.35;
+/// Chains of random members that must all be slow before a class is believed.
+const PROOFS: usize = 9;
 
 /// What to look for.
 pub struct Search {
@@ -56,22 +63,26 @@ impl Search {
         let clock = Clock::calibrate();
         let mut order: Vec<usize> = (LINE_BYTES..PAGE_BYTES).step_by(LINE_BYTES).collect();
         rng.shuffle(&mut order);
-        let mut probe = Probe { memory: pool.memory(), clock, threshold_ns: 0.0, order };
         let starts: Vec<usize> = candidates.iter().map(|&page| pool.start(page)).collect();
+        let probe = Probe { memory: pool.memory(), clock: &clock, threshold_ns: 0.0, order: &order };
         let (near_ns, far_ns, overflow) = self.calibrate(&probe, &starts, rng);
         let mut found = Classes { classes: Vec::new(), near_ns, far_ns, attempts: 0 };
         if far_ns < near_ns * CONTRAST {
             return found;
         }
-        probe.threshold_ns = (near_ns + far_ns) / 2.0;
         let mut taken = vec![false; starts.len()];
         while found.classes.len() < self.classes && found.attempts < VICTIMS {
+            let threshold_ns = near_ns * THRESHOLDS[found.attempts % THRESHOLDS.len()];
             found.attempts += 1;
             let victim = rng.below(starts.len());
             if taken[victim] {
                 continue;
             }
-            if let Some(class) = self.class_of(&probe, &starts, victim, 2 * overflow, rng) {
+            let probe = Probe { memory: pool.memory(), clock: &clock, threshold_ns, order: &order };
+            let others = rng.sample(starts.len(), 2 * overflow).into_iter().filter(|&at| at != victim);
+            let set: Vec<usize> = others.collect();
+            let Some(set) = self.reduce(&probe, &starts, victim, set, rng) else { continue };
+            if let Some(class) = self.class_of(pool, candidates, &set, victim, rng) {
                 class.iter().for_each(|&at| taken[at] = true);
                 found.classes.push(class.into_iter().map(|at| candidates[at]).collect());
             }
@@ -103,54 +114,76 @@ impl Search {
         (near, far, count)
     }
 
-    /// The pages that share the victim's sets, itself included; `None` where no certain set was found.
+    /// The candidates that share the victim's sets, itself and the set included; `None` where the set is not certain.
     fn class_of(
+        &self,
+        pool: &mut Pool,
+        candidates: &[usize],
+        set: &[usize],
+        victim: usize,
+        rng: &mut Rng,
+    ) -> Option<Vec<usize>> {
+        let slow_ns = SLOW * usual(pool, candidates, set.len() + 1, rng);
+        let mut conflicts = |at: usize, rng: &mut Rng| {
+            let pages: Vec<usize> = set.iter().chain([&at]).map(|&at| candidates[at]).collect();
+            chain::quickest(pool, &pages, rng) > slow_ns
+        };
+        if !(0..3).all(|_| conflicts(victim, rng)) {
+            return None;
+        }
+        let mut found = set.to_vec();
+        for at in 0..candidates.len() {
+            if !set.contains(&at) && conflicts(at, rng) && conflicts(at, rng) {
+                found.push(at);
+            }
+        }
+        self.is_one_class(pool, candidates, &found, rng).then_some(found)
+    }
+
+    /// Whether any twice as many members as there are ways conflict: those of two classes together often fit.
+    fn is_one_class(&self, pool: &mut Pool, candidates: &[usize], found: &[usize], rng: &mut Rng) -> bool {
+        let length = 2 * self.ways;
+        let slow_ns = SLOW * usual(pool, candidates, length, rng);
+        found.len() > length
+            && (0..PROOFS).all(|_| {
+                let pages: Vec<usize> =
+                    rng.sample(found.len(), length).iter().map(|&at| candidates[found[at]]).collect();
+                chain::quickest(pool, &pages, rng) > slow_ns
+            })
+    }
+
+    /// A small set that still evicts the victim, with too few pages to fill two sets of the cache.
+    fn reduce(
         &self,
         probe: &Probe,
         starts: &[usize],
         victim: usize,
-        count: usize,
+        mut set: Vec<usize>,
         rng: &mut Rng,
     ) -> Option<Vec<usize>> {
-        let others = rng.sample(starts.len(), count).into_iter().filter(|&at| at != victim);
-        let set: Vec<usize> = others.map(|at| starts[at]).collect();
-        let set = self.reduce(probe, starts[victim], set, rng)?;
-        // A set that evicts everything says nothing.
-        let sample = rng.sample(starts.len(), SPECIFIC.min(starts.len()));
-        let outside = sample.iter().filter(|&&at| !set.contains(&starts[at]));
-        let evicted = outside.filter(|&&at| probe.evicts(&set, starts[at], TRIALS)).count();
-        if evicted * 2 > SPECIFIC || !probe.evicts(&set, starts[victim], CERTAIN_TRIALS) {
-            return None;
-        }
-        let conflicts = |at: &usize| {
-            !set.contains(&starts[*at])
-                && probe.evicts(&set, starts[*at], TRIALS)
-                && probe.evicts(&set, starts[*at], CERTAIN_TRIALS)
+        let evicts = |set: &[usize]| {
+            let pages: Vec<usize> = set.iter().map(|&at| starts[at]).collect();
+            probe.evicts(&pages, starts[victim])
         };
-        Some((0..starts.len()).filter(conflicts).collect())
-    }
-
-    /// A small set that still evicts the victim.
-    fn reduce(&self, probe: &Probe, victim: usize, mut set: Vec<usize>, rng: &mut Rng) -> Option<Vec<usize>> {
-        if !probe.evicts(&set, victim, TRIALS) {
+        if !evicts(&set) {
             return None;
         }
         let mut failures = 0;
         while set.len() > self.ways && failures < 4 {
             rng.shuffle(&mut set);
-            match self.without_a_group(probe, victim, &set) {
+            match self.without_a_group(&set, evicts) {
                 Some(smaller) => set = smaller,
                 None => failures += 1,
             }
         }
-        (set.len() <= 3 * self.reach).then_some(set)
+        (set.len() < 2 * self.ways).then_some(set)
     }
 
-    fn without_a_group(&self, probe: &Probe, victim: usize, set: &[usize]) -> Option<Vec<usize>> {
+    fn without_a_group(&self, set: &[usize], evicts: impl Fn(&[usize]) -> bool) -> Option<Vec<usize>> {
         let size = set.len().div_ceil((self.reach + 1).min(set.len()));
         (0..set.len()).step_by(size).find_map(|low| {
             let rest: Vec<usize> = [&set[..low], &set[(low + size).min(set.len())..]].concat();
-            probe.evicts(&rest, victim, TRIALS).then_some(rest)
+            evicts(&rest).then_some(rest)
         })
     }
 }
@@ -158,10 +191,10 @@ impl Search {
 /// Loads and times.
 struct Probe<'m> {
     memory: &'m [u8],
-    clock: Clock,
+    clock: &'m Clock,
     threshold_ns: f64,
     /// Offsets of the lines of a page but the first, in random order: a prefetcher must not know the next.
-    order: Vec<usize>,
+    order: &'m [usize],
 }
 
 impl Probe<'_> {
@@ -178,14 +211,25 @@ impl Probe<'_> {
             set.iter().for_each(|&start| load(start));
         }
         black_box(self.memory[victim]);
-        self.clock.loads(self.memory, victim, &self.order)
+        self.clock.loads(self.memory, victim, self.order)
     }
 
-    /// Whether the set pushes the victim out, by the median of `trials` times.
-    fn evicts(&self, set: &[usize], victim: usize, trials: usize) -> bool {
-        let mut times: Vec<f64> = (0..trials).map(|_| self.after(victim, set)).collect();
+    /// Whether the set pushes the victim out, by the median of some times.
+    fn evicts(&self, set: &[usize], victim: usize) -> bool {
+        let mut times: Vec<f64> = (0..TRIALS).map(|_| self.after(victim, set)).collect();
         median(&mut times) > self.threshold_ns
     }
+}
+
+/// Nanoseconds a load of a chain of so many random pages.
+fn usual(pool: &mut Pool, candidates: &[usize], length: usize, rng: &mut Rng) -> f64 {
+    let mut times: Vec<f64> = (0..17)
+        .map(|_| {
+            let pages: Vec<usize> = rng.sample(candidates.len(), length).iter().map(|&at| candidates[at]).collect();
+            chain::quickest(pool, &pages, rng)
+        })
+        .collect();
+    median(&mut times)
 }
 
 fn median(times: &mut [f64]) -> f64 {
