@@ -157,8 +157,11 @@ def _settings(
         )
     except ValidationError as error:
         first = error.errors()[0]
-        option = {"timeout_s": "timeout", "regex": "measure-regex"}.get(str(first["loc"][0]), first["loc"][0])
-        raise BadInputError(f"--{option} {first['input']}: {first['msg']}") from None
+        name = str(first["loc"][0])
+        option = {"timeout_s": "timeout", "regex": "measure-regex"}.get(name, name)
+        typed = {"unchanged": unchanged, "negligible": negligible}.get(name, first["input"])
+        wanted = "allowed: more than 0, less than 100 (percent)" if typed is not first["input"] else first["msg"]
+        raise BadInputError(f"--{option} {typed}: {wanted}") from None
 
 
 def show(found: Diagnosis, console: Console) -> None:

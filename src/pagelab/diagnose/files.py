@@ -18,7 +18,16 @@ if TYPE_CHECKING:
 
 PAGE = "diagnosis.html"
 PICTURE = "diagnosis.svg"
-_HEADS = ("pinned", "SD ratio", "variance removed", "mean shift", "share of the choice", "p (Holm)", "verdict")
+_HEADS = (
+    "pinned",
+    "SD ratio",
+    "deviation ratio",
+    "variance removed",
+    "mean shift",
+    "share of the choice",
+    "p (Holm)",
+    "verdict",
+)
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #1c2127; }
 h1 { font-size: 1.5rem; line-height: 1.25; } h2 { font-size: 1.1rem; margin-top: 2rem; }
@@ -82,12 +91,13 @@ In colour: surely so.</p>
 
 def _cells(one: Finding) -> list[str]:
     verdict = html.escape(words.VERDICTS[one.verdict])
-    if one.sd_ratio is None or one.removed is None:
-        return [html.escape(one.label), "", "", "", "", "", verdict]
-    ratio, share, p = one.sd_ratio, one.share, one.p_holm
+    if one.sd_ratio is None or one.removed is None or one.deviation_ratio is None:
+        return [html.escape(one.label), *[""] * (len(_HEADS) - 2), verdict]
+    ratio, typical, share, p = one.sd_ratio, one.deviation_ratio, one.share, one.p_holm
     return [
         html.escape(one.label),
         f"{ratio.estimate:.2f} ({ratio.low:.2f}–{ratio.high:.2f})",
+        f"{typical.estimate:.2f} ({typical.low:.2f}–{typical.high:.2f})",
         f"{one.removed.estimate:.0%}".replace("-", wording.MINUS),
         "not known" if one.mean_shift is None else words.plus_minus(one.mean_shift),
         "" if share is None else f"{share.estimate:.0%} ({share.low:.0%}–{share.high:.0%})",

@@ -128,28 +128,32 @@ def default_spread(rows: NDArray[np.float64], level: float) -> Range:
     return Range(estimate, low, high, level)
 
 
-def recommended(found: Sequence[Finding], sources: Sequence[Source]) -> tuple[Finding, Pin] | None:
-    """What to confirm: of the sources that lower the spread, the one with the least; the simplest of about equals.
+def recommended(found: Sequence[Finding], sources: Sequence[Source], sd_default: float) -> tuple[Finding, Pin] | None:
+    """What to confirm: of the sources that lower the spread, what leaves the least; the simplest of about equals.
 
     All of them together are proposed only where they are clearly better than any alone. Of drawn values, the one
-    whose mean is the middle one: not the luckiest. Of sizes of pages, CPUs and cache states, the one with the
-    least spread.
+    whose mean is the middle one: not the luckiest. Sizes of pages, CPUs and cache states are no draws: each is judged
+    by its own spread.
     """
-    able = [one for one in found if one.verdict in ("cause", "part") and one.sd_ratio is not None]
+    known = {source.key: source for source in sources}
+    able = [one for one in found if one.verdict in ("cause", "part") and one.removed is not None]
     if not able:
         return None
-    removed = {one.key: one.removed.estimate for one in able if one.removed is not None}
-    near = [one for one in able if removed[one.key] >= max(removed.values()) - ABOUT_EQUAL]
-    alone = [one for one in near if one.key != COMBINED]
-    best = alone[0] if alone else near[0]  # sources stand in the order of how little they ask for
-    pins = {source.key: {pin.name: pin for pin in source.pins} for source in sources}[best.key]
-    drawn = next(source.drawn for source in sources if source.key == best.key)
+    choices = [_choice(one, known[one.key].drawn, sd_default) for one in able]
+    most = max(removed for _, removed in choices)
+    near = [(one, name) for one, (name, removed) in zip(able, choices, strict=True) if removed >= most - ABOUT_EQUAL]
+    alone = [each for each in near if each[0].key != COMBINED]
+    best, name = alone[0] if alone else near[0]  # sources stand in the order of how little they ask for
+    return best, next(pin for pin in known[best.key].pins if pin.name == name)
+
+
+def _choice(one: Finding, drawn: bool, sd_default: float) -> tuple[str, float]:
+    """The value of a source to be recommended, and the share of the default's variance that it removes."""
     if drawn:
-        ordered = sorted(best.values, key=lambda value: value.mean)
-        chosen = ordered[(len(ordered) - 1) // 2]
-    else:
-        chosen = min(best.values, key=lambda value: value.cv)
-    return best, pins[chosen.name]
+        ordered = sorted(one.values, key=lambda value: value.mean)
+        return ordered[(len(ordered) - 1) // 2].name, one.removed.estimate if one.removed else 0.0
+    best = min(one.values, key=lambda value: value.cv * value.mean)
+    return best.name, 1 - (best.cv * best.mean / sd_default) ** 2
 
 
 def interactions(found: Sequence[Finding]) -> list[str]:

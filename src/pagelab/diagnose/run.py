@@ -83,7 +83,7 @@ def _diagnose(campaign: Campaign) -> Diagnosis:
 
 def _confirm(campaign: Campaign, findings: list[Finding], mean: float, spread: Interval) -> Confirmation | None:
     state, settings = campaign.state, campaign.state.settings
-    best = judge.recommended(findings, state.sources)
+    best = judge.recommended(findings, state.sources, spread.estimate * mean)
     if best is None:
         return None
     finding, pin = best

@@ -75,9 +75,15 @@ def sentences(
             f"to tell whether the mean stays within ± {spread(settings.unchanged)}"
             + (f" takes about --minutes {enough:g}" if enough is not None else " takes more executions")
         )
+    if confirmation is not None and confirmation.confirmed and confirmation.sd_ratio.high >= 1:
+        typical = confirmation.deviation_ratio
+        told.append(
+            "a few extreme executions make the standard deviation uncertain; the mean absolute deviation falls to "
+            f"{typical.estimate:.2f} times ({typical.low:.2f} to {typical.high:.2f})"
+        )
     alone = [one for one in findings if one.key != COMBINED]
     for verdict, words in (
-        ("cause", "pinning any one of these removes most of the variance: {}"),
+        ("cause", "pinning one of these removes most of the variance: {}"),
         ("part", "these make part of it: {}"),
         ("adds", "pinning these adds spread: {}"),
         ("ruled-out", "surely not the main cause: {}"),
