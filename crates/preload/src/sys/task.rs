@@ -109,12 +109,17 @@ pub fn set_name(name: &CStr) {
     let _ = unsafe { call!(nr::PRCTL, PR_SET_NAME, name.as_ptr()) };
 }
 
-/// Gives up all capabilities of the calling thread.
+/// Gives up all capabilities of the calling thread but the one to lock memory, which a program's own hint may need later.
 pub fn drop_capabilities() {
     const VERSION_3: u32 = 0x2008_0522;
-    let (header, data) = ([VERSION_3, 0], [0u32; 6]);
-    // SAFETY: the header has 8 bytes, version 3 reads 24 bytes of data.
-    let _ = unsafe { call!(nr::CAPSET, header.as_ptr(), data.as_ptr()) };
+    const IPC_LOCK: u32 = 1 << 14;
+    for kept in [IPC_LOCK, 0] {
+        let (header, data) = ([VERSION_3, 0], [kept, kept, 0, 0, 0, 0]);
+        // SAFETY: the header has 8 bytes, version 3 reads 24 bytes of data: effective, permitted and inheritable, twice.
+        if unsafe { call!(nr::CAPSET, header.as_ptr(), data.as_ptr()) }.is_ok() {
+            break;
+        }
+    }
 }
 
 /// pidfd_open(2) of a thread (Linux 6.9).
