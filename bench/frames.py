@@ -64,6 +64,9 @@ DEMAND = [
     Case("demand, 16 single moves a fault (random)", SINGLES_16, 1.5),
     Case("demand, one page a fault (bin-hopping)", BINS, 6.0),
     Case("demand, one page a fault (page-coloring)", COLORING_1, None),
+    Case("demand, page-coloring, adaptive, while another thread runs", COLORING, None, busy=1),
+    Case("demand, one page a fault (bin-hopping), while another thread runs", BINS, None, busy=1),
+    Case("demand, page-coloring, one page in 32 (so two of 64 colours)", COLORING, None, pages=8192, stride=32),
     Case(
         "demand, page-coloring, 256 MiB without a pause (population included)", COLORING, None, pages=65536, pause_ms=0
     ),
