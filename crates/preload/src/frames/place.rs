@@ -193,6 +193,9 @@ impl Engine {
         let mut most = count - at;
         for _ in 0..BUSY {
             let Some((run, from)) = self.take(number, at, most) else { return (0, false, Some(End::Dry)) };
+            if !self.is_as_known(number, run, from) {
+                continue;
+            }
             let pages = run.len as usize;
             let to = Span::new(span.start + at * PAGE, span.start + (at + pages) * PAGE);
             let whole = pages == count;
@@ -224,6 +227,26 @@ impl Engine {
             }
         }
         (0, false, Some(End::Refused))
+    }
+
+    /// Whether the pages of `run` are still on the frames they were found on: the kernel moves them (compaction) and swaps
+    /// them out. If not, they are sorted anew.
+    fn is_as_known(&mut self, number: u32, run: Run, from: usize) -> bool {
+        let Some(Some(placer)) = self.placers.get(number as usize) else { return true };
+        let Some(Some(pool)) = self.pools.get_mut(placer.pool) else { return true };
+        let Some(words) = self.frames.get_mut(..run.len as usize) else { return true };
+        if self.tools.pagemap.read(from, words).is_err()
+            || run.slots().zip(&*words).all(|(slot, frame)| pool.stock.frame(slot) == Some(*frame))
+        {
+            return true;
+        }
+        for ((slot, frame), index) in run.slots().zip(&*words).zip(0..) {
+            if pool.stock.add(slot, *frame, pagelab_frames::End::Front).is_err() {
+                store::discard(page_at(from + index * PAGE));
+                pool.stock.emptied(Run::one(slot));
+            }
+        }
+        false
     }
 
     /// Moves, again while the kernel asks for it.
@@ -314,6 +337,10 @@ impl Engine {
             }
             if turn == 0 {
                 begin = sys::monotonic_ns();
+            }
+            // What came back first: under strategies by address, memory mapped anew wants the colours that went.
+            if self.collect(pool) {
+                continue;
             }
             self.make_room(pool);
             if turn == most_turns || self.refill(pool).is_err() {

@@ -5,7 +5,6 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::sys::{self, task};
 
 use super::engine::{ENGINE, Engine, count_chunk};
-use super::returns;
 use super::store::{self, SLOTS};
 use super::thread::Thread;
 use crate::arch::PAGE;
@@ -67,16 +66,15 @@ extern "C" fn body(_: usize) -> ! {
 
 /// One chunk for a pool that is not full: whether there may be more to do.
 fn work(frames: &mut [u64; SLOTS]) -> bool {
-    let hungry = ENGINE.lock().hungriest();
-    let Some(pool) = hungry else {
+    let mut engine = ENGINE.lock();
+    let Some(pool) = engine.hungriest() else {
         // The first one is the process's main one.
-        let _ = returns::offer(0);
+        let _ = engine.offer(0);
         return false;
     };
-    if returns::collect(pool, frames) {
+    if engine.collect(pool) {
         return true;
     }
-    let mut engine = ENGINE.lock();
     engine.make_room(pool);
     let Some(order) = engine.order(pool) else { return false };
     let mut tools = engine.tools;

@@ -10,12 +10,11 @@ use pagelab_frames::{End, Run, SlotId};
 
 use crate::arch::{PAGE, PMD};
 use crate::intervals::Span;
-use crate::lock::OwnedGuard;
 use crate::sys::{Errno, Result};
 
-use super::engine::{ENGINE, Engine};
+use super::engine::Engine;
 use super::pools::Pool;
-use super::store::{self, SLOTS, Tools};
+use super::store::{self, SLOTS};
 use super::{areas, gate, place, tally};
 
 /// The chunk on offer: its number among all places plus one, in the upper half; slots claimed, in the lower. 0: none.
@@ -93,90 +92,81 @@ impl Taken {
     }
 }
 
-/// Offers an empty chunk, if there is none.
-pub fn offer(at: usize) -> Result<()> {
-    if OFFER.load(Ordering::Acquire) != 0 || CLOSED.load(Ordering::Acquire) != 0 {
-        return Err(Errno::EBUSY);
-    }
-    let mut engine = ENGINE.lock();
-    // Pages of locked memory cannot be moved to where they would not be, and small processes stay small.
-    let suits = |pool: &mut Pool| !pool.pinned && pool.placed >= SLOTS as u64;
-    if !engine.pool(at).is_some_and(suits) {
-        return Err(Errno::EINVAL);
-    }
-    let order = engine.order(at).ok_or(Errno::ENOMEM)?;
-    let uffd = engine.tools.uffd;
-    drop(engine);
-    let mapped = store::map_empty(uffd, order.address, order.pinned);
-    let mut engine = ENGINE.lock();
-    match mapped.and_then(|()| engine.adopt(order)) {
-        Ok(number) => {
-            NUMBER.store(number, Ordering::Relaxed);
-            POOL.store(at as u32, Ordering::Relaxed);
-            DONE.store(0, Ordering::Relaxed);
-            let place = ((order.address - store::BASE) / PMD + 1) as u64;
-            OFFER.store(place << 32, Ordering::Release);
-            Ok(())
+impl Engine {
+    /// Offers an empty chunk of pool `at`, if there is none on offer.
+    pub fn offer(&mut self, at: usize) -> Result<()> {
+        if OFFER.load(Ordering::Acquire) != 0 || CLOSED.load(Ordering::Acquire) != 0 {
+            return Err(Errno::EBUSY);
         }
-        Err(errno) => {
-            engine.cancel(order, errno);
-            Err(errno)
+        // Pages of locked memory cannot be moved to where they would not be, and small processes stay small.
+        let suits = |pool: &mut Pool| !pool.pinned && pool.placed >= SLOTS as u64;
+        if !self.pool(at).is_some_and(suits) {
+            return Err(Errno::EINVAL);
+        }
+        let order = self.order(at).ok_or(Errno::ENOMEM)?;
+        let mapped = store::map_empty(self.tools.uffd, order.address, order.pinned);
+        match mapped.and_then(|()| self.adopt(order)) {
+            Ok(number) => {
+                NUMBER.store(number, Ordering::Relaxed);
+                POOL.store(at as u32, Ordering::Relaxed);
+                DONE.store(0, Ordering::Relaxed);
+                let place = ((order.address - store::BASE) / PMD + 1) as u64;
+                OFFER.store(place << 32, Ordering::Release);
+                Ok(())
+            }
+            Err(errno) => {
+                self.cancel(order, errno);
+                Err(errno)
+            }
         }
     }
-}
 
-/// Takes in what came back for pool `at`. True: something did.
-pub fn collect(at: usize, frames: &mut [u64; SLOTS]) -> bool {
-    if POOL.load(Ordering::Relaxed) as usize != at {
-        return false;
-    }
-    let mut closed = CLOSED.load(Ordering::Acquire);
-    if closed == 0 {
-        let offer = OFFER.load(Ordering::Acquire);
-        if claimed(offer) == 0 || OFFER.compare_exchange(offer, 0, Ordering::AcqRel, Ordering::Acquire).is_err() {
+    /// Takes in what came back for pool `at`, and offers another chunk. True: something did.
+    pub fn collect(&mut self, at: usize) -> bool {
+        if POOL.load(Ordering::Relaxed) as usize != at {
             return false;
         }
-        closed = offer;
-        CLOSED.store(closed, Ordering::Release);
+        let mut closed = CLOSED.load(Ordering::Acquire);
+        if closed == 0 {
+            let offer = OFFER.load(Ordering::Acquire);
+            if claimed(offer) == 0 || OFFER.compare_exchange(offer, 0, Ordering::AcqRel, Ordering::Acquire).is_err()
+            {
+                return false;
+            }
+            closed = offer;
+            CLOSED.store(closed, Ordering::Release);
+        }
+        // Somebody is between claiming and giving: the next time.
+        if DONE.load(Ordering::Acquire) as usize != claimed(closed) {
+            return false;
+        }
+        self.frames.fill(0);
+        let found = self.frames.get_mut(..claimed(closed)).is_some_and(|words| {
+            self.tools.pagemap.read(address(closed), words).is_ok() && words.iter().any(|frame| *frame != 0)
+        });
+        for (slot, _) in self.frames.iter().enumerate().filter(|(_, frame)| **frame != 0) {
+            let page = address(closed) + slot * PAGE;
+            // SAFETY: a page of ours that is present: nobody waits for the handler here.
+            unsafe { core::ptr::write_bytes(page as *mut u8, 0, PAGE) };
+        }
+        self.enter(at);
+        DONE.store(0, Ordering::Relaxed);
+        CLOSED.store(0, Ordering::Release);
+        let _ = self.offer(at);
+        found
     }
-    // Somebody is between claiming and giving: the next time.
-    if DONE.load(Ordering::Acquire) as usize != claimed(closed) {
-        return false;
-    }
-    let tools = ENGINE.lock().tools;
-    let found = clean(&tools, address(closed), claimed(closed), frames);
-    let mut engine = ENGINE.lock();
-    enter(&mut engine, at, frames);
-    DONE.store(0, Ordering::Relaxed);
-    CLOSED.store(0, Ordering::Release);
-    found
-}
 
-/// Zeroes the pages that came back; their frames, and whether there are any.
-fn clean(tools: &Tools, address: usize, count: usize, frames: &mut [u64; SLOTS]) -> bool {
-    frames.fill(0);
-    let Some(words) = frames.get_mut(..count) else { return false };
-    if tools.pagemap.read(address, words).is_err() {
-        words.fill(0);
-    }
-    let mut any = false;
-    for (slot, _) in words.iter().enumerate().filter(|(_, frame)| **frame != 0) {
-        // SAFETY: a page of ours that is present: nobody waits for the handler here.
-        unsafe { core::ptr::write_bytes((address + slot * PAGE) as *mut u8, 0, PAGE) };
-        any = true;
-    }
-    any
-}
-
-fn enter(engine: &mut OwnedGuard<'_, Engine>, at: usize, frames: &[u64; SLOTS]) {
-    let Some(pool) = engine.pool(at) else { return };
-    let number = NUMBER.load(Ordering::Relaxed);
-    for ((index, frame), whose) in (0..).zip(frames).zip(&WHOSE) {
-        let slot = SlotId::new(number, index);
-        if *frame != 0 && pool.stock.add(slot, *frame, End::Front).is_ok() {
-            tally::frames(u32::from(whose.load(Ordering::Relaxed)), |counts| &counts.harvested_pages, 1);
-        } else {
-            pool.stock.emptied(Run::one(slot));
+    /// The slots of the chunk that was on offer are free, or empty.
+    fn enter(&mut self, at: usize) {
+        let Some(Some(pool)) = self.pools.get_mut(at) else { return };
+        let number = NUMBER.load(Ordering::Relaxed);
+        for ((index, frame), whose) in (0..).zip(&self.frames).zip(&WHOSE) {
+            let slot = SlotId::new(number, index);
+            if *frame != 0 && pool.stock.add(slot, *frame, End::Front).is_ok() {
+                tally::frames(u32::from(whose.load(Ordering::Relaxed)), |counts| &counts.harvested_pages, 1);
+            } else {
+                pool.stock.emptied(Run::one(slot));
+            }
         }
     }
 }

@@ -53,7 +53,11 @@ fn by_broker() -> Result<(Uffd, Pagemap)> {
     let (dir, name) = path.split_at_mut_checked(run_dir.len()).ok_or(Errno::EINVAL)?;
     dir.copy_from_slice(run_dir);
     name.get_mut(..NAME.len()).ok_or(Errno::EINVAL)?.copy_from_slice(NAME);
-    let connection = socket::connect(path.get(..run_dir.len() + NAME.len()).unwrap_or(&[]))?;
+    let path = path.get(..run_dir.len() + NAME.len()).unwrap_or(&[]);
+    let slash = run_dir.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+    // After a change of user or root the directory may be out of reach.
+    let hidden = || socket::connect_abstract(path.get(slash..).unwrap_or(&[]));
+    let connection = socket::connect(path).or_else(|_| hidden())?;
     let received = socket::receive(connection);
     sys::close(connection);
     let (errno, given) = received?;

@@ -44,16 +44,27 @@ struct Control {
 
 /// Connects to the socket at `path` (not NUL-terminated).
 pub fn connect(path: &[u8]) -> Result<i32> {
+    connect_to(path, 0)
+}
+
+/// Connects to the socket with the abstract address `name`.
+pub fn connect_abstract(name: &[u8]) -> Result<i32> {
+    connect_to(name, 1)
+}
+
+/// `skip`: zero bytes before the name; with one, the address ends with the name.
+fn connect_to(name: &[u8], skip: usize) -> Result<i32> {
     let mut address = Address { family: AF_UNIX, path: [0; PATH] };
-    let room = address.path.get_mut(..path.len()).filter(|_| path.len() < PATH);
-    room.ok_or(Errno::EINVAL)?.copy_from_slice(path);
+    let room = address.path.get_mut(skip..skip + name.len()).filter(|_| skip + name.len() < PATH);
+    room.ok_or(Errno::EINVAL)?.copy_from_slice(name);
+    let bytes = if skip > 0 { size_of::<u16>() + skip + name.len() } else { size_of::<Address>() };
     // SAFETY: makes a new descriptor only.
     let fd = unsafe { call!(nr::SOCKET, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) }? as i32;
     let timeout = [PATIENCE_S, 0];
     // SAFETY: the kernel reads a `timeval`, 16 bytes, and the address.
     let connected = unsafe {
         let _ = call!(nr::SETSOCKOPT, fd, SOL_SOCKET, SO_RCVTIMEO, timeout.as_ptr(), 16);
-        call!(nr::CONNECT, fd, &raw const address, size_of::<Address>())
+        call!(nr::CONNECT, fd, &raw const address, bytes)
     };
     if connected.is_err() {
         super::close(fd);
