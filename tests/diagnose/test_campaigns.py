@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from harness.guests import Workshop
 
 PROGRAMS = Path(__file__).parent

@@ -29,7 +29,7 @@ _HEADS = (
     "verdict",
 )
 _STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #1c2127; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1c2127; }
 h1 { font-size: 1.5rem; line-height: 1.25; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .9rem; }
 th, td { text-align: left; padding: .25rem .9rem .25rem 0; border-bottom: 1px solid #dde1e5; white-space: nowrap; }
@@ -78,7 +78,7 @@ def _page(found: Diagnosis, svg: str) -> str:
 <h2>Executions</h2><div class="wide">{svg}</div>
 <p class="soft">A dot is an execution; in each row, one source of variance is pinned. The numbers are ratios of
 standard deviations to the default's, with {level} intervals: below 1, pinning lowers the spread.
-In colour: surely so.</p>
+In colour: surely so. Rows of one page size, CPU or cache state have that value's own ratio.</p>
 <h2>Sources</h2><div class="wide"><table><tr>{heads}</tr>{rows}</table></div>
 <p class="soft">{found.blocks} executions of each pinned value, in random order; the default's spread is
 {words.spread(found.default_spread.estimate)} ({words.spread(found.default_spread.low)} to

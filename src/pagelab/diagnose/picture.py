@@ -17,6 +17,7 @@ from pagelab.report.charts import theme
 
 ROW_HEIGHT = 30
 _JITTER = 0.30
+_BY_VALUE = ("pages", "cpu", "page-cache")
 
 
 def executions(found: Diagnosis, times: Mapping[str, NDArray[np.float64]], width: theme.Width) -> dict[str, Any]:
@@ -28,11 +29,9 @@ def executions(found: Diagnosis, times: Mapping[str, NDArray[np.float64]], width
     groups: list[tuple[str, str, list[NDArray[np.float64]], str]] = [
         (DEFAULT, "c0", [times[name] for name in default_names(COPIES)], "default")
     ]
-    groups += [
-        (one.label, _colour(one), [times[value.name] for value in one.values], _ratio(one))
-        for one in found.findings
-        if one.sd_ratio is not None
-    ]
+    for one in found.findings:
+        if one.sd_ratio is not None:
+            groups += _rows(one, times, found.default_spread.estimate * found.default_mean)
     largest = max(float(np.max(rows)) for _, _, parts, _ in groups for rows in parts)
     factor, unit = wording.display_unit(metric, [largest])
     order = [label for label, *_ in groups]
@@ -44,7 +43,7 @@ def executions(found: Diagnosis, times: Mapping[str, NDArray[np.float64]], width
         for value in rows
     ]
     labels = [{"source": label, "text": text, "time": 1.02 * largest / factor} for label, _, _, text in groups]
-    y = alt.Y("source:N", sort=order, title=None, axis=alt.Axis(grid=False, labelLimit=200))
+    y = alt.Y("source:N", sort=order, title=None, axis=alt.Axis(grid=False, labelLimit=260))
     lowest = min(dot["time"] for dot in dots)
     scale = alt.Scale(domain=[lowest, largest / factor * 1.3], zero=False, nice=False)
     colours = alt.Color("colour:N", legend=None).scale(
@@ -66,6 +65,18 @@ def executions(found: Diagnosis, times: Mapping[str, NDArray[np.float64]], width
         .encode(x=alt.X("time:Q", scale=scale), y=y, text="text:N")
     )
     return theme.finish(theme.layered(points, text), width, ROW_HEIGHT * len(groups))
+
+
+def _rows(
+    one: Finding, times: Mapping[str, NDArray[np.float64]], sd_default: float
+) -> list[tuple[str, str, list[NDArray[np.float64]], str]]:
+    """One row a source; one a value where its values are no draws, with each value's own ratio."""
+    if one.key not in _BY_VALUE or len(one.values) == 1:
+        return [(one.label, _colour(one), [times[value.name] for value in one.values], _ratio(one))]
+    return [
+        (value.name, _colour(one), [times[value.name]], f"× {value.cv * value.mean / sd_default:.2f}")
+        for value in one.values
+    ]
 
 
 def _colour(one: Finding) -> str:

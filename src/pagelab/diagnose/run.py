@@ -8,7 +8,7 @@ import numpy as np
 
 from pagelab.diagnose import allocate, judge, specs, words
 from pagelab.diagnose.campaign import Campaign, State, new_directory
-from pagelab.diagnose.model import Confirmation, Diagnosis, Finding, Interval, Outcome, Settings
+from pagelab.diagnose.model import Confirmation, Diagnosis, Finding, Interval, Outcome, Pin, Settings
 from pagelab.errors import BadInputError
 from pagelab.stats.refusal import Refusal, StatsRefusedError
 from pagelab.study.control import Tools
@@ -84,6 +84,8 @@ def _diagnose(campaign: Campaign) -> Diagnosis:
 def _confirm(campaign: Campaign, findings: list[Finding], mean: float, spread: Interval) -> Confirmation | None:
     state, settings = campaign.state, campaign.state.settings
     best = judge.recommended(findings, state.sources, spread.estimate * mean)
+    if state.recommended is not None:
+        best = _decided(findings, state)
     if best is None:
         return None
     finding, pin = best
@@ -103,6 +105,14 @@ def _confirm(campaign: Campaign, findings: list[Finding], mean: float, spread: I
     needed = allocate.for_mean(seen, float(rows[0].mean()), settings.unchanged, settings.level)
     extra_s = max(0, needed - executions) * pair_s / (1 - allocate.EXPLORE_SHARE)
     return found.model_copy(update={"minutes_for_mean": float(np.ceil(settings.minutes + extra_s / 60))})
+
+
+def _decided(findings: list[Finding], state: State) -> tuple[Finding, Pin]:
+    """What an earlier session chose to confirm: its executions exist."""
+    assert state.recommended is not None
+    key, name = state.recommended
+    pins = next(source.pins for source in state.sources if source.key == key)
+    return next(one for one in findings if one.key == key), next(pin for pin in pins if pin.name == name)
 
 
 def _notes(campaign: Campaign, findings: list[Finding], blocks: int) -> list[str]:
