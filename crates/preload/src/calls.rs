@@ -1,5 +1,6 @@
 //! The memory calls: which go to the kernel unchanged, which to a pool.
 
+mod locks;
 mod remap;
 
 use pagelab_abi::guest::Counter;
@@ -14,8 +15,9 @@ use crate::kernel;
 use crate::pool::{How, looks_like_arena};
 use crate::populate;
 use crate::record;
-use crate::sys::{self, Errno, Result, c, task};
+use crate::sys::{self, Errno, Result, c};
 
+pub use locks::{mlock, mlock_all, munlock, munlock_all};
 pub use remap::mremap;
 
 /// Flags with which anonymous memory is governed; all others go to the kernel: MAP_SHARED (another kind of memory),
@@ -302,7 +304,7 @@ fn demote_heap(addr: usize, len: usize) -> Result<()> {
 pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
     if advice == c::MADV_POPULATE_WRITE {
         // What is missing then the kernel is asked for, which also finds the errors.
-        place_ahead(addr, len);
+        locks::place_ahead(addr, len);
     }
     if let Some(span) = pool_span(addr, len) {
         let mut guest = guest::lock();
@@ -337,49 +339,6 @@ pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
         }
     }
     raw()
-}
-
-/// Pages of `[addr, addr + len)` are wanted now: those that a strategy governs are placed.
-pub fn place_ahead(addr: usize, len: usize) {
-    if let Some(end) = align_up(addr.saturating_add(len), PAGE) {
-        frames::populate(Span::new(align_down(addr, PAGE), end));
-    }
-}
-
-/// mlock and mlock2: what they would bring in is placed first, because nothing can be moved to locked memory.
-pub fn mlock(addr: usize, len: usize, flags: usize) -> Result<()> {
-    if flags == 0 {
-        place_ahead(addr, len);
-    }
-    task::mlock_with(addr, len, flags)
-}
-
-/// munlock.
-pub fn munlock(addr: usize, len: usize) -> Result<()> {
-    task::munlock(addr, len)?;
-    if let Some(end) = align_up(addr.saturating_add(len), PAGE) {
-        frames::unlocked(Span::new(align_down(addr, PAGE), end));
-    }
-    Ok(())
-}
-
-/// munlockall.
-pub fn munlock_all() -> Result<()> {
-    task::munlock_all()?;
-    frames::all_locked_or_unlocked();
-    Ok(())
-}
-
-/// mlockall.
-pub fn mlock_all(flags: usize) -> Result<()> {
-    const MCL_CURRENT: usize = 1;
-    const MCL_ONFAULT: usize = 4;
-    if flags & (MCL_CURRENT | MCL_ONFAULT) == MCL_CURRENT {
-        frames::populate_all();
-    }
-    task::mlock_all(flags)?;
-    frames::all_locked_or_unlocked();
-    Ok(())
 }
 
 /// MADV_DONTNEED in a heap with reserved pages; `None`: not that.

@@ -1,6 +1,8 @@
 //! Start-up: find the plan, check libc, put the detours in place. Either all of it works, or the process is left alone
 //! and says why.
 
+mod wanted;
+
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
@@ -21,6 +23,8 @@ use crate::maps;
 use crate::msg::say;
 use crate::record;
 use crate::sys::{self, Errno, c};
+
+use wanted::{wanted, wanted_exits, wanted_locks, wanted_memory, wanted_sandbox};
 
 /// The variable that names the plan.
 pub const PLAN_VARIABLE: &[u8] = b"PAGELAB_PLAN=";
@@ -246,55 +250,6 @@ fn names_several(plan: &Plan<'_>) -> bool {
         intervals.for_each(|interval| meet(interval.page_bytes, interval.via));
     }
     several
-}
-
-fn wanted(name: &'static CStr, number: usize, target: usize) -> Wanted {
-    Wanted { name, shape: Shape::Syscall(number), target, optional: false }
-}
-
-fn wanted_memory() -> [Wanted; 7] {
-    let pkey = wanted(c"pkey_mprotect", nr::PKEY_MPROTECT, entry::pkey_mprotect as *const () as usize);
-    [
-        wanted(c"mmap", nr::MMAP, entry::mmap as *const () as usize),
-        wanted(c"mmap64", nr::MMAP, entry::mmap as *const () as usize),
-        wanted(c"munmap", nr::MUNMAP, entry::munmap as *const () as usize),
-        wanted(c"mremap", nr::MREMAP, entry::mremap as *const () as usize),
-        wanted(c"mprotect", nr::MPROTECT, entry::mprotect as *const () as usize),
-        wanted(c"madvise", nr::MADVISE, entry::madvise as *const () as usize),
-        Wanted { optional: true, ..pkey },
-    ]
-}
-
-/// What brings pages in that are to be placed.
-fn wanted_locks() -> [Wanted; 5] {
-    let all = wanted(c"mlockall", nr::MLOCKALL, entry::mlockall as *const () as usize);
-    let newer = wanted(c"mlock2", nr::MLOCK2, entry::mlock2 as *const () as usize);
-    [
-        wanted(c"mlock", nr::MLOCK, entry::mlock as *const () as usize),
-        wanted(c"munlock", nr::MUNLOCK, entry::munlock as *const () as usize),
-        Wanted { optional: true, ..wanted(c"munlockall", nr::MUNLOCKALL, entry::munlockall as *const () as usize) },
-        Wanted { optional: true, ..newer },
-        Wanted { optional: true, ..all },
-    ]
-}
-
-fn wanted_exits() -> [Wanted; 4] {
-    let at = wanted(c"execveat", nr::EXECVEAT, entry::execveat as *const () as usize);
-    [
-        wanted(c"_exit", nr::EXIT_GROUP, entry::exit_now as *const () as usize),
-        wanted(c"execve", nr::EXECVE, entry::execve as *const () as usize),
-        wanted(c"fexecve", nr::EXECVEAT, entry::fexecve as *const () as usize),
-        Wanted { optional: true, ..at },
-    ]
-}
-
-/// Where programs lock themselves in.
-fn wanted_sandbox() -> [Wanted; 2] {
-    let generic = arch::generic_syscall as *const () as usize;
-    [
-        wanted(c"prctl", nr::PRCTL, entry::prctl as *const () as usize),
-        Wanted { name: c"syscall", shape: Shape::GenericSyscall, target: generic, optional: false },
-    ]
 }
 
 fn detours(needs: &Needs, libc: &Object) -> Result<Detours, Refusal> {

@@ -1,0 +1,56 @@
+//! The functions that are detoured, by what needs them.
+
+use core::ffi::CStr;
+
+use crate::arch::{self, nr};
+use crate::detour::{Shape, Wanted};
+use crate::entry;
+
+pub fn wanted(name: &'static CStr, number: usize, target: usize) -> Wanted {
+    Wanted { name, shape: Shape::Syscall(number), target, optional: false }
+}
+
+pub fn wanted_memory() -> [Wanted; 7] {
+    let pkey = wanted(c"pkey_mprotect", nr::PKEY_MPROTECT, entry::pkey_mprotect as *const () as usize);
+    [
+        wanted(c"mmap", nr::MMAP, entry::mmap as *const () as usize),
+        wanted(c"mmap64", nr::MMAP, entry::mmap as *const () as usize),
+        wanted(c"munmap", nr::MUNMAP, entry::munmap as *const () as usize),
+        wanted(c"mremap", nr::MREMAP, entry::mremap as *const () as usize),
+        wanted(c"mprotect", nr::MPROTECT, entry::mprotect as *const () as usize),
+        wanted(c"madvise", nr::MADVISE, entry::madvise as *const () as usize),
+        Wanted { optional: true, ..pkey },
+    ]
+}
+
+/// What brings pages in that are to be placed.
+pub fn wanted_locks() -> [Wanted; 5] {
+    let all = wanted(c"mlockall", nr::MLOCKALL, entry::mlockall as *const () as usize);
+    let newer = wanted(c"mlock2", nr::MLOCK2, entry::mlock2 as *const () as usize);
+    [
+        wanted(c"mlock", nr::MLOCK, entry::mlock as *const () as usize),
+        wanted(c"munlock", nr::MUNLOCK, entry::munlock as *const () as usize),
+        Wanted { optional: true, ..wanted(c"munlockall", nr::MUNLOCKALL, entry::munlockall as *const () as usize) },
+        Wanted { optional: true, ..newer },
+        Wanted { optional: true, ..all },
+    ]
+}
+
+pub fn wanted_exits() -> [Wanted; 4] {
+    let at = wanted(c"execveat", nr::EXECVEAT, entry::execveat as *const () as usize);
+    [
+        wanted(c"_exit", nr::EXIT_GROUP, entry::exit_now as *const () as usize),
+        wanted(c"execve", nr::EXECVE, entry::execve as *const () as usize),
+        wanted(c"fexecve", nr::EXECVEAT, entry::fexecve as *const () as usize),
+        Wanted { optional: true, ..at },
+    ]
+}
+
+/// Where programs lock themselves in.
+pub fn wanted_sandbox() -> [Wanted; 2] {
+    let generic = arch::generic_syscall as *const () as usize;
+    [
+        wanted(c"prctl", nr::PRCTL, entry::prctl as *const () as usize),
+        Wanted { name: c"syscall", shape: Shape::GenericSyscall, target: generic, optional: false },
+    ]
+}
