@@ -50,7 +50,7 @@ SHAPES = (
 
 def false_alarms(shape: Shape, blocks: int, diagnoses: int, permutations: int) -> float:
     """Percent of diagnoses of an A/A program that accuse any source of anything, after Holm."""
-    random = np.random.default_rng([1, blocks, SHAPES.index(shape)])
+    random = np.random.default_rng([1, blocks, SHAPES.index(shape) if shape in SHAPES else len(SHAPES)])
     wrong = 0
     for number in range(diagnoses):
         rows = shape.draw(random, (COPIES + sum(SOURCES), blocks))
