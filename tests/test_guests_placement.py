@@ -56,7 +56,7 @@ def test_threads_malloc_gets_two_mebibyte_pages(workshop: Workshop, run_under: R
 
 @NEEDS_THP
 def test_only_what_the_program_split_is_missing_when_threads_end(workshop: Workshop, run_under: Runner) -> None:
-    """glibc discards most of an ended thread's stack, in the middle of a tile: the program's doing, and no shortfall."""
+    """glibc discards most of an ended thread's stack, in the middle of a tile: the program's doing, no shortfall."""
     run = run_under(BY_NAME["all-2M"].toml, [str(workshop.build("threads_malloc")), "4", "3000", "128"]).succeeded()
     placement = run.the_record.placement
     assert run.root.guest is not None, run.story()

@@ -95,10 +95,7 @@ def test_published_table_is_what_the_code_gives() -> None:
 
     cell = BY_NAME["wide-tight"]
     random = np.random.default_rng(77)
-    covered = [
-        true_shift(cell) in hodges_lehmann(*cell.sample(random, 20)).interval
-        for _ in range(400)
-    ]
+    covered = [true_shift(cell) in hodges_lehmann(*cell.sample(random, 20)).interval for _ in range(400)]
     row = next(r for r in published() if (r.cell, r.rule, r.interval, r.n) == (cell.name, "fixed", "exact", 20))
     error = np.sqrt(row.coverage * (1 - row.coverage) / 400)
     assert np.mean(covered) == pytest.approx(row.coverage, abs=5 * error)
