@@ -121,7 +121,8 @@ def _notes(campaign: Campaign, findings: list[Finding], blocks: int) -> list[str
     if campaign.state.wanted_minutes is not None:
         told.append(
             f"{blocks} executions of each condition may miss a source that only halves the spread; "
-            f"--minutes {campaign.state.wanted_minutes:g} would find it in four of five diagnoses"
+            f"--minutes {campaign.state.wanted_minutes:g} would find it in four of five diagnoses "
+            "(fewer where times have a long tail)"
         )
     lost = campaign.state.blocks - blocks
     if lost:
