@@ -79,6 +79,7 @@ class Run:
     peak_bytes: int | None = None
     """None: what is resident at the end."""
     frames: Frames | None = None
+    aslr: bool = True
 
 
 def warning(kind: WarningKind, message: str, severity: str = "warning", **data: Any) -> RunWarning:
@@ -112,7 +113,7 @@ def record(condition: Condition, run: Run) -> Record:
         policy=PolicyAsked(name=condition.policy_name, toml=condition.policy_toml, path=None, digest="0" * 64),
         settings=Settings(
             cpus=[1],
-            aslr=True,
+            aslr=run.aslr,
             node=None,
             uid=0,
             gid=0,

@@ -44,12 +44,11 @@ _FIRST = (
 
 def machine_of(data: StudyData) -> Machine:
     """Facts of the first record that has them, and every difference between records."""
-    records = [r for _, r in data.records]
-    flat = [_flat(r) for r in records]
-    known = [f for f, r in zip(flat, records, strict=True) if r.machine or r.provenance]
+    condition_of = dict(data.runs.select("run_id", "condition").iter_rows())
+    known = [(condition_of.get(run), _flat(r)) for run, r in data.records if r.machine or r.provenance]
     if not known:
         return Machine(known=False, facts=(), differences=())
-    return Machine(known=True, facts=tuple(_facts(known[0])), differences=tuple(_differences(known)))
+    return Machine(known=True, facts=tuple(_facts(known[0][1])), differences=tuple(_differences(known)))
 
 
 def _flat(record: Record) -> dict[str, str]:
@@ -103,10 +102,20 @@ def _volatile(key: str) -> bool:
     return key.rsplit(".", 1)[-1].split("[")[0] in _VOLATILE
 
 
-def _differences(known: list[dict[str, str]]) -> Iterator[Difference]:
-    for key in sorted({key for flat in known for key in flat if not _volatile(key)}):
-        values = Counter(flat[key] for flat in known if key in flat)
-        without = sum(key not in flat for flat in known)
-        if len(values) > 1 or without:
+def _differences(known: list[tuple[object, dict[str, str]]]) -> Iterator[Difference]:
+    for key in sorted({key for _, flat in known for key in flat if not _volatile(key)}):
+        values = Counter(flat[key] for _, flat in known if key in flat)
+        without = sum(key not in flat for _, flat in known)
+        if (len(values) > 1 or without) and not _by_design(key, known):
             ordered = sorted(values.items(), key=lambda item: (-item[1], item[0]))
             yield Difference(key, tuple(ordered), without)
+
+
+def _by_design(key: str, known: list[tuple[object, dict[str, str]]]) -> bool:
+    """Whether *key* is a setting that never changes within a condition: what the study varies on purpose."""
+    if not key.startswith("settings."):
+        return False
+    values: dict[object, set[str | None]] = {}
+    for condition, flat in known:
+        values.setdefault(condition, set()).add(flat.get(key))
+    return all(len(seen) == 1 for seen in values.values())
