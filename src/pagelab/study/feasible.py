@@ -29,6 +29,9 @@ def _policy(condition: Condition, machine: dict[str, Any]) -> str | None:
         parsed = policy.parse(condition.policy_toml, path)
     except policy.PolicyError as error:
         raise BadInputError(f"{_place(condition, error)}: {_reason(error)}") from None
+    if condition.preload == "never" and not parsed.is_kernel:
+        forbidden = 'preload = "never" forbids the library that would do it; drop one of the two'
+        raise BadInputError(f'{path}: policy "{condition.policy_name}" asks for something, and {forbidden}')
     try:
         policy.check_runnable(parsed, machine)
     except policy.PolicyError as error:
