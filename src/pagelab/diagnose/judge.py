@@ -8,9 +8,9 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from pagelab.diagnose.model import Confirmation, Finding, Interval, Pin, Settings, Source, Value, Verdict
+from pagelab.diagnose.model import Confirmation, Finding, Interval, Mean, Pin, Settings, Source, Value, Verdict
 from pagelab.diagnose.sources import COMBINED
-from pagelab.diagnose.spread import Between, Range, SpreadRatio, between_values, checked, mean_shift, spread_ratio
+from pagelab.diagnose.spread import Between, Range, SpreadRatio, between_values, checked, log_sd, mean_shift, spread_ratio
 from pagelab.stats.multiplicity import holm
 from pagelab.stats.refusal import Refusal, StatsRefusedError
 
@@ -118,8 +118,6 @@ def default_spread(rows: NDArray[np.float64], level: float) -> Range:
     """Coefficient of variation of the default (pooled over its copies) with the jackknife's interval of the log SD."""
     from scipy.special import stdtrit
 
-    from pagelab.diagnose.spread import log_sd
-
     rows = checked(rows)
     log, error = log_sd(rows)
     reach = float(stdtrit(rows.size - rows.shape[0], (1 + level) / 2)) * error
@@ -175,8 +173,7 @@ def interactions(found: Sequence[Finding]) -> list[str]:
         best = min((one.sd_ratio.low for one in alone if one.sd_ratio is not None), default=0.0)
         if combined.sd_ratio.high < best:
             told.append("all of them together lower the spread further than any alone")
-    layouts = {one.key: one for one in found}
-    environment = layouts.get("environment")
+    environment = next((one for one in found if one.key == "environment"), None)
     if environment is not None and environment.values_differ:
         told.append(
             "with ASLR off, the time depends on the size of the environment: a fixed layout is one draw, lucky or not"
@@ -196,7 +193,7 @@ def confirm(
     ratio = spread_ratio(rows, others, seed=settings.seed, level=settings.level)
     shift = mean_shift(rows, others, level=settings.level)
     inside = -settings.unchanged < shift.low and shift.high < settings.unchanged
-    mean = "unchanged" if inside else "changed" if shift.excludes_zero else "undecided"
+    mean: Mean = "unchanged" if inside else "changed" if shift.excludes_zero else "undecided"
     cvs = [sqrt(float(each.var(axis=1, ddof=1).mean())) / float(each.mean()) for each in (rows, others)]
     return Confirmation(
         recommended=pin.name,
@@ -209,7 +206,7 @@ def confirm(
         deviation_ratio=Interval.of(ratio.deviation_ratio),
         p=ratio.p,
         mean_shift=Interval.of(shift),
-        mean=mean,  # type: ignore[arg-type]
+        mean=mean,
         confirmed=ratio.p <= 1 - settings.level and falls(ratio),
     )
 

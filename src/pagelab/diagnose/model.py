@@ -113,7 +113,7 @@ class Confirmation(_Model):
     deviation_ratio: Interval
     p: float
     mean_shift: Interval
-    mean: Literal["unchanged", "changed", "undecided"]
+    mean: Mean
     confirmed: bool
     minutes_for_mean: float | None = None
     """A budget with which the mean could be told to be unchanged, where it was undecided."""

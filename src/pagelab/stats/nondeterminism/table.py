@@ -205,11 +205,12 @@ def characterize(experiments: Sequence[Experiment], settings: Resampling, *, gro
     of a group that can have an impact factor, for those of different group sizes do not compare. A given one that an
     experiment cannot fill is refused as a whole.
     """
-    names = [(one.group, one.condition) for one in experiments]
-    if len(set(names)) != len(names):
-        seen: set[tuple[str, str]] = set()
-        twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise StatsRefusedError(Refusal.DUPLICATE, f"group {twice[0]!r}, condition {twice[1]!r}: given twice")
+    seen: set[tuple[str, str]] = set()
+    for one in experiments:
+        name = one.group, one.condition
+        if name in seen:
+            raise StatsRefusedError(Refusal.DUPLICATE, f"group {one.group!r}, condition {one.condition!r}: given twice")
+        seen.add(name)
     sizes = np.array(
         [min(len(one.executions), int(one.executions.counts.min())) for one in experiments], dtype=np.uint64
     )
