@@ -11,6 +11,7 @@ from pagelab.diagnose.spread import Range
 SCHEMA = "pagelab.diagnosis/1"
 Verdict = Literal["cause", "part", "adds", "ruled-out", "undecided", "left-out"]
 Outcome = Literal["nothing-to-explain", "unexplained", "confirmed", "not-confirmed"]
+Mean = Literal["unchanged", "changed", "undecided"]
 
 
 class _Model(BaseModel):
