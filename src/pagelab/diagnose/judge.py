@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 
 from pagelab.diagnose.model import Confirmation, Finding, Interval, Mean, Pin, Settings, Source, Value, Verdict
 from pagelab.diagnose.sources import COMBINED
-from pagelab.diagnose.spread import Between, Range, SpreadRatio, between_values, checked, log_sd, mean_shift, spread_ratio
+from pagelab.diagnose.spread import (
+    Between,
+    Range,
+    SpreadRatio,
+    between_values,
+    checked,
+    log_sd,
+    mean_shift,
+    spread_ratio,
+)
 from pagelab.stats.multiplicity import holm
 from pagelab.stats.refusal import Refusal, StatsRefusedError
 
