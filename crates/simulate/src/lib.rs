@@ -1,0 +1,7 @@
+//! Simulators of virtual memory, and the analytical model beside them; pure: references in, counts out, no files, no clock.
+//!
+//! What is computed, with its sources, is in `docs/method/paging.md`.
+#![deny(unsafe_code)]
+
+pub mod model;
+pub mod paging;

@@ -1,0 +1,11 @@
+"""``pagelab simulate``: one file a simulator, each imported only when it is used."""
+
+from __future__ import annotations
+
+from pagelab.cli.lazy import Entry, group
+
+COMMANDS: dict[str, Entry] = {}
+
+simulate_app = group(
+    COMMANDS, "Simulate memory that this machine may not have: paging with colours, caches, TLBs.", add_completion=False
+)
