@@ -157,3 +157,17 @@ def test_an_impossible_test_or_warm_up_is_refused(tmp_path: Path, line: str, wor
     text = f'name = "s"\n{line}\n[[policy]]\nname = "p"\n[[workload]]\nname = "w"\ncommand = "true"\n'
     with pytest.raises(SpecError, match=words):
         plan_text(text, tmp_path / "s.toml", tmp_path / "out")
+
+
+def test_factors_are_what_a_workload_says_of_itself_or_its_parameters() -> None:
+    text = HEAD + '[parameters]\nsize = ["half", "double"]\n'
+    said = 'command = "x {size}"\nfactors = { language = "java", size = "{size}" }\n'
+    planned = plan(text + WORK + said + '[[workload]]\nname = "v"\ncommand = "y {size}"\n')
+    assert [condition.factors for condition in planned.conditions] == [
+        {"language": "java", "size": "half"},
+        {"language": "java", "size": "double"},
+        {"workload": "v", "size": "half"},
+        {"workload": "v", "size": "double"},
+    ]
+    unused = refusal(text + WORK + 'command = "x"\nfactors = { size = "{size}" }\n')
+    assert "the command does not use {size}" in unused

@@ -154,9 +154,10 @@ def measurements(store: Store) -> pl.DataFrame:
 
 
 def conditions(store: Store) -> pl.DataFrame:
-    """One row a condition: ``index, condition, workload, policy, baseline, parameters, metric, left_out``.
+    """One row a condition: ``index, condition, workload, policy, baseline, parameters, factors, metric, left_out``.
 
-    ``parameters`` is a JSON object; ``metric`` the primary metric of its workload; ``left_out`` why it was not run.
+    ``parameters`` and ``factors`` are JSON objects (docs/architecture: factors); ``metric`` the primary metric of its
+    workload; ``left_out`` why it was not run.
     """
     plan = {condition.index: condition for condition in store.plan().conditions}
     schema = {
@@ -166,11 +167,15 @@ def conditions(store: Store) -> pl.DataFrame:
         "policy": pl.String,
         "baseline": pl.Boolean,
         "parameters": pl.String,
+        "factors": pl.String,
         "metric": pl.String,
         "left_out": pl.String,
     }
     rows = [
-        (index, name, workload, policy, bool(baseline), parameters, plan[index].metric, left_out)
+        (
+            *(index, name, workload, policy, bool(baseline), parameters),
+            *(json.dumps(plan[index].factors), plan[index].metric, left_out),
+        )
         for index, name, workload, policy, baseline, parameters, left_out in store.rows(
             "SELECT id, name, workload, policy, baseline, parameters, left_out FROM condition ORDER BY id"
         )

@@ -48,6 +48,9 @@ class Condition(_Model):
     policy_name: str
     baseline: bool
     parameters: dict[str, Scalar] = Field(default_factory=dict)
+    factors: dict[str, str] = Field(default_factory=dict)
+    """The same in all conditions of one ``workload``: what it says of itself, or else its name and the parameters it
+    uses. Summaries over many workloads group by them (docs/architecture: factors)."""
     argv: list[str]
     cwd: str
     env: dict[str, str] = Field(default_factory=dict)

@@ -117,7 +117,10 @@ class _Planner:
     def _check_parameters(self, policies: list[_Policy]) -> None:
         used: set[str] = set()
         for index, workload in enumerate(self.raw.workload):
-            used |= self._check_used(_workload_names(workload), workload.parameters, ("workload", index))
+            uses = _workload_names(workload)
+            used |= self._check_used(uses, workload.parameters, ("workload", index))
+            for name in sorted(set().union(*map(names_in, workload.factors.values())) - uses):
+                self._wrong(("workload", index, "factors"), f"the command does not use {{{name}}}")
         for index, policy in enumerate(policies):
             used |= self._check_used(policy.names, {}, ("policy", index))
         for name in self.raw.parameters:
@@ -238,6 +241,8 @@ class _Planner:
             policy_name=policy.raw.name,
             baseline=policy.raw.name == (raw.baseline or raw.policy[0].name),
             parameters=parameters,
+            factors={key: substitute(value, values) for key, value in workload.factors.items()}
+            or {"workload": workload.name, **{name: shown(parameters[name]) for name in workload_names}},
             argv=programs.bundled([substitute(word, values) for word in _argv(workload)]),
             cwd=cwd,
             env={key: substitute(value, values) for key, value in env.items()},

@@ -158,6 +158,8 @@ class RawWorkload(_Raw):
     metric: str | None = None
     drop_first: int | None = Field(default=None, ge=0, le=1_000_000)
     parameters: dict[ParameterName, Values] = Field(default_factory=dict)
+    factors: dict[ParameterName, str] = Field(default_factory=dict)
+    """What this workload is an instance of (``language = "java"``): reports on many workloads group by it."""
     policies: list[str] | None = Field(default=None, min_length=1)
     timeout: Duration | None = None
 
