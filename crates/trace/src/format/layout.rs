@@ -1,0 +1,197 @@
+//! Fixed-size parts of the file, encoded and decoded.
+
+use super::header::{Content, Header};
+use crate::error::TraceError;
+
+pub(super) const FILE_MAGIC: [u8; 8] = *b"PAGELABT";
+pub(super) const CHUNK_MAGIC: [u8; 8] = *b"\xf5PLchnk\n";
+pub(super) const INDEX_MAGIC: [u8; 8] = *b"\xf5PLindx\n";
+pub(super) const TAIL_MAGIC: [u8; 8] = *b"\xf5PLtail\n";
+pub(super) const VERSION: u16 = 1;
+pub(super) const FILE_HEADER: usize = 24;
+pub(super) const CHUNK_HEADER: usize = 56;
+pub(super) const INDEX_HEADER: usize = 32;
+pub(super) const INDEX_ENTRY: usize = 40;
+pub(super) const TAIL: usize = 24;
+/// Larger chunks are taken for damage: nobody should be made to reserve memory by a broken length.
+pub(super) const MOST_RECORDS: u32 = 1 << 22;
+/// A raw record has at most a meta byte or a count (10 bytes) and a delta (10 bytes); spans are at most as many (18 bytes).
+pub(super) const MOST_RAW: u32 = MOST_RECORDS * 38 + 8;
+const MOST_JSON: u32 = 1 << 26;
+
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// Writes the checksum of all before the last four bytes into these.
+fn seal(bytes: &mut [u8]) {
+    let at = bytes.len() - 4;
+    let sum = crc32fast::hash(&bytes[..at]);
+    bytes[at..].copy_from_slice(&sum.to_le_bytes());
+}
+
+fn sealed(bytes: &[u8]) -> bool {
+    let at = bytes.len() - 4;
+    crc32fast::hash(&bytes[..at]) == u32_at(bytes, at)
+}
+
+/// Magic, version, two zero bytes, length of the JSON, its checksum, checksum of all this; then the JSON.
+pub(super) fn encode_file_header(header: &Header) -> Result<Vec<u8>, TraceError> {
+    header.check()?;
+    let json = serde_json::to_vec(header).map_err(|error| TraceError::Invalid(error.to_string()))?;
+    if json.len() > MOST_JSON as usize {
+        return Err(TraceError::Invalid("the provenance is longer than 64 MiB".into()));
+    }
+    let mut bytes = Vec::with_capacity(FILE_HEADER + json.len());
+    bytes.extend(FILE_MAGIC);
+    bytes.extend(VERSION.to_le_bytes());
+    bytes.extend([0; 2]);
+    bytes.extend((json.len() as u32).to_le_bytes());
+    bytes.extend(crc32fast::hash(&json).to_le_bytes());
+    bytes.extend([0; 4]);
+    seal(&mut bytes);
+    bytes.extend(json);
+    Ok(bytes)
+}
+
+/// The length of the JSON that follows, and its checksum.
+pub(super) fn decode_file_header(bytes: &[u8; FILE_HEADER]) -> Result<(usize, u32), TraceError> {
+    if bytes[..8] != FILE_MAGIC {
+        return Err(TraceError::NotATrace);
+    }
+    let version = u16::from_le_bytes([bytes[8], bytes[9]]);
+    if version != VERSION {
+        return Err(TraceError::Version(version));
+    }
+    let length = u32_at(bytes, 12);
+    if !sealed(bytes) || length > MOST_JSON {
+        return Err(TraceError::Header("its checksum is wrong".into()));
+    }
+    Ok((length as usize, u32_at(bytes, 16)))
+}
+
+pub(super) fn decode_json(json: &[u8], sum: u32) -> Result<Header, TraceError> {
+    if crc32fast::hash(json) != sum {
+        return Err(TraceError::Header("the checksum of its JSON is wrong".into()));
+    }
+    let header: Header =
+        serde_json::from_slice(json).map_err(|error| TraceError::Header(format!("its JSON: {error}")))?;
+    header.check().map_err(|error| TraceError::Header(error.to_string()))?;
+    Ok(header)
+}
+
+/// The header of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChunkHeader {
+    /// Bytes of the payload as stored.
+    pub stored: u32,
+    /// Bytes of the payload after decompression.
+    pub raw: u32,
+    /// Records before this chunk.
+    pub first: u64,
+    /// References in this chunk: for runs, the sum of their counts.
+    pub references: u64,
+    /// Records in this chunk.
+    pub records: u32,
+    /// Segments in this chunk; 0 for runs.
+    pub spans: u32,
+    /// Kind of the records: 1 references, 2 runs.
+    pub content: u32,
+    /// Checksum of the payload as stored.
+    pub sum: u32,
+}
+
+impl ChunkHeader {
+    pub fn encode(&self) -> [u8; CHUNK_HEADER] {
+        let mut bytes = [0; CHUNK_HEADER];
+        bytes[..8].copy_from_slice(&CHUNK_MAGIC);
+        bytes[8..12].copy_from_slice(&self.stored.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.raw.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.first.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.references.to_le_bytes());
+        bytes[32..36].copy_from_slice(&self.records.to_le_bytes());
+        bytes[36..40].copy_from_slice(&self.spans.to_le_bytes());
+        bytes[40..44].copy_from_slice(&self.content.to_le_bytes());
+        bytes[44..48].copy_from_slice(&self.sum.to_le_bytes());
+        seal(&mut bytes);
+        bytes
+    }
+
+    /// The header, if these bytes are one that the checksum vouches for, with lengths that can be.
+    pub fn decode(bytes: &[u8; CHUNK_HEADER]) -> Option<ChunkHeader> {
+        if bytes[..8] != CHUNK_MAGIC || !sealed(bytes) {
+            return None;
+        }
+        let header = ChunkHeader {
+            stored: u32_at(bytes, 8),
+            raw: u32_at(bytes, 12),
+            first: u64_at(bytes, 16),
+            references: u64_at(bytes, 24),
+            records: u32_at(bytes, 32),
+            spans: u32_at(bytes, 36),
+            content: u32_at(bytes, 40),
+            sum: u32_at(bytes, 44),
+        };
+        let possible = header.records <= MOST_RECORDS
+            && header.records > 0
+            && header.raw <= MOST_RAW
+            && header.stored <= MOST_RAW + (MOST_RAW >> 8) + 64
+            && header.spans <= header.records;
+        possible.then_some(header)
+    }
+}
+
+/// The number that a chunk header has for this content.
+pub(super) fn content_code(content: Content) -> u32 {
+    match content {
+        Content::References => 1,
+        Content::Runs { .. } => 2,
+    }
+}
+
+/// The header of the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct IndexHeader {
+    pub entries: u64,
+    /// Length of the JSON behind the entries.
+    pub json: u32,
+    /// Checksum of entries and JSON.
+    pub sum: u32,
+}
+
+impl IndexHeader {
+    pub fn encode(&self) -> [u8; INDEX_HEADER] {
+        let mut bytes = [0; INDEX_HEADER];
+        bytes[..8].copy_from_slice(&INDEX_MAGIC);
+        bytes[8..16].copy_from_slice(&self.entries.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.json.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.sum.to_le_bytes());
+        seal(&mut bytes);
+        bytes
+    }
+
+    pub fn decode(bytes: &[u8; INDEX_HEADER]) -> Option<IndexHeader> {
+        if bytes[..8] != INDEX_MAGIC || !sealed(bytes) {
+            return None;
+        }
+        let header = IndexHeader { entries: u64_at(bytes, 8), json: u32_at(bytes, 16), sum: u32_at(bytes, 20) };
+        (header.json <= MOST_JSON && header.entries < 1 << 40).then_some(header)
+    }
+}
+
+/// The last bytes of a complete file: the offset of the index.
+pub(super) fn encode_tail(index: u64) -> [u8; TAIL] {
+    let mut bytes = [0; TAIL];
+    bytes[..8].copy_from_slice(&TAIL_MAGIC);
+    bytes[8..16].copy_from_slice(&index.to_le_bytes());
+    seal(&mut bytes);
+    bytes
+}
+
+pub(super) fn decode_tail(bytes: &[u8; TAIL]) -> Option<u64> {
+    (bytes[..8] == TAIL_MAGIC && sealed(bytes)).then(|| u64_at(bytes, 8))
+}

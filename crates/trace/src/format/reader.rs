@@ -1,0 +1,299 @@
+//! Reads a trace, chunk by chunk.
+
+use super::codec::{decode_references, decode_runs};
+use super::header::{Content, Header};
+use super::index::{Entry, Index};
+use super::layout::{self, CHUNK_HEADER, ChunkHeader, FILE_HEADER, INDEX_HEADER, IndexHeader};
+use crate::error::{Place, TraceError};
+use crate::reference::{Kinds, Reference};
+use crate::run::{CoarserRuns, Run, RunsOfReferences};
+use crate::source::{ReferenceSource, References, Result, RunSource, Span};
+use std::io::{Read, Seek, SeekFrom};
+
+/// The records of one chunk.
+#[derive(Clone, Copy, Debug)]
+pub enum Chunk<'a> {
+    /// Full references.
+    References(References<'a>),
+    /// Page runs.
+    Runs(&'a [Run]),
+}
+
+/// Reads a trace from any stream; holds one chunk in memory.
+///
+/// All complete chunks are given; then the end, or the error that says what is missing ([`TraceError::Torn`],
+/// [`TraceError::Damaged`]).
+pub struct TraceReader<R> {
+    input: R,
+    header: Header,
+    offset: u64,
+    chunks: u64,
+    records: u64,
+    /// How many chunks to read, where the file's end is not to be looked for.
+    wanted: Option<u64>,
+    index: Option<Index>,
+    done: bool,
+    stored: Vec<u8>,
+    raw: Vec<u8>,
+    spans: Vec<Span>,
+    references: Vec<Reference>,
+    runs: Vec<Run>,
+    context: zstd::bulk::Decompressor<'static>,
+}
+
+/// Reads as much as there is: fewer bytes than asked for only at the end.
+fn read_full(input: &mut impl Read, buffer: &mut [u8]) -> Result<usize> {
+    let mut have = 0;
+    while have < buffer.len() {
+        match input.read(&mut buffer[have..]) {
+            Ok(0) => break,
+            Ok(more) => have += more,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(source) => return Err(TraceError::Io { operation: "read the trace", source }),
+        }
+    }
+    Ok(have)
+}
+
+impl<R: Read> TraceReader<R> {
+    /// Reads the header.
+    pub fn new(mut input: R) -> Result<Self> {
+        let mut bytes = [0; FILE_HEADER];
+        let have = read_full(&mut input, &mut bytes)?;
+        if have < FILE_HEADER {
+            let ours = have > 0 && bytes[..have.min(8)] == layout::FILE_MAGIC[..have.min(8)];
+            return Err(if ours { cut_header() } else { TraceError::NotATrace });
+        }
+        let (length, sum) = layout::decode_file_header(&bytes)?;
+        let mut json = vec![0; length];
+        if read_full(&mut input, &mut json)? < length {
+            return Err(cut_header());
+        }
+        let header = layout::decode_json(&json, sum)?;
+        Ok(TraceReader {
+            input,
+            header,
+            offset: (FILE_HEADER + length) as u64,
+            chunks: 0,
+            records: 0,
+            wanted: None,
+            index: None,
+            done: false,
+            stored: Vec::new(),
+            raw: Vec::new(),
+            spans: Vec::new(),
+            references: Vec::new(),
+            runs: Vec::new(),
+            context: zstd::bulk::Decompressor::new().map_err(TraceError::io("prepare decompression"))?,
+        })
+    }
+
+    /// What the trace says of itself.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The index, once the end was reached.
+    pub fn index(&self) -> Option<&Index> {
+        self.index.as_ref()
+    }
+
+    /// The next chunk, in buffers that are used again by the next call; none at the end.
+    pub fn next_chunk(&mut self) -> Result<Option<Chunk<'_>>> {
+        if self.done {
+            return Ok(None);
+        }
+        match self.advance() {
+            Ok(true) => {}
+            Ok(false) => {
+                self.done = true;
+                return Ok(None);
+            }
+            Err(error) => {
+                self.done = true;
+                return Err(error);
+            }
+        }
+        Ok(Some(match self.header.content {
+            Content::References => Chunk::References(References::new(&self.spans, &self.references)),
+            Content::Runs { .. } => Chunk::Runs(&self.runs),
+        }))
+    }
+
+    /// Its references; an error where it has runs.
+    pub fn into_references(self) -> Result<FileReferences<R>> {
+        match self.header.content {
+            Content::References => Ok(FileReferences(self)),
+            Content::Runs { .. } => Err(TraceError::RunsOnly),
+        }
+    }
+
+    /// Its page runs, whatever it has: references of `kinds` are put together; runs are made coarser (their kinds were
+    /// chosen when they were captured).
+    pub fn into_runs<'a>(self, page_bits: u32, kinds: Kinds) -> Result<Box<dyn RunSource + Send + 'a>>
+    where
+        R: Send + 'a,
+    {
+        if !crate::run::PAGE_BITS.contains(&page_bits) {
+            return Err(TraceError::Invalid(format!("pages have 2^4 to 2^40 bytes, not 2^{page_bits}")));
+        }
+        match self.header.content {
+            Content::References => Ok(Box::new(RunsOfReferences::new(FileReferences(self), page_bits, kinds))),
+            Content::Runs { page_bits: has } if has == page_bits => Ok(Box::new(FileRuns(self, has))),
+            Content::Runs { page_bits: has } => CoarserRuns::new(FileRuns(self, has), page_bits)
+                .map(|runs| Box::new(runs) as _)
+                .ok_or(TraceError::FinerPages { has, wanted: page_bits }),
+        }
+    }
+
+    fn place(&self) -> Place {
+        Place { chunks: self.chunks, records: self.records, offset: self.offset }
+    }
+
+    fn damaged(&self, what: &str) -> TraceError {
+        TraceError::Damaged { place: self.place(), what: what.to_owned() }
+    }
+
+    /// Reads the next chunk into the buffers; false at the end.
+    fn advance(&mut self) -> Result<bool> {
+        if self.wanted == Some(self.chunks) {
+            return Ok(false);
+        }
+        let mut bytes = [0; CHUNK_HEADER];
+        let have = read_full(&mut self.input, &mut bytes)?;
+        if have >= INDEX_HEADER && bytes[..8] == layout::INDEX_MAGIC {
+            return self.read_index(&bytes[..have]).map(|()| false);
+        }
+        if have < CHUNK_HEADER {
+            return Err(TraceError::Torn(self.place()));
+        }
+        let header = ChunkHeader::decode(&bytes).ok_or_else(|| self.damaged("its header is wrong"))?;
+        self.read_chunk(&header)?;
+        self.offset += CHUNK_HEADER as u64 + u64::from(header.stored);
+        self.chunks += 1;
+        self.records += u64::from(header.records);
+        Ok(true)
+    }
+
+    fn read_chunk(&mut self, header: &ChunkHeader) -> Result<()> {
+        self.stored.resize(header.stored as usize, 0);
+        if read_full(&mut self.input, &mut self.stored)? < self.stored.len() {
+            return Err(TraceError::Torn(self.place()));
+        }
+        if crc32fast::hash(&self.stored) != header.sum {
+            return Err(self.damaged("its checksum is wrong"));
+        }
+        if header.content != layout::content_code(self.header.content) {
+            return Err(self.damaged("its records are not of the trace's kind"));
+        }
+        self.raw.clear();
+        self.raw.reserve(header.raw as usize);
+        let size = self.context.decompress_to_buffer(&self.stored, &mut self.raw);
+        if !size.is_ok_and(|size| size == header.raw as usize) {
+            return Err(self.damaged("it cannot be decompressed"));
+        }
+        self.spans.clear();
+        self.references.clear();
+        self.runs.clear();
+        let ChunkHeader { spans, records, references, .. } = *header;
+        let decoded = match self.header.content {
+            Content::References => {
+                decode_references(&self.raw, spans, records, &mut self.spans, &mut self.references)
+            }
+            Content::Runs { .. } => decode_runs(&self.raw, records, references, &mut self.runs),
+        };
+        decoded.map_err(|flaw| self.damaged(flaw))
+    }
+
+    /// Reads the index, whose header and perhaps more is in `begun`, and the tail.
+    fn read_index(&mut self, begun: &[u8]) -> Result<()> {
+        let (head, rest) = begun.split_at(INDEX_HEADER);
+        let header = head.try_into().ok().and_then(IndexHeader::decode);
+        let header = header.ok_or_else(|| self.damaged("the header of the index is wrong"))?;
+        let size = header.entries as usize * layout::INDEX_ENTRY + header.json as usize + layout::TAIL;
+        if rest.len() > size {
+            return Err(self.damaged("bytes follow the index"));
+        }
+        let mut payload = Vec::new();
+        payload.extend_from_slice(rest);
+        let missing = (size - rest.len()) as u64;
+        let read =
+            (&mut self.input).take(missing).read_to_end(&mut payload).map_err(TraceError::io("read the trace"))?;
+        if (read as u64) < missing {
+            return Err(TraceError::Torn(self.place()));
+        }
+        let (index, tail) = payload.split_at(size - layout::TAIL);
+        let tail = tail.try_into().ok().and_then(layout::decode_tail);
+        let index = Index::decode(&header, index).filter(|_| tail == Some(self.offset));
+        self.index = Some(index.ok_or_else(|| self.damaged("the index is wrong"))?);
+        Ok(())
+    }
+}
+
+impl<R: Read + Seek> TraceReader<Selection<R>> {
+    /// Reads only these chunks: a shard of [`Index::shards`], or all that the scan of a damaged file found.
+    pub fn select(mut file: R, entries: &[Entry]) -> Result<Self> {
+        file.rewind().map_err(TraceError::io("seek in the trace"))?;
+        let header = TraceReader::new(&mut file)?.offset;
+        let ranges = entries.iter().map(|entry| (entry.offset, CHUNK_HEADER as u64 + u64::from(entry.stored)));
+        let ranges: Vec<_> = std::iter::once((0, header)).chain(ranges).collect();
+        let mut reader = TraceReader::new(Selection { file, ranges: ranges.into_iter(), left: 0 })?;
+        reader.wanted = Some(entries.len() as u64);
+        Ok(reader)
+    }
+}
+
+/// The bytes of some ranges of a file, one after the other.
+pub struct Selection<R> {
+    file: R,
+    /// Offset and length of each range to come.
+    ranges: std::vec::IntoIter<(u64, u64)>,
+    /// Bytes left of the present range.
+    left: u64,
+}
+
+impl<R: Read + Seek> Read for Selection<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        while self.left == 0 {
+            let Some((offset, length)) = self.ranges.next() else { return Ok(0) };
+            self.file.seek(SeekFrom::Start(offset))?;
+            self.left = length;
+        }
+        let most = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let read = self.file.read(&mut buffer[..most])?;
+        self.left -= read as u64;
+        Ok(read)
+    }
+}
+
+fn cut_header() -> TraceError {
+    TraceError::Header("the file ends within it".into())
+}
+
+/// The references of a trace file.
+pub struct FileReferences<R>(TraceReader<R>);
+
+impl<R: Read> ReferenceSource for FileReferences<R> {
+    fn next_references(&mut self) -> Result<Option<References<'_>>> {
+        match self.0.next_chunk()? {
+            Some(Chunk::References(references)) => Ok(Some(references)),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// The runs of a trace file.
+struct FileRuns<R>(TraceReader<R>, u32);
+
+impl<R: Read> RunSource for FileRuns<R> {
+    fn page_bits(&self) -> u32 {
+        self.1
+    }
+
+    fn next_runs(&mut self) -> Result<Option<&[Run]>> {
+        match self.0.next_chunk()? {
+            Some(Chunk::Runs(runs)) => Ok(Some(runs)),
+            _ => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Reference traces: a file format, foreign formats, mixing, exact reduction. Everything streams.
+//!
+//! # For those who use traces
+//!
+//! A trace is a stream of batches in buffers that are used again. There are two kinds, and two traits:
+//!
+//! - [`ReferenceSource`]: full references, [`Reference`] packed in a word (address, [`Kind`], size), in [`Segment`]s that
+//!   carry the thread and the address space;
+//! - [`RunSource`]: page runs, [`Run`] (page number and address space in one word, and how many consecutive references).
+//!
+//! [`TraceReader`] opens a file of either; [`TraceReader::into_runs`] gives runs of any page size from either,
+//! [`TraceReader::into_references`] gives references or says that there are none. Take `&mut dyn RunSource` or a generic
+//! source, and files, foreign traces, arrays in memory, mixed and reduced traces all fit. What a trace is exact for, ask its
+//! [`Header`]: `require_every_reference` refuses samples, `require_exact` also traces reduced too far.
+//!
+//! A page's colour is a function of [`Run::number`] (and, where processes are to differ, of [`Run::asid`]); two address
+//! spaces never share a page, so [`Run::page`] as a whole is the identity of a page.
+//! Neighbouring runs may be of one page: correct consumers need not care, because a repeated reference at distance 0 hits.
+#![deny(unsafe_code)]
+
+mod error;
+mod format;
+mod reference;
+mod run;
+mod source;
+
+pub use error::{Place, TraceError};
+pub use format::{
+    Chunk, Content, Entry, FileReferences, Header, Index, Reduction, Sampling, Selection, Settings, TraceReader,
+    TraceWriter,
+};
+pub use reference::{ADDRESS_BITS, Kind, Kinds, Reference, SIZES};
+pub use run::{CoarserRuns, MAX_ASID, NUMBER_BITS, PAGE_BITS, Run, RunBuilder, RunsOfReferences};
+pub use source::{MemoryReferences, MemoryRuns, ReferenceSource, References, Result, RunSource, Segment, Span};

@@ -1,0 +1,75 @@
+//! References as runs, and runs of larger pages, against the simplest way to do it.
+
+use pagelab_trace::{
+    CoarserRuns, Kind, Kinds, MemoryReferences, MemoryRuns, Reference, Run, RunSource, RunsOfReferences,
+};
+use proptest::prelude::*;
+
+fn collect(mut source: impl RunSource) -> Vec<Run> {
+    let mut runs = Vec::new();
+    while let Some(batch) = source.next_runs().unwrap() {
+        assert!(!batch.is_empty());
+        runs.extend_from_slice(batch);
+    }
+    runs
+}
+
+/// Every page touched, one entry a touch.
+fn touches(references: &[Reference], page_bits: u32, kinds: Kinds) -> Vec<u64> {
+    let wanted = references.iter().filter(|reference| kinds.has(reference.kind()));
+    wanted
+        .flat_map(|reference| {
+            let bytes =
+                (0..u64::from(reference.size().max(1))).map(|byte| (reference.address() + byte) >> page_bits);
+            let mut pages: Vec<_> = bytes.collect();
+            pages.dedup();
+            pages
+        })
+        .collect()
+}
+
+fn expand(runs: &[Run]) -> Vec<u64> {
+    runs.iter().flat_map(|run| std::iter::repeat_n(run.page, run.count as usize)).collect()
+}
+
+proptest! {
+    #[test]
+    fn runs_are_the_touches_in_order(
+        raw in prop::collection::vec((0..1u64 << 16, 0..4u8, 0..4096u32), 0..200), page_bits in 4..20u32,
+    ) {
+        let references: Vec<_> =
+            raw.iter().map(|(address, kind, size)| Reference::new(*address, Kind::from_code(*kind), *size)).collect();
+        for kinds in [Kinds::ALL, Kinds::DATA, Kinds::DEMAND] {
+            let runs = collect(RunsOfReferences::new(MemoryReferences::new(&references), page_bits, kinds));
+            prop_assert_eq!(expand(&runs), touches(&references, page_bits, kinds));
+            prop_assert!(runs.windows(2).all(|pair| pair[0].page != pair[1].page));
+        }
+    }
+
+    #[test]
+    fn coarser_runs_are_the_same_touches(
+        raw in prop::collection::vec((0..3u16, 0..1u64 << 10, 1..5u64), 0..200), larger in 0..8u32,
+    ) {
+        let runs: Vec<_> = raw.iter().map(|(asid, number, count)| Run::new(*asid, *number, *count)).collect();
+        let coarser = collect(CoarserRuns::new(MemoryRuns::new(12, &runs), 12 + larger).unwrap());
+        let expected: Vec<_> = runs.iter()
+            .flat_map(|run| {
+                let page = Run::new(run.asid(), run.number() >> larger, 1).page;
+                std::iter::repeat_n(page, run.count as usize)
+            })
+            .collect();
+        prop_assert_eq!(expand(&coarser), expected);
+        prop_assert!(coarser.windows(2).all(|pair| pair[0].page != pair[1].page));
+    }
+}
+
+#[test]
+fn runs_cannot_be_made_finer() {
+    assert!(CoarserRuns::new(MemoryRuns::new(12, &[]), 11).is_none());
+}
+
+#[test]
+fn the_fields_of_a_run_do_not_touch_each_other() {
+    let run = Run::new(4095, u64::MAX, 7);
+    assert_eq!((run.asid(), run.number(), run.count), (4095, (1 << 52) - 1, 7));
+}
