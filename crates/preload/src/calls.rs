@@ -106,7 +106,7 @@ pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, offset: i64
 
 fn passed(request: &Request) -> Result<usize> {
     if request.flags & c::MAP_FIXED != 0 {
-        demote_heap(request.addr, request.len)?;
+        part_with_heap(request.addr, request.len)?;
     }
     let result = request.raw();
     record::count(Counter::MmapPassed);
@@ -256,7 +256,7 @@ pub fn munmap(addr: usize, len: usize) -> Result<()> {
             return pool.unmap(span);
         }
     }
-    demote_heap(addr, len)?;
+    part_with_heap(addr, len)?;
     // SAFETY: the program's own request.
     unsafe { sys::munmap(addr, len) }
 }
@@ -278,25 +278,26 @@ pub fn mprotect(addr: usize, len: usize, prot: i32, key: i32) -> Result<()> {
             return result;
         }
     }
-    demote_heap(addr, len)?;
-    // SAFETY: the program's own request.
-    unsafe {
-        match key {
-            0.. => sys::pkey_mprotect(addr, len, prot, key),
-            _ => sys::mprotect(addr, len, prot),
-        }
+    if let Some(span) = heap_span(addr, len)
+        && let Some(heap) = &mut guest::lock().heap
+    {
+        return heap.protect(span, prot, key);
     }
+    kernel::protect(Span::new(addr, addr.saturating_add(len)), prot, key)
 }
 
-/// Before part of a heap with reserved pages is protected: those it cuts become normal memory.
-fn demote_heap(addr: usize, len: usize) -> Result<()> {
-    if !(HEAP.start..HEAP.end).contains(&addr) || len == 0 {
-        return Ok(());
-    }
-    let end = align_up(addr.saturating_add(len), PAGE).unwrap_or(addr);
-    match &mut guest::lock().heap {
-        Some(heap) => heap.demote_edges(Span::new(addr, end)),
-        None => Ok(()),
+/// Whole pages from `addr` on, which lies in the heap's pool.
+fn heap_span(addr: usize, len: usize) -> Option<Span> {
+    let inside = (HEAP.start..HEAP.end).contains(&addr) && addr.is_multiple_of(PAGE) && len != 0;
+    let end = addr.checked_add(align_up(len, PAGE)?)?;
+    inside.then_some(Span::new(addr, end))
+}
+
+/// Before part of the heap is unmapped, moved away or replaced.
+fn part_with_heap(addr: usize, len: usize) -> Result<()> {
+    match (heap_span(addr, len), &mut guest::lock().heap) {
+        (Some(span), Some(heap)) => heap.part_with(span),
+        _ => Ok(()),
     }
 }
 
@@ -343,12 +344,9 @@ pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
 
 /// MADV_DONTNEED in a heap with reserved pages; `None`: not that.
 fn discard_heap(addr: usize, len: usize) -> Option<Result<()>> {
-    if !(HEAP.start..HEAP.end).contains(&addr) {
-        return None;
-    }
-    let span = Span::new(addr, addr.checked_add(align_up(len, PAGE)?)?);
-    let guest = guest::lock();
-    let heap = guest.heap.as_ref().filter(|heap| heap.has_hugetlb(span) && heap.mapped().and(span) == span)?;
+    let span = heap_span(addr, len)?;
+    let mut guest = guest::lock();
+    let heap = guest.heap.as_mut().filter(|heap| heap.has_hugetlb(span) && heap.mapped().and(span) == span)?;
     Some(heap.discard(span))
 }
 

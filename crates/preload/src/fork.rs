@@ -15,7 +15,7 @@ use crate::guest;
 use crate::intervals::Span;
 use crate::lock::Turn;
 use crate::msg::say;
-use crate::pool::copy_of;
+use crate::pool::{copy_of, protection_of};
 use crate::record;
 use crate::sys::{self, c};
 
@@ -93,9 +93,10 @@ extern "C" fn before() {
     let Ok(table) = sys::mmap_own(ROOM * size_of::<Copy>()) else { return };
     COPIES.store(table as *mut Copy, Ordering::Relaxed);
     let guest = guest::lock();
-    guest.each_hugetlb(&mut |tile| {
+    guest.each_hugetlb(&mut |tile, shut| {
         let count = COUNT.load(Ordering::Relaxed);
-        let copy = if count < ROOM { copy_of(tile).ok() } else { None };
+        let protection = if count < ROOM { protection_of(tile, shut).ok() } else { None };
+        let copy = protection.and_then(|protection| copy_of(tile, protection).ok());
         let Some(scratch) = copy else {
             // The child shares the page and takes its chance.
             record::note(NoteKind::Fallback, None, tile.start, tile.len());

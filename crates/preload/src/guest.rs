@@ -122,8 +122,8 @@ impl Guest {
         self.pools.get_mut(index_of(addr)?)?.as_mut()
     }
 
-    /// Calls `visit` with every tile from a reserved pool.
-    pub fn each_hugetlb(&self, visit: &mut dyn FnMut(Span)) {
+    /// Calls `visit` with every tile from a reserved pool, and whether its protection is anything but read and write.
+    pub fn each_hugetlb(&self, visit: &mut dyn FnMut(Span, bool)) {
         if let Some(heap) = &self.heap {
             heap.each_hugetlb(visit);
         }

@@ -25,13 +25,24 @@ pub struct Heap {
     mapped: usize,
     /// Tiles from the kernel's reserved pools.
     hugetlb: Intervals,
+    /// What the program protected, as far as it is not read-write since.
+    shut: Intervals,
+    /// Holes that the program made, and what it mapped over the heap.
+    foreign: Intervals,
 }
 
 impl Heap {
     /// An empty heap.
     pub fn new(layout: Layout) -> Heap {
         let base = layout.bounds().start;
-        Heap { layout, end: base, mapped: base, hugetlb: Intervals::new() }
+        Heap {
+            layout,
+            end: base,
+            mapped: base,
+            hugetlb: Intervals::new(),
+            shut: Intervals::new(),
+            foreign: Intervals::new(),
+        }
     }
 
     /// All addresses it may ever have.
@@ -114,12 +125,15 @@ impl Heap {
         self.hugetlb.overlaps(span)
     }
 
-    /// Calls `visit` with every tile from a reserved pool.
-    pub fn each_hugetlb(&self, visit: &mut dyn FnMut(Span)) {
+    /// Calls `visit` with every tile from a reserved pool, and whether its protection is anything but read and write.
+    pub fn each_hugetlb(&self, visit: &mut dyn FnMut(Span, bool)) {
         let mut at = 0;
         while let Some(run) = self.hugetlb.next_after(at) {
             let bytes = self.layout.piece(run.start).backing.tile_bytes();
-            (run.start..run.end).step_by(bytes).for_each(|start| visit(Span::new(start, start + bytes)));
+            for start in (run.start..run.end).step_by(bytes) {
+                let tile = Span::new(start, start + bytes);
+                visit(tile, self.shut.overlaps(tile));
+            }
             at = run.end;
         }
     }
@@ -129,26 +143,62 @@ impl Heap {
         self.hugetlb = Intervals::new();
     }
 
+    /// mprotect or pkey_mprotect (`key` ≥ 0) of whole pages.
+    pub fn protect(&mut self, span: Span, prot: i32, key: i32) -> Result<(), Errno> {
+        self.shut.reserve(4).map_err(|_| Errno::ENOMEM)?;
+        self.demote_edges(span)?;
+        if key >= 0 {
+            // What a key closes cannot be read for a copy later.
+            self.demote_inside(span)?;
+        }
+        kernel::protect(span, prot, key)?;
+        let _ = if prot == c::PROT_RW && key < 0 { self.shut.remove(span) } else { self.shut.insert(span) };
+        Ok(())
+    }
+
+    /// Before the program unmaps `span`, moves it away or maps something else there.
+    pub fn part_with(&mut self, span: Span) -> Result<(), Errno> {
+        self.foreign.reserve(4).map_err(|_| Errno::ENOMEM)?;
+        self.demote_edges(span)?;
+        let own = span.and(self.mapped());
+        if !own.is_empty() {
+            let _ = self.foreign.insert(own);
+        }
+        Ok(())
+    }
+
     /// Makes normal memory of every reserved page that `span` cuts.
-    pub fn demote_edges(&mut self, span: Span) -> Result<(), Errno> {
+    fn demote_edges(&mut self, span: Span) -> Result<(), Errno> {
         for at in [span.start, span.end - 1] {
             let tile = self.layout.piece(at).tile(at);
             if let Some(tile) = tile.filter(|tile| tile.and(span) != *tile && self.hugetlb.covers(*tile)) {
-                demote(tile, &mut self.hugetlb)?;
+                demote(tile, &mut self.hugetlb, self.shut.overlaps(tile))?;
             }
         }
         Ok(())
     }
 
+    fn demote_inside(&mut self, span: Span) -> Result<(), Errno> {
+        while let Some(run) = first_inside(&self.hugetlb, span) {
+            let tile = self.layout.piece(run.start).tile(run.start).ok_or(Errno::EINVAL)?;
+            demote(tile, &mut self.hugetlb, self.shut.overlaps(tile))?;
+        }
+        Ok(())
+    }
+
     /// MADV_DONTNEED where reserved pages are concerned: the kernel zeroes whole ones only.
-    pub fn discard(&self, span: Span) -> Result<(), Errno> {
+    pub fn discard(&mut self, span: Span) -> Result<(), Errno> {
         let mut at = span.start;
         while at < span.end {
             let bytes = self.layout.piece(at).backing.tile_bytes();
             let start = align_down(at, bytes);
             let tile = Span::new(start, start + bytes);
             let part = tile.and(Span::new(at, span.end));
-            if part != tile && self.hugetlb.covers(tile) {
+            let cut = part != tile && self.hugetlb.covers(tile);
+            if cut && self.shut.overlaps(tile) {
+                demote(tile, &mut self.hugetlb, self.shut.overlaps(tile))?;
+            }
+            if cut && self.hugetlb.covers(tile) {
                 kernel::clear(part);
                 record::count(Counter::HugetlbEmulated);
             } else {
@@ -179,6 +229,7 @@ impl Heap {
             let piece = self.layout.piece(from - 1);
             keep = piece.whole_tiles(Span::new(from - 1, from)).end.min(self.mapped);
         }
+        self.renew(Span::new(from, align_up(self.end, PAGE).unwrap_or(keep).min(keep)))?;
         if keep < self.mapped {
             let mapped = self.mapped();
             let counts = |tile: Span| tile.and(mapped) == tile;
@@ -188,10 +239,31 @@ impl Heap {
             let given = Span::new(keep, self.mapped);
             // SAFETY: whole tiles above the new break: the program gives them back.
             frames::giving(given, || unsafe { sys::munmap(given.start, given.len()) })?;
-            let _ = self.hugetlb.remove(Span::new(keep, self.mapped));
+            let all = [&mut self.hugetlb, &mut self.shut, &mut self.foreign];
+            for set in all {
+                let _ = set.remove(given);
+            }
             self.mapped = keep;
         }
-        let stale = Span::new(from, align_up(self.end, PAGE).unwrap_or(keep).min(keep));
+        Ok(())
+    }
+
+    /// Makes what was given up of the last tile as good as new: it stays mapped, and may be the program's again.
+    fn renew(&mut self, stale: Span) -> Result<(), Errno> {
+        let mut at = stale.start;
+        while let Some(run) = first_inside(&self.foreign, Span::new(at, stale.end)) {
+            // SAFETY: the program gives up what it put there; another break would have unmapped it.
+            let _ = unsafe { sys::munmap(run.start, run.len()) };
+            kernel::map_fresh(run, self.layout.piece(run.start).backing)?;
+            let _ = self.foreign.remove(run);
+            let _ = self.shut.remove(run);
+            at = run.end;
+        }
+        while let Some(run) = first_inside(&self.shut, stale) {
+            self.demote_edges(run)?;
+            kernel::protect(run, c::PROT_RW, -1)?;
+            let _ = self.shut.remove(run);
+        }
         kernel::clear(stale);
         Ok(())
     }
@@ -206,9 +278,14 @@ impl Heap {
             }
             true
         });
+        (self.shut, self.foreign) = (Intervals::new(), Intervals::new());
         self.mapped = mapped.max(base);
         self.end = self.end.min(self.mapped);
     }
+}
+
+fn first_inside(set: &Intervals, span: Span) -> Option<Span> {
+    set.next_after(span.start).map(|run| run.and(span)).filter(|run| !run.is_empty())
 }
 
 fn count_tiles(piece: &Piece, span: Span) {

@@ -247,7 +247,36 @@ pub fn is_resident(addr: usize) -> bool {
     sandbox::is_active() || sys::mincore(addr, 1, &mut page).is_ok() && page[0] & 1 != 0
 }
 
-/// Makes `span` read zero, keeping huge pages whole.
+/// mprotect, or pkey_mprotect with `key` ≥ 0: the program's own request about its own memory.
+pub fn protect(span: Span, prot: i32, key: i32) -> Result<(), Errno> {
+    // SAFETY: as the caller says.
+    unsafe {
+        match key {
+            0.. => sys::pkey_mprotect(span.start, span.len(), prot, key),
+            _ => sys::mprotect(span.start, span.len(), prot),
+        }
+    }
+}
+
+/// Reads memory that the program has closed to itself: the kernel's view of the process ignores protections.
+pub fn read_closed(from: usize, into: &mut [u8]) -> Result<(), Errno> {
+    let fd = sys::open(c"/proc/self/mem", c::O_RDONLY, 0)?;
+    let mut done = 0;
+    let result = loop {
+        match into.get_mut(done..) {
+            None | Some([]) => break Ok(()),
+            Some(rest) => match sys::pread(fd, rest, from + done) {
+                Ok(0) => break Err(Errno::EFAULT),
+                Ok(bytes) => done += bytes,
+                Err(errno) => break Err(errno),
+            },
+        }
+    };
+    sys::close(fd);
+    result
+}
+
+/// Makes `span`, which is read-write, read zero, keeping huge pages whole.
 pub fn clear(span: Span) {
     if span.is_empty() {
         return;

@@ -121,6 +121,23 @@ pub fn each(visit: &mut dyn FnMut(&Mapping<'_>) -> bool) -> Result<(), Errno> {
     result
 }
 
+/// Protection of the memory at `addr`; `None`: nothing is mapped there.
+pub fn protection(addr: usize) -> Option<i32> {
+    let mut found = None;
+    let _ = each(&mut |mapping| {
+        if mapping.span.start <= addr && addr < mapping.span.end {
+            let bit = |set: bool, bit: i32| if set { bit } else { 0 };
+            found = Some(
+                bit(mapping.read, c::PROT_READ)
+                    | bit(mapping.write, c::PROT_WRITE)
+                    | bit(mapping.exec, c::PROT_EXEC),
+            );
+        }
+        mapping.span.end <= addr
+    });
+    found
+}
+
 /// Number of mappings.
 pub fn count() -> u32 {
     let mut total = 0;

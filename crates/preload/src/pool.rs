@@ -35,7 +35,7 @@ use crate::sys::{self, Errno, c};
 use anchor::Anchor;
 use arenas::Arenas;
 pub use arenas::{ARENA_BYTES, looks_like_arena};
-pub use hugetlb::{copy_of, demote};
+pub use hugetlb::{copy_of, demote, protection_of};
 use kept::Kept;
 use pending::Pending;
 pub use remap::carry;
@@ -320,7 +320,7 @@ impl Pool {
             return Ok(());
         }
         self.part_with(wide);
-        let wide = self.hold_edges(wide);
+        let wide = self.hold_edges(wide)?;
         if wide.is_empty() {
             return Ok(());
         }

@@ -214,6 +214,12 @@ pub fn pwrite(fd: i32, from: &[u8], at: usize) -> Result<usize> {
     unsafe { call!(nr::PWRITE64, fd, from.as_ptr(), from.len(), at) }
 }
 
+/// pread64(2).
+pub fn pread(fd: i32, into: &mut [u8], at: usize) -> Result<usize> {
+    // SAFETY: the kernel writes at most `into.len()` bytes.
+    unsafe { call!(nr::PREAD64, fd, into.as_mut_ptr(), into.len(), at) }
+}
+
 /// pread64(2) of 64-bit words; the bytes read.
 pub fn pread_words(fd: i32, into: &mut [u64], at: usize) -> Result<usize> {
     // SAFETY: the kernel writes at most the slice's bytes, and any bytes are words.

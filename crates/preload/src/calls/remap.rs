@@ -10,7 +10,7 @@ use crate::pool::carry;
 use crate::record;
 use crate::sys::{self, Errno, Result, c};
 
-use super::{madvise, mmap, munmap, pool_span};
+use super::{madvise, mmap, munmap, part_with_heap, pool_span};
 
 /// mremap; `new` counts only with MREMAP_FIXED or MREMAP_DONTUNMAP.
 pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> Result<usize> {
@@ -41,6 +41,7 @@ fn moved(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> 
         }
     }
     if from_pool.is_none() && !into_pool {
+        part_with_heap(old, old_len)?;
         // SAFETY: the program's own request.
         return unsafe { sys::mremap(old, old_len, new_len, flags, new) };
     }
@@ -54,10 +55,13 @@ fn aimed(old: Span, new_len: usize, flags: i32, new: usize) -> Result<usize> {
     let mut guest = guest::lock();
     let from = pool_span(old.start, old.len());
     if let Some(span) = from.filter(|_| flags & c::MREMAP_FIXED != 0)
-        && guest.pool(span.start).is_some_and(|pool| pool.has_hugetlb(span))
+        && let Some(pool) = guest.pool(span.start).filter(|pool| pool.has_hugetlb(span))
     {
-        drop(guest);
-        return copy_to(span, new_len, new, flags & c::MREMAP_DONTUNMAP != 0);
+        if pool.is_plain_at(span) {
+            drop(guest);
+            return copy_to(span, new_len, new, flags & c::MREMAP_DONTUNMAP != 0);
+        }
+        pool.demote_all(span)?;
     }
     let plain = from.is_some_and(|span| guest.pool(span.start).is_some_and(|pool| pool.is_plain_at(span)));
     let end = align_up(new.saturating_add(new_len), PAGE).unwrap_or(new);

@@ -17,7 +17,7 @@ impl Pool {
     pub fn protect(&mut self, span: Span, prot: i32, key: i32) -> Result<(), Errno> {
         if self.ready().is_err() {
             // Without room in the tables the program's own memory still obeys it; a tile may be judged wrongly later.
-            return protect_raw(span, prot, key);
+            return kernel::protect(span, prot, key);
         }
         self.catch_up();
         self.yield_kept(span);
@@ -34,15 +34,20 @@ impl Pool {
             _ => span,
         };
         if own != span && !self.spare.overlaps(span) {
-            return protect_raw(span, prot, key);
+            return kernel::protect(span, prot, key);
         }
         self.pending.forget(own);
         if prot != c::PROT_RW || key >= 0 {
             self.part_with(own);
-            self.demote_edges(own)?;
+        }
+        match key {
+            // What a key closes cannot be read for a copy later.
+            0.. => self.demote_all(own)?,
+            _ if prot == c::PROT_RW => self.demote_shut_edges(own)?,
+            _ => self.demote_edges(own)?,
         }
         self.arenas.leave(span);
-        protect_raw(own, prot, key)?;
+        kernel::protect(own, prot, key)?;
         if prot == c::PROT_RW && key < 0 {
             let _ = self.shut.remove(own);
             self.retry_edges(own);
@@ -233,15 +238,5 @@ impl Pool {
         self.yield_kept(span);
         self.part_with(span);
         self.demote_edges(span)
-    }
-}
-
-fn protect_raw(span: Span, prot: i32, key: i32) -> Result<(), Errno> {
-    // SAFETY: the program's own request about its own memory.
-    unsafe {
-        match key {
-            0.. => sys::pkey_mprotect(span.start, span.len(), prot, key),
-            _ => sys::mprotect(span.start, span.len(), prot),
-        }
     }
 }

@@ -11,7 +11,9 @@ use crate::arch::PMD;
 use crate::intervals::{Intervals, Span, align_down};
 use crate::kernel;
 use crate::layout::{Backing, Piece};
+use crate::maps;
 use crate::record;
+use crate::sandbox;
 use crate::start;
 use crate::sys::{self, Errno, c};
 
@@ -57,10 +59,10 @@ impl Pool {
 
     /// Before `span` is unmapped: zeroes and holds the parts of reserved pages that reach beyond it; returns what can
     /// really be unmapped.
-    pub(super) fn hold_edges(&mut self, span: Span) -> Span {
+    pub(super) fn hold_edges(&mut self, span: Span) -> Result<Span, Errno> {
         let mut rest = span;
         if !self.hugetlb.overlaps(span) {
-            return rest;
+            return Ok(rest);
         }
         for first in [true, false] {
             if rest.is_empty() {
@@ -69,11 +71,12 @@ impl Pool {
             let edge = if first { rest.start } else { rest.end - 1 };
             let Some(tile) = self.tile_at(edge) else { continue };
             let part = tile.and(rest);
-            if part == tile {
+            if part == tile || self.soften(tile)? {
                 continue;
             }
             kernel::clear(part);
             let _ = self.used.remove(part);
+            let _ = self.shut.remove(part);
             let _ = self.spare.insert(part);
             record::count(Counter::HugetlbEmulated);
             rest = if part.start == rest.start {
@@ -82,7 +85,22 @@ impl Pool {
                 Span::new(rest.start, part.start)
             };
         }
-        rest
+        Ok(rest)
+    }
+
+    /// Before part of a reserved page is zeroed by hand: a page that the program closed to writing becomes normal memory,
+    /// with the protection it has. True if it did.
+    fn soften(&mut self, tile: Span) -> Result<bool, Errno> {
+        let closed = self.shut.overlaps(tile) && protection_of(tile, true)? & c::PROT_WRITE == 0;
+        if closed {
+            demote(tile, &mut self.hugetlb, true)?;
+        }
+        Ok(closed)
+    }
+
+    /// Before `span` is opened: as [`Pool::demote_edges`], where the page around an edge was closed as a whole.
+    pub(super) fn demote_shut_edges(&mut self, span: Span) -> Result<(), Errno> {
+        if self.hugetlb.overlaps(span) && self.shut.overlaps(span) { self.demote_edges(span) } else { Ok(()) }
     }
 
     /// Makes normal memory of every reserved page that `span` cuts, so that the kernel can split it. Fails when its
@@ -93,17 +111,17 @@ impl Pool {
         }
         for at in [span.start, span.end - 1] {
             if let Some(tile) = self.tile_at(at).filter(|tile| tile.and(span) != *tile) {
-                demote(tile, &mut self.hugetlb)?;
+                demote(tile, &mut self.hugetlb, self.shut.overlaps(tile))?;
             }
         }
         Ok(())
     }
 
     /// Makes normal memory of every reserved page that `span` touches.
-    pub(super) fn demote_all(&mut self, span: Span) -> Result<(), Errno> {
+    pub fn demote_all(&mut self, span: Span) -> Result<(), Errno> {
         while let Some(run) = self.hugetlb.next_after(span.start).filter(|run| run.start < span.end) {
             let Some(tile) = self.tile_at(run.start.max(span.start)) else { break };
-            demote(tile, &mut self.hugetlb)?;
+            demote(tile, &mut self.hugetlb, self.shut.overlaps(tile))?;
         }
         Ok(())
     }
@@ -125,7 +143,7 @@ impl Pool {
             let end = tile.map_or_else(|| self.next_tile(at, used_end), |tile| tile.end.min(used_end));
             let part = Span::new(at, end);
             match tile {
-                Some(tile) if tile != part => {
+                Some(tile) if tile != part && !self.soften(tile)? => {
                     kernel::clear(part);
                     record::count(Counter::HugetlbEmulated);
                 }
@@ -172,7 +190,7 @@ impl Pool {
     /// Returns what is left to be mapped.
     pub fn renew_edges(&mut self, span: Span) -> Result<Span, Errno> {
         self.ready()?;
-        let rest = self.hold_edges(span);
+        let rest = self.hold_edges(span)?;
         for part in [Span::new(span.start, rest.start), Span::new(rest.end, span.end)] {
             if !part.is_empty() {
                 let _ = self.spare.remove(part);
@@ -205,13 +223,13 @@ impl Pool {
         Ok(at)
     }
 
-    /// Calls `visit` with every reserved page.
-    pub fn each_hugetlb(&self, visit: &mut dyn FnMut(Span)) {
+    /// Calls `visit` with every reserved page, and whether its protection is anything but read and write.
+    pub fn each_hugetlb(&self, visit: &mut dyn FnMut(Span, bool)) {
         let mut at = 0;
         while let Some(run) = self.hugetlb.next_after(at) {
             let mut tile = run.start;
             while let Some(span) = self.tile_at(tile).filter(|_| tile < run.end) {
-                visit(span);
+                visit(span, self.shut.overlaps(span));
                 tile = span.end;
             }
             at = run.end;
@@ -230,24 +248,39 @@ impl Pool {
     }
 }
 
-/// Makes normal memory of one reserved page, which `set` lists. Fails when its contents would have to be copied while
-/// other threads may write to them.
-pub fn demote(tile: Span, set: &mut Intervals) -> Result<(), Errno> {
-    if kernel::is_resident(tile.start) && !start::has_one_thread() {
-        record::count(Counter::CallsRefused);
-        record::note(NoteKind::CallRefused, Some(Errno::ENOMEM), tile.start, tile.len());
-        return Err(Errno::ENOMEM);
+/// Protection of the reserved page `tile`; `shut`: the program has changed it.
+pub fn protection_of(tile: Span, shut: bool) -> Result<i32, Errno> {
+    match shut {
+        false => Ok(c::PROT_RW),
+        // It cannot be looked up any more.
+        true if sandbox::is_active() => refuse(tile),
+        true => maps::protection(tile.start).ok_or(Errno::ENOMEM),
+    }
+}
+
+fn refuse<T>(tile: Span) -> Result<T, Errno> {
+    record::count(Counter::CallsRefused);
+    record::note(NoteKind::CallRefused, Some(Errno::ENOMEM), tile.start, tile.len());
+    Err(Errno::ENOMEM)
+}
+
+/// Makes normal memory of one reserved page, which `set` lists; its protection stays (`shut`: it is not read-write).
+/// Fails when its contents would have to be copied while other threads may write to them.
+pub fn demote(tile: Span, set: &mut Intervals, shut: bool) -> Result<(), Errno> {
+    let protection = protection_of(tile, shut)?;
+    if protection & c::PROT_WRITE != 0 && kernel::is_resident(tile.start) && !start::has_one_thread() {
+        return refuse(tile);
     }
     set.reserve(4).map_err(|_| Errno::ENOMEM)?;
-    replace_by_copy(tile)?;
+    replace_by_copy(tile, protection)?;
     let _ = set.remove(tile);
     record::count(Counter::HugetlbDemoted);
     Ok(())
 }
 
-/// Replaces the memory at `tile` by normal memory with the same contents.
-fn replace_by_copy(tile: Span) -> Result<(), Errno> {
-    let scratch = copy_of(tile)?;
+/// Replaces the memory at `tile` by normal memory with the same contents and protection.
+fn replace_by_copy(tile: Span, protection: i32) -> Result<(), Errno> {
+    let scratch = copy_of(tile, protection)?;
     let flags = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
     // SAFETY: the scratch copy is ours; it takes the place of what it is a copy of.
     match unsafe { sys::mremap(scratch, tile.len(), tile.len(), flags, tile.start) } {
@@ -260,15 +293,37 @@ fn replace_by_copy(tile: Span) -> Result<(), Errno> {
     }
 }
 
-/// Normal memory somewhere else with the contents of `tile`; untouched pages stay so.
-pub fn copy_of(tile: Span) -> Result<usize, Errno> {
+/// Normal memory somewhere else with the contents and the protection of `tile`; untouched pages stay so.
+pub fn copy_of(tile: Span, protection: i32) -> Result<usize, Errno> {
     // With reservation, as the program's own: the copy becomes the program's memory.
     let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS;
     // SAFETY: no address is given, so nothing that exists is touched.
     let scratch = unsafe { sys::mmap(0, tile.len(), c::PROT_RW, flags, -1, 0) }?;
-    if kernel::is_resident(tile.start) {
-        // SAFETY: the program's readable memory; a fresh target of the same length.
-        unsafe { core::ptr::copy_nonoverlapping(tile.start as *const u8, scratch as *mut u8, tile.len()) };
+    match fill_copy(tile, protection, scratch) {
+        Ok(()) => Ok(scratch),
+        Err(errno) => {
+            // SAFETY: ours alone.
+            let _ = unsafe { sys::munmap(scratch, tile.len()) };
+            Err(errno)
+        }
     }
-    Ok(scratch)
+}
+
+fn fill_copy(tile: Span, protection: i32, scratch: usize) -> Result<(), Errno> {
+    if kernel::is_resident(tile.start) {
+        if protection & c::PROT_READ != 0 {
+            // SAFETY: the program's readable memory; a fresh target of the same length.
+            unsafe { core::ptr::copy_nonoverlapping(tile.start as *const u8, scratch as *mut u8, tile.len()) };
+        } else {
+            // Opening it for a moment would let accesses of other threads pass that must fault.
+            // SAFETY: a fresh mapping of that length that nobody else knows.
+            let target = unsafe { core::slice::from_raw_parts_mut(scratch as *mut u8, tile.len()) };
+            kernel::read_closed(tile.start, target)?;
+        }
+    }
+    if protection == c::PROT_RW {
+        return Ok(());
+    }
+    // SAFETY: ours alone.
+    unsafe { sys::mprotect(scratch, tile.len(), protection) }
 }

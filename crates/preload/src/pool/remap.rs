@@ -259,9 +259,10 @@ impl Pool {
     /// mremap with MREMAP_DONTUNMAP and no target: the kernel would choose one; the pool does.
     pub fn duplicate(&mut self, old: Span) -> Result<usize, Errno> {
         self.ready()?;
-        if self.has_hugetlb(old) {
+        if self.has_hugetlb(old) && self.is_plain(old) {
             return self.duplicate_by_copy(old);
         }
+        self.demote_all(old)?;
         let at = self.place_like(old, old.len()).ok_or(Errno::ENOMEM)?;
         let new = Span::new(at, at + old.len());
         self.drop_spare(new);
