@@ -17,6 +17,7 @@
 mod chunk;
 mod index;
 mod lists;
+mod marks;
 mod runs;
 mod surplus;
 #[cfg(test)]
@@ -111,6 +112,8 @@ pub struct Stock<'m> {
     used: u32,
     totals: Counts,
     chunk_count: u32,
+    /// Sum of what the lists were asked for.
+    asked: u32,
     /// Colour at which the next search for any page begins.
     cursor: u32,
 }
@@ -136,6 +139,7 @@ impl<'m> Stock<'m> {
             used: 0,
             totals: Counts::default(),
             chunk_count: 0,
+            asked: 0,
             cursor: 0,
         })
     }
@@ -226,7 +230,7 @@ impl<'m> Stock<'m> {
         let lists = lists.get_mut(..colours.count() as usize).ok_or(Refused::Lists)?;
         lists.fill(List::EMPTY);
         let old = core::mem::replace(&mut self.lists, lists);
-        (self.colours, self.cursor, self.totals.free) = (colours, 0, 0);
+        (self.colours, self.cursor, self.asked, self.totals.free) = (colours, 0, 0, 0);
         self.index.clear();
         for number in 0..self.used {
             let Some(chunk) = self.chunks.get_mut(number as usize).and_then(Option::as_deref_mut) else { continue };

@@ -14,11 +14,13 @@ pub struct List {
     pub(super) head: u32,
     pub(super) tail: u32,
     pub(super) count: u32,
+    /// How often its colour was asked for, of late.
+    pub(super) asked: u32,
 }
 
 impl List {
     /// Without slots.
-    pub const EMPTY: List = List { head: NIL, tail: NIL, count: 0 };
+    pub const EMPTY: List = List { head: NIL, tail: NIL, count: 0, asked: 0 };
 }
 
 impl Stock<'_> {

@@ -49,6 +49,8 @@ impl Stock<'_> {
         check(listed == totals.free, "free slots outside the lists", listed)?;
         let empties = self.validate_list(EMPTIES, State::Empty)?;
         check(empties == totals.empty, "empty slots outside the list", empties)?;
+        let asked = self.lists.iter().map(|list| list.asked).sum::<u32>();
+        check(asked == self.asked, "the sum of what was asked for", asked)?;
         let indexed = if self.index.is_on() { listed as usize } else { 0 };
         check(self.index.entries() == indexed, "the number of frames in the index", listed)
     }

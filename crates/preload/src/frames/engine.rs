@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use pagelab_abi::plan::{MAX_STRATEGIES, Plan, StrategyKind};
 use pagelab_frames::stock::{CHUNK_SLOTS, Refused};
-use pagelab_frames::{AnyStrategy, Run, SlotId, Strategy, Want};
+use pagelab_frames::{AnyStrategy, Colours, Run, SlotId, Strategy, Want};
 
 use crate::arch::PAGE;
 use crate::intervals::Span;
@@ -15,9 +15,11 @@ use crate::sys::{self, Errno, Result};
 
 use super::hunt::{self, Flags};
 use super::pools::{Books, Pool, Pools};
+use super::returns;
 use super::store::{self, Addresses, SLOTS, Tools};
 use super::strategies;
 use super::tally;
+use super::verify::Late;
 use super::window::Windows;
 
 /// One strategy at work.
@@ -42,9 +44,12 @@ pub struct Engine {
     pub(super) placers: [Option<Placer>; PLACERS],
     pub(super) wants: [Want; SLOTS],
     pub(super) flags: Flags,
-    addresses: Addresses,
-    books: Books,
+    pub(super) addresses: Addresses,
+    pub(super) books: Books,
     pub(super) frames: [u64; SLOTS],
+    /// Frames that the pages of the span being placed are taken to be on.
+    pub(super) known: [u64; SLOTS],
+    pub(super) late: Late,
 }
 
 /// The process's engine.
@@ -75,6 +80,8 @@ impl Engine {
             addresses: Addresses::new(),
             books: Books::new(),
             frames: [0; SLOTS],
+            known: [0; SLOTS],
+            late: Late::none(),
         }
     }
 
@@ -84,7 +91,7 @@ impl Engine {
         let (mut complete, pid) = (true, sys::getpid());
         for number in 0..plan.strategy_count() {
             let Some(spec) = plan.strategy(number) else { continue };
-            let Some(colours) = strategies::colours(plan, &spec) else { continue };
+            let Some(colours) = Colours::of_plan(plan, &spec) else { continue };
             let strategy = strategies::build(plan, number, &spec, pid);
             complete &= strategy.is_some();
             let Some(strategy) = strategy else { continue };
@@ -117,7 +124,7 @@ impl Engine {
         &mut self,
         number: usize,
         spec: &pagelab_abi::plan::Strategy,
-        colours: pagelab_frames::Colours,
+        colours: Colours,
         strategy: AnyStrategy<'static>,
     ) -> Result<()> {
         let available = populate::available().unwrap_or(0) as u64;
@@ -127,6 +134,7 @@ impl Engine {
             fixed => fixed.min(SLOTS),
         };
         let place = self.placers.get_mut(number).ok_or(Errno::ENOSPC)?;
+        returns::belongs(number, pool);
         if let Some(period) = PERIODS.get(number) {
             period.store(strategy.period(), Relaxed);
         }
@@ -140,12 +148,7 @@ impl Engine {
         Ok(())
     }
 
-    fn pool_for(
-        &mut self,
-        colours: pagelab_frames::Colours,
-        spec: &pagelab_abi::plan::Strategy,
-        available: u64,
-    ) -> Option<usize> {
+    fn pool_for(&mut self, colours: Colours, spec: &pagelab_abi::plan::Strategy, available: u64) -> Option<usize> {
         let suits = |pool: &Option<Pool>| pool.as_ref().is_some_and(|pool| pool.suits(&colours, spec));
         if let Some(at) = self.pools.iter().position(suits) {
             self.pools.get_mut(at)?.as_mut()?.admit(spec, available);

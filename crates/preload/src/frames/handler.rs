@@ -225,7 +225,7 @@ fn serve(uffd: Uffd) -> ! {
                 engine.fault(addr);
             }
         }
-        let hungry = engine.is_low();
+        let hungry = engine.is_hungry();
         drop(engine);
         if stopped {
             release(uffd);
@@ -240,6 +240,7 @@ fn serve(uffd: Uffd) -> ! {
 
 /// Answers what the bell rang for. True: this is the end.
 fn reply(engine: &mut Engine, uffd: Uffd) -> bool {
+    engine.verify_late();
     if let Some((kind, span)) = mail::question() {
         let result = match kind {
             Kind::Register => super::prepare(uffd, span, is_pinned(span.start)).map(|()| 0),

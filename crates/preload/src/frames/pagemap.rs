@@ -4,6 +4,7 @@ use crate::arch::PAGE;
 use crate::sys::{self, Errno, Result, c};
 
 const PRESENT: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
 /// Mapped by this process alone.
 const EXCLUSIVE: u64 = 1 << 56;
 const FRAME: u64 = (1 << 55) - 1;
@@ -30,6 +31,12 @@ impl Pagemap {
             *word = if *word & PRESENT == 0 { 0 } else { *word & FRAME };
         }
         Ok(())
+    }
+
+    /// Whether the page at `addr` is in swap.
+    pub fn is_swapped(self, addr: usize) -> bool {
+        let mut word = [0];
+        sys::pread_words(self.0, &mut word, addr / PAGE * WORD) == Ok(WORD) && word[0] & SWAPPED != 0
     }
 
     /// For the pages from `addr` on, whether they are there but not this process's alone: 1, else 0. Nobody is denied it.

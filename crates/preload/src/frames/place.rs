@@ -172,6 +172,7 @@ impl Engine {
             placer.strategy.take_back(count - at);
         }
         self.count(number, at, why);
+        self.verify(number, Span::new(span.start, span.start + at * PAGE));
         (span.start + at * PAGE, ended)
     }
 
@@ -193,9 +194,6 @@ impl Engine {
         let mut most = count - at;
         for _ in 0..BUSY {
             let Some((run, from)) = self.take(number, at, most) else { return (0, false, Some(End::Dry)) };
-            if !self.is_as_known(number, run, from) {
-                continue;
-            }
             let pages = run.len as usize;
             let to = Span::new(span.start + at * PAGE, span.start + (at + pages) * PAGE);
             let whole = pages == count;
@@ -272,6 +270,10 @@ impl Engine {
         for ((id, want), page) in run.slots().zip(self.wants.iter().skip(at)).zip(at..at + done) {
             let frame = pool.stock.frame(id).unwrap_or(0);
             SHADOW.set(start + page * PAGE, frame);
+            if let Some(place) = self.known.get_mut(page) {
+                *place = frame;
+            }
+            pool.asked(*want);
             let as_wanted = match *want {
                 Want::Colour(colour) => pool.stock.colours().of(frame) == colour,
                 Want::Frame(wanted) => frame == wanted,
@@ -294,7 +296,11 @@ impl Engine {
     /// Pages can only be moved between mappings that are equally accessible and both locked or not: makes the slot of a
     /// page like that for a moment. True: the page is placed.
     fn place_disguised(&mut self, number: u32, page: usize, at: usize) -> bool {
-        let Some((run, from)) = self.take(number, at, 1) else { return false };
+        let Some((run, from)) =
+            self.take(number, at, 1).filter(|(run, from)| self.is_as_known(number, *run, *from))
+        else {
+            return false;
+        };
         let any = c::PROT_RW | c::PROT_EXEC;
         let pinned = self.placers.get(number as usize).and_then(Option::as_ref).is_some_and(|placer| placer.pinned);
         let placed = [(true, c::PROT_RW), (false, any), (true, any)].into_iter().any(|(other, prot)| {

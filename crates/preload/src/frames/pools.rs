@@ -2,7 +2,7 @@
 
 use pagelab_abi::plan::{MAX_STRATEGIES, Strategy as Spec, StrategyKind};
 use pagelab_frames::stock::CHUNK_SLOTS;
-use pagelab_frames::{Chunk, Colours, List, Stock};
+use pagelab_frames::{Chunk, Colours, List, Stock, Want};
 
 use crate::arch::PAGE;
 use crate::sys::{self, Result, c};
@@ -13,6 +13,9 @@ const MOST_CHUNKS: usize = 1 << 15;
 const LOWEST_HIGH: u32 = CHUNK_SLOTS as u32;
 /// ... and at most, unless some colour runs out: 16 MiB.
 const HIGHEST_HIGH: u32 = 8 * CHUNK_SLOTS as u32;
+/// A colour is low at half of its goal; in small processes at a quarter, for they may never need what is fetched.
+const LOW_PART: u32 = 2;
+const SMALL_LOW_PART: u32 = 4;
 /// Chunks populated for one page, at most.
 const MOST_HUNTED: u64 = 64;
 /// Halvings of that, at most.
@@ -34,6 +37,10 @@ pub struct Pool {
     pub placed: u64,
     /// Some colour ran out.
     pub starving: bool,
+    /// Some colour is low.
+    short: bool,
+    /// The refiller fills it up: chunks that it may still populate before it needs to be told again.
+    filling: usize,
     /// Frames that pages ask for by number, sorted.
     pub wanted: &'static [u64],
     /// How many hunts for a colour in a row found none, as a power of two.
@@ -57,8 +64,17 @@ impl Pool {
         let chunks = table::<Option<&'static mut Chunk>>(MOST_CHUNKS).ok()?;
         let lists = table::<List>(colours.count() as usize).ok()?;
         let stock = Stock::new(colours, chunks, lists).ok()?;
-        let mut pool =
-            Pool { stock, pinned: spec.pin, budget_bytes: 0, placed: 0, starving: false, wanted: &[], barren: 0 };
+        let mut pool = Pool {
+            stock,
+            pinned: spec.pin,
+            budget_bytes: 0,
+            placed: 0,
+            starving: false,
+            short: false,
+            filling: 0,
+            wanted: &[],
+            barren: 0,
+        };
         pool.admit(spec, available);
         Some(pool)
     }
@@ -116,21 +132,60 @@ impl Pool {
         u64::from(totals.free + totals.held) * PAGE as u64
     }
 
-    /// Free pages to fill up to: more when more were placed.
+    /// Whether it must not take in another chunk.
+    pub fn is_full(&self) -> bool {
+        self.held_bytes() + (CHUNK_SLOTS * PAGE) as u64 > self.budget_bytes()
+    }
+
+    /// Pages that may come back at a time. (Pages of locked memory cannot be moved to where they would not be, and small
+    /// processes stay small.)
+    pub fn welcome(&self) -> usize {
+        let suits = !self.pinned && self.placed >= CHUNK_SLOTS as u64;
+        if suits { (self.high() as usize / 2).max(CHUNK_SLOTS) } else { 0 }
+    }
+
+    /// Free pages to fill up to: more when more were placed, and one of each colour if that is not too much.
     pub fn high(&self) -> u32 {
         let room = (self.budget_bytes() / PAGE as u64).try_into().unwrap_or(u32::MAX);
         let wanted = u32::try_from(self.placed / 4).unwrap_or(u32::MAX);
-        wanted.clamp(LOWEST_HIGH, HIGHEST_HIGH).min(room)
+        let lowest = self.stock.colours().count().clamp(LOWEST_HIGH, HIGHEST_HIGH);
+        wanted.clamp(lowest, HIGHEST_HIGH).min(room)
     }
 
-    /// Free pages below which it is filled up.
-    pub fn low(&self) -> u32 {
-        self.high() / 4
+    fn low_part(&self) -> u32 {
+        if self.placed / 4 <= u64::from(LOWEST_HIGH) { SMALL_LOW_PART } else { LOW_PART }
     }
 
-    /// Whether the refiller should work.
-    pub fn is_low(&self) -> bool {
-        self.starving || self.stock.totals().free < self.low()
+    /// Notes that a page wanted `want`, and got what it got.
+    pub fn asked(&mut self, want: Want) {
+        if let Want::Colour(colour) = want {
+            self.stock.ask(colour);
+            self.short |= self.stock.is_short(colour, self.high(), self.low_part());
+        }
+    }
+
+    /// Whether the refiller should work, of which it is told (once).
+    pub fn is_hungry(&mut self) -> bool {
+        let hungry = self.starving
+            || core::mem::take(&mut self.short)
+            || self.stock.totals().free < self.high() / SMALL_LOW_PART;
+        if hungry {
+            self.filling = self.patience();
+        }
+        hungry
+    }
+
+    /// Whether the refiller is to populate another chunk for it: colours fill up to their goals, but where that takes
+    /// throwing other pages away, only those do that are low. It gives up on what is not to be found.
+    pub fn takes_more(&mut self) -> bool {
+        if self.filling == 0 {
+            return false;
+        }
+        let (high, free) = (self.high(), self.stock.totals().free);
+        let part = if self.is_full() { self.low_part() } else { 1 };
+        let takes = self.starving || free * part < high || self.stock.short_colour(high, part).is_some();
+        self.filling = if takes { self.filling - 1 } else { 0 };
+        takes
     }
 }
 

@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::sys::{self, task};
 
 use super::engine::{ENGINE, Engine, count_chunk};
+use super::pools::Pool;
 use super::store::{self, SLOTS};
 use super::thread::Thread;
 use crate::arch::PAGE;
@@ -32,6 +33,11 @@ pub fn call() {
         let _ = unsafe { THREAD.start(body, 0) };
         return;
     }
+    nudge();
+}
+
+/// There is work that is not urgent. (Threads of the program call: it starts nothing.)
+pub fn nudge() {
     CALLS.fetch_add(1, Ordering::Release);
     if ASLEEP.load(Ordering::Acquire) {
         task::futex_wake_all(&CALLS);
@@ -64,20 +70,21 @@ extern "C" fn body(_: usize) -> ! {
     task::exit_thread()
 }
 
-/// One chunk for a pool that is not full: whether there may be more to do.
+/// One piece of work, the most useful first: pages that came back, room for more of them, a chunk for a pool that runs
+/// down. Whether there may be more to do.
 fn work(frames: &mut [u64; SLOTS]) -> bool {
     let mut engine = ENGINE.lock();
-    let Some(pool) = engine.hungriest() else {
-        // The first one is the process's main one.
-        let _ = engine.offer(0);
-        return false;
-    };
-    if engine.collect(pool) {
+    let mut tools = engine.tools;
+    if let Some(sorting) = super::offers::begin(None) {
+        drop(engine);
+        sorting.work(tools.pagemap, frames);
+        ENGINE.lock().end_sorting(&sorting, frames);
         return true;
     }
+    engine.keep_offers();
+    let Some(pool) = engine.hungriest() else { return false };
     engine.make_room(pool);
     let Some(order) = engine.order(pool) else { return false };
-    let mut tools = engine.tools;
     drop(engine);
     // The handler's landing pages come first.
     tools.landing += 2 * PAGE;
@@ -97,14 +104,17 @@ fn work(frames: &mut [u64; SLOTS]) -> bool {
 }
 
 impl Engine {
-    /// Whether some pool is low.
-    pub fn is_low(&self) -> bool {
-        self.pools.iter().flatten().any(super::pools::Pool::is_low)
+    /// Whether some pool runs down, so that the refiller should be called.
+    pub fn is_hungry(&mut self) -> bool {
+        let mut any = false;
+        for pool in self.pools.iter_mut().flatten() {
+            any |= pool.is_hungry();
+        }
+        any
     }
 
     /// A pool that is to be filled up further.
-    fn hungriest(&self) -> Option<usize> {
-        let wants = |pool: &super::pools::Pool| pool.starving || pool.stock.totals().free < pool.high();
-        self.pools.iter().position(|pool| pool.as_ref().is_some_and(wants))
+    fn hungriest(&mut self) -> Option<usize> {
+        self.pools.iter_mut().position(|pool| pool.as_mut().is_some_and(Pool::takes_more))
     }
 }

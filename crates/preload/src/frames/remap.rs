@@ -91,7 +91,7 @@ impl Engine {
         }
     }
 
-    fn is_as_wanted(&self, number: u32, frame: u64, want: Want) -> bool {
+    pub(super) fn is_as_wanted(&self, number: u32, frame: u64, want: Want) -> bool {
         let pool = self.placers.get(number as usize).and_then(Option::as_ref).map(|placer| placer.pool);
         let pool = pool.and_then(|pool| self.pools.get(pool)).and_then(Option::as_ref);
         match want {
@@ -102,7 +102,7 @@ impl Engine {
     }
 
     /// One exchange, of pages from page `at` on, which are on frames `old`: pages dealt with, and pages moved.
-    fn exchange(&mut self, number: u32, start: usize, at: usize, old: &[u64]) -> (usize, usize) {
+    pub(super) fn exchange(&mut self, number: u32, start: usize, at: usize, old: &[u64]) -> (usize, usize) {
         let Some((run, from)) = self.take(number, at, old.len()) else { return (1, 0) };
         let pages = run.len as usize;
         let (page, transit) = (start + at * PAGE, self.transit(number));

@@ -1,172 +1,139 @@
 //! Pages that the program gives up come back to the pool, instead of going to the kernel and being populated again.
 //!
-//! The refiller offers an empty chunk; threads of the program, just before they unmap or discard governed memory, move
-//! its pages there, which takes less than freeing them; the refiller zeroes them and looks up their frames anew. Slots
-//! are claimed with one atomic word, so that nobody waits for anybody.
+//! The refiller puts empty chunks on offer; threads of the program, just before they unmap or discard governed memory, move
+//! its pages there, which takes little more than freeing them. Slots are claimed with one atomic word a chunk, so that
+//! nobody waits for anybody. The refiller (or the handler, if it needs one of these pages at once) zeroes them and looks up
+//! their frames anew. They keep the order of their addresses: where the same memory is mapped again, a strategy by address
+//! asks for their frames in just that order, and one system call moves many of them.
 
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-use pagelab_frames::{End, Run, SlotId};
-
-use crate::arch::{PAGE, PMD};
+use crate::arch::PAGE;
 use crate::intervals::Span;
-use crate::sys::{Errno, Result};
+use crate::sys::Errno;
 
-use super::engine::Engine;
-use super::pools::Pool;
-use super::store::{self, SLOTS};
-use super::{areas, gate, place, tally};
+use super::engine::PLACERS;
+use super::offers::{self, OFFERS, Part};
+use super::{areas, gate, place, refiller};
 
-/// The chunk on offer: its number among all places plus one, in the upper half; slots claimed, in the lower. 0: none.
-static OFFER: AtomicU64 = AtomicU64::new(0);
-/// Claimed slots of it whose pages are there.
-static DONE: AtomicU32 = AtomicU32::new(0);
-/// Which strategy's page each slot got, as its number.
-static WHOSE: [AtomicU8; SLOTS] = [const { AtomicU8::new(0) }; SLOTS];
-/// A chunk that was on offer and is being emptied: as [`OFFER`].
-static CLOSED: AtomicU64 = AtomicU64::new(0);
-/// The chunk's number in the stock of its pool, and the pool.
-static NUMBER: AtomicU32 = AtomicU32::new(0);
-static POOL: AtomicU32 = AtomicU32::new(0);
+/// Pages given up at a time of which is looked for those that are there: 256 MiB.
+const MOST_LOOKED: usize = 1 << 16;
+/// Pages that came back and are not sorted yet, for which the refiller is woken.
+const NUDGE: u32 = 256;
 
-fn address(offer: u64) -> usize {
-    store::BASE + ((offer >> 32) as usize - 1) * PMD
-}
+/// Pages that came back since the refiller was last woken for that.
+static PENDING: AtomicU32 = AtomicU32::new(0);
+/// Pool of each strategy, plus one.
+static POOL_OF: [AtomicU8; PLACERS] = [const { AtomicU8::new(0) }; PLACERS];
 
-fn claimed(offer: u64) -> usize {
-    offer as u32 as usize
+/// Strategy `number` takes its pages from pool `pool`.
+pub fn belongs(number: usize, pool: usize) {
+    if let Some(place) = POOL_OF.get(number) {
+        place.store(pool as u8 + 1, Ordering::Relaxed);
+    }
 }
 
 /// In a forked child: nothing is on offer.
 pub fn forget() {
-    OFFER.store(0, Ordering::Relaxed);
-    CLOSED.store(0, Ordering::Relaxed);
-    DONE.store(0, Ordering::Relaxed);
+    offers::forget();
+    PENDING.store(0, Ordering::Relaxed);
 }
 
 /// Pages taken out of the program's memory, which may still be put back.
 pub struct Taken {
-    from: Span,
-    slots: usize,
+    parts: [Option<Part>; OFFERS],
 }
 
-/// Claims slots for up to `pages` pages: the first one's address, and how many.
-fn claim(pages: usize, number: u32) -> Option<(usize, usize)> {
-    let mut offer = OFFER.load(Ordering::Acquire);
-    loop {
-        let from = claimed(offer);
-        let count = pages.min(SLOTS - from.min(SLOTS));
-        if offer == 0 || count == 0 {
-            return None;
+/// The program is about to give `span` back: takes pages of it into the pool, as far as there is room.
+pub fn take(span: Span) -> Option<Taken> {
+    let (number, within) = areas::around(span.start);
+    let number = number?;
+    let pool = usize::from(POOL_OF.get(number as usize)?.load(Ordering::Relaxed)).checked_sub(1)?;
+    let end = span.end.min(within.end).min(span.start.saturating_add(MOST_LOOKED * PAGE));
+    let looked = Span::new(span.start, end);
+    let (room, mut pages) = (offers::room(pool), 0);
+    place::SHADOW.runs(looked, &mut |run| {
+        pages = room.min(pages + run.len() / PAGE);
+        pages < room
+    });
+    if pages == 0 {
+        return None;
+    }
+    let (parts, pages) = offers::claim(pool, pages);
+    let taken = Taken { parts };
+    let mut slots = taken.slots();
+    let mut left = pages;
+    place::SHADOW.runs(looked, &mut |run| {
+        let run = Span::new(run.start, run.end.min(run.start + left * PAGE));
+        left -= run.len() / PAGE;
+        place::SHADOW.forget(run);
+        take_run(run, number as u8, &mut slots) && left > 0
+    });
+    Some(taken)
+}
+
+/// Moves the pages of `run` to the next slots. False: this memory's pages cannot be moved.
+fn take_run(run: Span, number: u8, slots: &mut impl Iterator<Item = (Part, usize)>) -> bool {
+    let mut at = run.start;
+    while at < run.end {
+        // Slots that are side by side take pages that are.
+        let Some((part, first)) = slots.next() else { return false };
+        let most = (run.end - at) / PAGE;
+        let mut count = 1;
+        part.note(first, number, at);
+        while count < most && part.slots().contains(&(first + count)) {
+            let Some((_, slot)) = slots.next() else { break };
+            part.note(slot, number, at + count * PAGE);
+            count += 1;
         }
-        match OFFER.compare_exchange_weak(offer, offer + count as u64, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => {
-                WHOSE.iter().skip(from).take(count).for_each(|who| who.store(number as u8, Ordering::Relaxed));
-                return Some((address(offer) + from * PAGE, count));
-            }
-            Err(now) => offer = now,
+        let to = part.page(first);
+        if !shift(at, Span::new(to, to + count * PAGE)) {
+            return false;
+        }
+        at += count * PAGE;
+    }
+    true
+}
+
+/// Moves what is there of the pages from `from` on to `to`.
+fn shift(from: usize, to: Span) -> bool {
+    let mut done = 0;
+    while done < to.len() {
+        // SAFETY: the program gives the contents up, and the slots are empty and ours alone; or the other way round.
+        let (moved, errno) = unsafe { gate::uffd().shift_present(from + done, Span::new(to.start + done, to.end)) };
+        done += moved;
+        match errno {
+            None => return true,
+            Some(Errno::EAGAIN) if moved > 0 => {}
+            Some(_) => return false,
         }
     }
-}
-
-/// The program is about to give `span` back: takes what fits of its beginning into the pool.
-pub fn take(span: Span) -> Option<Taken> {
-    let number = areas::strategy_of(span.start).filter(|_| place::SHADOW.get(span.start) != 0)?;
-    let (slots, count) = claim(span.len() / PAGE, number)?;
-    let from = Span::new(span.start, span.start + count * PAGE);
-    // SAFETY: the program gives the contents up; the slots are empty and ours alone.
-    unsafe { gate::uffd().shift_present(from.start, Span::new(slots, slots + from.len())) };
-    // Unless it is placed there again, nothing of ours is there.
-    place::SHADOW.set(span.start, 0);
-    Some(Taken { from, slots })
+    true
 }
 
 impl Taken {
-    /// Whether the memory is `gone`: if the kernel refused to take it, the program has it as it was.
+    fn slots(&self) -> impl Iterator<Item = (Part, usize)> + use<> {
+        self.parts.into_iter().flatten().flat_map(|part| part.slots().map(move |slot| (part, slot)))
+    }
+
+    /// Whether the memory is `gone`: if the kernel refused to take it, the program has it as it was. (It counts as not
+    /// placed then.)
     pub fn settle(self, gone: bool) {
         if !gone {
-            // SAFETY: the very pages that were taken from there.
-            unsafe { gate::uffd().shift_present(self.slots, self.from) };
-        }
-        DONE.fetch_add((self.from.len() / PAGE) as u32, Ordering::Release);
-    }
-}
-
-impl Engine {
-    /// Offers an empty chunk of pool `at`, if there is none on offer.
-    pub fn offer(&mut self, at: usize) -> Result<()> {
-        if OFFER.load(Ordering::Acquire) != 0 || CLOSED.load(Ordering::Acquire) != 0 {
-            return Err(Errno::EBUSY);
-        }
-        // Pages of locked memory cannot be moved to where they would not be, and small processes stay small.
-        let suits = |pool: &mut Pool| !pool.pinned && pool.placed >= SLOTS as u64;
-        if !self.pool(at).is_some_and(suits) {
-            return Err(Errno::EINVAL);
-        }
-        let order = self.order(at).ok_or(Errno::ENOMEM)?;
-        let mapped = store::map_empty(self.tools.uffd, order.address, order.pinned);
-        match mapped.and_then(|()| self.adopt(order)) {
-            Ok(number) => {
-                NUMBER.store(number, Ordering::Relaxed);
-                POOL.store(at as u32, Ordering::Relaxed);
-                DONE.store(0, Ordering::Relaxed);
-                let place = ((order.address - store::BASE) / PMD + 1) as u64;
-                OFFER.store(place << 32, Ordering::Release);
-                Ok(())
-            }
-            Err(errno) => {
-                self.cancel(order, errno);
-                Err(errno)
+            // From nowhere: more slots were claimed than pages were there.
+            for (part, slot) in self.slots().filter(|(part, slot)| part.from(*slot) != 0) {
+                let (page, from) = (part.page(slot), part.from(slot));
+                shift(page, Span::new(from, from + PAGE));
             }
         }
-    }
-
-    /// Takes in what came back for pool `at`, and offers another chunk. True: something did.
-    pub fn collect(&mut self, at: usize) -> bool {
-        if POOL.load(Ordering::Relaxed) as usize != at {
-            return false;
+        let mut pages = 0;
+        for part in self.parts.into_iter().flatten() {
+            pages += part.count as u32;
+            part.is_done();
         }
-        let mut closed = CLOSED.load(Ordering::Acquire);
-        if closed == 0 {
-            let offer = OFFER.load(Ordering::Acquire);
-            if claimed(offer) == 0 || OFFER.compare_exchange(offer, 0, Ordering::AcqRel, Ordering::Acquire).is_err()
-            {
-                return false;
-            }
-            closed = offer;
-            CLOSED.store(closed, Ordering::Release);
-        }
-        // Somebody is between claiming and giving: the next time.
-        if DONE.load(Ordering::Acquire) as usize != claimed(closed) {
-            return false;
-        }
-        self.frames.fill(0);
-        let found = self.frames.get_mut(..claimed(closed)).is_some_and(|words| {
-            self.tools.pagemap.read(address(closed), words).is_ok() && words.iter().any(|frame| *frame != 0)
-        });
-        for (slot, _) in self.frames.iter().enumerate().filter(|(_, frame)| **frame != 0) {
-            let page = address(closed) + slot * PAGE;
-            // SAFETY: a page of ours that is present: nobody waits for the handler here.
-            unsafe { core::ptr::write_bytes(page as *mut u8, 0, PAGE) };
-        }
-        self.enter(at);
-        DONE.store(0, Ordering::Relaxed);
-        CLOSED.store(0, Ordering::Release);
-        let _ = self.offer(at);
-        found
-    }
-
-    /// The slots of the chunk that was on offer are free, or empty.
-    fn enter(&mut self, at: usize) {
-        let Some(Some(pool)) = self.pools.get_mut(at) else { return };
-        let number = NUMBER.load(Ordering::Relaxed);
-        for ((index, frame), whose) in (0..).zip(&self.frames).zip(&WHOSE) {
-            let slot = SlotId::new(number, index);
-            if *frame != 0 && pool.stock.add(slot, *frame, End::Front).is_ok() {
-                tally::frames(u32::from(whose.load(Ordering::Relaxed)), |counts| &counts.harvested_pages, 1);
-            } else {
-                pool.stock.emptied(Run::one(slot));
-            }
+        if PENDING.fetch_add(pages, Ordering::Relaxed) + pages >= NUDGE {
+            PENDING.store(0, Ordering::Relaxed);
+            refiller::nudge();
         }
     }
 }

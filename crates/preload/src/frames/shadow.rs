@@ -73,6 +73,44 @@ impl Shadow {
         self.word(addr).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
+    /// Nothing of ours lies at the pages of `span` any more.
+    pub fn forget(&self, span: Span) {
+        for addr in (span.start..span.end).step_by(PAGE) {
+            self.set(addr, 0);
+        }
+    }
+
+    /// Calls `visit` with each longest run of pages of `span` that were placed, until it says no.
+    pub fn runs(&self, span: Span, visit: &mut dyn FnMut(Span) -> bool) {
+        let (mut at, mut start) = (span.start, None);
+        while at < span.end {
+            let Some(leaf) = get(&self.directory).and_then(|leaves| get(leaves.get(at / REACH)?)) else {
+                if let Some(from) = start.take()
+                    && !visit(Span::new(from, at))
+                {
+                    return;
+                }
+                at = (at / REACH + 1) * REACH;
+                continue;
+            };
+            let placed = leaf.get(at % REACH / PAGE).is_some_and(|word| word.load(Ordering::Relaxed) != 0);
+            match start {
+                None if placed => start = Some(at),
+                Some(from) if !placed => {
+                    start = None;
+                    if !visit(Span::new(from, at)) {
+                        return;
+                    }
+                }
+                _ => {}
+            }
+            at += PAGE;
+        }
+        if let Some(from) = start {
+            visit(Span::new(from, span.end));
+        }
+    }
+
     /// The pages of `old` lie at `new` from now on.
     pub fn carry(&self, old: Span, new: usize) {
         for offset in (0..old.len()).step_by(PAGE) {
@@ -102,6 +140,29 @@ mod tests {
         assert_eq!(shadow.get(FAR + 5), 77);
         assert_eq!(shadow.get(usize::MAX), 0);
         shadow.set(usize::MAX - 1, 5);
+    }
+
+    #[test]
+    fn runs_of_placed_pages_are_found() {
+        let shadow = Shadow::new();
+        let runs = |pages: core::ops::Range<usize>, most: usize| {
+            let mut seen = Vec::new();
+            shadow.runs(Span::new(FAR + pages.start * PAGE, FAR + pages.end * PAGE), &mut |run| {
+                seen.push(((run.start - FAR) / PAGE, (run.end - FAR) / PAGE));
+                seen.len() < most
+            });
+            seen
+        };
+        assert_eq!(runs(0..3 * PAGES, 9), []);
+        let placed = [0, 1, 2, 5, PAGES - 1, PAGES, 3 * PAGES - 1, 3 * PAGES];
+        placed.iter().for_each(|page| shadow.set(FAR + page * PAGE, 1));
+        // The second GiB has one page, the third none before its last; the leaf after it has the run's second half.
+        let all = [(0, 3), (5, 6), (PAGES - 1, PAGES + 1), (3 * PAGES - 1, 3 * PAGES + 1)];
+        assert_eq!(runs(0..4 * PAGES, 9), all);
+        assert_eq!(runs(0..4 * PAGES, 2), all[..2]);
+        assert_eq!(runs(1..PAGES, 9), [(1, 3), (5, 6), (PAGES - 1, PAGES)]);
+        shadow.forget(Span::new(FAR + PAGE, FAR + 6 * PAGE));
+        assert_eq!(runs(0..10, 9), [(0, 1)]);
     }
 
     #[test]

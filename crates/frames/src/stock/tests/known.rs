@@ -239,3 +239,55 @@ fn the_validator_sees_what_is_broken() {
         assert_eq!(stock.validate().unwrap_err().what, what);
     }
 }
+
+#[test]
+fn goals_are_even_before_anything_was_asked_for() {
+    let mut stock = stock(64, 1);
+    assert!((0..64).all(|colour| stock.goal(colour, 512) == 8));
+    assert_eq!(stock.short_colour(512, 4), Some(0));
+    huge_page(&mut stock, 512);
+    assert_eq!(stock.short_colour(512, 1), None);
+    assert_eq!((stock.goal(64, 512), stock.is_short(64, 512, 1)), (0, false), "there is no such colour");
+}
+
+#[test]
+fn goals_follow_the_requests_up_to_four_even_shares() {
+    let mut stock = stock(64, 1);
+    for _ in 0..2000 {
+        stock.ask(3);
+        stock.ask(35);
+        stock.validate().unwrap();
+    }
+    // (2,000 + 1,024/64) of (4,000 + 1,024), which is more than 4 of 64.
+    assert_eq!([3, 35, 4].map(|colour| stock.goal(colour, 4096)), [256, 256, 4096 * 16 / 5024]);
+    // ... and is forgotten, when others are asked for.
+    for request in 0..100_000 {
+        stock.ask(request % 2 + 10);
+    }
+    stock.validate().unwrap();
+    assert_eq!([10, 11].map(|colour| stock.goal(colour, 4096)), [256, 256]);
+    assert!([3, 35].iter().all(|colour| stock.goal(*colour, 4096) <= 8));
+    assert!((0..64).map(|colour| stock.goal(colour, 4096)).sum::<u32>() <= 4096);
+}
+
+#[test]
+fn a_colour_is_short_when_it_runs_down() {
+    let mut stock = stock(64, 1);
+    huge_page(&mut stock, 512);
+    for left in (0..8).rev() {
+        let slot = stock.take(5).unwrap();
+        stock.emptied(Run::one(slot));
+        assert_eq!(stock.is_short(5, 512, 4), left < 2, "{left} left");
+        assert_eq!(stock.short_colour(512, 1), Some(5));
+    }
+}
+
+#[test]
+fn more_colours_than_pages_have_no_goal_unless_they_are_asked_for() {
+    let mut stock = stock(2048, 1);
+    assert_eq!(stock.short_colour(512, 1), None);
+    for _ in 0..1000 {
+        stock.ask(2047);
+    }
+    assert_eq!((stock.goal(2047, 512), stock.short_colour(512, 1)), (1, Some(2047)));
+}

@@ -28,6 +28,7 @@ enum Op {
     Refresh(u32, u64),
     Recolour(u8),
     Index(bool),
+    Ask(u32, u32),
 }
 
 fn frame() -> impl Draw<Value = u64> {
@@ -58,6 +59,7 @@ fn operation() -> impl Draw<Value = Op> {
         2 => (slot, frame()).prop_map(|(slot, pfn)| Op::Refresh(slot, pfn)),
         1 => (0u8..3).prop_map(Op::Recolour),
         1 => any::<bool>().prop_map(Op::Index),
+        2 => (0u32..17, 1u32..3000).prop_map(|(colour, times)| Op::Ask(colour, times)),
     ]
 }
 
@@ -276,12 +278,25 @@ impl Pair {
             Op::Surplus { keep, most } => self.surplus(*keep, *most),
             Op::Refresh(slot, pfn) => self.refresh(SlotId(*slot), *pfn),
             Op::Recolour(number) => self.recolour(*number),
+            Op::Ask(colour, times) => (0..*times).for_each(|_| self.stock.ask(*colour)),
             Op::Index(on) => {
                 let room = self.stock.index_room();
                 let had = self.stock.has_index();
                 let old = self.stock.set_index(on.then(|| leak(u64::MAX, room)));
                 assert_eq!((old.is_some(), self.stock.has_index()), (had, *on));
             }
+        }
+    }
+
+    /// Goals never promise more than there is to be, and shortage is what the counts say.
+    fn compare_goals(&self, counts: &[u32]) {
+        let colours = counts.len() as u32;
+        for pages in [0, 5, 512, 4096] {
+            let goals: Vec<u32> = (0..colours).map(|colour| self.stock.goal(colour, pages)).collect();
+            assert!(goals.iter().sum::<u32>() <= pages.max(colours));
+            assert!(goals.iter().all(|goal| *goal <= (4 * pages / colours).max(1)));
+            let short = goals.iter().zip(counts).position(|(goal, count)| count * 2 < *goal);
+            assert_eq!(self.stock.short_colour(pages, 2), short.map(|colour| colour as u32));
         }
     }
 
@@ -307,6 +322,7 @@ impl Pair {
         assert_eq!(self.stock.chunk_count() as usize * CHUNK_SLOTS, self.model.len());
         let counts: Vec<u32> = (0..self.colours.count()).map(|colour| self.stock.count(colour)).collect();
         assert_eq!(counts, self.counts());
+        self.compare_goals(&counts);
         let mut from = SlotId(0);
         let mut seen = 0;
         while let Some(run) = self.stock.next_free(from) {
