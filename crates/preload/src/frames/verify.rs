@@ -111,15 +111,10 @@ impl Engine {
         if frame != 0 && self.is_as_wanted(number, frame, want) == (before == Got::Wanted) {
             return SHADOW.set(start + at * PAGE, frame);
         }
-        // If it goes well, the page is counted again.
+        // If it goes well, the page is counted again. If not, somebody shares the page by now: a copy was made of it after
+        // it was placed, which is what the count at exit is for.
         if let (_, 1..) = self.exchange(number, start, at, &[frame]) {
             tally::take_back(number, want, before);
-        } else if frame != 0 {
-            SHADOW.set(start + at * PAGE, frame);
-            tally::take_back(number, want, before);
-            if let Some(slot) = tally::slot(number) {
-                tally::page(slot, want, if before == Got::Wanted { Got::Other } else { Got::Wanted });
-            }
         }
     }
 }
