@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -45,9 +46,8 @@ def process(engine: EngineStat | None, *strategies: StrategyStat) -> ProcessStat
 
 
 def rendered(table: object) -> str:
-    console = Console(width=200, record=True, file=open(os.devnull, "w"))  # noqa: SIM115, PTH123
+    console = Console(width=200, record=True, file=StringIO())
     console.print(table)
-    console.file.close()
     return console.export_text()
 
 
