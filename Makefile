@@ -36,12 +36,11 @@ bench: $(STAMP)           ## Overheads against the goals, each a ratio in one ru
 man: $(STAMP)             ## The manual page and the shell completions, generated from the commands
 	$(PY) -m pagelab.cli.manpage build/man
 
-# install makes new files: one written over would crash the programs that have it mapped.
 dev: $(PY)                ## Rebuild the native parts beside the Python sources, after `pip install -e .`
 	cargo build --release --locked
-	install target/release/lib_native.so src/pagelab/_native.abi3.so
-	install target/release/libpagelab.so src/pagelab/libpagelab.abi3.so
-	install target/release/pagelab-launch target/release/pagelab-workload $(VENV)/bin/
+	cp -f target/release/lib_native.so src/pagelab/_native.abi3.so
+	cp -f target/release/libpagelab.so src/pagelab/libpagelab.abi3.so
+	cp -f target/release/pagelab-launch target/release/pagelab-workload $(VENV)/bin/
 
 setup: $(STAMP)
 

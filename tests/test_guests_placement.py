@@ -197,14 +197,6 @@ def test_shortfall_is_a_typed_warning_and_harms_nothing(workshop: Workshop, run_
     assert WarningKind.PLACEMENT_SHORTFALL in run.kinds(), run.story()
 
 
-def test_tiles_that_forked_children_break_up_are_told_as_such(workshop: Workshop, run_under: Runner) -> None:
-    run = run_under('pages = "2M"\n', [str(workshop.build("fork_writes"))]).succeeded()
-    shortfall = next(one for one in run.the_record.warnings if one.kind is WarningKind.PLACEMENT_SHORTFALL)
-    missing = run.the_record.placement.whole_touched_tiles - run.the_record.placement.tiles_as_asked
-    assert 0 < shortfall.data["missed_in_forked_processes"] <= missing, run.story()
-    assert "in forked processes" in shortfall.message
-
-
 def test_hugetlb_tiles_are_backed_by_the_pool(huge_pages: HugePages, workshop: Workshop, run_under: Runner) -> None:
     huge_pages.need(24)
     run = run_under(BY_NAME["hugetlb"].toml, [str(workshop.build("known_shape")), "12", "12"]).succeeded()

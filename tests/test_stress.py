@@ -53,10 +53,6 @@ def settings(policy: Policy) -> dict[Path, str]:
     return {path: path.read_text() for path in paths}
 
 
-def torture_into(runs: list[Run], policy: Policy, command: list[str], run_under: Runner) -> None:
-    runs.append(run_under(policy.toml, command, env=policy.environment()))
-
-
 def kill_at_random(policy: Policy, cycles: int, workshop: Workshop, run_under: Runner) -> None:
     """Starts a long torture, kills it at a random moment, and expects a record that says so, every time."""
     chance, marker = random.Random(1), f"31415{os.getpid()}"
@@ -64,7 +60,7 @@ def kill_at_random(policy: Policy, cycles: int, workshop: Workshop, run_under: R
     command = [str(workshop.build("torture")), "1", marker, "3"]
     for cycle in range(cycles):
         runs: list[Run] = []
-        thread = threading.Thread(target=torture_into, args=(runs, policy, command, run_under))
+        thread = threading.Thread(target=lambda: runs.append(run_under(policy.toml, command, env=policy.environment())))  # noqa: B023
         thread.start()
         deadline = time.monotonic() + 60
         while not (victims := processes_named(marker)) and thread.is_alive():

@@ -45,3 +45,19 @@ def stats_replicates(
     resamples: int,
     ratio_draws: int,
 ) -> bytes: ...
+
+class Paging:
+    """A simulation of paging that takes references; page numbers have the address space in bits 52 to 63."""
+
+    @staticmethod
+    def stacks(name: str, masks: list[int], colours: list[int]) -> Paging: ...
+    def feed_array(self, pages: NDArray[np.uint64], counts: NDArray[np.uint64] | None = None) -> None: ...
+    def curves(self) -> list[tuple[int, int, int, bytes, bytes]]: ...
+
+class PageRuns:
+    """The page runs of a trace file; :meth:`feed` gives the next batch to simulations, and its references or None."""
+
+    header: str
+    references: int | None
+    def __init__(self, path: str, page_bits: int, data_only: bool) -> None: ...
+    def feed(self, simulations: list[Paging]) -> int | None: ...

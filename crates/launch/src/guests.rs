@@ -134,33 +134,13 @@ impl Guests {
             let fraction = placement.placed_fraction.unwrap_or(0.0);
             // DESIGN's target: what falls short of it by less than a hundredth is worth knowing, no more.
             let severity = if fraction >= 0.99 { Severity::Info } else { Severity::Serious };
-            let copied = self.missed_in_forked();
-            let why = match copied {
-                0 => String::new(),
-                _ => format!(
-                    "; {copied} of the {} others in forked processes, which get what they write to their parent's \
-                    huge pages as copies of 4 KiB",
-                    asked - got
-                ),
-            };
             let message = format!(
-                "{got} of {asked} whole, touched tiles are backed as the policy asks ({:.1}%){why}; \
-                run: pagelab doctor",
+                "{got} of {asked} whole, touched tiles are backed as the policy asks ({:.1}%); run: pagelab doctor",
                 fraction * 100.0
             );
-            let data = json!({
-                "tiles_as_asked": got, "whole_touched_tiles": asked, "placed_fraction": fraction,
-                "missed_in_forked_processes": copied,
-            });
+            let data = json!({"tiles_as_asked": got, "whole_touched_tiles": asked, "placed_fraction": fraction});
             warnings.add(Kind::PlacementShortfall, severity, message, data);
         }
-    }
-
-    /// Tiles larger than a base page that forked processes have in smaller ones.
-    fn missed_in_forked(&self) -> u64 {
-        let forked = self.reports.iter().filter(|report| report.started == Started::Fork);
-        let large = forked.flat_map(|report| &report.regions).filter(|region| region.asked > Some(4096));
-        large.filter_map(tiles).map(|(whole, as_asked)| whole.saturating_sub(as_asked)).sum()
     }
 
     fn warn_disabled(&self, program: i32, warnings: &mut Warnings) {

@@ -5,6 +5,7 @@
 
 mod guest;
 mod policy;
+mod simulate;
 mod stats;
 
 use pyo3::prelude::*;
@@ -24,5 +25,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(stats::stats_columns, module)?)?;
     module.add_function(wrap_pyfunction!(stats::stats_reports, module)?)?;
     module.add_function(wrap_pyfunction!(stats::stats_replicates, module)?)?;
+    module.add_class::<simulate::Paging>()?;
+    module.add_class::<simulate::PageRuns>()?;
     Ok(())
 }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pagelab.cli.lazy import Entry, group
 
-COMMANDS: dict[str, Entry] = {}
+COMMANDS: dict[str, Entry] = {
+    "paging": Entry("pagelab.cli.simulate.paging", "paging_command"),
+}
 
 simulate_app = group(
     COMMANDS, "Simulate memory that this machine may not have: paging with colours, caches, TLBs.", add_completion=False

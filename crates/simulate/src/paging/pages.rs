@@ -1,0 +1,128 @@
+//! Page numbers become small dense numbers, so that all state about pages lies in arrays.
+
+use std::hash::{BuildHasher, RandomState};
+
+const CHUNK_BITS: u32 = 6;
+/// Pages of one chunk: neighbours share an entry of the directory and lie together in every array.
+pub const CHUNK: usize = 1 << CHUNK_BITS;
+
+/// A page's number inside the simulator: below [`Pages::len`], with holes for pages that were never seen.
+pub type Id = u32;
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    /// Chunk number + 1; 0 is an empty entry.
+    key: u64,
+    chunk: u32,
+}
+
+/// The directory of chunks: open addressing, linear probing, at most half full.
+#[derive(Debug)]
+pub struct Pages {
+    entries: Vec<Entry>,
+    shift: u32,
+    multiplier: u64,
+    keys: Vec<u64>,
+}
+
+impl Default for Pages {
+    fn default() -> Self {
+        // A random odd multiplier: no trace can be built to make every probe long.
+        let multiplier = RandomState::new().hash_one(0_u64) | 1;
+        Self { entries: vec![EMPTY; 64], shift: u64::BITS - 6, multiplier, keys: Vec::new() }
+    }
+}
+
+const EMPTY: Entry = Entry { key: 0, chunk: 0 };
+
+impl Pages {
+    /// Length of arrays that have a place for each page seen so far.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.keys.len() * CHUNK
+    }
+
+    /// Whether no page was seen yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// The number of `page`, a new one if it was never seen.
+    #[inline(always)]
+    pub fn id(&mut self, page: u64) -> Id {
+        let key = (page >> CHUNK_BITS) + 1;
+        let mut at = self.home(key);
+        loop {
+            let entry = self.entries[at];
+            if entry.key == key {
+                return entry.chunk << CHUNK_BITS | (page as u32 & (CHUNK as u32 - 1));
+            }
+            if entry.key == 0 {
+                return self.insert(key, at) << CHUNK_BITS | (page as u32 & (CHUNK as u32 - 1));
+            }
+            at = (at + 1) & (self.entries.len() - 1);
+        }
+    }
+
+    /// The page that has this number.
+    #[must_use]
+    pub fn page(&self, id: Id) -> u64 {
+        (self.keys[id as usize >> CHUNK_BITS] - 1) << CHUNK_BITS | u64::from(id) & (CHUNK as u64 - 1)
+    }
+
+    #[inline(always)]
+    fn home(&self, key: u64) -> usize {
+        (key.wrapping_mul(self.multiplier) >> self.shift) as usize
+    }
+
+    #[cold]
+    fn insert(&mut self, key: u64, at: usize) -> u32 {
+        let chunk = u32::try_from(self.keys.len()).ok().filter(|&chunk| chunk < 1 << (u32::BITS - CHUNK_BITS - 1));
+        let chunk =
+            chunk.expect("fewer than 2^31 pages: the arrays of pages would not fit into memory long before");
+        self.keys.push(key);
+        self.entries[at] = Entry { key, chunk };
+        if self.keys.len() * 2 > self.entries.len() {
+            self.grow();
+        }
+        chunk
+    }
+
+    fn grow(&mut self) {
+        let length = self.entries.len() * 2;
+        self.shift -= 1;
+        self.entries = vec![EMPTY; length];
+        for (chunk, &key) in (0..).zip(&self.keys) {
+            let mut at = self.home(key);
+            while self.entries[at].key != 0 {
+                at = (at + 1) & (length - 1);
+            }
+            self.entries[at] = Entry { key, chunk };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(30))]
+        #[test]
+        fn every_page_keeps_its_own_number(pages in proptest::collection::vec(
+            prop_oneof![0..2000_u64, any::<u64>()], 1..1000,
+        )) {
+            let mut table = Pages::default();
+            let mut known = HashMap::new();
+            for &page in &pages {
+                let id = table.id(page);
+                prop_assert_eq!(*known.entry(page).or_insert(id), id);
+                prop_assert!((id as usize) < table.len());
+                prop_assert_eq!(table.page(id), page);
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The sixteen most recent pages, whatever the colours: most references of real programs end here.
+//!
+//! Recency is a bit matrix (as in a true-LRU cache set), and so is "has the same colour": a distance is the population
+//! count of the intersection of two rows. Every loop is over sixteen lanes, which compilers turn into one vector.
+
+use super::super::pages::Id;
+
+/// Places in the top.
+pub const PLACES: usize = 16;
+
+/// `BITS[s]`: the bit of place s.
+const BITS: [u16; PLACES] = {
+    let mut bits = [0; PLACES];
+    let mut place = 0;
+    while place < PLACES {
+        bits[place] = 1 << place;
+        place += 1;
+    }
+    bits
+};
+/// `OTHERS[p][s]`: all bits, but none where s = p.
+const OTHERS: [[u16; PLACES]; PLACES] = {
+    let mut rows = [[u16::MAX; PLACES]; PLACES];
+    let mut place = 0;
+    while place < PLACES {
+        rows[place][place] = 0;
+        place += 1;
+    }
+    rows
+};
+
+/// The top of all stacks of one chain, with `L` colour counts.
+#[derive(Debug)]
+pub struct Top<const L: usize> {
+    ids: [Id; PLACES],
+    codes: [u16; PLACES],
+    filled: usize,
+    /// Bit t of `newer[s]`: place t was used after place s.
+    newer: [u16; PLACES],
+    /// Bit t of `same[j][s]`: places s and t have the same colour at level j.
+    same: [[u16; PLACES]; L],
+    masks: [u16; L],
+}
+
+impl<const L: usize> Top<L> {
+    /// An empty top; pages have the same colour at level j when their codes are equal under `masks[j]`.
+    pub fn new(masks: [u16; L]) -> Self {
+        let rows = [0; PLACES];
+        Self { ids: rows.map(u32::from), codes: rows, filled: 0, newer: rows, same: [rows; L], masks }
+    }
+
+    /// How many pages were used after the page at `place`: all, and per level those of its colour.
+    #[inline(always)]
+    pub fn above(&self, place: usize) -> (u32, [u32; L]) {
+        let newer = self.newer[place % PLACES];
+        let mut above = [0; L];
+        for (count, same) in above.iter_mut().zip(&self.same) {
+            *count = (newer & same[place % PLACES]).count_ones();
+        }
+        (newer.count_ones(), above)
+    }
+
+    /// The page at `place` becomes the most recent one.
+    #[inline(always)]
+    pub fn touch(&mut self, place: usize) {
+        let place = place % PLACES;
+        let (bit, others) = (BITS[place], &OTHERS[place]);
+        for (row, keep) in self.newer.iter_mut().zip(others) {
+            *row = (*row | bit) & keep;
+        }
+    }
+
+    /// The place for a new page, and the page (with its code) that has to leave it.
+    #[inline(always)]
+    pub fn victim(&self) -> (usize, Option<(Id, u16)>) {
+        if self.filled < PLACES {
+            return (self.filled, None);
+        }
+        // The oldest place is the one whose bit is in no row.
+        let used_after_another = self.newer.iter().fold(0, |bits, row| bits | row);
+        let place = used_after_another.trailing_ones() as usize % PLACES;
+        (place, Some((self.ids[place], self.codes[place])))
+    }
+
+    /// Puts a page on top, at the place that [`Top::victim`] named; gives how many others of its colour are in the top.
+    #[inline(always)]
+    pub fn insert(&mut self, place: usize, id: Id, code: u16) -> [u32; L] {
+        let place = place % PLACES;
+        self.filled = self.filled.max(place + 1);
+        self.ids[place] = id;
+        self.codes[place] = code;
+        let present = ((1_u32 << self.filled) - 1) as u16;
+        let bit = BITS[place];
+        let others = &OTHERS[place];
+        let mut differ = [0; PLACES];
+        for (d, other) in differ.iter_mut().zip(&self.codes) {
+            *d = other ^ code;
+        }
+        let mut found = [0; L];
+        for ((count, rows), mask) in found.iter_mut().zip(&mut self.same).zip(self.masks) {
+            let mut equal = [0; PLACES];
+            for (s, all) in equal.iter_mut().enumerate() {
+                *all = if differ[s] & mask == 0 { u16::MAX } else { 0 };
+            }
+            let mut mine = 0;
+            for s in 0..PLACES {
+                mine |= equal[s] & BITS[s];
+            }
+            mine &= present & !bit;
+            for s in 0..PLACES {
+                rows[s] = (((rows[s] & !bit) | (equal[s] & bit)) & others[s]) | (mine & !others[s]);
+            }
+            *count = mine.count_ones();
+        }
+        self.touch(place);
+        found
+    }
+}

@@ -1,0 +1,93 @@
+//! One pass for all sizes and colour counts gives what one simulation each gives.
+
+mod common;
+
+use common::{distances, filled, lru_faults, noise};
+use pagelab_simulate::paging::{Colouring, Stacks};
+use proptest::prelude::*;
+
+/// A trace with loops, repeats and jumps over few or many pages.
+fn traces() -> impl Strategy<Value = Vec<u64>> {
+    let piece = prop_oneof![
+        (0..600_u64, 1..40_u64, 1..4_usize).prop_map(|(first, length, times)| (first..first + length)
+            .cycle()
+            .take(length as usize * times)
+            .collect()),
+        proptest::collection::vec(0..50_u64, 1..60),
+        proptest::collection::vec((0..3_u64, 0..300_u64).prop_map(|(asid, vpn)| asid << 52 | vpn), 1..60),
+        (any::<u64>(), 1..5_usize).prop_map(|(page, times)| vec![page; times]),
+    ];
+    proptest::collection::vec(piece, 1..30).prop_map(|pieces: Vec<Vec<u64>>| pieces.concat())
+}
+
+fn modulo(count: u32) -> impl Fn(u64) -> u64 {
+    move |page| (page & ((1 << 52) - 1)) % u64::from(count)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    #[test]
+    fn faults_are_those_of_one_simulation_for_each_size(
+        trace in traces(),
+        counts in proptest::collection::vec(1..20_u32, 1..7),
+        piece in 1..700_usize,
+    ) {
+        let mut stacks = Stacks::new(&Colouring::Modulo, &counts).unwrap();
+        for part in trace.chunks(piece) {
+            stacks.feed(part);
+        }
+        let curves = stacks.curves();
+        for &count in &counts {
+            let curve = curves.iter().find(|curve| curve.colours == count).unwrap();
+            let faults = curve.faults();
+            prop_assert_eq!(curve.references, trace.len() as u64);
+            prop_assert_eq!(faults[0], trace.len() as u64);
+            for frames in [1, 2, 3, 5, 8, 13, 16, 17, 20, 40, 150, 1000] {
+                let found = *faults.get(frames).unwrap_or(&curve.cold);
+                prop_assert_eq!(found, lru_faults(&trace, modulo(count), frames));
+            }
+            prop_assert_eq!(&curve.filled, &filled(&trace, modulo(count)));
+        }
+    }
+}
+
+fn assert_exact(trace: &[u64], counts: &[u32]) {
+    let mut stacks = Stacks::new(&Colouring::Modulo, counts).unwrap();
+    stacks.feed(trace);
+    for curve in stacks.curves() {
+        let (reused, cold) = distances(trace, modulo(curve.colours));
+        let used = curve.reused.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1);
+        assert_eq!(curve.cold, cold);
+        assert_eq!(curve.reused[..used], reused, "{} colours", curve.colours);
+    }
+}
+
+const ALL: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+
+#[test]
+fn many_pages_and_many_compactions() {
+    let skewed: Vec<u64> = noise(1).take(600_000).map(|x| (x % 70_000) * (x >> 40) % 70_000).collect();
+    assert_exact(&skewed, &ALL);
+}
+
+#[test]
+fn sweeps_of_every_length_around_the_blocks() {
+    for pages in [15_u64, 16, 17, 255, 256, 257, 1024, 4111] {
+        let sweep: Vec<u64> = (0..12_000).map(|i| i % pages).collect();
+        assert_exact(&sweep, &[1, 2, 4, 6, 12]);
+    }
+}
+
+#[test]
+fn all_pages_of_one_colour() {
+    let trace: Vec<u64> = noise(2).take(60_000).map(|x| x % 3000 * 256).collect();
+    assert_exact(&trace, &ALL);
+}
+
+/// Above 2^20 slots the hierarchy of counts has one more storey.
+#[test]
+#[ignore = "slow without optimisation: cargo test --release -p pagelab-simulate -- --ignored"]
+fn more_than_a_million_slots() {
+    let trace: Vec<u64> = noise(3).take(6_000_000).map(|x| x % 1_500_000).collect();
+    assert_exact(&trace, &[1, 2, 4]);
+}

@@ -1,0 +1,68 @@
+"""Something against the number of colours, one line a memory size or program: the shape of PAGING's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+
+from pagelab.report.charts import theme
+
+HEIGHT = 300
+LINES = 8
+"""Lines that can be told apart."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: what it stands for, and its points (colours, value); ``dashed``: modelled, not simulated."""
+
+    name: str
+    points: Sequence[tuple[int, float]]
+    dashed: bool = False
+
+
+def over_colours(
+    lines: Sequence[Line], title: str, y_title: str, series: str, *, width: theme.Width = theme.PAPER_WIDTH
+) -> dict[str, Any]:
+    """The specification; the number of colours is on a logarithmic axis, ``series`` heads the legend."""
+    names = list(dict.fromkeys(line.name for line in lines))
+    marks = theme.condition_colours(names)
+    shapes = theme.condition_shapes(names)
+    values = [
+        {"name": line.name, "colours": colours, "value": value, "kind": "model" if line.dashed else "simulated"}
+        for line in lines
+        for colours, value in line.points
+    ]
+    counts: list[float] = sorted({colours for line in lines for colours, _ in line.points})
+    legend = alt.Legend(title=series, columns=7)
+    encoding: dict[str, Any] = {
+        "x": alt.X(
+            "colours:Q",
+            scale=alt.Scale(type="log", base=2, domain=[counts[0], max(counts[-1], 2 * counts[0])]),
+            axis=alt.Axis(title="colours", values=counts, grid=False, format="d"),
+        ),
+        "y": alt.Y("value:Q", scale=alt.Scale(zero=False), axis=alt.Axis(title=y_title)),
+        "color": alt.Color("name:N", sort=None, legend=legend).scale(domain=names, range=list(marks.values())),
+        "tooltip": [
+            alt.Tooltip("name:N", title=series),
+            alt.Tooltip("colours:Q"),
+            alt.Tooltip("value:Q", title=y_title, format=".5g"),
+            alt.Tooltip("kind:N"),
+        ],
+    }
+    base = alt.Chart(theme.rows(values)).encode(**encoding)
+    dash: dict[str, Any] = {"strokeDash": alt.value([1, 0])}
+    if any(line.dashed for line in lines):
+        key = alt.Legend(title=None, symbolType="stroke")
+        dash["strokeDash"] = alt.StrokeDash("kind:N", sort=None, legend=key).scale(
+            domain=["simulated", "model"], range=[[1, 0], [5, 4]]
+        )
+    drawn = base.mark_line(strokeWidth=1.8).encode(detail="kind:N", **dash)
+    points = base.mark_point(size=46, filled=True, opacity=1).encode(
+        shape=alt.Shape("name:N", sort=None, legend=legend).scale(domain=names, range=list(shapes.values()))
+    )
+    chart = theme.layered(drawn, points).properties(title=title)
+    return theme.finish(chart, width, HEIGHT)

@@ -1,0 +1,180 @@
+"""Page faults under LRU, for every memory size and many colour counts in one pass over a trace.
+
+A memory of M frames with c colours is c lists of M/c frames (PAGING: Lynch and Flynn, "Paging performance with page
+coloring", CSL-TR-91-492, 1991, section 2). docs/method/paging.md has the method.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelab.errors import BadInputError
+from pagelab.simulate.traces import Report, Trace, feed
+
+if TYPE_CHECKING:
+    import polars as pl
+
+PAPER_COLOURS = (1, 2, 4, 8, 16, 32, 64)
+"""PAGING's colour counts."""
+PAPER_MEMORY_MIB = (1, 2, 4, 8, 16, 32, 64)
+"""PAGING's memory sizes."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What one pass found for one colour count."""
+
+    colours: int
+    references: int
+    cold: int
+    """First uses: faults at every size."""
+    reused: NDArray[np.uint64]
+    """Shape (d,): references to a page with d other pages of its colour used since."""
+    filled: NDArray[np.uint64]
+    """Shape (k,): pages used until, for the first time, k + 1 pages of one colour have been used."""
+
+    def faults(self) -> NDArray[np.uint64]:
+        """Shape (m,): faults with 0, 1, 2 … frames of each colour; the last is where only first uses fault."""
+        depth = int(np.max(np.nonzero(self.reused)[0], initial=-1)) + 1
+        beyond = np.cumsum(self.reused[:depth][::-1], dtype=np.uint64)[::-1]
+        return np.append(beyond, np.uint64(0)) + np.uint64(self.cold)
+
+
+@dataclass(frozen=True)
+class Curves:
+    """All curves of one pass, ascending by colours."""
+
+    curves: tuple[Curve, ...]
+    header: dict[str, Any]
+    """The trace file's header; empty for arrays."""
+
+    @property
+    def references(self) -> int:
+        """References in the trace."""
+        return self.curves[0].references
+
+    @property
+    def pages(self) -> int:
+        """Different pages in the trace."""
+        return self.curves[0].cold
+
+    def faults(self, memory: Sequence[int] | None = None) -> pl.DataFrame:
+        """Faults by memory size.
+
+        ``memory``: sizes in pages, those that a colour count does not divide are left out for it; None: every size at
+        which each colour has 1, 2, 3 … frames, up to the first where only first uses fault.
+
+        Columns: policy, colours, memory_pages, references, faults, faults_per_million.
+        """
+        import polars as pl
+
+        parts = []
+        for curve in self.curves:
+            faults = curve.faults()
+            sizes = np.arange(1, max(len(faults), 2), dtype=np.int64) * curve.colours
+            if memory is not None:
+                asked = np.array(sorted(set(memory)), dtype=np.int64)
+                sizes = asked[(asked % curve.colours == 0) & (asked > 0)]
+            exact = sizes[sizes >= self._exact_from(curve.colours)]
+            at = faults[np.minimum(exact // curve.colours, len(faults) - 1)]
+            parts.append(
+                pl.DataFrame(
+                    {
+                        "policy": pl.Series(["lru"] * len(exact), dtype=pl.String),
+                        "colours": pl.Series(np.full(len(exact), curve.colours), dtype=pl.Int64),
+                        "memory_pages": pl.Series(exact, dtype=pl.Int64),
+                        "references": pl.Series(np.full(len(exact), curve.references), dtype=pl.UInt64),
+                        "faults": pl.Series(at, dtype=pl.UInt64),
+                    }
+                )
+            )
+        return pl.concat(parts).with_columns(faults_per_million=pl.col("faults") / pl.col("references") * 1e6)
+
+    def utilisation(self) -> pl.DataFrame:
+        """Effective memory utilisation, simulated: pages used until the frames of one colour were all in use.
+
+        For every number k of frames a colour up to the most pages that one colour has. Columns: colours,
+        pages_per_colour (k), memory_pages (c·k), allocated, m_eff = allocated / memory_pages (PAGING, section 2).
+        """
+        import polars as pl
+
+        parts = []
+        for curve in self.curves:
+            per_colour = np.arange(1, len(curve.filled) + 1, dtype=np.int64)
+            parts.append(
+                pl.DataFrame(
+                    {
+                        "colours": pl.Series(np.full(len(per_colour), curve.colours), dtype=pl.Int64),
+                        "pages_per_colour": per_colour,
+                        "memory_pages": per_colour * curve.colours,
+                        "allocated": pl.Series(curve.filled, dtype=pl.Int64),
+                    }
+                )
+            )
+        return pl.concat(parts).with_columns(m_eff=pl.col("allocated") / pl.col("memory_pages"))
+
+    def _exact_from(self, colours: int) -> int:
+        """The smallest memory, in pages, that the trace is exact for: more than one where it was reduced."""
+        reduction = self.header.get("reduction")
+        if reduction is None:
+            return 1
+        if colours not in reduction["colours"]:
+            raise BadInputError(
+                f"the trace was reduced for {', '.join(map(str, reduction['colours']))} colours: {colours} colours are "
+                f"not exact; capture it again with these colours, or whole"
+            )
+        return int(reduction["memory_pages"])
+
+
+def curves(
+    trace: Trace,
+    colours: Sequence[int] = PAPER_COLOURS,
+    *,
+    colouring: str = "modulo",
+    masks: Sequence[int] = (),
+    page_bytes: int = 4096,
+    report: Report | None = None,
+) -> Curves:
+    """One pass over ``trace``: exact LRU faults for every memory size and each of ``colours``, and how memory fills.
+
+    ``colouring``: "modulo" (virtual page number modulo colours, whatever the address space), "pid-hashed" (after
+    every address space was shifted by a pseudo-random distance) or "xor" (bit i of the colour is the parity of the page
+    number under ``masks[i]``; powers of two only).
+
+    Raises :class:`BadInputError` for colours or traces that cannot be simulated.
+    """
+    from pagelab._native import Paging
+
+    try:
+        stacks = Paging.stacks(colouring, list(masks), [int(count) for count in colours])
+    except (ValueError, OverflowError) as error:
+        raise BadInputError(str(error)) from error
+    header = json.loads(feed([stacks], trace, page_bytes=page_bytes, report=report))
+    found = tuple(
+        Curve(count, references, cold, np.frombuffer(reused, np.uint64), np.frombuffer(filled, np.uint64))
+        for count, references, cold, reused, filled in stacks.curves()
+    )
+    if found[0].references == 0:
+        raise BadInputError("the trace has no references")
+    return Curves(found, header)
+
+
+def paging(
+    trace: Trace,
+    colours: Sequence[int] = PAPER_COLOURS,
+    *,
+    memory: Sequence[int] | None = None,
+    colouring: str = "modulo",
+    masks: Sequence[int] = (),
+    page_bytes: int = 4096,
+    report: Report | None = None,
+) -> pl.DataFrame:
+    """Page faults of ``trace`` for each colour count and memory size: :func:`curves`, then :meth:`Curves.faults`."""
+    found = curves(trace, colours, colouring=colouring, masks=masks, page_bytes=page_bytes, report=report)
+    return found.faults(memory)

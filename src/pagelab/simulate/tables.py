@@ -1,0 +1,94 @@
+"""PAGING's tables and figures, from the frames of a simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pagelab.errors import PagelabError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def size_name(size_bytes: int) -> str:
+    """``1 MiB``, ``1.5 GiB``."""
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if size_bytes >= 1 << shift:
+            return f"{size_bytes / (1 << shift):.4g} {unit}"
+    return f"{size_bytes} B"
+
+
+def fault_table(faults: pl.DataFrame, page_bytes: int) -> list[list[str]]:
+    """PAGING's Tables 2 to 6: a heading, then a line a memory size, a column a colour count; faults × 10⁻⁶."""
+    colours = sorted(set(faults["colours"]))
+    cells = {
+        (memory, count): rate
+        for memory, count, rate in faults.select("memory_pages", "colours", "faults_per_million").iter_rows()
+    }
+    lines = [["memory", *map(str, colours)]]
+    for memory in sorted({memory for memory, _ in cells}):
+        rates = [cells.get((memory, count)) for count in colours]
+        lines.append([size_name(memory * page_bytes), *("–" if rate is None else f"{rate:.2f}" for rate in rates)])
+    return lines
+
+
+def relative_faults(faults: pl.DataFrame) -> pl.DataFrame:
+    """Figures 3 to 7: each fault rate over that of the fewest colours at the same memory size; column ``relative``."""
+    import polars as pl
+
+    keys = ["policy", "memory_pages"]
+    fewest = faults.filter(pl.col("colours") == faults["colours"].min())
+    base = fewest.select(*keys, base="faults")
+    joined = faults.join(base, on=keys, how="inner", maintain_order="left")
+    return joined.with_columns(relative=pl.col("faults") / pl.col("base")).drop("base")
+
+
+def relative_figure(faults: pl.DataFrame, page_bytes: int, title: str) -> dict[str, Any]:
+    """The Vega-Lite specification of :func:`relative_faults`: a line a memory size, at most eight of them."""
+    import polars as pl
+
+    from pagelab.report.charts.colours import LINES, Line, over_colours
+
+    table = relative_faults(faults)
+    lines = []
+    for memory in chosen(sorted(set(table["memory_pages"])), LINES):
+        rows = table.filter(pl.col("memory_pages") == memory).sort("colours")
+        lines.append(Line(size_name(memory * page_bytes), list(zip(rows["colours"], rows["relative"], strict=True))))
+    return over_colours(lines, title, "faults, relative to the fewest colours", "memory")
+
+
+def chosen(values: Sequence[int], count: int) -> list[int]:
+    """At most ``count`` of the values, evenly spread, the first and the last among them."""
+    if len(values) <= count:
+        return list(values)
+    return [values[round(i * (len(values) - 1) / (count - 1))] for i in range(count)]
+
+
+def write_figure(spec: dict[str, Any], stem: Path) -> list[Path]:
+    """The figure as SVG, PNG and a page that stands alone, beside each other; raises :class:`PagelabError`."""
+    from pagelab.placement.picture import render
+    from pagelab.report.charts import theme
+
+    paper = theme.on_paper(spec)
+    written = []
+    for kind in ("svg", "png", "html"):
+        path = stem.with_suffix(f".{kind}")
+        try:
+            path.write_bytes(render(paper, kind))
+        except OSError as error:
+            raise PagelabError(f"cannot write {path}: {error.strerror} (errno {error.errno})") from error
+        written.append(path)
+    return written
+
+
+def write_frame(frame: pl.DataFrame, stem: Path) -> list[Path]:
+    """The frame as CSV and Parquet beside each other; raises :class:`PagelabError`."""
+    csv, parquet = stem.with_suffix(".csv"), stem.with_suffix(".parquet")
+    try:
+        frame.write_csv(csv)
+        frame.write_parquet(parquet)
+    except OSError as error:
+        raise PagelabError(f"cannot write {stem}.csv or .parquet: {error.strerror} (errno {error.errno})") from error
+    return [csv, parquet]

@@ -1,0 +1,108 @@
+"""References from wherever they come: a trace file, a NumPy array, an iterator of arrays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pagelab.errors import BadInputError, MachineError
+
+if TYPE_CHECKING:
+    from pagelab._native import Paging
+
+Batch = ArrayLike | tuple[ArrayLike, ArrayLike]
+"""Virtual page numbers, one a reference; or a pair (page numbers, how many references to each in a row)."""
+Trace = str | PathLike[str] | NDArray[Any] | Iterable[Batch]
+"""A trace file's path, an array of page numbers, or an iterator (or list) of batches."""
+Report = Callable[[int, int | None], None]
+"""Told the references taken so far, and how many there are in all where that is known."""
+
+_PIECE = 1 << 20
+"""References of an array handed over at once: between two, Ctrl-C is heard and progress told."""
+
+
+def feed(simulations: Sequence[Paging], trace: Trace, *, page_bytes: int = 4096, report: Report | None = None) -> str:
+    """Gives every reference of ``trace`` to every simulation; returns the trace's header as JSON ("{}" for arrays).
+
+    Page numbers have the address space in bits 52 to 63. ``page_bytes`` matters for trace files only.
+
+    Raises :class:`BadInputError` where the trace cannot be read, or is a sample.
+    """
+    if isinstance(trace, str | PathLike):
+        return _feed_file(simulations, fspath(trace), page_bytes, report)
+    batches: Iterable[Batch] = [trace] if isinstance(trace, np.ndarray) else trace
+    total = int(trace.size) if isinstance(trace, np.ndarray) else None
+    done = 0
+    for batch in batches:
+        pages, counts = _arrays(batch)
+        for start in range(0, len(pages), _PIECE):
+            piece = slice(start, start + _PIECE)
+            for simulation in simulations:
+                simulation.feed_array(pages[piece], None if counts is None else counts[piece])
+            done += len(pages[piece]) if counts is None else int(counts[piece].sum())
+            if report is not None:
+                report(done, total)
+    return "{}"
+
+
+def _arrays(batch: Batch) -> tuple[NDArray[np.uint64], NDArray[np.uint64] | None]:
+    if isinstance(batch, tuple):
+        if len(batch) != 2:
+            raise BadInputError(f"a batch is an array, or a pair (pages, counts): this tuple has {len(batch)} parts")
+        pages, counts = _integers(batch[0], "page numbers"), _integers(batch[1], "counts")
+        if pages.shape != counts.shape:
+            raise BadInputError(f"{len(pages)} page numbers, but {len(counts)} counts")
+        return pages, counts
+    return _integers(batch, "page numbers"), None
+
+
+def _integers(values: ArrayLike, what: str) -> NDArray[np.uint64]:
+    array = np.asarray(values)
+    if array.size == 0:
+        return np.empty(0, np.uint64)
+    if array.dtype.kind not in "iu":
+        raise BadInputError(f"{what} must be integers, not {array.dtype}")
+    if array.ndim != 1:
+        raise BadInputError(f"{what} must be a one-dimensional array, not one of shape {array.shape}")
+    if array.dtype.kind == "i" and int(array.min()) < 0:
+        raise BadInputError(f"{what} must not be negative: {int(array.min())}")
+    return np.ascontiguousarray(array, dtype=np.uint64)
+
+
+def _feed_file(simulations: Sequence[Paging], path: str, page_bytes: int, report: Report | None) -> str:
+    from pagelab._native import PageRuns
+
+    if page_bytes < 1 or page_bytes & (page_bytes - 1):
+        raise BadInputError(f"page size {page_bytes}: not a power of two")
+    try:
+        with Path(path).open("rb"):  # Python's errors have the errno
+            pass
+        runs = PageRuns(path, page_bytes.bit_length() - 1, False)
+        refuse_samples(path, runs.header)
+        done = 0
+        while (count := runs.feed(list(simulations))) is not None:
+            done += count
+            if report is not None:
+                report(done, runs.references)
+    except OSError as error:
+        kind = BadInputError if isinstance(error, FileNotFoundError | PermissionError) else MachineError
+        raise kind(f"cannot read the trace {path}: {error.strerror} (errno {error.errno})") from error
+    except ValueError as error:
+        raise BadInputError(f"trace {path}: {error}") from error
+    return runs.header
+
+
+def refuse_samples(path: str, header: str) -> None:
+    """Raises :class:`BadInputError` where the trace is a sample: distances in it mean nothing."""
+    sampling = json.loads(header).get("sampling")
+    if sampling is not None:
+        raise BadInputError(
+            f"trace {path}: it is a sample ({sampling['what']}), and page faults need every reference; "
+            "capture one with: pagelab trace -o FILE -- PROGRAM"
+        )
