@@ -59,6 +59,11 @@ class WarningKind(StrEnum):
     FRAMES_OUT_OF_REACH = "frames-out-of-reach"
     FRAMES_MOVED = "frames-moved"
     FRAMES_NOT_PLACED = "frames-not-placed"
+    INTERVAL_DOUBTFUL = "interval-doubtful"
+    MEASUREMENTS_DEPENDENT = "measurements-dependent"
+    LEVEL_CHANGES_INSIDE = "level-changes-inside"
+    TREND_OVER_SCHEDULE = "trend-over-schedule"
+    STATISTIC_REFUSED = "statistic-refused"
 
 
 class RunWarning(_Model):

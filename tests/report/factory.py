@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from pagelab.analysis import Analysis, StudyData, analyse, load
+from pagelab.analysis.model import WarningGroup
+from pagelab.analysis.nondeterminism.alarms import KINDS
 from pagelab.record import (
     ColourTable,
     Command,
@@ -370,6 +372,14 @@ def study(
         return change(condition, slot, run) if change else run
 
     return analyse(data_of(store(directory, plan, run_of)))
+
+
+OF_STATISTICS = {kind.value for kind, _ in KINDS.values()} | {WarningKind.STATISTIC_REFUSED.value}
+
+
+def recorded(found: Analysis) -> list[WarningGroup]:
+    """The warnings of the records and of the study: without what analysis says of its own intervals."""
+    return [group for group in found.warnings if group.kind not in OF_STATISTICS]
 
 
 def separated(n: int, low: float, high: float) -> dict[str, list[float]]:

@@ -102,6 +102,16 @@ warning_kinds! {
     FramesMoved => "frames-moved",
     /// A process that was to have its frames placed ran without.
     FramesNotPlaced => "frames-not-placed",
+    /// Analysis: an interval may not have its level.
+    IntervalDoubtful => "interval-doubtful",
+    /// Analysis: neighbouring measurements, or executions, are correlated.
+    MeasurementsDependent => "measurements-dependent",
+    /// Analysis: the level changes at one place in all executions (warm-up).
+    LevelChangesInside => "level-changes-inside",
+    /// Analysis: executions become slower or faster over the schedule.
+    TrendOverSchedule => "trend-over-schedule",
+    /// Analysis: a statistic does not exist for these data.
+    StatisticRefused => "statistic-refused",
 }
 
 /// How much a warning matters.

@@ -12,6 +12,8 @@ from pagelab.analysis.frames import frames_of
 from pagelab.analysis.machine import machine_of
 from pagelab.analysis.metrics import executions_of, metric_named, metrics_of
 from pagelab.analysis.model import SCHEMA, Analysis, Contrast, Design, Execution, Summary
+from pagelab.analysis.nondeterminism.alarms import alarms
+from pagelab.analysis.nondeterminism.build import nondeterminism_of
 from pagelab.analysis.notes import failures_of, warnings_of
 from pagelab.analysis.placement import placements_of
 from pagelab.analysis.summaries import measurements_of, summaries_of
@@ -35,7 +37,9 @@ def analyse(data: StudyData) -> Analysis:
     contrasts = contrasts_of(design, executions, metrics)
     planned = tuple(c for c in contrasts if c.planned)
     failures = failures_of(data, executions)
-    warnings = warnings_of(data, design.conditions, executions)
+    nondeterminism = nondeterminism_of(data, {m.name: m for m in metrics}, design.level)
+    doubts = () if nondeterminism is None else alarms(nondeterminism.experiments, nondeterminism.refused)
+    warnings = warnings_of(data, design.conditions, executions, doubts)
     machine = machine_of(data)
     return Analysis(
         schema=SCHEMA,
@@ -56,6 +60,7 @@ def analyse(data: StudyData) -> Analysis:
         drift=drift_of(_ratios(design, executions, summaries), randomised=data.origin is None),
         machine=machine,
         frames=frames_of(data, _analysed(design, executions), _differing(design, planned)),
+        nondeterminism=nondeterminism,
     )
 
 

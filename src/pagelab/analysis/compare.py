@@ -11,10 +11,11 @@ import polars as pl
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.gates import Gate, Judgement, Outcome, judge, overall
 from pagelab.analysis.machine import machine_of
-from pagelab.analysis.metrics import ANALYSED, metric_named, metrics_of
+from pagelab.analysis.metrics import metric_named, metrics_of
 from pagelab.analysis.model import Metric as Column
+from pagelab.analysis.samples import executions_of
 from pagelab.errors import BadInputError
-from pagelab.stats.nondeterminism import Changes, Estimate, Executions, Experiment, Refused, Resampling, changes
+from pagelab.stats.nondeterminism import Changes, Estimate, Experiment, Refused, Resampling, changes
 from pagelab.stats.refusal import StatsRefusedError
 
 SCHEMA = "pagelab.compare/1"
@@ -148,33 +149,6 @@ def _compared(
 
     found = changes(experiment(BASE, base), experiment(NEW, new), settings, ratio_level=gate_level)
     return Compared(condition, found, tuple(left_out))
-
-
-def executions_of(data: StudyData, condition: str, column: Column, what: str) -> tuple[Executions, list[str]]:
-    """The analysed executions of a condition in schedule order, with all their measurements, and what was left out.
-
-    A column of the runs has one value an execution; ``measure.<name>`` has as many as the program reported. Raises
-    ``StatsRefusedError`` where nothing is left, or where a value is not positive.
-    """
-    runs = data.runs.filter((pl.col("condition") == condition) & ~pl.col("warmup"))
-    good = runs.filter(pl.col("status").is_in(ANALYSED))
-    notes = []
-    if good.height < runs.height:
-        failed = runs.height - good.height
-        notes.append(f"{failed} of {runs.height} executions did not end well")
-    if column.name.startswith("measure."):
-        name = column.name.removeprefix("measure.")
-        rows = data.measurements.filter((pl.col("name") == name) & ~pl.col("dropped"))
-        rows = good.select("run_id").with_row_index("order").join(rows, on="run_id", how="inner").sort("order", "idx")
-    else:
-        rows = good.select("run_id", pl.col(column.name).cast(pl.Float64).alias("value")).drop_nulls()
-    usable = rows.filter(pl.col("value").is_finite())
-    if usable.height < rows.height:
-        notes.append(f"{rows.height - usable.height} of {rows.height} values are not finite numbers")
-    without = good.height - usable["run_id"].n_unique()
-    if without:
-        notes.append(f"{without} executions have no value")
-    return Executions.labelled(usable["run_id"].to_numpy(), usable["value"].to_numpy(), what=what), notes
 
 
 def _machine(base: StudyData, new: StudyData) -> tuple[MachineDifference, ...] | None:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from pagelab.analysis.frames import FramesPart
+from pagelab.analysis.nondeterminism.model import NondeterminismPart
 
 SCHEMA = "pagelab.analysis/1"
 
@@ -353,6 +354,8 @@ class Analysis:
     machine: Machine
     frames: FramesPart | None = None
     """None for a study in which no policy placed frames."""
+    nondeterminism: NondeterminismPart | None = None
+    """None for a study without a value of its metric."""
 
     def metric(self, name: str) -> Metric:
         """The metric called *name*. KeyError when the study has none."""
@@ -377,10 +380,7 @@ class Analysis:
         raise KeyError(condition_id)
 
     def summary(self, condition_id: str, metric: str) -> Summary | None:
-        for summary in self.summaries:
-            if summary.condition == condition_id and summary.metric == metric:
-                return summary
-        return None
+        return next((s for s in self.summaries if (s.condition, s.metric) == (condition_id, metric)), None)
 
     def ratio_to_median(self, run: Execution) -> float | None:
         """Primary metric of *run* over the median of its condition; None where that says nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pagelab.analysis.data import StudyData
@@ -40,9 +41,13 @@ class _Item:
 
 
 def warnings_of(
-    data: StudyData, conditions: tuple[Condition, ...], executions: tuple[Execution, ...]
+    data: StudyData,
+    conditions: tuple[Condition, ...],
+    executions: tuple[Execution, ...],
+    found: Iterable[tuple[str, RunWarning]] = (),
 ) -> tuple[WarningGroup, ...]:
-    """Warnings of the study and of all records by kind and severity; the most serious first, then by kind.
+    """Warnings of the study, of all records, and those that analysis ``found`` of conditions, by kind and severity;
+    the most serious first, then by kind.
 
     What is true of the machine, and so stands in every record, is said once and counted once.
     """
@@ -56,6 +61,7 @@ def warnings_of(
             else:
                 items.append(_Item(warning, run, of_run.get(run)))
     items += [_Item(w, None, None) for w in of_machine.values()]
+    items += [_Item(w, None, condition) for condition, w in found]
     groups: dict[tuple[str, str], list[_Item]] = {}
     for item in items:
         groups.setdefault((item.warning.severity, item.warning.kind.value), []).append(item)

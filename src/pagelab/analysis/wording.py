@@ -14,7 +14,7 @@ from pagelab.analysis.model import Interval, Metric
 MINUS = "−"
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
+SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
 """Units of time that programs report."""
 _BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -109,8 +109,8 @@ def byte_unit(largest: float) -> tuple[float, str]:
 
 def display_unit(metric: Metric, values: Sequence[float]) -> tuple[float, str]:
     """Divide by the first to show values of *metric* in the second."""
-    if metric.unit in _SECONDS:
-        unit_s = _SECONDS[metric.unit]
+    if metric.unit in SECONDS:
+        unit_s = SECONDS[metric.unit]
         factor, name = time_unit([v * unit_s for v in values])
         return factor / unit_s, name
     largest = max((abs(v) for v in values), default=0.0)

@@ -1,38 +1,16 @@
-"""The figures of a report: specification, caption, and what a reader who cannot see them is told."""
+"""The figures of a report, in reading order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from pagelab.analysis import wording
 from pagelab.analysis.model import Analysis
 from pagelab.report import charts
 from pagelab.report.charts import theme
-
-
-@dataclass(frozen=True)
-class Figure:
-    id: str
-    """Also the name of its files."""
-    number: int
-    section: str
-    title: str
-    caption: str
-    alternative: str
-    """The figure in words."""
-    draw: Callable[[theme.Width], dict[str, Any]]
-
-    def for_page(self) -> dict[str, Any]:
-        """As wide as its place on the page, in the page's colours."""
-        return self.draw("container")
-
-    def for_paper(self) -> dict[str, Any]:
-        """Fixed width, light colours."""
-        spec: dict[str, Any] = theme.on_paper(self.draw(theme.PAPER_WIDTH))
-        return spec
-
+from pagelab.report.figure import Figure, slug
+from pagelab.report.nondeterminism import figures as nondeterminism
 
 _BOXPLOT = (
     "Whiskers reach the fastest and the slowest execution, the box holds the middle half, the line is the median; "
@@ -45,29 +23,24 @@ def figures_of(analysis: Analysis) -> tuple[Figure, ...]:
     """All figures, numbered in reading order; what has no data has no figure."""
     found: list[Figure] = []
     answers = (_times, _effects) if len(analysis.design.workloads) == 1 else (_effects, _times)
-    for make in (*answers, _tlb, _placement, _colours, _drift):
-        for figure in make(analysis, len(found)):
-            found.append(figure)
+    spread = nondeterminism.MAKERS
+    first = (*spread, *answers) if nondeterminism.is_the_answer(analysis) else (*answers, *spread)
+    for make in (*first, _tlb, _placement, _colours, _drift):
+        found += make(analysis, len(found))
     return tuple(found)
 
 
 def first_picture(analysis: Analysis, figures: tuple[Figure, ...]) -> Figure | None:
-    """The picture that answers: the effects, or the boxplot where there is one workload with few policies."""
+    """The picture that answers: the effects; the boxplot where there is one workload; where there are so many that
+    their effects do not fit a screen, how often each policy was best.
+    """
+    if nondeterminism.is_the_answer(analysis):
+        return figures[0]
     effects = next((f for f in figures if f.section == "effects"), None)
     times = [f for f in figures if f.section == "times"]
     if len(analysis.design.workloads) == 1 and times:
         return times[0]
     return effects or (times[0] if times else None)
-
-
-def slug(text: str, used: set[str]) -> str:
-    """*text* as a file name, unique among *used*; imported names can be anything."""
-    base = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in text).strip("-.")[:60] or "x"
-    name, number = base, 2
-    while name in used:
-        name, number = f"{base}-{number}", number + 1
-    used.add(name)
-    return name
 
 
 def _effects(analysis: Analysis, before: int) -> list[Figure]:

@@ -20,8 +20,11 @@ from pagelab.analysis.model import Analysis
 from pagelab.analysis.placement import mostly_gone
 from pagelab.report import tables
 from pagelab.report.charts import theme
-from pagelab.report.figures import Figure, figures_of, first_picture
+from pagelab.report.figure import Figure
+from pagelab.report.figures import figures_of, first_picture
 from pagelab.report.frames_table import frames
+from pagelab.report.nondeterminism import page as nondeterminism
+from pagelab.report.nondeterminism.figures import is_the_answer
 
 _MOST_PLAIN = 2 << 20
 """Data beyond this is embedded compressed."""
@@ -30,9 +33,11 @@ _MOST_EMBEDDED = 8 << 20
 _TIED = re.compile(r"(?<=p) (?==)|(?<==) (?=\d)| (?=×)|(?<=×) |(?<=\d) (?=(?:[mµn]?s|[KMGT]?i?B|billion|million)\b)")
 """Spaces at which a line must not break."""
 _METHOD = "docs/method.md"
+_METHOD_OF_NONDETERMINISM = "docs/method/nondeterminism.md"
 _SECTIONS = (
     ("answer", "Answer"),
     ("times", "Times"),
+    ("nondeterminism", "Non-determinism"),
     ("counters", "Counters"),
     ("memory", "Memory"),
     ("frames", "Frames"),
@@ -93,6 +98,8 @@ def render(analysis: Analysis, downloads: list[Download]) -> str:
         has={"tlb": any(f.section == "tlb" for f in figures)},
         interval_level=wording.level(analysis.design.interval_level),
         js=Markup(script),
+        nd=nondeterminism.for_page(analysis),
+        ndref=lambda section: f"{_METHOD_OF_NONDETERMINISM}#{section}",
         ref=lambda section: f"{_METHOD}#{section}",
         subtitle=_subtitle(analysis),
         unit_words="seconds" if analysis.primary.unit == "s" else "the metric’s own unit",
@@ -151,9 +158,12 @@ def _contents(analysis: Analysis) -> list[tuple[str, str]]:
         absent.add("memory")
     if analysis.frames is None:
         absent.add("frames")
+    if analysis.nondeterminism is None:
+        absent.add("nondeterminism")
     if not tables.secondary(analysis).rows:
         absent.add("counters")
-    return [(id_, title) for id_, title in _SECTIONS if id_ not in absent]
+    found = [(id_, title) for id_, title in _SECTIONS if id_ not in absent]
+    return sorted(found, key=lambda one: one[0] != "nondeterminism") if is_the_answer(analysis) else found
 
 
 def _subtitle(analysis: Analysis) -> str:

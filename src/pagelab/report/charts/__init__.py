@@ -2,9 +2,26 @@
 
 from pagelab.report.charts.counters import counter_for, tlb_scatter
 from pagelab.report.charts.effects import forest, is_logarithmic
+from pagelab.report.charts.executions import executions
+from pagelab.report.charts.factors import impact_factors
 from pagelab.report.charts.frames import pages_by_colour
+from pagelab.report.charts.misses import time_and_misses
 from pagelab.report.charts.placement import bars
+from pagelab.report.charts.ranks import ranks
 from pagelab.report.charts.schedule import drift
 from pagelab.report.charts.times import boxplot
 
-__all__ = ["bars", "boxplot", "counter_for", "drift", "forest", "is_logarithmic", "pages_by_colour", "tlb_scatter"]
+__all__ = [
+    "bars",
+    "boxplot",
+    "counter_for",
+    "drift",
+    "executions",
+    "forest",
+    "impact_factors",
+    "is_logarithmic",
+    "pages_by_colour",
+    "ranks",
+    "time_and_misses",
+    "tlb_scatter",
+]

@@ -1,0 +1,58 @@
+"""Non-determinism in words that need no statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pagelab.analysis import wording
+from pagelab.analysis.nondeterminism.model import Family, Ranking
+from pagelab.stats.nondeterminism import Metric
+
+FEWEST_GROUPS = 2
+"""Percentages of one program say nothing."""
+NAMES = {
+    Metric.MEAN.value: "mean time",
+    Metric.MEASUREMENT.value: "spread inside executions",
+    Metric.UNCLASSIFIED.value: "spread of everything",
+    Metric.EXECUTION.value: "spread between executions",
+}
+"""What the metrics are called on the page."""
+
+
+def speed(families: Sequence[Family]) -> str:
+    """How often each condition was among the fastest."""
+    told = [_told(family, Metric.MEAN, "fastest") for family in families]
+    return _joined("Speed", [one for one in told if one])
+
+
+def steadiness(families: Sequence[Family]) -> str:
+    """How often each condition was among those whose executions differ least."""
+    told = []
+    for family in families:
+        metric = Metric.EXECUTION if family.repeated else Metric.UNCLASSIFIED
+        told.append(_told(family, metric, "steadiest"))
+    return _joined("Steadiness from one execution to the next", [one for one in told if one])
+
+
+def programs(family: Family, count: int) -> str:
+    """``48 programs measured repeatedly``."""
+    how = "measured repeatedly" if family.repeated else "timed as a whole"
+    return f"{wording.count(count, 'program')} {how}"
+
+
+def _joined(what: str, told: Sequence[str]) -> str:
+    return f"{what}: {', and '.join(told)}." if told else ""
+
+
+def _told(family: Family, metric: Metric, best: str) -> str:
+    ranking = family.ranking(metric.value)
+    if ranking is None or ranking.groups < FEWEST_GROUPS:
+        return ""
+    ordered = sorted(family.conditions, key=lambda name: -_first(ranking, name))
+    shares = [f"{_first(ranking, name):.0f}%" for name in ordered]
+    others = ", ".join(f"{name} {share}" for name, share in zip(ordered[1:], shares[1:], strict=True))
+    return f"{ordered[0]} was among the {best} in {shares[0]} of {programs(family, ranking.groups)} ({others})"
+
+
+def _first(ranking: Ranking, condition: str) -> float:
+    return ranking.share(0.0).percent[condition][0]

@@ -1,0 +1,41 @@
+"""A figure of a report: specification, caption, and what a reader who cannot see it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pagelab.report.charts import theme
+
+
+@dataclass(frozen=True)
+class Figure:
+    id: str
+    """Also the name of its files."""
+    number: int
+    section: str
+    title: str
+    caption: str
+    alternative: str
+    """The figure in words."""
+    draw: Callable[[theme.Width], dict[str, Any]]
+
+    def for_page(self) -> dict[str, Any]:
+        """As wide as its place on the page, in the page's colours."""
+        return self.draw("container")
+
+    def for_paper(self) -> dict[str, Any]:
+        """Fixed width, light colours."""
+        spec: dict[str, Any] = theme.on_paper(self.draw(theme.PAPER_WIDTH))
+        return spec
+
+
+def slug(text: str, used: set[str]) -> str:
+    """*text* as a file name, unique among *used*; imported names can be anything."""
+    base = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in text).strip("-.")[:60] or "x"
+    name, number = base, 2
+    while name in used:
+        name, number = f"{base}-{number}", number + 1
+    used.add(name)
+    return name

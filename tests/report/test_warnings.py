@@ -1,0 +1,54 @@
+"""Warnings on their way from records to the page: kept whole, grouped, said once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import factory
+import polars as pl
+from factory import Run, separated, study
+
+from pagelab.record import WarningKind
+from pagelab.study.plan import Condition
+from pagelab.study.schedule import Slot
+from pagelab.study.status import status_of
+from pagelab.study.store import Store
+
+
+def test_what_is_true_of_the_machine_is_said_once(tmp_path: Path) -> None:
+    """Regression: a demo without hardware counters said so 374 times."""
+
+    def warn(_condition: Condition, _slot: Slot, run: Run) -> Run:
+        run.warnings = [
+            factory.warning(WarningKind.COUNTER_UNAVAILABLE, "no hardware counters", "info", scope="machine"),
+            factory.warning(WarningKind.COUNTER_UNAVAILABLE, "cycles refused"),
+        ]
+        return run
+
+    found = study(tmp_path, factory.plan(["w"], ["a", "b"], 8), separated(8, 1.0, 2.0), warn)
+    refused, missing = factory.recorded(found)
+    assert (refused.severity, refused.count, refused.executions) == ("warning", 16, 16)
+    assert (missing.severity, missing.count, missing.executions, missing.conditions) == ("info", 1, 0, ())
+    with Store.open(tmp_path, write=False) as store:
+        frame = store.warnings().filter(pl.col("severity") == "info")
+        assert frame.select("run_id", "condition").rows() == [(None, None)]
+        assert set(store.runs()["warnings"]) == {1}
+    assert status_of(tmp_path).warnings == {"counter-unavailable": 17}
+
+
+def test_warnings_keep_their_type_and_are_grouped(tmp_path: Path) -> None:
+    def warn(_condition: Condition, slot: Slot, run: Run) -> Run:
+        run.warnings = [factory.warning(WarningKind.COUNTER_MULTIPLEXED, f"ran {slot.execution}% of the time")]
+        if slot.position == 3:
+            run.warnings.append(factory.warning(WarningKind.SETTING_NOT_RESTORED, "read_ahead_kb", "serious", now=0))
+        return run
+
+    found = study(tmp_path, factory.plan(["w"], ["a", "b"], 8), separated(8, 1.0, 2.0), warn)
+    first, second = factory.recorded(found)
+    assert (first.severity, first.kind, first.count) == ("serious", "setting-not-restored", 1)
+    assert first.objects == (
+        {"kind": "setting-not-restored", "severity": "serious", "message": "read_ahead_kb", "data": {"now": 0}},
+    )
+    assert (second.count, second.executions, second.different_messages) == (16, 16, 8)
+    assert second.conditions == ("w/a", "w/b")
+    assert "1 serious warning: see Warnings." in found.caveats
