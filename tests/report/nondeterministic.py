@@ -49,13 +49,11 @@ def repeated(
 
 
 def with_factors(made: Plan, single: tuple[str, ...] = ()) -> Plan:
-    """``fft-half`` is the program fft at the size half, as a study with parameters has it."""
+    """``fft-half`` is the benchmark fft at the size half."""
 
     def changed(condition: Condition) -> Condition:
         program, _, size = condition.workload.partition("-")
-        facts: dict[str, Any] = {"workload_name": program}
-        if size:
-            facts["parameters"] = {"size": size}
+        facts: dict[str, Any] = {"factors": {"benchmark": program, **({"size": size} if size else {})}}
         if condition.workload in single:
             facts["metric"] = "wall_s"
         return condition.model_copy(update=facts)

@@ -23,8 +23,8 @@ from pagelab.study.plan import Condition
 
 SEED = 1
 """Of every resample: the same study gives the same digits."""
-NOT_VARIED = "–"
-"""Level of a factor that a program does not have."""
+NO_LEVEL = "none"
+"""Of a factor that a workload does not have."""
 
 
 def nondeterminism_of(data: StudyData, columns: Mapping[str, Column], level: float) -> NondeterminismPart | None:
@@ -92,21 +92,10 @@ def _samples(data: StudyData, columns: Mapping[str, Column]) -> tuple[dict[tuple
 
 
 def _factors(conditions: Sequence[Condition]) -> dict[str, dict[str, str]]:
-    """Workload to the levels that all its conditions share: its name, and each parameter of the study."""
-    names = list(dict.fromkeys(name for one in conditions for name in one.parameters))
-    found = {}
-    for workload in dict.fromkeys(one.workload for one in conditions):
-        mine = [one for one in conditions if one.workload == workload]
-        levels = {"program": mine[0].workload_name}
-        for name in names:
-            values = {str(one.parameters.get(name, NOT_VARIED)) for one in mine}
-            if len(values) == 1:
-                levels[name] = values.pop()
-            else:
-                levels[name] = NOT_VARIED  # it belongs to the policies, not to the workload
-        found[workload] = levels
-    varied = [name for name in ("program", *names) if len({levels[name] for levels in found.values()}) > 1]
-    return {workload: {name: levels[name] for name in varied} for workload, levels in found.items()}
+    """Workload to what it is an instance of; every workload has a level of every factor."""
+    own = {one.workload: one.factors for one in conditions}
+    names = list(dict.fromkeys(name for levels in own.values() for name in levels))
+    return {workload: {name: levels.get(name, NO_LEVEL) for name in names} for workload, levels in own.items()}
 
 
 def _families(

@@ -267,6 +267,7 @@ def balance_sentences(analysis: Analysis) -> list[str]:
         levels = "; ".join(
             f"{factor}: {', '.join(f'{level} {n}' for level, n in counts.items())}"
             for factor, counts in found.levels.items()
+            if len(counts) > 1
         )
         text = f"{words.programs(family, len(family.groups))}"
         text += f", by factor: {levels}." if levels else "."
@@ -275,7 +276,7 @@ def balance_sentences(analysis: Analysis) -> list[str]:
                 f" Not balanced over {wording.listing(found.unbalanced)}: the percentages speak more for what is there "
                 "more often."
             )
-        if found.missing:
+        if 0 < found.missing <= len(family.groups):
             were = "was" if found.missing == 1 else "were"
             text += f" {wording.count(found.missing, 'combination')} of levels {were} not run."
         told.append(text)

@@ -1,0 +1,271 @@
+"""Non-determinism in a study: ALLOC's figures from stored records, against the statistics and scipy called directly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import nondeterministic
+import numpy as np
+import polars as pl
+import pytest
+from browser import Browser
+from factory import Run, data_of
+from scipy import stats as scipy_stats
+
+from pagelab.analysis import Analysis, StudyData, analyse
+from pagelab.analysis.nondeterminism import words
+from pagelab.analysis.nondeterminism.alarms import KINDS
+from pagelab.analysis.nondeterminism.model import NondeterminismPart
+from pagelab.report import write_report
+from pagelab.report.figures import figures_of, first_picture
+from pagelab.report.nondeterminism import tables
+from pagelab.stats import nondeterminism as nd
+from pagelab.study.plan import Condition
+from pagelab.study.schedule import Slot
+
+MEAN, INSIDE, EVERYTHING, BETWEEN = (metric.value for metric in nd.Metric)
+SINGLE = ("gcc", "xz")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> StudyData:
+    return data_of(nondeterministic.repeated(tmp_path_factory.mktemp("nd") / "study", single=SINGLE))
+
+
+@pytest.fixture(scope="module")
+def analysis(data: StudyData) -> Analysis:
+    return analyse(data)
+
+
+def part_of(found: Analysis) -> NondeterminismPart:
+    assert found.nondeterminism is not None
+    return found.nondeterminism
+
+
+def rows_of(data: StudyData, condition: str) -> list[list[float]]:
+    """Measurements by execution, in the order of the schedule, straight from the frames."""
+    runs = data.runs.filter(pl.col("condition") == condition).sort("position")["run_id"].to_list()
+    return [data.measurements.filter(pl.col("run_id") == run).sort("idx")["value"].to_list() for run in runs]
+
+
+# The numbers
+
+
+def test_numbers_are_those_of_the_statistics(data: StudyData, analysis: Analysis) -> None:
+    part = part_of(analysis)
+    workloads = [w for w in analysis.design.workloads if w not in SINGLE]
+    experiments = [
+        nd.Experiment(w, p, nd.Executions.of(rows_of(data, f"{w}/{p}")))
+        for w in workloads
+        for p in nondeterministic.POLICIES
+    ]
+    table = nd.characterize(experiments, nd.Resampling(seed=part.seed, level=0.95))
+    for i, one in enumerate(experiments):
+        found = part.experiment(one.group, one.condition)
+        assert found is not None
+        for metric in nd.Metric:
+            expected = table.estimate(i, metric)
+            assert isinstance(expected, nd.Estimate)
+            number = found.numbers[metric.value]
+            assert (number.value, number.low, number.high) == (
+                expected.value, expected.interval.low, expected.interval.high,
+            )  # fmt: skip
+    groups = nd.groups_of(table, nd.Metric.EXECUTION)
+    family = part.families[0]
+    assert family.repeated
+    assert family.groups == tuple(workloads)
+    ranking = family.ranking(BETWEEN)
+    assert ranking is not None
+    assert [share.percent for share in ranking.shares] == [dict(s.percent) for s in nd.rank_shares(groups)]
+
+
+def test_programs_timed_as_a_whole_are_counted_apart(analysis: Analysis) -> None:
+    repeated, single = part_of(analysis).families
+    assert (repeated.repeated, single.repeated) == (True, False)
+    assert single.groups == SINGLE
+    assert [ranking.metric for ranking in single.rankings] == [MEAN, EVERYTHING]
+
+
+def test_planted_differences_are_ranked(analysis: Analysis) -> None:
+    """Bin hopping is 15% slower, the default unsteady."""
+    family = part_of(analysis).families[0]
+    mean, between = family.ranking(MEAN), family.ranking(BETWEEN)
+    assert mean is not None
+    assert between is not None
+    assert mean.share(10.0).percent["bin-hopping"][0] == 0
+    assert mean.share(0.0).percent["page-coloring"][0] == 100
+    assert between.share(0.0).percent["default"][0] == 0
+    worse = next(p for p in mean.pairs if (p.first, p.second, p.threshold) == ("bin-hopping", "default", 3.0))
+    assert (worse.better, worse.worse, worse.groups) == (0, 100, 6)
+    overhead = next(o for o in mean.overheads if o.condition == "bin-hopping")
+    assert overhead.mean.value == pytest.approx(10, abs=3)
+    assert overhead.significant == 6
+
+
+def test_balance_counts_the_factors(analysis: Analysis) -> None:
+    repeated, single = part_of(analysis).families
+    assert repeated.balance.levels == {
+        "benchmark": {"fft": 3, "lu": 3},
+        "size": {"double": 2, "equal": 2, "half": 2},
+    }
+    assert repeated.balance.unbalanced == ()
+    told = tables.balance_sentences(analysis)
+    assert told[0] == (
+        "6 programs measured repeatedly, by factor: benchmark: fft 3, lu 3; size: double 2, equal 2, half 2."
+    )
+    assert single.balance.levels["size"] == {"none": 2}
+
+
+def test_a_family_that_is_not_balanced_says_so(tmp_path: Path) -> None:
+    study = nondeterministic.repeated(tmp_path / "s", ("fft-half", "fft-equal", "lu-half"), measurements=5)
+    told = tables.balance_sentences(analyse(data_of(study)))
+    assert "Not balanced over benchmark and size" in told[0]
+    assert "1 combination of levels was not run" in told[0]
+
+
+def test_the_distribution_is_that_of_the_impact_factors(analysis: Analysis) -> None:
+    part = part_of(analysis)
+    assert part.distribution is not None
+    assert part.distribution.group_size == 12
+    for curve in part.distribution.curves:
+        values = [
+            one.numbers[BETWEEN].value for one in part.experiments if one.condition == curve.condition and one.repeated
+        ]
+        assert list(curve.values) == sorted(v for v in values if v is not None)
+        assert curve.fractions[-1] == 1
+        assert curve.fractions[0] == pytest.approx(1 / 6)
+
+
+def test_impact_factors_of_different_group_sizes_are_brought_to_one(tmp_path: Path) -> None:
+    def fewer(run: Run, condition: Condition, _: Slot) -> Run:
+        run.measurements = run.measurements[:4] if condition.workload == "lu-half" else run.measurements
+        return run
+
+    study = nondeterministic.repeated(tmp_path / "s", ("fft-half", "lu-half"), executions=8, change=fewer)
+    part = part_of(analyse(data_of(study)))
+    assert {one.group_size for one in part.experiments} == {4, 8}
+    assert part.distribution is not None
+    assert part.distribution.group_size == 4
+
+
+def test_correlations_are_scipy_s(data: StudyData, analysis: Analysis) -> None:
+    part = part_of(analysis)
+    assert part.misses.counter == "counter.cache.l3_misses"
+    for group in part.misses.groups:
+        for one in group.within:
+            runs = data.runs.filter(pl.col("condition") == f"{group.group}/{one.condition}").sort("position")
+            misses = runs["counter.cache.l3_misses"].to_numpy()
+            time = (
+                runs["wall_s"].to_numpy()
+                if group.group in SINGLE
+                else np.array([np.mean(row) for row in rows_of(data, f"{group.group}/{one.condition}")])
+            )
+            assert one.pearson == pytest.approx(scipy_stats.pearsonr(time, misses).statistic)
+            assert one.spearman == pytest.approx(scipy_stats.spearmanr(time, misses).statistic)
+            assert one.bootstrap.low is not None
+            assert one.bootstrap.low <= one.pearson <= (one.bootstrap.high or 0)
+    assert any(group.all_differ for group in part.misses.groups)
+
+
+def test_times_that_follow_their_misses_are_seen_and_times_that_do_not_are_not(analysis: Analysis) -> None:
+    """Planted: misses grow with an execution's level, which varies 30 times more by default than with bin hopping."""
+    for group in part_of(analysis).misses.groups:
+        default = next(one for one in group.within if one.condition == "default")
+        assert default.pearson is not None
+        assert default.pearson > 0.9
+        for name in ("normalized_time", "normalized_misses"):
+            assert max(map(abs, getattr(group, name))) == 1
+
+
+# Words and figures
+
+
+def test_the_first_screen_says_it_in_words(analysis: Analysis) -> None:
+    part = part_of(analysis)
+    assert part.speed.startswith("Speed: page-coloring was among the fastest in 100% of 6 programs measured repeatedly")
+    assert part.steadiness.startswith("Steadiness from one execution to the next: ")
+    first = first_picture(analysis, figures_of(analysis))
+    assert first is not None
+    assert (first.id, first.number) == ("ranks", 1)
+    assert "Mean time: 2 programs, whole: " in first.alternative
+
+
+def test_every_figure_of_the_paper_is_there(analysis: Analysis) -> None:
+    captions = " ".join(figure.caption for figure in figures_of(analysis))
+    for number in ("Figure 1.", "Figures 4, 5 and 7.", "Figure 9:", "Figure 10:"):
+        assert f"Hocko and Kalibera’s {number}" in captions
+    assert "Hocko and Kalibera’s Figures 6 (mean) and 8" in tables.best(analysis).note
+    ids = [figure.id for figure in figures_of(analysis)]
+    assert len(set(ids)) == len(ids)
+
+
+def test_few_programs_keep_the_effects_first(tmp_path: Path) -> None:
+    found = analyse(data_of(nondeterministic.repeated(tmp_path / "s", ("fft-half", "lu-half"), measurements=5)))
+    first = first_picture(found, figures_of(found))
+    assert first is not None
+    assert first.id == "effects"
+    assert part_of(found).speed
+
+
+def test_without_counters_the_page_says_so_in_place(tmp_path: Path) -> None:
+    study = nondeterministic.repeated(tmp_path / "s", ("fft-half", "lu-half"), counters=False, measurements=5)
+    written = write_report(data_of(study), tmp_path / "report", ("html",))
+    assert written.page is not None
+    text = written.page.read_text()
+    at = text.index("Time and cache misses</h3>")
+    assert "counter counted in these executions, so whether slow executions" in text[at : at + 400]
+    assert "Hocko and Kalibera’s Figure 10" not in text
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("profile")) as found:
+        yield found
+
+
+def test_all_figures_are_drawn_on_desk_and_phone(
+    browser: Browser, data: StudyData, analysis: Analysis, tmp_path: Path
+) -> None:
+    page = write_report(data, tmp_path / "report", ("html",)).page
+    assert page is not None
+    for width, dark in ((1280, False), (375, True)):
+        browser.screen(width, dark=dark)
+        browser.open(page)
+        sizes = browser.value(
+            """[...document.querySelectorAll('[data-chart]')].map(place => {
+                 const box = place.querySelector('svg').getBoundingClientRect();
+                 const marks = place.querySelectorAll('.role-mark path, .role-mark line').length;
+                 return [place.dataset.chart, box.width, box.height, marks]; })"""
+        )
+        assert {name for name, *_ in sizes} == {figure.id for figure in figures_of(analysis)}
+        assert all(wide > 200 and high > 80 and marks >= 3 for _, wide, high, marks in sizes), sizes
+        assert browser.complaints() == []
+        inner = "document.documentElement.clientWidth"  # less than the screen where there is a scroll bar
+        assert browser.value("document.documentElement.scrollWidth") == browser.value(inner)
+
+
+# What may be doubted, and what cannot be
+
+
+def test_every_doubt_is_a_typed_warning() -> None:
+    assert set(KINDS) == set(nd.Doubt)
+    assert set(words.NAMES) == {metric.value for metric in nd.Metric}
+
+
+def test_warm_up_and_trend_reach_the_page_as_typed_warnings(tmp_path: Path) -> None:
+    def warming(run: Run, _: Condition, slot: Slot) -> Run:
+        run.measurements = [
+            v * (1.3 if i == 0 else 1) * (1 + slot.execution / 50) for i, v in enumerate(run.measurements)
+        ]
+        return run
+
+    found = analyse(data_of(nondeterministic.repeated(tmp_path / "s", ("fft-half", "lu-half"), change=warming)))
+    by_kind = {group.kind: group for group in found.warnings}
+    warm = by_kind["level-changes-inside"]
+    assert warm.count == 6
+    assert "leave them out (drop_first = 1)" in warm.message
+    assert warm.objects[0]["data"] == {
+        "doubt": "warm-up", "condition": "fft-half/default", "metrics": [MEAN, INSIDE, EVERYTHING, BETWEEN],
+    }  # fmt: skip
+    assert by_kind["trend-over-schedule"].conditions
