@@ -1,4 +1,4 @@
-"""Data that statistics of non-determinism cannot, or hardly, be made of: a right answer or a typed refusal, never a NaN."""
+"""Data that statistics of non-determinism can hardly be made of: a right answer or a typed refusal, never a NaN."""
 
 from __future__ import annotations
 
