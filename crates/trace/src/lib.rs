@@ -18,8 +18,12 @@
 //! Neighbouring runs may be of one page: correct consumers need not care, because a repeated reference at distance 0 hits.
 #![deny(unsafe_code)]
 
+pub mod capture;
 mod error;
+pub mod foreign;
 mod format;
+mod mix;
+mod reduce;
 mod reference;
 mod run;
 mod source;
@@ -29,6 +33,8 @@ pub use format::{
     Chunk, Content, Entry, FileReferences, Header, Index, Reduction, Sampling, Selection, Settings, TraceReader,
     TraceWriter,
 };
+pub use mix::{MixedReferences, MixedRuns, Spaces};
+pub use reduce::Reduced;
 pub use reference::{ADDRESS_BITS, Kind, Kinds, Reference, SIZES};
 pub use run::{CoarserRuns, MAX_ASID, NUMBER_BITS, PAGE_BITS, Run, RunBuilder, RunsOfReferences};
 pub use source::{MemoryReferences, MemoryRuns, ReferenceSource, References, Result, RunSource, Segment, Span};

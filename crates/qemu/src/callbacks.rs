@@ -1,0 +1,186 @@
+//! What runs for each translated block, instruction and access: the hot part.
+//!
+//! Reads and writes have callbacks of their own, so that the kind of an access needs no question to the emulator, and an
+//! atomic read-modify-write is a load and a store. Each callback exists with and without the test of address ranges.
+
+use crate::api::{self, Block, Id, Instruction, MemoryInfo, NO_REGISTERS, READS, WRITES};
+use crate::config::{Mode, Window};
+use crate::state::{ACTIVE, INSTRUCTIONS, Vcpu, shared, vcpu};
+use pagelab_trace::{Kind, Reference};
+use std::ffi::{c_uint, c_void};
+use std::ptr;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A copy of the page size where the callbacks find it without a detour.
+pub static PAGE_BITS: AtomicU32 = AtomicU32::new(12);
+
+const LOAD: u8 = Kind::Load as u8;
+const STORE: u8 = Kind::Store as u8;
+/// No access is longer (a vector register of 64 bytes); where the emulator cuts, it is shorter still.
+const LONGEST: u64 = 64;
+
+/// Instruments a block.
+///
+/// # Safety
+/// Called by the emulator.
+pub unsafe extern "C" fn translated(_id: Id, block: *mut Block) {
+    let config = &shared().config;
+    // SAFETY: the emulator gives a block that is valid for this call.
+    let count = unsafe { api::qemu_plugin_tb_n_insns(block) };
+    if matches!(config.window, Window::Instructions { .. }) {
+        // SAFETY: as above; the callback takes the number of instructions for its value.
+        unsafe {
+            api::qemu_plugin_register_vcpu_tb_exec_cb(
+                block,
+                counted,
+                NO_REGISTERS,
+                ptr::without_provenance_mut(count),
+            )
+        };
+    }
+    for index in 0..count {
+        // SAFETY: the index is below the number of instructions.
+        let instruction = unsafe { api::qemu_plugin_tb_get_insn(block, index) };
+        if config.ranges.is_empty() {
+            // SAFETY: the instruction is valid for this call.
+            unsafe { instrument::<false>(instruction) };
+        } else {
+            // SAFETY: as above.
+            unsafe { instrument::<true>(instruction) };
+        }
+    }
+}
+
+/// # Safety
+/// The instruction is valid.
+unsafe fn instrument<const RANGES: bool>(instruction: *mut Instruction) {
+    let config = &shared().config;
+    let runs = config.mode == Mode::Runs;
+    if config.kinds.has(Kind::Fetch) {
+        // SAFETY: by the caller.
+        let (address, size) =
+            unsafe { (api::qemu_plugin_insn_vaddr(instruction), api::qemu_plugin_insn_size(instruction)) };
+        if config.keeps(address) {
+            let word = Reference::new(address, Kind::Fetch, size as u32).bits();
+            let callback = if runs { fetched_run } else { fetched };
+            let data = ptr::without_provenance_mut(word as usize);
+            // SAFETY: by the caller; the callback takes a packed reference for its value.
+            unsafe { api::qemu_plugin_register_vcpu_insn_exec_cb(instruction, callback, NO_REGISTERS, data) };
+        }
+    }
+    let reads: api::Accessed = if runs { accessed_run::<RANGES> } else { accessed::<LOAD, RANGES> };
+    let writes: api::Accessed = if runs { accessed_run::<RANGES> } else { accessed::<STORE, RANGES> };
+    for (kind, accesses, callback) in [(Kind::Load, READS, reads), (Kind::Store, WRITES, writes)] {
+        if config.kinds.has(kind) {
+            // SAFETY: by the caller.
+            unsafe {
+                api::qemu_plugin_register_vcpu_mem_cb(
+                    instruction,
+                    callback,
+                    NO_REGISTERS,
+                    accesses,
+                    ptr::null_mut(),
+                );
+            }
+        }
+    }
+}
+
+/// An access, as a full reference.
+unsafe extern "C" fn accessed<const KIND: u8, const RANGES: bool>(
+    index: c_uint,
+    info: MemoryInfo,
+    address: u64,
+    _: *mut c_void,
+) {
+    if !ACTIVE.load(Relaxed) || RANGES && !shared().config.keeps(address) {
+        return;
+    }
+    // SAFETY: the emulator calls in the vCPU's own thread.
+    let own = unsafe { vcpu(index) };
+    let size = size(own, info);
+    own.push(Reference::new(address, Kind::from_code(KIND), size).bits());
+}
+
+/// Bytes of an access; asks the emulator only where the last access was of another kind.
+#[inline]
+fn size(own: &mut Vcpu, info: MemoryInfo) -> u32 {
+    if info != own.info {
+        own.info = info;
+        // SAFETY: the emulator has just given this description.
+        own.size = 1 << unsafe { api::qemu_plugin_mem_size_shift(info) };
+    }
+    own.size
+}
+
+/// An access, as part of a run.
+unsafe extern "C" fn accessed_run<const RANGES: bool>(
+    index: c_uint,
+    info: MemoryInfo,
+    address: u64,
+    _: *mut c_void,
+) {
+    if !ACTIVE.load(Relaxed) || RANGES && !shared().config.keeps(address) {
+        return;
+    }
+    // SAFETY: the emulator calls in the vCPU's own thread.
+    let own = unsafe { vcpu(index) };
+    let bits = PAGE_BITS.load(Relaxed);
+    touch(own, address >> bits);
+    if (address + (LONGEST - 1)) >> bits != address >> bits {
+        let last = address + u64::from(size(own, info)) - 1;
+        touch_rest(own, address >> bits, last >> bits);
+    }
+}
+
+#[inline]
+fn touch(own: &mut Vcpu, page: u64) {
+    if own.page == page {
+        own.count += 1;
+    } else {
+        own.turn(page);
+    }
+}
+
+/// The pages behind the first, where a reference crosses a page's end.
+#[inline]
+fn touch_rest(own: &mut Vcpu, first: u64, last: u64) {
+    for page in first + 1..=last {
+        touch(own, page);
+    }
+}
+
+/// An instruction, as a full reference.
+unsafe extern "C" fn fetched(index: c_uint, data: *mut c_void) {
+    if ACTIVE.load(Relaxed) {
+        // SAFETY: the emulator calls in the vCPU's own thread.
+        unsafe { vcpu(index) }.push(data.addr() as u64);
+    }
+}
+
+/// An instruction, as part of a run.
+unsafe extern "C" fn fetched_run(index: c_uint, data: *mut c_void) {
+    if ACTIVE.load(Relaxed) {
+        // SAFETY: the emulator calls in the vCPU's own thread.
+        let own = unsafe { vcpu(index) };
+        let reference = Reference::from_bits(data.addr() as u64);
+        let bits = PAGE_BITS.load(Relaxed);
+        let (first, last) = (reference.page(bits), reference.last_byte() >> bits);
+        touch(own, first);
+        touch_rest(own, first, last);
+    }
+}
+
+/// A block begins: opens and closes a window of instructions, at the precision of a block.
+unsafe extern "C" fn counted(_: c_uint, data: *mut c_void) {
+    let Window::Instructions { first, count } = shared().config.window else { return };
+    let before = INSTRUCTIONS.fetch_add(data.addr() as u64, Relaxed);
+    let inside = before >= first && before - first < count;
+    if inside != ACTIVE.load(Relaxed) {
+        ACTIVE.store(inside, Relaxed);
+        if !inside && shared().config.quit {
+            crate::quit();
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The connection to the collector: opened when there is something to send, by each process image for itself.
+
+use crate::state::shared;
+use pagelab_trace::capture::protocol::{BlockHeader, BlockKind, Hello};
+use std::io::{self, Write};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Held while a block is sent, and across fork, so that a child never finds a block half sent.
+static SENDING: Mutex<()> = Mutex::new(());
+/// The socket, or -1.
+static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
+/// See [`Hello::image`].
+static IMAGE: AtomicU64 = AtomicU64::new(0);
+
+/// Descriptors that programs hardly use, where there are so many.
+const LEAST_DESCRIPTOR: RawFd = 960;
+
+/// Nobody else sends, forks or replaces the image while this lives.
+pub fn lock() -> MutexGuard<'static, ()> {
+    SENDING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A new process image: whatever connection there was belongs to another.
+pub fn begin_image() {
+    drop_connection();
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a valid clock and a valid place for its time.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    let nanoseconds = (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64);
+    IMAGE.store(nanoseconds.rotate_left(22) ^ u64::from(std::process::id()), Relaxed);
+}
+
+/// The socket that the guest must not be given as its own, or -1.
+pub fn descriptor() -> RawFd {
+    DESCRIPTOR.load(Relaxed)
+}
+
+/// Closes this process's end, without a word to the collector.
+pub fn drop_connection() {
+    let old = DESCRIPTOR.swap(-1, Relaxed);
+    if old >= 0 {
+        // SAFETY: the descriptor was this module's, and nobody else has it.
+        drop(unsafe { OwnedFd::from_raw_fd(old) });
+    }
+}
+
+/// Sends a block; where the collector is gone, the emulated program ends: a trace that nobody writes is worth nothing.
+pub fn send(kind: BlockKind, thread: u32, payload: &[u8]) {
+    let guard = lock();
+    send_locked(&guard, kind, thread, payload);
+}
+
+/// [`send`], by a caller that holds the lock.
+pub fn send_locked(_guard: &MutexGuard<'_, ()>, kind: BlockKind, thread: u32, payload: &[u8]) {
+    if connection().and_then(|mut stream| block(&mut stream, kind, thread, payload)).is_err() {
+        // A descriptor that the guest closed is missing, not the collector: once more, with a new one.
+        drop_connection();
+        if let Err(error) = connection().and_then(|mut stream| block(&mut stream, kind, thread, payload)) {
+            crate::fail(&format!("cannot send to {}: {error}", shared().config.socket));
+        }
+    }
+}
+
+fn block(stream: &mut UnixStream, kind: BlockKind, thread: u32, payload: &[u8]) -> io::Result<()> {
+    let header = BlockHeader { kind: kind as u32, thread, length: payload.len() as u64 };
+    stream.write_all(&header.encode())?;
+    stream.write_all(payload)
+}
+
+/// The connection, made where there is none.
+fn connection() -> io::Result<ManuallyDrop<UnixStream>> {
+    let present = descriptor();
+    if present >= 0 {
+        // SAFETY: the descriptor is this module's; ManuallyDrop leaves it open.
+        return Ok(ManuallyDrop::new(unsafe { UnixStream::from_raw_fd(present) }));
+    }
+    let stream = raised(UnixStream::connect(&shared().config.socket)?)?;
+    let mut stream = ManuallyDrop::new(stream);
+    DESCRIPTOR.store(stream.as_raw_fd(), Relaxed);
+    // SAFETY: getppid has no preconditions.
+    let parent = unsafe { libc::getppid() } as u32;
+    let hello = Hello { image: IMAGE.load(Relaxed), pid: std::process::id(), parent };
+    let mut payload = hello.encode().to_vec();
+    payload.extend(std::fs::read("/proc/self/cmdline").unwrap_or_default());
+    block(&mut stream, BlockKind::Hello, 0, &payload)?;
+    Ok(stream)
+}
+
+/// The same connection under a high number, closed on exec; under its own where there are no high numbers.
+fn raised(stream: UnixStream) -> io::Result<UnixStream> {
+    // SAFETY: the descriptor is open.
+    let high = unsafe { libc::fcntl(stream.as_raw_fd(), libc::F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR) };
+    if high < 0 {
+        return Ok(stream);
+    }
+    // SAFETY: fcntl has just given this descriptor to us.
+    Ok(unsafe { UnixStream::from_raw_fd(high) })
+}

@@ -1,0 +1,237 @@
+//! Processes that fork, and programs that they execute.
+//!
+//! The emulator's fork copies the emulator, plugin and all: a child goes on as an image of its own. Its exec, though,
+//! hands the new program to the kernel, which runs it natively. So before the emulator does that, the plugin itself
+//! executes the emulator anew, with the same arguments before the program's.
+
+use crate::api::Id;
+use crate::config::Window;
+use crate::state::{self, ACTIVE, INSTRUCTIONS, shared};
+use crate::{channel, elf};
+use pagelab_trace::capture::protocol::{BlockKind, End, MARKER};
+use std::ffi::{CStr, CString, OsStr, c_char, c_uint};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Numbers of system calls in a guest architecture.
+struct Calls {
+    execve: i64,
+    execveat: i64,
+    close: i64,
+    close_range: i64,
+    dup2: Option<i64>,
+    dup3: i64,
+    prctl: i64,
+}
+
+const X86_64: Calls =
+    Calls { execve: 59, execveat: 322, close: 3, close_range: 436, dup2: Some(33), dup3: 292, prctl: 157 };
+const GENERIC: Calls =
+    Calls { execve: 221, execveat: 281, close: 57, close_range: 436, dup2: None, dup3: 24, prctl: 167 };
+
+fn calls() -> &'static Calls {
+    if shared().target == "x86_64" { &X86_64 } else { &GENERIC }
+}
+
+/// Asks libc to tell of forks.
+pub fn watch_forks() {
+    // SAFETY: the handlers are functions that live as long as the process.
+    unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
+}
+
+thread_local! {
+    static HELD: std::cell::RefCell<Option<std::sync::MutexGuard<'static, ()>>> = const { std::cell::RefCell::new(None) };
+}
+
+extern "C" fn before_fork() {
+    HELD.with_borrow_mut(|held| *held = Some(channel::lock()));
+}
+
+extern "C" fn after_fork() {
+    HELD.with_borrow_mut(Option::take);
+}
+
+/// Set in forked children.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process is a forked child of the traced one.
+pub fn forked() -> bool {
+    FORKED.load(Relaxed)
+}
+
+extern "C" fn in_child() {
+    FORKED.store(true, Relaxed);
+    // SAFETY: a forked child has one thread, this one.
+    unsafe { state::forget_all() };
+    channel::begin_image();
+    HELD.with_borrow_mut(Option::take);
+    if !shared().config.children {
+        ACTIVE.store(false, Relaxed);
+    }
+}
+
+/// Before each system call of the guest.
+///
+/// # Safety
+/// Called by the emulator, in the thread of the vCPU.
+#[expect(clippy::too_many_arguments, reason = "the emulator's signature")]
+pub unsafe extern "C" fn system_call(
+    _id: Id,
+    index: c_uint,
+    number: i64,
+    first: u64,
+    second: u64,
+    third: u64,
+    _fourth: u64,
+    _fifth: u64,
+    _sixth: u64,
+    _seventh: u64,
+    _eighth: u64,
+) {
+    let calls = calls();
+    let ours = channel::descriptor();
+    let replaced = if number == calls.close {
+        first as i64 as i32 == ours
+    } else if number == calls.close_range {
+        (first..=second).contains(&(ours.max(0) as u64))
+    } else if Some(number) == calls.dup2 || number == calls.dup3 {
+        second as i64 as i32 == ours
+    } else {
+        false
+    };
+    if replaced && ours >= 0 {
+        let _guard = channel::lock();
+        channel::drop_connection();
+    } else if number == calls.prctl && first & 0xffff_ffff == MARKER && shared().config.window == Window::Marker {
+        mark(second != 0);
+    } else if number == calls.execve && shared().config.children {
+        // SAFETY: the guest's addresses are the host's (guests of the host's word size have no offset); `execute` reads
+        // them as the emulator's own exec is about to.
+        unsafe { execute(first, second, third) };
+    } else if number == calls.execveat && shared().config.children {
+        note("execveat: the program is executed natively, its references are not in the trace");
+    }
+    if state::several() {
+        // SAFETY: by the caller.
+        unsafe { state::vcpu(index) }.flush();
+    }
+}
+
+fn mark(on: bool) {
+    let was = ACTIVE.swap(on, Relaxed);
+    if was && !on && shared().config.quit {
+        crate::quit();
+    }
+}
+
+fn note(text: &str) {
+    channel::send(BlockKind::Note, 0, text.as_bytes());
+}
+
+/// A vector of C strings of the guest, copied; none where an address is not readable.
+unsafe fn strings(mut address: u64) -> Option<Vec<CString>> {
+    let mut strings = Vec::new();
+    while let Some(word) = read(address) {
+        let string = u64::from_ne_bytes(word);
+        if string == 0 {
+            return Some(strings);
+        }
+        strings.push(text(string)?);
+        address += 8;
+    }
+    None
+}
+
+/// A C string of the guest.
+fn text(mut address: u64) -> Option<CString> {
+    let mut bytes = Vec::new();
+    loop {
+        let [byte] = read(address)?;
+        if byte == 0 {
+            return CString::new(bytes).ok();
+        }
+        bytes.push(byte);
+        address += 1;
+    }
+}
+
+/// Memory of this process that may not be there: the kernel looks, so that a wrong address is no crash.
+fn read<const BYTES: usize>(address: u64) -> Option<[u8; BYTES]> {
+    let mut bytes = [0u8; BYTES];
+    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: BYTES };
+    let remote = libc::iovec { iov_base: ptr::without_provenance_mut(address as usize), iov_len: BYTES };
+    // SAFETY: the local vector is valid; the remote one is checked by the kernel.
+    let got = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    (got == BYTES as isize).then_some(bytes)
+}
+
+/// Executes the emulator with the guest's new program; returns where that cannot be, and the guest goes on natively.
+unsafe fn execute(path: u64, arguments: u64, environment: u64) {
+    // SAFETY: `strings` checks every address.
+    let (arguments, environment) = unsafe { (strings(arguments), strings(environment)) };
+    let (Some(path), Some(arguments), Some(environment)) = (text(path), arguments, environment) else { return };
+    // SAFETY: a C string.
+    if unsafe { libc::access(path.as_ptr(), libc::X_OK) } != 0 {
+        return;
+    }
+    let (program, arguments) = match elf::resolve(path.clone(), arguments, &shared().target) {
+        Ok(resolved) => resolved,
+        Err(reason) => {
+            note(&format!(
+                "{}: executed natively, its references are not in the trace: {reason}",
+                path.to_string_lossy()
+            ));
+            return;
+        }
+    };
+    let Some(command) = command(&program, &arguments) else {
+        note(&format!(
+            "{}: executed natively: the emulator's own command line is not readable",
+            path.to_string_lossy()
+        ));
+        return;
+    };
+    // SAFETY: an image that executes another has one thread left that matters; others are stopped by the kernel.
+    unsafe { state::flush_all() };
+    let end = End { replaced: 1, instructions: INSTRUCTIONS.load(Relaxed) };
+    channel::send(BlockKind::End, 0, &end.encode());
+    exec(&command, &environment);
+    channel::drop_connection();
+    channel::begin_image();
+    note(&format!("{}: cannot execute the emulator for it", path.to_string_lossy()));
+}
+
+/// This emulator's command line up to its program, then the new program.
+fn command(program: &CStr, arguments: &[CString]) -> Option<Vec<CString>> {
+    let own = std::fs::read("/proc/self/cmdline").ok()?;
+    let mut words = own.split(|byte| *byte == 0);
+    let mut command: Vec<CString> = Vec::new();
+    loop {
+        let word = words.next()?;
+        command.push(CString::new(word).ok()?);
+        if word == b"-0" {
+            break;
+        }
+    }
+    let name = arguments.first().map_or(program, |name| name.as_c_str());
+    command.push(name.to_owned());
+    command.push(program.to_owned());
+    command.extend(arguments.iter().skip(1).cloned());
+    Some(command)
+}
+
+fn exec(command: &[CString], environment: &[CString]) {
+    let vector = |strings: &[CString]| -> Vec<*const c_char> {
+        strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+    };
+    let (arguments, environment) = (vector(command), vector(environment));
+    // SAFETY: two vectors of C strings that end with a null pointer.
+    unsafe { libc::execve(c"/proc/self/exe".as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+}
+
+/// The path as Rust has it.
+pub fn as_path(path: &CStr) -> &Path {
+    Path::new(OsStr::from_bytes(path.to_bytes()))
+}

@@ -1,0 +1,105 @@
+//! The plugin that QEMU's user-mode emulator loads to capture a program's references.
+//!
+//! `qemu-x86_64 -plugin libpagelab_qemu.so,socket=PATH,mode=runs,... -0 NAME PROGRAM ARGUMENTS`. What it sees it filters,
+//! packs and sends to a collector (`pagelab_trace::capture`); `docs/trace.md` says what is in a trace and what is not.
+
+mod api;
+mod callbacks;
+mod channel;
+mod children;
+mod config;
+mod elf;
+mod state;
+
+use api::{Id, Info};
+use config::{Config, Window};
+use pagelab_trace::capture::protocol::{BlockKind, End};
+use state::{ACTIVE, INSTRUCTIONS, Shared};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::io::Write;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The version of the interface that this plugin was written for.
+#[unsafe(no_mangle)]
+pub static qemu_plugin_version: c_int = 1;
+
+/// Says what is wrong and ends the process.
+fn fail(message: &str) -> ! {
+    // Standard error may be closed; there is nobody else to tell.
+    let _ = writeln!(std::io::stderr(), "pagelab trace: {message}");
+    // SAFETY: _exit has no preconditions.
+    unsafe { libc::_exit(125) }
+}
+
+/// The window has ended, and the program with it.
+fn quit() -> ! {
+    // SAFETY: the other threads may still run: what they are just writing is cut off, as the window is.
+    unsafe { state::flush_all() };
+    send_end();
+    // SAFETY: _exit has no preconditions.
+    unsafe { libc::_exit(0) }
+}
+
+fn send_end() {
+    let end = End { replaced: 0, instructions: INSTRUCTIONS.load(Relaxed) };
+    channel::send(BlockKind::End, 0, &end.encode());
+}
+
+unsafe extern "C" fn thread_begins(_id: Id, index: c_uint) {
+    state::begin(index);
+}
+
+unsafe extern "C" fn thread_ends(_id: Id, index: c_uint) {
+    // SAFETY: the emulator calls when the thread runs no guest code any more.
+    unsafe { state::end(index) };
+}
+
+unsafe extern "C" fn process_ends(_id: Id, _: *mut c_void) {
+    // A forked child that is not followed has nothing to say.
+    if children::forked() && !state::shared().config.children {
+        return;
+    }
+    // SAFETY: the emulator has stopped all threads.
+    unsafe { state::flush_all() };
+    send_end();
+}
+
+/// Called by the emulator when it has loaded the plugin.
+///
+/// # Safety
+/// The emulator gives a valid description of itself and `argc` C strings.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qemu_plugin_install(
+    id: Id,
+    info: *const Info,
+    argc: c_int,
+    argv: *const *const c_char,
+) -> c_int {
+    let argument = |index: usize| {
+        // SAFETY: by the caller.
+        unsafe { CStr::from_ptr(*argv.add(index)) }.to_str().unwrap_or("(not UTF-8)")
+    };
+    let config = match Config::parse((0..argc as usize).map(argument)) {
+        Ok(config) => config,
+        Err(message) => {
+            let _ = writeln!(std::io::stderr(), "pagelab trace: plugin: {message}");
+            return 1;
+        }
+    };
+    // SAFETY: by the caller.
+    let target = unsafe { CStr::from_ptr((*info).target_name) }.to_string_lossy().into_owned();
+    callbacks::PAGE_BITS.store(config.page_bits, Relaxed);
+    ACTIVE.store(config.window == Window::Whole, Relaxed);
+    state::set_shared(Shared { config, target });
+    channel::begin_image();
+    children::watch_forks();
+    // SAFETY: the identifier is the emulator's, the callbacks have the signatures that it asks for.
+    unsafe {
+        api::qemu_plugin_register_vcpu_init_cb(id, thread_begins);
+        api::qemu_plugin_register_vcpu_exit_cb(id, thread_ends);
+        api::qemu_plugin_register_vcpu_tb_trans_cb(id, callbacks::translated);
+        api::qemu_plugin_register_vcpu_syscall_cb(id, children::system_call);
+        api::qemu_plugin_register_atexit_cb(id, process_ends, std::ptr::null_mut());
+    }
+    0
+}

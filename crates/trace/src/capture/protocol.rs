@@ -1,0 +1,134 @@
+//! Between the plugin in the emulator and the collector: one stream socket a process image, blocks in native byte order.
+
+/// What a block has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum BlockKind {
+    /// The first block of a connection: [`Hello`], then the command line of the emulator (NUL after each argument).
+    Hello = 1,
+    /// Packed references of one thread, 8 bytes each.
+    References = 2,
+    /// Page runs of one thread, 16 bytes each, address space 0.
+    Runs = 3,
+    /// Text for the user: something that was not followed.
+    Note = 4,
+    /// The image ends as it should, all blocks were sent: [`End`].
+    End = 5,
+}
+
+impl BlockKind {
+    /// The kind with this number.
+    pub fn from_code(code: u32) -> Option<BlockKind> {
+        use BlockKind::{End, Hello, Note, References, Runs};
+        [Hello, References, Runs, Note, End].into_iter().find(|kind| *kind as u32 == code)
+    }
+}
+
+/// Before each block.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct BlockHeader {
+    /// A [`BlockKind`].
+    pub kind: u32,
+    /// The thread, numbered from 0 in its process image.
+    pub thread: u32,
+    /// Bytes that follow.
+    pub length: u64,
+}
+
+/// Bytes of a [`BlockHeader`].
+pub const HEADER_BYTES: usize = 16;
+/// The longest block that a collector accepts.
+pub const MOST_BYTES: u64 = 1 << 24;
+
+/// Who sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Hello {
+    /// The same for all connections of a process image, different for all images: a program that closes all its
+    /// descriptors closes the connection too, and the plugin then makes another.
+    pub image: u64,
+    /// Process.
+    pub pid: u32,
+    /// Its parent.
+    pub parent: u32,
+}
+
+/// Bytes of a [`Hello`].
+pub const HELLO_BYTES: usize = 16;
+
+/// What is known at an image's end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct End {
+    /// 1 where the image was replaced by another (exec), 0 where the process ends.
+    pub replaced: u64,
+    /// Instructions executed, where they were counted (windows); else 0.
+    pub instructions: u64,
+}
+
+/// Bytes of an [`End`].
+pub const END_BYTES: usize = 16;
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+impl BlockHeader {
+    /// As sent.
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..4].copy_from_slice(&self.kind.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.thread.to_ne_bytes());
+        bytes[8..].copy_from_slice(&self.length.to_ne_bytes());
+        bytes
+    }
+
+    /// As received.
+    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> BlockHeader {
+        BlockHeader { kind: u32_at(bytes, 0), thread: u32_at(bytes, 4), length: u64_at(bytes, 8) }
+    }
+}
+
+impl Hello {
+    /// As sent.
+    pub fn encode(&self) -> [u8; HELLO_BYTES] {
+        let mut bytes = [0; HELLO_BYTES];
+        bytes[..8].copy_from_slice(&self.image.to_ne_bytes());
+        bytes[8..12].copy_from_slice(&self.pid.to_ne_bytes());
+        bytes[12..].copy_from_slice(&self.parent.to_ne_bytes());
+        bytes
+    }
+
+    /// As received; none where it is too short.
+    pub fn decode(bytes: &[u8]) -> Option<Hello> {
+        (bytes.len() >= HELLO_BYTES).then(|| Hello {
+            image: u64_at(bytes, 0),
+            pid: u32_at(bytes, 8),
+            parent: u32_at(bytes, 12),
+        })
+    }
+}
+
+impl End {
+    /// As sent.
+    pub fn encode(&self) -> [u8; END_BYTES] {
+        let mut bytes = [0; END_BYTES];
+        bytes[..8].copy_from_slice(&self.replaced.to_ne_bytes());
+        bytes[8..].copy_from_slice(&self.instructions.to_ne_bytes());
+        bytes
+    }
+
+    /// As received; none where it is too short.
+    pub fn decode(bytes: &[u8]) -> Option<End> {
+        (bytes.len() >= END_BYTES).then(|| End { replaced: u64_at(bytes, 0), instructions: u64_at(bytes, 8) })
+    }
+}
+
+/// A program marks where its trace begins and ends by `prctl(MARKER, 1)` and `prctl(MARKER, 0)`: an option that no kernel
+/// knows, so that it costs a refused system call (EINVAL) where nobody traces.
+pub const MARKER: u64 = 0x5047_4c42;

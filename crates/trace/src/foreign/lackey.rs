@@ -1,0 +1,26 @@
+//! `valgrind --tool=lackey --trace-mem=yes`: `I  04016b80,3`, ` L addr,size`, ` S addr,size`, ` M addr,size`.
+//!
+//! Everything is thread 0: lackey does not say whose a reference is. A modification is a load and a store.
+
+use super::lines::{Batch, Flaw, decimal, hexadecimal};
+use crate::reference::{Kind, Reference};
+
+pub(super) fn parse(line: &[u8], batch: &mut Batch) -> Result<(), Flaw> {
+    let (kinds, rest): (&[Kind], _) = match line {
+        [b'I', b' ', b' ', rest @ ..] => (&[Kind::Fetch], rest),
+        [b' ', b'L', b' ', rest @ ..] => (&[Kind::Load], rest),
+        [b' ', b'S', b' ', rest @ ..] => (&[Kind::Store], rest),
+        [b' ', b'M', b' ', rest @ ..] => (&[Kind::Load, Kind::Store], rest),
+        // Valgrind's own messages, and what the program may print among them.
+        [b'=' | b'-' | b'*', ..] | [] => return Ok(()),
+        _ => return Err("not a line of lackey's".into()),
+    };
+    let comma = rest.iter().position(|byte| *byte == b',').ok_or("no size")?;
+    let address = hexadecimal(&rest[..comma]).ok_or("the address is not hexadecimal")?;
+    let size =
+        decimal(&rest[comma + 1..]).and_then(|size| u32::try_from(size).ok()).ok_or("the size is no number")?;
+    for kind in kinds {
+        batch.push(0, 0, Reference::new(address, *kind, size));
+    }
+    Ok(())
+}
