@@ -40,6 +40,7 @@ dev: $(PY)                ## Rebuild the native parts beside the Python sources,
 	cargo build --release --locked
 	cp -f target/release/lib_native.so src/pagelab/_native.abi3.so
 	cp -f target/release/libpagelab.so src/pagelab/libpagelab.abi3.so
+	cp -f target/release/libpagelab_qemu.so src/pagelab/libpagelab_qemu.abi3.so
 	cp -f target/release/pagelab-launch target/release/pagelab-workload $(VENV)/bin/
 
 setup: $(STAMP)

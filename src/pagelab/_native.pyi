@@ -1,5 +1,7 @@
 """Native half of pagelab (crates/python): policies cross as JSON (use :mod:`pagelab.policy`), arrays as buffers."""
 
+from os import PathLike
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -61,3 +63,30 @@ class PageRuns:
     references: int | None
     def __init__(self, path: str, page_bits: int, data_only: bool) -> None: ...
     def feed(self, simulations: list[Paging]) -> int | None: ...
+
+class TraceRefused(ValueError):  # noqa: N818 (as the native part names it)
+    """Arguments: the kind of error, the message."""
+
+def trace_work(work: str) -> str: ...
+
+class TraceBatches:
+    @property
+    def header(self) -> str: ...
+    def __init__(
+        self, path: str | PathLike[str], page_bits: int | None, kinds: int, shard: tuple[int, int] | None
+    ) -> None: ...
+    def references(self) -> list[bytes] | None: ...
+    def runs(self) -> list[bytes] | None: ...
+
+class TraceFile:
+    def __init__(self, path: str | PathLike[str], header: str, level: int) -> None: ...
+    def references(
+        self,
+        address: NDArray[np.uint64],
+        kind: NDArray[np.uint8],
+        size: NDArray[np.uint32],
+        thread: NDArray[np.uint32],
+        asid: NDArray[np.uint16],
+    ) -> None: ...
+    def runs(self, page: NDArray[np.uint64], asid: NDArray[np.uint16], count: NDArray[np.uint64]) -> None: ...
+    def finish(self, ending: str) -> None: ...

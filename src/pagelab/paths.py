@@ -19,10 +19,24 @@ def library() -> Path:
     override = os.environ.get("PAGELAB_LIBRARY")
     if override:
         return Path(override)
-    found = sorted(Path(__file__).parent.glob("libpagelab*.so"))
+    found = sorted(Path(__file__).parent.glob("libpagelab.*so"))
     if not found:
         raise MissingPartError(
             f"cannot find libpagelab.so beside {Path(__file__).parent}; run: pip install . (from a checkout: make dev)"
+        )
+    return found[0]
+
+
+def qemu_plugin() -> Path:
+    """The plugin that captures traces in QEMU (crates/qemu); raises :class:`MissingPartError`."""
+    override = os.environ.get("PAGELAB_QEMU_PLUGIN")
+    if override:
+        return Path(override)
+    found = sorted(Path(__file__).parent.glob("libpagelab_qemu*.so"))
+    if not found:
+        raise MissingPartError(
+            f"cannot find libpagelab_qemu.so beside {Path(__file__).parent}; run: pip install . "
+            "(from a checkout: make dev)"
         )
     return found[0]
 

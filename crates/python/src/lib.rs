@@ -7,6 +7,7 @@ mod guest;
 mod policy;
 mod simulate;
 mod stats;
+mod trace;
 
 use pyo3::prelude::*;
 
@@ -27,5 +28,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(stats::stats_replicates, module)?)?;
     module.add_class::<simulate::Paging>()?;
     module.add_class::<simulate::PageRuns>()?;
+    module.add("TraceRefused", module.py().get_type::<trace::TraceRefused>())?;
+    module.add_function(wrap_pyfunction!(trace::trace_work, module)?)?;
+    module.add_class::<trace::TraceBatches>()?;
+    module.add_class::<trace::TraceFile>()?;
     Ok(())
 }

@@ -30,10 +30,8 @@ pub struct Info {
 
 /// Callbacks do not read registers.
 pub const NO_REGISTERS: c_int = 0;
-/// Callbacks for reads.
-pub const READS: c_int = 1;
-/// Callbacks for writes.
-pub const WRITES: c_int = 2;
+/// Callbacks for reads and writes.
+pub const ALL_ACCESSES: c_int = 3;
 
 /// Called with the vCPU and the value given at registration.
 pub type Executed = unsafe extern "C" fn(c_uint, *mut c_void);
@@ -77,5 +75,6 @@ unsafe extern "C" {
         accesses: c_int,
         data: *mut c_void,
     );
+    pub fn qemu_plugin_mem_is_store(info: MemoryInfo) -> bool;
     pub fn qemu_plugin_mem_size_shift(info: MemoryInfo) -> c_uint;
 }

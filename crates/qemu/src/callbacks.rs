@@ -1,9 +1,9 @@
 //! What runs for each translated block, instruction and access: the hot part.
 //!
-//! Reads and writes have callbacks of their own, so that the kind of an access needs no question to the emulator, and an
-//! atomic read-modify-write is a load and a store. Each callback exists with and without the test of address ranges.
+//! There is one callback for reads and writes: QEMU 7.2 calls those for writes only at reads too, and those for reads only
+//! at writes instead (tests/trace compares with lackey). It exists with and without the tests of addresses and kinds.
 
-use crate::api::{self, Block, Id, Instruction, MemoryInfo, NO_REGISTERS, READS, WRITES};
+use crate::api::{self, ALL_ACCESSES, Block, Id, Instruction, MemoryInfo, NO_REGISTERS};
 use crate::config::{Mode, Window};
 use crate::state::{ACTIVE, INSTRUCTIONS, Vcpu, shared, vcpu};
 use pagelab_trace::{Kind, Reference};
@@ -15,8 +15,6 @@ use std::sync::atomic::Ordering::Relaxed;
 /// A copy of the page size where the callbacks find it without a detour.
 pub static PAGE_BITS: AtomicU32 = AtomicU32::new(12);
 
-const LOAD: u8 = Kind::Load as u8;
-const STORE: u8 = Kind::Store as u8;
 /// No access is longer (a vector register of 64 bytes); where the emulator cuts, it is shorter still.
 const LONGEST: u64 = 64;
 
@@ -26,6 +24,7 @@ const LONGEST: u64 = 64;
 /// Called by the emulator.
 pub unsafe extern "C" fn translated(_id: Id, block: *mut Block) {
     let config = &shared().config;
+    let all = config.ranges.is_empty() && config.kinds.has(Kind::Load) && config.kinds.has(Kind::Store);
     // SAFETY: the emulator gives a block that is valid for this call.
     let count = unsafe { api::qemu_plugin_tb_n_insns(block) };
     if matches!(config.window, Window::Instructions { .. }) {
@@ -42,7 +41,7 @@ pub unsafe extern "C" fn translated(_id: Id, block: *mut Block) {
     for index in 0..count {
         // SAFETY: the index is below the number of instructions.
         let instruction = unsafe { api::qemu_plugin_tb_get_insn(block, index) };
-        if config.ranges.is_empty() {
+        if all {
             // SAFETY: the instruction is valid for this call.
             unsafe { instrument::<false>(instruction) };
         } else {
@@ -54,7 +53,7 @@ pub unsafe extern "C" fn translated(_id: Id, block: *mut Block) {
 
 /// # Safety
 /// The instruction is valid.
-unsafe fn instrument<const RANGES: bool>(instruction: *mut Instruction) {
+unsafe fn instrument<const SOME: bool>(instruction: *mut Instruction) {
     let config = &shared().config;
     let runs = config.mode == Mode::Runs;
     if config.kinds.has(Kind::Fetch) {
@@ -69,67 +68,66 @@ unsafe fn instrument<const RANGES: bool>(instruction: *mut Instruction) {
             unsafe { api::qemu_plugin_register_vcpu_insn_exec_cb(instruction, callback, NO_REGISTERS, data) };
         }
     }
-    let reads: api::Accessed = if runs { accessed_run::<RANGES> } else { accessed::<LOAD, RANGES> };
-    let writes: api::Accessed = if runs { accessed_run::<RANGES> } else { accessed::<STORE, RANGES> };
-    for (kind, accesses, callback) in [(Kind::Load, READS, reads), (Kind::Store, WRITES, writes)] {
-        if config.kinds.has(kind) {
-            // SAFETY: by the caller.
-            unsafe {
-                api::qemu_plugin_register_vcpu_mem_cb(
-                    instruction,
-                    callback,
-                    NO_REGISTERS,
-                    accesses,
-                    ptr::null_mut(),
-                );
-            }
+    if config.kinds.has(Kind::Load) || config.kinds.has(Kind::Store) {
+        let callback: api::Accessed = if runs { accessed_run::<SOME> } else { accessed::<SOME> };
+        // SAFETY: by the caller.
+        unsafe {
+            api::qemu_plugin_register_vcpu_mem_cb(
+                instruction,
+                callback,
+                NO_REGISTERS,
+                ALL_ACCESSES,
+                ptr::null_mut(),
+            );
         }
     }
 }
 
 /// An access, as a full reference.
-unsafe extern "C" fn accessed<const KIND: u8, const RANGES: bool>(
-    index: c_uint,
-    info: MemoryInfo,
-    address: u64,
-    _: *mut c_void,
-) {
-    if !ACTIVE.load(Relaxed) || RANGES && !shared().config.keeps(address) {
+unsafe extern "C" fn accessed<const SOME: bool>(index: c_uint, info: MemoryInfo, address: u64, _: *mut c_void) {
+    if !ACTIVE.load(Relaxed) || SOME && !shared().config.keeps(address) {
         return;
     }
     // SAFETY: the emulator calls in the vCPU's own thread.
     let own = unsafe { vcpu(index) };
-    let size = size(own, info);
-    own.push(Reference::new(address, Kind::from_code(KIND), size).bits());
+    let meta = meta(own, info);
+    if !SOME || shared().config.kinds.has(Kind::from_code(meta)) {
+        own.push(Reference::with_meta(address, meta).bits());
+    }
 }
 
-/// Bytes of an access; asks the emulator only where the last access was of another kind.
+/// Kind and size of an access. Asking the emulator costs two calls, and few accesses differ: the answers are kept.
 #[inline]
-fn size(own: &mut Vcpu, info: MemoryInfo) -> u32 {
-    if info != own.info {
-        own.info = info;
-        // SAFETY: the emulator has just given this description.
-        own.size = 1 << unsafe { api::qemu_plugin_mem_size_shift(info) };
+fn meta(own: &mut Vcpu, info: MemoryInfo) -> u8 {
+    let known = &mut own.known[(info ^ info >> 4 ^ info >> 16) as usize % own.known.len()];
+    if known.0 != info {
+        *known = (info, ask(info));
     }
-    own.size
+    known.1
+}
+
+#[cold]
+fn ask(info: MemoryInfo) -> u8 {
+    // SAFETY: the emulator has just given this description.
+    let (store, shift) = unsafe { (api::qemu_plugin_mem_is_store(info), api::qemu_plugin_mem_size_shift(info)) };
+    let kind = if store { Kind::Store } else { Kind::Load };
+    Reference::new(0, kind, 1 << shift).meta()
 }
 
 /// An access, as part of a run.
-unsafe extern "C" fn accessed_run<const RANGES: bool>(
-    index: c_uint,
-    info: MemoryInfo,
-    address: u64,
-    _: *mut c_void,
-) {
-    if !ACTIVE.load(Relaxed) || RANGES && !shared().config.keeps(address) {
+unsafe extern "C" fn accessed_run<const SOME: bool>(index: c_uint, info: MemoryInfo, address: u64, _: *mut c_void) {
+    if !ACTIVE.load(Relaxed) || SOME && !shared().config.keeps(address) {
         return;
     }
     // SAFETY: the emulator calls in the vCPU's own thread.
     let own = unsafe { vcpu(index) };
+    if SOME && !shared().config.kinds.has(Kind::from_code(meta(own, info))) {
+        return;
+    }
     let bits = PAGE_BITS.load(Relaxed);
     touch(own, address >> bits);
     if (address + (LONGEST - 1)) >> bits != address >> bits {
-        let last = address + u64::from(size(own, info)) - 1;
+        let last = Reference::with_meta(address, meta(own, info)).last_byte();
         touch_rest(own, address >> bits, last >> bits);
     }
 }

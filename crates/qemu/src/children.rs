@@ -76,7 +76,6 @@ extern "C" fn in_child() {
 ///
 /// # Safety
 /// Called by the emulator, in the thread of the vCPU.
-#[expect(clippy::too_many_arguments, reason = "the emulator's signature")]
 pub unsafe extern "C" fn system_call(
     _id: Id,
     index: c_uint,
@@ -171,7 +170,10 @@ fn read<const BYTES: usize>(address: u64) -> Option<[u8; BYTES]> {
 unsafe fn execute(path: u64, arguments: u64, environment: u64) {
     // SAFETY: `strings` checks every address.
     let (arguments, environment) = unsafe { (strings(arguments), strings(environment)) };
-    let (Some(path), Some(arguments), Some(environment)) = (text(path), arguments, environment) else { return };
+    let (Some(path), Some(arguments), Some(environment)) = (text(path), arguments, environment) else {
+        note("exec: its arguments cannot be read; if it succeeds, the program runs natively");
+        return;
+    };
     // SAFETY: a C string.
     if unsafe { libc::access(path.as_ptr(), libc::X_OK) } != 0 {
         return;

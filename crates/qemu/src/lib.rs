@@ -17,11 +17,28 @@ use pagelab_trace::capture::protocol::{BlockKind, End};
 use state::{ACTIVE, INSTRUCTIONS, Shared};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::io::Write;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
-/// The version of the interface that this plugin was written for.
+/// The version of the interface: the emulator reads it when it has loaded the plugin.
+///
+/// 1 is what QEMU up to 8.2 knows (the plugin was tried with 7.2). What is used here is the same in version 2, which QEMU 9
+/// asks for at least (that was not tried).
 #[unsafe(no_mangle)]
-pub static qemu_plugin_version: c_int = 1;
+#[allow(non_upper_case_globals, reason = "the emulator looks for this name")]
+pub static qemu_plugin_version: AtomicI32 = AtomicI32::new(1);
+
+/// Runs when the plugin is loaded, before its version is read.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CHOOSE_VERSION: extern "C" fn() = choose_version;
+
+extern "C" fn choose_version() {
+    // SAFETY: a C string; the answer is only compared.
+    let newer = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"qemu_plugin_scoreboard_new".as_ptr()) };
+    if !newer.is_null() {
+        qemu_plugin_version.store(2, Relaxed);
+    }
+}
 
 /// Says what is wrong and ends the process.
 fn fail(message: &str) -> ! {

@@ -58,9 +58,8 @@ pub struct Vcpu {
     /// Words at which the block is sent.
     limit: usize,
     thread: u32,
-    /// The last kinds of access and the codes of their sizes: asking the emulator costs a call.
-    pub info: u32,
-    pub size: u32,
+    /// Descriptions of accesses, and kind and size that the emulator said they mean.
+    pub known: [(u32, u8); 16],
     words: [u64; BLOCK_WORDS],
 }
 
@@ -73,8 +72,7 @@ impl Vcpu {
             length: 0,
             limit: if several { SHARED_WORDS } else { BLOCK_WORDS },
             thread: THREADS.fetch_add(1, Relaxed),
-            info: u32::MAX,
-            size: 0,
+            known: [(u32::MAX, 0); 16],
             words: [0; BLOCK_WORDS],
         }))
     }

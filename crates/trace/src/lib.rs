@@ -27,6 +27,7 @@ mod reduce;
 mod reference;
 mod run;
 mod source;
+pub mod work;
 
 pub use error::{Place, TraceError};
 pub use format::{

@@ -18,6 +18,7 @@ COMMANDS = {
     "stat": Entry("pagelab.cli.stat", "stat_command"),
     "study": Entry("pagelab.cli.study", "study_app"),
     "report": Entry("pagelab.cli.report", "report_command"),
+    "trace": Entry("pagelab.cli.trace", "trace_app"),
     "diagnose": Entry("pagelab.cli.diagnose", "diagnose_command", _TAKES_A_COMMAND),
     "compare": Entry("pagelab.cli.compare", "compare_command"),
     "simulate": Entry("pagelab.cli.simulate", "simulate_app"),

@@ -22,6 +22,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Offset of the first byte behind it in the file.
+    pub fn end(&self) -> u64 {
+        self.offset + CHUNK_HEADER as u64 + u64::from(self.stored)
+    }
+
     pub(super) fn encode(&self) -> [u8; INDEX_ENTRY] {
         let mut bytes = [0; INDEX_ENTRY];
         bytes[..8].copy_from_slice(&self.offset.to_le_bytes());

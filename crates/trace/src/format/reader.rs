@@ -93,6 +93,11 @@ impl<R: Read> TraceReader<R> {
         &self.header
     }
 
+    /// Offset of the next chunk, in bytes from the beginning of what is read.
+    pub fn position(&self) -> u64 {
+        self.offset
+    }
+
     /// The index, once the end was reached.
     pub fn index(&self) -> Option<&Index> {
         self.index.as_ref()
@@ -235,7 +240,7 @@ impl<R: Read + Seek> TraceReader<Selection<R>> {
     pub fn select(mut file: R, entries: &[Entry]) -> Result<Self> {
         file.rewind().map_err(TraceError::io("seek in the trace"))?;
         let header = TraceReader::new(&mut file)?.offset;
-        let ranges = entries.iter().map(|entry| (entry.offset, CHUNK_HEADER as u64 + u64::from(entry.stored)));
+        let ranges = entries.iter().map(|entry| (entry.offset, entry.end() - entry.offset));
         let ranges: Vec<_> = std::iter::once((0, header)).chain(ranges).collect();
         let mut reader = TraceReader::new(Selection { file, ranges: ranges.into_iter(), left: 0 })?;
         reader.wanted = Some(entries.len() as u64);

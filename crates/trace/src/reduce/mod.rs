@@ -86,7 +86,7 @@ impl<S: RunSource> Reduced<S> {
         let mut colours = colours.to_vec();
         colours.sort_unstable();
         colours.dedup();
-        if !colours.first().is_some_and(|least| *least > 0) || memory_pages > MOST_PAGES {
+        if colours.first().is_none_or(|least| *least == 0) || memory_pages > MOST_PAGES {
             return Err(TraceError::Invalid(format!(
                 "a trace is reduced for at least one number of colours, from 1 up, and at most {MOST_PAGES} pages"
             )));

@@ -1,0 +1,248 @@
+//! Files: opened, and written so that a name never has half a trace made from others.
+
+use super::{Output, Records};
+use crate::error::TraceError;
+use crate::foreign::Format;
+use crate::format::{Content, Header, Index, TraceReader, TraceWriter};
+use crate::reference::Kinds;
+use crate::source::{ReferenceSource, References, Result, RunSource};
+use crate::{Run, Selection};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, BufWriter, Seek, Write};
+use std::path::{Path, PathBuf};
+
+/// Buffers of files.
+const BUFFER: usize = 1 << 18;
+
+pub(super) fn format(name: &str) -> Result<Format> {
+    Format::from_name(name).ok_or_else(|| {
+        let names: Vec<_> = Format::ALL.iter().map(|format| format.name()).collect();
+        TraceError::Invalid(format!("format {name:?}: none of {}", names.join(", ")))
+    })
+}
+
+fn named<T>(path: &Path, result: std::io::Result<T>) -> Result<T> {
+    result.map_err(|source| {
+        let message = format!("{}: {source}", path.display());
+        TraceError::Io { operation: "open a trace", source: named_error(&source, message) }
+    })
+}
+
+fn named_error(source: &std::io::Error, message: String) -> std::io::Error {
+    std::io::Error::new(source.kind(), message)
+}
+
+/// A stream of bytes: a file, or standard input for `-`.
+pub(super) fn bytes(path: &Path) -> Result<Box<dyn BufRead + Send>> {
+    if path.as_os_str() == "-" {
+        return Ok(Box::new(BufReader::with_capacity(BUFFER, std::io::stdin())));
+    }
+    Ok(Box::new(BufReader::with_capacity(BUFFER, named(path, File::open(path))?)))
+}
+
+/// A trace file of ours, as a stream.
+pub fn open_reader(path: &Path) -> Result<TraceReader<Box<dyn BufRead + Send>>> {
+    TraceReader::new(bytes(path)?)
+}
+
+/// The page runs of a trace file of ours.
+pub fn open_runs(path: &Path, page_bits: u32, kinds: Kinds) -> Result<Box<dyn RunSource + Send>> {
+    open_reader(path)?.into_runs(page_bits, kinds)
+}
+
+/// Chunks of a damaged trace that are whole, and how many bytes between them belong to none.
+pub(super) fn recovered(path: &Path) -> Result<(TraceReader<Selection<BufReader<File>>>, u64)> {
+    let mut file = BufReader::with_capacity(BUFFER, named(path, File::open(path))?);
+    let index = Index::read(&mut file)?;
+    let end = match index.entries.last() {
+        Some(last) if index.complete => last.end(),
+        _ => named(path, file.seek(std::io::SeekFrom::End(0)))?,
+    };
+    let whole = if index.complete { Index::scan(&mut file)? } else { index };
+    file.rewind().map_err(TraceError::io("read the trace"))?;
+    let begin = TraceReader::new(&mut file)?.position();
+    let kept: u64 = whole.entries.iter().map(|entry| entry.end() - entry.offset).sum();
+    Ok((TraceReader::select(file, &whole.entries)?, end.saturating_sub(begin + kept)))
+}
+
+/// The index of a trace file, from its end or by scanning.
+pub(super) fn index(path: &Path) -> Result<(Header, Index, u64)> {
+    let mut file = BufReader::with_capacity(BUFFER, named(path, File::open(path))?);
+    let header = TraceReader::new(&mut file)?.header().clone();
+    let index = Index::read(&mut file)?;
+    let length = named(path, file.seek(std::io::SeekFrom::End(0)))?;
+    Ok((header, index, length))
+}
+
+/// A file that gets its name when it is whole.
+pub(super) struct NewFile {
+    path: PathBuf,
+    part: PathBuf,
+}
+
+impl NewFile {
+    pub fn create(output: &Output) -> Result<(NewFile, BufWriter<File>)> {
+        refuse_existing(output)?;
+        let mut part: OsString = output.path.clone().into();
+        part.push(format!(".part-{}", std::process::id()));
+        let part = PathBuf::from(part);
+        let file = named(&part, File::create(&part))?;
+        Ok((NewFile { path: output.path.clone(), part }, BufWriter::with_capacity(BUFFER, file)))
+    }
+
+    /// The whole file gets its name; how many bytes it has.
+    pub fn publish(self, file: BufWriter<File>) -> Result<u64> {
+        let file = file
+            .into_inner()
+            .map_err(|error| TraceError::Io { operation: "write the trace", source: error.into_error() })?;
+        file.sync_all().map_err(TraceError::io("write the trace"))?;
+        let bytes = file.metadata().map_err(TraceError::io("write the trace"))?.len();
+        std::fs::rename(&self.part, &self.path).map_err(TraceError::io("name the trace"))?;
+        Ok(bytes)
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        // Gone already where the trace was published.
+        let _ = std::fs::remove_file(&self.part);
+    }
+}
+
+fn refuse_existing(output: &Output) -> Result<()> {
+    if !output.force && output.path.exists() {
+        return Err(TraceError::Invalid(format!("{} exists; replace it: --force", output.path.display())));
+    }
+    Ok(())
+}
+
+/// A file that has its name from the beginning: what is captured cannot be had again, half of it is better than none.
+pub(super) fn create_in_place(output: &Output) -> Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).create_new(!output.force);
+    match options.open(&output.path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            Err(TraceError::Invalid(format!("{} exists; replace it: --force", output.path.display())))
+        }
+        other => named(&output.path, other),
+    }
+}
+
+/// References or runs.
+pub(super) enum Source<'a> {
+    References(Box<dyn ReferenceSource + Send + 'a>),
+    Runs(Box<dyn RunSource + Send + 'a>),
+}
+
+impl<'a> Source<'a> {
+    pub fn of_trace<R: std::io::Read + Send + 'a>(reader: TraceReader<R>) -> Result<Source<'a>> {
+        match reader.header().content {
+            Content::References => Ok(Source::References(Box::new(reader.into_references()?))),
+            Content::Runs { page_bits } => Ok(Source::Runs(reader.into_runs(page_bits, Kinds::ALL)?)),
+        }
+    }
+
+    /// As wanted: only some kinds, or runs.
+    pub fn wanted(self, records: &Records) -> Result<Source<'a>> {
+        let kinds = records.kinds()?;
+        match (self, records.page_bits) {
+            (Source::References(source), None) => Ok(Source::References(Box::new(Filtered::new(source, kinds)))),
+            (Source::References(source), Some(bits)) => Ok(Source::Runs(Box::new(runs_of(source, bits, kinds)?))),
+            (Source::Runs(source), None) => Ok(Source::Runs(source)),
+            (Source::Runs(source), Some(bits)) => {
+                let has = source.page_bits();
+                crate::run::CoarserRuns::new(source, bits)
+                    .map(|runs| Source::Runs(Box::new(runs)))
+                    .ok_or(TraceError::FinerPages { has, wanted: bits })
+            }
+        }
+    }
+
+    pub fn content(&self) -> Content {
+        match self {
+            Source::References(_) => Content::References,
+            Source::Runs(runs) => Content::Runs { page_bits: runs.page_bits() },
+        }
+    }
+}
+
+fn runs_of<S: ReferenceSource>(source: S, bits: u32, kinds: Kinds) -> Result<crate::run::RunsOfReferences<S>> {
+    if !crate::run::PAGE_BITS.contains(&bits) {
+        return Err(TraceError::Invalid(format!("pages have 2^4 to 2^40 bytes, not 2^{bits}")));
+    }
+    Ok(crate::run::RunsOfReferences::new(source, bits, kinds))
+}
+
+/// References of some kinds.
+struct Filtered<S> {
+    source: S,
+    kinds: Kinds,
+    spans: Vec<crate::source::Span>,
+    references: Vec<crate::Reference>,
+}
+
+impl<S> Filtered<S> {
+    fn new(source: S, kinds: Kinds) -> Self {
+        Filtered { source, kinds, spans: Vec::new(), references: Vec::new() }
+    }
+}
+
+impl<S: ReferenceSource> ReferenceSource for Filtered<S> {
+    fn next_references(&mut self) -> Result<Option<References<'_>>> {
+        self.references.clear();
+        self.spans.clear();
+        while self.references.is_empty() {
+            let Some(batch) = self.source.next_references()? else { return Ok(None) };
+            for segment in batch.segments() {
+                let before = self.references.len();
+                let kept = segment.references.iter().filter(|reference| self.kinds.has(reference.kind()));
+                self.references.extend(kept);
+                let length = self.references.len() - before;
+                if length > 0 {
+                    self.spans.push(crate::source::Span { asid: segment.asid, thread: segment.thread, length });
+                }
+            }
+        }
+        Ok(Some(References::new(&self.spans, &self.references)))
+    }
+}
+
+/// Writes a source to its end; records and references.
+pub(super) fn copy<W: Write>(
+    source: &mut Source<'_>,
+    writer: &mut TraceWriter<W>,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<(u64, u64)> {
+    let mut references = 0u64;
+    loop {
+        if !go_on() {
+            return Err(TraceError::Invalid("interrupted".into()));
+        }
+        match source {
+            Source::References(source) => {
+                let Some(batch) = source.next_references()? else { break };
+                references += batch.all().len() as u64;
+                for segment in batch.segments() {
+                    writer.references(segment.asid, segment.thread, segment.references)?;
+                }
+            }
+            Source::Runs(source) => {
+                let Some(runs) = source.next_runs()? else { break };
+                references += sum(runs);
+                writer.runs(runs)?;
+            }
+        }
+    }
+    Ok((writer.records(), references))
+}
+
+pub(super) fn sum(runs: &[Run]) -> u64 {
+    runs.iter().fold(0, |sum: u64, run| sum.wrapping_add(run.count))
+}
+
+/// What a new trace keeps of the headers and endings of those that it was made of.
+pub(super) fn origin(header: &Header, ending: &Value) -> Value {
+    serde_json::json!({"header": header, "ending": ending})
+}

@@ -1,0 +1,378 @@
+"""``pagelab trace``: capture, info, convert, concat, interleave, reduce."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from pagelab.errors import BadInputError, RunFailedError
+
+if TYPE_CHECKING:
+    from pagelab.trace import Capture
+
+_WHAT = "What is kept"
+_WINDOW = "When"
+_HOW = "How"
+
+
+class _CaptureByDefault(TyperGroup):
+    """What is no command's name begins the arguments of ``capture``: ``pagelab trace -- CMD``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] != "--help":
+            args = ["capture", *args]
+        return super().parse_args(ctx, args)
+
+
+trace_app = typer.Typer(
+    cls=_CaptureByDefault,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    help="Traces of a program's references: `pagelab trace -- CMD` captures one, the commands look into it.",
+)
+
+Page = Annotated[
+    str | None,
+    typer.Option("--page", metavar="SIZE", help="Make page runs of this page size: 4K, 2M.", rich_help_panel=_WHAT),
+]
+Kinds = Annotated[
+    str | None,
+    typer.Option(
+        "--kinds", metavar="LIST", help="Of full references, only these: load,store,fetch,other.", rich_help_panel=_WHAT
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there.")]
+Level = Annotated[int, typer.Option("--level", metavar="N", help="Compression, 1 (fast) to 19.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Out = Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The new trace.")]
+Source = Annotated[Path, typer.Argument(metavar="TRACE", help="A trace.")]
+Sources = Annotated[list[Path], typer.Argument(metavar="TRACE...", help="Traces, in this order.")]
+Target = Annotated[Path, typer.Argument(metavar="NEW", help="The new trace.")]
+SameSpace = Annotated[
+    bool, typer.Option("--same-space", help="All are one process: pages of the same number are the same page.")
+]
+
+
+@trace_app.command("capture", context_settings={"allow_interspersed_args": False})
+def capture_command(
+    argv: Annotated[list[str], typer.Argument(metavar="[--] CMD...", help="The program and its arguments.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="The trace (default: NAME.trace).")
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Every reference with address, kind, size, thread.", rich_help_panel=_WHAT)
+    ] = False,
+    page: Annotated[
+        str, typer.Option("--page", metavar="SIZE", help="Page size of the runs.", rich_help_panel=_WHAT)
+    ] = "4K",
+    fetches: Annotated[
+        bool, typer.Option("--fetches", help="Instruction fetches as well.", rich_help_panel=_WHAT)
+    ] = False,
+    kinds: Annotated[
+        str | None,
+        typer.Option("--kinds", metavar="LIST", help="Only these: load,store,fetch.", rich_help_panel=_WHAT),
+    ] = None,
+    ranges: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--range",
+            metavar="LOW-HIGH",
+            help="Only these addresses (hexadecimal). Repeatable.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    children: Annotated[
+        bool,
+        typer.Option("--children/--no-children", help="Follow fork and exec.", rich_help_panel=_WHAT),
+    ] = True,
+    first: Annotated[
+        int,
+        typer.Option("--first", metavar="N", help="Begin at this instruction of each image.", rich_help_panel=_WINDOW),
+    ] = 0,
+    count: Annotated[
+        int | None, typer.Option("--count", metavar="N", help="For so many instructions.", rich_help_panel=_WINDOW)
+    ] = None,
+    marker: Annotated[
+        bool,
+        typer.Option(
+            "--marker",
+            help="From the program's prctl(0x50474c42, 1) to its prctl(0x50474c42, 0).",
+            rich_help_panel=_WINDOW,
+        ),
+    ] = False,
+    end_program: Annotated[
+        bool, typer.Option("--end-program", help="End the program with the window.", rich_help_panel=_WINDOW)
+    ] = False,
+    way: Annotated[
+        str, typer.Option("--way", metavar="qemu|lackey", help="What runs the program.", rich_help_panel=_HOW)
+    ] = "qemu",
+    cpu: Annotated[str, typer.Option("--cpu", metavar="MODEL", help="QEMU's CPU model.", rich_help_panel=_HOW)] = "max",
+    sysroot: Annotated[
+        str | None,
+        typer.Option("--sysroot", metavar="DIR", help="Where a foreign program's libraries are.", rich_help_panel=_HOW),
+    ] = None,
+    level: Level = 3,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Run a program in an emulator and write its references (also without the word `capture`).
+
+    Page runs of loads and stores are written unless something else is asked for. The program runs about a hundred times
+    slower than by itself; what its system calls do to memory inside the kernel is not seen.
+
+    **Examples**
+
+        pagelab trace -- sort words
+
+        pagelab trace --full --fetches -o sort.trace -- sort words
+
+        pagelab trace --first 1000000000 --count 100000000 --end-program -- ./solver
+
+        pagelab trace --way lackey --full -- true
+    """
+    from pagelab import trace
+
+    path = out or Path(f"{Path(argv[0]).name}.trace")
+    chosen = _kinds(kinds) or (("load", "store", "fetch") if fetches else ("load", "store"))
+    if way == "qemu":
+        found = trace.capture(
+            argv,
+            path,
+            full=full,
+            page_bytes=page,
+            kinds=chosen,
+            ranges=[_range(text) for text in ranges or ()],
+            first=first,
+            count=count,
+            marker=marker,
+            end_program=end_program,
+            children=children,
+            cpu=cpu,
+            sysroot=sysroot,
+            level=level,
+            force=force,
+        )
+    elif way == "lackey":
+        if ranges or first or count or marker or end_program or sysroot:
+            raise BadInputError("lackey has no windows, ranges and foreign programs; run: pagelab trace --way qemu")
+        found = trace.capture_with_lackey(
+            argv, path, full=full, page_bytes=page, kinds=chosen, level=level, force=force
+        )
+    else:
+        raise BadInputError(f"--way {way}: allowed: qemu, lackey")
+    _show_capture(found, as_json=as_json)
+    if found.status != 0:
+        how = f"exit code {found.status}" if found.status > 0 else f"signal {-found.status}"
+        raise RunFailedError(f"{argv[0]} ended with {how}; its trace is kept: {path}")
+
+
+def _kinds(text: str | None) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",")) if text else ()
+
+
+def _range(text: str) -> tuple[int, int]:
+    low, _, high = text.partition("-")
+    try:
+        return int(low, 16), int(high, 16)
+    except ValueError:
+        raise BadInputError(f"--range {text}: two hexadecimal addresses, LOW-HIGH") from None
+
+
+def _show_capture(found: Capture, *, as_json: bool) -> None:
+    from pagelab.cli import trace_text
+
+    if as_json:
+        from dataclasses import asdict
+
+        _print_json(asdict(found) | {"path": str(found.path)})
+        return
+    for line in trace_text.captured(found):
+        sys.stderr.write(f"{line}\n")
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    import json
+
+    typer.echo(json.dumps(value, indent=2))
+
+
+@trace_app.command("info")
+def info_command(
+    source: Source,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="Read all of it: check every chunk, count kinds, threads, pages.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """What is in a trace, and where it comes from.
+
+    **Examples**
+
+        pagelab trace info sort.trace
+
+        pagelab trace info --thorough --json sort.trace
+    """
+    from pagelab import trace
+    from pagelab.cli import trace_text
+
+    found = trace.info(source, thorough=thorough)
+    if as_json:
+        _print_json(found)
+    else:
+        for line in trace_text.info(source, found):
+            typer.echo(line)
+    damage = (found["thorough"] or {}).get("damage")
+    if damage or not found["complete"]:
+        raise BadInputError(damage or f"{source}: the trace is torn; run: pagelab trace convert --recover {source} NEW")
+
+
+@trace_app.command("convert")
+def convert_command(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="The trace to read; - for standard input.")],
+    target: Target,
+    from_format: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="FORMAT",
+            help="lackey, dinero, champsim, csv, parquet, raw, raw-pages, perf-script; without it, a pagelab trace.",
+        ),
+    ] = None,
+    page: Page = None,
+    its_page: Annotated[
+        str, typer.Option("--its-page", metavar="SIZE", help="Page size of a foreign trace that has page numbers.")
+    ] = "4K",
+    kinds: Kinds = None,
+    recover: Annotated[bool, typer.Option("--recover", help="Of a damaged trace, keep every whole chunk.")] = False,
+    level: Level = 3,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Make a trace of another tool's trace, or a trace with less in it, or what can be saved of a damaged one.
+
+    **Examples**
+
+        zcat gcc.din.gz | pagelab trace convert --from dinero - gcc.trace
+
+        pagelab trace convert --page 2M --kinds load,store full.trace runs.trace
+
+        pagelab trace convert --recover torn.trace whole.trace
+    """
+    from pagelab import trace
+
+    written = trace.convert(
+        source,
+        target,
+        format=from_format,
+        page_bytes=page,
+        foreign_page_bytes=its_page,
+        kinds=_kinds(kinds) or trace.KINDS,
+        recover=recover,
+        force=force,
+        level=level,
+    )
+    _show_written(target, written, as_json=as_json)
+
+
+def _show_written(target: Path, written: dict[str, Any], *, as_json: bool) -> None:
+    from pagelab.cli import trace_text
+
+    if as_json:
+        _print_json(written)
+    else:
+        typer.echo(trace_text.written(target, written))
+
+
+@trace_app.command("concat")
+def concat_command(
+    sources: Sources,
+    out: Out,
+    page: Page = None,
+    kinds: Kinds = None,
+    same_space: SameSpace = False,
+    level: Level = 3,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """One trace after the other, each in an address space of its own.
+
+    **Examples**
+
+        pagelab trace concat -o both.trace make.trace link.trace
+    """
+    from pagelab import trace
+
+    options = {"same_space": same_space, "page_bytes": page, "level": level, "force": force}
+    written = trace.concat(sources, out, kinds=_kinds(kinds) or trace.KINDS, **options)
+    _show_written(out, written, as_json=as_json)
+
+
+@trace_app.command("interleave")
+def interleave_command(
+    sources: Sources,
+    out: Out,
+    quantum: Annotated[int, typer.Option("--quantum", metavar="N", help="References in a turn.")],
+    page: Page = None,
+    kinds: Kinds = None,
+    same_space: SameSpace = False,
+    level: Level = 3,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Traces in turns, as processes share a processor: PAGING's multiprogrammed workload.
+
+    **Examples**
+
+        pagelab trace interleave --quantum 100000 -o mult.trace make.trace tree.trace shell.trace
+    """
+    from pagelab import trace
+
+    options = {"same_space": same_space, "page_bytes": page, "level": level, "force": force}
+    written = trace.interleave(sources, out, quantum=quantum, kinds=_kinds(kinds) or trace.KINDS, **options)
+    _show_written(out, written, as_json=as_json)
+
+
+@trace_app.command("reduce")
+def reduce_command(
+    source: Source,
+    target: Target,
+    memory: Annotated[
+        str, typer.Option("--memory", metavar="SIZE", help="Stay exact for memories of this size and more: 16M.")
+    ],
+    colours: Annotated[
+        str, typer.Option("--colours", metavar="LIST", help="Stay exact for these numbers of colours: 1,2,4.")
+    ] = "1",
+    page: Page = None,
+    kinds: Kinds = None,
+    level: Level = 3,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Drop references that cannot matter to larger memories: LRU's faults stay exactly the same (and OPT's).
+
+    **Examples**
+
+        pagelab trace reduce --memory 1M --colours 1,2,4,8,16,32,64 sor.trace sor-1M.trace
+    """
+    from pagelab import trace
+
+    try:
+        counts = [int(word) for word in colours.split(",")]
+    except ValueError:
+        raise BadInputError(f"--colours {colours}: numbers with commas between them") from None
+    written = trace.reduce(
+        source,
+        target,
+        memory=memory,
+        colours=counts,
+        page_bytes=page,
+        kinds=_kinds(kinds) or trace.KINDS,
+        level=level,
+        force=force,
+    )
+    _show_written(target, written, as_json=as_json)

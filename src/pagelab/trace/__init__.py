@@ -1,0 +1,39 @@
+"""Reference traces: captured, read, written, converted, put together, reduced (docs/trace).
+
+Everything streams: arrays come and go in batches of about 10⁵ records, whatever the trace's length. The native part
+releases the GIL.
+
+>>> import numpy as np
+>>> from pagelab import trace
+>>> addresses = np.arange(0, 1 << 20, 64, dtype=np.uint64)
+>>> written = trace.write("/tmp/loop.trace", [addresses] * 3, force=True)  # doctest: +SKIP
+>>> sum(int(runs.count.sum()) for runs in trace.Trace("/tmp/loop.trace").runs(page_bytes=4096))  # doctest: +SKIP
+49152
+"""
+
+from pagelab.trace.capture import Capture, capture
+from pagelab.trace.data import KINDS, References, Runs, page_bits
+from pagelab.trace.errors import TraceError
+from pagelab.trace.lackey import capture_with_lackey
+from pagelab.trace.reading import Trace
+from pagelab.trace.work import FORMATS, concat, convert, info, interleave, reduce
+from pagelab.trace.writing import write
+
+__all__ = [
+    "FORMATS",
+    "KINDS",
+    "Capture",
+    "References",
+    "Runs",
+    "Trace",
+    "TraceError",
+    "capture",
+    "capture_with_lackey",
+    "concat",
+    "convert",
+    "info",
+    "interleave",
+    "page_bits",
+    "reduce",
+    "write",
+]

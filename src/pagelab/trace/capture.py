@@ -1,0 +1,164 @@
+"""Capture with QEMU's user-mode emulator and the plugin in it (crates/qemu)."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pagelab import paths
+from pagelab.trace.data import kind_codes, page_bits
+from pagelab.trace.errors import TraceError
+from pagelab.trace.program import emulator, resolve
+from pagelab.trace.work import ask, output, records
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A captured trace."""
+
+    path: Path
+    status: int
+    """Exit code of the program, or minus the signal that ended it."""
+    references: int
+    """Of page runs, the sum of their counts."""
+    records: int
+    wall_s: float
+    kinds: dict[str, int] | None
+    """References by kind; ``None`` for page runs."""
+    images: list[dict[str, Any]]
+    """Process images, by address space: pid, parent, command, references, threads, instructions, ended."""
+    notes: list[str]
+    """What was not followed."""
+    cut_off: int
+    """Processes that lived on after the program and were cut off."""
+
+
+def capture(
+    argv: Sequence[str],
+    path: Path | str,
+    *,
+    full: bool = False,
+    page_bytes: int | str = 4096,
+    kinds: Iterable[str] = ("load", "store"),
+    ranges: Sequence[tuple[int, int]] = (),
+    first: int = 0,
+    count: int | None = None,
+    marker: bool = False,
+    end_program: bool = False,
+    children: bool = True,
+    cpu: str = "max",
+    sysroot: str | None = None,
+    grace_s: float = 5.0,
+    force: bool = False,
+    level: int = 3,
+) -> Capture:
+    """Runs a program in the emulator and writes its references (docs/trace says which those are).
+
+    ``full`` keeps every reference, else page runs of ``page_bytes`` are written. ``ranges`` keeps addresses in
+    [low, high). A window is ``first`` and ``count``, in instructions of each process image, or ``marker``: what the
+    program does between ``prctl(0x50474c42, 1)`` and ``prctl(0x50474c42, 0)``. ``end_program`` ends it with the window.
+    """
+    program = resolve(argv)
+    chosen = list(kinds)
+    options = _options(chosen, ranges, first, count, marker=marker, end_program=end_program, children=children)
+    bits = page_bits(page_bytes)
+    options |= {"mode": "references" if full else "runs", "page-bits": str(bits)}
+    qemu = emulator(program.target)
+    plugin = paths.qemu_plugin()
+    parameters = {
+        "capture": list(argv),
+        "way": "qemu",
+        "emulator": _version(qemu),
+        "options": options,
+        "ranges": [f"{low:#x}-{high:#x}" for low, high in ranges],
+        "cpu": cpu,
+    }
+    with tempfile.TemporaryDirectory(prefix="pagelab-trace-", dir=_short_directory()) as directory:
+        socket = f"{directory}/socket"
+        arguments = [f"{key}={value}" for key, value in options.items()]
+        arguments += [f"range={low:x}-{high:x}" for low, high in ranges]
+        command = [qemu, "-cpu", cpu, "-plugin", ",".join([str(plugin), f"socket={socket}", *arguments])]
+        command += ["-L", sysroot] if sysroot else []
+        command += ["-0", program.argv[0], program.file, *program.argv[1:]]
+        answer = ask(
+            {
+                "work": "capture",
+                "command": command,
+                "socket": socket,
+                "grace_s": grace_s,
+                "records": records(chosen, None if full else page_bytes),
+                "output": output(path, force, level, parameters),
+            }
+        )
+    if not answer["images"]:
+        status = answer["status"]
+        raise TraceError("invalid", f"{argv[0]}: the emulator ended with status {status} before the program began")
+    return _captured(Path(path), answer)
+
+
+def _captured(path: Path, answer: dict[str, Any]) -> Capture:
+    from pagelab.trace.data import KINDS
+
+    kinds = answer["kinds"]
+    return Capture(
+        path,
+        answer["status"],
+        answer["references"],
+        answer["records"],
+        answer["wall_s"],
+        None if kinds is None else dict(zip(KINDS, kinds, strict=True)),
+        answer["images"],
+        answer["notes"],
+        answer["cut_off"],
+    )
+
+
+def _options(
+    kinds: list[str],
+    ranges: Sequence[tuple[int, int]],
+    first: int,
+    count: int | None,
+    *,
+    marker: bool,
+    end_program: bool,
+    children: bool,
+) -> dict[str, str]:
+    kind_codes(kinds)
+    if "other" in kinds:
+        raise TraceError("invalid", "the emulator gives loads, stores and fetches, no other references")
+    if any(not 0 <= low < high <= 1 << 64 for low, high in ranges):
+        raise TraceError("invalid", "an address range is LOW-HIGH, LOW below HIGH")
+    windowed = first > 0 or count is not None
+    if marker and windowed:
+        raise TraceError("invalid", "a window is given by instructions or by the marker, not by both")
+    if first < 0 or (count is not None and count < 1):
+        raise TraceError("invalid", "a window begins at instruction 0 or later and has at least one")
+    if end_program and not (marker or count is not None):
+        raise TraceError("invalid", "the program can end with the window only where the window has an end")
+    options = {"kinds": "+".join(kinds)}
+    if first:
+        options["first"] = str(first)
+    if count is not None:
+        options["count"] = str(count)
+    if marker:
+        options["marker"] = "on"
+    if end_program:
+        options["quit"] = "on"
+    if not children:
+        options["children"] = "off"
+    return options
+
+
+def _short_directory() -> str | None:
+    """Where sockets can be: their paths have at most 107 bytes, and commas end the plugin's arguments."""
+    usual = tempfile.gettempdir()
+    return None if len(usual) < 60 and "," not in usual else "/tmp"
+
+
+def _version(qemu: str) -> str:
+    shown = subprocess.run([qemu, "--version"], capture_output=True, text=True, check=False).stdout
+    return shown.splitlines()[0] if shown else qemu

@@ -1,0 +1,89 @@
+"""Batches of a trace, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelab.trace.errors import TraceError
+
+KINDS = ("load", "store", "fetch", "other")
+"""What a reference does; ``References.kind`` holds the position in this tuple."""
+
+DEMAND = ("load", "store", "fetch")
+"""What can fault."""
+
+
+@dataclass(frozen=True)
+class _Columns:
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The arrays by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+@dataclass(frozen=True)
+class References(_Columns):
+    """Full references in the trace's order, one element each."""
+
+    address: NDArray[np.uint64]
+    """Virtual address, 56 bits."""
+    kind: NDArray[np.uint8]
+    """Position in :data:`KINDS`."""
+    size: NDArray[np.uint16]
+    """Bytes; 0 where it is not known."""
+    thread: NDArray[np.uint32]
+    """Thread, numbered within its address space."""
+    asid: NDArray[np.uint16]
+    """Address space."""
+
+
+@dataclass(frozen=True)
+class Runs(_Columns):
+    """Page runs in the trace's order, one element each."""
+
+    page: NDArray[np.uint64]
+    """Virtual page number."""
+    asid: NDArray[np.uint16]
+    """Address space."""
+    count: NDArray[np.uint64]
+    """Consecutive references."""
+
+
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+
+
+def bytes_of(text: str | int) -> int:
+    """``4K``, ``2M``, ``1G``, or a plain number of bytes."""
+    if isinstance(text, int):
+        return text
+    word = text.strip().upper().removesuffix("IB").removesuffix("B")
+    digits = word.rstrip("KMGT")
+    unit = word[len(digits) :]
+    if not digits.isdecimal() or unit not in _UNITS:
+        raise TraceError("invalid", f"size {text!r}: a number, with K, M, G or T behind it: 4K, 64M")
+    return int(digits) << _UNITS[unit]
+
+
+def page_bits(size: str | int) -> int:
+    """The binary logarithm of a page size: 12 for ``4K``; raises :class:`TraceError` where it is none."""
+    number = bytes_of(size)
+    bits = number.bit_length() - 1
+    if number <= 0 or number != 1 << bits or not 4 <= bits <= 40:
+        raise TraceError("invalid", f"page size {size}: a power of two from 16 bytes to 1T")
+    return bits
+
+
+def kind_codes(kinds: Iterable[str]) -> int:
+    """A bit for each kind; raises :class:`TraceError` for a name that is none."""
+    codes = 0
+    for kind in kinds:
+        if kind not in KINDS:
+            raise TraceError("invalid", f"kind {kind!r}: none of {', '.join(KINDS)}")
+        codes |= 1 << KINDS.index(kind)
+    if not codes:
+        raise TraceError("invalid", f"no kind of reference is wanted; kinds are {', '.join(KINDS)}")
+    return codes

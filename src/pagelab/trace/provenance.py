@@ -1,0 +1,13 @@
+"""Where a trace comes from, as its header says."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+
+def provenance(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Command line, machine, software, time, and the parameters of what was done."""
+    from pagelab.machine.provenance import provenance as of_machine
+
+    return {"argv": list(sys.argv), "parameters": parameters, "machine": of_machine()}

@@ -1,0 +1,147 @@
+"""Operations on trace files: done natively, asked for as data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pagelab.trace.data import KINDS, bytes_of, kind_codes, page_bits
+from pagelab.trace.errors import TraceError, native
+from pagelab.trace.provenance import provenance
+
+FORMATS = ("lackey", "dinero", "champsim", "csv", "raw", "raw-pages", "perf-script", "parquet")
+"""Foreign formats that :func:`convert` reads."""
+
+
+def ask(request: dict[str, Any], path: Path | str | None = None) -> dict[str, Any]:
+    """Hands an operation to the native part; raises :class:`~pagelab.trace.TraceError`."""
+    from pagelab._native import trace_work
+
+    with native(path):
+        answer: dict[str, Any] = json.loads(trace_work(json.dumps(request)))
+    return answer
+
+
+def records(kinds: Iterable[str], page: str | int | None) -> dict[str, Any]:
+    """Which records a new trace has, as the native part wants it."""
+    chosen = list(kinds)
+    kind_codes(chosen)
+    return {"kinds": chosen, "page_bits": None if page is None else page_bits(page)}
+
+
+def output(path: Path | str, force: bool, level: int, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Where a new trace goes, as the native part wants it."""
+    if not 1 <= level <= 19:
+        raise TraceError("invalid", f"compression level {level}: 1 to 19")
+    return {"path": str(path), "force": force, "level": level, "provenance": provenance(parameters)}
+
+
+def info(path: Path | str, *, thorough: bool = False) -> dict[str, Any]:
+    """What is in a trace; ``thorough`` reads all of it, checks every chunk, and counts kinds, threads and pages."""
+    return ask({"work": "info", "input": str(path), "thorough": thorough}, path)
+
+
+def convert(
+    source: Path | str,
+    target: Path | str,
+    *,
+    format: str | None = None,  # noqa: A002 (the word that users know)
+    page_bytes: int | str | None = None,
+    foreign_page_bytes: int | str = 4096,
+    kinds: Iterable[str] = KINDS,
+    recover: bool = False,
+    force: bool = False,
+    level: int = 3,
+) -> dict[str, Any]:
+    """Writes a trace of a foreign ``format``, or one of ours, as a new trace; what was written.
+
+    ``page_bytes`` makes page runs; ``recover`` keeps all whole chunks of a damaged trace of ours.
+    """
+    if format == "parquet":
+        from pagelab.trace.parquet import convert_parquet
+
+        return convert_parquet(source, target, page_bytes=page_bytes, kinds=kinds, force=force, level=level)
+    parameters = {"convert": str(source), "format": format, "recover": recover}
+    request = {
+        "work": "convert",
+        "input": str(source),
+        "format": format,
+        "foreign_page_bits": page_bits(foreign_page_bytes),
+        "recover": recover,
+        "records": records(kinds, page_bytes),
+        "output": output(target, force, level, parameters),
+    }
+    return ask(request, source)
+
+
+def concat(sources: Sequence[Path | str], target: Path | str, **options: Any) -> dict[str, Any]:
+    """One trace after the other; options as :func:`interleave`."""
+    return _mix(sources, target, 0, **options)
+
+
+def interleave(sources: Sequence[Path | str], target: Path | str, *, quantum: int, **options: Any) -> dict[str, Any]:
+    """Traces in turns of ``quantum`` references, each in address spaces of its own (``same_space``: all in the same).
+
+    A trace that is at its end leaves the round. Options: ``same_space``,
+    ``page_bytes``, ``kinds``, ``force``, ``level``.
+    """
+    if quantum < 1:
+        raise TraceError("invalid", f"quantum {quantum}: at least 1 reference")
+    return _mix(sources, target, quantum, **options)
+
+
+def _mix(
+    sources: Sequence[Path | str],
+    target: Path | str,
+    quantum: int,
+    *,
+    same_space: bool = False,
+    page_bytes: int | str | None = None,
+    kinds: Iterable[str] = KINDS,
+    force: bool = False,
+    level: int = 3,
+) -> dict[str, Any]:
+    names = [str(source) for source in sources]
+    request = {
+        "work": "mix",
+        "inputs": names,
+        "quantum": quantum,
+        "same_space": same_space,
+        "records": records(kinds, page_bytes),
+        "output": output(target, force, level, {"mix": names, "quantum": quantum, "same_space": same_space}),
+    }
+    return ask(request)
+
+
+def reduce(
+    source: Path | str,
+    target: Path | str,
+    *,
+    memory: int | str,
+    colours: Sequence[int] = (1,),
+    page_bytes: int | str | None = None,
+    kinds: Iterable[str] = KINDS,
+    force: bool = False,
+    level: int = 3,
+) -> dict[str, Any]:
+    """Drops what cannot matter to LRU memories of ``memory`` bytes and more, in each of these numbers of ``colours``.
+
+    The result has page runs; LRU's faults are exact there (and OPT's), and the counts add up to all references.
+    """
+    bits = page_bits(page_bytes) if page_bytes is not None else info(source)["header"].get("page_bits", 12)
+    size = bytes_of(memory)
+    if size % (1 << bits):
+        raise TraceError("invalid", f"memory of {memory}: not a whole number of pages of {1 << bits} bytes")
+    pages = size >> bits
+    parameters = {"reduce": str(source), "memory_pages": pages, "colours": list(colours)}
+    request = {
+        "work": "reduce",
+        "input": str(source),
+        "memory_pages": pages,
+        "colours": list(colours),
+        "records": {**records(kinds, None), "page_bits": bits},
+        "output": output(target, force, level, parameters),
+    }
+    return ask(request, source)

@@ -1,0 +1,110 @@
+"""Traces from arrays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pagelab.trace.data import References, Runs, page_bits
+from pagelab.trace.errors import TraceError, native
+from pagelab.trace.provenance import provenance
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from pagelab._native import TraceFile
+
+    Batch = References | Runs | Mapping[str, ArrayLike] | pl.DataFrame | NDArray[Any]
+
+_REFERENCES = ("address", "kind", "size", "thread", "asid")
+_RUNS = ("page", "asid", "count")
+
+
+def write(
+    path: Path | str,
+    batches: Iterable[Batch],
+    *,
+    page_bytes: int | str | None = None,
+    level: int = 3,
+    force: bool = False,
+    sampled: str | None = None,
+) -> int:
+    """Writes batches as a trace; how many records it has.
+
+    Without ``page_bytes``, batches are references: arrays of addresses (then all are loads), or anything with columns
+    ``address`` and, where they are known, ``kind`` (codes of :data:`~pagelab.trace.KINDS`), ``size``, ``thread``,
+    ``asid``. With it they are page runs: arrays of page numbers, or columns ``page``, ``count`` (else 1), ``asid``.
+    ``sampled`` says in words why this is not every reference.
+    """
+    from pagelab._native import TraceFile
+
+    target = Path(path)
+    if target.exists() and not force:
+        raise TraceError("invalid", f"{target} exists; replace it: force=True")
+    header: dict[str, Any] = {"content": "references", "provenance": provenance({"by": "pagelab.trace.write"})}
+    if page_bytes is not None:
+        header |= {"content": "runs", "page_bits": page_bits(page_bytes)}
+    if sampled is not None:
+        header["sampling"] = {"what": sampled}
+    part = target.with_name(f"{target.name}.part")
+    with native(target):
+        file = TraceFile(part, json.dumps(header), level)
+        try:
+            records = sum(_append(file, batch, runs=page_bytes is not None) for batch in batches)
+            file.finish("null")
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+    return records
+
+
+def _append(file: TraceFile, batch: Batch, *, runs: bool) -> int:
+    names = _RUNS if runs else _REFERENCES
+    columns = _columns(batch, names)
+    length = len(columns[names[0]])
+
+    def column(name: str, dtype: type[np.unsignedinteger[Any]], default: int = 0) -> NDArray[Any]:
+        return _unsigned(columns[name], dtype, name) if name in columns else np.full(length, default, dtype)
+
+    if runs:
+        file.runs(column("page", np.uint64), column("asid", np.uint16), column("count", np.uint64, 1))
+    else:
+        file.references(
+            column("address", np.uint64),
+            column("kind", np.uint8),
+            column("size", np.uint32),
+            column("thread", np.uint32),
+            column("asid", np.uint16),
+        )
+    return length
+
+
+def _columns(batch: Batch, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    if isinstance(batch, np.ndarray):
+        return {names[0]: batch}
+    if isinstance(batch, References | Runs):
+        found: dict[str, Any] = dict(batch.columns())
+    elif isinstance(batch, Mapping):
+        found = dict(batch)
+    else:
+        found = {name: batch[name].to_numpy() for name in batch.columns}
+    unknown = [name for name in found if name not in names]
+    if unknown or names[0] not in found:
+        others = ", ".join(names[1:])
+        raise TraceError("invalid", f"columns {', '.join(found)}: {names[0]} is needed, others are {others}")
+    return {name: np.asarray(values) for name, values in found.items()}
+
+
+def _unsigned(values: NDArray[Any], dtype: type[np.unsignedinteger[Any]], name: str) -> NDArray[Any]:
+    """The same numbers; a number that the type cannot hold is refused, not cut off."""
+    if values.dtype == dtype:
+        return np.ascontiguousarray(values)
+    most = np.iinfo(dtype).max
+    if values.dtype.kind not in "ui" or (len(values) and (values.min() < 0 or values.max() > most)):
+        raise TraceError("invalid", f"column {name}: integers from 0 to {most}")
+    return np.ascontiguousarray(values, dtype=dtype)
