@@ -52,16 +52,18 @@ class Case:
     stride: int = 1
     busy: int = 0
     pause_ms: int = PAUSE_MS
+    shift: int = 0
 
     def argv(self, bench: Bench, repeats: int) -> list[str]:
-        numbers = (self.pages, self.stride, repeats, self.pause_ms, self.busy)
+        numbers = (self.pages, self.stride, repeats, self.pause_ms, self.busy, self.shift)
         return [bench.compiled("frames_faults", "-pthread"), self.how, *map(str, numbers)]
 
 
 DEMAND = [
     Case("demand, page-coloring in runs of 16", COLORING_16, 1.0),
     Case("demand, page-coloring, adaptive", COLORING, 1.0),
-    Case("demand, 16 single moves a fault (random)", SINGLES_16, 1.5),
+    Case("demand, 16 single moves a fault (random, other addresses each time)", SINGLES_16, 1.5, shift=1031),
+    Case("demand, 16 pages a fault (random, the same addresses again)", SINGLES_16, None),
     Case("demand, one page a fault (bin-hopping)", BINS, 6.0),
     Case("demand, one page a fault (page-coloring)", COLORING_1, None),
     Case("demand, page-coloring, adaptive, while another thread runs", COLORING, None, busy=1),

@@ -2,8 +2,10 @@
  *
  * Governed memory is mapped through the C library. The kernel's own is mapped by the system call itself, which libpagelab
  * does not see; MADV_NOHUGEPAGE, so that both are pages of 4 KiB. Arguments:
- *   touch PAGES STRIDE REPEATS PAUSE_MS BUSY     first touches, one in STRIDE pages, ascending
- *   populate PAGES 1 REPEATS PAUSE_MS BUSY       MADV_POPULATE_WRITE
+ *   touch PAGES STRIDE REPEATS PAUSE_MS BUSY SHIFT     first touches, one in STRIDE pages, ascending
+ *   populate PAGES 1 REPEATS PAUSE_MS BUSY SHIFT       MADV_POPULATE_WRITE
+ * SHIFT: each repeat's pages begin so many pages further on than the last one's (modulo 65,536), so that what a strategy by
+ * address wants is new each time.
  * BUSY: threads that run in user space meanwhile (TLB shootdowns have somebody to reach). Only the touching is timed; pauses
  * leave the pool time to fill. The first three repeats are not printed. Each line, of the kernel's memory and then of the
  * governed: ns a touched page, ns of CPU time of all threads a touched page, pages resident. */
@@ -23,8 +25,8 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-enum { PAGE = 4096, WARM_UP = 3 };
-static size_t pages, stride;
+enum { PAGE = 4096, WARM_UP = 3, SHIFTS = 1 << 16 };
+static size_t pages, stride, shift;
 static int populates;
 static volatile int done;
 
@@ -59,14 +61,15 @@ static size_t resident(unsigned char *p) {
     return count;
 }
 
-/* `is_libc`: by the C library's functions, which libpagelab governs; else by the system calls themselves. */
-static struct sample measure(int is_libc) {
+/* `at`: where the pages begin in their mapping. `is_libc`: by the C library's functions, which libpagelab governs; else by the system calls themselves. */
+static struct sample measure(int is_libc, size_t at) {
     int prot = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS;
-    size_t bytes = pages * PAGE, touched = (pages + stride - 1) / stride;
-    volatile unsigned char *p = is_libc ? mmap(NULL, bytes, prot, flags, -1, 0)
-                                        : (void *)syscall(SYS_mmap, NULL, bytes, prot, flags, -1, 0);
-    need(p != MAP_FAILED, "mmap");
-    if (!is_libc) need(syscall(SYS_madvise, p, bytes, MADV_NOHUGEPAGE) == 0, "MADV_NOHUGEPAGE");
+    size_t bytes = pages * PAGE, whole = (pages + (shift ? SHIFTS : 0)) * PAGE, touched = (pages + stride - 1) / stride;
+    unsigned char *mapped = is_libc ? mmap(NULL, whole, prot, flags, -1, 0)
+                                    : (void *)syscall(SYS_mmap, NULL, whole, prot, flags, -1, 0);
+    need(mapped != MAP_FAILED, "mmap");
+    if (!is_libc) need(syscall(SYS_madvise, mapped, whole, MADV_NOHUGEPAGE) == 0, "MADV_NOHUGEPAGE");
+    volatile unsigned char *p = mapped + at * PAGE;
     double cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID), wall = now_ns(CLOCK_MONOTONIC);
     if (!populates)
         for (size_t i = 0; i < pages; i += stride) p[i * PAGE] = 1;
@@ -77,7 +80,7 @@ static struct sample measure(int is_libc) {
     wall = now_ns(CLOCK_MONOTONIC) - wall;
     cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu;
     struct sample sample = {wall / (double)touched, cpu / (double)touched, resident((unsigned char *)p)};
-    need((is_libc ? munmap((void *)p, bytes) : (int)syscall(SYS_munmap, p, bytes)) == 0, "munmap");
+    need((is_libc ? munmap(mapped, whole) : (int)syscall(SYS_munmap, mapped, whole)) == 0, "munmap");
     return sample;
 }
 
@@ -87,11 +90,12 @@ static void pause_for(long milliseconds) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 7) return 1;
+    if (argc != 8) return 1;
     populates = strcmp(argv[1], "populate") == 0;
     pages = strtoull(argv[2], NULL, 10);
     stride = strtoull(argv[3], NULL, 10);
     long repeats = atol(argv[4]), milliseconds = atol(argv[5]), busy = atol(argv[6]);
+    shift = strtoull(argv[7], NULL, 10);
     if (pages == 0 || stride == 0) return 1;
     for (long i = 0; i < busy; i++) {
         pthread_t thread;
@@ -104,7 +108,7 @@ int main(int argc, char **argv) {
         pause_for(milliseconds);
         for (int turn = 0; turn < 2; turn++) {
             int is_libc = turn ^ (int)(i % 2);
-            sample[is_libc] = measure(is_libc);
+            sample[is_libc] = measure(is_libc, (size_t)i * shift % SHIFTS);
         }
         for (int side = 0; side < 2 && i >= WARM_UP; side++)
             printf("%.1f %.1f %zu%c", sample[side].wall_ns, sample[side].cpu_ns, sample[side].resident, side ? '\n' : ' ');
