@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pagelab.record import Record
 from pagelab.runner import RunRequest, run
@@ -27,7 +28,7 @@ def frames(kind: str, more: str = "", colours: int = 64) -> str:
 
 COLORING, COLORING_16 = frames("page-coloring"), frames("page-coloring", ", fault-around = 16")
 COLORING_1 = frames("page-coloring", ", fault-around = 1")
-SINGLES_16 = frames("random", ", seed = 1, fault-around = 16")
+RANDOM, SINGLES_16 = frames("random", ", seed = 1"), frames("random", ", seed = 1, fault-around = 16")
 BINS = frames("bin-hopping")
 
 
@@ -87,12 +88,33 @@ def measure(bench: Bench) -> list[Result]:
         print("frames: left out, for frame numbers are for root only; run: sudo make bench")
         return []
     repeats = max(11, 2 * bench.rounds + 1)
-    results = [_against_the_kernel(bench, case, repeats) for case in DEMAND]
+    results = _floor(bench, repeats)
+    results += [_against_the_kernel(bench, case, repeats) for case in DEMAND]
     results += [result for case, goal in EAGER for result in _eager(bench, case, goal, repeats)]
     results += _sparse(bench)
     results += _pool(bench)
     results += [_small_process(bench)]
     return results + overhead.measure(bench)
+
+
+FLOOR = (
+    "UFFDIO_MOVE, one page a call, no faults",
+    "UFFDIO_MOVE, 16 pages a call, no faults",
+    "a bare handler, one page a fault",
+    "a bare handler, 16 single moves a fault",
+    "a bare handler, 16 pages in one move a fault",
+)
+
+
+def _floor(bench: Bench, repeats: int) -> list[Result]:
+    """What the system calls cost by themselves, in a program with neither colours nor books."""
+    argv = [bench.compiled("frames_floor", "-pthread"), str(repeats)]
+    output = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    kernel, *others = zip(*([float(word) for word in line.split()] for line in output.splitlines()), strict=True)
+    return [
+        compare(f"floor: {name} / the kernel's own warm fault", "ns", list(kernel), list(samples))
+        for name, samples in zip(FLOOR, others, strict=True)
+    ]
 
 
 def _run(bench: Bench, case: Case, repeats: int) -> tuple[list[Sample], list[Sample], Record]:
@@ -117,7 +139,7 @@ def _against_the_kernel(bench: Bench, case: Case, repeats: int) -> Result:
         [one.wall_ns for one in kernel],
         [one.wall_ns for one in governed],
         goal=case.goal,
-        note=f"CPU time of all threads: {cpu.median:.2f}; {_as_asked(record)}",
+        note=f"CPU time of all threads: {cpu.median:.2f}; {_pages_a_move(record)}; {_as_asked(record)}",
     )
 
 
@@ -164,20 +186,23 @@ def _sparse(bench: Bench) -> list[Result]:
 
 def _pool(bench: Bench) -> list[Result]:
     """Filling the pool is apart from placing; its size is against 5% of what was placed, or 64 MiB."""
-    per_page: list[float] = []
-    over: list[float] = []
-    note = ""
-    for _ in range(max(6, bench.rounds // 2)):
-        _, _, record = _run(bench, POPULATION, 1)
-        engine = _engine(record)
-        per_page.append((engine["refill_ns"] + engine["split_ns"]) / engine["refill_pages"])
-        over.append(engine["pool_peak_bytes"] / MIB)
-        note = f"{engine['refill_pages']:,} pages in {engine['refills']} refills"
-    allowed = max(64.0, 0.05 * POPULATION.pages * PAGE / MIB)
-    return [
-        absolute("populating the pool: ns a page", "ns", per_page).noted(note),
-        absolute("pool at its largest, page-coloring, 512 MiB touched", "MiB", over, goal=allowed),
-    ]
+    results: list[Result] = []
+    for kind, toml in (("page-coloring", COLORING), ("bin-hopping", BINS), ("random", RANDOM)):
+        per_page: list[float] = []
+        over: list[float] = []
+        note = ""
+        for _ in range(max(6, bench.rounds // 2)):
+            _, _, record = _run(bench, replace(POPULATION, toml=toml), 1)
+            engine = _engine(record)
+            per_page.append(engine["refill_ns"] / engine["refill_pages"])
+            over.append(engine["pool_peak_bytes"] / MIB)
+            note = f"{engine['refill_pages']:,} pages in {engine['refills']} refills"
+        allowed = max(64.0, 0.05 * POPULATION.pages * PAGE / MIB)
+        if not results:
+            results.append(absolute("populating the pool: ns a page", "ns", per_page).noted(note))
+        name = f"pool at its largest, {kind}, {POPULATION.pages * PAGE // MIB} MiB touched"
+        results.append(absolute(name, "MiB", over, goal=allowed).noted(note))
+    return results
 
 
 def _small_process(bench: Bench) -> Result:
@@ -199,6 +224,12 @@ def _engine(record: Record) -> dict[str, int]:
     if frames is None or frames.engine is None or frames.engine.state == "failed":
         raise SystemExit(f"{' '.join(record.command.argv)}: no frames were placed: {record.warnings}")
     return frames.engine.values
+
+
+def _pages_a_move(record: Record) -> str:
+    strategies = record.frames.strategies if record.frames else []
+    pages, moves = (sum(counts) for counts in zip(*((s.demand_pages, s.moves) for s in strategies), strict=True))
+    return f"{pages / moves:.1f} pages a move" if moves else "no moves"
 
 
 def _as_asked(record: Record) -> str:

@@ -60,6 +60,20 @@ def test_hints_are_kept_under_any_policy(
     said_ok(run_under(policy.toml, [str(build(workshop, guest))]))
 
 
+def test_the_data_of_libc_may_be_away_while_faults_are_answered(workshop: Workshop, run_under: Runner) -> None:
+    """The handler once copied with libc's memcpy, which looks into libc's data: it waited for itself for ever."""
+    said_ok(run_under(COLOURED.toml, [str(build(workshop, "libc_data"))], timeout_s=60))
+
+
+def test_the_library_copies_without_libc() -> None:
+    """... and this is what sees to it."""
+    symbols = subprocess.run(
+        ["nm", "-D", "--undefined-only", str(paths.library())], capture_output=True, text=True, check=True
+    )
+    wanted = {line.split()[-1].split("@")[0] for line in symbols.stdout.splitlines()}
+    assert not wanted & {"memcpy", "memmove", "memset", "memcmp", "bcmp", "strlen"}
+
+
 @pytest.mark.parametrize("guest", GUESTS)
 def test_hints_are_kept_in_a_program_that_is_linked_with_the_library(
     guest: str, workshop: Workshop, tmp_path: Path

@@ -69,11 +69,22 @@ pub fn available() -> Option<usize> {
 
 /// All that the process has mapped, bytes.
 pub fn mapped_bytes() -> Option<usize> {
+    statm(0)
+}
+
+/// All that the process has in memory, bytes.
+pub fn resident_bytes() -> Option<usize> {
+    statm(1)
+}
+
+/// Number `column` of `/proc/self/statm`, in bytes.
+fn statm(column: usize) -> Option<usize> {
     let mut text = [0u8; 64];
     let fd = sys::open(c"/proc/self/statm", c::O_RDONLY, 0).ok()?;
     let used = sys::read(fd, &mut text);
     sys::close(fd);
-    let digits = text.get(..used.ok()?)?.iter().take_while(|byte| byte.is_ascii_digit());
+    let word = text.get(..used.ok()?)?.split(|byte| *byte == b' ').nth(column)?;
+    let digits = word.iter().take_while(|byte| byte.is_ascii_digit());
     Some(digits.fold(0usize, |value, &byte| value * 10 + usize::from(byte - b'0')) * PAGE)
 }
 

@@ -177,7 +177,17 @@ impl Engine {
             return None;
         }
         let address = self.addresses.take()?;
+        if let Some(pool) = self.pool(at) {
+            pool.ordered += 1;
+        }
         Some(Order { pool: at, address, pinned })
+    }
+
+    /// An order has come to its end.
+    fn arrived(&mut self, order: Order) {
+        if let Some(pool) = self.pool(order.pool) {
+            pool.ordered = pool.ordered.saturating_sub(1);
+        }
     }
 
     fn chunk_count(&self) -> usize {
@@ -202,6 +212,7 @@ impl Engine {
 
     /// An order could not be carried out.
     pub fn cancel(&mut self, order: Order, errno: Errno) {
+        self.arrived(order);
         // Somebody else's memory lies there: never again.
         if errno != Errno::EEXIST {
             self.addresses.give_back(order.address);
@@ -210,6 +221,7 @@ impl Engine {
 
     /// Takes a populated chunk in.
     pub fn take_in(&mut self, order: Order, frames: &[u64; SLOTS]) -> Result<()> {
+        self.arrived(order);
         let entered = self.books.take().and_then(|book| {
             let pool = self.pools.get_mut(order.pool).and_then(Option::as_mut).ok_or(Errno::EINVAL)?;
             let refused = |_: Refused| Errno::ENOMEM;
@@ -237,7 +249,9 @@ impl Engine {
     pub fn adopt(&mut self, order: Order) -> Result<u32> {
         let book = self.books.take()?;
         let pool = self.pools.get_mut(order.pool).and_then(Option::as_mut).ok_or(Errno::EINVAL)?;
-        pool.stock.add_chunk(book, order.address).map_err(|_| Errno::ENOMEM)
+        let number = pool.stock.add_chunk(book, order.address).map_err(|_| Errno::ENOMEM)?;
+        self.arrived(order);
+        Ok(number)
     }
 
     /// Populates a chunk for pool `at` here and now.
@@ -293,8 +307,20 @@ impl Engine {
         tally::engine_peak(held);
     }
 
+    /// Looks up how much memory the process has, if the budget of pool `at` depends on it.
+    fn measure(&mut self, at: usize) {
+        if self.pool(at).is_some_and(|pool| pool.is_measured()) {
+            let held: u64 = self.pools.iter().flatten().map(Pool::held_bytes).sum();
+            let resident = populate::resident_bytes().unwrap_or(0) as u64;
+            if let Some(pool) = self.pool(at) {
+                pool.measured(resident.saturating_sub(held));
+            }
+        }
+    }
+
     /// Gives back chunks without pages, and pages beyond the budget of pool `at`, so that another chunk fits into it.
     pub fn make_room(&mut self, at: usize) {
+        self.measure(at);
         let Some(pool) = self.pools.get_mut(at).and_then(Option::as_mut) else { return };
         let mut from = 0;
         while let Some(number) = empty_chunk(pool, from) {
@@ -309,9 +335,8 @@ impl Engine {
         if !pool.wanted.is_empty() {
             return self.account();
         }
-        let chunk = (SLOTS * PAGE) as u64;
         let mut keep = pool.stock.totals().free / pool.stock.colours().count().max(1);
-        while pool.held_bytes() + chunk > pool.budget_bytes() {
+        while pool.is_full() {
             match pool.stock.take_surplus(keep, SLOTS as u32) {
                 Some(run) => {
                     if let Some(from) = pool.stock.address(run.slot) {

@@ -262,3 +262,64 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(offer: &Offer, pool: u32) {
+        offer.pool.store(pool, Ordering::Relaxed);
+        offer.word.store(1 << 32, Ordering::Release);
+    }
+
+    #[test]
+    fn slots_are_claimed_once_and_sorted_once() {
+        static OFFER: Offer = Offer::none();
+        open(&OFFER, 3);
+        let mut claims = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|thread| {
+                    scope.spawn(move || {
+                        let mut mine = Vec::new();
+                        while let Some(part) = OFFER.claim(3, 1 + (mine.len() * 7 + thread) % 5) {
+                            assert_eq!(part.page(part.first), store::BASE + part.first * PAGE);
+                            mine.extend(part.slots());
+                            part.is_done();
+                        }
+                        mine
+                    })
+                })
+                .collect();
+            let mut sorted = 0;
+            while sorted < SLOTS {
+                // What is not done yet is never ready.
+                let Some((first, end)) = OFFER.ready() else { continue };
+                assert_eq!(first, sorted);
+                assert!(end > first && end <= SLOTS);
+                let sorting = OFFER.begin(first, end);
+                assert_eq!((sorting.address, OFFER.ready()), (store::BASE + first * PAGE, None));
+                OFFER.ends(end);
+                sorted = end;
+            }
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        claims.sort_unstable();
+        assert_eq!(claims, (0..SLOTS).collect::<Vec<_>>());
+        assert_eq!((OFFER.room(), OFFER.claim(3, 1).is_none()), (0, true), "it is withdrawn when it is sorted");
+    }
+
+    #[test]
+    fn claims_wait_for_those_before_them() {
+        static OFFER: Offer = Offer::none();
+        assert!(OFFER.claim(0, 1).is_none());
+        open(&OFFER, 0);
+        assert!(OFFER.claim(1, 1).is_none(), "of another pool");
+        let (first, second) = (OFFER.claim(0, 5).unwrap(), OFFER.claim(0, 500).unwrap());
+        assert_eq!((first.slots(), second.slots(), OFFER.room()), (0..5, 5..505, 7));
+        assert_eq!(OFFER.claim(0, 500).map(|part| part.count), Some(7));
+        second.is_done();
+        assert_eq!(OFFER.ready(), None);
+        first.is_done();
+        assert_eq!(OFFER.ready(), None, "seven are claimed, and not there");
+    }
+}

@@ -22,7 +22,7 @@ const MOST_HUNTED: u64 = 64;
 const MOST_BARREN: u32 = 16;
 /// Default budget: what the pool may hold, bytes ...
 const BUDGET: u64 = 64 << 20;
-/// ... or one part in so many of what is placed, if that is more.
+/// ... or one part in so many of what the process has besides, if that is more.
 const BUDGET_SHARE: u64 = 20;
 
 /// One pool.
@@ -33,6 +33,10 @@ pub struct Pool {
     pub pinned: bool,
     /// Bytes it may hold; 0: the default.
     budget_bytes: u64,
+    /// Chunks being populated for it.
+    pub ordered: u32,
+    /// What the process has besides the pools, bytes; looked up where it matters.
+    others_bytes: u64,
     /// Pages placed out of it.
     pub placed: u64,
     /// Some colour ran out.
@@ -68,6 +72,8 @@ impl Pool {
             stock,
             pinned: spec.pin,
             budget_bytes: 0,
+            ordered: 0,
+            others_bytes: 0,
             placed: 0,
             starving: false,
             short: false,
@@ -109,9 +115,19 @@ impl Pool {
     /// Bytes it may hold.
     pub fn budget_bytes(&self) -> u64 {
         match self.budget_bytes {
-            0 => BUDGET.max(self.placed * PAGE as u64 / BUDGET_SHARE),
+            0 => BUDGET.max(self.others_bytes / BUDGET_SHARE),
             bytes => bytes,
         }
+    }
+
+    /// Whether its budget depends on how much memory the process has.
+    pub fn is_measured(&self) -> bool {
+        self.budget_bytes == 0 && self.held_bytes() + (CHUNK_SLOTS * PAGE) as u64 > BUDGET
+    }
+
+    /// The process has so many bytes besides the pools.
+    pub fn measured(&mut self, others_bytes: u64) {
+        self.others_bytes = others_bytes;
     }
 
     /// How many chunks may be populated in the hunt for one page, before another one is taken: as many as the budget
@@ -132,9 +148,10 @@ impl Pool {
         u64::from(totals.free + totals.held) * PAGE as u64
     }
 
-    /// Whether it must not take in another chunk.
+    /// Whether it must not take in another chunk, with those on the way.
     pub fn is_full(&self) -> bool {
-        self.held_bytes() + (CHUNK_SLOTS * PAGE) as u64 > self.budget_bytes()
+        let chunks = u64::from(self.ordered) + 1;
+        self.held_bytes() + chunks * (CHUNK_SLOTS * PAGE) as u64 > self.budget_bytes()
     }
 
     /// Pages that may come back at a time. (Pages of locked memory cannot be moved to where they would not be, and small

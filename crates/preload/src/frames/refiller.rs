@@ -81,6 +81,7 @@ fn work(frames: &mut [u64; SLOTS]) -> bool {
         ENGINE.lock().end_sorting(&sorting, frames);
         return true;
     }
+    engine.keep_to_budgets();
     engine.keep_offers();
     let Some(pool) = engine.hungriest() else { return false };
     engine.make_room(pool);
@@ -111,6 +112,15 @@ impl Engine {
             any |= pool.is_hungry();
         }
         any
+    }
+
+    /// The process may have become smaller, and with it what the pools may hold.
+    fn keep_to_budgets(&mut self) {
+        for at in 0..self.pools.len() {
+            if self.pool(at).is_some_and(|pool| pool.is_measured()) {
+                self.make_room(at);
+            }
+        }
     }
 
     /// A pool that is to be filled up further.

@@ -21,6 +21,9 @@ const MOST_LOOKED: usize = 1 << 16;
 /// Pages that came back and are not sorted yet, for which the refiller is woken.
 const NUDGE: u32 = 256;
 
+/// So many bytes given up at a time make a process smaller.
+const MUCH: usize = 8 << 20;
+
 /// Pages that came back since the refiller was last woken for that.
 static PENDING: AtomicU32 = AtomicU32::new(0);
 /// Pool of each strategy, plus one.
@@ -57,6 +60,10 @@ pub fn take(span: Span) -> Option<Taken> {
         pages < room
     });
     if pages == 0 {
+        // Where there is no room, the pool may hold more than it should when the program has so much less.
+        if room == 0 && looked.len() >= MUCH {
+            refiller::nudge();
+        }
         return None;
     }
     let (parts, pages) = offers::claim(pool, pages);
