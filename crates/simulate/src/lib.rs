@@ -3,5 +3,8 @@
 //! What is computed, with its sources, is in `docs/method/paging.md`.
 #![deny(unsafe_code)]
 
+pub mod allocate;
+pub mod cache;
 pub mod model;
 pub mod paging;
+pub mod tlb;

@@ -1,0 +1,429 @@
+//! Levels of caches in lockstep: each reference goes all its way before the next one starts.
+//!
+//! Write-back, write-allocate. A line that falls out of a level and is dirty is written back to the level below: there it
+//! becomes dirty where it is, without counting as used; where it is not, it is put in, or passed on if the level's
+//! `writebacks_allocate` is false. With several cores, private copies are kept coherent as MSI does: a core that writes takes
+//! the line from the others, a core that reads leaves it clean everywhere.
+
+use super::counts::{Counts, MemoryCounts, WALK};
+use super::index::Index;
+use super::sets::{Sets, Victim};
+use super::spec::{HierarchySpec, Inclusion, SpecError};
+
+/// Index of stores among the kinds.
+pub(crate) const STORE: usize = 1;
+const FETCH: usize = 2;
+
+#[derive(Clone, Debug)]
+struct Level {
+    /// One, or one a core.
+    sets: Vec<Sets>,
+    index: Index,
+    inclusion: Inclusion,
+    writebacks_allocate: bool,
+    counts: Counts,
+}
+
+impl Level {
+    #[inline]
+    fn of(&mut self, core: usize) -> &mut Sets {
+        let own = if self.sets.len() == 1 { 0 } else { core };
+        &mut self.sets[own]
+    }
+
+    #[inline]
+    fn touch(&mut self, core: usize, line: u64, write: bool) -> Option<bool> {
+        let set = self.index.of(line);
+        self.of(core).touch(set, line, write)
+    }
+
+    fn remove(&mut self, core: usize, line: u64) -> Option<bool> {
+        let set = self.index.of(line);
+        self.of(core).remove(set, line)
+    }
+
+    fn peek(&self, core: usize, line: u64) -> Option<bool> {
+        let own = if self.sets.len() == 1 { 0 } else { core };
+        self.sets[own].peek(self.index.of(line), line)
+    }
+
+    /// Makes `line` dirty where it is; whether it is there.
+    fn soil(&mut self, core: usize, line: u64) -> bool {
+        let set = self.index.of(line);
+        self.of(core).mark(set, line, true)
+    }
+
+    fn insert(&mut self, core: usize, line: u64, dirty: bool) -> Option<Victim> {
+        let set = self.index.of(line);
+        let victim = self.of(core).insert(set, line, dirty);
+        self.counts.evictions += u64::from(victim.is_some());
+        victim
+    }
+}
+
+/// The hierarchy and its counts. Lines are physical addresses divided by the size of a line, below 2⁶³ − 1.
+#[derive(Clone, Debug)]
+pub struct Hierarchy {
+    levels: Vec<Level>,
+    /// Levels that data meets, and that fetches meet, nearest first.
+    paths: [Vec<usize>; 2],
+    cores: usize,
+    memory: MemoryCounts,
+}
+
+impl Hierarchy {
+    /// Empty caches. `seed` is for random replacement.
+    ///
+    /// # Errors
+    /// [`HierarchySpec::check`]'s.
+    pub fn new(spec: &HierarchySpec, seed: u64) -> Result<Hierarchy, SpecError> {
+        spec.check()?;
+        let level = |number: usize| {
+            let level = &spec.levels[number];
+            let index = level.index(spec.line_bytes).ok_or_else(|| SpecError(format!("{}: hash", level.name)))?;
+            let copies = if level.shared { 1 } else { spec.cores };
+            let new = |core: usize| {
+                let seed = seed ^ ((number as u64) << 32 | core as u64);
+                Sets::new(level.sets(spec.line_bytes) as usize, level.ways as usize, level.replacement, seed)
+            };
+            Ok(Level {
+                sets: (0..copies).map(new).collect(),
+                index,
+                inclusion: level.inclusion,
+                writebacks_allocate: level.writebacks_allocate,
+                counts: Counts::default(),
+            })
+        };
+        Ok(Hierarchy {
+            levels: (0..spec.levels.len()).map(level).collect::<Result<_, SpecError>>()?,
+            paths: [spec.path(false), spec.path(true)],
+            cores: spec.cores,
+            memory: MemoryCounts::default(),
+        })
+    }
+
+    #[inline]
+    fn path(&self, kind: usize) -> &[usize] {
+        &self.paths[usize::from(kind == FETCH)]
+    }
+
+    /// One demand access of `core` (`kind`: 0 load, 1 store, 2 fetch) to a line; how many levels it went down, which is the
+    /// number of levels on its path where memory had to answer.
+    #[inline]
+    pub fn access(&mut self, core: usize, kind: usize, line: u64) -> usize {
+        let write = kind == STORE;
+        let Some(&first) = self.path(kind).first() else { return self.from(core, kind, line, 0) };
+        let level = &mut self.levels[first];
+        level.counts.accesses[kind] += 1;
+        if let Some(dirty) = level.touch(core, line, write) {
+            if write && !dirty && self.cores > 1 {
+                self.take_from_others(core, line);
+            }
+            return 0;
+        }
+        level.counts.misses[kind] += 1;
+        if self.cores > 1 {
+            self.ask_others(core, line, write);
+        }
+        self.from(core, kind, line, 1)
+    }
+
+    /// The part of an access that lies below the first level, which missed: finds the line, and fills `line` into every level
+    /// on the way back, the first one too.
+    fn from(&mut self, core: usize, kind: usize, line: u64, start: usize) -> usize {
+        let (depth, dirty) = self.search(core, kind, line, start);
+        self.fill(core, kind, line, depth, 0, dirty);
+        depth
+    }
+
+    /// As [`Hierarchy::access`] for a line that a first level simulated elsewhere has missed: touches levels below it only.
+    #[inline]
+    pub(crate) fn access_below(&mut self, core: usize, kind: usize, line: u64) -> usize {
+        let (depth, dirty) = self.search(core, kind, line, 1);
+        self.fill(core, kind, line, depth, 1, dirty);
+        depth
+    }
+
+    /// A page walk of `core` reads a line from the level at depth `enter` on; how many levels of the data's path it passed in
+    /// all, counted from the core.
+    #[inline]
+    pub fn walk(&mut self, core: usize, line: u64, enter: usize) -> usize {
+        let (depth, dirty) = self.search(core, WALK, line, enter);
+        self.fill(core, WALK, line, depth, enter, dirty);
+        depth
+    }
+
+    /// A line that a first level simulated elsewhere has given up; only dirty ones matter to the levels below.
+    pub(crate) fn write_back_below(&mut self, core: usize, line: u64) {
+        self.leave(core, self.paths[0][0], 1, Victim { key: line, flag: true });
+    }
+
+    /// Looks in the levels from depth `start` on: where the line was found, and whether it left an exclusive level dirty.
+    #[inline]
+    fn search(&mut self, core: usize, kind: usize, line: u64, start: usize) -> (usize, bool) {
+        let depths = self.path(kind).len();
+        for depth in start..depths {
+            let number = self.path(kind)[depth];
+            let level = &mut self.levels[number];
+            level.counts.accesses[kind] += 1;
+            if depth > 0 && level.inclusion == Inclusion::Exclusive {
+                if let Some(dirty) = level.remove(core, line) {
+                    return (depth, dirty);
+                }
+            } else if level.touch(core, line, depth == 0 && kind == STORE).is_some() {
+                return (depth, false);
+            }
+            level.counts.misses[kind] += 1;
+        }
+        self.memory.reads[kind] += 1;
+        (depths, false)
+    }
+
+    /// Puts the line into the levels between `found` and `top`, the lowest first. Dirt that moved up stays in the lowest.
+    #[inline]
+    fn fill(&mut self, core: usize, kind: usize, line: u64, found: usize, top: usize, mut moved: bool) {
+        for depth in (top..found).rev() {
+            let number = self.path(kind)[depth];
+            if depth > 0 && self.levels[number].inclusion == Inclusion::Exclusive {
+                continue;
+            }
+            let dirty = std::mem::take(&mut moved) || (depth == 0 && kind == STORE);
+            if let Some(victim) = self.levels[number].insert(core, line, dirty) {
+                self.leave(core, number, depth + 1, victim);
+            }
+        }
+        // Above are exclusive levels only, which a walk has passed by: what was dirty goes to memory.
+        self.memory.writes += u64::from(moved);
+    }
+
+    /// A line leaves level `from`; the next level it may go to is at `depth`.
+    fn leave(&mut self, core: usize, from: usize, depth: usize, mut victim: Victim) {
+        if self.levels[from].inclusion == Inclusion::Inclusive {
+            victim.flag |= self.invalidate_above(core, from, victim.key);
+        }
+        self.levels[from].counts.writebacks_out += u64::from(victim.flag);
+        let path = usize::from(self.paths[0].first() != Some(&from) && self.paths[1].first() == Some(&from));
+        for depth in depth..self.paths[path].len() {
+            let number = self.paths[path][depth];
+            let level = &mut self.levels[number];
+            let exclusive = level.inclusion == Inclusion::Exclusive;
+            if !victim.flag && !exclusive {
+                return;
+            }
+            level.counts.writebacks_in += u64::from(victim.flag);
+            if (victim.flag && level.soil(core, victim.key)) || (!victim.flag && level.peek(core, victim.key).is_some()) {
+                return;
+            }
+            if exclusive || level.writebacks_allocate {
+                let fell = level.insert(core, victim.key, victim.flag);
+                self.keep_exclusive(core, path, depth, victim.key);
+                if let Some(next) = fell {
+                    self.leave(core, number, depth + 1, next);
+                }
+                return;
+            }
+            level.counts.writebacks_out += 1;
+        }
+        self.memory.writes += u64::from(victim.flag);
+    }
+
+    /// A line put into the level at `depth` leaves an exclusive level right below it.
+    fn keep_exclusive(&mut self, core: usize, path: usize, depth: usize, line: u64) {
+        let Some(&below) = self.paths[path].get(depth + 1) else { return };
+        if self.levels[below].inclusion == Inclusion::Exclusive && self.levels[below].remove(core, line) == Some(true) {
+            let number = self.paths[path][depth];
+            self.levels[number].soil(core, line);
+        }
+    }
+
+    /// Takes `line` out of every level above `below`, of every core that it serves; whether a copy was dirty.
+    fn invalidate_above(&mut self, core: usize, below: usize, line: u64) -> bool {
+        let cores = if self.levels[below].sets.len() == 1 { 0..self.cores } else { core..core + 1 };
+        let mut dirty = false;
+        for number in 0..below {
+            let copies = if self.levels[number].sets.len() == 1 { cores.start..cores.start + 1 } else { cores.clone() };
+            for other in copies {
+                if let Some(was) = self.levels[number].remove(other, line) {
+                    self.levels[number].counts.invalidations += 1;
+                    dirty |= was;
+                }
+            }
+        }
+        dirty
+    }
+
+    /// `core` wants the line: copies of other cores go if it writes, become clean if it reads; dirt goes to where the cores
+    /// meet.
+    fn ask_others(&mut self, core: usize, line: u64, write: bool) {
+        if write {
+            self.take_from_others(core, line);
+            return;
+        }
+        let mut dirty = false;
+        for number in (0..self.levels.len()).filter(|number| self.levels[*number].sets.len() > 1).collect::<Vec<_>>() {
+            for other in (0..self.cores).filter(|other| *other != core) {
+                let level = &mut self.levels[number];
+                let set = level.index.of(line);
+                if level.sets[other].peek(set, line) == Some(true) {
+                    level.sets[other].mark(set, line, false);
+                    level.counts.writebacks_out += 1;
+                    dirty = true;
+                }
+            }
+        }
+        if dirty {
+            self.write_back_shared(core, line);
+        }
+    }
+
+    fn take_from_others(&mut self, core: usize, line: u64) {
+        let mut dirty = false;
+        for level in self.levels.iter_mut().filter(|level| level.sets.len() > 1) {
+            let set = level.index.of(line);
+            for other in (0..self.cores).filter(|other| *other != core) {
+                if let Some(was) = level.sets[other].remove(set, line) {
+                    level.counts.invalidations += 1;
+                    level.counts.writebacks_out += u64::from(was);
+                    dirty |= was;
+                }
+            }
+        }
+        if dirty {
+            self.write_back_shared(core, line);
+        }
+    }
+
+    /// Dirt from another core's private levels: to the first shared level that has the line, else to memory.
+    fn write_back_shared(&mut self, core: usize, line: u64) {
+        for level in self.levels.iter_mut().filter(|level| level.sets.len() == 1) {
+            level.counts.writebacks_in += 1;
+            if level.soil(core, line) {
+                return;
+            }
+            level.counts.writebacks_out += 1;
+        }
+        self.memory.writes += 1;
+    }
+
+    /// A reference to several lines as cachegrind counts it: one access a level, which misses if any line misses; the next
+    /// level then sees all of them. For one core and levels that are neither inclusive nor exclusive.
+    pub(crate) fn access_whole(&mut self, kind: usize, lines: &[u64]) -> usize {
+        let depths = self.path(kind).len();
+        for depth in 0..depths {
+            let number = self.path(kind)[depth];
+            self.levels[number].counts.accesses[kind] += 1;
+            let mut missed = false;
+            for line in lines.iter().copied() {
+                let write = depth == 0 && kind == STORE;
+                if self.levels[number].touch(0, line, write).is_none() {
+                    missed = true;
+                    if let Some(victim) = self.levels[number].insert(0, line, write) {
+                        self.leave(0, number, depth + 1, victim);
+                    }
+                }
+            }
+            if !missed {
+                return depth;
+            }
+            self.levels[number].counts.misses[kind] += 1;
+        }
+        self.memory.reads[kind] += 1;
+        depths
+    }
+
+    /// Events of each level, in the specification's order.
+    pub fn counts(&self) -> impl Iterator<Item = &Counts> {
+        self.levels.iter().map(|level| &level.counts)
+    }
+
+    /// Events of level `number`, to be changed by whoever simulates it.
+    pub(crate) fn counts_of(&mut self, number: usize) -> &mut Counts {
+        &mut self.levels[number].counts
+    }
+
+    /// Events at memory.
+    pub const fn memory(&self) -> &MemoryCounts {
+        &self.memory
+    }
+
+    /// Hints that an access to `line` comes soon.
+    #[inline]
+    pub(crate) fn prefetch_below(&self, line: u64) {
+        for number in self.paths[0].iter().skip(1) {
+            let level = &self.levels[*number];
+            if level.sets.len() == 1 {
+                level.sets[0].prefetch(level.index.of(line));
+            }
+        }
+    }
+
+    /// Whether a dirty copy of `line` is anywhere; for tests.
+    #[must_use]
+    pub fn is_dirty(&self, line: u64) -> bool {
+        (0..self.cores).any(|core| self.levels.iter().any(|level| level.peek(core, line) == Some(true)))
+    }
+
+    /// Whether `line` is in `core`'s copy of level `number`.
+    #[must_use]
+    pub fn holds(&self, number: usize, core: usize, line: u64) -> bool {
+        self.levels[number].peek(core, line).is_some()
+    }
+
+    /// What must hold between accesses: sets are sound, each line is in its set, inclusive levels hold what is above, exclusive
+    /// ones nothing that the level above holds (several cores aside), at most one core has a line dirty, and every hit, miss
+    /// and read agrees with the level above.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        for (number, level) in self.levels.iter().enumerate() {
+            for sets in &level.sets {
+                sets.check().map_err(|what| format!("level {number}: {what}"))?;
+                if let Some((set, way)) = sets.iter().find(|(set, way)| level.index.of(way.key) != *set) {
+                    return Err(format!("level {number}: line {:#x} in set {set}", way.key));
+                }
+            }
+        }
+        self.paths.iter().try_for_each(|path| self.check_path(path))
+    }
+
+    fn check_path(&self, path: &[usize]) -> Result<(), String> {
+        let one_path = self.paths[0] == self.paths[1];
+        for (at, &number) in path.iter().enumerate().skip(1) {
+            let level = &self.levels[number];
+            for above in path[..at].iter().copied() {
+                for core in 0..self.levels[above].sets.len() {
+                    for (_, way) in self.levels[above].sets[core].iter() {
+                        let here = level.peek(core, way.key).is_some();
+                        let adjacent = above == path[at - 1];
+                        match level.inclusion {
+                            Inclusion::Inclusive if !here => {
+                                return Err(format!("level {number} lacks line {:#x} of level {above}", way.key));
+                            }
+                            Inclusion::Exclusive if here && adjacent && self.cores == 1 && (at > 1 || one_path) => {
+                                return Err(format!("level {number} has line {:#x} of level {above} too", way.key));
+                            }
+                            _ => {}
+                        }
+                    }
+                }
+            }
+        }
+        let last = path.last().map(|last| self.levels[*last].counts);
+        for kind in 0..WALK {
+            let pairs = path.windows(2).map(|pair| (self.levels[pair[0]].counts, self.levels[pair[1]].counts));
+            let data = kind != FETCH;
+            if path == self.paths[usize::from(!data)] {
+                for (above, below) in pairs {
+                    if above.misses[kind] != below.accesses[kind] {
+                        return Err(format!("{} misses above, {} accesses below", above.misses[kind], below.accesses[kind]));
+                    }
+                }
+                if last.is_some_and(|last| last.misses[kind] != self.memory.reads[kind]) {
+                    return Err("misses of the last level are not the reads of memory".to_owned());
+                }
+            }
+        }
+        Ok(())
+    }
+}

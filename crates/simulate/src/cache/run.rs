@@ -1,0 +1,197 @@
+//! A trace through a hierarchy, in as many executions as there are placements.
+
+use std::collections::HashMap;
+
+use pagelab_trace::{Reference, Segment};
+
+use super::counts::{Counts, MemoryCounts, demand};
+use super::front::{Event, Front, front, key_base};
+use super::hierarchy::Hierarchy;
+use super::spec::{HierarchySpec, SpecError, Straddling};
+use crate::allocate::{Memory, PAGE_BITS, PlaceCounts};
+
+/// References simulated by one level before the next level sees what passed: their events stay in the nearest cache.
+const BATCH: usize = 4096;
+/// Events between asking for the words of a set and using them.
+const AHEAD: usize = 12;
+
+/// What one execution counted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Events of each level, in the specification's order.
+    pub levels: Vec<Counts>,
+    /// Events at memory.
+    pub memory: MemoryCounts,
+    /// Cycles that the demand references took if each waits for the one before: Σ accesses × cycles of where they hit.
+    pub cycles: u64,
+    /// Where the pages went.
+    pub placed: PlaceCounts,
+}
+
+/// One placement and the caches it leads to.
+struct Execution {
+    hierarchy: Hierarchy,
+    memory: Memory,
+    lines: Vec<u64>,
+}
+
+/// The simulation of one hierarchy under several placements.
+pub struct Simulation {
+    spec: HierarchySpec,
+    line_bits: u32,
+    front: Option<Box<dyn Front>>,
+    events: Vec<Event>,
+    executions: Vec<Execution>,
+    cores: HashMap<(u16, u32), usize>,
+}
+
+impl Simulation {
+    /// Empty caches before the trace's first reference; one execution for each of `memories`. Random replacement draws from
+    /// the execution's number.
+    ///
+    /// # Errors
+    /// The hierarchy's.
+    pub fn new(spec: &HierarchySpec, memories: Vec<Memory>) -> Result<Simulation, SpecError> {
+        let alike = memories.iter().all(Memory::never_shares_frames);
+        let executions = memories.into_iter().enumerate().map(|(number, memory)| {
+            Ok(Execution { hierarchy: Hierarchy::new(spec, number as u64)?, memory, lines: vec![] })
+        });
+        Ok(Simulation {
+            executions: executions.collect::<Result<_, SpecError>>()?,
+            line_bits: spec.line_bytes.trailing_zeros(),
+            front: if alike { front(spec) } else { None },
+            events: vec![],
+            spec: spec.clone(),
+            cores: HashMap::new(),
+        })
+    }
+
+    /// Gives up the common first level: for tests that compare both ways.
+    #[must_use]
+    pub fn in_lockstep(mut self) -> Simulation {
+        self.front = None;
+        self
+    }
+
+    /// Whether the first level is simulated once for all executions.
+    #[must_use]
+    pub fn has_common_front(&self) -> bool {
+        self.front.is_some()
+    }
+
+    /// The next references of the trace.
+    pub fn feed(&mut self, segment: &Segment<'_>) {
+        if let Some(front) = &mut self.front {
+            for references in segment.references.chunks(BATCH) {
+                self.events.clear();
+                front.run(&Segment { references, ..*segment }, &mut self.events);
+                for execution in &mut self.executions {
+                    execution.below(&self.events, self.line_bits);
+                }
+            }
+            return;
+        }
+        let next = self.cores.len() % self.spec.cores;
+        let core = *self.cores.entry((segment.asid, segment.thread)).or_insert(next);
+        let whole = self.spec.straddling == Straddling::Whole;
+        for execution in &mut self.executions {
+            execution.lockstep(segment, core, self.line_bits, whole);
+        }
+    }
+
+    /// The results, in the order of the placements.
+    #[must_use]
+    pub fn finish(self) -> Vec<Outcome> {
+        let Simulation { spec, front, mut executions, .. } = self;
+        if let Some(front) = front {
+            let (data, fetch) = front.counts();
+            for execution in &mut executions {
+                execution.hierarchy.counts_of(spec.path(false)[0]).add(&data);
+                if let Some(fetch) = &fetch {
+                    execution.hierarchy.counts_of(spec.path(true)[0]).add(fetch);
+                }
+            }
+        }
+        executions.into_iter().map(|execution| execution.outcome(&spec)).collect()
+    }
+
+    /// What must hold of every execution's caches; [`Hierarchy::check`].
+    ///
+    /// # Errors
+    /// The first thing that does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        // A common front has counted what the level below it has seen; the levels' sums agree only in the end.
+        self.executions.iter().filter(|_| self.front.is_none()).try_for_each(|execution| execution.hierarchy.check())
+    }
+}
+
+impl Execution {
+    fn below(&mut self, events: &[Event], line_bits: u32) {
+        let page_lines = PAGE_BITS - line_bits;
+        let base_bits = key_base(1, line_bits).trailing_zeros();
+        self.lines.clear();
+        for event in events {
+            let key = event.key();
+            let (asid, page) = ((key >> base_bits) as u16, (key & ((1 << base_bits) - 1)) >> page_lines);
+            let frame = self.memory.frame(asid, page);
+            self.lines.push(frame << page_lines | key & ((1 << page_lines) - 1));
+        }
+        for (at, event) in events.iter().enumerate() {
+            if let Some(line) = self.lines.get(at + AHEAD) {
+                self.hierarchy.prefetch_below(*line);
+            }
+            match event.kind() {
+                Some(kind) => _ = self.hierarchy.access_below(0, kind, self.lines[at]),
+                None => self.hierarchy.write_back_below(0, self.lines[at]),
+            }
+        }
+    }
+
+    fn lockstep(&mut self, segment: &Segment<'_>, core: usize, line_bits: u32, whole: bool) {
+        for reference in segment.references {
+            let Some(kind) = demand(reference.kind()) else { continue };
+            let [first, last] = ends(*reference).map(|address| address >> line_bits);
+            if first == last {
+                let line = self.line(segment.asid, first, line_bits);
+                self.hierarchy.access(core, kind, line);
+            } else if whole {
+                let lines: Vec<u64> = (first..=last).map(|line| self.line(segment.asid, line, line_bits)).collect();
+                self.hierarchy.access_whole(kind, &lines);
+            } else {
+                for line in first..=last {
+                    let line = self.line(segment.asid, line, line_bits);
+                    self.hierarchy.access(core, kind, line);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn line(&mut self, asid: u16, line: u64, line_bits: u32) -> u64 {
+        let page_lines = PAGE_BITS - line_bits;
+        self.memory.frame(asid, line >> page_lines) << page_lines | line & ((1 << page_lines) - 1)
+    }
+
+    fn outcome(self, spec: &HierarchySpec) -> Outcome {
+        let levels: Vec<Counts> = self.hierarchy.counts().copied().collect();
+        let hits = |number: usize| {
+            let (accesses, misses) = levels[number].totals();
+            accesses - misses
+        };
+        let found: u64 = (0..levels.len()).map(|number| hits(number) * u64::from(spec.levels[number].cycles)).sum();
+        let reads: u64 = self.hierarchy.memory().reads.iter().sum();
+        Outcome {
+            cycles: found + reads * u64::from(spec.memory_cycles),
+            memory: *self.hierarchy.memory(),
+            levels,
+            placed: self.memory.counts(),
+        }
+    }
+}
+
+/// The addresses of a reference's first and last byte; a reference that runs over the end of the address space ends there.
+#[inline]
+fn ends(reference: Reference) -> [u64; 2] {
+    let first = reference.address();
+    [first, reference.last_byte().max(first)]
+}

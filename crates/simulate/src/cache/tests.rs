@@ -1,0 +1,150 @@
+//! The fast simulators against the naive one, and known answers.
+
+use pagelab_policy::types::{Frames, Strategy as Named};
+use pagelab_trace::{Kind, Reference, Segment};
+use proptest::prelude::*;
+
+use super::naive::Naive;
+use super::{HierarchySpec, Inclusion, LevelSpec, Serves, Simulation};
+use crate::allocate::{History, Layout, Memory, Strategy};
+
+fn level(name: &str, bytes: u64, ways: u64) -> LevelSpec {
+    let json = format!(r#"{{"name": "{name}", "bytes": {bytes}, "ways": {ways}}}"#);
+    serde_json::from_str(&json).unwrap()
+}
+
+fn hierarchy(levels: Vec<LevelSpec>) -> HierarchySpec {
+    HierarchySpec { levels, ..serde_json::from_str(r#"{"levels": []}"#).unwrap() }
+}
+
+fn memory(seed: u64) -> Memory {
+    let history = History { memory_bytes: 16 << 20, turnover: 1.0, ..History::default() };
+    let frames = Frames { strategy: Named::Kernel, ..Frames::default() };
+    Memory::new(&history, Strategy::new(&frames, 1, seed).unwrap(), Layout::default(), seed)
+}
+
+fn small(inclusions: [Inclusion; 2], split: bool, allocates: bool) -> HierarchySpec {
+    let serves = if split { Serves::Data } else { Serves::Unified };
+    let mut levels = vec![LevelSpec { serves, ..level("L1", 1 << 10, 2) }];
+    if split {
+        levels.push(LevelSpec { serves: Serves::Instruction, ..level("L1i", 1 << 9, 2) });
+    }
+    let [second, third] = inclusions;
+    levels.push(LevelSpec { inclusion: second, writebacks_allocate: allocates, ..level("L2", 3 << 10, 4) });
+    levels.push(LevelSpec { inclusion: third, writebacks_allocate: allocates, ..level("L3", 9 << 10, 3) });
+    hierarchy(levels)
+}
+
+fn inclusion() -> impl Strategy2<Value = Inclusion> {
+    prop_oneof![Just(Inclusion::Nine), Just(Inclusion::Inclusive), Just(Inclusion::Exclusive)]
+}
+use proptest::strategy::Strategy as Strategy2;
+
+/// References that reuse lines at several distances; sizes that straddle lines and pages.
+fn references() -> impl Strategy2<Value = Vec<Reference>> {
+    let one = (0_u64..400, 0_u8..3, prop_oneof![Just(1_u32), Just(8), Just(64), Just(256)]);
+    prop::collection::vec(one, 1..1500).prop_map(|list| {
+        let to = |(line, kind, size): (u64, u8, u32)| {
+            Reference::new(0x7000_0000 + line * 61 % 32_768, Kind::from_code(kind), size)
+        };
+        list.into_iter().map(to).collect()
+    })
+}
+
+fn segments(references: &[Reference]) -> impl Iterator<Item = Segment<'_>> {
+    references.chunks(100).enumerate().map(|(nth, references)| Segment { asid: (nth % 3) as u16, thread: 0, references })
+}
+
+fn naive(spec: &HierarchySpec, references: &[Reference], mut memory: Memory) -> Naive {
+    let mut naive = Naive::new(spec);
+    for segment in segments(references) {
+        for reference in segment.references {
+            for line in reference.address() / 64..=reference.last_byte() / 64 {
+                let frame = memory.frame(segment.asid, line / 64);
+                naive.access(reference.kind() as usize, frame * 64 + line % 64);
+            }
+        }
+    }
+    naive
+}
+
+fn assert_like_naive(spec: &HierarchySpec, references: &[Reference], lockstep: bool) {
+    let new = Simulation::new(spec, vec![memory(1), memory(2)]).unwrap();
+    let mut fast = if lockstep { new.in_lockstep() } else { new };
+    for segment in segments(references) {
+        fast.feed(&segment);
+        if lockstep {
+            assert_eq!(fast.check(), Ok(()));
+        }
+    }
+    for (outcome, seed) in fast.finish().into_iter().zip([1, 2]) {
+        let naive = naive(spec, references, memory(seed));
+        assert_eq!(outcome.levels, naive.counts);
+        assert_eq!(outcome.memory, naive.memory);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn lockstep_counts_what_the_naive_caches_count(
+        references in references(), second in inclusion(), third in inclusion(), split: bool, allocates: bool,
+    ) {
+        assert_like_naive(&small([second, third], split, allocates), &references, true);
+    }
+
+    #[test]
+    fn a_common_first_level_changes_nothing(references in references(), exclusive: bool, split: bool, allocates: bool) {
+        let third = if exclusive { Inclusion::Exclusive } else { Inclusion::Nine };
+        let spec = small([Inclusion::Nine, third], split, allocates);
+        prop_assert!(Simulation::new(&spec, vec![memory(1)]).unwrap().has_common_front());
+        assert_like_naive(&spec, &references, false);
+    }
+}
+
+#[test]
+fn a_common_first_level_needs_small_sets_and_no_one_who_takes_its_lines() {
+    let has = |spec: &HierarchySpec| Simulation::new(spec, vec![memory(1)]).unwrap().has_common_front();
+    assert!(has(&hierarchy(vec![level("L1", 32 << 10, 8), level("L2", 1 << 20, 16)])));
+    assert!(!has(&hierarchy(vec![level("L1", 64 << 10, 8), level("L2", 1 << 20, 16)])));
+    let inclusive = LevelSpec { inclusion: Inclusion::Inclusive, ..level("L2", 1 << 20, 16) };
+    assert!(!has(&hierarchy(vec![level("L1", 32 << 10, 8), inclusive])));
+}
+
+#[test]
+fn an_array_that_fits_misses_once_and_one_that_does_not_always() {
+    let spec = hierarchy(vec![level("L1", 32 << 10, 8), level("L2", 256 << 10, 8)]);
+    for (bytes, first, second) in [(16_u64 << 10, 256, 256), (64 << 10, 3 * 1024, 1024), (1 << 20, 3 * 16_384, 3 * 16_384)] {
+        let sweep: Vec<Reference> = (0..bytes / 64).map(|line| Reference::new(line * 64, Kind::Load, 8)).collect();
+        // A machine that has just started hands out frames in order: the array is contiguous.
+        let history = History { turnover: 0.0, memory_bytes: 16 << 20, ..History::default() };
+        let memory = Memory::new(&history, Strategy::KERNEL, Layout::default(), 0);
+        let mut simulation = Simulation::new(&spec, vec![memory]).unwrap();
+        for _ in 0..3 {
+            simulation.feed(&Segment { asid: 0, thread: 0, references: &sweep });
+        }
+        let outcome = &simulation.finish()[0];
+        assert_eq!(outcome.levels.iter().map(|level| level.totals().1).collect::<Vec<_>>(), [first, second]);
+    }
+}
+
+#[test]
+fn cores_that_write_the_same_line_take_it_from_each_other() {
+    let mut spec = hierarchy(vec![level("L1", 4 << 10, 4), LevelSpec { shared: true, ..level("L2", 64 << 10, 8) }]);
+    spec.cores = 2;
+    let store = [Reference::new(64, Kind::Store, 8)];
+    let load = [Reference::new(64, Kind::Load, 8)];
+    let mut simulation = Simulation::new(&spec, vec![memory(1)]).unwrap();
+    let mut go = |thread, references: &[Reference]| {
+        simulation.feed(&Segment { asid: 0, thread, references });
+        assert_eq!(simulation.check(), Ok(()));
+    };
+    (0..5).for_each(|_| [0, 1].into_iter().for_each(|thread| go(thread, &store)));
+    // Ten stores, each takes the line from the other core, so all miss; memory answers the first.
+    (0..4).for_each(|_| [0, 1].into_iter().for_each(|thread| go(thread, &load)));
+    let outcome = &simulation.finish()[0];
+    assert_eq!((outcome.levels[0].misses, outcome.levels[0].invalidations), ([1, 10, 0, 0], 9));
+    assert_eq!((outcome.levels[1].totals(), outcome.memory.reads), ((11, 1), [0, 1, 0, 0]));
+    assert_eq!(outcome.levels[1].writebacks_in, 10);
+}

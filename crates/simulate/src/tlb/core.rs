@@ -1,0 +1,334 @@
+//! One core: its arrays, its walkers, and what they cost.
+
+use super::array::{Array, Arrays, leaf};
+use super::spec::{NestedSpec, Side, TlbSpec};
+use super::walk::{PageTables, WalkCaches, steps};
+use super::windows::Cost;
+use crate::allocate::{Memory, PAGE_BITS};
+use crate::cache::Hierarchy;
+
+/// Sums of a core.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CoreCounts {
+    /// Translations asked for: one for each page that a reference touches.
+    pub translations: u64,
+    /// By the last level of the table, 4 KiB, 2 MiB, 1 GiB: H, M and C.
+    pub by_leaf: [Cost; 3],
+    /// Table entries read by walks.
+    pub reads: u64,
+    /// Those of the host's tables among them.
+    pub host_reads: u64,
+    /// Walks that a cache of the upper levels let begin further down.
+    pub shortened: u64,
+    /// Entries filled with several base pages in one.
+    pub coalesced: u64,
+    /// Cycles in which at least one walk was under way.
+    pub active_cycles: f64,
+    /// Cycles that references waited for a walker.
+    pub queue_cycles: f64,
+}
+
+impl CoreCounts {
+    /// H, M and C over all page sizes.
+    #[must_use]
+    pub fn cost(&self) -> Cost {
+        self.by_leaf.iter().fold(Cost::default(), |sum, cost| Cost {
+            hits: sum.hits + cost.hits,
+            misses: sum.misses + cost.misses,
+            walk_cycles: sum.walk_cycles + cost.walk_cycles,
+        })
+    }
+
+    /// Adds another core's.
+    pub fn add(&mut self, other: &CoreCounts) {
+        for (sum, cost) in self.by_leaf.iter_mut().zip(&other.by_leaf) {
+            sum.hits += cost.hits;
+            sum.misses += cost.misses;
+            sum.walk_cycles += cost.walk_cycles;
+        }
+        self.translations += other.translations;
+        self.reads += other.reads;
+        self.host_reads += other.host_reads;
+        self.shortened += other.shortened;
+        self.coalesced += other.coalesced;
+        self.active_cycles += other.active_cycles;
+        self.queue_cycles += other.queue_cycles;
+    }
+}
+
+const fn leaf_number(page_bits: u32) -> usize {
+    match leaf(page_bits) {
+        12 => 0,
+        21 => 1,
+        _ => 2,
+    }
+}
+
+/// What all cores share: memory, tables, data caches.
+#[derive(Debug)]
+pub(super) struct Machine {
+    pub(super) memory: Memory,
+    pub(super) tables: PageTables,
+    /// The host's memory and its tables, where there is a host.
+    pub(super) host: Option<(Memory, PageTables)>,
+    pub(super) caches: Option<Caches>,
+    pub(super) entry_cycles: u32,
+}
+
+/// The data caches, and what a read costs by the depth at which it ends.
+#[derive(Debug)]
+pub(super) struct Caches {
+    pub(super) hierarchy: Hierarchy,
+    pub(super) cycles: Vec<u32>,
+    pub(super) line_bits: u32,
+    pub(super) enter: usize,
+}
+
+impl Machine {
+    /// Cycles to read the table entry at a physical address.
+    fn read(&mut self, core: usize, address: u64) -> u64 {
+        match &mut self.caches {
+            None => u64::from(self.entry_cycles),
+            Some(caches) => {
+                let depth = caches.hierarchy.walk(core, address >> caches.line_bits, caches.enter);
+                u64::from(caches.cycles[depth])
+            }
+        }
+    }
+
+    /// Host-physical address of a guest-physical one; without a host, the same.
+    pub(super) fn physical(&mut self, address: u64) -> u64 {
+        match &mut self.host {
+            None => address,
+            Some((memory, _)) => memory.frame(0, address >> PAGE_BITS) << PAGE_BITS | address & ((1 << PAGE_BITS) - 1),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Nested {
+    tlb: Option<Array>,
+    caches: WalkCaches,
+    page_bits: u32,
+}
+
+impl Nested {
+    fn new(spec: &NestedSpec, seed: u64) -> Nested {
+        Nested {
+            tlb: spec.tlb.as_ref().map(|tlb| Array::new(tlb, seed)),
+            caches: WalkCaches::new(&spec.walk_caches, seed),
+            page_bits: spec.page_bytes.trailing_zeros(),
+        }
+    }
+}
+
+/// The page translated last on a side, which hits again as long as nothing else is translated.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    asid: u16,
+    address: u64,
+    grain: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Core {
+    number: usize,
+    /// Of data and of instructions.
+    first: [Arrays; 2],
+    last: [Last; 2],
+    second: Arrays,
+    caches: WalkCaches,
+    nested: Option<Nested>,
+    /// When each walker is free.
+    walkers: Vec<f64>,
+    cycles_per_reference: f64,
+    /// Cycles that references have waited so far, and the end of the last cycle with a walk under way.
+    waited: f64,
+    covered: f64,
+    /// Binary logarithm of the largest entry that the hardware makes of base pages by itself.
+    coalesced_bits: Option<u32>,
+    pub(super) counts: CoreCounts,
+}
+
+impl Core {
+    pub(super) fn new(spec: &TlbSpec, number: usize, seed: u64) -> Core {
+        let seed = seed ^ (number as u64) << 48;
+        let side = |side| Arrays::new(spec.first.iter().filter(move |array| array.serves == side), seed);
+        let first = [side(Side::Data), side(Side::Instruction)];
+        let between = first[0].grain(20).filter(|grain| *grain > PAGE_BITS);
+        Core {
+            number,
+            first,
+            last: [Last { asid: 0, address: u64::MAX, grain: 0 }; 2],
+            second: Arrays::new(spec.second.iter(), !seed),
+            caches: WalkCaches::new(&spec.walk_caches, seed),
+            nested: spec.nested.as_ref().map(|nested| Nested::new(nested, seed)),
+            walkers: vec![0.0; spec.walkers],
+            cycles_per_reference: spec.cycles_per_reference,
+            waited: 0.0,
+            covered: 0.0,
+            coalesced_bits: between.filter(|_| spec.coalesces),
+            counts: CoreCounts::default(),
+        }
+    }
+
+    /// Whether there are arrays for instructions.
+    pub(super) fn has_instructions(&self) -> bool {
+        !self.first[1].is_empty()
+    }
+
+    /// Whether the page translated last on this side is the one of `address`.
+    #[inline(always)]
+    pub(super) fn again(&mut self, side: usize, asid: u16, address: u64) -> bool {
+        let last = self.last[side];
+        let same = (address ^ last.address) >> last.grain == 0 && asid == last.asid;
+        self.counts.translations += u64::from(same);
+        same
+    }
+
+    /// Translates an address of a page of `1 << page_bits` bytes; what it cost, where it missed in the first level.
+    #[inline]
+    pub(super) fn translate(
+        &mut self,
+        machine: &mut Machine,
+        side: usize,
+        asid: u16,
+        address: u64,
+        page_bits: u32,
+    ) -> Option<Cost> {
+        self.counts.translations += 1;
+        // An entry maps no more than both dimensions do.
+        let entry_bits = match &self.nested {
+            Some(nested) => page_bits.min(nested.page_bits),
+            None => page_bits,
+        };
+        if let Some(grain) = self.first[side].grain(entry_bits)
+            && self.first[side].touch(asid, address, entry_bits)
+        {
+            self.last[side] = Last { asid, address, grain };
+            return None;
+        }
+        Some(self.missed(machine, side, asid, address, [page_bits, entry_bits]))
+    }
+
+    #[inline(never)]
+    fn missed(&mut self, machine: &mut Machine, side: usize, asid: u16, address: u64, bits: [u32; 2]) -> Cost {
+        let [page_bits, entry_bits] = bits;
+        let together = self.coalesced_bits.filter(|_| entry_bits == PAGE_BITS);
+        if let Some(bits) = together
+            && self.first[side].touch(asid, address, bits)
+        {
+            self.remember(side, asid, address, bits);
+            return Cost::default();
+        }
+        let sizes = [Some(entry_bits), together].into_iter().flatten();
+        let found = sizes.into_iter().find(|bits| self.second.touch(asid, address, *bits));
+        let (bits, cost) = match found {
+            Some(bits) => (bits, Cost { hits: 1, ..Cost::default() }),
+            None => {
+                let walk_cycles = self.walk(machine, asid, address, page_bits);
+                let bits = self.entry_bits(machine, asid, address, entry_bits);
+                self.second.insert(asid, address, bits);
+                (bits, Cost { misses: 1, walk_cycles, ..Cost::default() })
+            }
+        };
+        self.first[side].insert(asid, address, bits);
+        self.remember(side, asid, address, bits);
+        let sum = &mut self.counts.by_leaf[leaf_number(page_bits)];
+        sum.hits += cost.hits;
+        sum.misses += cost.misses;
+        sum.walk_cycles += cost.walk_cycles;
+        cost
+    }
+
+    fn remember(&mut self, side: usize, asid: u16, address: u64, page_bits: u32) {
+        // A size that no array holds is looked up each time.
+        self.last[side] = match self.first[side].grain(page_bits) {
+            Some(grain) => Last { asid, address, grain },
+            None => Last { asid, address: u64::MAX, grain: 0 },
+        };
+    }
+
+    /// The size that the new entry stands for: larger than the page's where the hardware finds neighbours next to it.
+    fn entry_bits(&mut self, machine: &mut Machine, asid: u16, address: u64, page_bits: u32) -> u32 {
+        let Some(bits) = self.coalesced_bits.filter(|_| page_bits == PAGE_BITS) else { return page_bits };
+        let vpn = address >> PAGE_BITS;
+        machine.memory.frame(asid, vpn);
+        if !machine.memory.is_contiguous(asid, vpn, bits - PAGE_BITS) {
+            return page_bits;
+        }
+        self.counts.coalesced += 1;
+        bits
+    }
+
+    /// Cycles of a walk; it waits for a walker, and references wait with it.
+    fn walk(&mut self, machine: &mut Machine, asid: u16, address: u64, page_bits: u32) -> u64 {
+        let cycles = self.walk_tables(machine, asid, address, page_bits);
+        let now = self.counts.translations as f64 * self.cycles_per_reference + self.waited;
+        let first = self.walkers.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(walker, _)| walker);
+        let start = now.max(self.walkers[first]);
+        let end = start + cycles as f64;
+        self.walkers[first] = end;
+        self.waited += start - now;
+        self.counts.queue_cycles += start - now;
+        self.counts.active_cycles += end - start.max(self.covered).min(end);
+        self.covered = self.covered.max(end);
+        cycles
+    }
+
+    fn walk_tables(&mut self, machine: &mut Machine, asid: u16, address: u64, page_bits: u32) -> u64 {
+        let leaf = leaf(page_bits);
+        let top = machine.tables.top();
+        let start = self.caches.start(asid, address, leaf, top);
+        let mut cycles = 0;
+        for bits in steps(start, page_bits) {
+            let entry = machine.tables.entry(&mut machine.memory, asid, address, bits);
+            cycles += self.host_walk(machine, entry);
+            let entry = machine.physical(entry);
+            cycles += machine.read(self.number, entry);
+            self.counts.reads += 1;
+        }
+        self.caches.keep(asid, address, leaf, start);
+        if self.nested.is_some() {
+            // The page itself lies at a guest-physical address, too.
+            let frame = machine.memory.frame(asid, address >> PAGE_BITS);
+            cycles += self.host_walk(machine, frame << PAGE_BITS);
+        }
+        cycles
+    }
+
+    /// Cycles to find where a guest-physical address lies; none without a host, or where the entry is at hand.
+    fn host_walk(&mut self, machine: &mut Machine, address: u64) -> u64 {
+        let Some(nested) = &mut self.nested else { return 0 };
+        let page_bits = nested.page_bits;
+        let held = nested.tlb.as_ref().and_then(|tlb| tlb.grain(page_bits));
+        if let (Some(tlb), Some(grain)) = (&mut nested.tlb, held)
+            && tlb.touch(0, address, grain)
+        {
+            return 0;
+        }
+        let Some((memory, tables)) = &mut machine.host else { return 0 };
+        let leaf = leaf(page_bits);
+        let start = nested.caches.start(0, address, leaf, tables.top());
+        let entries: Vec<u64> = steps(start, page_bits).map(|bits| tables.entry(memory, 0, address, bits)).collect();
+        nested.caches.keep(0, address, leaf, start);
+        if let (Some(tlb), Some(grain)) = (&mut nested.tlb, held) {
+            tlb.insert(0, address, grain);
+        }
+        self.counts.reads += entries.len() as u64;
+        self.counts.host_reads += entries.len() as u64;
+        entries.into_iter().map(|entry| machine.read(self.number, entry)).sum()
+    }
+
+    /// The counts, with those that other parts keep.
+    pub(super) fn finish(&self) -> CoreCounts {
+        let nested = self.nested.as_ref().map_or(0, |nested| nested.caches.hits);
+        CoreCounts { shortened: self.caches.hits + nested, ..self.counts }
+    }
+
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.first.iter().try_for_each(Arrays::check)?;
+        self.second.check()?;
+        self.caches.check()
+    }
+}

@@ -1,0 +1,209 @@
+//! A trace through the translation hardware.
+
+use std::collections::HashMap;
+
+use pagelab_trace::{Reference, Segment};
+
+use super::core::{Caches, Core, CoreCounts, Machine};
+use super::spec::TlbSpec;
+use super::walk::PageTables;
+use super::windows::{WINDOW_BITS, Window, Windows};
+use crate::allocate::{History, Layout, Memory, PAGE_BITS, PlaceCounts, Strategy};
+use crate::cache::{Counts, Hierarchy, HierarchySpec, MemoryCounts, SpecError, demand};
+
+const NEAR_WINDOWS: usize = 256;
+/// A window with pages of several sizes.
+const MIXED: u32 = u32::MAX;
+
+/// What a simulation counted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// All cores together.
+    pub counts: CoreCounts,
+    /// By window of 2 MiB, ordered by address space and address; windows without misses of the first level are left out.
+    pub windows: Vec<Window>,
+    /// Events of each level of the data caches, where they were simulated.
+    pub levels: Vec<Counts>,
+    /// Events at memory, likewise.
+    pub memory: MemoryCounts,
+    /// Where the pages went; pages are placed only where that matters: for caches, guests, and coalescing.
+    pub placed: PlaceCounts,
+}
+
+/// Page sizes by address, remembered by window.
+#[derive(Clone, Debug)]
+struct Sizes {
+    layout: Layout,
+    uniform: Option<u32>,
+    near: Vec<(u64, u32)>,
+}
+
+impl Sizes {
+    fn new(layout: Layout) -> Sizes {
+        Sizes { uniform: layout.uniform_bits(), near: vec![(u64::MAX, 0); NEAR_WINDOWS], layout }
+    }
+
+    #[inline]
+    fn of(&mut self, address: u64) -> u32 {
+        if let Some(bits) = self.uniform {
+            return bits;
+        }
+        let window = address >> WINDOW_BITS;
+        let (key, bits) = self.near[window as usize & (NEAR_WINDOWS - 1)];
+        if key == window && bits != MIXED { bits } else { self.look_up(address, window) }
+    }
+
+    #[inline(never)]
+    fn look_up(&mut self, address: u64, window: u64) -> u32 {
+        if self.near[window as usize & (NEAR_WINDOWS - 1)].0 != window {
+            let bits = self.layout.window(address, WINDOW_BITS).unwrap_or(MIXED);
+            self.near[window as usize & (NEAR_WINDOWS - 1)] = (window, bits);
+        }
+        self.layout.page_bits(address)
+    }
+}
+
+/// The simulation of translation hardware, and of the data caches that walks read from.
+pub struct Simulation {
+    cores: Vec<Core>,
+    threads: HashMap<(u16, u32), usize>,
+    machine: Machine,
+    sizes: Sizes,
+    windows: Windows,
+}
+
+/// The host of guests: its memory is as large and as old as the guest's.
+fn host(spec: &TlbSpec, history: &History, seed: u64) -> Result<Option<(Memory, PageTables)>, SpecError> {
+    let Some(nested) = &spec.nested else { return Ok(None) };
+    let layout = Layout::new(vec![], nested.page_bytes.trailing_zeros()).map_err(SpecError)?;
+    let memory = Memory::new(history, Strategy::KERNEL, layout, !seed);
+    Ok(Some((memory, PageTables::new(nested.levels))))
+}
+
+impl Simulation {
+    /// Empty arrays before the trace's first reference. `memory` places pages and tables, and knows the page sizes; `history`
+    /// and `seed` are for the host's memory and for random replacement.
+    ///
+    /// # Errors
+    /// What the specifications have wrong.
+    pub fn new(
+        spec: &TlbSpec,
+        caches: Option<&HierarchySpec>,
+        memory: Memory,
+        history: &History,
+        seed: u64,
+    ) -> Result<Simulation, SpecError> {
+        spec.check()?;
+        let caches = caches.map(|caches| build_caches(spec, caches, seed)).transpose()?;
+        Ok(Simulation {
+            cores: (0..spec.cores).map(|number| Core::new(spec, number, seed)).collect(),
+            threads: HashMap::new(),
+            sizes: Sizes::new(memory.layout().clone()),
+            machine: Machine {
+                memory,
+                tables: PageTables::new(spec.levels),
+                host: host(spec, history, seed)?,
+                caches,
+                entry_cycles: spec.entry_cycles,
+            },
+            windows: Windows::new(),
+        })
+    }
+
+    /// The next references of the trace.
+    pub fn feed(&mut self, segment: &Segment<'_>) {
+        let next = self.threads.len() % self.cores.len();
+        let core = *self.threads.entry((segment.asid, segment.thread)).or_insert(next);
+        let instructions = self.cores[core].has_instructions();
+        let caches = self.machine.caches.is_some();
+        for reference in segment.references {
+            let Some(kind) = demand(reference.kind()) else { continue };
+            let side = usize::from(kind == 2);
+            if side == 0 || instructions {
+                self.reference(core, side, segment.asid, *reference);
+            }
+            if caches {
+                self.data(core, kind, segment.asid, *reference);
+            }
+        }
+    }
+
+    #[inline]
+    fn reference(&mut self, core: usize, side: usize, asid: u16, reference: Reference) {
+        let first = reference.address();
+        let last = reference.last_byte().max(first);
+        self.address(core, side, asid, first);
+        if first >> PAGE_BITS != last >> PAGE_BITS {
+            // At most 4096 bytes: two base pages.
+            self.address(core, side, asid, last);
+        }
+    }
+
+    #[inline]
+    fn address(&mut self, core: usize, side: usize, asid: u16, address: u64) {
+        if self.cores[core].again(side, asid, address) {
+            return;
+        }
+        let page_bits = self.sizes.of(address);
+        if let Some(cost) = self.cores[core].translate(&mut self.machine, side, asid, address, page_bits) {
+            let window = self.windows.at(asid, address);
+            window.hits += cost.hits;
+            window.misses += cost.misses;
+            window.walk_cycles += cost.walk_cycles;
+        }
+    }
+
+    /// The reference itself, through the data caches.
+    fn data(&mut self, core: usize, kind: usize, asid: u16, reference: Reference) {
+        let Some(line_bits) = self.machine.caches.as_ref().map(|caches| caches.line_bits) else { return };
+        let first = reference.address();
+        for line in first >> line_bits..=reference.last_byte().max(first) >> line_bits {
+            let address = line << line_bits;
+            let frame = self.machine.memory.frame(asid, address >> PAGE_BITS);
+            let physical = self.machine.physical(frame << PAGE_BITS | address & ((1 << PAGE_BITS) - 1));
+            if let Some(caches) = &mut self.machine.caches {
+                caches.hierarchy.access(core, kind, physical >> line_bits);
+            }
+        }
+    }
+
+    /// The results.
+    #[must_use]
+    pub fn finish(self) -> Outcome {
+        let mut counts = CoreCounts::default();
+        self.cores.iter().for_each(|core| counts.add(&core.finish()));
+        let hierarchy = self.machine.caches.as_ref().map(|caches| &caches.hierarchy);
+        Outcome {
+            counts,
+            windows: self.windows.finish(),
+            levels: hierarchy.map_or_else(Vec::new, |hierarchy| hierarchy.counts().copied().collect()),
+            memory: hierarchy.map_or_else(MemoryCounts::default, |hierarchy| *hierarchy.memory()),
+            placed: self.machine.memory.counts(),
+        }
+    }
+
+    /// What must hold: every array is sound, and the data caches are.
+    ///
+    /// # Errors
+    /// The first thing that does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        self.cores.iter().try_for_each(Core::check)?;
+        self.machine.caches.as_ref().map_or(Ok(()), |caches| caches.hierarchy.check())
+    }
+}
+
+fn build_caches(spec: &TlbSpec, caches: &HierarchySpec, seed: u64) -> Result<Caches, SpecError> {
+    let caches = HierarchySpec { cores: spec.cores, ..caches.clone() };
+    let path = caches.path(false);
+    let enter = spec.walks_enter_level.checked_sub(1).filter(|enter| *enter < path.len());
+    let enter = enter.ok_or_else(|| {
+        SpecError(format!("walks_enter_level = {}; the data caches have levels 1 to {}", spec.walks_enter_level, path.len()))
+    })?;
+    let below = path.iter().map(|level| caches.levels[*level].cycles);
+    Ok(Caches {
+        hierarchy: Hierarchy::new(&caches, seed)?,
+        cycles: below.chain([caches.memory_cycles]).collect(),
+        line_bits: caches.line_bytes.trailing_zeros(),
+        enter,
+    })
+}

@@ -1,0 +1,282 @@
+//! Known answers, and the fast simulator against a naive one.
+
+use std::collections::HashMap;
+
+use pagelab_trace::{Kind, Reference, Segment};
+use proptest::prelude::*;
+
+use super::{Cost, Outcome, Simulation, TlbSpec};
+use crate::allocate::{Extent, History, Layout, Memory, Strategy};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+fn fresh() -> History {
+    History { turnover: 0.0, memory_bytes: 256 << 20, ..History::default() }
+}
+
+fn spec(json: &str) -> TlbSpec {
+    serde_json::from_str(json).unwrap()
+}
+
+fn run(spec: &TlbSpec, layout: Layout, addresses: impl Iterator<Item = u64>, passes: usize) -> Outcome {
+    let references: Vec<Reference> = addresses.map(|address| Reference::new(address, Kind::Load, 8)).collect();
+    let memory = Memory::new(&fresh(), Strategy::KERNEL, layout, 0);
+    let mut simulation = Simulation::new(spec, None, memory, &fresh(), 0).unwrap();
+    for _ in 0..passes {
+        simulation.feed(&Segment { asid: 0, thread: 0, references: &references });
+        assert_eq!(simulation.check(), Ok(()));
+    }
+    simulation.finish()
+}
+
+/// MOSAIC's Haswell: 64 + 1024 entries of 4 KiB, 32 of 2 MiB before the shared second level.
+fn haswell() -> TlbSpec {
+    spec(
+        r#"{"first": [{"pages": [4096], "entries": 64, "ways": 4}, {"pages": [2097152], "entries": 32, "ways": 4},
+        {"pages": [1073741824], "entries": 4}], "second": [{"pages": [4096, 2097152], "entries": 1024, "ways": 8}]}"#,
+    )
+}
+
+fn hm(outcome: &Outcome) -> (u64, u64) {
+    let cost = outcome.counts.cost();
+    (cost.hits, cost.misses)
+}
+
+#[test]
+fn a_chase_over_pages_misses_where_they_do_not_fit() {
+    // One reference a page, over and over: a page that fits nowhere misses each time, under LRU without exception.
+    let chase = |pages: u64, bits: u32| {
+        hm(&run(&haswell(), Layout::uniform(bits), (0..pages).map(move |page| page << bits), 5))
+    };
+    assert_eq!(chase(64, 12), (0, 64));
+    assert_eq!(chase(128, 12), (4 * 128, 128));
+    assert_eq!(chase(1024, 12), (4 * 1024, 1024));
+    assert_eq!(chase(2048, 12), (0, 5 * 2048));
+    assert_eq!(chase(32, 21), (0, 32));
+    assert_eq!(chase(1024, 21), (4 * 1024, 1024));
+    // Pages of 1 GiB have no second level: every miss walks.
+    assert_eq!(chase(4, 30), (0, 4));
+    assert_eq!(chase(5, 30), (0, 5 * 5));
+}
+
+#[test]
+fn sets_need_no_power_of_two() {
+    let odd = spec(
+        r#"{"first": [{"pages": [4096], "entries": 48, "ways": 4}], "second": [{"pages": [4096], "entries": 1536, "ways": 8}]}"#,
+    );
+    let chase = |pages: u64| hm(&run(&odd, Layout::default(), (0..pages).map(|page| page << 12), 3));
+    assert_eq!(chase(48), (0, 48));
+    assert_eq!(chase(1536), (2 * 1536, 1536));
+    // One page more: nine pages meet in the first of the 192 sets, and each of them misses each time.
+    assert_eq!(chase(1537), (2 * (1536 - 8), 1537 + 2 * 9));
+}
+
+#[test]
+fn walks_read_as_many_entries_as_the_tables_have_levels() {
+    let reads = |levels: u32, bits: u32| {
+        let tlb = TlbSpec { levels, ..haswell() };
+        let outcome = run(&tlb, Layout::uniform(bits), std::iter::once(1 << 40), 1);
+        (outcome.counts.reads, outcome.counts.cost().walk_cycles)
+    };
+    // Intel SDM vol. 3, 4.5: PML4E, PDPTE, PDE, PTE; 5-level paging adds one. Ten cycles each.
+    assert_eq!([reads(4, 12), reads(4, 21), reads(4, 30), reads(5, 12)], [(4, 40), (3, 30), (2, 20), (5, 50)]);
+    // 64 KiB pages are sixteen entries of the last table.
+    assert_eq!(reads(4, 16), (4, 40));
+}
+
+#[test]
+fn walk_caches_let_walks_begin_further_down() {
+    let mut tlb = haswell();
+    tlb.walk_caches = spec(
+        r#"{"first": [{"pages": [4096], "entries": 1}], "walk_caches": [{"spans": 2097152, "entries": 4},
+        {"spans": 1073741824, "entries": 2}, {"spans": 549755813888, "entries": 1}]}"#,
+    )
+    .walk_caches;
+    let reads = |addresses: &[u64]| run(&tlb, Layout::default(), addresses.iter().copied(), 1).counts.reads;
+    assert_eq!(reads(&[0, 4096]), 4 + 1);
+    assert_eq!(reads(&[0, 2 * MIB]), 4 + 2);
+    assert_eq!(reads(&[0, 1 << 30]), 4 + 3);
+    assert_eq!(reads(&[0, 1 << 39]), 4 + 4);
+    // Five tables of last level do not fit into four entries; the level above still helps.
+    assert_eq!(reads(&[0, 2 * MIB, 4 * MIB, 6 * MIB, 8 * MIB, 4096]), 4 + 4 * 2 + 2);
+}
+
+#[test]
+fn two_dimensions_read_24_entries() {
+    // Bhargava et al., Accelerating Two-Dimensional Page Walks for Virtualized Systems (ASPLOS 2008), figure 1: 24 references.
+    let mut tlb = haswell();
+    let nested = |json: &str| Some(serde_json::from_str(json).unwrap());
+    tlb.nested = nested(r#"{"page_bytes": 4096}"#);
+    let reads = |tlb: &TlbSpec, bits| {
+        let outcome = run(tlb, Layout::uniform(bits), std::iter::once(0), 1);
+        (outcome.counts.reads, outcome.counts.host_reads)
+    };
+    assert_eq!(reads(&tlb, 12), (24, 20));
+    assert_eq!(reads(&tlb, 21), (19, 16));
+    tlb.nested = nested(r#"{"page_bytes": 2097152}"#);
+    assert_eq!(reads(&tlb, 21), (3 + 4 * 3, 4 * 3));
+    // Guest tables that lie in one host page are translated once.
+    tlb.nested = nested(r#"{"page_bytes": 1073741824, "tlb": {"pages": [1073741824], "entries": 1}}"#);
+    assert_eq!(reads(&tlb, 12), (4 + 2, 2));
+}
+
+#[test]
+fn a_guests_large_page_on_small_host_pages_needs_small_entries() {
+    let mut tlb = haswell();
+    tlb.nested = Some(serde_json::from_str(r#"{"page_bytes": 4096}"#).unwrap());
+    let outcome = run(&tlb, Layout::uniform(21), (0..64).map(|page| page << 12), 1);
+    assert_eq!(outcome.counts.cost().misses, 64);
+}
+
+#[test]
+fn a_second_walker_overlaps_walks() {
+    let chase = |walkers| {
+        let tlb = TlbSpec { walkers, ..haswell() };
+        run(&tlb, Layout::default(), (0..1000).map(|page| page << 12), 1).counts
+    };
+    let [one, two] = [chase(1), chase(2)];
+    assert_eq!((one.cost().walk_cycles, two.cost().walk_cycles), (40_000, 40_000));
+    // One walker is busy all the time, from the first walk to the end of the last.
+    assert_eq!(one.active_cycles, 40_000.0);
+    // Two walkers share the walks; the second starts a cycle after the first, and each pair after it.
+    assert!((two.active_cycles - 20_000.0).abs() < 50.0, "{two:?}");
+    assert!(two.queue_cycles < one.queue_cycles / 1.9);
+    // With time enough between references, nothing waits.
+    let slow = TlbSpec { cycles_per_reference: 100.0, ..haswell() };
+    let slow = run(&slow, Layout::default(), (0..1000).map(|page| page << 12), 1).counts;
+    assert_eq!((slow.queue_cycles, slow.active_cycles), (0.0, 40_000.0));
+}
+
+#[test]
+fn mosaics_cost_by_window() {
+    let extents = vec![Extent { start: 0, end: 8 * MIB, page_bits: 21 }];
+    let layout = Layout::new(extents, 12).unwrap();
+    let outcome = run(&haswell(), layout, (0..4096).map(|page| page << 12), 1);
+    let windows: Vec<(u64, u64)> = outcome.windows.iter().map(|window| (window.start, window.cost.misses)).collect();
+    let expected: Vec<(u64, u64)> = (0..8).map(|at| (at * 2 * MIB, if at < 4 { 1 } else { 512 })).collect();
+    assert_eq!(windows, expected);
+    assert_eq!(outcome.counts.by_leaf.map(|cost| cost.misses), [4 * 512, 4, 0]);
+}
+
+#[test]
+fn neighbours_in_memory_become_one_entry_where_the_hardware_does_that() {
+    let zen = r#"{"coalesces": true, "first": [{"pages": [4096, 16384, 2097152], "entries": 64}],
+        "second": [{"pages": [4096, 16384], "entries": 512, "ways": 4}]}"#;
+    let pages = || (0..1024_u64).map(|page| page << 12);
+    // mTHP of 16 KiB: one miss a folio, whoever makes the entry.
+    let folios = run(&spec(zen), Layout::uniform(14), pages(), 1);
+    assert_eq!(hm(&folios), (0, 256));
+    // Base pages of a fresh machine lie in order: at the first touch neighbours are not there yet, at the second they are.
+    // From the third pass on, the 256 entries are all there is.
+    let base = [1, 2, 3, 6].map(|passes| run(&spec(zen), Layout::default(), pages(), passes).counts);
+    assert_eq!((base[0].coalesced, base[0].cost().misses), (256, 1024));
+    assert!(base[1].cost().misses <= 1024 + 256, "{:?}", base[1]);
+    assert_eq!(base[2].cost().misses, base[3].cost().misses);
+    let plain = TlbSpec { coalesces: false, ..spec(zen) };
+    assert_eq!(run(&plain, Layout::default(), pages(), 3).counts.coalesced, 0);
+    assert_eq!(hm(&run(&plain, Layout::uniform(14), pages(), 1)), (0, 256));
+}
+
+#[test]
+fn table_entries_compete_for_the_data_caches() {
+    let caches: crate::cache::HierarchySpec = serde_json::from_str(
+        r#"{"memory_cycles": 200, "levels": [{"name": "L1", "bytes": 32768, "ways": 8, "cycles": 4},
+        {"name": "L2", "bytes": 1048576, "ways": 16, "cycles": 14}]}"#,
+    )
+    .unwrap();
+    let references: Vec<Reference> = (0..8192).map(|page| Reference::new(page << 12, Kind::Load, 8)).collect();
+    let memory = Memory::new(&fresh(), Strategy::KERNEL, Layout::default(), 0);
+    let tlb = TlbSpec { walks_enter_level: 2, ..haswell() };
+    let mut simulation = Simulation::new(&tlb, Some(&caches), memory, &fresh(), 0).unwrap();
+    simulation.feed(&Segment { asid: 0, thread: 0, references: &references });
+    assert_eq!(simulation.check(), Ok(()));
+    let outcome = simulation.finish();
+    // Four reads a walk, past the first level; eight entries share a line, so an eighth of the last reads goes to memory,
+    // with sixteen tables of last level and the three above.
+    assert_eq!((outcome.levels[0].accesses[3], outcome.levels[1].accesses[3]), (0, 4 * 8192));
+    let lines = 8192 / 8 + 16 / 8 + 1 + 1;
+    assert_eq!(outcome.levels[1].misses[3], lines);
+    assert_eq!(outcome.counts.cost().walk_cycles, lines * 200 + (4 * 8192 - lines) * 14);
+    assert_eq!(outcome.levels[0].accesses[0], 8192);
+}
+
+#[test]
+fn what_cannot_be_built_is_refused() {
+    let refusal = |json: &str| spec(json).check().unwrap_err().0;
+    assert!(refusal(r#"{"first": []}"#).contains("no array serves data"));
+    assert!(refusal(r#"{"first": [{"pages": [4096], "entries": 100, "ways": 8}]}"#).contains("no whole sets of 8"));
+    assert!(refusal(r#"{"first": [{"pages": [5000], "entries": 8}]}"#).contains("powers of two"));
+    assert!(refusal(r#"{"first": [{"pages": [4096], "entries": 8}, {"pages": [4096], "entries": 8}]}"#).contains("two arrays"));
+    assert!(refusal(r#"{"levels": 3, "first": [{"pages": [4096], "entries": 8}]}"#).contains("allowed: 4, 5"));
+    let cache = r#"{"first": [{"pages": [4096], "entries": 8}], "walk_caches": [{"spans": 4096, "entries": 8}]}"#;
+    assert!(refusal(cache).contains("spans is one of"));
+}
+
+/// Lists of entries, most recent first; pages of 4 KiB and 2 MiB; no walk caches.
+fn naive(references: &[Reference], layout: &Layout, shapes: [(usize, usize); 3]) -> (Cost, HashMap<u64, Cost>) {
+    let mut arrays: [Vec<Vec<(u32, u64)>>; 3] = shapes.map(|(sets, _)| vec![vec![]; sets]);
+    let mut touch = |array: usize, entry: (u32, u64)| {
+        let (sets, ways) = shapes[array];
+        let list = &mut arrays[array][(entry.1 % sets as u64) as usize];
+        let at = list.iter().position(|other| *other == entry);
+        if let Some(at) = at {
+            list.remove(at);
+        }
+        list.insert(0, entry);
+        list.truncate(ways);
+        at.is_some()
+    };
+    let (mut sum, mut windows) = (Cost::default(), HashMap::<u64, Cost>::new());
+    for reference in references {
+        let mut addresses = vec![reference.address()];
+        if reference.last_byte() >> 12 != reference.address() >> 12 {
+            addresses.push(reference.last_byte());
+        }
+        for address in addresses {
+            let bits = layout.page_bits(address);
+            let entry = (bits, address >> bits);
+            if !touch(usize::from(bits == 21), entry) {
+                let hit = touch(2, entry);
+                let cycles = if bits == 21 { 30 } else { 40 };
+                let cost = Cost { hits: hit.into(), misses: (!hit).into(), walk_cycles: if hit { 0 } else { cycles } };
+                for sum in [&mut sum, windows.entry(address >> 21 << 21).or_default()] {
+                    sum.hits += cost.hits;
+                    sum.misses += cost.misses;
+                    sum.walk_cycles += cost.walk_cycles;
+                }
+            }
+        }
+    }
+    (sum, windows)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn mixed_sizes_cost_what_naive_lists_cost(
+        list in prop::collection::vec((0_u64..3000, prop_oneof![Just(1_u32), Just(8), Just(4096)]), 1..1500),
+        large in prop::collection::btree_set(0_u64..6, 0..5),
+    ) {
+        let extents = large.into_iter().map(|at| Extent { start: at * 2 * MIB, end: (at + 1) * 2 * MIB, page_bits: 21 });
+        let layout = Layout::new(extents.collect(), 12).unwrap();
+        let references: Vec<Reference> =
+            list.iter().map(|(at, size)| Reference::new(at * 4 * KIB + at % 5 * 1021, Kind::Load, *size)).collect();
+        let tlb = spec(
+            r#"{"first": [{"pages": [4096], "entries": 24, "ways": 4}, {"pages": [2097152], "entries": 3}],
+            "second": [{"pages": [4096, 2097152], "entries": 60, "ways": 5}]}"#,
+        );
+        let memory = Memory::new(&History { memory_bytes: 16 << 20, ..fresh() }, Strategy::KERNEL, layout.clone(), 0);
+        let mut simulation = Simulation::new(&tlb, None, memory, &fresh(), 0).unwrap();
+        for references in references.chunks(77) {
+            simulation.feed(&Segment { asid: 0, thread: 0, references });
+        }
+        prop_assert_eq!(simulation.check(), Ok(()));
+        let outcome = simulation.finish();
+        let (sum, windows) = naive(&references, &layout, [(6, 4), (1, 3), (12, 5)]);
+        prop_assert_eq!(outcome.counts.cost(), sum);
+        let found: HashMap<u64, Cost> = outcome.windows.iter().map(|window| (window.start, window.cost)).collect();
+        prop_assert_eq!(found, windows);
+    }
+}

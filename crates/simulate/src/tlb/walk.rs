@@ -1,0 +1,91 @@
+//! Page walks: which table entries are read, where they lie, and what the upper levels' caches save.
+
+use super::array::{Array, leaf};
+use super::spec::WalkCacheSpec;
+use crate::allocate::{Memory, PAGE_BITS};
+use crate::allocate::tables::{NONE, Tables};
+
+const ENTRY_BYTES: u64 = 8;
+const INDEX_BITS: u32 = 9;
+
+/// The tables of all address spaces of one dimension. Tables get frames when they are first walked.
+#[derive(Clone, Debug)]
+pub(super) struct PageTables {
+    levels: u32,
+    frames: Tables,
+}
+
+impl PageTables {
+    pub(super) fn new(levels: u32) -> PageTables {
+        PageTables { levels, frames: Tables::new() }
+    }
+
+    /// Binary logarithm of what an entry of the top level maps.
+    pub(super) const fn top(&self) -> u32 {
+        PAGE_BITS + INDEX_BITS * (self.levels - 1)
+    }
+
+    /// Physical address of the entry that maps `1 << bits` bytes around `address`.
+    pub(super) fn entry(&mut self, memory: &mut Memory, asid: u16, address: u64, bits: u32) -> u64 {
+        let table = bits + INDEX_BITS;
+        // A table spans at least 2 MiB: 35 bits of number, 12 of address space, and the level above them.
+        let key = u64::from((bits - PAGE_BITS) / INDEX_BITS) << 48 | u64::from(asid) << 35 | address >> table;
+        let frame = match self.frames.near(key) {
+            Some(frame) => frame,
+            None => match self.frames.get(key) {
+                NONE => {
+                    let frame = memory.table_frame();
+                    self.frames.set(key, frame);
+                    frame
+                }
+                frame => frame,
+            },
+        };
+        frame << PAGE_BITS | (address >> bits & ((1 << INDEX_BITS) - 1)) * ENTRY_BYTES
+    }
+}
+
+/// The caches of the upper levels, those that save most first.
+#[derive(Clone, Debug)]
+pub(super) struct WalkCaches {
+    caches: Vec<(u32, Array)>,
+    /// Walks that began below the top.
+    pub(super) hits: u64,
+}
+
+impl WalkCaches {
+    pub(super) fn new(specs: &[WalkCacheSpec], seed: u64) -> WalkCaches {
+        let mut caches: Vec<(u32, Array)> =
+            specs.iter().map(|spec| (spec.spans.trailing_zeros(), Array::of_walk_cache(spec, seed))).collect();
+        caches.sort_by_key(|(bits, _)| *bits);
+        WalkCaches { caches, hits: 0 }
+    }
+
+    /// What the first entry to be read maps, for a walk down to `leaf`: the top's, or the one below a cached entry.
+    pub(super) fn start(&mut self, asid: u16, address: u64, leaf: u32, top: u32) -> u32 {
+        for (bits, cache) in self.caches.iter_mut().filter(|(bits, _)| *bits > leaf) {
+            if cache.touch(asid, address, *bits) {
+                self.hits += 1;
+                return *bits - INDEX_BITS;
+            }
+        }
+        top
+    }
+
+    /// Keeps the entries above `leaf` that a walk from `start` has read.
+    pub(super) fn keep(&mut self, asid: u16, address: u64, leaf: u32, start: u32) {
+        for (bits, cache) in self.caches.iter_mut().filter(|(bits, _)| (leaf + 1..=start).contains(bits)) {
+            cache.use_or_insert(asid, address, *bits);
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.caches.iter().try_for_each(|(_, cache)| cache.check())
+    }
+}
+
+/// What the entries read by a walk map, from the first to the last.
+pub(super) fn steps(start: u32, page_bits: u32) -> impl Iterator<Item = u32> {
+    let last = leaf(page_bits);
+    (0..).map_while(move |step| start.checked_sub(step * INDEX_BITS).filter(|bits| *bits >= last))
+}
