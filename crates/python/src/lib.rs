@@ -3,6 +3,7 @@
 //! Values cross as JSON text; `pagelab.policy` gives them Python types. A refused policy raises `PolicyRefused`, whose
 //! only argument is the JSON of a `PolicyError`.
 
+mod caches;
 mod guest;
 mod policy;
 mod simulate;
@@ -23,6 +24,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(policy::generic_machine, module)?)?;
     module.add_function(wrap_pyfunction!(policy::warning_kinds, module)?)?;
     module.add_function(wrap_pyfunction!(guest::read_guest, module)?)?;
+    module.add_class::<caches::PlacedSimulation>()?;
     module.add_function(wrap_pyfunction!(stats::stats_columns, module)?)?;
     module.add_function(wrap_pyfunction!(stats::stats_reports, module)?)?;
     module.add_function(wrap_pyfunction!(stats::stats_replicates, module)?)?;

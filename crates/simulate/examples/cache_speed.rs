@@ -31,7 +31,12 @@ fn memory() -> Memory {
 /// Zipf 0.9 over 100,000 lines that are scattered over as many pages.
 fn zipf(count: usize) -> Vec<Reference> {
     let mut sum = 0.0;
-    let cumulated: Vec<f64> = (1..=100_000).map(|rank| { sum += f64::from(rank).powf(-0.9); sum }).collect();
+    let cumulated: Vec<f64> = (1..=100_000)
+        .map(|rank| {
+            sum += f64::from(rank).powf(-0.9);
+            sum
+        })
+        .collect();
     let mut state = 42_u64;
     let mut next = || {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -63,7 +68,10 @@ fn time(name: &str, count: usize, work: impl FnOnce()) {
     let before = cpu_time();
     work();
     let seconds = (cpu_time() - before).as_secs_f64();
-    println!(r#"{{"work": "{name}", "references": {count}, "cpu_s": {seconds:.3}, "mref_per_cpu_s": {:.1}}}"#, count as f64 / seconds / 1e6);
+    println!(
+        r#"{{"work": "{name}", "references": {count}, "cpu_s": {seconds:.3}, "mref_per_cpu_s": {:.1}}}"#,
+        count as f64 / seconds / 1e6
+    );
 }
 
 fn main() {
@@ -76,7 +84,9 @@ fn main() {
     for lockstep in [false, true] {
         let simulation = cache::Simulation::new(&caches, vec![memory()]).expect("a simulation");
         let mut simulation = if lockstep { simulation.in_lockstep() } else { simulation };
-        time(if lockstep { "caches, lockstep" } else { "caches" }, count, || (0..repeats).for_each(|_| simulation.feed(&segment)));
+        time(if lockstep { "caches, lockstep" } else { "caches" }, count, || {
+            (0..repeats).for_each(|_| simulation.feed(&segment))
+        });
         let outcome = &simulation.finish()[0];
         eprintln!("{:?}", outcome.levels.iter().map(cache::Counts::totals).collect::<Vec<_>>());
     }
@@ -85,8 +95,11 @@ fn main() {
     let spec: tlb::TlbSpec = serde_json::from_str(TLB).expect("a TLB");
     for with in [false, true] {
         let hierarchy = with.then_some(&caches);
-        let mut simulation = tlb::Simulation::new(&spec, hierarchy, memory(), &History::default(), 1).expect("a simulation");
-        time(if with { "TLB and caches" } else { "TLB" }, count, || (0..repeats).for_each(|_| simulation.feed(&segment)));
+        let mut simulation =
+            tlb::Simulation::new(&spec, hierarchy, memory(), &History::default(), 1).expect("a simulation");
+        time(if with { "TLB and caches" } else { "TLB" }, count, || {
+            (0..repeats).for_each(|_| simulation.feed(&segment))
+        });
         eprintln!("{:?}", simulation.finish().counts.cost());
     }
 }

@@ -17,5 +17,4 @@ pub use layout::{Extent, Layout, PAGE_SIZES};
 pub use memory::{Memory, PlaceCounts};
 pub(crate) use random::Random;
 
-
 pub use strategy::Strategy;

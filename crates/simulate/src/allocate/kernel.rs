@@ -34,7 +34,7 @@ pub struct History {
 
 impl Default for History {
     fn default() -> History {
-        History { memory_bytes: 4 << 30, processors: 2, used: 0.4, cached: 0.5, turnover: 2.0, programs: 64 }
+        History { memory_bytes: 1 << 30, processors: 2, used: 0.4, cached: 0.5, turnover: 2.0, programs: 64 }
     }
 }
 
@@ -45,11 +45,17 @@ impl History {
     /// The value and what is allowed.
     pub fn check(&self) -> Result<(), String> {
         let pages = self.memory_bytes >> super::PAGE_BITS;
-        if pages < 1024 || pages > 1 << 30 {
+        if !(1024..=1 << 30).contains(&pages) {
             return Err(format!("memory_bytes = {}; allowed: 4 MiB to 4 TiB", self.memory_bytes));
         }
-        if !(0.0..=0.95).contains(&self.used) || !(0.0..=1.0).contains(&self.cached) || self.used + self.cached > 0.98 {
-            return Err(format!("used = {}, cached = {}: shares of memory, 0.98 together at most", self.used, self.cached));
+        if !(0.0..=0.95).contains(&self.used)
+            || !(0.0..=1.0).contains(&self.cached)
+            || self.used + self.cached > 0.98
+        {
+            return Err(format!(
+                "used = {}, cached = {}: shares of memory, 0.98 together at most",
+                self.used, self.cached
+            ));
         }
         if !(0.0..=1000.0).contains(&self.turnover) {
             return Err(format!("turnover = {}; allowed: 0 to 1000", self.turnover));

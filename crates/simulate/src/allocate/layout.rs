@@ -75,7 +75,8 @@ impl Layout {
             return extent.page_bits;
         }
         let (start, end) = self.page(address, self.otherwise);
-        let before = after.checked_sub(1).and_then(|at| self.extents.get(at)).is_none_or(|extent| extent.end <= start);
+        let before =
+            after.checked_sub(1).and_then(|at| self.extents.get(at)).is_none_or(|extent| extent.end <= start);
         let behind = self.extents.get(after).is_none_or(|extent| extent.start >= end);
         if before && behind { self.otherwise } else { PAGE_BITS }
     }

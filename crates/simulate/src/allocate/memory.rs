@@ -4,12 +4,12 @@ use std::collections::{HashMap, VecDeque};
 
 use pagelab_frames::Want;
 
+use super::PAGE_BITS;
 use super::buddy::MAX_ORDER;
 use super::kernel::{History, Kernel, aged};
 use super::layout::Layout;
 use super::strategy::Strategy;
 use super::tables::{NONE, Tables};
-use super::PAGE_BITS;
 
 /// Bits of a page number; the address space stands above them.
 const VPN_BITS: u32 = pagelab_trace::ADDRESS_BITS - PAGE_BITS;
@@ -58,9 +58,15 @@ impl Memory {
     /// A machine with this history (drawn by `seed`), where the program's pages are placed by `strategy`.
     #[must_use]
     pub fn new(history: &History, strategy: Strategy, layout: Layout, seed: u64) -> Memory {
+        Memory::on(aged(history, seed), strategy, layout)
+    }
+
+    /// The same on a machine that is there already.
+    #[must_use]
+    pub fn on(kernel: Kernel, strategy: Strategy, layout: Layout) -> Memory {
         let step = 1 << MAX_ORDER;
         Memory {
-            kernel: aged(history, seed),
+            kernel,
             stock: vec![VecDeque::new(); strategy.colours().count() as usize],
             // Beyond all saved frames, at a multiple of the largest block, so that buddies keep their alignment.
             base: strategy.largest_frame().map_or(0, |frame| (frame / step + 1) * step),
@@ -266,6 +272,5 @@ mod tests {
             assert!(frame.is_multiple_of(pages));
             assert!((0..pages).step_by(7).all(|page| memory.frame(0, first + page) == frame + page));
         }
-        
     }
 }

@@ -32,7 +32,9 @@ impl Table {
         let (mut table, mut count) = (Table::default(), 0);
         for span in spans {
             [span.start.0, span.values.len() as u64, count].into_iter().for_each(|value| table.spans.push(value));
-            span.values.iter().for_each(|value| table.values.push(value.map_or(pagelab_abi::plan::ANYWHERE, &word)));
+            span.values
+                .iter()
+                .for_each(|value| table.values.push(value.map_or(pagelab_abi::plan::ANYWHERE, &word)));
             count += span.values.len() as u64;
         }
         table
@@ -107,7 +109,9 @@ impl Strategy {
             }
             Named::Exact { frames: ByPage::Spans(spans) } => Kind::Frames(Table::new(spans, |frame| frame.0)),
             Named::Exact { frames: ByPage::List(_) } => {
-                return Err("frames = exact: a list counts from a pool; simulate a saved map (exact:map=FILE)".to_owned());
+                return Err(
+                    "frames = exact: a list counts from a pool; simulate a saved map (exact:map=FILE)".to_owned()
+                );
             }
             Named::Module { .. } => {
                 return Err("frames = module: shared objects are not loaded into the simulator".to_owned());

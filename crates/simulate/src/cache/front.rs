@@ -7,8 +7,8 @@
 use pagelab_trace::{ADDRESS_BITS, Reference, SIZES, Segment};
 
 use super::counts::Counts;
-use super::spec::{HierarchySpec, Inclusion, LevelSpec, Serves, Straddling};
 use super::sets::{EMPTY, Replacement};
+use super::spec::{HierarchySpec, Inclusion, LevelSpec, Serves, Straddling};
 use crate::allocate::PAGE_BITS;
 
 const ADDRESS_MASK: u64 = (1 << ADDRESS_BITS) - 1;
@@ -78,8 +78,8 @@ impl<const W: usize> Filter<W> {
         }
         let old = *set;
         let mut found = 0_u32;
-        for way in 1..W {
-            found |= u32::from(old[way] | 1 == wanted) << way;
+        for (way, word) in old.iter().enumerate() {
+            found |= u32::from(word | 1 == wanted) << way;
         }
         let hit = found != 0;
         let from = if hit { found.trailing_zeros() as usize } else { W - 1 };
@@ -146,7 +146,9 @@ impl<const D: usize, const I: usize> Fronts<D, I> {
     #[inline(never)]
     fn rare(&mut self, reference: Reference, base: u64, events: &mut Vec<Event>) {
         let Some(kind) = super::counts::demand(reference.kind()) else { return };
-        for line in reference.address() >> self.line_bits..=reference.last_byte().max(reference.address()) >> self.line_bits {
+        for line in
+            reference.address() >> self.line_bits..=reference.last_byte().max(reference.address()) >> self.line_bits
+        {
             let key = base | line;
             let (hit, counts) = match &mut self.fetch {
                 Some(fetch) if kind as u64 == FETCH => (fetch.access(key, FETCH, events), &mut self.fetch_counts),
@@ -163,7 +165,7 @@ impl<const D: usize, const I: usize> Fronts<D, I> {
 }
 
 /// A [`Fronts`] of some number of ways, driven through the best code that the processor at hand can run.
-pub(crate) trait Front: Send {
+pub(crate) trait Front: Send + Sync {
     /// Simulates a segment and appends what passes.
     fn run(&mut self, segment: &Segment<'_>, events: &mut Vec<Event>);
     /// What the levels of data and of instructions have counted; their write-backs are counted where they arrive.
@@ -183,14 +185,23 @@ impl<const D: usize, const I: usize> Front for Fronts<D, I> {
 }
 
 #[allow(unsafe_code, reason = "functions for processors with AVX2, called where it is there")]
-fn dispatch<const D: usize, const I: usize>(fronts: &mut Fronts<D, I>, segment: &Segment<'_>, events: &mut Vec<Event>) {
+fn dispatch<const D: usize, const I: usize>(
+    fronts: &mut Fronts<D, I>,
+    segment: &Segment<'_>,
+    events: &mut Vec<Event>,
+) {
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx2,bmi1,bmi2")]
-        fn fast<const D: usize, const I: usize>(fronts: &mut Fronts<D, I>, segment: &Segment<'_>, events: &mut Vec<Event>) {
+        fn fast<const D: usize, const I: usize>(
+            fronts: &mut Fronts<D, I>,
+            segment: &Segment<'_>,
+            events: &mut Vec<Event>,
+        ) {
             fronts.run(segment, events);
         }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2") {
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2")
+        {
             // SAFETY: the processor has the features.
             return unsafe { fast(fronts, segment, events) };
         }

@@ -211,7 +211,9 @@ impl Hierarchy {
                 return;
             }
             level.counts.writebacks_in += u64::from(victim.flag);
-            if (victim.flag && level.soil(core, victim.key)) || (!victim.flag && level.peek(core, victim.key).is_some()) {
+            if (victim.flag && level.soil(core, victim.key))
+                || (!victim.flag && level.peek(core, victim.key).is_some())
+            {
                 return;
             }
             if exclusive || level.writebacks_allocate {
@@ -230,7 +232,9 @@ impl Hierarchy {
     /// A line put into the level at `depth` leaves an exclusive level right below it.
     fn keep_exclusive(&mut self, core: usize, path: usize, depth: usize, line: u64) {
         let Some(&below) = self.paths[path].get(depth + 1) else { return };
-        if self.levels[below].inclusion == Inclusion::Exclusive && self.levels[below].remove(core, line) == Some(true) {
+        if self.levels[below].inclusion == Inclusion::Exclusive
+            && self.levels[below].remove(core, line) == Some(true)
+        {
             let number = self.paths[path][depth];
             self.levels[number].soil(core, line);
         }
@@ -241,7 +245,8 @@ impl Hierarchy {
         let cores = if self.levels[below].sets.len() == 1 { 0..self.cores } else { core..core + 1 };
         let mut dirty = false;
         for number in 0..below {
-            let copies = if self.levels[number].sets.len() == 1 { cores.start..cores.start + 1 } else { cores.clone() };
+            let copies =
+                if self.levels[number].sets.len() == 1 { cores.start..cores.start + 1 } else { cores.clone() };
             for other in copies {
                 if let Some(was) = self.levels[number].remove(other, line) {
                     self.levels[number].counts.invalidations += 1;
@@ -260,7 +265,9 @@ impl Hierarchy {
             return;
         }
         let mut dirty = false;
-        for number in (0..self.levels.len()).filter(|number| self.levels[*number].sets.len() > 1).collect::<Vec<_>>() {
+        for number in
+            (0..self.levels.len()).filter(|number| self.levels[*number].sets.len() > 1).collect::<Vec<_>>()
+        {
             for other in (0..self.cores).filter(|other| *other != core) {
                 let level = &mut self.levels[number];
                 let set = level.index.of(line);
@@ -416,7 +423,10 @@ impl Hierarchy {
             if path == self.paths[usize::from(!data)] {
                 for (above, below) in pairs {
                     if above.misses[kind] != below.accesses[kind] {
-                        return Err(format!("{} misses above, {} accesses below", above.misses[kind], below.accesses[kind]));
+                        return Err(format!(
+                            "{} misses above, {} accesses below",
+                            above.misses[kind], below.accesses[kind]
+                        ));
                     }
                 }
                 if last.is_some_and(|last| last.misses[kind] != self.memory.reads[kind]) {

@@ -121,7 +121,10 @@ impl Simulation {
     /// The first thing that does not hold.
     pub fn check(&self) -> Result<(), String> {
         // A common front has counted what the level below it has seen; the levels' sums agree only in the end.
-        self.executions.iter().filter(|_| self.front.is_none()).try_for_each(|execution| execution.hierarchy.check())
+        self.executions
+            .iter()
+            .filter(|_| self.front.is_none())
+            .try_for_each(|execution| execution.hierarchy.check())
     }
 }
 

@@ -156,7 +156,10 @@ impl LevelSpec {
         }
         let row = self.ways * line_bytes;
         if self.bytes == 0 || !self.bytes.is_multiple_of(row) {
-            let message = format!("{name}: {} bytes are no whole sets of {} ways × {line_bytes} bytes", self.bytes, self.ways);
+            let message = format!(
+                "{name}: {} bytes are no whole sets of {} ways × {line_bytes} bytes",
+                self.bytes, self.ways
+            );
             return refuse(format!("{message}; the size is a multiple of {row}"));
         }
         let sets = self.sets(line_bytes);
@@ -210,7 +213,9 @@ impl HierarchySpec {
         }
         let tops_first = self.levels.iter().skip(split).all(|level| level.serves == Serves::Unified);
         if split > 2 || !tops_first || (split == 2 && self.levels[0].serves == self.levels[1].serves) {
-            return refuse("levels that serve only data or only instructions: one of each at most, before all others");
+            return refuse(
+                "levels that serve only data or only instructions: one of each at most, before all others",
+            );
         }
         for path in [&data, &fetch] {
             if let Some(first) = path.first().map(|level| &self.levels[*level])
@@ -218,7 +223,9 @@ impl HierarchySpec {
             {
                 return refuse(format!("{}: inclusion = … is for levels that have others above them", first.name));
             }
-            if let Some(pair) = path.windows(2).find(|pair| self.levels[pair[0]].shared && !self.levels[pair[1]].shared) {
+            if let Some(pair) =
+                path.windows(2).find(|pair| self.levels[pair[0]].shared && !self.levels[pair[1]].shared)
+            {
                 let [above, below] = [pair[0], pair[1]].map(|level| &self.levels[level].name);
                 return refuse(format!("{below}: below the shared {above}, so shared = true is needed"));
             }
@@ -270,7 +277,10 @@ mod tests {
         assert!(refusal(&hierarchy(vec![tree])).contains("allowed here: lru, random"));
         let hash = LevelSpec { hash: vec![0x20], ..level("L1", 32 << 10, 8) };
         assert!(refusal(&hierarchy(vec![hash])).contains("within the line"));
-        assert!(refusal(&HierarchySpec { line_bytes: 48, ..hierarchy(vec![level("L1", 48, 1)]) }).contains("power of two"));
+        assert!(
+            refusal(&HierarchySpec { line_bytes: 48, ..hierarchy(vec![level("L1", 48, 1)]) })
+                .contains("power of two")
+        );
     }
 
     #[test]

@@ -52,7 +52,11 @@ fn references() -> impl Strategy2<Value = Vec<Reference>> {
 }
 
 fn segments(references: &[Reference]) -> impl Iterator<Item = Segment<'_>> {
-    references.chunks(100).enumerate().map(|(nth, references)| Segment { asid: (nth % 3) as u16, thread: 0, references })
+    references.chunks(100).enumerate().map(|(nth, references)| Segment {
+        asid: (nth % 3) as u16,
+        thread: 0,
+        references,
+    })
 }
 
 fn naive(spec: &HierarchySpec, references: &[Reference], mut memory: Memory) -> Naive {
@@ -115,7 +119,9 @@ fn a_common_first_level_needs_small_sets_and_no_one_who_takes_its_lines() {
 #[test]
 fn an_array_that_fits_misses_once_and_one_that_does_not_always() {
     let spec = hierarchy(vec![level("L1", 32 << 10, 8), level("L2", 256 << 10, 8)]);
-    for (bytes, first, second) in [(16_u64 << 10, 256, 256), (64 << 10, 3 * 1024, 1024), (1 << 20, 3 * 16_384, 3 * 16_384)] {
+    for (bytes, first, second) in
+        [(16_u64 << 10, 256, 256), (64 << 10, 3 * 1024, 1024), (1 << 20, 3 * 16_384, 3 * 16_384)]
+    {
         let sweep: Vec<Reference> = (0..bytes / 64).map(|line| Reference::new(line * 64, Kind::Load, 8)).collect();
         // A machine that has just started hands out frames in order: the array is contiguous.
         let history = History { turnover: 0.0, memory_bytes: 16 << 20, ..History::default() };

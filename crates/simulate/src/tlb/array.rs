@@ -95,10 +95,12 @@ pub(super) struct Arrays {
 
 impl Arrays {
     pub(super) fn new<'a>(specs: impl Iterator<Item = &'a ArraySpec>, seed: u64) -> Arrays {
-        let arrays: Vec<Array> = specs.enumerate().map(|(at, spec)| Array::new(spec, seed ^ (at as u64) << 40)).collect();
+        let arrays: Vec<Array> =
+            specs.enumerate().map(|(at, spec)| Array::new(spec, seed ^ (at as u64) << 40)).collect();
         let mut table = [None; 31];
         for (page_bits, entry) in table.iter_mut().enumerate() {
-            let held = arrays.iter().enumerate().filter_map(|(at, array)| Some((at, array.grain(page_bits as u32)?)));
+            let held =
+                arrays.iter().enumerate().filter_map(|(at, array)| Some((at, array.grain(page_bits as u32)?)));
             *entry = held.max_by_key(|(_, grain)| *grain).map(|(at, grain)| (at as u8, grain as u8));
         }
         Arrays { arrays, table }

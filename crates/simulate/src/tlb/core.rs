@@ -100,7 +100,9 @@ impl Machine {
     pub(super) fn physical(&mut self, address: u64) -> u64 {
         match &mut self.host {
             None => address,
-            Some((memory, _)) => memory.frame(0, address >> PAGE_BITS) << PAGE_BITS | address & ((1 << PAGE_BITS) - 1),
+            Some((memory, _)) => {
+                memory.frame(0, address >> PAGE_BITS) << PAGE_BITS | address & ((1 << PAGE_BITS) - 1)
+            }
         }
     }
 }
@@ -265,7 +267,8 @@ impl Core {
     fn walk(&mut self, machine: &mut Machine, asid: u16, address: u64, page_bits: u32) -> u64 {
         let cycles = self.walk_tables(machine, asid, address, page_bits);
         let now = self.counts.translations as f64 * self.cycles_per_reference + self.waited;
-        let first = self.walkers.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(walker, _)| walker);
+        let first =
+            self.walkers.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(walker, _)| walker);
         let start = now.max(self.walkers[first]);
         let end = start + cycles as f64;
         self.walkers[first] = end;
@@ -310,7 +313,8 @@ impl Core {
         let Some((memory, tables)) = &mut machine.host else { return 0 };
         let leaf = leaf(page_bits);
         let start = nested.caches.start(0, address, leaf, tables.top());
-        let entries: Vec<u64> = steps(start, page_bits).map(|bits| tables.entry(memory, 0, address, bits)).collect();
+        let entries: Vec<u64> =
+            steps(start, page_bits).map(|bits| tables.entry(memory, 0, address, bits)).collect();
         nested.caches.keep(0, address, leaf, start);
         if let (Some(tlb), Some(grain)) = (&mut nested.tlb, held) {
             tlb.insert(0, address, grain);

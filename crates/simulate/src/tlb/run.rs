@@ -197,7 +197,11 @@ fn build_caches(spec: &TlbSpec, caches: &HierarchySpec, seed: u64) -> Result<Cac
     let path = caches.path(false);
     let enter = spec.walks_enter_level.checked_sub(1).filter(|enter| *enter < path.len());
     let enter = enter.ok_or_else(|| {
-        SpecError(format!("walks_enter_level = {}; the data caches have levels 1 to {}", spec.walks_enter_level, path.len()))
+        SpecError(format!(
+            "walks_enter_level = {}; the data caches have levels 1 to {}",
+            spec.walks_enter_level,
+            path.len()
+        ))
     })?;
     let below = path.iter().map(|level| caches.levels[*level].cycles);
     Ok(Caches {

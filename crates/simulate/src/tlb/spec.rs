@@ -140,7 +140,7 @@ fn refuse<T>(message: impl Into<String>) -> Result<T, SpecError> {
 
 /// Sets and ways of `entries` entries with `ways` ways (0: all of them).
 pub(super) fn shape(entries: u64, ways: u64) -> (u64, u64) {
-    if ways == 0 { (1, entries) } else { (entries / ways, ways) }
+    entries.checked_div(ways).map_or((1, entries), |sets| (sets, ways))
 }
 
 fn check_shape(name: &str, entries: u64, ways: u64, replacement: Replacement) -> Result<(), SpecError> {
@@ -148,11 +148,15 @@ fn check_shape(name: &str, entries: u64, ways: u64, replacement: Replacement) ->
         return refuse(format!("{name}: entries = {entries}; allowed: 1 to {MOST_ENTRIES}"));
     }
     if ways > entries || (ways > 0 && !entries.is_multiple_of(ways)) {
-        return refuse(format!("{name}: {entries} entries are no whole sets of {ways}; ways divides entries (0: one set)"));
+        return refuse(format!(
+            "{name}: {entries} entries are no whole sets of {ways}; ways divides entries (0: one set)"
+        ));
     }
     let (_, ways) = shape(entries, ways);
     if replacement == Replacement::TreePlru && !(ways.is_power_of_two() && ways <= 64) {
-        return refuse(format!("{name}: tree-plru with {ways} ways; a tree has a power of two, up to 64; allowed: lru, random"));
+        return refuse(format!(
+            "{name}: tree-plru with {ways} ways; a tree has a power of two, up to 64; allowed: lru, random"
+        ));
     }
     Ok(())
 }
@@ -165,7 +169,9 @@ impl ArraySpec {
         }
         let fits = |bytes: &u64| bytes.is_power_of_two() && PAGE_SIZES.contains(&bytes.trailing_zeros());
         match self.pages.iter().find(|bytes| !fits(bytes)) {
-            Some(bytes) => refuse(format!("{name}: pages of {bytes} bytes; allowed: powers of two from 4 KiB to 1 GiB")),
+            Some(bytes) => {
+                refuse(format!("{name}: pages of {bytes} bytes; allowed: powers of two from 4 KiB to 1 GiB"))
+            }
             None => Ok(()),
         }
     }

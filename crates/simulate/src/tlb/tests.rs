@@ -153,7 +153,8 @@ fn mosaics_cost_by_window() {
     let extents = vec![Extent { start: 0, end: 8 * MIB, page_bits: 21 }];
     let layout = Layout::new(extents, 12).unwrap();
     let outcome = run(&haswell(), layout, (0..4096).map(|page| page << 12), 1);
-    let windows: Vec<(u64, u64)> = outcome.windows.iter().map(|window| (window.start, window.cost.misses)).collect();
+    let windows: Vec<(u64, u64)> =
+        outcome.windows.iter().map(|window| (window.start, window.cost.misses)).collect();
     let expected: Vec<(u64, u64)> = (0..8).map(|at| (at * 2 * MIB, if at < 4 { 1 } else { 512 })).collect();
     assert_eq!(windows, expected);
     assert_eq!(outcome.counts.by_leaf.map(|cost| cost.misses), [4 * 512, 4, 0]);
@@ -207,7 +208,10 @@ fn what_cannot_be_built_is_refused() {
     assert!(refusal(r#"{"first": []}"#).contains("no array serves data"));
     assert!(refusal(r#"{"first": [{"pages": [4096], "entries": 100, "ways": 8}]}"#).contains("no whole sets of 8"));
     assert!(refusal(r#"{"first": [{"pages": [5000], "entries": 8}]}"#).contains("powers of two"));
-    assert!(refusal(r#"{"first": [{"pages": [4096], "entries": 8}, {"pages": [4096], "entries": 8}]}"#).contains("two arrays"));
+    assert!(
+        refusal(r#"{"first": [{"pages": [4096], "entries": 8}, {"pages": [4096], "entries": 8}]}"#)
+            .contains("two arrays")
+    );
     assert!(refusal(r#"{"levels": 3, "first": [{"pages": [4096], "entries": 8}]}"#).contains("allowed: 4, 5"));
     let cache = r#"{"first": [{"pages": [4096], "entries": 8}], "walk_caches": [{"spans": 4096, "entries": 8}]}"#;
     assert!(refusal(cache).contains("spans is one of"));
@@ -239,7 +243,8 @@ fn naive(references: &[Reference], layout: &Layout, shapes: [(usize, usize); 3])
             if !touch(usize::from(bits == 21), entry) {
                 let hit = touch(2, entry);
                 let cycles = if bits == 21 { 30 } else { 40 };
-                let cost = Cost { hits: hit.into(), misses: (!hit).into(), walk_cycles: if hit { 0 } else { cycles } };
+                let cost =
+                    Cost { hits: hit.into(), misses: (!hit).into(), walk_cycles: if hit { 0 } else { cycles } };
                 for sum in [&mut sum, windows.entry(address >> 21 << 21).or_default()] {
                     sum.hits += cost.hits;
                     sum.misses += cost.misses;

@@ -2,8 +2,8 @@
 
 use super::array::{Array, leaf};
 use super::spec::WalkCacheSpec;
-use crate::allocate::{Memory, PAGE_BITS};
 use crate::allocate::tables::{NONE, Tables};
+use crate::allocate::{Memory, PAGE_BITS};
 
 const ENTRY_BYTES: u64 = 8;
 const INDEX_BITS: u32 = 9;
@@ -41,7 +41,7 @@ impl PageTables {
                 frame => frame,
             },
         };
-        frame << PAGE_BITS | (address >> bits & ((1 << INDEX_BITS) - 1)) * ENTRY_BYTES
+        (frame << PAGE_BITS) + ((address >> bits) & ((1 << INDEX_BITS) - 1)) * ENTRY_BYTES
     }
 }
 

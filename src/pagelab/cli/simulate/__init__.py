@@ -6,6 +6,8 @@ from pagelab.cli.lazy import Entry, group
 
 COMMANDS: dict[str, Entry] = {
     "paging": Entry("pagelab.cli.simulate.paging", "paging_command"),
+    "cache": Entry("pagelab.cli.simulate.cache", "cache_command"),
+    "tlb": Entry("pagelab.cli.simulate.tlb", "tlb_command"),
 }
 
 simulate_app = group(

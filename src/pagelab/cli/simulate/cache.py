@@ -1,0 +1,135 @@
+"""``pagelab simulate cache``: a trace through physically indexed caches, under placements of pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from pagelab.simulate.caching import CacheRuns
+    from pagelab.simulate.placing import History
+
+
+def cache_command(
+    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A trace of full references (pagelab trace).")],
+    hierarchy: Annotated[
+        str, typer.Option("--hierarchy", metavar="NAME|FILE", help="A processor's name, or a TOML file with [cache].")
+    ],
+    frames: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--frames",
+            metavar="STRATEGY",
+            help="kernel, page-coloring, bin-hopping, random, modulo:map=FILE, exact:map=FILE ...; repeat to compare.",
+        ),
+    ] = None,
+    policy: Annotated[
+        list[Path] | None, typer.Option("--policy", metavar="FILE", help="A policy's TOML file; repeat to compare.")
+    ] = None,
+    executions: Annotated[
+        int, typer.Option("--executions", "-n", min=1, max=10_000, help="Executions, each with its own history.")
+    ] = 20,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the first execution; the others count on.")] = 0,
+    memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="Memory of the simulated machine.")] = "1G",
+    used: Annotated[float, typer.Option("--used", help="Share of it that other programs hold.")] = 0.4,
+    cached: Annotated[float, typer.Option("--cached", help="Share of it that holds file pages.")] = 0.5,
+    turnover: Annotated[
+        float, typer.Option("--turnover", help="How often memory was handed out before; 0: a machine just booted.")
+    ] = 2.0,
+    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Threads (default: all processors).")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Every execution and level: .parquet or .csv.")
+    ] = None,
+    study: Annotated[
+        Path | None,
+        typer.Option("--study", metavar="DIR", help="Write a study, for pagelab report and compare."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every execution as JSON.")] = False,
+) -> None:
+    """Simulate physically indexed caches: what a program's cache misses would be, and how much they differ between
+    executions.
+
+    Each execution is a machine of its own: what ran before it is drawn from the seed, and decides which frames are
+    free.
+
+    **Examples**
+
+        pagelab simulate cache fft.trace --hierarchy zen-3
+
+        pagelab simulate cache fft.trace --hierarchy pentium-4 --frames kernel --frames page-coloring --frames
+        bin-hopping
+
+        pagelab simulate cache solver.trace --hierarchy mine.toml --frames exact:map=slow.json
+
+        pagelab simulate cache fft.trace --hierarchy pentium-4 --frames kernel --frames page-coloring --study fft.study
+    """
+    from pagelab.simulate.caching import cache
+    from pagelab.simulate.export import as_study, check_directory, write_table
+
+    if study is not None:
+        check_directory(study)
+    past = _history(memory, used, cached, turnover)
+    wanted = [*(frames or []), *(str(path) for path in policy or [])] or ["kernel"]
+    seeds = range(seed, seed + executions)
+    runs = cache(trace, hierarchy, wanted, seeds=seeds, history=past, threads=threads, report=_progress())
+    if output is not None:
+        write_table(runs.levels, output)
+    if study is not None:
+        as_study(runs, study, trace)
+    typer.echo(runs.executions.write_json() if as_json else _text(runs))
+    if study is not None:
+        typer.echo(f"\nstudy written; see: pagelab report {study}")
+
+
+def _history(memory: str, used: float, cached: float, turnover: float) -> History:
+    from pagelab.simulate.hardware import size_bytes
+    from pagelab.simulate.placing import History
+
+    return History(memory_bytes=size_bytes(memory, "--memory"), used=used, cached=cached, turnover=turnover)
+
+
+def _progress() -> Callable[[int, int | None], None] | None:
+    """Progress on a terminal's standard error, nothing elsewhere."""
+    import sys
+
+    if not sys.stderr.isatty():
+        return None
+
+    def report(done: int, total: int | None) -> None:
+        share = f" of {total / 1e6:,.0f} M ({100 * done / total:.0f}%)" if total else " M"
+        sys.stderr.write(f"\r{done / 1e6:,.0f}{share} references")
+
+    return report
+
+
+def _text(runs: CacheRuns) -> str:
+    from pagelab.simulate.spread import spread_table
+
+    each = runs.executions["seed"].n_unique()
+    header = f"{runs.hierarchy}: {_references(runs.levels):,} accesses, {each} executions of each placement"
+    return "\n".join([header, "", *spread_table(runs), *_trouble(runs.executions)])
+
+
+def _trouble(executions: pl.DataFrame) -> list[str]:
+    """What did not go as asked."""
+    said = {
+        "beyond": "pages found no memory: give the simulated machine more with --memory",
+        "fallbacks": "pages got another colour than asked: there was none left",
+    }
+    lines = []
+    for column, text in said.items():
+        most = max(executions[column].to_list())
+        if most:
+            lines.append(f"warning: up to {most:,} {text}")
+    return ["", *lines] if lines else []
+
+
+def _references(levels: pl.DataFrame) -> int:
+    """Accesses of the core: what the levels of data and instructions next to it have seen."""
+    first = levels.filter((levels["placement"] == levels["placement"][0]) & (levels["seed"] == levels["seed"][0]))
+    return sum(max(first[f"{kind}_accesses"].to_list()) for kind in ("load", "store", "fetch"))

@@ -1,0 +1,120 @@
+"""``pagelab simulate tlb``: a trace through translation hardware, with any mixture of page sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from pagelab.simulate.placing import Region
+    from pagelab.simulate.translation import TlbRuns
+
+_WINDOWS_SHOWN = 10
+
+
+def tlb_command(
+    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A trace of full references (pagelab trace).")],
+    processor: Annotated[
+        str, typer.Option("--processor", metavar="NAME|FILE", help="A processor's name, or a TOML file with [tlb].")
+    ],
+    pages: Annotated[
+        list[str] | None,
+        typer.Option("--pages", metavar="SIZE", help="4K, 64K, 2M, 1G, heap=0-64M:2M ...; repeat to compare."),
+    ] = None,
+    policy: Annotated[
+        list[Path] | None,
+        typer.Option("--policy", metavar="FILE", help="A policy's TOML file or a Mosalloc CSV; repeat to compare."),
+    ] = None,
+    regions: Annotated[
+        Path | None, typer.Option("--regions", metavar="FILE", help="What is where: the output of pagelab map --json.")
+    ] = None,
+    caches: Annotated[
+        bool, typer.Option("--caches", help="Simulate the data caches too: table entries compete for their lines.")
+    ] = False,
+    executions: Annotated[
+        int, typer.Option("--executions", "-n", min=1, help="Executions, each with its own history.")
+    ] = 1,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the first execution; the others count on.")] = 0,
+    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Threads (default: all processors).")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="H, M and C of every window: .parquet or .csv.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every execution as JSON.")] = False,
+) -> None:
+    """Simulate TLBs and page walks: what translation costs a program with other page sizes, or on another processor.
+
+    H, M and C are those of MOSAIC's Table 2: misses of the first level that hit in the second, misses of both, and
+    the cycles
+    that walks take.
+
+    **Examples**
+
+        pagelab simulate tlb gups.trace --processor broadwell --pages 4K --pages 2M --pages 1G
+
+        pagelab simulate tlb gups.trace --processor zen-4 --policy hot-2m.toml --regions map.json
+
+        pagelab simulate tlb gups.trace --processor sandy-bridge --caches --output windows.parquet
+    """
+    from pagelab.cli.simulate.cache import _progress
+    from pagelab.simulate.export import write_table
+    from pagelab.simulate.placing import placement, placement_of_pages, regions_of_map
+    from pagelab.simulate.translation import tlb
+
+    known = regions_of_map(regions) if regions else []
+    wanted = [placement_of_pages(text, regions=known) for text in pages or []]
+    wanted += [placement(path, regions=known) for path in policy or []]
+    runs = tlb(
+        trace,
+        processor,
+        wanted or [placement_of_pages("4K")],
+        caches=caches,
+        seeds=range(seed, seed + executions),
+        threads=threads,
+        report=_progress(),
+    )
+    if output is not None:
+        write_table(runs.windows, output)
+    typer.echo(runs.executions.write_json() if as_json else _text(runs, known))
+
+
+def _text(runs: TlbRuns, regions: list[Region]) -> str:
+    first = max(runs.executions["translations"].to_list())
+    lines = [f"{runs.hardware}: {first:,} translations", ""]
+    names = runs.executions["placement"]
+    width = max(len("pages"), *(len(name) for name in names))
+    lines.append(f"{'pages':<{width}} {'seed':>5} {'H':>14} {'M':>14} {'C':>16} {'C / M':>7} {'misses / 1000':>14}")
+    for row in runs.executions.iter_rows(named=True):
+        walk = f"{row['c'] / row['m']:.1f}" if row["m"] else "-"
+        rate = f"{1000 * row['m'] / row['translations']:.3f}" if row["translations"] else "-"
+        lines.append(
+            f"{row['placement']:<{width}} {row['seed']:>5} {row['h']:>14,} {row['m']:>14,} {row['c']:>16,}"
+            f" {walk:>7} {rate:>14}"
+        )
+    lines += ["", *(_regions(runs, regions) if regions else _windows(runs))]
+    return "\n".join(lines)
+
+
+def _windows(runs: TlbRuns) -> list[str]:
+    """The windows of 2 MiB that cost most under the first placement."""
+    own = runs.windows.filter(
+        (runs.windows["placement"] == runs.executions["placement"][0])
+        & (runs.windows["seed"] == runs.executions["seed"][0])
+    )
+    top = own.sort("c", "h", descending=True).head(_WINDOWS_SHOWN)
+    lines = [f"the windows of 2 MiB that cost most with {runs.executions['placement'][0]}, of {len(own):,}:"]
+    lines.append(f"{'address':>18} {'H':>12} {'M':>12} {'C':>14}")
+    for row in top.iter_rows(named=True):
+        lines.append(f"{row['start']:#18x} {row['h']:>12,} {row['m']:>12,} {row['c']:>14,}")
+    return lines
+
+
+def _regions(runs: TlbRuns, regions: list[Region]) -> list[str]:
+    lines = [f"{'pages':<12} {'region':>18} {'kind':<10} {'H':>12} {'M':>12} {'C':>14}"]
+    for row in runs.regions(regions).iter_rows(named=True):
+        start = "" if row["start"] is None else f"{row['start']:#x}"
+        lines.append(
+            f"{row['placement']:<12} {start:>18} {row['kind']:<10} {row['h']:>12,} {row['m']:>12,} {row['c']:>14,}"
+        )
+    return lines

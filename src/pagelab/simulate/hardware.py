@@ -1,0 +1,143 @@
+"""Descriptions of processors: caches and translation hardware, from TOML files or the presets that come with pagelab.
+
+A description is a TOML file with the tables ``[cache]`` and ``[tlb]``, either of which may be absent; sizes are
+written as
+everywhere in pagelab (``32K``, ``1.5M``). ``docs/simulate-cache.md`` and ``docs/simulate-tlb.md`` have every key.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from ..errors import BadInputError
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", re.IGNORECASE)
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+_SIZES = {"size", "bytes", "line", "line_bytes", "spans", "page", "page_bytes"}
+"""Keys whose values may be written as sizes, besides the lists ``pages``."""
+_RENAMED = {"size": "bytes", "line": "line_bytes", "page": "page_bytes", "level": "levels"}
+"""What reads well in TOML, and what the native part calls it."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where numbers of a preset come from; ``verified`` is False where no such document was found."""
+
+    what: str
+    where: str
+    verified: bool
+
+
+@dataclass(frozen=True)
+class Processor:
+    """A description, checked for its shape only; ``caches`` and ``tlb`` go to the native part as they are."""
+
+    name: str
+    caches: Mapping[str, Any] | None
+    tlb: Mapping[str, Any] | None
+    sources: tuple[Source, ...] = field(default=())
+
+    def needed(self, part: str) -> Mapping[str, Any]:
+        """``caches`` or ``tlb``. Raises :class:`BadInputError` where the description has none."""
+        found: Mapping[str, Any] | None = getattr(self, part)
+        if found is None:
+            table = {"caches": "cache", "tlb": "tlb"}[part]
+            raise BadInputError(f"{self.name}: the description has no table [{table}]")
+        return found
+
+
+def size_bytes(value: object, where: str) -> int:
+    """Bytes of ``65536``, ``"64K"``, ``"1.5 MiB"``; every unit is binary. Raises :class:`BadInputError`."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise BadInputError(f"{where}: {value!r} is no size, such as 32K, 1.5M, 4096")
+    bytes_ = float(match[1]) * 2 ** _UNITS[match[2].upper()]
+    if not bytes_.is_integer():
+        raise BadInputError(f"{where}: {value!r} is no whole number of bytes")
+    return int(bytes_)
+
+
+def presets() -> list[str]:
+    """Names of the processors that come with pagelab."""
+    folder = resources.files(__package__) / "processors"
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def load(name: str | Path | Processor | Mapping[str, Any]) -> Processor:
+    """A processor by its preset's name, the path of a TOML file, or as such a file's contents.
+
+    Raises :class:`BadInputError` with the file and what is allowed.
+    """
+    if isinstance(name, Processor):
+        return name
+    if isinstance(name, Mapping):
+        return _processor(name, str(name.get("name", "description")))
+    if str(name) in presets():
+        file = resources.files(__package__) / "processors" / f"{name}.toml"
+        return _processor(tomllib.loads(file.read_text(encoding="utf-8")), str(name))
+    path = Path(name)
+    if path.suffix != ".toml" and not path.exists():
+        raise BadInputError(f"no processor is called {name}; allowed: {', '.join(presets())}, or a TOML file")
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInputError(f"cannot read {path}: {error.strerror} (errno {error.errno})") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{path}: {error}") from error
+    return _processor(document, str(path))
+
+
+def _processor(document: Mapping[str, Any], where: str) -> Processor:
+    unknown = set(document) - {"name", "cache", "tlb", "source"}
+    if unknown:
+        raise BadInputError(f"{where}: unknown {', '.join(sorted(unknown))}; allowed: name, cache, tlb, source")
+    name = str(document.get("name", Path(where).stem))
+    parts: dict[str, dict[str, Any] | None] = {}
+    for part in ("cache", "tlb"):
+        table = document.get(part)
+        if table is not None and not isinstance(table, Mapping):
+            raise BadInputError(f"{where}: {part} is a table")
+        parts[part] = None if table is None else {"name": name, **_native(table, f"{where}: {part}")}
+    sources = tuple(
+        Source(str(one.get("what", "")), str(one.get("where", "")), bool(one.get("verified", False)))
+        for one in document.get("source", [])
+    )
+    return Processor(name, parts["cache"], parts["tlb"], sources)
+
+
+def _native(table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The table with sizes as numbers and the native part's names."""
+    return {_RENAMED.get(key, key): _value(key, value, f"{where}.{key}") for key, value in table.items()}
+
+
+def _value(key: str, value: Any, where: str) -> Any:
+    if key == "level" and not isinstance(value, list):
+        raise BadInputError(f"{where}: write each level as a table [[cache.level]]")
+    if key == "pages" and isinstance(value, list):
+        return [size_bytes(one, where) for one in value]
+    if key == "hash" and isinstance(value, list):
+        return [int(one, 0) if isinstance(one, str) else one for one in value]
+    if key in _SIZES:
+        return size_bytes(value, where)
+    if isinstance(value, Mapping):
+        return _native(value, where)
+    if isinstance(value, list):
+        return [_native(one, f"{where}[{at}]") if isinstance(one, Mapping) else one for at, one in enumerate(value)]
+    return value
+
+
+def colours(caches: Mapping[str, Any]) -> int:
+    """Page colours of the last level whose sets are chosen by plain address bits above the page offset; at least 1."""
+    line = int(caches.get("line_bytes", 64))
+    for level in reversed(caches["levels"]):
+        if not level.get("hash"):
+            return max(1, int(level["bytes"]) // int(level["ways"]) // 4096) if line else 1
+    return 1

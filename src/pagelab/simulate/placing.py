@@ -1,0 +1,246 @@
+"""Where the pages of a simulated program lie and how big they are, in the policy language of real runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import policy as policies
+from ..errors import BadInputError
+
+HEAP_POOL = 0x6600_0000_0000
+ANONYMOUS_POOL = 0x6700_0000_0000
+POOL_BYTES = 1 << 40
+"""Where pagelab puts heap and anonymous memory under a policy, and how far offsets reach (docs/policy.md)."""
+_BASE = 12
+
+
+@dataclass(frozen=True)
+class History:
+    """The simulated machine before the program starts; ``turnover=0`` is one that has just booted.
+
+    ``used`` and ``cached`` are shares of memory that other programs and the file cache hold; ``turnover`` is how many
+    times
+    the memory has been handed out before, among ``programs`` that live side by side (crates/simulate,
+    ``allocate::aged``).
+    """
+
+    memory_bytes: int = 1 << 30
+    processors: int = 2
+    used: float = 0.4
+    cached: float = 0.5
+    turnover: float = 2.0
+    programs: int = 64
+
+
+@dataclass(frozen=True)
+class Region:
+    """Memory of one kind, as policies name kinds."""
+
+    start: int
+    end: int
+    kind: str
+
+
+@dataclass(frozen=True)
+class Placement:
+    """One way to place pages; ``name`` is its label in frames and charts."""
+
+    name: str
+    policy: policies.Policy
+    regions: tuple[Region, ...] = ()
+    """What the kinds of memory in rules stand for; without it, rules can name only ranges and pagelab's pools."""
+
+    def native(self, colours: int) -> dict[str, Any]:
+        """What the native part is given. ``colours``: of the cache, where the policy does not say.
+
+        Raises :class:`BadInputError` for rules that cannot be applied to addresses alone.
+        """
+        if any("frames" in rule.names for rule in self.policy.rules):
+            raise BadInputError(f"{self.name}: rules for frames are not simulated; give frames as the policy's default")
+        extents, otherwise = page_sizes(self.policy, self.regions)
+        return {
+            "frames": self.policy.document["frames"],
+            "colours": colours,
+            "extents": extents,
+            "otherwise": otherwise,
+        }
+
+
+What = str | Path | policies.Policy | Placement
+
+
+@dataclass(frozen=True)
+class Design:
+    """Every placement, on every machine that the seeds draw from one history."""
+
+    placements: tuple[Placement, ...]
+    seeds: tuple[int, ...]
+    history: History
+
+    def native(self, colours: int) -> str:
+        """JSON for the native part."""
+        placements = [one.native(colours) for one in self.placements]
+        return json.dumps({"history": asdict(self.history), "placements": placements, "seeds": self.seeds})
+
+    def executions(self) -> list[tuple[Placement, int]]:
+        """In the order of the native part's outcomes."""
+        return [(one, seed) for seed in self.seeds for one in self.placements]
+
+
+def design(placements: What | Sequence[What], seeds: int | Iterable[int], history: History | None = None) -> Design:
+    """What is to be simulated. ``seeds``: a number n stands for 0 … n-1.
+
+    Raises :class:`BadInputError` where there is none, or a name is there twice.
+    """
+    if isinstance(placements, str | Path | policies.Policy | Placement):
+        placements = [placements]
+    named = tuple(placement(one) for one in placements)
+    drawn = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    if not named or not drawn:
+        raise BadInputError("nothing to simulate: at least one placement and one seed")
+    names = [one.name for one in named]
+    if len(set(names)) < len(names):
+        raise BadInputError(f"placements have the same name: {', '.join(names)}")
+    return Design(named, drawn, history or History())
+
+
+def placement(
+    what: What,
+    *,
+    regions: Iterable[Region] = (),
+) -> Placement:
+    """A placement from a word of the policy language (``kernel``, ``page-coloring``, ``bin-hopping:seed=1``,
+    ``exact:map=FILE`` …), the path of a policy's TOML file or of a Mosalloc layout (CSV), or a policy.
+
+    Raises :class:`~pagelab.policy.PolicyError`.
+    """
+    if isinstance(what, Placement):
+        return what
+    if isinstance(what, policies.Policy):
+        return Placement(what.name, what, tuple(regions))
+    text = str(what)
+    if text.endswith((".toml", ".csv")):
+        loaded = policies.load(text, _machine())
+        return Placement(loaded.name, loaded, tuple(regions))
+    return Placement(text, policies.from_flags(policies.Flags(frames=[text]), _machine()), tuple(regions))
+
+
+def placement_of_pages(text: str, *, regions: Iterable[Region] = ()) -> Placement:
+    """A placement from a value of ``--pages``: a size, or a rule such as ``heap=0-64M:2M``.
+
+    Raises :class:`~pagelab.policy.PolicyError`.
+    """
+    parsed = policies.from_flags(policies.Flags(pages=[text]), _machine())
+    return Placement(text, parsed, tuple(regions))
+
+
+def _machine() -> Mapping[str, Any]:
+    """A machine that offers everything: what is simulated need not exist here."""
+    from .. import _native
+
+    machine: dict[str, Any] = json.loads(_native.generic_machine())
+    return machine
+
+
+def page_sizes(policy: policies.Policy, regions: Sequence[Region] = ()) -> tuple[list[tuple[int, int, int]], int]:
+    """Extents (start, end, binary logarithm of the page size), and the logarithm for what lies outside of them.
+
+    The first rule that matches decides, as in a run. A region whose ends are no multiples of the size has 4K pages
+    there.
+    """
+    extents: list[tuple[int, int, int]] = []
+    taken: list[tuple[int, int]] = []
+
+    def claim(start: int, end: int, pages: policies.Pages, pool: int | None) -> None:
+        for low, high in _free(start, end, taken):
+            extents.extend(_cut(low, high, pages, start if pool is None else pool))
+        taken.append((start, end))
+
+    for rule in policy.rules:
+        if "pages" not in rule.names:
+            continue
+        if rule.at_least_bytes:
+            raise BadInputError(f"{policy.name}: at_least is about mappings, which a trace does not tell; name a range")
+        if rule.range is not None:
+            claim(*rule.range, rule.pages, None)
+            continue
+        for start, end, pool in _kinds(rule.memory, regions, policy.name):
+            claim(start, end, rule.pages, pool)
+    if isinstance(policy.pages, policies.Mosaic):
+        for start, end, pool in _kinds(("heap", "anon"), regions, policy.name):
+            claim(start, end, policy.pages, pool)
+        return sorted(extents), _BASE
+    return sorted(extents), _bits(policy.pages)
+
+
+def _kinds(memory: Sequence[str], regions: Sequence[Region], name: str) -> list[tuple[int, int, int]]:
+    """Start, end, and where offsets count from, of the memory of these kinds."""
+    every = "all" in memory
+    known = [(region.start, region.end, region.start) for region in regions if every or region.kind in memory]
+    pools = [("heap", HEAP_POOL), ("anon", ANONYMOUS_POOL), ("arenas", ANONYMOUS_POOL)]
+    known += [(base, base + POOL_BYTES, base) for kind, base in pools if every or kind in memory]
+    if not known:
+        kinds = ", ".join(memory)
+        raise BadInputError(f"{name}: no addresses are known for {kinds}; give --regions MAP.json (pagelab map --json)")
+    return known
+
+
+def _free(start: int, end: int, taken: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The parts of a range that no earlier rule has taken."""
+    parts = [(start, end)]
+    for low, high in taken:
+        parts = [
+            piece
+            for first, last in parts
+            for piece in ((first, min(last, low)), (max(first, high), last))
+            if piece[0] < piece[1]
+        ]
+    return parts
+
+
+def _cut(start: int, end: int, pages: policies.Pages, origin: int) -> list[tuple[int, int, int]]:
+    if not isinstance(pages, policies.Mosaic):
+        return _whole(start, end, _bits(pages))
+    cut: list[tuple[int, int, int]] = []
+    at = start
+    for interval in pages.intervals:
+        low, high = max(start, origin + interval.start_bytes), min(end, origin + interval.end_bytes)
+        if low < high:
+            cut += _whole(at, low, _bits(pages.otherwise_bytes)) + _whole(low, high, _bits(interval.page_bytes))
+            at = high
+    return cut + _whole(at, end, _bits(pages.otherwise_bytes))
+
+
+def _whole(start: int, end: int, bits: int) -> list[tuple[int, int, int]]:
+    """Whole pages of the size, and base pages at both ends."""
+    size = 1 << bits
+    low, high = -(-start // size) * size, end // size * size
+    if low >= high:
+        low = high = start
+    parts = ((start, low, _BASE), (low, high, bits), (high, end, _BASE))
+    return [(first >> _BASE << _BASE, -(-last // 4096) * 4096, own) for first, last, own in parts if first < last]
+
+
+def _bits(page_bytes: policies.Pages) -> int:
+    """Binary logarithm; the kernel's choice counts as base pages."""
+    return _BASE if page_bytes is None or isinstance(page_bytes, policies.Mosaic) else page_bytes.bit_length() - 1
+
+
+def regions_of_map(path: Path) -> list[Region]:
+    """The regions of ``pagelab map --json``. Raises :class:`BadInputError`."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return [_region(one) for one in document["regions"]]
+    except OSError as error:
+        raise BadInputError(f"cannot read {path}: {error.strerror} (errno {error.errno})") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadInputError(f"{path}: not the output of pagelab map --json ({error})") from error
+
+
+def _region(one: Mapping[str, Any]) -> Region:
+    start, end = (one[key] if isinstance(one[key], int) else int(one[key], 16) for key in ("start", "end"))
+    return Region(start, end, str(one["kind"]))

@@ -1,0 +1,152 @@
+"""TLBs and page walks with any mixture of page sizes: H, M and C as MOSAIC's Table 2 defines them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from ..errors import BadInputError
+from . import hardware
+from .caching import level_row, workers
+from .placing import Design, History, Region, What, design
+from .references import Report, Trace, feed
+
+if TYPE_CHECKING:
+    from .._native import PlacedSimulation
+
+LEAVES = ("4K", "2M", "1G")
+_WINDOWS = {
+    "placement": pl.String,
+    "seed": pl.Int64,
+    "asid": pl.Int64,
+    "start": pl.UInt64,
+    "h": pl.Int64,
+    "m": pl.Int64,
+    "c": pl.Int64,
+}
+
+
+@dataclass(frozen=True)
+class TlbRuns:
+    """Executions of one trace under each placement (page sizes among it).
+
+    ``executions``: one row an execution: ``placement, seed, translations, h, m, c`` (MOSAIC's H, M, C), the same by
+    the last
+    level of the table (``h_4K`` …), ``table_reads, host_reads, shortened_walks, coalesced, active_cycles,
+    queue_cycles``.
+    ``windows``: ``placement, seed, asid, start, h, m, c`` for each window of 2 MiB with a miss in the first level.
+    ``levels``: the data caches as :class:`~pagelab.simulate.caching.CacheRuns` has them; empty where none were
+    simulated.
+    """
+
+    hardware: str
+    executions: pl.DataFrame
+    windows: pl.DataFrame
+    levels: pl.DataFrame
+
+    def regions(self, regions: Sequence[Region]) -> pl.DataFrame:
+        """H, M and C by region: ``placement, seed, region, kind, start, end, h, m, c``. A window counts for the
+        region that
+        its first address lies in; what lies in none is ``elsewhere``."""
+        spans = sorted(regions, key=lambda region: region.start)
+        starts = [region.start for region in spans]
+        at = pl.Series([_within(spans, starts, start) for start in self.windows["start"]], dtype=pl.Int64)
+        named = self.windows.with_columns(region=at)
+        sums = named.group_by("placement", "seed", "region").agg(pl.col("h", "m", "c").sum())
+        table = pl.DataFrame(
+            {
+                "region": [-1, *range(len(spans))],
+                "kind": ["elsewhere", *(region.kind for region in spans)],
+                "start": pl.Series([None, *(region.start for region in spans)], dtype=pl.UInt64),
+                "end": pl.Series([None, *(region.end for region in spans)], dtype=pl.UInt64),
+            },
+            schema_overrides={"region": pl.Int64},
+        )
+        joined = sums.join(table, on="region", how="left").sort("placement", "seed", "region")
+        return joined.select("placement", "seed", "region", "kind", "start", "end", "h", "m", "c")
+
+
+def _within(spans: Sequence[Region], starts: Sequence[int], start: int) -> int:
+    from bisect import bisect_right
+
+    at = bisect_right(starts, start + (1 << 21) - 1) - 1
+    return at if at >= 0 and start < spans[at].end else -1
+
+
+def tlb(
+    trace: Trace,
+    processor: str | Path | hardware.Processor | Mapping[str, Any],
+    placements: What | Sequence[What] = "kernel",
+    *,
+    caches: bool = False,
+    seeds: int | Iterable[int] = 1,
+    history: History | None = None,
+    threads: int | None = None,
+    report: Report | None = None,
+) -> TlbRuns:
+    """Simulates the translation of every data reference of ``trace``, and of fetches where there are arrays for them.
+
+    ``caches``: simulate the processor's data caches too, where references and table entries compete for lines; else a
+    table
+    entry costs ``entry_cycles``. ``seeds`` as in :func:`pagelab.simulate.cache`; without caches, guests and
+    coalescing all
+    seeds give the same.
+
+    Raises :class:`BadInputError` for descriptions that cannot be built, and traces that cannot be read.
+    """
+    described = hardware.load(processor)
+    translation = described.needed("tlb")
+    data = described.needed("caches") if caches else None
+    planned = design(placements, seeds, history)
+    simulation = _start(translation, data, planned, workers(threads))
+    feed([simulation], trace, report)
+    executions: list[dict[str, Any]] = []
+    windows: list[tuple[Any, ...]] = []
+    levels: list[dict[str, Any]] = []
+    names = [level["name"] for level in data["levels"]] if data else []
+    for (one, seed), outcome in zip(planned.executions(), json.loads(simulation.finish()), strict=True):
+        base = {"placement": one.name, "seed": seed}
+        executions.append(base | _row(outcome))
+        windows += [(one.name, seed, *window) for window in outcome["windows"]]
+        levels += [base | level_row(name, counts) for name, counts in zip(names, outcome["levels"], strict=True)]
+    return TlbRuns(
+        described.name,
+        pl.DataFrame(executions),
+        pl.DataFrame(windows, schema=_WINDOWS, orient="row"),
+        pl.DataFrame(levels),
+    )
+
+
+def _start(
+    translation: Mapping[str, Any], data: Mapping[str, Any] | None, planned: Design, threads: int
+) -> PlacedSimulation:
+    from .._native import PlacedSimulation
+
+    native = planned.native(hardware.colours(data) if data else 1)
+    try:
+        hierarchy = None if data is None else json.dumps(data)
+        return PlacedSimulation.tlbs(json.dumps(translation), hierarchy, native, threads)
+    except ValueError as error:
+        raise BadInputError(f"{translation['name']}: {error}") from error
+
+
+def _row(outcome: Mapping[str, Any]) -> dict[str, Any]:
+    row: dict[str, Any] = {"translations": outcome["translations"]}
+    for at, name in enumerate(("h", "m", "c")):
+        row[name] = sum(leaf[at] for leaf in outcome["by_leaf"])
+    for leaf, costs in zip(LEAVES, outcome["by_leaf"], strict=True):
+        row |= {f"{name}_{leaf}": cost for name, cost in zip(("h", "m", "c"), costs, strict=True)}
+    return row | {
+        "table_reads": outcome["reads"],
+        "host_reads": outcome["host_reads"],
+        "shortened_walks": outcome["shortened"],
+        "coalesced": outcome["coalesced"],
+        "active_cycles": outcome["active_cycles"],
+        "queue_cycles": outcome["queue_cycles"],
+        **outcome["placed"],
+    }

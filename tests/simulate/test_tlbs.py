@@ -1,0 +1,114 @@
+"""``pagelab.simulate.tlb`` on pointer chases whose misses are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pagelab.errors import BadInputError
+from pagelab.simulate.hardware import load, presets
+from pagelab.simulate.placing import ANONYMOUS_POOL, HEAP_POOL, Region, page_sizes, placement, placement_of_pages
+from pagelab.simulate.translation import tlb
+
+MIB = 1 << 20
+PASSES = 4
+
+
+def chase(pages: int, step: int = 4096, start: int = HEAP_POOL) -> np.ndarray:
+    """Each page once a pass, in a random order that is the same in every pass."""
+    order = np.random.default_rng(7).permutation(pages).astype(np.uint64)
+    return np.tile(order * np.uint64(step) + np.uint64(start), PASSES)
+
+
+MOSAICS_TABLE_4 = {
+    "sandy-bridge": ((64, 32, 4), (512, 0, 0), 1),
+    "ivy-bridge": ((64, 32, 4), (512, 0, 0), 1),
+    "haswell": ((64, 32, 4), (1024, 1024, 0), 1),
+    "broadwell": ((64, 32, 4), (1536, 1536, 16), 2),
+    "skylake": ((64, 32, 4), (1536, 1536, 16), 2),
+}
+
+
+@pytest.mark.parametrize("name", MOSAICS_TABLE_4)
+def test_presets_have_mosaics_table_4(name: str) -> None:
+    """A chase over as many consecutive pages as there are entries misses in the first pass only; one over twice as many
+    always, for LRU keeps none of them until its turn."""
+    first, second, walkers = MOSAICS_TABLE_4[name]
+    assert load(name).needed("tlb")["walkers"] == walkers
+    for page, l1, l2 in zip(("4K", "2M", "1G"), first, second, strict=True):
+        step = {"4K": 4096, "2M": 2 * MIB, "1G": 1 << 30}[page]
+        placed = placement_of_pages(page)
+        fits = tlb(chase(l1, step), name, placed).executions.row(0, named=True)
+        assert (fits["h"], fits["m"]) == (0, l1)
+        l2_fits = tlb(chase(l2 or 2 * l1, step), name, placed).executions.row(0, named=True)
+        assert l2_fits["m"] == (l2 if l2 else PASSES * 2 * l1)
+        order = np.arange(2 * max(l1, l2), dtype=np.uint64) * np.uint64(step)
+        over = tlb(np.tile(order, PASSES), name, placed).executions.row(0, named=True)
+        assert (over["h"], over["m"]) == (0, PASSES * 2 * max(l1, l2))
+
+
+@pytest.mark.parametrize("name", [name for name in presets() if load(name).tlb])
+def test_every_preset_walks_less_with_larger_pages(name: str) -> None:
+    placements = [placement_of_pages(size) for size in ("4K", "64K", "2M", "1G")]
+    runs = tlb(chase(16_384), name, placements, caches=True)
+    cycles, misses = runs.executions["c"].to_list(), runs.executions["m"].to_list()
+    assert cycles[0] >= cycles[1] > cycles[2] > cycles[3] > 0
+    assert misses[3] == 1
+    assert runs.levels["walk_accesses"].sum() > 0
+
+
+def test_a_mosaic_is_cheap_where_it_is_large(tmp_path: Path) -> None:
+    (tmp_path / "hot.toml").write_text(
+        'name = "hot"\n[[rule]]\nmemory = "heap"\npages = { mosaic = [["0", "8M", "2M"]] }\n'
+    )
+    runs = tlb(chase(4096), "haswell", [placement_of_pages("4K"), placement(tmp_path / "hot.toml")])
+    hot = runs.windows.filter(placement="hot").sort("start")
+    assert hot["start"].to_list() == [HEAP_POOL + at * 2 * MIB for at in range(8)]
+    assert hot["m"].to_list()[:4] == [1, 1, 1, 1]
+    assert min(hot["m"].to_list()[4:]) >= 512
+    small = runs.windows.filter(placement="4K")
+    assert small["m"].sum() == runs.executions["m"][0]
+    regions = [
+        Region(HEAP_POOL, HEAP_POOL + 8 * MIB, "heap"),
+        Region(HEAP_POOL + 8 * MIB, HEAP_POOL + 16 * MIB, "anon"),
+    ]
+    by_region = runs.regions(regions).filter(placement="hot")
+    assert by_region["m"].to_list() == [4, sum(hot["m"].to_list()[4:])]
+
+
+def test_guests_read_up_to_24_entries(tmp_path: Path) -> None:
+    """Bhargava et al., ASPLOS 2008: a walk in two dimensions of four levels reads 24 entries."""
+    text = '[tlb]\n[[tlb.first]]\npages = ["4K"]\nentries = 64\n[tlb.nested]\npage = "4K"\n'
+    (tmp_path / "guest.toml").write_text(text)
+    row = tlb(chase(1)[:1], tmp_path / "guest.toml").executions.row(0, named=True)
+    assert (row["table_reads"], row["host_reads"]) == (24, 20)
+
+
+def test_page_sizes_of_policies(tmp_path: Path) -> None:
+    def sizes(text: str, regions: tuple[Region, ...] = ()) -> tuple[list[tuple[int, int, int]], int]:
+        (tmp_path / "p.toml").write_text(text)
+        return page_sizes(placement(tmp_path / "p.toml").policy, regions)
+
+    assert sizes('pages = "2M"') == ([], 21)
+    heap = (HEAP_POOL, HEAP_POOL + (1 << 40), 21)
+    assert sizes('[[rule]]\nmemory = "heap"\npages = "2M"\n') == ([heap], 12)
+    text = '[[rule]]\nrange = ["0x10000000", "0x10401000"]\npages = "2M"\n[[rule]]\nmemory = "anon"\npages = "64K"\n'
+    extents, _ = sizes(text)
+    anon = (ANONYMOUS_POOL, ANONYMOUS_POOL + (1 << 40), 16)
+    assert extents == [(0x10000000, 0x10400000, 21), (0x10400000, 0x10401000, 12), anon]
+    stack = Region(0x7FFC_0000_0000, 0x7FFC_0003_0000, "stack")
+    with pytest.raises(BadInputError, match="no addresses are known for file"):
+        sizes('[[rule]]\nmemory = "file"\npages = "4K"\n')
+    assert sizes('[[rule]]\nmemory = "stack"\npages = "4K"\n', (stack,))[0] == [(stack.start, stack.end, 12)]
+    with pytest.raises(BadInputError, match="at_least"):
+        sizes('[[rule]]\nmemory = "anon"\nat_least = "1M"\npages = "2M"\n')
+
+
+def test_hardware_that_cannot_be_is_refused() -> None:
+    odd = {"tlb": {"first": [{"pages": ["4K"], "entries": 100, "ways": 8}]}}
+    with pytest.raises(BadInputError, match="no whole sets of 8"):
+        tlb(chase(1), odd)
+    with pytest.raises(BadInputError, match=r"no table \[tlb\]"):
+        tlb(chase(1), "pentium-4")
