@@ -84,9 +84,9 @@ def test_writes_are_written_back() -> None:
     lines = sweep(128 << 10, 2)
     runs = cache([(lines, STORE)], SMALL, "page-coloring", history=MACHINE)
     row = runs.executions.row(0, named=True)
-    # Every line is written, and falls out of both levels before it is used again.
-    assert row["memory_reads"] == 4096
-    assert row["memory_writes"] == 4096 - 1024 - 64 + runs.levels["writebacks_in"][0]
+    # Every line falls out of both levels before it is written again; 1,024 lines stay in the L2 at the end.
+    assert (row["memory_reads"], row["memory_writes"]) == (4096, 4096 - 1024)
+    assert runs.levels["writebacks_in"].to_list() == [0, 4096 - 64]
 
 
 def test_bad_input_is_refused(tmp_path: Path) -> None:
@@ -139,10 +139,8 @@ def test_simulated_executions_are_a_study(tmp_path: Path) -> None:
     with Store.open(tmp_path / "study", write=False) as store:
         stored = store.runs()
     assert sorted(stored["policy"].unique()) == ["kernel", "page-coloring"]
-    times = dict(zip(runs.executions["seed"], runs.executions.filter(placement="kernel")["cycles"], strict=False))
-    assert stored.filter(policy="kernel")["wall_s"].to_list() == pytest.approx(
-        [times[seed] * 1e-9 for seed in range(5)]
-    )
+    kernel = runs.executions.filter(placement="kernel").sort("seed")
+    assert stored.filter(policy="kernel")["wall_s"].to_list() == pytest.approx((kernel["cycles"] * 1e-9).to_list())
 
 
 def test_placements_by_file(tmp_path: Path) -> None:

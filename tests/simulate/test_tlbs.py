@@ -54,8 +54,8 @@ def test_every_preset_walks_less_with_larger_pages(name: str) -> None:
     placements = [placement_of_pages(size) for size in ("4K", "64K", "2M", "1G")]
     runs = tlb(chase(16_384), name, placements, caches=True)
     cycles, misses = runs.executions["c"].to_list(), runs.executions["m"].to_list()
-    assert cycles[0] >= cycles[1] > cycles[2] > cycles[3] > 0
-    assert misses[3] == 1
+    assert min(cycles[:2]) > cycles[2] > cycles[3] > 0
+    assert misses[0] >= misses[1] > misses[2] >= misses[3] == 1
     assert runs.levels["walk_accesses"].sum() > 0
 
 
@@ -94,10 +94,14 @@ def test_page_sizes_of_policies(tmp_path: Path) -> None:
     assert sizes('pages = "2M"') == ([], 21)
     heap = (HEAP_POOL, HEAP_POOL + (1 << 40), 21)
     assert sizes('[[rule]]\nmemory = "heap"\npages = "2M"\n') == ([heap], 12)
-    text = '[[rule]]\nrange = ["0x10000000", "0x10401000"]\npages = "2M"\n[[rule]]\nmemory = "anon"\npages = "64K"\n'
+    text = '[[rule]]\nrange = ["0x10000000", "0x10400000"]\npages = "2M"\n[[rule]]\nmemory = "anon"\npages = "64K"\n'
     extents, _ = sizes(text)
     anon = (ANONYMOUS_POOL, ANONYMOUS_POOL + (1 << 40), 16)
-    assert extents == [(0x10000000, 0x10400000, 21), (0x10400000, 0x10401000, 12), anon]
+    assert extents == [(0x10000000, 0x10400000, 21), anon]
+    mapped = Region(0x7F00_0000_1000, 0x7F00_0060_3000, "anon")
+    edges = (mapped.start, mapped.start + 2 * MIB - 4096, mapped.end - 0x3000, mapped.end)
+    extents, _ = sizes('[[rule]]\nmemory = "anon"\npages = "2M"\n', (mapped,))
+    assert extents[1:] == list(zip(edges, edges[1:], (12, 21, 12), strict=False))
     stack = Region(0x7FFC_0000_0000, 0x7FFC_0003_0000, "stack")
     with pytest.raises(BadInputError, match="no addresses are known for file"):
         sizes('[[rule]]\nmemory = "file"\npages = "4K"\n')

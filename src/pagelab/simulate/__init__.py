@@ -10,12 +10,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pagelab.simulate.caching import CacheRuns as CacheRuns
+    from pagelab.simulate.caching import cache as cache
+    from pagelab.simulate.hardware import presets as presets
     from pagelab.simulate.page_faults import curves as curves
     from pagelab.simulate.page_faults import paging as paging
+    from pagelab.simulate.placing import History as History
+    from pagelab.simulate.placing import placement as placement
+    from pagelab.simulate.translation import TlbRuns as TlbRuns
+    from pagelab.simulate.translation import tlb as tlb
 
 _HOMES = {
+    "CacheRuns": "pagelab.simulate.caching",
+    "History": "pagelab.simulate.placing",
+    "TlbRuns": "pagelab.simulate.translation",
+    "cache": "pagelab.simulate.caching",
     "curves": "pagelab.simulate.page_faults",
     "paging": "pagelab.simulate.page_faults",
+    "placement": "pagelab.simulate.placing",
+    "presets": "pagelab.simulate.hardware",
+    "tlb": "pagelab.simulate.translation",
 }
 
 
