@@ -10,7 +10,7 @@ from typing import Any
 
 from pagelab.analysis import Analysis, StudyData, analyse, load
 from pagelab.analysis.model import WarningGroup
-from pagelab.analysis.nondeterminism.alarms import KINDS
+from pagelab.analysis.nondeterminism.alarms import OF_STATISTICS
 from pagelab.record import (
     ColourTable,
     Command,
@@ -372,9 +372,6 @@ def study(
         return change(condition, slot, run) if change else run
 
     return analyse(data_of(store(directory, plan, run_of)))
-
-
-OF_STATISTICS = {kind.value for kind, _ in KINDS.values()} | {WarningKind.STATISTIC_REFUSED.value}
 
 
 def recorded(found: Analysis) -> list[WarningGroup]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 
 from pagelab.analysis import wording
 from pagelab.analysis.metrics import metric_named
+from pagelab.analysis.model import Analysis
+from pagelab.diagnose import words
 from pagelab.diagnose.model import Diagnosis, Finding
 from pagelab.diagnose.specs import COPIES, DEFAULT, default_names
 from pagelab.report.charts import theme
@@ -18,63 +21,123 @@ from pagelab.report.charts import theme
 ROW_HEIGHT = 30
 _JITTER = 0.30
 _BY_VALUE = ("pages", "cpu", "page-cache")
+_TEXT_ROOM = 0.4
+"""Room for the figures on the right, as a share of the range of times."""
+_PINNED = "something pinned"
+Times = Mapping[str, NDArray[np.float64]]
+"""Condition to the times of its whole blocks."""
 
 
-def executions(found: Diagnosis, times: Mapping[str, NDArray[np.float64]], width: theme.Width) -> dict[str, Any]:
-    """Times by source, jittered; the number on the right is the SD ratio with its interval.
+@dataclass(frozen=True)
+class Strip:
+    """One row: executions as dots, and a figure on their right."""
+
+    label: str
+    colour: str
+    times: list[NDArray[np.float64]]
+    text: str
+
+
+def executions(found: Diagnosis, times: Times, width: theme.Width) -> dict[str, Any]:
+    """Times by source, jittered; the number on the right is the SD ratio.
 
     Sources that lower the spread surely are coloured, the default is grey, all others are pale.
     """
-    metric = metric_named(found.metric)
-    groups: list[tuple[str, str, list[NDArray[np.float64]], str]] = [
-        (DEFAULT, "c0", [times[name] for name in default_names(COPIES)], "default")
-    ]
+    strips = [Strip(DEFAULT, "c0", [times[name] for name in default_names(COPIES)], "default")]
     for one in found.findings:
         if one.sd_ratio is not None:
-            groups += _rows(one, times, found.default_spread.estimate * found.default_mean)
-    largest = max(float(np.max(rows)) for _, _, parts, _ in groups for rows in parts)
+            strips += _rows(one, times, found.default_spread.estimate * found.default_mean)
+    return _strips(strips, found.metric, width)
+
+
+def confirmation(found: Diagnosis, times: Times, width: theme.Width) -> dict[str, Any]:
+    """Fresh executions of the default and of what is recommended; on the right their spread."""
+    one = found.confirmation
+    if one is None:
+        raise ValueError("nothing was confirmed")
+    colour = "c1" if one.confirmed else "zero"
+    strips = [
+        Strip(DEFAULT, "c0", [times[DEFAULT]], f"spread {words.spread(one.cv_default)}"),
+        Strip(one.recommended, colour, [times[one.recommended]], f"spread {words.spread(one.cv_recommended)}"),
+    ]
+    return _strips(strips, found.metric, width, height=56)
+
+
+def schedule(analysis: Analysis, width: theme.Width) -> dict[str, Any]:
+    """Every execution of the exploration over the median of its own condition, by place; the default is coloured."""
+    dots = [
+        {"place": run.position, "off": 100 * (ratio - 1), "what": _kind(run.policy), "policy": run.policy}
+        for run in analysis.executions
+        if (ratio := analysis.ratio_to_median(run)) is not None
+    ]
+    names = [DEFAULT, _PINNED]
+    zero = alt.Chart(theme.rows([{"zero": 0}])).mark_rule(color="var(--zero)").encode(y=alt.Y("zero:Q"))
+    points = (
+        alt.Chart(theme.rows(dots))
+        .mark_circle(size=18, opacity=0.7)
+        .encode(
+            x=alt.X("place:Q", scale=alt.Scale(zero=False, nice=False),
+                    axis=alt.Axis(title="place in the schedule", grid=False)),
+            y=alt.Y("off:Q", axis=alt.Axis(title="from its condition's median (%)", tickCount=5)),
+            color=alt.Color("what:N", sort=None, legend=alt.Legend(title=None)).scale(
+                domain=names, range=["var(--c1)", "var(--zero)"]
+            ),
+            tooltip=[alt.Tooltip("policy:N"), alt.Tooltip("place:Q"), alt.Tooltip("off:Q", format="+.1f")],
+        )
+    )  # fmt: skip
+    return theme.finish(theme.layered(zero, points), width, 220)
+
+
+def _kind(policy: str) -> str:
+    return DEFAULT if policy in default_names(COPIES) else _PINNED
+
+
+def _strips(strips: list[Strip], metric_name: str, width: theme.Width, height: int = ROW_HEIGHT) -> dict[str, Any]:
+    metric = metric_named(metric_name)
+    largest = max(float(np.max(rows)) for strip in strips for rows in strip.times)
     factor, unit = wording.display_unit(metric, [largest])
-    order = [label for label, *_ in groups]
+    order = [strip.label for strip in strips]
     random = np.random.default_rng(1)  # of the jitter alone
     dots: list[dict[str, Any]] = [
-        {"source": label, "colour": colour, "time": float(value) / factor, "jitter": float(random.uniform(-1, 1))}
-        for label, colour, parts, _ in groups
-        for rows in parts
+        {
+            "source": strip.label,
+            "colour": strip.colour,
+            "time": float(value) / factor,
+            "jitter": float(random.uniform(-1, 1)),
+        }
+        for strip in strips
+        for rows in strip.times
         for value in rows
     ]
-    labels = [{"source": label, "text": text, "time": 1.02 * largest / factor} for label, _, _, text in groups]
-    y = alt.Y("source:N", sort=order, title=None, axis=alt.Axis(grid=False, labelLimit=260))
+    labels = [{"source": strip.label, "text": strip.text} for strip in strips]
+    y = alt.Y("source:N", sort=order, title=None, axis=alt.Axis(grid=False, labelLimit=150))
     lowest = min(dot["time"] for dot in dots)
-    scale = alt.Scale(domain=[lowest, largest / factor * 1.3], zero=False, nice=False)
+    room = 1.02 * largest / factor + _TEXT_ROOM * (largest / factor - lowest)
+    scale = alt.Scale(domain=[lowest, max(room, largest / factor * 1.02)], zero=False, nice=False)
     colours = alt.Color("colour:N", legend=None).scale(
         domain=["c0", "c1", "zero"], range=["var(--c0)", "var(--c1)", "var(--zero)"]
     )
+    title = f"{metric.label} ({unit})" if unit else metric.label
     points = (
         alt.Chart(theme.rows(dots))
         .mark_circle(size=16, opacity=0.55)
         .encode(
-            x=alt.X("time:Q", scale=scale, axis=alt.Axis(title=f"{metric.label} ({unit})", tickCount=6)),
+            x=alt.X("time:Q", scale=scale, axis=alt.Axis(title=title, tickCount=6, labelColor="var(--soft)")),
             y=y,
             yOffset=alt.YOffset("jitter:Q", scale=alt.Scale(domain=[-1 / _JITTER, 1 / _JITTER])),
             color=colours,
         )
     )
-    text = (
-        alt.Chart(theme.rows(labels))
-        .mark_text(align="left", dx=6)
-        .encode(x=alt.X("time:Q", scale=scale), y=y, text="text:N")
-    )
-    return theme.finish(theme.layered(points, text), width, ROW_HEIGHT * len(groups))
+    text = alt.Chart(theme.rows(labels)).mark_text(align="right").encode(x=alt.value("width"), y=y, text="text:N")
+    return theme.finish(theme.layered(points, text), width, height * len(strips))
 
 
-def _rows(
-    one: Finding, times: Mapping[str, NDArray[np.float64]], sd_default: float
-) -> list[tuple[str, str, list[NDArray[np.float64]], str]]:
+def _rows(one: Finding, times: Times, sd_default: float) -> list[Strip]:
     """One row a source; one a value where its values are no draws, with each value's own ratio."""
     if one.key not in _BY_VALUE or len(one.values) == 1:
-        return [(one.label, _colour(one), [times[value.name] for value in one.values], _ratio(one))]
+        return [Strip(one.label, _colour(one), [times[value.name] for value in one.values], _ratio(one))]
     return [
-        (value.name, _colour(one), [times[value.name]], f"× {value.cv * value.mean / sd_default:.2f}")
+        Strip(value.name, _colour(one), [times[value.name]], f"× {value.cv * value.mean / sd_default:.2f}")
         for value in one.values
     ]
 
@@ -85,4 +148,4 @@ def _colour(one: Finding) -> str:
 
 def _ratio(one: Finding) -> str:
     found = one.sd_ratio
-    return "" if found is None else f"× {found.estimate:.2f} ({found.low:.2f}–{found.high:.2f})"
+    return "" if found is None else f"× {found.estimate:.2f}"

@@ -60,6 +60,7 @@ def _refuse_foreign(out: Path) -> None:
 
 def _build(directory: Path, analysis: Analysis, data: StudyData, formats: tuple[str, ...]) -> None:
     from pagelab.report import export, page
+    from pagelab.report.shell import download
 
     (directory / _MARK).write_text(f"{analysis.created_by}\n", encoding="utf-8")
     if "data" in formats:
@@ -69,15 +70,15 @@ def _build(directory: Path, analysis: Analysis, data: StudyData, formats: tuple[
         export.write_plots(directory, analysis, images)
     if "html" in formats:
         downloads = [
-            page.download(f"{name}.csv", frame.write_csv().encode(), "text/csv", _NOTES[name])
+            download(f"{name}.csv", frame.write_csv().encode(), "text/csv", _NOTES[name])
             for name, frame in export.frames(analysis, data).items()
             if frame.height
         ]
         text = export.analysis_json(analysis).encode()
-        downloads.append(page.download("analysis.json", text, "application/json", "everything this page says"))
+        downloads.append(download("analysis.json", text, "application/json", "everything this page says"))
         if data.record_lines:
             lines = export.records_jsonl(data).encode()
-            downloads.append(page.download("records.jsonl", lines, "application/jsonl", "the records, one a line"))
+            downloads.append(download("records.jsonl", lines, "application/jsonl", "the records, one a line"))
         (directory / "index.html").write_text(page.render(analysis, downloads), encoding="utf-8")
 
 

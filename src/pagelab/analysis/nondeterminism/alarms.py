@@ -25,6 +25,8 @@ KINDS: Mapping[Doubt, tuple[WarningKind, Severity]] = {
     Doubt.TREND: (WarningKind.TREND_OVER_SCHEDULE, "warning"),
 }
 """Every doubt of the statistics; a test holds this complete."""
+OF_STATISTICS = frozenset(kind.value for kind, _ in KINDS.values()) | {WarningKind.STATISTIC_REFUSED.value}
+"""Kinds of warnings that analysis raises about its own numbers."""
 
 
 def alarms(experiments: Sequence[Experiment], refused: Mapping[str, str]) -> tuple[tuple[str, RunWarning], ...]:

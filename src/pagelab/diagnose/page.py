@@ -1,0 +1,226 @@
+"""The report of a diagnosis: the diagnosis in words and a picture, then executions, tables, method, every warning."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelab.analysis import Analysis, StudyData, analyse, load, wording
+from pagelab.analysis.model import WarningGroup
+from pagelab.analysis.nondeterminism.alarms import OF_STATISTICS
+from pagelab.analysis.nondeterminism.model import Trace
+from pagelab.diagnose import judge, page_tables, picture, words
+from pagelab.diagnose.campaign import times_of
+from pagelab.diagnose.model import Diagnosis
+from pagelab.diagnose.specs import DEFAULT
+from pagelab.report import charts, shell
+from pagelab.report.figure import Figure
+from pagelab.report.nondeterminism import tables as nd_tables
+from pagelab.report.tables import Table
+from pagelab.study.store import NAME, Store
+
+_PHASES = {"": "exploration", "confirmation": "confirmation", "pilot": "pilot", "probe": "probe"}
+_TRACED = 4
+"""Conditions whose executions are drawn with their measurements."""
+_SEVERITIES = ("serious", "warning", "info")
+
+
+@dataclass(frozen=True)
+class Phases:
+    """The studies of a diagnosis, analysed; the exploration is there always."""
+
+    data: Mapping[str, StudyData]
+    analyses: Mapping[str, Analysis]
+    explored: Mapping[str, NDArray[np.float64]]
+    confirmed: Mapping[str, NDArray[np.float64]]
+
+    @classmethod
+    def load(cls, directory: Path, found: Diagnosis) -> Phases:
+        """Everything from the stores in ``directory``."""
+        data = {}
+        for phase, name in _PHASES.items():
+            if (directory / phase / NAME).exists():
+                with Store.open(directory / phase, write=False) as store:
+                    data[name] = load(store)
+        return cls(
+            data=data,
+            analyses={name: analyse(each) for name, each in data.items()},
+            explored=judge.whole_blocks(times_of(directory)),
+            confirmed=judge.whole_blocks(times_of(directory / "confirmation")) if found.confirmation else {},
+        )
+
+    @property
+    def exploration(self) -> Analysis:
+        return self.analyses["exploration"]
+
+
+def figures_of(found: Diagnosis, phases: Phases) -> tuple[Figure, ...]:
+    """In reading order: what is confirmed, the sources, executions with their measurements, the schedule."""
+    figures = [*_confirmation(found, phases), _sources(found, phases)]
+    figures += _traces(found, phases)
+    figures.append(_schedule(phases))
+    return tuple(replace(figure, number=number) for number, figure in enumerate(figures, start=1))
+
+
+def _confirmation(found: Diagnosis, phases: Phases) -> list[Figure]:
+    one = found.confirmation
+    if one is None:
+        return []
+    cvs = words.spread(one.cv_default), words.spread(one.cv_recommended)
+    told = f"spread {cvs[0]} by default, {cvs[1]} with {one.recommended}"
+    return [
+        Figure(
+            id="confirmation",
+            number=0,
+            section="first",
+            title=f"Fresh executions, by default and with {one.recommended}",
+            caption=f"A dot is an execution; {one.executions} of each, interleaved, that had no part in finding the "
+            "cause. The closer together a row, the steadier the program.",
+            alternative=f"Fresh executions: {told}.",
+            draw=lambda width: picture.confirmation(found, phases.confirmed, width),
+        )
+    ]
+
+
+def _sources(found: Diagnosis, phases: Phases) -> Figure:
+    told = "; ".join(
+        f"{one.label}: {one.sd_ratio.estimate:.2f} times the default's deviation"
+        for one in found.findings
+        if one.sd_ratio is not None
+    )
+    return Figure(
+        id="sources",
+        number=0,
+        section="sources" if found.confirmation else "first",
+        title="Executions with one source of variance pinned at a time",
+        caption="A dot is an execution. The figures are ratios of standard deviations to the default’s: below 1, "
+        "pinning lowers the spread. In colour: surely so. Rows of one page size, CPU or cache state have that value’s "
+        "own ratio.",
+        alternative=f"Executions by source. {told}.",
+        draw=lambda width: picture.executions(found, phases.explored, width),
+    )
+
+
+def _traces(found: Diagnosis, phases: Phases) -> list[Figure]:
+    part = phases.exploration.nondeterminism
+    if part is None or not part.traces:
+        return []
+    (trace,) = part.traces
+    shown = _chosen(found, trace)
+    thinned = f" One in {shown.step} measurements is drawn." if shown.step > 1 else ""
+    return [
+        Figure(
+            id="measurements",
+            number=0,
+            section="executions",
+            title="Executions with their measurements",
+            caption="An execution is a bar at its mean, a thin line from its fastest to its slowest measurement, and "
+            f"its measurements as points, in order.{thinned} Shown are the default and the steadiest pinned values.",
+            alternative="Executions with their measurements.",
+            draw=lambda width: charts.executions(phases.exploration, shown, width),
+        )
+    ]
+
+
+def _chosen(found: Diagnosis, trace: Trace) -> Trace:
+    """The default and the pinned values with the least spread."""
+    values = sorted((value for one in found.findings for value in one.values), key=lambda value: value.cv)
+    names = [DEFAULT, *(value.name for value in values)][:_TRACED]
+    return replace(trace, executions={name: trace.executions[name] for name in names if name in trace.executions})
+
+
+def _schedule(phases: Phases) -> Figure:
+    return Figure(
+        id="schedule",
+        number=0,
+        section="schedule",
+        title="Every execution of the exploration in the order in which it ran",
+        caption="Distance from the median of its own condition. A flat cloud means a machine that stayed the same.",
+        alternative=phases.exploration.drift.sentence,
+        draw=lambda width: picture.schedule(phases.exploration, width),
+    )
+
+
+def render(found: Diagnosis, phases: Phases) -> str:
+    """The whole page."""
+    exploration, figures = phases.exploration, figures_of(found, phases)
+    command = shlex.join(found.settings.argv)
+    return shell.render(
+        "diagnosis.html.j2",
+        figures,
+        command=command,
+        confirmation=page_tables.confirmation(found),
+        created_by=exploration.created_by,
+        d=found,
+        downloads=_downloads(found, phases),
+        drift=exploration.drift.sentence,
+        failures=_failures(phases),
+        headline=_sentence(found.headline),
+        imported_from=None,
+        level=wording.level(found.settings.level),
+        machine=exploration.machine,
+        measured=nd_tables.metrics(exploration),
+        notes=[_sentence(note) for note in found.notes],
+        sentences=[_sentence(text) for text in found.sentences + found.interactions],
+        sources=page_tables.sources(found),
+        spread=words.spread(found.default_spread.estimate),
+        subtitle=_subtitle(found, phases),
+        tests=sum(1 + (one.share is not None) for one in found.findings if one.sd_ratio is not None),
+        unchanged=words.spread(found.settings.unchanged),
+        values=page_tables.values(found),
+        warnings=_warnings(phases),
+    )
+
+
+def _sentence(text: str) -> str:
+    """With a capital and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '?', '!')) else '.'}"
+
+
+def _subtitle(found: Diagnosis, phases: Phases) -> str:
+    facts = {f.key: f.value for f in phases.exploration.machine.facts if f.group == "summary"}
+    minutes = wording.digits(found.spent_minutes, 2)
+    total = sum(data.runs.height for data in phases.data.values())
+    parts = [f"{total:,} executions in {minutes} minutes", phases.exploration.primary.label]
+    parts += [facts["processor"]] if "processor" in facts else []
+    parts += [f"Linux {facts['kernel']}"] if "kernel" in facts else []
+    return " · ".join(parts)
+
+
+def _warnings(phases: Phases) -> list[WarningGroup]:
+    """Of all phases; what analysis doubts of its own intervals, only where executions were meant for an interval."""
+    found = []
+    for phase, analysis in phases.analyses.items():
+        for group in analysis.warnings:
+            if phase in ("exploration", "confirmation") or group.kind not in OF_STATISTICS:
+                found.append(replace(group, message=f"{phase}: {group.message}"))
+    return sorted(found, key=lambda group: (_SEVERITIES.index(group.severity), group.kind))
+
+
+def _failures(phases: Phases) -> Table:
+    """Executions without a time, of all phases."""
+    rows = tuple(
+        (phase, one.condition, one.status, one.message, str(one.position))
+        for phase, analysis in phases.analyses.items()
+        for one in analysis.failures
+    )
+    columns = ("phase", "condition", "what happened", "message", "place")
+    return Table(columns=columns, rows=rows, words=4, caption="Executions without a time")
+
+
+def _downloads(found: Diagnosis, phases: Phases) -> list[shell.Download]:
+    text = found.model_dump_json(by_alias=True, indent=1).encode()
+    note = "everything this page says (pagelab.diagnosis/1)"
+    files = [shell.download("diagnosis.json", text, "application/json", note)]
+    for phase, data in phases.data.items():
+        content = data.runs.write_csv().encode()
+        files.append(shell.download(f"{phase}-runs.csv", content, "text/csv", "one row an execution"))
+        if data.measurements.height:
+            content = data.measurements.write_csv().encode()
+            files.append(shell.download(f"{phase}-measurements.csv", content, "text/csv", "one row a measurement"))
+    return files
