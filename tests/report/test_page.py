@@ -208,7 +208,7 @@ def test_the_data_travel_inside_the_page(page: Path, typical_data: StudyData, ty
 
 
 def test_large_data_travel_compressed() -> None:
-    from pagelab.report.page import download
+    from pagelab.report.shell import download
 
     content = b"0123456789" * 300_000
     found = download("runs.csv", content, "text/csv", "rows")
