@@ -9,6 +9,8 @@ mod gups;
 mod malloc_storm;
 mod measure;
 mod mmap_scan;
+mod numeric;
+mod ping;
 mod pointer_chase;
 mod rng;
 mod size;
@@ -38,6 +40,9 @@ enum Workload {
     MallocStorm(malloc_storm::Args),
     MakeFile(mmap_scan::MakeArgs),
     ColourChase(colour_chase::Args),
+    Fft(numeric::FftArgs),
+    Scimark(numeric::ScimarkArgs),
+    Ping(ping::Args),
 }
 
 /// Options of every workload that works on memory.
@@ -102,5 +107,8 @@ fn run(workload: &Workload) -> Result<Option<Proof>, String> {
         Workload::MallocStorm(args) => malloc_storm::run(args, &mut measurements).map(Some),
         Workload::MakeFile(args) => mmap_scan::make(args).map(|()| None),
         Workload::ColourChase(args) => colour_chase::run(args).map(|()| None),
+        Workload::Fft(args) => numeric::run_fft(args, &mut measurements).map(Some),
+        Workload::Scimark(args) => numeric::run_scimark(args, &mut measurements).map(Some),
+        Workload::Ping(args) => ping::run(args, &mut measurements),
     }
 }

@@ -13,13 +13,22 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn every_workload_verifies_its_checksum() {
-    let sizes: [&[&str]; 6] = [
+    let sizes: [&[&str]; 15] = [
         &["gups", "--bytes", "1M", "--updates", "10000", "--repetitions", "3"],
         &["pointer-chase", "--bytes", "1M", "--laps", "2", "--repetitions", "2"],
         &["pointer-chase", "--bytes", "1M", "--stride", "4096"],
         &["stream", "--bytes", "1M", "--repetitions", "5"],
         &["btree", "--bytes", "1M", "--lookups", "10000"],
         &["malloc-storm", "--bytes", "1M", "--operations", "20000", "--threads", "3"],
+        &["fft", "--bytes", "64K"],
+        &["fft", "--bytes", "64K", "--memory", "each"],
+        &["scimark", "fft", "--bytes", "64K", "--repetitions", "3"],
+        &["scimark", "lu", "--bytes", "64K", "--memory", "each", "--repetitions", "2"],
+        &["scimark", "monte-carlo", "--repetitions", "2"],
+        &["scimark", "sor", "--bytes", "64K", "--memory", "each"],
+        &["scimark", "sparse", "--bytes", "64K"],
+        &["ping", "--calls", "20", "--repetitions", "3"],
+        &["ping", "--protocol", "http", "--calls", "20", "--repetitions", "3"],
     ];
     for args in sizes {
         let output = workload(args);
@@ -33,6 +42,24 @@ fn the_same_seed_does_the_same_work_and_another_does_not() {
     let run = |seed: &str| workload(&["gups", "--bytes", "1M", "--updates", "5000", "--seed", seed]).stdout;
     assert_eq!(run("7"), run("7"));
     assert_ne!(run("7"), run("8"));
+}
+
+#[test]
+fn every_repetition_is_one_measurement() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (args, name) in [
+        (&["scimark", "sparse", "--bytes", "64K", "--repetitions", "7"][..], "scimark.sparse"),
+        (&["ping", "--calls", "5", "--repetitions", "7"], "ping.tcp"),
+    ] {
+        let path = folder.path().join("measurements");
+        let binary = env!("CARGO_BIN_EXE_pagelab-workload");
+        // As the launcher does it: a descriptor above 2 that the program finds by its number.
+        let line = format!("exec 3>{}; PAGELAB_MEASURE_FD=3 exec {binary} {}", path.display(), args.join(" "));
+        assert!(Command::new("/bin/sh").args(["-c", &line]).status().expect("a shell").success());
+        let lines = fs::read_to_string(&path).expect("measurements");
+        assert_eq!(lines.lines().count(), 7, "{lines}");
+        assert!(lines.lines().all(|line| line.starts_with(&format!("{{\"name\":\"{name}\""))), "{lines}");
+    }
 }
 
 #[test]
@@ -72,6 +99,9 @@ fn bad_arguments_are_refused() {
         &["pointer-chase", "--bytes", "64"],
         &["malloc-storm", "--threads", "0"],
         &["mmap-scan", "--file", "/nonexistent"],
+        &["scimark", "lu", "--bytes", "L9"],
+        &["scimark", "lu", "--memory", "twice"],
+        &["fft", "--repetitions", "0"],
     ] {
         let output = workload(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}");
