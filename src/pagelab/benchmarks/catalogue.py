@@ -5,6 +5,7 @@ Names are stable: they are part of labels in stores. Every benchmark has all of 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -22,16 +23,16 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "optimise": ("-O0", "-O1", "-O2", "-O3", "-Os"),
     "source": ("lexer", "machine", "records", "matrix", "hashes", "strings", "states", "trees", "functions"),
 }
-"""Values of the benchmarks' own parameters; ``measurements`` takes any number."""
+"""Values of the benchmarks' own parameters."""
 _DEFAULTS: dict[str, Sequence[Scalar]] = {
     "cache": ("L2",),
     "size": ALLOWED["size"],
     "memory": ALLOWED["memory"],
-    "measurements": (10,),
     "optimise": ("-O0", "-O2", "-O3", "-Os"),
     "source": ALLOWED["source"],
 }
 _IN = "{out}/inputs"
+_MEASUREMENTS = "{measurements}"
 
 
 @dataclass(frozen=True)
@@ -50,16 +51,15 @@ class Benchmark:
     scripts: tuple[str, ...] = field(default=())
     """Files of ``managed/`` that it runs as they are."""
 
-    def workload(self, study: Mapping[str, Sequence[Scalar]]) -> dict[str, object]:
+    def workload(self, study: Mapping[str, Sequence[Scalar]], measurements: int) -> dict[str, object]:
         """As a study would write it; the study's own parameters stand in for the defaults."""
         return {
             "name": self.name,
-            "command": list(self.command),
+            "command": [str(measurements) if word == _MEASUREMENTS else word for word in self.command],
             "metric": self.metric,
             "needs": list(self.needs),
             "factors": {name: self.factors.get(name, "none") for name in FACTORS},
             "parameters": {name: list(study.get(name, _DEFAULTS[name])) for name in self.parameters},
-            "inputs": list(self.inputs),
         }
 
     def files(self) -> list[Path]:
@@ -79,10 +79,10 @@ def _native(name: str, words: str, measure: str, *, sized: bool = True) -> Bench
     return Benchmark(
         name,
         "native",
-        ("pagelab-workload", *words.split(), *how, "--repetitions", "{measurements}"),
+        ("pagelab-workload", *words.split(), *how, "--repetitions", _MEASUREMENTS),
         {**factors, **sizes},
         f"measure.{measure}",
-        (*sizes, "measurements"),
+        tuple(sizes),
     )
 
 
@@ -90,10 +90,9 @@ def _native_ping(protocol: str) -> Benchmark:
     return Benchmark(
         f"ping-{protocol}",
         "native",
-        ("pagelab-workload", "ping", "--protocol", protocol, "--repetitions", "{measurements}"),
+        ("pagelab-workload", "ping", "--protocol", protocol, "--repetitions", _MEASUREMENTS),
         {"benchmark": f"ping-{protocol}", "granularity": "operation", "problem": "communication", "language": "native"},
         f"measure.ping.{protocol}",
-        ("measurements",),
     )
 
 
@@ -159,10 +158,10 @@ def _managed(runtime: _Runtime) -> list[Benchmark]:
         return Benchmark(
             f"{runtime.prefix}-{benchmark}",
             "managed",
-            (*runtime.program(stem), *words, "--repetitions", "{measurements}"),
+            (*runtime.program(stem), *words, "--repetitions", _MEASUREMENTS),
             {"benchmark": benchmark, **facts, **sizes},
             f"measure.{measure}",
-            (*sizes, "measurements"),
+            tuple(sizes),
             runtime.needs,
             runtime.inputs,
             runtime.scripts(stem),
@@ -177,7 +176,7 @@ def _managed(runtime: _Runtime) -> list[Benchmark]:
 
 
 def _tool(name: str, problem: str, command: str, inputs: str, needs: str | None = None) -> Benchmark:
-    words = tuple(word.replace("IN/", f"{_IN}/") for word in command.split(" "))
+    words = tuple(word.replace("IN/", f"{_IN}/") for word in shlex.split(command))
     factors = {"benchmark": name, "granularity": "process", "problem": problem, "language": "native"}
     return Benchmark(name, "tools", words, factors, needs=(needs or name,), inputs=tuple(inputs.split()))
 
@@ -219,7 +218,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         "optipng -quiet -o1 -clobber -out IN/scratch/image.png IN/image/image.png",
         "image scratch",
     ),
-    _tool("sqlite3", "other", "sqlite3 -batch :memory:", "sql"),
+    _tool("sqlite3", "other", "sqlite3 -batch :memory: '.read IN/sql/shop.sql'", "sql"),
     _tool("lua", "other", "lua5.4 IN/scripts/work.lua IN/scripts/words.txt", "scripts", "lua5.4"),
     _tool("perl", "other", "perl IN/scripts/work.pl IN/scripts/words.txt", "scripts"),
 )

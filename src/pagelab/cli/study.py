@@ -24,7 +24,7 @@ Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The study's dire
 
 @study_app.command("run")
 def run_command(
-    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="The study.toml.")],
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="The study.toml, or the name of a bundled study.")],
     into: Annotated[
         Path | None, typer.Option("--into", metavar="DIR", help="The study's directory (default: NAME.study).")
     ] = None,
@@ -32,6 +32,7 @@ def run_command(
         bool,
         typer.Option("--skip-impossible", help="Leave out what this machine cannot do; the report says so."),
     ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="The study's quick form: its [quick] table.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything and show the plan; run nothing.")
     ] = False,
@@ -48,20 +49,37 @@ def run_command(
         pagelab study run page-size.toml
 
         pagelab study run page-size.toml --into /data/page-size --skip-impossible
+
+        pagelab study run nondeterminism --quick
     """
     from pagelab.study.control import run_study
     from pagelab.study.launching import local_tools
     from pagelab.study.progress import for_terminal
     from pagelab.study.spec import read
 
-    directory = into or Path(f"{read(spec).name}.study")
+    spec = _bundled(spec)
+    directory = into or Path(f"{read(spec).name}{'-quick' if quick else ''}.study")
     if dry_run:
         from pagelab.study.prepare import prepare
 
-        _show_plan(prepare(spec, directory, local_tools().check, skip_impossible=skip_impossible), directory)
+        _show_plan(
+            prepare(spec, directory, local_tools().check, skip_impossible=skip_impossible, quick=quick), directory
+        )
         return
-    finished = run_study(spec, directory, local_tools(), progress=for_terminal(), skip_impossible=skip_impossible)
+    finished = run_study(
+        spec, directory, local_tools(), progress=for_terminal(), skip_impossible=skip_impossible, quick=quick
+    )
     conclude(finished, directory)
+
+
+def _bundled(spec: Path) -> Path:
+    """The installed study of that name, for a plain word that names no file here."""
+    if spec.exists() or spec.suffix or len(spec.parts) != 1:
+        return spec
+    from importlib.resources import files
+
+    found = Path(str(files("pagelab.benchmarks").joinpath(f"{spec}.toml")))
+    return found if found.exists() else spec
 
 
 @study_app.command("resume")

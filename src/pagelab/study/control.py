@@ -40,6 +40,7 @@ def run_study(
     *,
     progress: Progress | None = None,
     skip_impossible: bool = False,
+    quick: bool = False,
     change: Callable[[Prepared], Prepared] | None = None,
 ) -> Finished:
     """Plans ``spec``, creates ``directory`` and runs to the end.
@@ -48,7 +49,7 @@ def run_study(
     StudyError when the directory is in use or holds a study, StudyInterruptedError when stopped.
     """
     progress = progress or Silent()
-    prepared = prepare(spec, directory, tools.check, skip_impossible=skip_impossible)
+    prepared = prepare(spec, directory, tools.check, skip_impossible=skip_impossible, quick=quick)
     prepared = change(prepared) if change else prepared
     absent = programs.missing(prepared.plan)
     if absent:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from .. import paths, policy
+from ..benchmarks.debian import advice
 from ..errors import BadInputError, MachineError
 from .plan import Condition
 
@@ -20,7 +22,17 @@ def cannot(condition: Condition, machine: dict[str, Any]) -> str | None:
 
     Raises BadInputError for a policy that no machine could do.
     """
-    return _policy(condition, machine) or _cpus(condition) or _flush(condition)
+    return _needs(condition) or _policy(condition, machine) or _cpus(condition) or _flush(condition)
+
+
+def _needs(condition: Condition) -> str | None:
+    """Programs and caches that are not here; for programs, with the Debian package that has them."""
+    caches = [need.removeprefix("cache ") for need in condition.needs if need.startswith("cache ")]
+    if caches:
+        return f"this machine has no cache {caches[0]}, or does not tell its size"
+    path = condition.env.get("PATH", os.environ.get("PATH"))
+    absent = [program for program in condition.needs if shutil.which(program, path=path) is None]
+    return advice(absent) if absent else None
 
 
 def _policy(condition: Condition, machine: dict[str, Any]) -> str | None:

@@ -51,6 +51,8 @@ class Condition(_Model):
     factors: dict[str, str] = Field(default_factory=dict)
     """The same in all conditions of one ``workload``: what it says of itself, or else its name and the parameters it
     uses. Summaries over many workloads group by them (docs/architecture: factors)."""
+    needs: list[str] = Field(default_factory=list)
+    """What this machine must have: programs, and ``cache L3``."""
     argv: list[str]
     cwd: str
     env: dict[str, str] = Field(default_factory=dict)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from . import programs
+from .bundled import BYTES, SIZED, bundle, bytes_of, unknown_size
 from .errors import Problem, SpecError
 from .plan import Condition, Flush, Plan, Precision, Scalar, Step, digest_of
 from .spec import RawFlush, RawPolicy, RawStep, RawStudy, RawWorkload, parse, read
@@ -34,7 +35,9 @@ def plan_text(text: str, path: Path, out: Path) -> Plan:
 
 class _Planner:
     def __init__(self, raw: RawStudy, text: str, path: Path, out: Path) -> None:
-        self.raw = raw
+        self.bundle = bundle(raw)
+        self.raw = raw = raw.model_copy(update={"workload": [*raw.workload, *self.bundle.workloads]})
+        self.out = out.resolve()
         self.text = text
         self.path = path
         self.here = path.resolve().parent
@@ -45,6 +48,11 @@ class _Planner:
 
     def plan(self) -> Plan:
         raw = self.raw
+        for location, message in self.bundle.problems:
+            self._wrong(location, message)
+        self._stop_if_wrong()
+        for path in self.bundle.files:
+            self._content(path, ("benchmarks",))
         self._check_names()
         policies = [self._policy(index, policy) for index, policy in enumerate(raw.policy)]
         self._check_parameters(policies)
@@ -53,7 +61,7 @@ class _Planner:
         conditions = list(self._conditions(policies))
         if not conditions:
             self._wrong(("exclude", 0), "excludes every condition")
-        plan_setup = self._steps(raw.setup, self.built_in, ("setup",))
+        plan_setup = self.bundle.setup(self.out) + self._steps(raw.setup, self.built_in, ("setup",))
         plan_teardown = self._steps(raw.teardown, self.built_in, ("teardown",))
         self._stop_if_wrong()
         files = [f"{path}\0{digest}".encode() for path, digest in sorted(self.inputs.items())]
@@ -117,7 +125,10 @@ class _Planner:
     def _check_parameters(self, policies: list[_Policy]) -> None:
         used: set[str] = set()
         for index, workload in enumerate(self.raw.workload):
-            uses = _workload_names(workload)
+            uses = self._names_of(workload)
+            known = {**self.raw.parameters, **workload.parameters}
+            if BYTES in _workload_names(workload) - set(known) and (problem := unknown_size(known)):
+                self._wrong(("workload", index), problem)
             used |= self._check_used(uses, workload.parameters, ("workload", index))
             for name in sorted(set().union(*map(names_in, workload.factors.values())) - uses):
                 self._wrong(("workload", index, "factors"), f"the command does not use {{{name}}}")
@@ -149,7 +160,7 @@ class _Planner:
     def _check_excludes(self) -> None:
         allowed = {"workload", "policy", *self.raw.parameters}
         for workload in self.raw.workload:
-            allowed |= set(workload.parameters)
+            allowed |= {*workload.parameters, *workload.factors}
         for index, exclude in enumerate(self.raw.exclude):
             for key in exclude:
                 if key not in allowed:
@@ -198,7 +209,8 @@ class _Planner:
         seen: set[str] = set()
         for number, workload in enumerate(self.raw.workload):
             own = {**self.raw.parameters, **workload.parameters}
-            workload_names = [name for name in own if name in _workload_names(workload)]
+            uses = self._names_of(workload)
+            workload_names = [name for name in own if name in uses]
             for policy in policies:
                 if workload.policies is not None and policy.raw.name not in workload.policies:
                     continue
@@ -225,6 +237,11 @@ class _Planner:
     ) -> Condition:
         raw, workload = self.raw, self.raw.workload[number]
         values: dict[str, object] = {**parameters, **self.built_in}
+        needs = list(workload.needs)
+        if BYTES in _workload_names(workload) - set(parameters):
+            found = bytes_of(parameters)
+            needs += [] if found else [f"cache {parameters[SIZED[0]]}"]
+            values[BYTES] = found or 0
         label = _label(workload.name, {name: parameters[name] for name in workload_names})
         others = {name: value for name, value in parameters.items() if name not in workload_names}
         policy_label = _label(policy.raw.name, others)
@@ -243,6 +260,7 @@ class _Planner:
             parameters=parameters,
             factors={key: substitute(value, values) for key, value in workload.factors.items()}
             or {"workload": workload.name, **{name: shown(parameters[name]) for name in workload_names}},
+            needs=needs,
             argv=programs.bundled([substitute(word, values) for word in _argv(workload)]),
             cwd=cwd,
             env={key: substitute(value, values) for key, value in env.items()},
@@ -268,8 +286,16 @@ class _Planner:
             teardown=self._steps(workload.teardown + policy.raw.teardown, values, where, cwd),
         )
 
+    def _names_of(self, workload: RawWorkload) -> set[str]:
+        """The parameters that the workload uses; ``{bytes}`` uses the two it is made of."""
+        names = _workload_names(workload)
+        if BYTES in names and BYTES not in {**self.raw.parameters, **workload.parameters}:
+            names = names - {BYTES} | set(SIZED)
+        return names
+
     def _excluded(self, condition: Condition) -> bool:
         facts: dict[str, Scalar] = {
+            **condition.factors,
             **condition.parameters,
             "workload": condition.workload_name,
             "policy": condition.policy_name,

@@ -14,6 +14,7 @@ from ..record import RunWarning, WarningKind
 from .errors import StudyError
 from .plan import Condition, Plan
 from .planning import plan_text
+from .quick import quick_text
 from .schedule import schedule
 from .spec import read
 from .store import NAME, Store
@@ -38,14 +39,17 @@ class Prepared:
     warnings: list[RunWarning]
 
 
-def prepare(spec: Path, directory: Path, check: Check, *, skip_impossible: bool = False) -> Prepared:
-    """Reads, plans and checks ``spec``; writes nothing.
+def prepare(
+    spec: Path, directory: Path, check: Check, *, skip_impossible: bool = False, quick: bool = False
+) -> Prepared:
+    """Reads, plans and checks ``spec``, or its quick form; writes nothing.
 
     Raises SpecError and other BadInputErrors for what is wrong in the files, MachineError where this machine cannot do
     a condition (unless ``skip_impossible``: then those are left out, and a warning says so).
     """
-    read(spec)
+    skip_impossible |= read(spec).skip_impossible
     text = spec.read_text(encoding="utf-8")
+    text = quick_text(text, spec) if quick else text
     plan = plan_text(text, spec, directory)
     reasons = {condition.index: reason for condition in plan.conditions if (reason := check(condition))}
     if reasons and not skip_impossible:
@@ -59,7 +63,7 @@ def prepare(spec: Path, directory: Path, check: Check, *, skip_impossible: bool 
     )
     if not plan.active():
         raise MachineError("this machine can do none of the conditions:\n" + _listing(plan, reasons))
-    warnings = [_left_out(condition) for condition in plan.conditions if condition.left_out]
+    warnings = _left_out(plan)
     return Prepared(plan, text, spec.resolve(), warnings + reachability(plan))
 
 
@@ -78,13 +82,34 @@ def _refusal(plan: Plan, reasons: dict[int, str]) -> str:
     )
 
 
-def _left_out(condition: Condition) -> RunWarning:
-    return RunWarning(
-        kind=WarningKind.LEFT_OUT,
-        severity="serious" if condition.baseline else "warning",
-        message=f"{condition.name} is left out: {condition.left_out}",
-        data={"condition": condition.name, "reason": condition.left_out},
-    )
+def _left_out(plan: Plan) -> list[RunWarning]:
+    """One warning a reason: what a missing program costs is one line, however many conditions it is."""
+    by_reason: dict[str, list[Condition]] = {}
+    for condition in plan.conditions:
+        if condition.left_out:
+            by_reason.setdefault(condition.left_out, []).append(condition)
+    return [
+        RunWarning(
+            kind=WarningKind.LEFT_OUT,
+            severity="serious" if _loses_a_baseline(plan, lost) else "warning",
+            message=f"{_some([condition.name for condition in lost])} left out: {reason}",
+            data={"conditions": [condition.name for condition in lost], "reason": reason},
+        )
+        for reason, lost in by_reason.items()
+    ]
+
+
+def _loses_a_baseline(plan: Plan, lost: list[Condition]) -> bool:
+    """Whether something that does run has lost what it is compared with."""
+    run = {condition.workload for condition in plan.active()}
+    return any(condition.baseline and condition.workload in run for condition in lost)
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(names[:3])
+    if len(names) > 3:
+        return f"{shown} and {len(names) - 3} more are"
+    return f"{shown} {'is' if len(names) == 1 else 'are'}"
 
 
 def contrasts(plan: Plan) -> list[tuple[Condition, Condition]]:

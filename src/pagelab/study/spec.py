@@ -158,6 +158,8 @@ class RawWorkload(_Raw):
     metric: str | None = None
     drop_first: int | None = Field(default=None, ge=0, le=1_000_000)
     parameters: dict[ParameterName, Values] = Field(default_factory=dict)
+    needs: list[str] = Field(default_factory=list)
+    """Programs that must be there."""
     factors: dict[ParameterName, str] = Field(default_factory=dict)
     """What this workload is an instance of (``language = "java"``): reports on many workloads group by it."""
     policies: list[str] | None = Field(default=None, min_length=1)
@@ -200,6 +202,18 @@ class RawPolicy(_Raw):
         return {key: getattr(self, key) for key in keys if getattr(self, key) is not None}
 
 
+class RawQuick(_Raw):
+    """What ``--quick`` puts in place of the study's own; parameters one by one."""
+
+    executions: int | None = Field(default=None, ge=1, le=100_000)
+    warmups: int | None = Field(default=None, ge=0, le=1000)
+    benchmarks: list[str] | None = Field(default=None, min_length=1)
+    measurements: int | None = Field(default=None, ge=1, le=100_000)
+    drop_first: int | None = Field(default=None, ge=0, le=1_000_000)
+    parameters: dict[ParameterName, Values] = Field(default_factory=dict)
+    exclude: list[dict[str, Scalar]] | None = None
+
+
 class RawStudy(_Raw):
     name: Name
     question: str = ""
@@ -226,9 +240,25 @@ class RawStudy(_Raw):
     counters: RawCounters = RawCounters()
     precision: RawPrecision | None = None
     parameters: dict[ParameterName, Values] = Field(default_factory=dict)
-    workload: list[RawWorkload] = Field(min_length=1)
+    skip_impossible: bool = False
+    benchmarks: list[str] = Field(default_factory=list)
+    measurements: int = Field(default=10, ge=1, le=100_000)
+    """Of each execution of the bundled benchmarks that repeat an operation."""
+    quick: RawQuick | None = None
+    workload: list[RawWorkload]
     policy: list[RawPolicy] = Field(min_length=1)
     exclude: list[dict[str, Scalar]] = Field(default_factory=list)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _benchmarks_are_workloads(cls, data: Any) -> Any:
+        return {"workload": [], **data} if isinstance(data, dict) and "benchmarks" in data else data
+
+    @model_validator(mode="after")
+    def _something_to_run(self) -> RawStudy:
+        if not self.workload and not self.benchmarks:
+            raise ValueError('there is nothing to run: write [[workload]] tables, or benchmarks = ["native"]')
+        return self
 
     @model_validator(mode="after")
     def _one_number(self) -> RawStudy:
@@ -244,6 +274,7 @@ _TABLES: dict[tuple[str, ...], type[BaseModel]] = {
     ("flush",): RawFlush,
     ("counters",): RawCounters,
     ("precision",): RawPrecision,
+    ("quick",): RawQuick,
     ("workload",): RawWorkload,
     ("workload", "flush"): RawFlush,
     ("workload", "measure"): RawMeasure,

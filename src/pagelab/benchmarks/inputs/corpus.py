@@ -1,8 +1,8 @@
 """A corpus of C files for compilers: what ALLOC's Csibe is for, made from a seed.
 
-Each file is a program of its own, of one kind of code mostly (a lexer, an abstract machine, tables of records, loops over
-arrays, hash tables, strings, a protocol, trees, or plain functions of random structure) in several variants, and prints
-a checksum of running all of it.
+Each file is a program of its own, of one kind of code mostly (a lexer, an abstract machine, tables of records, loops
+over arrays, hash tables, strings, a protocol, trees, or plain functions of random structure) in several variants, and
+prints a checksum of running all of it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def make_file(kind: str, seed: int) -> str:
         parts.append(_module(part, draw, prefix))
         prefixes.append(prefix)
     runs = "\n".join(f"    sum = sum * 29u ^ {prefix}_run(sum + {draw.below(1 << 20)}u);" for prefix in prefixes)
-    parts.append(f'int main(void)\n{{\n    u32 sum = {seed}u;\n{runs}\n    printf("%u\\n", (unsigned)sum);\n    return 0;\n}}\n')
+    parts.append(
+        f'int main(void)\n{{\n    u32 sum = {seed}u;\n{runs}\n    printf("%u\\n", (unsigned)sum);\n    return 0;\n}}\n'
+    )
     return "\n".join(parts)
 
 
@@ -59,7 +61,7 @@ def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
-def _lexer(draw: Draw, prefix: str) -> dict[str, str]:
+def _lexer(draw: Draw, _prefix: str) -> dict[str, str]:
     words = vocabulary(draw, 60)
     keywords = words[: draw.between(6, 20)]
     signs = ["+", "-", "*", "(", ")", ";", "=", "<", "// a comment\n", '"text"', "\n"]
@@ -90,13 +92,19 @@ def _machine(draw: Draw, prefix: str) -> dict[str, str]:
     cases = []
     for name in chosen:
         cases.append(f"        case {prefix}_{name}:\n            a = {prefix}_pop(machine);")
-        cases.append(f"            b = {prefix}_pop(machine);\n            {prefix}_push(machine, {_OPERATIONS[name]});")
-        cases.append("            break;" if "a" in _OPERATIONS[name].split() else "            (void)a;\n            break;")
-    for name, body in (("LOAD", "push(machine, machine->memory[operand % 64u])"), ("LITERAL", "push(machine, operand)")):
+        cases.append(
+            f"            b = {prefix}_pop(machine);\n            {prefix}_push(machine, {_OPERATIONS[name]});"
+        )
+        cases.append(
+            "            break;" if "a" in _OPERATIONS[name].split() else "            (void)a;\n            break;"
+        )
+    for name, body in (
+        ("LOAD", "push(machine, machine->memory[operand % 64u])"),
+        ("LITERAL", "push(machine, operand)"),
+    ):
         cases.append(f"        case {prefix}_{name}:\n            {prefix}_{body};\n            break;")
-    cases.append(
-        f"        case {prefix}_STORE:\n            machine->memory[operand % 64u] = {prefix}_pop(machine);\n            break;"
-    )
+    store = f"machine->memory[operand % 64u] = {prefix}_pop(machine);"
+    cases.append(f"        case {prefix}_STORE:\n            {store}\n            break;")
     names = [*chosen, "LOAD", "LITERAL", "STORE"]
     return {
         "instructions": ", ".join(f"{prefix}_{name}" for name in names),
@@ -108,7 +116,7 @@ def _machine(draw: Draw, prefix: str) -> dict[str, str]:
     }
 
 
-def _records(draw: Draw, prefix: str) -> dict[str, str]:
+def _records(draw: Draw, _prefix: str) -> dict[str, str]:
     kinds = (("u32", "%u"), ("unsigned short", "%hu"), ("unsigned char", "%hhu"), ("unsigned long", "%lu"))
     fields = [(f"field{number}", *draw.one(kinds)) for number in range(draw.between(4, 12))]
     keys = draw.shuffled(fields)[:2]
@@ -120,7 +128,8 @@ def _records(draw: Draw, prefix: str) -> dict[str, str]:
         "format": "".join(f"|{form}" for _, _, form in fields),
         "values": ", ".join(f"record->{name}" for name, _, _ in fields),
         "filled": "\n".join(
-            f"        record.{name} = ({kind})(next_u32(&seed) % {draw.between(5, 60_000)}u);" for name, kind, _ in fields
+            f"        record.{name} = ({kind})(next_u32(&seed) % {draw.between(5, 60_000)}u);"
+            for name, kind, _ in fields
         ),
         "count": str(draw.between(50, 300)),
     }
@@ -137,7 +146,7 @@ def _matrix(draw: Draw, prefix: str) -> dict[str, str]:
     }
 
 
-def _hashes(draw: Draw, prefix: str) -> dict[str, str]:
+def _hashes(draw: Draw, _prefix: str) -> dict[str, str]:
     slots = draw.between(300, 900)
     return {
         "polynomial": str(draw.below(1 << 31) | 1 << 31),
@@ -151,7 +160,7 @@ def _hashes(draw: Draw, prefix: str) -> dict[str, str]:
     }
 
 
-def _strings(draw: Draw, prefix: str) -> dict[str, str]:
+def _strings(draw: Draw, _prefix: str) -> dict[str, str]:
     words = vocabulary(draw, 30)
     sentence = " ".join(draw.one(words) for _ in range(60))
     return {
@@ -177,14 +186,18 @@ def _states(draw: Draw, prefix: str) -> dict[str, str]:
         body = draw.one(bodies).format(draw.below(8))
         step = f"    session->counters[{target}] {body};"
         rest = f"    if (by % {draw.between(2, 9)}u == 0)\n        session->errors++;"
-        actions.append(f"static void {name}(struct {prefix}_session *session, u32 by)\n{{\n    (void)by;\n{step}\n{rest}\n}}\n")
+        actions.append(
+            f"static void {name}(struct {prefix}_session *session, u32 by)\n{{\n    (void)by;\n{step}\n{rest}\n}}\n"
+        )
     cells = [[draw.one([*names, "NULL"]) for _ in events] for _ in states]
     following = [[str(draw.below(len(states))) for _ in events] for _ in states]
     return {
         "states": ", ".join(states),
         "events": ", ".join(events),
         "actions": "\n".join(actions),
-        "action_table": ",\n".join("    {" + ", ".join(row) + "}" for row in [*cells[:-1], [*names, *["NULL"] * 10][: len(events)]]),
+        "action_table": ",\n".join(
+            "    {" + ", ".join(row) + "}" for row in [*cells[:-1], [*names, *["NULL"] * 10][: len(events)]]
+        ),
         "state_table": ",\n".join("    {" + ", ".join(row) + "}" for row in following),
         "state_count": str(len(states)),
         "event_count": str(len(events)),
@@ -193,7 +206,7 @@ def _states(draw: Draw, prefix: str) -> dict[str, str]:
     }
 
 
-def _trees(draw: Draw, prefix: str) -> dict[str, str]:
+def _trees(draw: Draw, _prefix: str) -> dict[str, str]:
     nodes = draw.between(200, 800)
     return {"nodes": str(nodes), "keys": str(nodes * draw.between(2, 9)), "stride": str(draw.between(3, 40))}
 

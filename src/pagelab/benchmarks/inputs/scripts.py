@@ -32,10 +32,11 @@ def make_sql(seed: int, rows: int) -> bytes:
 
 
 def _query(draw: Draw, words: list[str], towns: list[str]) -> str:
+    joined = "FROM sale JOIN customer ON customer.id = customer"
     queries = (
         f"SELECT count(*), sum(price) FROM sale WHERE item = '{draw.one(words)}';",
-        "SELECT town, sum(price) FROM sale JOIN customer ON customer.id = customer GROUP BY town ORDER BY 2 DESC LIMIT 5;",
-        f"SELECT name, max(price) FROM sale JOIN customer ON customer.id = customer WHERE town = '{draw.one(towns)}';",
+        f"SELECT town, sum(price) {joined} GROUP BY town ORDER BY 2 DESC LIMIT 5;",
+        f"SELECT name, max(price) {joined} WHERE town = '{draw.one(towns)}';",
         f"UPDATE customer SET credit = credit + {draw.below(100)} WHERE town = '{draw.one(towns)}';",
         f"SELECT item, count(*) FROM sale WHERE price BETWEEN {draw.below(50_000)} AND 90000 GROUP BY item LIMIT 9;",
     )

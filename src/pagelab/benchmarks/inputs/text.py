@@ -4,7 +4,29 @@ from __future__ import annotations
 
 from .draw import Draw
 
-_ONSETS = ["", "b", "br", "c", "cl", "d", "f", "g", "gr", "h", "l", "m", "n", "p", "pr", "qu", "r", "s", "st", "t", "th"]
+_ONSETS = [
+    "",
+    "b",
+    "br",
+    "c",
+    "cl",
+    "d",
+    "f",
+    "g",
+    "gr",
+    "h",
+    "l",
+    "m",
+    "n",
+    "p",
+    "pr",
+    "qu",
+    "r",
+    "s",
+    "st",
+    "t",
+    "th",
+]
 _NUCLEI = ["a", "e", "i", "o", "u", "ai", "ea", "ou", "io"]
 _CODAS = ["", "", "", "l", "n", "r", "s", "t", "nd", "st", "ck", "ng"]
 

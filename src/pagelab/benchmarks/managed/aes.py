@@ -67,7 +67,7 @@ def expand(key):
         elif length > 6 and i % length == 4:
             word = [BOX[byte] for byte in word]
         words.append([a ^ b for a, b in zip(words[i - length], word)])
-    return [sum(words[i : i + 4], []) for i in range(0, len(words), 4)]
+    return [[byte for word in words[i : i + 4] for byte in word] for i in range(0, len(words), 4)]
 
 
 def encrypt(block, keys):
@@ -98,8 +98,14 @@ def decrypt(block, keys):
             mixed = []
             for c in (0, 4, 8, 12):
                 a, b, d, e = state[c : c + 4]
-                mixed += [fourteen[a] ^ eleven[b] ^ thirteen[d] ^ nine[e], nine[a] ^ fourteen[b] ^ eleven[d] ^ thirteen[e]]
-                mixed += [thirteen[a] ^ nine[b] ^ fourteen[d] ^ eleven[e], eleven[a] ^ thirteen[b] ^ nine[d] ^ fourteen[e]]
+                mixed += [
+                    fourteen[a] ^ eleven[b] ^ thirteen[d] ^ nine[e],
+                    nine[a] ^ fourteen[b] ^ eleven[d] ^ thirteen[e],
+                ]
+                mixed += [
+                    thirteen[a] ^ nine[b] ^ fourteen[d] ^ eleven[e],
+                    eleven[a] ^ thirteen[b] ^ nine[d] ^ fourteen[e],
+                ]
             state = mixed
     return state
 

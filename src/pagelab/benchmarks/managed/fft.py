@@ -1,6 +1,6 @@
 """Complex Fourier transform in place, forward and back: ``fft.py --bytes N --memory once|each --repetitions R``.
 
-X(k) = sum of x(n) exp(-2 pi i k n / N), decimation in time (Cooley and Tukey 1965). Numbers lie in one array of doubles.
+X(k) = sum of x(n) exp(-2 pi i k n / N), decimation in time (Cooley and Tukey 1965). Numbers lie in one array.
 """
 
 import math

@@ -57,7 +57,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     timeout = PATIENCE_S
 
-    def do_POST(self):  # noqa: N802 - the name that http.server looks for
+    def do_POST(self):
         argument = number(self.rfile.read(int(self.headers["Content-Length"])), "ping")
         body = ENVELOPE.format("pingResponse", method(argument)).encode()
         self.send_response(200)
