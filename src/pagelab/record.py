@@ -59,6 +59,7 @@ class WarningKind(StrEnum):
     FRAMES_OUT_OF_REACH = "frames-out-of-reach"
     FRAMES_MOVED = "frames-moved"
     FRAMES_NOT_PLACED = "frames-not-placed"
+    REAL_TIME_LIMITED = "real-time-limited"
     INTERVAL_DOUBTFUL = "interval-doubtful"
     MEASUREMENTS_DEPENDENT = "measurements-dependent"
     LEVEL_CHANGES_INSIDE = "level-changes-inside"

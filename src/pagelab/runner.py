@@ -48,6 +48,7 @@ class RunRequest:
     preload: Literal["auto", "always", "never"] = "auto"
     cpus: Sequence[int] = ()
     aslr: bool | None = None
+    scheduler: Literal["fifo"] | None = None
     node: int | None = None
     user: str | None = None
     timeout_s: float | None = None
@@ -117,6 +118,7 @@ def _document(request: RunRequest, described: dict[str, Any], record: Path) -> d
         "library": _library(request),
         "cpus": list(request.cpus),
         "aslr": request.aslr,
+        "scheduler": request.scheduler,
         "node": request.node,
         "user": request.user,
         "timeout_s": request.timeout_s,

@@ -93,7 +93,7 @@ fn settings(ready: &Ready<'_>, limits: cgroup::Limits) -> Settings {
         timeout_s: ready.request.timeout_s,
         preloaded: ready.preloaded,
         flush: ready.request.flush.mode,
-        scheduler: process::scheduler(),
+        scheduler: ready.fifo.map_or_else(process::scheduler, |priority| format!("SCHED_FIFO priority {priority}")),
         cgroup: limits.files,
     }
 }

@@ -121,6 +121,9 @@ fn explain(step: Step, error: &std::io::Error) -> Error {
         Step::Stdout => Error::BadInput(format!("cannot open the file for standard output: {errno}")),
         Step::Stderr => Error::BadInput(format!("cannot open the file for standard error: {errno}")),
         Step::Cpus => cannot(format!("cannot pin the program to its CPUs: {errno}; run: taskset -p $$")),
+        Step::Scheduler => {
+            cannot(format!("cannot put the program under SCHED_FIFO: {errno}; run without --scheduler fifo"))
+        }
         Step::Personality => cannot(format!("cannot switch ASLR for the program: {errno}; run without --aslr")),
         Step::MemoryPolicy => cannot(format!("cannot bind the program's memory: {errno}; run without --node")),
         Step::User => cannot(format!("cannot become the user who asked: {errno}")),

@@ -30,6 +30,7 @@ pub mod run;
 pub mod rundir;
 pub mod sandbox;
 pub mod say;
+pub mod scheduler;
 pub mod settings;
 pub mod streams;
 pub mod sys;

@@ -4,10 +4,10 @@ use std::io::Read;
 use std::process::ExitCode;
 
 use pagelab_launch::error::{Error, Result};
-use pagelab_launch::record::{Record, Status};
-use pagelab_launch::request::Request;
+use pagelab_launch::record::{Record, Status, Warnings};
+use pagelab_launch::request::{Request, Scheduler};
 use pagelab_launch::rundir::Token;
-use pagelab_launch::{frames, guard, say};
+use pagelab_launch::{frames, guard, say, scheduler};
 
 const USAGE: &str = "usage: pagelab-launch [[--complaint FILE] REQUEST.json]   (standard input without it; people use: pagelab run)";
 
@@ -27,6 +27,9 @@ fn main() -> ExitCode {
             0
         }
         [flag] if flag == "--frames" => report(frames::try_here().map(|()| 0)),
+        [flag] if flag == "--fifo" => {
+            report(scheduler::take(Some(Scheduler::Fifo), &mut Warnings::default()).map(|_| 0))
+        }
         [flag] if flag == "--chase" => match pagelab_launch::counters::chase() {
             Ok(table) => {
                 println!("{table:#}");

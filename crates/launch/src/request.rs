@@ -43,6 +43,9 @@ pub struct Request {
     /// Address-space randomisation; null: as it is.
     #[serde(default)]
     pub aslr: Option<bool>,
+    /// Scheduling policy; null: as it is.
+    #[serde(default)]
+    pub scheduler: Option<Scheduler>,
     /// Memory node to bind to; null: no binding.
     #[serde(default)]
     pub node: Option<u32>,
@@ -110,6 +113,14 @@ pub enum Preload {
     Always,
     /// Not loaded; the policy must ask for nothing.
     Never,
+}
+
+/// A scheduling policy that can be asked for.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheduler {
+    /// SCHED_FIFO, real time, at the highest priority there is but one.
+    Fifo,
 }
 
 /// How the program reports measurements.
@@ -231,6 +242,7 @@ mod tests {
             (r#","env":{"set":{"A=B":"c"}}"#, "A=B"),
             (r#","nonsense":1"#, "nonsense"),
             (r#","preload":"maybe""#, "maybe"),
+            (r#","scheduler":"rr""#, "rr"),
         ] {
             let message = parse(extra).expect_err(extra).to_string();
             assert!(message.contains(expected), "{extra}: {message}");

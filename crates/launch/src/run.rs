@@ -21,7 +21,7 @@ use crate::sys::{self};
 use crate::target::{self, Target};
 use crate::tree::Companion;
 use crate::user::{self, Runner};
-use crate::{aslr, flush, guests, node};
+use crate::{aslr, flush, guests, node, scheduler};
 use pagelab_policy::plan::PlanSpec;
 use regex::Regex;
 use serde_json::json;
@@ -40,6 +40,8 @@ pub struct Ready<'r> {
     pub runner: Runner,
     /// Where it runs.
     pub cpus: Cpus,
+    /// Its priority under SCHED_FIFO, where that was asked for.
+    pub fifo: Option<i32>,
     /// Its directory.
     pub cwd: PathBuf,
     /// What runs.
@@ -110,6 +112,7 @@ fn prepare(request: &Request, token: Token) -> Result<Ready<'_>> {
     let runner = user::decide(request.user.as_deref(), sudo("SUDO_UID").as_deref(), sudo("SUDO_GID").as_deref())?;
     let cpus = cpus::choose(&request.cpus)?;
     node::check(request.node)?;
+    let fifo = scheduler::take(request.scheduler, &mut warnings)?;
     let regex = request.measurements.regex.as_deref().map(measurements::compile).transpose()?;
     let events = counters::parse(&request.events)?;
     let cwd = working_directory(request)?;
@@ -131,6 +134,7 @@ fn prepare(request: &Request, token: Token) -> Result<Ready<'_>> {
         request,
         runner,
         cpus,
+        fifo,
         cwd,
         target,
         policy,
@@ -220,6 +224,7 @@ fn setup(ready: &Ready<'_>, streams: Streams, measure: Option<&Capture>) -> Resu
         streams: streams.setup,
         measure: measure.zip(number).map(|(capture, number)| (capture.fd(), number)),
         cpus: ready.cpus.pinned.then(|| CpuSet::new(&ready.cpus.program)),
+        fifo: ready.fifo,
         personality: aslr::personality(ready.request.aslr)?,
         memory: ready.request.node.map(|node| MemoryPolicy { node }),
         identity: ready.runner.change.then(|| ready.runner.identity.clone()),

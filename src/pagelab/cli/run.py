@@ -76,6 +76,10 @@ def run_command(
         str | None,
         typer.Option("--aslr", metavar="on|off", help="Randomise addresses, or not.", rich_help_panel=_WHAT),
     ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option("--scheduler", metavar="fifo", help="Real-time priority (SCHED_FIFO).", rich_help_panel=_WHAT),
+    ] = None,
     env: Annotated[
         list[str] | None,
         typer.Option("--env", metavar="NAME=VALUE", help="Set a variable.", rich_help_panel=_WHAT),
@@ -182,6 +186,7 @@ def run_command(
         cpus=_cpus(cpu),
         node=node,
         aslr=_on_off(aslr),
+        scheduler=_scheduler(scheduler),
         env=_variables(env or []),
         unset=unset or [],
         clear_env=clear_env,
@@ -240,6 +245,12 @@ def _on_off(text: str | None) -> bool | None:
     if text not in (None, "on", "off"):
         raise BadInputError(f"--aslr {text}: allowed: on, off (without the flag it is left as it is)")
     return None if text is None else text == "on"
+
+
+def _scheduler(text: str | None) -> Literal["fifo"] | None:
+    if text not in (None, "fifo"):
+        raise BadInputError(f"--scheduler {text}: allowed: fifo (without the flag it is left as it is)")
+    return "fifo" if text else None
 
 
 def _variables(texts: list[str]) -> dict[str, str]:

@@ -22,7 +22,13 @@ def cannot(condition: Condition, machine: dict[str, Any]) -> str | None:
 
     Raises BadInputError for a policy that no machine could do.
     """
-    return _needs(condition) or _policy(condition, machine) or _cpus(condition) or _flush(condition)
+    return (
+        _needs(condition)
+        or _policy(condition, machine)
+        or _cpus(condition)
+        or _scheduler(condition)
+        or _flush(condition)
+    )
 
 
 def _needs(condition: Condition) -> str | None:
@@ -53,8 +59,21 @@ def _policy(condition: Condition, machine: dict[str, Any]) -> str | None:
 
 @cache
 def _frames() -> str | None:
-    """Why frames cannot be placed here, in the launcher's words, which would refuse each run."""
-    done = subprocess.run([str(paths.launcher()), "--frames"], capture_output=True, text=True, check=False)
+    return _refused("--frames")
+
+
+@cache
+def _fifo() -> str | None:
+    return _refused("--fifo")
+
+
+def _scheduler(condition: Condition) -> str | None:
+    return _fifo() if condition.scheduler == "fifo" else None
+
+
+def _refused(what: str) -> str | None:
+    """Why it cannot be had here, in the launcher's words, which would refuse each run."""
+    done = subprocess.run([str(paths.launcher()), what], capture_output=True, text=True, check=False)
     return done.stderr.strip().removeprefix("pagelab-launch: ") if done.returncode == MachineError.exit_code else None
 
 

@@ -41,6 +41,7 @@ def request(condition: Condition, stderr: Path) -> RunRequest:
         preload=condition.preload,
         cpus=condition.cpus or (),
         aslr=condition.aslr,
+        scheduler=condition.scheduler,
         node=condition.node,
         timeout_s=condition.timeout_s,
         stdin=condition.stdin,

@@ -65,6 +65,7 @@ class Condition(_Model):
     policy_path: str | None = None
     """The file the policy was read from: relative paths inside it (layout CSVs) count from there."""
     cpus: list[int] | None = None
+    scheduler: Literal["fifo"] | None = None
     node: int | None = None
     aslr: bool | None = None
     preload: Literal["auto", "always", "never"] = "auto"

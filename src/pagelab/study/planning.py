@@ -271,6 +271,7 @@ class _Planner:
             policy_toml=substitute(policy.toml, values) if policy.names else policy.toml,
             policy_path=policy.path,
             cpus=policy.raw.cpus or raw.cpus,
+            scheduler="fifo" if (policy.raw.scheduler or raw.scheduler) == "fifo" else None,
             node=raw.node,
             aslr={"on": True, "off": False, "keep": None}[policy.raw.aslr or raw.aslr],
             preload=raw.preload,

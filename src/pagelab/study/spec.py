@@ -186,6 +186,7 @@ class RawPolicy(_Raw):
     env: dict[str, str] = Field(default_factory=dict)
     cpus: list[Annotated[int, Field(ge=0)]] | None = Field(default=None, min_length=1)
     aslr: Literal["on", "off", "keep"] | None = None
+    scheduler: Literal["fifo", "keep"] | None = None
     flush: RawFlush | None = None
     setup: Steps = Field(default_factory=list)
     teardown: Steps = Field(default_factory=list)
@@ -228,6 +229,7 @@ class RawStudy(_Raw):
     cpus: list[Annotated[int, Field(ge=0)]] | None = Field(default=None, min_length=1)
     node: int | None = Field(default=None, ge=0)
     aslr: Literal["on", "off", "keep"] = "keep"
+    scheduler: Literal["fifo", "keep"] = "keep"
     preload: Literal["auto", "always", "never"] = "auto"
     timeout: Duration | None = None
     setup_timeout: Duration = 600.0

@@ -15,6 +15,7 @@ use std::os::fd::RawFd;
 pub enum Step {
     Group = 1,
     Cpus,
+    Scheduler,
     Personality,
     MemoryPolicy,
     User,
@@ -28,9 +29,10 @@ pub enum Step {
 }
 
 impl Step {
-    const ALL: [Step; 12] = [
+    const ALL: [Step; 13] = [
         Step::Group,
         Step::Cpus,
+        Step::Scheduler,
         Step::Personality,
         Step::MemoryPolicy,
         Step::User,
@@ -77,6 +79,8 @@ pub struct Setup {
     pub measure: Option<(RawFd, RawFd)>,
     /// CPUs to run on.
     pub cpus: Option<CpuSet>,
+    /// Priority under SCHED_FIFO; None: as the launcher was started.
+    pub fifo: Option<i32>,
     /// Flags for personality(2).
     pub personality: Option<u32>,
     /// Memory policy.
@@ -181,6 +185,9 @@ fn prepare(setup: &Setup) -> Result<(), (Step, io::Error)> {
     check(unsafe { libc::setpgid(0, 0) }).map_err(at(Step::Group))?;
     if let Some(cpus) = &setup.cpus {
         cpus.apply().map_err(at(Step::Cpus))?;
+    }
+    if let Some(priority) = setup.fifo {
+        super::process::become_fifo(priority, false).map_err(at(Step::Scheduler))?;
     }
     if let Some(flags) = setup.personality {
         // SAFETY: plain integers.

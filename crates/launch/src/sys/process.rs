@@ -191,6 +191,28 @@ pub fn scheduler() -> String {
     format!("{name} nice {nice}")
 }
 
+/// The highest priority of SCHED_FIFO.
+pub fn highest_fifo() -> i32 {
+    // SAFETY: a plain integer; the call cannot fail for a policy that exists.
+    unsafe { libc::sched_get_priority_max(libc::SCHED_FIFO) }
+}
+
+/// Puts the calling thread under SCHED_FIFO; `alone`: what it forks starts under SCHED_OTHER. Async-signal-safe.
+pub fn become_fifo(priority: i32, alone: bool) -> io::Result<()> {
+    let policy = libc::SCHED_FIFO | if alone { libc::SCHED_RESET_ON_FORK } else { 0 };
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: the structure is alive; 0 is the calling thread.
+    check(unsafe { libc::sched_setscheduler(0, policy, &parameters) }).map(drop)
+}
+
+/// The limit on real-time priorities in force (RLIMIT_RTPRIO); 0: none for an ordinary user.
+pub fn real_time_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is alive; the call cannot fail for oneself.
+    unsafe { libc::getrlimit(libc::RLIMIT_RTPRIO, &mut limit) };
+    limit.rlim_cur
+}
+
 /// Lifts the limit on locked memory, for this process and those it starts.
 pub fn unlimit_locked_memory() -> io::Result<()> {
     let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };

@@ -1,0 +1,91 @@
+//! The real-time setting of a run (ALLOC 5.6): SCHED_FIFO at the highest priority there is.
+//!
+//! The launcher takes the highest itself and gives the program the next one. It sleeps until there is something to do,
+//! but a program that never sleeps could otherwise not be ended at its time limit. Nothing is guessed from rights: taking
+//! the priority is the test.
+
+use crate::error::{Error, Result};
+use crate::record::{Kind, Severity, Warnings};
+use crate::request::Scheduler;
+use crate::sys::{self, process};
+use serde_json::json;
+
+const RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
+const PERIOD: &str = "/proc/sys/kernel/sched_rt_period_us";
+
+/// Raises the launcher and returns the program's priority; None where no setting was asked for.
+///
+/// # Errors
+/// [`Error::Cannot`] where real-time priorities are not permitted, with what would permit them.
+pub fn take(asked: Option<Scheduler>, warnings: &mut Warnings) -> Result<Option<i32>> {
+    let Some(Scheduler::Fifo) = asked else { return Ok(None) };
+    let own = raise()?;
+    tell_limits(&read(RUNTIME), &read(PERIOD), warnings);
+    Ok(Some(own - 1))
+}
+
+/// Takes the highest priority that is permitted: the system's, or what RLIMIT_RTPRIO leaves to an ordinary user.
+fn raise() -> Result<i32> {
+    let highest = process::highest_fifo();
+    let Err(error) = process::become_fifo(highest, true) else { return Ok(highest) };
+    let limit = i32::try_from(process::real_time_limit()).unwrap_or(highest).min(highest);
+    if limit >= 2 && process::become_fifo(limit, true).is_ok() {
+        return Ok(limit);
+    }
+    Err(Error::Cannot(format!(
+        "cannot run the program under SCHED_FIFO: {}; it needs CAP_SYS_NICE or a limit of at least 2 on real-time \
+         priorities (it is {limit}); run as root, or let root run: prlimit --pid $$ --rtprio={highest}{}",
+        sys::errno_text(&error),
+        crate::sandbox::hint(&error)
+    )))
+}
+
+fn read(path: &str) -> Option<i64> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// The kernel keeps a share of each CPU from real-time programs (since Linux 6.12 only where others wait for it). A
+/// program that computes without a pause is held up for that share, which is an outlier in its times.
+fn tell_limits(runtime_us: &Option<i64>, period_us: &Option<i64>, warnings: &mut Warnings) {
+    let (Some(runtime_us), Some(period_us)) = (*runtime_us, *period_us) else { return };
+    let data = json!({"sched_rt_runtime_us": runtime_us, "sched_rt_period_us": period_us, "scope": "machine"});
+    let (severity, message) = if runtime_us < 0 {
+        let message = "real-time programs have no limit here: one that never sleeps stops everything else on its CPU, \
+                       kernel threads included; limit them with: sysctl kernel.sched_rt_runtime_us=950000";
+        (Severity::Warning, message.to_owned())
+    } else if runtime_us < period_us {
+        let (kept, period) = ((period_us - runtime_us) / 1000, period_us / 1000);
+        let message = format!(
+            "where other programs wait for its CPU, a real-time program may be held up for {kept} ms in every \
+             {period} ms of computing: pin it to a CPU that nothing else uses"
+        );
+        (Severity::Info, message)
+    } else {
+        return;
+    };
+    warnings.add(Kind::RealTimeLimited, severity, message, data);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(runtime_us: Option<i64>, period_us: Option<i64>) -> Vec<Severity> {
+        let mut warnings = Warnings::default();
+        tell_limits(&runtime_us, &period_us, &mut warnings);
+        warnings.0.iter().map(|warning| warning.severity).collect()
+    }
+
+    #[test]
+    fn the_share_kept_from_real_time_programs_is_told() {
+        assert_eq!(told(Some(950_000), Some(1_000_000)), [Severity::Info]);
+        assert_eq!(told(Some(-1), Some(1_000_000)), [Severity::Warning]);
+        assert!(told(Some(1_000_000), Some(1_000_000)).is_empty());
+        assert!(told(None, Some(1_000_000)).is_empty());
+    }
+
+    #[test]
+    fn nothing_is_taken_that_was_not_asked_for() {
+        assert_eq!(take(None, &mut Warnings::default()).ok(), Some(None));
+    }
+}
