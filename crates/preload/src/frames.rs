@@ -10,6 +10,8 @@
 
 mod areas;
 mod census;
+#[cfg(feature = "expensive")]
+mod checks;
 mod engine;
 mod existing;
 mod gate;

@@ -226,6 +226,8 @@ fn serve(uffd: Uffd) -> ! {
             }
         }
         let hungry = engine.is_hungry();
+        #[cfg(feature = "expensive")]
+        engine.check("a batch of faults");
         drop(engine);
         if stopped {
             release(uffd);

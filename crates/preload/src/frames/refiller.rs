@@ -74,6 +74,8 @@ extern "C" fn body(_: usize) -> ! {
 /// down. Whether there may be more to do.
 fn work(frames: &mut [u64; SLOTS]) -> bool {
     let mut engine = ENGINE.lock();
+    #[cfg(feature = "expensive")]
+    engine.check("the refiller's work");
     let mut tools = engine.tools;
     if let Some(sorting) = super::offers::begin(None) {
         drop(engine);
