@@ -1,0 +1,267 @@
+"""Capture: programs whose references are known, and QEMU against valgrind's lackey."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pagelab import trace
+from pagelab.errors import BadInputError
+from pagelab.trace import References
+
+HERE = Path(__file__).parent
+ARENA = 0x10000000000
+PAGE = 4096
+ARENA_RANGE = [(ARENA, ARENA + 1024 * PAGE)]
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="needs QEMU: sudo apt install qemu-user"),
+]
+
+
+def build(name: str, directory: Path, *flags: str) -> str:
+    target = directory / name.removesuffix(".c")
+    subprocess.run(["cc", "-O1", "-o", target, HERE / name, *flags], check=True)
+    return str(target)
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return build("known.c", tmp_path_factory.mktemp("known"), "-pthread")
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
+    flags = ["-nostdlib", "-static", "-no-pie", "-fno-stack-protector", "-fno-tree-vectorize"]
+    return build("bare.c", tmp_path_factory.mktemp("bare"), *flags)
+
+
+def everything(path: Path, **options: object) -> References:
+    batches = list(trace.Trace(path).references(**options))  # type: ignore[arg-type]  # the options under test
+    names = batches[0].columns() if batches else {}
+    return References(**{name: np.concatenate([batch.columns()[name] for batch in batches]) for name in names})
+
+
+def cli(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pagelab", "trace", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def test_every_reference_of_a_loop_is_there_in_order(known: str, tmp_path: Path) -> None:
+    found = trace.capture([known, "loop", "100000"], tmp_path / "t", full=True, ranges=ARENA_RANGE)
+    assert (found.status, found.references) == (0, 100_000)
+    assert found.kinds == {"load": 0, "store": 100_000, "fetch": 0, "other": 0}
+    references = everything(tmp_path / "t")
+    assert (references.address == ARENA + np.arange(100_000) % 32 * PAGE).all()
+    assert (references.size == 4).all()
+    assert (references.kind == trace.KINDS.index("store")).all()
+
+
+def test_page_runs_are_those_of_the_references(known: str, tmp_path: Path) -> None:
+    command = [known, "loop", "50000"]
+    trace.capture(command, tmp_path / "full", full=True, kinds=("load", "store", "fetch"))
+    trace.capture(command, tmp_path / "runs", kinds=("load", "store", "fetch"))
+    trace.convert(tmp_path / "full", tmp_path / "converted", page_bytes=4096)
+    # Environment and file name are the same, so the program's stack is; the emulator gives all the same addresses.
+    one = [batch.columns() for batch in trace.Trace(tmp_path / "runs").runs()]
+    other = [batch.columns() for batch in trace.Trace(tmp_path / "converted").runs()]
+    for column in ("page", "count"):
+        left, right = (np.concatenate([batch[column] for batch in batches]) for batches in (one, other))
+        # The stack holds 16 random bytes and the process's own number: a handful of references may differ.
+        assert abs(len(left) - len(right)) <= 20
+        assert abs(int(left.sum()) - int(right.sum())) <= max(20, int(left.sum()) // 1000)
+
+
+def test_threads_have_exactly_their_own_references(known: str, tmp_path: Path) -> None:
+    found = trace.capture([known, "threads"], tmp_path / "t", full=True, ranges=ARENA_RANGE)
+    assert found.references == 4 * 100_000 + 6 * 1000
+    references = everything(tmp_path / "t")
+    counts = []
+    for thread in np.unique(references.thread):
+        addresses = references.address[references.thread == thread]
+        own = int(addresses[0] - ARENA) // (16 * PAGE)
+        expected = ARENA + (own * 16 + np.arange(100_000 + own * 1000) % 16) * PAGE
+        assert (addresses == expected).all()
+        counts.append(own)
+    assert sorted(counts) == [0, 1, 2, 3]
+
+
+def test_threads_run_at_the_same_time_are_finely_interleaved(known: str, tmp_path: Path) -> None:
+    trace.capture([known, "threads"], tmp_path / "t", full=True, ranges=ARENA_RANGE)
+    references = everything(tmp_path / "t")
+    changes = np.flatnonzero(np.diff(references.thread.astype(np.int64)))
+    blocks = np.diff(np.concatenate([[-1], changes, [len(references.thread) - 1]]))
+    assert blocks.max() < 100_000, "a thread's references come all at once"
+
+
+def test_page_runs_of_threads_add_up(known: str, tmp_path: Path) -> None:
+    found = trace.capture([known, "threads"], tmp_path / "t", ranges=ARENA_RANGE)
+    assert found.references == 4 * 100_000 + 6 * 1000
+    pages = sum(int(batch.count.sum()) for batch in trace.Trace(tmp_path / "t").runs())
+    assert pages == found.references
+
+
+def test_what_a_thread_did_before_it_woke_another_comes_first(known: str, tmp_path: Path) -> None:
+    trace.capture([known, "turns"], tmp_path / "t", full=True, ranges=ARENA_RANGE)
+    references = everything(tmp_path / "t")
+    pages = (references.address - ARENA) // PAGE
+    assert (pages == np.repeat(np.arange(100), 3)).all()
+
+
+def test_children_are_followed_through_fork_and_exec(known: str, tmp_path: Path) -> None:
+    found = trace.capture([known, "children"], tmp_path / "t", full=True, ranges=ARENA_RANGE)
+    assert [image["ended"] for image in found.images].count("exec") == 1
+    ends = {tuple(image["command"][1:]): image["references"] for image in found.images if image["ended"] == "exit"}
+    assert ends == {("children",): 40, ("child",): 40}
+    forked = next(image for image in found.images if image["ended"] == "exec")
+    assert forked["references"] == 20
+    references = everything(tmp_path / "t")
+    pages = {int(space): set(((references.address[references.asid == space] - ARENA) // PAGE).tolist()) for space in
+             np.unique(references.asid)}  # fmt: skip
+    assert sorted(pages.values(), key=min) == [{0, 2}, {1}, {3}]
+
+
+def test_children_are_left_out_on_request(known: str, tmp_path: Path) -> None:
+    found = trace.capture([known, "children"], tmp_path / "t", full=True, ranges=ARENA_RANGE, children=False)
+    assert (found.references, len(found.images)) == (40, 1)
+
+
+def test_scripts_are_traced_as_their_interpreter(known: str, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text(f"#!/bin/sh -e\n{known} loop 100\n{known} loop $1\n")
+    script.chmod(0o755)
+    found = trace.capture([str(script), "23"], tmp_path / "t", full=True, ranges=ARENA_RANGE)
+    assert found.references == 123
+    assert not found.notes
+
+
+def test_a_marker_opens_and_closes_the_window(known: str, tmp_path: Path) -> None:
+    found = trace.capture([known, "marked"], tmp_path / "t", full=True, ranges=ARENA_RANGE, marker=True)
+    assert found.kinds == {"load": 500, "store": 0, "fetch": 0, "other": 0}
+
+
+def test_the_program_ends_with_the_window_on_request(known: str, tmp_path: Path) -> None:
+    command = ["--full", "--marker", "--end-program", "-o", "t", "--", known, "marked"]
+    run = cli(*command, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert "the end" not in run.stdout
+    run = cli(*command[:2], "-o", "u", "--", known, "marked", cwd=tmp_path)
+    assert "the end" in run.stdout
+
+
+def test_a_window_of_instructions_has_as_many_fetches(known: str, tmp_path: Path) -> None:
+    first, count = 200_000, 50_000
+    found = trace.capture(
+        [known, "loop", "100000"], tmp_path / "t", full=True, kinds=("fetch",), first=first, count=count
+    )
+    assert found.kinds is not None
+    # It begins and ends with a translation block.
+    assert abs(found.kinds["fetch"] - count) <= 512
+    whole = trace.capture([known, "loop", "100000"], tmp_path / "u", full=True, kinds=("fetch",))
+    assert whole.references > first + count
+
+
+def test_qemu_and_lackey_see_the_same_references(bare: str, tmp_path: Path) -> None:
+    if shutil.which("valgrind") is None:
+        pytest.skip("needs valgrind: sudo apt install valgrind")
+    kinds = ("load", "store", "fetch")
+    qemu = trace.capture([bare], tmp_path / "qemu", full=True, kinds=kinds)
+    lackey = trace.capture_with_lackey([bare], tmp_path / "lackey", full=True, kinds=kinds)
+    assert qemu.status == lackey.status == 7
+    columns = []
+    for name in ("qemu", "lackey"):
+        references = everything(tmp_path / name)
+        program = references.address < 0x10000000  # stacks lie elsewhere
+        columns.append({key: value[program] for key, value in references.columns().items()})
+    for key in ("address", "kind", "size"):
+        assert np.array_equal(columns[0][key], columns[1][key]), key
+    loads = 3 * len(range(0, 65536, 7)) + len(range(0, 8192, 3))
+    assert qemu.kinds is not None
+    assert qemu.kinds["load"] - loads in range(10)  # those of the stack
+
+
+def test_a_reference_across_a_page_end_counts_on_both_pages(bare: str, tmp_path: Path) -> None:
+    full = trace.capture([bare], tmp_path / "full", full=True)
+    runs = trace.capture([bare], tmp_path / "runs")
+    assert runs.references == full.references + 2
+
+
+def test_closed_descriptors_lose_nothing_and_break_no_file(known: str, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    found = trace.capture([known, "descriptors", str(other)], tmp_path / "t", full=True, ranges=ARENA_RANGE)
+    assert found.references == 100_000
+    assert len(found.images) == 1
+    assert other.read_bytes() == b""
+
+
+def test_a_failed_program_leaves_its_trace_and_its_exit_code(known: str, tmp_path: Path) -> None:
+    run = cli("-o", "t", "--", known, "exit", cwd=tmp_path)
+    assert run.returncode == 1
+    assert "exit code 3; its trace is kept: t" in run.stderr
+    assert cli("info", "t", cwd=tmp_path).returncode == 0
+
+
+def test_a_killed_program_is_told_of(known: str, tmp_path: Path) -> None:
+    run = cli("--json", "-o", "t", "--", known, "die", cwd=tmp_path)
+    assert run.returncode == 1
+    assert "signal 9" in run.stderr
+    answer = json.loads(run.stdout)
+    assert answer["status"] == -9
+    assert all(image["ended"] == "killed" for image in answer["images"])
+
+
+def test_a_reduced_capture_says_what_it_is_exact_for(known: str, tmp_path: Path) -> None:
+    trace.capture([known, "loop", "100000"], tmp_path / "t", ranges=ARENA_RANGE)
+    written = trace.reduce(tmp_path / "t", tmp_path / "r", memory="128K", colours=[1, 2, 32])
+    assert (written["records"], written["references"]) == (64, 100_000)
+    header = trace.Trace(tmp_path / "r").header
+    assert header["reduction"] == {"memory_pages": 32, "colours": [1, 2, 32]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--", "no-such-program"], "not found"),
+        (["--kinds", "other", "--", "true"], "loads, stores and fetches"),
+        (["--page", "3K", "--", "true"], "power of two"),
+        (["--marker", "--count", "5", "--", "true"], "not by both"),
+        (["--end-program", "--", "true"], "has an end"),
+        (["--range", "20-10", "--", "true"], "LOW below HIGH"),
+        (["--range", "x", "--", "true"], "hexadecimal"),
+        (["--way", "pin", "--", "true"], "allowed: qemu, lackey"),
+        (["--way", "lackey", "--marker", "--", "true"], "lackey has no windows"),
+        (["--level", "0", "--", "true"], "1 to 19"),
+    ],
+)
+def test_bad_requests_are_refused_before_anything_runs(tmp_path: Path, arguments: list[str], words: str) -> None:
+    run = cli(*arguments, cwd=tmp_path)
+    assert run.returncode == 2, run.stderr
+    assert words in run.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_trace_that_is_there_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "true.trace").write_text("precious")
+    run = cli("--", "true", cwd=tmp_path)
+    assert run.returncode == 2
+    assert "--force" in run.stderr
+    assert (tmp_path / "true.trace").read_text() == "precious"
+    with pytest.raises(BadInputError, match="force"):
+        trace.capture(["true"], tmp_path / "true.trace")
+
+
+def test_without_the_emulator_the_command_to_install_it_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from pagelab.errors import MachineError
+    from pagelab.trace.program import emulator
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MachineError, match="apt install qemu-user"):
+        emulator("x86_64")

@@ -1,0 +1,318 @@
+"""Trace files: arrays in and out, foreign formats, mixing, reduction, and what is left of a torn file."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from pagelab import trace
+from pagelab.trace import TraceError
+
+COLUMNS = ("address", "kind", "size", "thread", "asid")
+EXACT_SIZES = [*range(33), 64, 94, 108, 128, 512, 4096]
+
+
+def cli(*arguments: object, cwd: Path, data: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "pagelab", "trace", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, input=data, check=False)
+
+
+def columns_of(path: Path, **options: Any) -> dict[str, NDArray[Any]]:
+    batches = [batch.columns() for batch in trace.Trace(path).references(**options)]
+    return {name: np.concatenate([batch[name] for batch in batches]) for name in COLUMNS} if batches else {}
+
+
+def pages_of(path: Path, **options: Any) -> list[tuple[int, int]]:
+    """Every page reference of a trace: address space and page number."""
+    return [
+        (int(asid), int(page))
+        for batch in trace.Trace(path).runs(**options)
+        for asid, page, count in zip(batch.asid, batch.page, batch.count, strict=True)
+        for _ in range(int(count))
+    ]
+
+
+RECORDS = st.lists(
+    st.tuples(
+        st.integers(0, (1 << 56) - 1),
+        st.integers(0, 3),
+        st.sampled_from(EXACT_SIZES),
+        st.integers(0, 3),
+        st.sampled_from([0, 1, 4095]),
+    ),
+    max_size=60,
+)
+
+
+@given(batches=st.lists(RECORDS, max_size=4))
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_arrays_come_back(batches: list[list[tuple[int, ...]]], tmp_path: Path) -> None:
+    types = dict(zip(COLUMNS, (np.uint64, np.uint8, np.uint16, np.uint32, np.uint16), strict=True))
+
+    def frame(rows: list[tuple[int, ...]]) -> dict[str, NDArray[Any]]:
+        values = list(zip(*rows, strict=True)) if rows else [[]] * len(COLUMNS)
+        return {name: np.array(column, types[name]) for name, column in zip(COLUMNS, values, strict=True)}
+
+    written = trace.write(tmp_path / "t", (frame(rows) for rows in batches), force=True)
+    rows = [row for batch in batches for row in batch]
+    assert written == len(rows) == len(trace.Trace(tmp_path / "t"))
+    back = columns_of(tmp_path / "t")
+    for name, column in frame(rows).items():
+        assert np.array_equal(back.get(name, np.array([])), column), name
+
+
+def test_runs_come_back_in_every_page_size(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    addresses = random.integers(0, 1 << 24, 5000, dtype=np.uint64)
+    trace.write(tmp_path / "t", [addresses[:1000], addresses[1000:]])
+    for size in ("4K", 65536, "2M"):
+        shift = np.uint64(trace.page_bits(size))
+        assert [page for _, page in pages_of(tmp_path / "t", page_bytes=size)] == (addresses >> shift).tolist()
+
+
+def test_shards_make_the_whole(tmp_path: Path) -> None:
+    addresses = np.arange(1_000_000, dtype=np.uint64)
+    trace.write(tmp_path / "t", np.split(addresses, 10))
+    shards = [columns_of(tmp_path / "t", shard=(number, 3))["address"] for number in range(3)]
+    assert min(map(len, shards)) > 200_000
+    assert np.array_equal(np.concatenate(shards), addresses)
+
+
+def test_kinds_are_chosen(tmp_path: Path) -> None:
+    trace.write(tmp_path / "t", [{"address": np.arange(8), "kind": np.arange(8) % 4}])
+    assert columns_of(tmp_path / "t", kinds=["store", "other"])["address"].tolist() == [1, 3, 5, 7]
+    assert [page for _, page in pages_of(tmp_path / "t", page_bytes=16, kinds=["load"])] == [0, 0]
+
+
+def test_a_frame_shows_names(tmp_path: Path) -> None:
+    trace.write(tmp_path / "t", [pl.DataFrame({"address": [4096, 8192], "kind": [0, 1], "size": [8, 4]})])
+    shown = trace.Trace(tmp_path / "t").frame()
+    assert shown["kind"].to_list() == ["load", "store"]
+    assert trace.Trace(tmp_path / "t").frame(1).height == 1
+    trace.write(tmp_path / "r", [np.array([5, 5, 6])], page_bytes=4096)
+    assert trace.Trace(tmp_path / "r").frame().rows() == [(5, 0, 1), (5, 0, 1), (6, 0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("batch", "options", "words"),
+    [
+        (np.array([-1]), {}, "integers from 0"),
+        (np.array([0.5]), {}, "integers from 0"),
+        ({"address": [1], "when": [2]}, {}, "address is needed"),
+        ({"kind": [1]}, {}, "address is needed"),
+        ({"address": [1], "asid": [4096]}, {}, "address space 4096"),
+        ({"address": [1, 2], "kind": [0]}, {}, "different lengths"),
+        ({"page": [1], "count": [0]}, {"page_bytes": 4096}, "no references"),
+        ({"page": [1 << 52]}, {"page_bytes": 4096}, "52 bits"),
+        (np.array([1]), {"page_bytes": 3000}, "power of two"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_and_leaves_nothing(
+    batch: Any, options: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(TraceError, match=words):
+        trace.write(tmp_path / "t", [batch], **options)
+    assert not list(tmp_path.iterdir())
+
+
+# Random, so that chunks are larger than the header.
+ADDRESSES = np.random.default_rng(3).integers(0, 1 << 40, 600_000, dtype=np.uint64)
+
+
+def torn(tmp_path: Path) -> Path:
+    trace.write(tmp_path / "whole", np.split(ADDRESSES, 6))
+    content = (tmp_path / "whole").read_bytes()
+    (tmp_path / "torn").write_bytes(content[: len(content) * 2 // 3])
+    return tmp_path / "torn"
+
+
+def test_a_torn_file_gives_its_whole_chunks_then_says_so(tmp_path: Path) -> None:
+    path = torn(tmp_path)
+    seen: list[trace.References] = []
+    with pytest.raises(TraceError, match="is torn at byte") as caught:
+        seen.extend(trace.Trace(path).references())
+    assert caught.value.kind == "torn"
+    addresses = np.concatenate([batch.address for batch in seen])
+    assert 0 < len(addresses) < 600_000
+    assert np.array_equal(addresses, ADDRESSES[: len(addresses)])
+    assert len(addresses) == len(trace.Trace(path))
+    shown = cli("info", path, cwd=tmp_path)
+    assert shown.returncode == 2
+    assert b"torn" in shown.stdout
+    assert b"--recover" in shown.stderr
+
+
+def test_what_is_whole_is_recovered(tmp_path: Path) -> None:
+    path = torn(tmp_path)
+    done = cli("convert", "--recover", "--json", path, "new", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["lost_bytes"] > 0
+    assert len(trace.Trace(tmp_path / "new")) == answer["records"] == len(trace.Trace(path))
+    assert trace.info(tmp_path / "new", thorough=True)["thorough"]["damage"] is None
+
+
+def test_a_damaged_chunk_is_left_out_of_what_is_recovered(tmp_path: Path) -> None:
+    torn(tmp_path)
+    content = bytearray((tmp_path / "whole").read_bytes())
+    content[len(content) // 2] ^= 0x40
+    (tmp_path / "hurt").write_bytes(content)
+    assert "damaged" in str(trace.info(tmp_path / "hurt", thorough=True)["thorough"]["damage"])
+    trace.convert(tmp_path / "hurt", tmp_path / "new", recover=True)
+    addresses = columns_of(tmp_path / "new")["address"]
+    assert 600_000 - len(addresses) == 1 << 17
+    assert np.isin(addresses, ADDRESSES).all()
+
+
+def test_foreign_traces_through_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "f.din").write_text("0 1000\n1 2008\n2 400000\n")
+    assert cli("convert", "--from", "dinero", "f.din", "t", cwd=tmp_path).returncode == 0
+    assert columns_of(tmp_path / "t")["address"].tolist() == [0x1000, 0x2008, 0x400000]
+    raw = np.array([7, 7, 9], "<u8").tobytes()
+    assert cli("convert", "--from", "raw-pages", "-", "r", cwd=tmp_path, data=raw).returncode == 0
+    assert pages_of(tmp_path / "r") == [(0, 7), (0, 7), (0, 9)]
+    wrong = cli("convert", "--from", "lackey", "f.din", "x", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert b"line 1: not a line of lackey's: 0 1000" in wrong.stderr
+    assert cli("convert", "f.din", "x", cwd=tmp_path).stderr.count(b"--from FORMAT") == 1
+    assert not (tmp_path / "x").exists()
+
+
+def test_samples_are_marked_and_refused_where_exactness_is_needed(tmp_path: Path) -> None:
+    (tmp_path / "perf.txt").write_text(" 7/7  1.5: page-faults:     562870d5f1e0\n 7/8  1.6: page-faults:  10\n")
+    trace.convert(tmp_path / "perf.txt", tmp_path / "t", format="perf-script")
+    assert not trace.Trace(tmp_path / "t").exact
+    with pytest.raises(TraceError, match="is a sample") as caught:
+        trace.reduce(tmp_path / "t", tmp_path / "r", memory="1M")
+    assert caught.value.kind == "sampled"
+    assert b"a sample" in cli("info", "t", cwd=tmp_path).stdout
+
+
+def test_parquet_of_references_and_of_pages(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"address": [4096, 5, 8192], "kind": ["load", "store", "fetch"], "size": [8, 4, 3]})
+    frame.write_parquet(tmp_path / "r.parquet")
+    trace.convert(tmp_path / "r.parquet", tmp_path / "r", format="parquet")
+    back = columns_of(tmp_path / "r")
+    assert (back["address"].tolist(), back["kind"].tolist()) == ([4096, 5, 8192], [0, 1, 2])
+    assert back["size"].tolist() == [8, 4, 3]
+    trace.convert(tmp_path / "r.parquet", tmp_path / "s", format="parquet", kinds=["load"], page_bytes="4K")
+    assert pages_of(tmp_path / "s") == [(0, 1)]
+    pl.DataFrame({"page": [3, 4], "count": [2, 1], "asid": [1, 0]}).write_parquet(tmp_path / "p.parquet")
+    trace.convert(tmp_path / "p.parquet", tmp_path / "p", format="parquet")
+    assert pages_of(tmp_path / "p") == [(1, 3), (1, 3), (0, 4)]
+    pl.DataFrame({"address": [1], "kind": ["write"]}).write_parquet(tmp_path / "x.parquet")
+    with pytest.raises(TraceError, match="kind is none of"):
+        trace.convert(tmp_path / "x.parquet", tmp_path / "x", format="parquet")
+    pl.DataFrame({"time": [1]}).write_parquet(tmp_path / "y.parquet")
+    with pytest.raises(TraceError, match="columns time"):
+        trace.convert(tmp_path / "y.parquet", tmp_path / "y", format="parquet")
+    with pytest.raises(TraceError, match="not a Parquet file"):
+        trace.convert(tmp_path / "r", tmp_path / "z", format="parquet")
+
+
+def test_traces_in_turns_and_one_after_the_other(tmp_path: Path) -> None:
+    trace.write(tmp_path / "a", [np.array([1, 1, 1, 2])], page_bytes="4K")
+    trace.write(tmp_path / "b", [np.array([1, 5])], page_bytes="4K")
+    trace.interleave([tmp_path / "a", tmp_path / "b"], tmp_path / "i", quantum=2)
+    assert pages_of(tmp_path / "i") == [(0, 1), (0, 1), (1, 1), (1, 5), (0, 1), (0, 2)]
+    trace.concat([tmp_path / "a", tmp_path / "b"], tmp_path / "c", same_space=True)
+    assert pages_of(tmp_path / "c") == [(0, 1), (0, 1), (0, 1), (0, 2), (0, 1), (0, 5)]
+    assert trace.Trace(tmp_path / "i").header["address_spaces"] == ["a", "b"]
+    trace.concat([tmp_path / "i", tmp_path / "b"], tmp_path / "d")
+    assert trace.Trace(tmp_path / "d").header["address_spaces"] == ["a", "b", "b"]
+    assert {asid for asid, _ in pages_of(tmp_path / "d")} == {0, 1, 2}
+    shown = cli("info", "--thorough", "d", cwd=tmp_path).stdout
+    assert b"3 address spaces" in shown
+    with pytest.raises(TraceError, match="at least 1"):
+        trace.interleave([tmp_path / "a"], tmp_path / "x", quantum=0)
+    trace.write(tmp_path / "full", [np.array([1])])
+    with pytest.raises(TraceError, match="--page SIZE"):
+        trace.concat([tmp_path / "a", tmp_path / "full"], tmp_path / "x")
+    trace.concat([tmp_path / "a", tmp_path / "full"], tmp_path / "x", page_bytes="4K")
+
+
+def lru_faults(pages: list[tuple[int, int]], frames: int, colours: int) -> int:
+    memories: list[OrderedDict[tuple[int, int], None]] = [OrderedDict() for _ in range(colours)]
+    faults = 0
+    for page in pages:
+        memory = memories[page[1] % colours]
+        if page in memory:
+            memory.move_to_end(page)
+            continue
+        faults += 1
+        memory[page] = None
+        if len(memory) > frames // colours:
+            memory.popitem(last=False)
+    return faults
+
+
+def test_a_reduced_trace_has_the_faults_of_the_full_one(tmp_path: Path) -> None:
+    random = np.random.default_rng(7)
+    pages = np.concatenate([random.zipf(1.3, 20_000) % 300, np.tile(np.arange(40), 200)]).astype(np.uint64)
+    trace.write(tmp_path / "full", [pages], page_bytes="4K")
+    answer = trace.reduce(tmp_path / "full", tmp_path / "less", memory=64 * 4096, colours=[1, 4])
+    assert answer["references"] == len(pages)
+    assert answer["records"] < answer["read_runs"] / 2
+    full, less = pages_of(tmp_path / "full"), pages_of(tmp_path / "less")
+    for frames in (64, 65, 80, 128, 256):
+        for colours in (1, 4):
+            assert lru_faults(less, frames, colours) == lru_faults(full, frames, colours)
+    again = trace.reduce(tmp_path / "less", tmp_path / "least", memory=128 * 4096, colours=[4, 8])
+    assert again["records"] < answer["records"]
+    assert trace.Trace(tmp_path / "least").header["reduction"] == {"memory_pages": 128, "colours": [4]}
+    with pytest.raises(TraceError, match="own page size"):
+        trace.convert(tmp_path / "less", tmp_path / "x", page_bytes="8K")
+    with pytest.raises(TraceError, match="mix first, then reduce"):
+        trace.concat([tmp_path / "less", tmp_path / "less"], tmp_path / "x")
+
+
+def test_a_header_says_where_a_trace_comes_from(tmp_path: Path) -> None:
+    trace.write(tmp_path / "a", [np.array([1])])
+    trace.convert(tmp_path / "a", tmp_path / "b", page_bytes="4K")
+    provenance = trace.Trace(tmp_path / "b").header["provenance"]
+    assert provenance["machine"]["schema"] == "pagelab.provenance/1"
+    assert provenance["from"][0]["header"]["content"] == "references"
+    assert provenance["from"][0]["header"]["provenance"]["parameters"] == {"by": "pagelab.trace.write"}
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    for command in (["info", "no"], ["convert", "no", "x"], ["reduce", "--memory", "1M", "no", "x"]):
+        run = cli(*command, cwd=tmp_path)
+        assert run.returncode == 2, run.stderr
+        assert run.stderr.startswith(b"pagelab: no: cannot open a trace"), run.stderr
+
+
+# In a process of its own: its peak is this trace's, and resource.RLIMIT_AS would count what is only reserved.
+_BILLION = """
+import resource, sys
+import numpy as np
+from pagelab import trace
+batch = np.arange(1 << 22, dtype=np.uint64) * np.uint64(72) % np.uint64(1 << 30)
+turns = 239 if len(sys.argv) < 3 else int(sys.argv[2])
+print(trace.write(sys.argv[1] + "/full", (batch + np.uint64(turn) for turn in range(turns))))
+print(trace.convert(sys.argv[1] + "/full", sys.argv[1] + "/runs", page_bytes="4K")["references"])
+print(trace.reduce(sys.argv[1] + "/runs", sys.argv[1] + "/less", memory="1G", colours=[1, 16])["references"])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_a_billion_references_stream_in_less_than_a_gibibyte(tmp_path: Path) -> None:
+    run = subprocess.run([sys.executable, "-c", _BILLION, tmp_path], capture_output=True, text=True, check=True)
+    written, converted, reduced, peak_kib = (int(line) for line in run.stdout.splitlines())
+    assert written == 239 << 22 > 1_000_000_000
+    # Loads of unknown size cross no page's end.
+    assert reduced == converted == written
+    assert peak_kib < 1 << 20
