@@ -1,0 +1,46 @@
+//! How fast a trace file is read: `cargo run --release -p pagelab-trace --example speed FILE`.
+//!
+//! Decoding only, as page runs, and as page runs reduced to what matters from 4096 pages up; references per second of
+//! this process's one thread.
+
+use pagelab_trace::{Chunk, Kinds, Reduced, RunSource, work};
+use std::path::Path;
+use std::time::Instant;
+
+fn rate(name: &str, references: u64, begin: Instant) {
+    let seconds = begin.elapsed().as_secs_f64();
+    println!("{name}: {references} references, {:.1} million a second", references as f64 / seconds / 1e6);
+}
+
+fn drain(mut source: impl RunSource) -> (u64, u64) {
+    let (mut references, mut runs) = (0, 0);
+    while let Some(batch) = source.next_runs().expect("a whole trace") {
+        references += batch.iter().map(|run| run.count).sum::<u64>();
+        runs += batch.len() as u64;
+    }
+    (references, runs)
+}
+
+fn main() {
+    let path = std::env::args().nth(1).expect("a trace");
+    let path = Path::new(&path);
+    let begin = Instant::now();
+    let mut reader = work::open_reader(path).expect("a trace");
+    let (mut references, mut records) = (0, 0);
+    while let Some(chunk) = reader.next_chunk().expect("a whole trace") {
+        let (more, length) = match chunk {
+            Chunk::References(batch) => (batch.all().len() as u64, batch.all().len()),
+            Chunk::Runs(runs) => (runs.iter().map(|run| run.count).sum(), runs.len()),
+        };
+        references += more;
+        records += length;
+    }
+    rate(&format!("decoded, {records} records"), references, begin);
+    let begin = Instant::now();
+    let (references, runs) = drain(work::open_runs(path, 12, Kinds::ALL).expect("a trace"));
+    rate(&format!("as {runs} runs"), references, begin);
+    let begin = Instant::now();
+    let source = work::open_runs(path, 12, Kinds::ALL).expect("a trace");
+    let (references, runs) = drain(Reduced::new(source, 4096, &[1]).expect("a size"));
+    rate(&format!("reduced to {runs} runs"), references, begin);
+}
