@@ -120,20 +120,20 @@ def capture_command(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Run a program in an emulator and write its references (also without the word `capture`).
+    """Run a program in an emulator and write its references; the word `capture` can be left out.
 
     Page runs of loads and stores are written unless something else is asked for. The program runs about a hundred times
     slower than by itself; what its system calls do to memory inside the kernel is not seen.
 
     **Examples**
 
-        pagelab trace -- sort words
+        pagelab trace capture -- sort words
 
-        pagelab trace --full --fetches -o sort.trace -- sort words
+        pagelab trace capture --full --fetches -o sort.trace -- sort words
 
-        pagelab trace --first 1000000000 --count 100000000 --end-program -- ./solver
+        pagelab trace capture --first 1000000000 --count 100000000 --end-program -- ./solver
 
-        pagelab trace --way lackey --full -- true
+        pagelab trace capture --way lackey --full -- true
     """
     from pagelab import trace
 
