@@ -123,6 +123,14 @@ def test_the_quick_form_lays_its_table_over_the_study() -> None:
         quick_text(HEAD, SPEC)
 
 
+def test_one_cpu_is_one_that_may_be_used() -> None:
+    work = '[[workload]]\nname = "w"\ncommand = "x"\n'
+    (condition,) = plan('cpus = "one"\n' + HEAD + work).conditions
+    assert condition.cpus == [max(os.sched_getaffinity(0))]
+    with pytest.raises(SpecError, match="cpus"):
+        plan('cpus = "two"\n' + HEAD + work)
+
+
 def pagelab(directory: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "pagelab", *words],
@@ -161,6 +169,11 @@ def test_a_bundled_study_is_found_by_its_name(tmp_path: Path) -> None:
     done = pagelab(tmp_path, "study", "run", "nondeterminism", "--quick", "--dry-run")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("nondeterminism-quick: ")
+    assert pagelab(tmp_path, "study", "init", "mine.toml", "--from", "nondeterminism").returncode == 0
+    assert (tmp_path / "mine.toml").read_text() == SPEC.read_text()
+    unknown = pagelab(tmp_path, "study", "init", "other.toml", "--from", "nonesuch")
+    assert unknown.returncode == 2
+    assert "allowed: nondeterminism" in unknown.stderr
     nothing = pagelab(tmp_path, "study", "run", "nonesuch", "--dry-run")
     assert nothing.returncode == 2
     assert "nonesuch" in nothing.stderr

@@ -74,12 +74,18 @@ def run_command(
 
 def _bundled(spec: Path) -> Path:
     """The installed study of that name, for a plain word that names no file here."""
-    if spec.exists() or spec.suffix or len(spec.parts) != 1:
+    if spec.exists() or str(spec) not in _bundled_names():
         return spec
     from importlib.resources import files
 
-    found = Path(str(files("pagelab.benchmarks").joinpath(f"{spec}.toml")))
-    return found if found.exists() else spec
+    return Path(str(files("pagelab.benchmarks").joinpath(f"{spec}.toml")))
+
+
+def _bundled_names() -> list[str]:
+    from importlib.resources import files
+
+    entries = files("pagelab.benchmarks").iterdir()
+    return sorted(entry.name.removesuffix(".toml") for entry in entries if entry.name.endswith(".toml"))
 
 
 @study_app.command("resume")
@@ -124,18 +130,28 @@ def status_command(
 @study_app.command("init")
 def init_command(
     spec: Annotated[Path, typer.Argument(metavar="SPEC", help="The file to write.")] = Path("study.toml"),
+    copy_of: Annotated[
+        str | None, typer.Option("--from", metavar="NAME", help="Start from the bundled study of that name.")
+    ] = None,
 ) -> None:
     """Write a commented study.toml to start from.
 
-    **Example**
+    **Examples**
 
         pagelab study init page-size.toml
+
+        pagelab study init mine.toml --from nondeterminism
     """
     from importlib.resources import files
 
     from pagelab.errors import BadInputError
 
-    text = files("pagelab.study").joinpath("template.toml").read_text(encoding="utf-8")
+    source = files("pagelab.study").joinpath("template.toml")
+    if copy_of is not None:
+        source = files("pagelab.benchmarks").joinpath(f"{copy_of}.toml")
+        if not source.is_file():
+            raise BadInputError(f"--from {copy_of}: there is no such study; allowed: {', '.join(_bundled_names())}")
+    text = source.read_text(encoding="utf-8")
     try:
         with spec.open("x", encoding="utf-8") as file:
             file.write(text)

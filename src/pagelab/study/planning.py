@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 import re
 import sys
 import tomllib
@@ -270,7 +271,7 @@ class _Planner:
             stderr=None if workload.stderr is None else self._stream(workload.stderr, values, cwd),
             policy_toml=substitute(policy.toml, values) if policy.names else policy.toml,
             policy_path=policy.path,
-            cpus=policy.raw.cpus or raw.cpus,
+            cpus=_cpus(policy.raw.cpus or raw.cpus),
             scheduler="fifo" if (policy.raw.scheduler or raw.scheduler) == "fifo" else None,
             node=raw.node,
             aslr={"on": True, "off": False, "keep": None}[policy.raw.aslr or raw.aslr],
@@ -335,6 +336,11 @@ class _Policy:
         if raw.file is None:
             texts.append(toml)
         self.names = set().union(*(names_in(text) for text in texts)) if texts else set()
+
+
+def _cpus(asked: list[int] | str | None) -> list[int] | None:
+    """``one`` is the last CPU that this process may use: the first has the most interrupts to serve."""
+    return [max(os.sched_getaffinity(0))] if isinstance(asked, str) else asked
 
 
 def _argv(workload: RawWorkload) -> list[str]:

@@ -72,6 +72,7 @@ Fraction = Annotated[float, BeforeValidator(_fraction), Field(gt=0, lt=1)]
 Words = Annotated[list[str], BeforeValidator(_words), AfterValidator(_nonempty)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=80)]
 ParameterName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Cpus = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | Literal["one"]
 Values = Annotated[list[Scalar], Field(min_length=1)]
 
 
@@ -184,7 +185,7 @@ class RawPolicy(_Raw):
     inherit: Any = None
     rule: Any = None
     env: dict[str, str] = Field(default_factory=dict)
-    cpus: list[Annotated[int, Field(ge=0)]] | None = Field(default=None, min_length=1)
+    cpus: Cpus | None = None
     aslr: Literal["on", "off", "keep"] | None = None
     scheduler: Literal["fifo", "keep"] | None = None
     flush: RawFlush | None = None
@@ -226,7 +227,7 @@ class RawStudy(_Raw):
     level: float = Field(default=0.95, gt=0.5, lt=1)
     test: Literal["rank-sum", "stratified"] = "rank-sum"
     drop_first: int = Field(default=0, ge=0, le=1_000_000)
-    cpus: list[Annotated[int, Field(ge=0)]] | None = Field(default=None, min_length=1)
+    cpus: Cpus | None = None
     node: int | None = Field(default=None, ge=0)
     aslr: Literal["on", "off", "keep"] = "keep"
     scheduler: Literal["fifo", "keep"] = "keep"
