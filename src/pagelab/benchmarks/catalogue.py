@@ -122,19 +122,30 @@ class _Runtime:
 _CLASSES = ("-cp", f"{_IN}/java")
 _JAVA = ("java", "-XX:+UseSerialGC")
 _RUNTIMES = (
-    # Without site (-S) and the user's environment (-E): start-up is the same wherever it runs.
-    _Runtime("python", "python", "none", ("python3", "-E", "-S"), ("python3",), ".py", (), ("--interpreter", "-E,-S")),
+    # Without site (-S) and the user's environment (-E): start-up is the same wherever it runs. Nothing is written (-B).
+    _Runtime(
+        "python",
+        "python",
+        "none",
+        ("python3", "-E", "-S", "-B"),
+        ("python3",),
+        ".py",
+        (),
+        ("--interpreter", "-E,-S,-B"),
+    ),
     _Runtime(
         "pypy-limited",
         "python",
         "limited",
-        ("pypy3", "--jit", "off", "-E", "-S"),
+        ("pypy3", "--jit", "off", "-E", "-S", "-B"),
         ("pypy3",),
         ".py",
         (),
-        ("--interpreter", "--jit,off,-E,-S"),
+        ("--interpreter", "--jit,off,-E,-S,-B"),
     ),
-    _Runtime("pypy-full", "python", "full", ("pypy3", "-E", "-S"), ("pypy3",), ".py", (), ("--interpreter", "-E,-S")),
+    _Runtime(
+        "pypy-full", "python", "full", ("pypy3", "-E", "-S", "-B"), ("pypy3",), ".py", (), ("--interpreter", "-E,-S,-B")
+    ),
     _Runtime("node-limited", "javascript", "limited", ("node", "--no-opt"), ("node",), ".js"),
     _Runtime("node-full", "javascript", "full", ("node",), ("node",), ".js"),
     # C1 alone against C1 and C2: ALLOC's default set of optimisations against all of them.
