@@ -82,3 +82,22 @@ def test_a_policy_of_a_study_may_ask_for_it() -> None:
     assert [condition.scheduler for condition in both.conditions] == [None, "fifo"]
     whole = plan_text('scheduler = "fifo"\n' + text, Path("/x/s.toml"), Path("/x/out"))
     assert [condition.scheduler for condition in whole.conditions] == ["fifo"]
+
+
+def test_a_study_is_refused_before_its_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pagelab import machine
+    from pagelab.study import feasible
+    from pagelab.study.planning import plan_text
+
+    fake = tmp_path / "launcher"
+    fake.write_text('#!/bin/sh\necho "pagelab-launch: cannot run the program under SCHED_FIFO: EPERM" >&2\nexit 3\n')
+    fake.chmod(0o755)
+    monkeypatch.setattr(paths, "launcher", lambda: fake)
+    feasible._fifo.cache_clear()
+    text = 'name = "s"\nscheduler = "fifo"\n[[workload]]\nname = "w"\ncommand = "true"\n[[policy]]\nname = "kernel"\n'
+    (condition,) = plan_text(text, Path("/x/s.toml"), Path("/x/out")).conditions
+    described = machine.describe()
+    try:
+        assert feasible.cannot(condition, described) == "cannot run the program under SCHED_FIFO: EPERM"
+    finally:
+        feasible._fifo.cache_clear()
