@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ def _image(number: int, image: dict[str, Any]) -> str:
     several = f", {threads} threads" if threads > 1 else ""
     ended = "" if image["ended"] == "exit" else f", ended by {image['ended']}"
     pid = f"{image['pid']} " if "pid" in image else ""
-    command = " ".join(image["command"])
+    command = shlex.join(image["command"]).replace("\n", "\\n")
     shown = command if len(command) <= 100 else f"{command[:97]}..."
     return f"  {number}: {pid}{shown}: {image['references']:,} references{several}{ended}"
 

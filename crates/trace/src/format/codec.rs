@@ -181,3 +181,44 @@ impl Compressor {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        // A checksum can be right and the payload wrong all the same: another writer's mistake must not end the reader.
+        #[test]
+        fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), spans in 0..9u32, records in 0..40u32) {
+            let (mut found_spans, mut references, mut runs) = (Vec::new(), Vec::new(), Vec::new());
+            if decode_references(&bytes, spans, records, &mut found_spans, &mut references).is_ok() {
+                prop_assert_eq!(references.len(), records as usize);
+                prop_assert_eq!(found_spans.iter().map(|span| span.length).sum::<usize>(), references.len());
+            }
+            if decode_runs(&bytes, records, 1, &mut runs).is_ok() {
+                prop_assert_eq!(runs.len(), records as usize);
+            }
+        }
+
+        #[test]
+        fn integers_come_back(values in prop::collection::vec(any::<u64>(), 0..50)) {
+            let mut bytes = Vec::new();
+            values.iter().for_each(|value| put(zigzag(*value), &mut bytes));
+            let mut take = Take(&bytes);
+            for value in values {
+                prop_assert_eq!(take.next().map(unzigzag), Ok(value));
+            }
+            prop_assert!(take.finish().is_ok());
+        }
+    }
+
+    #[test]
+    fn integers_that_are_too_long_are_refused() {
+        assert_eq!(Take(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]).next(), Ok(u64::MAX));
+        assert!(Take(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02]).next().is_err());
+        assert!(Take(&[0x80; 11]).next().is_err());
+        assert!(Take(&[0x80]).next().is_err());
+        assert!(Take(&[]).next().is_err());
+    }
+}
