@@ -12,7 +12,8 @@ from factory import Run, data_of
 from pagelab.analysis import Analysis, analyse
 from pagelab.report import charts
 from pagelab.report.charts import theme
-from pagelab.report.figures import figures_of, slug
+from pagelab.report.figure import slug
+from pagelab.report.figures import figures_of
 
 
 def test_every_colour_has_a_light_and_a_dark_value(typical_analysis: Analysis) -> None:

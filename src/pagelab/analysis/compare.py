@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -20,6 +20,8 @@ from pagelab.stats.refusal import StatsRefusedError
 
 SCHEMA = "pagelab.compare/1"
 BASE, NEW = "A", "B"
+TOGETHER = "A against B"
+"""The condition of two commands that ran in one study."""
 
 
 @dataclass(frozen=True)
@@ -121,16 +123,41 @@ def compare(
     )
 
 
+def sides_of(data: StudyData) -> tuple[StudyData, StudyData]:
+    """One study whose two workloads are to be compared (:mod:`pagelab.study.pair`), as two studies of one condition.
+
+    Any other study is bad input: between workloads of a study there is nothing that pairs their conditions.
+    """
+    names = list(dict.fromkeys(one.name for one in data.plan.conditions))
+    if len(names) != 2:
+        raise BadInputError(
+            f"{data.plan.name}: one study of {len(names)} conditions; name two studies, or two commands in quotes; "
+            "what one study says of its policies: pagelab report DIR"
+        )
+    return _side(data, names[0]), _side(data, names[1])
+
+
+def _side(data: StudyData, condition: str) -> StudyData:
+    runs = data.runs.filter(pl.col("condition") == condition)
+    kept = set(runs["run_id"])
+    return replace(
+        data,
+        runs=runs.with_columns(condition=pl.lit(TOGETHER)),
+        measurements=data.measurements.filter(pl.col("run_id").is_in(list(kept))),
+        records=tuple((run, record) for run, record in data.records if run in kept),
+    )
+
+
 def _conditions(data: StudyData) -> list[str]:
     return data.runs.filter(~pl.col("warmup"))["condition"].unique(maintain_order=True).to_list()
 
 
 def _column(base: StudyData, new: StudyData, wanted: str | None) -> Column:
-    name = wanted or base.plan.metric
     known = [{one.name: one for one in metrics_of(data)} for data in (base, new)]
-    if name in known[0] and name in known[1]:
-        return known[0][name]
     both = [each for each in known[0] if each in known[1]]
+    name = wanted or base.plan.metric
+    if name in both:
+        return known[0][name]
     raise BadInputError(
         f"metric {metric_named(name).name}: not in {'A' if name not in known[0] else 'B'}; "
         f"in both: {', '.join(both) or 'none'}; choose one with --metric"

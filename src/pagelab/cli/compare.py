@@ -1,4 +1,4 @@
-"""``pagelab compare``: two studies, before and after."""
+"""``pagelab compare``: two studies, before and after, or two commands, their executions interleaved."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagelab.cli.options import JUDGE, MEASURE, OUTPUT, WHAT, Cpu, Level, MeasureRegex, Seed, Timeout
+
 if TYPE_CHECKING:
     from pagelab.analysis.compare import Compared, Comparison
+    from pagelab.analysis.data import StudyData
     from pagelab.analysis.model import Metric as Column
     from pagelab.stats.nondeterminism import Change, Estimate, Refused
+    from pagelab.study.pair import Pair
 
 EXIT = {"pass": 0, "fail": 1, "inconclusive": 3}
 _SHOWN = 20
 """Machine differences shown; all of them are in the JSON."""
+_EXECUTIONS = 20
 
 
 def compare_command(
-    base: Annotated[Path, typer.Argument(metavar="A", help="Directory of the study before.")],
-    new: Annotated[Path, typer.Argument(metavar="B", help="Directory of the study after.")],
+    base: Annotated[str, typer.Argument(metavar="A", help="Directory of the study before; or a command, in quotes.")],
+    new: Annotated[
+        str | None, typer.Argument(metavar="B", help="Directory of the study after; or a command, in quotes.")
+    ] = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -27,27 +34,52 @@ def compare_command(
             metavar="EXPR",
             help='Fail when B differs from A by more: "mean>3%"; metrics mean, measurement, unclassified, execution; '
             "< for falls; repeat for several.",
+            rich_help_panel=JUDGE,
         ),
     ] = None,
     metric: Annotated[
-        str | None, typer.Option("--metric", metavar="NAME", help="wall_s, measure.NAME ... (default: A's own).")
+        str | None,
+        typer.Option(
+            "--metric", metavar="NAME", help="wall_s, measure.NAME ... (default: A's own).", rich_help_panel=MEASURE
+        ),
     ] = None,
-    level: Annotated[float, typer.Option("--level", help="Confidence level.")] = 0.95,
-    seed: Annotated[
-        int, typer.Option("--seed", help="Seed of the bootstrap: the same seed gives the same digits.")
-    ] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON (pagelab.compare/1).")] = False,
+    executions: Annotated[
+        int | None,
+        typer.Option(
+            "--executions", "-n", metavar="N", help=f"Of each command (default: {_EXECUTIONS}).", rich_help_panel=WHAT
+        ),
+    ] = None,
+    cpu: Cpu = None,
+    timeout: Timeout = None,
+    measure_regex: MeasureRegex = None,
+    into: Annotated[
+        Path | None,
+        typer.Option(
+            "--into",
+            metavar="DIR",
+            help="Keep the executions of the commands as a study (default: not kept).",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    level: Level = 0.95,
+    seed: Seed = 1,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print the comparison as JSON (pagelab.compare/1).", rich_help_panel=OUTPUT),
+    ] = False,
 ) -> None:
-    """Compare two studies of the same conditions: what changed from A to B, how surely, and whether the machine did.
+    """Compare two studies of the same conditions, or two commands: what changed from A to B, and how surely.
 
-    Every condition that both have, by name: mean, non-determinism in measurement, unclassified, and in execution, each
+    Studies: every condition that both have, by name, and what differs between their machines. Commands: both are run
+    many times, interleaved in random order. Mean, non-determinism in measurement, unclassified, and in execution, each
     with its interval and the change in percent.
 
-    Exit codes: 0 passed (or nothing was to be judged), 1 a limit is exceeded, 2 bad input, 3 inconclusive.
+    Exit codes: 0 passed (or nothing was to be judged), 1 a limit is exceeded, 2 bad input (a command that fails, too),
+    3 inconclusive.
 
     **Examples**
 
-        pagelab compare before.study after.study
+        pagelab compare "./old input" "./new input" --fail-if "mean>3%"
 
         pagelab compare before.study after.study --fail-if "mean>3%" --fail-if "execution>50%"
 
@@ -56,32 +88,114 @@ def compare_command(
     import json
 
     from pagelab.analysis.compare import Settings, compare, document
-    from pagelab.analysis.data import load
     from pagelab.analysis.gates import parse_gate
+    from pagelab.cli.options import cpus_of
     from pagelab.errors import BadInputError
-    from pagelab.study.store import Store
+    from pagelab.study.pair import Pair
 
     if not 0.5 <= level <= 0.9999:
         raise BadInputError(f"--level {level}: not within 0.5 ... 0.9999")
-    if not 0 <= seed < 2**64:
-        raise BadInputError(f"--seed {seed}: not within 0 ... 2**64 - 1")
+    if not 0 <= seed < 2**63:
+        raise BadInputError(f"--seed {seed}: not within 0 ... 2**63 - 1")
     gates = tuple(parse_gate(text) for text in fail_if or [])
-    studies = []
-    for directory in (base, new):
-        with Store.open(directory, write=False) as store:
-            studies.append(load(store))
-    found = compare(*studies, gates=gates, metric=metric, settings=Settings(level=level, seed=seed))
-    typer.echo(json.dumps(document(found), indent=1, ensure_ascii=False) if as_json else _text(found))
+    given = {"executions": executions, "cpu": cpu, "timeout": timeout, "measure-regex": measure_regex, "into": into}
+    if are_studies(base, new):
+        stray = [f"--{name}" for name, value in given.items() if value is not None]
+        if stray:
+            raise BadInputError(f"{', '.join(stray)}: only for commands; {base} is a study, and has run")
+        sides = studies(base, new)
+        commands = None if new is not None else commands_of(sides[0])
+    else:
+        assert new is not None
+        pair = Pair(
+            commands=(base, new),
+            cwd=str(Path.cwd()),
+            executions=executions if executions is not None else _EXECUTIONS,
+            seed=seed,
+            metric=metric,
+            regex=measure_regex,
+            timeout_s=timeout,
+            cpus=tuple(cpus_of(cpu)) or None,
+        )
+        sides, commands = run_commands(pair, into), (base, new)
+    found = compare(*sides, gates=gates, metric=metric, settings=Settings(level=level, seed=seed))
+    if as_json:
+        told = document(found) | ({"commands": dict(zip("ab", commands, strict=True))} if commands else {})
+        typer.echo(json.dumps(told, indent=1, ensure_ascii=False))
+    else:
+        typer.echo(_text(found, commands))
+        if into is not None:
+            typer.echo(f"all executions: pagelab report {into}; compare them again: pagelab compare {into}")
     raise typer.Exit(EXIT[found.outcome])
 
 
-def _text(found: Comparison) -> str:
+def are_studies(base: str, new: str | None) -> bool:
+    """Whether studies are named; two directories are, two other things are commands. One of each is bad input."""
+    from pagelab.errors import BadInputError
+
+    names = [name for name in (base, new) if name is not None]
+    here = [bool(name) and (Path(name).is_dir() or name.endswith("study.db")) for name in names]
+    if new is None and not here[0]:
+        raise BadInputError(f'compare {base} with what? Such as: pagelab compare "{base}" "./new"')
+    if len(set(here)) == 2:
+        study, other = (base, new) if here[0] else (new, base)
+        raise BadInputError(
+            f"{study} is a directory and {other} is none: name two studies, or two commands in quotes; a program that "
+            f"has a directory's name: ./{study}"
+        )
+    return here[0]
+
+
+def studies(base: str, new: str | None) -> tuple[StudyData, StudyData]:
+    """The data of both; of one directory, the two commands that ran there."""
+    from pagelab.analysis.compare import sides_of
+    from pagelab.analysis.data import load
+    from pagelab.study.store import Store
+
+    found = []
+    for name in (base, new):
+        if name is not None:
+            with Store.open(Path(name), write=False) as store:
+                found.append(load(store))
+    return sides_of(found[0]) if len(found) == 1 else (found[0], found[1])
+
+
+def commands_of(data: StudyData) -> tuple[str, str]:
+    """The two commands that ran in one study."""
+    import shlex
+
+    first, second = (shlex.join(one.argv) for one in data.plan.conditions)
+    return first, second
+
+
+def run_commands(pair: Pair, into: Path | None) -> tuple[StudyData, StudyData]:
+    """Runs both, and the data of each. Without ``into`` nothing of it stays."""
+    import tempfile
+
+    from pagelab.errors import BadInputError
+    from pagelab.study.launching import local_tools
+    from pagelab.study.pair import run_pair
+    from pagelab.study.progress import for_terminal
+
+    if not 2 <= pair.executions <= 100_000:
+        raise BadInputError(f"--executions {pair.executions}: not within 2 ... 100000 (one execution has no spread)")
+    if into is not None and into.exists() and (not into.is_dir() or any(into.iterdir())):
+        raise BadInputError(f"--into {into}: it exists; compare what is in it with: pagelab compare {into}")
+    with tempfile.TemporaryDirectory(prefix="pagelab-compare-") as temporary:
+        directory = (into or Path(temporary) / "study").resolve()
+        run_pair(pair, directory, local_tools(), for_terminal())
+        return studies(str(directory), None)
+
+
+def _text(found: Comparison, commands: tuple[str, str] | None) -> str:
     from pagelab.analysis import wording
 
     lines = [f"{found.metric.label}, B against A; intervals at {wording.level(found.level)}"]
     if found.gate_level != found.level:
         count = len(found.judgements)
         lines[0] += f", changes at {wording.level(round(found.gate_level, 6))} (divided over {count} judgements)"
+    if commands:
+        lines = [f"A: {commands[0]}", f"B: {commands[1]}", *lines]
     for one in found.compared:
         lines += ["", *_condition(one, found.metric)]
     lines += ["", *_notes(found)]
@@ -94,8 +208,11 @@ def _condition(one: Compared, column: Column) -> list[str]:
     table = one.found.table
     lines = [f"{one.condition}: {table.executions[0]} executions in A, {table.executions[1]} in B"]
     lines += [f"  {_LABEL[change.metric.value]:<16}{_change(change, column)}" for change in one.found.changes]
+    notes: dict[str, list[str]] = {}
     for i, side in enumerate("AB"):
-        lines += [f"  note on {side}: {caution.message}" for caution in table.cautions(i)]
+        for caution in table.cautions(i):
+            notes.setdefault(caution.message, []).append(side)
+    lines += [f"  note on {' and '.join(sides)}: {message}" for message, sides in notes.items()]
     return lines + [f"  left out of {note}" for note in one.left_out]
 
 

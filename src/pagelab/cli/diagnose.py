@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagelab.cli.options import JUDGE, MEASURE, OUTPUT, Level, MeasureRegex, Seed, Timeout
+
 if TYPE_CHECKING:
     from rich.console import Console
 
     from pagelab.diagnose.model import Diagnosis, Finding, Interval, Settings
 
-_BUDGET = "Budget and judgement"
-_PROGRAM = "The program"
-_OUTPUT = "Output"
 _PIPED_WIDTH = 110
 
 
@@ -23,17 +22,17 @@ def diagnose_command(
         list[str] | None, typer.Argument(metavar="[--] CMD...", help="The program and its arguments.")
     ] = None,
     minutes: Annotated[
-        float, typer.Option("--minutes", metavar="M", help="Budget of time.", rich_help_panel=_BUDGET)
+        float, typer.Option("--minutes", metavar="M", help="Budget of time.", rich_help_panel=JUDGE)
     ] = 10.0,
     into: Annotated[
         Path | None,
         typer.Option(
-            "--into", metavar="DIR", help="Where it is kept (default: CMD.diagnosis).", rich_help_panel=_OUTPUT
+            "--into", metavar="DIR", help="Where it is kept (default: CMD.diagnosis).", rich_help_panel=OUTPUT
         ),
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option("--resume", metavar="DIR", help="Continue an interrupted diagnosis.", rich_help_panel=_OUTPUT),
+        typer.Option("--resume", metavar="DIR", help="Continue an interrupted diagnosis.", rich_help_panel=OUTPUT),
     ] = None,
     unchanged: Annotated[
         float,
@@ -41,7 +40,7 @@ def diagnose_command(
             "--unchanged",
             metavar="PERCENT",
             help="The mean is unchanged when its interval lies within ± so much.",
-            rich_help_panel=_BUDGET,
+            rich_help_panel=JUDGE,
         ),
     ] = 1.0,
     negligible: Annotated[
@@ -50,34 +49,19 @@ def diagnose_command(
             "--negligible",
             metavar="PERCENT",
             help="A spread surely below this needs no explanation.",
-            rich_help_panel=_BUDGET,
+            rich_help_panel=JUDGE,
         ),
     ] = 1.0,
-    level: Annotated[float, typer.Option("--level", help="Confidence level.", rich_help_panel=_BUDGET)] = 0.95,
-    seed: Annotated[
-        int, typer.Option("--seed", help="Of the order, the values drawn and the tests.", rich_help_panel=_BUDGET)
-    ] = 1,
+    level: Level = 0.95,
+    seed: Seed = 1,
     metric: Annotated[
         str,
-        typer.Option("--metric", metavar="NAME", help="wall_s, user_s, measure.NAME ...", rich_help_panel=_PROGRAM),
+        typer.Option("--metric", metavar="NAME", help="wall_s, user_s, measure.NAME ...", rich_help_panel=MEASURE),
     ] = "wall_s",
-    measure_regex: Annotated[
-        str | None,
-        typer.Option(
-            "--measure-regex",
-            metavar="REGEX",
-            help="Find measurements in the output: groups value, and name, unit.",
-            rich_help_panel=_PROGRAM,
-        ),
-    ] = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            "--timeout", metavar="SECONDS", help="End an execution after this long.", rich_help_panel=_PROGRAM
-        ),
-    ] = None,
+    measure_regex: MeasureRegex = None,
+    timeout: Timeout = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the diagnosis as JSON (pagelab.diagnosis/1).", rich_help_panel=_OUTPUT)
+        bool, typer.Option("--json", help="Print the diagnosis as JSON (pagelab.diagnosis/1).", rich_help_panel=OUTPUT)
     ] = False,
 ) -> None:
     """Find out what makes a program's run time jump from execution to execution, and how to stop it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import sys
 from pathlib import Path
@@ -10,15 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from pagelab.cli.options import MEASURE, OUTPUT, WHAT, Cpu, MeasureRegex, Timeout, cpus_of
 from pagelab.errors import BadInputError
 
 if TYPE_CHECKING:
     from pagelab.record import Outcome, Record
 
-_WHAT = "What runs"
 _POLICY = "The policy"
-_MEASURE = "What is measured"
-_OUTPUT = "Output"
 
 
 def run_command(
@@ -65,16 +62,13 @@ def run_command(
             rich_help_panel=_POLICY,
         ),
     ] = True,
-    cpu: Annotated[
-        str | None,
-        typer.Option("--cpu", metavar="LIST", help="Pin to these CPUs: 1, 0-3,8.", rich_help_panel=_WHAT),
-    ] = None,
+    cpu: Cpu = None,
     node: Annotated[
-        int | None, typer.Option("--node", metavar="N", help="Bind memory to this node.", rich_help_panel=_WHAT)
+        int | None, typer.Option("--node", metavar="N", help="Bind memory to this node.", rich_help_panel=WHAT)
     ] = None,
     aslr: Annotated[
         str | None,
-        typer.Option("--aslr", metavar="on|off", help="Randomise addresses, or not.", rich_help_panel=_WHAT),
+        typer.Option("--aslr", metavar="on|off", help="Randomise addresses, or not.", rich_help_panel=WHAT),
     ] = None,
     scheduler: Annotated[
         str | None,
@@ -82,39 +76,36 @@ def run_command(
     ] = None,
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", metavar="NAME=VALUE", help="Set a variable.", rich_help_panel=_WHAT),
+        typer.Option("--env", metavar="NAME=VALUE", help="Set a variable.", rich_help_panel=WHAT),
     ] = None,
     unset: Annotated[
-        list[str] | None, typer.Option("--unset", metavar="NAME", help="Remove a variable.", rich_help_panel=_WHAT)
+        list[str] | None, typer.Option("--unset", metavar="NAME", help="Remove a variable.", rich_help_panel=WHAT)
     ] = None,
     clear_env: Annotated[
-        bool, typer.Option("--clear-env", help="Start from an empty environment.", rich_help_panel=_WHAT)
+        bool, typer.Option("--clear-env", help="Start from an empty environment.", rich_help_panel=WHAT)
     ] = False,
     cwd: Annotated[
-        Path | None, typer.Option("--cwd", metavar="DIR", help="Working directory.", rich_help_panel=_WHAT)
+        Path | None, typer.Option("--cwd", metavar="DIR", help="Working directory.", rich_help_panel=WHAT)
     ] = None,
     user: Annotated[
         str | None,
         typer.Option(
-            "--user", metavar="NAME", help="Run as this user instead of the one asking.", rich_help_panel=_WHAT
+            "--user", metavar="NAME", help="Run as this user instead of the one asking.", rich_help_panel=WHAT
         ),
     ] = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option("--timeout", metavar="SECONDS", help="End the whole tree after this long.", rich_help_panel=_WHAT),
-    ] = None,
+    timeout: Timeout = None,
     stdin: Annotated[
-        str, typer.Option("--stdin", metavar="FILE", help="inherit, null, or a file.", rich_help_panel=_WHAT)
+        str, typer.Option("--stdin", metavar="FILE", help="inherit, null, or a file.", rich_help_panel=WHAT)
     ] = "inherit",
     stdout: Annotated[
-        str, typer.Option("--stdout", metavar="FILE", help="inherit, null, or a file.", rich_help_panel=_WHAT)
+        str, typer.Option("--stdout", metavar="FILE", help="inherit, null, or a file.", rich_help_panel=WHAT)
     ] = "inherit",
     stderr: Annotated[
-        str, typer.Option("--stderr", metavar="FILE", help="inherit, null, or a file.", rich_help_panel=_WHAT)
+        str, typer.Option("--stderr", metavar="FILE", help="inherit, null, or a file.", rich_help_panel=WHAT)
     ] = "inherit",
     run_dir: Annotated[
         Path | None,
-        typer.Option("--run-dir", metavar="DIR", help="Where run directories are made.", rich_help_panel=_WHAT),
+        typer.Option("--run-dir", metavar="DIR", help="Where run directories are made.", rich_help_panel=WHAT),
     ] = None,
     events: Annotated[
         list[str] | None,
@@ -123,39 +114,31 @@ def run_command(
             "-e",
             metavar="EVENTS",
             help="Sets (tlb, cache, faults), names (cycles), raw codes (r0F45), libpfm4 names.",
-            rich_help_panel=_MEASURE,
+            rich_help_panel=MEASURE,
         ),
     ] = None,
     per_process: Annotated[
         bool,
-        typer.Option("--per-process/--totals-only", help="Counters by process too.", rich_help_panel=_MEASURE),
+        typer.Option("--per-process/--totals-only", help="Counters by process too.", rich_help_panel=MEASURE),
     ] = True,
-    measure_regex: Annotated[
-        str | None,
-        typer.Option(
-            "--measure-regex",
-            metavar="REGEX",
-            help="Find measurements in the output: groups value, and name, unit.",
-            rich_help_panel=_MEASURE,
-        ),
-    ] = None,
+    measure_regex: MeasureRegex = None,
     flush: Annotated[
         list[str] | None,
         typer.Option(
-            "--flush", metavar="FILE|all", help="Drop from the page cache before the run.", rich_help_panel=_MEASURE
+            "--flush", metavar="FILE|all", help="Drop from the page cache before the run.", rich_help_panel=MEASURE
         ),
     ] = None,
     json_: Annotated[
-        bool, typer.Option("--json", help="Print the record as JSON instead of a summary.", rich_help_panel=_OUTPUT)
+        bool, typer.Option("--json", help="Print the record as JSON instead of a summary.", rich_help_panel=OUTPUT)
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the record to a file.", rich_help_panel=_OUTPUT),
+        typer.Option("--output", "-o", metavar="FILE", help="Write the record to a file.", rich_help_panel=OUTPUT),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No summary.", rich_help_panel=_OUTPUT)] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No summary.", rich_help_panel=OUTPUT)] = False,
     propagate: Annotated[
         bool,
-        typer.Option("--propagate", help="Exit with the program's own code, or 128 + signal.", rich_help_panel=_OUTPUT),
+        typer.Option("--propagate", help="Exit with the program's own code, or 128 + signal.", rich_help_panel=OUTPUT),
     ] = False,
 ) -> None:
     """Run a program under a policy and say what it cost and which pages it got.
@@ -183,7 +166,7 @@ def run_command(
         policy_toml=_policy(policy, pages, fetch, frames, via, layout),
         policy_path=None if policy is None else str(policy),
         preload="auto" if preload else "never",
-        cpus=_cpus(cpu),
+        cpus=cpus_of(cpu),
         node=node,
         aslr=_on_off(aslr),
         scheduler=_scheduler(scheduler),
@@ -228,17 +211,6 @@ def _policy(
     found = policies.from_flags(flags, described, policy)
     policies.check_runnable(found, described)
     return found.toml
-
-
-def _cpus(text: str | None) -> list[int]:
-    """``0-3,8`` → [0, 1, 2, 3, 8]."""
-    cpus: list[int] = []
-    for part in (text or "").split(",") if text is not None else []:
-        match = re.fullmatch(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", part)
-        if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise BadInputError(f"--cpu {text}: not a list of CPUs; write it as 1 or 0-3,8; they are listed by: lscpu")
-        cpus.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return cpus
 
 
 def _on_off(text: str | None) -> bool | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pagelab.diagnose.model import Pin, Settings, Source
+from pagelab.study.substitute import literal
 
 PADDING = "PAGELAB_PADDING"
 """Variable that makes the environment longer, and so moves the stack."""
@@ -84,12 +85,12 @@ def _cpu() -> Source:
 def _cache(settings: Settings) -> Source:
     files = input_files(settings)
     shown = " ".join(files)
-    warm = {"setup": [{"command": ["cat", *(_literal(name) for name in files)]}]}
+    warm = {"setup": [{"command": ["cat", *(literal(name) for name in files)]}]}
     pins = [
         Pin(name="cache-warm", keys=warm, how=f"read its files before it runs: cat {shown} > /dev/null"),
         Pin(
             name="cache-flushed",
-            keys={"flush": {"mode": "files", "files": [_literal(name) for name in files]}},
+            keys={"flush": {"mode": "files", "files": [literal(name) for name in files]}},
             how="pagelab run " + " ".join(f"--flush {name}" for name in files),
         ),
     ]
@@ -140,10 +141,3 @@ def _numbers(seed: int, count: int) -> list[int]:
 def _spread_out(items: list[int], most: int) -> list[int]:
     count = min(most, len(items))
     return [items[round(index * (len(items) - 1) / max(1, count - 1))] for index in range(count)]
-
-
-def _literal(text: str) -> str:
-    """``text`` so that study.toml replaces nothing in it."""
-    from pagelab.diagnose.specs import literal
-
-    return literal(text)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from pagelab.diagnose.model import Pin, Settings
+from pagelab.study.substitute import literal
 from pagelab.study.toml_text import dumps
 
 DEFAULT = "default"
@@ -14,13 +14,6 @@ COPIES = 3
 """The default is there so often in each block: every source is compared with it, and the copies compared with each
 other are the A/A check of the report."""
 WORKLOAD = "program"
-
-_PLACE = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
-
-
-def literal(text: str) -> str:
-    """``text`` such that study.toml replaces nothing in it."""
-    return _PLACE.sub(r"{{\1}}", text)
 
 
 def default_names(copies: int) -> list[str]:

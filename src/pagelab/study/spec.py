@@ -20,7 +20,7 @@ from .toml_text import LineIndex, Location, dotted
 Scalar = str | int | float | bool
 
 _UNITS_S = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
-_SHELL_WORDS = re.compile(r"[|&;<>$`*?~]|\{[^}]*,[^}]*\}")
+SHELL_WORDS = re.compile(r"[|&;<>$`*?~]|\{[^}]*,[^}]*\}")
 
 
 def _duration(value: Any) -> Any:
@@ -47,7 +47,7 @@ def _words(value: Any) -> Any:
     """A command string is split into words as a shell would, and refused where only a shell could run it."""
     if not isinstance(value, str):
         return value
-    if _SHELL_WORDS.search(re.sub(r"'[^']*'", "", value)):
+    if SHELL_WORDS.search(re.sub(r"'[^']*'", "", value)):
         raise ValueError(
             'the command needs a shell (|, &, ;, <, >, $, `, *, ? or ~ in it); write shell = "…" instead of '
             'command = "…", or an array of words: command = ["sort", "file"]'

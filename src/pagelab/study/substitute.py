@@ -11,6 +11,8 @@ from collections.abc import Mapping
 
 _PLACE = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_]*)\}\}|(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
+_NAMED = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
 HERE = "here"
 """The directory of study.toml."""
 OUT = "out"
@@ -32,6 +34,11 @@ def substitute(text: str, values: Mapping[str, object]) -> str:
         return "{" + found[1] + "}" if found[1] else shown(values[found[2]])
 
     return _PLACE.sub(replace, text)
+
+
+def literal(text: str) -> str:
+    """``text`` such that nothing in it is replaced."""
+    return _NAMED.sub(r"{{\1}}", text)
 
 
 def shown(value: object) -> str:
