@@ -72,7 +72,7 @@ def run_command(
     ] = None,
     scheduler: Annotated[
         str | None,
-        typer.Option("--scheduler", metavar="fifo", help="Real-time priority (SCHED_FIFO).", rich_help_panel=_WHAT),
+        typer.Option("--scheduler", metavar="fifo", help="Real-time priority (SCHED_FIFO).", rich_help_panel=WHAT),
     ] = None,
     env: Annotated[
         list[str] | None,
