@@ -156,7 +156,7 @@ def test_a_newcomer_gets_benchmarks_their_inputs_and_what_is_missing(tmp_path: P
         (bare / program).symlink_to(f"/usr/bin/{program}")
     done = pagelab(tmp_path, "study", "run", "study.toml", PATH=str(bare))
     assert done.returncode == 0, done.stderr
-    assert "optipng/kernel is left out: optipng is not installed; Debian: apt install optipng" in done.stderr
+    assert "optipng is left out: optipng is not installed; Debian: apt install optipng" in done.stderr
     with Store.open(tmp_path / "small.study", write=False) as store:
         assert set(store.runs()["status"]) == {"ok"}
         assert set(store.runs()["workload"]) == {"scimark-sparse size=half memory=once cache=L2", "perl", "ping-tcp"}

@@ -46,7 +46,7 @@ def test_an_impossible_policy_is_an_error_or_left_out(tmp_path: Path) -> None:
         assert store.conditions()["left_out"].to_list() == [None, "needs transparent huge pages"] * 2
         (warning,) = store.study_warnings()
         assert warning.kind == "left-out"
-        assert warning.message == "a/4K, b/4K are left out: needs transparent huge pages"
+        assert warning.message == "policy 4K is left out: needs transparent huge pages"
 
 
 def test_a_level_that_cannot_be_reached_is_told_before_and_stored(tmp_path: Path) -> None:

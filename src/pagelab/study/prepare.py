@@ -92,7 +92,7 @@ def _left_out(plan: Plan) -> list[RunWarning]:
         RunWarning(
             kind=WarningKind.LEFT_OUT,
             severity="serious" if _loses_a_baseline(plan, lost) else "warning",
-            message=f"{_some([condition.name for condition in lost])} left out: {reason}",
+            message=f"{_some(_names(plan, lost))} left out: {reason}",
             data={"conditions": [condition.name for condition in lost], "reason": reason},
         )
         for reason, lost in by_reason.items()
@@ -103,6 +103,19 @@ def _loses_a_baseline(plan: Plan, lost: list[Condition]) -> bool:
     """Whether something that does run has lost what it is compared with."""
     run = {condition.workload for condition in plan.active()}
     return any(condition.baseline and condition.workload in run for condition in lost)
+
+
+def _names(plan: Plan, lost: list[Condition]) -> list[str]:
+    """Workloads and policies that are lost whole by their name alone, once; the others by condition."""
+    workloads = {condition.workload_name for condition in plan.active()}
+    policies = {condition.policy_name for condition in plan.active()}
+
+    def name(one: Condition) -> str:
+        if one.workload_name not in workloads:
+            return one.workload_name
+        return one.name if one.policy_name in policies else f"policy {one.policy_name}"
+
+    return list(dict.fromkeys(map(name, lost)))
 
 
 def _some(names: list[str]) -> str:
