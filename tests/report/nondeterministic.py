@@ -9,6 +9,8 @@ from typing import Any
 
 from factory import Run, plan, store
 
+from pagelab.analysis import Analysis
+from pagelab.analysis.nondeterminism.model import NondeterminismPart
 from pagelab.study.plan import Condition, Plan
 from pagelab.study.schedule import Slot
 
@@ -59,3 +61,8 @@ def with_factors(made: Plan, single: tuple[str, ...] = ()) -> Plan:
         return condition.model_copy(update=facts)
 
     return made.model_copy(update={"conditions": [changed(one) for one in made.conditions]})
+
+
+def part_of(found: Analysis) -> NondeterminismPart:
+    assert found.nondeterminism is not None
+    return found.nondeterminism

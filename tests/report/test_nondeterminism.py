@@ -11,12 +11,12 @@ import polars as pl
 import pytest
 from browser import Browser
 from factory import Run, data_of
+from nondeterministic import part_of
 from scipy import stats as scipy_stats
 
 from pagelab.analysis import Analysis, StudyData, analyse
 from pagelab.analysis.nondeterminism import words
 from pagelab.analysis.nondeterminism.alarms import KINDS
-from pagelab.analysis.nondeterminism.model import NondeterminismPart
 from pagelab.report import write_report
 from pagelab.report.figures import figures_of, first_picture
 from pagelab.report.nondeterminism import tables
@@ -36,11 +36,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> StudyData:
 @pytest.fixture(scope="module")
 def analysis(data: StudyData) -> Analysis:
     return analyse(data)
-
-
-def part_of(found: Analysis) -> NondeterminismPart:
-    assert found.nondeterminism is not None
-    return found.nondeterminism
 
 
 def rows_of(data: StudyData, condition: str) -> list[list[float]]:

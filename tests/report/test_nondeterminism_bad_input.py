@@ -14,9 +14,9 @@ import numpy as np
 import polars as pl
 import pytest
 from factory import Run, data_of
+from nondeterministic import part_of
 
 from pagelab.analysis import Analysis, analyse
-from pagelab.analysis.nondeterminism.model import NondeterminismPart
 from pagelab.report import write_report
 from pagelab.report.figures import figures_of
 from pagelab.report.nondeterminism import tables
@@ -25,11 +25,6 @@ from pagelab.study.plan import Condition
 from pagelab.study.schedule import Slot
 
 MEAN, _, EVERYTHING, BETWEEN = (metric.value for metric in nd.Metric)
-
-
-def part_of(found: Analysis) -> NondeterminismPart:
-    assert found.nondeterminism is not None
-    return found.nondeterminism
 
 
 def bad(tmp_path: Path, **more: Any) -> Analysis:

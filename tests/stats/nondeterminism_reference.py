@@ -62,7 +62,7 @@ class Stream:
 def shuffled_front(values: list[float] | list[int], size: int, stream: Stream) -> None:
     if size < len(values):
         for k, further in enumerate(stream.each_below([len(values) - k for k in range(size)])):
-            values[k], values[k + further] = values[k + further], values[k]  # type: ignore[index]
+            values[k], values[k + further] = values[k + further], values[k]  # type: ignore[index]  # a list of one kind or the other
 
 
 def resampled_executions(n: int, seed: int, key: int, part: int, index: int) -> tuple[list[int], Stream]:

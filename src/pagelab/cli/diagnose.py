@@ -12,7 +12,7 @@ from pagelab.cli.options import JUDGE, MEASURE, OUTPUT, Level, MeasureRegex, See
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pagelab.diagnose.model import Diagnosis, Finding, Interval, Settings
+    from pagelab.diagnose.model import Diagnosis, Finding, Settings
 
 _PIPED_WIDTH = 110
 
@@ -174,16 +174,12 @@ def _table(found: Diagnosis) -> object:
     table.add_column("verdict")
     for one in found.findings:
         if one.sd_ratio is not None:
-            table.add_row(one.label, _ratio(one.sd_ratio), _shift(one), _share(one), words.VERDICTS[one.verdict])
+            table.add_row(one.label, words.ratio(one.sd_ratio), _shift(one), _share(one), words.VERDICTS[one.verdict])
     spread = words.spread(found.default_spread.estimate)
     each = wording.count(found.blocks, "execution")
     table.caption = f"default: spread {spread}; {each} of each value; intervals {wording.level(found.settings.level)}"
     table.caption_justify = "left"
     return table
-
-
-def _ratio(found: Interval) -> str:
-    return f"{found.estimate:.2f} ({found.low:.2f}–{found.high:.2f})"
 
 
 def _shift(one: Finding) -> str:
@@ -207,7 +203,7 @@ def _confirmation(found: Diagnosis, console: Console) -> None:
     cvs = [words.spread(cv) for cv in (confirmation.cv_default, confirmation.cv_recommended)]
     console.print(
         f"\nconfirmation, {confirmation.executions} fresh executions of each: spread {cvs[0]} by default, {cvs[1]} "
-        f"with {confirmation.recommended}; SD ratio {_ratio(confirmation.sd_ratio)}; "
+        f"with {confirmation.recommended}; SD ratio {words.ratio(confirmation.sd_ratio)}; "
         f"mean {words.plus_minus(confirmation.mean_shift)}",
         markup=False,
     )

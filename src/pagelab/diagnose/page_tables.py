@@ -5,7 +5,7 @@ from __future__ import annotations
 from pagelab.analysis import wording
 from pagelab.analysis.metrics import metric_named
 from pagelab.diagnose import words
-from pagelab.diagnose.model import Diagnosis, Finding, Interval
+from pagelab.diagnose.model import Diagnosis, Finding
 from pagelab.report.tables import NONE, Table, grouped
 
 
@@ -39,17 +39,13 @@ def _source_row(one: Finding) -> tuple[str, ...]:
     return (
         one.label,
         verdict,
-        _ratio(one.sd_ratio),
-        _ratio(one.deviation_ratio),
+        words.ratio(one.sd_ratio),
+        words.ratio(one.deviation_ratio),
         f"{one.removed.estimate:.0%}".replace("-", wording.MINUS),
         NONE if one.mean_shift is None else words.plus_minus(one.mean_shift),
         NONE if one.share is None else f"{one.share.estimate:.0%} ({one.share.low:.0%}–{one.share.high:.0%})",
         NONE if one.p_holm is None else wording.p_value(one.p_holm).removeprefix("p = "),
     )
-
-
-def _ratio(found: Interval) -> str:
-    return f"{found.estimate:.2f} ({found.low:.2f}–{found.high:.2f})"
 
 
 def values(found: Diagnosis) -> Table:
@@ -89,7 +85,7 @@ def confirmation(found: Diagnosis) -> Table:
                 one.recommended,
                 str(one.executions),
                 words.spread(one.cv_recommended),
-                _ratio(one.sd_ratio),
+                words.ratio(one.sd_ratio),
                 words.plus_minus(one.mean_shift),
                 wording.p_value(one.p).removeprefix("p = "),
             ),

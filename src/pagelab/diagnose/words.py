@@ -30,6 +30,11 @@ def plus_minus(found: Interval) -> str:
     return f"{wording.percent(found.estimate)} ± {wording.percent(half, signed=False)}"
 
 
+def ratio(found: Interval) -> str:
+    """``0.43 (0.31–0.60)``."""
+    return f"{found.estimate:.2f} ({found.low:.2f}–{found.high:.2f})"
+
+
 def outcome_of(found: Interval, confirmation: Confirmation | None, limit: float) -> Outcome:
     """Which of the four answers it is."""
     if confirmation is not None:
