@@ -1,22 +1,15 @@
 //! Simulations of paging: references in, from arrays or from a trace file; curves out as native integers.
 
 mod input;
+pub mod model;
 mod paging;
 
 pub use input::PageRuns;
 pub use paging::Paging;
 
-use pagelab_trace::{Run, TraceError};
+use pagelab_trace::TraceError;
 use pyo3::PyErr;
 use pyo3::exceptions::PyValueError;
-
-/// Feeds that every simulation of paging takes.
-pub trait Feed: Send + Sync {
-    /// The next references, one a page number.
-    fn pages(&mut self, pages: &[u64]);
-    /// The next references, as runs.
-    fn runs(&mut self, runs: &[Run]);
-}
 
 fn refused(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())

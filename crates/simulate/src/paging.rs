@@ -5,13 +5,17 @@
 
 pub mod colouring;
 mod cpu;
+pub mod memory;
 pub mod pages;
+pub mod sampled;
 pub mod stack;
 
 pub use pagelab_trace::Run;
 
 pub use colouring::{Chain, Colouring, ColouringError};
-pub use stack::Stacks;
+pub use memory::{Memories, Optimal, Policy, Size};
+pub use sampled::{Sampled, Sampling};
+pub use stack::{Curve, Parallel, Stacks};
 
 /// Bits of a page's number that hold the virtual page number; the address-space identifier lies above.
 pub const VPN_BITS: u32 = pagelab_trace::NUMBER_BITS;

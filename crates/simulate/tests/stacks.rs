@@ -3,7 +3,7 @@
 mod common;
 
 use common::{distances, filled, lru_faults, noise};
-use pagelab_simulate::paging::{Colouring, Stacks};
+use pagelab_simulate::paging::{Colouring, Parallel, Sampled, Sampling, Stacks};
 use proptest::prelude::*;
 
 /// A trace with loops, repeats and jumps over few or many pages.
@@ -90,4 +90,71 @@ fn all_pages_of_one_colour() {
 fn more_than_a_million_slots() {
     let trace: Vec<u64> = noise(3).take(6_000_000).map(|x| x % 1_500_000).collect();
     assert_exact(&trace, &[1, 2, 4]);
+}
+
+fn split_as(trace: &[u64], counts: &[u32], parts: usize) -> Stacks {
+    let mut whole = Stacks::new(&Colouring::Modulo, counts).unwrap();
+    for part in trace.chunks(trace.len().div_ceil(parts)) {
+        let mut stacks = Stacks::new(&Colouring::Modulo, counts).unwrap();
+        stacks.feed(part);
+        whole.append(&stacks);
+    }
+    whole
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn segments_counted_apart_give_the_same_when_appended(trace in traces(), parts in 1..6_usize) {
+        let counts = [1, 2, 3, 4, 8];
+        let mut whole = Stacks::new(&Colouring::Modulo, &counts).unwrap();
+        whole.feed(&trace);
+        let parted = split_as(&trace, &counts, parts);
+        prop_assert_eq!(parted.references(), whole.references());
+        prop_assert_eq!(parted.pages(), whole.pages());
+        prop_assert_eq!(parted.held(), whole.held());
+        for (parted, whole) in parted.curves().iter().zip(whole.curves()) {
+            prop_assert_eq!(parted.faults(), whole.faults());
+            prop_assert_eq!(&parted.filled, &whole.filled);
+        }
+    }
+}
+
+#[test]
+fn several_threads_count_the_same() {
+    let trace: Vec<u64> = noise(7).take(5_000_000).map(|x| (x % 3000) * (x >> 40) % 3000).collect();
+    let mut one = Parallel::new(&Colouring::Modulo, &[1, 2, 4], 1).unwrap();
+    let mut three = Parallel::new(&Colouring::Modulo, &[1, 2, 4], 3).unwrap();
+    for part in trace.chunks(300_001) {
+        one.feed(part);
+        three.feed(part);
+        assert_eq!(one.references(), three.references());
+    }
+    for (one, three) in one.curves().iter().zip(three.curves()) {
+        assert_eq!(one.faults(), three.faults());
+    }
+}
+
+#[test]
+fn a_sample_of_all_pages_is_exact_and_a_full_sample_lowers_its_rate() {
+    let trace: Vec<u64> = noise(8).take(200_000).map(|x| x % 5000).collect();
+    let mut whole = Stacks::new(&Colouring::Modulo, &[1, 4]).unwrap();
+    whole.feed(&trace);
+    let sampled = |rate, most_pages| {
+        let sampling = Sampling { rate, most_pages, seed: 1 };
+        let mut sampled = Sampled::new(&Colouring::Modulo, &[1, 4], sampling).unwrap();
+        sampled.feed(&trace);
+        assert_eq!(sampled.references(), 200_000);
+        sampled.epochs()
+    };
+    let all = sampled(1.0, None);
+    assert_eq!(all.len(), 1);
+    for (sample, curve) in all[0].whole.iter().zip(whole.curves()) {
+        assert_eq!(sample.faults(), curve.faults());
+    }
+    let limited = sampled(1.0, Some(800));
+    assert!(limited.len() > 10);
+    assert!(limited.is_sorted_by(|a, b| a.rate > b.rate));
+    let last = limited.last().unwrap().rate;
+    assert!((0.12..0.19).contains(&last), "700 to 800 of 5000 pages are a rate of 0.14 to 0.16, not {last}");
 }

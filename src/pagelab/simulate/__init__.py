@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pagelab.simulate.caching import CacheRuns as CacheRuns
     from pagelab.simulate.caching import cache as cache
+    from pagelab.simulate.chosen_sizes import replacement as replacement
     from pagelab.simulate.hardware import presets as presets
+    from pagelab.simulate.model import effective_memory as effective_memory
+    from pagelab.simulate.model import expected_allocations as expected_allocations
     from pagelab.simulate.page_faults import curves as curves
     from pagelab.simulate.page_faults import paging as paging
     from pagelab.simulate.placing import History as History
     from pagelab.simulate.placing import placement as placement
+    from pagelab.simulate.sampling import sampled_paging as sampled_paging
     from pagelab.simulate.translation import TlbRuns as TlbRuns
     from pagelab.simulate.translation import tlb as tlb
 
@@ -26,9 +30,13 @@ _HOMES = {
     "TlbRuns": "pagelab.simulate.translation",
     "cache": "pagelab.simulate.caching",
     "curves": "pagelab.simulate.page_faults",
+    "effective_memory": "pagelab.simulate.model",
+    "expected_allocations": "pagelab.simulate.model",
     "paging": "pagelab.simulate.page_faults",
     "placement": "pagelab.simulate.placing",
     "presets": "pagelab.simulate.hardware",
+    "replacement": "pagelab.simulate.chosen_sizes",
+    "sampled_paging": "pagelab.simulate.sampling",
     "tlb": "pagelab.simulate.translation",
 }
 

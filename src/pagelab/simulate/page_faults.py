@@ -139,20 +139,22 @@ def curves(
     colouring: str = "modulo",
     masks: Sequence[int] = (),
     page_bytes: int = 4096,
+    threads: int = 1,
     report: Report | None = None,
 ) -> Curves:
     """One pass over ``trace``: exact LRU faults for every memory size and each of ``colours``, and how memory fills.
 
     ``colouring``: "modulo" (virtual page number modulo colours, whatever the address space), "pid-hashed" (after
     every address space was shifted by a pseudo-random distance) or "xor" (bit i of the colour is the parity of the page
-    number under ``masks[i]``; powers of two only).
+    number under ``masks[i]``; powers of two only). With more ``threads``, each takes segments of the trace, and up to
+    128 MiB of waiting runs a thread.
 
     Raises :class:`BadInputError` for colours or traces that cannot be simulated.
     """
     from pagelab._native import Paging
 
     try:
-        stacks = Paging.stacks(colouring, list(masks), [int(count) for count in colours])
+        stacks = Paging.stacks(colouring, list(masks), [int(count) for count in colours], threads)
     except (ValueError, OverflowError) as error:
         raise BadInputError(str(error)) from error
     header = json.loads(feed([stacks], trace, page_bytes=page_bytes, report=report))
@@ -173,8 +175,11 @@ def paging(
     colouring: str = "modulo",
     masks: Sequence[int] = (),
     page_bytes: int = 4096,
+    threads: int = 1,
     report: Report | None = None,
 ) -> pl.DataFrame:
     """Page faults of ``trace`` for each colour count and memory size: :func:`curves`, then :meth:`Curves.faults`."""
-    found = curves(trace, colours, colouring=colouring, masks=masks, page_bytes=page_bytes, report=report)
+    found = curves(
+        trace, colours, colouring=colouring, masks=masks, page_bytes=page_bytes, threads=threads, report=report
+    )
     return found.faults(memory)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,8 @@ from pagelab.errors import PagelabError
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from pagelab.simulate.page_faults import Curves
 
 
 def size_name(size_bytes: int) -> str:
@@ -92,3 +94,59 @@ def write_frame(frame: pl.DataFrame, stem: Path) -> list[Path]:
     except OSError as error:
         raise PagelabError(f"cannot write {stem}.csv or .parquet: {error.strerror} (errno {error.errno})") from error
     return [csv, parquet]
+
+
+def effective_memory(programs: Mapping[str, Curves]) -> pl.DataFrame:
+    """Figure 2: M_eff simulated from each trace, at a memory of as many pages as the program has, and modelled.
+
+    With c colours that memory has k = ⌊pages / c⌋ frames of each. Columns: program, colours, pages_per_colour,
+    memory_pages, m_eff, m_eff_model (the model's third convention, as the simulation counts).
+    """
+    import polars as pl
+
+    from pagelab.simulate import model
+
+    rows = []
+    for name, found in programs.items():
+        utilisation = found.utilisation()
+        for count in sorted(set(utilisation["colours"])):
+            pages = found.pages // count
+            if pages == 0:
+                continue
+            at = utilisation.filter(pl.col("colours") == count, pl.col("pages_per_colour") == pages)
+            rows.append((name, count, pages, count * pages, at["m_eff"][0], model.effective_memory(count, pages)))
+    schema = {
+        "program": pl.String,
+        "colours": pl.Int64,
+        "pages_per_colour": pl.Int64,
+        "memory_pages": pl.Int64,
+        "m_eff": pl.Float64,
+        "m_eff_model": pl.Float64,
+    }
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def effective_figure(table: pl.DataFrame, title: str) -> dict[str, Any]:
+    """The Vega-Lite specification of :func:`effective_memory`: a line a program, its model's dashed."""
+    from pagelab.report.charts.colours import Line, over_colours
+
+    lines = []
+    for part in table.partition_by("program", maintain_order=True):
+        for column, dashed in (("m_eff", False), ("m_eff_model", True)):
+            points = list(zip(part["colours"], part[column], strict=True))
+            lines.append(Line(part["program"][0], points, dashed))
+    return over_colours(lines, title, "effective memory utilisation", "program")
+
+
+def model_figure(table: pl.DataFrame, page_bytes: int) -> dict[str, Any]:
+    """Figure 1: the M_eff of :func:`pagelab.simulate.model.table`, a line a memory size, at most eight."""
+    import polars as pl
+
+    from pagelab.report.charts.colours import LINES, Line, over_colours
+
+    lines = []
+    for memory in chosen(sorted(set(table["memory_pages"])), LINES):
+        rows = table.filter(pl.col("memory_pages") == memory).sort("colours")
+        points = list(zip(rows["colours"], rows["m_eff"], strict=True))
+        lines.append(Line(size_name(memory * page_bytes), points, dashed=True))
+    return over_colours(lines, "modelled effective memory utilisation", "effective memory utilisation", "memory")

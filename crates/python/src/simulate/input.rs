@@ -41,12 +41,12 @@ impl PageRuns {
 
     /// Feeds the next batch to every simulation; how many references it had, none at the end.
     fn feed(&mut self, py: Python<'_>, mut simulations: Vec<PyRefMut<'_, Paging>>) -> PyResult<Option<u64>> {
-        let mut feeds: Vec<_> = simulations.iter_mut().map(|one| one.feed()).collect();
+        let mut feeds: Vec<&mut Paging> = simulations.iter_mut().map(|one| &mut **one).collect();
         let source = self.source.get_mut().unwrap_or_else(PoisonError::into_inner);
         py.detach(move || {
             let Some(runs) = source.next_runs().map_err(trace_error)? else { return Ok(None) };
             for feed in &mut feeds {
-                feed.runs(runs);
+                feed.feed(runs);
             }
             Ok(Some(runs.iter().map(|run| run.count).sum()))
         })

@@ -1,24 +1,25 @@
 //! One simulation of paging, of whatever kind.
 
-use pagelab_simulate::paging::{Colouring, Run, Stacks};
+use std::fs::File;
+use std::path::PathBuf;
+
+use pagelab_simulate::paging::memory::SpillError;
+use pagelab_simulate::paging::stack::Curve;
+use pagelab_simulate::paging::{
+    Colouring, Memories, Optimal, Parallel, Policy, Run, Sampled, Sampling, Size, Touch,
+};
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::{Feed, refused};
-
-impl Feed for Stacks {
-    fn pages(&mut self, pages: &[u64]) {
-        self.feed(pages);
-    }
-    fn runs(&mut self, runs: &[Run]) {
-        self.feed(runs);
-    }
-}
+use super::refused;
 
 enum Kind {
-    Stacks(Stacks),
+    Stacks(Parallel),
+    Memories(Memories),
+    Optimal(Optimal),
+    Sampled(Sampled),
 }
 
 /// A simulation that takes references and tells what it found.
@@ -26,10 +27,13 @@ enum Kind {
 pub struct Paging(Kind);
 
 impl Paging {
-    /// What the references go to.
-    pub fn feed(&mut self) -> &mut dyn Feed {
+    /// Takes the next references.
+    pub fn feed<T: Touch>(&mut self, references: &[T]) {
         match &mut self.0 {
-            Kind::Stacks(stacks) => stacks,
+            Kind::Stacks(stacks) => stacks.feed(references),
+            Kind::Memories(memories) => memories.feed(references),
+            Kind::Optimal(optimal) => optimal.feed(references),
+            Kind::Sampled(sampled) => sampled.feed(references),
         }
     }
 }
@@ -44,19 +48,84 @@ fn colouring(name: &str, masks: Vec<u64>) -> PyResult<Colouring> {
     }
 }
 
+fn sizes(sizes: &[(u32, u32)]) -> PyResult<Vec<Size>> {
+    if sizes.iter().any(|&(_, frames)| frames == 0) {
+        return Err(refused("each colour needs at least one frame"));
+    }
+    Ok(sizes.iter().map(|&(colours, frames)| Size { colours, frames }).collect())
+}
+
+fn open(path: &PathBuf) -> PyResult<File> {
+    Ok(File::options().read(true).write(true).open(path)?)
+}
+
 fn integers<'py>(py: Python<'py>, values: &[u64]) -> Bound<'py, PyBytes> {
     PyBytes::new(py, &values.iter().flat_map(|value| value.to_ne_bytes()).collect::<Vec<u8>>())
 }
 
 /// Colours, references, first uses, re-uses by distance, pages used when a colour first had 1, 2 … pages.
-type Curve<'py> = (u32, u64, u64, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+type CurveRow<'py> = (u32, u64, u64, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+/// Rate, curves of the sample, curves of each group.
+type EpochRow<'py> = (f64, Vec<CurveRow<'py>>, Vec<Vec<CurveRow<'py>>>);
+/// Colours, frames of each, faults.
+type SizeRow = (u32, u32, u64);
+
+fn rows<'py>(py: Python<'py>, curves: &[Curve]) -> Vec<CurveRow<'py>> {
+    let row =
+        |one: &Curve| (one.colours, one.references, one.cold, integers(py, &one.reused), integers(py, &one.filled));
+    curves.iter().map(row).collect()
+}
+
+fn size_row((size, faults): (Size, u64)) -> SizeRow {
+    (size.colours, size.frames, faults)
+}
 
 #[pymethods]
 impl Paging {
     /// LRU for all memory sizes at these colour counts.
     #[staticmethod]
-    fn stacks(name: &str, masks: Vec<u64>, colours: Vec<u32>) -> PyResult<Self> {
-        Stacks::new(&colouring(name, masks)?, &colours).map(|stacks| Self(Kind::Stacks(stacks))).map_err(refused)
+    fn stacks(name: &str, masks: Vec<u64>, colours: Vec<u32>, threads: usize) -> PyResult<Self> {
+        let stacks = Parallel::new(&colouring(name, masks)?, &colours, threads).map_err(refused)?;
+        Ok(Self(Kind::Stacks(stacks)))
+    }
+
+    /// Memories of (colours, frames of each) under "lru", "fifo", "clock" or "random".
+    #[staticmethod]
+    fn memories(policy: &str, name: &str, masks: Vec<u64>, memories: Vec<(u32, u32)>, seed: u64) -> PyResult<Self> {
+        let policy = match policy {
+            "lru" => Policy::Lru,
+            "fifo" => Policy::Fifo,
+            "clock" => Policy::Clock,
+            "random" => Policy::Random { seed },
+            _ => {
+                return Err(refused(format_args!("policy {policy:?}: lru, fifo, clock, random and opt are known")));
+            }
+        };
+        let memories = Memories::new(policy, &colouring(name, masks)?, &sizes(&memories)?).map_err(refused)?;
+        Ok(Self(Kind::Memories(memories)))
+    }
+
+    /// Memories of (colours, frames of each) under OPT; `spill`: an empty file to write to and read from.
+    #[staticmethod]
+    fn optimal(name: &str, masks: Vec<u64>, memories: Vec<(u32, u32)>, spill: PathBuf) -> PyResult<Self> {
+        let memories = sizes(&memories)?;
+        let optimal = Optimal::new(open(&spill)?, &colouring(name, masks)?, &memories).map_err(refused)?;
+        Ok(Self(Kind::Optimal(optimal)))
+    }
+
+    /// LRU for all memory sizes from a sample of the pages.
+    #[staticmethod]
+    fn sampled(
+        name: &str,
+        masks: Vec<u64>,
+        colours: Vec<u32>,
+        rate: f64,
+        most_pages: Option<usize>,
+        seed: u64,
+    ) -> PyResult<Self> {
+        let sampling = Sampling { rate, most_pages, seed };
+        let sampled = Sampled::new(&colouring(name, masks)?, &colours, sampling).map_err(refused)?;
+        Ok(Self(Kind::Sampled(sampled)))
     }
 
     /// Takes references to these pages, `counts` in a row where it is given.
@@ -67,23 +136,53 @@ impl Paging {
         if counts.as_ref().is_some_and(|counts| counts.len() != pages.len()) {
             return Err(PyValueError::new_err("pages and counts differ in length"));
         }
-        let feed = self.feed();
         py.detach(|| match counts {
-            None => feed.pages(&pages),
+            None => self.feed(&pages),
             Some(counts) => {
                 let runs = pages.iter().zip(&counts).filter(|(_, count)| **count > 0);
-                feed.runs(&runs.map(|(&page, &count)| Run { page, count }).collect::<Vec<_>>());
+                self.feed(&runs.map(|(&page, &count)| Run { page, count }).collect::<Vec<_>>());
             }
         });
         Ok(())
     }
 
-    /// What the stacks found, for each colour count.
-    fn curves<'py>(&self, py: Python<'py>) -> Vec<Curve<'py>> {
-        let Kind::Stacks(stacks) = &self.0;
-        let curve = |one: pagelab_simulate::paging::stack::Curve| {
-            (one.colours, one.references, one.cold, integers(py, &one.reused), integers(py, &one.filled))
+    /// What stacks found, for each colour count.
+    fn curves<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<CurveRow<'py>>> {
+        let Kind::Stacks(stacks) = &mut self.0 else { return Err(refused("only stacks have curves")) };
+        let curves = py.detach(|| stacks.curves());
+        Ok(rows(py, &curves))
+    }
+
+    /// What a sample found, at one rate after the other, and the references of the whole trace.
+    fn epochs<'py>(&self, py: Python<'py>) -> PyResult<(u64, Vec<EpochRow<'py>>)> {
+        let Kind::Sampled(sampled) = &self.0 else { return Err(refused("only samples have epochs")) };
+        let epochs = sampled.epochs();
+        let row = |one: &pagelab_simulate::paging::sampled::Epoch| {
+            (one.rate, rows(py, &one.whole), one.groups.iter().map(|group| rows(py, group)).collect())
         };
-        stacks.curves().into_iter().map(curve).collect()
+        Ok((sampled.references(), epochs.iter().map(row).collect()))
+    }
+
+    /// References, and the faults of each memory; `spill`: for OPT, another empty file.
+    #[pyo3(signature = (spill = None))]
+    fn faults(&mut self, py: Python<'_>, spill: Option<PathBuf>) -> PyResult<(u64, Vec<SizeRow>)> {
+        match &mut self.0 {
+            Kind::Memories(memories) => Ok((memories.references(), memories.faults().map(size_row).collect())),
+            Kind::Optimal(optimal) => {
+                let spill = spill.ok_or_else(|| refused("OPT needs a file to spill to"))?;
+                let file = open(&spill)?;
+                let faults = py.detach(|| optimal.faults(file)).map_err(spill_error)?;
+                Ok((optimal.references(), faults.into_iter().map(size_row).collect()))
+            }
+            _ => Err(refused("these have curves")),
+        }
+    }
+}
+
+fn spill_error(error: SpillError) -> PyErr {
+    let SpillError { operation, source } = error;
+    match source.raw_os_error() {
+        Some(errno) => PyOSError::new_err((errno, format!("cannot {operation}: {source}"))),
+        None => refused(format_args!("cannot {operation}: {source}")),
     }
 }

@@ -5,15 +5,17 @@
 //! reference is a fault for memories with at most that many frames of its colour.
 
 mod curve;
+mod parallel;
 mod top;
 mod walk;
 mod window;
 
 pub use curve::Curve;
+pub use parallel::Parallel;
 
 use super::Touch;
 use super::colouring::{Chain, Colouring, ColouringError};
-use super::pages::Pages;
+use super::pages::{Id, Pages};
 use walk::{Walk, walk_of};
 
 const BATCH: usize = 1024;
@@ -72,5 +74,57 @@ impl Stacks {
             self.walks.iter().flat_map(|(chain, walk)| walk.curves(chain.counts(), self.references)).collect();
         curves.sort_by_key(|curve| curve.colours);
         curves
+    }
+
+    /// Different pages in the stacks.
+    #[must_use]
+    pub fn pages(&self) -> Vec<u64> {
+        self.walks[0].1.order().into_iter().map(|id| self.pages.page(id)).collect()
+    }
+
+    /// How many different pages are in the stacks.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.walks[0].1.held()
+    }
+
+    /// Takes what `later` found in the references that follow, and its stacks: the same as being fed them.
+    ///
+    /// The first uses of a page there, in their order, have here the distances that they would have had; what `later` used
+    /// then lies above all else (Niu et al., "PARDA: a fast parallel reuse distance analysis algorithm", IPDPS 2012).
+    /// `later` must have been made with the same colours.
+    pub fn append(&mut self, later: &Self) {
+        let page = |&id: &Id| later.pages.page(id);
+        let first_uses: Vec<u64> = later.walks[0].1.first_uses().iter().map(page).collect();
+        self.feed(&first_uses);
+        self.references += later.references - first_uses.len() as u64;
+        for ((_, mine), (_, theirs)) in self.walks.iter_mut().zip(&later.walks) {
+            mine.add_reuses(theirs.reuses());
+        }
+        let above: Vec<Id> = later.walks[0].1.order().iter().map(page).map(|page| self.pages.id(page)).collect();
+        let mut is_above = vec![false; self.pages.len()];
+        above.iter().for_each(|&id| is_above[id as usize] = true);
+        let mut order = self.walks[0].1.order();
+        order.retain(|&id| !is_above[id as usize]);
+        order.extend(above);
+        self.arrange(&order);
+    }
+
+    /// Drops the pages for which `keep` is false from the stacks, and begins all counts again.
+    pub fn restart(&mut self, keep: impl Fn(u64) -> bool) {
+        let mut order = self.walks[0].1.order();
+        order.retain(|&id| keep(self.pages.page(id)));
+        self.arrange(&order);
+        self.references = 0;
+        self.walks.iter_mut().for_each(|(_, walk)| walk.forget_counts());
+    }
+
+    fn arrange(&mut self, order: &[Id]) {
+        let pages: Vec<u64> = order.iter().map(|&id| self.pages.page(id)).collect();
+        let mut codes = vec![0; pages.len()];
+        for (chain, walk) in &mut self.walks {
+            chain.codes(&pages, &mut codes);
+            walk.arrange(order, &codes, self.pages.len());
+        }
     }
 }

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from pagelab.simulate.page_faults import Curves
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What was asked for, checked."""
+
+    trace: Path
+    colours: list[int]
+    sizes: list[int] | None
+    """In pages; None: all."""
+    page_bytes: int
+    shared: dict[str, Any]
+    """Keyword arguments that every simulation takes."""
 
 
 def paging_command(
@@ -20,6 +36,9 @@ def paging_command(
         str,
         typer.Option("--memory", metavar="LIST", help="Memory sizes shown: 1M,2M,4M, or all (in the files, not here)."),
     ] = "1M,2M,4M,8M,16M,32M,64M",
+    policy: Annotated[
+        str, typer.Option("--policy", metavar="LIST", help="Replacement: lru, fifo, clock, random, opt.")
+    ] = "lru",
     coloring: Annotated[
         str,
         typer.Option(
@@ -28,7 +47,18 @@ def paging_command(
             help="modulo (page number modulo colours), pid-hashed, or xor:MASK,MASK… (one mask a bit of the colour).",
         ),
     ] = "modulo",
+    sample: Annotated[
+        float | None, typer.Option("--sample", metavar="RATE", help="LRU from this share of the pages (SHARDS).")
+    ] = None,
+    sample_pages: Annotated[
+        int | None, typer.Option("--sample-pages", metavar="N", help="LRU from at most N pages, at a falling rate.")
+    ] = None,
     page_size: Annotated[str, typer.Option("--page-size", metavar="SIZE", help="Page size, for traces.")] = "4K",
+    threads: Annotated[int, typer.Option("--threads", metavar="N", help="Threads for LRU at all sizes.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", help="Of random replacement and of samples.")] = 1,
+    spill: Annotated[
+        Path | None, typer.Option("--spill", metavar="DIR", help="Where OPT puts 12 bytes a change of page.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write tables (CSV, Parquet) and figures there.")
     ] = None,
@@ -36,9 +66,10 @@ def paging_command(
 ) -> None:
     """Page faults of a program whose memory is divided by colours: exact, for all sizes and colour counts in one pass.
 
-    Memory of M frames in c colours is c LRU lists of M/c frames. The table gives page faults per million references, as
+    Memory of M frames in c colours is c lists of M/c frames. The table gives page faults per million references, as
     Lynch and Flynn's Tables 2 to 6; `--out` adds every memory size, the same relative to the fewest colours (their
-    Figures 3 to 7), and how full memory is when the first colour runs out (Figure 2).
+    Figures 3 to 7), and how full memory is when the first colour runs out, with the model beside (Figure 2). Other
+    policies than LRU are simulated at the sizes shown.
 
     **Examples**
 
@@ -46,26 +77,35 @@ def paging_command(
 
         pagelab simulate paging sort.trace --colors 1..256 --memory 512K,1M,2M --out sort.paging
 
+        pagelab simulate paging sort.trace --policy lru,clock,opt --colors 1,64
+
+        pagelab simulate paging long.trace --sample-pages 8192 --memory 64M,256M,1G
+
         pagelab simulate paging sort.trace --coloring xor:0x1041,0x2082 --colors 1,2,4 --json
     """
-    from pagelab.cli.simulate.progress import shown
     from pagelab.cli.simulate.values import numbers, size_bytes, sizes_bytes
-    from pagelab.simulate.page_faults import curves
+    from pagelab.errors import BadInputError
 
     page_bytes = size_bytes(page_size, "--page-size")
-    counts = numbers(colors, "--colors")
     sizes = None if memory == "all" else [size // page_bytes for size in sizes_bytes(memory, "--memory")]
     name, masks = _coloring(coloring)
+    shared = {"colouring": name, "masks": masks, "page_bytes": page_bytes}
+    wanted = _Wanted(trace, numbers(colors, "--colors"), sizes, page_bytes, shared)
     if out is not None:
         _directory(out)
-    with shown(f"simulate {trace.name}") as report:
-        found = curves(trace, counts, colouring=name, masks=masks, page_bytes=page_bytes, report=report)
-    if as_json:
-        typer.echo(found.faults(sizes).write_json())
+    sampled = sample is not None or sample_pages is not None
+    if policy == "lru" and not sampled:
+        _all_sizes(wanted, threads, out, as_json)
+        return
+    if sizes is None:
+        raise BadInputError("--memory all: needs LRU without a sample; name the sizes, such as --memory 64M,1G")
+    if sampled:
+        if policy != "lru":
+            raise BadInputError(f"--policy {policy}: samples are for LRU only")
+        found = _sampled(wanted, sample, sample_pages, seed)
     else:
-        _print(found, trace, counts, sizes, page_bytes)
-    if out is not None:
-        _write(found, trace, sizes, page_bytes, out, say=not as_json)
+        found = _chosen(wanted, policy.split(","), seed, spill)
+    _tell(found, wanted, out, as_json)
 
 
 def _coloring(text: str) -> tuple[str, list[int]]:
@@ -87,37 +127,110 @@ def _directory(out: Path) -> None:
         raise BadInputError(f"--out {out}: {error.strerror} (errno {error.errno})") from error
 
 
-def _print(found: Curves, trace: Path, counts: list[int], sizes: list[int] | None, page_bytes: int) -> None:
+def _sampled(wanted: _Wanted, rate: float | None, most_pages: int | None, seed: int) -> pl.DataFrame:
+    from pagelab.cli.simulate.progress import shown
+    from pagelab.simulate.sampling import sampled_paging
+
+    assert wanted.sizes is not None
+    with shown(f"sample {wanted.trace.name}") as report:
+        return sampled_paging(
+            wanted.trace,
+            wanted.sizes,
+            wanted.colours,
+            rate=rate,
+            most_pages=most_pages,
+            seed=seed,
+            report=report,
+            **wanted.shared,
+        )
+
+
+def _chosen(wanted: _Wanted, policies: list[str], seed: int, spill: Path | None) -> pl.DataFrame:
+    from pagelab.cli.simulate.progress import shown
+    from pagelab.simulate.chosen_sizes import replacement
+
+    assert wanted.sizes is not None
+    with shown(f"simulate {wanted.trace.name}") as report:
+        return replacement(
+            wanted.trace,
+            policies,
+            wanted.sizes,
+            wanted.colours,
+            seed=seed,
+            spill=spill,
+            report=report,
+            **wanted.shared,
+        )
+
+
+def _tell(found: pl.DataFrame, wanted: _Wanted, out: Path | None, as_json: bool) -> None:
+    from pagelab.simulate import tables
+
+    if as_json:
+        typer.echo(found.write_json())
+    else:
+        if found.is_empty():
+            typer.echo("no memory size has enough sampled frames of each colour; raise --sample or --memory")
+        for part in found.partition_by("policy", maintain_order=True):
+            _table(part, part["policy"][0], wanted)
+    if out is not None:
+        files = tables.write_frame(found, out / "faults")
+        if not as_json:
+            typer.echo(f"wrote {', '.join(path.name for path in files)} to {out}")
+
+
+def _all_sizes(wanted: _Wanted, threads: int, out: Path | None, as_json: bool) -> None:
+    from pagelab.cli.simulate.progress import shown
+    from pagelab.simulate.page_faults import curves
+    from pagelab.simulate.tables import size_name
+
+    with shown(f"simulate {wanted.trace.name}") as report:
+        found = curves(wanted.trace, wanted.colours, threads=threads, report=report, **wanted.shared)
+    faults = found.faults(wanted.sizes)
+    if as_json:
+        typer.echo(faults.write_json())
+    else:
+        held = size_name(found.pages * wanted.page_bytes)
+        typer.echo(f"{wanted.trace.name}: {found.references:,} references to {found.pages:,} pages ({held})")
+        if wanted.sizes is not None:
+            _table(faults, "lru", wanted)
+    if out is not None:
+        _write(found, faults, wanted, out, say=not as_json)
+
+
+def _table(faults: pl.DataFrame, policy: str, wanted: _Wanted) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from pagelab.simulate.tables import fault_table, size_name
+    from pagelab.simulate.tables import fault_table
 
-    console = Console(soft_wrap=True)
-    held = size_name(found.pages * page_bytes)
-    console.print(f"{trace.name}: {found.references:,} references to {found.pages:,} pages ({held})")
-    if sizes is None:
-        return
-    lines = fault_table(found.faults(sizes), page_bytes)
-    table = Table(title="page faults per million references (LRU), by number of colours", title_justify="left")
+    lines = fault_table(faults, wanted.page_bytes)
+    title = f"page faults per million references ({policy}), by number of colours"
+    table = Table(title=title, title_justify="left")
     for heading in lines[0]:
         table.add_column(heading, justify="right")
     for line in lines[1:]:
         table.add_row(*line)
+    console = Console(soft_wrap=True)
     console.print(table)
-    if len(lines[0]) <= len(set(counts)) or any("–" in line for line in lines):
-        console.print("– the number of colours does not divide this memory, or the trace is not exact there")
+    if any("–" in line for line in lines):
+        console.print("–: the colours do not divide this memory, or the trace or sample says nothing about it")
 
 
-def _write(found: Curves, trace: Path, sizes: list[int] | None, page_bytes: int, out: Path, *, say: bool) -> None:
+def _write(found: Curves, shown: pl.DataFrame, wanted: _Wanted, out: Path, *, say: bool) -> None:
     from pagelab.simulate import tables
 
-    shown = found.faults(sizes)
     files = tables.write_frame(shown, out / "faults")
     files += tables.write_frame(found.faults(), out / "faults-all-sizes")
     files += tables.write_frame(found.utilisation(), out / "utilisation")
-    if len(set(shown["colours"])) > 1 and sizes is not None:
-        figure = tables.relative_figure(shown, page_bytes, f"{trace.name}: page faults by colours")
-        files += tables.write_figure(figure, out / "relative-faults")
+    if len(set(shown["colours"])) > 1:
+        name = wanted.trace.name
+        if wanted.sizes is not None:
+            figure = tables.relative_figure(shown, wanted.page_bytes, f"{name}: page faults by colours")
+            files += tables.write_figure(figure, out / "relative-faults")
+        effective = tables.effective_memory({name: found})
+        files += tables.write_frame(effective, out / "effective-memory")
+        figure = tables.effective_figure(effective, "memory in use when the first colour is full")
+        files += tables.write_figure(figure, out / "effective-memory")
     if say:
         typer.echo(f"wrote {', '.join(path.name for path in files)} to {out}")

@@ -115,4 +115,11 @@ impl<const L: usize> Top<L> {
         self.touch(place);
         found
     }
+
+    /// The pages, the one used longest ago first.
+    pub fn pages(&self) -> impl Iterator<Item = Id> {
+        let mut places: Vec<usize> = (0..self.filled).collect();
+        places.sort_by_key(|&place| std::cmp::Reverse(self.newer[place].count_ones()));
+        places.into_iter().map(|place| self.ids[place])
+    }
 }

@@ -19,6 +19,20 @@ pub trait Walk: std::fmt::Debug + Send + Sync {
     fn feed(&mut self, ids: &[Id], codes: &[u16], bound: usize);
     /// The curves of the levels, which have these colour counts.
     fn curves(&self, counts: &[u32], references: u64) -> Vec<Curve>;
+    /// Every page in the stacks, the one used longest ago first.
+    fn order(&self) -> Vec<Id>;
+    /// How many pages are in the stacks.
+    fn held(&self) -> usize;
+    /// Every page, in the order of first uses since the last [`Walk::forget_counts`].
+    fn first_uses(&self) -> &[Id];
+    /// Makes these the pages of the stacks, the one used longest ago first; counts nothing.
+    fn arrange(&mut self, ids: &[Id], codes: &[u16], bound: usize);
+    /// Adds re-uses that were counted elsewhere, for each level.
+    fn add_reuses(&mut self, levels: &[Vec<u64>]);
+    /// Re-uses by distance for each level, without those of the page used just before.
+    fn reuses(&self) -> &[Vec<u64>];
+    /// Begins all counts again; the stacks stay as they are.
+    fn forget_counts(&mut self);
 }
 
 /// A walk with as many levels as the chain has colour counts.
@@ -43,9 +57,7 @@ struct Levels<const L: usize> {
     window: Window<L>,
     stamps: Vec<u32>,
     reused: [Vec<u64>; L],
-    /// References to the page that was used just before.
-    again: u64,
-    pages: u64,
+    first_uses: Vec<Id>,
     masks: [u16; L],
     /// Pages of each class, by level.
     population: [Vec<u32>; L],
@@ -61,8 +73,7 @@ impl<const L: usize> Levels<L> {
             window: Window::new(masks),
             stamps: Vec::new(),
             reused: [const { Vec::new() }; L],
-            again: 0,
-            pages: 0,
+            first_uses: Vec::new(),
             masks,
             population: bits.map(|bits| vec![0; 1 << bits]),
             filled: [const { Vec::new() }; L],
@@ -94,8 +105,7 @@ impl<const L: usize> Levels<L> {
     fn use_top(&mut self, place: usize) {
         let (all, above) = self.top.above(place);
         if all == 0 {
-            self.again += 1;
-            return;
+            return; // counted at the end: all references that are counted nowhere else
         }
         for (reused, above) in self.reused.iter_mut().zip(above) {
             reused[above as usize] += 1;
@@ -121,18 +131,19 @@ impl<const L: usize> Levels<L> {
                     reused[(above + top) as usize] += 1;
                 }
             }
-            None => self.first_use(code),
+            None => self.first_use(id, code),
         }
     }
 
     #[cold]
-    fn first_use(&mut self, code: u16) {
-        self.pages += 1;
+    fn first_use(&mut self, id: Id, code: u16) {
+        self.first_uses.push(id);
+        let pages = self.first_uses.len() as u64;
         for level in 0..L {
             let population = &mut self.population[level][(code & self.masks[level]) as usize];
             *population += 1;
             if *population as usize > self.filled[level].len() {
-                self.filled[level].push(self.pages);
+                self.filled[level].push(pages);
                 self.reused[level].resize(self.filled[level].len().max(PLACES), 0);
             }
         }
@@ -149,15 +160,64 @@ impl<const L: usize> Walk for Levels<L> {
     }
 
     fn curves(&self, counts: &[u32], references: u64) -> Vec<Curve> {
+        let cold = self.first_uses.len() as u64;
         let levels = self.reused.iter().zip(&self.filled).zip(counts);
         let curve = |((reused, filled), &colours): ((&Vec<u64>, &Vec<u64>), &u32)| {
             let found: u64 = reused.iter().sum();
             let mut reused = reused.clone();
             if let Some(nearest) = reused.first_mut() {
-                *nearest += references - self.pages - found;
+                *nearest += references - cold - found;
             }
-            Curve { colours, references, cold: self.pages, reused, filled: filled.clone() }
+            Curve { colours, references, cold, reused, filled: filled.clone() }
         };
         levels.map(curve).collect()
+    }
+
+    fn order(&self) -> Vec<Id> {
+        let mut order = Vec::with_capacity(self.window.len() + PLACES);
+        self.window.each(|id, _| order.push(id));
+        order.extend(self.top.pages());
+        order
+    }
+
+    fn held(&self) -> usize {
+        self.window.len() + self.top.pages().count()
+    }
+
+    fn first_uses(&self) -> &[Id] {
+        &self.first_uses
+    }
+
+    fn arrange(&mut self, ids: &[Id], codes: &[u16], bound: usize) {
+        self.stamps.clear();
+        self.stamps.resize(bound, NEVER);
+        self.top = Top::new(self.masks);
+        self.window.clear(ids.len());
+        let (below, top) = ids.len().checked_sub(PLACES).map_or((0..0, 0..ids.len()), |n| (0..n, n..ids.len()));
+        for i in below {
+            self.stamps[ids[i] as usize] = self.window.push(ids[i], codes[i]);
+        }
+        for (place, i) in top.enumerate() {
+            self.top.insert(place, ids[i], codes[i]);
+            self.stamps[ids[i] as usize] = IN_TOP + place as u32;
+        }
+    }
+
+    fn add_reuses(&mut self, levels: &[Vec<u64>]) {
+        for (mine, theirs) in self.reused.iter_mut().zip(levels) {
+            mine.resize(mine.len().max(theirs.len()), 0);
+            for (mine, theirs) in mine.iter_mut().zip(theirs) {
+                *mine += theirs;
+            }
+        }
+    }
+
+    fn reuses(&self) -> &[Vec<u64>] {
+        &self.reused
+    }
+
+    fn forget_counts(&mut self) {
+        self.first_uses.clear();
+        self.reused.iter_mut().for_each(|reused| reused.fill(0));
     }
 }

@@ -59,7 +59,8 @@ impl<const L: usize> Window<L> {
         window
     }
 
-    fn clear(&mut self, pages: usize) {
+    /// Empties the window, with room for `pages` live pages.
+    pub fn clear(&mut self, pages: usize) {
         let slots = (pages * ROOM).next_multiple_of(1 << NEAR_BITS).max(1 << NEAR_BITS);
         self.capacity = u32::try_from(slots).expect("fewer than 2^30 live pages");
         self.end = 0;
@@ -203,20 +204,28 @@ impl<const L: usize> Window<L> {
 
     /// Moves the live pages together, into a window with room for as many more; tells each its new stamp.
     pub fn compact(&mut self, mut moved: impl FnMut(Id, u32)) {
-        let old = std::mem::take(&mut self.words);
+        let words = std::mem::take(&mut self.words);
         let owner = std::mem::take(&mut self.owner);
         self.clear(self.len());
-        for (block, slots) in old.chunks_exact(1 + self.planes).zip(owner.chunks_exact(BLOCK as usize)) {
-            for (word, slots) in slots.chunks_exact(64).enumerate() {
-                let mut live = block[0][word];
-                while live != 0 {
-                    let bit = live.trailing_zeros();
-                    live &= live - 1;
-                    let planes = block[1..].iter().enumerate();
-                    let code = planes.fold(0, |code, (k, plane)| code | ((plane[word] >> bit & 1) as u16) << k);
-                    let id = slots[bit as usize];
-                    moved(id, self.push(id, code));
-                }
+        each_live(&words, self.planes, &owner, |id, code| moved(id, self.push(id, code)));
+    }
+
+    /// Tells every page with its code, the one used longest ago first.
+    pub fn each(&self, told: impl FnMut(Id, u16)) {
+        each_live(&self.words, self.planes, &self.owner, told);
+    }
+}
+
+fn each_live(words: &[[u64; WORDS]], planes: usize, owner: &[Id], mut told: impl FnMut(Id, u16)) {
+    for (block, slots) in words.chunks_exact(1 + planes).zip(owner.chunks_exact(BLOCK as usize)) {
+        for (word, slots) in slots.chunks_exact(64).enumerate() {
+            let mut live = block[0][word];
+            while live != 0 {
+                let bit = live.trailing_zeros();
+                live &= live - 1;
+                let planes = block[1..].iter().enumerate();
+                let code = planes.fold(0, |code, (k, plane)| code | ((plane[word] >> bit & 1) as u16) << k);
+                told(slots[bit as usize], code);
             }
         }
     }

@@ -1,0 +1,136 @@
+//! Memories of chosen sizes under other replacement policies than LRU for all sizes.
+
+mod clock;
+mod fifo;
+mod lists;
+mod lru;
+mod optimal;
+mod random;
+
+use super::colouring::{Chain, Colouring, ColouringError};
+use super::pages::{Id, Pages};
+use super::{Touch, cpu};
+use lists::Lists;
+
+pub use optimal::{Optimal, SpillError};
+
+const BATCH: usize = 1024;
+
+/// Which page leaves when a list is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// The page used longest ago.
+    Lru,
+    /// The page that came first.
+    Fifo,
+    /// The first page, from where the hand is, that was not used since the hand last passed; a new page counts as used.
+    Clock,
+    /// A page at random; each memory has a stream of its own.
+    Random {
+        /// The same seed gives the same faults.
+        seed: u64,
+    },
+}
+
+/// A memory: how many colours, and how many frames each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    /// The number of colours.
+    pub colours: u32,
+    /// Frames of each colour; at least 1.
+    pub frames: u32,
+}
+
+/// What one memory does with references.
+trait Replace: std::fmt::Debug + Send + Sync {
+    /// Takes references, as ids below `bound` and the lists they belong to; returns the faults.
+    fn feed(&mut self, ids: &[Id], lists: &[u16], bound: usize) -> u64;
+}
+
+/// Memories of one policy, of several sizes and colour counts; each reference goes to all.
+#[derive(Debug)]
+pub struct Memories {
+    pages: Pages,
+    memories: Vec<Memory>,
+    references: u64,
+    last: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Memory {
+    size: Size,
+    chain: Chain,
+    faults: u64,
+    replace: Box<dyn Replace>,
+}
+
+impl Memories {
+    /// Empty memories.
+    ///
+    /// # Errors
+    /// Colour counts that cannot be simulated.
+    ///
+    /// # Panics
+    /// Where a size has no frames.
+    pub fn new(policy: Policy, colouring: &Colouring, sizes: &[Size]) -> Result<Self, ColouringError> {
+        let memory = |&size: &Size| {
+            assert!(size.frames > 0, "each colour needs a frame");
+            let chain = Chain::split(colouring, &[size.colours])?.remove(0);
+            let lists = 1 << chain.code_bits();
+            let replace: Box<dyn Replace> = match policy {
+                Policy::Lru => Box::new(lru::Lru::new(lists, size.frames)),
+                Policy::Fifo => Box::new(Lists::<fifo::Fifo>::new(lists, size.frames, 0)),
+                Policy::Clock => Box::new(Lists::<clock::Clock>::new(lists, size.frames, 0)),
+                Policy::Random { seed } => Box::new(Lists::<random::Random>::new(lists, size.frames, seed)),
+            };
+            Ok(Memory { size, chain, faults: 0, replace })
+        };
+        let memories = sizes.iter().map(memory).collect::<Result<_, _>>()?;
+        Ok(Self { pages: Pages::default(), memories, references: 0, last: None })
+    }
+
+    /// Takes the next references.
+    pub fn feed<T: Touch>(&mut self, references: &[T]) {
+        let mut pages = [0; BATCH];
+        for batch in references.chunks(BATCH) {
+            let mut length = 0;
+            for reference in batch {
+                self.references += reference.count();
+                // A page that was used just before is in memory, and using it again changes no order.
+                if self.last != Some(reference.page()) {
+                    self.last = Some(reference.page());
+                    pages[length] = reference.page();
+                    length += 1;
+                }
+            }
+            self.feed_batch(&pages[..length]);
+        }
+    }
+
+    fn feed_batch(&mut self, batch: &[u64]) {
+        let (mut ids, mut lists) = ([0; BATCH], [0; BATCH]);
+        let (ids, lists) = (&mut ids[..batch.len()], &mut lists[..batch.len()]);
+        for (id, &page) in ids.iter_mut().zip(batch) {
+            *id = self.pages.id(page);
+        }
+        let mut colours = 0;
+        for memory in &mut self.memories {
+            if memory.size.colours != colours {
+                memory.chain.codes(batch, lists);
+                colours = memory.size.colours;
+            }
+            memory.faults += memory.replace.feed(ids, lists, self.pages.len());
+        }
+    }
+
+    /// References so far.
+    #[must_use]
+    pub fn references(&self) -> u64 {
+        self.references
+    }
+
+    /// Faults of each memory, in the order of [`Memories::new`].
+    pub fn faults(&self) -> impl Iterator<Item = (Size, u64)> {
+        self.memories.iter().map(|memory| (memory.size, memory.faults))
+    }
+}

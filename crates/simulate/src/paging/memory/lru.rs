@@ -1,0 +1,93 @@
+//! LRU at one size: a log of uses for each list, in which only each page's last entry counts.
+//!
+//! A hit appends to the log and touches one word beside; the page to evict is found by walking the log from its old end over
+//! entries that later uses have made stale. Each entry is walked over once.
+
+use super::super::pages::Id;
+use super::{Replace, cpu};
+
+const ABSENT: u32 = u32::MAX;
+
+/// One memory.
+#[derive(Debug)]
+pub struct Lru {
+    frames: u32,
+    /// Where the page's last use lies in the log of its list, or [`ABSENT`].
+    stamp: Vec<u32>,
+    logs: Vec<Log>,
+}
+
+#[derive(Debug)]
+struct Log {
+    entries: Vec<Id>,
+    start: usize,
+    pages: u32,
+}
+
+impl Lru {
+    pub fn new(lists: usize, frames: u32) -> Self {
+        let room = (frames as usize * 4).max(64);
+        let log = || Log { entries: Vec::with_capacity(room), start: 0, pages: 0 };
+        Self { frames, stamp: Vec::new(), logs: (0..lists).map(|_| log()).collect() }
+    }
+}
+
+impl Log {
+    /// Takes the page used longest ago out.
+    #[inline(always)]
+    fn evict(&mut self, stamp: &mut [u32]) {
+        loop {
+            let oldest = self.entries[self.start] as usize;
+            let live = stamp[oldest] as usize == self.start;
+            self.start += 1;
+            if live {
+                stamp[oldest] = ABSENT;
+                return;
+            }
+        }
+    }
+
+    /// Makes room: keeps the entries that count.
+    #[cold]
+    fn compact(&mut self, stamp: &mut [u32]) {
+        let mut kept = 0;
+        for at in self.start..self.entries.len() {
+            let id = self.entries[at];
+            if stamp[id as usize] as usize == at {
+                self.entries[kept] = id;
+                stamp[id as usize] = kept as u32;
+                kept += 1;
+            }
+        }
+        self.entries.truncate(kept);
+        self.start = 0;
+    }
+}
+
+impl Replace for Lru {
+    fn feed(&mut self, ids: &[Id], lists: &[u16], bound: usize) -> u64 {
+        self.stamp.resize(bound, ABSENT);
+        let stamp = &mut self.stamp[..];
+        for &id in ids {
+            cpu::prefetch(stamp, id as usize);
+        }
+        let mut faults = 0;
+        for (&id, &list) in ids.iter().zip(lists) {
+            let log = &mut self.logs[list as usize];
+            if log.entries.len() == log.entries.capacity() {
+                log.compact(stamp);
+            }
+            if stamp[id as usize] == ABSENT {
+                faults += 1;
+                if log.pages == self.frames {
+                    log.evict(stamp);
+                } else {
+                    log.pages += 1;
+                }
+            }
+            stamp[id as usize] = log.entries.len() as u32;
+            log.entries.push(id);
+        }
+        faults
+    }
+}

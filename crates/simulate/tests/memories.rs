@@ -1,0 +1,143 @@
+//! Memories of chosen sizes against policies as their definitions have them.
+
+mod common;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use common::{lru_faults, noise};
+use pagelab_simulate::paging::{Colouring, Memories, Optimal, Policy, Size};
+use proptest::prelude::*;
+
+fn fifo_faults(trace: &[u64], colours: u64, frames: usize) -> u64 {
+    let mut lists: HashMap<u64, VecDeque<u64>> = HashMap::new();
+    let mut faults = 0;
+    for &page in trace {
+        let list = lists.entry(page % colours).or_default();
+        if !list.contains(&page) {
+            faults += 1;
+            list.push_back(page);
+            if list.len() > frames {
+                list.pop_front();
+            }
+        }
+    }
+    faults
+}
+
+/// Second chance: a queue whose head goes to the end when it was used.
+fn clock_faults(trace: &[u64], colours: u64, frames: usize) -> u64 {
+    let mut lists: HashMap<u64, VecDeque<(u64, bool)>> = HashMap::new();
+    let mut faults = 0;
+    for &page in trace {
+        let list = lists.entry(page % colours).or_default();
+        if let Some(held) = list.iter_mut().find(|held| held.0 == page) {
+            held.1 = true;
+            continue;
+        }
+        faults += 1;
+        while list.len() == frames {
+            let (old, used) = list.pop_front().unwrap();
+            if used {
+                list.push_back((old, false));
+            }
+        }
+        list.push_back((page, true));
+    }
+    faults
+}
+
+fn optimal_faults(trace: &[u64], colours: u64, frames: usize) -> u64 {
+    let mut held: HashSet<u64> = HashSet::new();
+    let mut faults = 0;
+    for (now, &page) in trace.iter().enumerate() {
+        if held.contains(&page) {
+            continue;
+        }
+        faults += 1;
+        let list: Vec<u64> = held.iter().copied().filter(|other| other % colours == page % colours).collect();
+        if list.len() == frames {
+            let next_use = |other: &&u64| trace[now..].iter().position(|page| page == *other).unwrap_or(usize::MAX);
+            held.remove(list.iter().max_by_key(next_use).unwrap());
+        }
+        held.insert(page);
+    }
+    faults
+}
+
+fn file() -> std::fs::File {
+    let path =
+        std::env::temp_dir().join(format!("pagelab-opt-{}-{:?}", std::process::id(), std::thread::current().id()));
+    let file = std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    file
+}
+
+fn traces() -> impl Strategy<Value = Vec<u64>> {
+    let piece = prop_oneof![
+        (0..40_u64, 1..30_u64).prop_map(|(first, length)| (first..first + length).collect()),
+        proptest::collection::vec(0..60_u64, 1..80),
+        (0..60_u64, 1..5_usize).prop_map(|(page, times)| vec![page; times]),
+    ];
+    proptest::collection::vec(piece, 1..12).prop_map(|pieces: Vec<Vec<u64>>| pieces.concat())
+}
+
+const SIZES: [(u32, u32); 8] = [(1, 1), (1, 2), (1, 13), (2, 3), (3, 1), (3, 9), (4, 4), (1, 200)];
+
+fn sizes() -> Vec<Size> {
+    SIZES.map(|(colours, frames)| Size { colours, frames }).to_vec()
+}
+
+fn run(policy: Policy, trace: &[u64]) -> Vec<u64> {
+    let mut memories = Memories::new(policy, &Colouring::Modulo, &sizes()).unwrap();
+    trace.chunks(97).for_each(|part| memories.feed(part));
+    assert_eq!(memories.references(), trace.len() as u64);
+    memories.faults().map(|(_, faults)| faults).collect()
+}
+
+fn expected(trace: &[u64], naive: impl Fn(&[u64], u64, usize) -> u64) -> Vec<u64> {
+    SIZES.iter().map(|&(colours, frames)| naive(trace, u64::from(colours), frames as usize)).collect()
+}
+
+proptest! {
+    #[test]
+    fn each_policy_is_its_definition(trace in traces()) {
+        prop_assert_eq!(run(Policy::Fifo, &trace), expected(&trace, fifo_faults));
+        prop_assert_eq!(run(Policy::Clock, &trace), expected(&trace, clock_faults));
+        let lru = |trace: &[u64], colours: u64, frames: usize| lru_faults(trace, |page| page % colours, frames);
+        prop_assert_eq!(run(Policy::Lru, &trace), expected(&trace, lru));
+        let mut optimal = Optimal::new(file(), &Colouring::Modulo, &sizes()).unwrap();
+        optimal.feed(&trace);
+        let found: Vec<u64> = optimal.faults(file()).unwrap().into_iter().map(|(_, faults)| faults).collect();
+        prop_assert_eq!(found, expected(&trace, optimal_faults));
+    }
+}
+
+#[test]
+fn opt_walks_over_many_blocks_and_never_faults_more_than_lru() {
+    let trace: Vec<u64> = noise(5).take(300_000).map(|x| (x % 900) * (x >> 32) % 900).collect();
+    let mut optimal = Optimal::new(file(), &Colouring::Modulo, &sizes()).unwrap();
+    optimal.feed(&trace);
+    let best = optimal.faults(file()).unwrap();
+    for ((_, best), lru) in best.iter().zip(run(Policy::Lru, &trace)) {
+        assert!(*best <= lru);
+    }
+    assert!(best[2].1 * 10 < run(Policy::Lru, &trace)[2] * 9, "OPT with 13 frames should be far better");
+}
+
+/// Each of n resident pages is equally likely to be hit under uniform references: faults are a binomial of known mean.
+#[test]
+fn random_replacement_faults_as_often_as_uniform_references_demand() {
+    let (pages, frames, length) = (100, 40, 400_000);
+    let trace: Vec<u64> = noise(6).take(length).map(|x| x % pages).collect();
+    let size = [Size { colours: 1, frames }];
+    let faults = |seed| {
+        let mut memories = Memories::new(Policy::Random { seed }, &Colouring::Modulo, &size).unwrap();
+        memories.feed(&trace);
+        memories.faults().next().unwrap().1 as f64
+    };
+    let miss = 1.0 - f64::from(frames) / pages as f64;
+    let deviation = (length as f64 * miss * (1.0 - miss)).sqrt();
+    assert!((faults(1) - length as f64 * miss).abs() < 5.0 * deviation + 100.0);
+    assert_eq!(faults(1), faults(1));
+    assert_ne!(faults(1), faults(2));
+}
