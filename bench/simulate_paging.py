@@ -132,20 +132,19 @@ def measure(traces: dict[str, Pages], rounds: int, scratch: Path) -> list[Row]:
 
 def real(path: Path, rounds: int, most: int) -> list[Row]:
     """All sizes and seven colour counts over the page runs of a trace, in millions of runs."""
-    from pagelab.trace import runs as runs_of
+    from pagelab.trace.reading import Trace
 
     pages, counts, length = [], [], 0
-    for batch in runs_of(path):
-        pages.append(batch[0])
-        counts.append(batch[1])
-        length += len(batch[0])
+    for batch in Trace(path).runs():
+        pages.append(batch.page | batch.asid.astype(np.uint64) << np.uint64(52))
+        counts.append(batch.count)
+        length += len(batch.page)
         if length >= most:
             break
     page, count = np.concatenate(pages), np.concatenate(counts)
     cpu, wall = best(lambda: stacks(page, count, PAPER_COLOURS), rounds)
-    row = Row(
-        "all sizes × 7 colour counts, page runs", path.name, "pagelab", length / cpu / 1e6, length / wall / 1e6, 60
-    )
+    work = "all sizes × 7 colour counts, page runs"
+    row = Row(work, path.name, "pagelab", length / cpu / 1e6, length / wall / 1e6, 60)
     print(line(row), flush=True)
     return [row]
 
