@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pagelab import machine
 
-from . import frames, mapping, overhead, startup
+from . import frames, mapping, overhead, startup, trace
 from .sample import Result
 from .tools import Bench
 
@@ -24,8 +24,9 @@ PARTS: dict[str, Callable[[Bench], list[Result]]] = {
     "mapping": mapping.measure,
     "overhead": overhead.measure,
     "frames": frames.measure,
+    "trace": trace.measure,
 }
-OWN_FILE = {"frames"}
+OWN_FILE = {"frames", "trace"}
 """Parts with results in a file of their own name; those of the others are together in ``bench``."""
 
 

@@ -2,6 +2,7 @@
 
 use pagelab_trace::foreign::{Foreign, Format};
 use pagelab_trace::{Kind, Reference, Run, TraceError};
+use proptest::prelude::*;
 
 type Records = Vec<(u16, u32, Reference)>;
 
@@ -146,4 +147,22 @@ fn long_streams_come_in_many_batches_and_lose_nothing() {
     assert!(records.iter().map(|(_, _, reference)| reference.address()).eq(0..200_000));
     let raw: Vec<u8> = (0..200_000u64).flat_map(u64::to_le_bytes).collect();
     assert_eq!(runs(Format::RawPages, &raw).unwrap().len(), 200_000);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_a_trace_or_refused(
+        begin in prop::sample::select(vec!["", "address,kind\n", "page,count\n", "I  ", " L 10,", "0 10\n", " 7/7  1.5: x: 10\n"]),
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+    ) {
+        let bytes = [begin.as_bytes(), &bytes].concat();
+        for format in Format::ALL {
+            // Whether it is accepted is each format's own test; here it must end, and not by a panic.
+            match format.open(&bytes[..], 12) {
+                Ok(Foreign::References(mut source)) => while source.next_references().is_ok_and(|batch| batch.is_some()) {},
+                Ok(Foreign::Runs(mut source)) => while source.next_runs().is_ok_and(|batch| batch.is_some()) {},
+                Err(_) => {}
+            }
+        }
+    }
 }
