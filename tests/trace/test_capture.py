@@ -92,14 +92,6 @@ def test_threads_have_exactly_their_own_references(known: str, tmp_path: Path) -
     assert sorted(counts) == [0, 1, 2, 3]
 
 
-def test_threads_run_at_the_same_time_are_finely_interleaved(known: str, tmp_path: Path) -> None:
-    trace.capture([known, "threads"], tmp_path / "t", full=True, ranges=ARENA_RANGE)
-    references = everything(tmp_path / "t")
-    changes = np.flatnonzero(np.diff(references.thread.astype(np.int64)))
-    blocks = np.diff(np.concatenate([[-1], changes, [len(references.thread) - 1]]))
-    assert blocks.max() < 100_000, "a thread's references come all at once"
-
-
 def test_page_runs_of_threads_add_up(known: str, tmp_path: Path) -> None:
     found = trace.capture([known, "threads"], tmp_path / "t", ranges=ARENA_RANGE)
     assert found.references == 4 * 100_000 + 6 * 1000
