@@ -20,13 +20,13 @@ fn every_workload_verifies_its_checksum() {
         &["stream", "--bytes", "1M", "--repetitions", "5"],
         &["btree", "--bytes", "1M", "--lookups", "10000"],
         &["malloc-storm", "--bytes", "1M", "--operations", "20000", "--threads", "3"],
-        &["fft", "--bytes", "64K"],
-        &["fft", "--bytes", "64K", "--memory", "each"],
-        &["scimark", "fft", "--bytes", "64K", "--repetitions", "3"],
-        &["scimark", "lu", "--bytes", "64K", "--memory", "each", "--repetitions", "2"],
+        &["fft", "--bytes", "64K", "--operations", "2"],
+        &["fft", "--bytes", "64K", "--operations", "2", "--memory", "each"],
+        &["scimark", "fft", "--bytes", "64K", "--operations", "2"],
+        &["scimark", "lu", "--bytes", "64K", "--operations", "2", "--memory", "each"],
         &["scimark", "monte-carlo", "--repetitions", "2", "--operations", "1"],
-        &["scimark", "sor", "--bytes", "64K", "--memory", "each"],
-        &["scimark", "sparse", "--bytes", "64K"],
+        &["scimark", "sor", "--bytes", "64K", "--operations", "2", "--memory", "each"],
+        &["scimark", "sparse", "--bytes", "64K", "--operations", "2"],
         &["ping", "--calls", "20", "--repetitions", "3"],
         &["ping", "--protocol", "http", "--calls", "20", "--repetitions", "3"],
     ];
@@ -48,7 +48,7 @@ fn the_same_seed_does_the_same_work_and_another_does_not() {
 fn every_repetition_is_one_measurement() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for (args, name) in [
-        (&["scimark", "sparse", "--bytes", "64K", "--repetitions", "7"][..], "scimark.sparse"),
+        (&["scimark", "sparse", "--bytes", "64K", "--operations", "2", "--repetitions", "7"][..], "scimark.sparse"),
         (&["ping", "--calls", "5", "--repetitions", "7"], "ping.tcp"),
     ] {
         let path = folder.path().join("measurements");
