@@ -345,7 +345,7 @@ def reduce_command(
         str, typer.Option("--memory", metavar="SIZE", help="Stay exact for memories of this size and more: 16M.")
     ],
     colours: Annotated[
-        str, typer.Option("--colours", metavar="LIST", help="Stay exact for these numbers of colours: 1,2,4.")
+        str, typer.Option("--colors", metavar="LIST", help="Stay exact for these numbers of colours: 1,2,4.")
     ] = "1",
     page: Page = None,
     kinds: Kinds = None,
@@ -357,14 +357,14 @@ def reduce_command(
 
     **Examples**
 
-        pagelab trace reduce --memory 1M --colours 1,2,4,8,16,32,64 sor.trace sor-1M.trace
+        pagelab trace reduce --memory 1M --colors 1,2,4,8,16,32,64 sor.trace sor-1M.trace
     """
     from pagelab import trace
 
     try:
         counts = [int(word) for word in colours.split(",")]
     except ValueError:
-        raise BadInputError(f"--colours {colours}: numbers with commas between them") from None
+        raise BadInputError(f"--colors {colours}: numbers with commas between them") from None
     written = trace.reduce(
         source,
         target,
