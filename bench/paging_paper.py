@@ -1,6 +1,6 @@
 """Stand-ins for the traces of Lynch and Flynn's paper, captured, simulated and set beside its Tables 1 to 6.
 
-``python -m bench.paging_paper DIR [--instructions 800000000]``: with the default, each trace has over a billion
+``python -m bench.paging_paper DIR [--instructions 1000000000]``: with the default, each trace has over a billion
 references (loads, stores, fetches) and takes minutes to capture. The paper's traces are not to be had, so its values
 stand beside for orientation; they are no targets. A capture that is already in DIR is not made again.
 """
@@ -87,7 +87,7 @@ def capture(directory: Path, instructions: int) -> None:
     (directory / "tree.py").write_text(TREE)
     (directory / "tv.c").write_text(generated_c(6000))
     workload = str(paths.workload())
-    words = "seq 1 3000000 | shuf --random-source=/bin/cat | sort"
+    words = "seq 1 3000000 | rev | sort"
     programs = {
         "sor": [workload, "scimark", "sor", "--bytes", "48M"],
         "tree": [sys.executable, str(directory / "tree.py")],
@@ -132,7 +132,7 @@ def _print_beside(found: list[list[str]], paper: tuple[tuple[float, ...], ...]) 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.paging_paper", description=__doc__)
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--instructions", type=int, default=800_000_000, help="of each program image")
+    parser.add_argument("--instructions", type=int, default=1_000_000_000, help="of each program image")
     arguments = parser.parse_args()
     arguments.directory.mkdir(parents=True, exist_ok=True)
     capture(arguments.directory, arguments.instructions)

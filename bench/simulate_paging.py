@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from pagelab import _native
 from pagelab.simulate.page_faults import PAPER_COLOURS
+from pagelab.simulate.traces import feed
 
 PAGES = 100_000
 ONE_SIZE = PAGES // 2
@@ -75,13 +76,13 @@ def best(run: Callable[[], object], rounds: int) -> tuple[float, float]:
 
 def stacks(pages: Pages, counts: Pages | None, colours: tuple[int, ...], threads: int = 1) -> object:
     simulation = _native.Paging.stacks("modulo", [], list(colours), threads)
-    simulation.feed_array(pages, counts)
+    feed([simulation], pages if counts is None else [(pages, counts)])
     return simulation.curves()
 
 
 def one_size(pages: Pages) -> object:
     simulation = _native.Paging.memories("lru", "modulo", [], [(1, ONE_SIZE)], 1)
-    simulation.feed_array(pages)
+    feed([simulation], pages)
     return simulation.faults()
 
 

@@ -23,8 +23,8 @@ Trace = str | PathLike[str] | NDArray[Any] | Iterable[Batch]
 Report = Callable[[int, int | None], None]
 """Told the references taken so far, and how many there are in all where that is known."""
 
-_PIECE = 1 << 20
-"""References of an array handed over at once: between two, Ctrl-C is heard and progress told."""
+_PIECE = 1 << 16
+"""Elements of an array handed over at once: they are copied, and stay in the cache; between two, Ctrl-C is heard."""
 
 
 def feed(simulations: Sequence[Paging], trace: Trace, *, page_bytes: int = 4096, report: Report | None = None) -> str:
