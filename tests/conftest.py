@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from harness.guests import Workshop
+from harness.guests import Workshop, need
 from harness.huge_pages import HugePages
 from harness.launching import Runner, open_to_all
+from harness.natively import DATA, native
 from harness.policies import POLICIES, Policy
 
 
@@ -56,3 +58,28 @@ def huge_pages() -> Iterator[HugePages]:
     pool = HugePages()
     yield pool
     pool.restore()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """An empty directory to run in."""
+    path = tmp_path / "place"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def everyones(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that an unprivileged user can write."""
+    path = tmp_path_factory.mktemp("everyones")
+    open_to_all(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def natively_built(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, str]:
+    """The C project, built without pagelab: its report program, and what that prints."""
+    place = tmp_path_factory.mktemp("project") / "c_project"
+    shutil.copytree(DATA / "c_project", place)
+    native([need("make"), "-s", "-j2", "CC=gcc"], place)
+    return (place / "report").read_bytes(), native(["./report"], place)

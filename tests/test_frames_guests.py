@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from harness.frames import BY_NAME, MAIN, VARIANTS, FramesPolicy, frames_guests
+from harness.frames import BY_NAME, MAIN, VARIANTS, FramesPolicy, frames_guests, possible
 from harness.guests import Guest, Workshop, every_guest
 from harness.launching import Run, Runner
-from harness.policies import THP
+from harness.placing import run_placed
 
 GUESTS = frames_guests()
 ORDINARY = every_guest()
@@ -20,33 +19,10 @@ CLOSED = {f"frames/{name}" for name in ("limits", "lock_pages", "protect", "race
 """Guests whose pages are locked or read-only while they are missing: the kernel takes no page from us there."""
 
 
-def possible(policy: FramesPolicy) -> FramesPolicy:
-    missing = policy.missing()
-    if missing:
-        pytest.skip(missing)
-    return policy
-
-
 def run_guest(policy: FramesPolicy, guest: Guest, workshop: Workshop, run_under: Runner, tmp_path: Path) -> Run:
     scratch = tmp_path / "scratch"
     scratch.mkdir(mode=0o755)
-    argv = workshop.argv(guest, scratch)
-    for _ in range(10):
-        before = pages_migrated()
-        run = run_under(possible(policy).toml, argv, env=policy.environment(), timeout_s=60.0)
-        # The kernel itself moved pages meanwhile (compaction: somebody wanted huge pages). Only pinned ones stay.
-        if "promised" not in run.stderr or pages_migrated() == before:
-            break
-    run.succeeded()
-    assert (run.stdout, run.stderr) == ("ok\n", ""), run.story()
-    assert run.root.governed, run.story()
-    return run
-
-
-def pages_migrated() -> int:
-    """By the whole machine."""
-    lines = Path("/proc/vmstat").read_text().splitlines()
-    return sum(int(line.split()[1]) for line in lines if line.startswith("pgmigrate_success"))
+    return run_placed(policy, workshop.argv(guest, scratch), run_under)
 
 
 def placed_all(run: Run, guest: Guest) -> None:
@@ -112,33 +88,3 @@ def test_ordinary_guest_keeps_its_promises_under_variant(
     policy: FramesPolicy, guest: Guest, workshop: Workshop, run_under: Runner, tmp_path: Path
 ) -> None:
     run_guest(policy, guest, workshop, run_under, tmp_path)
-
-
-@pytest.mark.parametrize("policy", MAIN, ids=str)
-def test_pages_go_to_swap_and_come_back(policy: FramesPolicy, workshop: Workshop, run_under: Runner) -> None:
-    run = run_under(possible(policy).toml, [str(workshop.build("frames/swap"))], env=policy.environment()).succeeded()
-    if run.stdout == "no swap\n":
-        pytest.skip("this machine has no swap; run: fallocate -l 256M /swap && mkswap /swap && swapon /swap")
-    assert (run.stdout, run.stderr) == ("ok\n", ""), run.story()
-
-
-@pytest.fixture
-def thp_always() -> Iterator[None]:
-    """THP "always" for one test: where 4K pages must be defended against the page fault and khugepaged."""
-    switch = THP / "enabled"
-    if not switch.exists():
-        pytest.skip("this kernel has no transparent huge pages; boot one built with THP")
-    before = switch.read_text().split("[")[1].split("]")[0]
-    switch.write_text("always")
-    yield
-    switch.write_text(before)
-
-
-@pytest.mark.parametrize("guest", ["demand", "discard", "remap", "arenas", "fork_child"])
-@pytest.mark.parametrize("name", ["page-coloring", "random"])
-def test_guest_is_placed_where_huge_pages_are_always_given(
-    name: str, guest: str, workshop: Workshop, run_under: Runner, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    policy = possible(BY_NAME[name])
-    request.getfixturevalue("thp_always")
-    run_guest(policy, Guest(f"frames/{guest}"), workshop, run_under, tmp_path)

@@ -9,21 +9,13 @@ from pathlib import Path
 import pytest
 
 import test_real_programs as real
-from harness.frames import BY_NAME, MAIN, VARIANTS, FramesPolicy
+from harness.frames import BY_NAME, MAIN, VARIANTS, FramesPolicy, possible
 from harness.guests import Workshop, need
 from harness.launching import Runner
-from test_real_programs import everyones, natively_built, place  # noqa: F401 (fixtures)
 from test_stress import torture
 
 OFTEN = ["page-coloring", "bin-hopping"]
 THREADS = sorted({1, os.cpu_count() or 1})
-
-
-def possible(policy: FramesPolicy) -> FramesPolicy:
-    missing = policy.missing()
-    if missing:
-        pytest.skip(missing)
-    return policy
 
 
 @pytest.fixture(
@@ -50,12 +42,12 @@ test_stress_ng_long = real.test_stress_ng_long
 
 @pytest.mark.parametrize("stressor", real.STRESSORS)
 @pytest.mark.parametrize("name", OFTEN)
-def test_stress_ng(name: str, stressor: str, everyones: Path, run_under: Runner) -> None:  # noqa: F811
+def test_stress_ng(name: str, stressor: str, everyones: Path, run_under: Runner) -> None:
     real.stress(possible(BY_NAME[name]), stressor, 1, everyones, run_under)
 
 
 @pytest.mark.parametrize("threads", THREADS)
-def test_sort_of_a_large_file(policy: FramesPolicy, threads: int, place: Path, run_under: Runner) -> None:  # noqa: F811
+def test_sort_of_a_large_file(policy: FramesPolicy, threads: int, place: Path, run_under: Runner) -> None:
     lines = sorted(f"{i * 2654435761 % 2**32:08x} {i}" for i in range(120_000))
     (place / "input").write_text("\n".join(sorted(lines, key=lambda line: line[::-1])) + "\n")
     env = {"clear": False, "set": {"LC_ALL": "C"}, "unset": []}
@@ -65,7 +57,7 @@ def test_sort_of_a_large_file(policy: FramesPolicy, threads: int, place: Path, r
 
 
 @pytest.mark.parametrize("threads", THREADS)
-def test_compression_and_back(policy: FramesPolicy, threads: int, place: Path, run_under: Runner) -> None:  # noqa: F811
+def test_compression_and_back(policy: FramesPolicy, threads: int, place: Path, run_under: Runner) -> None:
     content = b"".join(i.to_bytes(4, "little") * 3 for i in range(400_000))
     (place / "data").write_bytes(content)
     script = f"{need('xz')} -2 -k -T{threads} --block-size=1MiB data && xz -dc -T{threads} data.xz | cmp - data"

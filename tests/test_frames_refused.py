@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from harness.frames import BY_NAME, FramesPolicy
+from harness.frames import BY_NAME, possible
 from harness.guests import Workshop, need
 from harness.launching import Runner, open_to_all
 from pagelab import machine, paths
@@ -18,16 +19,9 @@ COLORING = BY_NAME["page-coloring"]
 RULE = '[[rule]]\nmemory = ["anon", "arenas"]\n'
 
 
-def possible(policy: FramesPolicy = COLORING) -> FramesPolicy:
-    missing = policy.missing()
-    if missing:
-        pytest.skip(missing)
-    return policy
-
-
-def refused(toml: str, place: Path, code: int, prefix: tuple[str, ...] = (), **how: object) -> str:
+def refused(toml: str, place: Path, code: int, prefix: tuple[str, ...] = (), **how: Any) -> str:
     """The launcher's complaint; the program (which would leave a file) must not have been started."""
-    possible()
+    possible(COLORING)
     open_to_all(place)
     left = place / "started"
     request = {
@@ -45,7 +39,7 @@ def refused(toml: str, place: Path, code: int, prefix: tuple[str, ...] = (), **h
         text=True,
         check=False,
         timeout=60,
-        **how,  # type: ignore[call-overload]
+        **how,
     )
     complaint: str = done.stderr
     assert done.returncode == code, complaint

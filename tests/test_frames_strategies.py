@@ -11,18 +11,11 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from harness.frames import FramesPolicy, frames_policy
+from harness.frames import FramesPolicy, frames_policy, possible
 from harness.guests import Workshop
 from harness.launching import Runner
 
 PAGES = 1500
-
-
-def possible(policy: FramesPolicy) -> FramesPolicy:
-    missing = policy.missing()
-    if missing:
-        pytest.skip(missing)
-    return policy
 
 
 @dataclass(frozen=True)

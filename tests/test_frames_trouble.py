@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.frames import BY_NAME, FramesPolicy
+from harness.frames import BY_NAME, FramesPolicy, possible
 from harness.guests import Workshop, need
 from harness.launching import Runner
 from harness.policies import THP
@@ -32,14 +32,6 @@ SETTINGS = [
     THP / "defrag",
     *THP.glob("hugepages-*/enabled"),
 ]
-
-
-def possible(name: str) -> FramesPolicy:
-    policy = BY_NAME[name]
-    missing = policy.missing()
-    if missing:
-        pytest.skip(missing)
-    return policy
 
 
 def settings() -> dict[Path, str]:
@@ -148,6 +140,13 @@ def kill(started: Started, chance: random.Random) -> str:
     return story
 
 
+def nothing_is_left(started: Started, everyone: list[int], before: dict[Path, str], story: str) -> None:
+    until(lambda: not processes_named(started.marker), f"{story}: the program is left")
+    until(lambda: not any(map(is_alive, everyone)), f"{story}: a launcher is left")
+    until(lambda: not started.run_directory.exists(), f"{story}: {started.run_directory} is left")
+    until(lambda: settings() == before, f"{story}: a setting is left changed")
+
+
 def cycles(policy: FramesPolicy, count: int, seed: int, workshop: Workshop, place: Path, *, command: bool) -> None:
     """``command``: through ``pagelab run``; else through the launcher alone."""
     chance, before = random.Random(seed), settings()
@@ -166,32 +165,29 @@ def cycles(policy: FramesPolicy, count: int, seed: int, workshop: Workshop, plac
         everyone = started.everyone()
         story = f"cycle {cycle}, {kill(started, chance)}"
         started.caller.wait(PATIENCE_S)
-        until(lambda: not processes_named(marker), f"{story}: the program is left")  # noqa: B023
-        until(lambda: not any(map(is_alive, everyone)), f"{story}: a launcher is left")  # noqa: B023
-        until(lambda: not started.run_directory.exists(), f"{story}: {started.run_directory} is left")  # noqa: B023
-        until(lambda: settings() == before, f"{story}: a setting is left changed")
+        nothing_is_left(started, everyone, before, story)
 
 
 @pytest.mark.parametrize("name", ["page-coloring", "bin-hopping", "pinned"])
 def test_killed_at_random_moments(name: str, workshop: Workshop, tmp_path: Path) -> None:
-    cycles(possible(name), 12, 1, workshop, tmp_path, command=False)
+    cycles(possible(BY_NAME[name]), 12, 1, workshop, tmp_path, command=False)
 
 
 def test_killed_with_the_command_at_random_moments(workshop: Workshop, tmp_path: Path) -> None:
-    cycles(possible("page-coloring"), 4, 2, workshop, tmp_path, command=True)
+    cycles(possible(BY_NAME["page-coloring"]), 4, 2, workshop, tmp_path, command=True)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", ["page-coloring", "bin-hopping", "modulo", "random", "pinned", "several"])
 def test_killed_at_random_moments_long(name: str, workshop: Workshop, tmp_path: Path) -> None:
-    cycles(possible(name), 200, 3, workshop, tmp_path, command=False)
+    cycles(possible(BY_NAME[name]), 200, 3, workshop, tmp_path, command=False)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_killed_with_the_command_at_random_moments_long(workshop: Workshop, tmp_path: Path) -> None:
-    cycles(possible("page-coloring"), 50, 4, workshop, tmp_path, command=True)
+    cycles(possible(BY_NAME["page-coloring"]), 50, 4, workshop, tmp_path, command=True)
 
 
 @pytest.mark.parametrize("name", ["page-coloring", "bin-hopping"])
@@ -199,7 +195,7 @@ def test_stopped_and_continued_again_and_again(name: str, workshop: Workshop, tm
     """SIGSTOP in the middle of faults: the program goes on where it was."""
     marker, chance = f"{os.getpid()}777", random.Random(5)
     argv = [str(workshop.build("frames/race")), "4", "1500", marker]
-    policy = possible(name)
+    policy = possible(BY_NAME[name])
     started = begin([str(paths.launcher())], marker, tmp_path, request(policy, argv, tmp_path))
     while started.caller.poll() is None and is_alive(started.program):
         for number in (signal.SIGSTOP, signal.SIGCONT):
@@ -218,7 +214,7 @@ def test_a_limit_on_address_space_costs_colours_not_contents(
     name: str, guest: str, workshop: Workshop, run_under: Runner
 ) -> None:
     """``ulimit -v``: hardly any room for a pool. The guest is told no colours: it checks contents only."""
-    policy = possible(name)
+    policy = possible(BY_NAME[name])
     limit = 260_000 if guest == "threads" else 130_000
     run = run_under(policy.toml, ["bash", "-c", f"ulimit -v {limit}; exec {workshop.build(f'frames/{guest}')}"])
     assert run.succeeded().stdout == "ok\n", run.story()
@@ -239,13 +235,13 @@ assert all(block == b"x" * (1 << 20) for block in kept)
 print("ok")
 """
     command = ["bash", "-c", f'ulimit -v 400000; exec {need("python3")} -c "$0"', program]
-    run = run_under(possible(name).toml, command).succeeded()
+    run = run_under(possible(BY_NAME[name]).toml, command).succeeded()
     assert run.stdout == "ok\n", run.story()
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL], ids=lambda number: number.name)
 def test_death_by_signal_is_reported_as_that_signal(number: int, workshop: Workshop, run_under: Runner) -> None:
     how = {signal.SIGSEGV: "segv", signal.SIGABRT: "abort", signal.SIGKILL: "kill"}[signal.Signals(number)]
-    run = run_under(possible("page-coloring").toml, [str(workshop.build("die")), how])
+    run = run_under(possible(BY_NAME["page-coloring"]).toml, [str(workshop.build("die")), how])
     outcome = run.the_record.outcome
     assert (outcome.status, outcome.exit_code, outcome.signal) == ("signalled", None, number), run.story()

@@ -19,7 +19,7 @@ from pagelab import machine
 from pagelab.errors import BadInputError, MachineError
 from pagelab.placement import colour_picture, colour_table, colours, folios, framemap, pages
 from pagelab.placement.colours import ColourFunction, ColourSummary
-from pagelab.placement.model import AddressMap, FrameRun, Mapping, Region
+from pagelab.placement.model import AddressMap, FrameRun, Kind, Mapping, Region
 
 PAGE = 4096
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="frame numbers need root; run: sudo make test")
@@ -192,7 +192,7 @@ def address_map(*found: Region, function: ColourFunction | None = None) -> Addre
     )  # fmt: skip
 
 
-def region(placed: dict[int, int], start: int, kind: str = "anon", function: ColourFunction | None = None) -> Region:
+def region(placed: dict[int, int], start: int, kind: Kind = "anon", function: ColourFunction | None = None) -> Region:
     end = start + (max(placed, default=0) + 1) * PAGE
     counted = None
     if function is not None:
@@ -204,7 +204,7 @@ def region(placed: dict[int, int], start: int, kind: str = "anon", function: Col
         kind=kind, name=f"{kind} pool", start=start, end=end, mapped_bytes=end - start,
         resident_bytes=len(placed) * PAGE, zero_bytes=0, swapped_bytes=0, by_size=[], mappings=[mapping],
         frame_runs=runs_of(placed, start), colours=counted,
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
 
 
 @given(PLACED, FUNCTIONS)

@@ -14,19 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.mapping import NEEDS_THP, pagelab_map, sizes
 from pagelab import machine, placement
-from pagelab.errors import PagelabError
-from pagelab.placement import governed, nodes, picture, procfs, trace
+from pagelab.placement import nodes, picture, procfs, trace
 from pagelab.placement.model import AddressMap, Region
-from pagelab.runner import RunRequest
 
 M2 = 2 << 20
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="frame numbers are for root; run: sudo make test")
-THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-NEEDS_THP = pytest.mark.skipif(
-    not THP.exists() or "[never]" in THP.read_text(),
-    reason="needs transparent huge pages; run: sudo pagelab doctor --fix thp=madvise",
-)
 
 # 32 MiB: 16 with MADV_HUGEPAGE and 16 with MADV_NOHUGEPAGE; of the latter, 4 stay untouched and one page is only read.
 GUEST = """
@@ -67,10 +61,6 @@ def guest() -> Iterator[tuple[int, int]]:
 
 def around(found: AddressMap, address: int) -> Region:
     return next(region for region in found.regions if region.start <= address < region.end)
-
-
-def sizes(found: AddressMap | Region) -> dict[int, int]:
-    return {entry.page_bytes: entry.bytes for entry in found.by_size}
 
 
 @NEEDS_THP
@@ -257,16 +247,10 @@ def test_threads_that_outlive_main_do_not_confuse_the_end() -> None:
     assert traced.exit_code == 3
 
 
-def pagelab(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "pagelab", "map", *arguments], capture_output=True, text=True, check=False
-    )
-
-
 def test_the_command_line_prints_a_table_and_draws(tmp_path: Path, guest: tuple[int, int]) -> None:
     pid, _ = guest
     drawing = tmp_path / "map.svg"
-    result = pagelab("--picture", str(drawing), str(pid))
+    result = pagelab_map("--picture", str(drawing), str(pid))
     assert result.returncode == 0, result.stderr
     assert drawing.read_text().startswith("<svg")
     assert "resident" in result.stdout
@@ -283,7 +267,7 @@ def test_pictures_in_other_formats(tmp_path: Path, guest: tuple[int, int]) -> No
 
 
 def test_the_command_line_prints_json_that_reads_back(tmp_path: Path) -> None:
-    result = pagelab("--json", "--stdout", "null", "-o", str(tmp_path / "map.json"), "--", "echo", "hello")
+    result = pagelab_map("--json", "--stdout", "null", "-o", str(tmp_path / "map.json"), "--", "echo", "hello")
     assert result.returncode == 0, result.stderr
     found = AddressMap.model_validate_json(result.stdout)
     assert found.command == "echo hello"
@@ -306,7 +290,7 @@ def test_the_command_line_prints_json_that_reads_back(tmp_path: Path) -> None:
     ],
 )
 def test_what_the_command_line_refuses(arguments: list[str], words: str) -> None:
-    result = pagelab(*arguments)
+    result = pagelab_map(*arguments)
     assert result.returncode == 2
     assert words in result.stderr
     assert result.stdout == ""
@@ -346,61 +330,7 @@ def test_under_sudo_a_command_runs_as_the_user_who_called_it() -> None:
 
 
 def test_a_failing_command_is_mapped_and_its_failure_passed_on() -> None:
-    result = pagelab("--", "sh", "-c", "exit 3")
+    result = pagelab_map("--", "sh", "-c", "exit 3")
     assert result.returncode == 1
     assert "just before it ended" in result.stdout
     assert "exit code 3" in result.stderr
-
-
-# The program must not free its memory before it ends: that is when it is mapped.
-KEEPS_32_MIB = "import os; kept = bytearray(32 << 20); kept[::4096] = b'x' * (32 << 8); os._exit(0)"
-
-
-@NEEDS_THP
-def test_a_command_under_a_policy_lies_in_the_pools_as_asked() -> None:
-    result = pagelab("--json", "--pages", "anon=2M", "--", sys.executable, "-c", KEEPS_32_MIB)
-    assert result.returncode == 0, result.stderr
-    found = AddressMap.model_validate_json(result.stdout)
-    assert (found.policy, found.moment) == ("anon=2M", "exit")
-    pool = next(region for region in found.regions if region.name == "anonymous pool")
-    assert pool.start == 0x6700_0000_0000
-    assert sizes(pool).get(M2, 0) >= 30 << 20, found.warnings
-
-
-def test_a_command_under_a_policy_is_ended_after_its_time() -> None:
-    result = pagelab("--json", "--at", "0.3", "--fetch", "prefault", "--", "sleep", "600")
-    assert result.returncode == 0, result.stderr
-    found = AddressMap.model_validate_json(result.stdout)
-    assert (found.command, found.moment) == ("sleep 600", "now")
-
-
-def test_however_short_a_command_under_a_policy_is_it_is_held() -> None:
-    """Regression: the program was looked for below the launcher, and a short one could be over by then."""
-    request = RunRequest(argv=["/bin/true"], policy_toml='pages = "4K"')
-    for _ in range(20):
-        traced, record = governed.run_and_look(request, lambda pid, _: Path(f"/proc/{pid}/exe").readlink())
-        assert (traced.value.name, traced.moment) == ("true", "exit")
-        assert record.outcome.status == "ok"
-
-
-def test_a_command_under_a_policy_that_cannot_be_executed_is_refused(tmp_path: Path) -> None:
-    broken = tmp_path / "broken"
-    broken.write_bytes(Path("/bin/true").read_bytes()[:200])
-    broken.chmod(0o755)
-    with pytest.raises(PagelabError, match="broken"):
-        governed.run_and_look(RunRequest(argv=[str(broken)], preload="never"), lambda pid, _: pid)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--pages", "2M", "1"], "a policy is for a command: process 1 runs already"),
-        (["--pages", "3M", "--", "true"], "--pages 3M: "),
-        (["--policy", "/nonexistent.toml", "--", "true"], "/nonexistent.toml: cannot read the file"),
-        (["--pages", "2M", "--", "/nonexistent"], "/nonexistent"),
-    ],
-)
-def test_policies_that_the_command_line_refuses(arguments: list[str], words: str) -> None:
-    result = pagelab(*arguments)
-    assert result.returncode == 2, result.stderr
-    assert words in result.stderr

@@ -13,28 +13,12 @@ from pathlib import Path
 import pytest
 
 from harness.guests import need
-from harness.launching import Run, Runner, open_to_all
+from harness.launching import Run, Runner
+from harness.natively import DATA, native
 from harness.policies import BY_NAME, Policy
 
-DATA = Path(__file__).parent / "data"
 PROGRAMS = DATA / "programs"
 NOBODY = 65534
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """An empty directory to run in."""
-    path = tmp_path / "place"
-    path.mkdir()
-    return path
-
-
-def native(argv: list[str], place: Path, stdin: str = os.devnull) -> str:
-    """Standard output of the same command without pagelab, which must succeed."""
-    with Path(stdin).open() as source:
-        done = subprocess.run(argv, cwd=place, stdin=source, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, f"natively: {argv}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
 
 
 def governed(run: Run, policy: Policy) -> Run:
@@ -66,14 +50,6 @@ def test_git(policy: Policy, place: Path, run_under: Runner) -> None:
     script = str(PROGRAMS / "repository.sh")
     run = governed(run_under(policy.toml, ["bash", script], cwd=str(place)), policy)
     assert run.stdout == expected(script, ("bash",)), run.story()
-
-
-@pytest.fixture(scope="session")
-def natively_built(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, str]:
-    place = tmp_path_factory.mktemp("project") / "c_project"
-    shutil.copytree(DATA / "c_project", place)
-    native([need("make"), "-s", "-j2", "CC=gcc"], place)
-    return (place / "report").read_bytes(), native(["./report"], place)
 
 
 def test_gcc_builds_a_project(
@@ -151,14 +127,6 @@ def test_python_test_subprocess_mosaic(place: Path, run_under: Runner) -> None:
 @pytest.mark.parametrize("module", ["test_threading", "test_subprocess"])
 def test_python_long(policy: Policy, module: str, place: Path, run_under: Runner) -> None:
     python_tests(policy, module, place, run_under)
-
-
-@pytest.fixture
-def everyones(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory that an unprivileged user can write."""
-    path = tmp_path_factory.mktemp("everyones")
-    open_to_all(path)
-    return path
 
 
 STRESSORS = {

@@ -58,9 +58,13 @@ def kill_at_random(policy: Policy, cycles: int, workshop: Workshop, run_under: R
     chance, marker = random.Random(1), f"31415{os.getpid()}"
     before = settings(policy)
     command = [str(workshop.build("torture")), "1", marker, "3"]
+
+    def collect(runs: list[Run]) -> None:
+        runs.append(run_under(policy.toml, command, env=policy.environment()))
+
     for cycle in range(cycles):
         runs: list[Run] = []
-        thread = threading.Thread(target=lambda: runs.append(run_under(policy.toml, command, env=policy.environment())))  # noqa: B023
+        thread = threading.Thread(target=collect, args=(runs,))
         thread.start()
         deadline = time.monotonic() + 60
         while not (victims := processes_named(marker)) and thread.is_alive():

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from .guests import Guest
 from .policies import MOSAIC_TOML, Policy
 
@@ -26,12 +28,24 @@ class FramesPolicy(Policy):
 
     told: dict[str, str] = field(default_factory=dict, hash=False)
 
+    @property
+    def is_pinned(self) -> bool:
+        return "pin = true" in self.toml
+
     def missing(self) -> str | None:
         return super().missing() or _missing()
 
     def environment(self) -> dict[str, object]:
         """The request's field ``env``. A pool may keep 64 MiB, or 5% of what it placed."""
         return {"clear": False, "set": self.told | {"GUEST_POOL_BYTES": str(64 << 20)}, "unset": []}
+
+
+def possible(policy: FramesPolicy) -> FramesPolicy:
+    """The policy, or a skip that says what it needs."""
+    missing = policy.missing()
+    if missing:
+        pytest.skip(missing)
+    return policy
 
 
 @cache
@@ -112,7 +126,11 @@ BY_NAME = {policy.name: policy for policy in [*MAIN, *VARIANTS]}
 
 _CALLS = {
     "order": [],  # test_frames_strategies
-    "swap": [],  # test_frames_guests: it needs swap
+    "swap": [],  # test_frames_memory, and the next four
+    "swapped_pool": [],
+    "squeezed": [],
+    "hog": [],
+    "without_thp": [],
     "descriptors": [
         Guest("frames/descriptors", (how,), f"descriptors-{how}") for how in ("closed", "taken", "few", "pipe")
     ],

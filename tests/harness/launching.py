@@ -65,13 +65,14 @@ class Run:
 
 
 class Runner:
-    """Callable: ``run_under(policy_toml, argv, **request fields) -> Run``."""
+    """Callable: ``run_under(policy_toml, argv, **request fields) -> Run``. ``prefix``: what starts the launcher."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.count = 0
         self.library = paths.library()
         self.launcher = paths.launcher()
+        self.prefix: tuple[str, ...] = ()
 
     def __call__(self, policy_toml: str, argv: list[str], **fields: Any) -> Run:
         self.count += 1
@@ -93,7 +94,7 @@ class Runner:
             **fields,
         }
         done = subprocess.run(
-            [str(self.launcher)],
+            [*self.prefix, str(self.launcher)],
             input=json.dumps(request),
             capture_output=True,
             text=True,

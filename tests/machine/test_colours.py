@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -107,11 +108,13 @@ def test_masks_that_change_nothing_are_not_given() -> None:
     assert rule.confirmed(judged, slower, virtual=True).masks == (0x21,)
 
 
-def ratio(kind: str, pages: int, fits: str, low: float, high: float) -> Ratio:
+def ratio(
+    kind: Literal["same", "conflict"], pages: int, fits: Literal["yes", "just", "no"], low: float, high: float
+) -> Ratio:
     return Ratio(
         kind=kind, chain_pages=pages, fits=fits, median=(low + high) / 2, low=low, high=high, level=0.95, rounds=30,
         ns_per_load=4.0, spread_ns_per_load=4.0,
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from fakes import record, tools
 
 from harness.frames import BY_NAME
 from pagelab import machine, paths
+from pagelab.record import Record
 from pagelab.study import feasible
 from pagelab.study.control import run_study
 from pagelab.study.errors import SpecError
@@ -96,7 +97,7 @@ def strategy(**pages: int) -> dict[str, Any]:
 
 
 def test_placement_of_frames_is_in_the_store(tmp_path: Path) -> None:
-    def behave(condition: Condition) -> object:
+    def behave(condition: Condition) -> Record:
         if condition.policy == "kernel":
             return record(condition)
         block = {
@@ -110,7 +111,7 @@ def test_placement_of_frames_is_in_the_store(tmp_path: Path) -> None:
         }
         return record(condition, frames=block)
 
-    run_study(write(tmp_path, SPEC), tmp_path / "out", tools(behave))  # type: ignore[arg-type]
+    run_study(write(tmp_path, SPEC), tmp_path / "out", tools(behave))
     with Store.open(tmp_path / "out", write=False) as store:
         runs = store.runs()
     by_policy = {

@@ -92,7 +92,7 @@ fn plan(ready: &mut Ready<'_>) -> Result<(Option<PlanSpec>, Option<Placing>)> {
     }
     let mut plan = ready.policy.plan(ready.run_dir.path())?;
     let modules = frames::module::prepare(&mut plan)?;
-    let placing = Placing::prepare(&plan, &ready.runner, &ready.run_dir, &mut ready.warnings)?;
+    let placing = Placing::prepare(&mut plan, &ready.runner, &ready.run_dir, &mut ready.warnings)?;
     let bytes = plan.encode().map_err(|error| Error::Internal(format!("cannot encode the plan: {error}")))?;
     ready.run_dir.write("plan", &bytes)?;
     ready.environment.preload(&ready.library, &modules, &plan_path);

@@ -33,7 +33,7 @@ impl Placing {
     /// # Errors
     /// What this machine lacks, or these rights, or what the plan asks for and cannot be.
     pub fn prepare(
-        plan: &PlanSpec,
+        plan: &mut PlanSpec,
         runner: &Runner,
         run_dir: &RunDir,
         warnings: &mut Warnings,
@@ -46,6 +46,7 @@ impl Placing {
         let route = rights::Facts::gather(keeps_rights(runner)).judge()?;
         let memory = Memory::read();
         plan.strategies.iter().try_for_each(|strategy| check_budget(strategy, &memory))?;
+        plan.strategies.iter_mut().for_each(|strategy| bound_budget(strategy, &memory));
         exact::check(plan, warnings)?;
         // In any case: a program that has rights may give them up.
         let in_directory = (route == Route::Broker).then_some((identity.uid, identity.gid));
@@ -134,9 +135,42 @@ fn check_budget(strategy: &StrategySpec, memory: &Memory) -> Result<()> {
     Ok(())
 }
 
+/// The library's own bound on what the pool holds knows the machine's memory only: in a control group with a limit, the
+/// pool must not be what ends the program.
+fn bound_budget(strategy: &mut StrategySpec, memory: &Memory) {
+    let Some(limit) = memory.limit_bytes.filter(|limit| memory.total_bytes.is_none_or(|total| *limit < total)) else {
+        return;
+    };
+    if strategy.budget_bytes == 0 {
+        strategy.budget_bytes = match strategy.kind {
+            StrategyKind::Modulo | StrategyKind::Exact | StrategyKind::Module => limit / 4,
+            _ if limit < SMALL_GROUP => limit / 16,
+            _ => 0,
+        };
+    }
+}
+
+/// Limits below this make the default bound on a pool, 64 MiB, a large part of them.
+const SMALL_GROUP: u64 = 1 << 30;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn default_budgets_heed_the_limit_of_the_control_group() {
+        let bounded = |kind, budget_bytes, limit_bytes| {
+            let mut strategy = StrategySpec { budget_bytes, ..StrategySpec::new(kind, 4) };
+            bound_budget(&mut strategy, &Memory { total_bytes: Some(8 << 30), limit_bytes });
+            strategy.budget_bytes
+        };
+        assert_eq!(bounded(StrategyKind::Modulo, 0, Some(2 << 30)), 512 << 20);
+        assert_eq!(bounded(StrategyKind::PageColoring, 0, Some(2 << 30)), 0);
+        assert_eq!(bounded(StrategyKind::PageColoring, 0, Some(256 << 20)), 16 << 20);
+        assert_eq!(bounded(StrategyKind::Exact, 7 << 20, Some(256 << 20)), 7 << 20, "what the policy says");
+        assert_eq!(bounded(StrategyKind::Modulo, 0, None), 0);
+        assert_eq!(bounded(StrategyKind::Modulo, 0, Some(16 << 30)), 0, "no limit at all");
+    }
 
     #[test]
     fn budgets_are_compared_with_the_memory_there_is() {

@@ -227,24 +227,22 @@ impl Engine {
         (0, false, Some(End::Refused))
     }
 
-    /// Whether the pages of `run` are still on the frames they were found on: the kernel moves them (compaction) and swaps
-    /// them out. If not, they are sorted anew.
-    fn is_as_known(&mut self, number: u32, run: Run, from: usize) -> bool {
-        let Some(Some(placer)) = self.placers.get(number as usize) else { return true };
-        let Some(Some(pool)) = self.pools.get_mut(placer.pool) else { return true };
-        let Some(words) = self.frames.get_mut(..run.len as usize) else { return true };
-        if self.tools.pagemap.read(from, words).is_err()
-            || run.slots().zip(&*words).all(|(slot, frame)| pool.stock.frame(slot) == Some(*frame))
-        {
-            return true;
-        }
-        for ((slot, frame), index) in run.slots().zip(&*words).zip(0..) {
-            if pool.stock.add(slot, *frame, pagelab_frames::End::Front).is_err() {
-                store::discard(page_at(from + index * PAGE));
-                pool.stock.emptied(Run::one(slot));
+    /// As [`Engine::take`], pages that are still on the frames they were found on: the kernel moves free pages of the pool
+    /// (compaction) and swaps them out. A chunk in which that has happened is sorted anew.
+    pub(super) fn take_known(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
+        for _ in 0..BUSY {
+            let (run, from) = self.take(number, at, most)?;
+            let pool = self.placers.get(number as usize)?.as_ref()?.pool;
+            let pool = self.pools.get_mut(pool)?.as_mut()?;
+            let words = self.frames.get_mut(..run.len as usize)?;
+            let unknown = self.tools.pagemap.read(from, words).is_err();
+            if unknown || run.slots().zip(&*words).all(|(slot, frame)| pool.stock.frame(slot) == Some(*frame)) {
+                return Some((run, from));
             }
+            pool.stock.give_back(run);
+            pool.sort_anew(self.tools.pagemap, run.slot.chunk(), &mut self.frames);
         }
-        false
+        None
     }
 
     /// Moves, again while the kernel asks for it.
@@ -296,11 +294,7 @@ impl Engine {
     /// Pages can only be moved between mappings that are equally accessible and both locked or not: makes the slot of a
     /// page like that for a moment. True: the page is placed.
     fn place_disguised(&mut self, number: u32, page: usize, at: usize) -> bool {
-        let Some((run, from)) =
-            self.take(number, at, 1).filter(|(run, from)| self.is_as_known(number, *run, *from))
-        else {
-            return false;
-        };
+        let Some((run, from)) = self.take_known(number, at, 1) else { return false };
         let any = c::PROT_RW | c::PROT_EXEC;
         let pinned = self.placers.get(number as usize).and_then(Option::as_ref).is_some_and(|placer| placer.pinned);
         let placed = [(true, c::PROT_RW), (false, any), (true, any)].into_iter().any(|(other, prot)| {

@@ -1,10 +1,13 @@
 //! Free pages by colour function: one stock for all strategies that share the function.
 
 use pagelab_abi::plan::{MAX_STRATEGIES, Strategy as Spec, StrategyKind};
-use pagelab_frames::stock::CHUNK_SLOTS;
-use pagelab_frames::{Chunk, Colours, List, Stock, Want};
+use pagelab_frames::stock::{CHUNK_SLOTS, Refused};
+use pagelab_frames::{Chunk, Colours, List, Run, SlotId, Stock, Want};
 
+use super::pagemap::Pagemap;
+use super::store;
 use crate::arch::PAGE;
+use crate::intervals::Span;
 use crate::sys::{self, Result, c};
 
 /// Chunks of one pool, at most (64 GiB).
@@ -140,6 +143,23 @@ impl Pool {
     /// A hunt has found what was wanted, or not.
     pub fn found(&mut self, found: bool) {
         self.barren = if found { 0 } else { (self.barren + 1).min(MOST_BARREN) };
+    }
+
+    /// Looks up the frames of the free pages of chunk `number` again. Those that are not in memory any more are given up:
+    /// which frame they would come back on is the kernel's choice.
+    pub fn sort_anew(&mut self, pagemap: Pagemap, number: u32, frames: &mut [u64; CHUNK_SLOTS]) {
+        let Some(address) = self.stock.chunk_address(number) else { return };
+        if pagemap.read(address, frames).is_err() {
+            return;
+        }
+        for (index, frame) in (0..).zip(frames.iter()) {
+            let slot = SlotId::new(number, index);
+            if self.stock.refresh(slot, *frame) == Err(Refused::Frame) && self.stock.take_this(slot) {
+                let page = address + index as usize * PAGE;
+                store::discard(Span::new(page, page + PAGE));
+                self.stock.emptied(Run::one(slot));
+            }
+        }
     }
 
     /// Bytes it holds.

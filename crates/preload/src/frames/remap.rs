@@ -103,7 +103,7 @@ impl Engine {
 
     /// One exchange, of pages from page `at` on, which are on frames `old`: pages dealt with, and pages moved.
     pub(super) fn exchange(&mut self, number: u32, start: usize, at: usize, old: &[u64]) -> (usize, usize) {
-        let Some((run, from)) = self.take(number, at, old.len()) else { return (1, 0) };
+        let Some((run, from)) = self.take_known(number, at, old.len()) else { return (1, 0) };
         let pages = run.len as usize;
         let (page, transit) = (start + at * PAGE, self.transit(number));
         // SAFETY: the transit area is ours and empty; what is moved there comes back.
@@ -216,7 +216,7 @@ impl Engine {
         for page in 0..count {
             let addr = span.start + page * PAGE;
             self.ask(number, addr, 0, 1);
-            let (run, from) = self.take(number, 0, 1).ok_or(Errno::ENOMEM)?;
+            let (run, from) = self.take_known(number, 0, 1).ok_or(Errno::ENOMEM)?;
             // SAFETY: the program's readable memory, a file's or its own, that nobody has registered; and a held slot.
             unsafe { core::ptr::copy_nonoverlapping(addr as *const u8, from as *mut u8, PAGE) };
             let (moved, errno) = self.shift(from, page_at(fresh + page * PAGE), Then::Wait);
