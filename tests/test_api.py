@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import ClassVar
 
@@ -33,7 +34,7 @@ frames = { kind = "bin-hopping", colors = 16 }
 """,
     root=True,
 )
-GUESTS = ["hints", "remap", "errors", "many", "children", "storm"]
+GUESTS = ["hints", "remap", "exact", "errors", "many", "children", "storm"]
 
 
 @pytest.fixture(autouse=True)
@@ -109,12 +110,26 @@ def test_the_programs_own_default_replaces_the_policys(workshop: Workshop, run_u
     said_ok(run_under(TWO_PARTS.toml, [str(build(workshop, "default"))]))
 
 
+def test_the_summary_shows_hints(workshop: Workshop) -> None:
+    """In the terminal's table, though the policy leaves frames to the kernel."""
+    command = [sys.executable, "-m", "pagelab", "run", "--frames", "kernel", "--", str(build(workshop, "hints"))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    lines = [line.split() for line in (done.stdout + done.stderr).splitlines()]
+    shown = {line[0]: line for line in lines if line and line[0] in ("page-coloring", "bin-hopping", "random")}
+    assert set(shown) == {"page-coloring", "bin-hopping", "random"}, done.stdout + done.stderr
+    assert all("100%" in line for line in shown.values()), done.stdout + done.stderr
+
+
 def test_the_record_counts_hints(workshop: Workshop, run_under: Runner) -> None:
     run = run_under(KERNEL.toml, [str(build(workshop, "hints"))])
     said_ok(run)
     assert run.root.frames, run.story()
     strategies = {strategy.kind for strategy in run.root.frames.strategies}
     assert strategies >= {"page-coloring", "bin-hopping", "modulo", "random"}, run.story()
+    whole = run.the_record.frames
+    assert whole, "the run's sum counts them too"
+    assert {strategy.kind for strategy in whole.strategies} == strategies
+    assert whole.rights is None
 
 
 class TestTheExample:

@@ -245,3 +245,19 @@ def test_death_by_signal_is_reported_as_that_signal(number: int, workshop: Works
     run = run_under(possible(BY_NAME["page-coloring"]).toml, [str(workshop.build("die")), how])
     outcome = run.the_record.outcome
     assert (outcome.status, outcome.exit_code, outcome.signal) == ("signalled", None, number), run.story()
+
+
+def test_a_limit_on_locked_memory_is_no_limit_on_pinned_programs(workshop: Workshop, run_under: Runner) -> None:
+    """Regression: mremap of memory that the policy had locked failed with EAGAIN (stress-ng --mremap)."""
+    policy = possible(BY_NAME["pinned"])
+    place = workshop.build("frames/grows")
+    run = run_under(policy.toml, [str(place)], user="nobody").succeeded()
+    assert (run.stdout, run.stderr) == ("ok\n", ""), run.story()
+    frames = run.the_record.frames
+    assert frames is not None
+    [strategy] = frames.strategies
+    # No more than the limit can be pinned; placed all the same, but for locked pages at the limit's edge, which are the
+    # kernel's, and counted: no page of the pool can be locked for them any more.
+    assert strategy.placed_pages > 1000, run.story()
+    assert strategy.fallback_pages == 0, run.story()
+    assert strategy.zero_pages < strategy.placed_pages // 10, run.story()

@@ -254,7 +254,8 @@ class Frames(_Model):
     ``budget_bytes``, ``pool_peak_bytes`` and ``nodes``."""
 
     rights: Literal["own", "broker"] | None
-    """How processes came to frame numbers and a userfaultfd; only in the sum."""
+    """How processes came to frame numbers and a userfaultfd; only in the sum, and not where only programs' own hints
+    placed frames."""
     placed_fraction: float | None
     """placed_pages / requested_pages over all strategies; ``None`` where nothing was requested."""
     kept_fraction: float | None

@@ -115,7 +115,7 @@ VARIANTS = [
     frames_policy("bins-around-8", "bin-hopping", 20, ", fault-around = 8", around="8"),
     frames_policy("random-1021", "random", 1021, ", seed = 3", seed="3"),
     frames_policy("pinned", "page-coloring", 64, ", pin = true"),
-    frames_policy("prefault", "page-coloring", 64, toml='fetch = "prefault"\n', around="64"),
+    frames_policy("prefault", "page-coloring", 64, toml='fetch = "prefault"\n', around="64", prefault="1"),
     FramesPolicy("several", frames_policy("", "page-coloring", 64, toml=SEVERAL_TOML).toml, root=True),
     FramesPolicy("part", PART_TOML, root=True),
     FramesPolicy("with-tiles", 'frames = { kind = "page-coloring", colors = 64 }\n' + MOSAIC_TOML, root=True, thp=True),

@@ -41,9 +41,7 @@ pub fn record(mut ready: Ready<'_>, seen: Observed) -> Record {
     let finished = &seen.finished;
     let outcome = outcome(finished, ready.request, &mut ready.warnings);
     warn_not_loaded(&mut ready, &seen, outcome.status);
-    if let Some(placing) = &seen.placing {
-        report::warn(&seen.guests, placing, seen.pid, &mut ready.warnings);
-    }
+    report::warn(&seen.guests, seen.placing.as_ref(), seen.pid, &mut ready.warnings);
     let limits = cgroup::limits();
     warn_limits(&limits, &mut ready.warnings);
     let usage = finished.story.usage();

@@ -189,6 +189,11 @@ fn pins(addr: usize) -> bool {
     is_running() && areas::strategy_of(addr).is_some_and(engine::is_pinned)
 }
 
+/// Unlocks memory at `addr` that its strategy pins. False: it does not.
+pub fn unpin(addr: usize, len: usize) -> bool {
+    pins(addr) && task::munlock(addr, len).is_ok()
+}
+
 /// Advice of the program that the kernel refuses for locked memory, where it is us who locked it: what to ask for instead
 /// (`None`: nothing).
 pub fn advice_for(addr: usize, advice: i32) -> Option<i32> {
@@ -219,10 +224,11 @@ pub fn all_locked_or_unlocked() {
     }
 }
 
-/// Locks `span` as it comes in, if `pinned`, and registers it: our own threads' way.
+/// Locks `span` as it comes in, if `pinned` and as far as the limit on locked memory allows it, and registers it: our own
+/// threads' way.
 fn prepare(uffd: uffd::Uffd, span: Span, pinned: bool) -> Result<()> {
     if pinned {
-        task::mlock(span.start, span.len(), true)?;
+        let _ = task::mlock(span.start, span.len(), true);
     }
     uffd.register(span)
 }

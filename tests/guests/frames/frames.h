@@ -7,6 +7,7 @@
  *   FRAMES_PATTERN   modulo: colours of virtual pages 0, 1, 2 …, starting over at the end (comma separated)
  *   FRAMES_HASH      page-coloring: "pid" shifts the colours by a hash of the process id
  *   FRAMES_SEED      random: the seed
+ *   FRAMES_PREFAULT  pages come when memory is mapped, before they are touched
  */
 #ifndef FRAMES_H
 #define FRAMES_H

@@ -138,7 +138,8 @@ fn check_budget(strategy: &StrategySpec, memory: &Memory) -> Result<()> {
 /// The library's own bound on what the pool holds knows the machine's memory only: in a control group with a limit, the
 /// pool must not be what ends the program.
 fn bound_budget(strategy: &mut StrategySpec, memory: &Memory) {
-    let Some(limit) = memory.limit_bytes.filter(|limit| memory.total_bytes.is_none_or(|total| *limit < total)) else {
+    let Some(limit) = memory.limit_bytes.filter(|limit| memory.total_bytes.is_none_or(|total| *limit < total))
+    else {
         return;
     };
     if strategy.budget_bytes == 0 {

@@ -10,10 +10,13 @@ use pagelab_policy::guest::{
 use serde_json::json;
 use std::collections::BTreeMap;
 
+/// Number, kind and colours: the policy's strategies are the same in every process, the programs' own hints are not.
+type Key = (u32, &'static str, u64);
+
 /// Strategies and engines of several process images, added up.
 #[derive(Debug, Default)]
 pub struct Sum {
-    strategies: BTreeMap<u32, Strategy>,
+    strategies: BTreeMap<Key, Strategy>,
     engine: Option<Engine>,
     /// Images with an engine that was started.
     started: u64,
@@ -59,7 +62,8 @@ impl Sum {
     }
 
     fn add_strategy(&mut self, frames: &FramesReport) {
-        let sum = self.strategies.entry(frames.number).or_insert_with(|| Strategy {
+        let key = (frames.number, frames.kind.name(), frames.colours);
+        let sum = self.strategies.entry(key).or_insert_with(|| Strategy {
             kind: frames.kind.name(),
             colours: frames.colours,
             counts: FramesCounts::default(),
@@ -83,7 +87,7 @@ impl Sum {
     /// The block of the record; colour by colour only where asked, because a record can have many processes.
     pub fn block(&self, by_colour: bool, route: Option<Route>) -> Frames {
         let strategies: Vec<FramesStrategy> =
-            self.strategies.iter().map(|(&number, strategy)| strategy.block(number, by_colour)).collect();
+            self.strategies.iter().map(|(&(number, ..), strategy)| strategy.block(number, by_colour)).collect();
         let of = |field: fn(&FramesStrategy) -> u64| strategies.iter().map(field).sum::<u64>();
         let fraction = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
         let (kept, moved) = (of(|one| one.kept_pages), of(|one| one.moved_pages));
@@ -172,21 +176,22 @@ impl Engine {
     }
 }
 
-/// Frame placement of all processes; `None` where no policy was for frames.
+/// Frame placement of all processes; `None` where no policy was for frames, and no program had hints of its own.
 pub fn total(guests: &Guests, placing: Option<&Placing>) -> Option<Frames> {
-    let placing = placing?;
     let mut sum = Sum::default();
     guests.reports.iter().for_each(|report| sum.add(report));
-    Some(sum.block(true, Some(placing.route)))
+    (placing.is_some() || !sum.strategies.is_empty()).then(|| sum.block(true, placing.map(|placing| placing.route)))
 }
 
-/// Says what did not go as the policy asked.
-pub fn warn(guests: &Guests, placing: &Placing, program: i32, warnings: &mut Warnings) {
+/// Says what did not go as the policy asked, or the program's hints.
+pub fn warn(guests: &Guests, placing: Option<&Placing>, program: i32, warnings: &mut Warnings) {
     let mut sum = Sum::default();
     guests.reports.iter().for_each(|report| sum.add(report));
     let mut counts = FramesCounts::default();
     sum.strategies.values().for_each(|strategy| counts.add(&strategy.counts));
-    warn_failed(guests, placing, program, warnings);
+    if let Some(placing) = placing {
+        warn_failed(guests, placing, program, warnings);
+    }
     warn_fallbacks(&sum, &counts, warnings);
     warn_out_of_reach(&sum, warnings);
     if counts.moved_pages > 0 {

@@ -5,7 +5,7 @@ use pagelab_frames::strategy::{BinHopping, Exact, Modulo, PageColoring, Random, 
 use pagelab_frames::{AnyStrategy, Colours, MOST_MASKS};
 
 use crate::arch::PAGE;
-use crate::frames::hints::{self, Asked, Values};
+use crate::frames::hints::{self, Asked, SPAN_BYTES, Values};
 use crate::intervals::Span;
 use crate::sys::{self, Errno, Result};
 
@@ -159,7 +159,7 @@ impl RawHint {
 fn words_after_span(values: &Values) -> (Words<'static>, Words<'static>) {
     let bytes = values.bytes();
     bytes
-        .split_at_checked(24)
+        .split_at_checked(SPAN_BYTES)
         .map_or((Words::default(), Words::default()), |(span, frames)| (Words::new(span), Words::new(frames)))
 }
 

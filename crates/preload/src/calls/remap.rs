@@ -14,7 +14,11 @@ use super::{madvise, mmap, munmap, part_with_heap, pool_span};
 
 /// mremap; `new` counts only with MREMAP_FIXED or MREMAP_DONTUNMAP.
 pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> Result<usize> {
-    let result = moved(old, old_len, new_len, flags, new);
+    let result = match moved(old, old_len, new_len, flags, new) {
+        // Locked memory may not grow beyond the limit on that; but it was us who locked it.
+        Err(Errno::EAGAIN) if frames::unpin(old, old_len) => moved(old, old_len, new_len, flags, new),
+        result => result,
+    };
     if flags & c::MREMAP_DONTUNMAP == 0 && result.is_ok_and(|at| at != old) {
         frames::hints::forget(old, old_len);
     }

@@ -3,7 +3,7 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use pagelab_abi::plan::{MAX_STRATEGIES, Plan, StrategyKind};
+use pagelab_abi::plan::{MAX_STRATEGIES, Plan, StrategyKind, Words};
 use pagelab_frames::stock::{CHUNK_SLOTS, Refused};
 use pagelab_frames::{AnyStrategy, Colours, Run, SlotId, Strategy, Want};
 
@@ -100,23 +100,29 @@ impl Engine {
                 slot.colours.store(u64::from(spec.colours), Relaxed);
             }
             if self.admit(number as usize, &spec, colours, strategy).is_ok() && spec.kind == StrategyKind::Exact {
-                self.will_hunt(number as usize, hunt::wanted(plan, &spec));
+                self.will_hunt(number as usize, plan.words(spec.values));
             }
         }
         complete
     }
 
-    /// Strategy `number` asks for frames by number.
-    fn will_hunt(&mut self, number: usize, wanted: &'static [u64]) {
-        if self.flags.0 < 0 {
-            self.flags = Flags::open();
-        }
+    /// Strategy `number` asks for these frames by number.
+    pub(super) fn will_hunt(&mut self, number: usize, frames: Words<'_>) {
+        self.opened_flags();
         let pool = self.placers.get(number).and_then(Option::as_ref).map(|placer| placer.pool);
         if let Some(pool) = pool.and_then(|pool| self.pool(pool))
             && pool.wanted.is_empty()
         {
-            pool.wanted = wanted;
+            pool.wanted = hunt::sorted(frames);
         }
+    }
+
+    /// What the kernel says of frames.
+    pub(super) fn opened_flags(&mut self) -> Flags {
+        if self.flags.0 < 0 {
+            self.flags = Flags::open();
+        }
+        self.flags
     }
 
     /// Takes a strategy in under `number`, in place of what had it.
@@ -332,7 +338,7 @@ impl Engine {
             }
         }
         // What was hunted for is not thrown away.
-        if !pool.wanted.is_empty() {
+        if pool.exact {
             return self.account();
         }
         let mut keep = pool.stock.totals().free / pool.stock.colours().count().max(1);

@@ -11,7 +11,7 @@ mod values;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
-pub use desk::{Asked, adopt_child};
+pub use desk::{Asked, SPAN_BYTES, adopt_child};
 pub use queries::{Counters, colours_around, counters, frames, strategy_at, usual_colours};
 pub use values::Values;
 

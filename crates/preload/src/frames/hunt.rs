@@ -4,7 +4,7 @@
 //! the frame is among them or the budget is used up. Where `/proc/kpageflags` tells that a frame is in use, or in which
 //! company it is free, nothing is populated in vain, or the smaller way.
 
-use pagelab_abi::plan::{ANYWHERE, Plan, Strategy as Spec, StrategyKind};
+use pagelab_abi::plan::{ANYWHERE, Words};
 use pagelab_frames::{End, Run, Want};
 
 use crate::arch::{PAGE, PMD};
@@ -16,6 +16,8 @@ use super::store::SLOTS;
 
 /// Bit of `/proc/kpageflags`: free, in the kernel's lists of blocks.
 const BUDDY: u64 = 1 << 10;
+/// Bits of frames that no program can have: no memory there, reserved, broken, offline.
+const NEVER: u64 = 1 << 20 | 1 << 32 | 1 << 19 | 1 << 23;
 
 /// The file, open; -1: not to be had, and then every frame may be free.
 #[derive(Clone, Copy)]
@@ -38,6 +40,15 @@ impl Flags {
         !self.read(frame, &mut flags) || flags[0] & BUDDY != 0 || flags[0] == 0
     }
 
+    /// Whether some of `frames` can be nobody's. False where the file is not to be had.
+    pub fn has_impossible(self, frames: Words<'_>) -> bool {
+        let is_impossible = |frame: u64| {
+            let mut flags = [0u64; 1];
+            !self.read(frame, &mut flags) || flags[0] & NEVER != 0
+        };
+        self.0 >= 0 && frames.iter().any(|frame| frame != ANYWHERE && is_impossible(frame))
+    }
+
     /// Whether all of the huge page around `frame` is free.
     fn is_whole_free(self, frame: u64) -> bool {
         let mut flags = [0u64; SLOTS];
@@ -45,12 +56,8 @@ impl Flags {
     }
 }
 
-/// The frames that a strategy names, sorted; none where it names none.
-pub fn wanted(plan: &Plan<'_>, spec: &Spec) -> &'static [u64] {
-    if spec.kind != StrategyKind::Exact {
-        return &[];
-    }
-    let values = plan.words(spec.values);
+/// The frames among `values`, sorted.
+pub fn sorted(values: Words<'_>) -> &'static [u64] {
     let Ok(list) = table::<u64>(values.len()) else { return &[] };
     for (place, value) in list.iter_mut().zip(values.iter()) {
         *place = value;

@@ -320,7 +320,7 @@ impl Engine {
     /// had. And where they are.
     pub(super) fn take(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
         let pool = self.placers.get(number as usize)?.as_ref()?.pool;
-        if !self.pools.get(pool)?.as_ref()?.wanted.is_empty() {
+        if self.pools.get(pool)?.as_ref()?.exact {
             return self.take_exact(pool, at, most);
         }
         let mut begin = 0;

@@ -34,6 +34,8 @@ pub struct Pool {
     pub stock: Stock<'static>,
     /// Its chunks are locked in memory.
     pub pinned: bool,
+    /// Its pages ask for frames by number: what others may ask for is kept, and found by number.
+    pub exact: bool,
     /// Bytes it may hold; 0: the default.
     budget_bytes: u64,
     /// Chunks being populated for it.
@@ -48,7 +50,7 @@ pub struct Pool {
     short: bool,
     /// The refiller fills it up: chunks that it may still populate before it needs to be told again.
     filling: usize,
-    /// Frames that pages ask for by number, sorted.
+    /// Frames that pages ask for by number, sorted, as far as they are known.
     pub wanted: &'static [u64],
     /// How many hunts for a colour in a row found none, as a power of two.
     barren: u32,
@@ -74,6 +76,7 @@ impl Pool {
         let mut pool = Pool {
             stock,
             pinned: spec.pin,
+            exact: spec.kind == StrategyKind::Exact,
             budget_bytes: 0,
             ordered: 0,
             others_bytes: 0,
@@ -94,14 +97,15 @@ impl Pool {
         let old = self.stock.recolour(colours, lists).ok()?;
         // SAFETY: the old lists were a mapping of their own, and nothing refers to them any more.
         let _ = unsafe { sys::munmap(old.as_ptr() as usize, size_of_val(old).next_multiple_of(PAGE)) };
-        self.budget_bytes = 0;
+        (self.budget_bytes, self.wanted, self.exact) = (0, &[], spec.kind == StrategyKind::Exact);
         self.admit(spec, available);
         Some(())
     }
 
     /// Whether `spec`'s pages can come from here.
     pub fn suits(&self, colours: &Colours, spec: &Spec) -> bool {
-        self.stock.colours() == colours && self.pinned == spec.pin
+        let exact = spec.kind == StrategyKind::Exact;
+        self.stock.colours() == colours && (self.pinned, self.exact) == (spec.pin, exact)
     }
 
     /// Another strategy takes its pages from here.

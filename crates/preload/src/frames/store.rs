@@ -120,7 +120,9 @@ fn map(address: usize, pinned: bool) -> Result<()> {
     }
     // SAFETY: a forked child has no use for it, and shared pages could not be moved any more.
     unsafe { sys::madvise(address, PMD, c::MADV_DONTFORK) }?;
-    relock(address, pinned)
+    // Beyond the limit on locked memory pages are placed, but not pinned.
+    let _ = relock(address, pinned);
+    Ok(())
 }
 
 /// Locks the memory of a chunk, or unlocks it. (The program may have asked for all memory to be locked: its own, that is.)

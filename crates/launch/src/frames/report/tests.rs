@@ -51,7 +51,7 @@ fn placing() -> Placing {
 fn warnings_of(reports: Vec<Report>) -> Vec<(Kind, Severity, String)> {
     let guests = Guests { reports, unreadable: Vec::new() };
     let mut warnings = Warnings::default();
-    warn(&guests, &placing(), 7, &mut warnings);
+    warn(&guests, Some(&placing()), 7, &mut warnings);
     warnings.0.into_iter().map(|warning| (warning.kind, warning.severity, warning.message)).collect()
 }
 
@@ -73,7 +73,24 @@ fn images_add_up_by_strategy_and_colour() {
     );
     let table = strategy.by_colour.as_ref().expect("a table");
     assert_eq!((&table.placed_pages, table.folded), (&vec![5, 13], false));
-    assert!(total(&guests, None).is_none(), "no policy for frames");
+    let nothing = Guests { reports: vec![report(9, Vec::new(), None)], unreadable: Vec::new() };
+    assert!(total(&nothing, None).is_none(), "no policy for frames, and no hints");
+}
+
+#[test]
+fn hints_of_programs_count_without_a_policy_for_frames() {
+    let counts = FramesCounts { requests: 10, placed: 8, fallbacks: 2, ..FramesCounts::default() };
+    let engine = engine(EngineState::Stopped, EngineFailure::None);
+    let one = report(7, vec![strategy(counts, &[8])], Some(engine));
+    let other = report(8, vec![FramesReport { colours: 99, ..strategy(counts, &[8]) }], None);
+    let guests = Guests { reports: vec![one, other], unreadable: Vec::new() };
+    let frames = total(&guests, None).expect("there were hints");
+    assert_eq!((frames.rights, frames.placed_fraction), (None, Some(0.8)));
+    let colours: Vec<u64> = frames.strategies.iter().map(|strategy| strategy.colours).collect();
+    assert_eq!(colours.len(), 2, "number 0 is something else in each process: {colours:?}");
+    let mut warnings = Warnings::default();
+    warn(&guests, None, 7, &mut warnings);
+    assert!(warnings.0.iter().any(|warning| warning.kind == Kind::FramesFallback));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use core::cell::UnsafeCell;
 
-use pagelab_abi::plan::{MAX_STRATEGIES, Strategy as Spec};
+use pagelab_abi::plan::{MAX_STRATEGIES, Strategy as Spec, StrategyKind, Words};
 use pagelab_frames::strategy::PageColoring;
 use pagelab_frames::{AnyStrategy, Colours};
 
@@ -14,6 +14,9 @@ use super::super::engine::{Engine, PLACERS};
 use super::super::mail::{self, Kind};
 use super::super::{areas, handler, tally};
 use super::values::Values;
+
+/// Bytes of the span, three words, that lies before the frames of an exact hint.
+pub const SPAN_BYTES: usize = 24;
 
 /// Numbers of hints' strategies begin here.
 pub const FIRST: usize = MAX_STRATEGIES;
@@ -35,6 +38,12 @@ pub struct Asked {
 }
 
 impl Asked {
+    /// The frames that it names.
+    fn frames(&self) -> Words<'static> {
+        let named = self.values.bytes().get(SPAN_BYTES..).filter(|_| self.spec.kind == StrategyKind::Exact);
+        named.map_or(Words::default(), Words::new)
+    }
+
     fn equals(&self, other: &Asked) -> bool {
         (self.spec, self.draws_first, self.colours) == (other.spec, other.draws_first, other.colours)
             && self.values.bytes() == other.values.bytes()
@@ -53,7 +62,10 @@ pub struct Counter<T>(pub UnsafeCell<T>);
 // SAFETY: written by the holder of the desk's lock before it asks, or by the handler while that one waits.
 unsafe impl<T> Sync for Counter<T> {}
 
-static HINT: Counter<Option<(Spec, Colours, AnyStrategy<'static>)>> = Counter(UnsafeCell::new(None));
+/// What the handler learns of a hint: the last are the frames that it names.
+type Told = (Spec, Colours, AnyStrategy<'static>, Words<'static>);
+
+static HINT: Counter<Option<Told>> = Counter(UnsafeCell::new(None));
 
 /// What the table of ranges calls a strategy.
 pub fn code(number: usize) -> u8 {
@@ -93,7 +105,7 @@ pub fn number_of(desk: &mut Desk, asked: Asked) -> Result<usize> {
 /// Tells the handler what strategy `number` is. (The desk's lock is held.)
 fn tell(number: usize, asked: Option<&Asked>) -> Result<()> {
     // SAFETY: the desk's lock is held, and nobody has been asked yet.
-    unsafe { *HINT.0.get() = asked.map(|asked| (asked.spec, asked.colours, asked.strategy)) };
+    unsafe { *HINT.0.get() = asked.map(|asked| (asked.spec, asked.colours, asked.strategy, asked.frames())) };
     ask(Kind::Hint, Span::new(number, number)).map(drop)
 }
 
@@ -138,17 +150,24 @@ impl Engine {
     pub fn take_hint(&mut self, number: usize) -> Result<usize> {
         // SAFETY: who asked holds the desk's lock and waits.
         let hint = unsafe { (*HINT.0.get()).take() };
-        let Some((spec, colours, strategy)) = hint else {
+        let Some((spec, colours, strategy, frames)) = hint else {
             if let Some(place) = self.placers.get_mut(number) {
                 *place = None;
             }
             return Ok(number);
         };
+        let is_exact = spec.kind == StrategyKind::Exact;
+        if is_exact && self.opened_flags().has_impossible(frames) {
+            return Err(Errno::EINVAL);
+        }
         if spec.pin {
             handler::pin_yard();
         }
         tally::assign(number, spec.kind, spec.colours);
         self.admit(number, &spec, colours, strategy)?;
+        if is_exact {
+            self.will_hunt(number, frames);
+        }
         Ok(number)
     }
 }
