@@ -126,11 +126,12 @@ BY_NAME = {policy.name: policy for policy in [*MAIN, *VARIANTS]}
 
 _CALLS = {
     "order": [],  # test_frames_strategies
-    "swap": [],  # test_frames_memory, and the next four
+    "swap": [],  # test_frames_memory, and the next five
     "swapped_pool": [],
     "squeezed": [],
     "hog": [],
     "without_thp": [],
+    "nodes": [],  # tests/emulated_nodes
     "descriptors": [
         Guest("frames/descriptors", (how,), f"descriptors-{how}") for how in ("closed", "taken", "few", "pipe")
     ],

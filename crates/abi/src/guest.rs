@@ -17,7 +17,7 @@ use core::sync::atomic::{AtomicU8, AtomicU64};
 pub use decode::DecodeError;
 pub use frames::{
     COLOUR_SLOTS, EngineCountSlot, EngineCounts, EngineSlot, FRAMES_SLOTS, FramesCountSlot, FramesCounts,
-    FramesSlot, OUT_OF_REACH_SLOTS,
+    FramesSlot, NODE_SLOTS, OUT_OF_REACH_SLOTS,
 };
 pub use names::{Counter, DisabledReason, EngineFailure, EngineState, NoteKind, OutOfReach, Started, State};
 pub use report::{

@@ -10,6 +10,7 @@ macro_rules! call {
     ($number:expr $(, $arg:expr)*) => { check(syscall6($number, pad([$($arg as usize),*]))) };
 }
 
+pub mod nodes;
 pub mod socket;
 pub mod task;
 
@@ -29,6 +30,7 @@ impl Errno {
     pub const EFAULT: Errno = Errno(14);
     pub const EBUSY: Errno = Errno(16);
     pub const EEXIST: Errno = Errno(17);
+    pub const EXDEV: Errno = Errno(18);
     pub const EINVAL: Errno = Errno(22);
     pub const EMFILE: Errno = Errno(24);
     pub const ENOTTY: Errno = Errno(25);

@@ -18,7 +18,7 @@ static int has_swap(void) {
     return lines > 1;
 }
 
-/* Swaps the pool out; how many pages of it had been in memory. */
+/* Swaps the pool out, but for what is being worked on just now; how many pages of it that were. */
 static size_t swap_pool_out(void) {
     static uintptr_t start[MOST], end[MOST];
     size_t count = 0, before = 0, left = 0;
@@ -36,8 +36,18 @@ static size_t swap_pool_out(void) {
             FAIL("madvise of the pool at %lx", start[i]); /* EINVAL: locked by a strategy that pins */
         left += resident_pages((void *)start[i], pages);
     }
-    if (left > before / 2) FAIL("%zu of %zu pages of the pool are still in memory", left, before);
-    return before;
+    return before > left ? before - left : 0;
+}
+
+/* The engine looks up where pages lie after it has placed them, single ones some sixteen at a time, and exchanges those
+ * that came out of swap: so much may happen before they are looked at here. The handler answers in order. */
+static void settle(void) {
+    static unsigned char *p;
+    if (!p) p = map_anon(64 * MIB);
+    for (size_t i = 0; i < 40; i++) {
+        write_tag(p, 0, 1);
+        p += 3 * PAGE;
+    }
 }
 
 int main(void) {
@@ -53,22 +63,26 @@ int main(void) {
         swapped += swap_pool_out();
         /* By a fault, in a system call, ahead of need, and in the place of pages that are there. */
         write_tags(q + 100 * PAGE, 200, round);
+        settle();
         CHECK_PLACED(q + 100 * PAGE, 200);
         check_tags(q + 100 * PAGE, 200, round);
         swapped += swap_pool_out();
         int zero = open("/dev/zero", O_RDONLY);
         CHECK(zero >= 0 && read(zero, q + 300 * PAGE, 50 * PAGE) == 50 * (ssize_t)PAGE && close(zero) == 0);
+        settle();
         CHECK_PLACED(q + 300 * PAGE, 50);
         swapped += swap_pool_out();
         CHECK(madvise(q + 400 * PAGE, 100 * PAGE, MADV_POPULATE_WRITE) == 0);
+        settle();
         CHECK_PLACED(q + 400 * PAGE, 100);
         swapped += swap_pool_out();
         write_tags(q + 500 * PAGE, 3, 77);
         unsigned char *to = q + 551 * PAGE; /* an odd number of pages away: other colours are wanted there */
         CHECK(mremap(q + 100 * PAGE, 40 * PAGE, 40 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
         check_tags(to, 40, round);
+        settle();
         if (policy.by_address) CHECK_PLACED(to, 40);
     }
-    if (swapped < 100) FAIL("only %zu pages of the pool were ever swapped out", swapped);
+    if (swapped < 2000) FAIL("only %zu pages of the pool were ever swapped out", swapped);
     return ok();
 }

@@ -26,6 +26,9 @@ pub(super) fn engine(words: &Words<'_>) -> Option<EngineReport> {
         start_ns: words.some(at + offset_of!(EngineSlot, start_ns)),
         ready_ns: words.some(at + offset_of!(EngineSlot, ready_ns)),
         counts: EngineCounts::read(|offset| words.at(at + offset_of!(EngineSlot, counts) + offset)),
+        pages_by_node: core::array::from_fn(|node| {
+            words.at(at + offset_of!(EngineSlot, pages_by_node) + node * size_of::<u64>())
+        }),
     })
 }
 

@@ -11,6 +11,8 @@ use crate::plan::MAX_STRATEGIES;
 pub const FRAMES_SLOTS: usize = MAX_STRATEGIES;
 /// Colours told apart in a slot; with more colours, colour `c` is counted at `c % COLOUR_SLOTS`.
 pub const COLOUR_SLOTS: usize = 1024;
+/// Memory nodes told apart; the last has those with higher numbers as well.
+pub const NODE_SLOTS: usize = 16;
 /// Room for reasons why memory is out of reach.
 pub const OUT_OF_REACH_SLOTS: usize = 16;
 
@@ -155,6 +157,8 @@ words! {
         lost_descriptors,
         /// Memory nodes that pools were made for.
         nodes,
+        /// Pages that lie on another node than the program's memory policy wants, which had no memory.
+        other_node_pages,
     }
 }
 
@@ -173,4 +177,6 @@ pub struct EngineSlot {
     pub ready_ns: AtomicU64,
     /// What it did.
     pub counts: EngineCountSlot,
+    /// Where there are several memory nodes: pages placed, by node.
+    pub pages_by_node: [AtomicU64; NODE_SLOTS],
 }

@@ -134,6 +134,8 @@ pub struct EngineReport {
     pub ready_ns: Option<u64>,
     /// What it did.
     pub counts: EngineCounts,
+    /// Where there are several memory nodes: pages placed, by node.
+    pub pages_by_node: [u64; super::NODE_SLOTS],
 }
 
 /// A decoded guest file.

@@ -5,10 +5,31 @@ use super::Route;
 use crate::guests::Guests;
 use crate::record::{ColourTable, Frames, FramesEngine, FramesStrategy, Kind, Severity, Warnings};
 use pagelab_policy::guest::{
-    COLOUR_SLOTS, ColourCounts, EngineFailure, EngineReport, EngineState, FramesCounts, FramesReport, Report, State,
+    COLOUR_SLOTS, ColourCounts, EngineFailure, EngineReport, EngineState, FramesCounts, FramesReport, NODE_SLOTS,
+    Report, State,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
+
+/// Pages placed by memory node, where there are several; the last has those of all nodes from 15 on.
+const NODE_NAMES: [&str; NODE_SLOTS] = [
+    "node_0_pages",
+    "node_1_pages",
+    "node_2_pages",
+    "node_3_pages",
+    "node_4_pages",
+    "node_5_pages",
+    "node_6_pages",
+    "node_7_pages",
+    "node_8_pages",
+    "node_9_pages",
+    "node_10_pages",
+    "node_11_pages",
+    "node_12_pages",
+    "node_13_pages",
+    "node_14_pages",
+    "node_15_pages",
+];
 
 /// Number, kind and colours: the policy's strategies are the same in every process, the programs' own hints are not.
 type Key = (u32, &'static str, u64);
@@ -156,11 +177,19 @@ impl Engine {
         }
         for (name, value) in engine.counts.named() {
             let sum = self.values.entry(name).or_default();
+            if name == "other_node_pages" && engine.counts.nodes < 2 {
+                continue;
+            }
             // Bounds, of which the largest says most; everything else adds up.
             if matches!(name, "budget_bytes" | "nodes" | "pool_peak_bytes") {
                 *sum = (*sum).max(value);
             } else {
                 *sum += value;
+            }
+        }
+        for (name, pages) in NODE_NAMES.iter().zip(engine.pages_by_node) {
+            if pages > 0 {
+                *self.values.entry(name).or_default() += pages;
             }
         }
     }

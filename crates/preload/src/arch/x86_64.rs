@@ -53,9 +53,12 @@ pub mod nr {
     pub const SCHED_GETAFFINITY: usize = 204;
     pub const CLOCK_GETTIME: usize = 228;
     pub const EXIT_GROUP: usize = 231;
+    pub const MBIND: usize = 237;
+    pub const GET_MEMPOLICY: usize = 239;
     pub const OPENAT: usize = 257;
     pub const NEWFSTATAT: usize = 262;
     pub const FACCESSAT: usize = 269;
+    pub const MOVE_PAGES: usize = 279;
     pub const PRLIMIT64: usize = 302;
     pub const EXECVEAT: usize = 322;
     pub const USERFAULTFD: usize = 323;

@@ -13,7 +13,9 @@ use crate::lock::Owned;
 use crate::populate;
 use crate::sys::{self, Errno, Result};
 
+use super::homes::Home;
 use super::hunt::{self, Flags};
+use super::nodes;
 use super::pools::{Books, Pool, Pools};
 use super::returns;
 use super::store::{self, Addresses, SLOTS, Tools};
@@ -41,6 +43,7 @@ pub const PLACERS: usize = 32;
 pub struct Engine {
     pub(super) tools: Tools,
     pub(super) pools: Pools,
+    pub(super) home: Home,
     pub(super) placers: [Option<Placer>; PLACERS],
     pub(super) wants: [Want; SLOTS],
     pub(super) flags: Flags,
@@ -73,7 +76,8 @@ impl Engine {
             Tools { uffd: super::uffd::Uffd(-1), pagemap: super::pagemap::Pagemap(-1), landing: 0, transit: 0 };
         Engine {
             tools,
-            pools: [const { None }; MAX_STRATEGIES],
+            pools: [const { None }; MAX_STRATEGIES * nodes::MOST],
+            home: Home::first(),
             placers: [const { None }; PLACERS],
             wants: [Want::Any; SLOTS],
             flags: Flags(-1),
@@ -156,18 +160,22 @@ impl Engine {
 
     fn pool_for(&mut self, colours: Colours, spec: &pagelab_abi::plan::Strategy, available: u64) -> Option<usize> {
         let suits = |pool: &Option<Pool>| pool.as_ref().is_some_and(|pool| pool.suits(&colours, spec));
-        if let Some(at) = self.pools.iter().position(suits) {
+        // Those of the first node stand for all.
+        let first = self.pools.get(..MAX_STRATEGIES)?;
+        if let Some(at) = first.iter().position(suits) {
             self.pools.get_mut(at)?.as_mut()?.admit(spec, available);
             return Some(at);
         }
-        if let Some(at) = self.pools.iter().position(Option::is_none) {
+        if let Some(at) = first.iter().position(Option::is_none) {
             *self.pools.get_mut(at)? = Some(Pool::new(colours, spec, available)?);
             return Some(at);
         }
         let is_used = |at: usize| self.placers.iter().flatten().any(|placer| placer.pool == at);
         let is_idle = |(at, pool): &(usize, &Pool)| pool.pinned == spec.pin && !is_used(*at);
-        let (at, _) = self.pools.iter().flatten().enumerate().find(is_idle)?;
-        self.pools.get_mut(at)?.as_mut()?.recolour(colours, spec, available)?;
+        let (at, _) = first.iter().flatten().enumerate().find(is_idle)?;
+        for twin in self.pools.iter_mut().skip(at).step_by(MAX_STRATEGIES).flatten() {
+            twin.recolour(colours, spec, available)?;
+        }
         Some(at)
     }
 
@@ -197,7 +205,7 @@ impl Engine {
     }
 
     fn chunk_count(&self) -> usize {
-        self.pools.iter().flatten().map(|pool| pool.stock.chunk_count() as usize).sum()
+        self.pools().iter().flatten().map(|pool| pool.stock.chunk_count() as usize).sum()
     }
 
     /// Gives every chunk back that can go, because the program is short of memory.
@@ -225,30 +233,39 @@ impl Engine {
         }
     }
 
-    /// Takes a populated chunk in.
-    pub fn take_in(&mut self, order: Order, frames: &[u64; SLOTS]) -> Result<()> {
-        self.arrived(order);
-        let entered = self.books.take().and_then(|book| {
-            let pool = self.pools.get_mut(order.pool).and_then(Option::as_mut).ok_or(Errno::EINVAL)?;
-            let refused = |_: Refused| Errno::ENOMEM;
-            let number = pool.stock.add_chunk(book, order.address).map_err(refused)?;
-            for (index, frame) in (0..).zip(frames) {
-                let slot = SlotId::new(number, index);
-                let end = pool.end_for(*frame);
-                if pool.stock.add(slot, *frame, end).is_err() {
-                    store::discard(page_at(order.address + index as usize * PAGE));
-                    pool.stock.emptied(Run::one(slot));
-                }
-            }
-            pool.starving = false;
-            Ok(())
-        });
+    /// Takes a populated chunk in. EXDEV: it went to another node's pool, since the kernel had no memory on the right one.
+    pub fn take_in(&mut self, meant: Order, made: &store::Made, frames: &[u64; SLOTS]) -> Result<()> {
+        self.arrived(meant);
+        let rehomed = self.rehomed(meant, made.node);
+        let order = rehomed.unwrap_or(meant);
+        let entered = rehomed.and_then(|_| self.books.take()).and_then(|book| self.fill(book, order, frames));
         if entered.is_err() {
             store::unmap(order.address);
             self.addresses.give_back(order.address);
         }
         self.account();
-        entered
+        entered.and(if order.pool == meant.pool { Ok(()) } else { Err(Errno::EXDEV) })
+    }
+
+    fn fill(
+        &mut self,
+        book: &'static mut pagelab_frames::Chunk,
+        order: Order,
+        frames: &[u64; SLOTS],
+    ) -> Result<()> {
+        let pool = self.pools.get_mut(order.pool).and_then(Option::as_mut).ok_or(Errno::EINVAL)?;
+        let refused = |_: Refused| Errno::ENOMEM;
+        let number = pool.stock.add_chunk(book, order.address).map_err(refused)?;
+        for (index, frame) in (0..).zip(frames) {
+            let slot = SlotId::new(number, index);
+            let end = pool.end_for(*frame);
+            if pool.stock.add(slot, *frame, end).is_err() {
+                store::discard(page_at(order.address + index as usize * PAGE));
+                pool.stock.emptied(Run::one(slot));
+            }
+        }
+        pool.starving = false;
+        Ok(())
     }
 
     /// Takes in a chunk whose slots are all held: the caller fills them. Its number.
@@ -270,12 +287,12 @@ impl Engine {
         let order = self.order(at).ok_or(Errno::ENOMEM)?;
         let begin = sys::monotonic_ns();
         let mut frames = self.frames;
-        let made = store::populate(&self.tools, order.address, order.pinned, small, &mut frames);
+        let made = store::populate(&self.tools, &order, small, &mut frames);
         self.frames = frames;
         match made {
             Ok(made) => {
                 count_chunk(&made, sys::monotonic_ns() - begin);
-                self.take_in(order, &frames)
+                self.take_in(order, &made, &frames)
             }
             Err(errno) => {
                 self.cancel(order, errno);
@@ -306,7 +323,7 @@ impl Engine {
 
     /// Brings the numbers of the guest file up to date.
     fn account(&self) {
-        let pools = || self.pools.iter().flatten();
+        let pools = || self.pools().iter().flatten();
         let held = pools().map(Pool::held_bytes).sum();
         tally::engine_set(|counts| &counts.pool_bytes, held);
         tally::engine_set(|counts| &counts.budget_bytes, pools().map(Pool::budget_bytes).sum());

@@ -22,7 +22,7 @@ use super::store::Tools;
 use super::tally;
 use super::thread::Thread;
 use super::uffd::{Message, Uffd};
-use super::{areas, census, gate};
+use super::{areas, census, gate, nodes};
 
 static THREAD: Thread = Thread::new();
 /// The userfaultfd's number in the handler's table.
@@ -187,6 +187,7 @@ fn prepare() -> core::result::Result<Uffd, Stop> {
     let yard = yard(uffd, guest::plan().is_some_and(pins)).map_err(stop(EngineFailure::NoMemory))?;
     YARD.store(yard, Ordering::Relaxed);
     let is_pinned = guest::plan().is_some_and(pins);
+    nodes::learn();
     if let Some(plan) = guest::plan() {
         let tools = Tools { uffd, pagemap, landing: yard + PAGE, transit: yard + FIRST_TRANSIT * PAGE };
         if !ENGINE.lock().set_up(&plan, tools) {
@@ -218,11 +219,11 @@ fn serve(uffd: Uffd) -> ! {
         tally::engine(|counts| &counts.messages, count as u64);
         let mut stopped = false;
         let mut engine = ENGINE.lock();
-        for (addr, _) in messages.iter().take(count).filter_map(Message::fault) {
+        for (addr, thread) in messages.iter().take(count).filter_map(Message::fault) {
             if addr & !(PAGE - 1) == mail::bell() {
-                stopped |= reply(&mut engine, uffd);
+                stopped |= reply(&mut engine, uffd, thread);
             } else {
-                engine.fault(addr);
+                engine.fault(addr, thread);
             }
         }
         let hungry = engine.is_hungry();
@@ -240,14 +241,14 @@ fn serve(uffd: Uffd) -> ! {
     }
 }
 
-/// Answers what the bell rang for. True: this is the end.
-fn reply(engine: &mut Engine, uffd: Uffd) -> bool {
+/// Answers what `thread` rang the bell for. True: this is the end.
+fn reply(engine: &mut Engine, uffd: Uffd, thread: u32) -> bool {
     engine.verify_late();
     if let Some((kind, span)) = mail::question() {
         let result = match kind {
             Kind::Register => super::prepare(uffd, span, is_pinned(span.start)).map(|()| 0),
             Kind::Unregister => uffd.unregister(span).map(|()| 0),
-            Kind::Eager => Ok(engine.eager(span)),
+            Kind::Eager => Ok(engine.eager(span, thread)),
             Kind::Census => Ok(census::take(engine, span, false)),
             Kind::CensusTiled => Ok(census::take(engine, span, true)),
             Kind::Remap => Ok(engine.remap(span)),

@@ -209,7 +209,7 @@ pub fn claim(pool: usize, pages: usize) -> ([Option<Part>; OFFERS], usize) {
 impl Engine {
     /// Puts empty chunks on offer, for as many pages as the pools may like to have back.
     pub fn keep_offers(&mut self) {
-        for at in 0..self.pools.len() {
+        for at in 0..self.pools().len() {
             let Some(wanted) = self.pool(at).map(|pool| pool.welcome()) else { continue };
             while room(at) < wanted && self.offer(at).is_ok() {}
         }

@@ -48,8 +48,8 @@ pub enum Why {
 }
 
 impl Engine {
-    /// Answers a fault at `addr`.
-    pub fn fault(&mut self, addr: usize) {
+    /// Answers a fault of `thread` at `addr`.
+    pub fn fault(&mut self, addr: usize, thread: u32) {
         let page = align_down(addr, PAGE);
         let (number, within) = areas::around(page);
         let Some(number) = number else {
@@ -65,6 +65,7 @@ impl Engine {
         };
         let end = page.saturating_add(window * PAGE).min(within.end);
         tally::frames(number, |counts| &counts.faults, 1);
+        self.ask_home(page, thread);
         let (placed, ended) = self.place(number, Span::new(page, end), Why::Fault);
         if placed == page {
             match ended {
@@ -86,14 +87,16 @@ impl Engine {
         }
     }
 
-    /// Places all of `span` that is missing; bytes placed.
-    pub fn eager(&mut self, span: Span) -> usize {
+    /// Places all of `span` that is missing, for `thread`; bytes placed.
+    pub fn eager(&mut self, span: Span, thread: u32) -> usize {
         let mut total = 0;
         areas::each(span, &mut |part, number| {
             let Some(number) = number else { return };
             let mut at = part.start;
             while at < part.end {
-                let (end, ended) = self.place(number, Span::new(at, part.end), Why::Eager);
+                self.ask_home(at, thread);
+                let rest = self.of_one_policy(Span::new(at, part.end));
+                let (end, ended) = self.place(number, rest, Why::Eager);
                 total += end - at;
                 at = match ended {
                     End::Dry => break,
@@ -133,7 +136,10 @@ impl Engine {
     fn place(&mut self, number: u32, span: Span, why: Why) -> (usize, End) {
         let mut at = span.start;
         while at < span.end {
-            let part = Span::new(at, span.end.min(at + SLOTS * PAGE));
+            if at > span.start {
+                self.next_home(at);
+            }
+            let part = self.of_one_home(Span::new(at, span.end.min(at + SLOTS * PAGE)));
             let (end, ended) = self.place_part(number, part, why);
             at = end;
             if !matches!(ended, End::Done) {
@@ -181,8 +187,7 @@ impl Engine {
             Why::Fault => tally::frames(number, |counts| &counts.demand_pages, pages),
             Why::Eager => tally::frames(number, |counts| &counts.eager_pages, pages),
         }
-        let pool = self.placers.get(number as usize).and_then(Option::as_ref).map(|placer| placer.pool);
-        if let Some(pool) = pool.and_then(|pool| self.pool(pool)) {
+        if let Some(pool) = self.pool_of(number).and_then(|pool| self.pool(pool)) {
             pool.placed += pages as u64;
         }
     }
@@ -232,7 +237,7 @@ impl Engine {
     pub(super) fn take_known(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
         for _ in 0..BUSY {
             let (run, from) = self.take(number, at, most)?;
-            let pool = self.placers.get(number as usize)?.as_ref()?.pool;
+            let pool = self.pool_of(number)?;
             let pool = self.pools.get_mut(pool)?.as_mut()?;
             let words = self.frames.get_mut(..run.len as usize)?;
             let unknown = self.tools.pagemap.read(from, words).is_err();
@@ -262,8 +267,9 @@ impl Engine {
 
     /// The first `done` pages of `run` went to page `at` of the span at `start` and after it; the others stay.
     pub(super) fn settle(&mut self, number: u32, run: Run, start: usize, at: usize, done: usize) {
-        let Some(Some(placer)) = self.placers.get(number as usize) else { return };
-        let Some(Some(pool)) = self.pools.get_mut(placer.pool) else { return };
+        self.count_home(done);
+        let Some(pool) = self.pool_of(number) else { return };
+        let Some(Some(pool)) = self.pools.get_mut(pool) else { return };
         let slot = tally::slot(number);
         for ((id, want), page) in run.slots().zip(self.wants.iter().skip(at)).zip(at..at + done) {
             let frame = pool.stock.frame(id).unwrap_or(0);
@@ -306,8 +312,8 @@ impl Engine {
 
     /// The page of a slot is of no use (somebody holds on to it): it goes back to the kernel.
     fn drop_slot(&mut self, number: u32, run: Run) {
-        let Some(Some(placer)) = self.placers.get(number as usize) else { return };
-        let Some(Some(pool)) = self.pools.get_mut(placer.pool) else { return };
+        let Some(pool) = self.pool_of(number) else { return };
+        let Some(Some(pool)) = self.pools.get_mut(pool) else { return };
         if pool.stock.take_this(run.slot)
             && let Some(address) = pool.stock.address(run.slot)
         {
@@ -316,10 +322,18 @@ impl Engine {
         }
     }
 
-    /// Pages for the wants from number `at` on, at most `most`: of another colour only if there is nothing else to be
-    /// had. And where they are.
+    /// Pages for the wants from number `at` on, at most `most`: of another node, or another colour, only if there is
+    /// nothing else to be had. And where they are.
     pub(super) fn take(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
-        let pool = self.placers.get(number as usize)?.as_ref()?.pool;
+        self.come_home();
+        let here = self.has_home(number);
+        let found = if here { self.take_here(number, at, most) } else { None };
+        found.or_else(|| self.abroad().find_map(|node| self.take_at(node, number, at, most)))
+    }
+
+    /// As [`Engine::take`], from the pool of the node in question.
+    pub(super) fn take_here(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
+        let pool = self.pool_of(number)?;
         if self.pools.get(pool)?.as_ref()?.exact {
             return self.take_exact(pool, at, most);
         }
@@ -343,7 +357,7 @@ impl Engine {
                 continue;
             }
             self.make_room(pool);
-            if turn == most_turns || self.refill(pool).is_err() {
+            if turn == most_turns || self.is_dry() || self.refill(pool).is_err() {
                 break;
             }
         }

@@ -4,6 +4,7 @@ use pagelab_abi::plan::{MAX_STRATEGIES, Strategy as Spec, StrategyKind};
 use pagelab_frames::stock::{CHUNK_SLOTS, Refused};
 use pagelab_frames::{Chunk, Colours, List, Run, SlotId, Stock, Want};
 
+use super::nodes;
 use super::pagemap::Pagemap;
 use super::store;
 use crate::arch::PAGE;
@@ -73,10 +74,18 @@ impl Pool {
         let chunks = table::<Option<&'static mut Chunk>>(MOST_CHUNKS).ok()?;
         let lists = table::<List>(colours.count() as usize).ok()?;
         let stock = Stock::new(colours, chunks, lists).ok()?;
-        let mut pool = Pool {
+        let exact = spec.kind == StrategyKind::Exact;
+        let mut pool = Pool { pinned: spec.pin, exact, ..Pool::of(stock) };
+        pool.admit(spec, available);
+        Some(pool)
+    }
+
+    /// Without rules.
+    fn of(stock: Stock<'static>) -> Pool {
+        Pool {
             stock,
-            pinned: spec.pin,
-            exact: spec.kind == StrategyKind::Exact,
+            pinned: false,
+            exact: false,
             budget_bytes: 0,
             ordered: 0,
             others_bytes: 0,
@@ -86,9 +95,16 @@ impl Pool {
             filling: 0,
             wanted: &[],
             barren: 0,
-        };
-        pool.admit(spec, available);
-        Some(pool)
+        }
+    }
+
+    /// An empty one with the same rules, for another node.
+    pub fn twin(&self) -> Option<Pool> {
+        let chunks = table::<Option<&'static mut Chunk>>(MOST_CHUNKS).ok()?;
+        let lists = table::<List>(self.stock.colours().count() as usize).ok()?;
+        let stock = Stock::new(*self.stock.colours(), chunks, lists).ok()?;
+        let (pinned, exact, budget_bytes, wanted) = (self.pinned, self.exact, self.budget_bytes, self.wanted);
+        Some(Pool { pinned, exact, budget_bytes, wanted, ..Pool::of(stock) })
     }
 
     /// Sorts its pages by another colour function, for `spec`: whoever took pages from here does so no more.
@@ -276,5 +292,5 @@ impl Books {
     }
 }
 
-/// The pools of a process.
-pub type Pools = [Option<Pool>; MAX_STRATEGIES];
+/// The pools of a process: those of the first node, in any order, then the same of the second node, and so on.
+pub type Pools = [Option<Pool>; MAX_STRATEGIES * nodes::MOST];

@@ -92,12 +92,12 @@ fn work(frames: &mut [u64; SLOTS]) -> bool {
     // The handler's landing pages come first.
     tools.landing += 2 * PAGE;
     let begin = sys::monotonic_ns();
-    let made = store::populate(&tools, order.address, order.pinned, false, frames);
+    let made = store::populate(&tools, &order, false, frames);
     let mut engine = ENGINE.lock();
     match made {
         Ok(made) => {
             count_chunk(&made, sys::monotonic_ns() - begin);
-            engine.take_in(order, frames).is_ok()
+            engine.take_in(order, &made, frames).is_ok()
         }
         Err(errno) => {
             engine.cancel(order, errno);
@@ -110,7 +110,7 @@ impl Engine {
     /// Whether some pool runs down, so that the refiller should be called.
     pub fn is_hungry(&mut self) -> bool {
         let mut any = false;
-        for pool in self.pools.iter_mut().flatten() {
+        for pool in self.pools_mut().iter_mut().flatten() {
             any |= pool.is_hungry();
         }
         any
@@ -127,6 +127,6 @@ impl Engine {
 
     /// A pool that is to be filled up further.
     fn hungriest(&mut self) -> Option<usize> {
-        self.pools.iter_mut().position(|pool| pool.as_mut().is_some_and(Pool::takes_more))
+        self.pools_mut().iter_mut().position(|pool| pool.as_mut().is_some_and(Pool::takes_more))
     }
 }

@@ -103,7 +103,8 @@ impl Engine {
 
     /// One exchange, of pages from page `at` on, which are on frames `old`: pages dealt with, and pages moved.
     pub(super) fn exchange(&mut self, number: u32, start: usize, at: usize, old: &[u64]) -> (usize, usize) {
-        let Some((run, from)) = self.take_known(number, at, old.len()) else { return (1, 0) };
+        let count = self.stay_home(start + at * PAGE, old.len());
+        let Some((run, from)) = self.take_known(number, at, count) else { return (1, 0) };
         let pages = run.len as usize;
         let (page, transit) = (start + at * PAGE, self.transit(number));
         // SAFETY: the transit area is ours and empty; what is moved there comes back.
@@ -138,8 +139,9 @@ impl Engine {
 
     /// `count` pages at `from` are nobody's any more: they take the place, in the pool, of those that went.
     fn keep(&mut self, number: u32, first: SlotId, from: usize, count: usize) {
-        let Some(Some(placer)) = self.placers.get(number as usize) else { return };
-        let Some(Some(pool)) = self.pools.get_mut(placer.pool) else { return };
+        // Frames of another node have no place there.
+        let Some(pool) = self.pool_of(number).filter(|_| !self.is_abroad()) else { return };
+        let Some(Some(pool)) = self.pools.get_mut(pool) else { return };
         let run = Run { slot: first, len: count as u32 };
         let Some(to) = pool.stock.address(first).filter(|_| run.slots().all(|slot| pool.stock.take_this(slot)))
         else {
@@ -216,6 +218,7 @@ impl Engine {
         for page in 0..count {
             let addr = span.start + page * PAGE;
             self.ask(number, addr, 0, 1);
+            self.ask_home(addr, sys::getpid());
             let (run, from) = self.take_known(number, 0, 1).ok_or(Errno::ENOMEM)?;
             // SAFETY: the program's readable memory, a file's or its own, that nobody has registered; and a held slot.
             unsafe { core::ptr::copy_nonoverlapping(addr as *const u8, from as *mut u8, PAGE) };

@@ -1,11 +1,14 @@
 //! Sorting what came back: pages are zeroed, their frames looked up, and they are free again.
 
+use pagelab_abi::plan::MAX_STRATEGIES;
 use pagelab_frames::{End, Run, SlotId};
 
 use crate::arch::PAGE;
 use crate::intervals::Span;
+use crate::sys::nodes as calls;
 
 use super::engine::Engine;
+use super::nodes;
 use super::offers::{self, Offer};
 use super::pagemap::Pagemap;
 use super::store::{self, SLOTS};
@@ -31,6 +34,7 @@ impl Sorting {
         if pagemap.read(self.address, words).is_err() {
             words.fill(0);
         }
+        self.send_home(words);
         let mut at = self.address;
         for run in words.chunk_by(|a, b| (*a == 0) == (*b == 0)) {
             let span = Span::new(at, at + run.len() * PAGE);
@@ -42,6 +46,20 @@ impl Sorting {
                 unsafe { core::ptr::write_bytes(span.start as *mut u8, 0, span.len()) };
             }
             at = span.end;
+        }
+    }
+}
+
+impl Sorting {
+    /// Pages of another node than the pool's are the kernel's again: 0 in `frames`.
+    fn send_home(&self, frames: &mut [u64]) {
+        let mut found = [-1i32; SLOTS];
+        let Some(found) = found.get_mut(..frames.len()).filter(|_| nodes::are_several()) else { return };
+        let node = self.offer.chunk().1 / MAX_STRATEGIES;
+        if calls::of_pages(self.address, found).is_ok() {
+            for (frame, _) in frames.iter_mut().zip(found).filter(|(_, there)| **there != node as i32) {
+                *frame = 0;
+            }
         }
     }
 }

@@ -8,6 +8,8 @@ use crate::intervals::Span;
 use crate::populate;
 use crate::sys::{self, Errno, Result, c, task};
 
+use super::engine::Order;
+use super::nodes;
 use super::pagemap::Pagemap;
 use super::uffd::{Then, Uffd};
 
@@ -75,6 +77,8 @@ pub struct Tools {
 
 /// One chunk, populated.
 pub struct Made {
+    /// The memory node that its pages are on; `None`: there is but one, or it cannot be known.
+    pub node: Option<usize>,
     /// Whether there is a huge page underneath.
     pub huge: bool,
     /// Time that splitting took.
@@ -130,19 +134,18 @@ pub fn relock(address: usize, pinned: bool) -> Result<()> {
     if pinned { task::mlock(address, PMD, true) } else { task::munlock(address, PMD) }
 }
 
-/// Maps and populates a chunk at `address`, `small`: without a huge page; `frames` has the frame of each slot then, the
+/// Maps and populates the chunk that `order` names, `small`: without a huge page; `frames` has the frame of each slot then, the
 /// pages are zero.
-pub fn populate(
-    tools: &Tools,
-    address: usize,
-    pinned: bool,
-    small: bool,
-    frames: &mut [u64; SLOTS],
-) -> Result<Made> {
+pub fn populate(tools: &Tools, order: &Order, small: bool, frames: &mut [u64; SLOTS]) -> Result<Made> {
+    let Order { address, pinned, .. } = *order;
     let mut result = Err(Errno::EAGAIN);
     // A huge page that cannot be split is of no use.
     for advice in [c::MADV_HUGEPAGE, c::MADV_NOHUGEPAGE].into_iter().skip(usize::from(small)) {
         map(address, pinned)?;
+        if let Some(node) = order.node() {
+            // Where that node is out of bounds for the program, pages come from another one, as they would without us.
+            let _ = sys::nodes::prefer(address, PMD, node);
+        }
         result = fill(tools, address, pinned, advice, frames);
         if result.is_ok() {
             break;
@@ -176,7 +179,19 @@ fn fill(tools: &Tools, address: usize, pinned: bool, advice: i32, frames: &mut [
     }
     let split_ns = sys::monotonic_ns() - begin;
     (address..address + PMD).step_by(PAGE).for_each(|page| mark(page, 0));
-    Ok(Made { huge, split_ns })
+    let node = nodes::are_several().then(|| one_node(address, frames)).flatten();
+    Ok(Made { node, huge, split_ns })
+}
+
+/// The node of the first page of the chunk at `address`; `frames` keeps only the pages that are on it, too.
+fn one_node(address: usize, frames: &mut [u64; SLOTS]) -> Option<usize> {
+    let mut found = [-1i32; SLOTS];
+    sys::nodes::of_pages(address, &mut found).ok()?;
+    let [first, ..] = found;
+    for (frame, _) in frames.iter_mut().zip(found).filter(|(_, node)| *node != first) {
+        *frame = 0;
+    }
+    usize::try_from(first).ok()
 }
 
 /// Writes a byte into a page. A huge page with zero pages in it would lose them to the shared zero page when it is split.

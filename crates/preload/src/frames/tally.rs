@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU64};
 
 use pagelab_abi::guest::{
-    COLOUR_SLOTS, EngineCountSlot, EngineFailure, EngineState, FramesCountSlot, FramesSlot, OutOfReach,
+    COLOUR_SLOTS, EngineCountSlot, EngineFailure, EngineState, FramesCountSlot, FramesSlot, NODE_SLOTS, OutOfReach,
 };
 use pagelab_abi::plan::StrategyKind;
 use pagelab_frames::Want;
@@ -31,6 +31,18 @@ pub fn engine_set(field: impl Fn(&EngineCountSlot) -> &AtomicU64, value: u64) {
 pub fn engine_peak(bytes: u64) {
     if let Some(file) = record::file() {
         file.engine.counts.pool_peak_bytes.fetch_max(bytes, Relaxed);
+    }
+}
+
+/// `pages` were placed that lie on memory node `node`, which is not the one they were to come from (`abroad`).
+pub fn on_node(node: usize, abroad: bool, pages: usize) {
+    if let Some(file) = record::file() {
+        if let Some(place) = file.engine.pages_by_node.get(node.min(NODE_SLOTS - 1)) {
+            place.fetch_add(pages as u64, Relaxed);
+        }
+        if abroad {
+            file.engine.counts.other_node_pages.fetch_add(pages as u64, Relaxed);
+        }
     }
 }
 

@@ -106,6 +106,12 @@ impl Engine {
         let (Some(want), Some(known)) = (self.wants.get(at).copied(), self.known.get(at).copied()) else { return };
         let before = if self.is_as_wanted(number, known, want) { Got::Wanted } else { Got::Other };
         if frame == 0 && !self.tools.pagemap.is_swapped(start + at * PAGE) {
+            // It has just come back out of swap, or it is gone.
+            let mut now = [0];
+            let known_now = self.tools.pagemap.read(start + at * PAGE, &mut now).is_ok();
+            if known_now && now[0] != 0 && now[0] != known {
+                self.misplaced(number, start, at, now[0]);
+            }
             return;
         }
         if frame != 0 && self.is_as_wanted(number, frame, want) == (before == Got::Wanted) {

@@ -41,7 +41,15 @@ fn strategy(counts: FramesCounts, by_colour: &[u64]) -> FramesReport {
 
 fn engine(state: EngineState, failure: EngineFailure) -> EngineReport {
     let counts = EngineCounts { refills: 2, pool_peak_bytes: 4096, nodes: 1, ..EngineCounts::default() };
-    EngineReport { state, failure, errno: None, start_ns: Some(10), ready_ns: Some(15), counts }
+    EngineReport {
+        state,
+        failure,
+        errno: None,
+        start_ns: Some(10),
+        ready_ns: Some(15),
+        counts,
+        pages_by_node: [0; NODE_SLOTS],
+    }
 }
 
 fn placing() -> Placing {

@@ -1,0 +1,222 @@
+//! Pools on several memory nodes: which of them a page comes out of, and which one a chunk belongs to.
+//!
+//! A pool has a twin on each node, `MAX_STRATEGIES` further on in the table for each node, made when it is first needed.
+
+use pagelab_abi::plan::MAX_STRATEGIES;
+
+use crate::arch::PAGE;
+use crate::intervals::Span;
+use crate::sys::{self, Errno, Result, nodes as calls};
+
+use super::engine::{Engine, Order};
+use super::nodes::{self, Policy};
+use super::pools::Pool;
+use super::store::SLOTS;
+use super::tally;
+use pagelab_frames::Run;
+
+/// Where the pages that are being placed come from.
+pub struct Home {
+    policy: Policy,
+    /// Who wants them.
+    thread: u32,
+    /// Node of the processor that it runs on.
+    local: usize,
+    /// The node that they are to come from.
+    wanted: usize,
+    /// The node that they do come from.
+    pub node: usize,
+    /// How many more times a node is not asked that had no memory.
+    dry: [u8; nodes::MOST],
+}
+
+/// A node without memory is asked again after so many pages.
+const DRY: u8 = 64;
+
+impl Home {
+    /// On the first node.
+    pub const fn first() -> Home {
+        Home { policy: Policy::Local, thread: 0, local: 0, wanted: 0, node: 0, dry: [0; nodes::MOST] }
+    }
+}
+
+impl Engine {
+    /// The pools there can be.
+    pub fn pools(&self) -> &[Option<Pool>] {
+        self.pools.get(..pool_limit()).unwrap_or(&[])
+    }
+
+    /// As [`Engine::pools`].
+    pub fn pools_mut(&mut self) -> &mut [Option<Pool>] {
+        self.pools.get_mut(..pool_limit()).unwrap_or(&mut [])
+    }
+
+    /// The pool that strategy `number` takes pages from, on the node in question.
+    pub fn pool_of(&self, number: u32) -> Option<usize> {
+        let placer = self.placers.get(number as usize)?.as_ref()?;
+        Some(placer.pool + self.home.node * MAX_STRATEGIES)
+    }
+
+    /// `thread` wants pages at `addr`: from now on they come from where the kernel would take them.
+    pub fn ask_home(&mut self, addr: usize, thread: u32) {
+        if nodes::are_several() {
+            self.home.thread = thread;
+            self.home.policy = Policy::of(addr, thread);
+            self.home.local = nodes::of_processor_of(thread);
+            self.settle_home(addr);
+        }
+    }
+
+    /// The page at `addr` comes from where the policy asked for last says.
+    fn settle_home(&mut self, addr: usize) {
+        if nodes::are_several() {
+            self.home.wanted = self.home.policy.node(addr / PAGE, self.home.local);
+            self.home.node = self.home.wanted;
+        }
+    }
+
+    /// The page at `addr`, where another part begins than the one that was asked for last.
+    pub fn next_home(&mut self, addr: usize) {
+        if self.home.policy.is_in_turn() {
+            self.settle_home(addr);
+        } else {
+            self.ask_home(addr, self.home.thread);
+        }
+    }
+
+    /// The part at the beginning of `span` whose pages come from one node.
+    pub fn of_one_home(&self, span: Span) -> Span {
+        if !nodes::are_several() {
+            return span;
+        }
+        if self.home.policy.is_in_turn() {
+            return Span::new(span.start, span.end.min(span.start + PAGE));
+        }
+        self.of_one_policy(span)
+    }
+
+    /// The part at the beginning of `span` whose mappings have the same policy.
+    pub fn of_one_policy(&self, span: Span) -> Span {
+        if !nodes::are_several() {
+            return span;
+        }
+        let own = calls::policy_of_mapping(span.start);
+        let differs = |page: &usize| calls::policy_of_mapping(*page) != own;
+        let end = (span.start + PAGE..span.end).step_by(PAGE).find(differs);
+        Span::new(span.start, end.unwrap_or(span.end))
+    }
+
+    /// The first of the pages at `addr`, which are there, are exchanged for pages of the same node: how many of `count`
+    /// that is.
+    pub fn stay_home(&mut self, addr: usize, count: usize) -> usize {
+        if !nodes::are_several() {
+            return count;
+        }
+        let mut found = [-1i32; SLOTS];
+        let Some(found) = found.get_mut(..count.min(SLOTS)) else { return count };
+        let known = calls::of_pages(addr, found).is_ok();
+        match found.first().copied().map(usize::try_from) {
+            Some(Ok(node)) if known && node < nodes::MOST => {
+                (self.home.wanted, self.home.node) = (node, node);
+                found.iter().take_while(|other| **other == node as i32).count()
+            }
+            // In swap, for example: as if it were touched now.
+            _ => {
+                let (policy, local) = (self.home.policy, self.home.local);
+                self.ask_home(addr, sys::getpid());
+                (self.home.policy, self.home.local) = (policy, local);
+                1
+            }
+        }
+    }
+
+    /// Whether what was placed last came from another node than wanted.
+    pub fn is_abroad(&self) -> bool {
+        self.home.node != self.home.wanted
+    }
+
+    /// `pages` were placed.
+    pub fn count_home(&self, pages: usize) {
+        if nodes::are_several() {
+            tally::on_node(self.home.node, self.is_abroad(), pages);
+        }
+    }
+
+    /// Makes sure that the pool in question is there.
+    pub fn has_home(&mut self, number: u32) -> bool {
+        self.pool_of(number).is_some_and(|at| self.make_twin(at).is_ok())
+    }
+
+    /// Whether the node in question had no memory of late.
+    pub fn is_dry(&mut self) -> bool {
+        let dry = self.home.dry.get_mut(self.home.node);
+        dry.is_some_and(|dry| {
+            let is_dry = *dry > 0;
+            *dry = dry.saturating_sub(1);
+            is_dry
+        })
+    }
+
+    /// The nodes but the wanted one, nearest first; none where there is but one.
+    pub fn abroad(&self) -> impl Iterator<Item = usize> + use<> {
+        let wanted = self.home.wanted;
+        let all = nodes::are_several().then(|| nodes::from_near(wanted));
+        all.into_iter().flatten().filter(move |node| *node != wanted)
+    }
+
+    /// Pages come from the wanted node again, after they came from another one.
+    pub fn come_home(&mut self) {
+        self.home.node = self.home.wanted;
+    }
+
+    /// As [`Engine::take`], from `node`.
+    pub fn take_at(&mut self, node: usize, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
+        self.home.node = node;
+        let found = if self.has_home(number) { self.take_here(number, at, most) } else { None };
+        if found.is_none() {
+            self.come_home();
+        }
+        found
+    }
+
+    /// Makes pool `at`, which is another one on another node.
+    fn make_twin(&mut self, at: usize) -> Result<()> {
+        if self.pools.get(at).is_some_and(Option::is_some) {
+            return Ok(());
+        }
+        let twin = self.pools.get(at % MAX_STRATEGIES).and_then(Option::as_ref).and_then(Pool::twin);
+        let place = self.pools.get_mut(at).ok_or(Errno::EINVAL)?;
+        *place = Some(twin.ok_or(Errno::ENOMEM)?);
+        tally::engine_set(|counts| &counts.nodes, self.nodes_in_use());
+        Ok(())
+    }
+
+    fn nodes_in_use(&self) -> u64 {
+        let is_used = |pools: &&[Option<Pool>]| pools.iter().any(Option::is_some);
+        self.pools.chunks(MAX_STRATEGIES).filter(is_used).count() as u64
+    }
+
+    /// A chunk was populated for an order, on `node`: the order as if it had been meant for that.
+    pub fn rehomed(&mut self, order: Order, node: Option<usize>) -> Result<Order> {
+        let meant = order.pool / MAX_STRATEGIES;
+        let Some(node) = node.filter(|node| *node != meant && *node < nodes::MOST) else { return Ok(order) };
+        if let Some(dry) = self.home.dry.get_mut(meant) {
+            *dry = DRY;
+        }
+        let pool = order.pool % MAX_STRATEGIES + node * MAX_STRATEGIES;
+        self.make_twin(pool)?;
+        self.make_room(pool);
+        Ok(Order { pool, ..order })
+    }
+}
+
+impl Order {
+    /// The node that its pages are to come from; `None`: there is but one.
+    pub fn node(&self) -> Option<usize> {
+        nodes::are_several().then_some(self.pool / MAX_STRATEGIES)
+    }
+}
+
+fn pool_limit() -> usize {
+    if nodes::are_several() { MAX_STRATEGIES * nodes::MOST } else { MAX_STRATEGIES }
+}
