@@ -32,6 +32,7 @@ mod refiller;
 mod remap;
 mod returns;
 mod rights;
+mod room;
 mod shadow;
 mod sorting;
 mod spot;

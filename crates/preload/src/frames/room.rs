@@ -1,0 +1,81 @@
+//! Giving memory back: what the pools hold beyond their bounds, what the program runs short of, and everything at the end.
+
+use pagelab_frames::stock::CHUNK_SLOTS;
+
+use crate::arch::PAGE;
+use crate::intervals::Span;
+
+use super::engine::Engine;
+use super::pools::Pool;
+use super::store::{self, SLOTS};
+use super::tally;
+
+impl Engine {
+    /// Gives every chunk back that can go, because the program is short of memory.
+    pub fn shed(&mut self) {
+        for pool in self.pools.iter_mut().flatten() {
+            for number in 0..pool.stock.chunk_limit() {
+                let free = pool.stock.chunk_counts(number).map_or(0, |counts| counts.free);
+                if let Ok((book, address)) = pool.stock.remove_chunk(number) {
+                    store::unmap(address);
+                    self.books.give_back(book);
+                    self.addresses.give_back(address);
+                    tally::engine(|counts| &counts.released_pages, u64::from(free));
+                }
+            }
+        }
+        self.account();
+    }
+
+    /// Gives all memory of the pools back to the kernel.
+    pub fn dissolve(&mut self) {
+        for pool in self.pools.iter_mut().filter_map(Option::take) {
+            (0..pool.stock.chunk_limit())
+                .filter_map(|number| pool.stock.chunk_address(number))
+                .for_each(store::unmap);
+        }
+        self.placers.fill_with(|| None);
+        self.account();
+    }
+
+    /// Gives back chunks without pages, and pages beyond the budget of pool `at`, so that another chunk fits into it.
+    pub fn make_room(&mut self, at: usize) {
+        self.measure(at);
+        let Some(pool) = self.pools.get_mut(at).and_then(Option::as_mut) else { return };
+        let mut from = 0;
+        while let Some(number) = empty_chunk(pool, from) {
+            from = number + 1;
+            if let Ok((book, address)) = pool.stock.remove_chunk(number) {
+                store::unmap(address);
+                self.books.give_back(book);
+                self.addresses.give_back(address);
+            }
+        }
+        // What was hunted for is not thrown away.
+        if pool.exact {
+            return self.account();
+        }
+        let mut keep = pool.stock.totals().free / pool.stock.colours().count().max(1);
+        while pool.is_full() {
+            match pool.stock.take_surplus(keep, SLOTS as u32) {
+                Some(run) => {
+                    if let Some(from) = pool.stock.address(run.slot) {
+                        store::discard(Span::new(from, from + run.len as usize * PAGE));
+                    }
+                    pool.stock.emptied(run);
+                    tally::engine(|counts| &counts.released_pages, u64::from(run.len));
+                }
+                None if keep == 0 => break,
+                None => keep /= 2,
+            }
+        }
+        self.account();
+    }
+}
+
+fn empty_chunk(pool: &Pool, from: u32) -> Option<u32> {
+    let stock = &pool.stock;
+    let is_empty =
+        |number: &u32| stock.chunk_counts(*number).is_some_and(|counts| counts.empty == CHUNK_SLOTS as u32);
+    (from..stock.chunk_limit()).find(is_empty)
+}
