@@ -41,7 +41,7 @@ test_stress_ng_long = real.test_stress_ng_long
 
 
 COUNT_DESCRIPTORS = ("test_close_fds_when_max_fd_is_lowered", "test_pass_fds_redirected")
-"""Tests of Python's that look at every descriptor there may be: they find the engine's, which docs/frames.md owns up to."""
+"""Tests of Python's that look at every descriptor there may be: they find the engine's (docs/frames.md, limits)."""
 
 
 @pytest.mark.slow
