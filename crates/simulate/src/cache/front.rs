@@ -48,6 +48,38 @@ impl Event {
     }
 }
 
+/// Events in the order in which they happened. Room is made ahead, so that writing one needs no branch.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Events {
+    words: Vec<Event>,
+    len: usize,
+}
+
+impl Events {
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    pub(crate) fn as_slice(&self) -> &[Event] {
+        &self.words[..self.len]
+    }
+
+    /// Makes room for the events of `accesses` accesses, two each, and one more that is written and not kept.
+    fn reserve(&mut self, accesses: usize) {
+        let needed = self.len + 2 * accesses + 1;
+        if self.words.len() < needed {
+            self.words.resize(needed, Event(0));
+        }
+    }
+
+    /// Writes an event, and keeps it if `wanted`.
+    #[inline(always)]
+    fn add_if(&mut self, wanted: bool, event: Event) {
+        self.words[self.len] = event;
+        self.len += usize::from(wanted);
+    }
+}
+
 /// Base of the keys of an address space's lines.
 pub(crate) const fn key_base(asid: u16, line_bits: u32) -> u64 {
     (asid as u64) << (ADDRESS_BITS - line_bits)
@@ -65,38 +97,85 @@ impl<const W: usize> Filter<W> {
         Filter { sets: vec![[EMPTY; W]; sets], evictions: 0 }
     }
 
-    /// One access; whether it hit.
+    /// One access; whether it hit. The way used last is asked first: in programs it is the one, mostly, and the branch can be
+    /// foretold. Everything after it has no branches.
     #[inline(always)]
-    fn access(&mut self, key: u64, kind: u64, events: &mut Vec<Event>) -> bool {
+    fn access<const AVX2: bool>(&mut self, key: u64, kind: u64, events: &mut Events) -> bool {
         let at = key as usize & (self.sets.len() - 1);
         let set = &mut self.sets[at];
         let (wanted, flag) = (key << 1 | 1, u64::from(kind == STORE));
-        let first = set[0];
-        if first | 1 == wanted {
-            set[0] = first | flag;
+        if set[0] | 1 == wanted {
+            set[0] |= flag;
             return true;
         }
-        let old = *set;
-        let mut found = 0_u32;
-        for (way, word) in old.iter().enumerate() {
-            found |= u32::from(word | 1 == wanted) << way;
+        let victim = set[W - 1];
+        let hit = to_front::<W, AVX2>(set, wanted, flag);
+        self.evictions += u64::from(!hit && victim != EMPTY);
+        events.add_if(!hit, Event::new(key, kind));
+        events.add_if(!hit && victim & 1 == 1 && victim != EMPTY, Event::new(victim >> 1, Event::WRITE_BACK));
+        hit
+    }
+}
+
+/// Moves the way of `wanted` (key and a set lowest bit) to the front, or puts it there in place of the last way; adds `flag`.
+/// Whether it was there.
+#[inline(always)]
+fn to_front<const W: usize, const AVX2: bool>(set: &mut [u64; W], wanted: u64, flag: u64) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if AVX2 && W == 8 {
+        return avx2::to_front(set.as_mut_slice(), wanted, flag);
+    }
+    let old = *set;
+    let mut found = 0_u32;
+    for (way, word) in old.iter().enumerate() {
+        found |= u32::from(word | 1 == wanted) << way;
+    }
+    let hit = found != 0;
+    let from = (found | 1 << (W - 1)).trailing_zeros() as usize;
+    for way in 1..W {
+        set[way] = if way <= from { old[way - 1] } else { old[way] };
+    }
+    set[0] = wanted - 1 | flag | (old[from] & u64::from(hit));
+    hit
+}
+
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code, reason = "vector instructions; called where the processor has them")]
+mod avx2 {
+    use std::arch::x86_64::{
+        _mm256_blend_epi32, _mm256_blendv_epi8, _mm256_castsi256_pd, _mm256_cmpeq_epi64, _mm256_cmpgt_epi64,
+        _mm256_loadu_si256, _mm256_movemask_pd, _mm256_or_si256, _mm256_permute4x64_epi64, _mm256_set1_epi64x,
+        _mm256_setr_epi64x, _mm256_storeu_si256,
+    };
+
+    /// [`super::to_front`] for eight ways in two registers.
+    #[inline(always)]
+    pub(super) fn to_front(set: &mut [u64], wanted: u64, flag: u64) -> bool {
+        assert!(set.len() == 8);
+        let at = set.as_mut_ptr();
+        // SAFETY: only callers with AVX2 come here (`dispatch`); both halves of the eight words are in bounds, and loads and
+        // stores may be unaligned.
+        unsafe {
+            let [low, high] = [at, at.add(4)].map(|half| _mm256_loadu_si256(half.cast()));
+            let (one, key) = (_mm256_set1_epi64x(1), _mm256_set1_epi64x(wanted as i64));
+            let bits = [low, high].map(|half| {
+                _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpeq_epi64(_mm256_or_si256(half, one), key))) as u32
+            });
+            let found = bits[0] | bits[1] << 4;
+            let from = (found | 1 << 7).trailing_zeros();
+            let dirty = *at.add(from as usize) & u64::from(found != 0);
+            let word = _mm256_set1_epi64x((wanted - 1 | flag | dirty & 1) as i64);
+            // Each way takes what was before it: 2 bits a lane, lanes 0, 0, 1, 2.
+            let shifted_low = _mm256_blend_epi32::<0b11>(_mm256_permute4x64_epi64::<0b10_01_00_00>(low), word);
+            let last_of_low = _mm256_permute4x64_epi64::<0b11_11_11_11>(low);
+            let shifted_high = _mm256_blend_epi32::<0b11>(_mm256_permute4x64_epi64::<0b10_01_00_00>(high), last_of_low);
+            let bound = _mm256_set1_epi64x(i64::from(from) + 1);
+            let moves_low = _mm256_cmpgt_epi64(bound, _mm256_setr_epi64x(0, 1, 2, 3));
+            let moves_high = _mm256_cmpgt_epi64(bound, _mm256_setr_epi64x(4, 5, 6, 7));
+            _mm256_storeu_si256(at.cast(), _mm256_blendv_epi8(low, shifted_low, moves_low));
+            _mm256_storeu_si256(at.add(4).cast(), _mm256_blendv_epi8(high, shifted_high, moves_high));
+            found != 0
         }
-        let hit = found != 0;
-        let from = if hit { found.trailing_zeros() as usize } else { W - 1 };
-        for way in 1..W {
-            set[way] = if way <= from { old[way - 1] } else { old[way] };
-        }
-        if hit {
-            set[0] = old[from] | flag;
-            return true;
-        }
-        set[0] = key << 1 | flag;
-        events.push(Event::new(key, kind));
-        self.evictions += u64::from(old[W - 1] != EMPTY);
-        if old[W - 1] & 1 == 1 && old[W - 1] != EMPTY {
-            events.push(Event::new(old[W - 1] >> 1, Event::WRITE_BACK));
-        }
-        false
     }
 }
 
@@ -114,20 +193,22 @@ struct Fronts<const D: usize, const I: usize> {
 
 impl<const D: usize, const I: usize> Fronts<D, I> {
     #[inline(always)]
-    fn run(&mut self, segment: &Segment<'_>, events: &mut Vec<Event>) {
+    fn run<const AVX2: bool>(&mut self, segment: &Segment<'_>, events: &mut Events) {
+        events.reserve(segment.references.len());
         let base = key_base(segment.asid, self.line_bits);
         let line_bytes = 1_u64 << self.line_bits;
         let (mut stores, mut data, mut load_misses, mut store_misses) = (0_u64, 0_u64, 0_u64, 0_u64);
-        for reference in segment.references {
+        for (done, reference) in segment.references.iter().enumerate() {
             let bits = reference.bits();
             let kind = bits >> ADDRESS_BITS & 3;
             let address = bits & ADDRESS_MASK;
             let rest = u64::from(REST[(bits >> (ADDRESS_BITS + 2)) as usize]);
             if kind >= FETCH || (address & (line_bytes - 1)) + rest >= line_bytes {
-                self.rare(*reference, base, events);
+                self.rare::<AVX2>(*reference, base, events);
+                events.reserve(segment.references.len() - done);
                 continue;
             }
-            let hit = self.data.access(base | address >> self.line_bits, kind, events);
+            let hit = self.data.access::<AVX2>(base | address >> self.line_bits, kind, events);
             data += 1;
             stores += kind;
             if !hit {
@@ -144,19 +225,20 @@ impl<const D: usize, const I: usize> Fronts<D, I> {
 
     /// Fetches, references over several lines, and what is no demand.
     #[inline(never)]
-    fn rare(&mut self, reference: Reference, base: u64, events: &mut Vec<Event>) {
+    fn rare<const AVX2: bool>(&mut self, reference: Reference, base: u64, events: &mut Events) {
         let Some(kind) = super::counts::demand(reference.kind()) else { return };
         for line in
             reference.address() >> self.line_bits..=reference.last_byte().max(reference.address()) >> self.line_bits
         {
             let key = base | line;
+            events.reserve(1);
             let (hit, counts) = match &mut self.fetch {
-                Some(fetch) if kind as u64 == FETCH => (fetch.access(key, FETCH, events), &mut self.fetch_counts),
+                Some(fetch) if kind as u64 == FETCH => (fetch.access::<AVX2>(key, FETCH, events), &mut self.fetch_counts),
                 None if kind as u64 == FETCH && !self.unified => {
-                    events.push(Event::new(key, FETCH));
+                    events.add_if(true, Event::new(key, FETCH));
                     continue;
                 }
-                _ => (self.data.access(key, kind as u64, events), &mut self.data_counts),
+                _ => (self.data.access::<AVX2>(key, kind as u64, events), &mut self.data_counts),
             };
             counts.accesses[kind] += 1;
             counts.misses[kind] += u64::from(!hit);
@@ -167,13 +249,13 @@ impl<const D: usize, const I: usize> Fronts<D, I> {
 /// A [`Fronts`] of some number of ways, driven through the best code that the processor at hand can run.
 pub(crate) trait Front: Send + Sync {
     /// Simulates a segment and appends what passes.
-    fn run(&mut self, segment: &Segment<'_>, events: &mut Vec<Event>);
+    fn run(&mut self, segment: &Segment<'_>, events: &mut Events);
     /// What the levels of data and of instructions have counted; their write-backs are counted where they arrive.
     fn counts(&self) -> (Counts, Option<Counts>);
 }
 
 impl<const D: usize, const I: usize> Front for Fronts<D, I> {
-    fn run(&mut self, segment: &Segment<'_>, events: &mut Vec<Event>) {
+    fn run(&mut self, segment: &Segment<'_>, events: &mut Events) {
         dispatch(self, segment, events);
     }
 
@@ -188,7 +270,7 @@ impl<const D: usize, const I: usize> Front for Fronts<D, I> {
 fn dispatch<const D: usize, const I: usize>(
     fronts: &mut Fronts<D, I>,
     segment: &Segment<'_>,
-    events: &mut Vec<Event>,
+    events: &mut Events,
 ) {
     #[cfg(target_arch = "x86_64")]
     {
@@ -196,9 +278,9 @@ fn dispatch<const D: usize, const I: usize>(
         fn fast<const D: usize, const I: usize>(
             fronts: &mut Fronts<D, I>,
             segment: &Segment<'_>,
-            events: &mut Vec<Event>,
+            events: &mut Events,
         ) {
-            fronts.run(segment, events);
+            fronts.run::<true>(segment, events);
         }
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2")
         {
@@ -206,7 +288,7 @@ fn dispatch<const D: usize, const I: usize>(
             return unsafe { fast(fronts, segment, events) };
         }
     }
-    fronts.run(segment, events);
+    fronts.run::<false>(segment, events);
 }
 
 /// The first levels of `spec`, if they can be simulated without frames; the caller sees to it that no two pages share one.

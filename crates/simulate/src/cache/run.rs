@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use pagelab_trace::{Reference, Segment};
 
 use super::counts::{Counts, MemoryCounts, demand};
-use super::front::{Event, Front, front, key_base};
+use super::front::{Event, Events, Front, front, key_base};
 use super::hierarchy::Hierarchy;
 use super::spec::{HierarchySpec, SpecError, Straddling};
 use crate::allocate::{Memory, PAGE_BITS, PlaceCounts};
@@ -40,7 +40,7 @@ pub struct Simulation {
     spec: HierarchySpec,
     line_bits: u32,
     front: Option<Box<dyn Front>>,
-    events: Vec<Event>,
+    events: Events,
     executions: Vec<Execution>,
     cores: HashMap<(u16, u32), usize>,
 }
@@ -60,7 +60,7 @@ impl Simulation {
             executions: executions.collect::<Result<_, SpecError>>()?,
             line_bits: spec.line_bytes.trailing_zeros(),
             front: if alike { front(spec) } else { None },
-            events: vec![],
+            events: Events::default(),
             spec: spec.clone(),
             cores: HashMap::new(),
         })
@@ -86,7 +86,7 @@ impl Simulation {
                 self.events.clear();
                 front.run(&Segment { references, ..*segment }, &mut self.events);
                 for execution in &mut self.executions {
-                    execution.below(&self.events, self.line_bits);
+                    execution.below(self.events.as_slice(), self.line_bits);
                 }
             }
             return;

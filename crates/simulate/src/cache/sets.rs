@@ -149,9 +149,8 @@ impl Sets {
         let ways = self.ways;
         if let Order::Lru = self.order {
             let words = self.set(set);
-            let victim = words[ways - 1];
-            words.copy_within(..ways - 1, 1);
-            words[0] = word;
+            let victim = std::mem::replace(&mut words[ways - 1], word);
+            to_front(words, ways - 1);
             return Victim::of(victim);
         }
         let at = match self.words(set).iter().position(|word| *word == EMPTY) {
@@ -218,12 +217,13 @@ impl Sets {
     }
 }
 
-/// Moves way `at` to the front, the ways before it back by one.
+/// Moves way `at` to the front, the ways before it back by one. (A loop: `copy_within` calls memmove for a few words.)
 #[inline]
 pub(crate) fn to_front(words: &mut [u64], at: usize) {
-    let word = words[at];
-    words.copy_within(..at, 1);
-    words[0] = word;
+    let mut carried = words[at];
+    for word in &mut words[..=at] {
+        carried = std::mem::replace(word, carried);
+    }
 }
 
 /// The way the tree points to. Node 1 is the root, node n's children are 2n and 2n + 1; a set bit points to the second.
