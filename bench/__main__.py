@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pagelab import machine
 
-from . import frames, mapping, overhead, startup, trace
+from . import caches, frames, mapping, overhead, startup, trace
 from .sample import Result
 from .tools import Bench
 
@@ -25,8 +25,9 @@ PARTS: dict[str, Callable[[Bench], list[Result]]] = {
     "overhead": overhead.measure,
     "frames": frames.measure,
     "trace": trace.measure,
+    "caches": caches.measure,
 }
-OWN_FILE = {"frames", "trace"}
+OWN_FILE = {"frames", "trace", "caches"}
 """Parts with results in a file of their own name; those of the others are together in ``bench``."""
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from pagelab.errors import BadInputError
@@ -156,3 +157,20 @@ def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "no processor is called zen-9; allowed: " in done.stderr
+
+
+def test_a_trace_file_is_simulated_by_the_command(tmp_path: Path) -> None:
+    from pagelab import trace
+
+    path = tmp_path / "sweep.trace"
+    trace.write(path, [{"address": sweep(64 << 10, 5), "kind": np.full(5 * 1024, STORE, np.uint8)}])
+    expected = cache([(sweep(64 << 10, 5), STORE)], "pentium-4", ["kernel", "page-coloring"], seeds=3)
+    command = [sys.executable, "-m", "pagelab", "simulate", "cache", path, "--hierarchy", "pentium-4", "-n", "3"]
+    command += ["--frames", "kernel", "--frames", "page-coloring", "--output", tmp_path / "all.csv"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("pentium-4: 5,120 accesses, 3 executions of each placement\n")
+    assert pl.read_csv(tmp_path / "all.csv")["misses"].to_list() == expected.levels["misses"].to_list()
+    runs = trace.write(tmp_path / "runs.trace", [np.arange(10, dtype=np.uint64)], page_bytes=4096)
+    assert runs == 10
+    with pytest.raises(BadInputError, match="full references"):
+        cache(tmp_path / "runs.trace", SMALL, history=MACHINE)

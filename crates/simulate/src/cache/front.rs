@@ -97,15 +97,24 @@ impl<const W: usize> Filter<W> {
         Filter { sets: vec![[EMPTY; W]; sets], evictions: 0 }
     }
 
-    /// One access; whether it hit. The way used last is asked first: in programs it is the one, mostly, and the branch can be
-    /// foretold. Everything after it has no branches.
+    /// One access; whether it hit. The two ways used last are asked first: in programs it is one of them, mostly, and the
+    /// branches can be foretold. Everything after them has no branches.
     #[inline(always)]
     fn access<const AVX2: bool>(&mut self, key: u64, kind: u64, events: &mut Events) -> bool {
         let at = key as usize & (self.sets.len() - 1);
         let set = &mut self.sets[at];
         let (wanted, flag) = (key << 1 | 1, u64::from(kind == STORE));
         if set[0] | 1 == wanted {
-            set[0] |= flag;
+            // A store of one word keeps the next load of the whole set waiting: only where it changes something.
+            if set[0] & 1 < flag {
+                set[0] |= 1;
+            }
+            return true;
+        }
+        // Two lines that meet in a set in turns: a branch that is foretold does not wait for the set as it was left, which
+        // what follows does.
+        if W > 1 && set[1] | 1 == wanted {
+            (set[0], set[1]) = (set[1] | flag, set[0]);
             return true;
         }
         let victim = set[W - 1];
@@ -168,7 +177,8 @@ mod avx2 {
             // Each way takes what was before it: 2 bits a lane, lanes 0, 0, 1, 2.
             let shifted_low = _mm256_blend_epi32::<0b11>(_mm256_permute4x64_epi64::<0b10_01_00_00>(low), word);
             let last_of_low = _mm256_permute4x64_epi64::<0b11_11_11_11>(low);
-            let shifted_high = _mm256_blend_epi32::<0b11>(_mm256_permute4x64_epi64::<0b10_01_00_00>(high), last_of_low);
+            let shifted_high =
+                _mm256_blend_epi32::<0b11>(_mm256_permute4x64_epi64::<0b10_01_00_00>(high), last_of_low);
             let bound = _mm256_set1_epi64x(i64::from(from) + 1);
             let moves_low = _mm256_cmpgt_epi64(bound, _mm256_setr_epi64x(0, 1, 2, 3));
             let moves_high = _mm256_cmpgt_epi64(bound, _mm256_setr_epi64x(4, 5, 6, 7));
@@ -233,7 +243,9 @@ impl<const D: usize, const I: usize> Fronts<D, I> {
             let key = base | line;
             events.reserve(1);
             let (hit, counts) = match &mut self.fetch {
-                Some(fetch) if kind as u64 == FETCH => (fetch.access::<AVX2>(key, FETCH, events), &mut self.fetch_counts),
+                Some(fetch) if kind as u64 == FETCH => {
+                    (fetch.access::<AVX2>(key, FETCH, events), &mut self.fetch_counts)
+                }
                 None if kind as u64 == FETCH && !self.unified => {
                     events.add_if(true, Event::new(key, FETCH));
                     continue;
@@ -267,11 +279,7 @@ impl<const D: usize, const I: usize> Front for Fronts<D, I> {
 }
 
 #[allow(unsafe_code, reason = "functions for processors with AVX2, called where it is there")]
-fn dispatch<const D: usize, const I: usize>(
-    fronts: &mut Fronts<D, I>,
-    segment: &Segment<'_>,
-    events: &mut Events,
-) {
+fn dispatch<const D: usize, const I: usize>(fronts: &mut Fronts<D, I>, segment: &Segment<'_>, events: &mut Events) {
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx2,bmi1,bmi2")]
