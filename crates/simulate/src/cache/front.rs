@@ -144,7 +144,7 @@ fn to_front<const W: usize, const AVX2: bool>(set: &mut [u64; W], wanted: u64, f
     for way in 1..W {
         set[way] = if way <= from { old[way - 1] } else { old[way] };
     }
-    set[0] = wanted - 1 | flag | (old[from] & u64::from(hit));
+    set[0] = (wanted - 1) | flag | (old[from] & u64::from(hit));
     hit
 }
 
@@ -173,7 +173,7 @@ mod avx2 {
             let found = bits[0] | bits[1] << 4;
             let from = (found | 1 << 7).trailing_zeros();
             let dirty = *at.add(from as usize) & u64::from(found != 0);
-            let word = _mm256_set1_epi64x((wanted - 1 | flag | dirty & 1) as i64);
+            let word = _mm256_set1_epi64x(((wanted - 1) | flag | (dirty & 1)) as i64);
             // Each way takes what was before it: 2 bits a lane, lanes 0, 0, 1, 2.
             let shifted_low = _mm256_blend_epi32::<0b11>(_mm256_permute4x64_epi64::<0b10_01_00_00>(low), word);
             let last_of_low = _mm256_permute4x64_epi64::<0b11_11_11_11>(low);
