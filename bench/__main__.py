@@ -8,7 +8,7 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from .sample import Result
 from .tools import Bench
 
 RESULTS = Path(__file__).parent / "results"
-PARTS: dict[str, Callable[[Bench], list[Result]]] = {
+PARTS: dict[str, Callable[[Bench], Iterable[Result]]] = {
     "startup": startup.measure,
     "mapping": mapping.measure,
     "overhead": overhead.measure,
@@ -29,6 +29,11 @@ PARTS: dict[str, Callable[[Bench], list[Result]]] = {
 }
 OWN_FILE = {"frames", "trace", "caches"}
 """Parts with results in a file of their own name; those of the others are together in ``bench``."""
+NOTES = {
+    "frames": "Rows of one thread (but those without a pause) run on one processor in real time, so that what else\n"
+    "the machine does hardly counts.\n",
+}
+"""What to say in such a file."""
 
 
 def main() -> int:
@@ -73,14 +78,14 @@ def _processor() -> str:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
-def _table(started: datetime, load: tuple[float, float, float], results: list[Result]) -> str:
+def _table(name: str, started: datetime, load: tuple[float, float, float], results: list[Result]) -> str:
     head = [
         f"# Benchmarks, {started:%Y-%m-%d %H:%M} UTC",
         "",
         f"{_processor()}, {os.cpu_count()} CPUs, Linux {platform.release().split('-')[0]}; load before {load[0]:.1f}.",
         "Medians of interleaved pairs; the interval is the exact order-statistic interval (95%) of the paired",
         "ratios (or differences, for ms; or of the figure itself). Run by `make bench`.",
-        "",
+        NOTES.get(name, ""),
         "| comparison | baseline | treatment | ratio, difference or figure | 95% interval | goal | |",
         "|---|---:|---:|---:|---|---:|---|",
     ]
@@ -97,7 +102,7 @@ def _write(name: str, started: datetime, load: tuple[float, float, float], resul
         "results": [result.document() for result in results],
     }
     (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=1, default=str) + "\n")
-    (RESULTS / f"{name}.md").write_text(_table(started, load, results))
+    (RESULTS / f"{name}.md").write_text(_table(name, started, load, results))
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Literal, TypedDict
 
 from pagelab.record import Record
 from pagelab.runner import RunRequest, run
@@ -14,12 +14,23 @@ from . import overhead
 from .sample import Result, absolute, compare, interleave
 from .tools import KERNEL, Bench
 
+
+class Shield(TypedDict):
+    """Fields of a request."""
+
+    cpus: tuple[int, ...]
+    scheduler: Literal["fifo"]
+
+
 MIB = 1 << 20
 PAGE = 4096
 MANY = 10_000
 """Pages of which a repeat takes long enough for fewer of them."""
 PAUSE_MS = 25
 """Between repeats: what the refiller has to sort and zero what was given back."""
+
+SHIELD: Shield = {"cpus": (max(os.sched_getaffinity(0)),), "scheduler": "fifo"}
+"""What has one thread runs on one processor in real time: what else the machine does must not count."""
 
 
 def frames(kind: str, more: str = "", colours: int = 64) -> str:
@@ -55,6 +66,11 @@ class Case:
     pause_ms: int = PAUSE_MS
     shift: int = 0
 
+    @property
+    def is_shielded(self) -> bool:
+        """Nothing runs side by side: neither another thread of the program nor, for long, the refiller."""
+        return self.busy == 0 and self.pause_ms > 0
+
     def argv(self, bench: Bench, repeats: int) -> list[str]:
         numbers = (self.pages, self.stride, repeats, self.pause_ms, self.busy, self.shift)
         return [bench.compiled("frames_faults", "-pthread"), self.how, *map(str, numbers)]
@@ -83,18 +99,20 @@ SPARSE = Case("sparse", COLORING, None, pages=33 * 1024, stride=33)
 POPULATION = Case("population", COLORING, None, pages=131072, pause_ms=0)
 
 
-def measure(bench: Bench) -> list[Result]:
+def measure(bench: Bench) -> Iterator[Result]:
+    """Row by row: all of it takes a while."""
     if os.geteuid() != 0:
         print("frames: left out, for frame numbers are for root only; run: sudo make bench")
-        return []
-    repeats = max(11, 2 * bench.rounds + 1)
-    results = _floor(bench, repeats)
-    results += [_against_the_kernel(bench, case, repeats) for case in DEMAND]
-    results += [result for case, goal in EAGER for result in _eager(bench, case, goal, repeats)]
-    results += _sparse(bench)
-    results += _pool(bench)
-    results += [_small_process(bench)]
-    return results + overhead.measure(bench)
+        return
+    repeats = max(41, 2 * bench.rounds + 1)
+    yield from _floor(bench, repeats)
+    yield from (_against_the_kernel(bench, case, repeats) for case in DEMAND)
+    for case, goal in EAGER:
+        yield from _eager(bench, case, goal, repeats)
+    yield from _sparse(bench)
+    yield from _pool(bench)
+    yield _small_process(bench)
+    yield from overhead.measure(bench)
 
 
 FLOOR = (
@@ -108,9 +126,14 @@ FLOOR = (
 
 def _floor(bench: Bench, repeats: int) -> list[Result]:
     """What the system calls cost by themselves, in a program with neither colours nor books."""
+    output = bench.scratch / "floor.out"
     argv = [bench.compiled("frames_floor", "-pthread"), str(repeats)]
-    output = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-    kernel, *others = zip(*([float(word) for word in line.split()] for line in output.splitlines()), strict=True)
+    request = RunRequest(argv=argv, policy_toml=KERNEL, preload="never", stdout=str(output), timeout_s=300)
+    record = run(replace(request, **SHIELD))
+    if record.outcome.status != "ok":
+        raise SystemExit(f"{' '.join(argv)}: {record.outcome}")
+    rows = output.read_text().splitlines()
+    kernel, *others = zip(*([float(word) for word in line.split()] for line in rows), strict=True)
     return [
         compare(f"floor: {name} / the kernel's own warm fault", "ns", list(kernel), list(samples))
         for name, samples in zip(FLOOR, others, strict=True)
@@ -121,7 +144,10 @@ def _run(bench: Bench, case: Case, repeats: int) -> tuple[list[Sample], list[Sam
     """Samples of the kernel's memory and of the governed."""
     output = bench.scratch / "frames.out"
     argv = case.argv(bench, repeats)
-    record = run(RunRequest(argv=argv, policy_toml=case.toml, preload="always", stdout=str(output), timeout_s=300))
+    request = RunRequest(argv=argv, policy_toml=case.toml, preload="always", stdout=str(output), timeout_s=300)
+    if case.is_shielded:
+        request = replace(request, **SHIELD)
+    record = run(request)
     if record.outcome.status != "ok":
         raise SystemExit(f"{' '.join(argv)} under\n{case.toml}{record.outcome}")
     rows = [line.split() for line in output.read_text().splitlines()]
