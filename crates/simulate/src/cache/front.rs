@@ -37,7 +37,7 @@ impl Event {
         Event(key << 2 | kind)
     }
 
-    /// Address space and virtual line, as [`key`] joins them.
+    /// Address space and virtual line, as `key` joins them.
     pub(crate) const fn key(self) -> u64 {
         self.0 >> 2
     }
