@@ -26,9 +26,12 @@ impl Engine {
         let mut good = 0;
         areas::each(span, &mut |part, number| {
             let Some(number) = number else { return };
-            for start in (part.start..part.end).step_by(TRANSIT * PAGE) {
-                good += self.remap_group(number, Span::new(start, part.end.min(start + TRANSIT * PAGE)));
-            }
+            // Tiles of larger pages are the kernel's: nothing can be moved in there.
+            super::untiled(part, &mut |part| {
+                for start in (part.start..part.end).step_by(TRANSIT * PAGE) {
+                    good += self.remap_group(number, Span::new(start, part.end.min(start + TRANSIT * PAGE)));
+                }
+            });
         });
         good
     }
@@ -169,9 +172,11 @@ impl Engine {
     #[cold]
     fn bring_back(&self, page: Span, from: usize) {
         for _ in 0..1000 {
-            // EEXIST, ENOENT: it is there, or its mapping is gone.
             match self.tools.uffd.copy(from, page) {
                 Err(Errno::EAGAIN) => {}
+                // Not registered (any more), or not mapped.
+                Err(Errno::ENOENT) if self.tools.uffd.register(page).is_ok() => {}
+                // EEXIST, ENOENT: it is there, or its mapping is gone.
                 Ok(()) | Err(_) => break,
             }
         }
