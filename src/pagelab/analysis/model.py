@@ -8,6 +8,7 @@ computed is ``None`` and a sentence nearby says why. Times are in seconds, sizes
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from pagelab.analysis.frames import FramesPart
@@ -380,7 +381,11 @@ class Analysis:
         raise KeyError(condition_id)
 
     def summary(self, condition_id: str, metric: str) -> Summary | None:
-        return next((s for s in self.summaries if (s.condition, s.metric) == (condition_id, metric)), None)
+        return self._summaries.get((condition_id, metric))
+
+    @cached_property
+    def _summaries(self) -> dict[tuple[str, str], Summary]:
+        return {(one.condition, one.metric): one for one in self.summaries}
 
     def ratio_to_median(self, run: Execution) -> float | None:
         """Primary metric of *run* over the median of its condition; None where that says nothing."""

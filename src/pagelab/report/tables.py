@@ -179,11 +179,12 @@ def secondary(analysis: Analysis) -> Table:
     changes = {(c.workload, c.policy, c.metric): c for c in analysis.contrasts}
     for workload in analysis.design.workloads:
         primary = analysis.primary_of(workload).name
+        mine = [c for c in analysis.design.conditions if c.workload == workload]
         rows = []
         for metric in analysis.metrics:
-            for c in analysis.design.conditions:
+            for c in mine:
                 summary = analysis.summary(c.id, metric.name)
-                if c.workload == workload and metric.name != primary and summary is not None:
+                if metric.name != primary and summary is not None:
                     contrast = changes.get((workload, c.policy, metric.name))
                     rows.append(_secondary_row(metric, c.policy, c.is_baseline, summary, contrast))
         parts.append((workload, rows))
