@@ -160,7 +160,7 @@ def layered(*charts: alt.Chart) -> alt.LayerChart:
 def finish(chart: alt.Chart | alt.LayerChart, width: Width, height: Any) -> dict[str, Any]:
     """The chart's specification with size and configuration.
 
-    Checked against Vega-Lite's schema for the page alone: for paper it differs in size, and checking takes most of the time.
+    Checked against Vega-Lite's schema for the page alone: for paper it differs in size, and checks take long.
     """
     spec: dict[str, Any] = chart.properties(width=width, height=height).to_dict(validate=width == "container")
     spec["config"] = config()
