@@ -53,6 +53,14 @@ def said_ok(run: Run) -> None:
     assert (run.stdout, run.stderr) == ("ok\n", ""), run.story()
 
 
+@pytest.fixture
+def room(guest: str, request: pytest.FixtureRequest) -> None:
+    """Frames are hunted where they were given back."""
+    if guest == "exact":
+        request.getfixturevalue("one_cpu")
+
+
+@pytest.mark.usefixtures("room")
 @pytest.mark.parametrize("policy", [KERNEL, COLOURED], ids=str)
 @pytest.mark.parametrize("guest", GUESTS)
 def test_hints_are_kept_under_any_policy(
@@ -75,6 +83,7 @@ def test_the_library_copies_without_libc() -> None:
     assert not wanted & {"memcpy", "memmove", "memset", "memcmp", "bcmp", "strlen"}
 
 
+@pytest.mark.usefixtures("room")
 @pytest.mark.parametrize("guest", GUESTS)
 def test_hints_are_kept_in_a_program_that_is_linked_with_the_library(
     guest: str, workshop: Workshop, tmp_path: Path

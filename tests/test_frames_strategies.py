@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import mmap
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -18,9 +16,6 @@ from harness.guests import Workshop
 from harness.launching import Runner
 
 PAGES = 1500
-MEMINFO = Path("/proc/meminfo")
-MADV_POPULATE_WRITE = 23
-"""Not in Python's mmap module yet."""
 
 
 @dataclass(frozen=True)
@@ -134,21 +129,7 @@ def test_modulo_replays_the_colours_of_a_saved_map(workshop: Workshop, run_under
     assert by_vpn == {page.vpn: page.colour for page in first}
 
 
-@pytest.fixture
-def scarce_memory() -> Iterator[None]:
-    """Holds free memory, in huge pages, down to 3 GiB: a hunt for frames looks through a good part of what is left."""
-    available = next(int(line.split()[1]) << 10 for line in MEMINFO.read_text().splitlines() if "MemAvailable" in line)
-    spare = (available - (3 << 30)) & -(2 << 20)
-    if spare <= 0:
-        yield
-        return
-    with mmap.mmap(-1, spare, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as held:
-        held.madvise(mmap.MADV_HUGEPAGE)
-        held.madvise(MADV_POPULATE_WRITE)
-        yield
-
-
-@pytest.mark.usefixtures("scarce_memory")
+@pytest.mark.usefixtures("one_cpu")
 def test_exact_gives_the_very_frames_or_counts_them(workshop: Workshop, run_under: Runner, tmp_path: Path) -> None:
     """Frames that a process has just given up are mostly free; what somebody else took meanwhile is a fallback."""
     pages, best = 64, 0

@@ -61,8 +61,7 @@ def cache_command(
 
         pagelab simulate cache fft.trace --hierarchy zen-3
 
-        pagelab simulate cache fft.trace --hierarchy pentium-4 --frames kernel --frames page-coloring --frames
-        bin-hopping
+        pagelab simulate cache fft.trace --hierarchy pentium-4 --frames kernel --frames bin-hopping
 
         pagelab simulate cache solver.trace --hierarchy mine.toml --frames exact:map=slow.json
 
