@@ -257,7 +257,9 @@ def test_a_limit_on_locked_memory_is_no_limit_on_pinned_programs(workshop: Works
     assert frames is not None
     [strategy] = frames.strategies
     # No more than the limit can be pinned; placed all the same, but for locked pages at the limit's edge, which are the
-    # kernel's, and counted: no page of the pool can be locked for them any more.
+    # kernel's, told and counted: no page of the pool can be locked for them any more. How many depends on how much of
+    # the limit the pool has at that moment.
     assert strategy.placed_pages > 1000, run.story()
     assert strategy.fallback_pages == 0, run.story()
-    assert strategy.zero_pages < strategy.placed_pages // 10, run.story()
+    assert strategy.placed_pages + strategy.zero_pages == strategy.requested_pages, run.story()
+    assert any("pinning is limited" in warning.message for warning in run.the_record.warnings), run.story()
