@@ -142,6 +142,8 @@ def test_the_same_comparison_gives_the_same_bytes(before: Path, same: Path) -> N
     assert first.stdout == second.stdout
     found = json.loads(first.stdout)
     assert found["schema"] == "pagelab.compare/1"
+    published = Path(__file__).parents[2] / "docs" / "schema" / "compare-1.json"
+    assert set(found) == set(json.loads(published.read_text())["properties"])
     assert (found["outcome"], found["machine_differences"], found["same_plan"]) == ("pass", [], True)
     assert run(before, same, "--json", "--seed", "2").stdout != first.stdout
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Literal
 
 import polars as pl
 
@@ -15,11 +15,11 @@ from pagelab.analysis.metrics import metric_named, metrics_of
 from pagelab.analysis.model import Metric as Column
 from pagelab.analysis.samples import executions_of
 from pagelab.errors import BadInputError
-from pagelab.stats.nondeterminism import Changes, Estimate, Experiment, Refused, Resampling, changes
+from pagelab.stats.nondeterminism import Changes, Experiment, Resampling, changes
 from pagelab.stats.refusal import StatsRefusedError
 
-SCHEMA = "pagelab.compare/1"
-BASE, NEW = "A", "B"
+BASE: Literal["A"] = "A"
+NEW: Literal["B"] = "B"
 TOGETHER = "A against B"
 """The condition of two commands that ran in one study."""
 
@@ -186,56 +186,3 @@ def _machine(base: StudyData, new: StudyData) -> tuple[MachineDifference, ...] |
     keys = sorted(facts[0].keys() | facts[1].keys())
     values = [(key, *(each.get(key, "not known") for each in facts)) for key in keys]
     return tuple(MachineDifference(*each) for each in values if each[1] != each[2])
-
-
-def document(found: Comparison) -> dict[str, Any]:
-    """The comparison as JSON-ready data (``pagelab.compare/1``); null where a number was refused, with the reason."""
-    return {
-        "schema": SCHEMA,
-        "outcome": found.outcome,
-        "metric": found.metric.name,
-        "unit": found.metric.unit,
-        "level": found.level,
-        "change_level": found.gate_level,
-        "conditions": [_condition(one) for one in found.compared],
-        "only_a": list(found.only_base),
-        "only_b": list(found.only_new),
-        "refused": [{"condition": name, "reason": reason} for name, reason in found.refused],
-        "gates": [
-            {"fail_if": one.gate.text, "condition": one.condition, "outcome": one.outcome, "reason": one.reason}
-            for one in found.judgements
-        ],
-        "machine_differences": None
-        if found.machine is None
-        else [{"key": one.key, "a": one.base, "b": one.new} for one in found.machine],
-        "same_plan": found.same_plan,
-    }
-
-
-def _condition(one: Compared) -> dict[str, Any]:
-    table = one.found.table
-    return {
-        "condition": one.condition,
-        "executions": {"a": int(table.executions[0]), "b": int(table.executions[1])},
-        "changes": {
-            change.metric.value: {
-                "a": _number(change.base),
-                "b": _number(change.new),
-                "percent": _number(change.percent),
-                "verdict": change.verdict,
-            }
-            for change in one.found.changes
-        },
-        "cautions": [
-            {"side": side, "doubt": caution.doubt.value, "message": caution.message}
-            for i, side in enumerate((BASE, NEW))
-            for caution in table.cautions(i)
-        ],
-        "left_out": list(one.left_out),
-    }
-
-
-def _number(found: Estimate | Refused) -> dict[str, Any]:
-    if isinstance(found, Refused):
-        return {"value": None, "low": None, "high": None, "refusal": found.refusal.value, "reason": found.message}
-    return {"value": found.value, "low": found.interval.low, "high": found.interval.high}

@@ -85,9 +85,8 @@ def compare_command(
 
         pagelab compare before.study after.study --metric measure.fft --json > change.json
     """
-    import json
-
-    from pagelab.analysis.compare import Settings, compare, document
+    from pagelab.analysis.compare import Settings, compare
+    from pagelab.analysis.compare_document import document
     from pagelab.analysis.gates import parse_gate
     from pagelab.cli.options import cpus_of
     from pagelab.errors import BadInputError
@@ -120,8 +119,7 @@ def compare_command(
         sides, commands = run_commands(pair, into), (base, new)
     found = compare(*sides, gates=gates, metric=metric, settings=Settings(level=level, seed=seed))
     if as_json:
-        told = document(found) | ({"commands": dict(zip("ab", commands, strict=True))} if commands else {})
-        typer.echo(json.dumps(told, indent=1, ensure_ascii=False))
+        typer.echo(document(found, commands).model_dump_json(by_alias=True, indent=1))
     else:
         typer.echo(_text(found, commands))
         if into is not None:

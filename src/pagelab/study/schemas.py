@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from ..analysis.compare_document import CompareDocument
 from ..record import Record
 from . import migrations
 from .imported import ImportedRun
@@ -20,8 +21,9 @@ JSON_SCHEMAS: dict[str, type[BaseModel]] = {
     "imported-1.json": ImportedRun,
     "study-1.json": Plan,
     "study-toml-1.json": RawStudy,
+    "compare-1.json": CompareDocument,
 }
-"""File → model: a run's record, an imported run, a study's plan as stored, and study.toml as written."""
+"""File → model: a run's record, an imported run, a study's plan as stored, study.toml as written, a comparison."""
 
 _STORE_HEAD = """\
 # The store
