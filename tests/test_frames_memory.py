@@ -37,12 +37,6 @@ def in_group(run_under: Runner, limited: MemoryGroup, policy: FramesPolicy, argv
     return run_under(policy.toml, argv, env=policy.environment())
 
 
-RARELY_WRONG = pytest.mark.xfail(
-    strict=False,
-    reason="an open defect: about one run in ten leaves pages that came out of swap on other frames, counted as placed",
-)
-
-
 def accounted(run: Run) -> None:
     """Every page asked for is accounted for, and none was left to the kernel."""
     frames = run.the_record.frames
@@ -53,7 +47,7 @@ def accounted(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("swap")
-@pytest.mark.parametrize("guest", ["swap", pytest.param("swapped_pool", marks=RARELY_WRONG)])
+@pytest.mark.parametrize("guest", ["swap", "swapped_pool"])
 @pytest.mark.parametrize("policy", SWAPPING, ids=str)
 def test_pages_are_placed_where_memory_is_swapped(
     policy: FramesPolicy, guest: str, workshop: Workshop, run_under: Runner

@@ -39,6 +39,18 @@ impl Pagemap {
         sys::pread_words(self.0, &mut word, addr / PAGE * WORD) == Ok(WORD) && word[0] & SWAPPED != 0
     }
 
+    /// For the pages from `addr` on, whether they have contents, in memory or in swap: 1, else 0. Nobody is denied it.
+    pub fn read_there(self, addr: usize, into: &mut [u64]) -> Result<()> {
+        let wanted = size_of_val(into);
+        if sys::pread_words(self.0, into, addr / PAGE * WORD)? != wanted {
+            return Err(Errno::EFAULT);
+        }
+        for word in into {
+            *word = u64::from(*word & (PRESENT | SWAPPED) != 0);
+        }
+        Ok(())
+    }
+
     /// For the pages from `addr` on, whether they are there but not this process's alone: 1, else 0. Nobody is denied it.
     pub fn read_shared(self, addr: usize, into: &mut [u64]) -> Result<()> {
         let wanted = size_of_val(into);

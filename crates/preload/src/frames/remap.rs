@@ -12,7 +12,7 @@ use crate::sys::{self, Errno, Result, c};
 
 use super::areas;
 use super::engine::{Engine, page_at};
-use super::place::SHADOW;
+use super::place::{PATIENCE, SHADOW};
 use super::store;
 use super::tally;
 use super::uffd::Then;
@@ -110,10 +110,7 @@ impl Engine {
         let Some((run, from)) = self.take_known(number, at, count) else { return (1, 0) };
         let pages = run.len as usize;
         let (page, transit) = (start + at * PAGE, self.transit(number));
-        // SAFETY: the transit area is ours and empty; what is moved there comes back.
-        let (out, _) =
-            unsafe { self.tools.uffd.shift(page, Span::new(transit, transit + pages * PAGE), Then::Wait) };
-        let out = out / PAGE;
+        let out = self.move_out(page, Span::new(transit, transit + pages * PAGE)) / PAGE;
         // SAFETY: both are our own memory and present: the pages just moved, and slots that are held.
         unsafe { core::ptr::copy_nonoverlapping(transit as *const u8, from as *mut u8, out * PAGE) };
         let mut done = 0;
@@ -138,6 +135,25 @@ impl Engine {
         tally::frames(number, |counts| &counts.remapped_pages, done);
         // A page that cannot be moved out (shared, pinned, locked, read-only) is left where it is.
         (out.max(1), done)
+    }
+
+    /// Pages from `page` on go to `transit`, in the transit area; bytes moved.
+    fn move_out(&self, page: usize, transit: Span) -> usize {
+        for _ in 0..PATIENCE {
+            // SAFETY: the transit area is ours and empty; what is moved there comes back.
+            match unsafe { self.tools.uffd.shift(page, transit, Then::Wait) } {
+                (0, Some(Errno::EAGAIN)) => {}
+                // The area was empty: see [`Engine::told_wrongly`].
+                (0, Some(Errno::EEXIST)) => {
+                    let mut words = [0; TRANSIT];
+                    let Some(words) = words.get_mut(..transit.len() / PAGE) else { return 0 };
+                    let known = self.tools.pagemap.read_there(transit.start, words).is_ok();
+                    return if known { PAGE * words.iter().take_while(|there| **there != 0).count() } else { 0 };
+                }
+                (moved, _) => return moved,
+            }
+        }
+        0
     }
 
     /// `count` pages at `from` are nobody's any more: they take the place, in the pool, of those that went.
