@@ -2,157 +2,128 @@
 
 ``python -m bench.paging_paper DIR [--instructions 1000000000]``: with the default, each trace has over a billion
 references (loads, stores, fetches) and takes minutes to capture. The paper's traces are not to be had, so its values
-stand beside for orientation; they are no targets. A capture that is already in DIR is not made again.
+stand beside for orientation; they are no targets. What is in DIR already (a trace, a simulation) is not made again.
+
+DIR gets, for each stand-in, its faults and Figures 3 to 7, for all of them Table 1 and Figure 2, and ``paper.md``:
+Tables 1 to 6 with the paper's values.
 """
 
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
-from pagelab import paths
 from pagelab.simulate import tables
-from pagelab.simulate.page_faults import PAPER_COLOURS, PAPER_MEMORY_MIB, Curves, curves
+from pagelab.simulate.page_faults import PAPER_COLOURS, PAPER_MEMORY_MIB, curves
 
+from .paging_paper_programs import STAND_INS, StandIn, capture
 from .paging_paper_tables import FAULTS_PER_MILLION
 
 PAGE_BYTES = 4096
-QUANTUM = 100_000
-"""References of a process in its turn, in the stand-in for ``mult``."""
+MEMORY = [mib * (1 << 20) // PAGE_BYTES for mib in PAPER_MEMORY_MIB]
 
 
-@dataclass(frozen=True)
-class StandIn:
-    """A trace of the paper, what stands in for it, and why."""
-
-    name: str
-    paper_pages: int
-    what: str
-
-
-STAND_INS = (
-    StandIn("sor", 12416, "pagelab-workload scimark sor on 48 MiB: over-relaxation, on a dense grid"),
-    StandIn("tree", 4518, "Python building search trees and looking for the largest key: a managed heap, as Scheme's"),
-    StandIn("tv", 5771, "gcc -O2 on a large generated C file: graph algorithms over a program's structure"),
-    StandIn("lin", 1158, "pagelab-workload scimark lu on 4 MiB: what circuit analysis spends its time on"),
-    StandIn("mult", 12480, f"the three programs of tree, tv and sorting, in turns of {QUANTUM} references, not hashed"),
-)
-
-TREE = """
-import random
-class Node:
-    __slots__ = ("key", "left", "right")
-    def __init__(self, key):
-        self.key, self.left, self.right = key, None, None
-def insert(root, key):
-    while True:
-        side = "left" if key < root.key else "right"
-        below = getattr(root, side)
-        if below is None:
-            return setattr(root, side, Node(key))
-        root = below
-def largest(node):
-    return max([node.key, *(largest(one) for one in (node.left, node.right) if one is not None)])
-rng = random.Random(1991)
-while True:
-    root = Node(rng.random())
-    for _ in range(100_000):
-        insert(root, rng.random())
-    for _ in range(3):
-        largest(root)
-"""
-
-
-def generated_c(functions: int) -> str:
-    """A C file with so many functions that call each other."""
-    lines = ["#include <stdio.h>", "static int f0(int x, int *a) { return x + a[0]; }"]
-    for i in range(1, functions):
-        j, k = i * 7919 % i, i * 104729 % i
-        lines.append(
-            f"int f{i}(int x, int *a) {{ int s = 0; for (int i = 0; i < x % {i % 13 + 3}; i++) "
-            f"{{ switch (a[i] & 3) {{ case 0: s += f{j}(x + i, a); break; case 1: s ^= f{k}(s, a + i); break; "
-            f"default: a[i] = s * {i} + x; }} }} return s + a[x & 7]; }}"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def capture(directory: Path, instructions: int) -> None:
-    """Makes the traces that are missing."""
-    (directory / "tree.py").write_text(TREE)
-    (directory / "tv.c").write_text(generated_c(6000))
-    workload = str(paths.workload())
-    words = "seq 1 3000000 | rev | sort"
-    programs = {
-        "sor": [workload, "scimark", "sor", "--bytes", "48M"],
-        "tree": [sys.executable, str(directory / "tree.py")],
-        "tv": ["gcc", "-O2", "-S", "-o", "/dev/null", str(directory / "tv.c")],
-        "lin": [workload, "scimark", "lu", "--bytes", "4M"],
-        "sort": ["bash", "-c", words],
-    }
-    window = ["--count", str(instructions), "--end-program"]
-    for name, argv in programs.items():
-        _pagelab(directory / f"{name}.trace", "trace", "capture", "--fetches", *window, end=["--", *argv])
-    parts = [str(directory / f"{name}.trace") for name in ("tree", "tv", "sort")]
-    _pagelab(directory / "mult.trace", "trace", "interleave", "--quantum", str(QUANTUM), *parts)
-
-
-def _pagelab(out: Path, *arguments: str, end: list[str] | None = None) -> None:
-    if out.exists():
+def simulate(directory: Path, one: StandIn) -> None:
+    """Simulates one stand-in and writes what Tables 1 to 6 and Figure 2 need; nothing where that is there."""
+    if (directory / f"{one.name}-effective.parquet").exists():
         return
-    part = out.with_suffix(".part")
-    argv = [sys.executable, "-m", "pagelab", *arguments, "--force", "--out", str(part), *(end or [])]
-    print(" ".join(argv[2:]), flush=True)
-    # A program that was ended with its window has no exit code of its own: the trace counts.
-    done = subprocess.run(argv, check=False, stdout=subprocess.DEVNULL)
-    if not part.exists():
-        raise SystemExit(f"no trace of {out.stem}: exit code {done.returncode}")
-    part.rename(out)
+    print(f"simulate {one.name}", flush=True)
+    found = curves(directory / f"{one.name}.trace", PAPER_COLOURS)
+    faults = found.faults(MEMORY)
+    figure = tables.relative_figure(faults, PAGE_BYTES, f"page faults of the stand-in for {one.name}")
+    tables.write_figure(figure, directory / f"{one.name}-relative")
+    tables.write_frame(faults.with_columns(pages=pl.lit(found.pages)), directory / f"{one.name}-faults")
+    # The last file: where it is, the others are.
+    tables.write_frame(tables.effective_memory({one.name: found}), directory / f"{one.name}-effective")
 
 
-def simulated(directory: Path) -> Iterator[tuple[StandIn, Curves]]:
-    """Each stand-in with its curves."""
+def overview(directory: Path) -> pl.DataFrame:
+    """Table 1: name, the paper's program and its pages, the stand-in, its references and pages.
+
+    The paper gives no numbers of references: they follow from pages ÷ faults at 64 MB, where only first uses fault.
+    """
+    rows = []
     for one in STAND_INS:
-        yield one, curves(directory / f"{one.name}.trace", PAPER_COLOURS)
+        faults = pl.read_parquet(directory / f"{one.name}-faults.parquet")
+        paper_references = round(one.paper_pages / FAULTS_PER_MILLION[one.name][-1][0])
+        own = faults.row(0, named=True)
+        rows.append((one.name, one.paper, one.paper_pages, paper_references, one.what, own["pages"], own["references"]))
+    columns = ["name", "paper", "paper_pages", "paper_million_references", "stand_in", "pages", "references"]
+    return pl.DataFrame(rows, schema=columns, orient="row")
 
 
-def _print_beside(found: list[list[str]], paper: tuple[tuple[float, ...], ...]) -> None:
-    """Each line of the stand-in's table, and the paper's line for the same memory."""
-    print("  " + "".join(f"{cell:>10}" for cell in found[0]))
-    for line, values in zip(found[1:], paper, strict=True):
-        print("  " + "".join(f"{cell:>10}" for cell in line))
-        print(f"  {'paper':>10}" + "".join(f"{value:>10.2f}" for value in values))
+def markdown(directory: Path) -> Iterator[str]:
+    """Tables 1 to 6 as a page's text, line by line; the paper's values in italics."""
+    yield "| | paper: program | pages | million references | stand-in | pages | million references |"
+    yield "|---|---|---:|---:|---|---:|---:|"
+    for row in overview(directory).iter_rows(named=True):
+        yield (
+            f"| {row['name']} | {row['paper']} | {row['paper_pages']:,} | {row['paper_million_references']:,} "
+            f"| {row['stand_in']} | {row['pages']:,} | {row['references'] / 1e6:,.0f} |"
+        )
+    for number, one in enumerate(STAND_INS, 2):
+        faults = pl.read_parquet(directory / f"{one.name}-faults.parquet")
+        found = tables.fault_table(faults, PAGE_BYTES)
+        yield from ("", f"**Table {number}: {one.name}**", "")
+        yield f"| {' | '.join(found[0])} |"
+        yield f"|---:|{'---:|' * len(PAPER_COLOURS)}"
+        for line, values in zip(found[1:], FAULTS_PER_MILLION[one.name], strict=True):
+            yield f"| {' | '.join(line)} |"
+            yield f"| *paper* | {' | '.join(f'*{value:.2f}*' for value in values)} |"
+    effective = effective_memory(directory)
+    yield from ("", "**Figure 2: effective memory utilisation (model)**", "")
+    yield f"| | {' | '.join(map(str, PAPER_COLOURS))} |"
+    yield f"|---|{'---:|' * len(PAPER_COLOURS)}"
+    for part in effective.partition_by("program", maintain_order=True):
+        cells = (f"{own:.3f} ({model:.3f})" for own, model in zip(part["m_eff"], part["m_eff_model"], strict=True))
+        yield f"| {part['program'][0]} | {' | '.join(cells)} |"
+    yield from ("", "**64 colours against one: changes of more than 1%, from 8 MiB up**", "")
+    yield from changed(directory)
+
+
+def changed(directory: Path) -> Iterator[str]:
+    """What 64 colours change by more than 1% against one, from 8 MiB up (section 4.2), as lines of a table."""
+    yield "| | memory | stand-in | paper |"
+    yield "|---|---:|---:|---:|"
+    for one in STAND_INS:
+        faults = pl.read_parquet(directory / f"{one.name}-faults.parquet")
+        rates = {row[:2]: row[2] for row in faults.select("memory_pages", "colours", "faults").iter_rows()}
+        for mib, values in zip(PAPER_MEMORY_MIB, FAULTS_PER_MILLION[one.name], strict=True):
+            pages = mib * (1 << 20) // PAGE_BYTES
+            own, paper = rates[pages, 64] / rates[pages, 1] - 1, values[-1] / values[0] - 1
+            if mib >= 8 and max(abs(own), abs(paper)) > 0.01:
+                yield f"| {one.name} | {mib} MiB | {own:+.1%} | {paper:+.1%} |"
+
+
+def effective_memory(directory: Path) -> pl.DataFrame:
+    """Figure 2 of all stand-ins."""
+    return pl.concat([pl.read_parquet(directory / f"{one.name}-effective.parquet") for one in STAND_INS])
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.paging_paper", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.paging_paper", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("directory", type=Path)
     parser.add_argument("--instructions", type=int, default=1_000_000_000, help="of each program image")
     arguments = parser.parse_args()
-    arguments.directory.mkdir(parents=True, exist_ok=True)
-    capture(arguments.directory, arguments.instructions)
-    memory = [mib * (1 << 20) // PAGE_BYTES for mib in PAPER_MEMORY_MIB]
-    overview, programs = [], {}
-    for one, found in simulated(arguments.directory):
-        programs[one.name] = found
-        overview.append((one.name, one.what, found.references, found.pages, one.paper_pages))
-        faults = found.faults(memory)
-        tables.write_frame(faults, arguments.directory / f"{one.name}-faults")
-        figure = tables.relative_figure(faults, PAGE_BYTES, f"page faults of the stand-in for {one.name}")
-        tables.write_figure(figure, arguments.directory / f"{one.name}-relative")
-        print(f"\n{one.name}: {found.references:,} references, {found.pages:,} pages (paper: {one.paper_pages:,})")
-        _print_beside(tables.fault_table(faults, PAGE_BYTES), FAULTS_PER_MILLION[one.name])
-    columns = ["name", "stand-in", "references", "pages", "pages in the paper"]
-    tables.write_frame(pl.DataFrame(overview, schema=columns, orient="row"), arguments.directory / "table-1")
-    effective = tables.effective_memory(programs)
-    tables.write_frame(effective, arguments.directory / "effective-memory")
+    directory: Path = arguments.directory.resolve()
+    directory.mkdir(parents=True, exist_ok=True)
+    capture(directory, arguments.instructions)
+    for one in STAND_INS:
+        simulate(directory, one)
+    tables.write_frame(overview(directory), directory / "table-1")
+    effective = effective_memory(directory)
+    tables.write_frame(effective, directory / "effective-memory")
     figure = tables.effective_figure(effective, "effective memory utilisation of the stand-ins")
-    tables.write_figure(figure, arguments.directory / "effective-memory")
+    tables.write_figure(figure, directory / "effective-memory")
+    text = "\n".join(markdown(directory)) + "\n"
+    (directory / "paper.md").write_text(text)
+    print(text)
     return 0
 
 

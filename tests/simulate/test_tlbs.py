@@ -9,11 +9,21 @@ import pytest
 
 from pagelab.errors import BadInputError
 from pagelab.simulate.hardware import load, presets
-from pagelab.simulate.placing import ANONYMOUS_POOL, HEAP_POOL, Region, page_sizes, placement, placement_of_pages
+from pagelab.simulate.placing import (
+    ANONYMOUS_POOL,
+    HEAP_POOL,
+    History,
+    Region,
+    page_sizes,
+    placement,
+    placement_of_pages,
+)
 from pagelab.simulate.translation import tlb
 
 MIB = 1 << 20
 PASSES = 4
+BOOTED = History(turnover=0)
+"""Where frames do not matter: nothing to draw."""
 
 
 def chase(pages: int, step: int = 4096, start: int = HEAP_POOL) -> np.ndarray:
@@ -40,13 +50,41 @@ def test_presets_have_mosaics_table_4(name: str) -> None:
     for page, l1, l2 in zip(("4K", "2M", "1G"), first, second, strict=True):
         step = {"4K": 4096, "2M": 2 * MIB, "1G": 1 << 30}[page]
         placed = placement_of_pages(page)
-        fits = tlb(chase(l1, step), name, placed).executions.row(0, named=True)
+        fits = tlb(chase(l1, step), name, placed, history=BOOTED).executions.row(0, named=True)
         assert (fits["h"], fits["m"]) == (0, l1)
-        l2_fits = tlb(chase(l2 or 2 * l1, step), name, placed).executions.row(0, named=True)
+        l2_fits = tlb(chase(l2 or 2 * l1, step), name, placed, history=BOOTED).executions.row(0, named=True)
         assert l2_fits["m"] == (l2 if l2 else PASSES * 2 * l1)
         order = np.arange(2 * max(l1, l2), dtype=np.uint64) * np.uint64(step)
-        over = tlb(np.tile(order, PASSES), name, placed).executions.row(0, named=True)
+        over = tlb(np.tile(order, PASSES), name, placed, history=BOOTED).executions.row(0, named=True)
         assert (over["h"], over["m"]) == (0, PASSES * 2 * max(l1, l2))
+
+
+APART = 5
+"""Pages from node to node: each lies in another 16K, so that coalescing neighbours gains nothing."""
+
+
+@pytest.mark.parametrize("name", [name for name in presets() if load(name).tlb])
+def test_chases_have_the_misses_that_the_description_says(name: str) -> None:
+    """Of a chase in order over n base pages, LRU keeps all or none: with n entries each misses once, with twice as many
+    always."""
+    described = load(name).needed("tlb")
+    l1, l2 = (
+        next(array["entries"] for array in described[level] if 4096 in array["pages"]) for level in ("first", "second")
+    )
+    placed = placement_of_pages("4K")
+
+    def per_access(pages: int) -> tuple[float, float]:
+        """H and M for each access, once every page has been there."""
+        order = np.arange(pages, dtype=np.uint64) * np.uint64(APART * 4096) + np.uint64(HEAP_POOL)
+        once, often = (
+            tlb(np.tile(order, laps), name, placed, history=BOOTED).executions.row(0, named=True) for laps in (1, 4)
+        )
+        return (often["h"] - once["h"]) / (3 * pages), (often["m"] - once["m"]) / (3 * pages)
+
+    assert per_access(l1) == (0, 0)
+    assert per_access(2 * l1) == (1, 0)
+    assert per_access(l2) == (1, 0)
+    assert per_access(2 * l2) == (0, 1)
 
 
 @pytest.mark.parametrize("name", [name for name in presets() if load(name).tlb])

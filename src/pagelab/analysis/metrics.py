@@ -29,6 +29,15 @@ _COUNTERS = {
     "cycles": ("cycles", "CPU cycles"),
     "instructions": ("instructions", "instructions retired"),
 }
+_SIMULATED = {
+    "simulated.cycles": (
+        "simulated cycles of memory",
+        "each access costs the cycles of the level that has its line, as if it waited for the one before",
+    ),
+    "simulated.memory_reads": ("simulated reads of memory", "lines that no level had"),
+    "simulated.memory_writes": ("simulated writes to memory", "dirty lines that fell out of the last level"),
+}
+"""Measurements of executions that `pagelab simulate cache --study` wrote; misses have their level in the name."""
 
 
 def metrics_of(data: StudyData) -> tuple[Metric, ...]:
@@ -58,6 +67,10 @@ def _counter(column: str) -> Metric:
 
 
 def _measurement(name: str, unit: str) -> Metric:
+    if name.startswith("simulated."):
+        of_a_level = f"simulated {name.removeprefix('simulated.misses.')} misses"
+        label, description = _SIMULATED.get(name, (of_a_level, "accesses that the level had no line for"))
+        return Metric(f"measure.{name}", label, unit, "measurement", description)
     return Metric(f"measure.{name}", name, unit, "measurement", "mean over one execution, as the program reported it")
 
 

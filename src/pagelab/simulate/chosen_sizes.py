@@ -6,10 +6,10 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pagelab.errors import BadInputError, MachineError
-from pagelab.simulate.traces import Report, Trace, feed
+from pagelab.simulate.traces import Report, Trace, exact_from, feed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,12 +37,10 @@ def replacement(
     A memory of M frames with c colours is c lists of M/c frames, each with its own replacement; sizes that a count does
     not divide are left out. CLOCK: a new page counts as used. Random: ``seed`` fixes the draws. OPT goes over its
     references twice more, in unnamed files in the directory ``spill`` (default: the system's for temporary files), 12
-    bytes for each change of page. Reduced traces are exact for LRU only, and refused.
+    bytes for each change of page. Reduced traces are exact for LRU only, from a stated size up: the rest is refused.
 
     Columns: policy, colours, memory_pages, references, faults, faults_per_million. Raises :class:`BadInputError`.
     """
-    import json
-
     import polars as pl
 
     unknown = [policy for policy in policies if policy not in POLICIES]
@@ -51,11 +49,13 @@ def replacement(
     sizes = [(c, m // c) for c in colours for m in sorted(set(memory)) if c > 0 and m > 0 and m % c == 0]
     if not sizes:
         raise BadInputError("no memory size is a multiple of a colour count: there is nothing to simulate")
+
+    def require(header: dict[str, Any]) -> None:
+        _require_exact(header, policies, sizes, colouring, page_bytes)
+
     rows = []
     with _simulations(policies, sizes, colouring, list(masks), seed, spill) as running:
-        header = json.loads(feed([one for one, _ in running], trace, page_bytes=page_bytes, report=report))
-        if header.get("reduction") is not None and set(policies) != {"lru"}:
-            raise BadInputError("the trace is reduced, which is exact for LRU only; capture it whole")
+        feed([one for one, _ in running], trace, page_bytes=page_bytes, require=require, report=report)
         for policy, (simulation, second) in zip(policies, running, strict=True):
             try:
                 references, found = simulation.faults(second)
@@ -73,6 +73,24 @@ def replacement(
     if frame["references"][0] == 0:
         raise BadInputError("the trace has no references")
     return frame.with_columns(faults_per_million=pl.col("faults") / pl.col("references") * 1e6)
+
+
+def _require_exact(
+    header: dict[str, Any],
+    policies: Sequence[str],
+    sizes: Sequence[tuple[int, int]],
+    colouring: str,
+    page_bytes: int,
+) -> None:
+    """Refuses what a reduced trace is not exact for."""
+    if header.get("reduction") is None:
+        return
+    if set(policies) != {"lru"}:
+        raise BadInputError("the trace is reduced, which is exact for LRU only; simulate the whole trace")
+    least = exact_from(header, sorted({count for count, _ in sizes}), colouring, page_bytes)
+    smallest = min(count * frames for count, frames in sizes)
+    if smallest < least:
+        raise BadInputError(f"the trace was reduced to what matters from {least} pages on, not for {smallest}")
 
 
 @contextmanager

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInputError
 
@@ -14,8 +15,10 @@ if TYPE_CHECKING:
 
     from .caching import CacheRuns
 
-NS_PER_CYCLE = 1.0
-"""A cycle counts as a nanosecond: a study's time is a simulated machine's at 1 GHz."""
+CYCLES = "simulated.cycles"
+"""The measurement that a study of simulated executions compares: they have cycles of memory, and no time."""
+COUNTS = ("memory_reads", "memory_writes")
+"""Columns of an execution that are counts of lines, besides the misses of each level."""
 
 
 def check_directory(directory: Path) -> None:
@@ -29,8 +32,8 @@ def check_directory(directory: Path) -> None:
 def as_study(runs: CacheRuns, directory: Path, trace: Path) -> None:
     """A store with one condition a placement and one run an execution, compared with the first placement.
 
-    The time of a run is its cycles of memory, a nanosecond each; misses and the rest are columns of the imported run.
-    Raises :class:`~pagelab.study.errors.StudyError`.
+    What is compared is the measurement :data:`CYCLES`; misses of each level and lines read and written are measurements
+    as well. No execution has a time. Raises :class:`~pagelab.study.errors.StudyError`.
     """
     from ..study.imported import ImportedRun, Sample, import_into
 
@@ -41,16 +44,31 @@ def as_study(runs: CacheRuns, directory: Path, trace: Path) -> None:
             source=f"simulated: {trace} through {runs.hierarchy}",
             source_sha256=digest,
             place=f"seed {row['seed']}",
-            wall_s=row["cycles"] * NS_PER_CYCLE * 1e-9,
+            wall_s=None,
             columns={name: str(value) for name, value in row.items()},
         )
-        samples.append(Sample(trace.stem, row["placement"], [], run))
-    question = (
-        f"How much does the memory time of {trace.stem} differ between executions on {runs.hierarchy}? "
-        "(simulated, 1 ns a cycle)"
-    )
+        samples.append(Sample(trace.stem, row["placement"], [], run, measurements=tuple(_measurements(row))))
     names = runs.executions["placement"].unique(maintain_order=True).to_list()
-    import_into(directory, samples, origin=trace, name=f"{trace.stem} simulated", question=question, baseline=names[0])
+    import_into(
+        directory,
+        samples,
+        origin=trace,
+        name=f"{trace.stem} simulated on {runs.hierarchy}",
+        question=(
+            f"How much do the cycles that {trace.stem} waits for memory differ between simulated executions on "
+            f"{runs.hierarchy}, and between placements?"
+        ),
+        baseline=names[0],
+        metric=f"measure.{CYCLES}",
+    )
+
+
+def _measurements(row: Mapping[str, Any]) -> Iterator[tuple[str, float, str]]:
+    """Name, value and unit of what is compared of one execution."""
+    yield CYCLES, float(row["cycles"]), "1"
+    for column, value in row.items():
+        if column in COUNTS or column.startswith("misses."):
+            yield f"simulated.{column}", float(value), "1"
 
 
 def write_table(frame: pl.DataFrame, path: Path) -> None:

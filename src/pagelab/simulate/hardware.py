@@ -27,11 +27,16 @@ _RENAMED = {"size": "bytes", "line": "line_bytes", "page": "page_bytes", "level"
 
 @dataclass(frozen=True)
 class Source:
-    """Where numbers of a preset come from; ``verified`` is False where no such document was found."""
+    """Where numbers of a preset come from; ``verified`` is False where no such document was at hand.
+
+    ``second_hand``: neither the vendor nor the processor itself (CPUID) says so: encyclopedias, the press, measurements
+    of others.
+    """
 
     what: str
     where: str
     verified: bool
+    second_hand: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,12 @@ def _processor(document: Mapping[str, Any], where: str) -> Processor:
             raise BadInputError(f"{where}: {part} is a table")
         parts[part] = None if table is None else {"name": name, **_native(table, f"{where}: {part}")}
     sources = tuple(
-        Source(str(one.get("what", "")), str(one.get("where", "")), bool(one.get("verified", False)))
+        Source(
+            str(one.get("what", "")),
+            str(one.get("where", "")),
+            bool(one.get("verified", False)),
+            bool(one.get("second_hand", False)),
+        )
         for one in document.get("source", [])
     )
     return Processor(name, parts["cache"], parts["tlb"], sources)

@@ -6,7 +6,6 @@ coloring", CSL-TR-91-492, 1991, section 2). docs/method/paging.md has the method
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelab.errors import BadInputError
-from pagelab.simulate.traces import Report, Trace, feed
+from pagelab.simulate.traces import Report, Trace, exact_from, feed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -53,6 +52,8 @@ class Curves:
     curves: tuple[Curve, ...]
     header: dict[str, Any]
     """The trace file's header; empty for arrays."""
+    exact_from: int = 1
+    """The smallest memory, in pages, that the trace is exact for: more than one where it was reduced."""
 
     @property
     def references(self) -> int:
@@ -81,7 +82,7 @@ class Curves:
             if memory is not None:
                 asked = np.array(sorted(set(memory)), dtype=np.int64)
                 sizes = asked[(asked % curve.colours == 0) & (asked > 0)]
-            exact = sizes[sizes >= self._exact_from(curve.colours)]
+            exact = sizes[sizes >= self.exact_from]
             at = faults[np.minimum(exact // curve.colours, len(faults) - 1)]
             parts.append(
                 pl.DataFrame(
@@ -119,18 +120,6 @@ class Curves:
             )
         return pl.concat(parts).with_columns(m_eff=pl.col("allocated") / pl.col("memory_pages"))
 
-    def _exact_from(self, colours: int) -> int:
-        """The smallest memory, in pages, that the trace is exact for: more than one where it was reduced."""
-        reduction = self.header.get("reduction")
-        if reduction is None:
-            return 1
-        if colours not in reduction["colours"]:
-            raise BadInputError(
-                f"the trace was reduced for {', '.join(map(str, reduction['colours']))} colours: {colours} colours are "
-                f"not exact; capture it again with these colours, or whole"
-            )
-        return int(reduction["memory_pages"])
-
 
 def curves(
     trace: Trace,
@@ -157,14 +146,18 @@ def curves(
         stacks = Paging.stacks(colouring, list(masks), [int(count) for count in colours], threads)
     except (ValueError, OverflowError) as error:
         raise BadInputError(str(error)) from error
-    header = json.loads(feed([stacks], trace, page_bytes=page_bytes, report=report))
+
+    def require(header: dict[str, Any]) -> None:
+        exact_from(header, colours, colouring, page_bytes)
+
+    header = feed([stacks], trace, page_bytes=page_bytes, require=require, report=report)
     found = tuple(
         Curve(count, references, cold, np.frombuffer(reused, np.uint64), np.frombuffer(filled, np.uint64))
         for count, references, cold, reused, filled in stacks.curves()
     )
     if found[0].references == 0:
         raise BadInputError("the trace has no references")
-    return Curves(found, header)
+    return Curves(found, header, exact_from(header, colours, colouring, page_bytes))
 
 
 def paging(

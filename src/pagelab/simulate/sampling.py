@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,9 +61,7 @@ def sampled_paging(
         sample = Paging.sampled(colouring, list(masks), list(colours), rate or 1.0, most_pages, seed)
     except (ValueError, OverflowError) as error:
         raise BadInputError(str(error)) from error
-    header = json.loads(feed([sample], trace, page_bytes=page_bytes, report=report))
-    if header.get("reduction") is not None:
-        raise BadInputError("the trace is reduced: a sample of it would be neither; capture it whole")
+    feed([sample], trace, page_bytes=page_bytes, require=_refuse_reduced, report=report)
     references, epochs = sample.epochs()
     if references == 0:
         raise BadInputError("the trace has no references")
@@ -94,6 +91,11 @@ def sampled_paging(
         "rate": pl.Float64,
     }
     return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _refuse_reduced(header: dict[str, Any]) -> None:
+    if header.get("reduction") is not None:
+        raise BadInputError("the trace is reduced: a sample of it would be neither; sample the whole trace")
 
 
 def _faults(epochs: list[Epoch], frames: NDArray[np.int64]) -> Floats:

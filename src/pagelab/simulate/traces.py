@@ -27,15 +27,26 @@ _PIECE = 1 << 16
 """Elements of an array handed over at once: they are copied, and stay in the cache; between two, Ctrl-C is heard."""
 
 
-def feed(simulations: Sequence[Paging], trace: Trace, *, page_bytes: int = 4096, report: Report | None = None) -> str:
-    """Gives every reference of ``trace`` to every simulation; returns the trace's header as JSON ("{}" for arrays).
+Require = Callable[[dict[str, Any]], None]
+"""Told a trace file's header before anything is read from it; raises :class:`BadInputError` to refuse it."""
+
+
+def feed(
+    simulations: Sequence[Paging],
+    trace: Trace,
+    *,
+    page_bytes: int = 4096,
+    require: Require | None = None,
+    report: Report | None = None,
+) -> dict[str, Any]:
+    """Gives every reference of ``trace`` to every simulation; returns the trace's header (empty for arrays).
 
     Page numbers have the address space in bits 52 to 63. ``page_bytes`` matters for trace files only.
 
-    Raises :class:`BadInputError` where the trace cannot be read, or is a sample.
+    Raises :class:`BadInputError` where the trace cannot be read, is a sample, or is refused by ``require``.
     """
     if isinstance(trace, str | PathLike):
-        return _feed_file(simulations, fspath(trace), page_bytes, report)
+        return _feed_file(simulations, fspath(trace), page_bytes, require, report)
     batches: Iterable[Batch] = [trace] if isinstance(trace, np.ndarray) else trace
     total = int(trace.size) if isinstance(trace, np.ndarray) else None
     done = 0
@@ -48,7 +59,7 @@ def feed(simulations: Sequence[Paging], trace: Trace, *, page_bytes: int = 4096,
             done += len(pages[piece]) if counts is None else int(counts[piece].sum())
             if report is not None:
                 report(done, total)
-    return "{}"
+    return {}
 
 
 def _arrays(batch: Batch) -> tuple[NDArray[np.uint64], NDArray[np.uint64] | None]:
@@ -75,7 +86,9 @@ def _integers(values: ArrayLike, what: str) -> NDArray[np.uint64]:
     return np.ascontiguousarray(array, dtype=np.uint64)
 
 
-def _feed_file(simulations: Sequence[Paging], path: str, page_bytes: int, report: Report | None) -> str:
+def _feed_file(
+    simulations: Sequence[Paging], path: str, page_bytes: int, require: Require | None, report: Report | None
+) -> dict[str, Any]:
     from pagelab._native import PageRuns
 
     if page_bytes < 1 or page_bytes & (page_bytes - 1):
@@ -84,7 +97,10 @@ def _feed_file(simulations: Sequence[Paging], path: str, page_bytes: int, report
         with Path(path).open("rb"):  # Python's errors have the errno
             pass
         runs = PageRuns(path, page_bytes.bit_length() - 1, False)
-        refuse_samples(path, runs.header)
+        header: dict[str, Any] = json.loads(runs.header)
+        refuse_samples(path, header)
+        if require is not None:
+            require(header)
         done = 0
         while (count := runs.feed(list(simulations))) is not None:
             done += count
@@ -95,14 +111,44 @@ def _feed_file(simulations: Sequence[Paging], path: str, page_bytes: int, report
         raise kind(f"cannot read the trace {path}: {error.strerror} (errno {error.errno})") from error
     except ValueError as error:
         raise BadInputError(f"trace {path}: {error}") from error
-    return runs.header
+    return header
 
 
-def refuse_samples(path: str, header: str) -> None:
+def refuse_samples(path: str, header: dict[str, Any]) -> None:
     """Raises :class:`BadInputError` where the trace is a sample: distances in it mean nothing."""
-    sampling = json.loads(header).get("sampling")
+    sampling = header.get("sampling")
     if sampling is not None:
         raise BadInputError(
             f"trace {path}: it is a sample ({sampling['what']}), and page faults need every reference; "
             "capture one with: pagelab trace -o FILE -- PROGRAM"
         )
+
+
+def exact_from(header: dict[str, Any], colours: Sequence[int], colouring: str, page_bytes: int) -> int:
+    """The smallest memory, in pages, that a trace is exact for under LRU: more than one where it was reduced.
+
+    Raises :class:`BadInputError` for colours and page sizes that it was not reduced for. A reduction looks at the page
+    number modulo the number of colours; how other colourings would share the dropped references out, nobody has looked
+    at.
+    """
+    reduction = header.get("reduction")
+    if reduction is None:
+        return 1
+    if page_bytes != 1 << header["page_bits"]:
+        raise BadInputError(
+            f"the trace was reduced for pages of {1 << header['page_bits']} bytes, not of {page_bytes}; simulate the "
+            "whole trace"
+        )
+    others = [count for count in colours if count not in reduction["colours"]]
+    if others:
+        raise BadInputError(
+            f"the trace was reduced for {', '.join(map(str, reduction['colours']))} colours: {others[0]} colours are "
+            f"not exact; capture it again, or reduce the whole trace with: pagelab trace reduce --colors "
+            f"{','.join(map(str, colours))} …"
+        )
+    if colouring != "modulo" and any(count > 1 for count in colours):
+        raise BadInputError(
+            f"the trace was reduced for colours that are page numbers modulo their number: {colouring} colours are not "
+            "exact; simulate the whole trace, or one colour"
+        )
+    return int(reduction["memory_pages"])

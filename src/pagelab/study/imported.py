@@ -35,7 +35,8 @@ class ImportedRun(BaseModel):
     source_sha256: str
     place: str
     """Where in the source: ``line 12``, ``results[0].times[3]``."""
-    wall_s: float
+    wall_s: float | None
+    """Null for simulated executions, which take no time of their own."""
     user_s: float | None = None
     system_s: float | None = None
     peak_rss_bytes: int | None = None
@@ -53,6 +54,8 @@ class Sample:
     argv: list[str]
     run: ImportedRun
     parameters: dict[str, str] = field(default_factory=dict)
+    measurements: tuple[tuple[str, float, str], ...] = ()
+    """What else is known of it: name, value, unit (``1``: a count)."""
 
 
 @dataclass(frozen=True)
@@ -198,13 +201,17 @@ def import_into(
     question: str = "",
     baseline: str | None = None,
     level: float = 0.95,
+    metric: str = "wall_s",
 ) -> Plan:
-    """A new store in ``directory`` with the samples as runs, in the order of the file. Raises StudyError."""
+    """A new store in ``directory`` with the samples as runs, in the order of the file. Raises StudyError.
+
+    ``metric``: what is compared, ``wall_s`` or ``measure.NAME`` of the samples' measurements.
+    """
     policies = list(dict.fromkeys(sample.policy for sample in samples))
     baseline = policies[0] if baseline is None else baseline
     if baseline not in policies:
         raise StudyError(f'--baseline: no level is called "{baseline}"; allowed: {", ".join(policies)}')
-    conditions = _conditions(samples, baseline)
+    conditions = _conditions(samples, baseline, metric)
     counts = [sum(_key(sample) == key for sample in samples) for key in conditions]
     plan = Plan(
         name=name,
@@ -213,7 +220,7 @@ def import_into(
         seed=0,
         warmups=0,
         baseline=baseline,
-        metric="wall_s",
+        metric=metric,
         level=level,
         conditions=list(conditions.values()),
         step_timeout_s=1.0,
@@ -225,7 +232,9 @@ def import_into(
         check_destination(directory)
         slots = _slots(samples, conditions)
         with Store.create(directory, plan, slots, "", {"origin": str(origin)}) as store:
-            store.commit_imported(slots, [(_result(s), s.run.model_dump_json(by_alias=True)) for s in samples])
+            store.commit_imported(
+                slots, [(_result(s), s.run.model_dump_json(by_alias=True), s.measurements) for s in samples]
+            )
             if len(set(counts)) == 1:
                 for warning in reachability(plan):
                     store.put_event("warning", warning.model_dump(mode="json"))
@@ -236,7 +245,7 @@ def _key(sample: Sample) -> tuple[str, str]:
     return sample.workload, sample.policy
 
 
-def _conditions(samples: Iterable[Sample], baseline: str) -> dict[tuple[str, str], Condition]:
+def _conditions(samples: Iterable[Sample], baseline: str, metric: str) -> dict[tuple[str, str], Condition]:
     conditions: dict[tuple[str, str], Condition] = {}
     for sample in samples:
         if _key(sample) not in conditions:
@@ -252,7 +261,7 @@ def _conditions(samples: Iterable[Sample], baseline: str) -> dict[tuple[str, str
                 argv=sample.argv,
                 cwd="",
                 policy_toml="",
-                metric="wall_s",
+                metric=metric,
             )
     return conditions
 

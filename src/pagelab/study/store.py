@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -228,11 +228,14 @@ class Store:
                 self._db.execute("UPDATE attempt SET outcome = 'finished' WHERE id = ?", (attempt,))
         return run
 
-    def commit_imported(self, slots: list[Slot], runs: list[tuple[RunResult, str]]) -> None:
-        """Runs measured elsewhere, with their ``pagelab.imported/1`` texts; all of them or none."""
+    def commit_imported(
+        self, slots: list[Slot], runs: list[tuple[RunResult, str, Iterable[tuple[str, float, str]]]]
+    ) -> None:
+        """Runs measured elsewhere, with their ``pagelab.imported/1`` texts and measurements (name, value, unit); all
+        of them or none."""
         with self._transaction():
-            for slot, (result, text) in zip(slots, runs, strict=True):
-                self._insert_run(slot, result, text)
+            for slot, (result, text, measurements) in zip(slots, runs, strict=True):
+                self.put_measurements(self._insert_run(slot, result, text), list(measurements))
 
     def _insert_run(self, slot: Slot, result: RunResult, text: str | None) -> int:
         cursor = self._db.execute(

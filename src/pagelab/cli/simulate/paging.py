@@ -192,6 +192,9 @@ def _all_sizes(wanted: _Wanted, threads: int, out: Path | None, as_json: bool) -
     else:
         held = size_name(found.pages * wanted.page_bytes)
         typer.echo(f"{wanted.trace.name}: {found.references:,} references to {found.pages:,} pages ({held})")
+        if found.exact_from > 1:
+            least = size_name(found.exact_from * wanted.page_bytes)
+            typer.echo(f"the trace was reduced to what matters from {least} on: smaller memories are left out")
         if wanted.sizes is not None:
             _table(faults, "lru", wanted)
     if out is not None:
