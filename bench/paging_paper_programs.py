@@ -12,7 +12,7 @@ from pagelab import paths
 QUANTUM = 100_000
 """References of a program in its turn, in the stand-in for ``mult``."""
 SHARE = 4
-"""Each program of ``mult`` runs for this part of the others' instructions."""
+"""Of ``mult``, tree and gcc run for this part of the others' instructions; make and the shell to their ends."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ program: $(OBJECTS)
 
 SHELL = """
 cd "$(dirname "$0")"
-seq 1 60000 > numbers
+seq 1 30000 > numbers
 rev numbers | sort > sorted
 grep -c 7 numbers sorted
 awk '{ s += $1 } END { print s }' numbers
@@ -112,17 +112,16 @@ def capture(directory: Path, instructions: int) -> None:
         "tv": tv,
         "lin": [workload, "scimark", "lu", "--bytes", "4M"],
     }
-    together = {
-        "mult-tree": tree,
-        "mult-tv": tv,
+    share = {"mult-tree": tree, "mult-tv": tv}
+    whole = {
         "mult-make": ["make", "-B", "-C", str(directory / "make"), "program"],
         "mult-shell": ["bash", str(directory / "commands.sh")],
     }
-    for programs, count in ((alone, instructions), (together, instructions // SHARE)):
+    for programs, count in ((alone, instructions), (share, instructions // SHARE), (whole, None)):
         for name, argv in programs.items():
-            window = ["--count", str(count), "--end-program"]
+            window = [] if count is None else ["--count", str(count), "--end-program"]
             _pagelab(directory, name, "trace", "capture", "--fetches", *window, end=["--", *argv])
-    parts = [str(directory / f"{name}.trace") for name in together]
+    parts = [str(directory / f"{name}.trace") for name in (*share, *whole)]
     _pagelab(directory, "mult", "trace", "interleave", "--quantum", str(QUANTUM), end=parts)
 
 
@@ -136,7 +135,7 @@ def _prepare(directory: Path) -> None:
     (project / "Makefile").write_text(MAKEFILE)
     for number, name in enumerate(("one", "two", "three", "four"), 1):
         main = "int main(int n, char **v) { int a[32] = {0}; return g1_9(n, a); }\n" if number == 1 else ""
-        (project / f"{name}.c").write_text(generated_c(60, number) + main)
+        (project / f"{name}.c").write_text(generated_c(12, number) + main)
 
 
 def _pagelab(directory: Path, name: str, *arguments: str, end: list[str]) -> None:

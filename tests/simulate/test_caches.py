@@ -154,7 +154,7 @@ def test_reports_of_simulated_executions_speak_of_simulated_cycles(tmp_path: Pat
     runs = cache(sweep(64 << 10, 5), SMALL, ["kernel", "page-coloring"], seeds=12, history=MACHINE)
     (tmp_path / "sweep.trace").write_bytes(b"x")
     as_study(runs, tmp_path / "study", tmp_path / "sweep.trace")
-    command = [sys.executable, "-m", "pagelab", "report", tmp_path / "study", "--out", tmp_path / "report"]
+    command = [sys.executable, "-m", "pagelab", "report", tmp_path / "study", "--out", tmp_path / "report", "--format", "html"]
     subprocess.run(command, capture_output=True, text=True, check=True)
     page = (tmp_path / "report" / "index.html").read_text()
     assert "simulated cycles of memory" in page
