@@ -32,8 +32,9 @@ def check_directory(directory: Path) -> None:
 def as_study(runs: CacheRuns, directory: Path, trace: Path) -> None:
     """A store with one condition a placement and one run an execution, compared with the first placement.
 
-    What is compared is the measurement :data:`CYCLES`; misses of each level and lines read and written are measurements
-    as well. No execution has a time. Raises :class:`~pagelab.study.errors.StudyError`.
+    What is compared is the measurement :data:`CYCLES`, or misses of the last level where the description gives no
+    cycles; misses of each level and lines read and written are measurements as well. No execution has a time. Raises
+    :class:`~pagelab.study.errors.StudyError`.
     """
     from ..study.imported import ImportedRun, Sample, import_into
 
@@ -49,17 +50,17 @@ def as_study(runs: CacheRuns, directory: Path, trace: Path) -> None:
         )
         samples.append(Sample(trace.stem, row["placement"], [], run, measurements=tuple(_measurements(row))))
     names = runs.executions["placement"].unique(maintain_order=True).to_list()
+    last = runs.levels["level"].unique(maintain_order=True).to_list()[-1]
+    timed = any(runs.executions["cycles"].to_list())
+    what = "cycles that it waits for memory" if timed else f"misses of {last}"
     import_into(
         directory,
         samples,
         origin=trace,
         name=f"{trace.stem} simulated on {runs.hierarchy}",
-        question=(
-            f"How much do the cycles that {trace.stem} waits for memory differ between simulated executions on "
-            f"{runs.hierarchy}, and between placements?"
-        ),
+        question=f"How much do {trace.stem}'s {what} differ between simulated executions, and between placements?",
         baseline=names[0],
-        metric=f"measure.{CYCLES}",
+        metric=f"measure.{CYCLES}" if timed else f"measure.simulated.misses.{last}",
     )
 
 
