@@ -21,12 +21,15 @@ if TYPE_CHECKING:
     from pagelab.simulate.placing import History as History
     from pagelab.simulate.placing import placement as placement
     from pagelab.simulate.sampling import sampled_paging as sampled_paging
+    from pagelab.simulate.sweeping.run import Sweep as Sweep
+    from pagelab.simulate.sweeping.run import sweep as sweep
     from pagelab.simulate.translation import TlbRuns as TlbRuns
     from pagelab.simulate.translation import tlb as tlb
 
 _HOMES = {
     "CacheRuns": "pagelab.simulate.caching",
     "History": "pagelab.simulate.placing",
+    "Sweep": "pagelab.simulate.sweeping.run",
     "TlbRuns": "pagelab.simulate.translation",
     "cache": "pagelab.simulate.caching",
     "curves": "pagelab.simulate.page_faults",
@@ -37,6 +40,7 @@ _HOMES = {
     "presets": "pagelab.simulate.hardware",
     "replacement": "pagelab.simulate.chosen_sizes",
     "sampled_paging": "pagelab.simulate.sampling",
+    "sweep": "pagelab.simulate.sweeping.run",
     "tlb": "pagelab.simulate.translation",
 }
 

@@ -63,14 +63,18 @@ def spread_table(runs: CacheRuns) -> list[str]:
     """Lines for a terminal: misses of every level below the first, reads and cycles, by placement."""
     levels = list(runs.levels["level"].unique(maintain_order=True))
     quantities = [f"misses.{level}" for level in levels] + ["memory_writes", "cycles"]
-    found = spread(runs.executions, quantities)
-    width = max([len("placement"), *(len(one.placement) for one in found)])
+    return table(spread(runs.executions, quantities), "placement")
+
+
+def table(found: Sequence[Spread], heading: str) -> list[str]:
+    """Lines for a terminal: each quantity with its placements, which ``heading`` is the word for."""
+    width = max([len(heading), *(len(one.placement) for one in found)])
     lines = []
     for quantity in dict.fromkeys(one.quantity for one in found):
         title = f"{quantity.removeprefix('misses.')} misses" if quantity.startswith("misses.") else _PLAIN[quantity]
         lines += [
             title,
-            f"  {'placement':<{width}} {'mean':>15} {'least':>15} {'most':>15} {'spread (CV)':>12}  95% interval",
+            f"  {heading:<{width}} {'mean':>15} {'least':>15} {'most':>15} {'spread (CV)':>12}  95% interval",
         ]
         for one in (each for each in found if each.quantity == quantity):
             lines.append(
@@ -84,6 +88,7 @@ def spread_table(runs: CacheRuns) -> list[str]:
 _PLAIN = {
     "memory_writes": "lines written to memory",
     "cycles": "cycles of memory (each access waits for the one before)",
+    "c": "C: cycles of page walks",
 }
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,9 +32,11 @@ class Holder:
 class DirectoryLock:
     """Exclusive use of a study directory, as a context manager. Raises :class:`StudyError` naming the holder."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, refusal: Callable[[str], str] | None = None) -> None:
+        """``refusal``: the message, given who holds it, where it is no study's directory."""
         self._path = directory / _NAME
         self._descriptor: int | None = None
+        self._refusal = refusal or self._refused_study
 
     def __enter__(self) -> DirectoryLock:
         # Not inheritable (PEP 446): a measured program that outlives a killed session must not keep the lock.
@@ -53,7 +56,7 @@ class DirectoryLock:
                     time.sleep(0.05)
                     continue
                 os.close(descriptor)
-                raise StudyError(self._refusal()) from None
+                raise StudyError(self._refusal(self._who())) from None
         self._descriptor = descriptor
         holder = Holder(os.getpid(), socket.gethostname(), datetime.now(UTC).isoformat(timespec="seconds"))
         os.ftruncate(descriptor, 0)
@@ -68,9 +71,11 @@ class DirectoryLock:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def _refusal(self) -> str:
+    def _who(self) -> str:
         holder = _read(self._path)
-        who = f"process {holder.pid} on {holder.host} since {holder.since}" if holder else "another process"
+        return f"process {holder.pid} on {holder.host} since {holder.since}" if holder else "another process"
+
+    def _refused_study(self, who: str) -> str:
         directory = self._path.parent
         return (
             f"cannot work in {directory}: {who} is running this study; watch it with: pagelab study status {directory}"

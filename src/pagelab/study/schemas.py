@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from ..analysis.compare_document import CompareDocument
 from ..record import Record
+from ..simulate.sweeping.spec import RawSweep
 from . import migrations
 from .imported import ImportedRun
 from .plan import Plan
@@ -22,8 +23,10 @@ JSON_SCHEMAS: dict[str, type[BaseModel]] = {
     "study-1.json": Plan,
     "study-toml-1.json": RawStudy,
     "compare-1.json": CompareDocument,
+    "sweep-toml-1.json": RawSweep,
 }
-"""File → model: a run's record, an imported run, a study's plan as stored, study.toml as written, a comparison."""
+"""File → model: a run's record, an imported run, a study's plan as stored, study.toml as written, a comparison, a
+sweep's file as written."""
 
 _STORE_HEAD = """\
 # The store

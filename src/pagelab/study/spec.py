@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import re
 import shlex
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from .errors import Problem, SpecError
-from .toml_text import LineIndex, Location, dotted
+from . import toml_model
 
 Scalar = str | int | float | bool
 
@@ -288,43 +286,9 @@ _TABLES: dict[tuple[str, ...], type[BaseModel]] = {
 
 def read(path: Path) -> RawStudy:
     """The study written in ``path``. Raises :class:`SpecError` with every problem found."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise SpecError(path, [Problem("", f"cannot read: {reason}; start one with: pagelab study init")]) from None
-    return parse(text, path)
+    return parse(toml_model.read_text(path, "start one with: pagelab study init"), path)
 
 
 def parse(text: str, path: Path | str) -> RawStudy:
     """The study in ``text``; ``path`` is only named in errors."""
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        found = re.search(r"\(at line (\d+), column \d+\)", str(error))
-        raise SpecError(path, [Problem("", f"not TOML: {error}", int(found[1]) if found else None)]) from None
-    try:
-        return RawStudy.model_validate(data)
-    except ValidationError as error:
-        lines = LineIndex(text)
-        raise SpecError(path, [_problem(item, lines) for item in error.errors()]) from None
-
-
-def _problem(item: Any, lines: LineIndex) -> Problem:
-    location: Location = tuple(part for part in item["loc"] if not _is_noise(part))
-    message = str(item["msg"]).removeprefix("Value error, ")
-    if item["type"] == "extra_forbidden":
-        table = tuple(part for part in location[:-1] if isinstance(part, str))
-        model = _TABLES.get(table)
-        allowed = f"; allowed: {', '.join(sorted(model.model_fields))}" if model else ""
-        message = f"unknown key{allowed}"
-    elif item["type"] == "missing":
-        message = "missing"
-    elif item["type"] not in ("value_error", "literal_error"):
-        message = f"{message}, not {item['input']!r}"
-    return Problem(dotted(location), message, lines.line(location))
-
-
-def _is_noise(part: str | int) -> bool:
-    """Pydantic names the branch of a union or the kind of a key inside the location; readers have no use for it."""
-    return isinstance(part, str) and (part in ("str", "int", "float", "bool") or "[" in part or "(" in part)
+    return toml_model.parse(text, path, RawStudy, _TABLES)

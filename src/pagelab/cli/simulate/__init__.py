@@ -8,6 +8,7 @@ COMMANDS: dict[str, Entry] = {
     "paging": Entry("pagelab.cli.simulate.paging", "paging_command"),
     "cache": Entry("pagelab.cli.simulate.cache", "cache_command"),
     "tlb": Entry("pagelab.cli.simulate.tlb", "tlb_command"),
+    "sweep": Entry("pagelab.cli.simulate.sweep", "sweep_command"),
     "model": Entry("pagelab.cli.simulate.model", "model_command"),
 }
 

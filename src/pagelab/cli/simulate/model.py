@@ -49,12 +49,13 @@ def model_command(
 
         pagelab simulate model --colors 1..4096 --memory 64M,1G,64G --out model
     """
-    from pagelab.cli.simulate.values import numbers, size_bytes, sizes_bytes
+    from pagelab.cli.simulate.values import size_bytes, sizes_bytes
     from pagelab.errors import BadInputError
+    from pagelab.simulate import lists
     from pagelab.simulate.model import Convention
 
     page_bytes = size_bytes(page_size, "--page-size")
-    counts = numbers(colors, "--colors")
+    counts = lists.numbers(colors, "--colors")
     sizes = [size // page_bytes for size in sizes_bytes(memory, "--memory")]
     names = {one.value: [one] for one in Convention} | {"all": list(Convention)}
     if convention not in names:

@@ -83,14 +83,15 @@ def paging_command(
 
         pagelab simulate paging sort.trace --coloring xor:0x1041,0x2082 --colors 1,2,4 --json
     """
-    from pagelab.cli.simulate.values import numbers, size_bytes, sizes_bytes
+    from pagelab.cli.simulate.values import size_bytes, sizes_bytes
     from pagelab.errors import BadInputError
+    from pagelab.simulate import lists
 
     page_bytes = size_bytes(page_size, "--page-size")
     sizes = None if memory == "all" else [size // page_bytes for size in sizes_bytes(memory, "--memory")]
-    name, masks = _coloring(coloring)
+    name, masks = lists.coloring(coloring, "--coloring")
     shared = {"colouring": name, "masks": masks, "page_bytes": page_bytes}
-    wanted = _Wanted(trace, numbers(colors, "--colors"), sizes, page_bytes, shared)
+    wanted = _Wanted(trace, lists.numbers(colors, "--colors"), sizes, page_bytes, shared)
     if out is not None:
         _directory(out)
     sampled = sample is not None or sample_pages is not None
@@ -106,16 +107,6 @@ def paging_command(
     else:
         found = _chosen(wanted, policy.split(","), seed, spill)
     _tell(found, wanted, out, as_json)
-
-
-def _coloring(text: str) -> tuple[str, list[int]]:
-    from pagelab.errors import BadInputError
-
-    name, _, rest = text.partition(":")
-    try:
-        return name, [int(mask, 0) for mask in rest.split(",")] if rest else []
-    except ValueError as error:
-        raise BadInputError(f"--coloring {text}: masks are numbers, such as xor:0x1041,0x2082") from error
 
 
 def _directory(out: Path) -> None:

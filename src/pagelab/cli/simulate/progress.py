@@ -6,24 +6,40 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from pagelab.simulate.traces import Report
 
 _EVERY_S = 30.0
 
 
+@dataclass(frozen=True)
+class Unit:
+    """What is counted, and how a number of it is written."""
+
+    each: float
+    text: str
+
+    def of(self, count: int) -> str:
+        return f"{count / self.each:,.0f} {self.text}"
+
+
+REFERENCES = Unit(1e6, "M references")
+TASKS = Unit(1, "tasks")
+
+
 @contextmanager
-def shown(title: str) -> Iterator[Report]:
+def shown(title: str, unit: Unit = REFERENCES) -> Iterator[Report]:
     """A report for :func:`pagelab.simulate.curves` and its like, on standard error."""
     if sys.stderr.isatty():
-        with _bar(title) as report:
+        with _bar(title, unit) as report:
             yield report
     else:
-        yield _lines(title)
+        yield _lines(title, unit)
 
 
 @contextmanager
-def _bar(title: str) -> Iterator[Report]:
+def _bar(title: str, unit: Unit) -> Iterator[Report]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -38,19 +54,18 @@ def _bar(title: str) -> Iterator[Report]:
         task = progress.add_task(title, total=None, done="")
 
         def report(done: int, total: int | None) -> None:
-            progress.update(task, completed=done, total=total, done=f"{done / 1e6:,.0f} M references")
+            progress.update(task, completed=done, total=total, done=unit.of(done))
 
         yield report
 
 
-def _lines(title: str) -> Report:
+def _lines(title: str, unit: Unit) -> Report:
     last = time.monotonic()
 
     def report(done: int, total: int | None) -> None:
         nonlocal last
         if time.monotonic() - last >= _EVERY_S:
             last = time.monotonic()
-            share = f" of {total / 1e6:,.0f} M" if total else ""
-            sys.stderr.write(f"{title}: {done / 1e6:,.0f} M references{share}\n")
+            sys.stderr.write(f"{title}: {unit.of(done)}{f' of {unit.of(total)}' if total else ''}\n")
 
     return report

@@ -1,4 +1,4 @@
-"""Values of options that several simulators share: lists of sizes and of numbers."""
+"""Values of options that several simulators share: sizes and lists of them."""
 
 from __future__ import annotations
 
@@ -21,16 +21,3 @@ def size_bytes(text: str, flag: str) -> int:
 def sizes_bytes(text: str, flag: str) -> list[int]:
     """A list of sizes with commas between."""
     return [size_bytes(part, flag) for part in text.split(",")]
-
-
-def numbers(text: str, flag: str) -> list[int]:
-    """``1,2,4`` or ``1..256`` (doubling from the first to the last), or both."""
-    found = []
-    for part in text.split(","):
-        first, dots, last = part.strip().partition("..")
-        if not first.isdecimal() or (dots and not last.isdecimal()):
-            raise BadInputError(f"{flag} {text}: {part.strip()!r} is not a number; allowed: 1,2,4 or 1..256 (doubling)")
-        found.append(int(first))
-        while dots and 0 < found[-1] * 2 <= int(last):
-            found.append(found[-1] * 2)
-    return found

@@ -1,0 +1,126 @@
+"""A Dask cluster (dask.distributed): its scheduler finds workers, moves jobs off dead ones, and hands results back."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from ..errors import MachineError
+from ..machine.provenance import pagelab_version
+from .model import Job, Lost, Outcomes, Result, raised
+
+_CONNECT_S = 10.0
+_AHEAD = 2
+"""Jobs under way for each thread of a worker: one to do, one to go on with."""
+
+
+class DaskCluster:
+    """The workers of a Dask scheduler at ``address`` (``tcp://host:port``, ``tls://host:port``)."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        resources: Mapping[str, float] | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """``resources``: what a job takes of its worker's (``dask worker --resources``): ``{"measuring": 1}`` on
+        workers that have one is a host that does nothing else meanwhile. ``say`` is told what the cluster waits for.
+        """
+        self.address = address
+        self._resources = dict(resources or {})
+        self._say = say
+
+    def execute(self, work: Callable[[Job], Result], jobs: Iterable[Job]) -> Outcomes[Job, Result]:
+        """See :class:`~pagelab.distribute.model.Executor`. A job is lost when the scheduler gives it up (its
+        ``allowed-failures``).
+
+        Raises :class:`MachineError` where there is no scheduler, it goes away, or a worker has another pagelab.
+        """
+        distributed = _distributed()
+        source = iter(jobs)
+        with self._client(distributed) as client:
+            self._check(client)
+            finished = distributed.as_completed(loop=client.loop)
+            running: dict[str, Job] = {}
+
+            def fill() -> None:
+                room = _AHEAD * max(1, sum(client.nthreads().values())) - len(running)
+                for _ in range(room):
+                    try:
+                        job = next(source)
+                    except StopIteration:
+                        return
+                    key = f"pagelab-{uuid.uuid4()}"
+                    running[key] = job
+                    finished.add(client.submit(work, job, key=key, pure=False, resources=self._resources or None))
+
+            fill()
+            for future in finished:
+                job = running.pop(future.key)
+                yield job, self._outcome(future, distributed)
+                future.release()
+                fill()
+
+    @contextmanager
+    def _client(self, distributed: Any) -> Iterator[Any]:
+        """A connection. Leaving it makes the scheduler forget the jobs that nobody has begun."""
+        try:
+            client = distributed.Client(self.address, timeout=_CONNECT_S, set_as_default=False)
+        except (OSError, ValueError, distributed.TimeoutError) as error:
+            raise MachineError(
+                f"cannot reach a Dask scheduler at {self.address}: {error}; start one with: dask scheduler --host HOST"
+            ) from error
+        try:
+            yield client
+        except (OSError, distributed.TimeoutError) as error:
+            raise self._gone(str(error)) from error
+        finally:
+            client.close(timeout=_CONNECT_S)
+
+    def _check(self, client: Any) -> None:
+        """Every worker that is there has this pagelab; later ones are the work's to check."""
+        mine = _mine()
+        found: dict[str, Any] = client.run(pagelab_version, on_error="return")
+        if not found:
+            self._say(f"no workers yet; start one with: dask worker {self.address} --nthreads 1")
+        for worker, theirs in sorted(found.items()):
+            if theirs != mine:
+                has = f"cannot use pagelab ({theirs})" if isinstance(theirs, BaseException) else f"has pagelab {theirs}"
+                raise MachineError(
+                    f"worker {worker} {has}, and this is pagelab {mine}; on its host run: "
+                    f"pip install 'pagelab[cluster]=={mine}'"
+                )
+
+    def _outcome(self, future: Any, distributed: Any) -> Any:
+        if future.status == "finished":
+            return future.result()
+        if future.status == "error":
+            error = future.exception()
+            if isinstance(error, distributed.KilledWorker):
+                return Lost(
+                    f"each of {error.allowed_failures + 1} workers that had it died, the last: "
+                    f"{error.last_worker.address}"
+                )
+            return raised(error)
+        raise self._gone(f"a job is {future.status}")
+
+    def _gone(self, why: str) -> MachineError:
+        return MachineError(f"lost the Dask scheduler at {self.address}: {why}")
+
+
+def _mine() -> str | None:
+    return pagelab_version()
+
+
+def _distributed() -> Any:
+    """The library, of which most of pagelab has no need. Raises :class:`MachineError`."""
+    try:
+        return import_module("distributed")
+    except ImportError as error:
+        raise MachineError(
+            f"a cluster needs Dask, which is not installed ({error}); run: pip install 'pagelab[cluster]'"
+        ) from error

@@ -1,0 +1,70 @@
+"""What every executor offers."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A job without a result: every worker that had it died, or the work raised; ``message`` says which."""
+
+    message: str
+
+
+Outcomes = Generator[tuple[Job, Result | Lost], None, None]
+"""Jobs with their results. Close it to give up the rest."""
+
+
+class Executor(Protocol):
+    """Does work on jobs, in whatever order, and hands back each result as soon as there is one.
+
+    Jobs are drawn from ``jobs`` only as workers come free, so that it may be as long as it likes. Jobs, results and the
+    work itself are pickled: the work is a function of a module. A worker that dies loses nothing: its job is done
+    again. Closing the iterator (an exception in the loop, Ctrl-C) gives up what is under way.
+    """
+
+    def execute(self, work: Callable[[Job], Result], jobs: Iterable[Job]) -> Outcomes[Job, Result]: ...
+
+
+class ThisProcess:
+    """No other process: one job after the other, as they are asked for. Nothing survives what kills it."""
+
+    def execute(self, work: Callable[[Job], Result], jobs: Iterable[Job]) -> Outcomes[Job, Result]:
+        """See :class:`Executor`."""
+        for job in jobs:
+            yield job, attempted(work, job)
+
+
+def attempted(work: Callable[[Job], Result], job: Job) -> Result | Lost:
+    """The work's result, or what it raised."""
+    try:
+        return work(job)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of the native part is no Exception
+        return raised(error)
+
+
+def raised(error: BaseException) -> Lost:
+    """For an exception that the work let out."""
+    return Lost(f"{type(error).__name__}: {error}")
+
+
+def ending(exit_code: int | None) -> str:
+    """How a process ended, by multiprocessing's exit code (negative: a signal)."""
+    if exit_code is None:
+        return "its connection broke"
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    try:
+        name = signal.Signals(-exit_code).name
+    except ValueError:
+        name = "no name"
+    return f"signal {-exit_code} ({name}{', as when memory runs out' if -exit_code == signal.SIGKILL else ''})"

@@ -1,0 +1,216 @@
+"""What a task simulates: the functions behind ``pagelab simulate paging``, ``cache`` and ``tlb``, with their arguments.
+
+Plain, pickled data: whatever was in files (processors, policies, saved maps) has been read, so that workers need the
+trace only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import polars as pl
+
+from .. import lists
+from ..caching import cache
+from ..chosen_sizes import replacement
+from ..hardware import Processor
+from ..page_faults import curves
+from ..placing import History, Placement
+from ..sampling import sampled_paging
+from ..translation import tlb
+
+Seeds = Sequence[int | None]
+"""A seed each; None where nothing is drawn."""
+
+
+class Configuration(Protocol):
+    """One way to simulate a trace."""
+
+    simulator: ClassVar[str]
+
+    @property
+    def name(self) -> str:
+        """Different for each configuration of a sweep; it says what differs from the defaults."""
+
+    @property
+    def full(self) -> bool:
+        """Whether the trace must have every reference; else page runs do."""
+
+    @property
+    def drawn(self) -> bool:
+        """Whether seeds matter."""
+
+    @property
+    def identity(self) -> str:
+        """A digest of everything that decides the rows, but for trace and seed."""
+
+    def rows(self, trace: Any, seeds: Seeds) -> pl.DataFrame:
+        """Columns of :data:`.rows.SCHEMA`, ``seed`` among them. Raises :class:`~pagelab.errors.BadInputError`."""
+
+    def check(self) -> None:
+        """Raises :class:`~pagelab.errors.BadInputError` for what no trace can be simulated with."""
+
+
+def _digest(document: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Paging:
+    """Page faults; ``memory_pages`` None: all sizes (LRU only)."""
+
+    simulator: ClassVar[str] = "paging"
+    name: str
+    policy: str
+    colours: tuple[int, ...]
+    memory_pages: tuple[int, ...] | None
+    coloring: str
+    page_bytes: int
+    sample: float | None = None
+    sample_pages: int | None = None
+
+    @property
+    def full(self) -> bool:
+        return False
+
+    @property
+    def drawn(self) -> bool:
+        return self.policy == "random" or self._sampled
+
+    @property
+    def _sampled(self) -> bool:
+        return self.sample is not None or self.sample_pages is not None
+
+    @cached_property
+    def identity(self) -> str:
+        return _digest({"simulator": self.simulator, **asdict(self)})
+
+    def rows(self, trace: Any, seeds: Seeds) -> pl.DataFrame:
+        parts = [self._faults(trace, seed or 0).with_columns(seed=pl.lit(seed, pl.Int64)) for seed in seeds]
+        return pl.concat(parts).with_columns(
+            coloring=pl.lit(self.coloring), page_bytes=pl.lit(self.page_bytes, pl.Int64)
+        )
+
+    def _faults(self, trace: Any, seed: int) -> pl.DataFrame:
+        name, masks = lists.coloring(self.coloring, "coloring")
+        shared: dict[str, Any] = {"colouring": name, "masks": masks, "page_bytes": self.page_bytes}
+        if self._sampled:
+            assert self.memory_pages is not None
+            return sampled_paging(
+                trace,
+                self.memory_pages,
+                self.colours,
+                rate=self.sample,
+                most_pages=self.sample_pages,
+                seed=seed,
+                **shared,
+            )
+        if self.policy == "lru":
+            return curves(trace, self.colours, **shared).faults(self.memory_pages)
+        assert self.memory_pages is not None
+        return replacement(trace, [self.policy], self.memory_pages, self.colours, seed=seed, **shared)
+
+    def check(self) -> None:
+        self.rows(np.zeros(1, np.uint64), [0])
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """What caches and TLBs have in common."""
+
+    name: str
+    processor: Processor
+    placement: Placement
+    history: History
+
+    @property
+    def full(self) -> bool:
+        return True
+
+    @cached_property
+    def identity(self) -> str:
+        # Where the numbers of a processor come from does not decide what they do.
+        processor = {"name": self.processor.name, "caches": self.processor.caches, "tlb": self.processor.tlb}
+        return _digest(
+            {
+                "simulator": type(self).__name__,
+                "name": self.name,
+                "processor": processor,
+                "placement": [self.placement.name, self.placement.native(0)],
+                "history": asdict(self.history),
+                **self._further(),
+            }
+        )
+
+    def _further(self) -> dict[str, Any]:
+        return {}
+
+    def _columns(self) -> list[pl.Expr]:
+        return [
+            pl.lit(self.processor.name).alias("hardware"),
+            pl.lit(self.history.memory_bytes, pl.Int64).alias("machine_bytes"),
+            pl.lit(self.history.used).alias("used"),
+            pl.lit(self.history.cached).alias("cached"),
+            pl.lit(self.history.turnover).alias("turnover"),
+        ]
+
+    def rows(self, trace: Any, seeds: Seeds) -> pl.DataFrame:
+        raise NotImplementedError
+
+    def check(self) -> None:
+        small = replace(self.history, memory_bytes=64 << 20, turnover=0.0)
+        replace(self, history=small).rows(np.empty(0, np.uint64), [0])
+
+
+@dataclass(frozen=True)
+class Cache(_Placed):
+    """Physically indexed caches under one placement."""
+
+    simulator: ClassVar[str] = "cache"
+
+    @property
+    def drawn(self) -> bool:
+        return True
+
+    def rows(self, trace: Any, seeds: Seeds) -> pl.DataFrame:
+        drawn = [seed or 0 for seed in seeds]
+        runs = cache(trace, self.processor, [self.placement], seeds=drawn, history=self.history, threads=1)
+        executions = runs.executions.drop(pl.selectors.starts_with("misses."))
+        return pl.concat([executions, runs.levels], how="diagonal").with_columns(*self._columns())
+
+
+@dataclass(frozen=True)
+class Tlb(_Placed):
+    """Translation with one choice of page sizes."""
+
+    simulator: ClassVar[str] = "tlb"
+    caches: bool = False
+
+    @property
+    def drawn(self) -> bool:
+        hardware = self.processor.tlb or {}
+        return self.caches or bool(hardware.get("coalesces")) or hardware.get("nested") is not None
+
+    def _further(self) -> dict[str, Any]:
+        return {"data_caches": self.caches}
+
+    def rows(self, trace: Any, seeds: Seeds) -> pl.DataFrame:
+        drawn = [seed or 0 for seed in seeds]
+        runs = tlb(
+            trace,
+            self.processor,
+            [self.placement],
+            caches=self.caches,
+            seeds=drawn,
+            history=self.history,
+            threads=1,
+        )
+        found = [runs.executions, runs.levels] if self.caches else [runs.executions]
+        rows = pl.concat(found, how="diagonal").with_columns(*self._columns(), data_caches=pl.lit(self.caches))
+        return rows if self.drawn else rows.with_columns(seed=pl.lit(None, pl.Int64))

@@ -1,0 +1,164 @@
+"""The directory of a sweep: one Parquet file a task, written whole or not at all, and what is known about them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from ...errors import BadInputError, PagelabError
+from ...machine.provenance import provenance
+from ...study.lock import DirectoryLock
+from .plan import Plan
+from .rows import SCHEMA
+from .task import Task
+from .traces import Known
+from .work import Failed
+
+PLAN_SCHEMA = "pagelab.sweep/1"
+
+
+class Dataset:
+    """``DIR/*.parquet`` are the parts of the plan; ``DIR/_sweep`` has the plan, failures, and parts of other plans."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._own = directory / "_sweep"
+        self._plan = self._own / "plan.json"
+        self._failed = self._own / "failed"
+        self._aside = self._own / "set-aside"
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Makes the directory, and keeps others out. Raises :class:`BadInputError` where it is something else's."""
+        self.check()
+        try:
+            for part in (self._failed, self._aside):
+                part.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInputError(f"--out {self.directory}: {error.strerror} (errno {error.errno})") from error
+        with DirectoryLock(self._own, self._busy):
+            yield
+
+    def check(self) -> None:
+        """Raises :class:`BadInputError` where the directory is something else's."""
+        if self.directory.exists() and not self.directory.is_dir():
+            raise BadInputError(f"--out {self.directory}: a file; name a directory")
+        if self.directory.is_dir() and not self._own.is_dir() and any(self.directory.iterdir()):
+            raise BadInputError(
+                f"--out {self.directory}: not empty, and not the directory of a sweep; name another directory"
+            )
+
+    def _busy(self, who: str) -> str:
+        return f"cannot work in {self.directory}: {who} is running a sweep there; wait, or name another --out"
+
+    def known_traces(self) -> Known:
+        """Digests of traces, from the plan that was here before."""
+        try:
+            before = json.loads(self._plan.read_text())
+            return {(one["path"], one["size_bytes"], one["mtime_ns"]): one["sha256"] for one in before["traces"]}
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+
+    def missing(self, plan: Plan) -> list[Task]:
+        """Tasks whose part is not here, or cannot be read; nothing is changed."""
+        return [task for task in plan.tasks if not any(map(_whole, (self._part(task), self._aside_of(task))))]
+
+    def begin(self, plan: Plan) -> list[Task]:
+        """Makes the directory that of ``plan``: what it wants comes back from beside, what it does not want goes there.
+
+        Returns what is missing.
+        """
+        try:
+            for task in plan.tasks:
+                if not _whole(self._part(task)):
+                    self._part(task).unlink(missing_ok=True)
+                    if _whole(self._aside_of(task)):
+                        self._aside_of(task).replace(self._part(task))
+            wanted = {self._part(task).name for task in plan.tasks}
+            for path in self.directory.glob("*.parquet"):
+                if path.name not in wanted:
+                    path.replace(self._aside / path.name)
+            for path in self._failed.glob("*.json"):
+                path.unlink()
+            self._write(self._plan, json.dumps(_document(plan), indent=1).encode())
+        except OSError as error:
+            raise self._error(error) from error
+        return self.missing(plan)
+
+    def add(self, task: Task, content: bytes) -> None:
+        """A finished part. Raises :class:`PagelabError`, as where the disk is full."""
+        try:
+            self._write(self._part(task), content)
+        except OSError as error:
+            raise self._error(error) from error
+
+    def fail(self, task: Task, failure: Failed) -> None:
+        """What went wrong with a task, for whoever looks into it."""
+        document = {"task": task.digest, "title": task.title, **asdict(failure)}
+        try:
+            self._write(self._failed / f"{task.digest}.json", json.dumps(document, indent=1).encode())
+        except OSError as error:
+            raise self._error(error) from error
+
+    def frame(self) -> pl.DataFrame:
+        """All parts."""
+        parts = sorted(self.directory.glob("*.parquet"))
+        return pl.read_parquet(parts) if parts else pl.DataFrame(schema=SCHEMA)
+
+    def _part(self, task: Task) -> Path:
+        return self.directory / f"{task.digest}.parquet"
+
+    def _aside_of(self, task: Task) -> Path:
+        return self._aside / f"{task.digest}.parquet"
+
+    def _write(self, path: Path, content: bytes) -> None:
+        """Beside its place, onto the disk, then into its place: a crash leaves the old file or the new one."""
+        beside = self._own / f"{path.name}.part"
+        try:
+            with beside.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+        finally:
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
+        descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _error(self, error: OSError) -> PagelabError:
+        return PagelabError(
+            f"cannot write to {self.directory}: {error.strerror} (errno {error.errno}); what is finished is kept"
+        )
+
+
+def _whole(path: Path) -> bool:
+    """Whether a part is there, of this version's columns: a Parquet file has them at its end."""
+    try:
+        return pl.read_parquet_schema(path) == dict(SCHEMA)
+    except (OSError, pl.exceptions.PolarsError):
+        return False
+
+
+def _document(plan: Plan) -> dict[str, Any]:
+    def of(tasks: Sequence[Task]) -> list[dict[str, Any]]:
+        return [{"digest": task.digest, "title": task.title, "seeds": task.seeds} for task in tasks]
+
+    return {
+        "schema": PLAN_SCHEMA,
+        "name": plan.name,
+        "text": plan.text,
+        "provenance": provenance(),
+        "traces": [asdict(trace) for trace in plan.traces],
+        "tasks": of(plan.tasks),
+    }

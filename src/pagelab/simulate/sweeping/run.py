@@ -1,0 +1,161 @@
+"""A sweep from its file to its dataset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...distribute.model import Executor, Lost, Outcomes, ThisProcess
+from ...errors import BadInputError, MachineError
+from . import spec
+from .dataset import Dataset
+from .plan import Plan, plan
+from .task import Task
+from .work import Failed, Outcome, Unfit, perform
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ..spread import Spread
+
+Spec = str | PathLike[str] | Mapping[str, Any]
+"""The path of a sweep's file, or what would be in it."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """How a sweep stands."""
+
+    directory: Path
+    plan: Plan
+    done_before: int
+    """Tasks whose parts were there already."""
+    failed: tuple[tuple[Task, Failed], ...] = ()
+
+    def frame(self) -> pl.DataFrame:
+        """All rows (docs/simulate-sweep has the columns)."""
+        return Dataset(self.directory).frame()
+
+    def spread(self) -> list[Spread]:
+        """How much executions of the same trace in the same configuration differ: cycles of memory of caches, cycles of
+        walks of TLBs. By the statistics for real runs; what was done with one seed, and what has none, is left out.
+        """
+        return spread_of(self.frame())
+
+
+def spread_of(frame: pl.DataFrame) -> list[Spread]:
+    """See :meth:`Sweep.spread`; ``placement`` is trace, hardware and placement as the configuration's name has them."""
+    import polars as pl
+
+    from ..spread import spread
+
+    executions = frame.filter(pl.col("level").is_null() & pl.col("seed").is_not_null())
+    labelled = executions.with_columns(placement=pl.concat_str("trace", "configuration", separator=", "))
+    several = labelled.filter(pl.col("seed").n_unique().over("simulator", "placement") > 1)
+    found: list[Spread] = []
+    for simulator, quantity in (("cache", "cycles"), ("tlb", "c")):
+        own = several.filter(simulator=simulator).sort("placement", "seed", maintain_order=True)
+        found += spread(own, [quantity]) if len(own) else []
+    return found
+
+
+Progress = Callable[[int, int, int], None]
+"""Told how many tasks are done (those before among them), how many there are, how many have failed."""
+
+
+def planned(sweep_spec: Spec, out: str | PathLike[str]) -> tuple[Plan, list[Task]]:
+    """What a sweep would do: all tasks, and those that are missing. Nothing is written."""
+    dataset = Dataset(Path(out))
+    dataset.check()
+    made = _plan(sweep_spec, dataset)
+    return made, dataset.missing(made)
+
+
+def sweep(
+    sweep_spec: Spec,
+    out: str | PathLike[str],
+    *,
+    cluster: str | None = None,
+    processes: int | None = None,
+    attempts: int = 3,
+    progress: Progress | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Sweep:
+    """Does what is missing of a sweep, in local ``processes`` (None: as many as processors; 0: in this one) or on the
+    Dask ``cluster`` whose scheduler has that address. ``attempts``: how many local processes may die of one task.
+
+    Failed tasks are in the result; the others are done. ``say`` is told what a cluster waits for.
+
+    Raises :class:`BadInputError` (a file, a trace or the directory), :class:`MachineError` (no cluster, a worker that
+    does not fit); whatever is raised, Ctrl-C too, what is finished is in its place.
+    """
+    executor = _executor(cluster, processes, attempts, say)
+    dataset = Dataset(Path(out))
+    dataset.check()
+    made = _plan(sweep_spec, dataset)
+    with dataset.opened():
+        missing = dataset.begin(made)
+        before = len(made.tasks) - len(missing)
+        failed: list[tuple[Task, Failed]] = []
+        if progress is not None:
+            progress(before, len(made.tasks), 0)
+        # With nothing to do, no cluster need be there.
+        with closing(executor.execute(perform, missing) if missing else _none()) as outcomes:
+            for at, (task, outcome) in enumerate(outcomes, start=1):
+                problem = _take(dataset, task, outcome, on_cluster=cluster is not None)
+                if problem is not None:
+                    failed.append((task, problem))
+                if progress is not None:
+                    progress(before + at - len(failed), len(made.tasks), len(failed))
+    return Sweep(dataset.directory, made, before, tuple(failed))
+
+
+def _none() -> Outcomes[Task, Outcome]:
+    yield from ()
+
+
+def _executor(cluster: str | None, processes: int | None, attempts: int, say: Callable[[str], None] | None) -> Executor:
+    if cluster is None:
+        from ...distribute.processes import LocalProcesses
+
+        if processes == 0:
+            return ThisProcess()
+        return LocalProcesses(processes, attempts=attempts)
+    if processes is not None:
+        raise BadInputError("processes are local: give either them or a cluster")
+    from ...distribute.cluster import DaskCluster
+
+    return DaskCluster(cluster, say=say or (lambda _: None))
+
+
+def _plan(sweep_spec: Spec, dataset: Dataset) -> Plan:
+    known = dataset.known_traces()
+    if isinstance(sweep_spec, Mapping):
+        raw = spec.of_mapping(sweep_spec)
+        return plan(raw, json.dumps(sweep_spec, default=str), Path.cwd() / "sweep", known)
+    path = Path(sweep_spec)
+    raw, text = spec.read(path)
+    return plan(raw, text, path, known)
+
+
+def _take(dataset: Dataset, task: Task, outcome: Outcome | Lost, *, on_cluster: bool) -> Failed | None:
+    """Keeps a part, or what went wrong with it."""
+    if isinstance(outcome, Unfit):
+        if on_cluster:
+            raise MachineError(
+                f"host {outcome.host} does not fit: {outcome.message}; workers need the same pagelab, and the traces "
+                "under the same path; what is finished is kept: mend it and call it again"
+            )
+        outcome = Failed(outcome.message, outcome.host)
+    if isinstance(outcome, Lost):
+        outcome = Failed(outcome.message, "")
+    if isinstance(outcome, Failed):
+        dataset.fail(task, outcome)
+        return outcome
+    dataset.add(task, outcome.content)
+    return None

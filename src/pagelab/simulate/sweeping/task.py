@@ -1,0 +1,27 @@
+"""What a worker is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .configurations import Configuration
+from .traces import TraceFile
+
+
+@dataclass(frozen=True)
+class Task:
+    """One trace in one configuration with some seeds: what a worker is given, whole."""
+
+    digest: str
+    """Decides the name of the part: equal for tasks with the same rows."""
+    trace: TraceFile
+    configuration: Configuration
+    seeds: tuple[int | None, ...]
+    pagelab: str | None
+    """The version that planned it, which must be the one that does it."""
+
+    @property
+    def title(self) -> str:
+        first, last = self.seeds[0], self.seeds[-1]
+        seeds = "" if first is None else f", seed {first}" if first == last else f", seeds {first} … {last}"
+        return f"{self.trace.name}, {self.configuration.simulator} {self.configuration.name}{seeds}"

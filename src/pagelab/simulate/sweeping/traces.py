@@ -1,0 +1,100 @@
+"""The traces of a sweep: found by pattern, known by their contents."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from ...errors import BadInputError
+from ...trace.work import info
+
+
+class TraceGoneError(BadInputError):
+    """A trace is not where it was, or is another one."""
+
+
+@dataclass(frozen=True)
+class TraceFile:
+    """A trace as it was when the sweep was planned."""
+
+    name: str
+    path: str
+    sha256: str
+    size_bytes: int
+    mtime_ns: int
+    full: bool
+    """It has every reference, not page runs."""
+
+    def verify(self) -> None:
+        """Raises :class:`TraceGoneError` unless the same trace is at the same path, here and now."""
+        try:
+            found = Path(self.path).stat()
+            if (found.st_size, found.st_mtime_ns) == (self.size_bytes, self.mtime_ns):
+                return
+            # Copies have the contents, and times of their own.
+            same = found.st_size == self.size_bytes and self.sha256 == _digest(self.path, found.st_mtime_ns)
+        except OSError as error:
+            raise TraceGoneError(f"cannot read the trace {self.path}: {error.strerror} (errno {error.errno})") from None
+        if not same:
+            raise TraceGoneError(f"the trace {self.path} is not the one that the sweep was planned with")
+
+
+Known = Mapping[tuple[str, int, int], str]
+"""Path, size and time of traces → SHA-256, from an earlier plan."""
+
+
+def find(patterns: Sequence[str], base: Path) -> list[Path]:
+    """The files that the patterns name, beside ``base``, each once. Raises :class:`BadInputError`."""
+    found: dict[Path, None] = {}
+    for pattern in patterns:
+        # Path.glob refuses absolute patterns.
+        found_here = glob.glob(pattern, root_dir=base, recursive=True)  # noqa: PTH207
+        matches = sorted(found_here) if glob.has_magic(pattern) else [pattern]
+        files = [path for path in (Path(base, match).absolute() for match in matches) if not path.is_dir()]
+        if not files:
+            raise BadInputError(f"{pattern}: no such file in {base.absolute()}; capture a trace with: pagelab trace")
+        found |= dict.fromkeys(files)
+    return list(found)
+
+
+def read(paths: Iterable[Path], known: Known) -> dict[Path, TraceFile]:
+    """Headers and digests. Raises :class:`BadInputError` for what cannot be simulated: no trace, torn, a sample."""
+    paths = list(dict.fromkeys(paths))
+    return {path: _read(path, name, known) for path, name in zip(paths, _names(paths), strict=True)}
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """File names without ending; with as many directories before them as it takes to tell them apart."""
+    names = [path.with_suffix("") for path in paths]
+    for depth in range(1, max((len(name.parts) for name in names), default=1) + 1):
+        short = ["/".join(name.parts[-depth:]) for name in names]
+        if len(set(short)) == len(short):
+            return short
+    return [str(path) for path in paths]
+
+
+def _read(path: Path, name: str, known: Known) -> TraceFile:
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise BadInputError(f"cannot read the trace {path}: {error.strerror} (errno {error.errno})") from None
+    about = info(path)
+    header = about["header"]
+    if not about["complete"]:
+        raise BadInputError(f"trace {path} is torn; save what is whole: pagelab trace convert --recover {path} NEW")
+    if header.get("sampling") is not None:
+        raise BadInputError(f"trace {path} is a sample, and simulations need every reference")
+    key = (str(path), found.st_size, found.st_mtime_ns)
+    digest = known.get(key) or _digest(str(path), found.st_mtime_ns)
+    return TraceFile(name, str(path), digest, found.st_size, found.st_mtime_ns, header["content"] == "references")
+
+
+@lru_cache(maxsize=1024)
+def _digest(path: str, _mtime_ns: int) -> str:
+    """SHA-256 of the file; kept for as long as the process lives and the file's time stays."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

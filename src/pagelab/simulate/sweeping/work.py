@@ -1,0 +1,80 @@
+"""What a worker does with a task. It returns what went wrong, too: exceptions would lose where it was."""
+
+from __future__ import annotations
+
+import io
+import platform
+import time
+import traceback
+from dataclasses import dataclass
+
+import polars as pl
+
+from ...errors import PagelabError
+from ...machine.provenance import pagelab_version
+from .rows import conform
+from .task import Task
+from .traces import TraceGoneError
+
+
+@dataclass(frozen=True)
+class Done:
+    """The part of a task: a Parquet file's bytes."""
+
+    content: bytes
+    rows: int
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The task cannot be done; another try would end the same way. ``details``: where, for errors of pagelab itself."""
+
+    message: str
+    host: str
+    details: str | None = None
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """This worker cannot do it: it has another pagelab, or another trace, or none."""
+
+    message: str
+    host: str
+
+
+Outcome = Done | Failed | Unfit
+
+
+def perform(task: Task) -> Outcome:
+    """Simulates, in one thread; nothing is written."""
+    host, start = platform.node(), time.perf_counter()
+    if (mine := pagelab_version()) != task.pagelab:
+        return Unfit(f"it has pagelab {mine}, and the sweep was planned with {task.pagelab}", host)
+    try:
+        task.trace.verify()
+        found = task.configuration.rows(task.trace.path, task.seeds)
+        return _part(task, found, host, time.perf_counter() - start)
+    except TraceGoneError as error:
+        return Unfit(str(error), host)
+    except PagelabError as error:
+        return Failed(str(error), host)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of the native part is no Exception
+        return Failed(f"{type(error).__name__}: {error}", host, traceback.format_exc())
+
+
+def _part(task: Task, found: pl.DataFrame, host: str, seconds: float) -> Done:
+    labels = {
+        "task": task.digest,
+        "trace": task.trace.name,
+        "trace_sha256": task.trace.sha256,
+        "simulator": task.configuration.simulator,
+        "configuration": task.configuration.name,
+        "host": host,
+        "pagelab": task.pagelab,
+    }
+    rows = conform(found.with_columns(*(pl.lit(text).alias(name) for name, text in labels.items()), seconds=seconds))
+    content = io.BytesIO()
+    rows.write_parquet(content)
+    return Done(content.getvalue(), rows.height)

@@ -1,0 +1,67 @@
+"""TOML read into a pydantic model, every mistake told with file, line, key and what would be allowed."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from .errors import Problem, SpecError
+from .toml_text import LineIndex, Location, dotted
+
+Model = TypeVar("Model", bound=BaseModel)
+Tables = Mapping[tuple[str, ...], type[BaseModel]]
+"""The model of each table, by the names on its path: whose keys are listed where one is unknown."""
+
+
+def read_text(path: Path, instead: str) -> str:
+    """The text of ``path``. Raises :class:`SpecError`, with the command ``instead`` as the next thing to type."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise SpecError(path, [Problem("", f"cannot read: {reason}; {instead}")]) from None
+
+
+def parse(text: str, path: Path | str, model: type[Model], tables: Tables) -> Model:
+    """What ``text`` says; ``path`` is only named in errors. Raises :class:`SpecError` with every problem found."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"\(at line (\d+), column \d+\)", str(error))
+        raise SpecError(path, [Problem("", f"not TOML: {error}", int(found[1]) if found else None)]) from None
+    return validate(data, path, model, tables, LineIndex(text))
+
+
+def validate(
+    data: Mapping[str, Any], path: Path | str, model: type[Model], tables: Tables, lines: LineIndex | None = None
+) -> Model:
+    """The same for what was parsed before, or never was TOML."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise SpecError(path, [_problem(item, lines or LineIndex(""), tables) for item in error.errors()]) from None
+
+
+def _problem(item: Any, lines: LineIndex, tables: Tables) -> Problem:
+    location: Location = tuple(part for part in item["loc"] if not _is_noise(part))
+    message = str(item["msg"]).removeprefix("Value error, ")
+    if item["type"] == "extra_forbidden":
+        table = tuple(part for part in location[:-1] if isinstance(part, str))
+        model = tables.get(table)
+        allowed = f"; allowed: {', '.join(sorted(model.model_fields))}" if model else ""
+        message = f"unknown key{allowed}"
+    elif item["type"] == "missing":
+        message = "missing"
+    elif item["type"] not in ("value_error", "literal_error"):
+        message = f"{message}, not {item['input']!r}"
+    return Problem(dotted(location), message, lines.line(location))
+
+
+def _is_noise(part: str | int) -> bool:
+    """Pydantic names the branch of a union or the kind of a key inside the location; readers have no use for it."""
+    return isinstance(part, str) and (part in ("str", "int", "float", "bool") or "[" in part or "(" in part)

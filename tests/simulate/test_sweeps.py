@@ -1,0 +1,424 @@
+"""Sweeps: the rows of the single simulations, all of them, once, whatever happens in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import pagelab.simulate
+from pagelab import trace
+from pagelab.errors import BadInputError, PagelabError
+from pagelab.simulate.placing import History, placement_of_pages
+from pagelab.simulate.sweeping.run import Sweep, planned, sweep
+from pagelab.simulate.sweeping.task import Task
+from pagelab.simulate.sweeping.work import Unfit, perform
+
+SMALL = """
+name = "small"
+[cache]
+level = [{ name = "L1", size = "4K", ways = 4, cycles = 4 }, { name = "L2", size = "64K", ways = 2, cycles = 10 }]
+[tlb]
+first = [{ name = "L1", pages = ["4K"], entries = 8, ways = 4 }, { name = "L1 2M", pages = ["2M"], entries = 2 }]
+"""
+ALL = """
+traces = ["*.trace"]
+seeds = 2
+
+[[paging]]
+colors = "1,2"
+memory = ["16K", "64K"]
+policies = ["lru", "random"]
+
+[[cache]]
+hierarchy = "small.toml"
+frames = ["kernel", "random"]
+memory = "64M"
+
+[[tlb]]
+processor = "small.toml"
+pages = ["4K", "2M"]
+"""
+"""A trace has 3 tasks of paging (one draws nothing), 4 of caches and 2 of TLBs."""
+HISTORY = History(memory_bytes=64 << 20)
+HOW = ("host", "seconds")
+"""Columns that differ from one time to the next."""
+
+
+def references(seed: int, count: int = 20_000) -> np.ndarray:
+    """Over 1 MiB, near the last one more often than not."""
+    steps = np.random.default_rng(seed).integers(-2048, 2049, count)
+    return (0x7F00_0000_0000 + np.abs(np.cumsum(steps)) % (1 << 20)).astype(np.uint64)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A directory with two traces and a description of hardware."""
+    for name, seed in (("one", 1), ("two", 2)):
+        trace.write(tmp_path / f"{name}.trace", [references(seed)])
+    (tmp_path / "small.toml").write_text(SMALL)
+    return tmp_path
+
+
+def written(here: Path, text: str = ALL) -> Path:
+    path = here / "all.toml"
+    path.write_text(text)
+    return path
+
+
+def comparable(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.drop(HOW).sort("task", "seed", "level", "colours", "memory_pages")
+
+
+def parts(out: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in out.glob("*.parquet")}
+
+
+def run(spec: Path, out: Path, processes: int = 0, **options: Any) -> Sweep:
+    """In this process where nothing else is said: starting others takes most of the time."""
+    return sweep(spec, out, processes=processes, **options)
+
+
+def cli(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pagelab", "simulate", "sweep", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def same(found: pl.DataFrame, expected: pl.DataFrame, by: list[str]) -> None:
+    """The columns of a single simulation, wherever the sweep has them."""
+    assert found.select(expected.columns).sort(by).equals(expected.sort(by))
+
+
+def test_rows_are_those_of_the_single_simulations(here: Path) -> None:
+    done = run(written(here), here / "out", processes=2)
+    assert (len(done.plan.tasks), done.done_before, done.failed) == (2 * 9, 0, ())
+    frame = pl.scan_parquet(here / "out" / "*.parquet").collect()
+    assert comparable(frame).equals(comparable(done.frame()))
+    for name in ("one", "two"):
+        path, own = here / f"{name}.trace", frame.filter(trace=name)
+        faults = pagelab.simulate.paging(path, [1, 2], memory=[4, 16])
+        same(own.filter(simulator="paging", configuration="lru"), faults, ["colours", "memory_pages"])
+        for seed in (0, 1):
+            drawn = pagelab.simulate.replacement(path, ["random"], [4, 16], [1, 2], seed=seed)
+            same(own.filter(configuration="random", seed=seed), drawn, ["colours", "memory_pages"])
+        runs = pagelab.simulate.cache(path, here / "small.toml", ["kernel", "random"], seeds=2, history=HISTORY)
+        caches = own.filter(simulator="cache")
+        by = ["placement", "seed", "level"]
+        same(caches.filter(pl.col("level").is_not_null()), runs.levels, by)
+        executions = caches.filter(pl.col("level").is_null())
+        same(executions, runs.executions.drop("misses.L1", "misses.L2"), by[:2])
+        walked = pagelab.simulate.tlb(path, here / "small.toml", [placement_of_pages(size) for size in ("4K", "2M")])
+        tlbs = own.filter(simulator="tlb")
+        assert tlbs["seed"].to_list() == [None, None]
+        same(tlbs, walked.executions.drop("seed"), ["placement"])
+    assert set(frame["trace_sha256"]) == {file.sha256 for file in done.plan.traces}
+
+
+def test_seeds_of_one_task_are_those_of_several(here: Path) -> None:
+    cut = ALL[ALL.index("[[cache]]") : ALL.index("[[tlb]]")]
+    apart = run(written(here, f'traces = ["one.trace"]\nseeds = 5\n{cut}'), here / "apart")
+    spec = written(here, f'traces = ["one.trace"]\nseeds = 5\nseeds_per_task = 3\n{cut}')
+    together = run(spec, here / "together")
+    assert [task.seeds for task in together.plan.tasks] == 2 * [(0, 1, 2), (3, 4)]
+    keys = ["configuration", "seed", "level"]
+    first, second = (one.frame().drop("task", *HOW).sort(keys) for one in (apart, together))
+    assert first.equals(second)
+
+
+def test_called_again_it_does_what_is_missing(here: Path) -> None:
+    spec, out = written(here), here / "out"
+    first = run(spec, out).frame()
+    before = parts(out)
+    again = run(spec, out)
+    assert again.done_before == 18
+    assert parts(out) == before
+
+    gone, torn, *_ = sorted(out.glob("*.parquet"))
+    gone.unlink()
+    torn.write_bytes(torn.read_bytes()[:-9])
+    assert len(planned(spec, out)[1]) == 2
+    assert run(spec, out).done_before == 16
+    assert comparable(run(spec, out).frame()).equals(comparable(first))
+    assert {name for name, when in parts(out).items() if before[name] != when} == {gone.name, torn.name}
+
+
+def test_a_changed_file_keeps_what_is_still_in_it(here: Path) -> None:
+    out = here / "out"
+    run(written(here), out)
+    before = parts(out)
+    longer = ALL.replace("seeds = 2", "seeds = 3").replace(
+        '["kernel", "random"]', '["kernel", "random", "bin-hopping"]'
+    )
+    done = run(written(here, longer), out)
+    assert done.done_before == 18
+    assert len(done.plan.tasks) == 2 * 15
+    assert before.items() <= parts(out).items()
+
+    less = run(written(here, ALL.replace("seeds = 2", "seeds = [1]")), out)
+    assert less.done_before == len(less.plan.tasks) == len(parts(out)) == 2 * 6
+    assert set(less.frame()["seed"]) == {1, None}
+    assert run(written(here, longer), out).done_before == 30
+
+
+def test_traces_are_known_by_their_contents(here: Path) -> None:
+    spec, out = written(here), here / "out"
+    run(spec, out)
+    os.utime(here / "one.trace", (1, 1))
+    assert planned(spec, out)[1] == []
+    trace.write(here / "two.trace", [references(3)], force=True)
+    again = run(spec, out)
+    assert again.done_before == 9
+    assert again.frame()["trace_sha256"].n_unique() == 2
+
+
+def test_traces_with_the_same_name_have_their_directories_before_it(here: Path) -> None:
+    (here / "a").mkdir()
+    (here / "one.trace").rename(here / "a" / "two.trace")
+    made, _ = planned(written(here, ALL.replace("*.trace", "**/*.trace")), here / "out")
+    assert sorted(file.name for file in made.traces) == ["a/two", f"{here.name}/two"]
+
+
+def damage(path: Path) -> bytes:
+    """Breaks a chunk, which only reading it tells; returns what was there."""
+    whole = path.read_bytes()
+    content = bytearray(whole)
+    content[len(content) // 2] ^= 0x40
+    path.write_bytes(content)
+    return whole
+
+
+def test_failures_are_listed_and_tried_again_and_the_rest_is_done(here: Path) -> None:
+    spec, out = written(here), here / "out"
+    whole = damage(here / "two.trace")
+    said = cli(spec, "--out", out, "--processes", 0)
+    assert said.returncode == 1, said.stderr
+    assert "all: 9 of 18 tasks are done" in said.stdout
+    assert "9 of 18 tasks failed:\n  two, paging lru: " in said.stderr
+    assert "damaged" in said.stderr
+    assert said.stderr.endswith(f"with: pagelab simulate sweep {spec} --out {out}\n")
+    failed = [json.loads(path.read_text()) for path in (out / "_sweep" / "failed").iterdir()]
+    assert {one["title"].split(",")[0] for one in failed} == {"two"}
+    assert len(failed) == 9
+    assert set(pl.read_parquet(out / "*.parquet")["trace"]) == {"one"}
+
+    (here / "two.trace").write_bytes(whole)
+    said = cli(spec, "--out", out, "--processes", 0, "--json")
+    assert said.returncode == 0, said.stderr
+    assert json.loads(said.stdout) | {"directory": ""} == {
+        "name": "all",
+        "directory": "",
+        "tasks": 18,
+        "done_before": 9,
+        "failed": [],
+    }
+    assert list((out / "_sweep" / "failed").iterdir()) == []
+
+
+def emptied(group: int) -> bool:
+    """Waits until a process group has nobody left: multiprocessing's resource tracker ends a moment later."""
+    for _ in range(1000):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+LONG = """
+traces = ["*.trace"]
+seeds = 30
+[[cache]]
+hierarchy = "small.toml"
+memory = "256M"
+turnover = 4
+"""
+
+
+def test_interrupted_it_keeps_what_is_finished_and_leaves_no_process(here: Path) -> None:
+    spec, out = written(here, LONG), here / "out"
+    command = [sys.executable, "-m", "pagelab", "simulate", "sweep", spec, "--out", out, "--processes", "2"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as running:
+        while len(parts(out)) < 3:
+            assert running.poll() is None
+            time.sleep(0.01)
+        os.killpg(running.pid, signal.SIGINT)
+        _, stderr = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert f"of 60 tasks are done and kept; go on with: pagelab simulate sweep {spec} --out {out}" in stderr
+    assert emptied(running.pid)
+    done = len(parts(out))
+    assert 3 <= done < 60
+    assert list((out / "_sweep").glob("*.part")) == []
+    again = run(spec, out)
+    assert again.done_before == done
+    fresh = run(spec, here / "fresh")
+    assert comparable(again.frame()).equals(comparable(fresh.frame()))
+
+
+def test_a_worker_that_is_killed_costs_nothing(here: Path) -> None:
+    spec, out = written(here, LONG.replace("seeds = 30", "seeds = 8")), here / "out"
+    killed: list[int] = []
+
+    def progress(done: int, _total: int, _failed: int) -> None:
+        if done == 4:
+            children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+            workers = [int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+            killed.append(workers[-1])
+            os.kill(workers[-1], signal.SIGKILL)
+
+    done = run(spec, out, 2, progress=progress)
+    assert len(killed) == 1
+    assert done.failed == ()
+    assert done.frame()["task"].n_unique() == 16
+
+
+def test_one_sweep_at_a_time_writes_to_a_directory(here: Path) -> None:
+    spec, out = written(here), here / "out"
+    refused: list[str] = []
+
+    def progress(done: int, _total: int, _failed: int) -> None:
+        if done == 1:
+            with pytest.raises(PagelabError, match=f"process {os.getpid()} on .* is running a sweep there") as caught:
+                run(spec, out)
+            refused.append(str(caught.value))
+
+    assert run(spec, out, progress=progress).failed == ()
+    assert len(refused) == 1
+
+
+def test_directories_of_others_are_left_alone(here: Path) -> None:
+    with pytest.raises(BadInputError, match="not the directory of a sweep"):
+        run(written(here), here)
+    with pytest.raises(BadInputError, match="a file; name a directory"):
+        run(written(here), here / "small.toml")
+    assert not (here / "_sweep").exists()
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(here: Path) -> None:
+    said = cli(written(here), "--out", here / "out", "--dry-run")
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.splitlines()[:4] == [
+        "all: 2 traces, 6 configurations, 18 tasks; 0 are done already",
+        "  one, paging lru",
+        "  one, paging random, seed 0",
+        "  one, paging random, seed 1",
+    ]
+    assert "  two, cache small kernel memory=64M, seed 1" in said.stdout.splitlines()
+    assert not (here / "out").exists()
+
+
+def test_the_same_from_python(here: Path) -> None:
+    table = {"hierarchy": str(here / "small.toml"), "frames": "random", "memory": "64M"}
+    done = sweep({"traces": [str(here / "one.trace")], "seeds": [7], "cache": [table]}, here / "out", processes=0)
+    runs = pagelab.simulate.cache(here / "one.trace", here / "small.toml", "random", seeds=[7], history=HISTORY)
+    assert done.frame().filter(level="L2")["misses"].to_list() == runs.executions["misses.L2"].to_list()
+
+
+MISTAKES = [
+    ("seeds = 2\n", "there is nothing to simulate: write [[paging]], [[cache]] or [[tlb]] tables"),
+    ("[[cache]]\nhierarchy = 'small.toml'", 'there are no traces: write traces = ["*.trace"]'),
+    ("traces = ['*.trace']\n[[cache]]\nhierarchy = 'zen-9'", "all.toml:2: cache[0]: no processor is called zen-9"),
+    ("traces = ['*.trace']\n[[cache]]\nframes = 'kernel'", "all.toml:2: cache[0].hierarchy: missing"),
+    ("traces = ['*.trace']\n[[tlb]]\nprocessor = 'pentium-4'", "pentium-4: the description has no table [tlb]"),
+    ("traces = ['*.trace']\n[[paging]]\ncolours = 4", "all.toml:3: paging[0].colours: unknown key; allowed: coloring"),
+    (
+        "traces = ['*.trace']\n[[paging]]\npolicies = ['mru']",
+        "all.toml:3: paging[0].policies[0]: Input should be 'lru'",
+    ),
+    ("traces = ['*.trace']\n[[paging]]\nmemory = '4X'", "all.toml:3: paging[0].memory"),
+    ("traces = ['*.trace']\n[[paging]]\npolicies = 'opt'\nmemory = 'all'", 'memory = "all" needs policies = ["lru"]'),
+    ("traces = ['*.trace']\n[[paging]]\nmemory = '12K'\ncolors = 8\npolicies = 'fifo'", "no memory size is a multiple"),
+    ("traces = ['*.trace']\n[[paging]]\n[[paging]]\ncolors = 8", "all.toml:3: paging[1]: a configuration of paging[0]"),
+    ("traces = ['*.trace']\n[[cache]]\nhierarchy = 'zen-3'\nused = 0.9", "0.98 together at most"),
+    ("traces = ['*.trace']\n[[cache]]\nhierarchy = 'zen-3'\nframes = 'colour'", "allowed:"),
+    ("traces = ['*.trace', 'no.trace']\n[[paging]]", "no.trace: "),
+    ("traces = ['*.toml']\n[[paging]]", "not a pagelab trace"),
+    ("traces = ['*.runs']\n[[cache]]\nhierarchy = 'zen-3'", "has page runs only, and cache needs every reference"),
+    ("traces = ['*.torn']\n[[paging]]", "pagelab trace convert --recover"),
+    ("seeds = 2\nseeds = 3\n", "all.toml:2: not TOML"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), MISTAKES, ids=[message[:40] for _, message in MISTAKES])
+def test_mistakes_are_told_before_anything_is_simulated(here: Path, text: str, message: str) -> None:
+    trace.write(here / "a.runs", [np.arange(10)], page_bytes=4096)
+    whole = (here / "one.trace").read_bytes()
+    (here / "a.torn").write_bytes(whole[: len(whole) * 2 // 3])
+    with pytest.raises(BadInputError) as caught:
+        run(written(here, text), here / "out")
+    assert message in str(caught.value)
+    assert not (here / "out").exists()
+
+
+def test_workers_that_do_not_fit_say_so(here: Path) -> None:
+    task = planned(written(here), here / "out")[0].tasks[0]
+    other = perform(Task(task.digest, task.trace, task.configuration, task.seeds, "9.9"))
+    assert isinstance(other, Unfit)
+    assert "planned with 9.9" in other.message
+    trace.write(here / "one.trace", [references(9)], force=True)
+    changed = perform(task)
+    assert isinstance(changed, Unfit)
+    assert "is not the one that the sweep was planned with" in changed.message
+    (here / "one.trace").unlink()
+    missing = perform(task)
+    assert isinstance(missing, Unfit)
+    assert "No such file or directory (errno 2)" in missing.message
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_example_and_that_of_the_documentation_are_whole(here: Path) -> None:
+    document = (ROOT / "docs" / "simulate-sweep.md").read_text()
+    shown = document.split("```toml\n")[1].split("```")[0]
+    made, _ = planned(written(here, shown), here / "out")
+    assert {one.simulator for one in made.configurations} == {"paging", "cache", "tlb"}
+    (here / "traces").mkdir()
+    (here / "one.trace").rename(here / "traces" / "one.trace")
+    example = (ROOT / "examples" / "sweeps" / "colours.toml").read_text()
+    assert len(planned(written(here, example), here / "out")[0].tasks) == (2 + 5) + 2 * 4 * 20
+
+
+def test_every_key_and_column_is_documented() -> None:
+    from pagelab.simulate.sweeping.spec import RawCache, RawPaging, RawSweep, RawTlb
+
+    document = (ROOT / "docs" / "simulate-sweep.md").read_text()
+    for model in (RawSweep, RawPaging, RawCache, RawTlb):
+        for key in model.model_fields:
+            assert f"`{key}`" in document or f"[[{key}]]" in document, f"{key} of {model.__name__}"
+
+
+def test_executions_are_compared_by_the_statistics_of_real_runs(here: Path) -> None:
+    cut = ALL[ALL.index("[[cache]]") : ALL.index("[[tlb]]")]
+    spec = written(here, f'traces = ["one.trace"]\nseeds = 6\n{cut}')
+    done = run(spec, here / "out")
+    found = {one.placement: one for one in done.spread()}
+    assert list(found) == ["one, small kernel memory=64M", "one, small random memory=64M"]
+    cycles = done.frame().filter(pl.col("level").is_null(), placement="kernel")["cycles"]
+    kernel = found["one, small kernel memory=64M"]
+    assert (kernel.minimum, kernel.maximum) == (cycles.min(), cycles.max())
+    assert kernel.mean.value == pytest.approx(cycles.mean())  # type: ignore[union-attr] # six executions: not refused
+    said = cli(spec, "--out", here / "out")
+    assert "cycles of memory (each access waits for the one before)" in said.stdout
+    assert "one, small random memory=64M" in said.stdout
+
+
+def test_the_figure_shows_every_execution(here: Path) -> None:
+    from pagelab.simulate.sweeping.figure import cycles_figure
+
+    done = run(written(here), here / "out")
+    (values,) = cycles_figure(done.frame())["datasets"].values()
+    assert len(values) == 2 * 2 * 2
+    assert {value["condition"] for value in values} == {"kernel", "random"}
+    with pytest.raises(BadInputError, match="no executions of caches"):
+        cycles_figure(done.frame().filter(simulator="paging"))
