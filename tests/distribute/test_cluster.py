@@ -22,6 +22,7 @@ from pagelab.simulate.sweeping.run import sweep
 SWEEP = """
 traces = ["*.trace"]
 seeds = 6
+seeds_per_task = 1
 [[cache]]
 hierarchy = "small.toml"
 frames = ["kernel", "random"]

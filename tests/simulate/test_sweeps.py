@@ -11,68 +11,20 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 
 import pagelab.simulate
+from harness.sweeping import ALL, HISTORY, cli, references, written
 from pagelab import trace
 from pagelab.errors import BadInputError, PagelabError
-from pagelab.simulate.placing import History, placement_of_pages
+from pagelab.simulate.placing import placement_of_pages
 from pagelab.simulate.sweeping.run import Sweep, planned, sweep
 from pagelab.simulate.sweeping.task import Task
 from pagelab.simulate.sweeping.work import Unfit, perform
 
-SMALL = """
-name = "small"
-[cache]
-level = [{ name = "L1", size = "4K", ways = 4, cycles = 4 }, { name = "L2", size = "64K", ways = 2, cycles = 10 }]
-[tlb]
-first = [{ name = "L1", pages = ["4K"], entries = 8, ways = 4 }, { name = "L1 2M", pages = ["2M"], entries = 2 }]
-"""
-ALL = """
-traces = ["*.trace"]
-seeds = 2
-
-[[paging]]
-colors = "1,2"
-memory = ["16K", "64K"]
-policies = ["lru", "random"]
-
-[[cache]]
-hierarchy = "small.toml"
-frames = ["kernel", "random"]
-memory = "64M"
-
-[[tlb]]
-processor = "small.toml"
-pages = ["4K", "2M"]
-"""
-"""A trace has 3 tasks of paging (one draws nothing), 4 of caches and 2 of TLBs."""
-HISTORY = History(memory_bytes=64 << 20)
 HOW = ("host", "seconds")
 """Columns that differ from one time to the next."""
-
-
-def references(seed: int, count: int = 20_000) -> np.ndarray:
-    """Over 1 MiB, near the last one more often than not."""
-    steps = np.random.default_rng(seed).integers(-2048, 2049, count)
-    return (0x7F00_0000_0000 + np.abs(np.cumsum(steps)) % (1 << 20)).astype(np.uint64)
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Path:
-    """A directory with two traces and a description of hardware."""
-    for name, seed in (("one", 1), ("two", 2)):
-        trace.write(tmp_path / f"{name}.trace", [references(seed)])
-    (tmp_path / "small.toml").write_text(SMALL)
-    return tmp_path
-
-
-def written(here: Path, text: str = ALL) -> Path:
-    path = here / "all.toml"
-    path.write_text(text)
-    return path
 
 
 def comparable(frame: pl.DataFrame) -> pl.DataFrame:
@@ -86,11 +38,6 @@ def parts(out: Path) -> dict[str, int]:
 def run(spec: Path, out: Path, processes: int = 0, **options: Any) -> Sweep:
     """In this process where nothing else is said: starting others takes most of the time."""
     return sweep(spec, out, processes=processes, **options)
-
-
-def cli(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pagelab", "simulate", "sweep", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
 def same(found: pl.DataFrame, expected: pl.DataFrame, by: list[str]) -> None:
@@ -125,7 +72,7 @@ def test_rows_are_those_of_the_single_simulations(here: Path) -> None:
 
 def test_seeds_of_one_task_are_those_of_several(here: Path) -> None:
     cut = ALL[ALL.index("[[cache]]") : ALL.index("[[tlb]]")]
-    apart = run(written(here, f'traces = ["one.trace"]\nseeds = 5\n{cut}'), here / "apart")
+    apart = run(written(here, f'traces = ["one.trace"]\nseeds = 5\nseeds_per_task = 1\n{cut}'), here / "apart")
     spec = written(here, f'traces = ["one.trace"]\nseeds = 5\nseeds_per_task = 3\n{cut}')
     together = run(spec, here / "together")
     assert [task.seeds for task in together.plan.tasks] == 2 * [(0, 1, 2), (3, 4)]
@@ -237,6 +184,7 @@ def emptied(group: int) -> bool:
 LONG = """
 traces = ["*.trace"]
 seeds = 30
+seeds_per_task = 1
 [[cache]]
 hierarchy = "small.toml"
 memory = "256M"
@@ -304,62 +252,6 @@ def test_directories_of_others_are_left_alone(here: Path) -> None:
     assert not (here / "_sweep").exists()
 
 
-def test_a_dry_run_says_what_would_be_done_and_does_nothing(here: Path) -> None:
-    said = cli(written(here), "--out", here / "out", "--dry-run")
-    assert said.returncode == 0, said.stderr
-    assert said.stdout.splitlines()[:4] == [
-        "all: 2 traces, 6 configurations, 18 tasks; 0 are done already",
-        "  one, paging lru",
-        "  one, paging random, seed 0",
-        "  one, paging random, seed 1",
-    ]
-    assert "  two, cache small kernel memory=64M, seed 1" in said.stdout.splitlines()
-    assert not (here / "out").exists()
-
-
-def test_the_same_from_python(here: Path) -> None:
-    table = {"hierarchy": str(here / "small.toml"), "frames": "random", "memory": "64M"}
-    done = sweep({"traces": [str(here / "one.trace")], "seeds": [7], "cache": [table]}, here / "out", processes=0)
-    runs = pagelab.simulate.cache(here / "one.trace", here / "small.toml", "random", seeds=[7], history=HISTORY)
-    assert done.frame().filter(level="L2")["misses"].to_list() == runs.executions["misses.L2"].to_list()
-
-
-MISTAKES = [
-    ("seeds = 2\n", "there is nothing to simulate: write [[paging]], [[cache]] or [[tlb]] tables"),
-    ("[[cache]]\nhierarchy = 'small.toml'", 'there are no traces: write traces = ["*.trace"]'),
-    ("traces = ['*.trace']\n[[cache]]\nhierarchy = 'zen-9'", "all.toml:2: cache[0]: no processor is called zen-9"),
-    ("traces = ['*.trace']\n[[cache]]\nframes = 'kernel'", "all.toml:2: cache[0].hierarchy: missing"),
-    ("traces = ['*.trace']\n[[tlb]]\nprocessor = 'pentium-4'", "pentium-4: the description has no table [tlb]"),
-    ("traces = ['*.trace']\n[[paging]]\ncolours = 4", "all.toml:3: paging[0].colours: unknown key; allowed: coloring"),
-    (
-        "traces = ['*.trace']\n[[paging]]\npolicies = ['mru']",
-        "all.toml:3: paging[0].policies[0]: Input should be 'lru'",
-    ),
-    ("traces = ['*.trace']\n[[paging]]\nmemory = '4X'", "all.toml:3: paging[0].memory"),
-    ("traces = ['*.trace']\n[[paging]]\npolicies = 'opt'\nmemory = 'all'", 'memory = "all" needs policies = ["lru"]'),
-    ("traces = ['*.trace']\n[[paging]]\nmemory = '12K'\ncolors = 8\npolicies = 'fifo'", "no memory size is a multiple"),
-    ("traces = ['*.trace']\n[[paging]]\n[[paging]]\ncolors = 8", "all.toml:3: paging[1]: a configuration of paging[0]"),
-    ("traces = ['*.trace']\n[[cache]]\nhierarchy = 'zen-3'\nused = 0.9", "0.98 together at most"),
-    ("traces = ['*.trace']\n[[cache]]\nhierarchy = 'zen-3'\nframes = 'colour'", "allowed:"),
-    ("traces = ['*.trace', 'no.trace']\n[[paging]]", "no.trace: "),
-    ("traces = ['*.toml']\n[[paging]]", "not a pagelab trace"),
-    ("traces = ['*.runs']\n[[cache]]\nhierarchy = 'zen-3'", "has page runs only, and cache needs every reference"),
-    ("traces = ['*.torn']\n[[paging]]", "pagelab trace convert --recover"),
-    ("seeds = 2\nseeds = 3\n", "all.toml:2: not TOML"),
-]
-
-
-@pytest.mark.parametrize(("text", "message"), MISTAKES, ids=[message[:40] for _, message in MISTAKES])
-def test_mistakes_are_told_before_anything_is_simulated(here: Path, text: str, message: str) -> None:
-    trace.write(here / "a.runs", [np.arange(10)], page_bytes=4096)
-    whole = (here / "one.trace").read_bytes()
-    (here / "a.torn").write_bytes(whole[: len(whole) * 2 // 3])
-    with pytest.raises(BadInputError) as caught:
-        run(written(here, text), here / "out")
-    assert message in str(caught.value)
-    assert not (here / "out").exists()
-
-
 def test_workers_that_do_not_fit_say_so(here: Path) -> None:
     task = planned(written(here), here / "out")[0].tasks[0]
     other = perform(Task(task.digest, task.trace, task.configuration, task.seeds, "9.9"))
@@ -373,29 +265,6 @@ def test_workers_that_do_not_fit_say_so(here: Path) -> None:
     missing = perform(task)
     assert isinstance(missing, Unfit)
     assert "No such file or directory (errno 2)" in missing.message
-
-
-ROOT = Path(__file__).parents[2]
-
-
-def test_the_example_and_that_of_the_documentation_are_whole(here: Path) -> None:
-    document = (ROOT / "docs" / "simulate-sweep.md").read_text()
-    shown = document.split("```toml\n")[1].split("```")[0]
-    made, _ = planned(written(here, shown), here / "out")
-    assert {one.simulator for one in made.configurations} == {"paging", "cache", "tlb"}
-    (here / "traces").mkdir()
-    (here / "one.trace").rename(here / "traces" / "one.trace")
-    example = (ROOT / "examples" / "sweeps" / "colours.toml").read_text()
-    assert len(planned(written(here, example), here / "out")[0].tasks) == (2 + 5) + 2 * 4 * 20
-
-
-def test_every_key_and_column_is_documented() -> None:
-    from pagelab.simulate.sweeping.spec import RawCache, RawPaging, RawSweep, RawTlb
-
-    document = (ROOT / "docs" / "simulate-sweep.md").read_text()
-    for model in (RawSweep, RawPaging, RawCache, RawTlb):
-        for key in model.model_fields:
-            assert f"`{key}`" in document or f"[[{key}]]" in document, f"{key} of {model.__name__}"
 
 
 def test_executions_are_compared_by_the_statistics_of_real_runs(here: Path) -> None:

@@ -20,8 +20,9 @@ class Unit:
     each: float
     text: str
 
-    def of(self, count: int) -> str:
-        return f"{count / self.each:,.0f} {self.text}"
+    def of(self, done: int, total: int | None) -> str:
+        share = f" of {total / self.each:,.0f}" if total else ""
+        return f"{done / self.each:,.0f}{share} {self.text}"
 
 
 REFERENCES = Unit(1e6, "M references")
@@ -54,7 +55,7 @@ def _bar(title: str, unit: Unit) -> Iterator[Report]:
         task = progress.add_task(title, total=None, done="")
 
         def report(done: int, total: int | None) -> None:
-            progress.update(task, completed=done, total=total, done=unit.of(done))
+            progress.update(task, completed=done, total=total, done=unit.of(done, total))
 
         yield report
 
@@ -66,6 +67,6 @@ def _lines(title: str, unit: Unit) -> Report:
         nonlocal last
         if time.monotonic() - last >= _EVERY_S:
             last = time.monotonic()
-            sys.stderr.write(f"{title}: {unit.of(done)}{f' of {unit.of(total)}' if total else ''}\n")
+            sys.stderr.write(f"{title}: {unit.of(done, total)}\n")
 
     return report

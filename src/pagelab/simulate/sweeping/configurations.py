@@ -47,6 +47,10 @@ class Configuration(Protocol):
         """Whether seeds matter."""
 
     @property
+    def together(self) -> bool:
+        """Whether several seeds in one go cost less than one after the other: one reading of the trace serves all."""
+
+    @property
     def identity(self) -> str:
         """A digest of everything that decides the rows, but for trace and seed."""
 
@@ -82,6 +86,10 @@ class Paging:
     @property
     def drawn(self) -> bool:
         return self.policy == "random" or self._sampled
+
+    @property
+    def together(self) -> bool:
+        return False
 
     @property
     def _sampled(self) -> bool:
@@ -131,6 +139,10 @@ class _Placed:
 
     @property
     def full(self) -> bool:
+        return True
+
+    @property
+    def together(self) -> bool:
         return True
 
     @cached_property

@@ -61,7 +61,8 @@ def plan(raw: RawSweep, text: str, path: Path, known: traces.Known) -> Plan:
         for file in found[table.where]:
             for configuration in table.configurations:
                 _suits(files[file], configuration, f"{path}: {table.where}")
-                chunks = _chunks(table.seeds, raw.seeds_per_task) if configuration.drawn else [(None,)]
+                size = raw.seeds_per_task if configuration.together else 1
+                chunks = _chunks(table.seeds, size) if configuration.drawn else [(None,)]
                 tasks += [_task(files[file], configuration, seeds, version) for seeds in chunks]
     configurations = tuple(one for table in tables for one in table.configurations)
     return Plan(raw.name or path.stem, text, tuple(files.values()), configurations, tuple(tasks))

@@ -154,7 +154,7 @@ class RawSweep(_Raw):
     name: str | None = Field(default=None, min_length=1, max_length=80)
     traces: Words | None = None
     seeds: Seeds = list(range(20))
-    seeds_per_task: int = Field(default=1, ge=1, le=10_000)
+    seeds_per_task: int = Field(default=10, ge=1, le=10_000)
     paging: list[RawPaging] = []
     cache: list[RawCache] = []
     tlb: list[RawTlb] = []
