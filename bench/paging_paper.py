@@ -34,11 +34,19 @@ def simulate(directory: Path, one: StandIn) -> None:
     print(f"simulate {one.name}", flush=True)
     found = curves(directory / f"{one.name}.trace", PAPER_COLOURS)
     faults = found.faults(MEMORY)
-    figure = tables.relative_figure(faults, PAGE_BYTES, f"page faults of the stand-in for {one.name}")
-    tables.write_figure(figure, directory / f"{one.name}-relative")
     tables.write_frame(faults.with_columns(pages=pl.lit(found.pages)), directory / f"{one.name}-faults")
-    # The last file: where it is, the others are.
+    # The last file: where it is, the other is.
     tables.write_frame(tables.effective_memory({one.name: found}), directory / f"{one.name}-effective")
+
+
+def draw(directory: Path) -> None:
+    """Figures 2 to 7."""
+    for number, one in enumerate(STAND_INS, 3):
+        faults = pl.read_parquet(directory / f"{one.name}-faults.parquet")
+        figure = tables.relative_figure(faults, PAGE_BYTES, f"{one.name}: page faults (as PAGING's Figure {number})")
+        tables.write_figure(figure, directory / f"{one.name}-relative")
+    figure = tables.effective_figure(effective_memory(directory), "effective memory utilisation (as PAGING's Figure 2)")
+    tables.write_figure(figure, directory / "effective-memory")
 
 
 def overview(directory: Path) -> pl.DataFrame:
@@ -117,10 +125,8 @@ def main() -> int:
     for one in STAND_INS:
         simulate(directory, one)
     tables.write_frame(overview(directory), directory / "table-1")
-    effective = effective_memory(directory)
-    tables.write_frame(effective, directory / "effective-memory")
-    figure = tables.effective_figure(effective, "effective memory utilisation of the stand-ins")
-    tables.write_figure(figure, directory / "effective-memory")
+    tables.write_frame(effective_memory(directory), directory / "effective-memory")
+    draw(directory)
     text = "\n".join(markdown(directory)) + "\n"
     (directory / "paper.md").write_text(text)
     print(text)

@@ -95,7 +95,7 @@ impl fmt::Display for TraceError {
             ),
             TraceError::RunsOnly => write!(
                 formatter,
-                "the trace has page runs only, this needs full references: capture it again without --pages"
+                "the trace has page runs only, this needs full references: capture it again with --full"
             ),
             TraceError::FinerPages { has, wanted } => write!(
                 formatter,

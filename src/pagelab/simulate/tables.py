@@ -48,17 +48,27 @@ def relative_faults(faults: pl.DataFrame) -> pl.DataFrame:
 
 
 def relative_figure(faults: pl.DataFrame, page_bytes: int, title: str) -> dict[str, Any]:
-    """The Vega-Lite specification of :func:`relative_faults`: a line a memory size, at most eight of them."""
-    import polars as pl
-
+    """The Vega-Lite specification of :func:`relative_faults`: a line a memory size, at most eight of them; sizes that
+    follow each other and have the same line share it."""
     from pagelab.report.charts.colours import LINES, Line, over_colours
 
-    table = relative_faults(faults)
-    lines = []
-    for memory in chosen(sorted(set(table["memory_pages"])), LINES):
-        rows = table.filter(pl.col("memory_pages") == memory).sort("colours")
-        lines.append(Line(size_name(memory * page_bytes), list(zip(rows["colours"], rows["relative"], strict=True))))
-    return over_colours(lines, title, "faults, relative to the fewest colours", "memory")
+    groups: list[tuple[list[int], list[tuple[int, float]]]] = []
+    for part in (
+        relative_faults(faults).sort("memory_pages", "colours").partition_by("memory_pages", maintain_order=True)
+    ):
+        points = list(zip(part["colours"], part["relative"], strict=True))
+        # Lines on top of each other are one: where memory holds the program, all are alike.
+        if groups and groups[-1][1] == points:
+            groups[-1][0].append(part["memory_pages"][0])
+        else:
+            groups.append(([part["memory_pages"][0]], points))
+    lines = [Line(_sizes(groups[at][0], page_bytes), groups[at][1]) for at in chosen(range(len(groups)), LINES)]
+    return over_colours(lines, title, "faults, relative to the fewest colours", "memory", around=(0.95, 1.05))
+
+
+def _sizes(memory: Sequence[int], page_bytes: int) -> str:
+    """``4 MiB``, or ``4 MiB to 64 MiB``."""
+    return " to ".join(size_name(pages * page_bytes) for pages in dict.fromkeys((memory[0], memory[-1])))
 
 
 def chosen(values: Sequence[int], count: int) -> list[int]:

@@ -26,7 +26,7 @@ pub struct PlaceCounts {
     pub pages: u64,
     /// Pages that wanted a colour and got another, because there was none.
     pub fallbacks: u64,
-    /// Pages with a saved frame.
+    /// Pages with a saved frame or a saved colour.
     pub replayed: u64,
     /// Pages of larger pages that no free block was found for: they have one all the same, as if compaction had made it.
     pub compacted: u64,
@@ -124,7 +124,10 @@ impl Memory {
                 self.counts.replayed += 1;
                 frame
             }
-            Want::Colour(colour) => self.coloured(colour),
+            Want::Colour(colour) => {
+                self.counts.replayed += u64::from(self.strategy.replays_colours());
+                self.coloured(colour)
+            }
             Want::Any => self.any(),
         }
     }

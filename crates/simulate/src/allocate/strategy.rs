@@ -159,6 +159,12 @@ impl Strategy {
         self.largest_frame
     }
 
+    /// Whether colours that it wants are those of a saved map.
+    #[must_use]
+    pub(crate) const fn replays_colours(&self) -> bool {
+        matches!(self.kind, Kind::Colours(_))
+    }
+
     /// Whether two pages may get one frame: a saved map of a process with shared pages.
     #[must_use]
     pub const fn shares_frames(&self) -> bool {

@@ -111,7 +111,24 @@ def _text(runs: CacheRuns) -> str:
 
     each = runs.executions["seed"].n_unique()
     header = f"{runs.hierarchy}: {_references(runs.levels):,} accesses, {each} executions of each placement"
-    return "\n".join([header, "", *spread_table(runs), *_trouble(runs.executions)])
+    return "\n".join([header, "", *spread_table(runs), *_replayed(runs.executions), *_trouble(runs.executions)])
+
+
+def _replayed(executions: pl.DataFrame) -> list[str]:
+    """How much of the program a saved map says something about."""
+    lines = []
+    for row in executions.unique("placement", keep="first", maintain_order=True).iter_rows(named=True):
+        name = row["placement"]
+        if "map=" not in name:
+            continue
+        if row["replayed"]:
+            lines.append(f"{name}: {row['replayed']:,} of {row['pages']:,} pages are in the saved map")
+        else:
+            lines.append(
+                f"warning: {name}: none of the trace's pages is in the saved map; save one of the emulated program: "
+                "sudo pagelab map --save FILE -- qemu-x86_64 -cpu max PROGRAM (docs/simulate-cache.md)"
+            )
+    return ["", *lines] if lines else []
 
 
 def _trouble(executions: pl.DataFrame) -> list[str]:

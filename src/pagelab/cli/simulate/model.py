@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from pagelab.simulate.model import Convention
 
 _DEFAULT = "8M,16M,32M,64M"
+_TITLES = {
+    "filled": "share of memory in use when one colour is full (M_eff, filled), by number of colours",
+    "refused": "requests until one is refused, over pages of memory (M_eff, refused), by number of colours",
+    "before": "share of memory in use when a request is refused (M_eff, before), by number of colours",
+}
 
 
 def model_command(
@@ -77,7 +82,7 @@ def _table(counts: list[int], sizes: list[int], page_bytes: int, convention: Con
 
     found = model.table(counts, sizes, convention)
     cells = {(row["memory_pages"], row["colours"]): row["m_eff"] for row in found.iter_rows(named=True)}
-    table = Table(title=f"M_eff ({convention.value}), by number of colours", title_justify="left")
+    table = Table(title=_TITLES[convention.value], title_justify="left")
     table.add_column("memory", justify="right")
     for count in counts:
         table.add_column(str(count), justify="right")

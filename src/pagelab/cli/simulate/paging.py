@@ -188,6 +188,9 @@ def _all_sizes(wanted: _Wanted, threads: int, out: Path | None, as_json: bool) -
             typer.echo(f"the trace was reduced to what matters from {least} on: smaller memories are left out")
         if wanted.sizes is not None:
             _table(faults, "lru", wanted)
+            if found.pages in set(faults["faults"]):
+                rate = found.pages / found.references * 1e6
+                typer.echo(f"{rate:.2f}: every page faults once, when it is first used")
     if out is not None:
         _write(found, faults, wanted, out, say=not as_json)
 
@@ -224,7 +227,9 @@ def _write(found: Curves, shown: pl.DataFrame, wanted: _Wanted, out: Path, *, sa
             files += tables.write_figure(figure, out / "relative-faults")
         effective = tables.effective_memory({name: found})
         files += tables.write_frame(effective, out / "effective-memory")
-        figure = tables.effective_figure(effective, "memory in use when the first colour is full")
+        held = tables.size_name(found.pages * wanted.page_bytes)
+        title = f"{name}: memory in use when the first colour is full, where it is {held} as the program"
+        figure = tables.effective_figure(effective, title)
         files += tables.write_figure(figure, out / "effective-memory")
     if say:
         typer.echo(f"wrote {', '.join(path.name for path in files)} to {out}")

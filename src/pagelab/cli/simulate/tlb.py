@@ -84,7 +84,7 @@ def _text(runs: TlbRuns, regions: list[Region]) -> str:
     lines = [f"{runs.hardware}: {first:,} translations", ""]
     names = runs.executions["placement"]
     width = max(len("pages"), *(len(name) for name in names))
-    lines.append(f"{'pages':<{width}} {'seed':>5} {'H':>14} {'M':>14} {'C':>16} {'C / M':>7} {'misses / 1000':>14}")
+    lines.append(f"{'pages':<{width}} {'seed':>5} {'H':>14} {'M':>14} {'C':>16} {'C / M':>7} {'M / 1000':>14}")
     for row in runs.executions.iter_rows(named=True):
         walk = f"{row['c'] / row['m']:.1f}" if row["m"] else "-"
         rate = f"{1000 * row['m'] / row['translations']:.3f}" if row["translations"] else "-"
@@ -92,6 +92,9 @@ def _text(runs: TlbRuns, regions: list[Region]) -> str:
             f"{row['placement']:<{width}} {row['seed']:>5} {row['h']:>14,} {row['m']:>14,} {row['c']:>16,}"
             f" {walk:>7} {rate:>14}"
         )
+    lines.append(
+        "H: found in the second level; M: walked the page tables; C: cycles of walks; M / 1000: of 1,000 references"
+    )
     lines += ["", *(_regions(runs, regions) if regions else _windows(runs))]
     return "\n".join(lines)
 

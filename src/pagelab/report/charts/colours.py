@@ -25,9 +25,18 @@ class Line:
 
 
 def over_colours(
-    lines: Sequence[Line], title: str, y_title: str, series: str, *, width: theme.Width = theme.PAPER_WIDTH
+    lines: Sequence[Line],
+    title: str,
+    y_title: str,
+    series: str,
+    *,
+    around: tuple[float, float] | None = None,
+    width: theme.Width = theme.PAPER_WIDTH,
 ) -> dict[str, Any]:
-    """The specification; the number of colours is on a logarithmic axis, ``series`` heads the legend."""
+    """The specification; the number of colours is on a logarithmic axis, ``series`` heads the legend.
+
+    ``around``: values that the vertical axis spans at least, so that next to no difference looks like none.
+    """
     names = list(dict.fromkeys(line.name for line in lines))
     marks = theme.condition_colours(names)
     shapes = theme.condition_shapes(names)
@@ -38,13 +47,17 @@ def over_colours(
     ]
     counts: list[float] = sorted({colours for line in lines for colours, _ in line.points})
     legend = alt.Legend(title=series, columns=7)
+    scale = alt.Scale(zero=False)
+    if around is not None:
+        shown = [*around, *(row["value"] for row in values)]
+        scale = alt.Scale(zero=False, domain=[min(shown), max(shown)], nice=True)
     encoding: dict[str, Any] = {
         "x": alt.X(
             "colours:Q",
             scale=alt.Scale(type="log", base=2, domain=[counts[0], max(counts[-1], 2 * counts[0])]),
             axis=alt.Axis(title="colours", values=counts, grid=False, format="d"),
         ),
-        "y": alt.Y("value:Q", scale=alt.Scale(zero=False), axis=alt.Axis(title=y_title)),
+        "y": alt.Y("value:Q", scale=scale, axis=alt.Axis(title=y_title)),
         "color": alt.Color("name:N", sort=None, legend=legend).scale(domain=names, range=list(marks.values())),
         "tooltip": [
             alt.Tooltip("name:N", title=series),
