@@ -31,6 +31,11 @@ pub fn after_mmap(fetch: Fetch, span: Span, prot: i32, flags: i32) {
         }
         return;
     }
+    // Read-only: the kernel's zero page, which would have to be filled in page by page, and be in the way of a placed page
+    // when the memory is made writable (and populated).
+    if !writable && !asked && frames::governs(span.start) {
+        return record::count(Counter::PrefaultSkipped);
+    }
     if writable && frames::populate(span) {
         return record::count(Counter::PrefaultDone);
     }
