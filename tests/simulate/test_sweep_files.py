@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,7 +85,18 @@ def test_the_example_and_that_of_the_documentation_are_whole(here: Path) -> None
     assert len(planned(written(here, example), here / "out")[0].tasks) == (2 + 5) + 2 * 4 * 2
 
 
-def test_every_key_and_column_is_documented() -> None:
+def test_the_documented_reading_of_a_dataset_works(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep(written(here), here / "colours.sweep", processes=0)
+    monkeypatch.chdir(here)
+    shown = (ROOT / "docs" / "simulate-sweep.md").read_text().split("```python\n")[1].split("```")[0]
+    names: dict[str, Any] = {}
+    exec(shown, names)
+    assert sorted(names["spread"].columns) == ["configuration", "cv", "mean", "trace"]
+    assert len(names["spread"]) == 4
+    assert names["spread"]["mean"].null_count() == 0
+
+
+def test_every_key_is_documented() -> None:
     from pagelab.simulate.sweeping.spec import RawCache, RawPaging, RawSweep, RawTlb
 
     document = (ROOT / "docs" / "simulate-sweep.md").read_text()
