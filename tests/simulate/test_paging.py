@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -136,3 +137,17 @@ def test_the_fault_table_is_laid_out_as_the_papers() -> None:
 def test_relative_faults_are_over_the_fewest_colours() -> None:
     relative = tables.relative_faults(paging(sweep(65, 100), [1, 64], memory=[64, 128]))
     assert relative["relative"].to_list() == [1.0, 1.0, (65 + 2 * 99) / 6500, 1.0]
+
+
+def test_figures_draw_memory_sizes_with_the_same_line_once_and_next_to_no_difference_small() -> None:
+    faults = paging(sweep(65, 100), [1, 64], memory=[64, 128, 256, 512])
+    figure = tables.relative_figure(faults, 4096, "sweep")
+    assert _names(figure) == ["256 KiB", "512 KiB to 2 MiB"]
+    calm = tables.relative_figure(faults.filter(pl.col("memory_pages") > 64), 4096, "sweep")
+    assert _names(calm) == ["512 KiB to 2 MiB"]
+    assert calm["layer"][0]["encoding"]["y"]["scale"]["domain"] == [0.95, 1.05]
+
+
+def _names(figure: dict[str, Any]) -> list[str]:
+    (rows,) = figure["datasets"].values() if "datasets" in figure else [figure["data"]["values"]]
+    return list(dict.fromkeys(row["name"] for row in rows))

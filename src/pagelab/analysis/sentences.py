@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pagelab.analysis import wording
 from pagelab.analysis.gloss import gloss
+from pagelab.analysis.metrics import metric_named
 from pagelab.analysis.model import Contrast, Design, Interval, Metric, Spread
 
 
@@ -39,7 +40,7 @@ def _amount(c: Contrast, metric: Metric) -> str:
 def _relative(effect: float) -> str:
     if effect >= _MANYFOLD:
         return f"{wording.digits(1 + effect)}-fold"
-    return f"by {wording.percent(abs(effect), signed=False)}"
+    return f"by {wording.percent(abs(effect), signed=False)}" if abs(effect) >= 5e-5 else "by less than 0.01%"
 
 
 def _size_interval(c: Contrast, metric: Metric) -> str:
@@ -245,10 +246,9 @@ def _extreme(found: list[Contrast], design: Design) -> str:
     if not sized:
         return f"{wording.count(len(found), noun)} found."
     most = max(sized, key=lambda c: abs(c.relative or 0.0))
-    wall = design.primaries.get(most.workload, design.primary) == "wall_s"
-    verb = ("shortens" if lower else "lengthens") if wall else ("lowers" if lower else "raises")
+    primary = design.primaries.get(most.workload, design.primary)
     named = f"Policy {most.policy}{_explained(most.policy, design)}"
-    text = f"{named} {verb} {most.workload} {_relative(most.relative or 0.0)}"
+    text = f"{named} {_verb(most, metric_named(primary))} {_relative(most.relative or 0.0)}"
     if len(found) > 1:
         text += f", the {'larger' if len(found) == 2 else 'largest'} of {len(found)} {noun}s"
     return f"{text}."

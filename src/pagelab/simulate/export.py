@@ -52,13 +52,13 @@ def as_study(runs: CacheRuns, directory: Path, trace: Path) -> None:
     names = runs.executions["placement"].unique(maintain_order=True).to_list()
     last = runs.levels["level"].unique(maintain_order=True).to_list()[-1]
     timed = any(runs.executions["cycles"].to_list())
-    what = "cycles that it waits for memory" if timed else f"misses of {last}"
+    what = "cycles of memory" if timed else f"misses of the {last}"
     import_into(
         directory,
         samples,
         origin=trace,
         name=f"{trace.stem} simulated on {runs.hierarchy}",
-        question=f"How much do {trace.stem}'s {what} differ between simulated executions, and between placements?",
+        question=f"How much do the {what} of {trace.stem} differ between simulated executions, and between placements?",
         baseline=names[0],
         metric=f"measure.{CYCLES}" if timed else f"measure.simulated.misses.{last}",
     )
