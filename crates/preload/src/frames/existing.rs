@@ -18,7 +18,8 @@ use crate::maps::{self, Mapping};
 use crate::sys::task;
 
 use super::mail::{self, Kind};
-use super::{areas, module, register, tally};
+use super::store::SLOTS;
+use super::{areas, hints, module, register, tally};
 
 /// Most mappings listed.
 const ROOM: usize = 256;
@@ -137,6 +138,8 @@ fn place_one(span: Span, memory: Memory, is_file: bool, code: u8) {
     }
     let number = u32::from(code) - 1;
     if !is_file {
+        // The zero page has the right colour by chance, and is another page once it is written to.
+        hints::unshare(span, &mut [0; SLOTS]);
         if register(span).is_ok() {
             let _ = mail::ask(Kind::Remap, span);
         }

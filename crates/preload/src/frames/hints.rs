@@ -202,8 +202,8 @@ pub fn remap_range(span: Span) -> Result<Moved> {
     let mut words = [0u64; SLOTS];
     for start in (span.start..span.end).step_by(SLOTS * PAGE) {
         let part = Span::new(start, span.end.min(start + SLOTS * PAGE));
+        unshare(part, &mut words);
         let Some(some) = words.get_mut(..part.len() / PAGE) else { continue };
-        unshare(part, some);
         moved.in_place += {
             // Nobody forks, maps or unmaps while pages are on their way.
             let _hold = fork::Hold::new();
@@ -220,11 +220,15 @@ pub fn remap_range(span: Span) -> Result<Moved> {
 }
 
 /// Pages of `span` that are shared (with a child, or the zero page) become the program's own, by copying.
-fn unshare(span: Span, words: &mut [u64]) {
+pub fn unshare(span: Span, words: &mut [u64; SLOTS]) {
     let Ok(pagemap) = Pagemap::open() else { return };
-    if pagemap.read_shared(span.start, words).is_ok() {
-        for (page, _) in (span.start..span.end).step_by(PAGE).zip(words.iter()).filter(|(_, shared)| **shared != 0)
-        {
+    for start in (span.start..span.end).step_by(SLOTS * PAGE) {
+        let pages = start..span.end.min(start + SLOTS * PAGE);
+        let Some(words) = words.get_mut(..pages.len() / PAGE) else { continue };
+        if pagemap.read_shared(start, words).is_err() {
+            continue;
+        }
+        for (page, _) in pages.step_by(PAGE).zip(words.iter()).filter(|(_, shared)| **shared != 0) {
             // SAFETY: contents stay as they are. Where the memory is read-only it fails, and the page stays.
             let copied = unsafe { sys::madvise(page, PAGE, c::MADV_POPULATE_WRITE) };
             if let (Ok(()), Some(number)) = (copied, areas::strategy_of(page)) {
