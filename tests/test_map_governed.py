@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.frames import _missing as frames_missing
 from harness.mapping import NEEDS_THP, pagelab_map, sizes
 from pagelab.errors import PagelabError
 from pagelab.placement import governed
@@ -27,6 +28,18 @@ def test_a_command_under_a_policy_lies_in_the_pools_as_asked() -> None:
     pool = next(region for region in found.regions if region.name == "anonymous pool")
     assert pool.start == 0x6700_0000_0000
     assert sizes(pool).get(M2, 0) >= 30 << 20, found.warnings
+
+
+@pytest.mark.skipif(frames_missing() is not None, reason=str(frames_missing()))
+def test_the_pool_of_frames_and_copied_data_keep_their_names() -> None:
+    """Regression: the frame pool's address had changed, and copies of data and bss counted as anonymous memory."""
+    result = pagelab_map("--json", "--frames", "page-coloring:colors=8", "--", sys.executable, "-c", KEEPS_32_MIB)
+    assert result.returncode == 0, result.stderr
+    found = AddressMap.model_validate_json(result.stdout)
+    kinds = {region.name: region.kind for region in found.regions}
+    assert kinds["frame pool"] == "special"
+    assert kinds["data of libc.so.6"] == "data"
+    assert not [region.start for region in found.regions if region.kind == "anon" and region.start < 0x6600_0000_0000]
 
 
 def test_a_command_under_a_policy_is_ended_after_its_time() -> None:

@@ -63,7 +63,7 @@ def test_regions_have_the_names_of_the_policy_language() -> None:
         vma(0x401000, 0x1000, "rw-p", "/bin/prog"),
         vma(0x402000, 0x1000, "rw-p"),
         vma(0x5000000, 0x21000, "rw-p", "[heap]"),
-        vma(0x5F0000000000, 0x200000),
+        vma(0x65C000000000, 0x200000),
         vma(0x660000000000, 0x200000),
         vma(0x660000400000, 0x200000),
         vma(0x670000000000, 0x200000),

@@ -14,9 +14,10 @@ HEAP_POOL_START = 0x6600_0000_0000
 ANON_POOLS_START = 0x6700_0000_0000
 POOL_BYTES = 0x100_0000_0000
 ANON_POOLS = 16
-FRAME_POOL_START = 0x5F00_0000_0000
+FRAME_POOL_START = 0x65C0_0000_0000
 FRAME_POOL_BYTES = 1 << 36
 """Where the engine keeps populated pages whose frames it knows (crates/preload, ``frames::store``)."""
+_PAGE_BYTES = 4096
 _ARENA_BYTES = 64 << 20
 """glibc makes each thread arena's heap 64 MiB large and aligned to that (HEAP_MAX_SIZE on 64-bit)."""
 
@@ -80,6 +81,8 @@ def _identify(
         return "arenas", "malloc arenas"
     if before is not None and _is_bss(vma, before, loaded):
         return "data", f"bss of {_short(before.path)}"
+    if loaded is not None and _is_copied_data(vma, loaded):
+        return "data", f"data of {_short(loaded.path)}"
     return "anon", "anonymous"
 
 
@@ -121,8 +124,21 @@ def _is_bss(vma: Vma, before: Vma, loaded: Vma | None) -> bool:
         return False
     if loaded is None or loaded.path != before.path:
         return True
-    image = elf.memory_end(before.path)
-    return image is None or loaded.start + image - vma.start >= vma.size // 2
+    return _is_mostly_inside(vma, loaded) is not False
+
+
+def _is_copied_data(vma: Vma, loaded: Vma) -> bool:
+    """Anonymous memory inside a loaded image: a copy that the engine of a frame policy put in the place of its data."""
+    return "w" in vma.permissions and vma.start >= loaded.start and _is_mostly_inside(vma, loaded) is True
+
+
+def _is_mostly_inside(vma: Vma, loaded: Vma) -> bool | None:
+    """Whether at least half of the memory lies in the pages of a loaded file's image; ``None``: it is no ELF file."""
+    image = elf.memory_end(loaded.path)
+    if image is None:
+        return None
+    end = (loaded.start + image + _PAGE_BYTES - 1) & -_PAGE_BYTES
+    return end - vma.start >= vma.size // 2
 
 
 def _arena_starts(vmas: Iterable[Vma]) -> set[int]:
