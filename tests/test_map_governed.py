@@ -42,6 +42,18 @@ def test_the_pool_of_frames_and_copied_data_keep_their_names() -> None:
     assert not [region.start for region in found.regions if region.kind == "anon" and region.start < 0x6600_0000_0000]
 
 
+@pytest.mark.parametrize("flags", [[], ["--pages", "4K"]], ids=["no policy", "policy"])
+def test_without_randomisation_everything_lies_where_it_lay(flags: list[str]) -> None:
+    def starts() -> list[int]:
+        result = pagelab_map("--json", "--aslr", "off", *flags, "--", "true")
+        assert result.returncode == 0, result.stderr
+        found = AddressMap.model_validate_json(result.stdout)
+        assert (found.policy is None) == (not flags)
+        return [region.start for region in found.regions if region.kind in ("file", "data", "stack")]
+
+    assert starts() == starts()
+
+
 def test_a_command_under_a_policy_is_ended_after_its_time() -> None:
     result = pagelab_map("--json", "--at", "0.3", "--fetch", "prefault", "--", "sleep", "600")
     assert result.returncode == 0, result.stderr
@@ -70,6 +82,8 @@ def test_a_command_under_a_policy_that_cannot_be_executed_is_refused(tmp_path: P
     ("arguments", "words"),
     [
         (["--pages", "2M", "1"], "a policy is for a command: process 1 runs already"),
+        (["--aslr", "off", "1"], "--aslr is for a command: process 1 runs already"),
+        (["--aslr", "no", "--", "true"], "--aslr no: allowed: on, off"),
         (["--pages", "3M", "--", "true"], "--pages 3M: "),
         (["--policy", "/nonexistent.toml", "--", "true"], "/nonexistent.toml: cannot read the file"),
         (["--pages", "2M", "--", "/nonexistent"], "/nonexistent"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagelab.cli.options import on_off
 from pagelab.errors import BadInputError, MachineError, PagelabError
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pagelab.placement.model import Colouring
     from pagelab.placement.trace import Moment
     from pagelab.policy import Policy
+    from pagelab.runner import RunRequest
 
 
 def map_command(
@@ -77,6 +79,10 @@ def map_command(
     layout: Annotated[
         Path | None, typer.Option("--layout", metavar="CSV", help="Page sizes from a Mosalloc layout.")
     ] = None,
+    aslr: Annotated[
+        str | None,
+        typer.Option("--aslr", metavar="on|off", help="Randomise the command's addresses, or not (to replay them)."),
+    ] = None,
     stdout: Annotated[
         str, typer.Option("--stdout", metavar="FILE", help="The command's output: inherit, null, or a file.")
     ] = "inherit",
@@ -100,13 +106,15 @@ def map_command(
 
         sudo pagelab map --frames page-coloring --colors 64 --picture colours.png -- ./solver
 
-        sudo pagelab map --frames bin-hopping --save bins.json -- ./solver
+        sudo pagelab map --frames bin-hopping --aslr off --save bins.json -- ./solver
     """
     pid, after_s = _pid(target), _seconds(at)
     flags = (pages, fetch, frames, via, layout)
     governed = policy is not None or any(flags)
-    if governed and pid is not None:
-        raise BadInputError(f"a policy is for a command: process {pid} runs already")
+    randomised = on_off(aslr)
+    if pid is not None and (governed or aslr is not None):
+        what = "a policy" if governed else "--aslr"
+        raise BadInputError(f"{what} is for a command: process {pid} runs already")
     drawing = _drawing(draw, picture, colours_asked=bool(colors or cache or masks or frames))
     if save is not None:
         from pagelab.placement import framemap
@@ -118,7 +126,11 @@ def map_command(
     chosen = _colouring(colors, cache, masks)
     if governed:
         asked, chosen = _policy(flags, policy, chosen)
-        found, ended = _run_governed(target, after_s, stdout, asked, _looker(pieces or save is not None, chosen))
+        request = _request(target, stdout, asked, randomised)
+        found, ended = _run_governed(request, asked[0].name, after_s, _looker(pieces or save is not None, chosen))
+    elif randomised is not None:
+        request = _request(target, stdout, None, randomised)
+        found, ended = _run_governed(request, None, after_s, _looker(pieces or save is not None, chosen))
     elif pid is not None:
         from pagelab import placement
 
@@ -256,30 +268,36 @@ def _policy(
     return (asked, base), chosen
 
 
-def _run_governed(
-    argv: list[str],
-    after_s: float | None,
-    stdout: str,
-    asked: tuple[Policy, Path | None],
-    look: Callable[[int, Moment], AddressMap | PagelabError],
-) -> tuple[AddressMap, int]:
-    from pagelab.placement import governed
+def _request(
+    argv: list[str], stdout: str, asked: tuple[Policy, Path | None] | None, randomised: bool | None
+) -> RunRequest:
+    """For the launcher; without a policy, nothing is loaded into the program."""
     from pagelab.runner import RunRequest
 
-    policy, base = asked
-    request = RunRequest(
+    policy, base = asked or (None, None)
+    return RunRequest(
         argv=argv,
-        policy_toml=policy.toml,
+        policy_toml="" if policy is None else policy.toml,
         policy_path=None if base is None else str(base),
+        preload="never" if policy is None else "auto",
+        aslr=randomised,
         stdin="inherit",
         stdout=stdout,
     )
+
+
+def _run_governed(
+    request: RunRequest,
+    policy: str | None,
+    after_s: float | None,
+    look: Callable[[int, Moment], AddressMap | PagelabError],
+) -> tuple[AddressMap, int]:
+    from pagelab.placement import governed
+
     traced, record = governed.run_and_look(request, look, after_s)
     if isinstance(traced.value, PagelabError):
         raise traced.value
-    found = traced.value.model_copy(
-        update={"policy": policy.name, "warnings": [*traced.value.warnings, *record.warnings]}
-    )
+    found = traced.value.model_copy(update={"policy": policy, "warnings": [*traced.value.warnings, *record.warnings]})
     return found, 0 if traced.moment == "now" else traced.exit_code
 
 

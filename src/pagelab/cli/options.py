@@ -47,3 +47,10 @@ def cpus_of(text: str | None) -> list[int]:
             raise BadInputError(f"--cpu {text}: not a list of CPUs; write it as 1 or 0-3,8; they are listed by: lscpu")
         cpus.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
     return cpus
+
+
+def on_off(text: str | None) -> bool | None:
+    """What ``--aslr`` says."""
+    if text not in (None, "on", "off"):
+        raise BadInputError(f"--aslr {text}: allowed: on, off (without the flag it is left as it is)")
+    return None if text is None else text == "on"

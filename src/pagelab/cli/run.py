@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from pagelab.cli.options import MEASURE, OUTPUT, WHAT, Cpu, MeasureRegex, Timeout, cpus_of
+from pagelab.cli.options import MEASURE, OUTPUT, WHAT, Cpu, MeasureRegex, Timeout, cpus_of, on_off
 from pagelab.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def run_command(
         preload="auto" if preload else "never",
         cpus=cpus_of(cpu),
         node=node,
-        aslr=_on_off(aslr),
+        aslr=on_off(aslr),
         scheduler=_scheduler(scheduler),
         env=_variables(env or []),
         unset=unset or [],
@@ -211,12 +211,6 @@ def _policy(
     found = policies.from_flags(flags, described, policy)
     policies.check_runnable(found, described)
     return found.toml
-
-
-def _on_off(text: str | None) -> bool | None:
-    if text not in (None, "on", "off"):
-        raise BadInputError(f"--aslr {text}: allowed: on, off (without the flag it is left as it is)")
-    return None if text is None else text == "on"
 
 
 def _scheduler(text: str | None) -> Literal["fifo"] | None:
