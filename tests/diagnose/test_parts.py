@@ -172,6 +172,15 @@ def test_the_sentence_of_a_confirmed_diagnosis(tmp_path: Path) -> None:
     assert any("--minutes 40" in each for each in words.sentences("confirmed", [], undecided, settings(tmp_path)))
 
 
+def test_a_verdict_against_its_own_interval_says_what_it_rests_on() -> None:
+    typical = {"deviation_ratio": interval(0.21, 0.09, 0.49)}
+    odd = finding("aslr", "cause", 0.42).model_copy(update={"sd_ratio": interval(0.42, 0.07, 2.39), **typical})
+    plain = finding("pages", "cause", 0.1).model_copy(update=typical)
+    told = words.extremes([odd, plain, finding("cpu", "undecided", 0.9)])
+    assert len(told) == 1
+    assert "mean absolute deviation, which falls to 0.21 times (0.09 to 0.49)" in told[0]
+
+
 def pagelab(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "pagelab", *words], capture_output=True, text=True, check=False)
 

@@ -116,7 +116,7 @@ def _decided(findings: list[Finding], state: State) -> tuple[Finding, Pin]:
 
 
 def _notes(campaign: Campaign, findings: list[Finding], blocks: int) -> list[str]:
-    told = words.value_sentences(findings) + words.left_out(findings)
+    told = words.value_sentences(findings) + words.extremes(findings) + words.left_out(findings)
     told += words.colour_note(findings, campaign.colour_verdict)
     if campaign.state.wanted_minutes is not None:
         told.append(

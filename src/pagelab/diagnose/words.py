@@ -120,6 +120,23 @@ def value_sentences(findings: Sequence[Finding]) -> list[str]:
     return told
 
 
+def extremes(findings: Sequence[Finding]) -> list[str]:
+    """Verdicts that the interval of the SD ratio alone would not carry: what they rest on."""
+    told = []
+    for one in findings:
+        ratio_, typical = one.sd_ratio, one.deviation_ratio
+        if one.verdict not in ("cause", "part", "adds") or ratio_ is None or typical is None:
+            continue
+        if ratio_.low < 1 < ratio_.high:
+            change = "rises" if one.verdict == "adds" else "falls"
+            told.append(
+                f"{one.label}: a few extreme executions make the ratio of standard deviations uncertain; the verdict "
+                f"rests on the mean absolute deviation, which {change} to {typical.estimate:.2f} times "
+                f"({typical.low:.2f} to {typical.high:.2f})"
+            )
+    return told
+
+
 def left_out(findings: Sequence[Finding]) -> list[str]:
     return [f"{one.label} was left out: {one.reason}" for one in findings if one.verdict == "left-out"]
 
