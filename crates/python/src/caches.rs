@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use pagelab_policy::types::Frames;
 use pagelab_simulate::allocate::{Extent, History, Kernel, Layout, Memory, PlaceCounts, Strategy, aged};
+use pagelab_simulate::tasks::{Task, run_all};
 use pagelab_simulate::{cache, tlb};
 use pagelab_trace::{Index, Reference, ReferenceSource, References, Span, TraceError, TraceReader};
 use pyo3::buffer::PyBuffer;
@@ -50,6 +51,19 @@ impl Design {
         let kernel = aged(&self.history, seed);
         self.placements.iter().map(|placement| placement.memory(&kernel, seed)).collect()
     }
+
+    /// All of them, with their seeds, of the first seed first. A machine's history takes its time, hence the threads.
+    fn all_memories(&self, threads: usize) -> PyResult<Vec<(u64, Memory)>> {
+        let mut made: Vec<_> = self.seeds.iter().map(|seed| (*seed, Ok(vec![]))).collect();
+        let task = |(seed, memories): &mut (u64, Result<Vec<Memory>, String>)| *memories = self.memories(*seed);
+        let task = &task;
+        run_all(threads, made.iter_mut().map(|one| Box::new(move || task(one)) as Task<'_>).collect());
+        let mut all = vec![];
+        for (seed, memories) in made {
+            all.extend(memories.map_err(refused)?.into_iter().map(|memory| (seed, memory)));
+        }
+        Ok(all)
+    }
 }
 
 impl Placement {
@@ -80,39 +94,70 @@ fn parsed<'j, T: Deserialize<'j>>(text: &'j str, what: &str) -> PyResult<T> {
     serde_json::from_str(text).map_err(|error| refused(format_args!("{what}: {error}")))
 }
 
-/// A part of the executions, which one thread simulates.
-enum Part {
+/// What is simulated: an execution for every placement and seed.
+enum Executions {
     Caches(cache::Simulation),
     Tlbs(Vec<tlb::Simulation>),
 }
 
-impl Part {
+impl Executions {
+    /// The next references, on the caller's thread.
     fn feed(&mut self, batch: &References<'_>) {
         for segment in batch.segments() {
             match self {
-                Part::Caches(simulation) => simulation.feed(&segment),
-                Part::Tlbs(simulations) => simulations.iter_mut().for_each(|one| one.feed(&segment)),
+                Self::Caches(simulation) => simulation.feed(&segment),
+                Self::Tlbs(simulations) => simulations.iter_mut().for_each(|one| one.feed(&segment)),
+            }
+        }
+    }
+
+    /// The next references, as tasks for several threads; [`cache::Simulation::turn`] says how it ends.
+    fn turn<'a>(&'a mut self, batch: Option<&'a References<'a>>) -> Vec<Task<'a>> {
+        match (self, batch) {
+            (Self::Caches(simulation), _) => simulation.turn(batch),
+            (Self::Tlbs(_), None) => vec![],
+            (Self::Tlbs(simulations), Some(batch)) => {
+                let task = |one: &'a mut tlb::Simulation| -> Task<'a> {
+                    Box::new(move || batch.segments().for_each(|segment| one.feed(&segment)))
+                };
+                simulations.iter_mut().map(task).collect()
             }
         }
     }
 
     fn finish(self) -> Vec<Value> {
         match self {
-            Part::Caches(simulation) => simulation.finish().iter().map(cache_outcome).collect(),
-            Part::Tlbs(simulations) => simulations.into_iter().map(|one| tlb_outcome(&one.finish())).collect(),
+            Self::Caches(simulation) => simulation.finish().iter().map(cache_outcome).collect(),
+            Self::Tlbs(simulations) => simulations.into_iter().map(|one| tlb_outcome(&one.finish())).collect(),
         }
     }
 }
 
-/// Caches or TLBs under several placements, in as many threads.
-#[pyclass]
-pub struct PlacedSimulation {
-    parts: Vec<Part>,
+/// References that have a buffer of their own.
+#[derive(Default)]
+struct Batch {
+    spans: Vec<Span>,
+    references: Vec<Reference>,
 }
 
-/// Seeds in `threads` shares of neighbours, none empty.
-fn shares(seeds: &[u64], threads: usize) -> impl Iterator<Item = &[u64]> {
-    seeds.chunks(seeds.len().div_ceil(threads.max(1)).max(1))
+impl Batch {
+    /// Takes the next batch of a trace; an empty one at its end.
+    fn read(&mut self, source: &mut impl ReferenceSource) -> Result<(), TraceError> {
+        self.spans.clear();
+        self.references.clear();
+        if let Some(batch) = source.next_references()? {
+            self.spans.extend_from_slice(batch.spans());
+            self.references.extend_from_slice(batch.all());
+        }
+        Ok(())
+    }
+}
+
+/// Caches or TLBs under several placements, on as many threads.
+#[pyclass]
+pub struct PlacedSimulation {
+    executions: Option<Executions>,
+    threads: usize,
 }
 
 #[pymethods]
@@ -124,13 +169,9 @@ impl PlacedSimulation {
         spec.check().map_err(refused)?;
         let design = Design::parse(design)?;
         py.detach(|| {
-            let part = |seeds: &[u64]| {
-                let memories: Vec<Vec<Memory>> =
-                    seeds.iter().map(|seed| design.memories(*seed)).collect::<Result<_, _>>()?;
-                let memories = memories.into_iter().flatten().collect();
-                cache::Simulation::new(&spec, memories).map(Part::Caches).map_err(|error| error.to_string())
-            };
-            Self::new(&design, threads, part)
+            let memories = design.all_memories(threads)?.into_iter().map(|(_, memory)| memory);
+            let simulation = cache::Simulation::new(&spec, memories.collect()).map_err(refused)?;
+            Ok(Self { executions: Some(Executions::Caches(simulation)), threads })
         })
     }
 
@@ -148,26 +189,25 @@ impl PlacedSimulation {
         spec.check().map_err(refused)?;
         let design = Design::parse(design)?;
         py.detach(|| {
-            let part = |seeds: &[u64]| {
-                let mut simulations = vec![];
-                for seed in seeds {
-                    for memory in design.memories(*seed)? {
-                        let one = tlb::Simulation::new(&spec, caches.as_ref(), memory, &design.history, *seed);
-                        simulations.push(one.map_err(|error| error.to_string())?);
-                    }
-                }
-                Ok(Part::Tlbs(simulations))
-            };
-            Self::new(&design, threads, part)
+            let one = |(seed, memory)| tlb::Simulation::new(&spec, caches.as_ref(), memory, &design.history, seed);
+            let simulations = design.all_memories(threads)?.into_iter().map(one).collect::<Result<_, _>>();
+            Ok(Self { executions: Some(Executions::Tlbs(simulations.map_err(refused)?)), threads })
         })
     }
 
     /// Takes packed references of one thread.
     fn feed_array(&mut self, py: Python<'_>, references: PyBuffer<u64>, asid: u16, thread: u32) -> PyResult<()> {
         let references: Vec<Reference> = references.to_vec(py)?.into_iter().map(Reference::from_bits).collect();
+        let threads = self.threads;
+        let executions = self.executions()?;
         py.detach(|| {
             let spans = [Span { asid, thread, length: references.len() }];
-            self.feed(&References::new(&spans, &references));
+            let batch = References::new(&spans, &references);
+            if threads > 1 {
+                run_all(threads, executions.turn(Some(&batch)));
+            } else {
+                executions.feed(&batch);
+            }
         });
         Ok(())
     }
@@ -188,16 +228,27 @@ impl PlacedSimulation {
         }
         let header = serde_json::to_string(reader.header()).map_err(refused)?;
         let mut source = reader.into_references().map_err(|error| trace_error(&error))?;
-        let (mut turns, mut done) = (0_u64, 0_u64);
+        let threads = self.threads;
+        let executions = self.executions()?;
+        let mut done = 0;
+        let mut tell = |turns: u64, references: usize| {
+            done += references as u64;
+            if !turns.is_multiple_of(BATCHES_A_TURN) {
+                return Ok(());
+            }
+            Python::attach(|py| {
+                py.check_signals()?;
+                report.as_ref().map_or(Ok(()), |report| report.call1(py, (done, total)).map(|_| ()))
+            })
+        };
         py.detach(|| {
-            while let Some(batch) = source.next_references().map_err(|error| trace_error(&error))? {
-                self.feed(&batch);
-                (turns, done) = (turns + 1, done + batch.all().len() as u64);
-                if turns.is_multiple_of(BATCHES_A_TURN) {
-                    Python::attach(|py| {
-                        py.check_signals()?;
-                        report.as_ref().map_or(Ok(()), |report| report.call1(py, (done, total)).map(|_| ()))
-                    })?;
+            if threads > 1 {
+                feed_in_turns(executions, &mut source, threads, tell)?;
+            } else {
+                let mut batches = 1..;
+                while let Some(batch) = source.next_references().map_err(|error| trace_error(&error))? {
+                    executions.feed(&batch);
+                    tell(batches.next().unwrap_or(1), batch.all().len())?;
                 }
             }
             Ok(header)
@@ -206,40 +257,55 @@ impl PlacedSimulation {
 
     /// The outcome of each execution, of every placement with the first seed first, as JSON; the simulation is empty then.
     fn finish(&mut self, py: Python<'_>) -> PyResult<String> {
-        let parts = std::mem::take(&mut self.parts);
-        let outcomes: Vec<Value> = py.detach(|| parts.into_iter().flat_map(Part::finish).collect());
+        let threads = self.threads;
+        let mut executions = self.executions.take().ok_or_else(|| refused("the simulation was finished before"))?;
+        let outcomes = py.detach(|| {
+            drain(&mut executions, threads);
+            executions.finish()
+        });
         serde_json::to_string(&outcomes).map_err(refused)
     }
 }
 
 impl PlacedSimulation {
-    /// Parts made in as many threads: a machine's history takes its time.
-    fn new(
-        design: &Design,
-        threads: usize,
-        part: impl Fn(&[u64]) -> Result<Part, String> + Sync,
-    ) -> PyResult<PlacedSimulation> {
-        let made = std::thread::scope(|scope| {
-            let part = &part;
-            let started: Vec<_> =
-                shares(&design.seeds, threads).map(|seeds| scope.spawn(move || part(seeds))).collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, Result<Part, String>>| {
-                thread.join().unwrap_or_else(|_| Err("a thread of the simulation failed".to_owned()))
-            };
-            started.into_iter().map(join).collect::<Result<Vec<Part>, String>>()
-        });
-        made.map(|parts| PlacedSimulation { parts }).map_err(refused)
+    fn executions(&mut self) -> PyResult<&mut Executions> {
+        self.executions.as_mut().ok_or_else(|| refused("the simulation was finished before"))
     }
+}
 
-    fn feed(&mut self, batch: &References<'_>) {
-        match &mut self.parts[..] {
-            [part] => part.feed(batch),
-            parts => std::thread::scope(|scope| {
-                for part in parts {
-                    scope.spawn(|| part.feed(batch));
-                }
-            }),
+/// All that a trace has, in turns: while threads simulate what was read, one of them reads on.
+fn feed_in_turns(
+    executions: &mut Executions,
+    source: &mut (impl ReferenceSource + Send),
+    threads: usize,
+    mut tell: impl FnMut(u64, usize) -> PyResult<()>,
+) -> PyResult<()> {
+    let (mut now, mut next) = (Batch::default(), Batch::default());
+    now.read(source).map_err(|error| trace_error(&error))?;
+    for turn in 1.. {
+        if now.references.is_empty() {
+            break;
         }
+        let mut read = Ok(());
+        let batch = References::new(&now.spans, &now.references);
+        let mut tasks = executions.turn(Some(&batch));
+        tasks.insert(0, Box::new(|| read = next.read(source)));
+        run_all(threads, tasks);
+        tell(turn, now.references.len())?;
+        read.map_err(|error| trace_error(&error))?;
+        std::mem::swap(&mut now, &mut next);
+    }
+    Ok(())
+}
+
+/// Ends the turns.
+fn drain(executions: &mut Executions, threads: usize) {
+    loop {
+        let tasks = executions.turn(None);
+        if tasks.is_empty() {
+            return;
+        }
+        run_all(threads, tasks);
     }
 }
 

@@ -6,7 +6,6 @@ mod hierarchy;
 mod index;
 #[cfg(test)]
 mod naive;
-mod prefetch;
 mod run;
 mod sets;
 mod spec;

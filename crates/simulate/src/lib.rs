@@ -5,6 +5,8 @@
 
 pub mod allocate;
 pub mod cache;
+mod cpu;
 pub mod model;
 pub mod paging;
+pub mod tasks;
 pub mod tlb;

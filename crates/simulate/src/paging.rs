@@ -4,7 +4,6 @@
 //! Lynch and Flynn, "Paging performance with page coloring", CSL-TR-91-492, 1991).
 
 pub mod colouring;
-mod cpu;
 pub mod memory;
 pub mod pages;
 pub mod sampled;

@@ -3,6 +3,7 @@
 mod array;
 mod core;
 mod run;
+mod settled;
 mod spec;
 #[cfg(test)]
 mod tests;

@@ -84,7 +84,27 @@ fn all_pages_of_one_colour() {
     assert_exact(&trace, &ALL);
 }
 
-/// Above 2^20 slots the hierarchy of counts has one more storey.
+/// Where few references find their page among the most recent ones, the stacks do without a top, until it pays again.
+#[test]
+fn the_top_goes_and_comes_back() {
+    let mut trace = Vec::new();
+    for (phase, random) in (0..12).zip(noise(5)) {
+        let near = |i: u64| i % 9 * 5 + phase;
+        let sweep = |i: u64| i % (3000 + phase);
+        let jumps = |i: u64| (i * i) ^ random % 50_000;
+        let length = 3000 + random % 9000;
+        match phase % 3 {
+            0 => trace.extend((0..length).map(near)),
+            1 => trace.extend((0..length).map(sweep)),
+            _ => trace.extend((0..length).map(jumps)),
+        }
+    }
+    assert_exact(&trace, &[1, 2, 4, 8, 16]);
+    assert_exact(&trace, &[1]);
+    assert_exact(&trace, &[3, 6]);
+}
+
+/// Above 2^19 slots the hierarchy of counts has one more storey.
 #[test]
 #[ignore = "slow without optimisation: cargo test --release -p pagelab-simulate -- --ignored"]
 fn more_than_a_million_slots() {

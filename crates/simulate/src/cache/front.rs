@@ -4,12 +4,15 @@
 //! tags of virtual addresses hits and misses exactly where the physically tagged one does, as long as no two pages share a
 //! frame. So its misses and write-backs are one stream of [`Event`]s, whatever the placement.
 
+mod filter;
+
 use pagelab_trace::{ADDRESS_BITS, Reference, SIZES, Segment};
 
 use super::counts::Counts;
-use super::sets::{EMPTY, Replacement};
+use super::sets::Replacement;
 use super::spec::{HierarchySpec, Inclusion, LevelSpec, Serves, Straddling};
 use crate::allocate::PAGE_BITS;
+use filter::Filter;
 
 const ADDRESS_MASK: u64 = (1 << ADDRESS_BITS) - 1;
 const STORE: u64 = 1;
@@ -85,110 +88,6 @@ pub(crate) const fn key_base(asid: u16, line_bits: u32) -> u64 {
     (asid as u64) << (ADDRESS_BITS - line_bits)
 }
 
-/// A first level with LRU and `W` ways.
-#[derive(Clone, Debug)]
-struct Filter<const W: usize> {
-    sets: Vec<[u64; W]>,
-    evictions: u64,
-}
-
-impl<const W: usize> Filter<W> {
-    fn new(sets: usize) -> Filter<W> {
-        Filter { sets: vec![[EMPTY; W]; sets], evictions: 0 }
-    }
-
-    /// One access; whether it hit. The two ways used last are asked first: in programs it is one of them, mostly, and the
-    /// branches can be foretold. Everything after them has no branches.
-    #[inline(always)]
-    fn access<const AVX2: bool>(&mut self, key: u64, kind: u64, events: &mut Events) -> bool {
-        let at = key as usize & (self.sets.len() - 1);
-        let set = &mut self.sets[at];
-        let (wanted, flag) = (key << 1 | 1, u64::from(kind == STORE));
-        if set[0] | 1 == wanted {
-            // A store of one word keeps the next load of the whole set waiting: only where it changes something.
-            if set[0] & 1 < flag {
-                set[0] |= 1;
-            }
-            return true;
-        }
-        // Two lines that meet in a set in turns: a branch that is foretold does not wait for the set as it was left, which
-        // what follows does.
-        if W > 1 && set[1] | 1 == wanted {
-            (set[0], set[1]) = (set[1] | flag, set[0]);
-            return true;
-        }
-        let victim = set[W - 1];
-        let hit = to_front::<W, AVX2>(set, wanted, flag);
-        self.evictions += u64::from(!hit && victim != EMPTY);
-        events.add_if(!hit, Event::new(key, kind));
-        events.add_if(!hit && victim & 1 == 1 && victim != EMPTY, Event::new(victim >> 1, Event::WRITE_BACK));
-        hit
-    }
-}
-
-/// Moves the way of `wanted` (key and a set lowest bit) to the front, or puts it there in place of the last way; adds `flag`.
-/// Whether it was there.
-#[inline(always)]
-fn to_front<const W: usize, const AVX2: bool>(set: &mut [u64; W], wanted: u64, flag: u64) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    if AVX2 && W == 8 {
-        return avx2::to_front(set.as_mut_slice(), wanted, flag);
-    }
-    let old = *set;
-    let mut found = 0_u32;
-    for (way, word) in old.iter().enumerate() {
-        found |= u32::from(word | 1 == wanted) << way;
-    }
-    let hit = found != 0;
-    let from = (found | 1 << (W - 1)).trailing_zeros() as usize;
-    for way in 1..W {
-        set[way] = if way <= from { old[way - 1] } else { old[way] };
-    }
-    set[0] = (wanted - 1) | flag | (old[from] & u64::from(hit));
-    hit
-}
-
-#[cfg(target_arch = "x86_64")]
-#[allow(unsafe_code, reason = "vector instructions; called where the processor has them")]
-mod avx2 {
-    use std::arch::x86_64::{
-        _mm256_blend_epi32, _mm256_blendv_epi8, _mm256_castsi256_pd, _mm256_cmpeq_epi64, _mm256_cmpgt_epi64,
-        _mm256_loadu_si256, _mm256_movemask_pd, _mm256_or_si256, _mm256_permute4x64_epi64, _mm256_set1_epi64x,
-        _mm256_setr_epi64x, _mm256_storeu_si256,
-    };
-
-    /// [`super::to_front`] for eight ways in two registers.
-    #[inline(always)]
-    pub(super) fn to_front(set: &mut [u64], wanted: u64, flag: u64) -> bool {
-        assert!(set.len() == 8);
-        let at = set.as_mut_ptr();
-        // SAFETY: only callers with AVX2 come here (`dispatch`); both halves of the eight words are in bounds, and loads and
-        // stores may be unaligned.
-        unsafe {
-            let [low, high] = [at, at.add(4)].map(|half| _mm256_loadu_si256(half.cast()));
-            let (one, key) = (_mm256_set1_epi64x(1), _mm256_set1_epi64x(wanted as i64));
-            let bits = [low, high].map(|half| {
-                _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpeq_epi64(_mm256_or_si256(half, one), key))) as u32
-            });
-            let found = bits[0] | bits[1] << 4;
-            let from = (found | 1 << 7).trailing_zeros();
-            let dirty = *at.add(from as usize) & u64::from(found != 0);
-            let word = _mm256_set1_epi64x(((wanted - 1) | flag | (dirty & 1)) as i64);
-            // Each way takes what was before it: 2 bits a lane, lanes 0, 0, 1, 2.
-            let shifted_low = _mm256_blend_epi32::<0b11>(_mm256_permute4x64_epi64::<0b10_01_00_00>(low), word);
-            let last_of_low = _mm256_permute4x64_epi64::<0b11_11_11_11>(low);
-            let shifted_high =
-                _mm256_blend_epi32::<0b11>(_mm256_permute4x64_epi64::<0b10_01_00_00>(high), last_of_low);
-            let bound = _mm256_set1_epi64x(i64::from(from) + 1);
-            let moves_low = _mm256_cmpgt_epi64(bound, _mm256_setr_epi64x(0, 1, 2, 3));
-            let moves_high = _mm256_cmpgt_epi64(bound, _mm256_setr_epi64x(4, 5, 6, 7));
-            _mm256_storeu_si256(at.cast(), _mm256_blendv_epi8(low, shifted_low, moves_low));
-            _mm256_storeu_si256(at.add(4).cast(), _mm256_blendv_epi8(high, shifted_high, moves_high));
-            found != 0
-        }
-    }
-}
-
 /// The first levels: of data, and of instructions where they have one of their own.
 #[derive(Clone, Debug)]
 struct Fronts<const D: usize, const I: usize> {
@@ -201,36 +100,90 @@ struct Fronts<const D: usize, const I: usize> {
     fetch_counts: Counts,
 }
 
+/// References that are looked at together.
+const GROUP: usize = 8;
+/// After so many groups in a row that were no repetition, fewer are looked at; at least one in 2^this.
+const MOST_DOUBT: u32 = 5;
+
+/// What a segment adds to the counts.
+#[derive(Default)]
+struct Sums {
+    data: u64,
+    stores: u64,
+    misses: [u64; 2],
+}
+
 impl<const D: usize, const I: usize> Fronts<D, I> {
     #[inline(always)]
     fn run<const AVX2: bool>(&mut self, segment: &Segment<'_>, events: &mut Events) {
-        events.reserve(segment.references.len());
         let base = key_base(segment.asid, self.line_bits);
-        let line_bytes = 1_u64 << self.line_bits;
-        let (mut stores, mut data, mut load_misses, mut store_misses) = (0_u64, 0_u64, 0_u64, 0_u64);
-        for (done, reference) in segment.references.iter().enumerate() {
-            let bits = reference.bits();
-            let kind = bits >> ADDRESS_BITS & 3;
-            let address = bits & ADDRESS_MASK;
-            let rest = u64::from(REST[(bits >> (ADDRESS_BITS + 2)) as usize]);
-            if kind >= FETCH || (address & (line_bytes - 1)) + rest >= line_bytes {
-                self.rare::<AVX2>(*reference, base, events);
-                events.reserve(segment.references.len() - done);
-                continue;
+        let mut sums = Sums::default();
+        let (mut rest, mut doubt, mut alone) = (segment.references, 0, 0_u32);
+        while !rest.is_empty() {
+            if alone == 0
+                && let Some((group, after)) = rest.split_first_chunk()
+            {
+                if let Some(stores) = self.repetition(group, base) {
+                    sums.data += GROUP as u64;
+                    sums.stores += stores;
+                    (rest, doubt) = (after, 0);
+                    continue;
+                }
+                alone = 1 << doubt;
+                doubt = (doubt + 1).min(MOST_DOUBT);
             }
-            let hit = self.data.access::<AVX2>(base | address >> self.line_bits, kind, events);
-            data += 1;
-            stores += kind;
-            if !hit {
-                load_misses += u64::from(kind == 0);
-                store_misses += kind;
+            let (these, after) = rest.split_at(GROUP.min(rest.len()));
+            events.reserve(GROUP);
+            for reference in these {
+                self.one::<AVX2>(*reference, base, &mut sums, events);
             }
+            (rest, alone) = (after, alone.saturating_sub(1));
         }
         let counts = &mut self.data_counts;
-        counts.accesses[0] += data - stores;
-        counts.accesses[1] += stores;
-        counts.misses[0] += load_misses;
-        counts.misses[1] += store_misses;
+        counts.accesses[0] += sums.data - sums.stores;
+        counts.accesses[1] += sums.stores;
+        counts.misses[0] += sums.misses[0];
+        counts.misses[1] += sums.misses[1];
+    }
+
+    /// How many of these are stores, if every one is a load or store of the line that its set has used last, and changes
+    /// nothing: such a group needs one branch.
+    #[inline(always)]
+    fn repetition(&self, group: &[Reference; GROUP], base: u64) -> Option<u64> {
+        let line_bytes = 1_u64 << self.line_bits;
+        let (mut other, mut stores) = (0, 0);
+        for reference in group {
+            let bits = reference.bits();
+            let (kind, address, size) = (bits >> ADDRESS_BITS & 3, bits & ADDRESS_MASK, bits >> (ADDRESS_BITS + 2));
+            let key = base | address >> self.line_bits;
+            let word = self.data.sets[key as usize & (self.data.sets.len() - 1)].0[0];
+            // A load takes the line clean or dirty, a store changes a clean one.
+            other |= (word | (kind ^ 1)) ^ (key << 1 | 1);
+            // Size codes up to 32 are the size; larger ones go the other way.
+            let within = (address & (line_bytes - 1)) + size <= line_bytes && size <= 32;
+            other |= kind >> 1 | u64::from(!within);
+            stores += kind & 1;
+        }
+        (other == 0).then_some(stores)
+    }
+
+    #[inline(always)]
+    fn one<const AVX2: bool>(&mut self, reference: Reference, base: u64, sums: &mut Sums, events: &mut Events) {
+        let line_bytes = 1_u64 << self.line_bits;
+        let bits = reference.bits();
+        let kind = bits >> ADDRESS_BITS & 3;
+        let address = bits & ADDRESS_MASK;
+        let rest = u64::from(REST[(bits >> (ADDRESS_BITS + 2)) as usize]);
+        if kind >= FETCH || (address & (line_bytes - 1)) + rest >= line_bytes {
+            self.rare::<AVX2>(reference, base, events);
+            return events.reserve(GROUP);
+        }
+        let hit = self.data.access::<AVX2>(base | address >> self.line_bits, kind, events);
+        sums.data += 1;
+        sums.stores += kind;
+        if !hit {
+            sums.misses[kind as usize & 1] += 1;
+        }
     }
 
     /// Fetches, references over several lines, and what is no demand.

@@ -33,7 +33,7 @@ impl Level {
         &mut self.sets[own]
     }
 
-    #[inline]
+    #[inline(always)]
     fn touch(&mut self, core: usize, line: u64, write: bool) -> Option<bool> {
         let set = self.index.of(line);
         self.of(core).touch(set, line, write)
@@ -55,6 +55,7 @@ impl Level {
         self.of(core).mark(set, line, true)
     }
 
+    #[inline(always)]
     fn insert(&mut self, core: usize, line: u64, dirty: bool) -> Option<Victim> {
         let set = self.index.of(line);
         let victim = self.of(core).insert(set, line, dirty);
@@ -139,7 +140,7 @@ impl Hierarchy {
     }
 
     /// As [`Hierarchy::access`] for a line that a first level simulated elsewhere has missed: touches levels below it only.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn access_below(&mut self, core: usize, kind: usize, line: u64) -> usize {
         let (depth, dirty) = self.search(core, kind, line, 1);
         self.fill(core, kind, line, depth, 1, dirty);
@@ -161,7 +162,7 @@ impl Hierarchy {
     }
 
     /// Looks in the levels from depth `start` on: where the line was found, and whether it left an exclusive level dirty.
-    #[inline]
+    #[inline(always)]
     fn search(&mut self, core: usize, kind: usize, line: u64, start: usize) -> (usize, bool) {
         let depths = self.path(kind).len();
         for depth in start..depths {
@@ -182,7 +183,7 @@ impl Hierarchy {
     }
 
     /// Puts the line into the levels between `found` and `top`, the lowest first. Dirt that moved up stays in the lowest.
-    #[inline]
+    #[inline(always)]
     fn fill(&mut self, core: usize, kind: usize, line: u64, found: usize, top: usize, mut moved: bool) {
         for depth in (top..found).rev() {
             let number = self.path(kind)[depth];

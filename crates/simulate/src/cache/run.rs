@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 
-use pagelab_trace::{Reference, Segment};
+use pagelab_trace::{Reference, References, Segment};
 
 use super::counts::{Counts, MemoryCounts, demand};
 use super::front::{Event, Events, Front, front, key_base};
 use super::hierarchy::Hierarchy;
 use super::spec::{HierarchySpec, SpecError, Straddling};
 use crate::allocate::{Memory, PAGE_BITS, PlaceCounts};
+use crate::cpu;
+use crate::tasks::Task;
 
 /// References simulated by one level before the next level sees what passed: their events stay in the nearest cache.
 const BATCH: usize = 4096;
@@ -40,7 +42,9 @@ pub struct Simulation {
     spec: HierarchySpec,
     line_bits: u32,
     front: Option<Box<dyn Front>>,
+    /// What passed the front, for the executions; with several threads, what passed it in the turn before.
     events: Events,
+    passing: Events,
     executions: Vec<Execution>,
     cores: HashMap<(u16, u32), usize>,
 }
@@ -61,6 +65,7 @@ impl Simulation {
             line_bits: spec.line_bytes.trailing_zeros(),
             front: if alike { front(spec) } else { None },
             events: Events::default(),
+            passing: Events::default(),
             spec: spec.clone(),
             cores: HashMap::new(),
         })
@@ -91,12 +96,50 @@ impl Simulation {
             }
             return;
         }
-        let next = self.cores.len() % self.spec.cores;
-        let core = *self.cores.entry((segment.asid, segment.thread)).or_insert(next);
+        let core = self.core(segment);
         let whole = self.spec.straddling == Straddling::Whole;
         for execution in &mut self.executions {
             execution.lockstep(segment, core, self.line_bits, whole);
         }
+    }
+
+    /// What there is to do with the next references, for several threads: a turn. The references of a turn may still be on
+    /// their way in the next one: end with turns of no references until there is nothing to do.
+    pub fn turn<'a>(&'a mut self, batch: Option<&'a References<'a>>) -> Vec<Task<'a>> {
+        if self.front.is_none() {
+            return batch.map_or_else(Vec::new, |batch| self.turn_in_lockstep(batch));
+        }
+        std::mem::swap(&mut self.events, &mut self.passing);
+        self.passing.clear();
+        let (events, passing, line_bits) = (self.events.as_slice(), &mut self.passing, self.line_bits);
+        let front = self.front.as_mut().zip(batch).map(|(front, batch)| -> Task<'a> {
+            Box::new(move || batch.segments().for_each(|segment| front.run(&segment, passing)))
+        });
+        let executions = self.executions.iter_mut().filter(|_| !events.is_empty());
+        let below = executions.map(|execution| -> Task<'a> {
+            Box::new(move || events.chunks(BATCH).for_each(|events| execution.below(events, line_bits)))
+        });
+        front.into_iter().chain(below).collect()
+    }
+
+    fn turn_in_lockstep<'a>(&'a mut self, batch: &'a References<'a>) -> Vec<Task<'a>> {
+        let (line_bits, whole) = (self.line_bits, self.spec.straddling == Straddling::Whole);
+        let cores: Vec<usize> = batch.segments().map(|segment| self.core(&segment)).collect();
+        let executions = self.executions.iter_mut().zip(std::iter::repeat(cores));
+        let lockstep = executions.map(|(execution, cores)| -> Task<'a> {
+            Box::new(move || {
+                for (segment, core) in batch.segments().zip(cores) {
+                    execution.lockstep(&segment, core, line_bits, whole);
+                }
+            })
+        });
+        lockstep.collect()
+    }
+
+    /// The core that a segment's thread runs on.
+    fn core(&mut self, segment: &Segment<'_>) -> usize {
+        let next = self.cores.len() % self.spec.cores;
+        *self.cores.entry((segment.asid, segment.thread)).or_insert(next)
     }
 
     /// The results, in the order of the placements.
@@ -139,15 +182,21 @@ impl Execution {
             let frame = self.memory.frame(asid, page);
             self.lines.push(frame << page_lines | key & ((1 << page_lines) - 1));
         }
-        for (at, event) in events.iter().enumerate() {
-            if let Some(line) = self.lines.get(at + AHEAD) {
-                self.hierarchy.prefetch_below(*line);
-            }
-            match event.kind() {
-                Some(kind) => _ = self.hierarchy.access_below(0, kind, self.lines[at]),
-                None => self.hierarchy.write_back_below(0, self.lines[at]),
-            }
-        }
+        let (hierarchy, lines) = (&mut self.hierarchy, &self.lines[..]);
+        cpu::widest(
+            #[inline(always)]
+            || {
+                for (at, event) in events.iter().enumerate() {
+                    if let Some(line) = lines.get(at + AHEAD) {
+                        hierarchy.prefetch_below(*line);
+                    }
+                    match event.kind() {
+                        Some(kind) => _ = hierarchy.access_below(0, kind, lines[at]),
+                        None => hierarchy.write_back_below(0, lines[at]),
+                    }
+                }
+            },
+        );
     }
 
     fn lockstep(&mut self, segment: &Segment<'_>, core: usize, line_bits: u32, whole: bool) {

@@ -4,12 +4,17 @@
 //! in the order of their last use, the most recent first: the way most often hit is found with one comparison, finding a
 //! victim costs nothing, and no list or counter lies beside the keys. The other policies leave keys where they are.
 
+mod lru;
+
 use serde::{Deserialize, Serialize};
 
 use crate::allocate::Random;
+use crate::cpu;
 
 /// A way that holds nothing. No key is that large.
 pub(crate) const EMPTY: u64 = u64::MAX;
+/// Words of a cache line of the processor that runs the simulator.
+const LINE_WORDS: usize = 8;
 /// Keys lie below this.
 pub(crate) const KEY_LIMIT: u64 = (1 << 63) - 1;
 /// Most ways of a tree: one word has the nodes of 64.
@@ -40,7 +45,9 @@ enum Order {
 #[derive(Clone, Debug)]
 pub struct Sets {
     ways: usize,
+    /// Begins with as many unused words as put the first set at the beginning of a cache line.
     words: Vec<u64>,
+    first: usize,
     order: Order,
 }
 
@@ -75,43 +82,52 @@ impl Sets {
             }
             Replacement::Random => Order::Random(Random::new(seed)),
         };
-        Sets { ways, words: vec![EMPTY; sets * ways], order }
+        let words = vec![EMPTY; sets * ways + LINE_WORDS - 1];
+        let first = words.as_ptr().addr().wrapping_neg() / size_of::<u64>() % LINE_WORDS;
+        Sets { ways, words, first, order }
     }
 
     #[inline]
     fn set(&mut self, set: usize) -> &mut [u64] {
-        &mut self.words[set * self.ways..][..self.ways]
+        &mut self.words[self.first + set * self.ways..][..self.ways]
     }
 
     /// The words of a set, in no order that means anything except under LRU.
     #[inline]
     pub(crate) fn words(&self, set: usize) -> &[u64] {
-        &self.words[set * self.ways..][..self.ways]
+        &self.words[self.first + set * self.ways..][..self.ways]
     }
 
     /// Uses `key` and adds `flag` to its flag; `None` where it is not there, else the flag before.
-    #[inline]
+    #[inline(always)]
     pub fn touch(&mut self, set: usize, key: u64, flag: bool) -> Option<bool> {
         let wanted = key << 1 | 1;
-        let at = if let Order::Lru = self.order {
-            let words = self.set(set);
-            let first = words[0];
-            if first | 1 == wanted {
-                words[0] = first | u64::from(flag);
-                return Some(first & 1 == 1);
-            }
-            let at = words.iter().position(|word| word | 1 == wanted)?;
-            to_front(words, at);
-            0
-        } else {
-            let at = self.set(set).iter().position(|word| word | 1 == wanted)?;
-            self.used(set, at);
-            at
-        };
+        if let Order::Lru = self.order {
+            return lru::touch(self.set(set), wanted, u64::from(flag));
+        }
+        let at = self.set(set).iter().position(|word| word | 1 == wanted)?;
+        self.used(set, at);
         let word = &mut self.set(set)[at];
         let before = *word & 1 == 1;
         *word |= u64::from(flag);
         Some(before)
+    }
+
+    /// Where among all words `key` stands, and its word, if using it once more would change nothing.
+    pub(crate) fn settled(&self, set: usize, key: u64) -> Option<(usize, u64)> {
+        let words = self.words(set);
+        let at = match self.order {
+            Order::Lru => 0,
+            Order::Random(_) => words.iter().position(|word| word >> 1 == key)?,
+            Order::Tree(_) => return None,
+        };
+        (words[at] >> 1 == key).then_some((self.first + set * self.ways + at, words[at]))
+    }
+
+    /// The word at a place that [`Sets::settled`] told.
+    #[inline(always)]
+    pub(crate) fn word(&self, at: usize) -> u64 {
+        self.words[at]
     }
 
     /// The flag of `key`, without using it.
@@ -142,16 +158,12 @@ impl Sets {
     }
 
     /// Puts in `key`, which must not be there, as the one used last; what falls out.
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, set: usize, key: u64, flag: bool) -> Option<Victim> {
         debug_assert!(key < KEY_LIMIT && self.peek(set, key).is_none());
         let word = key << 1 | u64::from(flag);
-        let ways = self.ways;
         if let Order::Lru = self.order {
-            let words = self.set(set);
-            let victim = std::mem::replace(&mut words[ways - 1], word);
-            to_front(words, ways - 1);
-            return Victim::of(victim);
+            return Victim::of(lru::push(self.set(set), word));
         }
         let at = match self.words(set).iter().position(|word| *word == EMPTY) {
             Some(at) => at,
@@ -178,21 +190,25 @@ impl Sets {
 
     /// How many ways hold something.
     pub fn filled(&self) -> usize {
-        self.words.iter().filter(|word| **word != EMPTY).count()
+        self.words[self.first..].iter().filter(|word| **word != EMPTY).count()
     }
 
     /// Every key and its flag, with the number of its set.
     pub fn iter(&self) -> impl Iterator<Item = (usize, Victim)> + '_ {
         let ways = self.ways;
-        self.words.iter().enumerate().filter_map(move |(at, word)| Some((at / ways, Victim::of(*word)?)))
+        self.words[self.first..]
+            .iter()
+            .enumerate()
+            .filter_map(move |(at, word)| Some((at / ways, Victim::of(*word)?)))
     }
 
     /// Tells the processor that `set` will be needed soon.
     #[inline]
     pub(crate) fn prefetch(&self, set: usize) {
-        crate::cache::prefetch::line(&self.words, set * self.ways);
-        if self.ways > 8 {
-            crate::cache::prefetch::line(&self.words, set * self.ways + 8);
+        let first = self.first + set * self.ways;
+        cpu::prefetch(&self.words, first);
+        if self.ways > LINE_WORDS {
+            cpu::prefetch(&self.words, first + LINE_WORDS);
         }
     }
 
@@ -201,7 +217,7 @@ impl Sets {
     /// # Errors
     /// What does not hold.
     pub fn check(&self) -> Result<(), String> {
-        for (number, words) in self.words.chunks(self.ways).enumerate() {
+        for (number, words) in self.words[self.first..].chunks(self.ways).enumerate() {
             let mut keys: Vec<u64> = words.iter().filter(|word| **word != EMPTY).map(|word| word >> 1).collect();
             let filled = keys.len();
             if matches!(self.order, Order::Lru) && words[..filled].contains(&EMPTY) {
@@ -214,15 +230,6 @@ impl Sets {
             }
         }
         Ok(())
-    }
-}
-
-/// Moves way `at` to the front, the ways before it back by one. (A loop: `copy_within` calls memmove for a few words.)
-#[inline]
-pub(crate) fn to_front(words: &mut [u64], at: usize) {
-    let mut carried = words[at];
-    for word in &mut words[..=at] {
-        carried = std::mem::replace(word, carried);
     }
 }
 

@@ -1,12 +1,13 @@
 //! The fast simulators against the naive one, and known answers.
 
 use pagelab_policy::types::{Frames, Strategy as Named};
-use pagelab_trace::{Kind, Reference, Segment};
+use pagelab_trace::{Kind, Reference, References, Segment, Span};
 use proptest::prelude::*;
 
 use super::naive::Naive;
 use super::{HierarchySpec, Inclusion, LevelSpec, Serves, Simulation};
 use crate::allocate::{History, Layout, Memory, Strategy};
+use crate::tasks::run_all;
 
 fn level(name: &str, bytes: u64, ways: u64) -> LevelSpec {
     let json = format!(r#"{{"name": "{name}", "bytes": {bytes}, "ways": {ways}}}"#);
@@ -40,14 +41,16 @@ fn inclusion() -> impl Strategy2<Value = Inclusion> {
 }
 use proptest::strategy::Strategy as Strategy2;
 
-/// References that reuse lines at several distances; sizes that straddle lines and pages.
+/// References that reuse lines at several distances, often several times in a row; sizes that straddle lines and pages.
 fn references() -> impl Strategy2<Value = Vec<Reference>> {
-    let one = (0_u64..400, 0_u8..3, prop_oneof![Just(1_u32), Just(8), Just(64), Just(256)]);
-    prop::collection::vec(one, 1..1500).prop_map(|list| {
-        let to = |(line, kind, size): (u64, u8, u32)| {
-            Reference::new(0x7000_0000 + line * 61 % 32_768, Kind::from_code(kind), size)
+    let sizes = prop_oneof![Just(0_u32), Just(1), Just(8), Just(64), Just(256)];
+    let anywhere = (0_u64..400, 0_u8..3, sizes, 1_usize..3);
+    let repeated = (0_u64..9, 0_u8..2, Just(4_u32), 1_usize..40);
+    prop::collection::vec(prop_oneof![3 => anywhere, 1 => repeated], 1..700).prop_map(|list| {
+        let to = |(line, kind, size, times): (u64, u8, u32, usize)| {
+            vec![Reference::new(0x7000_0000 + line * 61 % 32_768, Kind::from_code(kind), size); times]
         };
-        list.into_iter().map(to).collect()
+        list.into_iter().flat_map(to).collect()
     })
 }
 
@@ -104,6 +107,41 @@ proptest! {
         let spec = small([Inclusion::Nine, third], split, allocates);
         prop_assert!(Simulation::new(&spec, vec![memory(1)]).unwrap().has_common_front());
         assert_like_naive(&spec, &references, false);
+    }
+}
+
+fn in_turns(spec: &HierarchySpec, references: &[Reference]) -> Vec<super::Outcome> {
+    let mut simulation = Simulation::new(spec, vec![memory(1), memory(2), memory(3)]).unwrap();
+    for references in references.chunks(250) {
+        let spans: Vec<Span> = segments(references)
+            .map(|segment| Span { asid: segment.asid, thread: 0, length: segment.references.len() })
+            .collect();
+        run_all(2, simulation.turn(Some(&References::new(&spans, references))));
+    }
+    while let tasks = simulation.turn(None)
+        && !tasks.is_empty()
+    {
+        run_all(2, tasks);
+    }
+    simulation.finish()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn threads_change_nothing(references in references(), common: bool, random: bool) {
+        let second = if common { Inclusion::Nine } else { Inclusion::Inclusive };
+        let mut spec = small([second, Inclusion::Nine], false, true);
+        if random {
+            spec.levels[2].replacement = super::Replacement::Random;
+        }
+        let mut alone = Simulation::new(&spec, vec![memory(1), memory(2), memory(3)]).unwrap();
+        prop_assert_eq!(alone.has_common_front(), common);
+        for references in references.chunks(250) {
+            segments(references).for_each(|segment| alone.feed(&segment));
+        }
+        prop_assert_eq!(in_turns(&spec, &references), alone.finish());
     }
 }
 

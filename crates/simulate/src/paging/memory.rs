@@ -7,9 +7,9 @@ mod lru;
 mod optimal;
 mod random;
 
+use super::Touch;
 use super::colouring::{Chain, Colouring, ColouringError};
 use super::pages::{Id, Pages};
-use super::{Touch, cpu};
 use lists::Lists;
 
 pub use optimal::{Optimal, SpillError};

@@ -6,6 +6,7 @@
 
 mod curve;
 mod parallel;
+mod reuses;
 mod top;
 mod walk;
 mod window;
@@ -99,7 +100,7 @@ impl Stacks {
         self.feed(&first_uses);
         self.references += later.references - first_uses.len() as u64;
         for ((_, mine), (_, theirs)) in self.walks.iter_mut().zip(&later.walks) {
-            mine.add_reuses(theirs.reuses());
+            mine.add_reuses(&theirs.reuses());
         }
         let above: Vec<Id> = later.walks[0].1.order().iter().map(page).map(|page| self.pages.id(page)).collect();
         let mut is_above = vec![false; self.pages.len()];

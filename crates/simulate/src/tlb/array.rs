@@ -67,6 +67,11 @@ impl Array {
         self.sets.touch(self.index.of(address >> grain), Array::key(asid, address, grain), false).is_some()
     }
 
+    /// [`Sets::settled`] of an entry.
+    fn settled(&self, asid: u16, address: u64, grain: u32) -> Option<(usize, u64)> {
+        self.sets.settled(self.index.of(address >> grain), Array::key(asid, address, grain))
+    }
+
     /// Puts an entry in, which is not there.
     #[inline]
     pub(super) fn insert(&mut self, asid: u16, address: u64, grain: u32) {
@@ -83,6 +88,14 @@ impl Array {
     pub(super) fn check(&self) -> Result<(), String> {
         self.sets.check()
     }
+}
+
+/// Where an entry stood in the arrays of a level, and what stood there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    array: u8,
+    at: u32,
+    word: u64,
 }
 
 /// The arrays of a level, by what they hold.
@@ -123,6 +136,19 @@ impl Arrays {
             Some((array, grain)) => self.arrays[usize::from(array)].touch(asid, address, u32::from(grain)),
             None => false,
         }
+    }
+
+    /// The place of an entry, if using it once more would change nothing.
+    pub(super) fn settled(&self, asid: u16, address: u64, page_bits: u32) -> Option<Place> {
+        let (array, grain) = self.table[page_bits as usize]?;
+        let (at, word) = self.arrays[usize::from(array)].settled(asid, address, u32::from(grain))?;
+        Some(Place { array, at: u32::try_from(at).ok()?, word })
+    }
+
+    /// Whether what was settled at a place still is.
+    #[inline(always)]
+    pub(super) fn is_settled(&self, place: Place) -> bool {
+        self.arrays[usize::from(place.array)].sets.word(place.at as usize) == place.word
     }
 
     /// Puts an entry in, which is not there.

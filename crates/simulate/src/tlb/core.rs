@@ -1,6 +1,7 @@
 //! One core: its arrays, its walkers, and what they cost.
 
 use super::array::{Array, Arrays, leaf};
+use super::settled::Settled;
 use super::spec::{NestedSpec, Side, TlbSpec};
 use super::walk::{PageTables, WalkCaches, steps};
 use super::windows::Cost;
@@ -138,6 +139,7 @@ pub(super) struct Core {
     /// Of data and of instructions.
     first: [Arrays; 2],
     last: [Last; 2],
+    settled: [Settled; 2],
     second: Arrays,
     caches: WalkCaches,
     nested: Option<Nested>,
@@ -162,6 +164,7 @@ impl Core {
             number,
             first,
             last: [Last { asid: 0, address: u64::MAX, grain: 0 }; 2],
+            settled: [const { Settled::NONE }; 2],
             second: Arrays::new(spec.second.iter(), !seed),
             caches: WalkCaches::new(&spec.walk_caches, seed),
             nested: spec.nested.as_ref().map(|nested| Nested::new(nested, seed)),
@@ -177,6 +180,19 @@ impl Core {
     /// Whether there are arrays for instructions.
     pub(super) fn has_instructions(&self) -> bool {
         !self.first[1].is_empty()
+    }
+
+    /// Whether this page's entry in the first level is found and stays as it is; who asks adds the translation to the counts
+    /// before anything else is translated.
+    #[inline(always)]
+    pub(super) fn is_settled(&self, side: usize, asid: u16, address: u64) -> bool {
+        self.settled[side].has(&self.first[side], asid, address)
+    }
+
+    /// Translations that [`Core::is_settled`] has answered.
+    #[inline]
+    pub(super) fn add_translations(&mut self, translations: u64) {
+        self.counts.translations += translations;
     }
 
     /// Whether the page translated last on this side is the one of `address`.
@@ -208,6 +224,7 @@ impl Core {
             && self.first[side].touch(asid, address, entry_bits)
         {
             self.last[side] = Last { asid, address, grain };
+            self.settled[side].keep(&self.first[side], asid, address, entry_bits);
             return None;
         }
         Some(self.missed(machine, side, asid, address, [page_bits, entry_bits]))
@@ -244,6 +261,7 @@ impl Core {
     }
 
     fn remember(&mut self, side: usize, asid: u16, address: u64, page_bits: u32) {
+        self.settled[side].keep(&self.first[side], asid, address, page_bits);
         // A size that no array holds is looked up each time.
         self.last[side] = match self.first[side].grain(page_bits) {
             Some(grain) => Last { asid, address, grain },

@@ -116,16 +116,24 @@ impl Simulation {
         let core = *self.threads.entry((segment.asid, segment.thread)).or_insert(next);
         let instructions = self.cores[core].has_instructions();
         let caches = self.machine.caches.is_some();
+        let mut settled = 0;
         for reference in segment.references {
             let Some(kind) = demand(reference.kind()) else { continue };
             let side = usize::from(kind == 2);
-            if side == 0 || instructions {
+            if side == 0
+                && within_page(*reference)
+                && self.cores[core].is_settled(0, segment.asid, reference.address())
+            {
+                settled += 1;
+            } else if side == 0 || instructions {
+                self.cores[core].add_translations(std::mem::take(&mut settled));
                 self.reference(core, side, segment.asid, *reference);
             }
             if caches {
                 self.data(core, kind, segment.asid, *reference);
             }
         }
+        self.cores[core].add_translations(settled);
     }
 
     #[inline]
@@ -190,6 +198,14 @@ impl Simulation {
         self.cores.iter().try_for_each(Core::check)?;
         self.machine.caches.as_ref().map_or(Ok(()), |caches| caches.hierarchy.check())
     }
+}
+
+/// Whether a reference surely lies within a page; those of more than 32 bytes are not looked at.
+#[inline(always)]
+fn within_page(reference: Reference) -> bool {
+    // Size codes up to 32 are the size.
+    let code = u64::from(reference.meta() >> 2);
+    (reference.address() & ((1 << PAGE_BITS) - 1)) + code <= 1 << PAGE_BITS && code <= 32
 }
 
 fn build_caches(spec: &TlbSpec, caches: &HierarchySpec, seed: u64) -> Result<Caches, SpecError> {

@@ -261,7 +261,9 @@ proptest! {
 
     #[test]
     fn mixed_sizes_cost_what_naive_lists_cost(
-        list in prop::collection::vec((0_u64..3000, prop_oneof![Just(1_u32), Just(8), Just(4096)]), 1..1500),
+        list in prop::collection::vec(
+            (prop_oneof![0_u64..3000, 0_u64..40, 0_u64..5], prop_oneof![Just(1_u32), Just(8), Just(4096)]), 1..1500,
+        ),
         large in prop::collection::btree_set(0_u64..6, 0..5),
     ) {
         let extents = large.into_iter().map(|at| Extent { start: at * 2 * MIB, end: (at + 1) * 2 * MIB, page_bits: 21 });
@@ -283,5 +285,34 @@ proptest! {
         prop_assert_eq!(outcome.counts.cost(), sum);
         let found: HashMap<u64, Cost> = outcome.windows.iter().map(|window| (window.start, window.cost)).collect();
         prop_assert_eq!(found, windows);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// References of more than 32 bytes take the long way each time.
+    #[test]
+    fn a_settled_page_is_what_would_be_found(
+        list in prop::collection::vec((prop_oneof![0_u64..300, 0_u64..30, 0_u64..5], 0_u16..2, 1_usize..6), 1..800),
+        first in 0_usize..3, second in 0_usize..3, coalesces: bool,
+    ) {
+        let policies = ["lru", "tree-plru", "random"];
+        let tlb = spec(&format!(
+            r#"{{"coalesces": {coalesces}, "first": [{{"pages": [4096, 16384], "entries": 16, "ways": 4, "replacement": "{}"}}],
+            "second": [{{"pages": [4096, 16384], "entries": 64, "ways": 4, "replacement": "{}"}}]}}"#,
+            policies[first], policies[second],
+        ));
+        let outcome = |size: u32| {
+            let memory = Memory::new(&fresh(), Strategy::KERNEL, Layout::default(), 0);
+            let mut simulation = Simulation::new(&tlb, None, memory, &fresh(), 3).unwrap();
+            for &(page, asid, times) in &list {
+                let references = vec![Reference::new(page << 12, Kind::Store, size); times];
+                simulation.feed(&Segment { asid, thread: 0, references: &references });
+            }
+            assert_eq!(simulation.check(), Ok(()));
+            simulation.finish()
+        };
+        prop_assert_eq!(outcome(8), outcome(48));
     }
 }

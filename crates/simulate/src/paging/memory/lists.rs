@@ -1,7 +1,8 @@
 //! Memories whose policy decides at faults, and at hits notes a bit at most: one array of frames for each colour.
 
 use super::super::pages::Id;
-use super::{Replace, cpu};
+use super::Replace;
+use crate::cpu;
 
 const ABSENT: u32 = u32::MAX;
 

@@ -4,7 +4,8 @@
 //! entries that later uses have made stale. Each entry is walked over once.
 
 use super::super::pages::Id;
-use super::{Replace, cpu};
+use super::Replace;
+use crate::cpu;
 
 const ABSENT: u32 = u32::MAX;
 

@@ -1,26 +1,38 @@
 //! The stacks on several processors: each takes a segment of the trace from empty stacks, then the segments are appended.
 
-use std::thread;
+use std::thread::{self, JoinHandle};
 
+use super::super::Touch;
 use super::super::colouring::{Colouring, ColouringError};
-use super::super::{Run, Touch};
 use super::{Curve, Stacks};
 
-/// Runs of a segment at least; appending costs about as much as two references to each page of a segment.
+/// Page runs of a segment at least.
 const SEGMENT: usize = 1 << 20;
-/// Runs of a segment at most: what waits takes 16 bytes a run.
-const LONGEST_SEGMENT: usize = 1 << 23;
-/// Runs of a segment for each page seen, so that appending stays cheap beside counting.
-const PER_PAGE: usize = 16;
+/// Page runs that wait at most, 8 bytes each; as many again are being counted.
+const MOST_WAITING: usize = 1 << 24;
+/// Page runs of a segment for each page seen: appending costs about as much as three or four references to each page.
+const PER_PAGE: usize = 64;
+/// With fewer for each page, one thread is as good.
+const TOO_FEW_PER_PAGE: usize = 8;
 
-/// Stacks that are fed by several threads.
+/// Stacks that are fed by several threads, while the caller reads on.
 #[derive(Debug)]
 pub struct Parallel {
-    stacks: Stacks,
+    how: How,
+    /// `None` while `job` has them.
+    stacks: Option<Stacks>,
+    job: Option<JoinHandle<(Stacks, Vec<u64>)>>,
+    /// Pages of the runs that no thread has yet. How long runs are matters to `references` only.
+    waiting: Vec<u64>,
+    enough: usize,
+    references: u64,
+}
+
+#[derive(Debug, Clone)]
+struct How {
     colouring: Colouring,
     counts: Vec<u32>,
     threads: usize,
-    waiting: Vec<Run>,
 }
 
 impl Parallel {
@@ -29,57 +41,88 @@ impl Parallel {
     /// # Errors
     /// As [`Stacks::new`].
     pub fn new(colouring: &Colouring, counts: &[u32], threads: usize) -> Result<Self, ColouringError> {
-        let stacks = Stacks::new(colouring, counts)?;
-        let (colouring, counts) = (colouring.clone(), counts.to_vec());
-        Ok(Self { stacks, colouring, counts, threads: threads.max(1), waiting: Vec::new() })
+        let stacks = Some(Stacks::new(colouring, counts)?);
+        let how = How { colouring: colouring.clone(), counts: counts.to_vec(), threads: threads.max(1) };
+        let enough = how.enough(0);
+        Ok(Self { how, stacks, job: None, waiting: Vec::new(), enough, references: 0 })
     }
 
     /// Takes the next references; with one thread they are counted at once.
     pub fn feed<T: Touch>(&mut self, references: &[T]) {
-        if self.threads == 1 {
-            return self.stacks.feed(references);
+        if let (1, Some(stacks)) = (self.how.threads, &mut self.stacks) {
+            stacks.feed(references);
+            self.references = stacks.references;
+            return;
         }
-        self.waiting.extend(references.iter().map(|one| Run { page: one.page(), count: one.count() }));
-        let segment = (self.stacks.pages.len() * PER_PAGE).clamp(SEGMENT, LONGEST_SEGMENT);
-        if self.waiting.len() >= segment * self.threads {
-            self.count_waiting();
+        for piece in references.chunks(SEGMENT) {
+            self.waiting.extend(piece.iter().map(Touch::page));
+            self.references += piece.iter().map(Touch::count).sum::<u64>();
+            if self.waiting.len() >= self.enough {
+                self.start();
+            }
         }
     }
 
-    fn count_waiting(&mut self) {
-        let length = self.waiting.len().div_ceil(self.threads).max(1);
-        let (first, rest) = self.waiting.split_at(length.min(self.waiting.len()));
-        let stacks = &mut self.stacks;
-        let fresh = || Stacks::new(&self.colouring, &self.counts).expect("the same colours were accepted before");
-        thread::scope(|scope| {
-            let later: Vec<_> = rest
-                .chunks(length)
-                .map(|segment| {
-                    let mut stacks = fresh();
-                    scope.spawn(move || {
-                        stacks.feed(segment);
-                        stacks
-                    })
-                })
-                .collect();
-            stacks.feed(first);
-            for segment in later {
-                stacks.append(&segment.join().expect("counting does not panic"));
-            }
-        });
-        self.waiting.clear();
+    /// Waits for the job under way, and gives what waits to a new one.
+    fn start(&mut self) {
+        let (stacks, mut empty) = self.join();
+        self.enough = self.how.enough(stacks.pages.len());
+        empty.clear();
+        let (how, pages) = (self.how.clone(), std::mem::replace(&mut self.waiting, empty));
+        self.job = Some(thread::spawn(move || (how.count(stacks, &pages), pages)));
+    }
+
+    fn join(&mut self) -> (Stacks, Vec<u64>) {
+        match self.job.take() {
+            Some(job) => job.join().expect("counting does not panic"),
+            None => (self.stacks.take().expect("no job has the stacks"), Vec::new()),
+        }
     }
 
     /// References so far.
     #[must_use]
     pub fn references(&self) -> u64 {
-        self.stacks.references + self.waiting.iter().map(|run| run.count).sum::<u64>()
+        self.references
     }
 
     /// The curves of every colour count, ascending.
     #[must_use]
     pub fn curves(&mut self) -> Vec<Curve> {
-        self.count_waiting();
-        self.stacks.curves()
+        let (stacks, _) = self.join();
+        let mut stacks = self.how.count(stacks, &self.waiting);
+        self.waiting.clear();
+        stacks.references = self.references;
+        let curves = stacks.curves();
+        self.stacks = Some(stacks);
+        curves
+    }
+}
+
+impl How {
+    /// How many page runs should wait for a job, when there are so many pages.
+    fn enough(&self, pages: usize) -> usize {
+        ((pages * PER_PAGE).max(SEGMENT) * self.threads).min(MOST_WAITING)
+    }
+
+    /// Counts page runs with as many threads as pays: the first segment after what `stacks` has, the others from empty stacks.
+    fn count(&self, mut stacks: Stacks, pages: &[u64]) -> Stacks {
+        let least = (stacks.pages.len() * TOO_FEW_PER_PAGE).max(SEGMENT / 16);
+        let segments = (pages.len() / least).clamp(1, self.threads);
+        let (first, rest) = pages.split_at(pages.len().div_ceil(segments));
+        let fresh = || Stacks::new(&self.colouring, &self.counts).expect("the same colours were accepted before");
+        let count = |segment| {
+            let mut stacks = fresh();
+            stacks.feed(segment);
+            stacks
+        };
+        thread::scope(|scope| {
+            let length = first.len().max(1);
+            let later: Vec<_> = rest.chunks(length).map(|segment| scope.spawn(move || count(segment))).collect();
+            stacks.feed(first);
+            for segment in later {
+                stacks.append(&segment.join().expect("counting does not panic"));
+            }
+        });
+        stacks
     }
 }

@@ -1,9 +1,11 @@
 //! The sixteen most recent pages, whatever the colours: most references of real programs end here.
 //!
 //! Recency is a bit matrix (as in a true-LRU cache set), and so is "has the same colour": a distance is the population
-//! count of the intersection of two rows. Every loop is over sixteen lanes, which compilers turn into one vector.
+//! count of the intersection of two rows. Every loop is over sixteen lanes, which compilers turn into one vector; what is
+//! read as a vector is written as one, because a single lane just written would keep the vector waiting.
 
 use super::super::pages::Id;
+use crate::cpu;
 
 /// Places in the top.
 pub const PLACES: usize = 16;
@@ -24,6 +26,17 @@ const OTHERS: [[u16; PLACES]; PLACES] = {
     let mut place = 0;
     while place < PLACES {
         rows[place][place] = 0;
+        place += 1;
+    }
+    rows
+};
+
+/// `ALL_OTHERS[s]`: all bits but that of place s.
+const ALL_OTHERS: [u16; PLACES] = {
+    let mut rows = [0; PLACES];
+    let mut place = 0;
+    while place < PLACES {
+        rows[place] = !(1 << place);
         place += 1;
     }
     rows
@@ -76,50 +89,44 @@ impl<const L: usize> Top<L> {
         if self.filled < PLACES {
             return (self.filled, None);
         }
-        // The oldest place is the one whose bit is in no row.
-        let used_after_another = self.newer.iter().fold(0, |bits, row| bits | row);
-        let place = used_after_another.trailing_ones() as usize % PLACES;
+        // The oldest place is the one after which all others were used.
+        let place = cpu::equal_lanes(&self.newer, &ALL_OTHERS).trailing_zeros() as usize % PLACES;
         (place, Some((self.ids[place], self.codes[place])))
     }
 
-    /// Puts a page on top, at the place that [`Top::victim`] named; gives how many others of its colour are in the top.
+    /// Puts a page on top, at the place that [`Top::victim`] named.
     #[inline(always)]
-    pub fn insert(&mut self, place: usize, id: Id, code: u16) -> [u32; L] {
+    pub fn insert(&mut self, place: usize, id: Id, code: u16) {
         let place = place % PLACES;
+        let (bit, others) = (BITS[place], &OTHERS[place]);
         self.filled = self.filled.max(place + 1);
         self.ids[place] = id;
-        self.codes[place] = code;
-        let present = ((1_u32 << self.filled) - 1) as u16;
-        let bit = BITS[place];
-        let others = &OTHERS[place];
-        let mut differ = [0; PLACES];
-        for (d, other) in differ.iter_mut().zip(&self.codes) {
-            *d = other ^ code;
+        for (other, keep) in self.codes.iter_mut().zip(others) {
+            *other = (*other & keep) | (code & !keep);
         }
-        let mut found = [0; L];
-        for ((count, rows), mask) in found.iter_mut().zip(&mut self.same).zip(self.masks) {
-            let mut equal = [0; PLACES];
-            for (s, all) in equal.iter_mut().enumerate() {
-                *all = if differ[s] & mask == 0 { u16::MAX } else { 0 };
-            }
-            let mut mine = 0;
+        let present = ((1_u32 << self.filled) - 1) as u16;
+        let codes = self.codes;
+        for (rows, mask) in self.same.iter_mut().zip(self.masks) {
+            let masked = codes.map(|other| other & mask);
+            let mine = cpu::equal_lanes(&masked, &[code & mask; PLACES]) & present & !bit;
             for s in 0..PLACES {
-                mine |= equal[s] & BITS[s];
+                let column = if masked[s] == code & mask { bit } else { 0 };
+                rows[s] = (((rows[s] & !bit) | column) & others[s]) | (mine & !others[s]);
             }
-            mine &= present & !bit;
-            for s in 0..PLACES {
-                rows[s] = (((rows[s] & !bit) | (equal[s] & bit)) & others[s]) | (mine & !others[s]);
-            }
-            *count = mine.count_ones();
         }
         self.touch(place);
-        found
     }
 
-    /// The pages, the one used longest ago first.
-    pub fn pages(&self) -> impl Iterator<Item = Id> {
+    /// The codes of the pages, in no order.
+    #[inline(always)]
+    pub fn codes(&self) -> &[u16] {
+        &self.codes[..self.filled]
+    }
+
+    /// The pages and their codes, the one used longest ago first.
+    pub fn pages(&self) -> impl Iterator<Item = (Id, u16)> {
         let mut places: Vec<usize> = (0..self.filled).collect();
         places.sort_by_key(|&place| std::cmp::Reverse(self.newer[place].count_ones()));
-        places.into_iter().map(|place| self.ids[place])
+        places.into_iter().map(|place| (self.ids[place], self.codes[place]))
     }
 }

@@ -1,17 +1,22 @@
 //! One chain of colour counts on its way through the trace.
 
 use super::super::colouring::{Chain, MAX_LEVELS};
-use super::super::cpu;
 use super::super::pages::Id;
 use super::curve::Curve;
+use super::reuses::Reuses;
 use super::top::{PLACES, Top};
 use super::window::Window;
+use crate::cpu;
 
 /// Stamps from here on are places in the top.
 const IN_TOP: u32 = u32::MAX - PLACES as u32;
 const NEVER: u32 = u32::MAX;
 /// How far ahead of the reference at hand memory is fetched.
 const AHEAD: usize = 12;
+/// References between two decisions whether to have a top.
+const TRIAL: u32 = 4096;
+/// Slots between two uses of a page that would have been found in a top, more or less.
+const NEAR: u32 = 2 * PLACES as u32;
 
 /// What all chains can do, whatever their number of levels.
 pub trait Walk: std::fmt::Debug + Send + Sync {
@@ -30,7 +35,7 @@ pub trait Walk: std::fmt::Debug + Send + Sync {
     /// Adds re-uses that were counted elsewhere, for each level.
     fn add_reuses(&mut self, levels: &[Vec<u64>]);
     /// Re-uses by distance for each level, without those of the page used just before.
-    fn reuses(&self) -> &[Vec<u64>];
+    fn reuses(&self) -> Vec<Vec<u64>>;
     /// Begins all counts again; the stacks stay as they are.
     fn forget_counts(&mut self);
 }
@@ -53,13 +58,19 @@ pub fn walk_of(chain: &Chain) -> Box<dyn Walk> {
 
 #[derive(Debug)]
 struct Levels<const L: usize> {
+    /// Whether the most recent pages are kept in `top`: where few references find theirs there, it only costs.
+    has_top: bool,
+    /// References since the last decision about that, and those among them that the top is of no use to (or, while there is
+    /// none, would be of use to).
+    tried: u32,
+    against: u32,
     top: Top<L>,
     window: Window<L>,
     stamps: Vec<u32>,
-    reused: [Vec<u64>; L],
+    reuses: Reuses<L>,
     first_uses: Vec<Id>,
     masks: [u16; L],
-    /// Pages of each class, by level.
+    /// Pages of each class that were ever used, by level.
     population: [Vec<u32>; L],
     filled: [Vec<u64>; L],
 }
@@ -69,10 +80,13 @@ impl<const L: usize> Levels<L> {
         let bits: [u32; L] = chain.level_bits().try_into().expect("one level for each colour count");
         let masks = bits.map(|bits| ((1_u32 << bits) - 1) as u16);
         Self {
+            has_top: true,
+            tried: 0,
+            against: 0,
             top: Top::new(masks),
             window: Window::new(masks),
             stamps: Vec::new(),
-            reused: [const { Vec::new() }; L],
+            reuses: Reuses::default(),
             first_uses: Vec::new(),
             masks,
             population: bits.map(|bits| vec![0; 1 << bits]),
@@ -85,18 +99,39 @@ impl<const L: usize> Levels<L> {
         for &id in ids {
             cpu::prefetch(&self.stamps, id as usize);
         }
+        let fetches = self.window.is_far();
+        if self.has_top {
+            self.feed_each::<true>(ids, codes, fetches);
+        } else {
+            self.feed_each::<false>(ids, codes, fetches);
+        }
+        self.tried += ids.len() as u32;
+        if self.tried >= TRIAL {
+            self.decide();
+        }
+    }
+
+    #[inline(always)]
+    fn feed_each<const TOP: bool>(&mut self, ids: &[Id], codes: &[u16], fetches: bool) {
+        let mut fetched = NEVER;
         for (i, (&id, &code)) in ids.iter().zip(codes).enumerate() {
-            if let Some(&soon) = ids.get(i + AHEAD) {
+            if fetches && let Some(&soon) = ids.get(i + AHEAD) {
                 let stamp = self.stamps[soon as usize];
-                if stamp < IN_TOP {
+                // In a sweep, one page after the other lies in the same block.
+                if stamp < IN_TOP && !Window::<L>::is_same_block(stamp, fetched) {
                     self.window.prefetch(stamp, codes[i + AHEAD]);
+                    fetched = stamp;
                 }
             }
-            let stamp = self.stamps[id as usize];
-            if stamp >= IN_TOP && stamp != NEVER {
-                self.use_top((stamp - IN_TOP) as usize);
+            if TOP {
+                let stamp = self.stamps[id as usize];
+                if stamp >= IN_TOP && stamp != NEVER {
+                    self.use_top((stamp - IN_TOP) as usize);
+                } else {
+                    self.use_below(id, code, stamp == NEVER);
+                }
             } else {
-                self.use_below(id, code, stamp == NEVER);
+                self.use_window(id, code);
             }
         }
     }
@@ -107,36 +142,84 @@ impl<const L: usize> Levels<L> {
         if all == 0 {
             return; // counted at the end: all references that are counted nowhere else
         }
-        for (reused, above) in self.reused.iter_mut().zip(above) {
-            reused[above as usize] += 1;
-        }
+        self.reuses.count(above);
         self.top.touch(place);
     }
 
     #[inline(always)]
     fn use_below(&mut self, id: Id, code: u16, first_use: bool) {
-        let (place, leaving) = self.top.victim();
-        if let Some((old, code)) = leaving {
-            if self.window.is_full() {
-                self.window.compact(|id, stamp| self.stamps[id as usize] = stamp);
-            }
-            self.stamps[old as usize] = self.window.push(old, code);
+        self.against += 1;
+        if self.window.is_full() {
+            self.compact();
         }
-        let above = (!first_use).then(|| self.window.remove(self.stamps[id as usize], code));
-        let in_top = self.top.insert(place, id, code);
+        if !first_use {
+            let above = self.window.take(self.stamps[id as usize], code);
+            self.reuses.count(above);
+        }
+        let (place, leaving) = self.top.victim();
+        if let Some((old, old_code)) = leaving {
+            let used_again = (!first_use).then_some(code);
+            let outside = self.top.codes().iter().copied().chain(used_again);
+            self.stamps[old as usize] = self.window.push(old, old_code, outside);
+        }
+        self.top.insert(place, id, code);
         self.stamps[id as usize] = IN_TOP + place as u32;
-        match above {
-            Some(above) => {
-                for ((reused, above), top) in self.reused.iter_mut().zip(above).zip(in_top) {
-                    reused[(above + top) as usize] += 1;
-                }
+        if first_use {
+            self.first_use(id, code);
+        }
+    }
+
+    #[inline(always)]
+    fn use_window(&mut self, id: Id, code: u16) {
+        if self.window.is_full() {
+            self.compact();
+        }
+        let (stamp, end) = (self.stamps[id as usize], self.window.end());
+        if stamp == NEVER {
+            self.stamps[id as usize] = self.window.push(id, code, std::iter::empty());
+            return self.first_use(id, code);
+        }
+        self.against += u32::from(end - stamp <= NEAR);
+        if stamp + 1 == end {
+            return; // counted at the end
+        }
+        let above = self.window.take(stamp, code);
+        self.reuses.count(above);
+        self.stamps[id as usize] = self.window.push(id, code, std::iter::once(code));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn compact(&mut self) {
+        self.window.compact(|id, stamp| self.stamps[id as usize] = stamp);
+    }
+
+    /// A top is given up when it serves fewer than three references in eight, and comes back when it would serve every other.
+    fn decide(&mut self) {
+        if self.has_top && u64::from(self.against) * 8 > u64::from(self.tried) * 5 {
+            self.empty_top();
+            self.has_top = false;
+        } else if !self.has_top && u64::from(self.against) * 2 > u64::from(self.tried) {
+            self.has_top = true;
+        }
+        (self.tried, self.against) = (0, 0);
+    }
+
+    fn empty_top(&mut self) {
+        let pages: Vec<(Id, u16)> = self.top.pages().collect();
+        self.top = Top::new(self.masks);
+        for (nth, &(id, code)) in pages.iter().enumerate() {
+            if self.window.is_full() {
+                self.compact();
             }
-            None => self.first_use(id, code),
+            let outside = pages[nth..].iter().map(|&(_, code)| code);
+            self.stamps[id as usize] = self.window.push(id, code, outside);
         }
     }
 
     #[cold]
     fn first_use(&mut self, id: Id, code: u16) {
+        self.window.add(code);
         self.first_uses.push(id);
         let pages = self.first_uses.len() as u64;
         for level in 0..L {
@@ -144,7 +227,7 @@ impl<const L: usize> Levels<L> {
             *population += 1;
             if *population as usize > self.filled[level].len() {
                 self.filled[level].push(pages);
-                self.reused[level].resize(self.filled[level].len().max(PLACES), 0);
+                self.reuses.make_room(level, self.filled[level].len().max(PLACES));
             }
         }
     }
@@ -153,6 +236,7 @@ impl<const L: usize> Levels<L> {
 impl<const L: usize> Walk for Levels<L> {
     fn feed(&mut self, ids: &[Id], codes: &[u16], bound: usize) {
         self.stamps.resize(bound, NEVER);
+        self.reuses.prepare(ids.len());
         cpu::widest(
             #[inline(always)]
             || self.feed_all(ids, codes),
@@ -161,10 +245,9 @@ impl<const L: usize> Walk for Levels<L> {
 
     fn curves(&self, counts: &[u32], references: u64) -> Vec<Curve> {
         let cold = self.first_uses.len() as u64;
-        let levels = self.reused.iter().zip(&self.filled).zip(counts);
-        let curve = |((reused, filled), &colours): ((&Vec<u64>, &Vec<u64>), &u32)| {
+        let levels = self.reuses().into_iter().zip(&self.filled).zip(counts);
+        let curve = |((mut reused, filled), &colours): ((Vec<u64>, &Vec<u64>), &u32)| {
             let found: u64 = reused.iter().sum();
-            let mut reused = reused.clone();
             if let Some(nearest) = reused.first_mut() {
                 *nearest += references - cold - found;
             }
@@ -174,14 +257,14 @@ impl<const L: usize> Walk for Levels<L> {
     }
 
     fn order(&self) -> Vec<Id> {
-        let mut order = Vec::with_capacity(self.window.len() + PLACES);
+        let mut order = Vec::with_capacity(self.window.len());
         self.window.each(|id, _| order.push(id));
-        order.extend(self.top.pages());
+        order.extend(self.top.pages().map(|(id, _)| id));
         order
     }
 
     fn held(&self) -> usize {
-        self.window.len() + self.top.pages().count()
+        self.window.len()
     }
 
     fn first_uses(&self) -> &[Id] {
@@ -193,31 +276,22 @@ impl<const L: usize> Walk for Levels<L> {
         self.stamps.resize(bound, NEVER);
         self.top = Top::new(self.masks);
         self.window.clear(ids.len());
-        let (below, top) = ids.len().checked_sub(PLACES).map_or((0..0, 0..ids.len()), |n| (0..n, n..ids.len()));
-        for i in below {
-            self.stamps[ids[i] as usize] = self.window.push(ids[i], codes[i]);
-        }
-        for (place, i) in top.enumerate() {
-            self.top.insert(place, ids[i], codes[i]);
-            self.stamps[ids[i] as usize] = IN_TOP + place as u32;
+        for (&id, &code) in ids.iter().zip(codes) {
+            self.stamps[id as usize] = self.window.push(id, code, std::iter::empty());
+            self.window.add(code);
         }
     }
 
     fn add_reuses(&mut self, levels: &[Vec<u64>]) {
-        for (mine, theirs) in self.reused.iter_mut().zip(levels) {
-            mine.resize(mine.len().max(theirs.len()), 0);
-            for (mine, theirs) in mine.iter_mut().zip(theirs) {
-                *mine += theirs;
-            }
-        }
+        self.reuses.add(levels);
     }
 
-    fn reuses(&self) -> &[Vec<u64>] {
-        &self.reused
+    fn reuses(&self) -> Vec<Vec<u64>> {
+        self.reuses.levels()
     }
 
     fn forget_counts(&mut self) {
         self.first_uses.clear();
-        self.reused.iter_mut().for_each(|reused| reused.fill(0));
+        self.reuses.forget();
     }
 }

@@ -2,23 +2,42 @@
 //!
 //! A page's *stamp* is its slot in a window of slots that fills up and is then compacted. Its distance in the list of its
 //! colour is the number of live slots of that colour above it. Because a page has one stamp whatever the colours, one
-//! window serves all colour counts of a chain: within a block of 256 slots, the slots of the same colour are found by
-//! comparing bit planes of the codes; over blocks, each class of colour has prefix counts in groups of sixteen, which
-//! a removal corrects with one vector subtraction a level of the hierarchy.
+//! window serves all colour counts of a chain: within a block of 512 slots, the slots of the same colour are found by
+//! comparing bit planes of the codes; over blocks, each class of colour has prefix counts in groups of 32, which a removal
+//! corrects with one vector subtraction a storey.
+//!
+//! What is counted are the slots *below*: pages come in at the upper end, so that counts of what is below them need no
+//! change. How many pages of a class there are in all changes with first uses only, and the difference is the distance.
 
-use super::super::cpu;
 use super::super::pages::Id;
+use crate::cpu;
 
-const LANES: usize = 16;
-const LANE_BITS: u32 = 4;
-const WORDS: usize = 4;
-const BLOCK_BITS: u32 = 8;
-const BLOCK: u32 = 1 << BLOCK_BITS;
-/// Slots under one group of near counts.
+const LANES: usize = 32;
+const LANE_BITS: u32 = LANES.trailing_zeros();
+const WORDS: usize = 8;
+const BLOCK: u32 = 64 * WORDS as u32;
+const BLOCK_BITS: u32 = BLOCK.trailing_zeros();
+/// Slots under one group of near counts, as a power of two.
 const NEAR_BITS: u32 = BLOCK_BITS + LANE_BITS;
-const MIDDLE_BITS: u32 = NEAR_BITS + LANE_BITS;
 /// Slots for each live page when a window is new: each slot is filled once, each live page moved once a window.
 const ROOM: usize = 4;
+/// From this many bytes on, what a removal reads is fetched ahead: below, the processor's own cache has it.
+const FAR_MEMORY: usize = 256 << 10;
+
+/// A bit for each slot of a block.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
+struct Bits([u64; WORDS]);
+
+/// Live slots before each block of a group: fewer than 2^14.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
+struct Near([u16; LANES]);
+
+/// Live slots before each group of a larger one.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
+struct Far([u32; LANES]);
 
 /// Live slots of pages, with ranks for `L` colour counts.
 #[derive(Debug)]
@@ -33,12 +52,15 @@ pub struct Window<const L: usize> {
     capacity: u32,
     owner: Vec<Id>,
     /// Per block: live bits, then the planes.
-    words: Vec<[u64; WORDS]>,
-    /// Live slots of a class before each block of its group, before each group of its supergroup, and so on.
-    near: Vec<[u16; LANES]>,
-    middle: Vec<[u16; LANES]>,
-    far: Vec<Vec<[u32; LANES]>>,
-    live: Vec<u32>,
+    words: Vec<Bits>,
+    /// Per group: a row for each class. Of lanes above the end, nothing is said.
+    near: Vec<Near>,
+    /// The same for groups of groups, and so on; as many storeys as the capacity needs.
+    far: Vec<Vec<Far>>,
+    /// Pages of each class, those outside the window included.
+    pages: Vec<u32>,
+    /// Those inside, while a block is opened or the window is compacted.
+    inside: Vec<u32>,
 }
 
 impl<const L: usize> Window<L> {
@@ -52,29 +74,47 @@ impl<const L: usize> Window<L> {
         }
         let planes = masks[L - 1].count_ones() as usize;
         let (end, capacity) = (0, 0);
-        let (owner, words, near, middle, far, live) = Default::default();
+        let (owner, words, near, far) = Default::default();
+        let [pages, inside] = [const { Vec::new() }; 2].map(|_: Vec<u32>| vec![0; classes]);
         let mut window =
-            Self { planes, base, masks, classes, end, capacity, owner, words, near, middle, far, live };
-        window.clear(0);
+            Self { planes, base, masks, classes, end, capacity, owner, words, near, far, pages, inside };
+        window.grow(0);
         window
     }
 
-    /// Empties the window, with room for `pages` live pages.
-    pub fn clear(&mut self, pages: usize) {
-        let slots = (pages * ROOM).next_multiple_of(1 << NEAR_BITS).max(1 << NEAR_BITS);
+    /// Makes room for `pages` pages, and for what is to come.
+    fn grow(&mut self, pages: usize) {
+        let slots = (pages * ROOM).next_multiple_of(BLOCK as usize).max(1 << NEAR_BITS);
+        if slots <= self.capacity as usize {
+            return;
+        }
         self.capacity = u32::try_from(slots).expect("fewer than 2^30 live pages");
-        self.end = 0;
+        self.owner.resize(slots, 0);
+        self.words.resize((slots >> BLOCK_BITS) * (1 + self.planes), Bits([0; WORDS]));
         let groups = |bits: u32| slots.div_ceil(1 << bits) * self.classes;
-        self.owner = vec![0; slots];
-        self.words = vec![[0; WORDS]; (slots >> BLOCK_BITS) * (1 + self.planes)];
-        self.near = vec![[0; LANES]; groups(NEAR_BITS)];
-        self.middle = vec![[0; LANES]; groups(MIDDLE_BITS)];
-        self.far = (MIDDLE_BITS + LANE_BITS..)
-            .step_by(LANE_BITS as usize)
-            .take_while(|bits| slots > 1 << (bits - LANE_BITS))
-            .map(|bits| vec![[0; LANES]; groups(bits)])
-            .collect();
-        self.live = vec![0; self.classes];
+        self.near.resize(groups(NEAR_BITS), Near([0; LANES]));
+        for height in 0.. {
+            if slots <= 1 << far_bits(height) {
+                break;
+            }
+            if height == self.far.len() {
+                self.far.push(Vec::new());
+            }
+            self.far[height].resize(groups(far_bits(height) + LANE_BITS), Far([0; LANES]));
+        }
+    }
+
+    /// Empties the window, with room for `pages` pages.
+    pub fn clear(&mut self, pages: usize) {
+        self.end = 0;
+        self.pages.fill(0);
+        self.grow(pages);
+    }
+
+    /// The stamp that the next page gets.
+    #[inline(always)]
+    pub fn end(&self) -> u32 {
+        self.end
     }
 
     /// Whether [`Window::compact`] has to be called before the next [`Window::push`].
@@ -83,9 +123,15 @@ impl<const L: usize> Window<L> {
         self.end == self.capacity
     }
 
-    /// Pages in the window.
+    /// Pages, those outside the window included.
     pub fn len(&self) -> usize {
-        self.live[..=self.masks[0] as usize].iter().map(|&live| live as usize).sum()
+        self.pages[..=self.masks[0] as usize].iter().map(|&pages| pages as usize).sum()
+    }
+
+    /// Whether what [`Window::take`] reads is worth a [`Window::prefetch`].
+    #[inline(always)]
+    pub fn is_far(&self) -> bool {
+        self.words.len() * size_of::<Bits>() + self.near.len() * size_of::<Near>() > FAR_MEMORY
     }
 
     #[inline(always)]
@@ -93,148 +139,251 @@ impl<const L: usize> Window<L> {
         self.base[level] + (code & self.masks[level]) as usize
     }
 
-    /// Puts a page above all others; returns its stamp.
-    #[inline(always)]
-    pub fn push(&mut self, id: Id, code: u16) -> u32 {
-        let stamp = self.end;
-        if stamp.is_multiple_of(BLOCK) {
-            self.open_block();
-        }
-        self.end += 1;
-        self.owner[stamp as usize] = id;
-        let (word, bit) = ((stamp % BLOCK / 64) as usize % WORDS, stamp % 64);
-        let first = (stamp >> BLOCK_BITS) as usize * (1 + self.planes);
-        let block = &mut self.words[first..=first + self.planes];
-        block[0][word] |= 1 << bit;
-        for (plane, words) in block[1..].iter_mut().enumerate() {
-            words[word] |= u64::from(code >> plane & 1) << bit;
-        }
+    /// A page comes to the stacks; it need not come into the window yet.
+    pub fn add(&mut self, code: u16) {
         for level in 0..L {
             let class = self.class(level, code);
-            self.live[class] += 1;
+            self.pages[class] += 1;
+        }
+    }
+
+    /// Puts a page above all others; returns its stamp. `outside`: codes of the pages, this one or others, that are
+    /// counted but lie outside the window at this moment.
+    #[inline(always)]
+    pub fn push(&mut self, id: Id, code: u16, outside: impl Iterator<Item = u16>) -> u32 {
+        if self.end.is_multiple_of(BLOCK) {
+            self.inside.copy_from_slice(&self.pages);
+            for other in outside {
+                for level in 0..L {
+                    let class = self.class(level, other);
+                    self.inside[class] -= 1;
+                }
+            }
+            self.open_block();
+        }
+        self.put(id, code)
+    }
+
+    #[inline(always)]
+    fn put(&mut self, id: Id, code: u16) -> u32 {
+        let stamp = self.end;
+        self.end += 1;
+        self.owner[stamp as usize] = id;
+        let (word, bit) = (word_of(stamp), stamp % 64);
+        let first = (stamp >> BLOCK_BITS) as usize * (1 + self.planes);
+        let block = &mut self.words[first..=first + self.planes];
+        block[0].0[word] |= 1 << bit;
+        for (plane, words) in block[1..].iter_mut().enumerate() {
+            words.0[word] |= u64::from(code >> plane & 1) << bit;
         }
         stamp
     }
 
-    /// Sets the prefix counts of the block that begins at `end`: everything live lies before it.
+    /// Empties the block that begins at `end` and sets its prefix counts, when `inside` is what the window has.
+    #[inline(never)]
     fn open_block(&mut self) {
-        let lane = |bits: u32| (self.end >> bits) as usize % LANES;
-        let group = |bits: u32| (self.end >> bits) as usize * self.classes;
-        let (near, middle) = (group(NEAR_BITS), group(MIDDLE_BITS));
-        let opens = |bits: u32| self.end.trailing_zeros() >= bits;
+        let first = (self.end >> BLOCK_BITS) as usize * (1 + self.planes);
+        self.words[first..=first + self.planes].fill(Bits([0; WORDS]));
+        let near = (self.end >> NEAR_BITS) as usize * self.classes;
         for class in 0..self.classes {
-            let mut left = self.live[class];
+            let mut left = self.inside[class];
             for (height, counts) in self.far.iter_mut().enumerate().rev() {
                 let bits = far_bits(height);
-                let first = (self.end >> (bits + LANE_BITS)) as usize * self.classes;
-                let prefix = &mut counts[first + class][(self.end >> bits) as usize % LANES];
+                let group = (self.end >> (bits + LANE_BITS)) as usize * self.classes;
+                let prefix = &mut counts[group + class].0[(self.end >> bits) as usize % LANES];
                 if self.end.trailing_zeros() >= bits {
                     *prefix = left;
                 }
                 left -= *prefix;
             }
-            let prefix = &mut self.middle[middle + class][lane(NEAR_BITS)];
-            if opens(NEAR_BITS) {
-                *prefix = left as u16;
-            }
-            left -= u32::from(*prefix);
-            self.near[near + class][lane(BLOCK_BITS)] = left as u16;
+            self.near[near + class].0[(self.end >> BLOCK_BITS) as usize % LANES] = left as u16;
         }
     }
 
-    /// Takes a page out; returns how many pages of its colour lie above it, for each level.
+    /// Takes a page out, which still counts as one of its class; returns how many pages of its colour lie above it, in the
+    /// window and outside, for each level.
     #[inline(always)]
-    pub fn remove(&mut self, stamp: u32, code: u16) -> [u32; L] {
-        let mut above = self.below_in_block(stamp, code);
-        let lane = |bits: u32| (stamp >> bits) as usize % LANES;
-        let group = |bits: u32| (stamp >> bits) as usize * self.classes;
-        let (near, middle) = (group(NEAR_BITS), group(MIDDLE_BITS));
-        for (level, count) in above.iter_mut().enumerate() {
-            let class = self.class(level, code);
-            let mut below = *count;
-            below += u32::from(take(&mut self.near[near + class], lane(BLOCK_BITS)));
-            below += u32::from(take(&mut self.middle[middle + class], lane(NEAR_BITS)));
-            for (height, counts) in self.far.iter_mut().enumerate() {
-                let bits = far_bits(height);
-                let first = (stamp >> (bits + LANE_BITS)) as usize * self.classes;
-                below += take_far(&mut counts[first + class], (stamp >> bits) as usize % LANES);
-            }
-            self.live[class] -= 1;
-            *count = self.live[class] - below;
+    pub fn take(&mut self, stamp: u32, code: u16) -> [u32; L] {
+        let mut below = self.below_in_block(stamp, code);
+        let class: [usize; L] = std::array::from_fn(|level| self.class(level, code));
+        let lane = (stamp >> BLOCK_BITS) as usize % LANES;
+        let group = (stamp >> NEAR_BITS) as usize * self.classes;
+        let rows = &mut self.near[group..group + self.classes];
+        let after: [u16; LANES] = part(&AFTER_NEAR, LANES - 1 - lane);
+        for (below, class) in below.iter_mut().zip(class) {
+            let row = &mut rows[class].0;
+            *below += u32::from(row[lane]);
+            let old = *row;
+            *row = std::array::from_fn(|lane| old[lane].wrapping_sub(after[lane]));
         }
-        above
+        for (height, counts) in self.far.iter_mut().enumerate() {
+            let bits = far_bits(height);
+            let lane = (stamp >> bits) as usize % LANES;
+            let group = (stamp >> (bits + LANE_BITS)) as usize * self.classes;
+            let rows = &mut counts[group..group + self.classes];
+            let after: [u32; LANES] = part(&AFTER_FAR, LANES - 1 - lane);
+            for (below, class) in below.iter_mut().zip(class) {
+                let row = &mut rows[class].0;
+                *below += row[lane];
+                let old = *row;
+                *row = std::array::from_fn(|lane| old[lane].wrapping_sub(after[lane]));
+            }
+        }
+        std::array::from_fn(|level| self.pages[class[level]] - 1 - below[level])
     }
 
     /// Clears the page's live bit; counts the live slots of its colour below it in its block, for each level.
+    ///
+    /// Bits are read and written as whole vectors: a word written by itself would keep the next vector that has it waiting.
     #[inline(always)]
     fn below_in_block(&mut self, stamp: u32, code: u16) -> [u32; L] {
         let first = (stamp >> BLOCK_BITS) as usize * (1 + self.planes);
         let block = &mut self.words[first..=first + self.planes];
-        let (word, bit) = ((stamp % BLOCK / 64) as usize % WORDS, stamp % 64);
-        block[0][word] &= !(1 << bit);
-        let mut matching = block[0];
-        for (w, bits) in matching.iter_mut().enumerate() {
-            *bits &= if w < word { u64::MAX } else { u64::from(w == word) * ((1 << bit) - 1) };
-        }
+        let (word, bit) = (word_of(stamp), 1_u64 << (stamp % 64));
+        let here: [u64; WORDS] = part(&HERE, WORDS - word);
+        let before: [u64; WORDS] = part(&BEFORE, WORDS - word);
+        let live = block[0].0;
+        block[0].0 = std::array::from_fn(|w| live[w] & !(here[w] & bit));
+        let mut matching: [u64; WORDS] = std::array::from_fn(|w| live[w] & (before[w] | (here[w] & (bit - 1))));
         let (coarsest, finer) = block[1..].split_at(self.planes + 1 - L);
         for (k, plane) in coarsest.iter().enumerate() {
-            keep_equal(&mut matching, plane, code >> k & 1);
+            keep_equal(&mut matching, &plane.0, code >> k & 1);
         }
-        let mut below = [0; L];
-        below[0] = count(&matching);
-        for (level, plane) in finer.iter().enumerate().take(L - 1) {
-            keep_equal(&mut matching, plane, code >> (coarsest.len() + level) & 1);
-            below[level + 1] = count(&matching);
+        // Sums of at most 512: four of them fit into one word, and are summed over the words at once.
+        let mut sums = [[0_u64; WORDS]; 3];
+        add_counts(&mut sums[0], &matching, 0);
+        for (level, plane) in (1..L).zip(finer) {
+            keep_equal(&mut matching, &plane.0, code >> (coarsest.len() + level - 1) & 1);
+            add_counts(&mut sums[level / 4], &matching, level % 4);
         }
-        below
+        let sums: [u64; 3] = sums.map(|words| words.iter().sum());
+        std::array::from_fn(|level| u32::from((sums[level / 4] >> (16 * (level % 4))) as u16))
     }
 
-    /// Fetches what [`Window::remove`] will read.
+    /// Fetches what [`Window::take`] will read.
     #[inline(always)]
     pub fn prefetch(&self, stamp: u32, code: u16) {
         let first = (stamp >> BLOCK_BITS) as usize * (1 + self.planes);
-        cpu::prefetch(&self.words, first);
-        cpu::prefetch(&self.words, first + self.planes / 2);
-        cpu::prefetch(&self.words, first + self.planes);
+        for plane in 0..=self.planes {
+            cpu::prefetch(&self.words, first + plane);
+        }
         let near = (stamp >> NEAR_BITS) as usize * self.classes;
         for level in 0..L {
             cpu::prefetch(&self.near, near + self.class(level, code));
         }
     }
 
-    /// Moves the live pages together, into a window with room for as many more; tells each its new stamp.
+    /// Whether two stamps need the same [`Window::prefetch`], as far as blocks go.
+    #[inline(always)]
+    pub fn is_same_block(one: u32, other: u32) -> bool {
+        one >> BLOCK_BITS == other >> BLOCK_BITS
+    }
+
+    /// Moves the pages in the window together, and makes room for as many more; tells each its new stamp.
     pub fn compact(&mut self, mut moved: impl FnMut(Id, u32)) {
-        let words = std::mem::take(&mut self.words);
-        let owner = std::mem::take(&mut self.owner);
-        self.clear(self.len());
-        each_live(&words, self.planes, &owner, |id, code| moved(id, self.push(id, code)));
+        let blocks = self.end.div_ceil(BLOCK) as usize;
+        self.end = 0;
+        self.inside.fill(0);
+        let mut block = Vec::with_capacity(1 + self.planes);
+        for number in 0..blocks {
+            // A copy: pages move down, into this very block at most.
+            block.clear();
+            block.extend_from_slice(&self.words[number * (1 + self.planes)..][..=self.planes]);
+            for (word, first) in (0..WORDS).zip((number * BLOCK as usize..).step_by(64)) {
+                each_live(&block, word, |bit, code| {
+                    let id = self.owner[first + bit as usize];
+                    if self.end.is_multiple_of(BLOCK) {
+                        self.open_block();
+                    }
+                    moved(id, self.put(id, code));
+                    for level in 0..L {
+                        let class = self.class(level, code);
+                        self.inside[class] += 1;
+                    }
+                });
+            }
+        }
+        self.grow(self.len());
     }
 
-    /// Tells every page with its code, the one used longest ago first.
-    pub fn each(&self, told: impl FnMut(Id, u16)) {
-        each_live(&self.words, self.planes, &self.owner, told);
-    }
-}
-
-fn each_live(words: &[[u64; WORDS]], planes: usize, owner: &[Id], mut told: impl FnMut(Id, u16)) {
-    for (block, slots) in words.chunks_exact(1 + planes).zip(owner.chunks_exact(BLOCK as usize)) {
-        for (word, slots) in slots.chunks_exact(64).enumerate() {
-            let mut live = block[0][word];
-            while live != 0 {
-                let bit = live.trailing_zeros();
-                live &= live - 1;
-                let planes = block[1..].iter().enumerate();
-                let code = planes.fold(0, |code, (k, plane)| code | ((plane[word] >> bit & 1) as u16) << k);
-                told(slots[bit as usize], code);
+    /// Tells every page in the window with its code, the one used longest ago first.
+    pub fn each(&self, mut told: impl FnMut(Id, u16)) {
+        let blocks = self.words.chunks_exact(1 + self.planes).zip(self.owner.chunks_exact(BLOCK as usize));
+        for (block, slots) in blocks.take(self.end.div_ceil(BLOCK) as usize) {
+            for (word, slots) in slots.chunks_exact(64).enumerate() {
+                each_live(block, word, |bit, code| told(slots[bit as usize], code));
             }
         }
     }
 }
 
+/// Tells the live bits of one word of a block, and their codes.
+#[inline(always)]
+fn each_live(block: &[Bits], word: usize, mut told: impl FnMut(u32, u16)) {
+    let mut live = block[0].0[word];
+    while live != 0 {
+        let bit = live.trailing_zeros();
+        live &= live - 1;
+        let planes = block[1..].iter().enumerate();
+        let code = planes.fold(0, |code, (k, plane)| code | ((plane.0[word] >> bit & 1) as u16) << k);
+        told(bit, code);
+    }
+}
+
+/// The word of a block that has a stamp's bit.
+#[inline(always)]
+const fn word_of(stamp: u32) -> usize {
+    (stamp % BLOCK / 64) as usize
+}
+
 /// Slots, as a power of two, under one lane of `far[height]`.
 #[inline(always)]
 const fn far_bits(height: usize) -> u32 {
-    MIDDLE_BITS + LANE_BITS * height as u32
+    NEAR_BITS + LANE_BITS * height as u32
+}
+
+// Vectors that depend on a number are parts of longer ones, by value: one load each, where comparing lanes with the number, or
+// going through a reference, made the compiler take the lanes apart.
+
+/// Part `LANES - 1 - l`: 1 in the lanes after lane l.
+static AFTER_NEAR: [u16; 2 * LANES] = {
+    let mut lanes = [0; 2 * LANES];
+    let mut lane = LANES;
+    while lane < lanes.len() {
+        lanes[lane] = 1;
+        lane += 1;
+    }
+    lanes
+};
+static AFTER_FAR: [u32; 2 * LANES] = {
+    let mut lanes = [0; 2 * LANES];
+    let mut lane = LANES;
+    while lane < lanes.len() {
+        lanes[lane] = 1;
+        lane += 1;
+    }
+    lanes
+};
+/// Part `WORDS - w`: all bits in the words before word w.
+static BEFORE: [u64; 2 * WORDS] = {
+    let mut words = [0; 2 * WORDS];
+    let mut word = 0;
+    while word < WORDS {
+        words[word] = u64::MAX;
+        word += 1;
+    }
+    words
+};
+/// Part `WORDS - w`: all bits in word w.
+static HERE: [u64; 2 * WORDS] = {
+    let mut words = [0; 2 * WORDS];
+    words[WORDS] = u64::MAX;
+    words
+};
+
+#[inline(always)]
+fn part<T: Copy, const N: usize, const M: usize>(table: &[T; M], from: usize) -> [T; N] {
+    *table[from..].first_chunk().expect("tables are twice as long as their parts")
 }
 
 /// Keeps the slots whose bit in `plane` is `bit`.
@@ -246,37 +395,10 @@ fn keep_equal(slots: &mut [u64; WORDS], plane: &[u64; WORDS], bit: u16) {
     }
 }
 
+/// Adds how many bits each word has to the `part`th quarter of its sum.
 #[inline(always)]
-fn count(slots: &[u64; WORDS]) -> u32 {
-    slots.iter().map(|bits| bits.count_ones()).sum()
-}
-
-/// `AFTER[lane][l]`: 1 where l > lane.
-const AFTER: [[u16; LANES]; LANES] = {
-    let mut rows = [[0; LANES]; LANES];
-    let mut at = 0;
-    while at < LANES * LANES {
-        rows[at / LANES][at % LANES] = (at % LANES > at / LANES) as u16;
-        at += 1;
+fn add_counts(sums: &mut [u64; WORDS], slots: &[u64; WORDS], part: usize) {
+    for (sum, slots) in sums.iter_mut().zip(slots) {
+        *sum += u64::from(slots.count_ones()) << (16 * part);
     }
-    rows
-};
-
-/// The prefix count at `lane`; those of later lanes fall by one.
-#[inline(always)]
-fn take(prefix: &mut [u16; LANES], lane: usize) -> u16 {
-    let below = prefix[lane];
-    for (count, after) in prefix.iter_mut().zip(&AFTER[lane]) {
-        *count = count.wrapping_sub(*after);
-    }
-    below
-}
-
-#[inline(always)]
-fn take_far(prefix: &mut [u32; LANES], lane: usize) -> u32 {
-    let below = prefix[lane];
-    for (count, after) in prefix.iter_mut().zip(&AFTER[lane]) {
-        *count = count.wrapping_sub(u32::from(*after));
-    }
-    below
 }

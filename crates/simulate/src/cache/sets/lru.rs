@@ -1,0 +1,70 @@
+//! Ways in the order of their last use. What is done with a set has as many steps wherever its line is: which way it is
+//! cannot be foretold, and a branch for it would cost more than all the steps.
+
+/// Uses the way of `wanted` (a key with its lowest bit set), which comes to the front with `flag` added; its flag before,
+/// `None` where it is not there.
+#[inline(always)]
+pub(super) fn touch(words: &mut [u64], wanted: u64, flag: u64) -> Option<bool> {
+    let first = words[0];
+    if first | 1 == wanted {
+        if first & 1 < flag {
+            words[0] = first | flag;
+        }
+        return Some(first & 1 == 1);
+    }
+    if let Ok(words) = <&mut [u64; 4]>::try_from(&mut *words) {
+        return touch_all(words, wanted, flag);
+    }
+    if let Ok(words) = <&mut [u64; 8]>::try_from(&mut *words) {
+        return touch_all(words, wanted, flag);
+    }
+    if let Ok(words) = <&mut [u64; 12]>::try_from(&mut *words) {
+        return touch_all(words, wanted, flag);
+    }
+    if let Ok(words) = <&mut [u64; 16]>::try_from(&mut *words) {
+        return touch_all(words, wanted, flag);
+    }
+    let at = words.iter().position(|word| word | 1 == wanted)?;
+    let word = words[at];
+    push(&mut words[..=at], word | flag);
+    Some(word & 1 == 1)
+}
+
+#[inline(always)]
+fn touch_all<const W: usize>(words: &mut [u64; W], wanted: u64, flag: u64) -> Option<bool> {
+    let old = *words;
+    let mut found = 0_u32;
+    for (way, word) in old.iter().enumerate() {
+        found |= u32::from(word | 1 == wanted) << way;
+    }
+    if found == 0 {
+        return None;
+    }
+    let at = found.trailing_zeros() as usize;
+    let word = words[at];
+    for way in 1..W {
+        words[way] = if way <= at { old[way - 1] } else { old[way] };
+    }
+    words[0] = word | flag;
+    Some(word & 1 == 1)
+}
+
+/// Puts `word` in front; what falls out at the other end. (A loop: `copy_within` calls memmove for a few words.)
+#[inline(always)]
+pub(super) fn push(words: &mut [u64], word: u64) -> u64 {
+    if let Ok(words) = <&mut [u64; 8]>::try_from(&mut *words) {
+        return push_all(words, word);
+    }
+    if let Ok(words) = <&mut [u64; 16]>::try_from(&mut *words) {
+        return push_all(words, word);
+    }
+    words.iter_mut().fold(word, |carried, word| std::mem::replace(word, carried))
+}
+
+#[inline(always)]
+fn push_all<const W: usize>(words: &mut [u64; W], word: u64) -> u64 {
+    let old = *words;
+    words[1..].copy_from_slice(&old[..W - 1]);
+    words[0] = word;
+    old[W - 1]
+}
