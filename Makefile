@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.pagelab-installed
+PEERS  := $(VENV)/.pagelab-bench-installed
 OUT    ?= demo-out
 NATIVE := $(shell find crates -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.h' \)) Cargo.toml Cargo.lock
 SOURCES := $(NATIVE) $(shell find src -type f -not -name '*.so' -not -path '*/__pycache__/*' -not -path '*.egg-info/*') \
@@ -30,7 +31,7 @@ lint: $(STAMP)            ## Every configured check, warnings are errors
 	$(PY) -m ruff format --check src tests bench
 	$(PY) -m mypy
 
-bench: $(STAMP)           ## Overheads against the goals, each a ratio in one run
+bench: $(STAMP) $(PEERS)  ## Overheads and speeds against the goals, each in one run with what it is compared with
 	$(PY) -m bench
 
 man: $(STAMP)             ## The manual page and the shell completions, generated from the commands
@@ -48,6 +49,12 @@ setup: $(STAMP)
 $(STAMP): $(SOURCES) | $(PY)
 	@echo "building pagelab and installing it into $(VENV) (a few minutes the first time) ..."
 	@$(PY) -m pip install --quiet --disable-pip-version-check '.[dev]'
+	@touch $@
+
+# Of the extra "bench" only what pagelab is compared with: installing the extra itself would build pagelab again.
+EXTRA := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["bench"])
+$(PEERS): pyproject.toml | $(PY)
+	@$(PY) -m pip install --quiet --disable-pip-version-check $$($(PY) -c '$(EXTRA)' | sed 's/ *\([<>=]\)/\1/g')
 	@touch $@
 
 NEEDS := pagelab needs Linux on x86-64 with glibc, Python 3.11 or newer, a Rust toolchain (cargo) and a C compiler (cc)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pagelab import machine
 
-from . import caches, frames, mapping, overhead, startup, trace
+from . import caches, frames, mapping, overhead, simulate_paging, startup, trace
 from .sample import Result
 from .tools import Bench
 
@@ -25,9 +25,10 @@ PARTS: dict[str, Callable[[Bench], Iterable[Result]]] = {
     "overhead": overhead.measure,
     "frames": frames.measure,
     "trace": trace.measure,
+    "paging": simulate_paging.measure,
     "caches": caches.measure,
 }
-OWN_FILE = {"frames", "trace", "caches"}
+OWN_FILE = {"frames", "trace", "paging", "caches"}
 """Parts with results in a file of their own name; those of the others are together in ``bench``."""
 NOTES = {
     "frames": "Rows of one thread (but those without a pause) run on one processor in real time, so that what else\n"
@@ -60,7 +61,7 @@ def main() -> int:
 
 
 def _row(result: Result) -> str:
-    goal = "" if result.goal is None else f"{result.goal:g}"
+    goal = "" if result.goal is None else f"{'≥ ' if result.at_least else ''}{result.goal:g}"
     spread = "" if result.low is None or result.high is None else f"{result.low:.3f} … {result.high:.3f}"
     verdict = {None: "", True: "met", False: "**missed**"}[result.met]
     if result.clear is False:

@@ -17,6 +17,7 @@ Kind = Literal["ratio", "difference", "value"]
 class Result:
     """One line of the table: a comparison with its goal, or a figure by itself (``kind`` "value", no baseline).
 
+    ``goal`` is the most that the median may be, or with ``at_least`` the least.
     ``low`` and ``high`` bound the median of the paired comparisons (exact order-statistic interval, 95%); None where
     there are too few pairs for one. ``met`` compares the median with the goal; ``clear`` says that the whole interval
     lies on that side of it.
@@ -34,16 +35,20 @@ class Result:
     pairs: int
     samples: dict[str, list[float]]
     note: str = ""
+    at_least: bool = False
 
     @property
     def met(self) -> bool | None:
-        return None if self.goal is None else self.median <= self.goal
+        return None if self.goal is None else self._meets(self.median, self.goal)
 
     @property
     def clear(self) -> bool | None:
         if self.goal is None or self.low is None or self.high is None:
             return None
-        return self.high <= self.goal or self.low > self.goal
+        return self._meets(self.low, self.goal) == self._meets(self.high, self.goal)
+
+    def _meets(self, value: float, goal: float) -> bool:
+        return value >= goal if self.at_least else value <= goal
 
     def noted(self, note: str) -> Result:
         return replace(self, note=note)
@@ -75,6 +80,7 @@ def compare(
     kind: Kind = "ratio",
     goal: float | None = None,
     note: str = "",
+    at_least: bool = False,
 ) -> Result:
     """The median of the paired ratios (or differences): pairs share their moment, so slow drift cancels."""
     pairs = [t / b if kind == "ratio" else t - b for b, t in zip(baseline, treatment, strict=True)]
@@ -93,11 +99,20 @@ def compare(
         pairs=len(pairs),
         samples={"baseline": baseline, "treatment": treatment},
         note=note,
+        at_least=at_least,
     )
 
 
-def absolute(name: str, unit: str, samples: list[float], *, goal: float | None = None, note: str = "") -> Result:
-    """The median of a figure that stands for itself; the goal is the most that it may be."""
+def absolute(
+    name: str,
+    unit: str,
+    samples: list[float],
+    *,
+    goal: float | None = None,
+    note: str = "",
+    at_least: bool = False,
+) -> Result:
+    """The median of a figure that stands for itself."""
     located = median_interval(samples)
     interval = located.interval if isinstance(located.interval, Interval) else None
     return Result(
@@ -113,4 +128,5 @@ def absolute(name: str, unit: str, samples: list[float], *, goal: float | None =
         pairs=len(samples),
         samples={"treatment": samples},
         note=note,
+        at_least=at_least,
     )

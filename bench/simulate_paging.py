@@ -1,21 +1,17 @@
 """Millions of references a second of processor time, for simulations of paging; PyPI's libcachesim in the same run.
 
-``python -m bench.simulate_paging [--references N] [--trace FILE] [--json FILE]``. Traces: independent Zipf 0.9 and a
-cyclic sweep over 100,000 pages, and, with ``--trace``, the page runs of a real program. All are in memory before the
-clock starts; libcachesim reads its own from a file in the page cache, through its reader.
+Traces: independent Zipf 0.9 and a cyclic sweep over 100,000 pages, and the page runs of a compiler. All are in memory
+before the clock starts; libcachesim reads its own format from a file in the page cache, through its own reader.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import resource
+import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,24 +21,38 @@ from pagelab import _native
 from pagelab.simulate.page_faults import PAPER_COLOURS
 from pagelab.simulate.traces import feed
 
+from .sample import Result, absolute, compare, interleave
+from .tools import HERE, Bench, need
+
 PAGES = 100_000
 ONE_SIZE = PAGES // 2
-Pages = NDArray[np.uint64]
+REFERENCES = 20_000_000
+ROUNDS = 6
+GOALS = {
+    ("one size, LRU", "Zipf 0.9"): 40.0,
+    ("one size, LRU", "sweep"): 40.0,
+    ("all sizes, one colour", "Zipf 0.9"): 20.0,
+    ("all sizes, one colour", "sweep"): 60.0,
+    ("all sizes × 7 colour counts", "Zipf 0.9"): 6.0,
+    ("all sizes × 7 colour counts", "sweep"): 15.0,
+    ("all sizes × 7 colour counts", "page runs of gcc"): 60.0,
+}
+"""Millions of references (of runs) a processor second, at least."""
+BOTH_CORES = 1.8
+UNIT = "M/CPU-s"
+Numbers = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
-class Row:
-    """One figure: millions of references a second of processor time, and of real time."""
+class References:
+    """Page numbers, and how many references there are to each in a row where that is not one."""
 
-    work: str
-    trace: str
-    by: str
-    per_cpu_s: float
-    per_s: float
-    goal: float | None
+    name: str
+    pages: Numbers
+    counts: Numbers | None = None
 
 
-def zipf(references: int) -> Pages:
+def zipf(references: int) -> Numbers:
     """Independent references; the rank-to-page map is a random permutation (seed 42)."""
     rng = np.random.default_rng(42)
     weights = np.cumsum(np.arange(1, PAGES + 1, dtype=float) ** -0.9)
@@ -54,9 +64,87 @@ def zipf(references: int) -> Pages:
     return np.concatenate(pieces)
 
 
-def sweep(references: int) -> Pages:
+def sweep(references: int) -> Numbers:
     """All pages in turn, again and again."""
     return np.arange(references, dtype=np.uint64) % np.uint64(PAGES)
+
+
+def page_runs(bench: Bench) -> References:
+    """What a compiler does while it compiles one of the programs here."""
+    from pagelab.trace.reading import Trace
+
+    path = bench.scratch / "gcc.trace"
+    compiled = [need("gcc"), "-O1", "-c", str(HERE / "frames_faults.c"), "-o", "/dev/null"]
+    capture = [sys.executable, "-m", "pagelab", "trace", "-o", str(path), "--", *compiled]
+    subprocess.run(capture, check=True, capture_output=True)
+    batches = list(Trace(path).runs())
+    pages = [batch.page | batch.asid.astype(np.uint64) << np.uint64(52) for batch in batches]
+    return References("page runs of gcc", np.concatenate(pages), np.concatenate([batch.count for batch in batches]))
+
+
+def measure(bench: Bench) -> Iterator[Result]:
+    """Every work on every trace, the peer's among them in turns; then one processor against both."""
+    traces = [References("Zipf 0.9", zipf(REFERENCES)), References("sweep", sweep(REFERENCES)), page_runs(bench)]
+    for trace in traces:
+        sides: dict[str, Callable[[], float]] = {}
+        if trace.counts is None:
+            run = libcachesim_lru(trace.pages, bench.scratch)
+            ours, theirs = one_size(trace)[1][0][2], run()[0] * len(trace.pages)
+            assert round(theirs) == ours, f"{ours} faults here, {theirs} there"
+            sides["libcachesim"] = lambda run=run, trace=trace: rate(trace, run)
+            sides["one size, LRU"] = lambda trace=trace: rate(trace, lambda: one_size(trace))
+            sides["all sizes, one colour"] = lambda trace=trace: rate(trace, lambda: stacks(trace, (1,)))
+        sides["all sizes × 7 colour counts"] = lambda trace=trace: rate(trace, lambda: stacks(trace, PAPER_COLOURS))
+        samples = interleave(sides, min(bench.rounds, ROUNDS))
+        peer = samples.pop("libcachesim", None)
+        for work, values in samples.items():
+            goal = GOALS.get((work, trace.name))
+            yield absolute(f"{work}, {trace.name}", UNIT, values, goal=goal, at_least=True)
+        if peer is not None:
+            yield compare(
+                f"one size, LRU, {trace.name}: libcachesim, pagelab", UNIT, peer, samples["one size, LRU"]
+            )
+    for trace in traces:
+        yield from both_cores(trace, min(bench.rounds, ROUNDS))
+
+
+def both_cores(trace: References, rounds: int) -> Iterator[Result]:
+    """Real time with one thread over real time with two: means something only where nothing else runs."""
+    for colours in (1,), PAPER_COLOURS:
+        sides = {
+            threads: lambda threads=threads, colours=colours: stacks(trace, colours, threads) for threads in (1, 2)
+        }
+        yield from threads_compared(f"all sizes × {len(colours)} colour counts, {trace.name}", sides, rounds)
+
+
+def threads_compared(name: str, sides: dict[int, Callable[[], object]], rounds: int) -> Iterator[Result]:
+    """Real time of one thread over that of two; noted: processor time of two over that of one."""
+    used: dict[str, list[float]] = {str(threads): [] for threads in sides}
+
+    def timed(threads: int) -> float:
+        wall, cpu = time.perf_counter(), processor_s()
+        sides[threads]()
+        used[str(threads)].append(processor_s() - cpu)
+        return time.perf_counter() - wall
+
+    samples = interleave({str(threads): lambda threads=threads: timed(threads) for threads in sides}, rounds)
+    more = compare("", "", used["1"], used["2"]).median
+    yield compare(
+        f"one thread over two, {name}",
+        "s",
+        samples["2"],
+        samples["1"],
+        goal=BOTH_CORES,
+        at_least=True,
+        note=f"{more:.2f}× the processor time",
+    )
+
+
+def rate(trace: References, run: Callable[[], object]) -> float:
+    """Millions of references (or runs) a second of processor time, the system's included."""
+    before = processor_s()
+    run()
+    return len(trace.pages) / (processor_s() - before) / 1e6
 
 
 def processor_s() -> float:
@@ -64,115 +152,32 @@ def processor_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def best(run: Callable[[], object], rounds: int) -> tuple[float, float]:
-    """The least processor time of several rounds, and the least real time: what disturbs only adds."""
-    times = []
-    for _ in range(rounds):
-        wall, cpu = time.perf_counter(), processor_s()
-        run()
-        times.append((processor_s() - cpu, time.perf_counter() - wall))
-    return min(cpu for cpu, _ in times), min(wall for _, wall in times)
-
-
-def stacks(pages: Pages, counts: Pages | None, colours: tuple[int, ...], threads: int = 1) -> object:
+def stacks(trace: References, colours: tuple[int, ...], threads: int = 1) -> object:
     simulation = _native.Paging.stacks("modulo", [], list(colours), threads)
-    feed([simulation], pages if counts is None else [(pages, counts)])
+    feed([simulation], trace.pages if trace.counts is None else [(trace.pages, trace.counts)])
     return simulation.curves()
 
 
-def one_size(pages: Pages) -> object:
+def one_size(trace: References) -> tuple[int, list[tuple[int, int, int]]]:
     simulation = _native.Paging.memories("lru", "modulo", [], [(1, ONE_SIZE)], 1)
-    feed([simulation], pages)
+    feed([simulation], trace.pages)
     return simulation.faults()
 
 
-def libcachesim_lru(pages: Pages, scratch: Path) -> Callable[[], object]:
+def libcachesim_lru(pages: Numbers, scratch: Path) -> Callable[[], tuple[float, float]]:
     """Its LRU at the same size over the same references, which it reads from its own format (oracleGeneral)."""
-    import libcachesim as lcs
+    try:
+        import libcachesim as lcs
+    except ImportError:
+        raise SystemExit("bench needs libcachesim; run: pip install 'pagelab[bench]'") from None
 
     records = np.empty(len(pages), np.dtype([("t", "<u4"), ("id", "<u8"), ("size", "<u4"), ("next", "<i8")]))
     records["t"], records["id"], records["size"], records["next"] = 0, pages + np.uint64(1), 1, -1
     path = scratch / "trace.oracleGeneral"
     records.tofile(path)
 
-    def run() -> object:
+    def run() -> tuple[float, float]:
         reader = lcs.TraceReader(str(path), lcs.TraceType.ORACLE_GENERAL_TRACE)
         return lcs.LRU(ONE_SIZE).process_trace(reader)
 
     return run
-
-
-def measure(traces: dict[str, Pages], rounds: int, scratch: Path) -> list[Row]:
-    goals = {
-        ("one size, LRU", "zipf"): 40.0,
-        ("one size, LRU", "sweep"): 40.0,
-        ("all sizes, one colour", "zipf"): 20.0,
-        ("all sizes, one colour", "sweep"): 60.0,
-        ("all sizes × 7 colour counts", "zipf"): 6.0,
-        ("all sizes × 7 colour counts", "sweep"): 15.0,
-    }
-    rows = []
-    for name, pages in traces.items():
-        works: dict[tuple[str, str], Callable[[], object]] = {
-            ("one size, LRU", "pagelab"): lambda pages=pages: one_size(pages),
-            ("all sizes, one colour", "pagelab"): lambda pages=pages: stacks(pages, None, (1,)),
-            ("all sizes × 7 colour counts", "pagelab"): lambda pages=pages: stacks(pages, None, PAPER_COLOURS),
-            ("same, two threads", "pagelab"): lambda pages=pages: stacks(pages, None, PAPER_COLOURS, 2),
-        }
-        try:
-            works["one size, LRU", "libcachesim"] = libcachesim_lru(pages, scratch)
-        except ImportError:
-            print("libcachesim is not installed: pip install libcachesim", file=sys.stderr)
-        for (work, by), run in works.items():
-            cpu, wall = best(run, rounds)
-            goal = goals.get((work, name)) if by == "pagelab" else None
-            rows.append(Row(work, name, by, len(pages) / cpu / 1e6, len(pages) / wall / 1e6, goal))
-            print(line(rows[-1]), flush=True)
-    return rows
-
-
-def real(path: Path, rounds: int, most: int) -> list[Row]:
-    """All sizes and seven colour counts over the page runs of a trace, in millions of runs."""
-    from pagelab.trace.reading import Trace
-
-    pages, counts, length = [], [], 0
-    for batch in Trace(path).runs():
-        pages.append(batch.page | batch.asid.astype(np.uint64) << np.uint64(52))
-        counts.append(batch.count)
-        length += len(batch.page)
-        if length >= most:
-            break
-    page, count = np.concatenate(pages), np.concatenate(counts)
-    cpu, wall = best(lambda: stacks(page, count, PAPER_COLOURS), rounds)
-    work = "all sizes × 7 colour counts, page runs"
-    row = Row(work, path.name, "pagelab", length / cpu / 1e6, length / wall / 1e6, 60)
-    print(line(row), flush=True)
-    return [row]
-
-
-def line(row: Row) -> str:
-    goal = "" if row.goal is None else f", goal {row.goal:g}: {'met' if row.per_cpu_s >= row.goal else 'missed'}"
-    return f"{row.work:<40} {row.trace:<12} {row.by:<12} {row.per_cpu_s:7.1f} M/CPU-s, {row.per_s:7.1f} M/s real{goal}"
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.simulate_paging", description=__doc__)
-    parser.add_argument("--references", type=int, default=50_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--trace", type=Path, help="a trace file with page runs of a real program")
-    parser.add_argument("--json", type=Path, help="write the figures there")
-    arguments = parser.parse_args()
-    load = os.getloadavg()
-    traces = {"zipf": zipf(arguments.references), "sweep": sweep(arguments.references)}
-    with tempfile.TemporaryDirectory(prefix="pagelab-bench-") as scratch:
-        rows = measure(traces, arguments.rounds, Path(scratch))
-    if arguments.trace is not None:
-        rows += real(arguments.trace, arguments.rounds, arguments.references)
-    if arguments.json is not None:
-        document = {"references": arguments.references, "load_before": load, "rows": [asdict(row) for row in rows]}
-        arguments.json.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

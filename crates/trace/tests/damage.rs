@@ -1,0 +1,136 @@
+//! Files that were changed in any way: nothing panics, and all chunks before the first change come out whole.
+
+use pagelab_trace::{
+    Chunk, Content, Header, Index, Kind, Kinds, Reference, ReferenceSource, Run, RunSource, Settings, TraceReader,
+    TraceWriter,
+};
+use proptest::prelude::*;
+use std::io::Cursor;
+
+#[derive(Debug, Clone)]
+enum Edit {
+    Set(u8),
+    Cut,
+    /// Bytes that are left out.
+    Skip(usize),
+    Insert(Vec<u8>),
+    /// Bytes that are there a second time.
+    Repeat(usize),
+}
+
+fn edits() -> impl Strategy<Value = Vec<(prop::sample::Index, Edit)>> {
+    let edit = prop_oneof![
+        6 => any::<u8>().prop_map(Edit::Set),
+        1 => Just(Edit::Cut),
+        1 => (1..200_usize).prop_map(Edit::Skip),
+        1 => prop::collection::vec(any::<u8>(), 1..40).prop_map(Edit::Insert),
+        1 => (1..200_usize).prop_map(Edit::Repeat),
+    ];
+    prop::collection::vec((any::<prop::sample::Index>(), edit), 1..12)
+}
+
+/// The damaged bytes, and how many at their beginning are as they were.
+fn damaged(whole: &[u8], edits: &[(prop::sample::Index, Edit)]) -> (Vec<u8>, usize) {
+    let mut bytes = whole.to_vec();
+    for (at, edit) in edits.iter().filter(|_| !whole.is_empty()) {
+        if bytes.is_empty() {
+            break;
+        }
+        let at = at.index(bytes.len());
+        let end = |length: &usize| (at + length).min(bytes.len());
+        match edit {
+            Edit::Set(value) => bytes[at] = *value,
+            Edit::Cut => bytes.truncate(at),
+            Edit::Skip(length) => drop(bytes.drain(at..end(length))),
+            Edit::Insert(new) => drop(bytes.splice(at..at, new.iter().copied())),
+            Edit::Repeat(length) => {
+                let again = bytes[at..end(length)].to_vec();
+                bytes.splice(at..at, again);
+            }
+        }
+    }
+    let same = bytes.iter().zip(whole).take_while(|(one, other)| one == other).count();
+    (bytes, same)
+}
+
+/// Records of the chunks that lie within the first `same` bytes.
+fn untouched(whole: &[u8], same: usize) -> usize {
+    let entries = Index::read(&mut Cursor::new(whole)).unwrap().entries;
+    let within = entries.iter().filter(|entry| entry.offset + 56 + u64::from(entry.stored) <= same as u64);
+    within.map(|entry| entry.records as usize).sum()
+}
+
+/// Reads on after errors, as a careless consumer would; the records of the first pass.
+fn read_chunks(bytes: &[u8]) -> Vec<(u64, u64)> {
+    let Ok(mut reader) = TraceReader::new(bytes) else { return vec![] };
+    let mut found = vec![];
+    for _ in 0..3 {
+        while let Ok(Some(chunk)) = reader.next_chunk() {
+            match chunk {
+                Chunk::References(batch) => found.extend(batch.all().iter().map(|one| (one.bits(), 0))),
+                Chunk::Runs(runs) => found.extend(runs.iter().map(|run| (run.page, run.count))),
+            }
+        }
+    }
+    found
+}
+
+/// Every other way to read a file.
+fn read_otherwise(bytes: &[u8]) {
+    for index in [Index::read(&mut Cursor::new(bytes)), Index::scan(&mut Cursor::new(bytes))].into_iter().flatten()
+    {
+        for shard in index.shards(3) {
+            if let Ok(mut reader) = TraceReader::select(Cursor::new(bytes), &index.entries[shard]) {
+                while let Ok(Some(_)) = reader.next_chunk() {}
+            }
+        }
+    }
+    if let Ok(mut references) = TraceReader::new(bytes).and_then(TraceReader::into_references) {
+        while let Ok(Some(_)) = references.next_references() {}
+    }
+    if let Ok(mut runs) = TraceReader::new(bytes).and_then(|reader| reader.into_runs(12, Kinds::ALL)) {
+        while let Ok(Some(_)) = runs.next_runs() {}
+    }
+}
+
+fn check(whole: &[u8], records: &[(u64, u64)], edits: &[(prop::sample::Index, Edit)]) {
+    let (bytes, same) = damaged(whole, edits);
+    let untouched = untouched(whole, same);
+    let found = read_chunks(&bytes);
+    assert!(found.len() >= untouched, "{} of {untouched} records before byte {same}", found.len());
+    assert_eq!(found[..untouched], records[..untouched]);
+    read_otherwise(&bytes);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn damaged_runs(
+        records in prop::collection::vec((0..1_u64 << 40, 1..1000_u64), 1..120), chunk in 1..40_usize, edits in edits(),
+    ) {
+        let settings = Settings { chunk_records: chunk, ..Settings::default() };
+        let header = Header::new(Content::Runs { page_bits: 12 });
+        let mut writer = TraceWriter::new(Vec::new(), &header, settings).unwrap();
+        let runs: Vec<Run> = records.iter().map(|&(page, count)| Run { page, count }).collect();
+        writer.runs(&runs).unwrap();
+        check(&writer.finish(&serde_json::json!({"exit": 0})).unwrap(), &records, &edits);
+    }
+
+    #[test]
+    fn damaged_references(
+        records in prop::collection::vec((0..1_u64 << 47, 0..4_u8, 0..100_u32, 0..3_u32), 1..120),
+        chunk in 1..40_usize,
+        edits in edits(),
+    ) {
+        let settings = Settings { chunk_records: chunk, ..Settings::default() };
+        let mut writer = TraceWriter::new(Vec::new(), &Header::new(Content::References), settings).unwrap();
+        let mut written = vec![];
+        for (address, kind, size, thread) in records {
+            let reference = Reference::new(address, Kind::from_code(kind), size);
+            writer.references(0, thread, &[reference]).unwrap();
+            written.push((reference.bits(), 0));
+        }
+        check(&writer.finish(&serde_json::json!({"exit": 0})).unwrap(), &written, &edits);
+    }
+}
