@@ -101,9 +101,7 @@ def measure(bench: Bench) -> Iterator[Result]:
             goal = GOALS.get((work, trace.name))
             yield absolute(f"{work}, {trace.name}", UNIT, values, goal=goal, at_least=True)
         if peer is not None:
-            yield compare(
-                f"one size, LRU, {trace.name}: libcachesim, pagelab", UNIT, peer, samples["one size, LRU"]
-            )
+            yield compare(f"one size, LRU, {trace.name}: libcachesim, pagelab", UNIT, peer, samples["one size, LRU"])
     for trace in traces:
         yield from both_cores(trace, min(bench.rounds, ROUNDS))
 

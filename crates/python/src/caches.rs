@@ -96,7 +96,7 @@ fn parsed<'j, T: Deserialize<'j>>(text: &'j str, what: &str) -> PyResult<T> {
 
 /// What is simulated: an execution for every placement and seed.
 enum Executions {
-    Caches(cache::Simulation),
+    Caches(Box<cache::Simulation>),
     Tlbs(Vec<tlb::Simulation>),
 }
 
@@ -171,7 +171,7 @@ impl PlacedSimulation {
         py.detach(|| {
             let memories = design.all_memories(threads)?.into_iter().map(|(_, memory)| memory);
             let simulation = cache::Simulation::new(&spec, memories.collect()).map_err(refused)?;
-            Ok(Self { executions: Some(Executions::Caches(simulation)), threads })
+            Ok(Self { executions: Some(Executions::Caches(Box::new(simulation))), threads })
         })
     }
 

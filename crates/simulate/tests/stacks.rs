@@ -91,7 +91,7 @@ fn the_top_goes_and_comes_back() {
     for (phase, random) in (0..12).zip(noise(5)) {
         let near = |i: u64| i % 9 * 5 + phase;
         let sweep = |i: u64| i % (3000 + phase);
-        let jumps = |i: u64| (i * i) ^ random % 50_000;
+        let jumps = |i: u64| (i * i) ^ (random % 50_000);
         let length = 3000 + random % 9000;
         match phase % 3 {
             0 => trace.extend((0..length).map(near)),
