@@ -82,7 +82,7 @@ def test_the_example_and_that_of_the_documentation_are_whole(here: Path) -> None
     (here / "traces").mkdir()
     (here / "one.trace").rename(here / "traces" / "one.trace")
     example = (ROOT / "examples" / "sweeps" / "colours.toml").read_text()
-    assert len(planned(written(here, example), here / "out")[0].tasks) == (2 + 5) + 2 * 4 * 2
+    assert len(planned(written(here, example), here / "out")[0].tasks) == (2 + 5) + 4 * 2
 
 
 def test_the_documented_reading_of_a_dataset_works(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

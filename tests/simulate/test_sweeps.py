@@ -277,7 +277,9 @@ def test_executions_are_compared_by_the_statistics_of_real_runs(here: Path) -> N
     kernel = found["one, small kernel memory=64M"]
     assert (kernel.minimum, kernel.maximum) == (cycles.min(), cycles.max())
     assert kernel.mean.value == pytest.approx(cycles.mean())  # type: ignore[union-attr] # six executions: not refused
-    said = cli(spec, "--out", here / "out")
+    said = cli(spec, "--out", here / "out", "--figure", here / "cycles")
+    assert said.returncode == 0, said.stderr
+    assert (here / "cycles.svg").stat().st_size > 1000
     assert "cycles of memory (each access waits for the one before)" in said.stdout
     assert "one, small random memory=64M" in said.stdout
 

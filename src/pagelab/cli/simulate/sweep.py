@@ -35,6 +35,10 @@ def sweep_command(
     attempts: Annotated[
         int, typer.Option("--attempts", metavar="N", min=1, help="How many local processes may die of one task.")
     ] = 3,
+    figure: Annotated[
+        Path | None,
+        typer.Option("--figure", metavar="STEM", help="Each execution's cycles of memory, as STEM.svg, .png, .html."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything and say what would be done; do nothing.")
     ] = False,
@@ -67,6 +71,8 @@ def sweep_command(
     else:
         typer.echo(_summary(done))
         _show_spread(done)
+    if figure is not None:
+        _draw(done, figure)
     _conclude(done, spec)
 
 
@@ -153,6 +159,14 @@ def _show_spread(done: Sweep) -> None:
         typer.echo("\n" + "\n".join(table(found, "trace, configuration")))
     elif found:
         typer.echo(f"how much executions differ, for {len(found)} configurations: pagelab.simulate.Sweep.spread()")
+
+
+def _draw(done: Sweep, stem: Path) -> None:
+    from pagelab.simulate.sweeping.figure import cycles_figure
+    from pagelab.simulate.tables import write_figure
+
+    written = write_figure(cycles_figure(done.frame()), stem)
+    sys.stderr.write(f"wrote {', '.join(map(str, written))}\n")
 
 
 def _conclude(done: Sweep, spec: Path) -> None:

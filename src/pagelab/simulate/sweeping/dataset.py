@@ -107,9 +107,9 @@ class Dataset:
         except OSError as error:
             raise self._error(error) from error
 
-    def frame(self) -> pl.DataFrame:
-        """All parts."""
-        parts = sorted(self.directory.glob("*.parquet"))
+    def frame(self, plan: Plan) -> pl.DataFrame:
+        """All parts that are there, in the order of the plan."""
+        parts = [path for task in plan.tasks if (path := self._part(task)).exists()]
         return pl.read_parquet(parts) if parts else pl.DataFrame(schema=SCHEMA)
 
     def _part(self, task: Task) -> Path:

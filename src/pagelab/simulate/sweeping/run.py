@@ -38,8 +38,8 @@ class Sweep:
     failed: tuple[tuple[Task, Failed], ...] = ()
 
     def frame(self) -> pl.DataFrame:
-        """All rows (docs/simulate-sweep has the columns)."""
-        return Dataset(self.directory).frame()
+        """All rows, in the order of the plan (docs/simulate-sweep has the columns)."""
+        return Dataset(self.directory).frame(self.plan)
 
     def spread(self) -> list[Spread]:
         """How much executions of the same trace in the same configuration differ: cycles of memory of caches, cycles of
