@@ -111,6 +111,7 @@ def test_a_frame_shows_names(tmp_path: Path) -> None:
         (np.array([0.5]), {}, "integers from 0"),
         ({"address": [1], "when": [2]}, {}, "address is needed"),
         ({"kind": [1]}, {}, "address is needed"),
+        ([1, 2], {}, "not a list"),
         ({"address": [1], "asid": [4096]}, {}, "address space 4096"),
         ({"address": [1, 2], "kind": [0]}, {}, "different lengths"),
         ({"page": [1], "count": [0]}, {"page_bytes": 4096}, "no references"),

@@ -91,8 +91,11 @@ def _columns(batch: Batch, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
         found: dict[str, Any] = dict(batch.columns())
     elif isinstance(batch, Mapping):
         found = dict(batch)
-    else:
+    elif hasattr(batch, "columns"):
         found = {name: batch[name].to_numpy() for name in batch.columns}
+    else:
+        kind = type(batch).__name__
+        raise TraceError("invalid", f"a batch is an array, a mapping of arrays or a polars frame, not a {kind}")
     unknown = [name for name in found if name not in names]
     if unknown or names[0] not in found:
         others = ", ".join(names[1:])

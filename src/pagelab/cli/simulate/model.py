@@ -98,7 +98,8 @@ def _check(counts: list[int], sizes: list[int], convention: Convention, runs: in
     for row in model.table(counts, sizes, convention).iter_rows(named=True):
         colours, pages = row["colours"], row["pages_per_colour"]
         found = model.monte_carlo(colours, pages, convention, runs=runs, seed=seed)
-        verdict = "inside" if found.low <= row["allocated"] <= found.high else "OUTSIDE"
+        inside = found.low <= row["allocated"] <= found.high
+        verdict = "inside" if inside else "OUTSIDE, as 1 in 100 is by chance: see with more runs or another --seed"
         typer.echo(
             f"{colours} colours of {pages} pages: model {row['allocated']:.3f}, played {found.mean:.3f} "
             f"({found.low:.3f} to {found.high:.3f}): {verdict}"

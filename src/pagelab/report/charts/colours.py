@@ -69,7 +69,8 @@ def over_colours(
     base = alt.Chart(theme.rows(values)).encode(**encoding)
     dash: dict[str, Any] = {"strokeDash": alt.value([1, 0])}
     if any(line.dashed for line in lines):
-        key = alt.Legend(title=None, symbolType="stroke")
+        both = not all(line.dashed for line in lines)
+        key = alt.Legend(title=None, symbolType="stroke") if both else None
         dash["strokeDash"] = alt.StrokeDash("kind:N", sort=None, legend=key).scale(
             domain=["simulated", "model"], range=[[1, 0], [5, 4]]
         )
