@@ -228,7 +228,7 @@ def _write(found: Curves, shown: pl.DataFrame, wanted: _Wanted, out: Path, *, sa
         effective = tables.effective_memory({name: found})
         files += tables.write_frame(effective, out / "effective-memory")
         held = tables.size_name(found.pages * wanted.page_bytes)
-        title = f"{name}: memory in use when the first colour is full, where it is {held} as the program"
+        title = f"{name}: memory in use when the first colour is full, of {held}, as much as the program has"
         figure = tables.effective_figure(effective, title)
         files += tables.write_figure(figure, out / "effective-memory")
     if say:
