@@ -39,17 +39,6 @@ static size_t swap_pool_out(void) {
     return before > left ? before - left : 0;
 }
 
-/* The engine looks up where pages lie after it has placed them, single ones some sixteen at a time, and exchanges those
- * that came out of swap: so much may happen before they are looked at here. The handler answers in order. */
-static void settle(void) {
-    static unsigned char *p;
-    if (!p) p = map_anon(64 * MIB);
-    for (size_t i = 0; i < 40; i++) {
-        write_tag(p, 0, 1);
-        p += 3 * PAGE;
-    }
-}
-
 int main(void) {
     if (!has_swap()) {
         puts("no swap");
