@@ -55,6 +55,10 @@ MISTAKES = [
     ("traces = ['*.trace', 'no.trace']\n[[paging]]", "no.trace: "),
     ("traces = ['*.toml']\n[[paging]]", "not a pagelab trace"),
     ("traces = ['*.runs']\n[[cache]]\nhierarchy = 'zen-3'", "has page runs only, and cache needs every reference"),
+    (
+        "traces = ['*.runs']\n[[paging]]\npage_size = ['64K', '1K']",
+        'runs of pages of 4K, and page_size = "1K" is smaller',
+    ),
     ("traces = ['*.torn']\n[[paging]]", "pagelab trace convert --recover"),
     ("seeds = 2\nseeds = 3\n", "all.toml:2: not TOML"),
 ]

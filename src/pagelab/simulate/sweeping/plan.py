@@ -110,10 +110,17 @@ def _distinct(one: Configuration, where: str, seen: dict[tuple[str, str], str]) 
 
 
 def _suits(trace: traces.TraceFile, configuration: Configuration, where: str) -> None:
-    if configuration.full and not trace.full:
+    if trace.page_bytes is None:
+        return
+    if configuration.full:
         raise BadInputError(
             f"{where}: trace {trace.path} has page runs only, and {configuration.simulator} needs every reference: "
             "capture it with pagelab trace --full, or give the table traces of its own"
+        )
+    if isinstance(configuration, Paging) and configuration.page_bytes < trace.page_bytes:
+        raise BadInputError(
+            f"{where}: trace {trace.path} has runs of pages of {_shown(trace.page_bytes)}, and page_size = "
+            f'"{_shown(configuration.page_bytes)}" is smaller; name a larger one, or give the table traces of its own'
         )
 
 

@@ -26,8 +26,8 @@ class TraceFile:
     sha256: str
     size_bytes: int
     mtime_ns: int
-    full: bool
-    """It has every reference, not page runs."""
+    page_bytes: int | None
+    """Of its page runs; None where it has every reference."""
 
     def verify(self) -> None:
         """Raises :class:`TraceGoneError` unless the same trace is at the same path, here and now."""
@@ -90,7 +90,8 @@ def _read(path: Path, name: str, known: Known) -> TraceFile:
         raise BadInputError(f"trace {path} is a sample, and simulations need every reference")
     key = (str(path), found.st_size, found.st_mtime_ns)
     digest = known.get(key) or _digest(str(path), found.st_mtime_ns)
-    return TraceFile(name, str(path), digest, found.st_size, found.st_mtime_ns, header["content"] == "references")
+    page_bytes = None if header["content"] == "references" else 1 << int(header["page_bits"])
+    return TraceFile(name, str(path), digest, found.st_size, found.st_mtime_ns, page_bytes)
 
 
 @lru_cache(maxsize=1024)
