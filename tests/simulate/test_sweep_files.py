@@ -78,15 +78,18 @@ def test_mistakes_are_told_before_anything_is_simulated(here: Path, text: str, m
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_example_and_that_of_the_documentation_are_whole(here: Path) -> None:
+def test_the_examples_and_that_of_the_documentation_are_whole(here: Path) -> None:
     document = (ROOT / "docs" / "simulate-sweep.md").read_text()
     shown = document.split("```toml\n")[1].split("```")[0]
     made, _ = planned(written(here, shown), here / "out")
     assert {one.simulator for one in made.configurations} == {"paging", "cache", "tlb"}
     (here / "traces").mkdir()
     (here / "one.trace").rename(here / "traces" / "one.trace")
-    example = (ROOT / "examples" / "sweeps" / "colours.toml").read_text()
-    assert len(planned(written(here, example), here / "out")[0].tasks) == (2 + 5) + 4 * 2
+    tasks = {"colours": (2 + 5) + 4 * 2, "page-sizes": 3 + 3}
+    assert {path.stem for path in (ROOT / "examples" / "sweeps").iterdir()} == set(tasks)
+    for name, count in tasks.items():
+        example = (ROOT / "examples" / "sweeps" / f"{name}.toml").read_text()
+        assert len(planned(written(here, example), here / "out")[0].tasks) == count
 
 
 def test_the_documented_reading_of_a_dataset_works(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
