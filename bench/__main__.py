@@ -30,9 +30,15 @@ PARTS: dict[str, Callable[[Bench], Iterable[Result]]] = {
 }
 OWN_FILE = {"frames", "trace", "paging", "caches"}
 """Parts with results in a file of their own name; those of the others are together in ``bench``."""
+THREADS = (
+    "Rows of one thread over two compare real time, which says something only where nothing else runs; what is lost\n"
+    "to work done twice is the processor time in the last column.\n"
+)
 NOTES = {
     "frames": "Rows of one thread (but those without a pause) run on one processor in real time, so that what else\n"
     "the machine does hardly counts.\n",
+    "paging": THREADS,
+    "caches": THREADS,
 }
 """What to say in such a file."""
 

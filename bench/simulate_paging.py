@@ -112,7 +112,7 @@ def both_cores(trace: References, rounds: int) -> Iterator[Result]:
         sides = {
             threads: lambda threads=threads, colours=colours: stacks(trace, colours, threads) for threads in (1, 2)
         }
-        yield from threads_compared(f"all sizes × {len(colours)} colour counts, {trace.name}", sides, rounds)
+        yield from threads_compared(f"all sizes, {len(colours)} colour count(s), {trace.name}", sides, rounds)
 
 
 def threads_compared(name: str, sides: dict[int, Callable[[], object]], rounds: int) -> Iterator[Result]:

@@ -136,9 +136,14 @@ impl Paging {
         if counts.as_ref().is_some_and(|counts| counts.len() != pages.len()) {
             return Err(PyValueError::new_err("pages and counts differ in length"));
         }
-        py.detach(|| match counts {
-            None => self.feed(&pages),
-            Some(counts) => {
+        py.detach(|| match (counts, &mut self.0) {
+            (None, _) => self.feed(&pages),
+            // To the stacks it is all one how long a run is.
+            (Some(counts), Kind::Stacks(stacks)) if !counts.contains(&0) => {
+                stacks.feed(&pages);
+                stacks.repeat(counts.iter().map(|count| count - 1).sum());
+            }
+            (Some(counts), _) => {
                 let runs = pages.iter().zip(&counts).filter(|(_, count)| **count > 0);
                 self.feed(&runs.map(|(&page, &count)| Run { page, count }).collect::<Vec<_>>());
             }

@@ -63,6 +63,14 @@ impl Parallel {
         }
     }
 
+    /// So many references more, each to the page used just before it: hits with any memory.
+    pub fn repeat(&mut self, references: u64) {
+        if let Some(stacks) = &mut self.stacks {
+            stacks.references += references;
+        }
+        self.references += references;
+    }
+
     /// Waits for the job under way, and gives what waits to a new one.
     fn start(&mut self) {
         let (stacks, mut empty) = self.join();
