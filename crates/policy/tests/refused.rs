@@ -104,7 +104,7 @@ fn numbers() {
         ("[[rule]]\nmemory = \"anon\"\nat_least = 0\npages = \"2M\"", 3, &["`at_least`"], &[]),
         ("[[rule]]\nmemory = \"anon\"\nat_least = \"-1\"\npages = \"2M\"", 3, &["negative"], &[]),
         ("frames = { kind = \"page-coloring\", colors = 0 }", 1, &["`colors` is 0"], &["1 to 65536"]),
-        ("frames = { kind = \"random\", seed = -1 }", 1, &["negative"], &[]),
+        ("frames = { kind = \"random\", seed = -1 }", 1, &["`seed` is \"-1\""], &[]),
         (
             "[[rule]]\nmemory = \"heap\"\nframes = { kind = \"exact\", frames = [0xffffffffffff] }",
             3,
@@ -160,6 +160,9 @@ fn colours() {
         ("frames = { random = { masks = [1, 2], cache = \"1M,16\" } }", 1, &["`cache` says 16"], &[]),
         ("frames = { random = { masks = [] } }", 1, &["`masks` is an empty list"], &[]),
         ("frames = { random = { masks = [1, 0] } }", 1, &["`masks` is 0"], &[]),
+        ("frames = { random = { masks = [\"zz\"] } }", 1, &["`masks` is \"zz\""], &["1 to 1099511627775"]),
+        ("frames = { random = { colors = -1 } }", 1, &["`colors` is \"-1\""], &["1 to 65536"]),
+        ("frames = { random = { budget = \"lots\" } }", 1, &["budget: \"lots\" is not a size"], &[]),
         ("frames = { random = { masks = [3, 5, 6] } }", 1, &["0x6 is a combination"], &[]),
         ("frames = { random = { colors = 4, cache = \"1M,16\" } }", 1, &["give one of them"], &[]),
         ("frames = { random = { cache = \"1M\" } }", 1, &["`cache` is not a size and a number"], &["\"1M,16\""]),

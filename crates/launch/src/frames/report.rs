@@ -220,6 +220,9 @@ pub fn warn(guests: &Guests, placing: Option<&Placing>, program: i32, warnings: 
     sum.strategies.values().for_each(|strategy| counts.add(&strategy.counts));
     if let Some(placing) = placing {
         warn_failed(guests, placing, program, warnings);
+        if !guests.reports.is_empty() {
+            warn_unused(&sum, warnings);
+        }
     }
     warn_fallbacks(&sum, &counts, warnings);
     warn_out_of_reach(&sum, warnings);
@@ -238,6 +241,29 @@ pub fn warn(guests: &Guests, placing: Option<&Placing>, program: i32, warnings: 
 /// A hundredth is worth knowing, no more; what is above it may be the effect that is looked for.
 fn share_severity(part: u64, whole: u64) -> Severity {
     if part.saturating_mul(100) <= whole { Severity::Info } else { Severity::Warning }
+}
+
+/// Strategies whose memory no process used: a range of addresses may have been meant to be elsewhere.
+fn warn_unused(sum: &Sum, warnings: &mut Warnings) {
+    let is_unused = |strategy: &Strategy| {
+        strategy.counts.requests + strategy.counts.resident_pages == 0 && strategy.out_of_reach.is_empty()
+    };
+    let mut unused: Vec<String> = sum
+        .strategies
+        .iter()
+        .filter(|(_, strategy)| is_unused(strategy))
+        .map(|((number, kind, _), _)| format!("{kind} (strategy {number})"))
+        .collect();
+    // Without an engine, which the first governed page starts, nothing is listed.
+    if sum.strategies.is_empty() {
+        unused.push("the policy for frames".to_owned());
+    }
+    for who in unused.iter().filter(|_| sum.failed == 0) {
+        let message = format!(
+            "{who} placed nothing: no page of the memory that it is for was used; which addresses are used: pagelab map"
+        );
+        warnings.add(Kind::FramesNotPlaced, Severity::Info, message, json!({"strategy": who, "reason": "unused"}));
+    }
 }
 
 fn warn_fallbacks(sum: &Sum, counts: &FramesCounts, warnings: &mut Warnings) {

@@ -92,10 +92,18 @@ impl Parameters<'_> {
 }
 
 fn bounded(value: &At<String>, name: &str, least: u64, most: u64) -> Result<u64, PolicyError> {
-    let number = number(&value.value, &value.place, name)?;
-    if (least..=most).contains(&number) {
-        return Ok(number);
-    }
-    let message = format!("`{name}` is {number}");
-    Err(PolicyError::new(&value.place, message).allowed([format!("{least} to {most}")]))
+    let shown = if name == "budget" {
+        match number(&value.value, &value.place, name)? {
+            number if (least..=most).contains(&number) => return Ok(number),
+            number => number.to_string(),
+        }
+    } else {
+        // Counts, colours and masks are no sizes, though written alike.
+        match crate::size::parse(&value.value) {
+            Ok(number) if (least..=most).contains(&number) => return Ok(number),
+            Ok(number) => number.to_string(),
+            Err(_) => format!("{:?}", value.value),
+        }
+    };
+    Err(PolicyError::new(&value.place, format!("`{name}` is {shown}")).allowed([format!("{least} to {most}")]))
 }

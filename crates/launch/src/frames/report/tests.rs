@@ -141,6 +141,21 @@ fn shortfalls_are_told_with_their_reasons() {
 }
 
 #[test]
+fn a_strategy_whose_memory_nobody_used_is_named() {
+    let used =
+        FramesCounts { requests: 10, placed: 10, kept_pages: 10, resident_pages: 10, ..FramesCounts::default() };
+    let told = |counts| {
+        let mut only = strategy(counts, &[counts.placed]);
+        only.out_of_reach.clear();
+        warnings_of(vec![report(7, vec![only], Some(engine(EngineState::Stopped, EngineFailure::None)))])
+    };
+    assert_eq!(told(used), []);
+    let nothing = told(FramesCounts::default());
+    assert_eq!((nothing.len(), nothing[0].0, nothing[0].1), (1, Kind::FramesNotPlaced, Severity::Info));
+    assert!(nothing[0].2.starts_with("bin-hopping (strategy 0) placed nothing"), "{nothing:?}");
+}
+
+#[test]
 fn processes_without_an_engine_are_named() {
     let failed = |reason| Some(engine(EngineState::Failed, reason));
     let told = warnings_of(vec![
