@@ -9,8 +9,11 @@
 //! What is counted are the slots *below*: pages come in at the upper end, so that counts of what is below them need no
 //! change. How many pages of a class there are in all changes with first uses only, and the difference is the distance.
 
+mod parts;
+
 use super::super::pages::Id;
 use crate::cpu;
+use parts::{AFTER_FAR, AFTER_NEAR, BEFORE, HERE, part};
 
 const LANES: usize = 32;
 const LANE_BITS: u32 = LANES.trailing_zeros();
@@ -340,50 +343,6 @@ const fn word_of(stamp: u32) -> usize {
 #[inline(always)]
 const fn far_bits(height: usize) -> u32 {
     NEAR_BITS + LANE_BITS * height as u32
-}
-
-// Vectors that depend on a number are parts of longer ones, by value: one load each, where comparing lanes with the number, or
-// going through a reference, made the compiler take the lanes apart.
-
-/// Part `LANES - 1 - l`: 1 in the lanes after lane l.
-static AFTER_NEAR: [u16; 2 * LANES] = {
-    let mut lanes = [0; 2 * LANES];
-    let mut lane = LANES;
-    while lane < lanes.len() {
-        lanes[lane] = 1;
-        lane += 1;
-    }
-    lanes
-};
-static AFTER_FAR: [u32; 2 * LANES] = {
-    let mut lanes = [0; 2 * LANES];
-    let mut lane = LANES;
-    while lane < lanes.len() {
-        lanes[lane] = 1;
-        lane += 1;
-    }
-    lanes
-};
-/// Part `WORDS - w`: all bits in the words before word w.
-static BEFORE: [u64; 2 * WORDS] = {
-    let mut words = [0; 2 * WORDS];
-    let mut word = 0;
-    while word < WORDS {
-        words[word] = u64::MAX;
-        word += 1;
-    }
-    words
-};
-/// Part `WORDS - w`: all bits in word w.
-static HERE: [u64; 2 * WORDS] = {
-    let mut words = [0; 2 * WORDS];
-    words[WORDS] = u64::MAX;
-    words
-};
-
-#[inline(always)]
-fn part<T: Copy, const N: usize, const M: usize>(table: &[T; M], from: usize) -> [T; N] {
-    *table[from..].first_chunk().expect("tables are twice as long as their parts")
 }
 
 /// Keeps the slots whose bit in `plane` is `bit`.
