@@ -140,7 +140,7 @@ MADV_NOHUGEPAGE = 15
 
 @pytest.fixture
 def free_frames() -> Iterator[list[int]]:
-    """Frames that were free a moment ago: of two neighbours only one, so that what is free does not merge into larger blocks."""
+    """Frames that were free a moment ago, of two neighbours only one: so they do not merge into larger blocks."""
     with mmap.mmap(-1, 2 * FREED * 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as held:
         held.madvise(MADV_NOHUGEPAGE)
         for page in range(2 * FREED):
