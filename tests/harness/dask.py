@@ -24,7 +24,8 @@ class Cluster:
         self._file = directory / "scheduler.json"
         self._environment = {
             **os.environ,
-            "PYTHONPATH": f"{TESTS}:{TESTS.parent / 'src'}",
+            # The package as it is here: installed, or where the tests' own path has it.
+            "PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(allowed_failures),
             "DASK_TEMPORARY_DIRECTORY": str(directory),
         }
