@@ -1,17 +1,23 @@
 //! The stacks on several processors: each takes a segment of the trace from empty stacks, then the segments are appended.
 
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
 use super::super::Touch;
 use super::super::colouring::{Colouring, ColouringError};
 use super::{Curve, Stacks};
 
-/// Page runs of a segment at least.
+/// Page runs that are handed over at a time, at most, and that are worth a thread, sixteen times over.
 const SEGMENT: usize = 1 << 20;
+/// Page runs of a job at least, for each thread: tens of milliseconds, beside which its beginning and end count for little.
+const JOB: usize = 1 << 22;
 /// Page runs that wait at most, 8 bytes each; as many again are being counted.
 const MOST_WAITING: usize = 1 << 24;
 /// Page runs of a segment for each page seen: appending costs about as much as three or four references to each page.
 const PER_PAGE: usize = 64;
+/// Segments for each thread at most: whoever is done early takes another one.
+const SEGMENTS_PER_THREAD: usize = 4;
 /// With fewer for each page, one thread is as good.
 const TOO_FEW_PER_PAGE: usize = 8;
 
@@ -109,28 +115,44 @@ impl Parallel {
 impl How {
     /// How many page runs should wait for a job, when there are so many pages.
     fn enough(&self, pages: usize) -> usize {
-        ((pages * PER_PAGE).max(SEGMENT) * self.threads).min(MOST_WAITING)
+        ((pages * PER_PAGE).max(JOB) * self.threads).min(MOST_WAITING)
     }
 
-    /// Counts page runs with as many threads as pays: the first segment after what `stacks` has, the others from empty stacks.
+    /// Counts page runs with as many threads as pays: the first segment after what `stacks` has, the others from empty
+    /// stacks. There are more segments than threads, because a program's phases take different times.
     fn count(&self, mut stacks: Stacks, pages: &[u64]) -> Stacks {
         let least = (stacks.pages.len() * TOO_FEW_PER_PAGE).max(SEGMENT / 16);
         let segments = (pages.len() / least).clamp(1, self.threads);
+        let more = pages.len() / (stacks.pages.len() * PER_PAGE / 4).max(SEGMENT / 4);
+        let segments = if segments > 1 { more.clamp(segments, SEGMENTS_PER_THREAD * segments) } else { 1 };
         let (first, rest) = pages.split_at(pages.len().div_ceil(segments));
-        let fresh = || Stacks::new(&self.colouring, &self.counts).expect("the same colours were accepted before");
-        let count = |segment| {
-            let mut stacks = fresh();
-            stacks.feed(segment);
-            stacks
+        let rest: Vec<_> =
+            rest.chunks(first.len().max(1)).map(|pages| Segment { pages, counted: OnceLock::new() }).collect();
+        let next = AtomicUsize::new(0);
+        let take = || {
+            while let Some(segment) = rest.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let mut stacks =
+                    Stacks::new(&self.colouring, &self.counts).expect("the same colours were accepted before");
+                stacks.feed(segment.pages);
+                let _ = segment.counted.set(stacks);
+            }
         };
         thread::scope(|scope| {
-            let length = first.len().max(1);
-            let later: Vec<_> = rest.chunks(length).map(|segment| scope.spawn(move || count(segment))).collect();
-            stacks.feed(first);
-            for segment in later {
-                stacks.append(&segment.join().expect("counting does not panic"));
+            for _ in 1..self.threads.min(segments) {
+                scope.spawn(take);
             }
+            stacks.feed(first);
+            take();
         });
+        for segment in rest {
+            stacks.append(&segment.counted.into_inner().expect("every segment was counted"));
+        }
         stacks
     }
+}
+
+/// Page runs that some thread counts by themselves.
+struct Segment<'a> {
+    pages: &'a [u64],
+    counted: OnceLock<Stacks>,
 }
