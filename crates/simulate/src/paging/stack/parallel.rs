@@ -123,8 +123,10 @@ impl How {
     fn count(&self, mut stacks: Stacks, pages: &[u64]) -> Stacks {
         let least = (stacks.pages.len() * TOO_FEW_PER_PAGE).max(SEGMENT / 16);
         let segments = (pages.len() / least).clamp(1, self.threads);
-        let more = pages.len() / (stacks.pages.len() * PER_PAGE / 4).max(SEGMENT / 4);
-        let segments = if segments > 1 { more.clamp(segments, SEGMENTS_PER_THREAD * segments) } else { 1 };
+        let more = pages.len() / (stacks.pages.len() * PER_PAGE).max(SEGMENT / 4);
+        // How many pages there are is not known at first.
+        let most = if stacks.pages.is_empty() { segments } else { SEGMENTS_PER_THREAD * segments };
+        let segments = if segments > 1 { more.clamp(segments, most) } else { 1 };
         let (first, rest) = pages.split_at(pages.len().div_ceil(segments));
         let rest: Vec<_> =
             rest.chunks(first.len().max(1)).map(|pages| Segment { pages, counted: OnceLock::new() }).collect();
