@@ -110,7 +110,8 @@ def main():
 def script(tmp_path: Path, end: str) -> subprocess.Popen[str]:
     path = tmp_path / "script.py"
     path.write_text(SCRIPT + end)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])}
+    path_of_tests = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path_of_tests}
     return subprocess.Popen(
         [sys.executable, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
