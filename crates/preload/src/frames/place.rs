@@ -268,22 +268,6 @@ impl Engine {
         result
     }
 
-    /// A page that comes back out of swap while it is moved, the kernel (6.18) moves, tries again, and says EEXIST. Pages at
-    /// the beginning of what was to be moved that are gone from the pool have been moved.
-    #[cold]
-    fn told_wrongly(&self, from: usize, to: Span, then: Then) -> (usize, Option<Errno>) {
-        let mut words = [0; SLOTS];
-        let Some(words) = words.get_mut(..to.len() / PAGE) else { return (0, Some(Errno::EEXIST)) };
-        let gone = match self.tools.pagemap.read_there(from, words) {
-            Ok(()) => PAGE * words.iter().take_while(|there| **there == 0).count(),
-            Err(_) => 0,
-        };
-        if gone > 0 && then == Then::Wake {
-            self.wake(Span::new(to.start, to.start + gone));
-        }
-        (gone, if gone == to.len() { None } else { Some(if gone > 0 { Errno::EAGAIN } else { Errno::EEXIST }) })
-    }
-
     /// The first `done` pages of `run` went to page `at` of the span at `start` and after it; the others stay.
     pub(super) fn settle(&mut self, number: u32, run: Run, start: usize, at: usize, done: usize) {
         self.count_home(done);

@@ -9,11 +9,13 @@ use pagelab_frames::Want;
 
 use crate::arch::PAGE;
 use crate::intervals::Span;
+use crate::sys::Errno;
 
 use super::engine::Engine;
 use super::place::SHADOW;
 use super::store::SLOTS;
 use super::tally::{self, Got};
+use super::uffd::Then;
 
 /// Single pages looked up at a time.
 const LATE: usize = 16;
@@ -98,6 +100,22 @@ impl Engine {
                 self.misplaced(single.number, single.page, 0, frame);
             }
         }
+    }
+
+    /// A page that comes back out of swap while it is moved, the kernel (6.18) moves, tries again, and says EEXIST. Pages at
+    /// the beginning of what was to be moved that are gone from the pool have been moved.
+    #[cold]
+    pub(super) fn told_wrongly(&self, from: usize, to: Span, then: Then) -> (usize, Option<Errno>) {
+        let mut words = [0; SLOTS];
+        let Some(words) = words.get_mut(..to.len() / PAGE) else { return (0, Some(Errno::EEXIST)) };
+        let gone = match self.tools.pagemap.read_there(from, words) {
+            Ok(()) => PAGE * words.iter().take_while(|there| **there == 0).count(),
+            Err(_) => 0,
+        };
+        if gone > 0 && then == Then::Wake {
+            let _ = self.tools.uffd.wake(Span::new(to.start, to.start + gone));
+        }
+        (gone, if gone == to.len() { None } else { Some(if gone > 0 { Errno::EAGAIN } else { Errno::EEXIST }) })
     }
 
     /// Page `at` of the span at `start` is on `frame` (0: in swap, or gone), which is not where it was put.

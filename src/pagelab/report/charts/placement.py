@@ -7,7 +7,8 @@ from typing import Any
 import altair as alt
 
 from pagelab.analysis import wording
-from pagelab.analysis.model import Analysis, PlacementSummary
+from pagelab.analysis.model import Analysis
+from pagelab.analysis.sizes import PlacementSummary
 from pagelab.report.charts import theme
 from pagelab.report.charts.rows import grouped
 

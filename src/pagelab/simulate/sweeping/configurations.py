@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -129,7 +130,7 @@ class Paging:
 
 
 @dataclass(frozen=True)
-class _Placed:
+class _Placed(ABC):
     """What caches and TLBs have in common."""
 
     name: str
@@ -172,8 +173,9 @@ class _Placed:
             pl.lit(self.history.turnover).alias("turnover"),
         ]
 
+    @abstractmethod
     def rows(self, trace: Any, seeds: Seeds) -> pl.DataFrame:
-        raise NotImplementedError
+        """As :meth:`Configuration.rows`."""
 
     def check(self) -> None:
         small = replace(self.history, memory_bytes=64 << 20, turnover=0.0)
