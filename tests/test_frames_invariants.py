@@ -16,7 +16,7 @@ from harness.launching import Runner
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
-CHOSEN = {"demand", "discard", "fork_child", "other_threads", "race", "remap", "threads"}
+CHOSEN = {"demand", "discard", "fork_child", "neighbours", "other_threads", "race", "remap", "threads"}
 GUESTS = [guest for guest in frames_guests() if guest.program.removeprefix("frames/") in CHOSEN]
 
 

@@ -12,6 +12,7 @@ mod areas;
 mod census;
 #[cfg(feature = "expensive")]
 mod checks;
+mod doubts;
 mod engine;
 mod existing;
 mod gate;

@@ -125,6 +125,8 @@ words! {
         einval,
         /// Moves answered by EBUSY: the pool's page was in use.
         ebusy,
+        /// Faults that were asked to be repeated, since nothing could be moved there: an old message, or memory like that.
+        doubted,
         /// UFFDIO_MOVE calls, splitting included.
         moves,
         /// Pages they moved.

@@ -13,6 +13,7 @@ use crate::lock::Owned;
 use crate::populate;
 use crate::sys::{self, Errno, Result};
 
+use super::doubts::Doubts;
 use super::homes::Home;
 use super::hunt::{self, Flags};
 use super::nodes;
@@ -53,6 +54,7 @@ pub struct Engine {
     /// Frames that the pages of the span being placed are taken to be on.
     pub(super) known: [u64; SLOTS],
     pub(super) late: Late,
+    pub(super) doubts: Doubts,
 }
 
 /// The process's engine.
@@ -86,6 +88,7 @@ impl Engine {
             frames: [0; SLOTS],
             known: [0; SLOTS],
             late: Late::none(),
+            doubts: Doubts::none(),
         }
     }
 

@@ -74,6 +74,12 @@ impl Engine {
                     self.wake(page_at(page));
                 }
                 End::Done | End::Refused | End::Dry => {
+                    #[cfg(feature = "expensive")]
+                    dawdle();
+                    if !self.doubts.settled(page, thread, sys::monotonic_ns()) {
+                        tally::engine(|counts| &counts.doubted, 1);
+                        return self.wake(page_at(page));
+                    }
                     SHADOW.set(page, 0);
                     if self.fill_or_free(page)
                         && let Some(slot) = tally::slot(number)
@@ -375,6 +381,12 @@ impl Engine {
         };
         Some((Run::one(slot), pool.stock.address(slot)?))
     }
+}
+
+/// Time for other threads to map something where there was nothing.
+#[cfg(feature = "expensive")]
+fn dawdle() {
+    crate::sys::task::futex_wait_for(&core::sync::atomic::AtomicU32::new(0), 0, 200_000);
 }
 
 /// A fault waited for a refill since `begin` (0: it did not).

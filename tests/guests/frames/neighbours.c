@@ -1,0 +1,28 @@
+/* Threads map, touch and unmap memory side by side, of one another's in no time: what is placed for one thread lies beside,
+ * or where just now was, another one's. Every page as promised, nothing lost. Arguments: threads (default 4), rounds (400). */
+#include "frames.h"
+
+static long threads = 4, rounds = 400;
+
+static void *come_and_go(void *argument) {
+    uint64_t id = (uintptr_t)argument, seed = 977 * (id + 1);
+    for (long round = 0; round < rounds; round++) {
+        size_t own = 1 + random_next(&seed) % 70;
+        unsigned char *p = map_anon(own * PAGE);
+        write_tags(p, own, id << 32);
+        check_tags(p, own, id << 32);
+        CHECK_PLACED(p, own);
+        CHECK(munmap(p, own * PAGE) == 0);
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1) threads = atol(argv[1]);
+    if (argc > 2) rounds = atol(argv[2]);
+    CHECK(threads >= 1 && threads <= 64);
+    pthread_t running[64];
+    for (long i = 0; i < threads; i++) running[i] = start(come_and_go, (void *)i);
+    for (long i = 0; i < threads; i++) CHECK(pthread_join(running[i], NULL) == 0);
+    return ok();
+}
