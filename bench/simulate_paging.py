@@ -9,6 +9,7 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from .tools import HERE, Bench, need
 PAGES = 100_000
 ONE_SIZE = PAGES // 2
 REFERENCES = 20_000_000
+LONG = 100_000_000
+"""References (or runs) shared among threads, at least."""
 ROUNDS = 6
 GOALS = {
     ("one size, LRU", "Zipf 0.9"): 40.0,
@@ -107,35 +110,52 @@ def measure(bench: Bench) -> Iterator[Result]:
 
 
 def both_cores(trace: References, rounds: int) -> Iterator[Result]:
-    """Real time with one thread over real time with two: means something only where nothing else runs."""
+    """The trace several times over, because threads pay where there is much to do."""
+    times = -(-LONG // len(trace.pages))
     for colours in (1,), PAPER_COLOURS:
         sides = {
-            threads: lambda threads=threads, colours=colours: stacks(trace, colours, threads) for threads in (1, 2)
+            threads: lambda threads=threads, colours=colours: stacks(trace, colours, threads, times)
+            for threads in (1, 2)
         }
         yield from threads_compared(f"all sizes, {len(colours)} colour count(s), {trace.name}", sides, rounds)
 
 
 def threads_compared(name: str, sides: dict[int, Callable[[], object]], rounds: int) -> Iterator[Result]:
-    """Real time of one thread over that of two; noted: processor time of two over that of one."""
-    used: dict[str, list[float]] = {str(threads): [] for threads in sides}
+    """Real time of one thread over that of two, which means something only where nothing else runs.
 
-    def timed(threads: int) -> float:
+    Noted: processor time of two over that of one, and what the machine gives two works of one thread each that have
+    nothing to do with each other (twice the time of one over that of both).
+    """
+    used: dict[str, list[float]] = {}
+
+    def timed(side: str, work: Callable[[], object]) -> float:
         wall, cpu = time.perf_counter(), processor_s()
-        sides[threads]()
-        used[str(threads)].append(processor_s() - cpu)
+        work()
+        used.setdefault(side, []).append(processor_s() - cpu)
         return time.perf_counter() - wall
 
-    samples = interleave({str(threads): lambda threads=threads: timed(threads) for threads in sides}, rounds)
-    more = compare("", "", used["1"], used["2"]).median
+    works = {"one": sides[1], "two": sides[2], "apart": lambda: side_by_side(sides[1])}
+    timings = {side: lambda side=side, work=work: timed(side, work) for side, work in works.items()}
+    samples = interleave(timings, rounds)
+    more = compare("", "", used["one"], used["two"]).median
+    apart = 2 * compare("", "", samples["apart"], samples["one"]).median
     yield compare(
         f"one thread over two, {name}",
         "s",
-        samples["2"],
-        samples["1"],
+        samples["two"],
+        samples["one"],
         goal=BOTH_CORES,
         at_least=True,
-        note=f"{more:.2f}× the processor time",
+        note=f"{more:.2f}× the processor time; apart {apart:.2f}",
     )
+
+
+def side_by_side(work: Callable[[], object]) -> None:
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def rate(trace: References, run: Callable[[], object]) -> float:
@@ -150,9 +170,10 @@ def processor_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def stacks(trace: References, colours: tuple[int, ...], threads: int = 1) -> object:
+def stacks(trace: References, colours: tuple[int, ...], threads: int = 1, times: int = 1) -> object:
     simulation = _native.Paging.stacks("modulo", [], list(colours), threads)
-    feed([simulation], trace.pages if trace.counts is None else [(trace.pages, trace.counts)])
+    for _ in range(times):
+        feed([simulation], trace.pages if trace.counts is None else [(trace.pages, trace.counts)])
     return simulation.curves()
 
 

@@ -1,6 +1,6 @@
 //! Page numbers (or page runs) per CPU-second of the stacks for all memory sizes, in memory: one JSON object a line.
 //!
-//! usage: `paging_speed zipf|sweep|FILE [ROUNDS [THREADS]]` (FILE: a pagelab trace)
+//! usage: `paging_speed zipf|sweep|FILE [ROUNDS [THREADS [TIMES]]]` (FILE: a pagelab trace; it is counted TIMES over)
 
 #![allow(unsafe_code, reason = "CPU time comes from the C library")]
 
@@ -48,9 +48,9 @@ fn runs(path: &str) -> Vec<u64> {
 }
 
 fn main() {
-    let input = std::env::args().nth(1).expect("usage: paging_speed zipf|sweep|FILE [ROUNDS [THREADS]]");
+    let input = std::env::args().nth(1).expect("usage: paging_speed zipf|sweep|FILE [ROUNDS [THREADS [TIMES]]]");
     let number = |nth| std::env::args().nth(nth).map(|text| text.parse::<usize>().expect("a number"));
-    let (rounds, threads) = (number(2).unwrap_or(3), number(3).unwrap_or(1));
+    let (rounds, threads, times) = (number(2).unwrap_or(3), number(3).unwrap_or(1), number(4).unwrap_or(1));
     let pages = match &input[..] {
         "zipf" => zipf(),
         "sweep" => (0..REFERENCES).map(|i| i % PAGES).collect(),
@@ -60,10 +60,10 @@ fn main() {
         for _ in 0..rounds {
             let (cpu, wall) = (cpu_time(), Instant::now());
             let mut stacks = Parallel::new(&Colouring::Modulo, counts, threads).expect("colours that there are");
-            pages.chunks(PIECE).for_each(|piece| stacks.feed(piece));
+            (0..times).for_each(|_| pages.chunks(PIECE).for_each(|piece| stacks.feed(piece)));
             let found: u64 = stacks.curves().iter().map(|curve| curve.faults().iter().sum::<u64>()).sum();
             let [cpu, wall] = [cpu_time() - cpu, wall.elapsed()].map(|time| time.as_secs_f64());
-            let rate = pages.len() as f64 / cpu / 1e6;
+            let rate = (times * pages.len()) as f64 / cpu / 1e6;
             println!(
                 r#"{{"input": "{input}", "colour_counts": {}, "threads": {threads}, "m_per_cpu_s": {rate:.1}, "cpu_s": {cpu:.3}, "wall_s": {wall:.3}, "check": {found}}}"#,
                 counts.len()

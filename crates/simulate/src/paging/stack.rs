@@ -120,6 +120,12 @@ impl Stacks {
         self.walks.iter_mut().for_each(|(_, walk)| walk.forget_counts());
     }
 
+    /// Empties the stacks and begins all counts again; memory is kept for what is to come.
+    fn clear(&mut self) {
+        self.references = 0;
+        self.walks.iter_mut().for_each(|(_, walk)| walk.clear());
+    }
+
     fn arrange(&mut self, order: &[Id]) {
         let pages: Vec<u64> = order.iter().map(|&id| self.pages.page(id)).collect();
         let mut codes = vec![0; pages.len()];

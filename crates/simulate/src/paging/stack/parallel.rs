@@ -1,6 +1,9 @@
-//! The stacks on several processors: each takes a segment of the trace from empty stacks, then the segments are appended.
+//! The stacks on several processors: each takes a segment of what has been read, all but the first from empty stacks; then
+//! the segments are appended.
+//!
+//! Appending costs as much as a few references to each page, so segments are long. The last one is longer than the others
+//! and ends where it is when these are done: what it leaves begins the next job, and nobody waits for anybody.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
@@ -8,37 +11,45 @@ use super::super::Touch;
 use super::super::colouring::{Colouring, ColouringError};
 use super::{Curve, Stacks};
 
-/// Page runs that are handed over at a time, at most, and that are worth a thread, sixteen times over.
-const SEGMENT: usize = 1 << 20;
-/// Page runs of a job at least, for each thread: tens of milliseconds, beside which its beginning and end count for little.
-const JOB: usize = 1 << 22;
-/// Page runs that wait at most, 8 bytes each; as many again are being counted.
-const MOST_WAITING: usize = 1 << 24;
-/// Page runs of a segment for each page seen: appending costs about as much as three or four references to each page.
+/// Page runs handed over at a time. A segment ends where such a chunk does.
+const CHUNK: usize = 1 << 17;
+/// Chunks of a segment at least ...
+const LEAST: usize = 8;
+/// ... and page runs of a segment for each page, so that appending takes a few percent.
 const PER_PAGE: usize = 64;
-/// Segments for each thread at most: whoever is done early takes another one.
-const SEGMENTS_PER_THREAD: usize = 4;
-/// With fewer for each page, one thread is as good.
-const TOO_FEW_PER_PAGE: usize = 8;
+/// Chunks that wait at most, 8 bytes a page run; as many again are being counted.
+const MOST_WAITING: usize = (1 << 24) / CHUNK;
+/// At the end, a segment of so many page runs a page is still worth a thread.
+const FEW_PER_PAGE: usize = 16;
+/// The last segment, in shares of the others.
+const LAST_SHARE: f64 = 1.4;
 
 /// Stacks that are fed by several threads, while the caller reads on.
 #[derive(Debug)]
 pub struct Parallel {
-    how: How,
-    /// `None` while `job` has them.
-    stacks: Option<Stacks>,
-    job: Option<JoinHandle<(Stacks, Vec<u64>)>>,
-    /// Pages of the runs that no thread has yet. How long runs are matters to `references` only.
-    waiting: Vec<u64>,
+    threads: usize,
+    /// `None` while `job` has it.
+    team: Option<Box<Team>>,
+    job: Option<JoinHandle<Box<Team>>>,
+    /// Pages of the runs that no job has yet: full chunks, and the one being filled. How long runs are matters to
+    /// `references` only.
+    waiting: Vec<Vec<u64>>,
+    filling: Vec<u64>,
+    spare: Vec<Vec<u64>>,
+    /// Chunks of the next job.
     enough: usize,
     references: u64,
 }
 
-#[derive(Debug, Clone)]
-struct How {
-    colouring: Colouring,
-    counts: Vec<u32>,
-    threads: usize,
+/// Who counts, and what there is to count.
+#[derive(Debug)]
+struct Team {
+    stacks: Stacks,
+    /// For the segments after the first; empty between jobs.
+    others: Vec<Stacks>,
+    chunks: Vec<Vec<u64>>,
+    /// Chunks that were counted: room to read into.
+    spare: Vec<Vec<u64>>,
 }
 
 impl Parallel {
@@ -47,49 +58,66 @@ impl Parallel {
     /// # Errors
     /// As [`Stacks::new`].
     pub fn new(colouring: &Colouring, counts: &[u32], threads: usize) -> Result<Self, ColouringError> {
-        let stacks = Some(Stacks::new(colouring, counts)?);
-        let how = How { colouring: colouring.clone(), counts: counts.to_vec(), threads: threads.max(1) };
-        let enough = how.enough(0);
-        Ok(Self { how, stacks, job: None, waiting: Vec::new(), enough, references: 0 })
+        let threads = threads.max(1);
+        let others = (1..threads).map(|_| Stacks::new(colouring, counts)).collect::<Result<_, _>>()?;
+        let (chunks, spare) = Default::default();
+        let team = Box::new(Team { stacks: Stacks::new(colouring, counts)?, others, chunks, spare });
+        let (waiting, filling, spare) = Default::default();
+        let enough = team.enough();
+        Ok(Self { threads, team: Some(team), job: None, waiting, filling, spare, enough, references: 0 })
     }
 
     /// Takes the next references; with one thread they are counted at once.
-    pub fn feed<T: Touch>(&mut self, references: &[T]) {
-        if let (1, Some(stacks)) = (self.how.threads, &mut self.stacks) {
-            stacks.feed(references);
-            self.references = stacks.references;
+    pub fn feed<T: Touch>(&mut self, mut references: &[T]) {
+        if let (1, Some(team)) = (self.threads, &mut self.team) {
+            team.stacks.feed(references);
+            self.references = team.stacks.references;
             return;
         }
-        for piece in references.chunks(SEGMENT) {
-            self.waiting.extend(piece.iter().map(Touch::page));
+        while !references.is_empty() {
+            let (piece, rest) = references.split_at(references.len().min(CHUNK - self.filling.len()));
+            self.filling.extend(piece.iter().map(Touch::page));
             self.references += piece.iter().map(Touch::count).sum::<u64>();
-            if self.waiting.len() >= self.enough {
-                self.start();
+            references = rest;
+            if self.filling.len() == CHUNK {
+                let next = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK));
+                self.waiting.push(std::mem::replace(&mut self.filling, next));
+                if self.waiting.len() >= self.enough {
+                    self.start();
+                }
             }
         }
     }
 
     /// So many references more, each to the page used just before it: hits with any memory.
     pub fn repeat(&mut self, references: u64) {
-        if let Some(stacks) = &mut self.stacks {
-            stacks.references += references;
+        if let Some(team) = &mut self.team {
+            team.stacks.references += references;
         }
         self.references += references;
     }
 
-    /// Waits for the job under way, and gives what waits to a new one.
+    /// Waits for the job under way, and gives what waits to a new one, if that is worth it.
     fn start(&mut self) {
-        let (stacks, mut empty) = self.join();
-        self.enough = self.how.enough(stacks.pages.len());
-        empty.clear();
-        let (how, pages) = (self.how.clone(), std::mem::replace(&mut self.waiting, empty));
-        self.job = Some(thread::spawn(move || (how.count(stacks, &pages), pages)));
+        let mut team = self.join();
+        self.spare.append(&mut team.spare);
+        self.enough = team.enough();
+        if team.chunks.len() + self.waiting.len() < self.enough {
+            // More pages were seen than were known of.
+            self.team = Some(team);
+            return;
+        }
+        team.chunks.append(&mut self.waiting);
+        self.job = Some(thread::spawn(move || {
+            team.count(LAST_SHARE);
+            team
+        }));
     }
 
-    fn join(&mut self) -> (Stacks, Vec<u64>) {
+    fn join(&mut self) -> Box<Team> {
         match self.job.take() {
             Some(job) => job.join().expect("counting does not panic"),
-            None => (self.stacks.take().expect("no job has the stacks"), Vec::new()),
+            None => self.team.take().expect("no job has it"),
         }
     }
 
@@ -102,59 +130,69 @@ impl Parallel {
     /// The curves of every colour count, ascending.
     #[must_use]
     pub fn curves(&mut self) -> Vec<Curve> {
-        let (stacks, _) = self.join();
-        let mut stacks = self.how.count(stacks, &self.waiting);
-        self.waiting.clear();
-        stacks.references = self.references;
-        let curves = stacks.curves();
-        self.stacks = Some(stacks);
+        let mut team = self.join();
+        team.chunks.append(&mut self.waiting);
+        team.chunks.push(std::mem::take(&mut self.filling));
+        while !team.chunks.is_empty() {
+            let share = if team.chunks.len() > team.enough() { LAST_SHARE } else { 1.0 };
+            team.count(share);
+        }
+        team.stacks.references = self.references;
+        let curves = team.stacks.curves();
+        self.team = Some(team);
         curves
     }
 }
 
-impl How {
-    /// How many page runs should wait for a job, when there are so many pages.
-    fn enough(&self, pages: usize) -> usize {
-        ((pages * PER_PAGE).max(JOB) * self.threads).min(MOST_WAITING)
+impl Team {
+    /// How many chunks should wait for a job.
+    fn enough(&self) -> usize {
+        let segment = (self.stacks.held() * PER_PAGE).div_ceil(CHUNK).max(LEAST);
+        ((segment as f64 * shares(1 + self.others.len(), LAST_SHARE)).ceil() as usize).min(MOST_WAITING)
     }
 
-    /// Counts page runs with as many threads as pays: the first segment after what `stacks` has, the others from empty
-    /// stacks. There are more segments than threads, because a program's phases take different times.
-    fn count(&self, mut stacks: Stacks, pages: &[u64]) -> Stacks {
-        let least = (stacks.pages.len() * TOO_FEW_PER_PAGE).max(SEGMENT / 16);
-        let segments = (pages.len() / least).clamp(1, self.threads);
-        let more = pages.len() / (stacks.pages.len() * PER_PAGE).max(SEGMENT / 4);
-        // How many pages there are is not known at first.
-        let most = if stacks.pages.is_empty() { segments } else { SEGMENTS_PER_THREAD * segments };
-        let segments = if segments > 1 { more.clamp(segments, most) } else { 1 };
-        let (first, rest) = pages.split_at(pages.len().div_ceil(segments));
-        let rest: Vec<_> =
-            rest.chunks(first.len().max(1)).map(|pages| Segment { pages, counted: OnceLock::new() }).collect();
-        let next = AtomicUsize::new(0);
-        let take = || {
-            while let Some(segment) = rest.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let mut stacks =
-                    Stacks::new(&self.colouring, &self.counts).expect("the same colours were accepted before");
-                stacks.feed(segment.pages);
-                let _ = segment.counted.set(stacks);
+    /// Counts the chunks: the first segment of them after what `stacks` has, each other one from empty stacks. Where the
+    /// last is to have more than one share, it need not come to its end.
+    fn count(&mut self, last_share: f64) {
+        let least = (self.stacks.held() * FEW_PER_PAGE).div_ceil(CHUNK).max(LEAST);
+        let segments = (self.chunks.len() / least).clamp(1, 1 + self.others.len());
+        let share = self.chunks.len() as f64 / shares(segments, last_share);
+        let start = |nth: usize| ((share * nth as f64).round() as usize).min(self.chunks.len());
+        let others = &mut self.others[..segments - 1];
+        let unfinished = AtomicUsize::new(segments - 1);
+        let counted = AtomicUsize::new(self.chunks.len());
+        let feed = |nth: usize, stacks: &mut Stacks| {
+            let is_last = nth + 1 == segments && nth > 0;
+            let end = if is_last { self.chunks.len() } else { start(nth + 1) };
+            for chunk in start(nth)..end {
+                if is_last && last_share > 1.0 && unfinished.load(Ordering::Relaxed) == 0 {
+                    counted.store(chunk, Ordering::Relaxed);
+                    return;
+                }
+                stacks.feed(&self.chunks[chunk]);
+            }
+            if !is_last {
+                unfinished.fetch_sub(1, Ordering::Relaxed);
             }
         };
         thread::scope(|scope| {
-            for _ in 1..self.threads.min(segments) {
-                scope.spawn(take);
+            for (nth, stacks) in (1..).zip(&mut *others) {
+                let feed = &feed;
+                scope.spawn(move || feed(nth, stacks));
             }
-            stacks.feed(first);
-            take();
+            feed(0, &mut self.stacks);
         });
-        for segment in rest {
-            stacks.append(&segment.counted.into_inner().expect("every segment was counted"));
+        for stacks in others {
+            self.stacks.append(stacks);
+            stacks.clear();
         }
-        stacks
+        let counted = counted.into_inner();
+        self.spare.extend(self.chunks.drain(..counted));
+        self.spare.iter_mut().for_each(Vec::clear);
     }
 }
 
-/// Page runs that some thread counts by themselves.
-struct Segment<'a> {
-    pages: &'a [u64],
-    counted: OnceLock<Stacks>,
+/// What so many segments are, in lengths of the first one.
+fn shares(segments: usize, last: f64) -> f64 {
+    if segments == 1 { 1.0 } else { (segments - 1) as f64 + last }
 }

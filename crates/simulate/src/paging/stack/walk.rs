@@ -38,6 +38,8 @@ pub trait Walk: std::fmt::Debug + Send + Sync {
     fn reuses(&self) -> Vec<Vec<u64>>;
     /// Begins all counts again; the stacks stay as they are.
     fn forget_counts(&mut self);
+    /// As if it were new.
+    fn clear(&mut self);
 }
 
 /// A walk with as many levels as the chain has colour counts.
@@ -293,5 +295,12 @@ impl<const L: usize> Walk for Levels<L> {
     fn forget_counts(&mut self) {
         self.first_uses.clear();
         self.reuses.forget();
+    }
+
+    fn clear(&mut self) {
+        self.arrange(&[], &[], 0);
+        self.forget_counts();
+        self.population.iter_mut().for_each(|classes| classes.fill(0));
+        self.filled.iter_mut().for_each(Vec::clear);
     }
 }

@@ -8,6 +8,9 @@
 //!
 //! What is counted are the slots *below*: pages come in at the upper end, so that counts of what is below them need no
 //! change. How many pages of a class there are in all changes with first uses only, and the difference is the distance.
+//!
+//! The lowest page of all, which programs that go round in circles take each time, leaves without any of this: it stays
+//! counted, and each class knows how many of those below are gone that way.
 
 mod parts;
 
@@ -60,10 +63,14 @@ pub struct Window<const L: usize> {
     near: Vec<Near>,
     /// The same for groups of groups, and so on; as many storeys as the capacity needs.
     far: Vec<Vec<Far>>,
-    /// Pages of each class, those outside the window included.
+    /// Pages of each class, those outside the window included, and the gone ones.
     pages: Vec<u32>,
     /// Those inside, while a block is opened or the window is compacted.
     inside: Vec<u32>,
+    /// The lowest live slot, or the end; slots below still have their bits, and are counted as live ones are.
+    lowest: u32,
+    /// How many of these there are, of each class.
+    gone: Vec<u32>,
 }
 
 impl<const L: usize> Window<L> {
@@ -78,9 +85,23 @@ impl<const L: usize> Window<L> {
         let planes = masks[L - 1].count_ones() as usize;
         let (end, capacity) = (0, 0);
         let (owner, words, near, far) = Default::default();
-        let [pages, inside] = [const { Vec::new() }; 2].map(|_: Vec<u32>| vec![0; classes]);
-        let mut window =
-            Self { planes, base, masks, classes, end, capacity, owner, words, near, far, pages, inside };
+        let [pages, inside, gone] = [const { Vec::new() }; 3].map(|_: Vec<u32>| vec![0; classes]);
+        let mut window = Self {
+            planes,
+            base,
+            masks,
+            classes,
+            end,
+            capacity,
+            owner,
+            words,
+            near,
+            far,
+            pages,
+            inside,
+            lowest: 0,
+            gone,
+        };
         window.grow(0);
         window
     }
@@ -109,8 +130,9 @@ impl<const L: usize> Window<L> {
 
     /// Empties the window, with room for `pages` pages.
     pub fn clear(&mut self, pages: usize) {
-        self.end = 0;
+        (self.end, self.lowest) = (0, 0);
         self.pages.fill(0);
+        self.gone.fill(0);
         self.grow(pages);
     }
 
@@ -128,7 +150,8 @@ impl<const L: usize> Window<L> {
 
     /// Pages, those outside the window included.
     pub fn len(&self) -> usize {
-        self.pages[..=self.masks[0] as usize].iter().map(|&pages| pages as usize).sum()
+        let classes = ..=self.masks[0] as usize;
+        self.pages[classes].iter().zip(&self.gone[classes]).map(|(&pages, &gone)| (pages - gone) as usize).sum()
     }
 
     /// Whether what [`Window::take`] reads is worth a [`Window::prefetch`].
@@ -207,6 +230,9 @@ impl<const L: usize> Window<L> {
     /// window and outside, for each level.
     #[inline(always)]
     pub fn take(&mut self, stamp: u32, code: u16) -> [u32; L] {
+        if stamp == self.lowest {
+            return self.take_lowest(code);
+        }
         let mut below = self.below_in_block(stamp, code);
         let class: [usize; L] = std::array::from_fn(|level| self.class(level, code));
         let lane = (stamp >> BLOCK_BITS) as usize % LANES;
@@ -233,6 +259,32 @@ impl<const L: usize> Window<L> {
             }
         }
         std::array::from_fn(|level| self.pages[class[level]] - 1 - below[level])
+    }
+
+    #[inline(always)]
+    fn take_lowest(&mut self, code: u16) -> [u32; L] {
+        self.lowest = self.live_from(self.lowest + 1);
+        std::array::from_fn(|level| {
+            let class = self.class(level, code);
+            let above = self.pages[class] - 1 - self.gone[class];
+            self.gone[class] += 1;
+            self.pages[class] += 1;
+            above
+        })
+    }
+
+    /// The first live slot from `stamp` on, when all below are gone, or the end.
+    #[inline(always)]
+    fn live_from(&self, mut stamp: u32) -> u32 {
+        while stamp < self.end {
+            let live = self.words[(stamp >> BLOCK_BITS) as usize * (1 + self.planes)].0[word_of(stamp)];
+            let rest = live >> (stamp % 64);
+            if rest != 0 {
+                return stamp + rest.trailing_zeros();
+            }
+            stamp = (stamp | 63) + 1;
+        }
+        self.end
     }
 
     /// Clears the page's live bit; counts the live slots of its colour below it in its block, for each level.
@@ -284,14 +336,14 @@ impl<const L: usize> Window<L> {
 
     /// Moves the pages in the window together, and makes room for as many more; tells each its new stamp.
     pub fn compact(&mut self, mut moved: impl FnMut(Id, u32)) {
-        let blocks = self.end.div_ceil(BLOCK) as usize;
-        self.end = 0;
+        let blocks = self.blocks();
+        let lowest = self.lowest;
+        (self.end, self.lowest) = (0, 0);
         self.inside.fill(0);
         let mut block = Vec::with_capacity(1 + self.planes);
-        for number in 0..blocks {
+        for number in blocks {
             // A copy: pages move down, into this very block at most.
-            block.clear();
-            block.extend_from_slice(&self.words[number * (1 + self.planes)..][..=self.planes]);
+            self.copy_block(number, lowest, &mut block);
             for (word, first) in (0..WORDS).zip((number * BLOCK as usize..).step_by(64)) {
                 each_live(&block, word, |bit, code| {
                     let id = self.owner[first + bit as usize];
@@ -306,16 +358,35 @@ impl<const L: usize> Window<L> {
                 });
             }
         }
+        for (pages, gone) in self.pages.iter_mut().zip(&mut self.gone) {
+            *pages -= std::mem::take(gone);
+        }
         self.grow(self.len());
     }
 
     /// Tells every page in the window with its code, the one used longest ago first.
     pub fn each(&self, mut told: impl FnMut(Id, u16)) {
-        let blocks = self.words.chunks_exact(1 + self.planes).zip(self.owner.chunks_exact(BLOCK as usize));
-        for (block, slots) in blocks.take(self.end.div_ceil(BLOCK) as usize) {
-            for (word, slots) in slots.chunks_exact(64).enumerate() {
-                each_live(block, word, |bit, code| told(slots[bit as usize], code));
+        let mut block = Vec::with_capacity(1 + self.planes);
+        for number in self.blocks() {
+            self.copy_block(number, self.lowest, &mut block);
+            for (word, first) in (0..WORDS).zip((number * BLOCK as usize..).step_by(64)) {
+                each_live(&block, word, |bit, code| told(self.owner[first + bit as usize], code));
             }
+        }
+    }
+
+    /// Blocks with live slots.
+    fn blocks(&self) -> std::ops::Range<usize> {
+        (self.lowest >> BLOCK_BITS) as usize..self.end.div_ceil(BLOCK) as usize
+    }
+
+    /// Live bits and planes of block `number`, without slots below `lowest`.
+    fn copy_block(&self, number: usize, lowest: u32, block: &mut Vec<Bits>) {
+        block.clear();
+        block.extend_from_slice(&self.words[number * (1 + self.planes)..][..=self.planes]);
+        if number == (lowest >> BLOCK_BITS) as usize {
+            block[0].0[..word_of(lowest)].fill(0);
+            block[0].0[word_of(lowest)] &= u64::MAX << (lowest % 64);
         }
     }
 }
