@@ -102,8 +102,38 @@ struct Fronts<const D: usize, const I: usize> {
 
 /// References that are looked at together.
 const GROUP: usize = 8;
-/// After so many groups in a row that were no repetition, fewer are looked at; at least one in 2^this.
+/// After groups in a row that were no repetition, fewer are looked at; at least one in 2^this.
 const MOST_DOUBT: u32 = 5;
+
+/// A group of references, taken apart side by side.
+struct Ready {
+    /// Of each, the key of its line and, in the lowest bit, whether it is a store.
+    words: [u64; GROUP],
+    stores: u64,
+    /// They are loads and stores within a line each; otherwise nothing else is said.
+    plain: bool,
+}
+
+impl Ready {
+    /// Nothing is compared, so that the processor's vectors can do it.
+    #[inline(always)]
+    fn new(group: &[Reference; GROUP], base: u64, line_bits: u32) -> Ready {
+        let line_bytes = 1_u64 << line_bits;
+        let bits = group.map(Reference::bits);
+        let words = bits.map(|bits| (base | (bits & ADDRESS_MASK) >> line_bits) << 1 | bits >> ADDRESS_BITS & 1);
+        let odd = bits.map(|bits| {
+            let (kind, size) = (bits >> ADDRESS_BITS & 3, bits >> (ADDRESS_BITS + 2));
+            // Size codes up to 32 are the size; larger ones go the other way. Where one is too large, a difference is negative.
+            let beyond = line_bytes.wrapping_sub((bits & (line_bytes - 1)) + size) | 32_u64.wrapping_sub(size);
+            kind >> 1 | beyond >> 63
+        });
+        Ready {
+            words,
+            stores: words.iter().map(|word| word & 1).sum(),
+            plain: odd.iter().fold(0, |all, odd| all | odd) == 0,
+        }
+    }
+}
 
 /// What a segment adds to the counts.
 #[derive(Default)]
@@ -118,27 +148,34 @@ impl<const D: usize, const I: usize> Fronts<D, I> {
     fn run<const AVX2: bool>(&mut self, segment: &Segment<'_>, events: &mut Events) {
         let base = key_base(segment.asid, self.line_bits);
         let mut sums = Sums::default();
-        let (mut rest, mut doubt, mut alone) = (segment.references, 0, 0_u32);
-        while !rest.is_empty() {
-            if alone == 0
-                && let Some((group, after)) = rest.split_first_chunk()
-            {
-                if let Some(stores) = self.repetition(group, base) {
-                    sums.data += GROUP as u64;
-                    sums.stores += stores;
-                    (rest, doubt) = (after, 0);
-                    continue;
-                }
-                alone = 1 << doubt;
+        let (groups, rest) = segment.references.as_chunks::<GROUP>();
+        let (mut doubt, mut alone) = (0, 0_u32);
+        for group in groups {
+            let ready = Ready::new(group, base, self.line_bits);
+            events.reserve(GROUP);
+            if !ready.plain {
+                group.iter().for_each(|reference| self.one::<AVX2>(*reference, base, &mut sums, events));
+                continue;
+            }
+            sums.data += GROUP as u64;
+            sums.stores += ready.stores;
+            if alone > 0 {
+                alone -= 1;
+            } else if self.is_repetition(&ready.words) {
+                doubt = 0;
+                continue;
+            } else {
+                alone = (1 << doubt) - 1;
                 doubt = (doubt + 1).min(MOST_DOUBT);
             }
-            let (these, after) = rest.split_at(GROUP.min(rest.len()));
-            events.reserve(GROUP);
-            for reference in these {
-                self.one::<AVX2>(*reference, base, &mut sums, events);
+            for word in ready.words {
+                if !self.data.access::<AVX2>(word, events) {
+                    sums.misses[word as usize & 1] += 1;
+                }
             }
-            (rest, alone) = (after, alone.saturating_sub(1));
         }
+        events.reserve(GROUP);
+        rest.iter().for_each(|reference| self.one::<AVX2>(*reference, base, &mut sums, events));
         let counts = &mut self.data_counts;
         counts.accesses[0] += sums.data - sums.stores;
         counts.accesses[1] += sums.stores;
@@ -146,25 +183,15 @@ impl<const D: usize, const I: usize> Fronts<D, I> {
         counts.misses[1] += sums.misses[1];
     }
 
-    /// How many of these are stores, if every one is a load or store of the line that its set has used last, and changes
-    /// nothing: such a group needs one branch.
+    /// Whether each of these is of the line that its set has used last, and changes nothing: such a group needs one branch.
     #[inline(always)]
-    fn repetition(&self, group: &[Reference; GROUP], base: u64) -> Option<u64> {
-        let line_bytes = 1_u64 << self.line_bits;
-        let (mut other, mut stores) = (0, 0);
-        for reference in group {
-            let bits = reference.bits();
-            let (kind, address, size) = (bits >> ADDRESS_BITS & 3, bits & ADDRESS_MASK, bits >> (ADDRESS_BITS + 2));
-            let key = base | address >> self.line_bits;
-            let word = self.data.sets[key as usize & (self.data.sets.len() - 1)].0[0];
+    fn is_repetition(&self, words: &[u64; GROUP]) -> bool {
+        let other = words.iter().fold(0, |other, word| {
+            let first = self.data.sets[(word >> 1) as usize & (self.data.sets.len() - 1)].0[0];
             // A load takes the line clean or dirty, a store changes a clean one.
-            other |= (word | (kind ^ 1)) ^ (key << 1 | 1);
-            // Size codes up to 32 are the size; larger ones go the other way.
-            let within = (address & (line_bytes - 1)) + size <= line_bytes && size <= 32;
-            other |= kind >> 1 | u64::from(!within);
-            stores += kind & 1;
-        }
-        (other == 0).then_some(stores)
+            other | ((first | (word & 1 ^ 1)) ^ (word | 1))
+        });
+        other == 0
     }
 
     #[inline(always)]
@@ -178,7 +205,7 @@ impl<const D: usize, const I: usize> Fronts<D, I> {
             self.rare::<AVX2>(reference, base, events);
             return events.reserve(GROUP);
         }
-        let hit = self.data.access::<AVX2>(base | address >> self.line_bits, kind, events);
+        let hit = self.data.access::<AVX2>((base | address >> self.line_bits) << 1 | kind, events);
         sums.data += 1;
         sums.stores += kind;
         if !hit {
@@ -197,13 +224,13 @@ impl<const D: usize, const I: usize> Fronts<D, I> {
             events.reserve(1);
             let (hit, counts) = match &mut self.fetch {
                 Some(fetch) if kind as u64 == FETCH => {
-                    (fetch.access::<AVX2>(key, FETCH, events), &mut self.fetch_counts)
+                    (fetch.access_of::<AVX2>(key, FETCH, events), &mut self.fetch_counts)
                 }
                 None if kind as u64 == FETCH && !self.unified => {
                     events.add_if(true, Event::new(key, FETCH));
                     continue;
                 }
-                _ => (self.data.access::<AVX2>(key, kind as u64, events), &mut self.data_counts),
+                _ => (self.data.access_of::<AVX2>(key, kind as u64, events), &mut self.data_counts),
             };
             counts.accesses[kind] += 1;
             counts.misses[kind] += u64::from(!hit);

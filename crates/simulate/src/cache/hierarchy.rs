@@ -23,6 +23,8 @@ struct Level {
     index: Index,
     inclusion: Inclusion,
     writebacks_allocate: bool,
+    /// A clean line that falls out changes nothing anywhere else.
+    drops_clean_lines: bool,
     counts: Counts,
 }
 
@@ -94,6 +96,7 @@ impl Hierarchy {
                 index,
                 inclusion: level.inclusion,
                 writebacks_allocate: level.writebacks_allocate,
+                drops_clean_lines: level.inclusion != Inclusion::Inclusive && !is_above_exclusive(spec, number),
                 counts: Counts::default(),
             })
         };
@@ -191,7 +194,9 @@ impl Hierarchy {
                 continue;
             }
             let dirty = std::mem::take(&mut moved) || (depth == 0 && kind == STORE);
-            if let Some(victim) = self.levels[number].insert(core, line, dirty) {
+            if let Some(victim) = self.levels[number].insert(core, line, dirty)
+                && (victim.flag || !self.levels[number].drops_clean_lines)
+            {
                 self.leave(core, number, depth + 1, victim);
             }
         }
@@ -357,7 +362,7 @@ impl Hierarchy {
     }
 
     /// Hints that an access to `line` comes soon.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn prefetch_below(&self, line: u64) {
         for number in self.paths[0].iter().skip(1) {
             let level = &self.levels[*number];
@@ -366,4 +371,13 @@ impl Hierarchy {
             }
         }
     }
+}
+
+/// Whether a level right below `number`, on either path, is exclusive: lines that fall out go there.
+fn is_above_exclusive(spec: &HierarchySpec, number: usize) -> bool {
+    [false, true].into_iter().any(|fetch| {
+        let path = spec.path(fetch);
+        let below = path.iter().position(|level| *level == number).and_then(|depth| path.get(depth + 1));
+        below.is_some_and(|below| spec.levels[*below].inclusion == Inclusion::Exclusive)
+    })
 }

@@ -203,7 +203,7 @@ impl Sets {
     }
 
     /// Tells the processor that `set` will be needed soon.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn prefetch(&self, set: usize) {
         let first = self.first + set * self.ways;
         cpu::prefetch(&self.words, first);

@@ -20,13 +20,26 @@ impl<const W: usize> Filter<W> {
         Filter { sets: vec![Set([EMPTY; W]); sets], evictions: 0 }
     }
 
-    /// One access; whether it hit. The two ways used last are asked first: in programs it is one of them, mostly, and the
+    /// One access by a reference of `kind`; whether it hit.
+    #[inline(always)]
+    pub(super) fn access_of<const AVX2: bool>(&mut self, key: u64, kind: u64, events: &mut Events) -> bool {
+        self.look_up::<AVX2>(key << 1 | u64::from(kind == STORE), kind, events)
+    }
+
+    /// One access by a load or (lowest bit of `word`, which has the key above) a store; whether it hit.
+    #[inline(always)]
+    pub(super) fn access<const AVX2: bool>(&mut self, word: u64, events: &mut Events) -> bool {
+        self.look_up::<AVX2>(word, word & 1, events)
+    }
+
+    /// The two ways used last are asked first: in programs it is one of them, mostly, and the
     /// branches can be foretold. Everything after them has no branches.
     #[inline(always)]
-    pub(super) fn access<const AVX2: bool>(&mut self, key: u64, kind: u64, events: &mut Events) -> bool {
+    fn look_up<const AVX2: bool>(&mut self, word: u64, kind: u64, events: &mut Events) -> bool {
+        let key = word >> 1;
         let at = key as usize & (self.sets.len() - 1);
         let set = &mut self.sets[at].0;
-        let (wanted, flag) = (key << 1 | 1, u64::from(kind == STORE));
+        let (wanted, flag) = (word | 1, word & 1);
         if set[0] | 1 == wanted {
             // A store of one word keeps the next load of the whole set waiting: only where it changes something.
             if set[0] & 1 < flag {
