@@ -31,8 +31,9 @@ PARTS: dict[str, Callable[[Bench], Iterable[Result]]] = {
 OWN_FILE = {"frames", "trace", "paging", "caches"}
 """Parts with results in a file of their own name; those of the others are together in ``bench``."""
 THREADS = (
-    "Rows of one thread over two compare real time, which says something only where nothing else runs; what is lost\n"
-    "to work done twice is the processor time in the last column.\n"
+    "Rows of one thread over two compare real time, which says something only where nothing else runs. In their last\n"
+    "column: what is lost to work done twice, as processor time; and what this machine gives two works of one thread\n"
+    "each that run side by side and share nothing (2.00: two whole processors).\n"
 )
 NOTES = {
     "frames": "Rows of one thread (but those without a pause) run on one processor in real time, so that what else\n"

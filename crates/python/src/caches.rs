@@ -15,8 +15,10 @@ use pyo3::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Batches between two looks for Ctrl-C and calls of the reporter.
-const BATCHES_A_TURN: u64 = 16;
+/// References between two looks for Ctrl-C and calls of the reporter.
+const LOOK: u64 = 1 << 21;
+/// References of a turn of several threads, at least: what beginning and ending it takes counts for little then.
+const TURN: usize = 1 << 19;
 
 /// A way to place pages.
 #[derive(Deserialize)]
@@ -141,11 +143,13 @@ struct Batch {
 }
 
 impl Batch {
-    /// Takes the next batch of a trace; an empty one at its end.
+    /// Takes the next references of a trace, as many as make a turn; none at its end.
     fn read(&mut self, source: &mut impl ReferenceSource) -> Result<(), TraceError> {
         self.spans.clear();
         self.references.clear();
-        if let Some(batch) = source.next_references()? {
+        while self.references.len() < TURN
+            && let Some(batch) = source.next_references()?
+        {
             self.spans.extend_from_slice(batch.spans());
             self.references.extend_from_slice(batch.all());
         }
@@ -231,9 +235,10 @@ impl PlacedSimulation {
         let threads = self.threads;
         let executions = self.executions()?;
         let mut done = 0;
-        let mut tell = |turns: u64, references: usize| {
+        let mut tell = |references: usize| {
+            let looks = done / LOOK;
             done += references as u64;
-            if !turns.is_multiple_of(BATCHES_A_TURN) {
+            if done / LOOK == looks {
                 return Ok(());
             }
             Python::attach(|py| {
@@ -245,10 +250,9 @@ impl PlacedSimulation {
             if threads > 1 {
                 feed_in_turns(executions, &mut source, threads, tell)?;
             } else {
-                let mut batches = 1..;
                 while let Some(batch) = source.next_references().map_err(|error| trace_error(&error))? {
                     executions.feed(&batch);
-                    tell(batches.next().unwrap_or(1), batch.all().len())?;
+                    tell(batch.all().len())?;
                 }
             }
             Ok(header)
@@ -278,20 +282,17 @@ fn feed_in_turns(
     executions: &mut Executions,
     source: &mut (impl ReferenceSource + Send),
     threads: usize,
-    mut tell: impl FnMut(u64, usize) -> PyResult<()>,
+    mut tell: impl FnMut(usize) -> PyResult<()>,
 ) -> PyResult<()> {
     let (mut now, mut next) = (Batch::default(), Batch::default());
     now.read(source).map_err(|error| trace_error(&error))?;
-    for turn in 1.. {
-        if now.references.is_empty() {
-            break;
-        }
+    while !now.references.is_empty() {
         let mut read = Ok(());
         let batch = References::new(&now.spans, &now.references);
         let mut tasks = executions.turn(Some(&batch));
         tasks.insert(0, Box::new(|| read = next.read(source)));
         run_all(threads, tasks);
-        tell(turn, now.references.len())?;
+        tell(now.references.len())?;
         read.map_err(|error| trace_error(&error))?;
         std::mem::swap(&mut now, &mut next);
     }

@@ -78,6 +78,22 @@ fn sweeps_of_every_length_around_the_blocks() {
     }
 }
 
+/// The page used longest ago leaves by a way of its own, between others that do not.
+#[test]
+fn sweeps_with_other_pages_in_between() {
+    for (every, others) in [(2, 3), (9, 700), (100, 5003), (1000, 1)] {
+        let among = |(i, random): (u64, u64)| match random % every {
+            0 => 5003 + (random >> 20) % others,
+            1 if every > 50 => (random >> 20) % 5003,
+            _ => i % 5003,
+        };
+        let trace: Vec<u64> = (0..60_000).zip(noise(every)).map(among).collect();
+        assert_exact(&trace, &ALL);
+        assert_exact(&trace, &[1]);
+        assert_exact(&trace, &[3, 6]);
+    }
+}
+
 #[test]
 fn all_pages_of_one_colour() {
     let trace: Vec<u64> = noise(2).take(60_000).map(|x| x % 3000 * 256).collect();
@@ -140,18 +156,31 @@ proptest! {
     }
 }
 
+/// Many pages: jobs become longer than the first one was taken to be.
 #[test]
 fn several_threads_count_the_same() {
-    let trace: Vec<u64> = noise(7).take(5_000_000).map(|x| (x % 3000) * (x >> 40) % 3000).collect();
-    let mut one = Parallel::new(&Colouring::Modulo, &[1, 2, 4], 1).unwrap();
-    let mut three = Parallel::new(&Colouring::Modulo, &[1, 2, 4], 3).unwrap();
-    for part in trace.chunks(300_001) {
-        one.feed(part);
-        three.feed(part);
-        assert_eq!(one.references(), three.references());
-    }
-    for (one, three) in one.curves().iter().zip(three.curves()) {
-        assert_eq!(one.faults(), three.faults());
+    let skewed = |pages: u64| move |x: u64| (x % pages) * (x >> 40) % pages;
+    for (pages, references, threads) in [(3000, 5_000_000, 3), (90_000, 3_500_000, 2)] {
+        let trace: Vec<u64> = noise(7).take(references).map(skewed(pages)).collect();
+        let mut one = Parallel::new(&Colouring::Modulo, &[1, 2, 4], 1).unwrap();
+        let mut several = Parallel::new(&Colouring::Modulo, &[1, 2, 4], threads).unwrap();
+        for part in trace.chunks(300_001) {
+            one.feed(part);
+            several.feed(part);
+            several.repeat(3);
+            one.repeat(3);
+            assert_eq!(one.references(), several.references());
+        }
+        for _ in 0..2 {
+            for (one, several) in one.curves().iter().zip(several.curves()) {
+                assert_eq!(one.references, several.references);
+                assert_eq!(one.faults(), several.faults());
+                assert_eq!(one.filled, several.filled);
+            }
+            // And on from there.
+            one.feed(&trace[..10]);
+            several.feed(&trace[..10]);
+        }
     }
 }
 
