@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import signal
 import struct
 import subprocess
@@ -78,6 +79,17 @@ def test_files_the_user_may_not_write_are_not_written_for_him(tmp_path: Path) ->
     assert (done.returncode, record) == (2, None)
     assert "EACCES" in done.stderr
     assert protected.read_text() == "precious\n"
+
+
+def test_too_few_descriptors_are_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    def few() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
+
+    request = {"argv": ["true"], "preload": "never", "stdout": "null"}
+    done, record = launch(request, tmp_path, preexec_fn=few)
+    assert (done.returncode, record) == (3, None), done.stderr
+    assert "number above 255" in done.stderr
+    assert "run: ulimit -n 1024" in done.stderr
 
 
 def test_an_unknown_user_is_refused(run_under: Runner) -> None:

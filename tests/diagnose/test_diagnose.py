@@ -180,6 +180,18 @@ def test_a_program_that_fails_is_not_diagnosed(tmp_path: Path) -> None:
         begin(settings(tmp_path), tmp_path / "d", of_the_test)
 
 
+@pytest.mark.parametrize("existed", [False, True])
+def test_a_program_that_is_not_there_leaves_nothing_behind(tmp_path: Path, existed: bool) -> None:
+    directory = tmp_path / "d"
+    if existed:
+        directory.mkdir()
+    missing = settings(tmp_path).model_copy(update={"argv": ["no-such-program-here"]})
+    with pytest.raises(BadInputError, match="cannot find the program no-such-program-here"):
+        begin(missing, directory, tools(steady))
+    assert directory.exists() == existed
+    assert not existed or not list(directory.iterdir())
+
+
 def test_a_budget_that_is_too_small_says_what_would_do(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"is too little .* run: pagelab diagnose --minutes \d+ -- CMD"):
         begin(settings(tmp_path, minutes=1e-6), tmp_path / "d", tools(steady))

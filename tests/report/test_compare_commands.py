@@ -73,6 +73,7 @@ def test_executions_are_interleaved(tmp_path: Path) -> None:
         (("true", "true", "--cpu", "x"), "--cpu x: not a list of CPUs"),
         (("true", "true", "--measure-regex", "(?P<value>[0-9]+)"), "--measure-regex found nothing in the output"),
         (("true", "true", "--fail-if", "mean"), "METRIC one of"),
+        (("true", "true", "--metric", "speed"), 'cannot be compared: metric: unknown metric "speed"; allowed: wall_s'),
         (("/", "/", "--executions", "5"), "--executions: only for commands"),
     ],
 )
@@ -80,6 +81,7 @@ def test_bad_input_exits_2(tmp_path: Path, arguments: tuple[str, ...], message: 
     done = run(tmp_path, *arguments)
     assert done.returncode == 2, done.stdout
     assert message in done.stderr
+    assert "pagelab-compare-" not in done.stderr, "a file that is gone by now"
 
 
 def test_a_command_gets_a_shell_only_where_it_needs_one() -> None:

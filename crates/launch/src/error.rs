@@ -34,5 +34,13 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// No descriptor with a high number, where the program's own are not in the way, can be had.
+pub fn no_descriptor(error: std::io::Error) -> Error {
+    Error::Cannot(format!(
+        "cannot make a file descriptor with a number above 255: {}; run: ulimit -n 1024",
+        crate::sys::errno_text(&error)
+    ))
+}
+
 /// What most functions here return.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,6 +1,6 @@
 //! Starting the program, waiting for its tree, and giving the terminal back.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, no_descriptor};
 use crate::sys::child::{self, Report, Setup, Step};
 use crate::sys::{self, files, process, signals};
 use crate::tree::{Companion, Story, Watch};
@@ -38,7 +38,7 @@ pub fn prepare(complete: impl FnOnce(i32, i32) -> Setup) -> Result<Waiting> {
     process::become_subreaper().map_err(internal("become a subreaper"))?;
     let (go_read, go_write) = files::pipe().map_err(internal("make a pipe"))?;
     let (report_read, report_write) = files::pipe().map_err(internal("make a pipe"))?;
-    let high = |file: &File| files::high_duplicate(file).map_err(internal("duplicate a descriptor"));
+    let high = |file: &File| files::high_duplicate(file).map_err(no_descriptor);
     // High numbers, and only one copy of each end in the child: the program's own descriptors (0, 1, 2, the
     // measurement descriptor) are put in place over whatever has their numbers.
     let (go_child, report_child, go) = (high(&go_read)?, high(&report_write)?, high(&go_write)?);

@@ -24,6 +24,8 @@ pub struct Collected {
     pub measurements: Vec<Measurement>,
     bad_lines: u64,
     first_bad: Option<String>,
+    /// They were looked for with a regular expression.
+    by_expression: bool,
     texts: HashSet<Rc<str>>,
 }
 
@@ -87,6 +89,7 @@ impl Collected {
 
     /// Reads a whole output, of which only the lines that match are measurements.
     pub fn read_matches(&mut self, stream: impl BufRead, regex: &Regex) -> std::io::Result<()> {
+        self.by_expression = true;
         for_each_line(stream, |line| {
             for found in regex.captures_iter(line) {
                 let group = |name, missing| found.name(name).map_or(missing, |group| group.as_str());
@@ -101,9 +104,12 @@ impl Collected {
     /// Says how many lines could not be read, with the first as an example.
     pub fn warn(&self, warnings: &mut Warnings) {
         if let Some(first) = &self.first_bad {
+            let wanted = match self.by_expression {
+                true => "group value of the regular expression must match a finite number",
+                false => "a line is a JSON object with name, value and unit, or: name value unit",
+            };
             let message = format!(
-                "{} reported measurements could not be read; the first: {first:?}; a line is a JSON object with name, \
-                 value and unit, or: name value unit",
+                "{} reported measurements could not be read; the first: {first:?}; {wanted}",
                 self.bad_lines
             );
             let data = json!({"lines": self.bad_lines, "first": first, "read": self.measurements.len()});
@@ -191,6 +197,9 @@ mod tests {
         collected.read_matches(output.as_bytes(), &regex).expect("reading memory");
         assert_eq!(triples(&collected), [("sort", 1.25, "ms"), ("merge", 3.0, "ms"), ("scan", 4.0, "ms")]);
         assert_eq!(collected.first_bad.as_deref(), Some("sort took oops ms"));
+        let mut warnings = Warnings::default();
+        collected.warn(&mut warnings);
+        assert!(warnings.0[0].message.contains("group value"), "{}", warnings.0[0].message);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The program's standard streams, and the files in which the launcher captures what it must read.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, no_descriptor};
 use crate::request::Request;
 use crate::rundir::RunDir;
 use crate::sys;
@@ -22,9 +22,7 @@ impl Capture {
     /// Makes a capture file called `name` in the run directory.
     pub fn create(run_dir: &RunDir, name: &str) -> Result<Capture> {
         let (writer, reader) = run_dir.capture(name)?;
-        let writer = sys::files::high_duplicate(&writer).map_err(|error| {
-            Error::Internal(format!("cannot duplicate a descriptor: {}", sys::errno_text(&error)))
-        })?;
+        let writer = sys::files::high_duplicate(&writer).map_err(no_descriptor)?;
         Ok(Capture { writer, reader })
     }
 

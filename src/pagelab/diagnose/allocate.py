@@ -76,9 +76,13 @@ def allocate(
 def too_small(minutes: float, least: float, full: float) -> BadInputError:
     """The budget is too small for any answer."""
     return BadInputError(
-        f"--minutes {minutes:g} is too little for this program: {least:g} minutes would find what makes most of the "
-        f"spread, {full:g} would do well; run: pagelab diagnose --minutes {full:g} -- CMD"
+        f"--minutes {minutes:g} is too little for this program: {_minutes_text(least)} would find what makes most of "
+        f"the spread, {full:g} would do well; run: pagelab diagnose --minutes {full:g} -- CMD"
     )
+
+
+def _minutes_text(minutes: float) -> str:
+    return f"{minutes:g} minute" if minutes == 1 else f"{minutes:g} minutes"
 
 
 def _block_s(cost_s: Mapping[str, float], drawn: Sequence[Sequence[str]], copies: int, values: int) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,19 @@ class Campaign:
         self._tools = tools
         self._progress = progress
         self._machine: dict[str, Any] = tools.machine()["machine"]
+
+    def clear_unless_run(self, *, keep: bool) -> None:
+        """Takes back what was written where nothing could be run; ``keep`` leaves the directory itself."""
+        pilot = self.directory / "pilot"
+        if (pilot / NAME).exists():
+            return
+        (pilot / "study.toml").unlink(missing_ok=True)
+        (self.directory / STATE).unlink(missing_ok=True)
+        # What somebody else has put there stays.
+        with suppress(OSError):
+            pilot.rmdir()
+            if not keep:
+                self.directory.rmdir()
 
     # -- phases ---------------------------------------------------------------------------------------------------
 

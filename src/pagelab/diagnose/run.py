@@ -9,7 +9,7 @@ import numpy as np
 from pagelab.diagnose import allocate, judge, specs, words
 from pagelab.diagnose.campaign import Campaign, State, new_directory
 from pagelab.diagnose.model import Confirmation, Diagnosis, Finding, Interval, Outcome, Pin, Settings
-from pagelab.errors import BadInputError
+from pagelab.errors import BadInputError, PagelabError
 from pagelab.stats.refusal import Refusal, StatsRefusedError
 from pagelab.study.control import Tools
 from pagelab.study.progress import Progress, Silent
@@ -20,10 +20,16 @@ RESULT = "diagnosis.json"
 def begin(settings: Settings, directory: Path, tools: Tools, progress: Progress | None = None) -> Diagnosis:
     """A new diagnosis in ``directory``. Raises BadInputError, RunFailedError, and the study's own errors."""
     directory = directory.resolve()
+    existed = directory.exists()
     new_directory(directory)
     state = State(settings)
     state.save(directory)
-    return _work(Campaign(directory, state, tools, progress or Silent()))
+    campaign = Campaign(directory, state, tools, progress or Silent())
+    try:
+        return _work(campaign)
+    except PagelabError:
+        campaign.clear_unless_run(keep=existed)
+        raise
 
 
 def resume(directory: Path, tools: Tools, progress: Progress | None = None) -> Diagnosis:

@@ -106,7 +106,9 @@ def _run(pair: Pair, directory: Path, executions: int, tools: Tools, progress: P
     try:
         run_study(spec, directory, tools, progress=progress)
     except SpecError as error:
-        raise BadInputError(f"these commands cannot be compared: {error}") from None
+        # The file is ours, and mostly a temporary one: what it says is the command line's.
+        problems = (f"{problem.key}: {problem.message}" for problem in error.problems)
+        raise BadInputError(f"these commands cannot be compared: {'; '.join(problems)}") from None
 
 
 def _failures(directory: Path) -> list[str]:
