@@ -1,11 +1,27 @@
 //! What the processor can do beyond its baseline.
 
-/// Runs `work` compiled for the widest instructions that the processor has: AVX-512 with population counts, or AVX2, BMI and
-/// POPCNT, or its baseline.
-///
-/// `work` must be `#[inline(always)]` down to its loops: what is not inlined stays baseline code.
+/// Instructions that code is compiled for, each with those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// What every processor of the architecture has.
+    Baseline,
+    /// AVX2, BMI, LZCNT and POPCNT.
+    Avx2,
+    /// AVX-512 with population counts.
+    Avx512,
+}
+
+/// The best that this processor has.
 #[inline]
-pub fn widest(work: impl FnOnce()) {
+pub fn level() -> Level {
+    #[cfg(test)]
+    return detected().min(tests::LIMIT.get());
+    #[cfg(not(test))]
+    detected()
+}
+
+#[inline]
+fn detected() -> Level {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("bmi1")
@@ -13,21 +29,32 @@ pub fn widest(work: impl FnOnce()) {
         && is_x86_feature_detected!("lzcnt")
         && is_x86_feature_detected!("popcnt")
     {
-        #[expect(unsafe_code, reason = "calling code compiled for features that the baseline lacks")]
-        // SAFETY: every feature that the called function is compiled for was just detected.
-        unsafe {
-            if is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512vl")
-                && is_x86_feature_detected!("avx512vpopcntdq")
-            {
-                wider(work);
-            } else {
-                wide(work);
+        let wider = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512vpopcntdq");
+        return if wider { Level::Avx512 } else { Level::Avx2 };
+    }
+    Level::Baseline
+}
+
+/// Runs `work` compiled for the widest instructions that the processor has ([`level`]).
+///
+/// `work` must be `#[inline(always)]` down to its loops: what is not inlined stays baseline code.
+#[inline]
+pub fn widest(work: impl FnOnce()) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let level = level();
+        if level > Level::Baseline {
+            #[expect(unsafe_code, reason = "calling code compiled for features that the baseline lacks")]
+            // SAFETY: the processor has every feature of its level.
+            unsafe {
+                if level == Level::Avx512 { wider(work) } else { wide(work) }
             }
+            return;
         }
-        return;
     }
     work();
 }
@@ -78,4 +105,27 @@ pub fn prefetch<T>(slice: &[T], index: usize) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = slice.get(index);
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    thread_local! {
+        /// What this thread's code may use.
+        pub static LIMIT: Cell<Level> = const { Cell::new(Level::Avx512) };
+    }
+
+    /// What `work` gives on processors of every level, up to this one's.
+    pub fn on_every_level<T>(work: impl Fn() -> T) -> Vec<T> {
+        let levels = [Level::Baseline, Level::Avx2, Level::Avx512];
+        let results = levels.into_iter().filter(|level| *level <= detected()).map(|level| {
+            LIMIT.set(level);
+            work()
+        });
+        let results = results.collect();
+        LIMIT.set(Level::Avx512);
+        results
+    }
 }

@@ -12,6 +12,7 @@ use super::counts::Counts;
 use super::sets::Replacement;
 use super::spec::{HierarchySpec, Inclusion, LevelSpec, Serves, Straddling};
 use crate::allocate::PAGE_BITS;
+use crate::cpu;
 use filter::Filter;
 
 const ADDRESS_MASK: u64 = (1 << ADDRESS_BITS) - 1;
@@ -270,8 +271,7 @@ fn dispatch<const D: usize, const I: usize>(fronts: &mut Fronts<D, I>, segment: 
         ) {
             fronts.run::<true>(segment, events);
         }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2")
-        {
+        if cpu::level() >= cpu::Level::Avx2 {
             // SAFETY: the processor has the features.
             return unsafe { fast(fronts, segment, events) };
         }

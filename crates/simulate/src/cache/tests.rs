@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::naive::Naive;
 use super::{HierarchySpec, Inclusion, LevelSpec, Serves, Simulation};
 use crate::allocate::{History, Layout, Memory, Strategy};
+use crate::cpu::tests::on_every_level;
 use crate::tasks::run_all;
 
 fn level(name: &str, bytes: u64, ways: u64) -> LevelSpec {
@@ -102,11 +103,16 @@ proptest! {
     }
 
     #[test]
-    fn a_common_first_level_changes_nothing(references in references(), exclusive: bool, split: bool, allocates: bool) {
+    fn a_common_first_level_changes_nothing(
+        references in references(), exclusive: bool, split: bool, allocates: bool, wide: bool,
+    ) {
         let third = if exclusive { Inclusion::Exclusive } else { Inclusion::Nine };
-        let spec = small([Inclusion::Nine, third], split, allocates);
+        let mut spec = small([Inclusion::Nine, third], split, allocates);
+        if wide {
+            spec.levels[0] = LevelSpec { serves: spec.levels[0].serves, ..level("L1", 2 << 10, 8) };
+        }
         prop_assert!(Simulation::new(&spec, vec![memory(1)]).unwrap().has_common_front());
-        assert_like_naive(&spec, &references, false);
+        on_every_level(|| assert_like_naive(&spec, &references, false));
     }
 }
 

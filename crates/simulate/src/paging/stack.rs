@@ -135,3 +135,30 @@ impl Stacks {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::tests::on_every_level;
+    use pagelab_stats::stream::mix;
+
+    /// `tests/stacks.rs` holds the widest code of this processor against definitions; other processors run other code.
+    #[test]
+    fn every_processor_counts_the_same() {
+        let trace: Vec<u64> = (0..60_000)
+            .map(|i| match i / 20_000 {
+                0 => mix(i) % 3000 * (mix(i) >> 40) % 3000,
+                1 => i % 2222,
+                _ => i % 11 + mix(i) % 7 * (i % 2),
+            })
+            .collect();
+        for counts in [&[1][..], &[1, 2, 4, 8, 16, 32, 64], &[3, 6]] {
+            let curves = on_every_level(|| {
+                let mut stacks = Stacks::new(&Colouring::Modulo, counts).unwrap();
+                stacks.feed(&trace);
+                stacks.curves().into_iter().map(|curve| (curve.faults(), curve.filled)).collect::<Vec<_>>()
+            });
+            assert!(curves.iter().all(|other| *other == curves[0]));
+        }
+    }
+}
