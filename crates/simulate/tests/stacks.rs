@@ -160,7 +160,7 @@ proptest! {
 #[test]
 fn several_threads_count_the_same() {
     let skewed = |pages: u64| move |x: u64| (x % pages) * (x >> 40) % pages;
-    for (pages, references, threads) in [(3000, 5_000_000, 3), (90_000, 3_500_000, 2)] {
+    for (pages, references, threads) in [(3000, 5_000_000, 3), (90_000, 5_500_000, 2)] {
         let trace: Vec<u64> = noise(7).take(references).map(skewed(pages)).collect();
         let mut one = Parallel::new(&Colouring::Modulo, &[1, 2, 4], 1).unwrap();
         let mut several = Parallel::new(&Colouring::Modulo, &[1, 2, 4], threads).unwrap();

@@ -13,8 +13,10 @@ use super::{Curve, Stacks};
 
 /// Page runs handed over at a time. A segment ends where such a chunk does.
 const CHUNK: usize = 1 << 17;
-/// Chunks of a segment at least ...
+/// Chunks of a segment that are worth a thread; the first job has no more.
 const LEAST: usize = 8;
+/// Chunks of a segment of later jobs at least: tens of milliseconds, beside which a job's beginning and end count for little ...
+const USUAL: usize = 32;
 /// ... and page runs of a segment for each page, so that appending takes a few percent.
 const PER_PAGE: usize = 64;
 /// Chunks that wait at most, 8 bytes a page run; as many again are being counted.
@@ -147,7 +149,8 @@ impl Parallel {
 impl Team {
     /// How many chunks should wait for a job.
     fn enough(&self) -> usize {
-        let segment = (self.stacks.held() * PER_PAGE).div_ceil(CHUNK).max(LEAST);
+        let pages = self.stacks.held();
+        let segment = if pages == 0 { LEAST } else { (pages * PER_PAGE).div_ceil(CHUNK).max(USUAL) };
         ((segment as f64 * shares(1 + self.others.len(), LAST_SHARE)).ceil() as usize).min(MOST_WAITING)
     }
 
