@@ -20,7 +20,7 @@ const USUAL: usize = 32;
 /// ... and page runs of a segment for each page, so that appending takes a few percent.
 const PER_PAGE: usize = 64;
 /// Chunks that wait at most, 8 bytes a page run; as many again are being counted.
-const MOST_WAITING: usize = (1 << 24) / CHUNK;
+const MOST_WAITING: usize = (1 << 23) / CHUNK;
 /// At the end, a segment of so many page runs a page is still worth a thread.
 const FEW_PER_PAGE: usize = 16;
 /// The last segment, in shares of the others.
