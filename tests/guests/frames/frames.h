@@ -177,4 +177,14 @@ __attribute__((unused)) static void check_tags(const unsigned char *p, size_t pa
     check_tags_from(p, pages, tag, 0);
 }
 
+/* A mapping of up to 70 pages comes, is written to, read, as promised, and goes. */
+__attribute__((unused)) static void come_and_go(uint64_t id, uint64_t *seed) {
+    size_t own = 1 + random_next(seed) % 70;
+    unsigned char *p = map_anon(own * PAGE);
+    write_tags(p, own, id << 32);
+    check_tags(p, own, id << 32);
+    CHECK_PLACED(p, own);
+    CHECK(munmap(p, own * PAGE) == 0);
+}
+
 #endif

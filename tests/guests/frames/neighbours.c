@@ -4,16 +4,9 @@
 
 static long threads = 4, rounds = 400;
 
-static void *come_and_go(void *argument) {
+static void *run(void *argument) {
     uint64_t id = (uintptr_t)argument, seed = 977 * (id + 1);
-    for (long round = 0; round < rounds; round++) {
-        size_t own = 1 + random_next(&seed) % 70;
-        unsigned char *p = map_anon(own * PAGE);
-        write_tags(p, own, id << 32);
-        check_tags(p, own, id << 32);
-        CHECK_PLACED(p, own);
-        CHECK(munmap(p, own * PAGE) == 0);
-    }
+    for (long round = 0; round < rounds; round++) come_and_go(id, &seed);
     return NULL;
 }
 
@@ -22,7 +15,7 @@ int main(int argc, char **argv) {
     if (argc > 2) rounds = atol(argv[2]);
     CHECK(threads >= 1 && threads <= 64);
     pthread_t running[64];
-    for (long i = 0; i < threads; i++) running[i] = start(come_and_go, (void *)i);
+    for (long i = 0; i < threads; i++) running[i] = start(run, (void *)i);
     for (long i = 0; i < threads; i++) CHECK(pthread_join(running[i], NULL) == 0);
     return ok();
 }

@@ -23,14 +23,7 @@ static void *touch_all(void *argument) {
         }
     }
     /* Each its own mappings, coming and going. */
-    for (int i = 0; i < 60; i++) {
-        size_t own = 1 + random_next(&seed) % 70;
-        unsigned char *q = map_anon(own * PAGE);
-        write_tags(q, own, id << 32);
-        check_tags(q, own, id << 32);
-        CHECK_PLACED(q, own);
-        CHECK(munmap(q, own * PAGE) == 0);
-    }
+    for (int i = 0; i < 60; i++) come_and_go(id, &seed);
     churn(id + 1, 300, 200 * KIB);
     return NULL;
 }
