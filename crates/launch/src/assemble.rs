@@ -113,7 +113,8 @@ fn times(seen: &Observed) -> Times {
 }
 
 fn warn_not_loaded(ready: &mut Ready<'_>, seen: &Observed, status: Status) {
-    if ready.preloaded && status != Status::NotStarted && seen.guests.program(seen.pid).is_none() {
+    let heard = seen.guests.program(seen.pid).is_some() || seen.guests.lost.contains(&seen.pid);
+    if ready.preloaded && status != Status::NotStarted && !heard {
         let message = "the library was not loaded: the program resets LD_PRELOAD, or its user may not read the library; run: pagelab doctor";
         ready.warnings.add(Kind::GuestNotLoaded, Severity::Serious, message, json!({"pid": seen.pid}));
     }

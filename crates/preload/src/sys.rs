@@ -34,6 +34,7 @@ impl Errno {
     pub const EINVAL: Errno = Errno(22);
     pub const EMFILE: Errno = Errno(24);
     pub const ENOTTY: Errno = Errno(25);
+    pub const EFBIG: Errno = Errno(27);
     pub const EPIPE: Errno = Errno(32);
     pub const ENOSPC: Errno = Errno(28);
     pub const EOPNOTSUPP: Errno = Errno(95);
@@ -86,6 +87,7 @@ pub mod c {
     pub const O_RDWR: i32 = 2;
     pub const O_CREAT: i32 = 0o100;
     pub const O_EXCL: i32 = 0o200;
+    pub const O_NOFOLLOW: i32 = 0o40_0000;
     pub const O_CLOEXEC: i32 = 0o200_0000;
     pub const AT_FDCWD: i32 = -100;
 }
@@ -232,6 +234,18 @@ pub fn pread_words(fd: i32, into: &mut [u64], at: usize) -> Result<usize> {
 pub fn ftruncate(fd: i32, len: usize) -> Result<()> {
     // SAFETY: only descriptors that the guest opened are passed here.
     unsafe { call!(nr::FTRUNCATE, fd, len) }.map(drop)
+}
+
+/// symlinkat(2): `name` stands for `target`.
+pub fn symlink(target: &CStr, name: &CStr) -> Result<()> {
+    // SAFETY: both strings are NUL-terminated.
+    unsafe { call!(nr::SYMLINKAT, target.as_ptr(), c::AT_FDCWD, name.as_ptr()) }.map(drop)
+}
+
+/// unlinkat(2) of a file.
+pub fn unlink(path: &CStr) -> Result<()> {
+    // SAFETY: the path is NUL-terminated.
+    unsafe { call!(nr::UNLINKAT, c::AT_FDCWD, path.as_ptr(), 0) }.map(drop)
 }
 
 /// readlink(2): the bytes written.

@@ -18,7 +18,7 @@ from ..errors import BadInputError
 from .errors import NoSuchProcessError, NotPermittedError, ProcessGoneError, explained, gone, is_alive
 
 SCHEMA = "pagelab.stat/1"
-_GUEST = re.compile(r"/pagelab-[0-9a-f]{16}/(\d+)-\d+\.guest$")
+_GUEST = re.compile(r"/pagelab-[0-9a-f]{16}/guests/(\d+)-\d+\.guest$")
 _START = "start a program under a frame policy with: sudo pagelab run --frames page-coloring -- COMMAND"
 
 

@@ -4,6 +4,7 @@
 //! CLOCK_MONOTONIC unless a name says otherwise. All of it assumes a single-threaded launcher where it says so.
 
 pub mod child;
+pub mod directory;
 pub mod files;
 pub mod memory;
 pub mod perf;

@@ -57,6 +57,8 @@ pub mod nr {
     pub const GET_MEMPOLICY: usize = 239;
     pub const OPENAT: usize = 257;
     pub const NEWFSTATAT: usize = 262;
+    pub const UNLINKAT: usize = 263;
+    pub const SYMLINKAT: usize = 266;
     pub const FACCESSAT: usize = 269;
     pub const MOVE_PAGES: usize = 279;
     pub const PRLIMIT64: usize = 302;
