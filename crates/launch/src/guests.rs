@@ -4,7 +4,7 @@ use crate::frames::report as frames;
 use crate::record::{
     FileResidency, GuestCounters, Kind, Placement, Process, Region, Severity, SizeBytes, Warning, Warnings,
 };
-use pagelab_policy::guest::{Note, NoteKind, RegionReport, Report, Started, State};
+use pagelab_policy::guest::{Measuring, Note, NoteKind, RegionReport, Report, Started, State};
 use pagelab_policy::plan::{Memory, Via};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,6 +50,17 @@ impl Guests {
         let wanted = |report: &&Report| pid.is_none_or(|pid| report.pid as i32 == pid);
         let took = |report: &Report| Some(report.measured_ns?.saturating_sub(report.end_ns?));
         self.reports.iter().filter(wanted).filter_map(took).reduce(|sum, one| sum + one)
+    }
+
+    /// What measuring took of CPU time and faults, in all images (of one process). The kernel's accounts contain it.
+    pub fn measuring(&self, pid: Option<i32>) -> Measuring {
+        let wanted = |report: &&Report| pid.is_none_or(|pid| report.pid as i32 == pid);
+        self.reports.iter().filter(wanted).fold(Measuring::default(), |sum, report| Measuring {
+            user_ns: sum.user_ns.saturating_add(report.measuring.user_ns),
+            system_ns: sum.system_ns.saturating_add(report.measuring.system_ns),
+            minor_faults: sum.minor_faults.saturating_add(report.measuring.minor_faults),
+            major_faults: sum.major_faults.saturating_add(report.measuring.major_faults),
+        })
     }
 
     /// Processes as the guests describe them. Images of one process (exec) become one process: the last image names

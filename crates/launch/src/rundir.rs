@@ -60,16 +60,17 @@ fn roots(asked: Option<&Path>) -> Vec<&Path> {
     asked.map_or_else(|| ROOTS.iter().map(Path::new).collect(), |root| vec![root])
 }
 
-/// Opens the place for run directories. On the way to it nobody may be able to put anything in another's place but root,
-/// the launcher's user, and the program's (`Some`), who would only deceive himself.
+/// Opens the place for run directories. For a program that runs as root (`Some`), nobody else may be able to put anything in
+/// another's place on the way there: it finds the plan by its path. Others would deceive an ordinary user at most, and the
+/// launcher itself uses no path.
 fn open_root(root: &Path, program: Option<u32>) -> io::Result<(PathBuf, Directory)> {
     let path = fs::canonicalize(root)?;
     let (_, own) = sys::user::own_uids();
     let directory = Directory::walk(&path, |at, found| {
-        let theirs = ![0, own].contains(&found.uid) && program.is_none_or(|uid| uid != found.uid);
+        let theirs = ![0, own].contains(&found.uid);
         let open = found.mode & 0o022 != 0 && found.mode & libc::S_ISVTX == 0;
         match (theirs, open) {
-            _ if program.is_none() => Ok(()),
+            _ if program != Some(0) => Ok(()),
             (true, _) => Err(io::Error::other(format!(
                 "{} belongs to somebody else (user {}), who could replace what is put there",
                 at.display(),
