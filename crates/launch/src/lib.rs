@@ -22,6 +22,7 @@ pub mod journal;
 pub mod launch;
 pub mod measurements;
 pub mod node;
+pub mod phase;
 pub mod policy;
 pub mod processes;
 pub mod proctree;

@@ -269,7 +269,7 @@ mod tests {
     fn names_cannot_move_a_cursor() {
         let collected =
             read("\u{1b}[2Jx 1 \u{9b}s\n{\"name\": \"\\u001b]0;t\\u0007\", \"value\": 2}\nbad \u{1b}[31m\n");
-        assert_eq!(triples(&collected), [("\\x1b[2Jx", 1.0, "\\x9bs"), ("\\x1b]0;t\\x07", 2.0, "")]);
+        assert_eq!(triples(&collected), [("\\x1b[2Jx", 1.0, "\\u009bs"), ("\\x1b]0;t\\x07", 2.0, "")]);
         assert_eq!(collected.first_bad.as_deref(), Some("bad \\x1b[31m"));
     }
 

@@ -10,6 +10,7 @@ use crate::frames::{self, Placing};
 use crate::guest_files::Intake;
 use crate::launch;
 use crate::measurements::{self, Collected};
+use crate::phase::Phase;
 use crate::policy::{self, Prepared};
 use crate::record::{Fetch, Kind, Record, Warnings};
 use crate::request::{Preload, Request};
@@ -67,6 +68,8 @@ pub struct Ready<'r> {
 /// Makes the run a request describes.
 pub fn run(request: &Request, token: Token) -> Result<Record> {
     let caller = Caller::take(request.announce_fd)?;
+    let mut watcher = Caller::take(request.phase_fd)?;
+    Phase::Prepare.begin(&mut watcher);
     let mut ready = prepare(request, token)?;
     let (plan, placing) = plan(&mut ready)?;
     let streams = streams::prepare(request, &ready.run_dir)?;
@@ -80,7 +83,7 @@ pub fn run(request: &Request, token: Token) -> Result<Record> {
         frames::set_up(plan, placing, &mut held, &mut warnings);
     }
     ready.warnings.0.extend(warnings.0);
-    start(ready, streams, measure, Machine { held, fetch, placing }, caller)
+    start(ready, streams, measure, Machine { held, fetch, placing }, caller, watcher)
 }
 
 /// Writes the plan where the library finds it, and loads the library; what placing frames needs is checked first.
@@ -243,6 +246,7 @@ fn start(
     measure: Option<Capture>,
     machine: Machine,
     caller: Caller,
+    mut watcher: Caller,
 ) -> Result<Record> {
     let copy = streams.copy_to.take();
     let captured = streams.stdout.take();
@@ -258,11 +262,13 @@ fn start(
         // Failing would only mean that the launcher shares a CPU with the program.
         let _ = CpuSet::new(&ready.cpus.launcher).apply();
     }
+    Phase::Run { hands_on: machine.placing.is_some() }.begin(&mut watcher);
     caller.announce(pid);
     let intake = Intake::default();
     let mut tending = Tending { copy, counting, placing: machine.placing, intake, run_dir: &ready.run_dir };
     let finished = waiting.go(ready.request.timeout_s, ready.request.stdin == "inherit", &mut tending)?;
     tending.visit();
+    Phase::Collect.begin(&mut watcher);
     machine.held.restore(&mut ready.warnings);
     let counted = tending.counting.finish(&mut ready.warnings);
     let guests = tending.intake.finish(&ready.run_dir);

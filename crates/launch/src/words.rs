@@ -21,7 +21,7 @@ pub fn plain_up_to(text: &str, most: usize) -> Cow<'_, str> {
         match u32::from(character) {
             _ if !is_control(character) => shown.push(character),
             // Writing to a String does not fail.
-            code @ 0..=0xff => drop(write!(shown, "\\x{code:02x}")),
+            code @ 0..0x20 => drop(write!(shown, "\\x{code:02x}")),
             code => drop(write!(shown, "\\u{code:04x}")),
         }
     }
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn what_moves_a_cursor_or_turns_text_around_is_shown_instead_of_done() {
         assert_eq!(plain("a\u{1b}]0;title\u{7}b\r\n"), "a\\x1b]0;title\\x07b\\x0d\\x0a");
-        assert_eq!(plain("\u{9b}2J \u{202e}gpj \u{2028} \u{feff}"), "\\x9b2J \\u202egpj \\u2028 \\ufeff");
+        assert_eq!(plain("\u{9b}2J \u{202e}gpj \u{2028} \u{feff}"), "\\u009b2J \\u202egpj \\u2028 \\ufeff");
         assert!(matches!(plain("größer, 大, 😀"), Cow::Borrowed(_)));
         assert_eq!(plain_up_to("abcdef", 3), "abc…");
         assert_eq!(plain_up_to("äöü", 3), "äöü");

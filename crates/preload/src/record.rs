@@ -242,6 +242,14 @@ fn in_directory(run_dir: &[u8], pid: u32, slots: usize) -> Result<usize, Errno> 
     Err(Errno::EEXIST)
 }
 
+/// The launcher knows that there is no file.
+static TOLD: AtomicBool = AtomicBool::new(false);
+
+/// Whether the launcher was left word that there is no file: the program's own standard error need not have any.
+pub fn is_told() -> bool {
+    TOLD.load(Ordering::Relaxed)
+}
+
 /// Leaves the launcher word that there is no file, and why. Who cannot reach the directory cannot leave any.
 fn say_lost(run_dir: &[u8], pid: u32, errno: Errno) {
     let mut reason = Path { bytes: [0; 1024], used: 0 };
@@ -249,8 +257,12 @@ fn say_lost(run_dir: &[u8], pid: u32, errno: Errno) {
     for n in 0..IMAGES {
         let Ok(path) = path(run_dir, pid, n, "lost") else { return };
         let (Ok(reason), Ok(name)) = (text(&reason), text(&path)) else { return };
-        if sys::symlink(reason, name) != Err(Errno::EEXIST) {
-            return;
+        match sys::symlink(reason, name) {
+            Err(Errno::EEXIST) => {}
+            done => {
+                TOLD.store(done.is_ok(), Ordering::Relaxed);
+                return;
+            }
         }
     }
 }

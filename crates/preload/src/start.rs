@@ -90,7 +90,9 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
             return;
         }
     };
-    if let Err(errno) = record::create(&plan, Started::Exec, start_ns) {
+    if let Err(errno) = record::create(&plan, Started::Exec, start_ns)
+        && !record::is_told()
+    {
         say(format_args!("cannot create a guest file in the run directory: errno {}", errno.0));
     }
     // SAFETY: the constructor runs before there are threads, which `govern` checks.

@@ -333,6 +333,13 @@ pub fn signal_mask(mask: u64) -> u64 {
     old
 }
 
+/// Takes one pending signal of a set of blocked ones, if there is one, so that it is never delivered.
+pub fn take_signals(set: u64) {
+    let at_once = [0u64; 2];
+    // SAFETY: the kernel reads a signal set of 8 bytes and a timespec, and is asked for no information.
+    let _ = unsafe { call!(nr::RT_SIGTIMEDWAIT, &raw const set, 0, at_once.as_ptr(), 8) };
+}
+
 /// Waits while `*word == value`.
 pub fn futex_wait(word: &core::sync::atomic::AtomicU32, value: u32) {
     const WAIT_PRIVATE: usize = 128;

@@ -56,10 +56,11 @@ An owner undoes its own ids, the latest first. ``pagelab doctor --restore`` undo
 is dead, the latest first.
 
 **Damage.** A last line without a newline was being written when its writer died: before appending, cut it
-off. A writer whose write was short (a full file system) cuts it off itself, so that no two lines become one. A whole line
-that cannot be parsed is skipped and reported; what begins like a line inside it is read all the same. A file that is not
-empty and has no line of this format is somebody else's: it is refused and left as it is. The file may be emptied (``ftruncate`` under
-the lock) when no id is active; a writer that has just undone its changes does so above 64 KiB, so that a study of
+off. A writer whose write was short (a full file system) cuts it off itself, so that no two lines become one.
+A whole line that cannot be parsed is skipped and reported; what begins like a line inside it is read all the same.
+A file that is not empty and has no line of this format is somebody else's: it is refused and left as it is.
+The file may be emptied (``ftruncate`` under the lock)
+ when no id is active; a writer that has just undone its changes does so above 64 KiB, so that a study of
 thousands of runs does not read an ever longer file.
 
 **Cost.** A machine that crashes loses the settings with the journal, so ``fsync`` protects no setting; it is there for

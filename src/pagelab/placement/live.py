@@ -164,7 +164,7 @@ def _read_bounded(name: str) -> bytes:
     """A process decides what its paths lead to: neither a link is followed nor a pipe waited for."""
     follow = os.O_NOFOLLOW if "/map_files/" not in name else 0
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | follow)
-    with open(descriptor, "rb") as file:
+    with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
         return file.read(_LARGEST)

@@ -43,6 +43,7 @@ pub mod nr {
     pub const GETRUSAGE: usize = 98;
     pub const GETPPID: usize = 110;
     pub const CAPSET: usize = 126;
+    pub const RT_SIGTIMEDWAIT: usize = 128;
     pub const MLOCK: usize = 149;
     pub const MUNLOCK: usize = 150;
     pub const MLOCKALL: usize = 151;
