@@ -84,6 +84,9 @@ pub fn soft_limit(resource: usize) -> Result<u64> {
 /// RLIMIT_AS.
 pub const LIMIT_ADDRESSES: usize = 9;
 
+/// RLIMIT_DATA.
+pub const LIMIT_DATA: usize = 2;
+
 /// RLIMIT_NOFILE.
 pub const LIMIT_DESCRIPTORS: usize = 7;
 
