@@ -474,11 +474,12 @@ pub fn brk(addr: usize) -> Result<()> {
 
 /// Before the program locks itself in: memory for the heap to grow into without any system call, because the kernel's own
 /// brk knows nothing of it. Little where address space or data are limited.
-pub fn open_heap() {
+pub fn open_heap() -> Span {
     const ROOMS: [usize; 4] = [1 << 30, 128 << 20, 16 << 20, 2 << 20];
     let room = HEAP_ROOM.load(Ordering::Acquire);
+    let nothing = Span::new(room, room);
     if room == 0 {
-        return;
+        return nothing;
     }
     let limited = |resource| task::soft_limit(resource).is_ok_and(|limit| limit < UNLIMITED);
     let most = if limited(task::LIMIT_ADDRESSES) || limited(task::LIMIT_DATA) { 16 << 20 } else { 1 << 30 };
@@ -486,8 +487,19 @@ pub fn open_heap() {
     for len in ROOMS.into_iter().filter(|&len| len <= most && room + len <= HEAP.end) {
         // SAFETY: NOREPLACE: nothing that exists is touched.
         if unsafe { sys::mmap(room, len, c::PROT_RW, flags, -1, 0) } == Ok(room) {
-            return HEAP_ROOM.store(room + len, Ordering::Release);
+            HEAP_ROOM.store(room + len, Ordering::Release);
+            return Span::new(room, room + len);
         }
+    }
+    nothing
+}
+
+/// The program has not locked itself in after all: takes back what [`open_heap`] made.
+pub fn close_heap(opened: Span) {
+    HEAP_ROOM.store(opened.start, Ordering::Release);
+    if !opened.is_empty() {
+        // SAFETY: mapped a moment ago, above the program's break.
+        let _ = unsafe { sys::munmap(opened.start, opened.len()) };
     }
 }
 

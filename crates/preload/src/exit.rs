@@ -54,10 +54,6 @@ struct Attempt {
 impl Attempt {
     /// Measures.
     fn begin() -> Attempt {
-        // A child between fork and exec has no file yet and gets none: nothing of it is worth a record.
-        if guest::is_new_child() || !is_own_file() {
-            return Attempt { before: None };
-        }
         let before = record::file().map(|file| file.state.load(Relaxed));
         MEASURING.take();
         record::count(Counter::Execs);
@@ -81,12 +77,20 @@ impl Attempt {
 /// Around an exec of the file at `path`: measures, strips the environment where the policy is not inherited, and takes the
 /// state back when the exec fails. The exec itself is made on the caller's stack.
 fn around(dir: i32, path: usize, flags: i32, envp: usize, exec: &dyn Fn(usize) -> Errno) -> Errno {
+    /// No environment, by which the kernel refuses an exec after it has opened the file.
+    const NOWHERE: usize = 1;
     let raw = sandbox::is_raw();
-    // Nothing is measured for what cannot succeed: execvp tries every directory of PATH.
-    if !raw && !sys::may_be_executed(dir, path, flags) {
-        return exec(envp);
+    // A child between fork and exec has no file yet and gets none: nothing of it is worth a record.
+    let measures = !raw && !guest::is_new_child() && is_own_file();
+    // Nothing is measured for what cannot succeed: execvp tries every directory of PATH. (Before Linux 6.8 the file is opened
+    // last.)
+    if measures {
+        match exec(NOWHERE) {
+            Errno::EFAULT if sys::may_be_executed(dir, path, flags) => {}
+            Errno::EFAULT => return exec(envp),
+            errno => return errno,
+        }
     }
-    let measures = !raw && !guest::is_new_child();
     let attempt = if measures { stack::run(Attempt::begin) } else { Attempt { before: None } };
     // An image under the program's filter is left alone: it could do nothing there.
     let inherits = !raw && guest::has_flag(Flags::INHERIT_EXEC);

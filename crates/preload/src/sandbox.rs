@@ -15,6 +15,7 @@ use crate::calls;
 use crate::exit;
 use crate::frames;
 use crate::guest;
+use crate::intervals::Span;
 use crate::measure;
 use crate::record;
 use crate::stack;
@@ -38,15 +39,16 @@ pub fn is_active() -> bool {
 /// How long other threads may take to finish what they are at.
 const PATIENCE_NS: u64 = 100_000_000;
 
-/// The program is about to install a filter.
-fn enter() {
+/// The program is about to install a filter. The memory that was made for its heap.
+fn enter() -> Span {
     RAW.store(true, Ordering::SeqCst);
     // A child that has not met the guest has nothing that needs it.
     if !guest::is_new_child() {
         stack::run(settle);
     }
-    calls::open_heap();
+    let opened = calls::open_heap();
     ACTIVE.store(true, Ordering::SeqCst);
+    opened
 }
 
 /// The last work of the guest in this image.
@@ -83,14 +85,15 @@ fn around(is_likely: bool, install: impl Fn() -> Result<usize>) -> Result<usize>
     if is_raw() {
         return install();
     }
-    if is_likely {
-        enter();
-    }
+    let opened = if is_likely { Some(enter()) } else { None };
     let result = install();
+    if let Some(opened) = opened.filter(|_| result.is_err()) {
+        calls::close_heap(opened);
+    }
     if result.is_ok() != is_likely {
         // The kernel refused it; or took it although it looked impossible.
-        RAW.store(result.is_ok(), Ordering::SeqCst);
         ACTIVE.store(result.is_ok(), Ordering::SeqCst);
+        RAW.store(result.is_ok(), Ordering::SeqCst);
     }
     result
 }

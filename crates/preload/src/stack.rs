@@ -5,6 +5,7 @@
 //! the kernel. All signals are blocked meanwhile: a handler would run there, or jump away and leave the stack taken. Nothing that
 //! does not return (exit, exec) is called from there, and nothing that waits for the program's own doing.
 
+use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -31,6 +32,9 @@ pub fn install() -> Result<()> {
         // SAFETY: our own memory, which nobody uses yet.
         unsafe { sys::mprotect(area + number * STRIDE, PAGE, c::PROT_NONE) }?;
     }
+    // A child that needs them makes its own; forking is cheaper without.
+    // SAFETY: changes no contents.
+    let _ = unsafe { sys::madvise(area, COUNT * STRIDE, c::MADV_DONTFORK) };
     AREA.store(area, Ordering::Release);
     Ok(())
 }
@@ -48,19 +52,32 @@ pub fn has_others() -> bool {
     TAKEN.load(Ordering::Acquire).count_ones() > 1
 }
 
-/// In a forked child: the threads that were on them are not there.
+/// In a forked child: they are not there, nor are the threads that were on them.
 pub fn after_fork() {
+    AREA.store(0, Ordering::Release);
     TAKEN.store(0, Ordering::Release);
+    let _ = install();
 }
 
-/// `len` bytes to write to without any system call, in a program that has locked itself in and needs the stacks no more; `None`:
-/// there are not so many. Several threads get different ones.
+/// `len` bytes to write to, without any system call, for a program that has locked itself in; `None`: there are not so many.
+/// Several threads get different ones.
 pub fn scratch(len: usize) -> Option<usize> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let area = AREA.load(Ordering::Acquire);
     let number = NEXT.fetch_add(1, Ordering::Relaxed) as usize % COUNT;
-    (area != 0 && len <= BYTES).then_some(area + number * STRIDE + PAGE)
+    (len <= ROOM).then_some(SCRATCH.0.get() as usize + number * ROOM)
 }
+
+/// Bytes of memory to write to, of each of those that need it at once.
+const ROOM: usize = 32 << 10;
+
+#[repr(align(16))]
+struct Scratch(UnsafeCell<[u8; COUNT * ROOM]>);
+
+// SAFETY: only its address is used; who gets which part is said above.
+unsafe impl Sync for Scratch {}
+
+/// Not touched until it is needed.
+static SCRATCH: Scratch = Scratch(UnsafeCell::new([0; COUNT * ROOM]));
 
 fn take() -> usize {
     loop {
@@ -102,12 +119,22 @@ extern "C" fn perform<F: FnOnce() -> R, R>(job: usize) {
 pub fn run<F: FnOnce() -> R, R>(what: F) -> R {
     let mut job = Job { what: MaybeUninit::new(what), result: MaybeUninit::uninit() };
     let address = &raw mut job as usize;
-    let area = AREA.load(Ordering::Acquire);
-    if area == 0 || is_own() {
+    if AREA.load(Ordering::Acquire) == 0 || is_own() {
         perform::<F, R>(address);
     } else {
         let mask = sys::signal_mask(u64::MAX);
         let adopts = guest::claim_child();
+        let area = AREA.load(Ordering::Acquire);
+        if area == 0 {
+            // A child without memory for them.
+            if adopts {
+                adopt(0);
+            }
+            perform::<F, R>(address);
+            sys::signal_mask(mask);
+            // SAFETY: `perform` has written it.
+            return unsafe { job.result.assume_init() };
+        }
         let number = take();
         let top = area + number * STRIDE + STRIDE;
         // SAFETY: the stack is this thread's until it is given back; the functions take such a word and return.
