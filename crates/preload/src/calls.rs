@@ -332,7 +332,7 @@ pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
         match advice {
             c::MADV_DONTNEED if addr.is_multiple_of(PAGE) => {
                 let end = align_up(addr.saturating_add(len), PAGE).unwrap_or(addr);
-                return frames::discarding(Span::new(addr, end), raw);
+                return frames::giving(Span::new(addr, end), raw);
             }
             // The policy has decided.
             c::MADV_HUGEPAGE | c::MADV_NOHUGEPAGE | c::MADV_COLLAPSE => return sys::is_mapped(addr, len),

@@ -95,9 +95,6 @@ fn aimed(old: Span, new_len: usize, flags: i32, new: usize) -> Result<usize> {
     if let Some(pool) = guest.pool(at) {
         let end = align_up(at.saturating_add(new_len), PAGE).unwrap_or(at);
         pool.moved_in(Span::new(at, end), plain);
-        if plain {
-            frames::aimed(old.start, Span::new(at, end));
-        }
     }
     Ok(at)
 }

@@ -182,7 +182,7 @@ impl Pool {
         self.part_with(rest);
         let advice = frames::advice_for(rest.start, c::MADV_DONTNEED).unwrap_or(c::MADV_DONTNEED);
         // SAFETY: the program's own advice about its own memory.
-        frames::discarding(rest, || unsafe { sys::madvise(rest.start, rest.len(), advice) })
+        frames::giving(rest, || unsafe { sys::madvise(rest.start, rest.len(), advice) })
     }
 
     /// Zeroes the parts of `span` in tiles that reach beyond it; returns the rest.
