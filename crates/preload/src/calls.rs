@@ -429,7 +429,7 @@ fn advise_heap(own: Span, advice: i32) -> Result<()> {
     // SAFETY: the program's own request.
     let raw = || unsafe { sys::madvise(own.start, own.len(), advised) };
     match advice {
-        c::MADV_DONTNEED if frames::governs(own.start) => frames::discarding(own, raw),
+        c::MADV_DONTNEED if frames::governs(own.start) => frames::giving(own, raw),
         // The policy has decided.
         c::MADV_HUGEPAGE | c::MADV_NOHUGEPAGE | c::MADV_COLLAPSE if frames::governs(own.start) => {
             sys::is_mapped(own.start, own.len())

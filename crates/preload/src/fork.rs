@@ -64,16 +64,6 @@ impl Hold {
         TURN.take();
         Hold { mask }
     }
-
-    /// `None`: there is a fork under way.
-    pub fn now() -> Option<Hold> {
-        let mask = sys::signal_mask(u64::MAX);
-        if TURN.try_take() {
-            return Some(Hold { mask });
-        }
-        sys::signal_mask(mask);
-        None
-    }
 }
 
 impl Drop for Hold {

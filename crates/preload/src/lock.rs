@@ -33,11 +33,6 @@ impl Turn {
         }
     }
 
-    /// Takes it if it is free.
-    pub fn try_take(&self) -> bool {
-        self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
-    }
-
     #[cold]
     fn wait(&self) {
         for _ in 0..100 {

@@ -72,6 +72,7 @@ pub mod nr {
     pub const PIDFD_OPEN: usize = 434;
     pub const CLOSE_RANGE: usize = 436;
     pub const PIDFD_GETFD: usize = 438;
+    pub const PROCESS_VM_READV: usize = 310;
 }
 
 /// One raw system call; a value in `-4095..0` is a negated errno.
@@ -154,6 +155,12 @@ pub unsafe extern "C" fn call_on(stack_top: usize, entry: extern "C" fn(usize), 
         "ret",
         ".cfi_endproc",
     );
+}
+
+/// The processor's clock: ticks since some time, a billion or more a second.
+pub fn ticks() -> u64 {
+    // SAFETY: reads a counter.
+    unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// The calling thread's thread pointer.

@@ -109,9 +109,6 @@ fn aimed(old: Span, new_len: usize, flags: i32, new: usize) -> Result<usize> {
             continue;
         }
         pool.moved_in(part, plain);
-        if plain && part == target {
-            frames::aimed(old.start, target);
-        }
     }
     Ok(at)
 }

@@ -141,6 +141,14 @@ pub fn pidfd_get(pidfd: i32, fd: i32) -> Result<i32> {
     unsafe { call!(nr::PIDFD_GETFD, pidfd, fd, 0) }.map(|fd| fd as i32)
 }
 
+/// process_vm_readv(2) of this process: memory that may be closed or go away at any time. Bytes read.
+pub fn read_own(from: usize, into: &mut [u8]) -> Result<usize> {
+    let (local, remote) = ([into.as_mut_ptr() as usize, into.len()], [from, into.len()]);
+    let pid = super::getpid();
+    // SAFETY: the kernel writes `into`'s bytes at most.
+    unsafe { call!(nr::PROCESS_VM_READV, pid, local.as_ptr(), 1, remote.as_ptr(), 1, 0) }
+}
+
 /// mlock2(2) as the program wants it (flags 0: mlock).
 pub fn mlock_with(addr: usize, len: usize, flags: usize) -> Result<()> {
     // SAFETY: locks pages, changes no contents.
