@@ -20,7 +20,10 @@ from harness.policies import Policy
 from harness.references import FIRST, FURTHER, OFTEN, SELDOM
 
 RARE = [(policy, guest) for policy in SELDOM for guest in FURTHER]
-COMMON = [(policy, guest) for policy in [*OFTEN, *SELDOM] for guest in [*FIRST, *FURTHER] if (policy, guest) not in RARE]
+COMMON = [
+    *((policy, guest) for policy in OFTEN for guest in FURTHER),
+    *((p, g) for p in [*OFTEN, *SELDOM] for g in FIRST),
+]
 
 
 def argv_of(guest: Guest, workshop: Workshop, tmp_path: Path) -> list[str]:

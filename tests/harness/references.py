@@ -1,4 +1,4 @@
-"""The guests of ``tests/guests/references``, and the policies under which pages that the kernel uses must be left alone."""
+"""The guests of ``tests/guests/references``, and the policies under which they run."""
 
 from __future__ import annotations
 
