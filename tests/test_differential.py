@@ -1,7 +1,7 @@
 """Random memory calls have the same results under every policy as natively.
 
-The guest makes its calls from a seed, so that a run can be repeated; its trace has no addresses, so that two runs can be
-compared. A difference is shortened to the few operations that it takes, which the failure prints.
+The guest makes its calls from a seed, so that a run can be repeated; its trace has no addresses, so that two runs can
+be compared. A difference is shortened to the few operations that it takes, which the failure prints.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def test_a_trace_is_the_same_every_time(workshop: Workshop, run_under: Runner) -
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 def test_campaign(fuzzer: Fuzzer) -> None:
-    """One thread mostly, every fourth run three; ``PAGELAB_FUZZ_CALLS`` and ``PAGELAB_FUZZ_SEED`` choose another one."""
+    """One thread, and in every fourth run three; ``PAGELAB_FUZZ_CALLS`` and ``PAGELAB_FUZZ_SEED`` choose others."""
     done, begin = 0, time.monotonic()
     for run in itertools.count():
         threads = 3 if run % 4 == 3 and not fuzzer.policy.huge_pages else 1

@@ -1,4 +1,4 @@
-"""Runs the differential fuzzer (``tests/guests/differential``) natively and under a policy, and shortens what differs."""
+"""Runs the differential fuzzer natively and under a policy, and shortens what differs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from .frames import BY_NAME as FRAMES
 from .launching import Runner
 from .policies import BY_NAME as SIZES
 from .policies import Policy
-
 
 TWO_POOLS = Policy(
     "two-pools",
