@@ -118,6 +118,7 @@ class Fuzzer:
 
     def story(self, sequence: Sequence, difference: str) -> str:
         """A short reproducer of a difference: episode, operations, and what each of them did natively."""
+        self.timeout_s = min(self.timeout_s, 10.0)  # for single episodes, of which most take milliseconds
         found = self.episode_of(sequence, difference)
         short = shortened(found, lambda shorter: self.difference(shorter) is not None) if found else sequence
         short = replace(short, say=True)

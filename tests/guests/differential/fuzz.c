@@ -247,7 +247,7 @@ static void do_map(struct worker *w, struct block *b) {
     if (special == 0) flags |= MAP_LOCKED, prot = RW, flags &= ~MAP_POPULATE;
     if (special == 1 && b->kind == ANONYMOUS) flags |= MAP_32BIT;
     if (special == 2) hint = (void *)(uintptr_t)(0x10000000000 + pick(w, 1 << 20) * PAGE + pick(w, 2));
-    if (special == 3) hint = (void *)(BORDERS[pick(w, 2)] + (pick(w, 64) - 32) * PAGE);
+    if (special == 3 && !is_left_out("zone")) hint = (void *)(BORDERS[pick(w, 2)] + (pick(w, 64) - 32) * PAGE);
     unsigned char *p = map_block(w, b, pages, hint, prot, flags);
     if (p == MAP_FAILED) {
         note(w, slot_of(w, b), 0, pages, -errno);
@@ -848,10 +848,10 @@ static int is_left_out(const char *name) {
 static void one_operation(struct worker *w, uint64_t chance) {
     w->random = chance * 0x9E3779B97F4A7C15u + 1;
     (void)pick(w, 2);
-    struct block *b = &w->block[pick(w, SLOTS)];
+    struct block *b = &w->block[pick(w, w->slots)];
     uint64_t weights = 0, at;
     for (int i = 0; i < OPERATION_COUNT; i++) weights += OPERATIONS[i].weight;
-    int rare = pick(w, 500) == 0;
+    int rare = pick(w, 200) == 0;
     at = pick(w, weights);
     if (rare) {
         w->name = "fork";
@@ -941,7 +941,10 @@ static void run_episode(struct worker *w, uint64_t episode) {
     if (w->number == 0) w->block[0].kind = HEAP_PAGES;
     w->operation = 0;
     w->random = start * 0x9E3779B97F4A7C15u;
-    if (threads == 1 && pick(w, 3) == 0 && is_chosen(0)) take_zones(w);
+    /* With few blocks the pools are often empty, with many they are full of holes. */
+    static const uint8_t slots[] = {2, 2, 3, 4, 8, SLOTS, SLOTS, SLOTS};
+    w->slots = slots[pick(w, 8)];
+    if (threads == 1 && pick(w, 3) == 0 && is_chosen(0) && !is_left_out("zone")) take_zones(w);
     for (w->operation = 1; w->operation <= operations; w->operation++)
         if (is_chosen(w->operation)) one_operation(w, start * 65537 + w->operation);
     if (w->number == 0) check_locked(w);

@@ -33,7 +33,7 @@ struct channel {
 struct worker {
     int number, is_child;
     const char *name; /* of the operation */
-    uint64_t episode, operation, random, digest, calls;
+    uint64_t episode, operation, random, digest, calls, slots;
     uint32_t stamps;
     struct block block[SLOTS];
     struct channel channel[PIPES];
