@@ -194,6 +194,12 @@ static void check_gone(struct worker *w, unsigned char *base, size_t pages) {
 
 /* ---- operations ---- */
 
+static int is_left_out(const char *name) {
+    for (int i = 0; i < without_count; i++)
+        if (strcmp(without[i], name) == 0) return 1;
+    return 0;
+}
+
 static void allocate_begin(void) {
     if (threads > 1) CHECK(pthread_rwlock_rdlock(&mapping) == 0);
 }
@@ -838,12 +844,6 @@ static const struct operation {
     {"unsplice", do_pipe_out, 5}, {"system call", do_system_call, 4},
 };
 enum { OPERATION_COUNT = sizeof OPERATIONS / sizeof *OPERATIONS };
-
-static int is_left_out(const char *name) {
-    for (int i = 0; i < without_count; i++)
-        if (strcmp(without[i], name) == 0) return 1;
-    return 0;
-}
 
 static void one_operation(struct worker *w, uint64_t chance) {
     w->random = chance * 0x9E3779B97F4A7C15u + 1;
