@@ -310,7 +310,8 @@ static void do_unmap(struct worker *w, struct block *b, size_t from, size_t coun
 
 /* Calls on a range that has a hole, which is then filled again. */
 static void do_punch(struct worker *w, struct block *b, size_t from, size_t count) {
-    int slot = slot_of(w, b), fills = (int)pick(w, 3), prot = some_prot(w);
+    /* A hint is no reason for the library to part with a reserved page of which the program still has a part. */
+    int slot = slot_of(w, b), fills = (int)pick(w, 3) % (reserved ? 2 : 3), prot = some_prot(w);
     unsigned char *at = b->base + from * PAGE, vector[MOST_PAGES];
     if (b->kind == HEAP_PAGES && pick(w, 4)) return;
     holes_begin();
