@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from .packages import need
 
 SOURCES = Path(__file__).parent.parent / "guests"
 FLAGS = ["-std=gnu17", "-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Werror"]
@@ -59,14 +60,6 @@ class Workshop:
     def _run(command: list[str]) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
-
-
-def need(program: str) -> str:
-    """Path of a program that the full run must have: a missing one fails, it does not skip (STYLE 21)."""
-    found = shutil.which(program)
-    packages = {"musl-gcc": "musl-tools", "go": "golang-go", "redis-server": "redis-server", "xz": "xz-utils"}
-    assert found, f"{program} is missing; run: apt-get install {packages.get(program, program)}"
-    return found
 
 
 _SPECIAL = {
