@@ -70,6 +70,9 @@ _SPECIAL = {
     "drop_privileges": [Guest("drop_privileges", ("{directory}",))],
     "known_shape": [],  # test_guests_placement
     "plugin": [],
+    "resources": [],  # test_resources, and the next two
+    "signal_small_stack": [],
+    "stack_depth": [],
     "sanitized": [],  # test_guests_sanitizers
     "seccomp": [Guest("seccomp", ("errno",), "seccomp-errno"), Guest("seccomp", ("kill",), "seccomp-kill")],
     "static_program": [],  # test_guests_refused
