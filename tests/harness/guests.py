@@ -64,6 +64,7 @@ class Workshop:
 
 _SPECIAL = {
     "beyond_mappings": [],  # its argument depends on the policy: test_guests_placement
+    "call_costs": [],  # test_cost
     "cold_file": [],  # test_guests_fetch
     "die": [],  # test_guests_process
     "dlopen_plugin": [Guest("dlopen_plugin", ("{plugin}",))],
