@@ -14,7 +14,7 @@ import pytest
 from harness.frames import BY_NAME as FRAMES
 from harness.frames import possible
 from harness.guests import Workshop
-from harness.launching import Runner
+from harness.launching import Runner, open_to_all
 from harness.packages import ROOT, need
 from harness.policies import BY_NAME, POLICIES, Policy
 
@@ -56,6 +56,7 @@ def numbers(text: str) -> dict[str, int]:
 
 
 def told(policy: Policy, program: Path, run_under: Runner) -> dict[str, int]:
+    open_to_all(program.parent)  # another session of pytest may have closed it
     run = run_under(policy.toml, [str(program)], env=policy.environment(), timeout_s=280.0)
     assert run.record is not None, run.story()
     assert "ok" in run.stdout, run.story()
@@ -83,6 +84,7 @@ def swept(request: pytest.FixtureRequest) -> Policy:
 @pytest.fixture(scope="module")
 def native_limits(workshop: Workshop) -> dict[str, int]:
     program = workshop.build("resources")
+    open_to_all(program.parent)
     return numbers(subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout)
 
 
