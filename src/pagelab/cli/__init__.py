@@ -20,13 +20,15 @@ def main() -> None:
 
 
 def _run() -> None:
+    from pagelab import terminal
+
     try:
         from pagelab.cli.commands import app
 
         app()
     except KeyboardInterrupt:
-        sys.stderr.write("pagelab: interrupted\n")
+        terminal.say("pagelab: interrupted\n")
         sys.exit(130)
     except PagelabError as error:
-        sys.stderr.write(f"pagelab: {error}\n")
+        terminal.say(f"pagelab: {error}\n")
         sys.exit(error.exit_code)
