@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.packages import need
 from pagelab.study.control import resume_study
 from pagelab.study.errors import SpecError, StudyError
 from pagelab.study.imported import Columns, guess_format, import_into, read_csv, read_hyperfine
@@ -94,7 +95,8 @@ def test_unknown_columns_and_baselines_are_refused(tmp_path: Path) -> None:
 def test_hyperfine_itself(tmp_path: Path) -> None:
     """What the installed hyperfine writes, not what we think it writes."""
     path = tmp_path / "h.json"
-    command = ["hyperfine", "-N", "--runs", "3", "--warmup", "0", "--export-json", str(path), "-i", "true", "false"]
+    options = ["-N", "--runs", "3", "--warmup", "0", "--export-json", str(path), "-i"]
+    command = [need("hyperfine"), *options, "true", "false"]
     subprocess.run(command, check=True, capture_output=True)
     written = json.loads(path.read_text())["results"]
     assert guess_format(path) == "hyperfine"

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.packages import need
 from pagelab import trace
 from pagelab.errors import BadInputError
 from pagelab.trace import References
@@ -157,8 +158,7 @@ def test_a_window_of_instructions_has_as_many_fetches(known: str, tmp_path: Path
 
 
 def test_qemu_and_lackey_see_the_same_references(bare: str, tmp_path: Path) -> None:
-    if shutil.which("valgrind") is None:
-        pytest.skip("needs valgrind: sudo apt install valgrind")
+    need("valgrind")
     kinds = ("load", "store", "fetch")
     qemu = trace.capture([bare], tmp_path / "qemu", full=True, kinds=kinds)
     lackey = trace.capture_with_lackey([bare], tmp_path / "lackey", full=True, kinds=kinds)
