@@ -48,7 +48,7 @@ def diagnose_command(
         typer.Option(
             "--negligible",
             metavar="PERCENT",
-            help="A spread surely below this needs no explanation.",
+            help="A spread whose interval lies below this needs no explanation.",
             rich_help_panel=JUDGE,
         ),
     ] = 1.0,
@@ -173,14 +173,13 @@ def _table(found: Diagnosis) -> object:
     from pagelab.diagnose import words
 
     table = Table(box=None, pad_edge=False)
-    for head in ("pinned", "variance removed", "SD ratio", "mean shift", "share"):
+    for head in ("pinned", "variance removed", "SD ratio", "mean shift"):
         table.add_column(head, no_wrap=True)
     table.add_column("verdict")
     for one in found.findings:
         if one.sd_ratio is not None and one.removed is not None:
-            share = "" if one.share is None else words.gone(one.share)
-            cells = words.gone(one.removed), words.ratio(one.sd_ratio), _shift(one), share
-            table.add_row(one.label, *cells, words.VERDICTS[one.verdict])
+            cells = words.gone(one.removed), words.ratio(one.sd_ratio), _shift(one)
+            table.add_row(one.label, *cells, words.verdict(one))
     spread = words.spread(found.default_spread.estimate)
     each = wording.count(found.blocks, "execution")
     table.caption = f"default: spread {spread}; {each} of each value; intervals {wording.level(found.settings.level)}"

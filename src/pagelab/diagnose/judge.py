@@ -274,7 +274,7 @@ def interactions(
         )
     if combined in lowering and combined is not None and combined.removed is not None:
         gone = combined.removed
-        told_of = f"{gone.estimate:.0%} of the variance ({max(0.0, gone.low):.0%} to {gone.high:.0%})"
+        told_of = f"{gone.estimate:.0%} of the variance ({100 * max(0.0, gone.low):.0f}–{gone.high:.0%})"
         surplus = _surplus(times, copies, sources, level)
         if surplus is not None and surplus.low > 0:
             told.append(
@@ -301,7 +301,7 @@ def interactions(
 def _sum_beyond_all(
     alone: Sequence[Finding], times: Times, copies: Sequence[str], sources: Sequence[Source], level: float
 ) -> str | None:
-    """What these sources remove in all, where that is surely more than the default has; None where it is not."""
+    """What these sources remove in all, where its interval lies above what the default has; else None."""
     known = {source.key: source for source in sources}
     parts = [(list(copies), -1.0)]
     for one in alone:

@@ -30,7 +30,7 @@ class Settings(_Model):
     unchanged: float = Field(default=0.01, gt=0, lt=1)
     """The mean is "unchanged" when the whole interval of its shift lies within ± this fraction."""
     negligible: float = Field(default=0.01, gt=0, lt=1)
-    """There is nothing to explain when the default's spread surely lies below this fraction of its mean."""
+    """There is nothing to explain when the whole interval of the default's spread lies below this fraction."""
     metric: str = "wall_s"
     regex: str | None = None
     timeout_s: float | None = Field(default=None, gt=0)

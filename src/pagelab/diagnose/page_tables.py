@@ -35,7 +35,7 @@ def sources(found: Diagnosis) -> Table:
 
 
 def _source_row(one: Finding) -> tuple[str, ...]:
-    verdict = words.VERDICTS[one.verdict] + (f": {one.reason}" if one.reason else "")
+    verdict = words.verdict(one) + (f": {one.reason}" if one.reason else "")
     if one.sd_ratio is None or one.removed is None or one.deviation_ratio is None:
         return (one.label, verdict, *[NONE] * 7)
     return (

@@ -52,7 +52,7 @@ def _aslr(mode: int | None) -> Source:
 
 def _addresses() -> Source:
     """What a policy for page sizes brings with it. Its pin is a control of the page sizes."""
-    return Source(key="addresses", label="addresses of heap and mappings", pins=[_pool("4K", None)])
+    return Source(key="addresses", label="fixed addresses", pins=[_pool("4K", None)])
 
 
 def _pool(size: str, control_of: str | None) -> Pin:

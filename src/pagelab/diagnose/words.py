@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pagelab.analysis import wording
-from pagelab.diagnose.model import Confirmation, Finding, Interval, Outcome, Pin, Settings
+from pagelab.diagnose.model import Confirmation, Finding, Interval, Outcome, Pin, Settings, Verdict
 from pagelab.diagnose.sources import COMBINED
 
 VERDICTS = {
@@ -17,6 +17,11 @@ VERDICTS = {
     "undecided": "no effect seen",
     "left-out": "left out",
 }
+
+
+def verdict(one: Finding) -> str:
+    """Of a row; values that differ are told beside what pinning does to the spread."""
+    return VERDICTS[one.verdict] + (", its value matters" if one.values_differ else "")
 
 
 def spread(fraction: float) -> str:
@@ -96,18 +101,27 @@ def sentences(
         ("cause", "pinning one of these removes most of the variance: {}"),
         ("part", "pinning one of these removes part of the variance: {}"),
         ("adds", "pinning one of these adds spread: {}"),
-        ("ruled-out", "not the main cause, all together at {level}: {}"),
+        ("ruled-out", "not the main cause (joint level {level}): {}"),
         ("undecided", "no effect seen, and not ruled out: {}"),
     ):
-        names = [one.label for one in alone if one.verdict == verdict]
+        names = [one.label for one in alone if one.verdict == verdict and not (quiet(verdict) and one.values_differ)]
         if names:
             told.append(words.format(wording.listing(names), level=wording.level(settings.level)))
+    matters = [one.label for one in alone if quiet(one.verdict) and one.values_differ]
+    if matters:
+        listed = wording.listing(matters)
+        told.append(f"not seen to make the spread by default, but the value matters where it changes: {listed}")
     if outcome == "unexplained":
         told.append(
             "causes that pagelab cannot switch: the program itself (sleeping, random numbers, threads, input and "
             "output) and the machine's other work; the schedule plot of the report shows drift"
         )
     return told
+
+
+def quiet(verdict: Verdict) -> bool:
+    """Pinning was not seen to change the spread."""
+    return verdict in ("ruled-out", "undecided")
 
 
 def _of_confirmation(found: Confirmation, settings: Settings) -> list[str]:
@@ -153,9 +167,9 @@ def _not_confirmed(found: Confirmation) -> str:
 
 
 def gone(removed: Interval) -> str:
-    """``56% (31% to 72%)``; nothing is below zero."""
+    """``56% (31–72%)``; nothing is below zero."""
     low, high, middle = (max(0.0, value) for value in (removed.low, removed.high, removed.estimate))
-    return f"{middle:.0%} ({low:.0%} to {high:.0%})"
+    return f"{middle:.0%} ({100 * low:.0f}–{high:.0%})"
 
 
 def value_sentences(findings: Sequence[Finding]) -> list[str]:
@@ -172,8 +186,8 @@ def value_sentences(findings: Sequence[Finding]) -> list[str]:
         )
         if one.share is not None:
             text += (
-                f"; of the variance over random values, the value makes {one.share.estimate:.0%} "
-                f"({one.share.low:.0%} to {one.share.high:.0%}, from {len(one.values)} values)"
+                f"; where the value is left to chance, it makes {gone(one.share)} of the variance, as far as "
+                f"{len(one.values)} values show"
             )
         told.append(text)
     return told
