@@ -344,11 +344,9 @@ def tables(trials: int) -> Mapping[str, Callable[[], str]]:
     """Markdown by the name of its place in docs/diagnose.md."""
 
     def alarms() -> str:
-        cells = ((10, 1.0), (10, 0.5), (20, 0.5))
+        cells, some = ((10, 1.0), (10, 0.5), (20, 0.5)), max(1, 2 * trials // 3)
         heads = ["A/A program", *(f"{n} blocks{', every time halved' * (f < 1)}" for n, f in cells)]
-        return _table(
-            heads, ([shape, *(_cell(false_alarms(shape, n, f, trials)) for n, f in cells)] for shape in SHAPES)
-        )
+        return _table(heads, ([shape, *(_cell(false_alarms(shape, n, f, some)) for n, f in cells)] for shape in SHAPES))
 
     def confirmations() -> str:
         cells = ((40, 1.0), (15, 0.5), (40, 0.5), (150, 0.5))

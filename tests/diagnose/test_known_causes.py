@@ -90,7 +90,7 @@ def test_a_confirmation_against_the_control_says_so(tmp_path: Path) -> None:
     assert [each.name for each in one.contrasts] == ["default", "addresses-fixed"]
     assert all(each.result == "confirmed" for each in one.contrasts)
     assert any(
-        told.startswith("it is the cause, not what comes with it: against the library") for told in found.sentences
+        told.startswith("it is the cause, not what comes with it: against the same library") for told in found.sentences
     )
 
 

@@ -100,7 +100,7 @@ def _pages(machine: Mapping[str, Any]) -> Source:
     sizes = ["4K"] + (["2M"] if machine.get("thp_bytes") == 2 << 20 else [])
     pins = [Pin(name=f"pages-{size}", keys={"pages": size}, how=f"pagelab run --pages {size}") for size in sizes]
     controls = [_pool(size, f"pages-{size}") for size in sizes]
-    against = "the library loaded and heap and mappings at the same addresses, page sizes left to the kernel"
+    against = "the same library and addresses, page sizes left to the kernel"
     return Source(key="pages", label="page size", pins=pins, controls=controls, against=against)
 
 
