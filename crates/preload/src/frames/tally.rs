@@ -117,20 +117,9 @@ pub enum Got {
 }
 
 /// Counts one page of `slot`'s strategy. (Only the engine's lock's holder does: no bus lock is needed.)
-pub fn page(slot: &FramesSlot, want: Want, got: Got) {
-    count(slot, want, got, 1);
-}
-
-/// Takes that back, of strategy `number`.
-pub fn take_back(number: u32, want: Want, got: Got) {
-    if let Some(slot) = slot(number) {
-        count(slot, want, got, u64::MAX);
-    }
-}
-
 #[inline]
-fn count(slot: &FramesSlot, want: Want, got: Got, by: u64) {
-    let more = |field: &AtomicU64| field.store(field.load(Relaxed).wrapping_add(by), Relaxed);
+pub fn page(slot: &FramesSlot, want: Want, got: Got) {
+    let more = |field: &AtomicU64| field.store(field.load(Relaxed) + 1, Relaxed);
     let by_colour = |fields: &[AtomicU64]| {
         if let Want::Colour(colour) = want
             && let Some(field) = fields.get(colour as usize % COLOUR_SLOTS)
