@@ -8,7 +8,9 @@ mod scan;
 mod smaps;
 mod tally;
 
-use pagelab_abi::guest::{NoteKind, PlacementMethod, REGION_OTHER};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use pagelab_abi::guest::{GuestFile, NoteKind, PlacementMethod, REGION_OTHER};
 use pagelab_abi::plan::{HEAP_BASE, Memory, POOL_BYTES, Plan, Section};
 
 use crate::files;
@@ -37,6 +39,7 @@ pub fn all() {
     let Some(plan) = guest::plan() else { return };
     let begin = sys::monotonic_ns();
     record::set(&file.end_ns, begin);
+    let begun = self::begin();
     usage();
     let mut tally = Tally::new(file);
     let method = match Pagemap::probe() {
@@ -51,19 +54,50 @@ pub fn all() {
         record::note(NoteKind::PlacementUnknown, None, 0, 0);
     }
     record::set(&file.placement_method, method.unwrap_or(PlacementMethod::None) as u64);
+    end(begun);
     record::set(&file.measured_ns, sys::monotonic_ns());
 }
 
+/// User time, system time, faults without I/O and with I/O.
+#[derive(Clone, Copy)]
+pub struct Used([u64; 4]);
+
+fn used(words: &[u64; 18]) -> Used {
+    let [user_s, user_us, system_s, system_us, _, _, _, _, minor, major, ..] = *words;
+    let ns = |seconds: u64, micros: u64| seconds * 1_000_000_000 + micros * 1000;
+    Used([ns(user_s, user_us), ns(system_s, system_us), minor, major])
+}
+
+fn slots(file: &GuestFile) -> [&AtomicU64; 4] {
+    let slot = &file.measuring;
+    [&slot.user_ns, &slot.system_ns, &slot.minor_faults, &slot.major_faults]
+}
+
+/// What the calling thread has used so far: measuring begins.
+pub fn begin() -> Option<Used> {
+    sys::rusage(sys::OF_THREAD).ok().map(|words| used(&words))
+}
+
+/// Measuring is over: what it took is kept apart, since the kernel's accounts of the process contain it.
+pub fn end(begun: Option<Used>) {
+    let (Some(file), Some(Used(before)), Some(Used(now))) = (record::file(), begun, begin()) else { return };
+    for (slot, (now, before)) in slots(file).into_iter().zip(now.into_iter().zip(before)) {
+        slot.fetch_add(now.saturating_sub(before), Ordering::Relaxed);
+    }
+}
+
+/// Usage of the process, without what measuring took of it before.
 fn usage() {
     let Some(file) = record::file() else { return };
-    let Ok(words) = sys::rusage() else { return };
-    let [user_s, user_us, system_s, system_us, max_rss_kib, _, _, _, minor, major, ..] = words;
-    let ns = |seconds: u64, micros: u64| seconds * 1_000_000_000 + micros * 1000;
-    record::set(&file.rusage.user_ns, ns(user_s, user_us));
-    record::set(&file.rusage.system_ns, ns(system_s, system_us));
+    let Ok(words) = sys::rusage(sys::OF_PROCESS) else { return };
+    let Used(all) = used(&words);
+    let fields =
+        [&file.rusage.user_ns, &file.rusage.system_ns, &file.rusage.minor_faults, &file.rusage.major_faults];
+    for ((field, all), own) in fields.into_iter().zip(all).zip(slots(file)) {
+        record::set(field, all.saturating_sub(own.load(Ordering::Relaxed)));
+    }
+    let [_, _, _, _, max_rss_kib, ..] = words;
     record::set(&file.rusage.max_rss_bytes, max_rss_kib * 1024);
-    record::set(&file.rusage.minor_faults, minor);
-    record::set(&file.rusage.major_faults, major);
 }
 
 fn by_pages(plan: &Plan<'static>, pagemap: &Pagemap, tally: &mut Tally, begin: u64) -> Option<PlacementMethod> {

@@ -21,6 +21,7 @@ use crate::frames;
 use crate::guest;
 use crate::kernel;
 use crate::maps;
+use crate::measure;
 use crate::msg::say;
 use crate::record;
 use crate::sandbox;
@@ -387,6 +388,8 @@ fn scan(plan: &Plan<'_>) {
     if !files && !residency {
         return;
     }
+    // Advice on files is the policy's; a look at them alone is measuring.
+    let begun = if files { None } else { measure::begin() };
     let mut scan = files::Scan::default();
     let mut buffer = [0u8; 2048];
     let _ = maps::each(&mut |mapping| {
@@ -396,6 +399,7 @@ fn scan(plan: &Plan<'_>) {
         scan.visit(mapping);
         true
     });
+    measure::end(begun);
 }
 
 /// The dynamic linker calls this first of all initialisers (`-z initfirst`). Unit tests don't intercept their own process:
