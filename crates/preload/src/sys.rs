@@ -363,6 +363,33 @@ pub unsafe fn prctl(args: [usize; 5]) -> Result<usize> {
     check(unsafe { syscall6(nr::PRCTL, pad(args)) })
 }
 
+/// seccomp(2).
+///
+/// # Safety
+/// The arguments are the program's own.
+pub unsafe fn seccomp(operation: usize, flags: usize, args: usize) -> Result<usize> {
+    // SAFETY: passed on to the caller.
+    unsafe { call!(nr::SECCOMP, operation, flags, args) }
+}
+
+/// The effective user's id.
+pub fn geteuid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call!(nr::GETEUID) }.map_or(u32::MAX, |uid| uid as u32)
+}
+
+/// Whether a file at `path` can be executed at all: it is there, is a regular file, and somebody may execute it. `dir` is
+/// what a relative path starts from.
+pub fn may_be_executed(dir: i32, path: usize, flags: i32) -> bool {
+    const FILE_TYPE: u64 = 0o170_000;
+    const REGULAR: u64 = 0o100_000;
+    const EXECUTE: u64 = 0o111;
+    let mut words = [0u64; 18];
+    // SAFETY: `struct stat` of x86-64 has 144 bytes, for which `words` has room; a bad path is the kernel's EFAULT.
+    let found = unsafe { call!(nr::NEWFSTATAT, dir as isize, path, words.as_mut_ptr(), flags) };
+    found.is_ok() && words[3] & FILE_TYPE == REGULAR && words[3] & EXECUTE != 0
+}
+
 /// Ends the process.
 pub fn exit_group(status: i32) -> ! {
     loop {

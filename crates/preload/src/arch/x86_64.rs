@@ -41,6 +41,7 @@ pub mod nr {
     pub const FTRUNCATE: usize = 77;
     pub const READLINK: usize = 89;
     pub const GETRUSAGE: usize = 98;
+    pub const GETEUID: usize = 107;
     pub const GETPPID: usize = 110;
     pub const CAPSET: usize = 126;
     pub const RT_SIGTIMEDWAIT: usize = 128;
@@ -63,6 +64,7 @@ pub mod nr {
     pub const FACCESSAT: usize = 269;
     pub const MOVE_PAGES: usize = 279;
     pub const PRLIMIT64: usize = 302;
+    pub const SECCOMP: usize = 317;
     pub const EXECVEAT: usize = 322;
     pub const USERFAULTFD: usize = 323;
     pub const MLOCK2: usize = 325;
@@ -130,6 +132,30 @@ pub unsafe extern "C" fn clone_thread(
     );
 }
 
+/// Calls `entry(argument)` on the stack that ends at `stack_top` (16-aligned). Debuggers and unwinders find the way back.
+///
+/// # Safety
+/// The stack is the caller's alone, and `entry` returns.
+#[unsafe(naked)]
+pub unsafe extern "C" fn call_on(stack_top: usize, entry: extern "C" fn(usize), argument: usize) {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "mov rsp, rdi",
+        "mov rdi, rdx",
+        "call rsi",
+        "mov rsp, rbp",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    );
+}
+
 /// The calling thread's thread pointer.
 pub fn thread_pointer() -> usize {
     let pointer: usize;
@@ -191,28 +217,12 @@ pub fn is_generic_syscall(code: &[u8]) -> bool {
         && code.windows(2).any(|window| window == [0x0f, 0x05])
 }
 
-/// libc's `syscall`, which looks out for seccomp(2): the same instructions, and a call of `enter` before that one.
+/// libc's `syscall`, which looks out for seccomp(2): the same instructions, and [`crate::entry::seccomp`] for that one.
 #[unsafe(naked)]
 pub extern "C" fn generic_syscall() {
     core::arch::naked_asm!(
         "cmp rdi, 317",
-        "jne 2f",
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "push rcx",
-        "push r8",
-        "push r9",
-        "sub rsp, 8",
-        "call {enter}",
-        "add rsp, 8",
-        "pop r9",
-        "pop r8",
-        "pop rcx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "2:",
+        "je {seccomp}",
         "mov rax, rdi",
         "mov rdi, rsi",
         "mov rsi, rdx",
@@ -232,7 +242,7 @@ pub extern "C" fn generic_syscall() {
         "add rsp, 8",
         "mov rax, -1",
         "ret",
-        enter = sym crate::sandbox::enter,
+        seccomp = sym crate::entry::seccomp,
         fail = sym crate::entry::fail_with,
     );
 }

@@ -87,6 +87,9 @@ pub const LIMIT_FILE_SIZE: usize = 1;
 /// RLIMIT_AS.
 pub const LIMIT_ADDRESSES: usize = 9;
 
+/// RLIMIT_DATA.
+pub const LIMIT_DATA: usize = 2;
+
 /// RLIMIT_NOFILE.
 pub const LIMIT_DESCRIPTORS: usize = 7;
 
