@@ -253,7 +253,7 @@ pub fn set_up_child() {
         let start_ns = if sandbox::is_active() { 0 } else { sys::monotonic_ns() };
         // A child in another mount namespace or root cannot reach the run directory: it is governed, but silent.
         if !sandbox::is_active() {
-            let _ = record::create(plan.run_dir(), Started::Fork, start_ns);
+            let _ = record::create(&plan, Started::Fork, start_ns);
         }
         let mut guest = GUEST.lock();
         if torn {

@@ -97,7 +97,9 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
             return;
         }
     };
-    if let Err(errno) = record::create(plan.run_dir(), Started::Exec, start_ns) {
+    if let Err(errno) = record::create(&plan, Started::Exec, start_ns)
+        && !record::is_told()
+    {
         say(format_args!("cannot create a guest file in the run directory: errno {}", errno.0));
     }
     // SAFETY: the constructor runs before there are threads, which `govern` checks.
@@ -206,7 +208,7 @@ pub fn without_plan() -> Result<(), Errno> {
         return Err(Errno::EOPNOTSUPP);
     }
     let plan = Plan::parse(&NO_PLAN).map_err(|_| Errno::EINVAL)?;
-    record::create(plan.run_dir(), Started::Exec, sys::monotonic_ns())?;
+    record::create(&plan, Started::Exec, sys::monotonic_ns())?;
     // SAFETY: there was no plan, and callers take turns: nobody reads it before it is complete.
     unsafe { guest::install(plan) }
 }

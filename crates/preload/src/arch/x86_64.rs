@@ -44,6 +44,7 @@ pub mod nr {
     pub const GETEUID: usize = 107;
     pub const GETPPID: usize = 110;
     pub const CAPSET: usize = 126;
+    pub const RT_SIGTIMEDWAIT: usize = 128;
     pub const MLOCK: usize = 149;
     pub const MUNLOCK: usize = 150;
     pub const MLOCKALL: usize = 151;
@@ -58,6 +59,8 @@ pub mod nr {
     pub const GET_MEMPOLICY: usize = 239;
     pub const OPENAT: usize = 257;
     pub const NEWFSTATAT: usize = 262;
+    pub const UNLINKAT: usize = 263;
+    pub const SYMLINKAT: usize = 266;
     pub const FACCESSAT: usize = 269;
     pub const MOVE_PAGES: usize = 279;
     pub const PRLIMIT64: usize = 302;

@@ -81,6 +81,9 @@ pub fn soft_limit(resource: usize) -> Result<u64> {
     Ok(limit[0])
 }
 
+/// RLIMIT_FSIZE.
+pub const LIMIT_FILE_SIZE: usize = 1;
+
 /// RLIMIT_AS.
 pub const LIMIT_ADDRESSES: usize = 9;
 
