@@ -126,6 +126,11 @@ impl Guest {
         }
     }
 
+    /// Where the heap's memory ends; where its addresses begin, if it is not governed.
+    pub fn heap_end(&self) -> usize {
+        self.heap.as_ref().map_or(HEAP.start, |heap| heap.mapped().end)
+    }
+
     /// The pool around `addr`.
     pub fn pool(&mut self, addr: usize) -> Option<&mut Pool> {
         self.pools.get_mut(index_of(addr)?)?.as_mut()
