@@ -136,6 +136,12 @@ impl Guest {
         self.pools.get_mut(index_of(addr)?)?.as_mut()
     }
 
+    /// Whether `addr` lies in the heap of a thread arena.
+    pub fn is_arena(&self, addr: usize) -> bool {
+        let pool = index_of(addr).and_then(|index| self.pools.get(index)?.as_ref());
+        pool.is_some_and(|pool| pool.is_arena(addr))
+    }
+
     /// Calls `visit` with every tile from a reserved pool, and whether its protection is anything but read and write.
     pub fn each_hugetlb(&self, visit: &mut dyn FnMut(Span, bool)) {
         if let Some(heap) = &self.heap {
