@@ -33,13 +33,18 @@ use tally::Tally;
 /// The exit must not be held up for longer, however much memory there is.
 const LIMIT_NS: u64 = 3_000_000_000;
 
-/// Measures this process and stores everything in the guest file.
+/// Measures this process and stores everything in the guest file, with what that took.
 pub fn all() {
     let Some(file) = record::file() else { return };
+    let begun = begin();
+    measure(file);
+    end(begun);
+}
+
+fn measure(file: &'static GuestFile) {
     let Some(plan) = guest::plan() else { return };
     let begin = sys::monotonic_ns();
     record::set(&file.end_ns, begin);
-    let begun = self::begin();
     usage();
     let mut tally = Tally::new(file);
     let method = match Pagemap::probe() {
@@ -54,7 +59,6 @@ pub fn all() {
         record::note(NoteKind::PlacementUnknown, None, 0, 0);
     }
     record::set(&file.placement_method, method.unwrap_or(PlacementMethod::None) as u64);
-    end(begun);
     record::set(&file.measured_ns, sys::monotonic_ns());
 }
 
@@ -102,12 +106,13 @@ fn usage() {
 
 fn by_pages(plan: &Plan<'static>, pagemap: &Pagemap, tally: &mut Tally, begin: u64) -> Option<PlacementMethod> {
     let mut data_end = 0;
-    let mut complete = true;
+    let (mut complete, mut mappings) = (true, 0u32);
     let walked = maps::each(&mut |mapping| {
         let Some(place) = place_of(plan, mapping, &mut data_end) else { return true };
         complete = tally.mapping(&place, mapping.span, pagemap).is_ok();
         frames::census(&place, mapping, pagemap);
-        if sys::monotonic_ns() > begin + LIMIT_NS {
+        mappings += 1;
+        if mappings % 16 == 0 && sys::monotonic_ns() > begin + LIMIT_NS {
             complete = false;
         }
         complete
