@@ -182,9 +182,9 @@ fn register(span: Span) -> Result<()> {
 
 /// Registers `span`, locked if its strategy pins.
 fn renew(span: Span) -> Result<()> {
-    if pins(span.start) && task::mlock(span.start, span.len(), true).is_err() {
-        // The handler has the rights that the engine was started with.
-        return mail::ask(Kind::Register, span).map(drop);
+    if pins(span.start) {
+        // Beyond the limit on locked memory pages are placed, but not pinned.
+        let _ = task::mlock(span.start, span.len(), true);
     }
     gate::register(span)
 }

@@ -42,6 +42,12 @@ pub mod nr {
     pub const READLINK: usize = 89;
     pub const GETRUSAGE: usize = 98;
     pub const GETPPID: usize = 110;
+    pub const CAPGET: usize = 125;
+    pub const SETGROUPS: usize = 116;
+    pub const SETRESUID: usize = 117;
+    pub const GETRESUID: usize = 118;
+    pub const SETRESGID: usize = 119;
+    pub const GETRESGID: usize = 120;
     pub const CAPSET: usize = 126;
     pub const MLOCK: usize = 149;
     pub const MUNLOCK: usize = 150;
