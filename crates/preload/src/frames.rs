@@ -33,6 +33,7 @@ mod nodes;
 mod pagemap;
 mod place;
 mod pools;
+pub mod program_uffd;
 mod ranges;
 mod refiller;
 mod remap;
@@ -166,6 +167,10 @@ fn start() {
 pub fn enter(span: Span) -> bool {
     if !is_wanted() {
         return false;
+    }
+    // Only what lies in pools can have been the program's before; its callers hold the guest's lock.
+    if guest::touches_pools(span.start, span.len()) || guest::HEAP.and(span) == span {
+        program_uffd::ends(span);
     }
     let mut all = true;
     areas::each(span, &mut |part, number| {

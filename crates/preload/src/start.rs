@@ -24,7 +24,7 @@ use crate::msg::say;
 use crate::record;
 use crate::sys::{self, Errno, c};
 
-use wanted::{wanted, wanted_exits, wanted_locks, wanted_memory, wanted_sandbox};
+use wanted::{wanted, wanted_exits, wanted_locks, wanted_memory, wanted_registering, wanted_sandbox};
 
 /// The variable that names the plan.
 pub const PLAN_VARIABLE: &[u8] = b"PAGELAB_PLAN=";
@@ -267,6 +267,7 @@ fn detours(needs: &Needs, libc: &Object) -> Result<Detours, Refusal> {
     }
     if needs.frames {
         detours.add(libc, &wanted_locks())?;
+        detours.add(libc, &wanted_registering())?;
     }
     if needs.heap {
         detours.add(libc, &[wanted(c"brk", nr::BRK, entry::brk as *const () as usize)])?;

@@ -201,12 +201,15 @@ pub fn is_generic_syscall(code: &[u8]) -> bool {
         && code.windows(2).any(|window| window == [0x0f, 0x05])
 }
 
-/// libc's `syscall`, which looks out for seccomp(2): the same instructions, and a call of `enter` before that one.
+/// libc's `syscall`, which looks out for seccomp(2) and ioctl(2): the same instructions, and a call before those two.
 #[unsafe(naked)]
 pub extern "C" fn generic_syscall() {
     core::arch::naked_asm!(
+        "cmp rdi, 16",
+        "je 4f",
         "cmp rdi, 317",
         "jne 2f",
+        "4:",
         "push rdi",
         "push rsi",
         "push rdx",
@@ -214,7 +217,16 @@ pub extern "C" fn generic_syscall() {
         "push r8",
         "push r9",
         "sub rsp, 8",
+        "cmp rdi, 16",
+        "je 5f",
         "call {enter}",
+        "jmp 6f",
+        "5:",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "call {ioctl}",
+        "6:",
         "add rsp, 8",
         "pop r9",
         "pop r8",
@@ -243,6 +255,7 @@ pub extern "C" fn generic_syscall() {
         "mov rax, -1",
         "ret",
         enter = sym crate::sandbox::enter,
+        ioctl = sym crate::entry::ioctl_entered,
         fail = sym crate::entry::fail_with,
     );
 }

@@ -256,6 +256,10 @@ fn reply(engine: &mut Engine, uffd: Uffd, thread: u32) -> bool {
                 engine.shed();
                 Ok(0)
             }
+            Kind::HandOver => {
+                engine.hand_over(span);
+                Ok(0)
+            }
             Kind::Replace => engine.replace(span),
             Kind::Hint => engine.take_hint(span.start),
             Kind::Frames => engine.show_frames(span),
