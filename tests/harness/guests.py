@@ -52,8 +52,10 @@ class Workshop:
 
     def argv(self, guest: Guest, scratch: Path) -> list[str]:
         """The command line of a guest; ``scratch`` is an empty directory of the test's own."""
-        fill = {"directory": str(scratch), "plugin": str(self.plugin()) if "plugin" in guest.program else ""}
-        return [str(self.build(guest.program)), *(argument.format(**fill) for argument in guest.arguments)]
+        program = str(self.build(guest.program))
+        plugin = str(self.plugin()) if "plugin" in guest.program else ""
+        fill = {"directory": str(scratch), "plugin": plugin, "program": program}
+        return [program, *(argument.format(**fill) for argument in guest.arguments)]
 
     @staticmethod
     def _run(command: list[str]) -> None:
@@ -77,7 +79,16 @@ _SPECIAL = {
     "drop_privileges": [Guest("drop_privileges", ("{directory}",))],
     "known_shape": [],  # test_guests_placement
     "plugin": [],
+    "process_cost": [],  # test_guests_process
     "sanitized": [],  # test_guests_sanitizers
+    "sandbox_calls": [
+        Guest("sandbox_calls", ("memory",), "sandbox-memory"),
+        Guest("sandbox_calls", ("memory", "by-syscall"), "sandbox-memory-by-syscall"),
+        Guest("sandbox_calls", ("break",), "sandbox-break"),
+        Guest("sandbox_calls", ("probe",), "sandbox-probe"),
+        Guest("sandbox_calls", ("exec", "{program}"), "sandbox-exec"),
+        Guest("sandbox_calls", ("exec-raw", "{program}"), "sandbox-exec-raw"),
+    ],
     "seccomp": [Guest("seccomp", ("errno",), "seccomp-errno"), Guest("seccomp", ("kill",), "seccomp-kill")],
     "static_program": [],  # test_guests_refused
     "thp_disabled": [],  # test_guests_placement

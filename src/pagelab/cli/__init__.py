@@ -6,6 +6,7 @@ import sys
 
 import typer
 
+from pagelab import terminal
 from pagelab.cli.lazy import Entry, group
 from pagelab.errors import PagelabError
 
@@ -38,7 +39,7 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        typer.echo(f"pagelab {version('pagelab')}")
+        terminal.echo(f"pagelab {version('pagelab')}")
         raise typer.Exit
 
 
@@ -54,8 +55,8 @@ def main() -> None:
     try:
         app()
     except KeyboardInterrupt:
-        sys.stderr.write("pagelab: interrupted\n")
+        terminal.say("pagelab: interrupted\n")
         sys.exit(130)
     except PagelabError as error:
-        sys.stderr.write(f"pagelab: {error}\n")
+        terminal.say(f"pagelab: {error}\n")
         sys.exit(error.exit_code)

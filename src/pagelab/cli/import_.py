@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from pagelab import terminal
+
 
 def import_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV with a header, or hyperfine's JSON.")],
@@ -59,7 +61,7 @@ def import_command(
     plan = import_into(
         directory, samples, origin=file, name=file.stem, question=question, baseline=baseline, level=level
     )
-    typer.echo(
+    terminal.echo(
         f"{len(samples)} executions of {len(plan.conditions)} conditions, compared with {plan.baseline}; "
         f"see them with: pagelab report {directory}"
     )

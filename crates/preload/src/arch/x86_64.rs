@@ -41,6 +41,7 @@ pub mod nr {
     pub const FTRUNCATE: usize = 77;
     pub const READLINK: usize = 89;
     pub const GETRUSAGE: usize = 98;
+    pub const GETEUID: usize = 107;
     pub const GETPPID: usize = 110;
     pub const CAPGET: usize = 125;
     pub const SETGROUPS: usize = 116;
@@ -49,6 +50,7 @@ pub mod nr {
     pub const SETRESGID: usize = 119;
     pub const GETRESGID: usize = 120;
     pub const CAPSET: usize = 126;
+    pub const RT_SIGTIMEDWAIT: usize = 128;
     pub const MLOCK: usize = 149;
     pub const MUNLOCK: usize = 150;
     pub const MLOCKALL: usize = 151;
@@ -63,9 +65,12 @@ pub mod nr {
     pub const GET_MEMPOLICY: usize = 239;
     pub const OPENAT: usize = 257;
     pub const NEWFSTATAT: usize = 262;
+    pub const UNLINKAT: usize = 263;
+    pub const SYMLINKAT: usize = 266;
     pub const FACCESSAT: usize = 269;
     pub const MOVE_PAGES: usize = 279;
     pub const PRLIMIT64: usize = 302;
+    pub const SECCOMP: usize = 317;
     pub const EXECVEAT: usize = 322;
     pub const USERFAULTFD: usize = 323;
     pub const MLOCK2: usize = 325;
@@ -140,6 +145,30 @@ pub fn ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
+/// Calls `entry(argument)` on the stack that ends at `stack_top` (16-aligned). Debuggers and unwinders find the way back.
+///
+/// # Safety
+/// The stack is the caller's alone, and `entry` returns.
+#[unsafe(naked)]
+pub unsafe extern "C" fn call_on(stack_top: usize, entry: extern "C" fn(usize), argument: usize) {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "mov rsp, rdi",
+        "mov rdi, rdx",
+        "call rsi",
+        "mov rsp, rbp",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    );
+}
+
 /// The calling thread's thread pointer.
 pub fn thread_pointer() -> usize {
     let pointer: usize;
@@ -201,15 +230,15 @@ pub fn is_generic_syscall(code: &[u8]) -> bool {
         && code.windows(2).any(|window| window == [0x0f, 0x05])
 }
 
-/// libc's `syscall`, which looks out for seccomp(2) and ioctl(2): the same instructions, and a call before those two.
+/// libc's `syscall`, which looks out for seccomp(2) and ioctl(2): the same instructions, [`crate::entry::seccomp`] for that
+/// one, and a call before the other.
 #[unsafe(naked)]
 pub extern "C" fn generic_syscall() {
     core::arch::naked_asm!(
-        "cmp rdi, 16",
-        "je 4f",
         "cmp rdi, 317",
+        "je {seccomp}",
+        "cmp rdi, 16",
         "jne 2f",
-        "4:",
         "push rdi",
         "push rsi",
         "push rdx",
@@ -217,16 +246,10 @@ pub extern "C" fn generic_syscall() {
         "push r8",
         "push r9",
         "sub rsp, 8",
-        "cmp rdi, 16",
-        "je 5f",
-        "call {enter}",
-        "jmp 6f",
-        "5:",
         "mov rdi, rsi",
         "mov rsi, rdx",
         "mov rdx, rcx",
         "call {ioctl}",
-        "6:",
         "add rsp, 8",
         "pop r9",
         "pop r8",
@@ -254,8 +277,8 @@ pub extern "C" fn generic_syscall() {
         "add rsp, 8",
         "mov rax, -1",
         "ret",
-        enter = sym crate::sandbox::enter,
         ioctl = sym crate::entry::ioctl_entered,
+        seccomp = sym crate::entry::seccomp,
         fail = sym crate::entry::fail_with,
     );
 }

@@ -81,8 +81,14 @@ pub fn soft_limit(resource: usize) -> Result<u64> {
     Ok(limit[0])
 }
 
+/// RLIMIT_FSIZE.
+pub const LIMIT_FILE_SIZE: usize = 1;
+
 /// RLIMIT_AS.
 pub const LIMIT_ADDRESSES: usize = 9;
+
+/// RLIMIT_DATA.
+pub const LIMIT_DATA: usize = 2;
 
 /// RLIMIT_NOFILE.
 pub const LIMIT_DESCRIPTORS: usize = 7;
