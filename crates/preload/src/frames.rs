@@ -54,6 +54,7 @@ use pagelab_abi::guest::{EngineFailure, EngineState};
 use pagelab_abi::plan::Plan;
 
 use crate::arch::PAGE;
+use crate::fork;
 use crate::guest;
 use crate::intervals::Span;
 use crate::kernel;
@@ -315,6 +316,7 @@ pub fn moved(old: Span, new: usize, stays: bool) {
 
 /// In a forked child, before it does anything else: an engine of its own, unless the policy is not inherited.
 pub fn adopt_child(inherits: bool) {
+    fork::forget();
     if !is_wanted() {
         return;
     }
