@@ -7,8 +7,9 @@ import signal
 
 import pytest
 
-from harness.guests import Workshop, need
+from harness.guests import Workshop
 from harness.launching import Runner
+from harness.packages import need
 from harness.policies import BY_NAME
 from harness.processes import processes_named
 from pagelab.record import WarningKind

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from .packages import need
 
 SOURCES = Path(__file__).parent.parent / "guests"
 FLAGS = ["-std=gnu17", "-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Werror"]
@@ -63,16 +64,9 @@ class Workshop:
         assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
 
 
-def need(program: str) -> str:
-    """Path of a program that the full run must have: a missing one fails, it does not skip (STYLE 21)."""
-    found = shutil.which(program)
-    packages = {"musl-gcc": "musl-tools", "go": "golang-go", "redis-server": "redis-server", "xz": "xz-utils"}
-    assert found, f"{program} is missing; run: apt-get install {packages.get(program, program)}"
-    return found
-
-
 _SPECIAL = {
     "beyond_mappings": [],  # its argument depends on the policy: test_guests_placement
+    "call_costs": [],  # test_cost
     "cold_file": [],  # test_guests_fetch
     "die": [],  # test_guests_process
     "dlopen_plugin": [Guest("dlopen_plugin", ("{plugin}",))],
@@ -80,6 +74,9 @@ _SPECIAL = {
     "known_shape": [],  # test_guests_placement
     "plugin": [],
     "process_cost": [],  # test_guests_process
+    "resources": [],  # test_resources, and the next two
+    "signal_small_stack": [],
+    "stack_depth": [],
     "sanitized": [],  # test_guests_sanitizers
     "sandbox_calls": [
         Guest("sandbox_calls", ("memory",), "sandbox-memory"),

@@ -215,6 +215,12 @@ def _condition(one: Compared, column: Column) -> list[str]:
     return lines + [f"  left out of {note}" for note in one.left_out]
 
 
+_VERDICT = {
+    "lower": ", lower",
+    "higher": ", higher",
+    "undecided": "",
+    "cannot-tell": ", cannot tell: fewer than 6 executions",
+}
 _LABEL = {
     "mean-response-time": "mean",
     "nondeterminism-in-measurement": "measurement",
@@ -233,7 +239,7 @@ def _change(change: Change, column: Column) -> str:
 
     interval = change.percent.interval
     ends = f"{wording.percent(interval.low / 100)} to {wording.percent(interval.high / 100)}"
-    verdict = {"lower": ", lower", "higher": ", higher", "undecided": ""}[change.verdict]
+    verdict = _VERDICT[change.verdict]
     return f"{before} → {after}: {wording.percent(change.percent.value / 100)} ({ends}){verdict}"
 
 

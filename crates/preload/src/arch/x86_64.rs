@@ -139,12 +139,6 @@ pub unsafe extern "C" fn clone_thread(
     );
 }
 
-/// The processor's clock: ticks since some time, a billion or more a second.
-pub fn ticks() -> u64 {
-    // SAFETY: reads a counter.
-    unsafe { core::arch::x86_64::_rdtsc() }
-}
-
 /// Calls `entry(argument)` on the stack that ends at `stack_top` (16-aligned). Debuggers and unwinders find the way back.
 ///
 /// # Safety
@@ -167,6 +161,12 @@ pub unsafe extern "C" fn call_on(stack_top: usize, entry: extern "C" fn(usize), 
         "ret",
         ".cfi_endproc",
     );
+}
+
+/// The processor's clock: ticks since some time, a billion or more a second.
+pub fn ticks() -> u64 {
+    // SAFETY: reads a counter.
+    unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// The calling thread's thread pointer.
