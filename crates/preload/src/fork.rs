@@ -57,6 +57,11 @@ pub struct Hold {
     mask: u64,
 }
 
+/// In a forked child, before it does anything else: nobody has the turn.
+pub fn forget() {
+    TURN.give();
+}
+
 impl Hold {
     /// Waits for a fork under way. Not to be called with the guest's lock held.
     pub fn new() -> Hold {
@@ -82,6 +87,10 @@ static UNDER_WAY: AtomicBool = AtomicBool::new(false);
 extern "C" fn before() {
     if sandbox::is_raw() {
         return;
+    }
+    // A child past libc (`_Fork`, clone) may have been made while another thread had the turn, which its copy still has.
+    if guest::is_new_child() {
+        guest::adopt_child();
     }
     // A handler that forks as well must not wait for its own thread.
     let mask = sys::signal_mask(u64::MAX);

@@ -27,7 +27,7 @@ use crate::record;
 use crate::sandbox;
 use crate::sys::{self, Errno, c};
 
-use wanted::{wanted, wanted_exits, wanted_locks, wanted_memory, wanted_sandbox};
+use wanted::{wanted, wanted_exits, wanted_locks, wanted_memory, wanted_registering, wanted_sandbox};
 
 /// The variable that names the plan.
 pub const PLAN_VARIABLE: &[u8] = b"PAGELAB_PLAN=";
@@ -293,6 +293,7 @@ fn detours(needs: &Needs, libc: &Object) -> Result<Detours, Refusal> {
     }
     if needs.frames {
         detours.add(libc, &wanted_locks())?;
+        detours.add(libc, &wanted_registering())?;
     }
     if needs.heap {
         detours.add(libc, &[wanted(c"brk", nr::BRK, entry::brk as *const () as usize)])?;
