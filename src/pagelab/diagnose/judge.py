@@ -230,7 +230,8 @@ def recommended(found: Sequence[Finding], sources: Sequence[Source], sd_default:
     ``sd_default``: standard deviation of the default's log times. Nothing is proposed that leaves more than that: a
     source can lower the spread of its control and still have more of it than the default. All of them together are
     proposed only where they are clearly better than any alone. Of drawn values, the one whose mean is the middle one:
-    not the luckiest. Sizes of pages, CPUs and cache states are no draws: each is judged by its own spread.
+    not the luckiest. Sizes of pages, CPUs and cache states are no draws: each is judged by its own spread, and of about
+    equals the fastest is taken.
     """
     known = {source.key: source for source in sources}
     able = [one for one in found if one.verdict in ("cause", "part")]
@@ -251,8 +252,13 @@ def _choice(one: Finding, drawn: bool, sd_default: float) -> tuple[str, float]:
         ordered = sorted(one.values, key=lambda value: value.mean)
         pooled = sqrt(sum(value.sd_log**2 for value in one.values) / len(one.values))
         return ordered[(len(ordered) - 1) // 2].name, 1 - (pooled / sd_default) ** 2
-    best = min(one.values, key=lambda value: value.sd_log)
-    return best.name, 1 - (best.sd_log / sd_default) ** 2
+
+    def removed(value: Value) -> float:
+        return 1 - (value.sd_log / sd_default) ** 2
+
+    most = max(removed(value) for value in one.values)
+    best = min((value for value in one.values if removed(value) >= most - ABOUT_EQUAL), key=lambda value: value.mean)
+    return best.name, removed(best)
 
 
 def interactions(
