@@ -25,7 +25,6 @@ from pagelab.diagnose.model import (
 )
 from pagelab.diagnose.sources import COMBINED
 from pagelab.diagnose.spread import (
-    PERMUTATIONS,
     SMALLEST_BLOCKS,
     Between,
     Group,
@@ -37,6 +36,7 @@ from pagelab.diagnose.spread import (
     log_sd,
     logs,
     mean_shift,
+    permutations_for,
     spread_ratio,
     weighted_variances,
 )
@@ -89,13 +89,14 @@ def findings(
     sources: Sequence[Source],
     settings: Settings,
     late: Late | None = None,
-    permutations: int = PERMUTATIONS,
+    permutations: int | None = None,
 ) -> list[Finding]:
     """A verdict for every source, each against its own control, from the blocks in which all of both ended.
 
     Both tests of a source, spread and values, are in one family for Holm's method.
     """
     tests = family(sources)
+    permutations = permutations or permutations_for(settings.level, tests)
     ratios: dict[str, SpreadRatio] = {}
     between: dict[str, Between] = {}
     rows: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
@@ -379,7 +380,7 @@ def confirm(
     control: tuple[str, str] | None,
     seen: Sequence[allocate.Effect],
     settings: Settings,
-    permutations: int = PERMUTATIONS,
+    permutations: int | None = None,
 ) -> Confirmation:
     """The only figures to be quoted: from executions that had no part in choosing what is recommended.
 
@@ -390,8 +391,16 @@ def confirm(
     against = [("default", "the default"), *([control] if control is not None else [])]
     rows = whole_blocks([stacked(fresh, [name]) for name in (*(name for name, _ in against), pin.name)])
     executions = rows[0].shape[1]
+    permutations = permutations or permutations_for(settings.level, 1)
     contrasts = [
-        _contrast(rows[number], rows[-1], against[number], seen[number], settings, permutations)
+        _contrast(
+            rows[number],
+            rows[-1],
+            against[number],
+            seen[number],
+            settings,
+            permutations or permutations_for(settings.level, 1),
+        )
         for number in range(len(against))
     ]
     results = {one.result for one in contrasts}
