@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagelab import terminal
 from pagelab.cli.options import JUDGE, MEASURE, OUTPUT, Level, MeasureRegex, Seed, Timeout
 
 if TYPE_CHECKING:
@@ -99,15 +100,13 @@ def diagnose_command(
         found = begin(settings, directory, local_tools(), for_terminal())
     page = write(directory, found)
     if as_json:
-        typer.echo(found.model_dump_json(by_alias=True, indent=1))
+        terminal.echo(found.model_dump_json(by_alias=True, indent=1))
     else:
-        from rich.console import Console
-
-        console = Console(highlight=False)
+        console = terminal.console(highlight=False)
         if not console.is_terminal:
             console.width = max(console.width, _PIPED_WIDTH)
         show(found, console)
-        typer.echo(f"\npicture: {page}\nall executions: pagelab report {directory}")
+        terminal.echo(f"\npicture: {page}\nall executions: pagelab report {directory}")
 
 
 def _settings(
@@ -150,11 +149,9 @@ def _settings(
 
 def show(found: Diagnosis, console: Console) -> None:
     """The diagnosis in words, then the sources, then the confirmation."""
-    from rich.markup import escape
-
     from pagelab.diagnose import words
 
-    console.print(f"[bold]{escape(found.headline)}[/bold]")
+    console.print(found.headline, style="bold")
     for sentence in found.sentences + found.interactions:
         console.print(f"  {sentence}", markup=False)
     console.print()
