@@ -341,8 +341,8 @@ static inline void every_change(const struct channel *channel) {
         for (size_t size = 0; size < sizeof SIZES / sizeof *SIZES; size++) {
             size_t bytes = bytes_now = SIZES[size];
             way_now = CHANGES[change].name;
-            /* mremap copies what lies in the kernel's reserved pages (docs/preload.md). */
-            if (has_reserved_pages() && strncmp(way_now, "moved", 5) == 0) continue;
+            /* These copy what lies in the kernel's reserved pages (docs/preload.md). */
+            if (has_reserved_pages() && (strncmp(way_now, "moved", 5) == 0 || strncmp(way_now, "protected", 9) == 0)) continue;
             unsigned seed = 77 + (unsigned)(change * 10 + size);
             unsigned char *block = map_anon(bytes);
             overwrite(block, bytes);
