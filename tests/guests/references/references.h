@@ -309,8 +309,9 @@ static inline unsigned char *protect_parts(unsigned char *block, size_t bytes) {
 }
 
 static inline unsigned char *advise_all(unsigned char *block, size_t bytes) {
-    static const int advice[] = {MADV_NOHUGEPAGE, MADV_HUGEPAGE, MADV_RANDOM, MADV_COLD, MADV_PAGEOUT, MADV_COLLAPSE};
-    for (size_t i = 0; i < sizeof advice / sizeof *advice; i++) (void)madvise(block, bytes, advice[i]);
+    static const int advice[] = {MADV_NOHUGEPAGE, MADV_HUGEPAGE, MADV_COLLAPSE, MADV_RANDOM, MADV_COLD, MADV_PAGEOUT};
+    /* The last three the kernel refuses for its reserved pages, which then become others. */
+    for (size_t i = 0; i < (has_reserved_pages() ? 3 : sizeof advice / sizeof *advice); i++) (void)madvise(block, bytes, advice[i]);
     CHECK(mlock(block, bytes) == 0 || errno == ENOMEM || errno == EPERM);
     CHECK(munlock(block, bytes) == 0);
     return block;
