@@ -1,4 +1,5 @@
-# pagelab: every target does its own set-up. Needs Linux on x86-64 with glibc, Python 3.11 or newer, Rust and a C compiler.
+# pagelab: every target does its own set-up. Needs Linux on x86-64 with glibc, Python 3.11 or newer, Rust 1.89 or newer and a
+# C compiler. What the tests need besides is in tests/packages.txt: as root `make test` installs it, else it says what is missing.
 PYTHON ?= python3
 VENV   ?= .venv
 PY     := $(VENV)/bin/python
@@ -9,7 +10,7 @@ NATIVE := $(shell find crates -type f \( -name '*.rs' -o -name '*.toml' -o -name
 SOURCES := $(NATIVE) $(shell find src -type f -not -name '*.so' -not -path '*/__pycache__/*' -not -path '*.egg-info/*') \
 	pyproject.toml
 
-.PHONY: demo test test-slow lint bench man dev setup clean
+.PHONY: demo test test-slow lint bench man dev setup system clean
 .DEFAULT_GOAL := demo
 
 demo: $(STAMP)            ## The main job: a study of page size and prepaging on real programs, and its report
@@ -46,7 +47,7 @@ dev: $(PY)                ## Rebuild the native parts beside the Python sources,
 
 setup: $(STAMP)
 
-$(STAMP): $(SOURCES) | $(PY)
+$(STAMP): $(SOURCES) | system $(PY)
 	@echo "building pagelab and installing it into $(VENV) (a few minutes the first time) ..."
 	@$(PY) -m pip install --quiet --disable-pip-version-check '.[dev]'
 	@touch $@
@@ -57,13 +58,15 @@ $(PEERS): pyproject.toml | $(PY)
 	@$(PY) -m pip install --quiet --disable-pip-version-check $$($(PY) -c '$(EXTRA)' | sed 's/ *\([<>=]\)/\1/g')
 	@touch $@
 
-NEEDS := pagelab needs Linux on x86-64 with glibc, Python 3.11 or newer, a Rust toolchain (cargo) and a C compiler (cc)
-$(PY):
+$(PY): | system
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+# What these goals need of the system is looked for, and as root installed, before anything is built.
+WITH_PACKAGES := $(filter test test-slow bench,$(MAKECMDGOALS))
+system:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
-		|| { echo "$(NEEDS); missing here: $(PYTHON) in version 3.11 or newer" >&2; exit 1; }
-	@command -v cargo >/dev/null || { echo "$(NEEDS); missing here: cargo" >&2; exit 1; }
-	@command -v cc >/dev/null || { echo "$(NEEDS); missing here: cc" >&2; exit 1; }
-	@$(PYTHON) -m venv $(VENV) || { echo "$(NEEDS); Python's venv module is missing (Debian: python3-venv)" >&2; exit 1; }
+		|| { echo "pagelab: Python 3.11 or newer is needed, and $(PYTHON) is not" >&2; exit 1; }
+	@$(PYTHON) tests/harness/packages.py $(if $(WITH_PACKAGES),tests,setup)
 
 clean:
 	rm -rf target build $(VENV) $(OUT) src/*.egg-info src/pagelab/*.so

@@ -28,7 +28,7 @@ PARTS: dict[str, Callable[[Bench], Iterable[Result]]] = {
     "paging": simulate_paging.measure,
     "caches": caches.measure,
 }
-OWN_FILE = {"frames", "trace", "paging", "caches"}
+OWN_FILE = {"overhead", "frames", "trace", "paging", "caches"}
 """Parts with results in a file of their own name; those of the others are together in ``bench``."""
 THREADS = (
     "Rows of one thread over two compare real time, which says something only where nothing else runs. In their last\n"

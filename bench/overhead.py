@@ -1,4 +1,7 @@
-"""CPU time of real work with the library loaded and all axes left to the kernel, against the library not loaded."""
+"""What the library costs with all axes left to the kernel: CPU time of real work, and starting processes.
+
+Without the machine's noise the same is counted, in instructions and system calls, by ``tests/test_cost.py``.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +23,12 @@ from .tools import KERNEL, Bench, need
 
 Preload = Literal["always", "never"]
 GOAL = 1.01
+STARTS: dict[str, tuple[int, int, str, float]] = {
+    "fork": (200, 0, "native", 1.1),
+    "spawn": (200, 0, "empty library", 1.1),
+    "execvp": (100, 200, "native", 1.5),
+}
+"""Form of ``spawning.c`` to how many times, MiB resident, what it is held against and the goal."""
 SQL = Path(__file__).parent.parent / "tests" / "data" / "programs" / "database.sql"
 
 
@@ -28,7 +38,48 @@ def measure(bench: Bench) -> list[Result]:
         "sqlite3": _sqlite,
         "redis-server": _redis,
     }
-    return [_measured(bench, name, program) for name, program in programs.items()]
+    results = [_measured(bench, name, program) for name, program in programs.items()]
+    return results + [result for form in STARTS for result in _starting(bench, form)]
+
+
+def _starting(bench: Bench, form: str) -> list[Result]:
+    """Against the program alone, and against a library that is loaded and does nothing."""
+    times, resident_mib, compared, goal = STARTS[form]
+    sides: dict[str, Callable[[], float]] = {
+        "native": lambda: _start_us(bench, form, "never", {}),
+        "empty library": lambda: _start_us(bench, form, "never", {"LD_PRELOAD": _empty_library(bench)}),
+        "pagelab": lambda: _start_us(bench, form, "always", {}),
+    }
+    samples = interleave(sides, bench.rounds)
+    title = f"{form} ({resident_mib} MiB resident, median of {times})"
+    return [
+        compare(
+            f"{title}: preloaded, all axes kernel / {against}",
+            "µs",
+            samples[against],
+            samples["pagelab"],
+            goal=goal if against == compared else None,
+        )
+        for against in ("native", "empty library")
+    ]
+
+
+def _start_us(bench: Bench, form: str, preload: Preload, env: dict[str, str]) -> float:
+    times, resident_mib, _, _ = STARTS[form]
+    out = bench.scratch / "spawning.ns"
+    path = ":".join(f"/nowhere/{i}" for i in range(11))
+    argv = [bench.compiled("spawning"), form, str(times), str(resident_mib), "/bin/true", str(out)]
+    _cpu_s(run(replace(_request(argv, preload, bench.scratch), env={"PATH": path, **env})))
+    return int(out.read_text()) / 1e3
+
+
+def _empty_library(bench: Bench) -> str:
+    source = bench.scratch / "empty.c"
+    source.write_text("void pagelab_bench_empty(void) {}\n")
+    library = bench.scratch / "empty.so"
+    if not library.exists():
+        subprocess.run([need("cc"), "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    return str(library)
 
 
 def _measured(bench: Bench, name: str, program: Callable[[Bench, Preload], Record]) -> Result:

@@ -41,7 +41,7 @@ def summarize(found: list[nd.Experiment], settings: nd.Resampling) -> int:
         numbers += sum(len(share.percent) for share in nd.rank_shares(groups))
         for condition in list(CONDITIONS)[1:]:
             numbers += len(nd.pair_shares(table, metric, condition, "default"))
-            numbers += len(nd.overheads(groups, "default", condition, seed=settings.seed).significant)
+            numbers += len(nd.overheads(groups, "default", condition).significant)
     numbers += nd.ecdf(table.grid(nd.Metric.EXECUTION).value).value.size
     return numbers + len(nd.balance(found).levels)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.harness import packages
 
 HERE = Path(__file__).parent
 
@@ -35,7 +36,7 @@ class Bench:
 
 def need(program: str) -> str:
     """Path of a program; raises with the package to install."""
-    found = shutil.which(program)
+    found = packages.find(program)
     if found is None:
-        raise SystemExit(f"bench needs {program}; run: apt-get install {program}")
+        raise SystemExit(f"bench needs {program}; run: apt-get install {packages.providing(program)}")
     return found

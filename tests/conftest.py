@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from harness.guests import Workshop, need
+from harness.guests import Workshop
 from harness.huge_pages import HugePages
 from harness.launching import Runner, open_to_all
 from harness.natively import DATA, native
+from harness.packages import need
 from harness.policies import POLICIES, Policy
 
 

@@ -10,8 +10,9 @@ import pytest
 
 import test_real_programs as real
 from harness.frames import BY_NAME, MAIN, VARIANTS, FramesPolicy, possible
-from harness.guests import Workshop, need
+from harness.guests import Workshop
 from harness.launching import Runner
+from harness.packages import need
 from test_stress import torture
 
 OFTEN = ["page-coloring", "bin-hopping"]

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from harness.frames import BY_NAME, possible
-from harness.guests import Workshop, need
+from harness.guests import Workshop
 from harness.launching import Runner, open_to_all
+from harness.packages import need
 from pagelab import machine, paths
 
 NOBODY = 65534

@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 
 from harness.frames import BY_NAME, FramesPolicy, possible
-from harness.guests import Workshop, need
+from harness.guests import Workshop
 from harness.launching import Runner
+from harness.packages import need
 from harness.policies import THP
-from harness.processes import processes_named
+from harness.processes import is_gone, parent_of, processes_named
 from pagelab import machine, paths
 
 PATIENCE_S = 30.0
@@ -43,22 +44,6 @@ def until(done: Callable[[], bool], what: str) -> None:
     while not done():
         assert time.monotonic() < deadline, what
         time.sleep(0.002)
-
-
-def parent_of(pid: int) -> int | None:
-    """None: it is gone (the guest's forks come and go)."""
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
-    except OSError:
-        return None
-
-
-def is_alive(pid: int) -> bool:
-    """Zombies are dead: whoever adopted them may take its time."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def programs(marker: str) -> list[int]:
@@ -142,7 +127,7 @@ def kill(started: Started, chance: random.Random) -> str:
 
 def nothing_is_left(started: Started, everyone: list[int], before: dict[Path, str], story: str) -> None:
     until(lambda: not processes_named(started.marker), f"{story}: the program is left")
-    until(lambda: not any(map(is_alive, everyone)), f"{story}: a launcher is left")
+    until(lambda: all(map(is_gone, everyone)), f"{story}: a launcher is left")
     until(lambda: not started.run_directory.exists(), f"{story}: {started.run_directory} is left")
     until(lambda: settings() == before, f"{story}: a setting is left changed")
 
@@ -197,7 +182,7 @@ def test_stopped_and_continued_again_and_again(name: str, workshop: Workshop, tm
     argv = [str(workshop.build("frames/race")), "4", "1500", marker]
     policy = possible(BY_NAME[name])
     started = begin([str(paths.launcher())], marker, tmp_path, request(policy, argv, tmp_path))
-    while started.caller.poll() is None and is_alive(started.program):
+    while started.caller.poll() is None and not is_gone(started.program):
         for number in (signal.SIGSTOP, signal.SIGCONT):
             try:
                 os.kill(started.program, number)

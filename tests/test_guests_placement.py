@@ -215,3 +215,11 @@ def test_exhausted_huge_page_pool_falls_back(huge_pages: HugePages, workshop: Wo
     kernel = smaps.parse(run.stdout)
     held = smaps.total(kernel, "Rss") + smaps.total(kernel, "Private_Hugetlb")
     assert held >= mapped_mib * MIB, run.story()
+
+
+@NEEDS_THP
+def test_asking_what_seccomp_can_do_stops_nothing(workshop: Workshop, run_under: Runner) -> None:
+    """Regression: 339 of 18,000 pages were accounted for after libseccomp's questions at start."""
+    run = run_under(BY_NAME["all-2M"].toml, [str(workshop.build("sandbox_calls")), "probe"]).succeeded()
+    assert huge_bytes(run) >= 64 * MIB, run.story()
+    assert run.the_record.placement.whole_touched_tiles >= 32, run.story()

@@ -7,8 +7,9 @@ import signal
 
 import pytest
 
-from harness.guests import Workshop, need
+from harness.guests import Workshop
 from harness.launching import Runner
+from harness.packages import need
 from harness.policies import BY_NAME
 from harness.processes import processes_named
 from pagelab.record import WarningKind
@@ -196,3 +197,18 @@ def test_program_runs_as_the_user_asked_for(run_under: Runner) -> None:
     run = run_under(FULL, ["id", "-u"], user="nobody").succeeded()
     assert run.stdout.strip() != "0", run.story()
     assert str(run.the_record.settings.uid) == run.stdout.strip(), run.story()
+
+
+@pytest.mark.parametrize(("what", "most"), [("fork", 1.5), ("execvp", 2.5)])
+def test_what_cannot_be_measured_costs_next_to_nothing(
+    what: str, most: float, workshop: Workshop, run_under: Runner
+) -> None:
+    """Regression: each failing execve measured 200 MiB, each forked child itself (3,600 and 3 times the native cost).
+
+    The bounds leave room for a busy machine; the benchmark has the figures.
+    """
+    argv = [str(workshop.build("process_cost")), what]
+    cleared = ["/usr/bin/env", "-u", "LD_PRELOAD", "-u", "PAGELAB_PLAN", *argv]
+    kernel = BY_NAME["kernel"].toml
+    pairs = [(int(run_under(kernel, argv).stdout), int(run_under(kernel, cleared).stdout)) for _ in range(5)]
+    assert min(ours / native for ours, native in pairs) <= most, pairs

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness.launching import Runner
+from harness.processes import children_of, is_gone
 from pagelab import paths
 from pagelab.record import Record, WarningKind
 
@@ -29,13 +30,6 @@ def wait_until(condition, patience_s: float = 20.0) -> bool:
             return True
         time.sleep(0.01)
     return False
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in ("Z", "X")
-    except FileNotFoundError:
-        return True
 
 
 def pids_in(path: Path) -> list[int]:
@@ -134,10 +128,6 @@ def start_launcher(tmp_path: Path, argv: list[str], **fields: object) -> subproc
         return subprocess.Popen([str(paths.launcher()), str(request)], stderr=err)
 
 
-def children(pid: int) -> list[int]:
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
 @pytest.mark.parametrize("victim", ["guard", "launcher"])
 def test_sigkill_of_either_process_leaves_nothing_behind(tmp_path: Path, victim: str) -> None:
     pids, root = tmp_path / "pids", tmp_path / "runs"
@@ -145,7 +135,7 @@ def test_sigkill_of_either_process_leaves_nothing_behind(tmp_path: Path, victim:
     script = f"echo $$ > {pids}; setsid sh -c 'echo $$ >> {pids}; exec sleep 600' & sleep 600"
     guard = start_launcher(tmp_path, ["bash", "-c", script], run_dir_root=str(root))
     assert wait_until(lambda: len(pids_in(pids)) == 2)
-    (launcher,) = children(guard.pid)
+    (launcher,) = children_of(guard.pid)
     os.kill(guard.pid if victim == "guard" else launcher, signal.SIGKILL)
     guard.wait()
     assert wait_until(lambda: all(is_gone(pid) for pid in [*pids_in(pids), launcher]))

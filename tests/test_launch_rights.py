@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from harness.launching import Runner, open_to_all
+from harness.processes import children_of
 from pagelab import paths
 from pagelab.record import Record, WarningKind
 
@@ -168,7 +169,7 @@ def test_readahead_is_put_back_after_sigkill(tmp_path: Path, victim: str) -> Non
     while not ready.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert set(readahead().values()) == {"0"}
-    (launcher,) = [int(pid) for pid in Path(f"/proc/{guard.pid}/task/{guard.pid}/children").read_text().split()]
+    (launcher,) = children_of(guard.pid)
     os.kill(guard.pid if victim == "guard" else launcher, signal.SIGKILL)
     guard.wait()
     while readahead() != before and time.monotonic() < deadline:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.launching import Runner
+from harness.packages import need
 from pagelab.record import WarningKind
 
 HELLO_C = '#include <stdio.h>\nint main(void) { puts("hello"); return 0; }\n'
@@ -25,7 +26,7 @@ def build(directory: Path, kind: str) -> Path:
     commands = {
         "static": ["gcc", "-static", "-o", program, source],
         "static-pie": ["gcc", "-static-pie", "-o", program, source],
-        "musl": ["musl-gcc", "-o", program, source],
+        "musl": [need("musl-gcc"), "-o", program, source],
         "go": ["go", "build", "-o", program, source],
     }
     command = [str(word) for word in commands[kind]]

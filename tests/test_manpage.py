@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from harness.packages import need
 from pagelab.cli.manpage import COMPLETIONS, Command, commands, completion, page, write
 
 ROOT = commands()
@@ -69,12 +69,10 @@ def test_page_names_every_command_and_option() -> None:
 
 
 def test_page_is_clean_roff(tmp_path: Path) -> None:
-    if not shutil.which("groff"):
-        pytest.skip("groff is not installed; run: apt-get install groff")
     source = tmp_path / "pagelab.1"
     source.write_text(page(ROOT))
     done = subprocess.run(
-        ["groff", "-K", "utf8", "-man", "-ww", "-Tutf8", str(source)], capture_output=True, text=True, check=True
+        [need("groff"), "-K", "utf8", "-man", "-ww", "-Tutf8", str(source)], capture_output=True, text=True, check=True
     )
     assert done.stderr == ""
     assert "EXIT STATUS" in re.sub(".\b", "", done.stdout)
@@ -86,8 +84,6 @@ def test_completion_scripts_are_written_for_this_program(shell: str) -> None:
 
 
 def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
-    if not shutil.which("bash"):
-        pytest.skip("bash is not installed; run: apt-get install bash")
     script = tmp_path / "pagelab.bash"
     script.write_text(completion("bash"))
     program = tmp_path / "pagelab"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.guests import need
 from harness.launching import Run, Runner
 from harness.natively import DATA, native
+from harness.packages import need
 from harness.policies import BY_NAME, Policy
 
 PROGRAMS = DATA / "programs"

@@ -31,22 +31,9 @@ def stats_reports(
     keys: NDArray[np.uint64],
     *,
     seed: int,
-    resamples: int,
-    ratio_draws: int,
     estimate_draws: int,
     null_draws: int,
-    tail: float,
     threads: int,
-) -> bytes: ...
-def stats_replicates(
-    values: NDArray[np.float64],
-    ends: NDArray[np.uint64],
-    group: int,
-    key: int,
-    *,
-    seed: int,
-    resamples: int,
-    ratio_draws: int,
 ) -> bytes: ...
 def model_expected_requests(cases: list[tuple[int, int]]) -> list[float]: ...
 def model_fill(colours: int, target: int, runs: int, seed: int) -> tuple[float, float]: ...

@@ -221,8 +221,12 @@ class FramesStrategy(_Model):
     """Existing pages that were moved onto frames of the policy."""
     copied_pages: int
     """Of these, copied."""
-    harvested_pages: int
-    """Frames that came back to the pool from pages given up."""
+    harvested_pages: int = 0
+    """Only in older records: frames that came back to the pool from pages given up."""
+    ahead_pages: int = 0
+    """Of the pages placed by faults, those that the fault did not touch."""
+    ahead_zero_pages: int = 0
+    """At exit: of these, resident pages of zeros. At most so many were placed in vain."""
     resident_pages: int
     """At exit, like the three that follow; 0 where the process ended without measuring."""
     kept_pages: int

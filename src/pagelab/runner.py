@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from pagelab import terminal
+
 from . import machine, paths
 from .errors import BadInputError, MachineError, PagelabError
 from .machine.colours import notes
@@ -176,9 +178,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _pass_on(complaint: str) -> None:
-    import sys
 
-    sys.stderr.write(complaint + "\n")
+    terminal.say(complaint + "\n")
 
 
 def _error(returned: int, complaint: str) -> PagelabError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 import sqlite3
 import struct
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.packages import need
 from pagelab.benchmarks.inputs import corpus, image, scripts
 from pagelab.benchmarks.inputs.make import make
 from pagelab.benchmarks.inputs.text import make_text
@@ -112,12 +112,10 @@ def test_the_shop_runs_as_sql() -> None:
 
 @pytest.mark.parametrize("interpreter", ["lua5.4", "perl"])
 def test_scripts_count_words_as_python_does(interpreter: str, tmp_path: Path) -> None:
-    if shutil.which(interpreter) is None:
-        pytest.skip(f"{interpreter} is not installed; run: apt install {interpreter}")
     script, words = tmp_path / "script", tmp_path / "words.txt"
     script.write_text(scripts.LUA if interpreter == "lua5.4" else scripts.PERL)
     words.write_bytes(make_text(5, 50_000))
-    done = subprocess.run([interpreter, script, words], check=True, capture_output=True, text=True)
+    done = subprocess.run([need(interpreter), script, words], check=True, capture_output=True, text=True)
     counts = Counter(re.findall(r"[a-z]+", words.read_text().lower()))
     most, times = min(counts.items(), key=lambda item: (-item[1], item[0]))
     found = done.stdout.split()

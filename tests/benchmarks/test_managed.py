@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.packages import need
 from pagelab.benchmarks.catalogue import managed
 from pagelab.benchmarks.inputs.make import make
 
@@ -37,9 +38,8 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(runtime: str, stem: str, request: pytest.FixtureRequest) -> list[str]:
     start = RUNTIMES[runtime]
-    if shutil.which(start[0]) is None or (runtime == "java" and shutil.which("javac") is None):
-        package = {"node": "nodejs", "java": "default-jdk-headless"}.get(start[0], start[0])
-        pytest.skip(f"{start[0]} is not installed; run: apt install {package}")
+    if start[0] != sys.executable:
+        need(start[0])
     if start[0] == "java":
         return [*start, "-cp", str(request.getfixturevalue("classes")), stem.capitalize()]
     return [*start, str(managed(f"{stem}{'.js' if start[0] == 'node' else '.py'}"))]

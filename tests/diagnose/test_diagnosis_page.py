@@ -14,7 +14,7 @@ from pagelab.diagnose.model import Diagnosis
 from pagelab.diagnose.page import Phases, figures_of, render
 from report.browser import Browser
 
-SCHEMA = Path(__file__).parents[2] / "docs" / "schema" / "diagnosis-1.json"
+SCHEMA = Path(__file__).parents[2] / "docs" / "schema" / "diagnosis-2.json"
 
 
 @pytest.fixture(scope="module")

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
+from scipy import stats
 
 from pagelab.diagnose import allocate, judge, words
-from pagelab.diagnose.model import Confirmation, Finding, Interval, Settings, Value, Verdict
+from pagelab.diagnose.model import Confirmation, Contrast, Finding, Interval, Pin, Settings, Value, Verdict
 from pagelab.diagnose.sources import PADDING, input_files, sources
-from pagelab.diagnose.specs import COPIES, study_toml
+from pagelab.diagnose.specs import COPIES, conditions, default_names, study_toml
 from pagelab.errors import BadInputError
 from pagelab.study.planning import plan_text
 
@@ -34,8 +37,29 @@ def finding(key: str, verdict: Verdict, ratio: float, values: Sequence[Value] = 
         verdict=verdict,
         sd_ratio=interval(ratio, 0.9 * ratio, 1.1 * ratio),
         removed=interval(1 - ratio**2, 1 - (1.1 * ratio) ** 2, 1 - (0.9 * ratio) ** 2),
-        values=list(values) or [Value(name=f"{key}-{i}", how="", mean=100 + i, cv=0.01) for i in range(3)],
+        values=list(values) or [value(f"{key}-{i}", 100 + i, 0.01) for i in range(3)],
     )
+
+
+def value(name: str, mean: float, cv: float) -> Value:
+    return Value(name=name, how="", mean=mean, cv=cv, sd_log=cv)
+
+
+def contrast(**changes: object) -> Contrast:
+    parts = {
+        "name": "default",
+        "against": "the default",
+        "cv_against": 0.31,
+        "sd_ratio": interval(0.06, 0.05, 0.08),
+        "deviation_ratio": interval(0.06, 0.05, 0.08),
+        "removed": interval(0.996, 0.994, 0.998),
+        "p": 0.001,
+        "seen": 0.99,
+        "power": 0.99,
+        "power_of_half": 0.8,
+        "result": "confirmed",
+    }
+    return Contrast.model_validate({**parts, **changes})
 
 
 def confirmation(**changes: object) -> Confirmation:
@@ -46,12 +70,12 @@ def confirmation(**changes: object) -> Confirmation:
         "executions": 40,
         "cv_default": 0.31,
         "cv_recommended": 0.02,
-        "sd_ratio": interval(0.06, 0.05, 0.08),
-        "deviation_ratio": interval(0.06, 0.05, 0.08),
-        "p": 0.001,
+        "contrasts": [contrast()],
+        "result": "confirmed",
         "mean_shift": interval(-0.004, -0.01, 0.002),
         "mean": "unchanged",
-        "confirmed": True,
+        "needed": 15,
+        "enough": 40,
     }
     return Confirmation.model_validate({**parts, **changes})
 
@@ -75,13 +99,37 @@ def test_every_source_is_a_study_that_can_be_planned(tmp_path: Path) -> None:
     assert by_name["everything"].cpus is not None
 
 
-def test_environments_differ_by_steps_of_the_stacks_alignment_all_over_a_page(tmp_path: Path) -> None:
-    found = {source.key: source for source in sources(settings(tmp_path), MACHINE, 2, 5)}["environment"]
-    sizes = [len(pin.keys["env"][PADDING]) for pin in found.pins]
-    assert all(size % 16 == 0 for size in sizes)
-    assert [size * 5 // 4096 for size in sizes] == [0, 1, 2, 3, 4]
-    other = {source.key: source for source in sources(settings(tmp_path, seed=2), MACHINE, 2, 5)}["environment"]
-    assert other.pins != found.pins
+def test_environments_are_drawn_in_steps_of_the_stacks_alignment(tmp_path: Path) -> None:
+    """Each by itself: over many seeds, the sizes are spread evenly over a page, and two of one seed are independent."""
+    drawn = []
+    for seed in range(200):
+        found = {source.key: source for source in sources(settings(tmp_path, seed=seed), MACHINE, 2, 2)}["environment"]
+        drawn.append([len(pin.keys["env"][PADDING]) for pin in found.pins])
+    assert all(size % 16 == 0 and size < 4096 for sizes in drawn for size in sizes)
+    halves = [(first < 2048, second < 2048) for first, second in drawn]
+    for pair in ((True, True), (True, False), (False, True), (False, False)):
+        assert 25 <= halves.count(pair) <= 75
+
+
+def test_every_pin_that_brings_something_with_it_has_a_control_that_brings_the_same(tmp_path: Path) -> None:
+    chosen = settings(tmp_path)
+    found = {source.key: source for source in sources(chosen, MACHINE, 2, 2)}
+    for key in ("aslr", "addresses", "cpu", "everything"):
+        assert found[key].controls == []
+    text = study_toml(chosen, "d", conditions(list(found.values())), executions=9, warmups=1, copies=1, question="?")
+    plan = {each.policy: each for each in plan_text(text, tmp_path / "study.toml", tmp_path).conditions}
+    for control in found["environment"].controls:
+        assert plan[control.name].aslr is False
+        assert plan[control.name].env == {PADDING: ""}
+    for pin in found["pages"].pins:
+        (control,) = found["pages"].controls_of(pin)
+        assert 'otherwise = "kernel"' in plan[control.name].policy_toml
+        assert pin.keys["pages"] in plan[control.name].policy_toml
+    for key in ("frames-random", "frames-bin-hopping", "frames-page-coloring"):
+        assert found[key].controls == found["frames-random"].controls
+        assert all("modulo" in plan[control.name].policy_toml for control in found[key].controls)
+    assert all(plan[control.name].setup for control in found["page-cache"].controls)
+    assert len(plan) == len({pin.name for pin in conditions(list(found.values()))}) + 1
 
 
 def test_aslr_that_is_off_already_is_no_source(tmp_path: Path) -> None:
@@ -128,39 +176,141 @@ def test_more_tests_want_more_blocks() -> None:
 
 def test_the_simplest_of_equally_good_sources_is_recommended(tmp_path: Path) -> None:
     known = sources(settings(tmp_path), MACHINE, 2, 3)
-    found = [finding("aslr", "cause", 0.1, [Value(name="aslr-off", how="", mean=100, cv=0.01)])]
+    found = [finding("aslr", "cause", 0.1, [value("aslr-off", 100, 0.01)])]
     found += [finding("environment", "cause", 0.05), finding("everything", "cause", 0.04)]
-    best = judge.recommended(found, known, 20.0)
+    best = judge.recommended(found, known, 0.2)
     assert best is not None
     assert best[1].name == "aslr-off"
-    assert judge.recommended([finding("pages", "undecided", 0.1)], known, 20.0) is None
+    assert judge.recommended([finding("pages", "undecided", 0.1)], known, 0.2) is None
 
 
 def test_a_size_of_pages_is_judged_by_its_own_spread(tmp_path: Path) -> None:
     known = sources(settings(tmp_path), MACHINE, 2, 3)
-    values = [Value(name="pages-4K", how="", mean=100, cv=0.01), Value(name="pages-2M", how="", mean=90, cv=0.2)]
-    together = finding("everything", "cause", 0.3, [Value(name="everything", how="", mean=100, cv=0.06)])
-    best = judge.recommended([finding("pages", "part", 0.75, values), together], known, 20.0)
+    values = [value("pages-4K", 100, 0.01), value("pages-2M", 90, 0.2)]
+    together = finding("everything", "cause", 0.3, [value("everything", 100, 0.06)])
+    best = judge.recommended([finding("pages", "part", 0.75, values), together], known, 0.2)
     assert best is not None
     assert best[1].name == "pages-4K"
 
 
 def test_of_drawn_values_the_middle_one_is_recommended(tmp_path: Path) -> None:
     known = sources(settings(tmp_path), MACHINE, 0, 3)
-    values = [Value(name=f"environment-{i}", how="", mean=mean, cv=0.01) for i, mean in ((1, 90), (2, 130), (3, 100))]
-    best = judge.recommended([finding("environment", "cause", 0.05, values)], known, 20.0)
+    values = [value(f"environment-{i}", mean, 0.01) for i, mean in ((1, 90), (2, 130), (3, 100))]
+    best = judge.recommended([finding("environment", "cause", 0.05, values)], known, 0.2)
     assert best is not None
     assert best[1].name == "environment-3"
 
 
-def test_interactions_are_named() -> None:
-    overlap = judge.interactions([finding("aslr", "cause", 0.1), finding("pages", "cause", 0.1)])
-    assert len(overlap) == 1
-    assert "overlap" in overlap[0]
-    together = judge.interactions([finding("aslr", "undecided", 0.9), finding("everything", "cause", 0.1)])
-    assert together == ["no source alone lowers the spread surely, all of them together do: they interact"]
-    further = judge.interactions([finding("aslr", "part", 0.8), finding("everything", "cause", 0.1)])
-    assert further == ["all of them together lower the spread further than any alone"]
+def test_what_leaves_more_spread_than_the_default_is_not_recommended(tmp_path: Path) -> None:
+    """A source can lower the spread of its control, which has more of it than the default."""
+    known = sources(settings(tmp_path), MACHINE, 2, 3)
+    noisy = [value("pages-4K", 100, 0.3), value("pages-2M", 90, 0.4)]
+    assert judge.recommended([finding("pages", "cause", 0.5, noisy)], known, 0.2) is None
+
+
+def test_an_effect_needs_the_executions_with_which_it_is_found() -> None:
+    """Normal times: the power of the F test of two variances at half of the level, which scipy knows."""
+    effect = allocate.Effect(log_ratio=np.log(0.7), error=0.0, per_execution=1.0, alpha=0.05)
+    assert effect.removed == pytest.approx(0.51)
+    n = effect.executions()
+    f = stats.f(n - 1, n - 1)
+    assert f.cdf(f.ppf(0.0125) / 0.7**2) == pytest.approx(0.8, abs=0.03)
+    assert effect.power(n) == pytest.approx(0.8, abs=0.01)
+    assert effect.of_half().executions() > 4 * n
+    seen_loosely = allocate.Effect(log_ratio=np.log(0.7), error=0.1, per_execution=1.0, alpha=0.05)
+    assert seen_loosely.executions() > 1.3 * n
+
+
+def test_what_the_budget_affords_bounds_a_confirmation() -> None:
+    assert allocate.confirmation_runs(100.0, 1.0, 60) == 60
+    assert allocate.confirmation_runs(100.0, 4.0, 60) == 25
+    assert allocate.confirmation_runs(0.0, 4.0, 60) == allocate.FEWEST_CONFIRMED
+
+
+def test_the_three_answers_of_a_confirmation(tmp_path: Path) -> None:
+    """Not significant is not refuted: that takes an interval without the half of what was seen."""
+    random = np.random.default_rng(1)
+    seen = [allocate.Effect(log_ratio=np.log(0.5), error=0.1, per_execution=1.0, alpha=0.05)]
+
+    def told(sd: float, executions: int) -> Confirmation:
+        rows = random.lognormal(0, 0.1, executions), random.lognormal(0, sd, executions)
+        times = {"default": rows[0], "aslr-off": rows[1]}
+        return judge.confirm(times, finding("aslr", "cause", 0.5), Pin(name="aslr-off"), None, seen, settings(tmp_path))
+
+    assert told(0.05, 60).result == "confirmed"
+    refuted = told(0.1, 400)
+    assert refuted.result == "refuted"
+    line = words.headline("refuted", interval(0.1, 0.09, 0.11), refuted, settings(tmp_path))
+    assert line.startswith("aslr looked like the cause, and fresh executions refute it: spread ")
+    unknown = told(0.1, 15)
+    assert unknown.result == "undecided"
+    assert unknown.contrasts[0].power < 0.8
+    line = words.headline("undecided", interval(0.1, 0.09, 0.11), unknown, settings(tmp_path))
+    assert line.startswith("cannot tell whether aslr makes the spread: spread ")
+    (why, *_) = words.sentences("undecided", [], unknown, settings(tmp_path))
+    assert f"an effect of 75% would need {unknown.needed} executions of each" in why
+    assert "chance explains" not in line + why
+
+
+Program = Callable[[frozenset[str]], float]
+"""What is pinned → a time."""
+
+
+def times_of(
+    program: Callable[[frozenset[str]], float], blocks: int, chosen: Settings
+) -> dict[str, NDArray[np.float64]]:
+    """By condition."""
+    pins = {pin.name: frozenset([pin.name]) for pin in conditions(sources(chosen, MACHINE, 2, 2))}
+    pins["everything"] = frozenset(["aslr-off", "pages-4K", "cpu-1", "cache-warm", "everything"])
+    pins |= {name: frozenset() for name in default_names(COPIES)}
+    return {name: np.array([program(held) for _ in range(blocks)]) for name, held in pins.items()}
+
+
+def interactions_of(program: Program, blocks: int, tmp_path: Path) -> tuple[str, set[str]]:
+    chosen = settings(tmp_path)
+    known, copies = sources(chosen, MACHINE, 2, 2), default_names(COPIES)
+    times = times_of(program, blocks, chosen)
+    found = judge.findings(times, copies, known, chosen, permutations=1999)
+    lowering = {one.key for one in found if one.verdict in ("cause", "part")}
+    return " ".join(judge.interactions(found, times, copies, known, 0.95)), lowering
+
+
+def test_causes_that_only_act_together_are_said_to(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+
+    def either(held: frozenset[str]) -> float:
+        slow = random.random() < 0.5 and not {"aslr-off", "cache-warm"} <= held
+        return (1.3 if slow else 1.0) * float(random.lognormal(0, 0.01))
+
+    told, lowering = interactions_of(either, 30, tmp_path)
+    assert lowering == {"everything"}
+    assert "more than the sum of what each removes alone: they act together" in told
+
+
+def test_causes_that_are_one_are_said_to_overlap(tmp_path: Path) -> None:
+    random = np.random.default_rng(2)
+
+    def same(held: frozenset[str]) -> float:
+        slow = random.random() < 0.5 and not {"aslr-off", "addresses-fixed"} & held
+        return (1.3 if slow else 1.0) * float(random.lognormal(0, 0.01))
+
+    told, lowering = interactions_of(same, 30, tmp_path)
+    assert {"aslr", "addresses"} <= lowering
+    assert "they overlap, and act on the same thing" in told
+    assert "act together" not in told
+
+
+def test_causes_that_add_up_are_too_small_to_be_seen_alone(tmp_path: Path) -> None:
+    random = np.random.default_rng(3)
+
+    def additive(held: frozenset[str]) -> float:
+        parts = [name not in held for name in ("aslr-off", "pages-4K", "cpu-1", "cache-warm")]
+        return float(np.exp(sum(random.normal(0, 0.05) * part for part in parts) + random.normal(0, 0.01)))
+
+    told, lowering = interactions_of(additive, 20, tmp_path)
+    assert lowering == {"everything"}
+    assert "no single source is large enough to be seen with 20 executions of each" in told
+    assert "act together" not in told
 
 
 def test_the_sentence_of_a_confirmed_diagnosis(tmp_path: Path) -> None:

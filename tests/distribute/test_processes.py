@@ -14,23 +14,17 @@ from pathlib import Path
 import pytest
 
 from harness import working
+from harness.processes import arguments_of, children_of, is_gone
 from pagelab.distribute.model import Lost
 from pagelab.distribute.processes import LocalProcesses
 
 HERE = Path(__file__).parent.parent
 
 
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 def gone(pid: int) -> bool:
     """Waits for the process to end."""
     for _ in range(1000):
-        if not alive(pid):
+        if is_gone(pid):
             return True
         time.sleep(0.02)
     return False
@@ -86,14 +80,12 @@ def test_jobs_are_drawn_as_processes_come_free() -> None:
 def test_giving_up_ends_processes_in_the_middle_of_a_job() -> None:
     outcomes = LocalProcesses(2).execute(working.sleep, [0.0, 600.0, 600.0])
     _, first = next(outcomes)
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    assert str(first) in children
+    children = children_of(os.getpid())
+    assert int(first) in children
     outcomes.close()
     assert gone(int(first))
     # multiprocessing's resource tracker stays.
-    assert not [
-        pid for pid in children if alive(int(pid)) and b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
+    assert not [pid for pid in children if any(b"spawn_main" in word for word in arguments_of(pid))]
 
 
 SCRIPT = """

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from .packages import need
 
 SOURCES = Path(__file__).parent.parent / "guests"
 FLAGS = ["-std=gnu17", "-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Werror"]
@@ -52,8 +53,10 @@ class Workshop:
 
     def argv(self, guest: Guest, scratch: Path) -> list[str]:
         """The command line of a guest; ``scratch`` is an empty directory of the test's own."""
-        fill = {"directory": str(scratch), "plugin": str(self.plugin()) if "plugin" in guest.program else ""}
-        return [str(self.build(guest.program)), *(argument.format(**fill) for argument in guest.arguments)]
+        program = str(self.build(guest.program))
+        plugin = str(self.plugin()) if "plugin" in guest.program else ""
+        fill = {"directory": str(scratch), "plugin": plugin, "program": program}
+        return [program, *(argument.format(**fill) for argument in guest.arguments)]
 
     @staticmethod
     def _run(command: list[str]) -> None:
@@ -61,23 +64,28 @@ class Workshop:
         assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
 
 
-def need(program: str) -> str:
-    """Path of a program that the full run must have: a missing one fails, it does not skip (STYLE 21)."""
-    found = shutil.which(program)
-    packages = {"musl-gcc": "musl-tools", "go": "golang-go", "redis-server": "redis-server", "xz": "xz-utils"}
-    assert found, f"{program} is missing; run: apt-get install {packages.get(program, program)}"
-    return found
-
-
 _SPECIAL = {
     "beyond_mappings": [],  # its argument depends on the policy: test_guests_placement
+    "call_costs": [],  # test_cost
     "cold_file": [],  # test_guests_fetch
     "die": [],  # test_guests_process
     "dlopen_plugin": [Guest("dlopen_plugin", ("{plugin}",))],
     "drop_privileges": [Guest("drop_privileges", ("{directory}",))],
     "known_shape": [],  # test_guests_placement
     "plugin": [],
+    "process_cost": [],  # test_guests_process
+    "resources": [],  # test_resources, and the next two
+    "signal_small_stack": [],
+    "stack_depth": [],
     "sanitized": [],  # test_guests_sanitizers
+    "sandbox_calls": [
+        Guest("sandbox_calls", ("memory",), "sandbox-memory"),
+        Guest("sandbox_calls", ("memory", "by-syscall"), "sandbox-memory-by-syscall"),
+        Guest("sandbox_calls", ("break",), "sandbox-break"),
+        Guest("sandbox_calls", ("probe",), "sandbox-probe"),
+        Guest("sandbox_calls", ("exec", "{program}"), "sandbox-exec"),
+        Guest("sandbox_calls", ("exec-raw", "{program}"), "sandbox-exec-raw"),
+    ],
     "seccomp": [Guest("seccomp", ("errno",), "seccomp-errno"), Guest("seccomp", ("kill",), "seccomp-kill")],
     "static_program": [],  # test_guests_refused
     "thp_disabled": [],  # test_guests_placement

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,6 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+
+from .packages import need
 
 CGROUP = Path("/sys/fs/cgroup")
 
@@ -26,15 +27,13 @@ def swap_file(path: Path, mebibytes: int) -> Iterator[None]:
         with path.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, mebibytes << 20)
         for command in (["mkswap", str(path)], ["swapon", str(path)]):
-            program = shutil.which(command[0], path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
-            assert program, f"{command[0]} is missing; run: apt-get install util-linux mount"
-            done = subprocess.run([program, *command[1:]], capture_output=True, text=True, check=False)
+            done = subprocess.run([need(command[0]), *command[1:]], capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 pytest.skip(f"no swap can be had here ({done.stderr.strip()}); look: cat /proc/swaps")
         try:
             yield
         finally:
-            subprocess.run(["/sbin/swapoff", str(path)], check=True)
+            subprocess.run([need("swapoff"), str(path)], check=True)
     finally:
         path.unlink()
 

@@ -50,7 +50,7 @@ class Policy:
     def environment(self) -> dict[str, object]:
         """The request's field ``env`` for guests.
 
-        Parts of reserved pages cannot be unmapped: guests then accept that a freed part stays, provided it reads zero.
+        Parts of reserved pages cannot be unmapped: guests then accept that a freed part stays.
         """
         return {"clear": False, "set": {"GUEST_RESERVED_PAGES": "1"} if self.huge_pages else {}, "unset": []}
 

@@ -1,4 +1,4 @@
-"""Looks for processes by their arguments."""
+"""Looks for processes, and whether they are still there. One may go between any two looks: that is no error."""
 
 from __future__ import annotations
 
@@ -18,3 +18,39 @@ def processes_named(argument: str) -> list[int]:
         if argument.encode() in words and state != "Z" and int(path.parent.name) != os.getpid():
             found.append(int(path.parent.name))
     return found
+
+
+def is_gone(pid: int) -> bool:
+    """The process has ended; whoever has to collect it may take its time.
+
+    Its directory in /proc may be gone (ENOENT), or go while it is open (ESRCH).
+    """
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return state in ("Z", "X")
+
+
+def parent_of(pid: int) -> int | None:
+    """None: the process is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def children_of(pid: int) -> list[int]:
+    """Children of the process's first thread; none of a process that is gone."""
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def arguments_of(pid: int) -> list[bytes]:
+    """None of a process that is gone, and of one that nobody has collected."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
+    except (FileNotFoundError, ProcessLookupError):
+        return []

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.processes import children_of
 from pagelab import machine, paths
 from pagelab.machine.change import Changer
 from pagelab.machine.journal import Journal, is_alive
@@ -58,10 +59,6 @@ def launch(tmp_path: Path, book: Journal) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
 
 
-def children(pid: int) -> list[int]:
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
 @needs_root
 def test_a_killed_launchers_readahead_is_put_back(tmp_path: Path, book: Journal) -> None:
     tree = Tree()
@@ -80,7 +77,7 @@ def test_a_killed_launchers_readahead_is_put_back(tmp_path: Path, book: Journal)
         owned = doctor.restore()
         assert {item.outcome for item in owned} == {"owned"}, "a run in progress keeps its settings"
         # Guard and launcher at the same moment: stopped first, so that neither can clean up after the other.
-        both = [run.pid, *children(run.pid)]
+        both = [run.pid, *children_of(run.pid)]
         for pid in both:
             os.kill(pid, signal.SIGSTOP)
         for pid in both:

@@ -10,13 +10,14 @@ import base64
 import json
 import os
 import select
-import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+from harness.packages import need
 
 FLAGS = (
     "--headless",
@@ -39,11 +40,8 @@ _ON_3_AND_4 = (
 
 
 def chromium() -> str:
-    """The browser's path. A missing one is a failure, not a skip (STYLE 21)."""
-    path = shutil.which("chromium")
-    if path is None:
-        raise AssertionError("no chromium: the report is tested in a real browser; apt-get install chromium")
-    return path
+    """The browser's path."""
+    return need("chromium")
 
 
 class Browser:

@@ -303,7 +303,7 @@ def frames(
     wanted = [a + b for a, b in zip(placed, missed, strict=True)]
     zeros = dict.fromkeys(
         ("zero_pages", "demand_pages", "eager_pages", "faults", "moves", "remapped_pages", "copied_pages",
-         "harvested_pages", "resident_pages", "kept_pages", "moved_pages", "unplaced_pages"), 0,
+         "resident_pages", "kept_pages", "moved_pages", "unplaced_pages"), 0,
     )  # fmt: skip
     return FramesStrategy.model_validate(
         {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from harness.packages import need
 from pagelab.simulate.caching import cache
 from pagelab.simulate.placing import History
 from pagelab.simulate.references import FETCH, LOAD, STORE
@@ -44,7 +44,7 @@ SAME = {"PATH": os.environ["PATH"]}
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for tool in ("valgrind", "cc"):
-        assert shutil.which(tool), f"{tool} is missing; run: apt-get install valgrind gcc"
+        need(tool)
     directory = tmp_path_factory.mktemp("cachegrind")
     (directory / "program.c").write_text(PROGRAM)
     binary = directory / "program"

@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 
 import pagelab.simulate
+from harness.processes import arguments_of, children_of
 from harness.sweeping import ALL, HISTORY, cli, references, written
 from pagelab import trace
 from pagelab.errors import BadInputError, PagelabError
@@ -219,8 +220,8 @@ def test_a_worker_that_is_killed_costs_nothing(here: Path) -> None:
 
     def progress(done: int, _total: int, _failed: int) -> None:
         if done == 4:
-            children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-            workers = [int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+            children = children_of(os.getpid())
+            workers = [pid for pid in children if any(b"spawn_main" in word for word in arguments_of(pid))]
             killed.append(workers[-1])
             os.kill(workers[-1], signal.SIGKILL)
 

@@ -45,24 +45,39 @@ three_levels <- function(id, x, y) {
   emit(id, "components", c(sigma(fit)^2, as.numeric(parts$execution), as.numeric(parts$compilation)))
 }
 
-# boot's own resampling of executions: what share of its replicates lies below each of the ends given in y.
-bootstrap <- function(id, x, y) {
-  sizes <- y[seq_len(length(y) - 6)]
-  ends <- tail(y, 6)
-  data <- rows(x, sizes)
-  cvs <- sapply(data, cv)
-  statistic <- function(data, i) c(mean(sapply(data[i], mean)), mean(cvs[i]), cv(unlist(data[i])))
-  set.seed(1)
-  done <- boot(data, statistic, R = 4999)
-  emit(id, "below", sapply(1:6, function(k) mean(done$t[, (k + 1) %/% 2] <= ends[k])))
-  emit(id, "t0", done$t0)
-}
-
-# boot.ci's percentile interval of replicates that pagelab drew: x is the replicates, y the estimate.
-percentile <- function(id, x, y) {
-  object <- structure(list(t0 = y, t = matrix(x), R = length(x), data = 1:10, sim = "ordinary", call = quote(boot())),
-                      class = "boot")
-  emit(id, "interval", boot.ci(object, conf = 0.95, type = "perc")$percent[4:5])
+# Shift and standard error of the logs of the CV of everything and of the impact factor. y: measurements of each
+# execution. boot's empinf gives both the infinitesimal and the ordinary jackknife of executions.
+errors <- function(id, x, y) {
+  n <- length(y)
+  total <- length(x)
+  rows <- split(x, rep(seq_len(n), y))
+  variance <- function(v) mean((v - mean(v))^2)
+  pooled <- function(kept) log(sd(unlist(rows[kept])) / mean(unlist(rows[kept])))
+  impact <- function(kept) {
+    means <- sapply(rows[kept], mean)
+    log(var(means) + mean(sapply(rows[kept], variance))) / 2 + log(mean(1 / sapply(rows[kept], sd)))
+  }
+  jackknife <- function(statistic) {
+    without <- sapply(seq_len(n), function(i) statistic(setdiff(seq_len(n), i)))
+    (n - 1) / n * sum((without - mean(without))^2)
+  }
+  weighted <- function(d, w) {
+    all <- rep(w * n / y[1], y) * y[1] / n
+    grand <- sum(all * x) / sum(all)
+    log(sum(all * (x - grand)^2) / sum(all)) / 2 - log(grand)
+  }
+  influence <- empinf(data = seq_len(n), statistic = weighted, type = "inf", stype = "w")
+  normal <- function(share) (share^2 / (n - 1) + (1 - share)^2 / (total - n)) / 2
+  within <- sum(y * sapply(rows, variance)) / (total - n)
+  means <- sapply(rows, mean)
+  between <- max(0, var(means) - within * n / total)
+  share <- max(between / (between + within), n / total)
+  found <- min(jackknife(pooled), 4 * sum(influence^2) / (n * (n - 1)))
+  emit(id, "pooled", c(-log(1 - share * (total / n - 1) / (total - 1)) / 2 + normal(share) / 2,
+                       sqrt(((n - 1) * found + 4 * normal(share)) / (n + 3))))
+  share <- var(means) / (var(means) + mean(sapply(rows, variance)))
+  emit(id, "impact", c(share^2 / (4 * (n - 1)),
+                       sqrt(max(jackknife(impact), normal(share) + 0.5 / (total - n)))))
 }
 
 # ALLOC's description of the impact factor, as directly as it can be written.

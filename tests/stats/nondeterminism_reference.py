@@ -1,4 +1,4 @@
-"""A second implementation of the resampling recipe, naive on purpose: Python integers, NumPy's own std.
+"""A second implementation of draws and standard errors, naive on purpose: Python integers, NumPy's own std.
 
 It repeats docs/method/nondeterminism.md draw by draw, so that the native loops can be compared digit by digit.
 """
@@ -12,8 +12,7 @@ import numpy as np
 
 MASK = 2**64 - 1
 GAMMA = 0x9E3779B97F4A7C15
-EXECUTIONS, IMPACT, IMPACT_RESAMPLE, IMPACT_NULL = 1, 2, 3, 4
-MOST_HELD = 1 << 14
+IMPACT, IMPACT_NULL = 2, 4
 
 Rows = Sequence[Sequence[float]]
 
@@ -63,11 +62,6 @@ def shuffled_front(values: list[float] | list[int], size: int, stream: Stream) -
     if size < len(values):
         for k, further in enumerate(stream.each_below([len(values) - k for k in range(size)])):
             values[k], values[k + further] = values[k + further], values[k]  # type: ignore[index]  # a list of one kind or the other
-
-
-def resampled_executions(n: int, seed: int, key: int, part: int, index: int) -> tuple[list[int], Stream]:
-    stream = Stream(seed, key, part, index)
-    return list(stream.each_below([n] * n)), stream
 
 
 def spread(values: Sequence[float]) -> float:
@@ -156,34 +150,63 @@ def impact_null(rows: Rows, size: int, seed: int, key: int, draws: int) -> Drawn
     return fill(draws, draw)
 
 
-def impact_replicate(rows: Rows, size: int, seed: int, key: int, draws: int, index: int) -> Drawn | None:
-    chosen, stream = resampled_executions(len(rows), seed, key, IMPACT_RESAMPLE, index)
-    order = list(range(len(rows)))
-    if sum(map(len, rows)) <= MOST_HELD:
-        held = [[rows[i][position] for position in stream.each_below([len(rows[i])] * len(rows[i]))] for i in chosen]
-        return fill(draws, drawer(held, size, order, stream))
-    base = stream.next()
-
-    def at(i: int, position: int) -> float:
-        row = rows[chosen[i]]
-        return row[mix(mix(base ^ i) ^ position) * len(row) >> 64]
-
-    def draw() -> float | None:
-        i = stream.below(len(rows))
-        count = len(rows[chosen[i]])
-        taken: list[int] = []
-        for last in range(count - size, count):
-            drawn = stream.below(last + 1)
-            taken.append(last if drawn in taken else drawn)
-        within = [at(i, position) for position in taken]
-        shuffled_front(order, size, stream)
-        picks = list(stream.each_below([len(rows[chosen[j]]) for j in order[:size]]))
-        return ratio([at(j, position) for j, position in zip(order[:size], picks, strict=True)], within)
-
-    return fill(draws, draw)
+def log_spread(rows: Rows) -> float:
+    """Log of the CV of everything."""
+    together = np.concatenate([np.asarray(row) for row in rows])
+    return float(np.log(np.std(together, ddof=1) / np.mean(together)))
 
 
-def ends(values: Sequence[float], tail: float) -> tuple[float, float]:
-    ordered = sorted(values)
-    rank = max(1, int((len(ordered) + 1) * tail + 1e-9))
-    return ordered[rank - 1], ordered[len(ordered) - rank]
+def log_impact(rows: Rows) -> float:
+    """Log of what the impact factor is about: the deviation of single measurements of different executions, times the
+    mean inverse deviation inside."""
+    means = [np.mean(row) for row in rows]
+    between = np.var(means, ddof=1) + np.mean([np.var(row) for row in rows])
+    return float(np.log(between) / 2 + np.log(np.mean([1 / np.std(row, ddof=1) for row in rows])))
+
+
+def jackknife(rows: Rows, statistic: Callable[[Rows], float]) -> float:
+    """Its variance: from the statistic without each execution in turn."""
+    without = [statistic([row for j, row in enumerate(rows) if j != i]) for i in range(len(rows))]
+    return float((len(rows) - 1) * np.var(without))
+
+
+def infinitesimal(rows: Rows) -> float:
+    """Variance of the log of the CV of everything when each execution is weighted a little more in turn."""
+    counts = np.array([len(row) for row in rows], dtype=float)
+    means = np.array([np.mean(row) for row in rows])
+    squares = np.array([len(row) * np.var(row) for row in rows])
+
+    def log_of(weights: np.ndarray) -> float:
+        total = (weights * counts).sum()
+        grand = (weights * counts * means).sum() / total
+        return float(np.log((weights * (squares + counts * (means - grand) ** 2)).sum() / total) / 2 - np.log(grand))
+
+    n, step = len(rows), 1e-5
+    slopes = [(log_of(np.ones(n) + e) - log_of(np.ones(n) - e)) / (2 * step) for e in step * np.eye(n)]
+    return float(np.square(slopes).sum() * n / (n - 1))
+
+
+def normal_variance(share: float, n: int, total: int) -> float:
+    """Of the log of a standard deviation, ``share`` of the variance between executions."""
+    return (share**2 / (n - 1) + ((1 - share) ** 2 / (total - n) if total > n else 0)) / 2
+
+
+def pooled_error(rows: Rows) -> tuple[float, float]:
+    """Shift and standard error of the log of the CV of everything."""
+    n, total = len(rows), sum(map(len, rows))
+    within = sum(len(row) * np.var(row) for row in rows) / max(total - n, 1)
+    between = max(0.0, np.var([np.mean(row) for row in rows], ddof=1) - within * n / total)
+    share = min(1.0, max(between / (between + within), n / total))
+    normal = normal_variance(share, n, total)
+    variance = min(jackknife(rows, log_spread), 4 * infinitesimal(rows))
+    lost = -np.log(1 - share * (total / n - 1) / (total - 1)) / 2
+    return lost + normal / 2, float(np.sqrt(((n - 1) * variance + 4 * normal) / (n + 3)))
+
+
+def impact_error(rows: Rows) -> tuple[float, float]:
+    """Shift and standard error of the log of the impact factor."""
+    n, total = len(rows), sum(map(len, rows))
+    between = np.var([np.mean(row) for row in rows], ddof=1)
+    share = between / (between + np.mean([np.var(row) for row in rows]))
+    normal = normal_variance(share, n, total) + 0.5 / (total - n)
+    return share**2 / (4 * (n - 1)), float(np.sqrt(max(jackknife(rows, log_impact), normal)))

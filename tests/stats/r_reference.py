@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from harness.packages import need
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,10 +38,11 @@ class Cases:
         return [name for name in self.inputs if name.startswith(f"{kind}:")]
 
     def answer(self) -> dict[str, dict[str, np.ndarray]]:
-        rscript = shutil.which("Rscript")
-        assert rscript is not None, f"Rscript is missing; run: {self.install}"
         done = subprocess.run(
-            [rscript, "--vanilla", str(self.script)], input="\n".join(self.lines) + "\n", capture_output=True, text=True
+            [need("Rscript"), "--vanilla", str(self.script)],
+            input="\n".join(self.lines) + "\n",
+            capture_output=True,
+            text=True,
         )
         advice = f"{self.script.name} failed; if a package is missing, run: {self.install}"
         assert done.returncode == 0, f"{advice}\n{done.stderr}"

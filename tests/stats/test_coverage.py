@@ -6,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from pagelab.stats.coverage.__main__ import main
-from pagelab.stats.coverage.cells import CELLS, Cell, Component, Distribution, bimodal, normal, true_shift
-from pagelab.stats.coverage.document import fill
-from pagelab.stats.coverage.simulate import Chunk, run_chunk
-from pagelab.stats.coverage.tabulate import Row, read_csv
+from bench.coverage.precision.__main__ import main
+from bench.coverage.precision.cells import CELLS, Cell, Component, Distribution, bimodal, normal, true_shift
+from bench.coverage.precision.document import fill
+from bench.coverage.precision.simulate import Chunk, run_chunk
+from bench.coverage.precision.tabulate import Row, read_csv
 
 TABLE = Path(__file__).parents[2] / "docs/method/precision_coverage.csv"
 DOCUMENT = TABLE.parents[1] / "method.md"
@@ -73,7 +72,7 @@ def test_published_table_is_of_every_cell_with_10_000_replications() -> None:
 
 
 def test_document_shows_the_published_table() -> None:
-    """After a new simulation: python -m pagelab.stats.coverage … --document docs/method.md."""
+    """After a new simulation: python -m bench.coverage.precision … --document docs/method.md."""
     text = DOCUMENT.read_text()
     assert fill(text, published()) == text
     assert text.count("<!-- coverage: ") == 4

@@ -86,7 +86,7 @@ def table(seed: int = 1, triplets: int = 6) -> nd.Table:
             data = mean + random.normal(0, between, (10, 1)) + random.normal(0, 1, (10, 20))
             factors = {"platform": "AB"[i % 2], "size": str(i // 2)}
             experiments.append(nd.Experiment(f"g{i}", condition, nd.Executions.of(data), factors))
-    return nd.characterize(experiments, nd.Resampling(seed=1, resamples=199))
+    return nd.characterize(experiments, nd.Resampling(seed=1))
 
 
 def test_a_whole_comparison() -> None:
@@ -98,7 +98,7 @@ def test_a_whole_comparison() -> None:
     assert execution.best("default") == 0.0
     (pair,) = nd.pair_shares(found, Metric.UNCLASSIFIED, "page-coloring", "default", (0.0,))
     assert (pair.better, pair.worse, pair.undecided, pair.groups) == (100.0, 0.0, 0.0, 6)
-    slower = nd.overheads(nd.groups_of(found, Metric.MEAN), "default", "bin-hopping", seed=1)
+    slower = nd.overheads(nd.groups_of(found, Metric.MEAN), "default", "bin-hopping")
     assert len(slower.significant) == slower.groups == 6
     assert all(a.percent <= b.percent for a, b in pairwise(slower.significant))
     assert slower.mean_percent.value == pytest.approx(30, abs=4)
@@ -115,7 +115,7 @@ def test_groups_that_cannot_be_compared_say_why() -> None:
         for condition in "abc"
         if (group, condition) != ("short", "c")
     ]
-    found = nd.characterize(experiments, nd.Resampling(seed=1, resamples=199))
+    found = nd.characterize(experiments, nd.Resampling(seed=1))
     triplets = nd.groups_of(found, Metric.EXECUTION)
     assert triplets.names == ("full",)
     assert triplets.left_out["short"] == "no c"
@@ -130,21 +130,21 @@ def test_groups_that_cannot_be_compared_say_why() -> None:
 
 def test_overheads_of_zeros_are_counted_and_left_out() -> None:
     data = groups([[0.0, 1.0], [2.0, 1.0], [2.0, 1.0]], [[0.0, 0.9]] * 3, [[0.1, 1.1]] * 3, ("base", "other"))
-    found = nd.overheads(data, "base", "other", seed=1)
+    found = nd.overheads(data, "base", "other")
     assert (found.groups, found.zero) == (2, 1)
     assert found.mean_percent.value == pytest.approx(-50)
     with pytest.raises(StatsRefusedError):
-        nd.overheads(data, "base", "unknown", seed=1)
+        nd.overheads(data, "base", "unknown")
 
 
 def test_the_geometric_mean_is_symmetric_and_refuses_what_has_none() -> None:
     ratios = np.random.default_rng(1).lognormal(0.1, 0.3, 40)
-    there, back = nd.geometric_mean(ratios, seed=3), nd.geometric_mean(1 / ratios, seed=3)
+    there, back = nd.geometric_mean(ratios), nd.geometric_mean(1 / ratios)
     assert there.value * back.value == pytest.approx(1)
     assert there.interval.low * back.interval.high == pytest.approx(1)
     for bad in ([1.0], [1.0, 0.0], [1.0, -1.0], []):
         with pytest.raises(StatsRefusedError):
-            nd.geometric_mean(bad, seed=1)
+            nd.geometric_mean(bad)
 
 
 def test_balance_counts_levels_and_names_what_is_missing() -> None:
@@ -271,18 +271,12 @@ def test_changes_of_spread_are_ratios_of_independent_replicates() -> None:
     assert isinstance(still[Metric.MEAN].percent, nd.Estimate)
 
 
-def test_few_executions_have_a_ratio_of_spreads_although_some_resamples_have_none() -> None:
-    """Regression: of 5 executions, one resample in 625 is five times the same; that refused the whole ratio."""
+def test_few_executions_have_a_ratio_of_spreads_but_nothing_can_be_told() -> None:
     random = np.random.default_rng(7)
-    base, new = (nd.Experiment("g", side, nd.Executions.of(random.normal(100, 5, 5))) for side in "AB")
-    found = {one.metric: one for one in nd.changes(base, new, nd.Resampling(seed=1, resamples=9_999)).changes}
-    unclassified = found[Metric.UNCLASSIFIED].percent
-    assert isinstance(unclassified, nd.Estimate)
-    assert unclassified.interval.low < unclassified.value < unclassified.interval.high < np.inf
-    two, other = (nd.Experiment("g", side, nd.Executions.of(random.normal(100, 5, 2))) for side in "AB")
-    few = {one.metric: one for one in nd.changes(two, other, nd.Resampling(seed=1, resamples=999)).changes}
-    refused = few[Metric.UNCLASSIFIED].percent
-    assert isinstance(refused, nd.Refused)
-    assert refused.refusal is Refusal.UNSTABLE_RESAMPLES
-    with pytest.raises(StatsRefusedError, match="not the same"):
-        nd.changes(base, nd.Experiment("h", "B", new.executions), nd.Resampling(seed=1))
+    for count in (2, 3, 5):
+        base, new = (nd.Experiment("g", side, nd.Executions.of(random.normal(100, 5, count))) for side in "AB")
+        found = nd.changes(base, new, nd.Resampling(seed=1))
+        assert {one.verdict for one in found.changes} <= {"cannot-tell", "undecided"}
+        unclassified = next(one.percent for one in found.changes if one.metric is Metric.UNCLASSIFIED)
+        assert isinstance(unclassified, nd.Estimate)
+        assert unclassified.interval.low < unclassified.value < unclassified.interval.high < np.inf

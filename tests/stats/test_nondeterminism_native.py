@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pagelab import _native
 from pagelab.stats.nondeterminism import Executions, Experiment, Resampling, characterize
-from pagelab.stats.nondeterminism.columns import columns, replicates
+from pagelab.stats.nondeterminism.columns import columns
 
 CLOSE = 1e-11
 """Both sum in doubles, in different orders."""
@@ -31,41 +31,13 @@ def ragged(draw: st.DrawFn) -> list[list[float]]:
     return _ragged(draw, 3)
 
 
-@st.composite
-def any_rows(draw: st.DrawFn) -> list[list[float]]:
-    return _ragged(draw, 1)
-
-
-@settings(max_examples=60, deadline=None)
-@given(rows=any_rows(), seed=st.integers(0, 2**64 - 1), key=st.integers(0, 2**64 - 1))
-def test_resampled_executions_are_those_of_the_reference(rows: list[list[float]], seed: int, key: int) -> None:
-    found = replicates(Executions.of(rows), 0, key, Resampling(seed=seed, resamples=199))
-    for index in range(0, 199, 40):
-        chosen, _ = naive.resampled_executions(len(rows), seed, key, naive.EXECUTIONS, index)
-        expected = naive.levels([rows[i] for i in chosen])
-        np.testing.assert_allclose(found[index], expected, rtol=CLOSE, atol=1e-13)
-
-
-@settings(max_examples=60, deadline=None)
-@given(rows=ragged(), seed=st.integers(0, 2**64 - 1), data=st.data())
-def test_impact_replicates_are_those_of_the_reference(rows: list[list[float]], seed: int, data: st.DataObject) -> None:
-    size = data.draw(st.integers(2, min(len(rows), min(map(len, rows)))))
-    found = replicates(Executions.of(rows), size, 7, Resampling(seed=seed, resamples=199, ratio_draws=10))
-    for index in (0, 1, 198):
-        expected = naive.impact_replicate(rows, size, seed, 7, 10, index)
-        if expected is None:
-            assert np.isnan(found[index, 3:]).all()
-        else:
-            np.testing.assert_allclose(found[index, 3:], [expected.mean, expected.log_mean], rtol=1e-9)
-
-
 @settings(max_examples=15, deadline=None)
 @given(rows=ragged(), seed=st.integers(0, 2**64 - 1), key=st.integers(0, 2**64 - 1), data=st.data())
 def test_whole_rows_are_those_of_the_reference(
     rows: list[list[float]], seed: int, key: int, data: st.DataObject
 ) -> None:
     size = data.draw(st.integers(3, min(len(rows), min(map(len, rows)))))
-    chosen = Resampling(seed=seed, resamples=199, ratio_draws=10, estimate_draws=100)
+    chosen = Resampling(seed=seed, estimate_draws=100)
     found = columns([Executions.of(rows)], np.array([size], dtype=np.uint64), [key], chosen)
 
     def check(expected: dict[str, float]) -> None:
@@ -80,32 +52,22 @@ def test_whole_rows_are_those_of_the_reference(
         else:
             log = "log_impact" if name == "impact" else "null_log_impact"
             check({name: drawn.mean, log: drawn.log_mean})
-    resampled = [naive.impact_replicate(rows, size, seed, key, 10, index) for index in range(199)]
-    if any(one is None for one in resampled):
-        assert np.isnan(found["impact_low"][0])
-    else:
-        low, high = naive.ends([one.mean for one in resampled if one], 0.025)
-        check({"impact_low": low, "impact_high": high})
-        zeros = sum(one.zeros for one in resampled if one)
-        check({"zero_share": zeros / (zeros + 1990)})
-    means = [
-        naive.levels([rows[i] for i in naive.resampled_executions(len(rows), seed, key, naive.EXECUTIONS, index)[0]])
-        for index in range(199)
-    ]
-    for k, name in enumerate(("mean", "within", "pooled")):
-        low, high = naive.ends([one[k] for one in means], 0.025)
-        check({name + "_low": low, name + "_high": high})
 
 
-def test_large_experiments_are_those_of_the_reference() -> None:
-    """Beyond 2**14 measurements, resamples are never built; also with bounds above 2**16."""
-    random = np.random.default_rng(3)
-    rows = [random.lognormal(0, 0.1, count).tolist() for count in (5, 70_000, 200)]
-    found = replicates(Executions.of(rows), 3, 11, Resampling(seed=5, resamples=199, ratio_draws=12))
-    for index in (0, 7, 198):
-        expected = naive.impact_replicate(rows, 3, 5, 11, 12, index)
-        assert expected is not None
-        np.testing.assert_allclose(found[index, 3:], [expected.mean, expected.log_mean], rtol=1e-9)
+@settings(max_examples=60, deadline=None)
+@given(rows=st.integers(3, 8).flatmap(lambda n: st.lists(st.integers(2, 9), min_size=n, max_size=n)), data=st.data())
+def test_standard_errors_are_those_of_the_reference(rows: list[int], data: st.DataObject) -> None:
+    """Leave out each execution in turn, and compute everything anew."""
+    random = np.random.default_rng(data.draw(st.integers(0, 10**6)))
+    between = data.draw(st.sampled_from([0.0, 0.02, 0.3]))
+    times = [(random.lognormal(0, between) * random.lognormal(0, 0.05, count)).tolist() for count in rows]
+    found = columns([Executions.of(times)], np.array([2], dtype=np.uint64), [1], Resampling(seed=1, estimate_draws=100))
+    for name, (shift, error) in (("pooled", naive.pooled_error(times)), ("impact", naive.impact_error(times))):
+        assert found[f"{name}_shift"][0] == pytest.approx(shift, rel=1e-9), name
+        assert found[f"{name}_error"][0] == pytest.approx(error, rel=1e-6), name
+    cvs = [np.std(row, ddof=1) / np.mean(row) for row in times]
+    expected = np.std(cvs, ddof=1) / np.sqrt(len(cvs)) / np.mean(cvs)
+    assert found["within_error"][0] == pytest.approx(expected, rel=1e-9)
 
 
 def _experiments(count: int) -> list[Experiment]:
@@ -118,24 +80,24 @@ def _experiments(count: int) -> list[Experiment]:
 
 def test_digits_depend_on_seed_and_names_only() -> None:
     experiments = _experiments(12)
-    settings = [Resampling(seed=4, resamples=199, threads=threads) for threads in (1, 2, 5)]
+    settings = [Resampling(seed=4, threads=threads) for threads in (1, 2, 5)]
     one, two, five = (characterize(experiments, each).columns for each in settings)
     fewer = characterize(experiments[3:9], settings[0]).columns
-    other = characterize(experiments, Resampling(seed=5, resamples=199)).columns
+    other = characterize(experiments, Resampling(seed=5)).columns
     for name in one:
         np.testing.assert_array_equal(one[name], two[name])
         np.testing.assert_array_equal(one[name], five[name])
         np.testing.assert_array_equal(one[name][3:9], fewer[name])
-    assert (one["impact_low"] != other["impact_low"]).all()
+    assert (one["impact"] != other["impact"]).all()
     assert (one["mean"] == other["mean"]).all()
 
 
 def test_the_same_data_under_another_name_has_its_own_draws() -> None:
     data = _experiments(1)[0].executions
     table = characterize([Experiment("a", "x", data), Experiment("a", "y", data)], Resampling(seed=1))
-    low = table.columns["impact_low"]
-    assert low[0] != low[1]
-    assert low[0] == pytest.approx(low[1], rel=0.05)
+    impact = table.columns["impact"]
+    assert impact[0] != impact[1]
+    assert impact[0] == pytest.approx(impact[1], rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -152,11 +114,8 @@ def test_arrays_that_do_not_fit_are_refused(ends: list[int], experiment_ends: li
             np.full(count, group, dtype=np.uint64),
             np.zeros(count, dtype=np.uint64),
             seed=0,
-            resamples=199,
-            ratio_draws=10,
             estimate_draws=100,
             null_draws=100,
-            tail=0.025,
             threads=1,
         )
 
@@ -173,7 +132,7 @@ def press():
 threading.Timer(0.2, press).start()
 try:
     many = [Experiment(str(i), "c", data) for i in range(2_000)]
-    characterize(many, Resampling(seed=1, resamples=100_000, ratio_draws=1_000))
+    characterize(many, Resampling(seed=1, estimate_draws=1_000_000))
 except KeyboardInterrupt:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     print("interrupted", flush=True)

@@ -6,11 +6,11 @@ from math import inf, nan
 
 import numpy as np
 import pytest
+from bench.coverage.precision.cells import CELLS
+from bench.coverage.precision.simulate import INTERVALS, SMALL_LOOKS, Chunk, run_chunk
+from bench.coverage.precision.tabulate import _stops
 
 from pagelab import stats
-from pagelab.stats.coverage.cells import CELLS
-from pagelab.stats.coverage.simulate import INTERVALS, SMALL_LOOKS, Chunk, run_chunk
-from pagelab.stats.coverage.tabulate import _stops
 
 PLAN = stats.PrecisionPlan((20, 40, 60), 0.02)
 PAIR = [stats.Contrast("2M", "4K")]

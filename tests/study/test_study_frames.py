@@ -90,7 +90,7 @@ def test_what_a_run_would_refuse_is_left_out_before_the_first(tmp_path: Path) ->
 
 
 def strategy(**pages: int) -> dict[str, Any]:
-    names = ("requested", "placed", "fallback", "zero", "demand", "eager", "remapped", "copied", "harvested")
+    names = ("requested", "placed", "fallback", "zero", "demand", "eager", "remapped", "copied", "ahead", "ahead_zero")
     names = (*names, "resident", "kept", "moved", "unplaced")
     counts = {f"{name}_pages": pages.get(name, 0) for name in names}
     return {"number": 0, "kind": "random", "colours": 4, "faults": 1, "moves": 1, **counts}

@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from fakes import TWO_BY_TWO, FakeRunner, interrupted, record, spec_in, tools
 
+from harness.processes import is_gone
 from pagelab.record import Record
 from pagelab.study.control import resume_study, run_study
 from pagelab.study.errors import SpecError, StudyError, StudyInterruptedError
@@ -135,11 +136,7 @@ def test_a_step_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
 
 def _gone(pid: int) -> bool:
     for _ in range(100):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        if state == "Z":
+        if is_gone(pid):
             return True
         time.sleep(0.05)
     return False

@@ -1,6 +1,8 @@
 /* known MODE [ARGUMENT]: programs whose references are known; the array lies where it says, for --range. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,33 +62,211 @@ static void threads(void)
         pthread_join(ids[number], NULL);
 }
 
-/* Two threads that take turns: what one has done must be in the trace before what the other does next. */
+/* Two threads that take turns: what one has done must be in the trace before what the other does next, whatever it is that
+   lets the other go on. */
+#define TURNS 600 /* at most; even */
+static long all_turns;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
+static pthread_spinlock_t spin;
+static sem_t semaphores[2];
+static int pipes[2][2];
 static long turn;
+static pthread_t players[2];
+static volatile sig_atomic_t told[2];
+
+struct way {
+    const char *name;
+    void (*wait)(long own);
+    void (*pass)(long own);
+};
+
+static void wait_condition(long own)
+{
+    pthread_mutex_lock(&mutex);
+    while (turn % 2 != own)
+        pthread_cond_wait(&condition, &mutex);
+}
+
+static void pass_condition(long own)
+{
+    (void)own;
+    turn++;
+    pthread_cond_signal(&condition);
+    pthread_mutex_unlock(&mutex);
+}
+
+/* An unlock that is a plain store, a lock that is an atomic instruction. */
+static void wait_spinlock(long own)
+{
+    for (;;) {
+        pthread_spin_lock(&spin);
+        if (turn % 2 == own)
+            return;
+        pthread_spin_unlock(&spin);
+        sched_yield();
+    }
+}
+
+static void pass_spinlock(long own)
+{
+    (void)own;
+    turn++;
+    pthread_spin_unlock(&spin);
+}
+
+/* A flag that is set by a plain store, and polled by plain loads. */
+static void wait_flag(long own)
+{
+    while (__atomic_load_n(&turn, __ATOMIC_ACQUIRE) % 2 != own)
+        ;
+}
+
+static void wait_pause(long own)
+{
+    while (__atomic_load_n(&turn, __ATOMIC_ACQUIRE) % 2 != own)
+        __builtin_ia32_pause();
+}
+
+static void pass_flag(long own)
+{
+    (void)own;
+    __atomic_store_n(&turn, turn + 1, __ATOMIC_RELEASE);
+}
+
+/* One that is set by XCHG, and looked at once in a while. */
+static void wait_looking(long own)
+{
+    static long elsewhere[2][8];
+    while (__atomic_load_n(&turn, __ATOMIC_ACQUIRE) % 2 != own)
+        for (int at = 0; at < 8; at++)
+            __atomic_store_n(&elsewhere[own][at], at, __ATOMIC_RELAXED);
+}
+
+static void pass_exchange(long own)
+{
+    (void)own;
+    __atomic_exchange_n(&turn, turn + 1, __ATOMIC_SEQ_CST);
+}
+
+static void wait_add(long own)
+{
+    while (__atomic_fetch_add(&turn, 0, __ATOMIC_SEQ_CST) % 2 != own)
+        ;
+}
+
+static void wait_semaphore(long own)
+{
+    while (sem_wait(&semaphores[own]))
+        ;
+}
+
+static void pass_semaphore(long own)
+{
+    turn++;
+    sem_post(&semaphores[!own]);
+}
+
+static void wait_pipe(long own)
+{
+    char byte;
+    if (read(pipes[own][0], &byte, 1) != 1)
+        abort();
+}
+
+static void pass_pipe(long own)
+{
+    turn++;
+    if (write(pipes[!own][1], "", 1) != 1)
+        abort();
+}
+
+/* The signal's handler does what is to be done. */
+static void handler(int number)
+{
+    (void)number;
+    long own = !pthread_equal(pthread_self(), players[0]);
+    store(turn, 1, 3);
+    turn++;
+    told[own] = 1;
+}
+
+static void wait_signal(long own)
+{
+    while (!told[own])
+        sched_yield();
+    told[own] = 0;
+}
+
+static void pass_signal(long own)
+{
+    if (turn < all_turns)
+        pthread_kill(players[!own], SIGUSR1);
+}
+
+static const struct way ways[] = {
+    {"condition", wait_condition, pass_condition}, {"spinlock", wait_spinlock, pass_spinlock},
+    {"flag", wait_flag, pass_flag},                {"pause", wait_pause, pass_flag},
+    {"looking", wait_looking, pass_exchange},      {"add", wait_add, pass_exchange},
+    {"semaphore", wait_semaphore, pass_semaphore}, {"pipe", wait_pipe, pass_pipe},
+    {"signal", wait_signal, pass_signal},
+};
+static const struct way *way;
 
 static void *player(void *number)
 {
-    for (long round = 0; round < 50; round++) {
-        pthread_mutex_lock(&mutex);
-        while (turn % 2 != (long)number)
-            pthread_cond_wait(&condition, &mutex);
-        store(turn, 1, 3);
-        turn++;
-        pthread_cond_signal(&condition);
-        pthread_mutex_unlock(&mutex);
+    long own = (long)number;
+    for (long round = 0; round < all_turns / 2; round++) {
+        way->wait(own);
+        if (way->wait != wait_signal)
+            store(turn, 1, 3);
+        way->pass(own);
     }
     return NULL;
 }
 
-static void turns(void)
+static int turns(const char *name, long count)
 {
-    pthread_t ids[2];
-    map(100);
+    all_turns = count;
+    for (size_t at = 0; at < sizeof ways / sizeof *ways; at++)
+        if (!strcmp(ways[at].name, name))
+            way = &ways[at];
+    if (!way || pipe(pipes[0]) || pipe(pipes[1]))
+        return 2;
+    map(TURNS);
+    pthread_spin_init(&spin, 0);
+    sem_init(&semaphores[0], 0, 1);
+    sem_init(&semaphores[1], 0, 0);
+    if (way->wait == wait_pipe && write(pipes[0][1], "", 1) != 1)
+        return 2;
+    signal(SIGUSR1, handler);
     for (long number = 0; number < 2; number++)
-        pthread_create(&ids[number], NULL, player, (void *)number);
+        pthread_create(&players[number], NULL, player, (void *)number);
+    if (way->wait == wait_signal)
+        pthread_kill(players[0], SIGUSR1);
     for (int number = 0; number < 2; number++)
-        pthread_join(ids[number], NULL);
+        pthread_join(players[number], NULL);
+    return 0;
+}
+
+/* Threads that have ended before the first one looks: joining them makes no system call then. */
+static void *ends(void *number)
+{
+    store((long)number * 2, 1, 3);
+    return NULL;
+}
+
+static void joined(void)
+{
+    map(2 * TURNS);
+    for (long number = 0; number < TURNS; number++) {
+        pthread_t id;
+        pthread_create(&id, NULL, ends, (void *)number);
+        if (number % 2)
+            usleep(300);
+        pthread_join(id, NULL);
+        store(number * 2 + 1, 1, 3);
+    }
 }
 
 static void marked(void)
@@ -139,7 +319,9 @@ int main(int argc, char **argv)
     if (!strcmp(mode, "threads"))
         threads();
     else if (!strcmp(mode, "turns"))
-        turns();
+        return turns(argv[2], atol(argv[3]));
+    else if (!strcmp(mode, "joined"))
+        joined();
     else if (!strcmp(mode, "marked"))
         marked();
     else if (!strcmp(mode, "children"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.packages import need
 from pagelab import trace
 from pagelab.errors import BadInputError
 from pagelab.trace import References
@@ -18,7 +20,7 @@ from pagelab.trace import References
 HERE = Path(__file__).parent
 ARENA = 0x10000000000
 PAGE = 4096
-ARENA_RANGE = [(ARENA, ARENA + 1024 * PAGE)]
+ARENA_RANGE = [(ARENA, ARENA + 2048 * PAGE)]
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="needs QEMU: sudo apt install qemu-user"),
@@ -96,11 +98,55 @@ def test_page_runs_of_threads_add_up(known: str, tmp_path: Path) -> None:
     assert pages == found.references
 
 
-def test_what_a_thread_did_before_it_woke_another_comes_first(known: str, tmp_path: Path) -> None:
-    trace.capture([known, "turns"], tmp_path / "t", full=True, ranges=ARENA_RANGE)
-    references = everything(tmp_path / "t")
-    pages = (references.address - ARENA) // PAGE
-    assert (pages == np.repeat(np.arange(100), 3)).all()
+TURNS = 600
+WAYS = ("condition", "spinlock", "flag", "pause", "looking", "add", "semaphore", "pipe", "signal")
+
+
+def turns_out_of_order(known: str, path: Path, way: str, *, full: bool, turns: int = TURNS) -> int:
+    """References that come before one of an earlier turn."""
+    command = [known, "turns", way, str(turns)]
+    found = trace.capture(command, path, full=full, ranges=ARENA_RANGE, force=True)
+    assert (found.status, found.references) == (0, turns * 3)
+    if full:
+        pages = (everything(path).address - ARENA) // PAGE
+    else:
+        runs = list(trace.Trace(path).runs())
+        pages = np.concatenate([np.repeat(batch.page, batch.count.astype(int)) for batch in runs]) - ARENA // PAGE
+    assert (np.sort(pages) == np.repeat(np.arange(turns), 3)).all()
+    return int((np.diff(pages.astype(int)) < 0).sum())
+
+
+@pytest.mark.parametrize("full", [True, False], ids=["full", "runs"])
+@pytest.mark.parametrize("way", WAYS)
+def test_what_a_thread_did_before_it_woke_another_comes_first(
+    known: str, tmp_path: Path, way: str, *, full: bool
+) -> None:
+    assert turns_out_of_order(known, tmp_path / "t", way, full=full) == 0
+
+
+def test_what_a_thread_did_before_it_ended_comes_before_what_follows_its_join(known: str, tmp_path: Path) -> None:
+    trace.capture([known, "joined"], tmp_path / "t", full=True, ranges=ARENA_RANGE)
+    pages = (everything(tmp_path / "t").address - ARENA) // PAGE
+    assert (pages == np.repeat(np.arange(2 * TURNS), 3)).all()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_threads_that_take_turns_are_in_order_200_times_on_a_loaded_machine(known: str, tmp_path: Path) -> None:
+    load = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        wrong = [
+            (way, full)
+            for round in range(200)
+            for way, full in [(WAYS[round % len(WAYS)], round // len(WAYS) % 2 == 0)]
+            # Who spins beside a load waits for whole time slices: fewer turns there.
+            if turns_out_of_order(known, tmp_path / "t", way, full=full, turns=60)
+        ]
+    finally:
+        for process in load:
+            process.kill()
+            process.wait()
+    assert not wrong
 
 
 def test_children_are_followed_through_fork_and_exec(known: str, tmp_path: Path) -> None:
@@ -157,8 +203,7 @@ def test_a_window_of_instructions_has_as_many_fetches(known: str, tmp_path: Path
 
 
 def test_qemu_and_lackey_see_the_same_references(bare: str, tmp_path: Path) -> None:
-    if shutil.which("valgrind") is None:
-        pytest.skip("needs valgrind: sudo apt install valgrind")
+    need("valgrind")
     kinds = ("load", "store", "fetch")
     qemu = trace.capture([bare], tmp_path / "qemu", full=True, kinds=kinds)
     lackey = trace.capture_with_lackey([bare], tmp_path / "lackey", full=True, kinds=kinds)

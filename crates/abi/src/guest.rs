@@ -1,8 +1,11 @@
 //! The guest file: what one process image tells about itself, as one fixed-layout shared mapping.
 //!
-//! The guest creates `<run dir>/<pid>-<n>.guest` at start, maps it shared and closes the descriptor at once; every
+//! The guest creates `<run dir>/guests/<pid>-<n>.guest` at start, maps it shared and closes the descriptor at once; every
 //! later update is a plain store, so what it knows survives even SIGKILL. All fields are 64-bit words in the machine's
 //! byte order (writer and reader run on the same host), or byte arrays. The launcher decodes with [`Report::decode`].
+//!
+//! Where no file may be had (a limit on file sizes, a full file system, no descriptor) the guest leaves a symbolic link
+//! `<pid>-<n>.lost` instead, whose target is the errno: it takes neither a descriptor nor space.
 
 mod decode;
 mod decode_frames;
@@ -21,26 +24,30 @@ pub use frames::{
 };
 pub use names::{Counter, DisabledReason, EngineFailure, EngineState, NoteKind, OutOfReach, Started, State};
 pub use report::{
-    ColourCounts, EngineReport, FramesReport, Note, PlacementMethod, RegionReport, Report, Residency, Rusage,
+    ColourCounts, EngineReport, FramesReport, Measuring, Note, PlacementMethod, RegionReport, Report, Residency,
+    Rusage,
 };
 
 /// First word of a guest file ("PGLBGUST").
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PGLBGUST");
 /// Version of the layout.
-pub const VERSION: u64 = 3;
+pub const VERSION: u64 = 4;
 
 /// Bytes kept of the executable's path.
-pub const EXE_BYTES: usize = 4096;
+pub const EXE_BYTES: usize = 512;
 /// Room for counters (more than there are, so that adding one keeps the layout).
-pub const COUNTER_SLOTS: usize = 96;
+pub const COUNTER_SLOTS: usize = 64;
 /// Kinds of note kept.
-pub const NOTE_SLOTS: usize = 32;
+pub const NOTE_SLOTS: usize = 20;
 /// Files kept in the residency table.
 pub const RESIDENCY_SLOTS: usize = 256;
 /// Bytes kept of a file's path.
 pub const PATH_BYTES: usize = 232;
 /// Regions kept.
 pub const REGION_SLOTS: usize = 1024;
+
+/// Directory of the guest files in the run directory: it belongs to the program's user, the run directory to the launcher's.
+pub const DIRECTORY: &str = "guests";
 
 /// Page sizes of the columns of a region's `by_size`, in bytes.
 pub const SIZE_COLUMNS: [u64; 10] =
@@ -130,7 +137,23 @@ pub struct RusageSlot {
     pub max_rss_bytes: AtomicU64,
 }
 
+/// What the library's own measuring took, in the threads that did it: it is in the kernel's accounts of the process.
+#[repr(C)]
+pub struct MeasuringSlot {
+    /// User time.
+    pub user_ns: AtomicU64,
+    /// System time.
+    pub system_ns: AtomicU64,
+    /// Faults without I/O.
+    pub minor_faults: AtomicU64,
+    /// Faults with I/O.
+    pub major_faults: AtomicU64,
+}
+
 /// The whole file. A fresh file is all zero, which every field takes for "nothing yet".
+///
+/// Only pages that are written take up space in the run directory, so what every process writes comes first and the long
+/// tables last: two pages are the rule.
 #[repr(C)]
 pub struct GuestFile {
     /// [`MAGIC`], stored last at creation.
@@ -161,30 +184,32 @@ pub struct GuestFile {
     pub measured_ns: AtomicU64,
     /// [`PlacementMethod`] code.
     pub placement_method: AtomicU64,
-    /// Bytes of `exe` used.
-    pub exe_bytes: AtomicU64,
-    /// The executable's path, as `/proc/self/exe` gives it.
-    pub exe: [AtomicU8; EXE_BYTES],
+    /// Usage at the time of measuring.
+    pub rusage: RusageSlot,
+    /// What measuring took, all of it in this image.
+    pub measuring: MeasuringSlot,
+    /// The engine that places frames.
+    pub engine: EngineSlot,
     /// By [`Counter`] code.
     pub counters: [AtomicU64; COUNTER_SLOTS],
     /// Notes, in order of their first time.
     pub notes: [NoteSlot; NOTE_SLOTS],
+    /// Bytes of `exe` used.
+    pub exe_bytes: AtomicU64,
+    /// The executable's path, as `/proc/self/exe` gives it.
+    pub exe: [AtomicU8; EXE_BYTES],
     /// Files that found no slot.
     pub residency_dropped: AtomicU64,
     /// Slots of `residency` used.
     pub residency_count: AtomicU64,
-    /// Residency of mapped files at start.
-    pub residency: [ResidencySlot; RESIDENCY_SLOTS],
     /// Regions that found no slot.
     pub regions_dropped: AtomicU64,
     /// Slots of `regions` used.
     pub region_count: AtomicU64,
     /// Placement by region.
     pub regions: [RegionSlot; REGION_SLOTS],
-    /// Usage at the time of measuring.
-    pub rusage: RusageSlot,
-    /// The engine that places frames.
-    pub engine: EngineSlot,
+    /// Residency of mapped files at start.
+    pub residency: [ResidencySlot; RESIDENCY_SLOTS],
     /// Frame placement by strategy, in the plan's order.
     pub frames: [FramesSlot; FRAMES_SLOTS],
 }

@@ -25,10 +25,20 @@ impl Caller {
         Ok(Caller(taken))
     }
 
+    /// Nobody.
+    pub fn none() -> Caller {
+        Caller(None)
+    }
+
     /// Tells of the process, and waits for the answer. A caller that is gone wants to know nothing, and holds nothing up.
     pub fn announce(mut self, pid: i32) {
+        self.tell(&pid.to_string());
+    }
+
+    /// One line, and the answer to it.
+    pub fn tell(&mut self, line: &str) {
         if let Some(socket) = &mut self.0
-            && socket.write_all(format!("{pid}\n").as_bytes()).is_ok()
+            && socket.write_all(format!("{line}\n").as_bytes()).is_ok()
         {
             while socket.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::Interrupted) {}
         }

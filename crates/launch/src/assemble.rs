@@ -45,6 +45,7 @@ pub fn record(mut ready: Ready<'_>, seen: Observed) -> Record {
     let limits = cgroup::limits();
     warn_limits(&limits, &mut ready.warnings);
     let usage = finished.story.usage();
+    let measuring = seen.guests.measuring(None);
     let sources = Seen { guests: &seen.guests, counted: &seen.counted };
     let processes = processes::list(&finished.story, finished.started_ns, seen.pid, &ready.target, &sources);
     if ready.preloaded && ready.policy.inherits_exec() {
@@ -59,7 +60,10 @@ pub fn record(mut ready: Ready<'_>, seen: Observed) -> Record {
         outcome,
         time: times(&seen),
         peak_rss_bytes: usage.peak_rss_bytes,
-        faults: Faults { minor: usage.minor_faults, major: usage.major_faults },
+        faults: Faults {
+            minor: usage.minor_faults.saturating_sub(measuring.minor_faults),
+            major: usage.major_faults.saturating_sub(measuring.major_faults),
+        },
         processes,
         placement: seen.guests.placement(),
         frames: report::total(&seen.guests, seen.placing.as_ref()),
@@ -102,18 +106,20 @@ fn times(seen: &Observed) -> Times {
     let end_ns = finished.story.program.map_or(finished.started_ns, |program| program.at_ns);
     // Measuring takes longer the smaller the pages are: left in, it would pass for an effect of the page size.
     let own_measuring_ns = seen.guests.measuring_ns(Some(seen.pid)).unwrap_or(0);
+    let measuring = seen.guests.measuring(None);
     let main_ns = seen.guests.program(seen.pid).and_then(|report| report.ready_ns);
     Times {
         wall_ns: end_ns.saturating_sub(finished.started_ns + own_measuring_ns),
-        user_ns: usage.user_ns,
-        system_ns: usage.system_ns,
+        user_ns: usage.user_ns.saturating_sub(measuring.user_ns),
+        system_ns: usage.system_ns.saturating_sub(measuring.system_ns),
         spawn_to_main_ns: main_ns.map(|ready_ns| ready_ns.saturating_sub(finished.started_ns)),
         measuring_ns: seen.guests.measuring_ns(None),
     }
 }
 
 fn warn_not_loaded(ready: &mut Ready<'_>, seen: &Observed, status: Status) {
-    if ready.preloaded && status != Status::NotStarted && seen.guests.program(seen.pid).is_none() {
+    let heard = seen.guests.program(seen.pid).is_some() || seen.guests.lost.contains(&seen.pid);
+    if ready.preloaded && status != Status::NotStarted && !heard {
         let message = "the library was not loaded: the program resets LD_PRELOAD, or its user may not read the library; run: pagelab doctor";
         ready.warnings.add(Kind::GuestNotLoaded, Severity::Serious, message, json!({"pid": seen.pid}));
     }

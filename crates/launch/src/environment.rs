@@ -52,6 +52,11 @@ impl Environment {
         }
         self.set("LD_PRELOAD", value);
         self.set("PAGELAB_PLAN", plan.as_os_str());
+        // The library stands aside where there are more than these: somebody in between has locked the program in.
+        let filters = seccomp_filters();
+        if filters > 0 {
+            self.set("PAGELAB_FILTERS", filters.to_string());
+        }
     }
 
     /// For a program with AddressSanitizer's runtime as a library, which otherwise refuses to start behind another one.
@@ -98,6 +103,13 @@ impl Environment {
         let text = |string: &OsString| String::from_utf8_lossy(&string.clone().into_vec()).into_owned();
         self.0.iter().filter(|(name, _)| matters(name)).map(|(name, value)| (text(name), text(value))).collect()
     }
+}
+
+/// Seccomp filters that this process is under (before Linux 5.9 only whether there are some).
+fn seccomp_filters() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    value("Seccomp_filters:").or_else(|| value("Seccomp:")).unwrap_or(0)
 }
 
 #[cfg(test)]

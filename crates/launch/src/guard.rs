@@ -6,7 +6,9 @@
 //! ends the run in order. Only killing both at the same moment leaves anything behind; then the program itself still
 //! dies (PR_SET_PDEATHSIG, SIGKILL), and `pagelab doctor --restore` undoes the settings.
 
+use crate::announce::Caller;
 use crate::error::{Error, Result};
+use crate::phase::Phase;
 use crate::sys::process::{self, End};
 use crate::sys::{self, signals};
 use crate::{proctree, say, settings};
@@ -36,7 +38,10 @@ pub fn guarded(work: impl FnOnce() -> i32, clean_up: impl FnOnce()) -> Result<i3
             let code = if process::parent_pid() == guard { work() } else { 4 };
             process::exit_now(code)
         }
-        launcher => wait(launcher, watched, clean_up),
+        launcher => {
+            Phase::Guard.begin(&mut Caller::none());
+            wait(launcher, watched, clean_up)
+        }
     }
 }
 

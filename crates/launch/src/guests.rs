@@ -4,11 +4,10 @@ use crate::frames::report as frames;
 use crate::record::{
     FileResidency, GuestCounters, Kind, Placement, Process, Region, Severity, SizeBytes, Warning, Warnings,
 };
-use pagelab_policy::guest::{Note, NoteKind, RegionReport, Report, Started, State};
+use pagelab_policy::guest::{Measuring, Note, NoteKind, RegionReport, Report, Started, State};
 use pagelab_policy::plan::{Memory, Via};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
@@ -17,24 +16,18 @@ use std::path::Path;
 pub struct Guests {
     /// One report an image.
     pub reports: Vec<Report>,
-    /// Guest files that could not be read: (name, why).
+    /// Guest files that could not be used, the first ones: (name, why).
     pub unreadable: Vec<(String, String)>,
-}
-
-/// Reads all guest files of a run directory.
-pub fn read(run_dir: &Path) -> Guests {
-    let mut guests = Guests::default();
-    let entries = fs::read_dir(run_dir).into_iter().flatten().flatten();
-    for entry in entries.filter(|entry| entry.path().extension().is_some_and(|extension| extension == "guest")) {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let bytes = fs::read(entry.path()).map_err(|error| error.to_string());
-        match bytes.and_then(|bytes| Report::decode(&bytes).map_err(|error| error.to_string())) {
-            Ok(report) => guests.reports.push(report),
-            Err(why) => guests.unreadable.push((name, why)),
-        }
-    }
-    guests.reports.sort_by_key(|report| (report.start_ns, report.pid));
-    guests
+    /// How many could not be used.
+    pub unusable: u64,
+    /// Processes with an image that could have no guest file.
+    pub lost: BTreeSet<i32>,
+    /// Such images by the errno that kept them from it.
+    pub lost_by_errno: BTreeMap<i32, u64>,
+    /// Reports beyond what the launcher keeps.
+    pub left_out: u64,
+    /// Entries of the guest files' directory that are none.
+    pub foreign: u64,
 }
 
 impl Guests {
@@ -43,8 +36,11 @@ impl Guests {
         self.reports.iter().find(|report| report.pid as i32 == pid)
     }
 
-    /// Whether a program that a process executed within this time reported.
+    /// Whether a program that a process executed within this time reported, or could not.
     pub fn reported(&self, pid: i32, while_it_ran: Range<u64>) -> bool {
+        if self.lost.contains(&pid) {
+            return true;
+        }
         let own = |report: &&Report| report.pid as i32 == pid && report.started == Started::Exec;
         self.reports.iter().filter(own).any(|report| while_it_ran.contains(&report.start_ns))
     }
@@ -54,6 +50,17 @@ impl Guests {
         let wanted = |report: &&Report| pid.is_none_or(|pid| report.pid as i32 == pid);
         let took = |report: &Report| Some(report.measured_ns?.saturating_sub(report.end_ns?));
         self.reports.iter().filter(wanted).filter_map(took).reduce(|sum, one| sum + one)
+    }
+
+    /// What measuring took of CPU time and faults, in all images (of one process). The kernel's accounts contain it.
+    pub fn measuring(&self, pid: Option<i32>) -> Measuring {
+        let wanted = |report: &&Report| pid.is_none_or(|pid| report.pid as i32 == pid);
+        self.reports.iter().filter(wanted).fold(Measuring::default(), |sum, report| Measuring {
+            user_ns: sum.user_ns.saturating_add(report.measuring.user_ns),
+            system_ns: sum.system_ns.saturating_add(report.measuring.system_ns),
+            minor_faults: sum.minor_faults.saturating_add(report.measuring.minor_faults),
+            major_faults: sum.major_faults.saturating_add(report.measuring.major_faults),
+        })
     }
 
     /// Processes as the guests describe them. Images of one process (exec) become one process: the last image names
@@ -117,11 +124,8 @@ impl Guests {
 
     /// Warnings from notes, states and unreadable files.
     pub fn warn(&self, program: i32, warnings: &mut Warnings) {
-        for (name, why) in &self.unreadable {
-            let message =
-                format!("the guest file {name} could not be used: {why}; its process is not in the placement");
-            warnings.warn(Kind::PlacementUnknown, message, json!({"file": name}));
-        }
+        self.warn_unusable(warnings);
+        self.warn_lost(warnings);
         self.warn_disabled(program, warnings);
         self.warn_unmeasured(warnings);
         for (kind, total) in self.notes() {
@@ -140,6 +144,48 @@ impl Guests {
             );
             let data = json!({"tiles_as_asked": got, "whole_touched_tiles": asked, "placed_fraction": fraction});
             warnings.add(Kind::PlacementShortfall, severity, message, data);
+        }
+    }
+
+    /// What was left in the place of guest files: a program that does such things on purpose is told from its report.
+    fn warn_unusable(&self, warnings: &mut Warnings) {
+        for (name, why) in &self.unreadable {
+            let message =
+                format!("the guest file {name} could not be used: {why}; its process is not in the placement");
+            warnings.warn(Kind::PlacementUnknown, message, json!({"file": name, "reason": why}));
+        }
+        let unnamed = self.unusable.saturating_sub(self.unreadable.len() as u64);
+        if unnamed > 0 {
+            let message = format!("{unnamed} more guest files could not be used");
+            warnings.warn(Kind::PlacementUnknown, message, json!({"files": unnamed}));
+        }
+        if self.foreign > 0 {
+            let message = format!("{} entries in the directory of the guest files are none", self.foreign);
+            warnings.warn(Kind::PlacementUnknown, message, json!({"files": self.foreign}));
+        }
+        if self.left_out > 0 {
+            let message = format!("the reports of {} process images were too many to keep", self.left_out);
+            warnings.warn(Kind::PlacementUnknown, message, json!({"images": self.left_out}));
+        }
+    }
+
+    fn warn_lost(&self, warnings: &mut Warnings) {
+        for (&errno, images) in &self.lost_by_errno {
+            let error = std::io::Error::from_raw_os_error(errno);
+            let way_out = match errno {
+                libc::EFBIG => {
+                    "; their limit on the size of files is below that of a guest file; run: ulimit -f unlimited"
+                }
+                libc::EMFILE | libc::ENFILE => "; run: ulimit -n 1024",
+                libc::ENOSPC | libc::EDQUOT => "; name a place with more room: --run-dir DIR",
+                _ => "",
+            };
+            let message = format!(
+                "{images} process images ran as the policy says but could not report: no guest file could be made: {}{way_out}",
+                crate::sys::errno_text(&error)
+            );
+            let data = json!({"images": images, "errno": crate::sys::errno_text(&error)});
+            warnings.warn(Kind::PlacementUnknown, message, data);
         }
     }
 

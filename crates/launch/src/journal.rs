@@ -67,6 +67,8 @@ pub enum Undone {
 /// The journal, open and exclusively locked.
 pub struct Journal {
     file: File,
+    /// Bytes of whole lines.
+    length: u64,
     boot: String,
     entries: Vec<Entry>,
 }
@@ -97,9 +99,12 @@ fn open(path: &Path) -> io::Result<File> {
         .append(true)
         .create(true)
         .mode(0o644)
-        .custom_flags(libc::O_NOFOLLOW)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
         .open(path)?;
     let data = file.metadata()?;
+    if !data.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the journal is not a regular file"));
+    }
     // Restoring writes what the journal says, with root's rights: nobody else may be able to say it.
     if data.uid() != sys::user::own_uids().1 || data.mode() & 0o022 != 0 {
         return Err(io::Error::new(
@@ -119,6 +124,26 @@ fn pid_start(pid: i32) -> Option<u64> {
     line.get(line.rfind(')')? + 1..)?.split_whitespace().nth(19)?.parse().ok()
 }
 
+/// How lines begin: those of journal.py and those written here.
+const BEGINNINGS: [&[u8]; 2] = [b"{\"id\"", b"{\"boot_id\""];
+
+/// What a whole line says. One that was cut short swallows the one behind it, which is read all the same.
+fn entry(line: &[u8]) -> Option<Entry> {
+    let line = line.strip_suffix(b"\n")?;
+    let behind = || {
+        let at = |beginning: &&[u8]| line.windows(beginning.len()).rposition(|part| part == *beginning);
+        let last = BEGINNINGS.iter().filter_map(at).max()?;
+        serde_json::from_slice(line.get(last..)?).ok()
+    };
+    serde_json::from_slice(line).ok().or_else(behind)
+}
+
+/// Whether nothing but the beginning of a first line is there. Anything else without a line is somebody else's file.
+fn is_torn_beginning(content: &[u8]) -> bool {
+    let begins = |beginning: &&[u8]| beginning.starts_with(content) || content.starts_with(beginning);
+    !content.contains(&b'\n') && BEGINNINGS.iter().any(begins)
+}
+
 /// A change that is written down, or need not be made.
 enum Planned {
     Nothing,
@@ -134,19 +159,21 @@ impl Journal {
         let length = file.metadata()?.len();
         let mut content = vec![0; usize::try_from(length).unwrap_or(0)];
         file.read_exact_at(&mut content, 0)?;
+        let entries: Vec<Entry> = content.split_inclusive(|&byte| byte == b'\n').filter_map(entry).collect();
+        if entries.is_empty() && !is_torn_beginning(&content) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the file is not a settings journal, and is left as it is",
+            ));
+        }
         let whole = content.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
         if whole as u64 != length {
             // A last line without its newline was being written when its writer died.
             file.set_len(whole as u64)?;
-            content.truncate(whole);
         }
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
-        let mut journal = Journal { file, boot, entries: Vec::new() };
-        for line in content.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
-            if let Ok(entry) = serde_json::from_slice(line) {
-                journal.put(entry);
-            }
-        }
+        let mut journal = Journal { file, length: whole as u64, boot, entries: Vec::new() };
+        entries.into_iter().for_each(|entry| journal.put(entry));
         Ok(journal)
     }
 
@@ -160,10 +187,16 @@ impl Journal {
     fn append(&mut self, entry: Entry) -> io::Result<()> {
         let mut line = serde_json::to_value(&entry).map(|value: Value| value.to_string())?;
         line.push('\n');
-        // One write: a line is there or not, and a torn one is cut off by the next writer.
-        if self.file.write(line.as_bytes())? != line.len() {
-            return Err(io::ErrorKind::WriteZero.into());
+        // What an earlier write left half done would swallow this line.
+        if self.file.metadata()?.len() != self.length {
+            self.file.set_len(self.length)?;
         }
+        // One write: a line is there or not, and a torn one is cut off at once, or by the next writer.
+        if self.file.write(line.as_bytes())? != line.len() {
+            self.file.set_len(self.length)?;
+            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        }
+        self.length += line.len() as u64;
         self.put(entry);
         Ok(())
     }
@@ -178,6 +211,7 @@ impl Journal {
         let active = self.entries.iter().any(|entry| entry.is_active(&self.boot));
         if !active && self.file.metadata()?.len() > EMPTY_ABOVE_BYTES {
             self.file.set_len(0)?;
+            self.length = 0;
             self.entries.clear();
         }
         Ok(())

@@ -4,7 +4,8 @@
 //! `name value unit` (the unit may be missing in both). Or by a regular expression over standard output.
 
 use crate::error::{Error, Result};
-use crate::record::{Kind, Measurement, Warnings};
+use crate::record::{Kind, Measurement, Severity, Warnings};
+use crate::words;
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::json;
@@ -16,6 +17,12 @@ use std::rc::Rc;
 const LINE_LIMIT: usize = 64 * 1024;
 /// How much of a bad line a warning shows.
 const SHOWN: usize = 200;
+/// Most measurements kept of one run, most names and units, and characters of one of them.
+const MOST: usize = 2_000_000;
+const MOST_TEXTS: usize = 100_000;
+const MOST_CHARACTERS: usize = 200;
+/// So much of what a program writes is read.
+const MOST_BYTES: u64 = 1 << 30;
 
 /// Measurements read so far, and what could not be read.
 #[derive(Debug, Default)]
@@ -27,6 +34,10 @@ pub struct Collected {
     /// They were looked for with a regular expression.
     by_expression: bool,
     texts: HashSet<Rc<str>>,
+    /// Measurements that were not kept, because there are too many of them, or of their names.
+    left_out: u64,
+    /// There was more to read.
+    unread: bool,
 }
 
 #[derive(Deserialize)]
@@ -60,37 +71,50 @@ pub fn compile(pattern: &str) -> Result<Regex> {
 
 impl Collected {
     /// One text for all measurements that share it: a million of them have a handful of names.
-    fn text(&mut self, text: &str) -> Rc<str> {
-        if let Some(known) = self.texts.get(text) {
-            return Rc::clone(known);
+    fn text(&mut self, text: &str) -> Option<Rc<str>> {
+        let text = words::plain_up_to(text, MOST_CHARACTERS);
+        if let Some(known) = self.texts.get(&*text) {
+            return Some(Rc::clone(known));
+        }
+        if self.texts.len() >= MOST_TEXTS {
+            return None;
         }
         let new: Rc<str> = Rc::from(text);
         self.texts.insert(Rc::clone(&new));
-        new
+        Some(new)
     }
 
     fn push(&mut self, name: &str, value: f64, unit: &str) {
-        let (name, unit) = (self.text(name), self.text(unit));
-        self.measurements.push(Measurement { name, value, unit });
+        match (self.text(name), self.text(unit)) {
+            (Some(name), Some(unit)) if self.measurements.len() < MOST => {
+                self.measurements.push(Measurement { name, value, unit });
+            }
+            _ => self.left_out += 1,
+        }
     }
 
     fn bad(&mut self, line: &str) {
         self.bad_lines += 1;
-        self.first_bad.get_or_insert_with(|| line.chars().take(SHOWN).collect());
+        self.first_bad.get_or_insert_with(|| words::plain_up_to(line, SHOWN).into_owned());
     }
 
     /// Reads a whole stream of reported lines.
     pub fn read_lines(&mut self, stream: impl BufRead) -> std::io::Result<()> {
-        for_each_line(stream, |line| match parse(line) {
+        let unread = for_each_line(stream, |line, whole| match parse(line).filter(|_| whole) {
             Some((name, value, unit)) => self.push(&name, value, &unit),
             None => self.bad(line),
-        })
+        })?;
+        self.unread |= unread;
+        Ok(())
     }
 
     /// Reads a whole output, of which only the lines that match are measurements.
     pub fn read_matches(&mut self, stream: impl BufRead, regex: &Regex) -> std::io::Result<()> {
         self.by_expression = true;
-        for_each_line(stream, |line| {
+        let unread = for_each_line(stream, |line, whole| {
+            if !whole {
+                self.bad(line);
+            }
             for found in regex.captures_iter(line) {
                 let group = |name, missing| found.name(name).map_or(missing, |group| group.as_str());
                 match group("value", "").parse::<f64>().ok().filter(|value| value.is_finite()) {
@@ -98,11 +122,23 @@ impl Collected {
                     None => self.bad(line),
                 }
             }
-        })
+        })?;
+        self.unread |= unread;
+        Ok(())
     }
 
-    /// Says how many lines could not be read, with the first as an example.
+    /// Says how many lines could not be read, with the first as an example, and what was too much.
     pub fn warn(&self, warnings: &mut Warnings) {
+        if self.left_out > 0 || self.unread {
+            let rest = if self.unread { "; what came after the first GiB was not read" } else { "" };
+            let message = format!(
+                "{} of {} measurements were not kept: a run keeps {MOST}, with {MOST_TEXTS} different names{rest}",
+                self.left_out,
+                self.measurements.len() as u64 + self.left_out
+            );
+            let data = json!({"left_out": self.left_out, "kept": self.measurements.len(), "unread": self.unread});
+            warnings.add(Kind::MeasurementUnparsed, Severity::Serious, message, data);
+        }
         if let Some(first) = &self.first_bad {
             let wanted = match self.by_expression {
                 true => "group value of the regular expression must match a finite number",
@@ -118,18 +154,38 @@ impl Collected {
     }
 }
 
-fn for_each_line(mut stream: impl BufRead, mut visit: impl FnMut(&str)) -> std::io::Result<()> {
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        if stream.read_until(b'\n', &mut line)? == 0 {
-            return Ok(());
-        }
+/// Calls `visit` with every line, cut off where it is too long, and whether it is whole; whether there was more than is
+/// read. A line without an end takes no more memory than any other.
+fn for_each_line(mut stream: impl BufRead, mut visit: impl FnMut(&str, bool)) -> std::io::Result<bool> {
+    let (mut line, mut whole, mut bytes) = (Vec::new(), true, 0_u64);
+    let mut done = |line: &mut Vec<u8>, whole: bool| {
         let text = String::from_utf8_lossy(line.trim_ascii());
         if !text.is_empty() {
-            visit(&text);
+            visit(&text, whole);
         }
+        line.clear();
+    };
+    while bytes < MOST_BYTES {
+        let read = stream.fill_buf()?;
+        if read.is_empty() {
+            done(&mut line, whole);
+            return Ok(false);
+        }
+        let end = read.iter().position(|&byte| byte == b'\n');
+        let part = end.map_or(read, |end| read.get(..end).unwrap_or(read));
+        // One byte more than is allowed shows that it is too long.
+        let room = (LINE_LIMIT + 1).saturating_sub(line.len());
+        line.extend_from_slice(part.get(..room.min(part.len())).unwrap_or(part));
+        whole &= part.len() <= room;
+        let used = part.len() + usize::from(end.is_some());
+        if end.is_some() {
+            done(&mut line, whole);
+            whole = true;
+        }
+        stream.consume(used);
+        bytes += used as u64;
     }
+    Ok(!stream.fill_buf()?.is_empty())
 }
 
 /// Name, finite value, unit; None for anything else.
@@ -187,6 +243,34 @@ mod tests {
         let mut warnings = Warnings::default();
         collected.warn(&mut warnings);
         assert!(warnings.0[0].message.contains("8 reported") && warnings.0[0].message.contains("a nan"));
+    }
+
+    #[test]
+    fn a_line_without_an_end_takes_no_more_memory_than_any_other() {
+        let endless = std::io::BufReader::new(std::io::Read::take(std::io::repeat(b'x'), 300 << 20));
+        let mut collected = Collected::default();
+        collected.read_lines(endless).expect("reading memory");
+        assert_eq!((collected.bad_lines, collected.measurements.len()), (1, 0));
+        assert!(collected.first_bad.is_some_and(|line| line.len() < 2 * SHOWN));
+    }
+
+    #[test]
+    fn more_than_is_kept_is_counted_and_said() {
+        let text: String = (0..MOST_TEXTS + 10).map(|number| format!("name-{number} 1\n")).collect();
+        let collected = read(&text);
+        // One of the texts is the empty unit.
+        assert_eq!((collected.measurements.len(), collected.left_out), (MOST_TEXTS - 1, 11));
+        let mut warnings = Warnings::default();
+        collected.warn(&mut warnings);
+        assert_eq!(warnings.0[0].severity, Severity::Serious);
+    }
+
+    #[test]
+    fn names_cannot_move_a_cursor() {
+        let collected =
+            read("\u{1b}[2Jx 1 \u{9b}s\n{\"name\": \"\\u001b]0;t\\u0007\", \"value\": 2}\nbad \u{1b}[31m\n");
+        assert_eq!(triples(&collected), [("\\x1b[2Jx", 1.0, "\\u009bs"), ("\\x1b]0;t\\x07", 2.0, "")]);
+        assert_eq!(collected.first_bad.as_deref(), Some("bad \\x1b[31m"));
     }
 
     #[test]

@@ -41,10 +41,11 @@ pub fn list(story: &Story, started_ns: u64, program: i32, target: &Target, seen:
     let alone = seen.counted.tree == Tree::Known && processes.len() == 1;
     if let (true, Some(ended), Some(process)) = (alone, story.program, processes.get_mut(&program)) {
         let usage = ended.reaped.usage;
-        process.user_ns = Some(usage.user_ns);
-        process.system_ns = Some(usage.system_ns);
-        process.minor_faults = Some(usage.minor_faults);
-        process.major_faults = Some(usage.major_faults);
+        let measuring = seen.guests.measuring(Some(program));
+        process.user_ns = Some(usage.user_ns.saturating_sub(measuring.user_ns));
+        process.system_ns = Some(usage.system_ns.saturating_sub(measuring.system_ns));
+        process.minor_faults = Some(usage.minor_faults.saturating_sub(measuring.minor_faults));
+        process.major_faults = Some(usage.major_faults.saturating_sub(measuring.major_faults));
         process.peak_rss_bytes = Some(usage.peak_rss_bytes);
     }
     let mut list: Vec<Process> = processes.into_values().collect();

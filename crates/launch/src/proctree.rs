@@ -1,5 +1,6 @@
 //! The processes below the launcher, as /proc shows them.
 
+use crate::words;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
@@ -59,10 +60,40 @@ fn below(root: i32, processes: &[Stat]) -> Vec<i32> {
     found
 }
 
+/// Whether `pid` is a living descendant of `root`. Looks at its ancestors only, so that who asks in vain costs little.
+pub fn descends(pid: i32, root: i32) -> bool {
+    // A parent that ends on the way leaves its children to another: begin anew.
+    (0..3).any(|_| {
+        let mut at = pid;
+        for _ in 0..MOST_ANCESTORS {
+            let line = fs::read_to_string(format!("/proc/{at}/stat"));
+            match line.ok().and_then(|line| Stat::parse(&line)) {
+                Some(stat) if stat.ppid == root => return true,
+                Some(stat) if stat.ppid > 1 => at = stat.ppid,
+                _ => return false,
+            }
+        }
+        false
+    })
+}
+
+/// A chain of processes longer than this is not one's own.
+const MOST_ANCESTORS: usize = 100_000;
+
+/// Effective user and group of a process.
+pub fn effective_ids(pid: i32) -> Option<(u32, u32)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let id = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().nth(1)?.parse::<u32>().ok()
+    };
+    Some((id("Uid:")?, id("Gid:")?))
+}
+
 /// The command name of a process, or `?`.
 pub fn name(pid: i32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm"));
-    name.map_or_else(|_| "?".to_owned(), |name| name.trim_end().to_owned())
+    name.map_or_else(|_| "?".to_owned(), |name| words::plain(name.trim_end_matches('\n')).into_owned())
 }
 
 #[cfg(test)]

@@ -82,6 +82,9 @@ pub struct Request {
     /// Stream socket on which the caller is told of the program's process, and lets it go; null: nobody waits.
     #[serde(default)]
     pub announce_fd: Option<i32>,
+    /// Stream socket on which the caller is told of each phase as it begins, and lets it go on; null: nobody waits.
+    #[serde(default)]
+    pub phase_fd: Option<i32>,
     /// Where run directories are made; null: `/dev/shm`, or `/tmp`.
     #[serde(default)]
     pub run_dir_root: Option<PathBuf>,

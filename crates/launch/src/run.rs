@@ -7,8 +7,10 @@ use crate::cpus::{self, Cpus};
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::frames::{self, Placing};
+use crate::guest_files::Intake;
 use crate::launch;
 use crate::measurements::{self, Collected};
+use crate::phase::Phase;
 use crate::policy::{self, Prepared};
 use crate::record::{Fetch, Kind, Record, Warnings};
 use crate::request::{Preload, Request};
@@ -16,12 +18,13 @@ use crate::rundir::{RunDir, Token};
 use crate::settings::{self, Held};
 use crate::streams::{self, Capture, Copy, Streams};
 use crate::sys::child::{MemoryPolicy, Setup};
+use crate::sys::directory::{self, Directory};
 use crate::sys::process::{self, CpuSet};
 use crate::sys::{self};
 use crate::target::{self, Target};
 use crate::tree::Companion;
 use crate::user::{self, Runner};
-use crate::{aslr, flush, guests, node, scheduler};
+use crate::{aslr, flush, node, scheduler};
 use pagelab_policy::plan::PlanSpec;
 use regex::Regex;
 use serde_json::json;
@@ -30,6 +33,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Everything decided before the program starts.
@@ -64,11 +68,13 @@ pub struct Ready<'r> {
 /// Makes the run a request describes.
 pub fn run(request: &Request, token: Token) -> Result<Record> {
     let caller = Caller::take(request.announce_fd)?;
+    let mut watcher = Caller::take(request.phase_fd)?;
+    Phase::Prepare.begin(&mut watcher);
     let mut ready = prepare(request, token)?;
     let (plan, placing) = plan(&mut ready)?;
     let streams = streams::prepare(request, &ready.run_dir)?;
     let measure = match request.measurements.fd {
-        Some(_) => Some(Capture::create(&ready.run_dir, "measure")?),
+        Some(_) => Some(Capture::create(&ready.run_dir, c"measure")?),
         None => None,
     };
     let mut held = Held::default();
@@ -77,7 +83,7 @@ pub fn run(request: &Request, token: Token) -> Result<Record> {
         frames::set_up(plan, placing, &mut held, &mut warnings);
     }
     ready.warnings.0.extend(warnings.0);
-    start(ready, streams, measure, Machine { held, fetch, placing }, caller)
+    start(ready, streams, measure, Machine { held, fetch, placing }, caller, watcher)
 }
 
 /// Writes the plan where the library finds it, and loads the library; what placing frames needs is checked first.
@@ -94,7 +100,7 @@ fn plan(ready: &mut Ready<'_>) -> Result<(Option<PlanSpec>, Option<Placing>)> {
     let modules = frames::module::prepare(&mut plan)?;
     let placing = Placing::prepare(&mut plan, &ready.runner, &ready.run_dir, &mut ready.warnings)?;
     let bytes = plan.encode().map_err(|error| Error::Internal(format!("cannot encode the plan: {error}")))?;
-    ready.run_dir.write("plan", &bytes)?;
+    ready.run_dir.write(c"plan", &bytes)?;
     ready.environment.preload(&ready.library, &modules, &plan_path);
     Ok((Some(plan), placing))
 }
@@ -240,6 +246,7 @@ fn start(
     measure: Option<Capture>,
     machine: Machine,
     caller: Caller,
+    mut watcher: Caller,
 ) -> Result<Record> {
     let copy = streams.copy_to.take();
     let captured = streams.stdout.take();
@@ -255,13 +262,16 @@ fn start(
         // Failing would only mean that the launcher shares a CPU with the program.
         let _ = CpuSet::new(&ready.cpus.launcher).apply();
     }
+    Phase::Run { hands_on: machine.placing.is_some() }.begin(&mut watcher);
     caller.announce(pid);
-    let mut tending = Tending { copy, counting, placing: machine.placing };
+    let intake = Intake::default();
+    let mut tending = Tending { copy, counting, placing: machine.placing, intake, run_dir: &ready.run_dir };
     let finished = waiting.go(ready.request.timeout_s, ready.request.stdin == "inherit", &mut tending)?;
     tending.visit();
+    Phase::Collect.begin(&mut watcher);
     machine.held.restore(&mut ready.warnings);
     let counted = tending.counting.finish(&mut ready.warnings);
-    let guests = guests::read(ready.run_dir.path());
+    let guests = tending.intake.finish(&ready.run_dir);
     guests.warn(pid, &mut ready.warnings);
     let measurements = collect(&ready, measure, captured);
     measurements.warn(&mut ready.warnings);
@@ -288,7 +298,7 @@ fn collect(ready: &Ready<'_>, measure: Option<Capture>, captured: Option<Capture
     if let Some(regex) = &ready.regex {
         let output = match captured {
             Some(capture) => Ok(capture.reader),
-            None => File::open(ready.cwd.join(&ready.request.stdout)),
+            None => written_by_program(ready),
         };
         let read = output.and_then(|output| collected.read_matches(BufReader::new(output), regex));
         problem = problem.or(read.err());
@@ -299,14 +309,33 @@ fn collect(ready: &Ready<'_>, measure: Option<Capture>, captured: Option<Capture
     collected
 }
 
-/// Looks after captured output and ring buffers while the program runs.
-struct Tending {
+/// The file that the program's standard output went to. The program may have put anything in its place: it is opened with
+/// the program's rights, without waiting, and read if it is a regular file.
+fn written_by_program(ready: &Ready<'_>) -> std::io::Result<File> {
+    let open = || {
+        let options = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).clone();
+        options.open(ready.cwd.join(&ready.request.stdout))
+    };
+    let file = match ready.runner.change {
+        true => sys::user::with_files_of(&ready.runner.identity, open)?,
+        false => open()?,
+    };
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(std::io::Error::other("standard output did not go to a regular file")),
+    }
+}
+
+/// Looks after captured output, ring buffers and guest files while the program runs.
+struct Tending<'r> {
     copy: Option<Copy>,
     counting: Counting,
     placing: Option<Placing>,
+    intake: Intake,
+    run_dir: &'r RunDir,
 }
 
-impl Companion for Tending {
+impl Companion for Tending<'_> {
     fn fds(&self) -> Vec<RawFd> {
         let broker = self.placing.iter().flat_map(Placing::fds);
         self.counting.fds().into_iter().chain(broker).collect()
@@ -321,11 +350,33 @@ impl Companion for Tending {
             self.copy = None;
         }
         self.counting.drain();
+        self.intake.visit(self.run_dir);
     }
 
     fn interval_ns(&self) -> Option<u64> {
-        self.copy.as_ref().map(|_| 100_000_000)
+        Some(self.copy.as_ref().map_or(u64::MAX, |_| 100_000_000).min(self.intake.interval_ns()))
     }
+}
+
+/// Puts a whole file in the place of another, in the directory as it is opened: what has the name, a link to somewhere for
+/// instance, is replaced and not written to.
+fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let place = Directory::walk(&std::fs::canonicalize(parent)?, |_, _| Ok(()))?;
+    let name = CString::new(path.file_name().unwrap_or_default().as_bytes())?;
+    let random = sys::random::<8>()?;
+    let temporary = CString::new(format!(".pagelab-{:016x}.tmp", u64::from_ne_bytes(random)))?;
+    let mut file = place.create(&temporary, false)?;
+    let done = std::io::Write::write_all(&mut file, content)
+        .and_then(|()| {
+            file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666 & !directory::umask()))
+        })
+        .and_then(|()| place.move_to(&temporary, &place, &name, true));
+    if done.is_err() {
+        // The error that came first is the one to tell.
+        let _ = place.unlink(&temporary);
+    }
+    done
 }
 
 /// Writes a record: to a file by way of a temporary one and a rename, or to standard output.
@@ -334,10 +385,7 @@ pub fn write(record: &Record, path: Option<&Path>) -> Result<()> {
         .map_err(|error| Error::Internal(format!("cannot encode the record: {error}")))?;
     let done = match path {
         None => std::io::Write::write_all(&mut std::io::stdout(), &[text, b"\n".to_vec()].concat()),
-        Some(path) => {
-            let temporary = path.with_extension("tmp");
-            std::fs::write(&temporary, text).and_then(|()| std::fs::rename(&temporary, path))
-        }
+        Some(path) => replace(path, &text),
     };
     done.map_err(|error| Error::BadInput(format!("cannot write the record: {}", sys::errno_text(&error))))
 }

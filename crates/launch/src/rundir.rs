@@ -1,16 +1,28 @@
 //! The run directory: the plan, guest files, and captured streams of one run.
 //!
+//! It belongs to the launcher's user, and the program cannot write to it: the plan, the broker's socket and captured
+//! streams lie in it. Guest files have a directory of their own inside ([`pagelab_policy::guest::DIRECTORY`]), which
+//! belongs to the program's user; nothing that is found there is trusted. All of it is done by descriptor, nothing by path.
+//!
 //! Its path has the same length in every run (given the same root), so that the environment, and with it the stack,
 //! has the same size in every condition.
 
 use crate::error::{Error, Result};
 use crate::sys;
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use crate::sys::directory::{self, Directory, Status};
+use pagelab_policy::guest::DIRECTORY;
+use std::ffi::{CStr, CString};
+use std::fs::{self, File};
+use std::io;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 /// Where run directories are made when the request does not say: in memory where possible.
 const ROOTS: [&str; 2] = ["/dev/shm", "/tmp"];
+/// How long removing a run directory may take, however much a program left there.
+const REMOVE_NS: u64 = 20_000_000_000;
 
 /// The random part of a run directory's name; made before the launcher forks, so that the guard knows it too.
 #[derive(Clone, Copy, Debug)]
@@ -28,12 +40,17 @@ impl Token {
         format!("pagelab-{:016x}", self.0)
     }
 
+    fn c_name(self) -> CString {
+        CString::new(self.name()).unwrap_or_default()
+    }
+
     /// Removes the directory of a launcher that died, wherever it was made.
     pub fn remove(self, root: Option<&Path>) {
         for root in roots(root) {
-            let path = root.join(self.name());
-            if path.exists() {
-                drop(RunDir { path });
+            let Ok((path, parent)) = open_root(root, None) else { continue };
+            let Ok(dir) = parent.directory(&self.c_name()) else { continue };
+            if Status::of(&dir).is_ok_and(|found| found.uid == sys::user::own_uids().1) {
+                remove(&parent, &self.c_name(), &dir, &path.join(self.name()));
             }
         }
     }
@@ -43,14 +60,49 @@ fn roots(asked: Option<&Path>) -> Vec<&Path> {
     asked.map_or_else(|| ROOTS.iter().map(Path::new).collect(), |root| vec![root])
 }
 
+/// Opens the place for run directories. For a program that runs as root (`Some`), nobody else may be able to put anything in
+/// another's place on the way there: it finds the plan by its path. Others would deceive an ordinary user at most, and the
+/// launcher itself uses no path.
+fn open_root(root: &Path, program: Option<u32>) -> io::Result<(PathBuf, Directory)> {
+    let path = fs::canonicalize(root)?;
+    let (_, own) = sys::user::own_uids();
+    let directory = Directory::walk(&path, |at, found| {
+        let theirs = ![0, own].contains(&found.uid);
+        let open = found.mode & 0o022 != 0 && found.mode & libc::S_ISVTX == 0;
+        match (theirs, open) {
+            _ if program != Some(0) => Ok(()),
+            (true, _) => Err(io::Error::other(format!(
+                "{} belongs to somebody else (user {}), who could replace what is put there",
+                at.display(),
+                found.uid
+            ))),
+            (_, true) => Err(io::Error::other(format!(
+                "others may write to {} and replace what is put there; run: chmod go-w {}",
+                at.display(),
+                at.display()
+            ))),
+            _ => Ok(()),
+        }
+    })?;
+    Ok((path, directory))
+}
+
 /// A directory that is removed with everything in it when dropped.
 #[derive(Debug)]
 pub struct RunDir {
     path: PathBuf,
+    parent: Directory,
+    name: CString,
+    dir: Directory,
+    guests: Directory,
+    /// The program's user, and the group of what is given to him; `None`: the launcher's own.
+    owner: Option<(u32, u32)>,
+    /// Who may own guest files.
+    uid: u32,
 }
 
 impl RunDir {
-    /// Makes a fresh directory, readable and writable by `uid` alone (and by root).
+    /// Makes a fresh directory, in it one for guest files that belongs to `uid`.
     pub fn create(root: Option<&Path>, token: Token, uid: u32, gid: u32) -> Result<RunDir> {
         let mut last = None;
         for root in roots(root) {
@@ -59,22 +111,36 @@ impl RunDir {
                 Err(error) => last = Some((root, error)),
             }
         }
-        let (root, error) = last.unwrap_or((Path::new("/tmp"), std::io::ErrorKind::NotFound.into()));
+        let (root, error) = last.unwrap_or((Path::new("/tmp"), io::ErrorKind::NotFound.into()));
         Err(Error::Cannot(format!(
-            "cannot make a run directory in {}: {}; name a writable place with: --run-dir DIR",
+            "cannot make a run directory in {}: {}; name another place, in a directory that is yours: --run-dir DIR",
             root.display(),
             sys::errno_text(&error)
         )))
     }
 
-    fn create_in(root: &Path, token: Token, uid: u32, gid: u32) -> std::io::Result<RunDir> {
-        let path = fs::canonicalize(root)?.join(token.name());
-        fs::DirBuilder::new().mode(0o700).create(&path)?;
-        let made = RunDir { path };
-        if sys::user::own_uids().1 != uid {
-            sys::files::give_to(&made.path, uid, gid)?;
+    fn create_in(root: &Path, token: Token, uid: u32, gid: u32) -> io::Result<RunDir> {
+        let (root, parent) = open_root(root, Some(uid))?;
+        let name = token.c_name();
+        let dir = parent.make(&name)?;
+        let guests = dir.make(&CString::new(DIRECTORY).unwrap_or_default());
+        let owner = (sys::user::own_uids().1 != uid).then_some((uid, gid));
+        let path = root.join(token.name());
+        let made = guests.and_then(|guests| {
+            if let Some((uid, gid)) = owner {
+                directory::give_open(&guests, uid, gid)?;
+                // Anybody may pass: a process of the run that has changed its user still finds the plan.
+                dir.set_mode(0o711)?;
+            }
+            Ok(guests)
+        });
+        match made {
+            Ok(guests) => Ok(RunDir { path, parent, name, dir, guests, owner, uid }),
+            Err(error) => {
+                remove(&parent, &name, &dir, &path);
+                Err(error)
+            }
         }
-        Ok(made)
     }
 
     /// Its absolute path.
@@ -82,39 +148,73 @@ impl RunDir {
         &self.path
     }
 
-    /// Writes a file that the program's user can read.
-    pub fn write(&self, name: &str, content: &[u8]) -> Result<PathBuf> {
-        let path = self.path.join(name);
-        fs::write(&path, content).map_err(|error| self.failed("write", name, &error))?;
-        Ok(path)
+    /// The directory of the guest files, and the user who may own them.
+    pub fn guests(&self) -> (&Directory, u32) {
+        (&self.guests, self.uid)
     }
 
-    /// An empty file, open for appending, and open for reading.
-    pub fn capture(&self, name: &str) -> Result<(File, File)> {
-        let path = self.path.join(name);
-        let writer = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
+    /// Writes a file that the program can read.
+    pub fn write(&self, name: &CStr, content: &[u8]) -> Result<()> {
+        let done = self.dir.create(name, false).and_then(|mut file| {
+            file.write_all(content)?;
+            let mode = if self.owner.is_some() { 0o444 } else { 0o400 };
+            file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(mode))
+        });
+        done.map_err(|error| self.failed("write", name, &error))
+    }
+
+    /// An empty file, open for appending by the program, and open for reading.
+    pub fn capture(&self, name: &CStr) -> Result<(File, File)> {
+        let writer = self.dir.create(name, true).and_then(|writer| {
+            // The program may open its own output once more, by way of /dev/stdout.
+            self.owner.map_or(Ok(()), |(uid, gid)| directory::give_open(&writer, uid, gid)).map(|()| writer)
+        });
         let writer = writer.map_err(|error| self.failed("create", name, &error))?;
-        let reader = File::open(&path).map_err(|error| self.failed("open", name, &error))?;
-        Ok((writer, reader))
+        Ok((writer, self.open(name)?))
     }
 
-    fn failed(&self, operation: &str, name: &str, error: &std::io::Error) -> Error {
+    /// Opens a captured file for reading.
+    pub fn open(&self, name: &CStr) -> Result<File> {
+        self.dir.open(name).map_err(|error| self.failed("open", name, &error))
+    }
+
+    /// A socket that the program's user alone may connect to.
+    pub fn listen(&self, name: &str) -> io::Result<UnixListener> {
+        let at = format!("/proc/self/fd/{}/{name}", self.dir.as_raw_fd());
+        let listener = directory::for_owner_only(|| UnixListener::bind(at))?;
+        if let Some((uid, gid)) = self.owner {
+            self.dir.give(&CString::new(name)?, uid, gid)?;
+        }
+        Ok(listener)
+    }
+
+    fn failed(&self, operation: &str, name: &CStr, error: &io::Error) -> Error {
         Error::Cannot(format!(
-            "cannot {operation} {}/{name}: {}; name another place with: --run-dir DIR",
+            "cannot {operation} {}/{}: {}; name another place with: --run-dir DIR",
             self.path.display(),
+            name.to_string_lossy(),
             sys::errno_text(error)
         ))
     }
 }
 
+/// Removes a run directory and everything in it.
+fn remove(parent: &Directory, name: &CStr, dir: &Directory, path: &Path) {
+    // First of all closed: no process of the program's user can go on adding to it.
+    let _ = dir.take();
+    let done = dir.empty(sys::monotonic_ns() + REMOVE_NS).and_then(|()| parent.remove(name));
+    if let Err(error) = done {
+        crate::say::say(&format!(
+            "cannot remove {}: {}; run: rm -r {}",
+            path.display(),
+            sys::errno_text(&error),
+            path.display()
+        ));
+    }
+}
+
 impl Drop for RunDir {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.path) {
-            crate::say::say(&format!(
-                "cannot remove {}: {error}; run: rm -r {}",
-                self.path.display(),
-                self.path.display()
-            ));
-        }
+        remove(&self.parent, &self.name, &self.dir, &self.path);
     }
 }

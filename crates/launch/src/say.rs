@@ -1,7 +1,9 @@
 //! The launcher's own messages, kept apart from the program's standard error.
 
+use crate::words;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -9,7 +11,7 @@ static FILE: OnceLock<File> = OnceLock::new();
 
 /// From now on messages go to this file.
 pub fn to_file(path: &Path) -> io::Result<()> {
-    let file = File::options().append(true).create(true).open(path)?;
+    let file = File::options().append(true).create(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
     // Set once, from main; a second call would keep the first file.
     let _ = FILE.set(file);
     Ok(())
@@ -17,7 +19,7 @@ pub fn to_file(path: &Path) -> io::Result<()> {
 
 /// One message, one line.
 pub fn say(message: &str) {
-    let line = format!("pagelab-launch: {message}\n");
+    let line = format!("pagelab-launch: {}\n", words::plain_lines(message));
     let done = match FILE.get() {
         Some(mut file) => file.write_all(line.as_bytes()),
         None => io::stderr().write_all(line.as_bytes()),

@@ -5,7 +5,7 @@ use crate::request::Request;
 use crate::rundir::RunDir;
 use crate::sys;
 use crate::sys::child::Stream;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -20,7 +20,7 @@ pub struct Capture {
 
 impl Capture {
     /// Makes a capture file called `name` in the run directory.
-    pub fn create(run_dir: &RunDir, name: &str) -> Result<Capture> {
+    pub fn create(run_dir: &RunDir, name: &CStr) -> Result<Capture> {
         let (writer, reader) = run_dir.capture(name)?;
         let writer = sys::files::high_duplicate(&writer).map_err(no_descriptor)?;
         Ok(Capture { writer, reader })
@@ -79,11 +79,11 @@ pub fn prepare(request: &Request, run_dir: &RunDir) -> Result<Streams> {
     let mut copy_to = None;
     // A path needs no capture: the file itself is read afterwards.
     if request.measurements.regex.is_some() && matches!(request.stdout.as_str(), "inherit" | "null") {
-        let capture = Capture::create(run_dir, "stdout")?;
+        let capture = Capture::create(run_dir, c"stdout")?;
         setup[1] = Stream::Fd(capture.fd());
         if request.stdout == "inherit" {
             let failed = |error: io::Error| Error::Internal(format!("cannot capture output: {error}"));
-            let from = File::open(run_dir.path().join("stdout")).map_err(failed)?;
+            let from = run_dir.open(c"stdout")?;
             let to = File::from(sys::files::high_duplicate(&io::stdout()).map_err(failed)?);
             copy_to = Some(Copy { from, to });
         }

@@ -3,6 +3,8 @@
 mod locks;
 mod remap;
 
+use core::sync::atomic::{AtomicUsize, Ordering};
+
 use pagelab_abi::guest::Counter;
 use pagelab_abi::plan::{Fetch, Memory, Section};
 
@@ -15,9 +17,9 @@ use crate::kernel;
 use crate::pool::{How, looks_like_arena};
 use crate::populate;
 use crate::record;
-use crate::sys::{self, Errno, Result, c};
+use crate::sys::{self, Errno, Result, c, task};
 
-pub use locks::{mlock, mlock_all, munlock, munlock_all};
+pub use locks::{all_locked_or_unlocked, before_lock_all, place_ahead, unlocked};
 pub use remap::mremap;
 
 /// Flags with which anonymous memory is governed; all others go to the kernel: MAP_SHARED (another kind of memory),
@@ -105,8 +107,12 @@ pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, offset: i64
 }
 
 fn passed(request: &Request) -> Result<usize> {
-    if request.flags & c::MAP_FIXED != 0 {
-        part_with_heap(request.addr, request.len)?;
+    if request.flags & FIXED != 0 {
+        part_with_heap(
+            request.addr,
+            request.len,
+            request.flags & c::MAP_FIXED_NOREPLACE == c::MAP_FIXED_NOREPLACE,
+        )?;
     }
     let result = request.raw();
     record::count(Counter::MmapPassed);
@@ -189,20 +195,15 @@ fn placed_in_pool(request: &Request) -> Result<usize> {
     let mut guest = guest::lock();
     let plain = fixed && request.is_governable() && request.how().is_plain();
     if let Some(pool) = guest.pool(span.start).filter(|pool| plain && span.and(pool.bounds()) == span) {
-        if request.flags & c::MAP_FIXED_NOREPLACE != 0 {
+        if request.flags & c::MAP_FIXED_NOREPLACE != 0 && !pool.holds(span) {
             pool.clear_of_used(span)?;
             return pool.map(span.len(), request.how(), Some(span.start));
         }
-        if pool.has_hugetlb(span) {
-            let rest = pool.renew_edges(span)?;
-            if rest.is_empty() {
-                return Ok(span.start);
-            }
-            if rest != span {
-                drop(guest);
-                mmap(rest.start, rest.len(), request.prot, request.flags, request.fd, request.offset)?;
-                return Ok(span.start);
-            }
+    }
+    if let Some(heap) = guest.heap.as_mut().filter(|_| fixed && !span.and(HEAP).is_empty()) {
+        match request.flags & c::MAP_FIXED_NOREPLACE != 0 {
+            true => heap.make_way(span.and(HEAP))?,
+            false => heap.part_with(span.and(HEAP))?,
         }
     }
     for pool in guest.pools.iter_mut().flatten() {
@@ -244,117 +245,219 @@ fn pool_span(addr: usize, len: usize) -> Option<Span> {
     (span.and(POOLS) == span).then_some(span)
 }
 
+/// Whose addresses a part of a range are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Heap,
+    /// The pool around the part, if the plan has one there.
+    Pool,
+    /// Outside of heap and pools.
+    Kernel,
+}
+
+/// Whether any of `[addr, addr + len)` can be the heap's or a pool's.
+pub fn concerns_us(addr: usize, len: usize) -> bool {
+    addr < POOLS.end && addr.saturating_add(len) > HEAP.start
+}
+
+/// The whole pages of a range that the kernel would accept, and that touches heap or pools.
+fn our_span(addr: usize, len: usize) -> Option<Span> {
+    const TASK_END: usize = 1 << 47;
+    if len == 0 || !addr.is_multiple_of(PAGE) || !concerns_us(addr, len) {
+        return None;
+    }
+    let end = addr.checked_add(align_up(len, PAGE)?).filter(|&end| end <= TASK_END)?;
+    Some(Span::new(addr, end))
+}
+
+/// Calls `visit` with the parts of `span`, lowest first, cut where heap and pools begin and end, until it fails.
+fn each_part(span: Span, visit: &mut dyn FnMut(Owner, Span) -> Result<()>) -> Result<()> {
+    let mut at = span.start;
+    while at < span.end {
+        let (owner, end) = match at {
+            _ if at < HEAP.start => (Owner::Kernel, HEAP.start),
+            _ if at < HEAP.end => (Owner::Heap, HEAP.end),
+            _ if at < POOLS.start => (Owner::Kernel, POOLS.start),
+            _ if at < POOLS.end => (Owner::Pool, guest::pool_end(at)),
+            _ => (Owner::Kernel, span.end),
+        };
+        let part = Span::new(at, end.min(span.end));
+        visit(owner, part)?;
+        at = part.end;
+    }
+    Ok(())
+}
+
 /// munmap.
 pub fn munmap(addr: usize, len: usize) -> Result<()> {
     frames::hints::forget(addr, len);
-    if let Some(span) = pool_span(addr, len) {
-        let mut guest = guest::lock();
-        if let Some(pool) = guest.pool(addr)
-            && span.and(pool.bounds()) == span
-        {
-            record::count(Counter::MunmapGoverned);
-            return pool.unmap(span);
-        }
-    }
-    part_with_heap(addr, len)?;
     // SAFETY: the program's own request.
-    unsafe { sys::munmap(addr, len) }
+    let raw = |span: Span| unsafe { sys::munmap(span.start, span.len()) };
+    // SAFETY: as above, with the program's own arguments.
+    let Some(span) = our_span(addr, len) else { return unsafe { sys::munmap(addr, len) } };
+    let mut guest = guest::lock();
+    each_part(span, &mut |owner, part| match (owner, &mut guest.heap) {
+        (Owner::Heap, Some(heap)) => {
+            heap.part_with(part)?;
+            raw(part)
+        }
+        (Owner::Pool, _) => match guest.pool(part.start) {
+            Some(pool) => {
+                record::count(Counter::MunmapGoverned);
+                pool.unmap(part)
+            }
+            None => raw(part),
+        },
+        _ => raw(part),
+    })
 }
 
 /// mprotect (`key` < 0) and pkey_mprotect.
 pub fn mprotect(addr: usize, len: usize, prot: i32, key: i32) -> Result<()> {
-    if let Some(span) = pool_span(addr, len) {
-        let mut guest = guest::lock();
-        if let Some(pool) = guest.pool(addr)
-            && span.and(pool.bounds()) == span
-        {
-            record::count(Counter::MprotectGoverned);
-            let result = pool.protect(span, prot, key);
-            drop(guest);
-            if result.is_ok() {
-                let fetch = guest::section_for(Memory::Arenas, len).map_or(Fetch::Kernel, |section| section.fetch);
-                populate::after_mmap(fetch, span, prot, 0);
+    let Some(span) = our_span(addr, len) else {
+        return kernel::protect(Span::new(addr, addr.saturating_add(len)), prot, key);
+    };
+    let mut guest = guest::lock();
+    let result = each_part(span, &mut |owner, part| match (owner, &mut guest.heap) {
+        (Owner::Heap, Some(heap)) => heap.protect(part, prot, key),
+        (Owner::Pool, _) => match guest.pool(part.start) {
+            Some(pool) => {
+                record::count(Counter::MprotectGoverned);
+                pool.protect(part, prot, key)
             }
-            return result;
-        }
+            None => kernel::protect(part, prot, key),
+        },
+        _ => kernel::protect(part, prot, key),
+    });
+    drop(guest);
+    if result.is_ok() && span.and(POOLS) == span {
+        let fetch = guest::section_for(Memory::Arenas, len).map_or(Fetch::Kernel, |section| section.fetch);
+        populate::after_mmap(fetch, span, prot, 0);
     }
-    if let Some(span) = heap_span(addr, len)
-        && let Some(heap) = &mut guest::lock().heap
-    {
-        return heap.protect(span, prot, key);
-    }
-    kernel::protect(Span::new(addr, addr.saturating_add(len)), prot, key)
+    result
 }
 
-/// Whole pages from `addr` on, which lies in the heap's pool.
-fn heap_span(addr: usize, len: usize) -> Option<Span> {
-    let inside = (HEAP.start..HEAP.end).contains(&addr) && addr.is_multiple_of(PAGE) && len != 0;
-    let end = addr.checked_add(align_up(len, PAGE)?)?;
-    inside.then_some(Span::new(addr, end))
-}
-
-/// Before part of the heap is unmapped, moved away or replaced.
-fn part_with_heap(addr: usize, len: usize) -> Result<()> {
-    match (heap_span(addr, len), &mut guest::lock().heap) {
-        (Some(span), Some(heap)) => heap.part_with(span),
-        _ => Ok(()),
+/// Before part of the heap is unmapped, moved away or, unless `keeps`, replaced.
+fn part_with_heap(addr: usize, len: usize, keeps: bool) -> Result<()> {
+    let Some(span) = our_span(addr, len).map(|span| span.and(HEAP)).filter(|span| !span.is_empty()) else {
+        return Ok(());
+    };
+    match &mut guest::lock().heap {
+        Some(heap) if keeps => heap.make_way(span),
+        Some(heap) => heap.part_with(span),
+        None => Ok(()),
     }
 }
 
 /// madvise.
 pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
+    let Some(span) = our_span(addr, len) else { return advise_elsewhere(addr, len, advice) };
+    // As natively: what is mapped is advised, and holes are an error in the end.
+    let mut holes = false;
+    each_part(span, &mut |owner, part| {
+        let mut guest = guest::lock();
+        let result = match (owner, &mut guest.heap) {
+            (Owner::Heap, Some(heap)) => {
+                let own = heap.own(part);
+                holes |= own != part;
+                match own.is_empty() {
+                    true => Ok(()),
+                    false if advice == c::MADV_DONTNEED && heap.has_hugetlb(own) => heap.discard(own),
+                    false => match advise_heap(own, advice) {
+                        // What the kernel refuses for reserved pages alone is given to normal memory in their place.
+                        Err(Errno::EINVAL) if heap.has_hugetlb(own) => {
+                            heap.demote_all(own)?;
+                            advise_heap(own, advice)
+                        }
+                        result => result,
+                    },
+                }
+            }
+            (Owner::Pool, _) => match guest.pool(part.start) {
+                Some(pool) => {
+                    record::count(Counter::MadviseGoverned);
+                    pool.advise(part, advice)
+                }
+                None => advise_elsewhere(part.start, part.len(), advice),
+            },
+            _ => {
+                drop(guest);
+                advise_elsewhere(part.start, part.len(), advice)
+            }
+        };
+        holes |= result == Err(Errno::ENOMEM);
+        if result == Err(Errno::ENOMEM) { Ok(()) } else { result }
+    })?;
+    if holes { Err(Errno::ENOMEM) } else { Ok(()) }
+}
+
+/// Whether the kernel can be asked to populate all of `[addr, addr + len)`, none of it mapped in advance; what a strategy
+/// governs is placed first.
+pub fn may_populate(addr: usize, len: usize, advice: i32) -> bool {
     if advice == c::MADV_POPULATE_WRITE {
         // What is missing then the kernel is asked for, which also finds the errors.
-        locks::place_ahead(addr, len);
+        place_ahead(addr, len);
     }
-    if let Some(span) = pool_span(addr, len) {
-        let mut guest = guest::lock();
-        if let Some(pool) = guest.pool(addr)
-            && span.and(pool.bounds()) == span
-        {
-            record::count(Counter::MadviseGoverned);
-            return pool.advise(span, advice);
-        }
-    }
-    if advice == c::MADV_DONTNEED
-        && addr.is_multiple_of(PAGE)
-        && let Some(result) = discard_heap(addr, len)
-    {
-        return result;
-    }
+    let Some(span) = our_span(addr, len) else { return true };
+    let mut guest = guest::lock();
+    let mut whole = true;
+    let _ = each_part(span, &mut |owner, part| {
+        whole &= match (owner, &guest.heap) {
+            (Owner::Heap, Some(heap)) => heap.own(part) == part,
+            (Owner::Pool, _) => guest.pool(part.start).is_none_or(|pool| pool.is_all_used(part)),
+            _ => true,
+        };
+        Ok(())
+    });
+    whole
+}
+
+fn advise_elsewhere(addr: usize, len: usize, advice: i32) -> Result<()> {
     if files::overrules(len, advice) {
         return sys::is_mapped(addr, len);
     }
-    let Some(advised) = frames::advice_for(addr, advice) else { return Ok(()) };
-    // SAFETY: the program's own request.
-    let raw = || unsafe { sys::madvise(addr, len, advised) };
-    if (HEAP.start..HEAP.end).contains(&addr) && len > 0 && frames::governs(addr) {
-        match advice {
-            c::MADV_DONTNEED if addr.is_multiple_of(PAGE) => {
-                let end = align_up(addr.saturating_add(len), PAGE).unwrap_or(addr);
-                return frames::discarding(Span::new(addr, end), raw);
-            }
-            // The policy has decided.
-            c::MADV_HUGEPAGE | c::MADV_NOHUGEPAGE | c::MADV_COLLAPSE => return sys::is_mapped(addr, len),
-            _ => {}
-        }
+    match frames::advice_for(addr, advice) {
+        // SAFETY: the program's own request.
+        Some(advised) => unsafe { sys::madvise(addr, len, advised) },
+        None => Ok(()),
     }
-    raw()
 }
 
-/// MADV_DONTNEED in a heap with reserved pages; `None`: not that.
-fn discard_heap(addr: usize, len: usize) -> Option<Result<()>> {
-    let span = heap_span(addr, len)?;
-    let mut guest = guest::lock();
-    let heap = guest.heap.as_mut().filter(|heap| heap.has_hugetlb(span) && heap.mapped().and(span) == span)?;
-    Some(heap.discard(span))
+/// Advice about the program's part of the heap.
+fn advise_heap(own: Span, advice: i32) -> Result<()> {
+    let Some(advised) = frames::advice_for(own.start, advice) else { return Ok(()) };
+    // SAFETY: the program's own request.
+    let raw = || unsafe { sys::madvise(own.start, own.len(), advised) };
+    match advice {
+        c::MADV_DONTNEED if frames::governs(own.start) => frames::giving(own, raw),
+        // The policy has decided.
+        c::MADV_HUGEPAGE | c::MADV_NOHUGEPAGE | c::MADV_COLLAPSE if frames::governs(own.start) => {
+            sys::is_mapped(own.start, own.len())
+        }
+        _ => raw(),
+    }
+}
+
+/// Where the heap's break is, and how far its memory reaches, for when there is no lock any more; 0: not governed.
+static HEAP_END: AtomicUsize = AtomicUsize::new(0);
+static HEAP_ROOM: AtomicUsize = AtomicUsize::new(0);
+
+/// The heap is governed: what its break is before the program moves it.
+pub fn publish_heap(end: usize, room: usize) {
+    HEAP_END.store(end, Ordering::Relaxed);
+    HEAP_ROOM.store(room, Ordering::Release);
 }
 
 /// brk. Without a governed heap it is the kernel's own.
 pub fn brk(addr: usize) -> Result<()> {
     let mut guest = guest::lock();
     let (before, end) = match &mut guest.heap {
-        Some(heap) => (heap.end(), heap.set(addr)),
+        Some(heap) => {
+            let before = heap.end();
+            let end = heap.set(addr);
+            publish_heap(end, heap.room());
+            (before, end)
+        }
         None => (sys::brk(0), sys::brk(addr)),
     };
     drop(guest);
@@ -366,5 +469,56 @@ pub fn brk(addr: usize) -> Result<()> {
         populate::after_mmap(fetch, span, c::PROT_RW, 0);
     }
     // The kernel's own rule, by way of glibc: only a break below the wanted one is an error.
+    if end < addr { Err(Errno::ENOMEM) } else { Ok(()) }
+}
+
+/// Before the program locks itself in: memory for the heap to grow into without any system call, because the kernel's own
+/// brk knows nothing of it. Little where address space or data are limited.
+pub fn open_heap() -> Span {
+    const ROOMS: [usize; 4] = [1 << 30, 128 << 20, 16 << 20, 2 << 20];
+    let room = HEAP_ROOM.load(Ordering::Acquire);
+    let nothing = Span::new(room, room);
+    if room == 0 {
+        return nothing;
+    }
+    let limited = |resource| task::soft_limit(resource).is_ok_and(|limit| limit < UNLIMITED);
+    let most = if limited(task::LIMIT_ADDRESSES) || limited(task::LIMIT_DATA) { 16 << 20 } else { 1 << 30 };
+    let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_NORESERVE | c::MAP_FIXED_NOREPLACE;
+    for len in ROOMS.into_iter().filter(|&len| len <= most && room + len <= HEAP.end) {
+        // SAFETY: NOREPLACE: nothing that exists is touched.
+        if unsafe { sys::mmap(room, len, c::PROT_RW, flags, -1, 0) } == Ok(room) {
+            HEAP_ROOM.store(room + len, Ordering::Release);
+            return Span::new(room, room + len);
+        }
+    }
+    nothing
+}
+
+/// The program has not locked itself in after all: takes back what [`open_heap`] made.
+pub fn close_heap(opened: Span) {
+    HEAP_ROOM.store(opened.start, Ordering::Release);
+    if !opened.is_empty() {
+        // SAFETY: mapped a moment ago, above the program's break.
+        let _ = unsafe { sys::munmap(opened.start, opened.len()) };
+    }
+}
+
+/// Limits above this are none.
+const UNLIMITED: u64 = 1 << 46;
+
+/// brk in a program that has locked itself in: growth within what is mapped needs no system call; the break cannot be
+/// lowered, because what comes again would have to be new.
+pub fn brk_alone(addr: usize) -> Result<()> {
+    let room = HEAP_ROOM.load(Ordering::Acquire);
+    let end = match room {
+        0 => sys::brk(addr),
+        _ => {
+            let end = HEAP_END.load(Ordering::Relaxed);
+            let raised = if (end..=room).contains(&addr) { addr } else { end };
+            HEAP_END.store(raised, Ordering::Relaxed);
+            raised
+        }
+    };
+    crate::start::set_current_break(end);
     if end < addr { Err(Errno::ENOMEM) } else { Ok(()) }
 }

@@ -5,7 +5,8 @@ use core::ffi::{c_int, c_long, c_uint, c_void};
 use crate::calls;
 use crate::exit;
 use crate::sandbox;
-use crate::sys::{Errno, Result};
+use crate::stack;
+use crate::sys::{self, Errno, Result, c, task};
 
 unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
@@ -41,6 +42,12 @@ fn pointer(result: Result<usize>) -> *mut c_void {
     }
 }
 
+/// What a detoured call does: where the program has locked itself in, its own system call and nothing else; otherwise `ours`,
+/// on a stack of the library's own.
+fn either<R>(raw: impl FnOnce() -> Result<R>, ours: impl FnOnce() -> Result<R>) -> Result<R> {
+    if sandbox::is_raw() { raw() } else { stack::run(ours) }
+}
+
 pub(crate) extern "C" fn mmap(
     addr: usize,
     len: usize,
@@ -49,11 +56,16 @@ pub(crate) extern "C" fn mmap(
     fd: c_int,
     offset: c_long,
 ) -> *mut c_void {
-    pointer(calls::mmap(addr, len, prot, flags, fd, offset))
+    pointer(either(
+        // SAFETY: the program's own request.
+        || unsafe { sys::mmap(addr, len, prot, flags, fd, offset) },
+        || calls::mmap(addr, len, prot, flags, fd, offset),
+    ))
 }
 
 pub(crate) extern "C" fn munmap(addr: usize, len: usize) -> c_int {
-    status(calls::munmap(addr, len))
+    // SAFETY: the program's own request.
+    status(either(|| unsafe { sys::munmap(addr, len) }, || calls::munmap(addr, len)))
 }
 
 pub(crate) extern "C" fn mremap(
@@ -63,15 +75,30 @@ pub(crate) extern "C" fn mremap(
     flags: c_int,
     new: usize,
 ) -> *mut c_void {
-    pointer(calls::mremap(old, old_len, new_len, flags, new))
+    pointer(either(
+        // SAFETY: the program's own request.
+        || unsafe { sys::mremap(old, old_len, new_len, flags, new) },
+        || calls::mremap(old, old_len, new_len, flags, new),
+    ))
 }
 
 pub(crate) extern "C" fn brk(addr: usize) -> c_int {
-    status(calls::brk(addr))
+    status(either(|| calls::brk_alone(addr), || calls::brk(addr)))
 }
 
 pub(crate) extern "C" fn madvise(addr: usize, len: usize, advice: c_int) -> c_int {
-    status(calls::madvise(addr, len, advice))
+    status(advise(addr, len, advice))
+}
+
+fn advise(addr: usize, len: usize, advice: c_int) -> Result<()> {
+    // SAFETY: the program's own request.
+    let raw = || unsafe { sys::madvise(addr, len, advice) };
+    let populates = matches!(advice, c::MADV_POPULATE_READ | c::MADV_POPULATE_WRITE);
+    if populates && !sandbox::is_raw() && stack::run(|| calls::may_populate(addr, len, advice)) {
+        // Faults may wait for the program itself (its own userfaultfd): not on our stack.
+        return raw();
+    }
+    either(raw, || calls::madvise(addr, len, advice))
 }
 
 /// Returns the error number, as POSIX wants it; its DONTNEED discards nothing, as in glibc.
@@ -80,40 +107,73 @@ pub(crate) extern "C" fn posix_madvise(addr: usize, len: usize, advice: c_int) -
     if advice == POSIX_MADV_DONTNEED {
         return 0;
     }
-    calls::madvise(addr, len, advice).err().map_or(0, |errno| errno.0)
+    advise(addr, len, advice).err().map_or(0, |errno| errno.0)
 }
 
 pub(crate) extern "C" fn mprotect(addr: usize, len: usize, prot: c_int) -> c_int {
-    status(calls::mprotect(addr, len, prot, -1))
+    // SAFETY: the program's own request.
+    status(either(|| unsafe { sys::mprotect(addr, len, prot) }, || calls::mprotect(addr, len, prot, -1)))
 }
 
 pub(crate) extern "C" fn pkey_mprotect(addr: usize, len: usize, prot: c_int, key: c_int) -> c_int {
-    status(calls::mprotect(addr, len, prot, key))
+    // SAFETY: the program's own request.
+    let raw = || unsafe { sys::pkey_mprotect(addr, len, prot, key) };
+    status(either(raw, || calls::mprotect(addr, len, prot, key)))
+}
+
+/// Locking waits for faults, which may wait for the program itself: the system calls are made on its own stack.
+fn locking(before: impl FnOnce(), lock: impl FnOnce() -> Result<()>, after: impl FnOnce()) -> c_int {
+    if sandbox::is_raw() {
+        return status(lock());
+    }
+    stack::run(before);
+    let result = lock();
+    if result.is_ok() {
+        stack::run(after);
+    }
+    status(result)
 }
 
 pub(crate) extern "C" fn mlock(addr: usize, len: usize) -> c_int {
-    status(calls::mlock(addr, len, 0))
+    locking(|| calls::place_ahead(addr, len), || task::mlock_with(addr, len, 0), || {})
 }
 
 pub(crate) extern "C" fn mlock2(addr: usize, len: usize, flags: c_uint) -> c_int {
-    status(calls::mlock(addr, len, flags as usize))
+    let place = || {
+        if flags == 0 {
+            calls::place_ahead(addr, len);
+        }
+    };
+    locking(place, || task::mlock_with(addr, len, flags as usize), || {})
 }
 
 pub(crate) extern "C" fn munlock(addr: usize, len: usize) -> c_int {
-    status(calls::munlock(addr, len))
+    locking(|| {}, || task::munlock(addr, len), || calls::unlocked(addr, len))
 }
 
 pub(crate) extern "C" fn munlockall() -> c_int {
-    status(calls::munlock_all())
+    locking(|| {}, task::munlock_all, calls::all_locked_or_unlocked)
 }
 
 pub(crate) extern "C" fn mlockall(flags: c_int) -> c_int {
-    status(calls::mlock_all(flags as u32 as usize))
+    let flags = flags as u32 as usize;
+    locking(|| calls::before_lock_all(flags), || task::mlock_all(flags), calls::all_locked_or_unlocked)
 }
 
 pub(crate) extern "C" fn prctl(option: usize, a: usize, b: usize, c: usize, d: usize) -> c_int {
     match sandbox::prctl([option, a, b, c, d]) {
         Ok(value) => value as c_int,
+        Err(errno) => {
+            fail(errno);
+            -1
+        }
+    }
+}
+
+/// libc's `syscall` with the number of seccomp(2).
+pub(crate) extern "C" fn seccomp(_number: usize, operation: usize, flags: usize, args: usize) -> c_long {
+    match sandbox::seccomp(operation, flags, args) {
+        Ok(value) => value as c_long,
         Err(errno) => {
             fail(errno);
             -1
@@ -142,5 +202,7 @@ pub(crate) extern "C" fn fexecve(fd: c_int, argv: usize, envp: usize) -> c_int {
 
 /// ld.so calls this when its list of objects has changed (for debuggers to stop at).
 pub(crate) extern "C" fn objects_changed() {
-    crate::files::rescan();
+    if !sandbox::is_raw() {
+        stack::run(crate::files::rescan);
+    }
 }

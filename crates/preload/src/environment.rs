@@ -3,11 +3,15 @@
 use core::ffi::{CStr, c_char};
 
 use crate::arch::PAGE;
+use crate::sandbox;
+use crate::stack;
 use crate::start::PLAN_VARIABLE;
 use crate::sys::{self, Errno};
 
 /// The variable that lists libraries to be loaded first.
 pub const PRELOAD: &[u8] = b"LD_PRELOAD=";
+/// The variable that tells how many seccomp filters the launcher is under, if any.
+pub const FILTERS: &[u8] = b"PAGELAB_FILTERS=";
 /// How the library's file is called begins so: `libpagelab.so` as cargo builds it, `libpagelab.abi3.so` in a wheel.
 const LIBRARY: &[u8] = b"libpagelab.";
 
@@ -18,6 +22,7 @@ const LIBRARY: &[u8] = b"libpagelab.";
 pub struct Stripped {
     at: usize,
     len: usize,
+    is_mapped: bool,
 }
 
 impl Stripped {
@@ -31,8 +36,12 @@ impl Stripped {
         let (count, longest) = unsafe { measure(source) };
         let table = (count + 1) * size_of::<usize>();
         let len = (table + longest + 1).next_multiple_of(PAGE);
-        let at = sys::mmap_own(len)?;
-        let stripped = Stripped { at, len };
+        // Where the program has locked itself in, not even memory may be mapped.
+        let (at, is_mapped) = match sandbox::is_raw() {
+            true => (stack::scratch(len).ok_or(Errno::ENOMEM)?, false),
+            false => (sys::mmap_own(len)?, true),
+        };
+        let stripped = Stripped { at, len, is_mapped };
         let (out, mut text) = (at as *mut *const c_char, (at + table) as *mut u8);
         let mut kept = 0;
         for index in 0..count {
@@ -53,6 +62,8 @@ impl Stripped {
             unsafe { *out.add(kept) = pointer };
             kept += 1;
         }
+        // SAFETY: as above. (Memory that was used before is not zero.)
+        unsafe { *out.add(kept) = core::ptr::null() };
         Ok(stripped)
     }
 
@@ -64,6 +75,9 @@ impl Stripped {
 
 impl Drop for Stripped {
     fn drop(&mut self) {
+        if !self.is_mapped {
+            return;
+        }
         // SAFETY: our own mapping, not used any more.
         let _ = unsafe { sys::munmap(self.at, self.len) };
     }

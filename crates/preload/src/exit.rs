@@ -7,75 +7,119 @@ use pagelab_abi::plan::Flags;
 
 use crate::environment::Stripped;
 use crate::guest;
+use crate::lock::Turn;
 use crate::measure;
 use crate::record;
 use crate::sandbox;
-use crate::sys::{self, Errno};
+use crate::stack;
+use crate::sys::{self, Errno, c};
 
 /// Whether the guest file is this process's: a child of vfork shares the parent's memory and must not touch it.
 pub fn is_own_file() -> bool {
     record::file().is_some_and(|file| file.pid.load(Relaxed) == u64::from(sys::getpid()))
 }
 
+/// One thread measures at a time: two in `_exit`, or one there and one in exec, would add to the same sums.
+static MEASURING: Turn = Turn::new();
+
 /// _exit.
 pub fn leave(code: i32) -> ! {
-    if sandbox::is_active() {
-        sys::exit_group(code);
-    }
-    if guest::is_new_child() {
-        guest::adopt_child();
-    }
-    if is_own_file() {
-        if guest::has_flag(Flags::MEASURE) {
-            measure::all();
-        }
-        if let Some(file) = record::file().filter(|file| file.state.load(Relaxed) == State::Active.code()) {
-            record::set(&file.state, State::Exited.code());
-        }
+    // A child that never used the library has nothing to tell that its parent's record does not.
+    if !sandbox::is_raw() && !guest::is_new_child() {
+        stack::run(finish);
     }
     sys::exit_group(code)
 }
 
-/// Around an exec: measures, strips the environment where the policy is not inherited, and takes the state back when the
-/// exec fails.
-fn around(envp: usize, exec: &dyn Fn(usize) -> Errno) -> Errno {
-    // A child between fork and exec has no file yet and gets none: nothing of it is worth a record.
-    let own = !sandbox::is_active() && !guest::is_new_child() && is_own_file();
-    let before = record::file().map_or(0, |file| file.state.load(Relaxed));
-    if own {
+fn finish() {
+    if !is_own_file() {
+        return;
+    }
+    // Never given back: whoever else comes here waits for the end.
+    MEASURING.take();
+    if guest::has_flag(Flags::MEASURE) {
+        measure::all();
+    }
+    if let Some(file) = record::file().filter(|file| file.state.load(Relaxed) == State::Active.code()) {
+        record::set(&file.state, State::Exited.code());
+    }
+}
+
+/// An exec that can succeed, as far as a look at the file tells.
+struct Attempt {
+    /// The file is this process's, and its state was that.
+    before: Option<u64>,
+}
+
+impl Attempt {
+    /// Measures.
+    fn begin() -> Attempt {
+        let before = record::file().map(|file| file.state.load(Relaxed));
+        MEASURING.take();
         record::count(Counter::Execs);
         if guest::has_flag(Flags::MEASURE) {
             measure::all();
         }
         record::state(State::Execed);
+        MEASURING.give();
+        Attempt { before }
     }
-    let errno = if guest::has_flag(Flags::INHERIT_EXEC) || guest::plan().is_none() {
+
+    /// It failed: the process goes on.
+    fn undo(&self) {
+        if let (Some(before), Some(file)) = (self.before, record::file()) {
+            record::set(&file.state, before);
+            record::set(&file.end_ns, 0);
+        }
+    }
+}
+
+/// Around an exec of the file at `path`: measures, strips the environment where the policy is not inherited, and takes the
+/// state back when the exec fails. The exec itself is made on the caller's stack.
+fn around(dir: i32, path: usize, flags: i32, envp: usize, exec: &dyn Fn(usize) -> Errno) -> Errno {
+    /// No environment, by which the kernel refuses an exec after it has opened the file.
+    const NOWHERE: usize = 1;
+    let raw = sandbox::is_raw();
+    // A child between fork and exec has no file yet and gets none: nothing of it is worth a record.
+    let measures = !raw && !guest::is_new_child() && is_own_file();
+    // Nothing is measured for what cannot succeed: execvp tries every directory of PATH. (Before Linux 6.8 the file is opened
+    // last.)
+    if measures {
+        match exec(NOWHERE) {
+            Errno::EFAULT if sys::may_be_executed(dir, path, flags) => {}
+            Errno::EFAULT => return exec(envp),
+            errno => return errno,
+        }
+    }
+    let attempt = if measures { stack::run(Attempt::begin) } else { Attempt { before: None } };
+    // An image under the program's filter is left alone: it could do nothing there.
+    let inherits = !raw && guest::has_flag(Flags::INHERIT_EXEC);
+    let errno = if inherits || guest::plan().is_none() {
         exec(envp)
     } else {
         record::count(Counter::ExecsStripped);
         // SAFETY: the program's own null-terminated environment.
         match unsafe { Stripped::new(envp) } {
             Ok(stripped) => exec(stripped.pointer()),
+            // It has too many variables to be copied without a system call.
+            Err(_) if raw => exec(envp),
             Err(errno) => errno,
         }
     };
-    if own && let Some(file) = record::file() {
-        record::set(&file.state, before);
-        record::set(&file.end_ns, 0);
-    }
+    attempt.undo();
     errno
 }
 
 /// execve.
 pub fn execve(path: usize, argv: usize, envp: usize) -> Errno {
     // SAFETY: the program's own arguments.
-    around(envp, &|envp| unsafe { sys::execve(path, argv, envp) })
+    around(c::AT_FDCWD, path, 0, envp, &|envp| unsafe { sys::execve(path, argv, envp) })
 }
 
 /// execveat.
 pub fn execveat(fd: i32, path: usize, argv: usize, envp: usize, flags: i32) -> Errno {
     // SAFETY: the program's own arguments.
-    around(envp, &|envp| unsafe { sys::execveat(fd, path, argv, envp, flags) })
+    around(fd, path, flags, envp, &|envp| unsafe { sys::execveat(fd, path, argv, envp, flags) })
 }
 
 /// fexecve: as glibc does it on kernels that have execveat.

@@ -180,7 +180,7 @@ fn store_residency(name: &[u8], pages: u64, resident: u64) {
             return;
         }
     }
-    let Some(slot) = file.residency.get(used) else {
+    let Some(slot) = file.residency.get(used).filter(|slot| record::has_room(*slot)) else {
         file.residency_dropped.fetch_add(1, Relaxed);
         return;
     };

@@ -17,6 +17,8 @@ use crate::lock::Turn;
 use crate::msg::say;
 use crate::pool::{copy_of, protection_of};
 use crate::record;
+use crate::sandbox;
+use crate::stack;
 use crate::sys::{self, c};
 
 #[derive(Clone, Copy)]
@@ -62,16 +64,6 @@ impl Hold {
         TURN.take();
         Hold { mask }
     }
-
-    /// `None`: there is a fork under way.
-    pub fn now() -> Option<Hold> {
-        let mask = sys::signal_mask(u64::MAX);
-        if TURN.try_take() {
-            return Some(Hold { mask });
-        }
-        sys::signal_mask(mask);
-        None
-    }
 }
 
 impl Drop for Hold {
@@ -84,11 +76,22 @@ impl Drop for Hold {
 /// Signal mask of the thread that forks.
 static MASK: AtomicU64 = AtomicU64::new(0);
 
+/// [`before`] has been there: the program had not locked itself in.
+static UNDER_WAY: AtomicBool = AtomicBool::new(false);
+
 extern "C" fn before() {
+    if sandbox::is_raw() {
+        return;
+    }
     // A handler that forks as well must not wait for its own thread.
     let mask = sys::signal_mask(u64::MAX);
     TURN.take();
     MASK.store(mask, Ordering::Relaxed);
+    UNDER_WAY.store(true, Ordering::Relaxed);
+    stack::run(make_copies);
+}
+
+fn make_copies() {
     COUNT.store(0, Ordering::Relaxed);
     let Ok(table) = sys::mmap_own(ROOM * size_of::<Copy>()) else { return };
     COPIES.store(table as *mut Copy, Ordering::Relaxed);
@@ -127,6 +130,16 @@ fn each_copy(visit: &mut dyn FnMut(&Copy)) {
 }
 
 extern "C" fn in_parent() {
+    if !UNDER_WAY.swap(false, Ordering::Relaxed) {
+        return;
+    }
+    stack::run(drop_copies);
+    let mask = MASK.load(Ordering::Relaxed);
+    TURN.give();
+    sys::signal_mask(mask);
+}
+
+fn drop_copies() {
     each_copy(&mut |copy| {
         // SAFETY: the copy is ours alone; the tile is shared with later children again.
         unsafe {
@@ -134,15 +147,20 @@ extern "C" fn in_parent() {
             let _ = sys::munmap(copy.scratch, copy.tile.len());
         }
     });
-    let mask = MASK.load(Ordering::Relaxed);
-    TURN.give();
-    sys::signal_mask(mask);
 }
 
 extern "C" fn in_child() {
+    if !UNDER_WAY.swap(false, Ordering::Relaxed) {
+        return;
+    }
     let mask = MASK.load(Ordering::Relaxed);
     TURN.give();
-    // Locking adopts the child: from here on it has its own engine that places frames.
+    // That adopts the child: from here on it has its own engine that places frames.
+    stack::run(put_copies);
+    sys::signal_mask(mask);
+}
+
+fn put_copies() {
     let mut guest = guest::lock();
     let flags = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
     each_copy(&mut |copy| {
@@ -154,6 +172,4 @@ extern "C" fn in_child() {
         record::count(Counter::HugetlbDemoted);
     });
     guest.all_demoted();
-    drop(guest);
-    sys::signal_mask(mask);
 }

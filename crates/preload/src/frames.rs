@@ -2,9 +2,14 @@
 //!
 //! Governed memory is registered with a userfaultfd. A thread of our own, the *handler*, answers faults on missing pages
 //! by moving pages in whose frames it knows, out of a pool that it and a second thread, the *refiller*, fill. Threads of
-//! the program do three things only: they register what they map, ask the handler ([`mail`]) for what needs the pool,
-//! and hand pages back that they give up ([`returns`]). None of them ever waits for a lock that the handler holds, and
-//! the handler waits for none of theirs: their stacks may be governed memory.
+//! the program do two things only: they register what they map, and ask the handler ([`mail`]) for what needs the pool.
+//! None of them ever waits for a lock that the handler holds, and the handler waits for none of theirs: their stacks may
+//! be governed memory.
+//!
+//! A page that the program has had never comes back to the pool. The kernel may hold references to it that nobody can
+//! see (a pipe after vmsplice or tee, a socket's queue under MSG_ZEROCOPY, a transfer under way): what it reads or writes
+//! through them would be the next owner's memory. So such pages go to the kernel, which frees them when the last
+//! reference has gone, and the pool is filled with fresh ones.
 //!
 //! A process whose policy leaves frames to the kernel has none of this.
 
@@ -20,29 +25,26 @@ mod handler;
 pub mod hints;
 mod homes;
 mod hunt;
+mod known;
 mod leaving;
 mod mail;
 mod module;
 mod nodes;
-mod offers;
 mod pagemap;
 mod place;
 mod pools;
 mod ranges;
 mod refiller;
 mod remap;
-mod returns;
 mod rights;
 mod room;
 mod shadow;
-mod sorting;
 mod spot;
 mod store;
 mod strategies;
 mod tally;
 mod thread;
 mod uffd;
-mod verify;
 mod window;
 
 use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -51,7 +53,6 @@ use pagelab_abi::guest::{EngineFailure, EngineState};
 use pagelab_abi::plan::Plan;
 
 use crate::arch::PAGE;
-use crate::fork;
 use crate::guest;
 use crate::intervals::Span;
 use crate::kernel;
@@ -255,25 +256,17 @@ pub fn populate_all() {
     });
 }
 
-/// Does `give`, which unmaps or discards `span`; pages that the pool can use go there first.
+/// Does `give`, which unmaps or discards `span`. Where that makes the process smaller, the pool may have to follow.
 pub fn giving(span: Span, give: impl FnOnce() -> Result<()>) -> Result<()> {
-    let taken = if is_running() { returns::take(span) } else { None };
     let result = give();
-    if let Some(taken) = taken {
-        taken.settle(result.is_ok());
+    if is_running() && span.len() >= MUCH {
+        refiller::nudge();
     }
     result
 }
 
-/// Does `discard`, which is MADV_DONTNEED of `span`, in the same way. (ENOMEM: it is done, but for holes.)
-pub fn discarding(span: Span, discard: impl FnOnce() -> Result<()>) -> Result<()> {
-    let taken = if is_running() { returns::take(span) } else { None };
-    let result = discard();
-    if let Some(taken) = taken {
-        taken.settle(matches!(result, Ok(()) | Err(Errno::ENOMEM)));
-    }
-    result
-}
+/// So many bytes given up at a time make a process smaller.
+const MUCH: usize = 8 << 20;
 
 /// Does `what`; if that ends for lack of memory, gives the pool's back and does it once more.
 pub fn frugally<T>(mut what: impl FnMut() -> Result<T>) -> Result<T> {
@@ -299,7 +292,9 @@ pub fn period(addr: usize) -> usize {
 /// Longer periods are not kept when memory moves.
 const MOST_PERIOD: usize = 1 << 16;
 
-/// Pages were moved from `old` to the beginning of `new`; `stays`: the old mapping is still there, and empty.
+/// Pages were moved from `old` to `new`; `stays`: the old mapping is still there, and empty. They keep their frames, even
+/// where the new address wants others: the kernel may hold references to them (see above), which an exchange would
+/// leave with the old page, so that they miss what the program writes next.
 pub fn moved(old: Span, new: usize, stays: bool) {
     if !is_running() {
         return;
@@ -310,18 +305,6 @@ pub fn moved(old: Span, new: usize, stays: bool) {
     if stays {
         // The kernel takes the registration away from both.
         enter(old);
-    }
-}
-
-/// The program has moved pages from `old` to `new`, a place that it named itself: they change places with pages of the
-/// pool, where their new addresses want others. The caller holds the guest's lock.
-pub fn aimed(old: usize, new: Span) {
-    let number = areas::strategy_of(new.start).filter(|_| is_running());
-    let pages = (old.abs_diff(new.start) / PAGE) as u64;
-    if number.is_some_and(|number| !pages.is_multiple_of(engine::period(number)))
-        && let Some(_hold) = fork::Hold::now()
-    {
-        let _ = mail::ask(Kind::Remap, new);
     }
 }
 

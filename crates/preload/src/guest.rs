@@ -1,12 +1,12 @@
 //! The guest in this process: the plan, the pools and the heap, behind one lock.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use pagelab_abi::guest::{DisabledReason, Started, State};
 use pagelab_abi::plan::{ANON_BASE, Flags, HEAP_BASE, MAX_ANON_POOLS, Memory, POOL_BYTES, Plan, Section};
 
-use crate::arch::PAGE;
+use crate::arch::{self, PAGE};
 use crate::frames;
 use crate::heap::Heap;
 use crate::intervals::Span;
@@ -15,7 +15,8 @@ use crate::lock::{Guard, Locked};
 use crate::pool::Pool;
 use crate::record;
 use crate::sandbox;
-use crate::sys::{self, Errno, c};
+use crate::stack;
+use crate::sys::{self, Errno, c, task};
 
 /// All addresses that pools can have.
 pub const POOLS: Span = Span::new(ANON_BASE as usize, ANON_BASE as usize + MAX_ANON_POOLS * POOL_BYTES as usize);
@@ -41,8 +42,15 @@ unsafe impl Sync for PlanCell {}
 static PLAN: PlanCell = PlanCell(UnsafeCell::new(None));
 static READY: AtomicBool = AtomicBool::new(false);
 static MUTED: AtomicBool = AtomicBool::new(false);
-/// One word in a page that the kernel clears in forked children.
+/// One word in a page that the kernel clears in forked children: [`NEW`], [`ADOPTING`] or [`KNOWN`].
 static ALIVE: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
+/// This process was forked and has not met the guest yet.
+const NEW: u32 = 0;
+/// A thread of this process, [`ADOPTER`], is setting the guest up.
+const ADOPTING: u32 = 2;
+const KNOWN: u32 = 1;
+/// The thread pointer of the thread that does so.
+static ADOPTER: AtomicUsize = AtomicUsize::new(0);
 
 /// The plan, once the guest governs.
 pub fn plan() -> Option<Plan<'static>> {
@@ -87,7 +95,8 @@ pub unsafe fn install(plan: Plan<'static>) -> Result<(), Errno> {
     unsafe { sys::madvise(page, PAGE, c::MADV_WIPEONFORK) }?;
     let word = page as *mut AtomicU32;
     // SAFETY: the page is mapped, aligned and never unmapped.
-    unsafe { (*word).store(1, Ordering::Relaxed) };
+    unsafe { (*word).store(KNOWN, Ordering::Relaxed) };
+    stack::install()?;
     let mut guest = GUEST.lock();
     for section in (0..plan.section_count()).filter_map(|number| plan.section(number)) {
         if section.governs_pages() || section.governs_frames() {
@@ -128,6 +137,13 @@ impl Guest {
             heap.each_hugetlb(visit);
         }
         self.pools.iter().flatten().for_each(|pool| pool.each_hugetlb(visit));
+    }
+
+    /// Makes normal memory of all reserved pages, as far as that can be done.
+    pub fn demote_all(&mut self) -> Result<(), Errno> {
+        let heap = self.heap.as_mut().map_or(Ok(()), Heap::settle);
+        let pools = self.pools.iter_mut().flatten();
+        pools.fold(heap, |result, pool| result.and(pool.demote_all(pool.bounds())))
     }
 
     /// None of them comes from a reserved pool any more.
@@ -174,6 +190,11 @@ fn index_of(addr: usize) -> Option<usize> {
     inside.then(|| (addr - POOLS.start) / POOL_BYTES as usize)
 }
 
+/// Where the pool around `addr`, which lies in [`POOLS`], ends.
+pub fn pool_end(addr: usize) -> usize {
+    POOLS.start + ((addr - POOLS.start) / POOL_BYTES as usize + 1) * POOL_BYTES as usize
+}
+
 /// Whether `[addr, addr + len)` touches any address that a pool can have.
 pub fn touches_pools(addr: usize, len: usize) -> bool {
     addr < POOLS.end && addr.saturating_add(len) > POOLS.start
@@ -181,33 +202,58 @@ pub fn touches_pools(addr: usize, len: usize) -> bool {
 
 /// The guest, locked; in a forked child set up anew first.
 pub fn lock() -> Guard<'static, Guest> {
-    if is_new_child() {
-        adopt_child();
-    }
+    adopt_child();
     GUEST.lock()
+}
+
+fn word() -> Option<&'static AtomicU32> {
+    // SAFETY: null or the page of `install`, which is never unmapped.
+    unsafe { ALIVE.load(Ordering::Acquire).as_ref() }
 }
 
 /// Whether this process was forked and has not met the guest yet.
 pub fn is_new_child() -> bool {
-    // SAFETY: null or the page of `install`, which is never unmapped.
-    unsafe { ALIVE.load(Ordering::Acquire).as_ref() }.is_some_and(|word| word.load(Ordering::Relaxed) == 0)
+    word().is_some_and(|word| word.load(Ordering::Relaxed) == NEW)
 }
 
-/// First call of the guest in a forked child: it has one thread still (or its threads have called nothing of ours).
-#[cold]
+/// In a forked child that has not met the guest yet: true for one thread, which has to [`set_up_child`]. (Others, which the
+/// child may have made past libc, wait until that is done.)
+pub fn claim_child() -> bool {
+    let Some(word) = word() else { return false };
+    loop {
+        match word.compare_exchange(NEW, ADOPTING, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => {
+                ADOPTER.store(arch::thread_pointer(), Ordering::Release);
+                stack::after_fork();
+                return true;
+            }
+            Err(KNOWN) => return false,
+            Err(_) if ADOPTER.load(Ordering::Acquire) == arch::thread_pointer() => return false,
+            Err(_) => task::futex_wait_for(word, ADOPTING, WAIT_NS),
+        }
+    }
+}
+
+const WAIT_NS: u64 = 1_000_000;
+
+/// In a forked child that has not met the guest yet: sets it up.
 pub fn adopt_child() {
+    if claim_child() {
+        set_up_child();
+    }
+}
+
+/// First call of the guest in a forked child, by the thread that claimed it.
+#[cold]
+pub fn set_up_child() {
     let mask = sys::signal_mask(u64::MAX);
     let torn = GUEST.reset_after_fork();
-    // SAFETY: as in `is_new_child`.
-    if let Some(word) = unsafe { ALIVE.load(Ordering::Acquire).as_ref() } {
-        word.store(1, Ordering::Release);
-    }
     record::forget();
     if let Some(plan) = plan() {
         let start_ns = if sandbox::is_active() { 0 } else { sys::monotonic_ns() };
         // A child in another mount namespace or root cannot reach the run directory: it is governed, but silent.
         if !sandbox::is_active() {
-            let _ = record::create(plan.run_dir(), Started::Fork, start_ns);
+            let _ = record::create(&plan, Started::Fork, start_ns);
         }
         let mut guest = GUEST.lock();
         if torn {
@@ -225,6 +271,11 @@ pub fn adopt_child() {
         if let Some(file) = record::file() {
             record::set(&file.ready_ns, sys::monotonic_ns());
         }
+    }
+    if let Some(word) = word() {
+        ADOPTER.store(0, Ordering::Release);
+        word.store(KNOWN, Ordering::Release);
+        task::futex_wake_all(word);
     }
     sys::signal_mask(mask);
 }

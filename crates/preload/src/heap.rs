@@ -1,18 +1,19 @@
 //! The program break: what brk and sbrk move, kept in the heap's pool.
 //!
 //! The kernel's own break is left alone. What is mapped here ends at a tile's end, the program sees its own break
-//! inside; memory given back by lowering the break reads zero when it comes again.
+//! inside. Memory given back by lowering the break is unmapped, as natively, and mapped anew when it comes again: the kernel
+//! may still reference its pages, and its mapping carries what the program put on it.
 
 use pagelab_abi::guest::Counter;
 use pagelab_abi::plan::Memory;
 
-use crate::arch::PAGE;
+use crate::arch::{PAGE, PMD};
 use crate::frames;
-use crate::intervals::{Intervals, Span, align_down, align_up};
+use crate::intervals::{Intervals, Span, align_up};
 use crate::kernel;
 use crate::layout::{Backing, Layout, Piece};
 use crate::measure::{self, Known};
-use crate::pool::demote;
+use crate::pool::{Pending, demote};
 use crate::record;
 use crate::sys::{self, Errno, c};
 
@@ -29,6 +30,10 @@ pub struct Heap {
     shut: Intervals,
     /// Holes that the program made, and what it mapped over the heap.
     foreign: Intervals,
+    /// What the program gave back of the last reserved page, which the kernel cannot unmap: from here to the end of what is
+    /// mapped (`usize::MAX`: there is no such part).
+    stale: usize,
+    pending: Pending,
 }
 
 impl Heap {
@@ -42,6 +47,8 @@ impl Heap {
             hugetlb: Intervals::new(),
             shut: Intervals::new(),
             foreign: Intervals::new(),
+            stale: usize::MAX,
+            pending: Pending::new(),
         }
     }
 
@@ -53,6 +60,11 @@ impl Heap {
     /// What is mapped.
     pub fn mapped(&self) -> Span {
         Span::new(self.bounds().start, self.mapped)
+    }
+
+    /// Up to where the break can be raised without mapping anything.
+    pub fn room(&self) -> usize {
+        self.mapped.min(self.stale).max(self.end)
     }
 
     /// Its layout.
@@ -76,7 +88,11 @@ impl Heap {
         if wanted < bounds.start || wanted > bounds.end {
             return self.end;
         }
-        let moved = if wanted > self.mapped { frames::frugally(|| self.grow(wanted)) } else { self.shrink(wanted) };
+        self.pending.work();
+        let moved = match () {
+            () if wanted <= self.end => self.shrink(wanted),
+            () => frames::frugally(|| self.grow(wanted)),
+        };
         match moved {
             Ok(()) => self.end = wanted,
             Err(errno) => kernel::fallback(errno, wanted.saturating_sub(self.end)),
@@ -86,6 +102,9 @@ impl Heap {
 
     fn grow(&mut self, wanted: usize) -> Result<(), Errno> {
         let page_end = align_up(wanted, PAGE).ok_or(Errno::ENOMEM)?;
+        if page_end > self.stale {
+            self.cut(self.stale)?;
+        }
         let before = self.mapped;
         while self.mapped < page_end {
             let piece = self.layout.piece(self.mapped);
@@ -98,7 +117,7 @@ impl Heap {
             let wide = Span::new(part.start, piece.whole_tiles(part).end);
             let mapped = match kernel::map_fresh(wide, piece.backing) {
                 Ok(()) => wide,
-                Err(Errno::ENOMEM) if wide != part => match kernel::map_fresh(part, piece.backing) {
+                Err(_) if wide != part => match kernel::map_fresh(part, piece.backing) {
                     Ok(()) => part,
                     Err(errno) => return self.undo(before, errno),
                 },
@@ -106,7 +125,41 @@ impl Heap {
             };
             self.mapped = mapped.end;
             count_tiles(&piece, mapped);
+            // The tile at the break is whole again.
+            if let Some(tile) =
+                piece.tile(wide.start).filter(|tile| tile.start < wide.start && tile.end <= mapped.end)
+                && tile.len() == PMD
+                && !self.foreign.overlaps(tile)
+                && !self.shut.overlaps(tile)
+            {
+                record::count(Counter::TilesRefilled);
+                self.pending.push(tile);
+            }
         }
+        Ok(())
+    }
+
+    /// Unmaps everything from `from` on; a reserved page that it cuts becomes normal memory first.
+    fn cut(&mut self, from: usize) -> Result<(), Errno> {
+        let tile =
+            self.layout.piece(from).tile(from).filter(|tile| tile.start < from && self.hugetlb.covers(*tile));
+        if let Some(tile) = tile {
+            demote(tile, &mut self.hugetlb, self.shut.overlaps(tile))?;
+        }
+        self.give(Span::new(from, self.mapped))
+    }
+
+    /// Unmaps `given`, the end of what is mapped.
+    fn give(&mut self, given: Span) -> Result<(), Errno> {
+        // SAFETY: above the break: the program has given it back.
+        frames::giving(given, || unsafe { sys::munmap(given.start, given.len()) })?;
+        let all = [&mut self.hugetlb, &mut self.shut, &mut self.foreign];
+        for set in all {
+            let _ = set.remove(given);
+        }
+        self.pending.forget(given);
+        self.mapped = given.start;
+        self.stale = usize::MAX;
         Ok(())
     }
 
@@ -141,29 +194,52 @@ impl Heap {
     /// None of them comes from a reserved pool any more.
     pub fn all_demoted(&mut self) {
         self.hugetlb = Intervals::new();
+        if self.stale < self.mapped {
+            let _ = self.cut(self.stale);
+        }
+    }
+
+    /// Makes normal memory of all reserved pages, and unmaps what was held of them.
+    pub fn settle(&mut self) -> Result<(), Errno> {
+        self.demote_all(self.mapped())?;
+        if self.stale < self.mapped { self.cut(self.stale) } else { Ok(()) }
     }
 
     /// mprotect or pkey_mprotect (`key` ≥ 0) of whole pages.
-    pub fn protect(&mut self, span: Span, prot: i32, key: i32) -> Result<(), Errno> {
+    pub fn protect(&mut self, wide: Span, prot: i32, key: i32) -> Result<(), Errno> {
+        let span = self.own(wide);
+        if span.is_empty() {
+            return Err(Errno::ENOMEM);
+        }
         self.shut.reserve(4).map_err(|_| Errno::ENOMEM)?;
         self.demote_edges(span)?;
         if key >= 0 {
             // What a key closes cannot be read for a copy later.
-            self.demote_inside(span)?;
+            self.demote_all(span)?;
         }
         kernel::protect(span, prot, key)?;
         let _ = if prot == c::PROT_RW && key < 0 { self.shut.remove(span) } else { self.shut.insert(span) };
-        Ok(())
+        // Above the break natively nothing would be mapped.
+        if span == wide { Ok(()) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// Before the program maps something at `span` where it has nothing: memory mapped in advance must not be in the way,
+    /// nor be taken for ours later.
+    pub fn make_way(&mut self, span: Span) -> Result<(), Errno> {
+        let spare = Span::new(self.own(self.bounds()).end, self.mapped);
+        if span.and(spare).is_empty() { Ok(()) } else { self.cut(spare.start) }
     }
 
     /// Before the program unmaps `span`, moves it away or maps something else there.
     pub fn part_with(&mut self, span: Span) -> Result<(), Errno> {
-        self.foreign.reserve(4).map_err(|_| Errno::ENOMEM)?;
-        self.demote_edges(span)?;
-        let own = span.and(self.mapped());
-        if !own.is_empty() {
-            let _ = self.foreign.insert(own);
+        let own = self.own(span);
+        self.make_way(span)?;
+        if own.is_empty() {
+            return Ok(());
         }
+        self.foreign.reserve(4).map_err(|_| Errno::ENOMEM)?;
+        self.demote_edges(own)?;
+        let _ = self.foreign.insert(own);
         Ok(())
     }
 
@@ -178,7 +254,8 @@ impl Heap {
         Ok(())
     }
 
-    fn demote_inside(&mut self, span: Span) -> Result<(), Errno> {
+    /// Makes normal memory of every reserved page that `span` touches.
+    pub fn demote_all(&mut self, span: Span) -> Result<(), Errno> {
         while let Some(run) = first_inside(&self.hugetlb, span) {
             let tile = self.layout.piece(run.start).tile(run.start).ok_or(Errno::EINVAL)?;
             demote(tile, &mut self.hugetlb, self.shut.overlaps(tile))?;
@@ -186,28 +263,17 @@ impl Heap {
         Ok(())
     }
 
-    /// MADV_DONTNEED where reserved pages are concerned: the kernel zeroes whole ones only.
+    /// MADV_DONTNEED where reserved pages are concerned: of a part the kernel says that it is done and does nothing. The page
+    /// becomes normal memory first.
     pub fn discard(&mut self, span: Span) -> Result<(), Errno> {
-        let mut at = span.start;
-        while at < span.end {
-            let bytes = self.layout.piece(at).backing.tile_bytes();
-            let start = align_down(at, bytes);
-            let tile = Span::new(start, start + bytes);
-            let part = tile.and(Span::new(at, span.end));
-            let cut = part != tile && self.hugetlb.covers(tile);
-            if cut && self.shut.overlaps(tile) {
-                demote(tile, &mut self.hugetlb, self.shut.overlaps(tile))?;
-            }
-            if cut && self.hugetlb.covers(tile) {
-                kernel::clear(part);
-                record::count(Counter::HugetlbEmulated);
-            } else {
-                // SAFETY: the program gives up the contents.
-                unsafe { sys::madvise(part.start, part.len(), c::MADV_DONTNEED) }?;
-            }
-            at = part.end;
-        }
-        Ok(())
+        self.demote_edges(span)?;
+        // SAFETY: the program gives up the contents.
+        unsafe { sys::madvise(span.start, span.len(), c::MADV_DONTNEED) }
+    }
+
+    /// The program's own part of `span`: below its break.
+    pub fn own(&self, span: Span) -> Span {
+        span.and(Span::new(self.bounds().start, align_up(self.end, PAGE).unwrap_or(self.end)))
     }
 
     fn undo(&mut self, before: usize, errno: Errno) -> Result<(), Errno> {
@@ -220,51 +286,30 @@ impl Heap {
     }
 
     fn shrink(&mut self, wanted: usize) -> Result<(), Errno> {
-        if wanted >= self.end {
+        let from = align_up(wanted, PAGE).ok_or(Errno::ENOMEM)?;
+        if from >= align_up(self.end, PAGE).ok_or(Errno::ENOMEM)? {
             return Ok(());
         }
-        let from = align_up(wanted, PAGE).ok_or(Errno::ENOMEM)?;
-        let mut keep = from;
-        if from > self.bounds().start {
-            let piece = self.layout.piece(from - 1);
-            keep = piece.whole_tiles(Span::new(from - 1, from)).end.min(self.mapped);
+        let mut from = from;
+        if let Some(tile) = self.layout.piece(from).tile(from).filter(|tile| tile.start < from)
+            && self.hugetlb.covers(tile)
+        {
+            // The kernel cannot unmap part of it: that comes when the break is raised again.
+            self.stale = self.stale.min(from);
+            record::count(Counter::HugetlbEmulated);
+            from = tile.end.min(self.mapped);
         }
-        self.renew(Span::new(from, align_up(self.end, PAGE).unwrap_or(keep).min(keep)))?;
-        if keep < self.mapped {
-            let mapped = self.mapped();
-            let counts = |tile: Span| tile.and(mapped) == tile;
-            let reserved = |run: Span| self.has_hugetlb(run);
-            let known = Known { counts: &counts, reserved: &reserved };
-            measure::retire(Memory::Heap, &self.layout, Span::new(keep, self.mapped), &known);
-            let given = Span::new(keep, self.mapped);
-            // SAFETY: whole tiles above the new break: the program gives them back.
-            frames::giving(given, || unsafe { sys::munmap(given.start, given.len()) })?;
-            let all = [&mut self.hugetlb, &mut self.shut, &mut self.foreign];
-            for set in all {
-                let _ = set.remove(given);
-            }
-            self.mapped = keep;
+        if from == self.mapped {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    /// Makes what was given up of the last tile as good as new: it stays mapped, and may be the program's again.
-    fn renew(&mut self, stale: Span) -> Result<(), Errno> {
-        let mut at = stale.start;
-        while let Some(run) = first_inside(&self.foreign, Span::new(at, stale.end)) {
-            // SAFETY: the program gives up what it put there; another break would have unmapped it.
-            let _ = unsafe { sys::munmap(run.start, run.len()) };
-            kernel::map_fresh(run, self.layout.piece(run.start).backing)?;
-            let _ = self.foreign.remove(run);
-            let _ = self.shut.remove(run);
-            at = run.end;
-        }
-        while let Some(run) = first_inside(&self.shut, stale) {
-            self.demote_edges(run)?;
-            kernel::protect(run, c::PROT_RW, -1)?;
-            let _ = self.shut.remove(run);
-        }
-        kernel::clear(stale);
+        let mapped = self.mapped();
+        let counts = |tile: Span| tile.and(mapped) == tile;
+        let reserved = |run: Span| self.has_hugetlb(run);
+        let known = Known { counts: &counts, reserved: &reserved };
+        measure::retire(Memory::Heap, &self.layout, Span::new(from, self.mapped), &known);
+        let stale = self.stale;
+        self.give(Span::new(from, self.mapped))?;
+        self.stale = if stale < from { stale } else { usize::MAX };
         Ok(())
     }
 
@@ -279,6 +324,7 @@ impl Heap {
             true
         });
         (self.shut, self.foreign) = (Intervals::new(), Intervals::new());
+        (self.stale, self.pending) = (usize::MAX, Pending::new());
         self.mapped = mapped.max(base);
         self.end = self.end.min(self.mapped);
     }
@@ -347,6 +393,8 @@ mod tests {
         heap.set(base + (9 << 20));
         assert_eq!(heap.mapped().len(), 10 << 20);
         heap.set(base + (3 << 20));
+        assert_eq!(heap.mapped().len(), 3 << 20, "what is given back is unmapped, as natively");
+        heap.set(base + (3 << 20) + 1);
         assert_eq!(heap.mapped().len(), 4 << 20);
         heap.set(base);
         assert_eq!(heap.mapped().len(), 0);

@@ -88,6 +88,12 @@ fn may_split() -> bool {
 
 /// Maps fresh zeroed read-write memory at exactly `span`, where nothing is mapped, and advises it.
 pub fn map_fresh(span: Span, backing: Backing) -> Result<(), Errno> {
+    map_bare(span)?;
+    advise(span, backing);
+    Ok(())
+}
+
+fn map_bare(span: Span) -> Result<(), Errno> {
     let flags = PLAIN | c::MAP_FIXED_NOREPLACE;
     // SAFETY: NOREPLACE: nothing that exists is touched.
     let at = unsafe { sys::mmap(span.start, span.len(), c::PROT_RW, flags, -1, 0) }?;
@@ -97,8 +103,29 @@ pub fn map_fresh(span: Span, backing: Backing) -> Result<(), Errno> {
         let _ = unsafe { sys::munmap(at, span.len()) };
         return Err(Errno::EEXIST);
     }
-    advise(span, backing);
     Ok(())
+}
+
+/// As [`map_fresh`], in base pages for now.
+pub fn map_small(span: Span) -> Result<(), Errno> {
+    map_bare(span)?;
+    advise_base(span);
+    Ok(())
+}
+
+/// Asks for huge pages where memory is mapped already.
+pub fn advise_huge(span: Span) {
+    // SAFETY: changes page sizes, never contents.
+    let _ = unsafe { sys::madvise(span.start, span.len(), c::MADV_HUGEPAGE) };
+}
+
+/// Whether the pages on both sides of `border` belong to one mapping, so that both carry the same: mremap refuses to grow
+/// what crosses mappings before it finds that there is no room to grow.
+pub fn is_one_mapping(border: usize) -> bool {
+    const TOO_MUCH: usize = 1 << 46;
+    // SAFETY: nothing moves without MREMAP_MAYMOVE, and there is no room for that much anywhere.
+    let grown = unsafe { sys::mremap(border - PAGE, 2 * PAGE, TOO_MUCH, 0, 0) };
+    grown != Err(Errno::EFAULT)
 }
 
 /// mmap flags for pages of `bytes` from the reserved pools, with reservation.
@@ -172,6 +199,11 @@ static SEVERAL: AtomicBool = AtomicBool::new(false);
 /// Told once, at start.
 pub fn several_sizes() {
     SEVERAL.store(true, Ordering::Relaxed);
+}
+
+/// Whether tiles of sizes below 2 MiB are mappings of their own.
+pub fn keeps_apart() -> bool {
+    SEVERAL.load(Ordering::Relaxed)
 }
 
 /// Makes a mapping of each tile of `bytes`. Which sizes the kernel uses is a system-wide switch, and it takes the largest
@@ -274,18 +306,4 @@ pub fn read_closed(from: usize, into: &mut [u8]) -> Result<(), Errno> {
     };
     sys::close(fd);
     result
-}
-
-/// Makes `span`, which is read-write, read zero, keeping huge pages whole.
-pub fn clear(span: Span) {
-    if span.is_empty() {
-        return;
-    }
-    if is_resident(span.start) {
-        // SAFETY: read-write memory whose contents the program gave up.
-        unsafe { core::ptr::write_bytes(span.start as *mut u8, 0, span.len()) };
-    } else {
-        // SAFETY: as above; anonymous memory reads zero afterwards.
-        let _ = unsafe { sys::madvise(span.start, span.len(), c::MADV_DONTNEED) };
-    }
 }

@@ -94,7 +94,7 @@ impl Layout {
 
     /// All its addresses.
     pub fn bounds(&self) -> Span {
-        Span::new(self.base, self.base + self.room)
+        Span::new(self.base, self.base.saturating_add(self.room))
     }
 
     /// The piece around `addr`: explicit address ranges of earlier rules first, then the section's own.
@@ -112,8 +112,9 @@ impl Layout {
         }
     }
 
-    /// Calls `visit` for each piece of `span`, cut to it.
+    /// Calls `visit` for each piece of `span`, cut to it; what lies beyond the layout's addresses is nobody's.
     pub fn each(&self, span: Span, visit: &mut dyn FnMut(Piece, Span)) {
+        let span = span.and(self.bounds());
         let mut at = span.start;
         while at < span.end {
             let piece = self.piece(at);
@@ -204,6 +205,15 @@ mod tests {
         let odd = Piece { span: Span::new(BASE + MIB, BASE + 5 * MIB), backing: Backing::Thp(2 * MIB) };
         assert_eq!(odd.tile(BASE + MIB), None);
         assert_eq!(odd.whole_tiles(Span::new(BASE + MIB, BASE + 2 * MIB)).start, BASE + MIB);
+    }
+
+    #[test]
+    fn a_span_beyond_the_end_ends_there() {
+        let layout = layout(None);
+        let end = layout.bounds().end;
+        let mut seen = Vec::new();
+        layout.each(Span::new(end - MIB, end + MIB), &mut |_, part| seen.push(part));
+        assert_eq!(seen, [Span::new(end - MIB, end)]);
     }
 
     #[test]

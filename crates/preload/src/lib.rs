@@ -32,5 +32,6 @@ mod populate;
 mod record;
 mod regions;
 mod sandbox;
+mod stack;
 mod start;
 mod sys;

@@ -8,6 +8,7 @@ use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use crate::stack;
 use crate::sys;
 
 const FREE: u32 = 0;
@@ -30,11 +31,6 @@ impl Turn {
         if self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
             self.wait();
         }
-    }
-
-    /// Takes it if it is free.
-    pub fn try_take(&self) -> bool {
-        self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     #[cold]
@@ -70,7 +66,8 @@ unsafe impl<T> Sync for Locked<T> {}
 /// Proof that the lock is held; releases it, then restores the signal mask.
 pub struct Guard<'a, T> {
     lock: &'a Locked<T>,
-    mask: u64,
+    /// `None`: they are blocked anyway.
+    mask: Option<u64>,
 }
 
 impl<T> Locked<T> {
@@ -81,7 +78,7 @@ impl<T> Locked<T> {
 
     /// Blocks all signals and takes the lock.
     pub fn lock(&self) -> Guard<'_, T> {
-        let mask = sys::signal_mask(u64::MAX);
+        let mask = if stack::is_own() { None } else { Some(sys::signal_mask(u64::MAX)) };
         self.turn.take();
         Guard { lock: self, mask }
     }
@@ -166,7 +163,9 @@ impl<T> DerefMut for Guard<'_, T> {
 impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
         self.lock.turn.give();
-        sys::signal_mask(self.mask);
+        if let Some(mask) = self.mask {
+            sys::signal_mask(mask);
+        }
     }
 }
 

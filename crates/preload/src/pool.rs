@@ -7,16 +7,17 @@
 //!
 //! A request that enters a tile with nothing in it maps the whole tile, because the kernel gives a huge page at the
 //! first touch only where one mapping covers all of it and nothing is populated. When the program gives back the last
-//! used byte of a tile, its spare part goes too. Memory that the program gave back is really unmapped, so what is
-//! handed out is always zero and stale pointers fault.
+//! used byte of a tile, its spare part goes too. Memory that the program gave back is really unmapped and mapped anew when
+//! it is wanted again: what is handed out is zero, stale pointers fault, the kernel's own references (pages in pipes, I/O
+//! under way) keep what they had, and nothing that the program put on the old mapping is left.
 
 mod account;
 mod anchor;
 mod arenas;
 mod change;
+mod churn;
 mod fill;
 mod hugetlb;
-mod kept;
 mod pending;
 mod remap;
 #[cfg(test)]
@@ -35,9 +36,9 @@ use crate::sys::{self, Errno, c};
 use anchor::Anchor;
 use arenas::Arenas;
 pub use arenas::{ARENA_BYTES, looks_like_arena};
+use churn::Churn;
 pub use hugetlb::{copy_of, demote, protection_of};
-use kept::Kept;
-use pending::Pending;
+pub use pending::Pending;
 pub use remap::carry;
 
 /// A pool.
@@ -55,9 +56,14 @@ pub struct Pool {
     broken: Intervals,
     /// Tiles from the kernel's reserved pools.
     hugetlb: Intervals,
+    /// The part of `used` that the program gave back and the kernel cannot take back yet: parts of reserved pages.
+    held: Intervals,
+    /// The part of `spare` that is one mapping with a block before it, which was moved or stretched: it carries what the
+    /// program put on that block, so that only that block may grow into it.
+    attached: Intervals,
     arenas: Arenas,
     pending: Pending,
-    kept: Option<Kept>,
+    churn: Churn,
     anchor: Anchor,
     /// Requests of at least this many bytes begin on a multiple of it.
     align: usize,
@@ -91,9 +97,11 @@ impl Pool {
             foreign: Intervals::new(),
             broken: Intervals::new(),
             hugetlb: Intervals::new(),
+            held: Intervals::new(),
+            attached: Intervals::new(),
             arenas: Arenas::new(layout.bounds().start),
             pending: Pending::new(),
-            kept: None,
+            churn: Churn::new(),
             anchor: Anchor::default(),
             align,
         }
@@ -122,7 +130,8 @@ impl Pool {
     /// Room in the tables for the few changes that one call makes.
     fn ready(&mut self) -> Result<(), Errno> {
         let all = [&mut self.used, &mut self.spare, &mut self.shut, &mut self.foreign, &mut self.broken];
-        all.into_iter().chain([&mut self.hugetlb]).try_for_each(|set| set.reserve(16)).map_err(|Full| {
+        let more = [&mut self.hugetlb, &mut self.held, &mut self.attached];
+        all.into_iter().chain(more).try_for_each(|set| set.reserve(16)).map_err(|Full| {
             record::count(Counter::FallbackTables);
             Errno::ENOMEM
         })
@@ -143,7 +152,7 @@ impl Pool {
             return self.place_clear(Span::new(start + (end - start) / 2, end), len, align);
         }
         if plain {
-            self.used.first_fit(self.bounds(), len, align)
+            self.place_without(&[&self.attached], self.bounds(), len, align)
         } else {
             self.place_clear(self.bounds(), len, align)
         }
@@ -151,14 +160,33 @@ impl Pool {
 
     /// The lowest free place in `bounds` without spare parts of reserved pages, which could not be replaced.
     fn place_clear(&self, bounds: Span, len: usize, align: usize) -> Option<usize> {
+        self.place_without(&[&self.attached, &self.hugetlb], bounds, len, align)
+    }
+
+    /// The lowest free place in `bounds` that touches none of `avoided`.
+    fn place_without(&self, avoided: &[&Intervals], bounds: Span, len: usize, align: usize) -> Option<usize> {
         let mut from = bounds.start;
         loop {
             let at = self.used.first_fit(Span::new(from, bounds.end), len, align)?;
-            match self.hugetlb.next_after(at).filter(|tile| tile.start < at + len) {
-                Some(tile) => from = tile.end,
+            let in_the_way = avoided.iter().filter_map(|set| set.next_after(at).filter(|run| run.start < at + len));
+            match in_the_way.map(|run| run.end).max() {
+                Some(end) => from = end,
                 None => return Some(at),
             }
         }
+    }
+
+    /// Whether the program has anything in `span`.
+    fn is_live(&self, span: Span) -> bool {
+        let mut at = span.start;
+        while let Some(run) = self.used.next_after(at).filter(|run| at < span.end && run.start < span.end) {
+            at = at.max(run.start);
+            match self.held.next_after(at) {
+                Some(held) if held.start <= at => at = held.end,
+                _ => return true,
+            }
+        }
+        false
     }
 
     /// Maps `len` bytes (whole pages) at the lowest place that fits, or at `hint` if that is free.
@@ -177,6 +205,7 @@ impl Pool {
                 })?,
             };
             let span = Span::new(at, at + len);
+            self.detach(span);
             let mapped = if how.is_plain() { self.map_plain(span) } else { self.map_other(span, how) };
             match mapped {
                 Err(Errno::EEXIST) => self.block_foreign(span),
@@ -196,7 +225,7 @@ impl Pool {
     /// Read-write memory at `span`, which is free, with the rest of its tiles.
     fn map_plain(&mut self, span: Span) -> Result<(), Errno> {
         let layout = self.layout;
-        self.reuse_kept(span);
+        self.yield_anchor(span);
         let mut result = Ok(());
         layout.each(span, &mut |piece, part| {
             if result.is_ok() {
@@ -208,8 +237,19 @@ impl Pool {
             return Err(errno);
         }
         let _ = self.spare.remove(span);
+        let _ = self.attached.remove(span);
         let _ = self.used.insert(span);
         Ok(())
+    }
+
+    /// Spare memory in `span` that carries what the program put on the block before it goes: a new block begins anew.
+    fn detach(&mut self, span: Span) {
+        while let Some(run) =
+            self.attached.next_after(span.start).map(|run| run.and(span)).filter(|run| !run.is_empty())
+        {
+            self.drop_spare(run);
+            let _ = self.attached.remove(run);
+        }
     }
 
     /// Memory of another kind at `span`, which is free; replaces spare parts.
@@ -243,13 +283,14 @@ impl Pool {
 
     /// Unmaps spare memory inside `span`.
     fn drop_spare(&mut self, span: Span) {
-        self.yield_kept(span);
+        self.yield_anchor(span);
         let mut at = span.start;
         while let Some(next) = self.spare.next_after(at).map(|next| next.and(span)).filter(|next| !next.is_empty())
         {
             // SAFETY: spare memory is ours and nobody has been told of it.
             let _ = unsafe { sys::munmap(next.start, next.len()) };
             let _ = self.spare.remove(next);
+            let _ = self.attached.remove(next);
             at = next.end;
         }
     }
@@ -280,14 +321,14 @@ impl Pool {
         if let Some(tile) = first.tile(span.start) {
             let before = Span::new(tile.start, span.start);
             let after = Span::new(span.end.min(tile.end), tile.end);
-            if !self.used.overlaps(before) && !self.used.overlaps(after) {
+            if !self.is_live(before) && !self.is_live(after) {
                 wide.start = tile.start;
             }
         }
         if let Some(tile) = last.tile(span.end - 1) {
             let before = Span::new(tile.start, span.start.max(tile.start));
             let after = Span::new(span.end, tile.end);
-            if !self.used.overlaps(before) && !self.used.overlaps(after) {
+            if !self.is_live(before) && !self.is_live(after) {
                 wide.end = tile.end;
             }
         }
@@ -314,11 +355,8 @@ impl Pool {
             return unsafe { sys::munmap(span.start, span.len()) };
         }
         self.catch_up();
-        self.yield_kept(span);
+        self.yield_anchor(span);
         let wide = self.widen(span);
-        if self.keep(span, wide) {
-            return Ok(());
-        }
         self.part_with(wide);
         let wide = self.hold_edges(wide)?;
         if wide.is_empty() {
@@ -328,6 +366,9 @@ impl Pool {
         // SAFETY: the program asked for `span`; what `widen` added is spare memory or nothing.
         frames::giving(wide, || unsafe { sys::munmap(wide.start, wide.len()) })?;
         self.forget(wide);
+        if wide.len() == PMD && span.len() <= churn::SMALL && self.backing_at(wide.start) == Backing::Thp(PMD) {
+            self.churn.note(wide);
+        }
         Ok(())
     }
 
@@ -338,6 +379,8 @@ impl Pool {
         let _ = self.shut.remove(span);
         let _ = self.foreign.remove(span);
         let _ = self.hugetlb.remove(span);
+        let _ = self.held.remove(span);
+        let _ = self.attached.remove(span);
         self.forget_broken(span);
         self.arenas.leave(span);
         self.pending.forget(span);
@@ -362,8 +405,8 @@ impl Pool {
         let bounds = self.bounds();
         (self.used, self.spare) = (Intervals::new(), Intervals::new());
         (self.shut, self.foreign) = (Intervals::new(), Intervals::new());
+        (self.held, self.attached) = (Intervals::new(), Intervals::new());
         self.pending = Pending::new();
-        self.kept = None;
         self.anchor = Anchor::default();
         self.arenas = Arenas::new(bounds.start);
         let _ = crate::maps::each(&mut |mapping| {

@@ -2,14 +2,17 @@
 
 use core::ffi::CStr;
 use core::fmt::Write;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use pagelab_abi::guest::{
-    Counter, DisabledReason, GuestFile, MAGIC, NOTE_SLOTS, NoteKind, NoteSlot, Started, State, VERSION,
+    Counter, DIRECTORY, DisabledReason, EXE_BYTES, FRAMES_SLOTS, FramesSlot, GuestFile, MAGIC, NOTE_SLOTS,
+    NoteKind, NoteSlot, Started, State, VERSION,
 };
+use pagelab_abi::plan::Plan;
 
 use crate::arch::PAGE;
-use crate::sys::{self, Errno, c};
+use crate::sys::{self, Errno, c, task};
 
 static FILE: AtomicPtr<GuestFile> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -84,26 +87,93 @@ pub fn note_many(kind: NoteKind, address: usize, bytes: usize, count: usize) {
     }
 }
 
-/// Maps a new file in `run_dir`; where that is empty, nobody will read it, and memory of our own does.
-fn mapped(run_dir: &[u8], pid: u32) -> Result<usize, Errno> {
-    let len = size_of::<GuestFile>();
-    if run_dir.is_empty() {
-        return sys::mmap_own(len.next_multiple_of(PAGE));
+/// Pages of the file that are written to at its creation, because every process uses them.
+const COMMON: [usize; 2] = [0, page_of(offset_of!(GuestFile, residency))];
+/// What new pages of the file are written with: a store into a page that the file system has no room for would end the
+/// process (SIGBUS), a write only fails.
+static ZEROS: [u8; PAGE] = [0; PAGE];
+/// The file is shared with the launcher, and pages of it may still be missing.
+static SHARED: AtomicBool = AtomicBool::new(false);
+/// Slots of `frames` in use, the lowest first.
+static FRAMES_IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+const fn page_of(offset: usize) -> usize {
+    offset / PAGE * PAGE
+}
+
+/// Whether there is space for `slot` of the file; asked before the first store into it. What finds none is dropped.
+pub fn has_room<T>(slot: &T) -> bool {
+    let Some(file) = file().filter(|_| SHARED.load(Ordering::Relaxed)) else { return true };
+    let base = core::ptr::from_ref(file) as usize;
+    let start = page_of((core::ptr::from_ref(slot) as usize).wrapping_sub(base));
+    let end = (core::ptr::from_ref(slot) as usize).wrapping_sub(base).wrapping_add(size_of::<T>());
+    if COMMON.iter().any(|&page| start == page && end <= page + PAGE) {
+        return true;
     }
-    let fd = open_new(run_dir, pid)?;
-    let mapped = sys::ftruncate(fd, len).and_then(|()| {
+    // SAFETY: pages of the file's own mapping, whose contents populating keeps.
+    unsafe { sys::madvise(base + start, (end - start).next_multiple_of(PAGE), c::MADV_POPULATE_WRITE) }.is_ok()
+}
+
+/// The slots of `frames` that are in use: reading others could take space that there is not.
+pub fn frames_in_use(file: &GuestFile) -> &[FramesSlot] {
+    file.frames.get(..FRAMES_IN_USE.load(Ordering::Acquire)).unwrap_or(&[])
+}
+
+/// Takes the next slot of `frames`; its number.
+pub fn take_frames(file: &GuestFile) -> Option<usize> {
+    let next = FRAMES_IN_USE.load(Ordering::Acquire);
+    file.frames.get(next).filter(|slot| has_room(*slot))?;
+    FRAMES_IN_USE.store(next + 1, Ordering::Release);
+    Some(next)
+}
+
+/// Makes and maps the file at `path`, with space for what every process writes and for so many slots of `frames`.
+fn mapped(path: &CStr, slots: usize) -> Result<usize, Errno> {
+    let len = size_of::<GuestFile>();
+    // Before anything is created: a file larger than the limit costs a signal (SIGXFSZ), not just an error.
+    if task::soft_limit(task::LIMIT_FILE_SIZE)? < len as u64 {
+        return Err(Errno::EFBIG);
+    }
+    let fd = sys::open(path, c::O_RDWR | c::O_CREAT | c::O_EXCL | c::O_NOFOLLOW, 0o600)?;
+    let mapped = fill(fd, len, slots).and_then(|()| {
         // SAFETY: no address is given, so nothing that exists is touched.
         unsafe { sys::mmap(0, len, c::PROT_RW, c::MAP_SHARED, fd, 0) }
     });
     sys::close(fd);
+    if mapped.is_err() {
+        let _ = sys::unlink(path);
+    }
     mapped
 }
 
-/// Creates this process's file in `run_dir`; `start_ns` is when the guest began to work.
-pub fn create(run_dir: &[u8], started: Started, start_ns: u64) -> Result<(), Errno> {
+fn fill(fd: i32, len: usize, slots: usize) -> Result<(), Errno> {
+    sys::ftruncate(fd, len)?;
+    let frames = offset_of!(GuestFile, frames);
+    let used = if slots == 0 { 0..0 } else { page_of(frames)..frames + slots * size_of::<FramesSlot>() };
+    for page in COMMON.into_iter().chain(used.step_by(PAGE)) {
+        let bytes = ZEROS.get(..PAGE.min(len - page)).unwrap_or(&ZEROS);
+        if sys::pwrite(fd, bytes, page)? != bytes.len() {
+            return Err(Errno::ENOSPC);
+        }
+    }
+    Ok(())
+}
+
+/// Creates this process's file in the plan's run directory; `start_ns` is when the guest began to work.
+///
+/// Where the plan names no directory nobody will read the file, and memory of our own takes its place. Where no file may
+/// be had, the launcher is left a word of it, and nothing is recorded.
+pub fn create(plan: &Plan<'_>, started: Started, start_ns: u64) -> Result<(), Errno> {
     let pid = sys::getpid();
     let len = size_of::<GuestFile>();
-    let pointer = mapped(run_dir, pid)? as *mut GuestFile;
+    // A forked child goes on with what its parent opened for hints.
+    let in_use = FRAMES_IN_USE.load(Ordering::Relaxed).max(plan.strategy_count() as usize).min(FRAMES_SLOTS);
+    let pointer = match plan.run_dir() {
+        [] => sys::mmap_own(len.next_multiple_of(PAGE))?,
+        run_dir => in_directory(run_dir, pid, in_use)?,
+    } as *mut GuestFile;
+    SHARED.store(!plan.run_dir().is_empty(), Ordering::Relaxed);
+    FRAMES_IN_USE.store(in_use, Ordering::Release);
     // SAFETY: a fresh zeroed mapping of the right size and alignment, never unmapped.
     let file = unsafe { &*pointer };
     set(&file.version, VERSION);
@@ -113,7 +183,7 @@ pub fn create(run_dir: &[u8], started: Started, start_ns: u64) -> Result<(), Err
     set(&file.started, started.code());
     set(&file.state, State::Starting.code());
     set(&file.start_ns, start_ns);
-    let mut path = [0u8; 512];
+    let mut path = [0u8; EXE_BYTES];
     let used = sys::readlink(c"/proc/self/exe", &mut path).unwrap_or(0);
     for (to, from) in file.exe.iter().zip(path.get(..used).unwrap_or(&[])) {
         to.store(*from, Ordering::Relaxed);
@@ -141,17 +211,58 @@ impl Write for Path {
     }
 }
 
-/// Opens `<run dir>/<pid>-<n>.guest`, the first `n` that is free: one process can run several images.
-fn open_new(run_dir: &[u8], pid: u32) -> Result<i32, Errno> {
+/// `<run dir>/guests/<pid>-<n>.<suffix>`.
+fn path(run_dir: &[u8], pid: u32, n: u32, suffix: &str) -> Result<Path, Errno> {
     let dir = core::str::from_utf8(run_dir).map_err(|_| Errno::EINVAL)?;
-    for n in 0..100_000 {
-        let mut path = Path { bytes: [0; 1024], used: 0 };
-        write!(path, "{dir}/{pid}-{n}.guest").map_err(|_| Errno::EINVAL)?;
-        let name = CStr::from_bytes_until_nul(&path.bytes).map_err(|_| Errno::EINVAL)?;
-        match sys::open(name, c::O_RDWR | c::O_CREAT | c::O_EXCL, 0o600) {
+    let mut path = Path { bytes: [0; 1024], used: 0 };
+    write!(path, "{dir}/{DIRECTORY}/{pid}-{n}.{suffix}").map_err(|_| Errno::EINVAL)?;
+    Ok(path)
+}
+
+fn text(path: &Path) -> Result<&CStr, Errno> {
+    CStr::from_bytes_until_nul(&path.bytes).map_err(|_| Errno::EINVAL)
+}
+
+/// Images that one process may run one after the other.
+const IMAGES: u32 = 100_000;
+
+/// Maps a new file of this process, with the first number that is free: one process can run several images.
+fn in_directory(run_dir: &[u8], pid: u32, slots: usize) -> Result<usize, Errno> {
+    for n in 0..IMAGES {
+        let path = path(run_dir, pid, n, "guest")?;
+        match mapped(text(&path)?, slots) {
             Err(Errno::EEXIST) => continue,
-            other => return other,
+            Err(errno) => {
+                say_lost(run_dir, pid, errno);
+                return Err(errno);
+            }
+            done => return done,
         }
     }
     Err(Errno::EEXIST)
+}
+
+/// The launcher knows that there is no file.
+static TOLD: AtomicBool = AtomicBool::new(false);
+
+/// Whether the launcher was left word that there is no file: the program's own standard error need not have any.
+pub fn is_told() -> bool {
+    TOLD.load(Ordering::Relaxed)
+}
+
+/// Leaves the launcher word that there is no file, and why. Who cannot reach the directory cannot leave any.
+fn say_lost(run_dir: &[u8], pid: u32, errno: Errno) {
+    let mut reason = Path { bytes: [0; 1024], used: 0 };
+    let _ = write!(reason, "{}", errno.0);
+    for n in 0..IMAGES {
+        let Ok(path) = path(run_dir, pid, n, "lost") else { return };
+        let (Ok(reason), Ok(name)) = (text(&reason), text(&path)) else { return };
+        match sys::symlink(reason, name) {
+            Err(Errno::EEXIST) => {}
+            done => {
+                TOLD.store(done.is_ok(), Ordering::Relaxed);
+                return;
+            }
+        }
+    }
 }

@@ -7,6 +7,7 @@ use pagelab_abi::guest::{GuestFile, RegionSlot, SIZE_COLUMNS};
 
 use crate::arch::{PAGE, PMD};
 use crate::layout::{Backing, Layout, Piece};
+use crate::record;
 
 /// With more intervals than this, a section is summed up by page size instead of interval by interval.
 const SEPARATE: u32 = 256;
@@ -60,7 +61,7 @@ pub fn account(file: &GuestFile, place: &Place, piece: Option<&Piece>) -> Option
     if let Some(found) = file.regions.iter().take(used).rposition(|slot| fields(slot) == key) {
         return Some(found);
     }
-    let Some(slot) = file.regions.get(used) else {
+    let Some(slot) = file.regions.get(used).filter(|slot| record::has_room(*slot)) else {
         file.regions_dropped.fetch_add(1, Relaxed);
         return None;
     };

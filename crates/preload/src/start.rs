@@ -10,6 +10,7 @@ use pagelab_abi::guest::{DisabledReason, NoteKind, Started, State};
 use pagelab_abi::plan::{Fetch, Flags, HEADER_BYTES, MAGIC, Memory, Plan, Section, VERSION, Via};
 
 use crate::arch::{self, nr};
+use crate::calls;
 use crate::detour::{Detours, Refusal, Shape, Wanted};
 use crate::elf::{self, Object};
 use crate::entry;
@@ -22,6 +23,7 @@ use crate::kernel;
 use crate::maps;
 use crate::msg::say;
 use crate::record;
+use crate::sandbox;
 use crate::sys::{self, Errno, c};
 
 use wanted::{wanted, wanted_exits, wanted_locks, wanted_memory, wanted_sandbox};
@@ -66,7 +68,6 @@ impl From<DisabledReason> for Stop {
 /// # Safety
 /// Called once, by the dynamic linker, before the program's own code.
 pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
-    let start_ns = sys::monotonic_ns();
     // Other C libraries pass no arguments: find out which one this is before reading them.
     let Some(libc) = elf::glibc() else {
         say(format_args!("this program does not run on the GNU C library: nothing is governed (unknown-libc)"));
@@ -83,6 +84,12 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
         }
         return;
     };
+    // A filter that somebody installed after the launcher started may kill us for anything but what the dynamic linker does.
+    // SAFETY: as above.
+    if sandbox::filters() > unsafe { known_filters(envp) } {
+        return;
+    }
+    let start_ns = sys::monotonic_ns();
     let plan = match load_plan(path) {
         Ok(plan) => plan,
         Err(stop) => {
@@ -90,7 +97,9 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
             return;
         }
     };
-    if let Err(errno) = record::create(plan.run_dir(), Started::Exec, start_ns) {
+    if let Err(errno) = record::create(&plan, Started::Exec, start_ns)
+        && !record::is_told()
+    {
         say(format_args!("cannot create a guest file in the run directory: errno {}", errno.0));
     }
     // SAFETY: the constructor runs before there are threads, which `govern` checks.
@@ -144,6 +153,17 @@ unsafe fn is_preloaded(envp: *const *const c_char) -> bool {
     unsafe { variable(envp, environment::PRELOAD) }.is_some_and(|list| environment::names_library(list.to_bytes()))
 }
 
+/// Filters that the launcher is under, as it says; none if it says nothing.
+///
+/// # Safety
+/// As [`variable`].
+unsafe fn known_filters(envp: *const *const c_char) -> u32 {
+    // SAFETY: as the caller promises.
+    let text = unsafe { variable(envp, environment::FILTERS) }.map_or(&[][..], CStr::to_bytes);
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0, |value, &byte| value.saturating_mul(10).saturating_add(u32::from(byte - b'0')))
+}
+
 fn load_plan(path: &CStr) -> Result<Plan<'static>, Stop> {
     let unreadable = |errno| Stop { reason: DisabledReason::PlanUnreadable, errno: Some(errno) };
     let fd = sys::open(path, c::O_RDONLY, 0).map_err(unreadable)?;
@@ -188,7 +208,7 @@ pub fn without_plan() -> Result<(), Errno> {
         return Err(Errno::EOPNOTSUPP);
     }
     let plan = Plan::parse(&NO_PLAN).map_err(|_| Errno::EINVAL)?;
-    record::create(plan.run_dir(), Started::Exec, sys::monotonic_ns())?;
+    record::create(&plan, Started::Exec, sys::monotonic_ns())?;
     // SAFETY: there was no plan, and callers take turns: nobody reads it before it is complete.
     unsafe { guest::install(plan) }
 }
@@ -350,7 +370,11 @@ fn move_break(libc: &Object, heap: bool) {
     CURRENT_BREAK.store(word, Ordering::Release);
     // SAFETY: libc's own variable. Null: nobody asked yet, and the first sbrk will.
     let known = unsafe { (*word).load(Ordering::Relaxed) };
-    if known != 0 && guest::has_heap() {
+    if !guest::has_heap() {
+        return;
+    }
+    calls::publish_heap(guest::HEAP.start, guest::HEAP.start);
+    if known != 0 {
         set_current_break(guest::HEAP.start);
     }
 }

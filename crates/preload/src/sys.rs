@@ -34,6 +34,7 @@ impl Errno {
     pub const EINVAL: Errno = Errno(22);
     pub const EMFILE: Errno = Errno(24);
     pub const ENOTTY: Errno = Errno(25);
+    pub const EFBIG: Errno = Errno(27);
     pub const EPIPE: Errno = Errno(32);
     pub const ENOSPC: Errno = Errno(28);
     pub const EOPNOTSUPP: Errno = Errno(95);
@@ -86,6 +87,7 @@ pub mod c {
     pub const O_RDWR: i32 = 2;
     pub const O_CREAT: i32 = 0o100;
     pub const O_EXCL: i32 = 0o200;
+    pub const O_NOFOLLOW: i32 = 0o40_0000;
     pub const O_CLOEXEC: i32 = 0o200_0000;
     pub const AT_FDCWD: i32 = -100;
 }
@@ -234,6 +236,18 @@ pub fn ftruncate(fd: i32, len: usize) -> Result<()> {
     unsafe { call!(nr::FTRUNCATE, fd, len) }.map(drop)
 }
 
+/// symlinkat(2): `name` stands for `target`.
+pub fn symlink(target: &CStr, name: &CStr) -> Result<()> {
+    // SAFETY: both strings are NUL-terminated.
+    unsafe { call!(nr::SYMLINKAT, target.as_ptr(), c::AT_FDCWD, name.as_ptr()) }.map(drop)
+}
+
+/// unlinkat(2) of a file.
+pub fn unlink(path: &CStr) -> Result<()> {
+    // SAFETY: the path is NUL-terminated.
+    unsafe { call!(nr::UNLINKAT, c::AT_FDCWD, path.as_ptr(), 0) }.map(drop)
+}
+
 /// readlink(2): the bytes written.
 pub fn readlink(path: &CStr, into: &mut [u8]) -> Result<usize> {
     // SAFETY: the kernel writes at most `into.len()` bytes.
@@ -319,6 +333,13 @@ pub fn signal_mask(mask: u64) -> u64 {
     old
 }
 
+/// Takes one pending signal of a set of blocked ones, if there is one, so that it is never delivered.
+pub fn take_signals(set: u64) {
+    let at_once = [0u64; 2];
+    // SAFETY: the kernel reads a signal set of 8 bytes and a timespec, and is asked for no information.
+    let _ = unsafe { call!(nr::RT_SIGTIMEDWAIT, &raw const set, 0, at_once.as_ptr(), 8) };
+}
+
 /// Waits while `*word == value`.
 pub fn futex_wait(word: &core::sync::atomic::AtomicU32, value: u32) {
     const WAIT_PRIVATE: usize = 128;
@@ -340,6 +361,33 @@ pub fn futex_wake(word: &core::sync::atomic::AtomicU32) {
 pub unsafe fn prctl(args: [usize; 5]) -> Result<usize> {
     // SAFETY: passed on to the caller.
     check(unsafe { syscall6(nr::PRCTL, pad(args)) })
+}
+
+/// seccomp(2).
+///
+/// # Safety
+/// The arguments are the program's own.
+pub unsafe fn seccomp(operation: usize, flags: usize, args: usize) -> Result<usize> {
+    // SAFETY: passed on to the caller.
+    unsafe { call!(nr::SECCOMP, operation, flags, args) }
+}
+
+/// The effective user's id.
+pub fn geteuid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call!(nr::GETEUID) }.map_or(u32::MAX, |uid| uid as u32)
+}
+
+/// Whether a file at `path` can be executed at all: it is there, is a regular file, and somebody may execute it. `dir` is
+/// what a relative path starts from.
+pub fn may_be_executed(dir: i32, path: usize, flags: i32) -> bool {
+    const FILE_TYPE: u64 = 0o170_000;
+    const REGULAR: u64 = 0o100_000;
+    const EXECUTE: u64 = 0o111;
+    let mut words = [0u64; 18];
+    // SAFETY: `struct stat` of x86-64 has 144 bytes, for which `words` has room; a bad path is the kernel's EFAULT.
+    let found = unsafe { call!(nr::NEWFSTATAT, dir as isize, path, words.as_mut_ptr(), flags) };
+    found.is_ok() && words[3] & FILE_TYPE == REGULAR && words[3] & EXECUTE != 0
 }
 
 /// Ends the process.

@@ -27,7 +27,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<caches::PlacedSimulation>()?;
     module.add_function(wrap_pyfunction!(stats::stats_columns, module)?)?;
     module.add_function(wrap_pyfunction!(stats::stats_reports, module)?)?;
-    module.add_function(wrap_pyfunction!(stats::stats_replicates, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::model::model_expected_requests, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::model::model_fill, module)?)?;
     module.add_class::<simulate::Paging>()?;

@@ -1,9 +1,6 @@
 //! The loops of `pagelab.stats.nondeterminism`: arrays in through the buffer protocol, rows of doubles out as bytes.
 
-use std::sync::atomic::AtomicBool;
-
-use pagelab_stats::executions::Moments;
-use pagelab_stats::{Batch, BatchError, COLUMNS, Experiment, Settings, impact, report};
+use pagelab_stats::{Batch, BatchError, COLUMNS, Settings, report};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -22,8 +19,7 @@ pub fn stats_columns() -> Vec<&'static str> {
 /// One row of `stats_columns` an experiment, native doubles. Ctrl-C ends it.
 #[pyfunction]
 #[pyo3(signature = (
-    values, ends, experiment_ends, groups, keys, *,
-    seed, resamples, ratio_draws, estimate_draws, null_draws, tail, threads
+    values, ends, experiment_ends, groups, keys, *, seed, estimate_draws, null_draws, threads
 ))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of one call")]
 pub fn stats_reports<'py>(
@@ -34,14 +30,11 @@ pub fn stats_reports<'py>(
     groups: PyBuffer<u64>,
     keys: PyBuffer<u64>,
     seed: u64,
-    resamples: u32,
-    ratio_draws: u32,
     estimate_draws: u32,
     null_draws: u32,
-    tail: f64,
     threads: usize,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let settings = Settings { seed, resamples, ratio_draws, estimate_draws, null_draws, tail, threads };
+    let settings = Settings { seed, estimate_draws, null_draws, threads };
     let values = values.to_vec(py)?;
     let (ends, experiment_ends) = (ends.to_vec(py)?, experiment_ends.to_vec(py)?);
     let (groups, keys) = (groups.to_vec(py)?, keys.to_vec(py)?);
@@ -63,48 +56,4 @@ pub fn stats_reports<'py>(
         (Err(BatchError::Stopped), Some(interrupted)) => Err(interrupted),
         (Err(error), _) => Err(PyValueError::new_err(error.to_string())),
     }
-}
-
-/// The resampled statistics of one experiment, one row a resample: mean, within, pooled, impact factor, its geometric
-/// mean. The last two are left out where `group` is 0, and NaN where a resample has no spread within.
-#[pyfunction]
-#[pyo3(signature = (values, ends, group, key, *, seed, resamples, ratio_draws))]
-#[expect(clippy::too_many_arguments, reason = "keyword arguments of one call")]
-pub fn stats_replicates<'py>(
-    py: Python<'py>,
-    values: PyBuffer<f64>,
-    ends: PyBuffer<u64>,
-    group: usize,
-    key: u64,
-    seed: u64,
-    resamples: u32,
-    ratio_draws: u32,
-) -> PyResult<Bound<'py, PyBytes>> {
-    let settings = Settings { seed, resamples, ratio_draws, ..Settings::default() };
-    let (values, ends) = (values.to_vec(py)?, ends.to_vec(py)?);
-    let ends: Vec<usize> = ends.into_iter().map(|end| end as usize).collect();
-    let experiment =
-        Experiment::new(&values, &ends).ok_or_else(|| PyValueError::new_err("the executions' ends do not fit"))?;
-    if group == 1 || group > experiment.executions().min(experiment.fewest()) {
-        return Err(PyValueError::new_err("the group size does not fit"));
-    }
-    let rows: Vec<f64> = py.detach(|| {
-        let moments: Vec<Moments> = experiment.rows().map(Moments::of).collect();
-        let [means, withins, pooleds] = report::spread_replicates(&moments, key, &settings);
-        let impacts = if group == 0 {
-            vec![]
-        } else {
-            impact::replicates(&experiment, group, key, &settings, &AtomicBool::new(false)).0
-        };
-        (0..means.len())
-            .flat_map(|i| {
-                let mut row = vec![means[i], withins[i], pooleds[i]];
-                if group > 0 {
-                    row.extend(impacts[i].map_or([f64::NAN; 2], |ratio| [ratio.mean, ratio.log_mean]));
-                }
-                row
-            })
-            .collect()
-    });
-    Ok(bytes(py, rows.into_iter()))
 }

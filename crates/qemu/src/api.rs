@@ -54,6 +54,8 @@ unsafe extern "C" {
     );
     pub fn qemu_plugin_tb_n_insns(block: *const Block) -> usize;
     pub fn qemu_plugin_tb_get_insn(block: *const Block, index: usize) -> *mut Instruction;
+    /// In version 1 the address of its bytes; from QEMU 9.1 on, how many of its bytes were copied to `place`.
+    pub fn qemu_plugin_insn_data(instruction: *const Instruction, place: *mut c_void, length: usize) -> usize;
     pub fn qemu_plugin_insn_vaddr(instruction: *const Instruction) -> u64;
     pub fn qemu_plugin_insn_size(instruction: *const Instruction) -> usize;
     pub fn qemu_plugin_register_vcpu_tb_exec_cb(

@@ -5,7 +5,8 @@
 
 use crate::api::{self, ALL_ACCESSES, Block, Id, Instruction, MemoryInfo, NO_REGISTERS};
 use crate::config::{Mode, Window};
-use crate::state::{ACTIVE, INSTRUCTIONS, Vcpu, shared, vcpu};
+use crate::state::{INSTRUCTIONS, Own, Thread, active, set_active, several, shared, vcpu};
+use pagelab_trace::capture::instructions::{self, Meeting};
 use pagelab_trace::{Kind, Reference};
 use std::ffi::{c_uint, c_void};
 use std::ptr;
@@ -56,6 +57,15 @@ pub unsafe extern "C" fn translated(_id: Id, block: *mut Block) {
 unsafe fn instrument<const SOME: bool>(instruction: *mut Instruction) {
     let config = &shared().config;
     let runs = config.mode == Mode::Runs;
+    // SAFETY: by the caller.
+    let meeting = unsafe { meeting(instruction) };
+    if meeting != Meeting::None {
+        let callback = if meeting == Meeting::Waits { waits } else { meets };
+        // SAFETY: by the caller.
+        unsafe {
+            api::qemu_plugin_register_vcpu_insn_exec_cb(instruction, callback, NO_REGISTERS, ptr::null_mut())
+        };
+    }
     if config.kinds.has(Kind::Fetch) {
         // SAFETY: by the caller.
         let (address, size) =
@@ -69,7 +79,12 @@ unsafe fn instrument<const SOME: bool>(instruction: *mut Instruction) {
         }
     }
     if config.kinds.has(Kind::Load) || config.kinds.has(Kind::Store) {
-        let callback: api::Accessed = if runs { accessed_run::<SOME> } else { accessed::<SOME> };
+        let callback: api::Accessed = match (runs, meeting) {
+            (false, Meeting::Meets) => atomically::<SOME, false>,
+            (true, Meeting::Meets) => atomically::<SOME, true>,
+            (false, _) => accessed::<SOME>,
+            (true, _) => accessed_run::<SOME>,
+        };
         // SAFETY: by the caller.
         unsafe {
             api::qemu_plugin_register_vcpu_mem_cb(
@@ -83,22 +98,89 @@ unsafe fn instrument<const SOME: bool>(instruction: *mut Instruction) {
     }
 }
 
+/// Bytes of the longest instruction.
+const LONGEST_INSTRUCTION: usize = 16;
+
+/// # Safety
+/// The instruction is valid.
+unsafe fn meeting(instruction: *const Instruction) -> Meeting {
+    let mut copied = [0u8; LONGEST_INSTRUCTION];
+    // SAFETY: by the caller; the place has as many bytes as are said.
+    let (size, answer) = unsafe {
+        let size = api::qemu_plugin_insn_size(instruction).min(LONGEST_INSTRUCTION);
+        (size, api::qemu_plugin_insn_data(instruction, copied.as_mut_ptr().cast(), size))
+    };
+    let code = if answer <= LONGEST_INSTRUCTION {
+        &copied[..answer]
+    } else {
+        // SAFETY: the older interface answers with the address of the instruction's bytes, valid for this call.
+        unsafe { std::slice::from_raw_parts(ptr::with_exposed_provenance(answer), size) }
+    };
+    instructions::meeting(&shared().target, code)
+}
+
+/// Before an atomic instruction or a fence.
+unsafe extern "C" fn meets(index: c_uint, _: *mut c_void) {
+    if several() {
+        // SAFETY: the emulator calls in the vCPU's own thread.
+        let mut thread = unsafe { vcpu(index) };
+        thread.lets_go();
+        thread.may_have_waited();
+    }
+}
+
+/// Before an instruction that only waits.
+unsafe extern "C" fn waits(index: c_uint, _: *mut c_void) {
+    if several() {
+        // SAFETY: the emulator calls in the vCPU's own thread.
+        unsafe { vcpu(index) }.may_have_waited();
+    }
+}
+
+/// An access of an atomic instruction.
+unsafe extern "C" fn atomically<const SOME: bool, const RUNS: bool>(
+    index: c_uint,
+    info: MemoryInfo,
+    address: u64,
+    data: *mut c_void,
+) {
+    // SAFETY: the emulator calls in the vCPU's own thread.
+    let again = unsafe { vcpu(index) }.again(address);
+    // SAFETY: as above.
+    unsafe {
+        if RUNS {
+            accessed_run::<SOME>(index, info, address, data)
+        } else {
+            accessed::<SOME>(index, info, address, data)
+        }
+    };
+    if again {
+        // SAFETY: as above.
+        unsafe { vcpu(index) }.only_tried_again();
+    }
+}
+
 /// An access, as a full reference.
 unsafe extern "C" fn accessed<const SOME: bool>(index: c_uint, info: MemoryInfo, address: u64, _: *mut c_void) {
-    if !ACTIVE.load(Relaxed) || SOME && !shared().config.keeps(address) {
+    // SAFETY: the emulator calls in the vCPU's own thread.
+    let mut thread = unsafe { vcpu(index) };
+    thread.looks(address, info, |own| is_load(own, info));
+    if !thread.counts() || SOME && !shared().config.keeps(address) {
         return;
     }
-    // SAFETY: the emulator calls in the vCPU's own thread.
-    let own = unsafe { vcpu(index) };
-    let meta = meta(own, info);
+    let meta = meta(thread.own, info);
     if !SOME || shared().config.kinds.has(Kind::from_code(meta)) {
-        own.push(Reference::with_meta(address, meta).bits());
+        thread.push(Reference::with_meta(address, meta).bits());
     }
+}
+
+fn is_load(own: &mut Own, info: MemoryInfo) -> bool {
+    Kind::from_code(meta(own, info)) == Kind::Load
 }
 
 /// Kind and size of an access. Asking the emulator costs two calls, and few accesses differ: the answers are kept.
 #[inline]
-fn meta(own: &mut Vcpu, info: MemoryInfo) -> u8 {
+fn meta(own: &mut Own, info: MemoryInfo) -> u8 {
     let known = &mut own.known[(info ^ info >> 4 ^ info >> 16) as usize % own.known.len()];
     if known.0 != info {
         *known = (info, ask(info));
@@ -116,57 +198,50 @@ fn ask(info: MemoryInfo) -> u8 {
 
 /// An access, as part of a run.
 unsafe extern "C" fn accessed_run<const SOME: bool>(index: c_uint, info: MemoryInfo, address: u64, _: *mut c_void) {
-    if !ACTIVE.load(Relaxed) || SOME && !shared().config.keeps(address) {
+    // SAFETY: the emulator calls in the vCPU's own thread.
+    let mut thread = unsafe { vcpu(index) };
+    thread.looks(address, info, |own| is_load(own, info));
+    if !thread.counts() || SOME && !shared().config.keeps(address) {
         return;
     }
-    // SAFETY: the emulator calls in the vCPU's own thread.
-    let own = unsafe { vcpu(index) };
-    if SOME && !shared().config.kinds.has(Kind::from_code(meta(own, info))) {
+    if SOME && !shared().config.kinds.has(Kind::from_code(meta(thread.own, info))) {
         return;
     }
     let bits = PAGE_BITS.load(Relaxed);
-    touch(own, address >> bits);
+    thread.touch(address >> bits);
     if (address + (LONGEST - 1)) >> bits != address >> bits {
-        let last = Reference::with_meta(address, meta(own, info)).last_byte();
-        touch_rest(own, address >> bits, last >> bits);
-    }
-}
-
-#[inline]
-fn touch(own: &mut Vcpu, page: u64) {
-    if own.page == page {
-        own.count += 1;
-    } else {
-        own.turn(page);
+        let last = Reference::with_meta(address, meta(thread.own, info)).last_byte();
+        touch_rest(&mut thread, address >> bits, last >> bits);
     }
 }
 
 /// The pages behind the first, where a reference crosses a page's end.
 #[inline]
-fn touch_rest(own: &mut Vcpu, first: u64, last: u64) {
+fn touch_rest(thread: &mut Thread, first: u64, last: u64) {
     for page in first + 1..=last {
-        touch(own, page);
+        thread.touch(page);
     }
 }
 
 /// An instruction, as a full reference.
 unsafe extern "C" fn fetched(index: c_uint, data: *mut c_void) {
-    if ACTIVE.load(Relaxed) {
-        // SAFETY: the emulator calls in the vCPU's own thread.
-        unsafe { vcpu(index) }.push(data.addr() as u64);
+    // SAFETY: the emulator calls in the vCPU's own thread.
+    let mut thread = unsafe { vcpu(index) };
+    if thread.counts() {
+        thread.push(data.addr() as u64);
     }
 }
 
 /// An instruction, as part of a run.
 unsafe extern "C" fn fetched_run(index: c_uint, data: *mut c_void) {
-    if ACTIVE.load(Relaxed) {
-        // SAFETY: the emulator calls in the vCPU's own thread.
-        let own = unsafe { vcpu(index) };
+    // SAFETY: the emulator calls in the vCPU's own thread.
+    let mut thread = unsafe { vcpu(index) };
+    if thread.counts() {
         let reference = Reference::from_bits(data.addr() as u64);
         let bits = PAGE_BITS.load(Relaxed);
         let (first, last) = (reference.page(bits), reference.last_byte() >> bits);
-        touch(own, first);
-        touch_rest(own, first, last);
+        thread.touch(first);
+        touch_rest(&mut thread, first, last);
     }
 }
 
@@ -175,8 +250,8 @@ unsafe extern "C" fn counted(_: c_uint, data: *mut c_void) {
     let Window::Instructions { first, count } = shared().config.window else { return };
     let before = INSTRUCTIONS.fetch_add(data.addr() as u64, Relaxed);
     let inside = before >= first && before - first < count;
-    if inside != ACTIVE.load(Relaxed) {
-        ACTIVE.store(inside, Relaxed);
+    if inside != active() {
+        set_active(inside);
         if !inside && shared().config.quit {
             crate::quit();
         }

@@ -1,7 +1,7 @@
 //! The connection to the collector: opened when there is something to send, by each process image for itself.
 
 use crate::state::shared;
-use pagelab_trace::capture::protocol::{BlockHeader, BlockKind, Hello};
+use pagelab_trace::capture::protocol::{BlockHeader, BlockKind, Hello, VERSION};
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -9,8 +9,15 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Held while a block is sent, and across fork, so that a child never finds a block half sent.
-static SENDING: Mutex<()> = Mutex::new(());
+/// Held while threads' references are taken and sent, and across fork, so that a child never finds a block half sent.
+static CHANNEL: Mutex<Channel> = Mutex::new(Channel { block: Vec::new() });
+
+/// What the one who sends needs.
+pub struct Channel {
+    /// Room for a block, empty between uses.
+    pub block: Vec<u8>,
+}
+
 /// The socket, or -1.
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 /// See [`Hello::image`].
@@ -20,8 +27,8 @@ static IMAGE: AtomicU64 = AtomicU64::new(0);
 const LEAST_DESCRIPTOR: RawFd = 960;
 
 /// Nobody else sends, forks or replaces the image while this lives.
-pub fn lock() -> MutexGuard<'static, ()> {
-    SENDING.lock().unwrap_or_else(PoisonError::into_inner)
+pub fn lock() -> MutexGuard<'static, Channel> {
+    CHANNEL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A new process image: whatever connection there was belongs to another.
@@ -49,24 +56,23 @@ pub fn drop_connection() {
 }
 
 /// Sends a block; where the collector is gone, the emulated program ends: a trace that nobody writes is worth nothing.
-pub fn send(kind: BlockKind, thread: u32, payload: &[u8]) {
-    let guard = lock();
-    send_locked(&guard, kind, thread, payload);
+pub fn send(kind: BlockKind, payload: &[u8]) {
+    send_locked(&mut lock(), kind, payload);
 }
 
 /// [`send`], by a caller that holds the lock.
-pub fn send_locked(_guard: &MutexGuard<'_, ()>, kind: BlockKind, thread: u32, payload: &[u8]) {
-    if connection().and_then(|mut stream| block(&mut stream, kind, thread, payload)).is_err() {
+pub fn send_locked(_channel: &mut Channel, kind: BlockKind, payload: &[u8]) {
+    if connection().and_then(|mut stream| block(&mut stream, kind, payload)).is_err() {
         // A descriptor that the guest closed is missing, not the collector: once more, with a new one.
         drop_connection();
-        if let Err(error) = connection().and_then(|mut stream| block(&mut stream, kind, thread, payload)) {
+        if let Err(error) = connection().and_then(|mut stream| block(&mut stream, kind, payload)) {
             crate::fail(&format!("cannot send to {}: {error}", shared().config.socket));
         }
     }
 }
 
-fn block(stream: &mut UnixStream, kind: BlockKind, thread: u32, payload: &[u8]) -> io::Result<()> {
-    let header = BlockHeader { kind: kind as u32, thread, length: payload.len() as u64 };
+fn block(stream: &mut UnixStream, kind: BlockKind, payload: &[u8]) -> io::Result<()> {
+    let header = BlockHeader { kind: kind as u32, version: VERSION, length: payload.len() as u64 };
     stream.write_all(&header.encode())?;
     stream.write_all(payload)
 }
@@ -86,7 +92,7 @@ fn connection() -> io::Result<ManuallyDrop<UnixStream>> {
     let hello = Hello { image: IMAGE.load(Relaxed), pid: std::process::id(), parent };
     let mut payload = hello.encode().to_vec();
     payload.extend(std::fs::read("/proc/self/cmdline").unwrap_or_default());
-    block(&mut stream, BlockKind::Hello, 0, &payload)?;
+    block(&mut stream, BlockKind::Hello, &payload)?;
     Ok(stream)
 }
 

@@ -6,7 +6,7 @@
 
 use crate::api::Id;
 use crate::config::Window;
-use crate::state::{self, ACTIVE, INSTRUCTIONS, shared};
+use crate::state::{self, INSTRUCTIONS, shared};
 use crate::{channel, elf};
 use pagelab_trace::capture::protocol::{BlockKind, End, MARKER};
 use std::ffi::{CStr, CString, OsStr, c_char, c_uint};
@@ -42,7 +42,7 @@ pub fn watch_forks() {
 }
 
 thread_local! {
-    static HELD: std::cell::RefCell<Option<std::sync::MutexGuard<'static, ()>>> = const { std::cell::RefCell::new(None) };
+    static HELD: std::cell::RefCell<Option<std::sync::MutexGuard<'static, channel::Channel>>> = const { std::cell::RefCell::new(None) };
 }
 
 extern "C" fn before_fork() {
@@ -68,7 +68,7 @@ extern "C" fn in_child() {
     channel::begin_image();
     HELD.with_borrow_mut(Option::take);
     if !shared().config.children {
-        ACTIVE.store(false, Relaxed);
+        state::set_active(false);
     }
 }
 
@@ -112,21 +112,22 @@ pub unsafe extern "C" fn system_call(
     } else if number == calls.execveat && shared().config.children {
         note("execveat: the program is executed natively, its references are not in the trace");
     }
-    if state::several() {
-        // SAFETY: by the caller.
-        unsafe { state::vcpu(index) }.flush();
-    }
+    // Any system call may wake another thread, and may wait for one.
+    // SAFETY: by the caller.
+    let mut thread = unsafe { state::vcpu(index) };
+    thread.lets_go();
+    thread.may_have_waited();
 }
 
 fn mark(on: bool) {
-    let was = ACTIVE.swap(on, Relaxed);
+    let was = state::set_active(on);
     if was && !on && shared().config.quit {
         crate::quit();
     }
 }
 
 fn note(text: &str) {
-    channel::send(BlockKind::Note, 0, text.as_bytes());
+    channel::send(BlockKind::Note, text.as_bytes());
 }
 
 /// A vector of C strings of the guest, copied; none where an address is not readable.
@@ -195,10 +196,9 @@ unsafe fn execute(path: u64, arguments: u64, environment: u64) {
         ));
         return;
     };
-    // SAFETY: an image that executes another has one thread left that matters; others are stopped by the kernel.
-    unsafe { state::flush_all() };
+    state::send_all(&mut channel::lock());
     let end = End { replaced: 1, instructions: INSTRUCTIONS.load(Relaxed) };
-    channel::send(BlockKind::End, 0, &end.encode());
+    channel::send(BlockKind::End, &end.encode());
     exec(&command, &environment);
     channel::drop_connection();
     channel::begin_image();

@@ -14,7 +14,7 @@ mod state;
 use api::{Id, Info};
 use config::{Config, Window};
 use pagelab_trace::capture::protocol::{BlockKind, End};
-use state::{ACTIVE, INSTRUCTIONS, Shared};
+use state::{INSTRUCTIONS, Shared};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::io::Write;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
@@ -50,8 +50,8 @@ fn fail(message: &str) -> ! {
 
 /// The window has ended, and the program with it.
 fn quit() -> ! {
-    // SAFETY: the other threads may still run: what they are just writing is cut off, as the window is.
-    unsafe { state::flush_all() };
+    // The other threads may still run: what they do from now on is cut off, as the window is.
+    state::send_all(&mut channel::lock());
     send_end();
     // SAFETY: _exit has no preconditions.
     unsafe { libc::_exit(0) }
@@ -59,16 +59,15 @@ fn quit() -> ! {
 
 fn send_end() {
     let end = End { replaced: 0, instructions: INSTRUCTIONS.load(Relaxed) };
-    channel::send(BlockKind::End, 0, &end.encode());
+    channel::send(BlockKind::End, &end.encode());
 }
 
 unsafe extern "C" fn thread_begins(_id: Id, index: c_uint) {
     state::begin(index);
 }
 
-unsafe extern "C" fn thread_ends(_id: Id, index: c_uint) {
-    // SAFETY: the emulator calls when the thread runs no guest code any more.
-    unsafe { state::end(index) };
+unsafe extern "C" fn thread_ends(_id: Id, _index: c_uint) {
+    state::end();
 }
 
 unsafe extern "C" fn process_ends(_id: Id, _: *mut c_void) {
@@ -76,8 +75,7 @@ unsafe extern "C" fn process_ends(_id: Id, _: *mut c_void) {
     if children::forked() && !state::shared().config.children {
         return;
     }
-    // SAFETY: the emulator has stopped all threads.
-    unsafe { state::flush_all() };
+    state::send_all(&mut channel::lock());
     send_end();
 }
 
@@ -106,7 +104,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     // SAFETY: by the caller.
     let target = unsafe { CStr::from_ptr((*info).target_name) }.to_string_lossy().into_owned();
     callbacks::PAGE_BITS.store(config.page_bits, Relaxed);
-    ACTIVE.store(config.window == Window::Whole, Relaxed);
+    state::set_active(config.window == Window::Whole);
     state::set_shared(Shared { config, target });
     channel::begin_image();
     children::watch_forks();

@@ -1,16 +1,32 @@
 //! State: what all share, written once, and what each vCPU has for itself.
 //!
-//! A vCPU of a user-mode guest is a thread. Its state is touched by that thread alone (and by whoever ends the process,
-//! when the emulator has stopped all others): no locks, no sharing of cache lines.
+//! A vCPU of a user-mode guest is a thread. Its references wait in a ring that it alone fills; whoever holds the channel
+//! ([`channel::lock`]) may empty the rings of all threads, and does so as soon as one is full.
+//!
+//! # Order between threads
+//! Each thread's references are in groups, and each group has a stamp: a number that was drawn from [`ORDER`] before any
+//! reference of the group but the first. What is sent together is sorted by the stamps. A new group begins
+//!
+//! * at the first reference after the thread may have waited for another: a system call, an atomic instruction, a fence, a
+//!   pause, a load that is repeated until its value changes ([`Thread::may_have_waited`]);
+//! * at the first reference after another thread has begun to let others go on, by a system call, an atomic instruction or a
+//!   fence: each of these counts [`NOW`] up before it is executed ([`Thread::lets_go`]), and each reference looks at it.
+//!
+//! So where thread A did a, then let B go on, and B did b: if B went through one of the first, or A through one of the second,
+//! b's group was stamped after A had let go, hence after a's, whose stamp is older than a or at least than what A did next.
+//! A group whose stamp is not below the number drawn when sending began stays for the next time, with everything behind it:
+//! what was sent before cannot have waited for what was not.
 
-use crate::channel;
+use crate::channel::{self, Channel};
 use crate::config::{Config, Mode};
-use pagelab_trace::Run;
-use pagelab_trace::capture::protocol::BlockKind;
+use pagelab_trace::capture::protocol::{BlockKind, SEGMENT_BYTES, Segment};
 use std::cell::UnsafeCell;
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
 
 /// What all share.
 pub struct Shared {
@@ -20,12 +36,18 @@ pub struct Shared {
 
 static SHARED: OnceLock<Shared> = OnceLock::new();
 
-/// References count now.
-pub static ACTIVE: AtomicBool = AtomicBool::new(false);
+/// Whether references count (bit 0), and how often threads have let others go on (the bits above): what each access looks at.
+static NOW: AtomicU64 = AtomicU64::new(0);
+const ACTIVE: u64 = 1;
+const LET_GO: u64 = 2;
+/// [`NOW`] never has this value where references count: it makes a thread's next reference begin a group.
+const STALE: u64 = u64::MAX - 1;
+/// The next stamp.
+static ORDER: AtomicU64 = AtomicU64::new(0);
 /// Instructions executed so far, where a window needs them.
 pub static INSTRUCTIONS: AtomicU64 = AtomicU64::new(0);
 static THREADS: AtomicU32 = AtomicU32::new(0);
-/// Threads now; above 1, blocks are kept short.
+/// Threads now.
 static ALIVE: AtomicU32 = AtomicU32::new(0);
 
 /// Sets what is shared, once.
@@ -39,174 +61,416 @@ pub fn shared() -> &'static Shared {
     SHARED.get().expect("installed")
 }
 
-/// Words (references, or halves of runs) in a full block.
-const BLOCK_WORDS: usize = 8192;
-/// Words in a block while several threads live: how finely they are interleaved in the trace.
-const SHARED_WORDS: usize = 1024;
+/// Whether references count.
+pub fn active() -> bool {
+    NOW.load(Relaxed) & ACTIVE != 0
+}
+
+/// From now on references count, or do not; what it was before.
+pub fn set_active(on: bool) -> bool {
+    let before = if on { NOW.fetch_or(ACTIVE, Relaxed) } else { NOW.fetch_and(!ACTIVE, Relaxed) };
+    before & ACTIVE != 0
+}
+
+/// Words (references, or halves of runs) in a ring.
+const RING: usize = 8192;
+/// Groups in a ring.
+const GROUPS: usize = 1024;
+/// Words after which a group ends while several threads live: how finely they are interleaved in the trace.
+const GROUP_WORDS: u64 = 1024;
 
 /// No page has this number.
 const NO_PAGE: u64 = u64::MAX;
 
-/// A vCPU's own.
-#[repr(C, align(128))]
-pub struct Vcpu {
-    /// Page of the present run.
-    pub page: u64,
-    /// References of the present run so far.
-    pub count: u64,
-    length: usize,
-    /// Words at which the block is sent.
-    limit: usize,
+/// A vCPU's references that were not sent yet. Positions count words since the thread began, and never wrap.
+struct Ring {
     thread: u32,
+    /// Words written. In runs, the last one may still grow in place.
+    written: AtomicU64,
+    /// Groups begun: written before the first of their words.
+    begun: AtomicU64,
+    /// Words sent: room again.
+    sent: AtomicU64,
+    /// Groups whose beginning was sent: room again.
+    passed: AtomicU64,
+    sending: UnsafeCell<Sending>,
+    /// Of each group its stamp, and the position of its first word.
+    groups: [(AtomicU64, AtomicU64); GROUPS],
+    words: [AtomicU64; RING],
+}
+
+/// What only the holder of the channel touches.
+#[derive(Default)]
+struct Sending {
+    /// Stamp of the group that the next word belongs to.
+    stamp: u64,
+    /// References of the run at `sent` that were sent already.
+    taken: u64,
+}
+
+/// What only the vCPU's own thread touches.
+pub struct Own {
+    /// What [`NOW`] was when the present group began.
+    seen: u64,
+    /// Page of the present run.
+    page: u64,
+    written: u64,
+    /// The position at which there is something to do before a word is written: a new group, or room to be made.
+    limit: u64,
+    /// Words written, and references of the present run, when this thread last let others go on.
+    released: (u64, u64),
+    /// Address and description of the last access.
+    last: (u64, u32),
     /// Descriptions of accesses, and kind and size that the emulator said they mean.
     pub known: [(u32, u8); 16],
-    words: [u64; BLOCK_WORDS],
+}
+
+#[repr(C, align(128))]
+struct Vcpu {
+    own: UnsafeCell<Own>,
+    ring: Ring,
 }
 
 impl Vcpu {
-    fn new() -> Box<UnsafeCell<Vcpu>> {
-        let several = ALIVE.load(Relaxed) > 1;
-        Box::new(UnsafeCell::new(Vcpu {
-            page: NO_PAGE,
-            count: 0,
-            length: 0,
-            limit: if several { SHARED_WORDS } else { BLOCK_WORDS },
-            thread: THREADS.fetch_add(1, Relaxed),
-            known: [(u32::MAX, 0); 16],
-            words: [0; BLOCK_WORDS],
-        }))
+    fn new() -> Box<Vcpu> {
+        Box::new(Vcpu {
+            own: UnsafeCell::new(Own {
+                seen: STALE,
+                page: NO_PAGE,
+                written: 0,
+                limit: 0,
+                released: (0, 0),
+                last: (0, 0),
+                known: [(u32::MAX, 0); 16],
+            }),
+            ring: Ring {
+                thread: THREADS.fetch_add(1, Relaxed),
+                written: AtomicU64::new(0),
+                begun: AtomicU64::new(0),
+                sent: AtomicU64::new(0),
+                passed: AtomicU64::new(0),
+                sending: UnsafeCell::default(),
+                groups: [const { (AtomicU64::new(0), AtomicU64::new(0)) }; GROUPS],
+                words: [const { AtomicU64::new(0) }; RING],
+            },
+        })
+    }
+}
+
+/// A vCPU, as its own thread has it.
+pub struct Thread<'a> {
+    pub own: &'a mut Own,
+    ring: &'a Ring,
+}
+
+impl Thread<'_> {
+    /// Whether an access counts; where it does, the group it belongs to has begun. To be asked after each access, before it
+    /// is written.
+    #[inline]
+    pub fn counts(&mut self) -> bool {
+        let now = NOW.load(Acquire);
+        now == self.own.seen || now & ACTIVE != 0 && self.begin_group(now)
+    }
+
+    /// What an access is to the order of threads, whether it is kept or not: one that repeats the last is waiting for
+    /// another thread, if it loads.
+    #[inline]
+    pub fn looks(&mut self, address: u64, info: u32, loads: impl FnOnce(&mut Own) -> bool) {
+        if self.own.last == (address, info) {
+            if several() && loads(self.own) {
+                self.may_have_waited();
+            }
+        } else {
+            self.own.last = (address, info);
+        }
     }
 
     /// Appends a reference.
     #[inline]
     pub fn push(&mut self, word: u64) {
-        self.words[self.length] = word;
-        self.length += 1;
-        if self.length >= self.limit {
-            self.send();
+        let at = self.own.written;
+        if at >= self.own.limit {
+            self.make_room(1);
+        }
+        self.ring.words[at as usize % RING].store(word, Relaxed);
+        self.own.written = at + 1;
+        self.ring.written.store(at + 1, Release);
+    }
+
+    /// A reference to a page, as part of a run.
+    #[inline]
+    pub fn touch(&mut self, page: u64) {
+        if self.own.page == page {
+            let count = self.run_count();
+            count.store(count.load(Relaxed) + 1, Release);
+        } else {
+            self.turn(page);
         }
     }
 
     /// A reference to a page other than that of the present run.
     #[cold]
     #[inline(never)]
-    pub fn turn(&mut self, page: u64) {
-        self.close_run();
-        (self.page, self.count) = (page, 1);
-    }
-
-    fn close_run(&mut self) {
-        if self.count > 0 {
-            let run = Run { page: self.page, count: self.count };
-            self.words[self.length] = run.page;
-            self.words[self.length + 1] = run.count;
-            self.length += 2;
-            if self.length + 1 >= self.limit {
-                self.send();
-            }
+    fn turn(&mut self, page: u64) {
+        let at = self.own.written;
+        if at + 1 >= self.own.limit {
+            self.make_room(2);
         }
-        (self.page, self.count) = (NO_PAGE, 0);
+        self.ring.words[at as usize % RING].store(page, Relaxed);
+        self.ring.words[(at + 1) as usize % RING].store(1, Relaxed);
+        self.own.page = page;
+        self.own.written = at + 2;
+        self.ring.written.store(at + 2, Release);
     }
 
-    /// Sends what is complete. The present run stays: cut short runs would say that other pages came between.
+    /// References of the present run.
+    #[inline]
+    fn run_count(&self) -> &AtomicU64 {
+        &self.ring.words[(self.own.written.wrapping_sub(1)) as usize % RING]
+    }
+
+    /// Begins a group with what comes next. True, for [`Thread::counts`].
     #[cold]
-    fn send(&mut self) {
-        // SAFETY: words has at least `length` initialised elements.
-        let bytes = unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast::<u8>(), self.length * 8) };
-        let kind = match shared().config.mode {
-            Mode::References => BlockKind::References,
-            Mode::Runs => BlockKind::Runs,
-        };
-        if self.length > 0 {
-            channel::send(kind, self.thread, bytes);
+    #[inline(never)]
+    fn begin_group(&mut self, now: u64) -> bool {
+        let begun = self.ring.begun.load(Relaxed);
+        let passed = self.ring.passed.load(Acquire);
+        let last = &self.ring.groups[begun.wrapping_sub(1) as usize % GROUPS];
+        if begun > passed && last.1.load(Relaxed) == self.own.written {
+            // A group without a word, which nobody sends, has its stamp drawn again.
+            last.0.store(ORDER.fetch_add(1, AcqRel), Relaxed);
+        } else {
+            if begun - passed >= GROUPS as u64 {
+                send_all(&mut channel::lock());
+            }
+            let (stamp, first) = &self.ring.groups[begun as usize % GROUPS];
+            stamp.store(ORDER.fetch_add(1, AcqRel), Relaxed);
+            first.store(self.own.written, Relaxed);
+            self.ring.begun.store(begun + 1, Release);
         }
-        self.length = 0;
-        self.limit = if ALIVE.load(Relaxed) > 1 { SHARED_WORDS } else { BLOCK_WORDS };
+        self.own.seen = now;
+        self.own.page = NO_PAGE;
+        self.limit();
+        true
     }
 
-    /// Sends everything.
-    pub fn flush(&mut self) {
-        self.close_run();
-        self.send();
+    /// The next look at the limit is where the group ends, or the ring.
+    fn limit(&mut self) {
+        let full = self.ring.sent.load(Acquire) + RING as u64;
+        self.own.limit = if several() { full.min(self.own.written + GROUP_WORDS) } else { full };
     }
 
-    fn forget(&mut self) {
-        (self.page, self.count, self.length) = (NO_PAGE, 0, 0);
+    #[cold]
+    #[inline(never)]
+    fn make_room(&mut self, words: u64) {
+        if self.own.written + words > self.ring.sent.load(Acquire) + RING as u64 {
+            send_all(&mut channel::lock());
+        }
+        if several() {
+            self.begin_group(self.own.seen);
+        } else {
+            self.limit();
+        }
+    }
+
+    /// The thread may have waited for another: its next reference begins a group.
+    pub fn may_have_waited(&mut self) {
+        self.own.seen = STALE;
+    }
+
+    /// The thread is about to let others go on, where they wait for it: they begin a group with their next reference.
+    /// Nothing is said where it did nothing since it said so last.
+    pub fn lets_go(&mut self) {
+        if several() && self.done() != self.own.released {
+            NOW.fetch_add(LET_GO, AcqRel);
+            self.own.released = self.done();
+        }
+    }
+
+    /// What the thread did since it let others go on was to try the same atomic instruction again: nobody waits for that.
+    pub fn only_tried_again(&mut self) {
+        self.own.released = self.done();
+    }
+
+    /// Whether this address was the last access's, too.
+    pub fn again(&self, address: u64) -> bool {
+        self.own.last.0 == address
+    }
+
+    /// Words written, and references of the present run.
+    fn done(&self) -> (u64, u64) {
+        let count = if self.own.page == NO_PAGE { 0 } else { self.run_count().load(Relaxed) };
+        (self.own.written, count)
     }
 }
 
+/// Part of a ring, to be sent.
+struct Piece<'a> {
+    stamp: u64,
+    ring: &'a Ring,
+    first: u64,
+    end: u64,
+}
+
+/// Sends what all threads have, but for groups that begin while this looks.
+pub fn send_all(channel: &mut Channel) {
+    let limit = ORDER.fetch_add(1, AcqRel);
+    let mut pieces = Vec::new();
+    for slot in &TABLE[..SLOTS.load(Acquire)] {
+        let slot = slot.load(Acquire);
+        if !slot.is_null() {
+            // SAFETY: what is in the table lives; it is taken out by holders of the channel only.
+            pieces_of(unsafe { &(*slot).ring }, limit, &mut pieces);
+        }
+    }
+    pieces.sort_unstable_by_key(|piece| piece.stamp);
+    let runs = shared().config.mode == Mode::Runs;
+    let kind = if runs { BlockKind::Runs } else { BlockKind::References };
+    let mut block = std::mem::take(&mut channel.block);
+    for together in pieces.chunk_by(|one, other| ptr::eq(one.ring, other.ring)) {
+        let header = block.len();
+        block.resize(header + SEGMENT_BYTES, 0);
+        for piece in together {
+            if runs { append_runs(piece, &mut block) } else { append(piece, &mut block) }
+        }
+        let words = ((block.len() - header - SEGMENT_BYTES) / 8) as u32;
+        let segment = Segment { thread: together[0].ring.thread, words };
+        block[header..header + SEGMENT_BYTES].copy_from_slice(&segment.encode());
+        if words == 0 {
+            block.truncate(header);
+        }
+        if block.len() >= MOST_BLOCK {
+            channel::send_locked(channel, kind, &block);
+            block.clear();
+        }
+    }
+    if !block.is_empty() {
+        channel::send_locked(channel, kind, &block);
+        block.clear();
+    }
+    channel.block = block;
+}
+
+/// Bytes above which a block is sent, where many threads have something.
+const MOST_BLOCK: usize = 1 << 20;
+
+/// What a ring has of groups with stamps below `limit`, one piece a group.
+fn pieces_of<'a>(ring: &'a Ring, limit: u64, pieces: &mut Vec<Piece<'a>>) {
+    // SAFETY: the caller holds the channel.
+    let sending = unsafe { &mut *ring.sending.get() };
+    // In this order: the groups of all these words are seen.
+    let written = ring.written.load(Acquire);
+    let begun = ring.begun.load(Acquire);
+    let mut first = ring.sent.load(Relaxed);
+    let mut passed = ring.passed.load(Relaxed);
+    loop {
+        let next = (passed < begun).then(|| &ring.groups[passed as usize % GROUPS]);
+        let end = next.map_or(written, |(_, first)| first.load(Relaxed).min(written));
+        if first < end {
+            pieces.push(Piece { stamp: sending.stamp, ring, first, end });
+            first = end;
+        }
+        match next {
+            Some((stamp, at)) if at.load(Relaxed) < written && stamp.load(Relaxed) < limit => {
+                sending.stamp = stamp.load(Relaxed);
+                passed += 1;
+            }
+            _ => break,
+        }
+    }
+    ring.passed.store(passed, Release);
+}
+
+fn append(piece: &Piece, block: &mut Vec<u8>) {
+    let (first, end) = (piece.first as usize % RING, piece.end as usize % RING);
+    let parts = if first < end {
+        [&piece.ring.words[first..end], &[]]
+    } else {
+        [&piece.ring.words[first..], &piece.ring.words[..end]]
+    };
+    for words in parts {
+        // SAFETY: these words were written before `written` was, and will not be again before `sent` is.
+        block.extend_from_slice(unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len() * 8) });
+    }
+    piece.ring.sent.store(piece.end, Release);
+}
+
+/// Runs; the last of a ring may grow while this looks, and stays: what it has now is sent, the rest next time.
+fn append_runs(piece: &Piece, block: &mut Vec<u8>) {
+    let ring = piece.ring;
+    // SAFETY: the caller holds the channel.
+    let sending = unsafe { &mut *ring.sending.get() };
+    let last = ring.written.load(Acquire).wrapping_sub(2);
+    let mut sent = piece.first;
+    for at in (piece.first..piece.end).step_by(2) {
+        let page = ring.words[at as usize % RING].load(Relaxed);
+        let count = ring.words[(at + 1) as usize % RING].load(Acquire);
+        let new = count - sending.taken;
+        if new > 0 {
+            block.extend_from_slice(&page.to_ne_bytes());
+            block.extend_from_slice(&new.to_ne_bytes());
+        }
+        if at == last {
+            sending.taken = count;
+        } else {
+            sending.taken = 0;
+            sent = at + 2;
+        }
+    }
+    ring.sent.store(sent, Release);
+}
+
 const VCPUS: usize = 1 << 15;
-static TABLE: [AtomicPtr<UnsafeCell<Vcpu>>; VCPUS] = [const { AtomicPtr::new(ptr::null_mut()) }; VCPUS];
+static TABLE: [AtomicPtr<Vcpu>; VCPUS] = [const { AtomicPtr::new(ptr::null_mut()) }; VCPUS];
+/// Above all numbers in use.
+static SLOTS: AtomicUsize = AtomicUsize::new(0);
 
 /// The state of a vCPU.
 ///
 /// # Safety
 /// The caller is the thread of that vCPU, or has stopped it, and holds no other reference to its state.
 #[inline]
-pub unsafe fn vcpu<'a>(index: u32) -> &'a mut Vcpu {
+pub unsafe fn vcpu<'a>(index: u32) -> Thread<'a> {
     let slot = TABLE[index as usize % VCPUS].load(Relaxed);
     let slot = if slot.is_null() { make(index) } else { slot };
-    // SAFETY: the slot was made from a box that lives until the vCPU is dropped; the caller alone uses it.
-    unsafe { &mut *(*slot).get() }
+    // SAFETY: the slot was made from a box that lives until the vCPU is dropped; the caller alone uses `own`.
+    unsafe { Thread { own: &mut *(*slot).own.get(), ring: &(*slot).ring } }
 }
 
 #[cold]
-fn make(index: u32) -> *mut UnsafeCell<Vcpu> {
+fn make(index: u32) -> *mut Vcpu {
     if index as usize >= VCPUS {
         crate::fail(&format!("{VCPUS} threads at once are too many"));
     }
     let made = Box::into_raw(Vcpu::new());
-    TABLE[index as usize].store(made, Relaxed);
+    TABLE[index as usize].store(made, Release);
+    SLOTS.fetch_max(index as usize + 1, AcqRel);
     made
 }
 
 /// A thread begins. Its parent calls, before it runs.
 pub fn begin(index: u32) {
     ALIVE.fetch_add(1, Relaxed);
-    let old = TABLE[index as usize % VCPUS].swap(ptr::null_mut(), Relaxed);
+    // Nobody looks at the old one's ring while this is held.
+    let held = channel::lock();
+    let old = TABLE[index as usize % VCPUS].swap(ptr::null_mut(), AcqRel);
+    make(index);
+    drop(held);
     if !old.is_null() {
         // SAFETY: its thread has ended (the emulator gives a number to one thread at a time).
         drop(unsafe { Box::from_raw(old) });
     }
-    make(index);
 }
 
 /// A thread ends.
-///
-/// # Safety
-/// As for [`vcpu`].
-pub unsafe fn end(index: u32) {
-    // SAFETY: by the caller.
-    unsafe { vcpu(index) }.flush();
+pub fn end() {
+    send_all(&mut channel::lock());
     ALIVE.fetch_sub(1, Relaxed);
 }
 
-/// Several threads live: what a thread has done must be in the trace before it waits for another.
+/// Several threads live.
 pub fn several() -> bool {
     ALIVE.load(Relaxed) > 1
-}
-
-/// Applies `change` to every vCPU.
-///
-/// # Safety
-/// All other threads are stopped, or gone (a forked child).
-unsafe fn each(change: impl Fn(&mut Vcpu)) {
-    for slot in &TABLE {
-        let slot = slot.load(Relaxed);
-        if !slot.is_null() {
-            // SAFETY: by the caller, nobody else uses it; it is alive while it is in the table.
-            change(unsafe { &mut *(*slot).get() });
-        }
-    }
-}
-
-/// Sends what all threads have.
-///
-/// # Safety
-/// As for [`each`].
-pub unsafe fn flush_all() {
-    // SAFETY: by the caller.
-    unsafe { each(Vcpu::flush) };
 }
 
 /// In a forked child: what was waiting is the parent's to send, and the other threads are not here.
@@ -214,7 +478,19 @@ pub unsafe fn flush_all() {
 /// # Safety
 /// The caller is the only thread of a process that has just been forked.
 pub unsafe fn forget_all() {
-    // SAFETY: by the caller.
-    unsafe { each(Vcpu::forget) };
+    for slot in &TABLE[..SLOTS.load(Acquire)] {
+        let slot = slot.load(Relaxed);
+        if !slot.is_null() {
+            // SAFETY: by the caller, nobody else uses it; it is alive while it is in the table.
+            let (own, ring) = unsafe { (&mut *(*slot).own.get(), &(*slot).ring) };
+            // A thread that was about to write a word has not published it.
+            let written = ring.written.load(Relaxed);
+            (own.written, own.page, own.seen) = (written, NO_PAGE, STALE);
+            ring.sent.store(written, Relaxed);
+            ring.passed.store(ring.begun.load(Relaxed), Relaxed);
+            // SAFETY: as above.
+            unsafe { (*ring.sending.get()).taken = 0 };
+        }
+    }
     ALIVE.store(1, Relaxed);
 }

@@ -126,7 +126,7 @@ impl<'a> Batch<'a> {
             while !stop.load(Ordering::Relaxed) {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 let Some((experiment, group, key)) = self.experiments.get(number) else { break };
-                done.push((number, report(experiment, *group, *key, settings, &stop)));
+                done.push((number, report(experiment, *group, *key, settings)));
             }
             done
         };
@@ -163,7 +163,7 @@ mod tests {
     use crate::stream::{Part, Stream};
 
     fn data(experiments: usize) -> (Vec<f64>, Vec<u64>, Vec<u64>) {
-        let mut stream = Stream::new(5, 0, Part::Executions, 0);
+        let mut stream = Stream::new(5, 0, Part::Impact, 0);
         let values = (0..experiments * 60).map(|_| 1.0 + stream.next() as f64 / 2f64.powi(64)).collect();
         let ends = (1..=experiments as u64 * 5).map(|i| i * 12).collect();
         (values, ends, (1..=experiments as u64).map(|i| i * 5).collect())
@@ -175,7 +175,7 @@ mod tests {
         let mut scratch = Vec::new();
         let groups = vec![5; experiments];
         let batch = Batch::new(&values, &ends, &experiment_ends, &groups, &keys, &mut scratch).unwrap();
-        let settings = Settings { threads, resamples: 50, ..Settings::default() };
+        let settings = Settings { threads, ..Settings::default() };
         let reports = batch.reports(&settings, || true).unwrap();
         reports.iter().map(|one| one.row().map(f64::to_bits).to_vec()).collect()
     }
@@ -210,7 +210,7 @@ mod tests {
         let (values, ends, experiment_ends) = data(2);
         let mut scratch = Vec::new();
         let batch = Batch::new(&values, &ends, &experiment_ends, &[5, 5], &[0, 1], &mut scratch).unwrap();
-        let settings = Settings { threads: 1, resamples: 20_000, ..Settings::default() };
+        let settings = Settings { threads: 1, estimate_draws: 3_000_000, ..Settings::default() };
         assert_eq!(batch.reports(&settings, || false).unwrap_err(), BatchError::Stopped);
     }
 }

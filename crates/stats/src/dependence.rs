@@ -154,7 +154,7 @@ mod tests {
     }
 
     fn chain(length: usize, keep: f64, index: u64) -> Vec<f64> {
-        let mut stream = Stream::new(3, 0, Part::Executions, index);
+        let mut stream = Stream::new(3, 0, Part::Impact, index);
         let mut now = 0.0;
         (0..length)
             .map(|_| {

@@ -1,6 +1,4 @@
-//! One experiment: executions, each with its measurements; and what a resampling of whole executions does to it.
-
-use crate::stream::{Part, Stream};
+//! One experiment: executions, each with its measurements.
 
 /// Executions of one workload under one condition. `ends[i]` is where execution i's measurements end in `values`.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +52,7 @@ impl<'a> Experiment<'a> {
     }
 }
 
-/// What is kept of an execution when whole executions are resampled.
+/// What is kept of an execution.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Moments {
     /// Measurements.
@@ -97,7 +95,7 @@ impl Moments {
     }
 }
 
-/// Statistics that a resampling of whole executions recomputes.
+/// What the executions say together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Levels {
     /// Mean of the executions' means, each execution counting alike.
@@ -109,39 +107,23 @@ pub struct Levels {
 }
 
 impl Levels {
-    /// Of the executions that `chosen` names, in that order.
+    /// Of executions with these moments and CVs.
     #[must_use]
-    pub fn of<I: Iterator<Item = usize> + Clone>(moments: &[Moments], cvs: &[f64], chosen: I) -> Self {
+    pub fn of(moments: &[Moments], cvs: &[f64]) -> Self {
         // Means are summed relative to the first, so that equal ones give exactly themselves.
-        let first = chosen.clone().next().map_or(f64::NAN, |i| moments[i].mean);
-        let (mut n, mut sum, mut within, mut count, mut weighted) = (0.0, 0.0, 0.0, 0.0, 0.0);
-        for i in chosen.clone() {
-            let one = &moments[i];
-            n += 1.0;
+        let first = moments.first().map_or(f64::NAN, |one| one.mean);
+        let (mut sum, mut count, mut weighted) = (0.0, 0.0, 0.0);
+        for one in moments {
             sum += one.mean - first;
-            within += cvs[i];
             count += one.count;
             weighted += one.count * (one.mean - first);
         }
-        let grand = first + weighted / count;
-        let mut squares = 0.0;
-        for i in chosen {
-            let one = &moments[i];
-            let deviation = one.mean - grand;
-            squares += one.squares + one.count * deviation * deviation;
-        }
+        let (n, grand) = (moments.len() as f64, first + weighted / count);
+        let apart = |one: &Moments| one.squares + one.count * (one.mean - grand).powi(2);
+        let squares: f64 = moments.iter().map(apart).sum();
         let pooled = if count > 1.0 { (squares / (count - 1.0)).sqrt() / grand } else { f64::NAN };
-        Self { mean: first + sum / n, within: within / n, pooled }
+        Self { mean: first + sum / n, within: cvs.iter().sum::<f64>() / n, pooled }
     }
-}
-
-/// The executions of resample `index`: as many as there are, with replacement.
-#[must_use]
-pub fn draw_executions(executions: usize, seed: u64, key: u64, part: Part, index: u64) -> (Vec<usize>, Stream) {
-    let mut stream = Stream::new(seed, key, part, index);
-    let mut chosen = Vec::with_capacity(executions);
-    stream.each_below(executions, |_| executions as u32, |_, i| chosen.push(i as usize));
-    (chosen, stream)
 }
 
 #[cfg(test)]
@@ -177,7 +159,7 @@ mod tests {
         let experiment = Experiment::new(&values, &[3, 5]).unwrap();
         let moments: Vec<Moments> = experiment.rows().map(Moments::of).collect();
         let cvs: Vec<f64> = moments.iter().map(|one| one.cv().unwrap()).collect();
-        let levels = Levels::of(&moments, &cvs, 0..2);
+        let levels = Levels::of(&moments, &cvs);
         let all = Moments::of(&values);
         assert!((levels.pooled - all.cv().unwrap()).abs() < 1e-15);
         assert!((levels.mean - (7.0 / 3.0 + 11.0) / 2.0).abs() < 1e-15);

@@ -1,7 +1,7 @@
 //! Groups of measurements: several of one execution against one of each of several executions (ALLOC 4.2).
 
 use crate::executions::Experiment;
-use crate::stream::{Stream, mix};
+use crate::stream::Stream;
 
 /// Sum of squared deviations from the mean, in one pass over values taken relative to the group's first.
 ///
@@ -34,16 +34,6 @@ impl Squares {
     }
 }
 
-/// Where groups are taken from.
-pub trait Rows {
-    /// Squares of `size` measurements of execution `i`, without replacement.
-    fn within(&mut self, i: usize, size: usize, stream: &mut Stream) -> f64;
-    /// Measurements of execution `i`.
-    fn count(&self, i: usize) -> u32;
-    /// The measurement of execution `i` at `position`.
-    fn at(&self, i: usize, position: u32) -> f64;
-}
-
 /// Rows that are held in memory. Groups are drawn by a partial Fisher–Yates shuffle in place: the order that one draw
 /// leaves is as good a start for the next as any.
 #[derive(Debug, Default)]
@@ -70,21 +60,10 @@ impl Held {
         }
         held
     }
-
-    /// Executions `chosen`, each with as many of its measurements as it has, drawn with replacement.
-    pub fn resample(&mut self, experiment: &Experiment<'_>, chosen: &[usize], stream: &mut Stream) {
-        self.values.clear();
-        self.spans.clear();
-        for &source in chosen {
-            let row = experiment.row(source);
-            let count = row.len() as u32;
-            self.spans.push(Span { start: self.values.len() as u32, count });
-            stream.each_below(row.len(), |_| count, |_, position| self.values.push(row[position as usize]));
-        }
-    }
 }
 
-impl Rows for Held {
+impl Held {
+    /// Squares of `size` measurements of execution `i`, without replacement.
     #[inline]
     fn within(&mut self, i: usize, size: usize, stream: &mut Stream) -> f64 {
         let Span { start, count } = self.spans[i];
@@ -140,69 +119,6 @@ pub fn squares_of_some(row: &mut [f64], size: usize, stream: &mut Stream) -> f64
     squares_of(&row[..size.min(count)])
 }
 
-/// Resampled rows that are never built: measurement p of row i is a function of the resample, i and p.
-///
-/// With 10⁶ measurements in an execution, building each of a thousand resamples would take minutes, of which a hundred
-/// groups look at a few thousand measurements.
-#[derive(Debug)]
-pub struct Imagined<'a> {
-    experiment: Experiment<'a>,
-    chosen: Vec<usize>,
-    addresses: Vec<u64>,
-    taken: Vec<u32>,
-    draw: u32,
-}
-
-impl<'a> Imagined<'a> {
-    /// Executions `chosen`; their measurements are drawn with replacement at the stream's next word.
-    #[must_use]
-    pub fn new(experiment: Experiment<'a>, chosen: Vec<usize>, stream: &mut Stream) -> Self {
-        let base = stream.next();
-        let addresses = (0..chosen.len() as u64).map(|i| mix(base ^ i)).collect();
-        let longest = experiment.rows().map(<[f64]>::len).max().unwrap_or(0);
-        Self { experiment, chosen, addresses, taken: vec![0; longest], draw: 0 }
-    }
-
-    /// The same for another resample, keeping the memory.
-    pub fn again(&mut self, chosen: Vec<usize>, stream: &mut Stream) {
-        let base = stream.next();
-        self.addresses.iter_mut().enumerate().for_each(|(i, address)| *address = mix(base ^ i as u64));
-        self.chosen = chosen;
-    }
-}
-
-impl Rows for Imagined<'_> {
-    /// Floyd's algorithm (Bentley, Floyd: A Sample of Brilliance, 1987).
-    fn within(&mut self, i: usize, size: usize, stream: &mut Stream) -> f64 {
-        let count = self.experiment.row(self.chosen[i]).len();
-        let size = size.min(count);
-        self.draw = self.draw.wrapping_add(1);
-        if self.draw == 0 {
-            self.taken.fill(0);
-            self.draw = 1;
-        }
-        let mut squares = Squares::default();
-        for (k, last) in (count - size..count).enumerate() {
-            let drawn = stream.below(last as u32 + 1) as usize;
-            let position = if self.taken[drawn] == self.draw { last } else { drawn };
-            self.taken[position] = self.draw;
-            squares.add(k, self.at(i, position as u32));
-        }
-        squares.total(size)
-    }
-
-    fn count(&self, i: usize) -> u32 {
-        self.experiment.row(self.chosen[i]).len() as u32
-    }
-
-    #[inline]
-    fn at(&self, i: usize, position: u32) -> f64 {
-        let row = self.experiment.row(self.chosen[i]);
-        let word = mix(self.addresses[i] ^ u64::from(position));
-        row[((u128::from(word) * row.len() as u128) >> 64) as usize]
-    }
-}
-
 /// Brings `size` of `order` to its front, each choice equally likely; all of them need no draw.
 #[inline]
 pub fn choose(order: &mut [u32], size: usize, stream: &mut Stream) {
@@ -214,7 +130,7 @@ pub fn choose(order: &mut [u32], size: usize, stream: &mut Stream) {
 
 /// One pair of groups: squares between (one measurement of each of `size` executions), squares within (`size` of one).
 #[inline]
-pub fn draw_pair<R: Rows>(rows: &mut R, order: &mut [u32], size: usize, stream: &mut Stream) -> (f64, f64) {
+pub fn draw_pair(rows: &mut Held, order: &mut [u32], size: usize, stream: &mut Stream) -> (f64, f64) {
     let execution = stream.below(order.len() as u32) as usize;
     let within = rows.within(execution, size, stream);
     choose(order, size, stream);
@@ -295,31 +211,6 @@ mod tests {
         }
         assert_eq!(counts.len(), 10);
         assert!(counts.values().all(|count| (1_800..2_200).contains(count)), "{counts:?}");
-    }
-
-    #[test]
-    fn imagined_rows_draw_like_held_ones() {
-        // Mean squares of groups over many resamples: the same within the noise of 20,000 draws.
-        let values: Vec<f64> = (0..60).map(|i| f64::from((i * 37) % 61)).collect();
-        let experiment = Experiment::new(&values, &[20, 40, 60]).unwrap();
-        let mut held = Held::default();
-        let mut random = stream(5);
-        let mut imagined = Imagined::new(experiment, vec![0, 1, 2], &mut random);
-        let mut order = [0, 1, 2];
-        let (mut first, mut second) = ([0.0; 2], [0.0; 2]);
-        for _ in 0..20_000 {
-            held.resample(&experiment, &[0, 1, 1], &mut random);
-            let (between, within) = draw_pair(&mut held, &mut order, 3, &mut random);
-            first[0] += between;
-            first[1] += within;
-            imagined.again(vec![0, 1, 1], &mut random);
-            let (between, within) = draw_pair(&mut imagined, &mut order, 3, &mut random);
-            second[0] += between;
-            second[1] += within;
-        }
-        for k in 0..2 {
-            assert!((first[k] / second[k] - 1.0).abs() < 0.03, "{first:?} {second:?}");
-        }
     }
 
     #[test]

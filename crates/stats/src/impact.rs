@@ -1,15 +1,10 @@
 //! The impact factor: how many times greater the spread between executions is than the spread within (ALLOC 4.2).
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use crate::executions::{Experiment, draw_executions};
-use crate::groups::{Held, Imagined, Rows, draw_exchanged_pair, draw_pair};
-use crate::percentile;
+use crate::executions::Experiment;
+use crate::groups::{Held, draw_exchanged_pair, draw_pair};
 use crate::report::Settings;
 use crate::stream::{Part, Stream};
 
-/// Up to this many measurements, a resample is built; beyond, it is imagined ([`Imagined`]). Part of the recipe.
-pub const MOST_HELD: usize = 1 << 14;
 /// Draws whose group within has no spread are drawn again, at most this many times the draws asked for.
 const MOST_AGAIN: u64 = 19;
 
@@ -90,23 +85,11 @@ pub struct Impact {
     pub zeros: u64,
     /// The same quantity where measurements are exchanged between executions.
     pub null: Option<Ratio>,
-    /// Percentile interval of the mean of ratios.
-    pub interval: Option<(f64, f64)>,
-    /// Percentile interval of their geometric mean.
-    pub log_interval: Option<(f64, f64)>,
-    /// Share of the resamples' draws that were drawn again for want of spread within.
-    pub zero_share: f64,
 }
 
 /// All of it, for groups of `size` (at least 2, at most the executions and the fewest measurements).
 #[must_use]
-pub fn impact(
-    experiment: &Experiment<'_>,
-    size: usize,
-    key: u64,
-    settings: &Settings,
-    stop: &AtomicBool,
-) -> Impact {
+pub fn impact(experiment: &Experiment<'_>, size: usize, key: u64, settings: &Settings) -> Impact {
     let mut order: Vec<u32> = (0..experiment.executions() as u32).collect();
     let (counted, estimate) = {
         let mut rows = Held::measured(experiment);
@@ -114,14 +97,7 @@ pub fn impact(
         Ratios::fill(settings.estimate_draws, || draw_pair(&mut rows, &mut order, size, &mut stream))
     };
     let null = null(experiment, size, key, settings);
-    let (replicates, zero_share) = replicates(experiment, size, key, settings, stop);
-    let rank = percentile::rank(settings.resamples as usize, settings.tail);
-    let interval = |which: fn(&Ratio) -> f64| {
-        let all: Option<Vec<f64>> = replicates.iter().map(|one| one.as_ref().map(which)).collect();
-        all.and_then(|mut all| percentile::ends(&mut all, rank))
-    };
-    let (interval, log_interval) = (interval(|one| one.mean), interval(|one| one.log_mean));
-    Impact { estimate, zeros: counted.zeros, null, interval, log_interval, zero_share }
+    Impact { estimate, zeros: counted.zeros, null }
 }
 
 /// The impact factor of measurements that are dealt to the executions anew for each draw.
@@ -134,73 +110,17 @@ fn null(experiment: &Experiment<'_>, size: usize, key: u64, settings: &Settings)
     Ratios::fill(settings.null_draws, pair).1
 }
 
-/// One ratio a resample (executions, then measurements, with replacement), and the share of draws without spread.
-///
-/// Once `stop` is set there are no more, and what there is means nothing.
-#[must_use]
-pub fn replicates(
-    experiment: &Experiment<'_>,
-    size: usize,
-    key: u64,
-    settings: &Settings,
-    stop: &AtomicBool,
-) -> (Vec<Option<Ratio>>, f64) {
-    let mut all = Vec::with_capacity(settings.resamples as usize);
-    let (mut zeros, mut drawn) = (0, 0);
-    let mut take = |(counted, ratio): (Ratios, Option<Ratio>)| {
-        zeros += counted.zeros;
-        drawn += counted.drawn;
-        all.push(ratio);
-    };
-    let executions = experiment.executions();
-    let draw = |index| draw_executions(executions, settings.seed, key, Part::ImpactResample, index);
-    let indices = (0..u64::from(settings.resamples)).take_while(|_| !stop.load(Ordering::Relaxed));
-    if experiment.values().len() <= MOST_HELD {
-        let mut rows = Held::default();
-        for index in indices {
-            let (chosen, mut stream) = draw(index);
-            rows.resample(experiment, &chosen, &mut stream);
-            take(mean_of(&mut rows, executions, size, settings.ratio_draws, stream));
-        }
-    } else {
-        let mut rows: Option<Imagined<'_>> = None;
-        for index in indices {
-            let (chosen, mut stream) = draw(index);
-            match &mut rows {
-                Some(rows) => rows.again(chosen, &mut stream),
-                None => rows = Some(Imagined::new(*experiment, chosen, &mut stream)),
-            }
-            if let Some(rows) = &mut rows {
-                take(mean_of(rows, executions, size, settings.ratio_draws, stream));
-            }
-        }
-    }
-    let share = if zeros == 0 { 0.0 } else { zeros as f64 / (zeros + drawn) as f64 };
-    (all, share)
-}
-
-fn mean_of<R: Rows>(
-    rows: &mut R,
-    executions: usize,
-    size: usize,
-    draws: u32,
-    mut stream: Stream,
-) -> (Ratios, Option<Ratio>) {
-    let mut order: Vec<u32> = (0..executions as u32).collect();
-    Ratios::fill(draws, || draw_pair(rows, &mut order, size, &mut stream))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn settings() -> Settings {
-        Settings { seed: 11, resamples: 200, ..Settings::default() }
+        Settings { seed: 11, ..Settings::default() }
     }
 
     /// Sums of twelve uniform numbers: near enough to normal for moments of small groups.
     fn normals(count: usize, index: u64) -> Vec<f64> {
-        let mut stream = Stream::new(99, 0, Part::Executions, index);
+        let mut stream = Stream::new(99, 0, Part::Impact, index);
         let uniform = |stream: &mut Stream| stream.next() as f64 / 2f64.powi(64);
         (0..count).map(|_| 100.0 + (0..12).map(|_| uniform(&mut stream)).sum::<f64>()).collect()
     }
@@ -211,7 +131,7 @@ mod tests {
         let values = normals(10 * 400, 1);
         let ends: Vec<usize> = (1..=10).map(|i| i * 400).collect();
         let experiment = Experiment::new(&values, &ends).unwrap();
-        let found = impact(&experiment, 10, 0, &settings(), &AtomicBool::new(false));
+        let found = impact(&experiment, 10, 0, &settings());
         assert!((found.null.unwrap().mean - 1.0643).abs() < 0.02, "{found:?}");
         assert!((found.null.unwrap().log_mean - 1.0).abs() < 0.02, "{found:?}");
         assert!((found.estimate.unwrap().mean - 1.0643).abs() < 0.05, "{found:?}");
@@ -222,10 +142,10 @@ mod tests {
         let mut values = normals(30, 2);
         values[..10].fill(7.0);
         let experiment = Experiment::new(&values, &[10, 20, 30]).unwrap();
-        assert!(impact(&experiment, 3, 0, &settings(), &AtomicBool::new(false)).zeros > 1_000);
+        assert!(impact(&experiment, 3, 0, &settings()).zeros > 1_000);
         let constant = Experiment::new(&[3.0; 30], &[10, 20, 30]).unwrap();
-        let found = impact(&constant, 3, 0, &settings(), &AtomicBool::new(false));
-        assert!(found.estimate.is_none() && found.null.is_none() && found.interval.is_none());
+        let found = impact(&constant, 3, 0, &settings());
+        assert!(found.estimate.is_none() && found.null.is_none());
     }
 
     #[test]

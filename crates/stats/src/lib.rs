@@ -12,10 +12,10 @@
 pub mod batch;
 pub mod change;
 pub mod dependence;
+pub mod errors;
 pub mod executions;
 pub mod groups;
 pub mod impact;
-pub mod percentile;
 pub mod report;
 pub mod stream;
 pub mod trend;

@@ -1,13 +1,10 @@
 //! All numbers of one experiment, as one row of a table.
 
-use std::sync::atomic::AtomicBool;
-
 use crate::change::change;
 use crate::dependence::{memory, serial};
-use crate::executions::{Experiment, Levels, Moments, draw_executions};
+use crate::errors;
+use crate::executions::{Experiment, Levels, Moments};
 use crate::impact::{Impact, impact};
-use crate::percentile;
-use crate::stream::Part;
 use crate::trend::trend;
 
 /// What is the same for all experiments of a batch.
@@ -15,31 +12,17 @@ use crate::trend::trend;
 pub struct Settings {
     /// Names the whole analysis's random numbers.
     pub seed: u64,
-    /// Resamples of every interval.
-    pub resamples: u32,
-    /// Ratios drawn in each resample of the impact factor.
-    pub ratio_draws: u32,
     /// Ratios drawn for its point estimate.
     pub estimate_draws: u32,
     /// Ratios drawn under exchange.
     pub null_draws: u32,
-    /// Probability outside an interval at either end.
-    pub tail: f64,
     /// Threads; 0 is one for each CPU this process may use.
     pub threads: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            seed: 0,
-            resamples: 1000,
-            ratio_draws: 100,
-            estimate_draws: 5_000,
-            null_draws: 5_000,
-            tail: 0.025,
-            threads: 0,
-        }
+        Self { seed: 0, estimate_draws: 5_000, null_draws: 5_000, threads: 0 }
     }
 }
 
@@ -69,22 +52,16 @@ macro_rules! report {
 report! {
     /// Mean of the executions' means.
     mean,
-    /// Percentile interval of it, executions resampled.
-    mean_low,
-    /// Its upper end.
-    mean_high,
     /// Mean of the executions' CVs: non-determinism in measurement.
     within,
-    /// Percentile interval of it.
-    within_low,
-    /// Its upper end.
-    within_high,
+    /// Standard error of its logarithm.
+    within_error,
     /// CV of all measurements: unclassified non-determinism.
     pooled,
-    /// Percentile interval of it.
-    pooled_low,
-    /// Its upper end.
-    pooled_high,
+    /// Distance of its interval's centre, on the log scale.
+    pooled_shift,
+    /// Standard error of its logarithm.
+    pooled_error,
     /// Sample variance of the executions' means.
     between_means,
     /// Mean of the executions' variances.
@@ -93,26 +70,20 @@ report! {
     within_share,
     /// The impact factor: non-determinism in execution.
     impact,
-    /// Percentile interval of it, executions and then measurements resampled.
-    impact_low,
-    /// Its upper end.
-    impact_high,
-    /// Standard error of the estimate from the number of draws.
+    /// Distance of its interval's centre, on the log scale.
+    impact_shift,
+    /// Standard error of its logarithm, from the executions.
     impact_error,
+    /// Standard error of the estimate from the number of draws.
+    draw_error,
     /// Geometric mean of the ratios.
     log_impact,
-    /// Percentile interval of it.
-    log_impact_low,
-    /// Its upper end.
-    log_impact_high,
     /// The impact factor under exchange.
     null_impact,
     /// Geometric mean of the ratios under exchange.
     null_log_impact,
     /// Draws of the estimate without spread within.
     zeros,
-    /// Share of the resamples' draws without spread within.
-    zero_share,
     /// Lag-1 correlation inside executions.
     lag_one,
     /// Standardised.
@@ -143,58 +114,28 @@ report! {
     means_lag_one_z,
 }
 
-/// Everything about one experiment. `group` is the impact factor's group size; 0 leaves the impact factor out. Once `stop`
-/// is set it ends soon, and what it gives means nothing.
+/// Everything about one experiment. `group` is the impact factor's group size; 0 leaves the impact factor out.
 #[must_use]
-pub fn report(
-    experiment: &Experiment<'_>,
-    group: usize,
-    key: u64,
-    settings: &Settings,
-    stop: &AtomicBool,
-) -> Report {
+pub fn report(experiment: &Experiment<'_>, group: usize, key: u64, settings: &Settings) -> Report {
     let mut report = Report::EMPTY;
     let moments: Vec<Moments> = experiment.rows().map(Moments::of).collect();
-    spread(&mut report, &moments, key, settings);
+    put_spread(&mut report, &moments);
     components(&mut report, &moments);
     if group > 0 {
-        put_impact(&mut report, &impact(experiment, group, key, settings, stop));
+        put_impact(&mut report, &impact(experiment, group, key, settings), &moments);
     }
     put_dependence(&mut report, experiment, &moments);
     report
 }
 
-fn cvs(moments: &[Moments]) -> Vec<f64> {
-    moments.iter().map(|one| one.cv().unwrap_or(f64::NAN)).collect()
-}
-
-/// Mean and both CVs of every resample of whole executions.
-#[must_use]
-pub fn spread_replicates(moments: &[Moments], key: u64, settings: &Settings) -> [Vec<f64>; 3] {
-    let cvs = cvs(moments);
-    let mut all: [Vec<f64>; 3] = std::array::from_fn(|_| Vec::with_capacity(settings.resamples as usize));
-    for index in 0..u64::from(settings.resamples) {
-        let (chosen, _) = draw_executions(moments.len(), settings.seed, key, Part::Executions, index);
-        let levels = Levels::of(moments, &cvs, chosen.iter().copied());
-        for (all, value) in all.iter_mut().zip([levels.mean, levels.within, levels.pooled]) {
-            all.push(value);
-        }
-    }
-    all
-}
-
-fn spread(report: &mut Report, moments: &[Moments], key: u64, settings: &Settings) {
-    let found = Levels::of(moments, &cvs(moments), 0..moments.len());
+fn put_spread(report: &mut Report, moments: &[Moments]) {
+    let cvs: Vec<f64> = moments.iter().map(|one| one.cv().unwrap_or(f64::NAN)).collect();
+    let found = Levels::of(moments, &cvs);
     (report.mean, report.within, report.pooled) = (found.mean, found.within, found.pooled);
-    if moments.len() < 2 {
-        return;
+    report.within_error = errors::of_mean(&cvs).unwrap_or(f64::NAN);
+    if let Some(found) = errors::of_pooled(moments) {
+        (report.pooled_shift, report.pooled_error) = (found.shift, found.error);
     }
-    let [mut means, mut withins, mut pooleds] = spread_replicates(moments, key, settings);
-    let rank = percentile::rank(settings.resamples as usize, settings.tail);
-    let ends = |all: &mut [f64]| percentile::ends(all, rank).unwrap_or((f64::NAN, f64::NAN));
-    (report.mean_low, report.mean_high) = ends(&mut means);
-    (report.within_low, report.within_high) = ends(&mut withins);
-    (report.pooled_low, report.pooled_high) = ends(&mut pooleds);
 }
 
 /// Unweighted: every execution counts alike, as in the mean. An execution with one measurement has no variance of its
@@ -209,20 +150,17 @@ fn components(report: &mut Report, moments: &[Moments]) {
     report.within_share = moments.iter().map(share).sum::<f64>() / count;
 }
 
-fn put_impact(report: &mut Report, found: &Impact) {
+fn put_impact(report: &mut Report, found: &Impact, moments: &[Moments]) {
     if let Some(ratio) = found.estimate {
-        (report.impact, report.log_impact, report.impact_error) = (ratio.mean, ratio.log_mean, ratio.error);
+        (report.impact, report.log_impact, report.draw_error) = (ratio.mean, ratio.log_mean, ratio.error);
     }
     if let Some(ratio) = found.null {
         (report.null_impact, report.null_log_impact) = (ratio.mean, ratio.log_mean);
     }
-    if let Some((low, high)) = found.interval {
-        (report.impact_low, report.impact_high) = (low, high);
+    if let Some(found) = errors::of_impact(moments) {
+        (report.impact_shift, report.impact_error) = (found.shift, found.error);
     }
-    if let Some((low, high)) = found.log_interval {
-        (report.log_impact_low, report.log_impact_high) = (low, high);
-    }
-    (report.zeros, report.zero_share) = (found.zeros as f64, found.zero_share);
+    report.zeros = found.zeros as f64;
 }
 
 fn put_dependence(report: &mut Report, experiment: &Experiment<'_>, moments: &[Moments]) {
@@ -266,17 +204,17 @@ mod tests {
     fn one_measurement_each_gives_mean_and_pooled_spread_only() {
         let values = [3.0, 4.0, 5.0, 6.0, 8.0];
         let experiment = Experiment::new(&values, &[1, 2, 3, 4, 5]).unwrap();
-        let found = report(&experiment, 0, 0, &Settings::default(), &AtomicBool::new(false));
+        let found = report(&experiment, 0, 0, &Settings::default());
         assert_eq!(found.mean, 5.2);
-        assert!(found.mean_low < 5.2 && found.mean_high > 5.2 && found.pooled > 0.0);
+        assert!(found.pooled > 0.0 && found.pooled_error > 0.0);
         assert!(found.within.is_nan() && found.impact.is_nan() && found.within_variance.is_nan());
     }
 
     #[test]
     fn one_execution_has_no_interval() {
         let experiment = Experiment::new(&[3.0, 4.0, 6.0], &[3]).unwrap();
-        let found = report(&experiment, 0, 0, &Settings::default(), &AtomicBool::new(false));
-        assert!(found.within > 0.0 && found.within_low.is_nan() && found.between_means.is_nan());
+        let found = report(&experiment, 0, 0, &Settings::default());
+        assert!(found.within > 0.0 && found.within_error.is_nan() && found.between_means.is_nan());
     }
 
     #[test]

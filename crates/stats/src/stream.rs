@@ -16,12 +16,8 @@ pub const fn mix(value: u64) -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Part {
-    /// Executions drawn with replacement: mean, spread within, pooled spread.
-    Executions = 1,
     /// The impact factor's point estimate.
     Impact = 2,
-    /// The outer resampling of the impact factor.
-    ImpactResample = 3,
     /// The impact factor where measurements are exchanged between executions.
     ImpactNull = 4,
 }
@@ -146,7 +142,7 @@ mod tests {
 
     #[test]
     fn every_number_below_the_bound_is_equally_likely() {
-        let mut stream = Stream::new(7, 0, Part::Executions, 0);
+        let mut stream = Stream::new(7, 0, Part::Impact, 0);
         for bound in [1u32, 2, 3, 10, 20] {
             let mut seen = vec![0u32; bound as usize];
             for _ in 0..bound * 2_000 {
@@ -161,7 +157,7 @@ mod tests {
     #[test]
     fn numbers_of_one_word_are_independent() {
         // All 6 × 5 × 4 shuffles' numbers, then many with all kinds of bounds.
-        let mut stream = Stream::new(7, 0, Part::Executions, 2);
+        let mut stream = Stream::new(7, 0, Part::Impact, 2);
         let mut seen = std::collections::BTreeMap::new();
         for _ in 0..60_000 {
             let mut all = [0; 3];
@@ -185,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_bound_near_the_word_is_not_biased() {
-        let mut stream = Stream::new(7, 0, Part::Executions, 1);
+        let mut stream = Stream::new(7, 0, Part::Impact, 1);
         let bound = 0xC000_0000;
         let low = (0..30_000).filter(|_| stream.below(bound) < bound / 2).count();
         assert!((14_500..15_500).contains(&low), "{low}");
@@ -195,7 +191,7 @@ mod tests {
     fn neighbouring_addresses_share_nothing() {
         let mut seen = std::collections::BTreeSet::new();
         for (seed, key) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-            for part in [Part::Executions, Part::Impact, Part::ImpactResample, Part::ImpactNull] {
+            for part in [Part::Impact, Part::ImpactNull] {
                 for index in 0..100 {
                     assert!(seen.insert(Stream::new(seed, key, part, index).next()));
                 }

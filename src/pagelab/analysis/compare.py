@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -96,8 +95,7 @@ def compare(
         )
     count = len(gates) * len(common)
     gate_level = 1 - (1 - chosen.level) / count if count > 1 else chosen.level
-    resamples = min(1_000_000, max(chosen.resamples, math.ceil(40 / (1 - gate_level))))
-    resampling = Resampling(seed=chosen.seed, resamples=resamples, level=chosen.level)
+    resampling = Resampling(seed=chosen.seed, resamples=chosen.resamples, level=chosen.level)
     compared, refused, judgements = [], [], []
     for condition in common:
         try:
@@ -107,8 +105,7 @@ def compare(
             judgements += [Judgement(gate, condition, "inconclusive", str(error)) for gate in gates]
             continue
         compared.append(one)
-        found = {change.metric: change.percent for change in one.found.changes}
-        judgements += [judge(gate, condition, found[gate.metric]) for gate in gates]
+        judgements += [judge(gate, condition, one.found, gate_level) for gate in gates]
     return Comparison(
         metric=column,
         level=chosen.level,

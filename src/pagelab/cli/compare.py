@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagelab import terminal
 from pagelab.cli.options import JUDGE, MEASURE, OUTPUT, WHAT, Cpu, Level, MeasureRegex, Seed, Timeout
 
 if TYPE_CHECKING:
@@ -119,11 +120,11 @@ def compare_command(
         sides, commands = run_commands(pair, into), (base, new)
     found = compare(*sides, gates=gates, metric=metric, settings=Settings(level=level, seed=seed))
     if as_json:
-        typer.echo(document(found, commands).model_dump_json(by_alias=True, indent=1))
+        terminal.echo(document(found, commands).model_dump_json(by_alias=True, indent=1))
     else:
-        typer.echo(_text(found, commands))
+        terminal.echo(_text(found, commands))
         if into is not None:
-            typer.echo(f"all executions: pagelab report {into}; compare them again: pagelab compare {into}")
+            terminal.echo(f"all executions: pagelab report {into}; compare them again: pagelab compare {into}")
     raise typer.Exit(EXIT[found.outcome])
 
 
@@ -214,6 +215,12 @@ def _condition(one: Compared, column: Column) -> list[str]:
     return lines + [f"  left out of {note}" for note in one.left_out]
 
 
+_VERDICT = {
+    "lower": ", lower",
+    "higher": ", higher",
+    "undecided": "",
+    "cannot-tell": ", cannot tell: fewer than 6 executions",
+}
 _LABEL = {
     "mean-response-time": "mean",
     "nondeterminism-in-measurement": "measurement",
@@ -232,7 +239,7 @@ def _change(change: Change, column: Column) -> str:
 
     interval = change.percent.interval
     ends = f"{wording.percent(interval.low / 100)} to {wording.percent(interval.high / 100)}"
-    verdict = {"lower": ", lower", "higher": ", higher", "undecided": ""}[change.verdict]
+    verdict = _VERDICT[change.verdict]
     return f"{before} → {after}: {wording.percent(change.percent.value / 100)} ({ends}){verdict}"
 
 

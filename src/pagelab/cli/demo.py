@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagelab import terminal
+
 if TYPE_CHECKING:
     from pagelab.study.session import Finished
 
@@ -53,9 +55,9 @@ def _study(out: Path, executions: int | None) -> Finished:
 
     tools, progress = local_tools(), for_terminal()
     if (out / NAME).exists():
-        typer.echo(f"continuing the study in {out}; for a new one: pagelab demo --out ANOTHER")
+        terminal.echo(f"continuing the study in {out}; for a new one: pagelab demo --out ANOTHER")
         return resume_study(out, tools, progress=progress)
-    typer.echo(f"making inputs in {out / INPUTS}")
+    terminal.echo(f"making inputs in {out / INPUTS}")
     spec = make_inputs(out / INPUTS)
     if executions is not None:
         text = spec.read_text(encoding="utf-8")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagelab import terminal
 from pagelab.cli.options import JUDGE, MEASURE, OUTPUT, Level, MeasureRegex, Seed, Timeout
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def diagnose_command(
         typer.Option(
             "--negligible",
             metavar="PERCENT",
-            help="A spread surely below this needs no explanation.",
+            help="A spread whose interval lies below this needs no explanation.",
             rich_help_panel=JUDGE,
         ),
     ] = 1.0,
@@ -61,7 +62,7 @@ def diagnose_command(
     measure_regex: MeasureRegex = None,
     timeout: Timeout = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the diagnosis as JSON (pagelab.diagnosis/1).", rich_help_panel=OUTPUT)
+        bool, typer.Option("--json", help="Print the diagnosis as JSON (pagelab.diagnosis/2).", rich_help_panel=OUTPUT)
     ] = False,
 ) -> None:
     """Find out what makes a program's run time jump from execution to execution, and how to stop it.
@@ -99,15 +100,13 @@ def diagnose_command(
         found = begin(settings, directory, local_tools(), for_terminal())
     page = write(directory, found)
     if as_json:
-        typer.echo(found.model_dump_json(by_alias=True, indent=1))
+        terminal.echo(found.model_dump_json(by_alias=True, indent=1))
     else:
-        from rich.console import Console
-
-        console = Console(highlight=False)
+        console = terminal.console(highlight=False)
         if not console.is_terminal:
             console.width = max(console.width, _PIPED_WIDTH)
         show(found, console)
-        typer.echo(f"\npicture: {page}\nall executions: pagelab report {directory}")
+        terminal.echo(f"\npicture: {page}\nall executions: pagelab report {directory}")
 
 
 def _settings(
@@ -150,13 +149,15 @@ def _settings(
 
 def show(found: Diagnosis, console: Console) -> None:
     """The diagnosis in words, then the sources, then the confirmation."""
-    from rich.markup import escape
+    from pagelab.diagnose import words
 
-    console.print(f"[bold]{escape(found.headline)}[/bold]")
+    console.print(found.headline, style="bold")
     for sentence in found.sentences + found.interactions:
         console.print(f"  {sentence}", markup=False)
     console.print()
     console.print(_table(found))
+    for line in words.compared_with(found.findings):
+        console.print(line, markup=False)
     _confirmation(found, console)
     for note in found.notes:
         console.print(f"note: {note}", markup=False)
@@ -169,12 +170,13 @@ def _table(found: Diagnosis) -> object:
     from pagelab.diagnose import words
 
     table = Table(box=None, pad_edge=False)
-    for head in ("pinned", "SD ratio", "mean shift", "share"):
+    for head in ("pinned", "variance removed", "SD ratio", "mean shift"):
         table.add_column(head, no_wrap=True)
     table.add_column("verdict")
     for one in found.findings:
-        if one.sd_ratio is not None:
-            table.add_row(one.label, words.ratio(one.sd_ratio), _shift(one), _share(one), words.VERDICTS[one.verdict])
+        if one.sd_ratio is not None and one.removed is not None:
+            cells = words.gone(one.removed), words.ratio(one.sd_ratio), _shift(one)
+            table.add_row(one.label, *cells, words.verdict(one))
     spread = words.spread(found.default_spread.estimate)
     each = wording.count(found.blocks, "execution")
     table.caption = f"default: spread {spread}; {each} of each value; intervals {wording.level(found.settings.level)}"
@@ -188,22 +190,18 @@ def _shift(one: Finding) -> str:
     return "not known" if one.mean_shift is None else words.plus_minus(one.mean_shift)
 
 
-def _share(one: Finding) -> str:
-    if one.share is None:
-        return ""
-    return f"{one.share.estimate:.0%} ({one.share.low:.0%}–{one.share.high:.0%})"
-
-
 def _confirmation(found: Diagnosis, console: Console) -> None:
     from pagelab.diagnose import words
 
     confirmation = found.confirmation
     if confirmation is None:
         return
-    cvs = [words.spread(cv) for cv in (confirmation.cv_default, confirmation.cv_recommended)]
-    console.print(
-        f"\nconfirmation, {confirmation.executions} fresh executions of each: spread {cvs[0]} by default, {cvs[1]} "
-        f"with {confirmation.recommended}; SD ratio {words.ratio(confirmation.sd_ratio)}; "
-        f"mean {words.plus_minus(confirmation.mean_shift)}",
-        markup=False,
-    )
+    console.print(f"\nconfirmation, {confirmation.executions} fresh executions of each, interleaved:")
+    for one in confirmation.contrasts:
+        console.print(
+            f"  {confirmation.recommended} {words.spread(confirmation.cv_recommended)}, against {one.against} "
+            f"{words.spread(one.cv_against)}: {words.gone(one.removed)} of the variance removed, SD ratio "
+            f"{words.ratio(one.sd_ratio)}",
+            markup=False,
+        )
+    console.print(f"  mean {words.plus_minus(confirmation.mean_shift)} against the default", markup=False)

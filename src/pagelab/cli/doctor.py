@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagelab import terminal
 from pagelab.errors import BadInputError, MachineError
 
 if TYPE_CHECKING:
@@ -109,38 +109,37 @@ def doctor_command(
 
 
 def _examine(as_json: bool, noise: bool, why: bool) -> None:
-    from rich.console import Console
 
     from pagelab.machine.doctor import examine, report
     from pagelab.machine.probe import Context
 
     context = Context()
-    status = Console(stderr=True)
+    status = terminal.console(stderr=True)
     with status.status("looking at this machine …") as spinner:
         probes = examine(context, with_noise=noise, asking=lambda name: spinner.update(f"looking at {name} …"))
     if as_json:
-        typer.echo(json.dumps(report(context, probes), indent=2, ensure_ascii=False))
+        terminal.echo(json.dumps(report(context, probes), indent=2, ensure_ascii=False))
         return
-    _show(Console(), context, probes, why)
+    _show(terminal.console(), context, probes, why)
 
 
 def _show(console: Console, context: Context, probes: list[Probe], why: bool) -> None:
-    from rich.markup import escape
+    from rich.text import Text
 
     from pagelab.machine.doctor import GROUPS
 
     for group, title in GROUPS.items():
         members = [probe for probe in probes if probe.group == group]
         if members:
-            console.print(f"\n[bold]{title}[/bold]")
+            console.print(f"\n{title}", style="bold")
             console.print(_table(members, why))
     _show_needs(console, context, probes)
     counts = {mark: sum(probe.status == mark for probe in probes) for mark in _MARKS}
-    told = "  ".join(f"[{_MARKS[m][1]}]{_MARKS[m][0]} {m} {n}[/]" for m, n in counts.items() if n)
-    console.print(f"\n{told}", highlight=False)
+    told = [Text(f"{_MARKS[m][0]} {m} {n}", style=_MARKS[m][1]) for m, n in counts.items() if n]
+    console.print(Text("\n") + Text("  ").join(told), highlight=False)
     if context.container.kind != "none":
         hint = f"{context.pagelab} doctor --print {context.print_kind}"
-        console.print(f"In a container: settings belong to the host. What it must give: {escape(hint)}")
+        console.print(f"In a container: settings belong to the host. What it must give: {hint}")
 
 
 def _table(probes: list[Probe], why: bool) -> object:
@@ -174,14 +173,13 @@ def _show_needs(console: Console, context: Context, probes: list[Probe]) -> None
         if context.container.kind != "none"
         else "What it would need"
     )
-    console.print(f"\n[bold]{where}[/bold]")
+    console.print(f"\n{where}", style="bold")
     # No table: a command that is folded cannot be copied.
     for needs, names in wanting.items():
         console.print(Text(f" {', '.join(names)}:", style="cyan"), Text(needs), soft_wrap=True)
 
 
 def _keys() -> None:
-    from rich.console import Console
     from rich.table import Table
 
     from pagelab.machine.settings import FIXED, PATTERNS
@@ -191,7 +189,7 @@ def _keys() -> None:
         table.add_row(pattern.replace("[", r"\["), meaning)
     for setting in FIXED:
         table.add_row(f"{setting.key}={setting.values}", setting.why)
-    Console().print(table)
+    terminal.console().print(table)
 
 
 def _print(kind: str) -> None:
@@ -201,7 +199,7 @@ def _print(kind: str) -> None:
     found = next((known for known in KINDS if known == kind), None)
     if found is None:
         raise BadInputError(f"--print {kind}: allowed: {', '.join(KINDS)}")
-    typer.echo(text(found, describe()), nl=False)
+    terminal.echo(text(found, describe()), nl=False)
 
 
 def _changer() -> Changer:
@@ -220,18 +218,18 @@ def _fix(assignments: list[str], dry_run: bool) -> None:
     changes = plan(changer.tree, assignments)
     if dry_run:
         for change in changes:
-            typer.echo(f"would write {change.value} to {change.path} (now {changer.tree.get(change.path)})")
+            terminal.echo(f"would write {change.value} to {change.path} (now {changer.tree.get(change.path)})")
         return
     command = f"{own_command()} doctor --fix {' '.join(assignments)}"
     _check_rights(changer, changes, command)
     made = changer.apply(changes, f"doctor --fix {' '.join(assignments)}")
     for entry in made:
-        typer.echo(f"{entry.path}: {entry.old} → {entry.new}")
+        terminal.echo(f"{entry.path}: {entry.old} → {entry.new}")
     for change in changes:
         if change.path not in {entry.path for entry in made}:
-            typer.echo(f"{change.path}: {change.value} already")
+            terminal.echo(f"{change.path}: {change.value} already")
     if made:
-        typer.echo(f"to put back: sudo {own_command()} doctor --restore")
+        terminal.echo(f"to put back: sudo {own_command()} doctor --restore")
 
 
 def _check_rights(changer: Changer, changes: list[Change], command: str) -> None:
@@ -253,24 +251,24 @@ def _restore(force: bool, dry_run: bool) -> None:
     changer = _changer()
     snapshot = changer.journal.read()
     if snapshot.damaged_lines:
-        sys.stderr.write(f"pagelab: {changer.journal.path}: {snapshot.damaged_lines} damaged line(s) skipped\n")
+        terminal.say(f"pagelab: {changer.journal.path}: {snapshot.damaged_lines} damaged line(s) skipped\n")
     active = snapshot.active(changer.boot)
     if dry_run:
         for entry in reversed(active):
             note = f"; left: process {entry.pid} still runs" if is_alive(entry) and not force else ""
-            typer.echo(f"would write {entry.old} to {entry.path} (now {changer.tree.get(entry.path)}){note}")
+            terminal.echo(f"would write {entry.old} to {entry.path} (now {changer.tree.get(entry.path)}){note}")
         return
     if active and os.geteuid() != 0 and not os.access(changer.journal.path, os.W_OK):
         raise MachineError(f"cannot restore {active[0].path}: not root; run: sudo {own_command()} doctor --restore")
     report = changer.restore(force=force)
     if not report:
-        typer.echo("nothing to restore")
+        terminal.echo("nothing to restore")
     _tell(report)
 
 
 def _tell(report: list[Undone]) -> None:
     for item in report:
-        typer.echo(item.message, err=item.left)
+        terminal.echo(item.message, err=item.left)
     left = [item for item in report if item.left]
     if left:
         raise MachineError(f"{len(left)} of {len(report)} setting(s) not restored, see above")

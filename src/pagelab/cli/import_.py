@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from pagelab import terminal
+
 
 def import_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV with a header, or hyperfine's JSON.")],
@@ -25,6 +27,14 @@ def import_command(
     workload: Annotated[
         str | None, typer.Option("--workload", metavar="COLUMN", help="CSV: the workload's name, if it has one.")
     ] = None,
+    execution: Annotated[
+        str | None,
+        typer.Option(
+            "--execution",
+            metavar="COLUMN",
+            help="CSV: rows with the same value are measurements of one execution (default: execution or run).",
+        ),
+    ] = None,
     baseline: Annotated[
         str | None, typer.Option("--baseline", metavar="LABEL", help="Compare with this one (default: the first).")
     ] = None,
@@ -36,7 +46,9 @@ def import_command(
 ) -> None:
     """Import executions measured elsewhere; `pagelab report` then works on them.
 
-    A CSV has a header, one row an execution, a column of seconds and one or more columns that say the condition.
+    A CSV has a header, one row an execution, a column of seconds and one or more columns that say the condition. With a
+    column "execution", rows are measurements: those with the same value there belong to one execution. A command
+    that hyperfine timed twice is compared with itself.
 
     **Examples**
 
@@ -47,20 +59,29 @@ def import_command(
         pagelab report buffering.study
     """
     from pagelab.errors import BadInputError
-    from pagelab.study.imported import Columns, guess_format, import_into, read_csv, read_hyperfine
+    from pagelab.study.imported import Columns, guess_format, import_into, metric_of, read_csv, read_hyperfine
 
     chosen = format_ or guess_format(file)
     if chosen not in ("csv", "hyperfine"):
         raise BadInputError(f'--format: "{chosen}" is unknown; allowed: csv, hyperfine')
     labels = dict(_pair(text) for text in label or [])
-    columns = Columns(time, factor, workload, labels)
+    columns = Columns(time, factor, workload, execution, labels)
     samples = read_csv(file, columns) if chosen == "csv" else read_hyperfine(file)
     directory = into or Path(f"{file.stem}.study")
     plan = import_into(
-        directory, samples, origin=file, name=file.stem, question=question, baseline=baseline, level=level
+        directory,
+        samples,
+        origin=file,
+        name=file.stem,
+        question=question,
+        baseline=baseline,
+        level=level,
+        metric=metric_of(samples),
     )
-    typer.echo(
-        f"{len(samples)} executions of {len(plan.conditions)} conditions, compared with {plan.baseline}; "
+    measured = sum(len(sample.measurements) for sample in samples)
+    inside = f" with {measured} measurements" if measured else ""
+    terminal.echo(
+        f"{len(samples)} executions{inside} of {len(plan.conditions)} conditions, compared with {plan.baseline}; "
         f"see them with: pagelab report {directory}"
     )
 

@@ -61,7 +61,7 @@ def commands() -> Command:
     """The whole command tree. Raises what a command's module raises when it cannot be imported."""
     import typer
 
-    from pagelab.cli import app
+    from pagelab.cli.commands import app
 
     root = typer.main.get_command(app)
     return _describe(root, "pagelab", typer.Context(root, info_name="pagelab"))

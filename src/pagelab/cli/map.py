@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagelab import terminal
 from pagelab.cli.options import on_off
 from pagelab.errors import BadInputError, MachineError, PagelabError
 
@@ -138,13 +139,13 @@ def map_command(
     else:
         found, ended = _run(target, after_s, stdout, _looker(pieces or save is not None, chosen))
     if save is not None and chosen is not None:
-        typer.echo(f"saved: {save} ({framemap.save(found, chosen, save):,} pages)", err=True)
+        terminal.echo(f"saved: {save} ({framemap.save(found, chosen, save):,} pages)", err=True)
     _show(found if pieces else _without_pieces(found), as_json=as_json, output=output, everything=everything)
     if picture is not None:
         _draw(found, picture, drawing)
     if ended:
         how = f"signal {-ended}" if ended < 0 else f"exit code {ended}"
-        typer.echo(f"pagelab: the program ended with {how}", err=True)
+        terminal.echo(f"pagelab: the program ended with {how}", err=True)
         raise typer.Exit(1)
 
 
@@ -183,7 +184,7 @@ def _draw(found: AddressMap, path: Path, what: str) -> None:
         from pagelab.placement.picture import write
 
         write(found, path)
-    typer.echo(f"picture: {path}", err=True)
+    terminal.echo(f"picture: {path}", err=True)
 
 
 def _without_pieces(found: AddressMap) -> AddressMap:
@@ -309,14 +310,13 @@ def _show(found: AddressMap, *, as_json: bool, output: Path | None, everything: 
         except OSError as error:
             raise PagelabError(f"cannot write {output}: {error.strerror} (errno {error.errno})") from error
     if as_json:
-        typer.echo(text)
+        terminal.echo(text)
         return
-    from rich.console import Console
 
     from pagelab.placement.table import summary, table
 
     # A file or a pipe has no width of its own: there, nothing is left out.
-    console = Console() if sys.stdout.isatty() or "COLUMNS" in os.environ else Console(width=180)
+    console = terminal.console() if sys.stdout.isatty() or "COLUMNS" in os.environ else terminal.console(width=180)
     console.print(summary(found), highlight=False, markup=False, soft_wrap=True)
     console.print()
     console.print(table(found, everything=everything, width=console.width))

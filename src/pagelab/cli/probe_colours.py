@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
+from pagelab import terminal
 from pagelab.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -18,26 +17,25 @@ MOST_ROUNDS = 10_000
 
 def probe_colours(*, as_json: bool, rounds: int | None) -> None:
     """Measures, stores the verdict, and shows it."""
-    from rich.console import Console
 
     from pagelab.machine.colours.probe import ROUNDS, probe
     from pagelab.machine.colours.store import store
 
     if rounds is not None and not 10 <= rounds <= MOST_ROUNDS:
         raise BadInputError(f"--rounds {rounds}: allowed: 10 to {MOST_ROUNDS}; without it, {ROUNDS} are made")
-    status = Console(stderr=True)
+    status = terminal.console(stderr=True)
     with status.status("measuring chains of pages …") as spinner:
         found = probe(
             rounds=rounds or ROUNDS, telling=lambda what: spinner.update(f"measuring chains of pages: {what} …")
         )
     path = store(found)
     if as_json:
-        typer.echo(found.model_dump_json(by_alias=True, indent=2))
+        terminal.echo(found.model_dump_json(by_alias=True, indent=2))
         return
-    console = Console()
+    console = terminal.console()
     for cache in found.caches:
         _show(console, cache)
-    console.print(f"\n[bold]Verdict: {found.verdict}[/bold]", highlight=False, soft_wrap=True)
+    console.print(f"\nVerdict: {found.verdict}", style="bold", highlight=False, soft_wrap=True)
     console.print(f"stored in {path}; it goes into the record of every run", highlight=False, soft_wrap=True)
 
 
@@ -46,7 +44,8 @@ def _show(console: Console, cache: CacheVerdict) -> None:
 
     size = cache.size_bytes >> 10
     console.print(
-        f"\n[bold]L{cache.level}: {size} KiB, {cache.ways} ways, {cache.colours} colours by its size[/bold]",
+        f"\nL{cache.level}: {size} KiB, {cache.ways} ways, {cache.colours} colours by its size",
+        style="bold",
         highlight=False,
     )
     table = Table("pages in the chain", "of one colour", "of conflicting pages", "spread", box=None, pad_edge=False)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from pagelab import terminal
+
 
 def report_command(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The study's directory.")],
@@ -52,10 +54,10 @@ def report_command(
         written = write_report(data, out or _beside(directory), formats)
     except NothingToAnalyseError as error:
         raise BadInputError(f"{directory}: {error}; see it with: pagelab study status {directory}") from None
-    typer.echo(written.analysis.headline)
+    terminal.echo(written.analysis.headline)
     for caveat in written.analysis.caveats:
-        typer.echo(f"note: {caveat}")
-    typer.echo(f"report: {(written.page or written.directory).resolve()}")
+        terminal.echo(f"note: {caveat}")
+    terminal.echo(f"report: {(written.page or written.directory).resolve()}")
     if show and written.page is not None:
         _open(written.page)
 
@@ -69,4 +71,4 @@ def _open(page: Path) -> None:
     import webbrowser
 
     if not webbrowser.open(page.resolve().as_uri()):
-        typer.echo(f"no browser found; open it yourself: {page.resolve().as_uri()}", err=True)
+        terminal.echo(f"no browser found; open it yourself: {page.resolve().as_uri()}", err=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from pagelab import terminal
 from pagelab.cli.options import MEASURE, OUTPUT, WHAT, Cpu, MeasureRegex, Timeout, cpus_of, on_off
 from pagelab.errors import BadInputError
 
@@ -244,17 +245,17 @@ def _check_output(output: Path | None) -> None:
 
 def _show(record: Record, *, as_json: bool, output: Path | None, quiet: bool) -> None:
     if output is not None:
-        temporary = output.with_name(f".{output.name}.tmp")
-        temporary.write_text(record.model_dump_json(by_alias=True, indent=1) + "\n")
+        # A name that nobody can have put a link in the place of.
+        temporary = output.with_name(f".{secrets.token_hex(8)}.tmp")
+        with temporary.open("x") as file:
+            file.write(record.model_dump_json(by_alias=True, indent=1) + "\n")
         temporary.replace(output)
     if as_json:
-        sys.stdout.write(record.model_dump_json(by_alias=True, indent=1) + "\n")
+        terminal.echo(record.model_dump_json(by_alias=True, indent=1))
     elif not quiet:
-        from rich.console import Console
-
         from pagelab.cli.summary import show
 
-        show(record, Console(stderr=True))
+        show(record, terminal.console(stderr=True))
 
 
 def _exit(outcome: Outcome, *, propagate: bool) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagelab import terminal
 from pagelab.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -70,22 +71,21 @@ def _watch(pid: int, seconds: float, *, tree: bool, as_json: bool, by_colour: bo
         try:
             found = live.collect(pid, tree=tree)
         except (NoSuchProcessError, ProcessGoneError):
-            sys.stderr.write(f"process {pid} has ended\n")
+            terminal.say(f"process {pid} has ended\n")
             return
         except live.NotGovernedError as error:
             # exec: the new image has not started its own, or leaves frames to the kernel
-            sys.stderr.write(f"{error}\n")
+            terminal.say(f"{error}\n")
             return
 
 
 def _show(found: Stat, *, as_json: bool, by_colour: bool) -> None:
     if as_json:
-        typer.echo(found.model_dump_json(by_alias=True))
+        terminal.echo(found.model_dump_json(by_alias=True))
         return
-    from rich.console import Console
 
     # A file or a pipe has no width of its own: there, nothing is left out.
-    console = Console() if sys.stdout.isatty() or "COLUMNS" in os.environ else Console(width=180)
+    console = terminal.console() if sys.stdout.isatty() or "COLUMNS" in os.environ else terminal.console(width=180)
     for process in found.processes:
         _process(console, process, by_colour=by_colour)
 

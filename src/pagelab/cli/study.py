@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from pagelab import terminal
 
 if TYPE_CHECKING:
     from pagelab.study.session import Finished
@@ -122,7 +123,7 @@ def status_command(
     if as_json:
         import json
 
-        typer.echo(json.dumps(status.as_data(), indent=2))
+        terminal.echo(json.dumps(status.as_data(), indent=2))
     else:
         _show_status(status, directory)
 
@@ -159,7 +160,7 @@ def init_command(
         raise BadInputError(f"{spec} exists; name another file: pagelab study init OTHER.toml") from None
     except OSError as error:
         raise BadInputError(f"cannot write {spec}: {error.strerror}") from None
-    typer.echo(f"wrote {spec}; change it, then: pagelab study run {spec}")
+    terminal.echo(f"wrote {spec}; change it, then: pagelab study run {spec}")
 
 
 def conclude(finished: Finished, directory: Path) -> None:
@@ -171,7 +172,7 @@ def conclude(finished: Finished, directory: Path) -> None:
         stopped = f", to the maximum of {finished.stopped_at} blocks: the precision asked for was not reached"
     elif finished.stopped_at:
         stopped = f", stopped by its precision after {finished.stopped_at} blocks"
-    sys.stderr.write(f"{finished.runs} runs are done{stopped}; see them with: pagelab report {directory}\n")
+    terminal.say(f"{finished.runs} runs are done{stopped}; see them with: pagelab report {directory}\n")
     if finished.failed:
         raise RunFailedError(
             f"{finished.failed} of {finished.runs} runs failed (they are kept); see: pagelab study status {directory}"
@@ -185,12 +186,12 @@ def _show_plan(prepared: object, directory: Path) -> None:
     plan = prepared.plan
     active = plan.active()
     blocks = f"{plan.executions} executions" if plan.precision is None else f"at most {plan.executions} executions"
-    typer.echo(f"{plan.name}: {len(active)} conditions, {blocks} and {plan.warmups} warm-ups each, in {directory}")
+    terminal.echo(f"{plan.name}: {len(active)} conditions, {blocks} and {plan.warmups} warm-ups each, in {directory}")
     for condition in plan.conditions:
         words = " ".join(condition.argv)
-        typer.echo(f"  {condition.name}{'  (baseline)' if condition.baseline else ''}: {words}")
+        terminal.echo(f"  {condition.name}{'  (baseline)' if condition.baseline else ''}: {words}")
     for warning in prepared.warnings:
-        typer.echo(f"warning: {warning.message}")
+        terminal.echo(f"warning: {warning.message}")
 
 
 _STATES = {
@@ -206,13 +207,13 @@ _STATES = {
 
 
 def _show_status(status: Status, directory: Path) -> None:
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from pagelab.study.progress import shown_duration
 
-    console = Console(highlight=False)
-    console.print(f"[bold]{status.name}[/bold]: {_STATES.get(status.state, status.state)}")
+    console = terminal.console(highlight=False)
+    console.print(Text(status.name, style="bold") + Text(f": {_STATES.get(status.state, status.state)}"))
     if status.holder is not None:
         console.print(f"process {status.holder.pid} on {status.holder.host}, since {status.holder.since}")
     left = "" if not status.left_s or status.state == "stopped" else f", about {shown_duration(status.left_s)} left"

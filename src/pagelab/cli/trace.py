@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from pagelab import terminal
 from pagelab.errors import BadInputError, RunFailedError
 
 if TYPE_CHECKING:
@@ -192,13 +192,13 @@ def _show_capture(found: Capture, *, as_json: bool) -> None:
         _print_json(asdict(found) | {"path": str(found.path)})
         return
     for line in trace_text.captured(found):
-        sys.stderr.write(f"{line}\n")
+        terminal.say(f"{line}\n")
 
 
 def _print_json(value: dict[str, Any]) -> None:
     import json
 
-    typer.echo(json.dumps(value, indent=2))
+    terminal.echo(json.dumps(value, indent=2))
 
 
 @trace_app.command("info")
@@ -225,7 +225,7 @@ def info_command(
         _print_json(found)
     else:
         for line in trace_text.info(source, found):
-            typer.echo(line)
+            terminal.echo(line)
     damage = (found["thorough"] or {}).get("damage")
     if damage or not found["complete"]:
         raise BadInputError(damage or f"{source}: the trace is torn; run: pagelab trace convert --recover {source} NEW")
@@ -285,7 +285,7 @@ def _show_written(target: Path, written: dict[str, Any], *, as_json: bool) -> No
     if as_json:
         _print_json(written)
     else:
-        typer.echo(trace_text.written(target, written))
+        terminal.echo(trace_text.written(target, written))
 
 
 @trace_app.command("concat")

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import ceil, log, sqrt
+from dataclasses import dataclass, replace
+from math import ceil, exp, log, sqrt
+from typing import TYPE_CHECKING
 
 from pagelab.errors import BadInputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 EXPLORE_SHARE = 0.6
 """Of what is left of the budget after the pilot; the rest confirms."""
@@ -19,6 +24,10 @@ PROBE_SHARE = 0.25
 _POWER = 0.8
 _KURTOSIS = 5.0
 """Assumed of run times when planning: between the normal's 3 and the exponential's 9."""
+_LEAST_KURTOSIS = 3.0
+"""An estimated kurtosis below the normal's is not relied upon: it may be that no slow execution was seen."""
+_LEAST_KEPT = 0.6
+"""Of an effect that was chosen because it is large, at least so much is believed when executions are counted."""
 
 
 @dataclass(frozen=True)
@@ -106,10 +115,65 @@ def before_probing(minutes: float, run_s: float, conditions: int, wanted: int) -
     raise too_small(minutes, float(ceil(least * 1.05)), float(ceil(full * 1.05)))
 
 
-def confirmation_runs(left_s: float, pair_s: float, sds: tuple[float, float], mean: float, unchanged: float) -> int:
-    """Executions of each of the two: as many as tell an unchanged mean, within what is left of the budget."""
-    affordable = int(left_s / pair_s) if pair_s > 0 else MOST_CONFIRMED
-    needed = for_mean(sds, mean, unchanged)
+@dataclass(frozen=True)
+class Effect:
+    """A difference of spreads as the exploration saw it, from which the confirmation is sized."""
+
+    log_ratio: float
+    """Log of the ratio of standard deviations, pinned over control."""
+    error: float
+    """Of ``log_ratio`` in the exploration."""
+    per_execution: float
+    """Variance of the log ratio of one execution of each; of n: this over n (Miller 1968)."""
+    alpha: float
+
+    @classmethod
+    def of(cls, control: NDArray[np.float64], pinned: NDArray[np.float64], alpha: float) -> Effect:
+        """From log times, conditions × blocks."""
+        spreads, variances, kurtoses = [], [], []
+        for rows in (control, pinned):
+            centred = rows - rows.mean(axis=1, keepdims=True)
+            variance = max(float((centred**2).sum()) / (rows.shape[0] * (rows.shape[1] - 1)), 1e-18)
+            kurtosis = max(float((centred**4).mean()) / variance**2, _LEAST_KURTOSIS)
+            spreads.append(log(variance) / 2)
+            kurtoses.append((kurtosis - 1) / 4)
+            variances.append(kurtoses[-1] / rows.size)
+        return cls(spreads[1] - spreads[0], sqrt(sum(variances)), sum(kurtoses), alpha)
+
+    @property
+    def removed(self) -> float:
+        """Share of the variance that is gone."""
+        return 1 - exp(2 * self.log_ratio)
+
+    def executions(self) -> int:
+        """Of each, that find it with a probability of 80%, two-sided, at half of α (two statistics are tested).
+
+        It was chosen because it looked large, so it probably is smaller: one standard error nearer to nothing.
+        """
+        from scipy.special import ndtri
+
+        size = abs(self.log_ratio)
+        size = max(_LEAST_KEPT * size, size - float(ndtri(_POWER)) * self.error)
+        if size == 0:
+            return MOST_CONFIRMED
+        reach = float(ndtri(1 - self.alpha / 4)) + float(ndtri(_POWER))
+        return max(FEWEST_CONFIRMED, min(10**9, ceil(self.per_execution * (reach / size) ** 2)))
+
+    def power(self, executions: int) -> float:
+        """Probability that so many of each confirm an effect as large as the one that was seen."""
+        from scipy.special import ndtr, ndtri
+
+        error = sqrt(self.per_execution / executions)
+        return float(ndtr(abs(self.log_ratio) / error - float(ndtri(1 - self.alpha / 4))))
+
+    def of_half(self) -> Effect:
+        """The effect that removes half as much of the variance."""
+        return replace(self, log_ratio=log(1 - self.removed / 2) / 2, error=0.0)
+
+
+def confirmation_runs(left_s: float, block_s: float, needed: int) -> int:
+    """Executions of each in the confirmation: what spread and mean need, within what is left of the budget."""
+    affordable = int(left_s / block_s) if block_s > 0 else MOST_CONFIRMED
     return max(FEWEST_CONFIRMED, min(needed, affordable, MOST_CONFIRMED))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from pagelab.diagnose import allocate, judge, specs
 from pagelab.diagnose.model import Pin, Settings, Source
-from pagelab.diagnose.sources import sources
+from pagelab.diagnose.sources import CONTROL_COPIES, sources
 from pagelab.errors import BadInputError, RunFailedError
 from pagelab.study.control import Tools, resume_study, run_study
 from pagelab.study.plan import Condition
@@ -122,9 +123,8 @@ class Campaign:
             return
         settings = self.state.settings
         found = [self._feasible(source) for source in self._all_sources()]
-        active = [source for source in found if source.left_out is None]
-        wanted = allocate.wanted_blocks(judge.family(found), specs.COPIES, settings.level)
-        pins = [pin for source in active for pin in source.pins]
+        wanted = allocate.wanted_blocks(judge.family(found), CONTROL_COPIES, settings.level)
+        pins = specs.conditions(found)
         run_s = self._cost("pilot")[specs.DEFAULT]
         allocate.before_probing(settings.minutes, run_s, len(pins) + specs.COPIES, wanted)
         self._work("probe", pins, executions=1, copies=1, question="Does it run with each source pinned?", warmups=0)
@@ -133,7 +133,7 @@ class Campaign:
         active = [source for source in found if source.left_out is None]
         cost = self._cost("probe") | {specs.DEFAULT: run_s}
         drawn = [[pin.name for pin in source.pins] for source in active if source.drawn]
-        kept = {pin.name for source in active for pin in source.pins}
+        kept = [pin.name for pin in specs.conditions(found)]
         allocation = allocate.allocate(
             settings.minutes,
             self.spent_s(),
@@ -150,27 +150,28 @@ class Campaign:
         self.state.save(self.directory)
 
     def explore(self) -> dict[str, NDArray[np.float64]]:
-        """The exploration; condition → times of its whole blocks."""
-        pins = [pin for source in self.state.sources if source.left_out is None for pin in source.pins]
+        """The exploration; condition → times by block, NaN where an execution failed."""
+        pins = specs.conditions(self.state.sources)
         question = "Which source of variance between executions makes the run time jump?"
         self._work("", pins, executions=self.state.blocks, copies=specs.COPIES, question=question)
-        return judge.whole_blocks(self.times(""))
+        return self.times("")
 
-    def confirm(self, source: str, pin: Pin, executions: int) -> dict[str, NDArray[np.float64]]:
-        """Fresh, interleaved executions of the default and of the recommendation."""
+    def confirm(self, source: str, pin: Pin, controls: list[Pin], executions: int) -> dict[str, NDArray[np.float64]]:
+        """Fresh, interleaved executions of the default, of the recommendation and of its controls."""
         if self.state.recommended is None:
             self.state.recommended, self.state.confirmed_runs = (source, pin.name), executions
             self.state.save(self.directory)
         question = "Does the recommendation hold in executions that had no part in finding it?"
         # Another seed: another order, another draw.
         settings = self.state.settings.model_copy(update={"seed": self.state.settings.seed + 1})
-        self._work("confirmation", [pin], executions=executions, copies=1, question=question, settings=settings)
-        return judge.whole_blocks(self.times("confirmation"))
+        pins = [pin, *controls]
+        self._work("confirmation", pins, executions=executions, copies=1, question=question, settings=settings)
+        return self.times("confirmation")
 
-    def pair_s(self, pin: Pin) -> float:
-        """Seconds for one execution of the default and one of ``pin``, as the exploration saw them."""
+    def block_s(self, pins: Sequence[Pin]) -> float:
+        """Seconds for one execution of the default and one of each of ``pins``, as the exploration saw them."""
         cost = self._cost("")
-        return cost[specs.DEFAULT] + cost[pin.name]
+        return cost[specs.DEFAULT] + sum(cost[pin.name] for pin in pins)
 
     # -- the studies ----------------------------------------------------------------------------------------------
 
@@ -209,6 +210,15 @@ class Campaign:
 
     def times(self, phase: str) -> dict[str, NDArray[np.float64]]:
         return times_of(self.directory / phase)
+
+    def late(self, phase: str) -> dict[str, int]:
+        """Policy → how many of its executions the time limit ended."""
+        import polars as pl
+
+        with Store.open(self.directory / phase, write=False) as store:
+            runs = store.runs().filter(~pl.col("warmup") & (pl.col("status") == "timed-out"))
+        counts = runs.group_by("policy").agg(pl.len())
+        return {policy: int(count) for policy, count in counts.iter_rows()}
 
     def _cost(self, phase: str) -> dict[str, float]:
         """Policy → median seconds of an execution, with set-up, flushing and starting."""
@@ -254,7 +264,7 @@ class Campaign:
         if source.left_out is not None:
             return source
         reasons = {}
-        for condition in self._conditions(source.pins):
+        for condition in self._conditions([*source.pins, *source.controls]):
             reason = self._tools.check(condition)
             if reason is not None:
                 reasons[condition.policy] = reason
@@ -287,12 +297,17 @@ class _Brief:
 
 
 def times_of(directory: Path) -> dict[str, NDArray[np.float64]]:
-    """Policy → the primary metric by block, NaN where an execution failed or has none."""
+    """Policy → the primary metric by block, NaN where an execution failed or has none.
+
+    An execution that the time limit ended counts with the time it had, where wall time is judged: it took at least so
+    long. To leave it out would take away the slowest, which are what a diagnosis is about.
+    """
     import polars as pl
 
     with Store.open(directory, write=False) as store:
         plan = store.plan()
-        runs = store.runs().filter(~pl.col("warmup") & (pl.col("status") == "ok"))
+        known = ("ok", "timed-out") if plan.metric == "wall_s" else ("ok",)
+        runs = store.runs().filter(~pl.col("warmup") & pl.col("status").is_in(known))
         joined = runs.select("run_id", "policy", "block").join(store.metric(plan.metric), on="run_id")
         found = {each.policy: np.full(plan.executions, np.nan) for each in plan.active()}
         for policy, block, value in joined.select("policy", "block", "value").iter_rows():
@@ -301,12 +316,24 @@ def times_of(directory: Path) -> dict[str, NDArray[np.float64]]:
 
 
 def _without(source: Source, reasons: dict[str, str]) -> Source:
-    """The source without the pins that cannot be had; left out when none remains."""
-    kept = [pin for pin in source.pins if pin.name not in reasons]
-    if source.left_out is not None or len(kept) == len(source.pins):
+    """The source without the pins that cannot be had, or whose control cannot; left out when none remains."""
+    if source.left_out is not None:
         return source
-    reason = next(reasons[pin.name] for pin in source.pins if pin.name in reasons)
-    return source.model_copy(update={"pins": kept, "left_out": None if kept else reason})
+    controls = [control for control in source.controls if control.name not in reasons]
+    kept = [
+        pin
+        for pin in source.pins
+        if pin.name not in reasons
+        and (not source.controls or any(control.control_of in (None, pin.name) for control in controls))
+    ]
+    if len(kept) == len(source.pins) and len(controls) == len(source.controls):
+        return source
+    names = {pin.name for pin in kept}
+    controls = [control for control in controls if control.control_of is None or control.control_of in names]
+    reason = next(reasons[pin.name] for pin in (*source.pins, *source.controls) if pin.name in reasons)
+    if not kept and not any(pin.name in reasons for pin in source.pins):
+        reason = f"what it is compared with cannot run: {reason}"
+    return source.model_copy(update={"pins": kept, "controls": controls, "left_out": None if kept else reason})
 
 
 def new_directory(directory: Path) -> None:

@@ -4,31 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pagelab.diagnose.model import Confirmation, Finding, Interval, Mean, Pin, Settings, Source, Value, Verdict
+from pagelab.diagnose import allocate
+from pagelab.diagnose.model import (
+    Confirmation,
+    Contrast,
+    Finding,
+    Interval,
+    Mean,
+    Pin,
+    Result,
+    Settings,
+    Source,
+    Value,
+    Verdict,
+)
 from pagelab.diagnose.sources import COMBINED
 from pagelab.diagnose.spread import (
+    PERMUTATIONS,
+    SMALLEST_BLOCKS,
     Between,
+    Group,
     Range,
     SpreadRatio,
     between_values,
     checked,
+    coefficient_of_variation,
     log_sd,
+    logs,
     mean_shift,
     spread_ratio,
+    weighted_variances,
 )
 from pagelab.stats.multiplicity import holm
 from pagelab.stats.refusal import Refusal, StatsRefusedError
 
 MATERIAL = 0.5
-"""A source that surely removes less than this share of the variance is ruled out as the main cause."""
+"""A source that removes less than this share of the variance is ruled out as the main cause."""
 ABOUT_EQUAL = 0.05
 """Sources that remove shares of the variance no further apart than this are equally good."""
+REFUTED = 0.5
+"""A finding is refuted when fresh executions exclude this share of what it seemed to remove."""
+MOST_LATE = 0.1
+"""Share of executions at the time limit above which a spread is not known."""
 Times = Mapping[str, NDArray[np.float64]]
-"""Condition → one time a block; the same blocks everywhere."""
+"""Condition → one time a block, the same blocks everywhere; NaN where there is none."""
+Late = Mapping[str, int]
+"""Condition → how many of its executions the time limit ended."""
 
 
 def family(sources: Sequence[Source]) -> int:
@@ -37,44 +63,106 @@ def family(sources: Sequence[Source]) -> int:
     return sum(1 + (len(source.pins) > 1) for source in active)
 
 
-def findings(times: Times, copies: Sequence[str], sources: Sequence[Source], settings: Settings) -> list[Finding]:
-    """A verdict for every source. Both tests of a source, spread and values, are in one family for Holm's method."""
-    default = checked([times[name] for name in copies])
+def default_rows(times: Times, copies: Sequence[str], late: Late, timeout_s: float | None) -> NDArray[np.float64]:
+    """Copies × whole blocks of the default. Refuses a default of which too little is known."""
+    executions = sum(len(times[name]) for name in copies)
+    ended = sum(late.get(name, 0) for name in copies)
+    if ended > MOST_LATE * executions:
+        raise StatsRefusedError(
+            Refusal.INCOMPLETE_BLOCKS,
+            f"{ended} of {executions} executions by default did not end within --timeout {timeout_s:g}, so that their "
+            "spread is not known; give them more time",
+        )
+    (rows,) = whole_blocks([stacked(times, copies)])
+    if rows.shape[1] < SMALLEST_BLOCKS:
+        raise StatsRefusedError(
+            Refusal.INCOMPLETE_BLOCKS,
+            f"executions by default failed in {len(times[copies[0]]) - rows.shape[1]} of {len(times[copies[0]])} "
+            f"blocks; a spread needs {SMALLEST_BLOCKS} without a failure",
+        )
+    return checked(rows)
+
+
+def findings(
+    times: Times,
+    copies: Sequence[str],
+    sources: Sequence[Source],
+    settings: Settings,
+    late: Late | None = None,
+    permutations: int = PERMUTATIONS,
+) -> list[Finding]:
+    """A verdict for every source, each against its own control, from the blocks in which all of both ended.
+
+    Both tests of a source, spread and values, are in one family for Holm's method.
+    """
+    tests = family(sources)
     ratios: dict[str, SpreadRatio] = {}
     between: dict[str, Between] = {}
+    rows: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+    reasons = {source.key: source.left_out for source in sources if source.left_out is not None}
+    refusals: list[StatsRefusedError] = []
     for number, source in enumerate(sources):
         if source.left_out is not None:
             continue
-        rows = np.stack([times[pin.name] for pin in source.pins])
-        seed = settings.seed + number
-        ratios[source.key] = spread_ratio(default, rows, seed=seed, level=settings.level)
-        if len(rows) > 1:
-            between[source.key] = between_values(rows, drawn=source.drawn, seed=seed, level=settings.level)
-    tests = [found.p for found in ratios.values()] + [found.p for found in between.values()]
-    adjusted = holm(tests, alpha=1 - settings.level) if tests else None
-    p_spread = dict(zip(ratios, adjusted.adjusted if adjusted else (), strict=False))
-    p_values = dict(zip(between, adjusted.adjusted[len(ratios) :] if adjusted else (), strict=False))
+        try:
+            control, pinned = rows[source.key] = _compared(times, source, copies, late or {})
+            how: Any = {"seed": settings.seed + number, "level": settings.level, "permutations": permutations}
+            ratio = spread_ratio(control, pinned, tests=tests, **how)
+            if len(pinned) > 1:
+                between[source.key] = between_values(pinned, drawn=source.drawn, **how)
+            ratios[source.key] = ratio
+        except StatsRefusedError as error:
+            reasons[source.key] = str(error)
+            refusals.append(error)
+    if refusals and not ratios and all(error.refusal is Refusal.NO_SPREAD for error in refusals):
+        raise refusals[0]
+    p = [found.p for found in ratios.values()] + [found.p for found in between.values()]
+    adjusted = holm(p, alpha=1 - settings.level).adjusted if p else ()
+    p_spread = dict(zip(ratios, adjusted, strict=False))
+    p_values = dict(zip(between, adjusted[len(ratios) :], strict=False))
     return [
-        _finding(
-            source,
-            times,
-            default,
+        Finding(key=one.key, label=one.label, verdict="left-out", reason=reasons[one.key], against=one.against)
+        if one.key in reasons
+        else _finding(
+            one,
+            *rows[one.key],
             settings,
-            ratios[source.key],
-            p_spread[source.key],
-            between.get(source.key),
-            p_values.get(source.key),
+            ratios[one.key],
+            p_spread[one.key],
+            between.get(one.key),
+            p_values.get(one.key),
         )
-        if source.left_out is None
-        else Finding(key=source.key, label=source.label, verdict="left-out", reason=source.left_out)
-        for source in sources
+        for one in sources
     ]
+
+
+def _compared(
+    times: Times, source: Source, copies: Sequence[str], late: Late
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Control and pinned values of a source: conditions × whole blocks."""
+    names = [control.name for control in source.controls] or list(copies), [pin.name for pin in source.pins]
+    for part in names:
+        executions = sum(len(times[name]) for name in part)
+        ended = sum(late.get(name, 0) for name in part)
+        if ended > MOST_LATE * executions:
+            raise StatsRefusedError(
+                Refusal.INCOMPLETE_BLOCKS,
+                f"{ended} of {executions} executions did not end within --timeout, so their spread is not known",
+            )
+    control, pinned = whole_blocks([stacked(times, part) for part in names])
+    if control.shape[1] < SMALLEST_BLOCKS:
+        total = len(times[names[1][0]])
+        raise StatsRefusedError(
+            Refusal.INCOMPLETE_BLOCKS,
+            f"only {control.shape[1]} of {total} blocks have no failed execution of it or of what it is compared with",
+        )
+    return control, pinned
 
 
 def _finding(
     source: Source,
-    times: Times,
-    default: NDArray[np.float64],
+    control: NDArray[np.float64],
+    pinned: NDArray[np.float64],
     settings: Settings,
     ratio: SpreadRatio,
     p_holm: float | None,
@@ -82,26 +170,28 @@ def _finding(
     share_p_holm: float | None,
 ) -> Finding:
     alpha = 1 - settings.level
-    rows = np.stack([times[pin.name] for pin in source.pins])
     assert p_holm is not None
     try:
-        shift = Interval.of(mean_shift(default, rows, level=settings.level))
+        shift = Interval.of(mean_shift(control, pinned, level=settings.level))
     except StatsRefusedError:
         shift = None
     return Finding(
         key=source.key,
         label=source.label,
         verdict=_verdict(ratio, p_holm <= alpha),
+        against=source.against,
+        blocks=pinned.shape[1],
         sd_ratio=Interval.of(ratio.ratio),
         deviation_ratio=Interval.of(ratio.deviation_ratio),
         removed=Interval.of(ratio.removed),
+        most_removed=ratio.most_removed,
         p=ratio.p,
         p_holm=p_holm,
         mean_shift=shift,
-        share=Interval.of(between.share) if between else None,
+        share=Interval.of(between.share) if between and between.share else None,
         share_p_holm=share_p_holm,
         values_differ=share_p_holm is not None and share_p_holm <= alpha,
-        values=[_value(pin, times[pin.name]) for pin in source.pins],
+        values=[_value(pin, row) for pin, row in zip(source.pins, pinned, strict=True)],
     )
 
 
@@ -110,7 +200,7 @@ def _verdict(ratio: SpreadRatio, significant: bool) -> Verdict:
         return "cause" if ratio.removed.estimate >= MATERIAL else "part"
     if significant and ratio.log_ratio.estimate > 0 and ratio.log_deviation_ratio.estimate > 0:
         return "adds"
-    return "ruled-out" if ratio.removed.high < MATERIAL else "undecided"
+    return "ruled-out" if ratio.most_removed < MATERIAL else "undecided"
 
 
 def falls(ratio: SpreadRatio) -> bool:
@@ -119,36 +209,37 @@ def falls(ratio: SpreadRatio) -> bool:
 
 
 def _value(pin: Pin, values: NDArray[np.float64]) -> Value:
-    mean = float(values.mean())
-    return Value(name=pin.name, how=pin.how, mean=mean, cv=float(values.std(ddof=1)) / mean)
+    sd = float(np.log(values).std(ddof=1))
+    return Value(name=pin.name, how=pin.how, mean=float(values.mean()), cv=coefficient_of_variation(sd), sd_log=sd)
 
 
 def default_spread(rows: NDArray[np.float64], level: float) -> Range:
-    """Coefficient of variation of the default (pooled over its copies) with the jackknife's interval of the log SD."""
+    """Geometric coefficient of variation of the default, pooled over its copies, with the jackknife's interval."""
     from scipy.special import stdtrit
 
     rows = checked(rows)
-    log, error = log_sd(rows)
+    logarithm, error = log_sd(rows)
     reach = float(stdtrit(rows.size - rows.shape[0], (1 + level) / 2)) * error
-    mean = float(rows.mean())
-    estimate, low, high = (float(np.exp(log + side)) / mean for side in (0.0, -reach, reach))
+    estimate, low, high = (coefficient_of_variation(float(np.exp(logarithm + side))) for side in (0.0, -reach, reach))
     return Range(estimate, low, high, level)
 
 
 def recommended(found: Sequence[Finding], sources: Sequence[Source], sd_default: float) -> tuple[Finding, Pin] | None:
     """What to confirm: of the sources that lower the spread, what leaves the least; the simplest of about equals.
 
-    All of them together are proposed only where they are clearly better than any alone. Of drawn values, the one
-    whose mean is the middle one: not the luckiest. Sizes of pages, CPUs and cache states are no draws: each is judged
-    by its own spread.
+    ``sd_default``: standard deviation of the default's log times. Nothing is proposed that leaves more than that: a
+    source can lower the spread of its control and still have more of it than the default. All of them together are
+    proposed only where they are clearly better than any alone. Of drawn values, the one whose mean is the middle one:
+    not the luckiest. Sizes of pages, CPUs and cache states are no draws: each is judged by its own spread.
     """
     known = {source.key: source for source in sources}
-    able = [one for one in found if one.verdict in ("cause", "part") and one.removed is not None]
-    if not able:
+    able = [one for one in found if one.verdict in ("cause", "part")]
+    choices = [(one, *_choice(one, known[one.key].drawn, sd_default)) for one in able]
+    choices = [each for each in choices if each[2] > 0]
+    if not choices:
         return None
-    choices = [_choice(one, known[one.key].drawn, sd_default) for one in able]
-    most = max(removed for _, removed in choices)
-    near = [(one, name) for one, (name, removed) in zip(able, choices, strict=True) if removed >= most - ABOUT_EQUAL]
+    most = max(removed for _, _, removed in choices)
+    near = [(one, name) for one, name, removed in choices if removed >= most - ABOUT_EQUAL]
     alone = [each for each in near if each[0].key != COMBINED]
     best, name = alone[0] if alone else near[0]  # sources stand in the order of how little they ask for
     return best, next(pin for pin in known[best.key].pins if pin.name == name)
@@ -158,30 +249,47 @@ def _choice(one: Finding, drawn: bool, sd_default: float) -> tuple[str, float]:
     """The value of a source to be recommended, and the share of the default's variance that it removes."""
     if drawn:
         ordered = sorted(one.values, key=lambda value: value.mean)
-        return ordered[(len(ordered) - 1) // 2].name, one.removed.estimate if one.removed else 0.0
-    best = min(one.values, key=lambda value: value.cv * value.mean)
-    return best.name, 1 - (best.cv * best.mean / sd_default) ** 2
+        pooled = sqrt(sum(value.sd_log**2 for value in one.values) / len(one.values))
+        return ordered[(len(ordered) - 1) // 2].name, 1 - (pooled / sd_default) ** 2
+    best = min(one.values, key=lambda value: value.sd_log)
+    return best.name, 1 - (best.sd_log / sd_default) ** 2
 
 
-def interactions(found: Sequence[Finding]) -> list[str]:
-    """What the shares do not say by themselves: overlaps, and what only works together."""
-    told = []
+def interactions(
+    found: Sequence[Finding], times: Times, copies: Sequence[str], sources: Sequence[Source], level: float
+) -> list[str]:
+    """What the rows of the table do not say by themselves; only what a test supports.
+
+    Variances of independent causes add, and so does what their pins remove. A difference between that sum and what all
+    of them together remove is an interaction, or an overlap, only where its interval excludes 0.
+    """
     lowering = [one for one in found if one.verdict in ("cause", "part")]
     alone = [one for one in lowering if one.key != COMBINED]
     combined = next((one for one in found if one.key == COMBINED), None)
-    removed = [max(0.0, one.removed.estimate) for one in alone if one.removed is not None]
-    if len(alone) > 1 and sum(removed) > 1.05:
-        names = ", ".join(one.label for one in alone)
+    told = []
+    if len(alone) > 1 and (beyond := _sum_beyond_all(alone, times, copies, sources, level)):
         told.append(
-            f"{names}: together they would remove {sum(removed):.0%} of the variance, so they overlap: they act on the "
-            "same thing (pages and frames policies, too, give heap and mappings fixed addresses)"
+            f"{', '.join(one.label for one in alone)}: what they remove, each alone, adds up to more than all of the "
+            f"variance ({beyond}): they overlap, and act on the same thing"
         )
-    if combined in lowering and not alone:
-        told.append("no source alone lowers the spread surely, all of them together do: they interact")
-    elif combined in lowering and combined is not None and combined.sd_ratio is not None:
-        best = min((one.sd_ratio.low for one in alone if one.sd_ratio is not None), default=0.0)
-        if combined.sd_ratio.high < best:
-            told.append("all of them together lower the spread further than any alone")
+    if combined in lowering and combined is not None and combined.removed is not None:
+        gone = combined.removed
+        told_of = f"{gone.estimate:.0%} of the variance ({100 * max(0.0, gone.low):.0f}–{gone.high:.0%})"
+        surplus = _surplus(times, copies, sources, level)
+        if surplus is not None and surplus.low > 0:
+            told.append(
+                f"all of them together remove {told_of}, more than the sum of what each removes alone: they act "
+                "together, and pinning a single one does not show it"
+            )
+        elif not alone:
+            told.append(
+                f"all of them together remove {told_of}; no single source is large enough to be seen with "
+                f"{combined.blocks} executions of each"
+            )
+        elif combined.sd_ratio is not None:
+            best = min((one.sd_ratio.low for one in alone if one.sd_ratio is not None), default=0.0)
+            if combined.sd_ratio.high < best:
+                told.append("all of them together lower the spread further than any alone")
     environment = next((one for one in found if one.key == "environment"), None)
     if environment is not None and environment.values_differ:
         told.append(
@@ -190,39 +298,161 @@ def interactions(found: Sequence[Finding]) -> list[str]:
     return told
 
 
+def _sum_beyond_all(
+    alone: Sequence[Finding], times: Times, copies: Sequence[str], sources: Sequence[Source], level: float
+) -> str | None:
+    """What these sources remove in all, where its interval lies above what the default has; else None."""
+    known = {source.key: source for source in sources}
+    parts = [(list(copies), -1.0)]
+    for one in alone:
+        source = known[one.key]
+        parts.append(([control.name for control in source.controls] or list(copies), 1.0))
+        parts.append(([pin.name for pin in source.pins], -1.0))
+    found = _on_both_scales(times, parts, level)
+    if found is None or found[0].low <= 0:
+        return None
+    return f"{1 + found[0].estimate / found[1]:.0%}"
+
+
+def _surplus(times: Times, copies: Sequence[str], sources: Sequence[Source], level: float) -> Range | None:
+    """Variance that the combined pins remove beyond the sum of what each of them removes, all from the default's: what
+    comes with a pin comes with the combination, too."""
+    combined = next((source for source in sources if source.key == COMBINED and source.left_out is None), None)
+    if combined is None or not combined.parts:
+        return None
+    parts = [(list(copies), 1.0), ([combined.pins[0].name], -1.0)]
+    for name in combined.parts:
+        if not any(name == pin.name for each in sources if each.left_out is None for pin in each.pins):
+            return None
+        parts += [(list(copies), -1.0), ([name], 1.0)]
+    found = _on_both_scales(times, parts, level)
+    return None if found is None else found[0]
+
+
+def _on_both_scales(times: Times, parts: Sequence[tuple[list[str], float]], level: float) -> tuple[Range, float] | None:
+    """The weighted sum of the parts' variances, and the default's (the first part's), on the log scale.
+
+    Variances add on the log scale where causes multiply, and on the scale of times where they add. Which of the two
+    holds is not known: a sum that is above 0 on one of them only is reported as touching 0.
+    """
+    weights: dict[tuple[str, ...], float] = {}
+    for names, weight in parts:
+        weights[tuple(names)] = weights.get(tuple(names), 0.0) + weight
+    try:
+        rows = dict(zip(weights, whole_blocks([stacked(times, names) for names in weights]), strict=True))
+        groups = [Group(rows[names], weight) for names, weight in weights.items() if weight != 0]
+        ranges = [weighted_variances(groups, level=level, scale=scale) for scale in ("log", "time")]
+    except StatsRefusedError:
+        return None
+    of_default = float(logs(rows[tuple(parts[0][0])]).var(axis=1, ddof=1).mean())
+    found = min(ranges, key=lambda each: each.low > 0)
+    log_range = ranges[0]
+    if found.low > 0:
+        return log_range, of_default
+    return Range(log_range.estimate, min(0.0, log_range.low), log_range.high, level), of_default
+
+
+def plan_confirmation(
+    times: Times, copies: Sequence[str], source: Source, pin: Pin, settings: Settings
+) -> list[allocate.Effect]:
+    """The effects that the exploration saw of ``pin``, or of all drawn values: against the default, and its control."""
+    pinned = [each.name for each in source.pins] if source.drawn else [pin.name]
+    controls = [control.name for control in source.controls_of(pin)]
+    found = []
+    for names in (list(copies), controls):
+        if names:
+            first, second = whole_blocks([stacked(times, names), stacked(times, pinned)])
+            found.append(allocate.Effect.of(logs(first), logs(second), 1 - settings.level))
+    return found
+
+
 def confirm(
-    default: NDArray[np.float64],
-    fresh: NDArray[np.float64],
+    fresh: Times,
     finding: Finding,
     pin: Pin,
+    control: tuple[str, str] | None,
+    seen: Sequence[allocate.Effect],
     settings: Settings,
+    permutations: int = PERMUTATIONS,
 ) -> Confirmation:
-    """The only figures to be quoted: from executions that had no part in choosing what is recommended."""
-    rows, others = checked(default), checked(fresh)
-    ratio = spread_ratio(rows, others, seed=settings.seed, level=settings.level)
-    shift = mean_shift(rows, others, level=settings.level)
+    """The only figures to be quoted: from executions that had no part in choosing what is recommended.
+
+    ``control``: name and words of what, beside the default, it must differ from; ``seen``: the effects in the
+    exploration, of the default and of the control. The cause is confirmed when both contrasts are significant, and
+    refuted when one of them excludes the half of what was seen.
+    """
+    against = [("default", "the default"), *([control] if control is not None else [])]
+    rows = whole_blocks([stacked(fresh, [name]) for name in (*(name for name, _ in against), pin.name)])
+    executions = rows[0].shape[1]
+    contrasts = [
+        _contrast(rows[number], rows[-1], against[number], seen[number], settings, permutations)
+        for number in range(len(against))
+    ]
+    results = {one.result for one in contrasts}
+    result: Result = "refuted" if "refuted" in results else "undecided" if "undecided" in results else "confirmed"
+    shift = mean_shift(rows[0], rows[-1], level=settings.level)
     inside = -settings.unchanged < shift.low and shift.high < settings.unchanged
     mean: Mean = "unchanged" if inside else "changed" if shift.excludes_zero else "undecided"
-    cvs = [sqrt(float(each.var(axis=1, ddof=1).mean())) / float(each.mean()) for each in (rows, others)]
+    needed = max(effect.executions() for effect in seen)
+    sds = float(rows[0].std(ddof=1)), float(rows[-1].std(ddof=1))
     return Confirmation(
         recommended=pin.name,
         source=finding.label,
         how=pin.how,
-        executions=rows.shape[1],
-        cv_default=cvs[0],
-        cv_recommended=cvs[1],
-        sd_ratio=Interval.of(ratio.ratio),
-        deviation_ratio=Interval.of(ratio.deviation_ratio),
-        p=ratio.p,
+        executions=executions,
+        cv_default=_cv(rows[0]),
+        cv_recommended=_cv(rows[-1]),
+        contrasts=contrasts,
+        result=result,
         mean_shift=Interval.of(shift),
         mean=mean,
-        confirmed=ratio.p <= 1 - settings.level and falls(ratio),
+        needed=needed,
+        enough=max(needed, allocate.for_mean(sds, float(rows[0].mean()), settings.unchanged, settings.level)),
+        needed_for_half=max(effect.of_half().executions() for effect in seen) if executions >= needed else None,
     )
 
 
-def whole_blocks(times: Times) -> dict[str, NDArray[np.float64]]:
-    """Only the blocks in which every condition has a value (missing ones are NaN)."""
-    whole = np.isfinite(np.stack(list(times.values()))).all(axis=0)
+def _contrast(
+    first: NDArray[np.float64],
+    second: NDArray[np.float64],
+    against: tuple[str, str],
+    seen: allocate.Effect,
+    settings: Settings,
+    permutations: int,
+) -> Contrast:
+    ratio = spread_ratio(first, second, seed=settings.seed, level=settings.level, permutations=permutations)
+    result: Result = "undecided"
+    if ratio.p <= 1 - settings.level and falls(ratio):
+        result = "confirmed"
+    elif ratio.removed.high < REFUTED * seen.removed:
+        result = "refuted"
+    return Contrast(
+        name=against[0],
+        against=against[1],
+        cv_against=_cv(first),
+        sd_ratio=Interval.of(ratio.ratio),
+        deviation_ratio=Interval.of(ratio.deviation_ratio),
+        removed=Interval.of(ratio.removed),
+        p=ratio.p,
+        seen=seen.removed,
+        power=seen.power(first.shape[1]),
+        power_of_half=seen.of_half().power(first.shape[1]),
+        result=result,
+    )
+
+
+def _cv(rows: NDArray[np.float64]) -> float:
+    return coefficient_of_variation(sqrt(float(np.log(rows).var(axis=1, ddof=1).mean())))
+
+
+def stacked(times: Times, names: Sequence[str]) -> NDArray[np.float64]:
+    """Conditions × blocks."""
+    return np.stack([times[name] for name in names])
+
+
+def whole_blocks(groups: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+    """The groups' blocks in which every condition of all of them has a value (missing ones are NaN)."""
+    whole = np.isfinite(np.concatenate(list(groups))).all(axis=0)
     if not whole.any():
         raise StatsRefusedError(Refusal.INCOMPLETE_BLOCKS, "no block is complete: in each, some execution failed")
-    return {name: values[whole] for name, values in times.items()}
+    return [group[:, whole] for group in groups]

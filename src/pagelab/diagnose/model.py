@@ -8,9 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pagelab.diagnose.spread import Range
 
-SCHEMA = "pagelab.diagnosis/1"
+SCHEMA = "pagelab.diagnosis/2"
 Verdict = Literal["cause", "part", "adds", "ruled-out", "undecided", "left-out"]
-Outcome = Literal["nothing-to-explain", "unexplained", "confirmed", "not-confirmed"]
+Outcome = Literal["nothing-to-explain", "unexplained", "confirmed", "refuted", "undecided"]
+Result = Literal["confirmed", "refuted", "undecided"]
 Mean = Literal["unchanged", "changed", "undecided"]
 
 
@@ -29,7 +30,7 @@ class Settings(_Model):
     unchanged: float = Field(default=0.01, gt=0, lt=1)
     """The mean is "unchanged" when the whole interval of its shift lies within ± this fraction."""
     negligible: float = Field(default=0.01, gt=0, lt=1)
-    """There is nothing to explain when the default's spread surely lies below this fraction of its mean."""
+    """There is nothing to explain when the whole interval of the default's spread lies below this fraction."""
     metric: str = "wall_s"
     regex: str | None = None
     timeout_s: float | None = Field(default=None, gt=0)
@@ -43,6 +44,8 @@ class Pin(_Model):
     """Of ``[[policy]]`` in study.toml."""
     how: str = ""
     """What to type, or to do, to have it."""
+    control_of: str | None = None
+    """Of a control: the only pin that it is the control of; None: of every pin of its source."""
 
 
 class Source(_Model):
@@ -51,9 +54,19 @@ class Source(_Model):
     key: str
     label: str
     pins: list[Pin]
+    controls: list[Pin] = Field(default_factory=list)
+    """What the pins are compared with: all that pinning does besides pinning. Empty: the default."""
+    against: str = "the default"
+    """The controls in words."""
+    parts: list[str] = Field(default_factory=list)
+    """Names of the pins that are combined in this one."""
     drawn: bool = False
-    """The pins are a sample of many possible values."""
+    """The pins are a random sample of many possible values."""
     left_out: str | None = None
+
+    def controls_of(self, pin: Pin) -> list[Pin]:
+        """Those that ``pin`` alone is compared with."""
+        return [each for each in self.controls if each.control_of in (None, pin.name)]
 
 
 class Interval(_Model):
@@ -76,6 +89,9 @@ class Value(_Model):
     how: str
     mean: float
     cv: float
+    """Geometric coefficient of variation, as every spread of a diagnosis."""
+    sd_log: float
+    """Standard deviation of the log times."""
 
 
 class Finding(_Model):
@@ -86,44 +102,88 @@ class Finding(_Model):
     verdict: Verdict
     reason: str | None = None
     """Why it was left out."""
+    against: str = "the default"
+    """What it was compared with."""
+    blocks: int = 0
+    """In which every execution of the comparison ended."""
     sd_ratio: Interval | None = None
+    """Standard deviation of log times with the source pinned over that of its control."""
     deviation_ratio: Interval | None = None
     """Ratio of mean absolute deviations: like the SD ratio, but hardly moved by a few extreme executions."""
     removed: Interval | None = None
-    """1 - SD ratio²: the part of the default's variance that is gone."""
+    """1 - SD ratio²: the part of the control's variance that is gone."""
+    most_removed: float | None = None
+    """Upper end of ``removed`` at the joint level of all sources: what "not the main cause" rests on."""
     p: float | None = None
     p_holm: float | None = None
     mean_shift: Interval | None = None
     share: Interval | None = None
-    """Of the variance that the choice among the pinned values makes (law of total variance)."""
+    """Of drawn values: of the variance over random values, what the value makes (intraclass correlation)."""
     share_p_holm: float | None = None
     values_differ: bool = False
     values: list[Value] = Field(default_factory=list)
 
 
+class Contrast(_Model):
+    """The recommendation against one thing that it is compared with, in fresh executions."""
+
+    name: str
+    """Of the condition."""
+    against: str
+    """In words."""
+    cv_against: float
+    sd_ratio: Interval
+    deviation_ratio: Interval
+    removed: Interval
+    p: float
+    seen: float
+    """Share of the variance that was gone in the exploration."""
+    power: float
+    """Probability that so many executions confirm an effect as large as the one that was seen, as it was planned."""
+    power_of_half: float
+    """The same of half of that effect."""
+    result: Result
+
+
 class Confirmation(_Model):
-    """Fresh, interleaved executions of the default and of what is recommended: what may be quoted."""
+    """Fresh, interleaved executions of the default, of what is recommended and of its control: what may be quoted."""
 
     recommended: str
     source: str
     how: str
     executions: int
+    """Of each."""
     cv_default: float
     cv_recommended: float
-    sd_ratio: Interval
-    deviation_ratio: Interval
-    p: float
+    contrasts: list[Contrast]
+    """Against the default (what the user gains); where it has one, against the control (whether it is the cause)."""
+    result: Result
     mean_shift: Interval
     mean: Mean
-    confirmed: bool
+    needed: int
+    """Executions of each that would find the effect that was seen in four of five confirmations."""
+    enough: int
+    """Executions of each that were wanted: for the spread, and for the mean."""
+    minutes_for_spread: float | None = None
+    """A budget with ``needed`` executions, where the result is undecided."""
+    needed_for_half: int | None = None
+    """Executions of each for half of the effect, where ``needed`` were there and did not decide."""
     minutes_for_mean: float | None = None
     """A budget with which the mean could be told to be unchanged, where it was undecided."""
+
+    @property
+    def confirmed(self) -> bool:
+        return self.result == "confirmed"
+
+    @property
+    def of_default(self) -> Contrast:
+        return self.contrasts[0]
 
 
 class Diagnosis(_Model):
     """The whole answer."""
 
-    schema_: Literal["pagelab.diagnosis/1"] = Field(default="pagelab.diagnosis/1", alias="schema")
+    schema_: Literal["pagelab.diagnosis/2"] = Field(default="pagelab.diagnosis/2", alias="schema")
     settings: Settings
     outcome: Outcome
     headline: str
@@ -133,7 +193,7 @@ class Diagnosis(_Model):
     executions: int
     default_mean: float
     default_spread: Interval
-    """Standard deviation between executions over the mean, everything at its default."""
+    """Geometric coefficient of variation between executions, everything at its default."""
     findings: list[Finding]
     interactions: list[str]
     notes: list[str]

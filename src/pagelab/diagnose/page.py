@@ -50,13 +50,18 @@ class Phases:
         return cls(
             data=data,
             analyses={name: analyse(each) for name, each in data.items()},
-            explored=judge.whole_blocks(times_of(directory)),
-            confirmed=judge.whole_blocks(times_of(directory / "confirmation")) if found.confirmation else {},
+            explored=_ended(times_of(directory)),
+            confirmed=_ended(times_of(directory / "confirmation")) if found.confirmation else {},
         )
 
     @property
     def exploration(self) -> Analysis:
         return self.analyses["exploration"]
+
+
+def _ended(times: judge.Times) -> dict[str, NDArray[np.float64]]:
+    """Only executions that have a time; blocks don't matter to a picture."""
+    return {name: values[np.isfinite(values)] for name, values in times.items()}
 
 
 def figures_of(found: Diagnosis, phases: Phases) -> tuple[Figure, ...]:
@@ -89,7 +94,7 @@ def _confirmation(found: Diagnosis, phases: Phases) -> list[Figure]:
 
 def _sources(found: Diagnosis, phases: Phases) -> Figure:
     told = "; ".join(
-        f"{one.label}: {one.sd_ratio.estimate:.2f} times the default's deviation"
+        f"{one.label}: {one.sd_ratio.estimate:.2f} times the deviation of {one.against}"
         for one in found.findings
         if one.sd_ratio is not None
     )
@@ -98,9 +103,10 @@ def _sources(found: Diagnosis, phases: Phases) -> Figure:
         number=0,
         section="sources" if found.confirmation else "first",
         title="Executions with one source of variance pinned at a time",
-        caption="A dot is an execution. The figures are ratios of standard deviations to the default’s: below 1, "
-        "pinning lowers the spread. In colour: surely so. Rows of one page size, CPU or cache state have that value’s "
-        "own ratio.",
+        caption="A dot is an execution. The figures are ratios of standard deviations of log times, to what each "
+        "source is compared with (see the table): below 1, pinning lowers the spread. In colour: so judged, at the "
+        "joint level of all sources. Rows of one page size, CPU or cache state have that value’s own ratio to the "
+        "default.",
         alternative=f"Executions by source. {told}.",
         draw=lambda width: picture.executions(found, phases.explored, width),
     )
@@ -215,7 +221,7 @@ def _failures(phases: Phases) -> Table:
 
 def _downloads(found: Diagnosis, phases: Phases) -> list[shell.Download]:
     text = found.model_dump_json(by_alias=True, indent=1).encode()
-    note = "everything this page says (pagelab.diagnosis/1)"
+    note = "everything this page says (pagelab.diagnosis/2)"
     files = [shell.download("diagnosis.json", text, "application/json", note)]
     for phase, data in phases.data.items():
         content = data.runs.write_csv().encode()

@@ -15,36 +15,39 @@ def sources(found: Diagnosis) -> Table:
         columns=(
             "pinned",
             "verdict",
+            "variance removed",
             "SD ratio",
             "deviation ratio",
-            "variance removed",
             "mean shift",
-            "share of the choice",
+            "share of a random value",
             "p (Holm)",
+            "compared with",
         ),
         rows=tuple(_source_row(one) for one in found.findings),
         words=2,
         caption="Sources of variance, each pinned alone",
-        note=f"Intervals {wording.level(found.settings.level)}. SD ratio: deviation with the source pinned over the "
-        "default’s. Deviation ratio: the same of mean absolute deviations, hardly moved by a few extreme executions. "
-        "Share of the choice: of the variance, where the value is left to chance. These figures chose what was "
-        "confirmed: they are not to be quoted.",
+        note=f"Intervals {wording.level(found.settings.level)}, each by itself. Variance removed: of log times, with "
+        "the source pinned, against what it is compared with: all that pinning does besides. SD ratio: the standard "
+        "deviations of that. Deviation ratio: the same of mean absolute deviations, hardly moved by a few extreme "
+        "executions. Share of a random value: of the variance over values drawn at random. These figures chose what "
+        "was confirmed: they are not to be quoted.",
     )
 
 
 def _source_row(one: Finding) -> tuple[str, ...]:
-    verdict = words.VERDICTS[one.verdict] + (f": {one.reason}" if one.reason else "")
+    verdict = words.verdict(one) + (f": {one.reason}" if one.reason else "")
     if one.sd_ratio is None or one.removed is None or one.deviation_ratio is None:
-        return (one.label, verdict, *[NONE] * 6)
+        return (one.label, verdict, *[NONE] * 7)
     return (
         one.label,
         verdict,
+        words.gone(one.removed),
         words.ratio(one.sd_ratio),
         words.ratio(one.deviation_ratio),
-        f"{one.removed.estimate:.0%}".replace("-", wording.MINUS),
         NONE if one.mean_shift is None else words.plus_minus(one.mean_shift),
-        NONE if one.share is None else f"{one.share.estimate:.0%} ({one.share.low:.0%}–{one.share.high:.0%})",
+        NONE if one.share is None else words.gone(one.share),
         NONE if one.p_holm is None else wording.p_value(one.p_holm).removeprefix("p = "),
+        one.against,
     )
 
 
@@ -79,20 +82,35 @@ def confirmation(found: Diagnosis) -> Table:
     one = found.confirmation
     rows: tuple[tuple[str, ...], ...] = ()
     if one is not None:
-        rows = (
-            ("default", str(one.executions), words.spread(one.cv_default), NONE, NONE, NONE),
+        rows = tuple(
             (
-                one.recommended,
+                each.against,
                 str(one.executions),
+                words.spread(each.cv_against),
                 words.spread(one.cv_recommended),
-                words.ratio(one.sd_ratio),
-                words.plus_minus(one.mean_shift),
-                wording.p_value(one.p).removeprefix("p = "),
-            ),
+                words.gone(each.removed),
+                words.ratio(each.sd_ratio),
+                words.plus_minus(one.mean_shift) if number == 0 else NONE,
+                wording.p_value(each.p).removeprefix("p = "),
+                f"{each.power:.0%}",
+            )
+            for number, each in enumerate(one.contrasts)
         )
+    name = "it" if one is None else one.recommended
     return Table(
-        columns=("executions of", "n", "spread", "SD ratio", "mean shift", "p"),
+        columns=(
+            "compared with",
+            "n of each",
+            "its spread",
+            f"spread with {name}",
+            "variance removed",
+            "SD ratio",
+            "mean shift",
+            "p",
+            "power at the effect seen",
+        ),
         rows=rows,
         caption="Confirmation: fresh, interleaved executions",
-        note="These had no part in choosing what is recommended, and only these are to be quoted.",
+        note="These had no part in choosing what is recommended, and only these are to be quoted. The effect seen is "
+        "that of the first executions.",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import log1p, sqrt
 from typing import Any
 
 import altair as alt
@@ -41,12 +42,12 @@ class Strip:
 def executions(found: Diagnosis, times: Times, width: theme.Width) -> dict[str, Any]:
     """Times by source, jittered; the number on the right is the SD ratio.
 
-    Sources that lower the spread surely are coloured, the default is grey, all others are pale.
+    Sources that are judged to lower the spread are coloured, the default is grey, all others are pale.
     """
     strips = [Strip(DEFAULT, "c0", [times[name] for name in default_names(COPIES)], "default")]
     for one in found.findings:
         if one.sd_ratio is not None:
-            strips += _rows(one, times, found.default_spread.estimate * found.default_mean)
+            strips += _rows(one, times, _sd_log(found.default_spread.estimate))
     return _strips(strips, found.metric, width)
 
 
@@ -57,9 +58,11 @@ def confirmation(found: Diagnosis, times: Times, width: theme.Width) -> dict[str
         raise ValueError("nothing was confirmed")
     colour = "c1" if one.confirmed else "zero"
     strips = [
-        Strip(DEFAULT, "c0", [times[DEFAULT]], f"spread {words.spread(one.cv_default)}"),
-        Strip(one.recommended, colour, [times[one.recommended]], f"spread {words.spread(one.cv_recommended)}"),
+        Strip(each.name, "c0", [times[each.name]], f"spread {words.spread(each.cv_against)}") for each in one.contrasts
     ]
+    strips.append(
+        Strip(one.recommended, colour, [times[one.recommended]], f"spread {words.spread(one.cv_recommended)}")
+    )
     return _strips(strips, found.metric, width, height=56)
 
 
@@ -137,9 +140,13 @@ def _rows(one: Finding, times: Times, sd_default: float) -> list[Strip]:
     if one.key not in _BY_VALUE or len(one.values) == 1:
         return [Strip(one.label, _colour(one), [times[value.name] for value in one.values], _ratio(one))]
     return [
-        Strip(value.name, _colour(one), [times[value.name]], f"× {value.cv * value.mean / sd_default:.2f}")
+        Strip(value.name, _colour(one), [times[value.name]], f"× {value.sd_log / sd_default:.2f}")
         for value in one.values
     ]
+
+
+def _sd_log(cv: float) -> float:
+    return sqrt(log1p(cv**2))
 
 
 def _colour(one: Finding) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from math import sqrt
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pagelab.diagnose import allocate, judge, specs, words
 from pagelab.diagnose.campaign import Campaign, State, new_directory
@@ -57,22 +59,25 @@ def _work(campaign: Campaign) -> Diagnosis:
 
 def _diagnose(campaign: Campaign) -> Diagnosis:
     settings, state = campaign.state.settings, campaign.state
-    times = campaign.explore()
+    times, late = campaign.explore(), campaign.late("")
     copies = specs.default_names(specs.COPIES)
-    default = np.stack([times[name] for name in copies])
+    default = judge.default_rows(times, copies, late, settings.timeout_s)
     spread = Interval.of(judge.default_spread(default, settings.level))
-    findings = judge.findings(times, copies, state.sources, settings)
-    confirmation = None
+    findings = judge.findings(times, copies, state.sources, settings, late)
+    confirmation: Confirmation | None = None
+    trouble: list[str] = []
     if spread.high >= settings.negligible:
-        confirmation = _confirm(campaign, findings, float(default.mean()), spread)
+        confirmation, trouble = _confirm(campaign, findings, times, default)
     outcome = words.outcome_of(spread, confirmation, settings.negligible)
-    interactions = judge.interactions(findings)
+    if trouble:
+        outcome = "undecided"
+    interactions = judge.interactions(findings, times, copies, state.sources, settings.level)
     return Diagnosis(
-        schema="pagelab.diagnosis/1",
+        schema="pagelab.diagnosis/2",
         settings=settings,
         outcome=outcome,
-        headline=words.headline(outcome, spread, confirmation, settings),
-        sentences=words.sentences(outcome, findings, confirmation, settings),
+        headline=trouble[0] if trouble else words.headline(outcome, spread, confirmation, settings),
+        sentences=words.sentences(outcome, findings, confirmation, settings, default.size),
         metric=settings.metric,
         blocks=default.shape[1],
         executions=campaign.executions(),
@@ -80,37 +85,59 @@ def _diagnose(campaign: Campaign) -> Diagnosis:
         default_spread=spread,
         findings=findings,
         interactions=interactions,
-        notes=_notes(campaign, findings, default.shape[1]),
+        notes=_notes(campaign, findings, default.shape[1], late),
         confirmation=confirmation,
         spent_minutes=campaign.spent_s() / 60,
         wanted_minutes=state.wanted_minutes,
     )
 
 
-def _confirm(campaign: Campaign, findings: list[Finding], mean: float, spread: Interval) -> Confirmation | None:
+def _confirm(
+    campaign: Campaign, findings: list[Finding], times: judge.Times, default: NDArray[np.float64]
+) -> tuple[Confirmation | None, list[str]]:
+    """Fresh executions of what is recommended; or, where too many of them failed, why there is no confirmation."""
     state, settings = campaign.state, campaign.state.settings
-    best = judge.recommended(findings, state.sources, spread.estimate * mean)
+    sd_default = sqrt(float(np.log(default).var(axis=1, ddof=1).mean()))
+    best = judge.recommended(findings, state.sources, sd_default)
     if state.recommended is not None:
         best = _decided(findings, state)
     if best is None:
-        return None
+        return None, []
     finding, pin = best
-    pair_s = campaign.pair_s(pin)
-    value = next(one for one in finding.values if one.name == pin.name)
-    sds = (spread.estimate * mean, value.cv * value.mean)
+    source = next(each for each in state.sources if each.key == finding.key)
+    controls = source.controls_of(pin)[:1]
+    seen = judge.plan_confirmation(times, specs.default_names(specs.COPIES), source, pin, settings)
+    block_s = campaign.block_s([pin, *controls])
     executions = state.confirmed_runs
     if state.recommended is None:
+        value = next(one for one in finding.values if one.name == pin.name)
+        mean = float(default.mean())
+        sds = float(default.std(axis=1, ddof=1).mean()), value.cv * value.mean
+        enough = max(allocate.for_mean(sds, mean, settings.unchanged), *(effect.executions() for effect in seen))
         left_s = 60 * settings.minutes - campaign.spent_s()
-        executions = allocate.confirmation_runs(left_s, pair_s, sds, mean, settings.unchanged)
-    fresh = campaign.confirm(finding.key, pin, executions)
-    found = judge.confirm(fresh[specs.DEFAULT], fresh[pin.name], finding, pin, settings)
-    if found.mean != "undecided":
-        return found
-    rows = fresh[specs.DEFAULT], fresh[pin.name]
-    seen = float(rows[0].std(ddof=1)), float(rows[1].std(ddof=1))
-    needed = allocate.for_mean(seen, float(rows[0].mean()), settings.unchanged, settings.level)
-    extra_s = max(0, needed - executions) * pair_s / (1 - allocate.EXPLORE_SHARE)
-    return found.model_copy(update={"minutes_for_mean": float(np.ceil(settings.minutes + extra_s / 60))})
+        executions = allocate.confirmation_runs(left_s, block_s, enough)
+    fresh = campaign.confirm(finding.key, pin, controls, executions)
+    late = campaign.late("confirmation")
+    control = (controls[0].name, source.against) if controls else None
+    try:
+        most = max(late.values(), default=0)
+        if most > judge.MOST_LATE * executions:
+            ended = f"{most} of {executions} executions did not end within --timeout"
+            raise StatsRefusedError(Refusal.INCOMPLETE_BLOCKS, ended)
+        found = judge.confirm(fresh, finding, pin, control, seen, settings)
+    except StatsRefusedError as error:
+        return None, [words.no_confirmation(finding, pin, str(error))]
+
+    def minutes_for(needed: int) -> float:
+        extra_s = max(0, needed - executions) * block_s / (1 - allocate.EXPLORE_SHARE)
+        return float(np.ceil(settings.minutes + extra_s / 60))
+
+    updates: dict[str, float] = {}
+    if found.mean == "undecided":
+        updates["minutes_for_mean"] = minutes_for(found.enough)
+    if found.result == "undecided":
+        updates["minutes_for_spread"] = minutes_for(found.needed_for_half or found.needed)
+    return found.model_copy(update=updates), []
 
 
 def _decided(findings: list[Finding], state: State) -> tuple[Finding, Pin]:
@@ -121,7 +148,7 @@ def _decided(findings: list[Finding], state: State) -> tuple[Finding, Pin]:
     return next(one for one in findings if one.key == key), next(pin for pin in pins if pin.name == name)
 
 
-def _notes(campaign: Campaign, findings: list[Finding], blocks: int) -> list[str]:
+def _notes(campaign: Campaign, findings: list[Finding], blocks: int, late: judge.Late) -> list[str]:
     told = words.value_sentences(findings) + words.extremes(findings) + words.left_out(findings)
     told += words.colour_note(findings, campaign.colour_verdict)
     if campaign.state.wanted_minutes is not None:
@@ -130,10 +157,7 @@ def _notes(campaign: Campaign, findings: list[Finding], blocks: int) -> list[str
             f"--minutes {campaign.state.wanted_minutes:g} would find it in four of five diagnoses "
             "(fewer where times have a long tail)"
         )
-    lost = campaign.state.blocks - blocks
-    if lost:
-        told.append(f"{lost} of {campaign.state.blocks} blocks are left out, because an execution in them failed")
-    return told
+    return told + words.lost(campaign.state.settings, findings, campaign.state.blocks, blocks, late)
 
 
 __all__ = ["RESULT", "Outcome", "begin", "resume"]

@@ -18,6 +18,11 @@ _STACK_STEP_BYTES = 16
 _STACK_RANGE_BYTES = 4096
 _MOST_CPUS = 4
 COMBINED = "everything"
+ASLR_OFF = "aslr-off"
+CONTROL_COPIES = 2
+"""A control is there so often in each block; the default, with which several sources are compared, one time more."""
+_POOL_END = ("1048572M", "1T")
+"""The last tiles of a pool, which no program reaches: a policy for them alone has the pool and gives no page a size."""
 
 
 def sources(settings: Settings, machine: Mapping[str, Any], aslr_mode: int | None, values: int) -> list[Source]:
@@ -27,6 +32,7 @@ def sources(settings: Settings, machine: Mapping[str, Any], aslr_mode: int | Non
     """
     return [
         _aslr(aslr_mode),
+        _addresses(),
         _environment(settings.seed, values),
         _pages(machine),
         _cpu(),
@@ -40,36 +46,62 @@ def sources(settings: Settings, machine: Mapping[str, Any], aslr_mode: int | Non
 
 def _aslr(mode: int | None) -> Source:
     off = "it is off already on this machine (kernel.randomize_va_space = 0)" if mode == 0 else None
-    pin = Pin(name="aslr-off", keys={"aslr": "off"}, how="pagelab run --aslr off (or: setarch -R)")
+    pin = Pin(name=ASLR_OFF, keys={"aslr": "off"}, how="pagelab run --aslr off (or: setarch -R)")
     return Source(key="aslr", label="ASLR", pins=[pin], left_out=off)
 
 
-def _environment(seed: int, values: int) -> Source:
-    """Sizes spread over one page, one from each of ``values`` equal parts: the stack's start moves by so much.
+def _addresses() -> Source:
+    """What a policy for page sizes brings with it. Its pin is a control of the page sizes."""
+    return Source(key="addresses", label="fixed addresses", pins=[_pool("4K", None)])
 
-    ASLR is off with them, else the kernel would move the stack anyway.
+
+def _pool(size: str, control_of: str | None) -> Pin:
+    """The library is loaded, and heap and mappings lie at the same addresses in every execution, those that they have
+    with pages of ``size``; what size their pages have is left to the kernel."""
+    keys = {"pages": {"mosaic": [[*_POOL_END, size]], "otherwise": "kernel"}}
+    start, end = _POOL_END
+    text = f'pages = {{ mosaic = [["{start}", "{end}", "{size}"]], otherwise = "kernel" }}'
+    name = "addresses-fixed" if size == "4K" else f"addresses-fixed-{size}"
+    return Pin(name=name, keys=keys, how=f"pagelab run --policy FILE, in which: {text}", control_of=control_of)
+
+
+def _environment(seed: int, values: int) -> Source:
+    """Sizes drawn at random within one page, each by itself: the stack's start moves by so much.
+
+    Independent draws, not one from each part of the page: the share of the variance is then that of a random size, and
+    its interval is right. ASLR is off with them, else the kernel would move the stack anyway; so it is in the control,
+    whose environment has the same variable, empty.
     """
     steps = _STACK_RANGE_BYTES // _STACK_STEP_BYTES
-    draw = _numbers(seed, values)
-    pins = []
-    for number in range(values):
-        low, high = number * steps // values, (number + 1) * steps // values
-        size = (low + draw[number] % (high - low)) * _STACK_STEP_BYTES
-        text = "x" * size
-        pins.append(
-            Pin(
-                name=f"environment-{number + 1}",
-                keys={"aslr": "off", "env": {PADDING: text}},
-                how=f"pagelab run --aslr off, with {size:,} bytes more of environment ({PADDING})",
-            )
+    sizes = [number % steps * _STACK_STEP_BYTES for number in _numbers(seed, values)]
+    pins = [
+        Pin(
+            name=f"environment-{number}",
+            keys={"aslr": "off", "env": {PADDING: "x" * size}},
+            how=f"pagelab run --aslr off, with {size:,} bytes more of environment ({PADDING})",
         )
-    return Source(key="environment", label="environment size", pins=pins, drawn=True)
+        for number, size in enumerate(sizes, start=1)
+    ]
+    return Source(
+        key="environment",
+        label="environment size",
+        pins=pins,
+        controls=_copies("environment-control", {"aslr": "off", "env": {PADDING: ""}}, "pagelab run --aslr off"),
+        against="ASLR off, the environment as it is",
+        drawn=True,
+    )
+
+
+def _copies(name: str, keys: dict[str, Any], how: str) -> list[Pin]:
+    return [Pin(name=f"{name}-{number}", keys=keys, how=how) for number in range(1, CONTROL_COPIES + 1)]
 
 
 def _pages(machine: Mapping[str, Any]) -> Source:
     sizes = ["4K"] + (["2M"] if machine.get("thp_bytes") == 2 << 20 else [])
     pins = [Pin(name=f"pages-{size}", keys={"pages": size}, how=f"pagelab run --pages {size}") for size in sizes]
-    return Source(key="pages", label="page size", pins=pins)
+    controls = [_pool(size, f"pages-{size}") for size in sizes]
+    against = "the same library and addresses, page sizes left to the kernel"
+    return Source(key="pages", label="page size", pins=pins, controls=controls, against=against)
 
 
 def _cpu() -> Source:
@@ -94,7 +126,9 @@ def _cache(settings: Settings) -> Source:
             how="pagelab run " + " ".join(f"--flush {name}" for name in files),
         ),
     ]
-    return Source(key="page-cache", label="page cache", pins=pins)
+    controls = _copies("page-cache-control", {"setup": [{"command": ["cat", "/dev/null"]}]}, "cat /dev/null before it")
+    against = "the page cache as it is, with a process before each run that reads nothing"
+    return Source(key="page-cache", label="page cache", pins=pins, controls=controls, against=against)
 
 
 def input_files(settings: Settings) -> list[str]:
@@ -114,16 +148,26 @@ def _frames(kind: str, label: str, seeds: list[int]) -> Source:
     pins = [
         Pin(name=name, keys={"frames": keys}, how=f"sudo pagelab run --frames {flag}") for name, keys, flag in wanted
     ]
-    return Source(key=f"frames-{kind}", label=label, pins=pins, drawn=bool(seeds))
+    controls = _copies(
+        "frames-control",
+        {"frames": {"kind": "modulo", "colors": 1, "pattern": [0]}},
+        "sudo pagelab run --frames modulo:colors=1,pattern=0",
+    )
+    against = "the same engine, handing out any frame (one colour)"
+    return Source(key=f"frames-{kind}", label=label, pins=pins, controls=controls, against=against, drawn=bool(seeds))
 
 
 def _combined(settings: Settings, aslr_mode: int | None) -> Source:
-    """What needs no rights, all at once: it shows what no single source explains (interactions)."""
+    """What needs no rights, all at once: it shows causes of which no single one is large enough to be seen."""
     cpu = sorted(os.sched_getaffinity(0))[-1]
     aslr = {} if aslr_mode == 0 else {"aslr": "off"}
     keys = {**aslr, "pages": "4K", "cpus": [cpu], **_cache(settings).pins[0].keys}
     flags = " ".join(["--aslr off"] * bool(aslr) + ["--pages 4K", f"--cpu {cpu}"])
-    return Source(key=COMBINED, label="all of these", pins=[Pin(name=COMBINED, keys=keys, how=f"pagelab run {flags}")])
+    parts = [ASLR_OFF, "pages-4K", f"cpu-{cpu}", "cache-warm"]
+    absent = {ASLR_OFF} if aslr_mode == 0 else set()
+    absent |= {f"cpu-{cpu}"} if os.sched_getaffinity(0) == {cpu} else set()
+    pin = Pin(name=COMBINED, keys=keys, how=f"pagelab run {flags}, its files read before it runs")
+    return Source(key=COMBINED, label="all of these", pins=[pin], parts=[each for each in parts if each not in absent])
 
 
 def _seeds(seed: int, values: int) -> list[int]:

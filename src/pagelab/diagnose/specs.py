@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pagelab.diagnose.model import Pin, Settings
+from pagelab.diagnose.model import Pin, Settings, Source
 from pagelab.study.substitute import literal
 from pagelab.study.toml_text import dumps
 
@@ -19,6 +19,14 @@ WORKLOAD = "program"
 def default_names(copies: int) -> list[str]:
     """``default``, ``default-2`` …"""
     return [DEFAULT, *(f"{DEFAULT}-{number}" for number in range(2, copies + 1))]
+
+
+def conditions(sources: Sequence[Source]) -> list[Pin]:
+    """Every pin and every control of the sources that are not left out, once: several may share a control."""
+    active = [source for source in sources if source.left_out is None]
+    found = [pin for source in active for pin in source.pins]
+    found += [control for source in active for control in source.controls]
+    return list({pin.name: pin for pin in found}.values())
 
 
 def study_toml(

@@ -2,15 +2,17 @@
 
 Arrays are conditions × blocks: one execution of every condition in each complete block of the schedule, in random
 order. That order is what the tests rest on: under "it makes no difference" the labels within a block are exchangeable,
-whatever the distribution of the times is and however the machine drifts. Formulas, choices and their simulated error
-rates: docs/diagnose.md. Bad input raises ``StatsRefusedError``; nothing returns NaN.
+whatever the distribution of the times is and however the machine drifts. Spread is that of log times: relative, so that
+a pin which only makes every execution faster by the same factor changes nothing. Formulas, choices and their simulated
+error rates: docs/diagnose.md. Bad input raises ``StatsRefusedError``; nothing returns NaN.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, inf, sqrt
-from typing import TYPE_CHECKING
+from math import exp, expm1, inf, sqrt
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -21,10 +23,15 @@ if TYPE_CHECKING:
 
 SMALLEST_BLOCKS = 5
 PERMUTATIONS = 4999
-_CHUNK = 1_000_000
-"""Elements of one batch of permutations."""
+WHOLE_BLOCKS_FROM = 20
+"""From so many blocks on, the jackknife leaves out whole blocks, which uses that executions of one block share the
+machine's mood; with fewer, single executions, since a jackknife over few blocks costs more power than sharing gains."""
+_CHUNK = 60_000
+"""Elements of one batch of permutations: what fits into a second-level cache takes half the time."""
 _RESOLUTION = 1e-18
-"""Variances below this share of the squared mean are the clock's, and count as this."""
+"""Variances of log times below this are the clock's, and count as this."""
+_LARGEST_LOG_VARIANCE = 700.0
+"""exp() of more overflows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,43 +50,61 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class SpreadRatio:
-    """Standard deviation within the conditions ``pinned`` over that within ``default``."""
+    """Standard deviation of log times within the conditions ``pinned`` over that within ``control``."""
 
     log_ratio: Range
     log_deviation_ratio: Range
     """Of the mean absolute deviations from the medians: what typical executions do, hardly moved by a few extremes."""
     p: float
     """Of the permutation tests on both ratios, two-sided; not adjusted for other sources."""
-    sd_default: float
+    joint_log_low: float
+    """Lower end of the interval of ``log_ratio`` at the joint level of all sources."""
+    sd_control: float
     sd_pinned: float
+    error: float
+    """Jackknife error of the log ratio."""
 
     @property
     def ratio(self) -> Range:
-        found = self.log_ratio
-        return Range(exp(found.estimate), exp(found.low), exp(found.high), found.level)
+        return _exponentials(self.log_ratio)
 
     @property
     def deviation_ratio(self) -> Range:
-        found = self.log_deviation_ratio
-        return Range(exp(found.estimate), exp(found.low), exp(found.high), found.level)
+        return _exponentials(self.log_deviation_ratio)
 
     @property
     def removed(self) -> Range:
-        """Share of the default's variance that is gone with X pinned: 1 - ratio²; negative where spread is added."""
+        """Share of the control's variance that is gone with X pinned: 1 - ratio²; negative where spread is added."""
         ratio = self.ratio
         return Range(1 - ratio.estimate**2, 1 - ratio.high**2, 1 - ratio.low**2, ratio.level)
+
+    @property
+    def most_removed(self) -> float:
+        """The largest share of the variance that is compatible with the data, all sources taken together."""
+        return 1 - exp(2 * self.joint_log_low)
 
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """What the choice among several pinned values does to the mean (law of total variance)."""
+    """What the choice among several pinned values does to the mean log time."""
 
-    share: Range
-    """Var(E[T|X]) / (Var(E[T|X]) + E[Var(T|X)]) over the values tried, each as often."""
-    cv: float
-    """Standard deviation of the values' means over their mean; noise of the means taken out."""
+    share: Range | None
+    """Intraclass correlation: of the variance over random values that the value makes. None where values are fixed."""
     p: float
     """Of the permutation F test: do the values differ?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Conditions × blocks, and how often their variance counts in a sum."""
+
+    rows: NDArray[np.float64]
+    weight: float
+
+
+def coefficient_of_variation(sd_log: float) -> float:
+    """Of log-normal times whose logs have this standard deviation (geometric CV, Kirkwood 1979)."""
+    return sqrt(expm1(min(sd_log**2, _LARGEST_LOG_VARIANCE)))
 
 
 def checked(rows: ArrayLike) -> NDArray[np.float64]:
@@ -99,41 +124,71 @@ def checked(rows: ArrayLike) -> NDArray[np.float64]:
     return found
 
 
-def spread_ratio(
-    default: ArrayLike, pinned: ArrayLike, *, seed: int, level: float = 0.95, permutations: int = PERMUTATIONS
-) -> SpreadRatio:
-    """Log ratios of the standard deviations, and of the mean absolute deviations, within conditions.
+def logs(rows: ArrayLike) -> NDArray[np.float64]:
+    """Natural logarithms of :func:`checked` times."""
+    return np.log(checked(rows))
 
-    ``default``: copies × blocks; ``pinned``: values × blocks, of the same blocks. Statistics: difference of the logs
-    over its error; of the pooled variances by the stratified jackknife (Miller 1968), of the mean absolute deviations
-    from the medians by the delta method (Brown and Forsythe's scores). A statistic must be beyond two null
-    distributions: of the times permuted within blocks, as the schedule did (exact where the source does nothing at
-    all), and of the same after taking each condition's median out (where it moves the mean and not the spread).
-    Intervals take the larger of the two quantiles in place of Student's. ``p`` is twice the smaller of the two p.
+
+def spread_ratio(
+    control: ArrayLike,
+    pinned: ArrayLike,
+    *,
+    seed: int,
+    level: float = 0.95,
+    tests: int = 1,
+    permutations: int = PERMUTATIONS,
+) -> SpreadRatio:
+    """Log ratios of the standard deviations, and of the mean absolute deviations, of log times within conditions.
+
+    ``control``: copies × blocks; ``pinned``: values × blocks, of the same blocks. Statistics: difference of the logs
+    over its error; of the pooled variances by the jackknife (Miller 1968), of the mean absolute deviations from the
+    medians by the delta method (Brown and Forsythe's scores). Both are compared with two null distributions: of the
+    log times permuted within blocks, as the schedule did (exact where the source does nothing at all), and of the same
+    after taking each condition's median out (where it moves the times by a factor and not the spread). ``p`` is that of
+    the smaller of the two statistics' p, against the permutation distribution of just that (Westfall and Young 1993,
+    min-P); the larger of the two nulls counts. Intervals take the larger of the two quantiles in place of Student's.
+    ``tests``: sources that are judged together, for ``joint_log_low``.
     """
-    rows = np.concatenate([checked(default), checked(pinned)])
-    copies = np.atleast_2d(np.asarray(default)).shape[0]
-    floor = _RESOLUTION * float(rows.mean()) ** 2
-    variances = [float(part.var(axis=1, ddof=1).mean()) for part in np.split(rows, [copies])]
-    if max(variances) <= floor:
+    first, second = logs(control), logs(pinned)
+    rows, copies = np.concatenate([first, second]), len(first)
+    variances = [float(part.var(axis=1, ddof=1).mean()) for part in (first, second)]
+    if max(variances) <= _RESOLUTION:
         raise StatsRefusedError(Refusal.NO_SPREAD, "every execution took the same time: there is no spread to compare")
     random = np.random.default_rng(seed)
     around = rows - np.median(rows, axis=1, keepdims=True)
-    nulls = [_null(each, copies, floor, random, permutations) for each in (rows, around)]
-    differences, errors = (each[:, 0] for each in _statistics(rows[None], copies, floor))
-    ranges, p = [], 1.0
-    for kind in range(2):
-        observed = abs(differences[kind]) / errors[kind] if errors[kind] > 0 else inf
-        beyond = [int((null[kind] >= observed * (1 - 1e-12)).sum()) for null in nulls]
-        p = min(p, 2 * (1 + max(beyond)) / (1 + permutations))
-        reach = max(float(np.quantile(null[kind], level, method="higher")) for null in nulls) * float(errors[kind])
-        estimate = float(differences[kind])
-        ranges.append(Range(estimate, estimate - reach, estimate + reach, level))
-    return SpreadRatio(ranges[0], ranges[1], p, sqrt(variances[0]), sqrt(variances[1]))
+    differences, errors = (each[:, 0] for each in _statistics(rows[None], copies))
+    observed = np.divide(np.abs(differences), errors, out=np.full(2, inf), where=errors > 0)
+    nulls = [_null(each, copies, random, permutations) for each in (rows, around)]
+    p = max(_smallest_p(observed, null) for null in nulls)
+
+    def reach(kind: int, confidence: float) -> float:
+        return max(float(np.quantile(null[kind], confidence, method="higher")) for null in nulls) * float(errors[kind])
+
+    ranges = [
+        Range(float(middle), float(middle) - reach(kind, level), float(middle) + reach(kind, level), level)
+        for kind, middle in enumerate(differences)
+    ]
+    joint = float(differences[0]) - reach(0, 1 - (1 - level) / tests)
+    return SpreadRatio(ranges[0], ranges[1], p, joint, sqrt(variances[0]), sqrt(variances[1]), float(errors[0]))
+
+
+def _exponentials(found: Range) -> Range:
+    return Range(exp(found.estimate), exp(found.low), exp(found.high), found.level)
+
+
+def _smallest_p(observed: NDArray[np.float64], null: NDArray[np.float64]) -> float:
+    """Probability of a p as small as the smaller of the two, over the permutations and the data themselves."""
+    pool = np.concatenate([observed[:, None], null], axis=1)
+    size = pool.shape[1]
+    ranks = np.empty_like(pool)
+    for kind, row in enumerate(pool):
+        ranks[kind] = size - np.searchsorted(np.sort(row), row * (1 - 1e-12), side="left")
+    smallest = ranks.min(axis=0)
+    return float((smallest <= smallest[0]).mean())
 
 
 def _null(
-    rows: NDArray[np.float64], copies: int, floor: float, random: np.random.Generator, permutations: int
+    rows: NDArray[np.float64], copies: int, random: np.random.Generator, permutations: int
 ) -> NDArray[np.float64]:
     """|statistic| of the permuted data: 2 × ``permutations``.
 
@@ -144,137 +199,170 @@ def _null(
     batch = max(1, _CHUNK // rows.size)
     for start in range(0, permutations, batch):
         several = np.broadcast_to(rows, (min(batch, permutations - start), *rows.shape))
-        differences, errors = _statistics(random.permuted(several, axis=1), copies, floor)
+        differences, errors = _statistics(random.permuted(several, axis=1), copies)
         found.append(np.divide(np.abs(differences), errors, out=np.full_like(errors, inf), where=errors > 0))
     return np.concatenate(found, axis=1)
 
 
-def _statistics(
-    rows: NDArray[np.float64], copies: int, floor: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Differences of the logs, pinned less default, and their errors; each 2 (SD, mean deviation) × batch.
+def _statistics(rows: NDArray[np.float64], copies: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Differences of the logs, pinned less control, and their errors; each 2 (SD, mean deviation) × batch.
 
-    ``rows``: batch × conditions × blocks.
+    ``rows``: batch × conditions × blocks, of log times.
     """
-    centred = rows - rows.mean(axis=2, keepdims=True)
-    deviations = np.abs(rows - np.median(rows, axis=2, keepdims=True))
-    found = [
-        (_log_variance(centred[:, part], floor), _log_deviation(deviations[:, part], floor))
-        for part in (slice(None, copies), slice(copies, None))
-    ]
-    differences = np.stack([(found[1][0][0] - found[0][0][0]) / 2, found[1][1][0] - found[0][1][0]])
-    squares = np.stack([(found[1][0][1] + found[0][0][1]) / 4, found[1][1][1] + found[0][1][1]])
-    return differences, np.sqrt(squares)
+    squares = (rows - rows.mean(axis=2, keepdims=True)) ** 2
+    deviations = np.abs(rows - _medians(rows))
+    parts = (slice(None, copies), slice(copies, None))
+    of_variance = _by_blocks if rows.shape[2] >= WHOLE_BLOCKS_FROM else _by_executions
+    first, second = (_log_variance(squares[:, part]) for part in parts)
+    spread = of_variance([squares[:, part] for part in parts])
+    means = [np.maximum(deviations[:, part].mean(axis=(1, 2)), sqrt(_RESOLUTION)) for part in parts]
+    typical = _of_means([deviations[:, part] / mean[:, None, None] for part, mean in zip(parts, means, strict=True)])
+    differences = np.stack([(second - first) / 2, np.log(means[1]) - np.log(means[0])])
+    return differences, np.sqrt(np.stack([spread, typical]))
 
 
-def _log_variance(residuals: NDArray[np.float64], floor: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Log of the pooled variance, and the variance of that log: jackknife over executions, stratified by condition."""
-    rows, blocks = residuals.shape[1:]
-    squares = residuals**2
+def _medians(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of the last axis, kept; a fifth of np.median's time for a few dozen values."""
+    ordered, middle = np.sort(rows, axis=-1), rows.shape[-1] // 2
+    return np.asarray(ordered[..., [-1 - middle, middle]].mean(axis=-1, keepdims=True))
+
+
+def _log_variance(squares: NDArray[np.float64]) -> NDArray[np.float64]:
+    rows, blocks = squares.shape[1:]
+    return np.asarray(np.log(np.maximum(squares.sum(axis=(1, 2)) / (rows * (blocks - 1)), _RESOLUTION)))
+
+
+def _by_executions(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Variance of half the difference of the parts' log variances: jackknife, stratified by condition."""
+    return np.asarray(sum(_executions_left_out(part) for part in parts) / 4)
+
+
+def _executions_left_out(squares: NDArray[np.float64]) -> NDArray[np.float64]:
+    rows, blocks = squares.shape[1:]
     total = squares.sum(axis=(1, 2))
-    degrees = rows * (blocks - 1)
-    pooled = np.log(np.maximum(total / degrees, floor))
     # Leaving x_i out of its condition takes n/(n-1) · (x_i - mean)² from the sum of squares.
     without = total[:, None, None] - squares * (blocks / (blocks - 1))
-    logs = np.log(np.maximum(without / (degrees - 1), floor))
-    apart = logs - logs.mean(axis=2, keepdims=True)
-    return pooled, (blocks - 1) / blocks * (apart**2).sum(axis=(1, 2))
+    logarithms = np.log(np.maximum(without / (rows * (blocks - 1) - 1), _RESOLUTION))
+    apart = logarithms - logarithms.mean(axis=2, keepdims=True)
+    return np.asarray((blocks - 1) / blocks * (apart**2).sum(axis=(1, 2)))
 
 
-def _log_deviation(deviations: NDArray[np.float64], floor: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Log of the mean absolute deviation, and the variance of that log by the delta method, stratified by condition."""
-    rows, blocks = deviations.shape[1:]
-    mean = np.maximum(deviations.mean(axis=(1, 2)), sqrt(floor))
-    return np.log(mean), deviations.var(axis=2, ddof=1).sum(axis=1) / (blocks * rows**2) / mean**2
+def _by_blocks(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """As :func:`_by_executions`, leaving out whole blocks: what the parts share within a block cancels."""
+    first, second = (_blocks_left_out(part) for part in parts)
+    halves = (second - first) / 2
+    blocks = halves.shape[1]
+    return np.asarray((blocks - 1) / blocks * ((halves - halves.mean(axis=1, keepdims=True)) ** 2).sum(axis=1))
+
+
+def _blocks_left_out(squares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Log variance without each block in turn: batch × blocks."""
+    rows, blocks = squares.shape[1:]
+    each = squares.sum(axis=1)
+    without = each.sum(axis=1, keepdims=True) - each * (blocks / (blocks - 1))
+    return np.asarray(np.log(np.maximum(without / (rows * (blocks - 2)), _RESOLUTION)))
+
+
+def _of_means(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Variance of the difference of the parts' means: over blocks, or over executions where blocks are few."""
+    blocks = parts[0].shape[2]
+    if blocks >= WHOLE_BLOCKS_FROM:
+        return np.asarray((parts[1].mean(axis=1) - parts[0].mean(axis=1)).var(axis=1, ddof=1) / blocks)
+    return np.asarray(sum(each.var(axis=2, ddof=1).sum(axis=1) / (blocks * each.shape[1] ** 2) for each in parts))
 
 
 def log_sd(rows: NDArray[np.float64]) -> tuple[float, float]:
-    """Log of the pooled standard deviation within conditions, and its jackknife error."""
-    residuals = rows - rows.mean(axis=1, keepdims=True)
-    floor = _RESOLUTION * float(rows.mean()) ** 2
-    log, variance = _log_variance(residuals[None], floor)
-    return float(log[0]) / 2, sqrt(float(variance[0])) / 2
+    """Log of the pooled standard deviation of log times within conditions, and its jackknife error."""
+    values = np.log(rows)
+    squares = (values - values.mean(axis=1, keepdims=True))[None] ** 2
+    return float(_log_variance(squares)[0]) / 2, sqrt(float(_executions_left_out(squares)[0])) / 2
+
+
+def weighted_variances(groups: Sequence[Group], *, level: float, scale: Literal["log", "time"] = "log") -> Range:
+    """Σ weight · (pooled variance of the group's times), with a jackknife interval; groups have the same blocks.
+
+    ``scale``: of log times, or of times (over the mean of the first group).
+
+    Error: leaving out whole blocks, or single executions where blocks are few. Quantile: Student's, with the degrees of
+    freedom of the blocks.
+    """
+    from scipy.special import stdtrit
+
+    estimate, square, blocks = 0.0, 0.0, groups[0].rows.shape[1]
+    mean = float((groups[0].rows / groups[0].rows.max()).mean()) * float(groups[0].rows.max())
+    left_out = np.zeros(blocks)
+    for group in groups:
+        values = logs(group.rows) if scale == "log" else checked(group.rows) / mean
+        squares = (values - values.mean(axis=1, keepdims=True)) ** 2
+        rows = len(values)
+        total, degrees = float(squares.sum()), rows * (blocks - 1)
+        estimate += group.weight * total / degrees
+        left_out += group.weight * (total - squares.sum(axis=0) * (blocks / (blocks - 1))) / (rows * (blocks - 2))
+        without = group.weight * (total - squares * (blocks / (blocks - 1))) / (degrees - 1)
+        square += float(((without - without.mean(axis=1, keepdims=True)) ** 2).sum())
+    if blocks >= WHOLE_BLOCKS_FROM:
+        square = float(((left_out - left_out.mean()) ** 2).sum())
+    reach = float(stdtrit(blocks - 1, (1 + level) / 2)) * sqrt((blocks - 1) / blocks * square)
+    return Range(estimate, estimate - reach, estimate + reach, level)
 
 
 def between_values(
     pinned: ArrayLike, *, drawn: bool, seed: int, level: float = 0.95, permutations: int = PERMUTATIONS
 ) -> Between:
-    """Share of the variance that the choice among the values makes, for two values or more.
+    """Do the values have different mean log times; and, of values drawn at random, the share of the variance they make.
 
-    ``drawn``: the values are a sample of many (seeds, environment sizes), so the variance of their means is divided by
-    k - 1; else they are all there are, and it is divided by k. Interval: of the noncentrality of F (values fixed).
+    The share is the intraclass correlation of a one-way random-effects model, σ²(values) / (σ²(values) + σ²(within)),
+    with the interval of F (Searle 1971, *Linear Models*, 9.9), exact for normal times and normal effects of the values.
+    Values that are fixed (page sizes, CPUs) are no sample of anything: they have a test, and no share.
     """
-    rows = checked(pinned)
+    rows = logs(pinned)
     values, blocks = rows.shape
     if values < 2:
         raise StatsRefusedError(Refusal.COUNT_OUT_OF_RANGE, "one pinned value: a share of the variance needs two")
     random = np.random.default_rng(seed)
-    within = float(rows.var(axis=1, ddof=1).mean())
-    floor = _RESOLUTION * float(rows.mean()) ** 2
-    if within <= floor and float(rows.var()) <= floor:
+    if float(rows.var()) <= _RESOLUTION:
         raise StatsRefusedError(Refusal.NO_SPREAD, "every execution took the same time: there is nothing to share")
-    observed = float(_f(rows[None], floor)[0])
+    observed = float(_f(rows[None])[0])
     exceeding, batch = 0, max(1, _CHUNK // rows.size)
     for start in range(0, permutations, batch):
         several = np.broadcast_to(rows, (min(batch, permutations - start), *rows.shape))
-        exceeding += int((_f(random.permuted(several, axis=1), floor) >= observed * (1 - 1e-12)).sum())
-    divisor = values - 1 if drawn else values
-    ends = _noncentrality(observed, values - 1, values * (blocks - 1), level)
-
-    def share(noncentrality: float) -> float:
-        of_means: float = max(0.0, noncentrality) / (blocks * divisor)
-        return of_means / (1 + of_means)
-
-    noncentrality = (observed - 1) * (values - 1)
-    of_means = max(0.0, noncentrality) * max(within, floor) / (blocks * divisor)
-    estimate = min(max(share(noncentrality), share(ends[0])), share(ends[1]))
-    return Between(
-        Range(estimate, share(ends[0]), share(ends[1]), level),
-        sqrt(of_means) / float(rows.mean()),
-        (1 + exceeding) / (1 + permutations),
-    )
+        exceeding += int((_f(random.permuted(several, axis=1)) >= observed * (1 - 1e-12)).sum())
+    share = _intraclass(observed, values, blocks, level) if drawn else None
+    return Between(share, (1 + exceeding) / (1 + permutations))
 
 
-def _f(rows: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
+def _f(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Mean square between conditions over that within, for a batch of conditions × blocks."""
     blocks = rows.shape[2]
-    within = np.maximum(rows.var(axis=2, ddof=1).mean(axis=1), floor)
+    within = np.maximum(rows.var(axis=2, ddof=1).mean(axis=1), _RESOLUTION)
     return np.asarray(blocks * rows.mean(axis=2).var(axis=1, ddof=1) / within, dtype=np.float64)
 
 
-def _noncentrality(f: float, numerator: int, denominator: int, level: float) -> tuple[float, float]:
-    """The noncentralities at which F = f is the upper and the lower (1 - level) / 2 quantile (Steiger 2004)."""
-    from scipy.optimize import brentq
-    from scipy.special import fdtr, ncfdtr
+def _intraclass(f: float, values: int, blocks: int, level: float) -> Range:
+    from scipy.special import fdtri
 
-    if f > 1e6:  # the incomplete beta functions lose themselves; the noncentrality is known to a part in 10³ anyway
-        return numerator * f * 0.9, numerator * f * 1.1
+    degrees = values - 1, values * (blocks - 1)
     tail = (1 - level) / 2
 
-    def solve(probability: float) -> float:
-        if fdtr(numerator, denominator, f) <= probability:
-            return 0.0
-        top = 2.0 * numerator * (f + 10)
-        while float(ncfdtr(numerator, denominator, top, f)) > probability:
-            top *= 2
+    def share(quotient: float) -> float:
+        return max(0.0, quotient - 1) / (max(0.0, quotient - 1) + blocks)
 
-        def beyond(noncentrality: float) -> float:
-            return float(ncfdtr(numerator, denominator, noncentrality, f)) - probability
-
-        return float(brentq(beyond, 0, top))
-
-    return solve(1 - tail), solve(tail)
+    ends = [share(f / float(fdtri(*degrees, probability))) for probability in (1 - tail, tail)]
+    return Range(min(max(share(f), ends[0]), ends[1]), ends[0], ends[1], level)
 
 
-def mean_shift(default: ArrayLike, pinned: ArrayLike, *, level: float = 0.95) -> Range:
-    """Mean of the pinned values' means over the default's mean, less 1, with Fieller's interval.
+def mean_shift(control: ArrayLike, pinned: ArrayLike, *, level: float = 0.95) -> Range:
+    """Mean of the pinned values' means over the control's mean, less 1, with Fieller's interval.
 
-    The degrees of freedom are Satterthwaite's at the estimated ratio. Executions of one block share the machine's mood,
-    which is not taken out: the interval is then too long, not too short.
+    Of times, not of their logs: what a program costs is the sum of its times. The degrees of freedom are
+    Satterthwaite's at the estimated ratio. Executions of one block share the machine's mood, which is not taken out:
+    the interval is then too long, not too short.
     """
     from scipy.special import stdtrit
 
-    a, b = checked(default).ravel(), checked(pinned)
+    first, second = checked(control), checked(pinned)
+    scale = max(float(first.max()), float(second.max()))
+    a, b = (first / scale).ravel(), second / scale
     mean_a, mean_b = float(a.mean()), float(b.mean())
     v_a = float(a.var(ddof=1)) / a.size
     v_b = float(b.var(axis=1, ddof=1).sum()) / (b.shape[0] ** 2 * b.shape[1])
@@ -286,7 +374,7 @@ def mean_shift(default: ArrayLike, pinned: ArrayLike, *, level: float = 0.95) ->
     t2 = float(stdtrit(degrees, (1 + level) / 2)) ** 2
     denominator = mean_a**2 - t2 * v_a
     if denominator <= 0:
-        raise StatsRefusedError(Refusal.OUT_OF_REACH, "the default's mean is not told from 0: run more executions")
+        raise StatsRefusedError(Refusal.OUT_OF_REACH, "the control's mean is not told from 0: run more executions")
     root = sqrt(max(0.0, t2 * (mean_a**2 * v_b + mean_b**2 * v_a - t2 * v_a * v_b)))
     return Range(
         ratio - 1, (mean_a * mean_b - root) / denominator - 1, (mean_a * mean_b + root) / denominator - 1, level

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pagelab.analysis import wording
-from pagelab.diagnose.model import Confirmation, Finding, Interval, Outcome, Settings
+from pagelab.diagnose.model import Confirmation, Finding, Interval, Outcome, Pin, Settings, Verdict
 from pagelab.diagnose.sources import COMBINED
 
 VERDICTS = {
@@ -19,8 +19,13 @@ VERDICTS = {
 }
 
 
+def verdict(one: Finding) -> str:
+    """Of a row; values that differ are told beside what pinning does to the spread."""
+    return VERDICTS[one.verdict] + (", its value matters" if one.values_differ else "")
+
+
 def spread(fraction: float) -> str:
-    """A coefficient of variation: ``31%``, ``2.1%``, ``0.42%``."""
+    """A coefficient of variation: ``31.0%``, ``2.1%``, ``0.42%``."""
     return wording.percent(fraction, signed=False)
 
 
@@ -36,9 +41,9 @@ def ratio(found: Interval) -> str:
 
 
 def outcome_of(found: Interval, confirmation: Confirmation | None, limit: float) -> Outcome:
-    """Which of the four answers it is."""
+    """Which of the answers it is."""
     if confirmation is not None:
-        return "confirmed" if confirmation.confirmed else "not-confirmed"
+        return confirmation.result
     return "nothing-to-explain" if found.high < limit else "unexplained"
 
 
@@ -46,19 +51,27 @@ def headline(outcome: Outcome, found: Interval, confirmation: Confirmation | Non
     """The first line."""
     if outcome == "nothing-to-explain":
         return (
-            f"there is no spread to explain: executions differ by {spread(found.estimate)} (surely by less than "
-            f"{spread(settings.negligible)})"
+            f"there is no spread to explain: executions differ by {spread(found.estimate)} (the whole interval lies "
+            f"below {spread(settings.negligible)})"
         )
     if outcome == "unexplained":
-        return f"nothing that pagelab can switch here explains the spread of {spread(found.estimate)}"
+        return f"no source that pagelab can switch here was found to explain the spread of {spread(found.estimate)}"
     assert confirmation is not None
     change = f"from {spread(confirmation.cv_default)} to {spread(confirmation.cv_recommended)}"
-    if outcome == "not-confirmed":
-        return (
-            f"{confirmation.source} looked like the cause, but fresh executions do not confirm it: spread {change} "
-            f"({confirmation.recommended}), which chance explains"
-        )
-    return f"pin {confirmation.recommended}: spread falls {change}, mean {_mean(confirmation)}"
+    if outcome == "confirmed":
+        return f"pin {confirmation.recommended}: spread falls {change}, mean {_mean(confirmation)}"
+    figures = (
+        f"spread {spread(confirmation.cv_default)} by default, {spread(confirmation.cv_recommended)} with "
+        f"{confirmation.recommended}, in {confirmation.executions} fresh executions of each"
+    )
+    if outcome == "refuted":
+        return f"{confirmation.source} looked like the cause, and fresh executions refute it: {figures}"
+    return f"cannot tell whether {confirmation.source} makes the spread: {figures}"
+
+
+def no_confirmation(finding: Finding, pin: Pin, reason: str) -> str:
+    """Too many of the fresh executions failed."""
+    return f"cannot tell whether {finding.label} makes the spread: {pin.name} could not be confirmed, because {reason}"
 
 
 def _mean(found: Confirmation) -> str:
@@ -68,54 +81,136 @@ def _mean(found: Confirmation) -> str:
 
 
 def sentences(
-    outcome: Outcome, findings: Sequence[Finding], confirmation: Confirmation | None, settings: Settings
+    outcome: Outcome,
+    findings: Sequence[Finding],
+    confirmation: Confirmation | None,
+    settings: Settings,
+    executions: int = 0,
 ) -> list[str]:
-    """What comes after the headline."""
+    """What comes after the headline; ``executions`` of the default."""
     told = []
-    if confirmation is not None and confirmation.confirmed:
-        told.append(f"how: {confirmation.how}")
-    if confirmation is not None and confirmation.confirmed and confirmation.mean == "undecided":
-        enough = confirmation.minutes_for_mean
+    if outcome == "nothing-to-explain" and executions:
+        # Of n executions none is slow with a probability of 5% where 3/n of them are (the rule of three).
+        told.append(
+            f"seen in {executions} executions: a slow mode rarer than 1 in {executions // 3} may not have shown"
+        )
+    if confirmation is not None:
+        told += _of_confirmation(confirmation, settings)
+    alone = [one for one in findings if one.key != COMBINED]
+    for verdict, words in (
+        ("cause", "pinning one of these removes most of the variance: {}"),
+        ("part", "pinning one of these removes part of the variance: {}"),
+        ("adds", "pinning one of these adds spread: {}"),
+        ("ruled-out", "not the main cause (joint level {level}): {}"),
+        ("undecided", "no effect seen, and not ruled out: {}"),
+    ):
+        names = [one.label for one in alone if one.verdict == verdict and not (quiet(verdict) and one.values_differ)]
+        if names:
+            told.append(words.format(wording.listing(names), level=wording.level(settings.level)))
+    matters = [one.label for one in alone if quiet(one.verdict) and one.values_differ]
+    if matters:
+        listed = wording.listing(matters)
+        told.append(f"not seen to make the spread by default, but the value matters where it changes: {listed}")
+    if outcome == "unexplained":
+        told.append(
+            "causes that pagelab cannot switch: the program itself (sleeping, random numbers, threads, input and "
+            "output) and the machine's other work; the schedule plot of the report shows drift"
+        )
+    return told
+
+
+def quiet(verdict: Verdict) -> bool:
+    """Pinning was not seen to change the spread."""
+    return verdict in ("ruled-out", "undecided")
+
+
+def _of_confirmation(found: Confirmation, settings: Settings) -> list[str]:
+    if not found.confirmed:
+        return [_not_confirmed(found)]
+    told = [f"how: {found.how}"]
+    if found.mean == "undecided":
+        enough = found.minutes_for_mean
         told.append(
             f"to tell whether the mean stays within ± {spread(settings.unchanged)}"
             + (f" takes about --minutes {enough:g}" if enough is not None else " takes more executions")
         )
-    if confirmation is not None and confirmation.confirmed and confirmation.sd_ratio.high >= 1:
-        typical = confirmation.deviation_ratio
+    for one in found.contrasts[1:]:
+        told.append(
+            f"it is the cause, not what comes with it: against {one.against} ({spread(one.cv_against)}), "
+            f"{gone(one.removed)} of the variance is gone"
+        )
+    if found.of_default.sd_ratio.high >= 1:
+        typical = found.of_default.deviation_ratio
         told.append(
             "a few extreme executions make the standard deviation uncertain; the mean absolute deviation falls to "
             f"{typical.estimate:.2f} times ({typical.low:.2f} to {typical.high:.2f})"
         )
-    alone = [one for one in findings if one.key != COMBINED]
-    for verdict, words in (
-        ("cause", "pinning one of these removes most of the variance: {}"),
-        ("part", "these make part of it: {}"),
-        ("adds", "pinning these adds spread: {}"),
-        ("ruled-out", "surely not the main cause: {}"),
-        ("undecided", "no effect seen, and not ruled out: {}"),
-    ):
-        names = [one.label for one in alone if one.verdict == verdict]
-        if names:
-            told.append(words.format(wording.listing(names)))
-    if outcome == "unexplained":
-        told.append(
-            "the program itself (sleeping, random numbers, threads, input and output) or the machine's other work may "
-            "make it; see the schedule plot of the report for drift"
-        )
     return told
+
+
+def _not_confirmed(found: Confirmation) -> str:
+    """Why: the contrast that decided it, and what would tell."""
+    one = next(each for each in found.contrasts if each.result == found.result)
+    other = "" if one is found.of_default else f", against {one.against} (spread {spread(one.cv_against)})"
+    removed = gone(one.removed)
+    if found.result == "refuted":
+        return f"in the first executions {one.seen:.0%} of the variance seemed gone{other}; in fresh ones {removed}"
+    halved = found.needed_for_half is not None
+    executions, power = (found.needed_for_half, one.power_of_half) if halved else (found.needed, one.power)
+    enough = found.minutes_for_spread
+    budget = "" if enough is None else f", about --minutes {enough:g}"
+    return (
+        f"{removed} of the variance is gone with it{other}, which may be chance; an effect of "
+        f"{one.seen / (2 if halved else 1):.0%} would need {executions:,} executions of each{budget}, to be found in "
+        f"four of five diagnoses; these {found.executions} find it in {power:.0%}"
+    )
+
+
+def gone(removed: Interval) -> str:
+    """``56% (31–72%)``; nothing is below zero."""
+    low, high, middle = (max(0.0, value) for value in (removed.low, removed.high, removed.estimate))
+    return f"{middle:.0%} ({100 * low:.0f}–{high:.0%})"
 
 
 def value_sentences(findings: Sequence[Finding]) -> list[str]:
     """Sources whose values give different times: what "one lucky layout is no cure" means in figures."""
     told = []
     for one in findings:
-        if not one.values_differ or one.share is None:
+        if not one.values_differ:
             continue
         slowest = max(one.values, key=lambda value: value.mean)
         fastest = min(one.values, key=lambda value: value.mean)
-        told.append(
+        text = (
             f"{one.label}: the value matters: {slowest.name} is {wording.percent(slowest.mean / fastest.mean - 1)} "
-            f"against {fastest.name}; the choice makes {one.share.estimate:.0%} of the variance where chance makes it"
+            f"against {fastest.name}"
+        )
+        if one.share is not None:
+            text += (
+                f"; where the value is left to chance, it makes {gone(one.share)} of the variance, as far as "
+                f"{len(one.values)} values show"
+            )
+        told.append(text)
+    return told
+
+
+def lost(
+    settings: Settings, findings: Sequence[Finding], planned: int, blocks: int, late: Mapping[str, int]
+) -> list[str]:
+    """What failed and timed-out executions do to the figures."""
+    told = []
+    ended = sum(late.values())
+    if ended:
+        kept = settings.metric == "wall_s"
+        how = "counted with the time until then" if kept else f"without {settings.metric}, so their blocks are left out"
+        told.append(
+            f"{wording.count(ended, 'execution')} did not end within --timeout {settings.timeout_s:g}: {how}; spreads "
+            "are larger than they are shown"
+        )
+    fewest = min([blocks, *(one.blocks for one in findings if one.verdict != "left-out")])
+    if fewest < planned:
+        told.append(
+            f"executions failed: each source is judged by the blocks in which its own and its control's ended well "
+            f"({fewest} to {planned} of {planned})"
         )
     return told
 
@@ -135,6 +230,16 @@ def extremes(findings: Sequence[Finding]) -> list[str]:
                 f"({typical.low:.2f} to {typical.high:.2f})"
             )
     return told
+
+
+def compared_with(findings: Sequence[Finding]) -> list[str]:
+    """What each pin was compared with, where that is not the default."""
+    groups: dict[str, list[str]] = {}
+    for one in findings:
+        if one.sd_ratio is not None:
+            groups.setdefault(one.against, []).append(one.label)
+    told = [f"{wording.listing(labels)}: compared with {against}" for against, labels in groups.items()]
+    return told if len(groups) > 1 else []
 
 
 def left_out(findings: Sequence[Finding]) -> list[str]:

@@ -56,8 +56,11 @@ An owner undoes its own ids, the latest first. ``pagelab doctor --restore`` undo
 is dead, the latest first.
 
 **Damage.** A last line without a newline was being written when its writer died: before appending, cut it
-off. A whole line that cannot be parsed is skipped and reported. The file may be emptied (``ftruncate`` under
-the lock) when no id is active; a writer that has just undone its changes does so above 64 KiB, so that a study of
+off. A writer whose write was short (a full file system) cuts it off itself, so that no two lines become one.
+A whole line that cannot be parsed is skipped and reported; what begins like a line inside it is read all the same.
+A file that is not empty and has no line of this format is somebody else's: it is refused and left as it is.
+The file may be emptied (``ftruncate`` under the lock)
+ when no id is active; a writer that has just undone its changes does so above 64 KiB, so that a study of
 thousands of runs does not read an ever longer file.
 
 **Cost.** A machine that crashes loses the settings with the journal, so ``fsync`` protects no setting; it is there for
@@ -71,6 +74,7 @@ import fcntl
 import json
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -215,7 +219,7 @@ class Journal:
             os.close(descriptor)
 
     def _open(self) -> int:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             descriptor = os.open(self.path, flags, 0o644)
@@ -226,6 +230,9 @@ class Journal:
                 f"run as root, or set {PATH_VARIABLE} to a file you may write"
             ) from error
         status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(descriptor)
+            raise JournalError(f"will not use the settings journal {self.path}: it is not a regular file")
         # Restoring writes what the journal says, with root's rights: nobody else may be able to say it.
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             os.close(descriptor)
@@ -242,10 +249,15 @@ class LockedJournal:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         content = self._content()
-        whole = content.rfind(b"\n") + 1
-        if whole != len(content):
-            os.ftruncate(descriptor, whole)
-        self.snapshot = _parse(content[:whole])
+        self.snapshot = _parse(content)
+        if not _is_journal(content, self.snapshot):
+            raise JournalError(
+                "will not use the settings journal: the file is not one, and is left as it is; "
+                f"set {PATH_VARIABLE} to another file, or to one that does not exist yet"
+            )
+        self._length = content.rfind(b"\n") + 1
+        if self._length != len(content):
+            os.ftruncate(descriptor, self._length)
 
     def _content(self) -> bytes:
         size = os.fstat(self._descriptor).st_size
@@ -254,8 +266,13 @@ class LockedJournal:
     def append(self, entry: Entry) -> Entry:
         """Write one line and make it durable; returns the entry. Raises ``OSError``."""
         data = entry.line().encode()
+        # What an earlier write left half done would swallow this line.
+        if os.fstat(self._descriptor).st_size != self._length:
+            os.ftruncate(self._descriptor, self._length)
         if os.write(self._descriptor, data) != len(data):
+            os.ftruncate(self._descriptor, self._length)
             raise JournalError("cannot write to the settings journal: no space left on its file system")
+        self._length += len(data)
         os.fsync(self._descriptor)
         self.snapshot.by_id[entry.id] = entry
         return entry
@@ -269,21 +286,44 @@ class LockedJournal:
         large = os.fstat(self._descriptor).st_size > EMPTY_ABOVE_BYTES
         if large and not self.snapshot.active(boot):
             os.ftruncate(self._descriptor, 0)
+            self._length = 0
             os.fsync(self._descriptor)
             self.snapshot = Snapshot()
+
+
+_BEGINNINGS = (b'{"id"', b'{"boot_id"')
+"""How this module's lines begin, and the launcher's."""
 
 
 def _parse(content: bytes) -> Snapshot:
     snapshot = Snapshot()
     for line in content[: content.rfind(b"\n") + 1].splitlines():
-        try:
-            entry = Entry.parse(line.decode())
-        except (ValueError, RecursionError):
+        entry = _entry(line)
+        if entry is None:
             snapshot.damaged_lines += 1
-        else:
+            # A line that was cut short swallows the one behind it: that one is whole.
+            entry = _entry(line[max(line.rfind(beginning) for beginning in _BEGINNINGS) :])
+        if entry is not None:
             # A known id keeps its place: order is that of the first lines.
             snapshot.by_id[entry.id] = entry
     return snapshot
+
+
+def _entry(line: bytes) -> Entry | None:
+    try:
+        return Entry.parse(line.decode())
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_journal(content: bytes, snapshot: Snapshot) -> bool:
+    """Whether it may be written to and cut: somebody else's file must not be, whatever named it."""
+    if snapshot.by_id or not content:
+        return True
+    torn = content[:16]
+    return b"\n" not in content and any(
+        beginning.startswith(torn) or torn.startswith(beginning) for beginning in _BEGINNINGS
+    )
 
 
 def _sync_directory(directory: Path) -> None:

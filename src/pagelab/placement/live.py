@@ -5,8 +5,12 @@ The preload library keeps the file mapped and counts in place, so looking costs 
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
+import os
 import re
+import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +22,9 @@ from ..errors import BadInputError
 from .errors import NoSuchProcessError, NotPermittedError, ProcessGoneError, explained, gone, is_alive
 
 SCHEMA = "pagelab.stat/1"
-_GUEST = re.compile(r"/pagelab-[0-9a-f]{16}/(\d+)-\d+\.guest$")
+_GUEST = re.compile(r"/pagelab-[0-9a-f]{16}/guests/(\d+)-\d+\.guest$")
+_LARGEST = 16 << 20
+"""No guest file has more bytes."""
 _START = "start a program under a frame policy with: sudo pagelab run --frames page-coloring -- COMMAND"
 
 
@@ -145,15 +151,23 @@ def _guest_bytes(pid: int) -> bytes:
     path, span = mapped[-1]
     # Through /proc: the file may be in another mount namespace, or its directory removed.
     for name in (f"/proc/{pid}/root{path}", f"/proc/{pid}/map_files/{span}"):
-        try:
-            return Path(name).read_bytes()
-        except OSError:
-            continue
+        with contextlib.suppress(OSError):
+            return _read_bounded(name)
     if not is_alive(pid):
         raise gone(pid, "its counters")
     raise NotPermittedError(
         f"cannot read {path} of process {pid}; run as the user of that process, or: sudo pagelab stat {pid}"
     )
+
+
+def _read_bounded(name: str) -> bytes:
+    """A process decides what its paths lead to: neither a link is followed nor a pipe waited for."""
+    follow = os.O_NOFOLLOW if "/map_files/" not in name else 0
+    descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | follow)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return file.read(_LARGEST)
 
 
 def _guest_mapping(line: str) -> tuple[str, str]:

@@ -57,9 +57,9 @@ def _cells(strategy: StrategyStat) -> dict[str, str]:
         "filled by the kernel": f"{values.get('zero_pages', 0):,}",
         "faults answered": f"{faults:,}",
         "pages a fault": f"{values.get('demand_pages', 0) / faults:.1f}" if faults else "–",
-        "placed ahead": f"{values.get('eager_pages', 0):,}",
+        "placed on request": f"{values.get('eager_pages', 0):,}",
+        "placed ahead": f"{values.get('ahead_pages', 0):,}",
         "existing pages moved": f"{values.get('remapped_pages', 0):,}",
-        "frames that came back": f"{values.get('harvested_pages', 0):,}",
         "out of reach": "\n".join(reach) or "–",
     }
 

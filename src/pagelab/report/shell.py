@@ -19,6 +19,7 @@ from typing import Any
 from pagelab.analysis import wording
 from pagelab.report.charts import theme
 from pagelab.report.figure import Figure
+from pagelab.terminal import plain, plain_lines
 
 _MOST_PLAIN = 2 << 20
 """Data beyond this is embedded compressed."""
@@ -56,7 +57,11 @@ def render(template: str, figures: Sequence[Figure], **values: Any) -> str:
 
     bundle, script = _bundle(), _asset("report.js")
     environment = Environment(
-        loader=PackageLoader("pagelab.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=False
+        loader=PackageLoader("pagelab.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=False,
+        finalize=_shown,
     )
     environment.filters["prose"] = _prose
     environment.filters["json_line"] = lambda value: json.dumps(value, ensure_ascii=False, sort_keys=True)
@@ -71,13 +76,20 @@ def render(template: str, figures: Sequence[Figure], **values: Any) -> str:
     )
 
 
+def _shown(value: Any) -> Any:
+    """Names are other people's words; what is marked up is this package's own."""
+    from markupsafe import Markup
+
+    return plain_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 def _prose(text: str) -> Any:
     """*text* for reading: numbers stay with their units, names with hyphens in one piece."""
     from markupsafe import Markup, escape
 
     words = [
         Markup('<span class="nb">{}</span>').format(word) if "-" in word and len(word) < 24 else escape(word)
-        for word in _TIED.sub("\u00a0", text).split(" ")
+        for word in _TIED.sub("\u00a0", plain(text)).split(" ")
     ]
     return Markup(" ").join(words)
 

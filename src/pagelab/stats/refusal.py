@@ -37,7 +37,6 @@ class Refusal(StrEnum):
     NO_SPREAD = "no-spread"
     NO_SPREAD_WITHIN = "no-spread-within"
     GROUP_SIZE = "group-size"
-    UNSTABLE_RESAMPLES = "unstable-resamples"
     DUPLICATE = "duplicate"
     NOTHING_TO_COMPARE = "nothing-to-compare"
     OUT_OF_REACH = "out-of-reach"

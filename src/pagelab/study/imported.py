@@ -9,8 +9,8 @@ import csv
 import hashlib
 import io
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -66,15 +66,27 @@ class Columns:
     factor: str | None = None
     """The column whose values are compared (PREPAGE's ``buffering``)."""
     workload: str | None = None
+    execution: str | None = None
+    """The column that says which rows are measurements of one execution; None: the first named so (``EXECUTION``)."""
     labels: dict[str, str] = field(default_factory=dict)
     """Value in the file → label in the report, such as ``0`` → ``off``."""
 
 
+EXECUTION = ("execution", "run", "process", "invocation", "fork")
+"""Columns that number executions, in any case: rows with the same value there belong to one."""
+MEASUREMENT = ("measurement", "iteration", "repetition")
+"""Columns that number measurements inside an execution."""
+
+
 def read_csv(path: Path, columns: Columns) -> list[Sample]:
-    """Rows of a CSV with a header, factor columns and a time column in seconds. Raises SpecError with file and line."""
+    """Rows of a CSV with a header, factor columns and a time column in seconds. Raises SpecError with file and line.
+
+    A row is an execution. With an execution column, rows of one condition with the same value there are the
+    measurements of one execution, in the order of the file; the execution has no time of its own.
+    """
     text, digest = _read(path)
     header, rows = _rows(path, text)
-    time, factor, others = _roles(path, header, columns)
+    time, factor, execution, others = _roles(path, header, columns)
     samples = []
     for line, row in rows:
         if len(row) != len(header):
@@ -94,7 +106,33 @@ def read_csv(path: Path, columns: Columns) -> list[Sample]:
         samples.append(Sample(label, level, [], run, parameters))
     if not samples:
         raise SpecError(path, [Problem("", "no rows after the header")])
+    return samples if execution is None else _joined(samples, execution, time)
+
+
+def _joined(rows: list[Sample], execution: str, time: str) -> list[Sample]:
+    """One sample an execution, in the order in which they begin; the rows, where each execution has one."""
+    found: dict[tuple[str, str, str], list[Sample]] = {}
+    for row in rows:
+        found.setdefault((*_key(row), row.run.columns[execution]), []).append(row)
+    if all(len(parts) == 1 for parts in found.values()):
+        return rows
+    samples = []
+    for parts in found.values():
+        first, last = parts[0].run, parts[-1].run
+        place = first.place if len(parts) == 1 else f"{first.place} to {last.place.removeprefix('line ')}"
+        kept = {
+            name: value for name, value in first.columns.items() if name != time and name.lower() not in MEASUREMENT
+        }
+        run = first.model_copy(update={"place": place, "wall_s": None, "columns": kept})
+        values = tuple((time, part.run.wall_s, "s") for part in parts if part.run.wall_s is not None)
+        samples.append(replace(parts[0], run=run, measurements=values))
     return samples
+
+
+def metric_of(samples: Sequence[Sample]) -> str:
+    """What is compared by default: wall time, or the measurements where executions have them instead."""
+    names = {name for sample in samples for name, _, _ in sample.measurements if sample.run.wall_s is None}
+    return f"measure.{names.pop()}" if len(names) == 1 else "wall_s"
 
 
 def _rows(path: Path, text: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
@@ -107,8 +145,8 @@ def _rows(path: Path, text: str) -> tuple[list[str], list[tuple[int, list[str]]]
         raise SpecError(path, [Problem("", f"not CSV: {error}", reader.line_num)]) from None
 
 
-def _roles(path: Path, header: list[str], columns: Columns) -> tuple[str, str, list[str]]:
-    """The time column, the factor column, and the other factors (what is repeated within stays comparable)."""
+def _roles(path: Path, header: list[str], columns: Columns) -> tuple[str, str, str | None, list[str]]:
+    """The columns of time, factor and execution, and the other factors (what is repeated within stays comparable)."""
 
     def known(name: str, option: str) -> str:
         if name not in header:
@@ -118,11 +156,22 @@ def _roles(path: Path, header: list[str], columns: Columns) -> tuple[str, str, l
     if len(header) < 2 or len(set(header)) != len(header) or "" in header:
         raise SpecError(path, [Problem("", "the first line must name each column, such as: buffering,time", 1)])
     time = known(columns.time or ("time" if "time" in header else header[-1]), "--time")
-    rest = [name for name in header if name not in (time, columns.workload)]
+    named = (time, columns.workload, columns.factor)
+    free = [name for name in header if name not in named]
+    execution = next((name for name in free if name.lower() in EXECUTION), None)
+    if columns.execution:
+        execution = known(columns.execution, "--execution")
+        if execution in named:
+            raise SpecError(path, [Problem("--execution", f'column "{execution}" has another meaning already', 1)])
+    places = [name for name in free if name.lower() in MEASUREMENT]
+    if places and execution is None:
+        message = f'column "{places[0]}" numbers measurements: say which column tells their executions'
+        raise SpecError(path, [Problem("--execution", message, 1)])
+    rest = [name for name in header if name not in (time, columns.workload, execution, *places)]
     if columns.workload:
         known(columns.workload, "--workload")
     factor = known(columns.factor or (rest[0] if rest else ""), "--factor")
-    return time, factor, [name for name in rest if name != factor]
+    return time, factor, execution, [name for name in rest if name != factor]
 
 
 def _seconds(text: str, path: Path, column: str, line: int) -> float:
@@ -157,7 +206,10 @@ class _Hyperfine(BaseModel):
 
 
 def read_hyperfine(path: Path) -> list[Sample]:
-    """Each of ``results[].times`` of hyperfine's ``--export-json`` is one execution. Raises SpecError."""
+    """Each of ``results[].times`` of hyperfine's ``--export-json`` is one execution. Raises SpecError.
+
+    A command that was timed several times is several conditions, numbered: an A/A check, not one sample.
+    """
     text, digest = _read(path)
     try:
         results = _Hyperfine.model_validate_json(text).results
@@ -166,6 +218,7 @@ def read_hyperfine(path: Path) -> list[Sample]:
         where = dotted(tuple(first["loc"]))
         raise SpecError(path, [Problem(where, f"not the JSON of hyperfine --export-json: {first['msg']}")]) from None
     samples = []
+    labels = _hyperfine_labels(results)
     for number, result in enumerate(results):
         parameters = {name: str(value) for name, value in (result.parameters or {}).items()}
         for index, wall_s in enumerate(result.times):
@@ -177,10 +230,29 @@ def read_hyperfine(path: Path) -> list[Sample]:
                 exit_code=result.exit_codes[index] if result.exit_codes else None,
                 peak_rss_bytes=result.memory_usage_byte[index] if result.memory_usage_byte else None,
             )
-            samples.append(Sample(path.stem, result.command, [result.command], run, parameters))
+            samples.append(Sample(path.stem, labels[number], [result.command], run, parameters))
     if not samples:
         raise SpecError(path, [Problem("results", "holds no times")])
     return samples
+
+
+def _hyperfine_labels(results: Sequence[_HyperfineResult]) -> list[str]:
+    """The command; where it occurs again, with what tells them apart: parameters, else a number."""
+    labels = [one.command for one in results]
+    for label in {label for label in labels if labels.count(label) > 1}:
+        places = [i for i, one in enumerate(results) if one.command == label]
+        texts = [
+            " ".join([label, *(f"{name}={value}" for name, value in (results[i].parameters or {}).items())])
+            for i in places
+        ]
+        for i, text in zip(places, texts, strict=True):
+            labels[i] = text
+    counts: dict[str, int] = {}
+    numbered = []
+    for label in labels:
+        counts[label] = counts.get(label, 0) + 1
+        numbered.append(f"{label} #{counts[label]}" if labels.count(label) > 1 else label)
+    return numbered
 
 
 def _read(path: Path) -> tuple[str, str]:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from pagelab import terminal
+
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
@@ -73,17 +75,16 @@ class Bar:
     """
 
     def __init__(self) -> None:
-        from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
         from rich.progress import Progress as RichProgress
 
-        self._console = Console(stderr=True)
+        self._console = terminal.console(stderr=True)
         self._bar = RichProgress(
-            TextColumn("{task.fields[title]}"),
+            TextColumn("{task.fields[title]}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[left]}"),
-            TextColumn("[dim]{task.fields[condition]}", markup=True),
+            TextColumn("{task.fields[condition]}", style="dim", markup=False),
             console=self._console,
             auto_refresh=False,
         )

@@ -144,17 +144,6 @@ static inline void write_tag(unsigned char *p, size_t page, uint64_t tag) {
     *(volatile uint64_t *)(p + page * PAGE + page % 500 * 8) = tag + page;
 }
 
-/* The engine looks up where pages lie after it has placed them, single ones some sixteen at a time, and exchanges those
- * that swap or compaction moved before: so much may happen before they are looked at. The handler answers in order. */
-__attribute__((unused)) static void settle(void) {
-    static unsigned char *p;
-    if (!p) p = map_anon(64 * MIB);
-    for (size_t i = 0; i < 40; i++) {
-        write_tag(p, 0, 1);
-        p += 3 * PAGE;
-    }
-}
-
 __attribute__((unused)) static void write_tags(unsigned char *p, size_t pages, uint64_t tag) {
     for (size_t i = 0; i < pages; i++) write_tag(p, i, tag);
 }

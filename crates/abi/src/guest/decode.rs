@@ -6,11 +6,11 @@ use core::fmt;
 use core::mem::{offset_of, size_of};
 
 use super::decode_frames;
-use super::report::{Note, PlacementMethod, RegionReport, Report, Residency, Rusage};
+use super::report::{Measuring, Note, PlacementMethod, RegionReport, Report, Residency, Rusage};
 use super::{
-    Counter, DisabledReason, EXE_BYTES, GuestFile, MAGIC, NOTE_SLOTS, NoteKind, NoteSlot, PATH_BYTES, REGION_OTHER,
-    REGION_SLOTS, RESIDENCY_SLOTS, RegionSlot, ResidencySlot, RusageSlot, SIZE_COLUMNS, Started, State, UNCOUNTED,
-    VERSION,
+    Counter, DisabledReason, EXE_BYTES, GuestFile, MAGIC, MeasuringSlot, NOTE_SLOTS, NoteKind, NoteSlot,
+    PATH_BYTES, REGION_OTHER, REGION_SLOTS, RESIDENCY_SLOTS, RegionSlot, ResidencySlot, RusageSlot, SIZE_COLUMNS,
+    Started, State, UNCOUNTED, VERSION,
 };
 use crate::plan::{Memory, Via};
 
@@ -95,6 +95,7 @@ impl Report {
             regions: regions(&words),
             regions_dropped: words.at(offset_of!(GuestFile, regions_dropped)),
             rusage: end_ns.map(|_| rusage(&words)),
+            measuring: measuring(&words),
             engine: decode_frames::engine(&words),
             frames: decode_frames::frames(&words),
         })
@@ -181,5 +182,15 @@ fn rusage(words: &Words<'_>) -> Rusage {
         minor_faults: word(offset_of!(RusageSlot, minor_faults)),
         major_faults: word(offset_of!(RusageSlot, major_faults)),
         max_rss_bytes: word(offset_of!(RusageSlot, max_rss_bytes)),
+    }
+}
+
+fn measuring(words: &Words<'_>) -> Measuring {
+    let word = |offset| words.at(offset_of!(GuestFile, measuring) + offset);
+    Measuring {
+        user_ns: word(offset_of!(MeasuringSlot, user_ns)),
+        system_ns: word(offset_of!(MeasuringSlot, system_ns)),
+        minor_faults: word(offset_of!(MeasuringSlot, minor_faults)),
+        major_faults: word(offset_of!(MeasuringSlot, major_faults)),
     }
 }

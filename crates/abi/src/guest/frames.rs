@@ -80,8 +80,11 @@ words! {
         remapped_pages,
         /// Of these, pages that had to be copied.
         copied_pages,
-        /// Pages whose frame came back to the pool when the program gave them up.
-        harvested_pages,
+        /// Of those placed by faults, pages that the fault did not touch: placed ahead.
+        ahead_pages,
+        /// At exit: of these, resident pages that hold nothing but zeros, so that perhaps nobody ever touched them (32,768
+        /// pages are looked at).
+        ahead_zero_pages,
         /// At exit: resident pages of governed ranges.
         resident_pages,
         /// At exit: of these, still on the frame they were placed on.

@@ -91,6 +91,19 @@ pub struct Rusage {
     pub max_rss_bytes: u64,
 }
 
+/// What the library's own measuring took: part of what the kernel accounts to the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Measuring {
+    /// User time.
+    pub user_ns: u64,
+    /// System time.
+    pub system_ns: u64,
+    /// Faults without I/O.
+    pub minor_faults: u64,
+    /// Faults with I/O.
+    pub major_faults: u64,
+}
+
 /// What one colour was asked for and got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ColourCounts {
@@ -177,6 +190,8 @@ pub struct Report {
     pub regions_dropped: u64,
     /// Usage at the end; `None`: not measured.
     pub rusage: Option<Rusage>,
+    /// What measuring took.
+    pub measuring: Measuring,
     /// The engine that places frames; `None`: never started, and never wanted.
     pub engine: Option<EngineReport>,
     /// Frame placement, by strategy.

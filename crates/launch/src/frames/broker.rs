@@ -5,18 +5,17 @@
 //! to the abstract address made of the run directory's name, `/` and [`SOCKET`]. It gets one message: an errno (4 bytes, little-endian; 0:
 //! granted) and, when granted, two descriptors: its own `/proc/PID/pagemap` and `/dev/userfaultfd`. (A userfaultfd made
 //! here would be the launcher's: it belongs to the address space that makes it.) Who asks is taken from the socket, and
-//! only processes that descend from the launcher are answered.
+//! only processes that descend from the launcher, and are still who they were when they connected, are given anything.
 
 use crate::error::{Error, Result};
 use crate::proctree;
 use crate::rundir::RunDir;
 use crate::sys::{self, process, socket, userfault};
-use std::fs::{self, File, Permissions};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
 
@@ -36,19 +35,18 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Listens for processes of the run. `in_directory`: also in the run directory, for the user `uid` who owns it.
+    /// Listens for processes of the run. `in_directory`: also in the run directory, for its program's user.
     ///
     /// # Errors
     /// A socket that cannot be made.
-    pub fn open(run_dir: &RunDir, in_directory: Option<(u32, u32)>) -> Result<Broker> {
+    pub fn open(run_dir: &RunDir, in_directory: bool) -> Result<Broker> {
         let name = run_dir.path().file_name().unwrap_or_default();
         let name = [name.as_bytes(), b"/", SOCKET.as_bytes()].concat();
         let hidden = SocketAddr::from_abstract_name(&name).and_then(|at| UnixListener::bind_addr(&at));
         // A sandbox that forbids it costs only those that give their rights up.
         let mut listeners: Vec<UnixListener> = hidden.into_iter().collect();
-        if let Some((uid, gid)) = in_directory {
-            let path = run_dir.path().join(SOCKET);
-            listeners.push(listen_in(&path, uid, gid).map_err(|error| cannot(&path, &error))?);
+        if in_directory {
+            listeners.push(run_dir.listen(SOCKET).map_err(|error| cannot(run_dir.path(), &error))?);
         }
         for listener in &listeners {
             listener.set_nonblocking(true).map_err(|error| cannot(run_dir.path(), &error))?;
@@ -87,20 +85,13 @@ fn cannot(path: &Path, error: &io::Error) -> Error {
     ))
 }
 
-fn listen_in(path: &Path, uid: u32, gid: u32) -> io::Result<UnixListener> {
-    let listener = UnixListener::bind(path)?;
-    fs::set_permissions(path, Permissions::from_mode(0o600))?;
-    if sys::user::own_uids().1 != uid {
-        sys::files::give_to(path, uid, gid)?;
-    }
-    Ok(listener)
-}
-
 fn answer(stream: &UnixStream) -> std::result::Result<(), (i32, io::Error)> {
-    let pid = socket::peer_pid(stream).map_err(|error| (0, error))?;
+    let peer = socket::peer(stream).map_err(|error| (0, error))?;
+    let pid = peer.pid;
     let failed = |error| (pid, error);
-    if !proctree::descendants(process::own_pid()).contains(&pid) {
-        return Err(failed(io::Error::from_raw_os_error(libc::EPERM)));
+    let refused = || failed(io::Error::from_raw_os_error(libc::EPERM));
+    if !proctree::descends(pid, process::own_pid()) {
+        return Err(refused());
     }
     let pidfd: OwnedFd = socket::peer_pidfd(stream).map_err(failed)?;
     let pagemap = File::open(format!("/proc/{pid}/pagemap")).map_err(failed)?;
@@ -110,6 +101,11 @@ fn answer(stream: &UnixStream) -> std::result::Result<(), (i32, io::Error)> {
     // After the pagemap is open: only now is it sure whose it is.
     if !socket::is_alive(&pidfd) {
         return Err(failed(io::Error::from_raw_os_error(libc::ESRCH)));
+    }
+    // It may have executed a program with more rights meanwhile, whose pages are nobody's business; what was opened before
+    // that is of the memory that it has left.
+    if proctree::effective_ids(pid) != Some((peer.uid, peer.gid)) {
+        return Err(refused());
     }
     let fds = [pagemap.as_raw_fd(), device.as_raw_fd()];
     socket::send(stream, &0_i32.to_le_bytes(), Some(fds)).map_err(failed)
@@ -127,7 +123,7 @@ mod tests {
         let place = std::env::temp_dir();
         let token = Token::fresh().expect("token");
         let run_dir = RunDir::create(Some(&place), token, uid, 0).expect("run directory");
-        let mut broker = Broker::open(&run_dir, Some((uid, 0))).expect("sockets");
+        let mut broker = Broker::open(&run_dir, true).expect("sockets");
         let name = format!("{}/{SOCKET}", run_dir.path().file_name().expect("a name").to_string_lossy());
         let hidden = SocketAddr::from_abstract_name(name).expect("an address");
         let path = run_dir.path().join(SOCKET);
@@ -139,6 +135,7 @@ mod tests {
             assert_eq!(i32::from_le_bytes(answer), libc::EPERM, "this process is no child of itself");
         }
         assert_eq!((broker.granted, broker.refused.map(|(pid, _)| pid)), (0, Some(process::own_pid())));
-        assert_eq!(fs::metadata(path).expect("socket").permissions().mode() & 0o777, 0o600);
+        let mode = std::fs::metadata(path).expect("socket").permissions();
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o600);
     }
 }

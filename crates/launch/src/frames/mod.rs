@@ -42,14 +42,13 @@ impl Placing {
         if plan.strategies.is_empty() {
             return Ok(None);
         }
-        let identity = &runner.identity;
         let route = rights::Facts::gather(keeps_rights(runner)).judge()?;
         let memory = Memory::read();
         plan.strategies.iter().try_for_each(|strategy| check_budget(strategy, &memory))?;
         plan.strategies.iter_mut().for_each(|strategy| bound_budget(strategy, &memory));
         exact::check(plan, warnings)?;
         // In any case: a program that has rights may give them up.
-        let in_directory = (route == Route::Broker).then_some((identity.uid, identity.gid));
+        let in_directory = route == Route::Broker;
         Ok(Some(Placing { route, broker: Some(Broker::open(run_dir, in_directory)?) }))
     }
 

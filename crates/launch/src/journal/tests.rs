@@ -130,3 +130,47 @@ fn of_a_choice_the_chosen_word_counts() {
     fs::write(place.setting(), "always [madvise] never\n").expect("setting");
     assert_eq!(place.value(), "madvise");
 }
+
+#[test]
+fn a_file_of_somebody_else_is_refused_and_left_as_it_is() {
+    let place = Place::new();
+    let path = place.0.join("foreign");
+    for content in ["precious, without a newline", "two\nlines\n", "{\"name\": 1}", "{\"idea\": 1}\nx"] {
+        fs::write(&path, content).expect("written");
+        assert!(Journal::lock(&path).is_err(), "{content:?}");
+        assert_eq!(fs::read_to_string(&path).expect("there"), content);
+    }
+    for torn in ["", "{\"bo", "{\"id\": \"abc", "{\"boot_id\":\"x\",\"by"] {
+        fs::write(&path, torn).expect("written");
+        assert!(Journal::lock(&path).is_ok(), "{torn:?}");
+        assert_eq!(fs::read_to_string(&path).expect("there"), "");
+    }
+}
+
+#[test]
+fn a_line_behind_one_that_was_cut_short_still_counts() {
+    let place = Place::new();
+    let id = place.change("first");
+    let path = place.0.join("journal.jsonl");
+    let whole = fs::read(&path).expect("journal");
+    // As an older writer left it whose first write was short: half a line, and then a whole one.
+    let glued = [b"{\"boot_id\":\"x\",\"by\":\"to", whole.as_slice()].concat();
+    fs::write(&path, glued).expect("written");
+    assert_eq!(place.value(), "000");
+    assert_eq!(place.undo(&id), Undone::Restored);
+    assert_eq!(place.value(), "128");
+}
+
+#[test]
+fn a_short_write_leaves_no_half_line_behind() {
+    let place = Place::new();
+    let id = place.change("first");
+    let mut journal = place.journal();
+    let path = place.0.join("journal.jsonl");
+    // As a write that came up short and could not be undone leaves it, in the middle of one writer's work.
+    let whole = fs::read(&path).expect("journal");
+    fs::write(&path, [whole.as_slice(), b"{\"boot_id\":\"to"].concat()).expect("torn");
+    assert_eq!(journal.undo(&[id]).remove(0).expect("undone"), Undone::Restored);
+    let lines = fs::read_to_string(&path).expect("journal");
+    assert!(lines.lines().all(|line| serde_json::from_str::<Entry>(line).is_ok()), "{lines}");
+}

@@ -123,8 +123,3 @@ pub fn has_attribute(path: &Path, name: &str) -> bool {
     // SAFETY: both strings are NUL-terminated; a null buffer of size 0 asks for the size.
     unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) >= 0 }
 }
-
-/// Gives a file or directory to a user.
-pub fn give_to(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
-    std::os::unix::fs::chown(path, Some(uid), Some(gid))
-}

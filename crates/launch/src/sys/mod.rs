@@ -4,6 +4,7 @@
 //! CLOCK_MONOTONIC unless a name says otherwise. All of it assumes a single-threaded launcher where it says so.
 
 pub mod child;
+pub mod directory;
 pub mod files;
 pub mod memory;
 pub mod perf;
@@ -79,6 +80,9 @@ pub fn errno_text(error: &io::Error) -> String {
         Some(libc::E2BIG) => "E2BIG",
         Some(libc::ENOMEM) => "ENOMEM",
         Some(libc::EAGAIN) => "EAGAIN",
+        Some(libc::EFBIG) => "EFBIG",
+        Some(libc::EDQUOT) => "EDQUOT",
+        Some(libc::ENFILE) => "ENFILE",
         _ => return error.to_string(),
     };
     let text = error.to_string();

@@ -97,6 +97,11 @@ pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     check(unsafe { libc::kill(pid, signal) }).map(drop)
 }
 
+/// Whether a process with this id exists (also one that has ended and was not reaped).
+pub fn exists(pid: i32) -> bool {
+    !kill(pid, 0).is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH))
+}
+
 /// This process's id.
 pub fn own_pid() -> i32 {
     std::process::id() as i32

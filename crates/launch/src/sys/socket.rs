@@ -18,10 +18,9 @@ fn option<T>(stream: &UnixStream, name: libc::c_int, mut value: T) -> io::Result
     Ok(value)
 }
 
-/// The process that connected, by its id as this process sees it.
-pub fn peer_pid(stream: &UnixStream) -> io::Result<i32> {
-    let none = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
-    option(stream, libc::SO_PEERCRED, none).map(|found| found.pid)
+/// The process that connected, by its id as this process sees it, and the user and group it then had.
+pub fn peer(stream: &UnixStream) -> io::Result<libc::ucred> {
+    option(stream, libc::SO_PEERCRED, libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX })
 }
 
 /// A pidfd of the process that connected: it tells whether the id still means the same process.
@@ -74,7 +73,7 @@ mod tests {
     #[test]
     fn the_peer_of_an_own_socket_is_this_process() {
         let (one, other) = UnixStream::pair().expect("pair");
-        assert_eq!(peer_pid(&one).expect("credentials"), std::process::id() as i32);
+        assert_eq!(peer(&one).expect("credentials").pid, std::process::id() as i32);
         if let Ok(pidfd) = peer_pidfd(&one) {
             assert!(is_alive(&pidfd));
         }

@@ -105,6 +105,33 @@ pub fn become_user(identity: &Identity) -> io::Result<()> {
     drop_capabilities()
 }
 
+/// Does `work` with another user's rights to files, and takes the own ones back. What that user may not open is not opened
+/// for him, whatever its path has come to mean.
+pub fn with_files_of<T>(identity: &Identity, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let own = own_identity()?;
+    let set = |groups: &[u32], uid: u32, gid: u32| {
+        // SAFETY: raw system calls with plain integers and a live array of groups; the launcher has one thread. The last
+        // two give the ids in force before, and with an invalid id only those: so they are seen to have been set.
+        unsafe {
+            check_long(libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()))?;
+            libc::syscall(libc::SYS_setfsgid, gid);
+            libc::syscall(libc::SYS_setfsuid, uid);
+            let now = (libc::syscall(libc::SYS_setfsuid, -1), libc::syscall(libc::SYS_setfsgid, -1));
+            let wanted = (libc::c_long::from(uid), libc::c_long::from(gid));
+            if now == wanted { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EPERM)) }
+        }
+    };
+    let done = set(&identity.groups, identity.uid, identity.gid).and_then(|()| work());
+    let (uid, gid) = own_effective();
+    set(&own.groups, uid, gid)?;
+    done
+}
+
+fn own_effective() -> (u32, u32) {
+    // SAFETY: these calls have no arguments and cannot fail.
+    unsafe { (libc::geteuid(), libc::getegid()) }
+}
+
 #[repr(C)]
 struct CapHeader {
     version: u32,
@@ -131,6 +158,20 @@ pub fn drop_capabilities() -> io::Result<()> {
         libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
         check_long(libc::syscall(libc::SYS_capset, &header, none.as_ptr())).map(drop)
     }
+}
+
+/// Gives up, for good, every capability that is not in `kept` (bit by number); none is gained.
+pub fn keep_capabilities(kept: u64) -> io::Result<()> {
+    let header = CapHeader { version: CAP_VERSION_3, pid: 0 };
+    let mut data = [CapData::default(); 2];
+    // SAFETY: the structures have the kernel's layout for version 3.
+    check_long(unsafe { libc::syscall(libc::SYS_capget, &header, data.as_mut_ptr()) })?;
+    for (word, kept) in data.iter_mut().zip([kept as u32, (kept >> 32) as u32]) {
+        word.permitted &= kept;
+        word.effective &= kept;
+    }
+    // SAFETY: as above.
+    check_long(unsafe { libc::syscall(libc::SYS_capset, &header, data.as_ptr()) }).map(drop)
 }
 
 /// Whether this process has any capability in its effective set.

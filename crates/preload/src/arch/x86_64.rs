@@ -41,8 +41,10 @@ pub mod nr {
     pub const FTRUNCATE: usize = 77;
     pub const READLINK: usize = 89;
     pub const GETRUSAGE: usize = 98;
+    pub const GETEUID: usize = 107;
     pub const GETPPID: usize = 110;
     pub const CAPSET: usize = 126;
+    pub const RT_SIGTIMEDWAIT: usize = 128;
     pub const MLOCK: usize = 149;
     pub const MUNLOCK: usize = 150;
     pub const MLOCKALL: usize = 151;
@@ -57,9 +59,12 @@ pub mod nr {
     pub const GET_MEMPOLICY: usize = 239;
     pub const OPENAT: usize = 257;
     pub const NEWFSTATAT: usize = 262;
+    pub const UNLINKAT: usize = 263;
+    pub const SYMLINKAT: usize = 266;
     pub const FACCESSAT: usize = 269;
     pub const MOVE_PAGES: usize = 279;
     pub const PRLIMIT64: usize = 302;
+    pub const SECCOMP: usize = 317;
     pub const EXECVEAT: usize = 322;
     pub const USERFAULTFD: usize = 323;
     pub const MLOCK2: usize = 325;
@@ -67,6 +72,7 @@ pub mod nr {
     pub const PIDFD_OPEN: usize = 434;
     pub const CLOSE_RANGE: usize = 436;
     pub const PIDFD_GETFD: usize = 438;
+    pub const PROCESS_VM_READV: usize = 310;
 }
 
 /// One raw system call; a value in `-4095..0` is a negated errno.
@@ -125,6 +131,36 @@ pub unsafe extern "C" fn clone_thread(
         "ud2",
         clone = const nr::CLONE,
     );
+}
+
+/// Calls `entry(argument)` on the stack that ends at `stack_top` (16-aligned). Debuggers and unwinders find the way back.
+///
+/// # Safety
+/// The stack is the caller's alone, and `entry` returns.
+#[unsafe(naked)]
+pub unsafe extern "C" fn call_on(stack_top: usize, entry: extern "C" fn(usize), argument: usize) {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "mov rsp, rdi",
+        "mov rdi, rdx",
+        "call rsi",
+        "mov rsp, rbp",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    );
+}
+
+/// The processor's clock: ticks since some time, a billion or more a second.
+pub fn ticks() -> u64 {
+    // SAFETY: reads a counter.
+    unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// The calling thread's thread pointer.
@@ -188,28 +224,12 @@ pub fn is_generic_syscall(code: &[u8]) -> bool {
         && code.windows(2).any(|window| window == [0x0f, 0x05])
 }
 
-/// libc's `syscall`, which looks out for seccomp(2): the same instructions, and a call of `enter` before that one.
+/// libc's `syscall`, which looks out for seccomp(2): the same instructions, and [`crate::entry::seccomp`] for that one.
 #[unsafe(naked)]
 pub extern "C" fn generic_syscall() {
     core::arch::naked_asm!(
         "cmp rdi, 317",
-        "jne 2f",
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "push rcx",
-        "push r8",
-        "push r9",
-        "sub rsp, 8",
-        "call {enter}",
-        "add rsp, 8",
-        "pop r9",
-        "pop r8",
-        "pop rcx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "2:",
+        "je {seccomp}",
         "mov rax, rdi",
         "mov rdi, rsi",
         "mov rsi, rdx",
@@ -229,7 +249,7 @@ pub extern "C" fn generic_syscall() {
         "add rsp, 8",
         "mov rax, -1",
         "ret",
-        enter = sym crate::sandbox::enter,
+        seccomp = sym crate::entry::seccomp,
         fail = sym crate::entry::fail_with,
     );
 }

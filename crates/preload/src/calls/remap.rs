@@ -4,7 +4,7 @@ use pagelab_abi::guest::Counter;
 
 use crate::arch::PAGE;
 use crate::frames;
-use crate::guest;
+use crate::guest::{self, HEAP};
 use crate::intervals::{Span, align_up};
 use crate::pool::carry;
 use crate::record;
@@ -45,7 +45,10 @@ fn moved(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> 
         }
     }
     if from_pool.is_none() && !into_pool {
-        part_with_heap(old, old_len)?;
+        part_with_heap(old, old_len, false)?;
+        if flags & c::MREMAP_FIXED != 0 {
+            part_with_heap(new, new_len, false)?;
+        }
         // SAFETY: the program's own request.
         return unsafe { sys::mremap(old, old_len, new_len, flags, new) };
     }
@@ -69,10 +72,17 @@ fn aimed(old: Span, new_len: usize, flags: i32, new: usize) -> Result<usize> {
     }
     let plain = from.is_some_and(|span| guest.pool(span.start).is_some_and(|pool| pool.is_plain_at(span)));
     let end = align_up(new.saturating_add(new_len), PAGE).unwrap_or(new);
-    if flags & c::MREMAP_FIXED != 0
-        && let Some(pool) = guest.pool(new)
-    {
-        pool.before_move_in(Span::new(new, end))?;
+    let target = Span::new(new, end);
+    if flags & c::MREMAP_FIXED != 0 {
+        let inside = |span: Span| (!span.is_empty()).then_some(span);
+        if let (Some(heap), Some(part)) = (&mut guest.heap, inside(target.and(HEAP))) {
+            heap.part_with(part)?;
+        }
+        for pool in guest.pools.iter_mut().flatten() {
+            if let Some(part) = inside(target.and(pool.bounds())) {
+                pool.before_move_in(part)?;
+            }
+        }
     }
     // SAFETY: the program's own request.
     let at = match unsafe { sys::mremap(old.start, old.len(), new_len, flags, new) } {
@@ -92,12 +102,13 @@ fn aimed(old: Span, new_len: usize, flags: i32, new: usize) -> Result<usize> {
     {
         pool.moved_away(span);
     }
-    if let Some(pool) = guest.pool(at) {
-        let end = align_up(at.saturating_add(new_len), PAGE).unwrap_or(at);
-        pool.moved_in(Span::new(at, end), plain);
-        if plain {
-            frames::aimed(old.start, Span::new(at, end));
+    let target = Span::new(at, align_up(at.saturating_add(new_len), PAGE).unwrap_or(at));
+    for pool in guest.pools.iter_mut().flatten() {
+        let part = target.and(pool.bounds());
+        if part.is_empty() {
+            continue;
         }
+        pool.moved_in(part, plain);
     }
     Ok(at)
 }

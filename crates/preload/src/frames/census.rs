@@ -1,16 +1,20 @@
 //! What lies where, against where it was placed.
 
 use core::mem::ManuallyDrop;
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::Relaxed;
 
 use pagelab_abi::guest::OutOfReach;
 
 use crate::arch::PAGE;
 use crate::intervals::Span;
 use crate::measure::Scan;
+use crate::sys::task;
 
 use super::areas;
 use super::engine::Engine;
 use super::place::SHADOW;
+use super::shadow;
 use super::store::SLOTS;
 use super::tally;
 
@@ -22,7 +26,13 @@ struct Sums {
     moved: usize,
     unplaced: usize,
     large: usize,
+    /// Placed ahead, and all zero.
+    zero: usize,
 }
+
+/// Pages that were placed ahead of which a process looks whether they are zero, at most: some 10 ms.
+const MOST_READ: usize = 1 << 15;
+static LEFT_TO_READ: AtomicUsize = AtomicUsize::new(MOST_READ);
 
 /// Counts the resident pages of `span`, which has one strategy; how many there are. `tiled`: it lies in tiles of larger
 /// pages.
@@ -50,6 +60,7 @@ pub fn take(engine: &mut Engine, span: Span, tiled: bool) -> usize {
     tally::frames(number, |counts| &counts.kept_pages, sums.kept);
     tally::frames(number, |counts| &counts.moved_pages, sums.moved);
     tally::frames(number, |counts| &counts.unplaced_pages, sums.unplaced);
+    tally::frames(number, |counts| &counts.ahead_zero_pages, sums.zero);
     tally::out_of_reach(number, OutOfReach::LargerPage, sums.large);
     sums.resident
 }
@@ -63,9 +74,20 @@ impl Sums {
             self.resident += 1;
             match SHADOW.get(page) {
                 0 => self.unplaced += 1,
-                placed if placed == *frame as u32 => self.kept += 1,
+                placed if placed == shadow::low(*frame) => {
+                    self.kept += 1;
+                    self.zero += usize::from(SHADOW.is_ahead(page) && is_zero(page));
+                }
                 _ => self.moved += 1,
             }
         }
     }
+}
+
+/// Whether the page at `page` is there, may be looked at, and holds nothing but zeros.
+fn is_zero(page: usize) -> bool {
+    let left = LEFT_TO_READ.load(Relaxed);
+    LEFT_TO_READ.store(left.saturating_sub(1), Relaxed);
+    let mut bytes = [0u8; PAGE];
+    left > 0 && task::read_own(page, &mut bytes) == Ok(PAGE) && bytes.iter().all(|byte| *byte == 0)
 }

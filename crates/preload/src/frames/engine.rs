@@ -18,11 +18,9 @@ use super::homes::Home;
 use super::hunt::{self, Flags};
 use super::nodes;
 use super::pools::{Books, Pool, Pools};
-use super::returns;
 use super::store::{self, Addresses, SLOTS, Tools};
 use super::strategies;
 use super::tally;
-use super::verify::Late;
 use super::window::Windows;
 
 /// One strategy at work.
@@ -51,10 +49,9 @@ pub struct Engine {
     pub(super) addresses: Addresses,
     pub(super) books: Books,
     pub(super) frames: [u64; SLOTS],
-    /// Frames that the pages of the span being placed are taken to be on.
-    pub(super) known: [u64; SLOTS],
-    pub(super) late: Late,
     pub(super) doubts: Doubts,
+    /// The page that the fault in question touched: what else it brings in comes ahead.
+    pub(super) touched: Option<usize>,
 }
 
 /// The process's engine.
@@ -86,9 +83,8 @@ impl Engine {
             addresses: Addresses::new(),
             books: Books::new(),
             frames: [0; SLOTS],
-            known: [0; SLOTS],
-            late: Late::none(),
             doubts: Doubts::none(),
+            touched: None,
         }
     }
 
@@ -147,7 +143,6 @@ impl Engine {
             fixed => fixed.min(SLOTS),
         };
         let place = self.placers.get_mut(number).ok_or(Errno::ENOSPC)?;
-        returns::belongs(number, pool);
         if let Some(period) = PERIODS.get(number) {
             period.store(strategy.period(), Relaxed);
         }
@@ -253,15 +248,6 @@ impl Engine {
         }
         pool.starving = false;
         Ok(())
-    }
-
-    /// Takes in a chunk whose slots are all held: the caller fills them. Its number.
-    pub fn adopt(&mut self, order: Order) -> Result<u32> {
-        let book = self.books.take()?;
-        let pool = self.pools.get_mut(order.pool).and_then(Option::as_mut).ok_or(Errno::EINVAL)?;
-        let number = pool.stock.add_chunk(book, order.address).map_err(|_| Errno::ENOMEM)?;
-        self.arrived(order);
-        Ok(number)
     }
 
     /// Populates a chunk for pool `at` here and now.

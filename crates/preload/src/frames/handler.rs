@@ -15,7 +15,6 @@ use super::mail::{self, Kind};
 use super::pagemap::Pagemap;
 use super::refiller;
 use super::remap::TRANSIT;
-use super::returns;
 use super::rights;
 use super::spot::{self, Spot};
 use super::store::Tools;
@@ -69,7 +68,6 @@ pub fn descriptor() -> Option<(u32, i32)> {
 pub fn forget() {
     THREAD.forget();
     refiller::forget();
-    returns::forget();
     STAGE.store(BEGUN, Ordering::Relaxed);
     // SAFETY: the child has one thread, and no handler yet.
     unsafe { ENGINE.reset(Engine::off()) };
@@ -243,7 +241,6 @@ fn serve(uffd: Uffd) -> ! {
 
 /// Answers what `thread` rang the bell for. True: this is the end.
 fn reply(engine: &mut Engine, uffd: Uffd, thread: u32) -> bool {
-    engine.verify_late();
     if let Some((kind, span)) = mail::question() {
         let result = match kind {
             Kind::Register => super::prepare(uffd, span, is_pinned(span.start)).map(|()| 0),

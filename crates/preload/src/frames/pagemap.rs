@@ -34,6 +34,7 @@ impl Pagemap {
     }
 
     /// Whether the page at `addr` is in swap.
+    #[cfg(feature = "expensive")]
     pub fn is_swapped(self, addr: usize) -> bool {
         let mut word = [0];
         sys::pread_words(self.0, &mut word, addr / PAGE * WORD) == Ok(WORD) && word[0] & SWAPPED != 0

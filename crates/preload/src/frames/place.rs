@@ -66,7 +66,10 @@ impl Engine {
         let end = page.saturating_add(window * PAGE).min(within.end);
         tally::frames(number, |counts| &counts.faults, 1);
         self.ask_home(page, thread);
+        self.touched = Some(page);
         let (placed, ended) = self.place(number, Span::new(page, end), Why::Fault);
+        self.touched = None;
+        tally::frames(number, |counts| &counts.ahead_pages, ((placed - page) / PAGE).saturating_sub(1));
         if placed == page {
             match ended {
                 End::Present => {
@@ -80,7 +83,7 @@ impl Engine {
                         tally::engine(|counts| &counts.doubted, 1);
                         return self.wake(page_at(page));
                     }
-                    SHADOW.set(page, 0);
+                    SHADOW.set(page, 0, false);
                     if self.fill_or_free(page)
                         && let Some(slot) = tally::slot(number)
                     {
@@ -184,7 +187,6 @@ impl Engine {
             placer.strategy.take_back(count - at);
         }
         self.count(number, at, why);
-        self.verify(number, Span::new(span.start, span.start + at * PAGE));
         (span.start + at * PAGE, ended)
     }
 
@@ -204,7 +206,7 @@ impl Engine {
         let count = span.len() / PAGE;
         let mut most = count - at;
         for _ in 0..BUSY {
-            let Some((run, from)) = self.take(number, at, most) else { return (0, false, Some(End::Dry)) };
+            let Some((run, from)) = self.take_known(number, at, most) else { return (0, false, Some(End::Dry)) };
             let pages = run.len as usize;
             let to = Span::new(span.start + at * PAGE, span.start + (at + pages) * PAGE);
             let whole = pages == count;
@@ -238,24 +240,6 @@ impl Engine {
         (0, false, Some(End::Refused))
     }
 
-    /// As [`Engine::take`], pages that are still on the frames they were found on: the kernel moves free pages of the pool
-    /// (compaction) and swaps them out. A chunk in which that has happened is sorted anew.
-    pub(super) fn take_known(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
-        for _ in 0..BUSY {
-            let (run, from) = self.take(number, at, most)?;
-            let pool = self.pool_of(number)?;
-            let pool = self.pools.get_mut(pool)?.as_mut()?;
-            let words = self.frames.get_mut(..run.len as usize)?;
-            let unknown = self.tools.pagemap.read(from, words).is_err();
-            if unknown || run.slots().zip(&*words).all(|(slot, frame)| pool.stock.frame(slot) == Some(*frame)) {
-                return Some((run, from));
-            }
-            pool.stock.give_back(run);
-            pool.sort_anew(self.tools.pagemap, run.slot.chunk(), &mut self.frames);
-        }
-        None
-    }
-
     /// Moves, again while the kernel asks for it.
     pub(super) fn shift(&self, from: usize, to: Span, then: Then) -> (usize, Option<Errno>) {
         let mut result = (0, Some(Errno::EAGAIN));
@@ -274,6 +258,22 @@ impl Engine {
         result
     }
 
+    /// A page that comes back out of swap while it is moved, the kernel (6.18) moves, tries again, and says EEXIST. Pages at
+    /// the beginning of what was to be moved that are gone from the pool have been moved.
+    #[cold]
+    fn told_wrongly(&self, from: usize, to: Span, then: Then) -> (usize, Option<Errno>) {
+        let mut words = [0; SLOTS];
+        let Some(words) = words.get_mut(..to.len() / PAGE) else { return (0, Some(Errno::EEXIST)) };
+        let gone = match self.tools.pagemap.read_there(from, words) {
+            Ok(()) => PAGE * words.iter().take_while(|there| **there == 0).count(),
+            Err(_) => 0,
+        };
+        if gone > 0 && then == Then::Wake {
+            let _ = self.tools.uffd.wake(Span::new(to.start, to.start + gone));
+        }
+        (gone, if gone == to.len() { None } else { Some(if gone > 0 { Errno::EAGAIN } else { Errno::EEXIST }) })
+    }
+
     /// The first `done` pages of `run` went to page `at` of the span at `start` and after it; the others stay.
     pub(super) fn settle(&mut self, number: u32, run: Run, start: usize, at: usize, done: usize) {
         self.count_home(done);
@@ -282,10 +282,8 @@ impl Engine {
         let slot = tally::slot(number);
         for ((id, want), page) in run.slots().zip(self.wants.iter().skip(at)).zip(at..at + done) {
             let frame = pool.stock.frame(id).unwrap_or(0);
-            SHADOW.set(start + page * PAGE, frame);
-            if let Some(place) = self.known.get_mut(page) {
-                *place = frame;
-            }
+            let addr = start + page * PAGE;
+            SHADOW.set(addr, frame, self.touched.is_some_and(|touched| touched != addr));
             pool.asked(*want);
             let as_wanted = match *want {
                 Want::Colour(colour) => pool.stock.colours().of(frame) == colour,
@@ -360,10 +358,6 @@ impl Engine {
             }
             if turn == 0 {
                 begin = sys::monotonic_ns();
-            }
-            // What came back first: under strategies by address, memory mapped anew wants the colours that went.
-            if self.collect(pool) {
-                continue;
             }
             self.make_room(pool);
             if turn == most_turns || self.is_dry() || self.refill(pool).is_err() {

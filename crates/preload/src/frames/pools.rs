@@ -4,6 +4,7 @@ use pagelab_abi::plan::{MAX_STRATEGIES, Strategy as Spec, StrategyKind};
 use pagelab_frames::stock::{CHUNK_SLOTS, Refused};
 use pagelab_frames::{Chunk, Colours, List, Run, SlotId, Stock, Want};
 
+use super::known::Looks;
 use super::nodes;
 use super::pagemap::Pagemap;
 use super::store;
@@ -12,7 +13,7 @@ use crate::intervals::Span;
 use crate::sys::{self, Result, c};
 
 /// Chunks of one pool, at most (64 GiB).
-const MOST_CHUNKS: usize = 1 << 15;
+pub const MOST_CHUNKS: usize = 1 << 15;
 /// Free pages kept at least: one chunk, so that small processes stay small.
 const LOWEST_HIGH: u32 = CHUNK_SLOTS as u32;
 /// ... and at most, unless some colour runs out: 16 MiB.
@@ -33,6 +34,8 @@ const BUDGET_SHARE: u64 = 20;
 pub struct Pool {
     /// The free pages.
     pub stock: Stock<'static>,
+    /// When their frames were last looked up.
+    pub looks: Looks,
     /// Its chunks are locked in memory.
     pub pinned: bool,
     /// Its pages ask for frames by number: what others may ask for is kept, and found by number.
@@ -75,15 +78,16 @@ impl Pool {
         let lists = table::<List>(colours.count() as usize).ok()?;
         let stock = Stock::new(colours, chunks, lists).ok()?;
         let exact = spec.kind == StrategyKind::Exact;
-        let mut pool = Pool { pinned: spec.pin, exact, ..Pool::of(stock) };
+        let mut pool = Pool { pinned: spec.pin, exact, ..Pool::of(stock, Looks::none().ok()?) };
         pool.admit(spec, available);
         Some(pool)
     }
 
     /// Without rules.
-    fn of(stock: Stock<'static>) -> Pool {
+    fn of(stock: Stock<'static>, looks: Looks) -> Pool {
         Pool {
             stock,
+            looks,
             pinned: false,
             exact: false,
             budget_bytes: 0,
@@ -104,7 +108,7 @@ impl Pool {
         let lists = table::<List>(self.stock.colours().count() as usize).ok()?;
         let stock = Stock::new(*self.stock.colours(), chunks, lists).ok()?;
         let (pinned, exact, budget_bytes, wanted) = (self.pinned, self.exact, self.budget_bytes, self.wanted);
-        Some(Pool { pinned, exact, budget_bytes, wanted, ..Pool::of(stock) })
+        Some(Pool { pinned, exact, budget_bytes, wanted, ..Pool::of(stock, Looks::none().ok()?) })
     }
 
     /// Sorts its pages by another colour function, for `spec`: whoever took pages from here does so no more.
@@ -192,13 +196,6 @@ impl Pool {
     pub fn is_full(&self) -> bool {
         let chunks = u64::from(self.ordered) + 1;
         self.held_bytes() + chunks * (CHUNK_SLOTS * PAGE) as u64 > self.budget_bytes()
-    }
-
-    /// Pages that may come back at a time. (Pages of locked memory cannot be moved to where they would not be, and small
-    /// processes stay small.)
-    pub fn welcome(&self) -> usize {
-        let suits = !self.pinned && self.placed >= CHUNK_SLOTS as u64;
-        if suits { (self.high() as usize / 2).max(CHUNK_SLOTS) } else { 0 }
     }
 
     /// Free pages to fill up to: more when more were placed, and one of each colour if that is not too much.

@@ -70,21 +70,13 @@ extern "C" fn body(_: usize) -> ! {
     task::exit_thread()
 }
 
-/// One piece of work, the most useful first: pages that came back, room for more of them, a chunk for a pool that runs
-/// down. Whether there may be more to do.
+/// One piece of work: a chunk for a pool that runs down. Whether there may be more to do.
 fn work(frames: &mut [u64; SLOTS]) -> bool {
     let mut engine = ENGINE.lock();
     #[cfg(feature = "expensive")]
     engine.check("the refiller's work");
     let mut tools = engine.tools;
-    if let Some(sorting) = super::offers::begin(None) {
-        drop(engine);
-        sorting.work(tools.pagemap, frames);
-        ENGINE.lock().end_sorting(&sorting, frames);
-        return true;
-    }
     engine.keep_to_budgets();
-    engine.keep_offers();
     let Some(pool) = engine.hungriest() else { return false };
     engine.make_room(pool);
     let Some(order) = engine.order(pool) else { return false };

@@ -4,7 +4,7 @@
 //! and go on when it is back: no write is lost. The caller is a thread of the program that waits at the bell, so even its
 //! own stack can be moved. File pages cannot: a copy of the whole mapping takes its place.
 
-use pagelab_frames::{End, Run, SlotId, State, Strategy, Want};
+use pagelab_frames::{Strategy, Want};
 
 use crate::arch::PAGE;
 use crate::intervals::Span;
@@ -74,7 +74,7 @@ impl Engine {
             }
             for page in at..at + kept {
                 let frame = frames.get(page - first).copied().unwrap_or(0);
-                SHADOW.set(start + page * PAGE, frame);
+                SHADOW.set(start + page * PAGE, frame, false);
             }
             (good, at) = (good + kept, at + kept);
             if wrong > 0 {
@@ -128,7 +128,7 @@ impl Engine {
             unsafe { core::ptr::write_bytes((from + lost * PAGE) as *mut u8, 0, PAGE) };
         }
         self.settle(number, run, start, at, done);
-        self.keep(number, run.slot, transit, done);
+        // Not for the pool: the kernel may hold references to what was the program's.
         if out > 0 {
             store::discard(Span::new(transit, transit + out * PAGE));
         }
@@ -156,37 +156,13 @@ impl Engine {
         0
     }
 
-    /// `count` pages at `from` are nobody's any more: they take the place, in the pool, of those that went.
-    fn keep(&mut self, number: u32, first: SlotId, from: usize, count: usize) {
-        // Frames of another node have no place there.
-        let Some(pool) = self.pool_of(number).filter(|_| !self.is_abroad()) else { return };
-        let Some(Some(pool)) = self.pools.get_mut(pool) else { return };
-        let run = Run { slot: first, len: count as u32 };
-        let Some(to) = pool.stock.address(first).filter(|_| run.slots().all(|slot| pool.stock.take_this(slot)))
-        else {
-            return;
-        };
-        // SAFETY: the pages are ours, and the slots are empty and held.
-        let (moved, _) = unsafe { self.tools.uffd.shift(from, Span::new(to, to + count * PAGE), Then::Wait) };
-        let pages = moved / PAGE;
-        // SAFETY: slots that are held and present.
-        unsafe { core::ptr::write_bytes(to as *mut u8, 0, pages * PAGE) };
-        // A zero page of a huge page that was split on the way is another frame since it was written to.
-        let mut frames = [0u64; TRANSIT];
-        let known = frames.get_mut(..pages).is_some_and(|words| self.tools.pagemap.read(to, words).is_ok());
-        for ((index, slot), frame) in run.slots().enumerate().zip(&frames) {
-            if index < pages && (!known || pool.stock.add(slot, *frame, End::Front).is_err()) {
-                store::discard(page_at(to + index * PAGE));
-            }
-            if index >= pages || !known || pool.stock.state(slot) == Some(State::Held) {
-                pool.stock.emptied(Run::one(slot));
-            }
-        }
-    }
-
-    /// A page that was moved out and cannot be moved in (its mapping has changed meanwhile): its contents at least.
+    /// A page that was moved out, and for which no other could be moved in (its mapping has changed meanwhile): it goes
+    /// back, or its contents at least.
     #[cold]
     fn bring_back(&self, page: Span, from: usize) {
+        if self.shift(from, page, Then::Wake).1.is_none() {
+            return SHADOW.set(page.start, 0, false);
+        }
         for _ in 0..1000 {
             match self.tools.uffd.copy(from, page) {
                 Err(Errno::EAGAIN) => {}
@@ -196,7 +172,7 @@ impl Engine {
                 Ok(()) | Err(_) => break,
             }
         }
-        SHADOW.set(page.start, 0);
+        SHADOW.set(page.start, 0, false);
     }
 
     fn transit(&self, number: u32) -> usize {

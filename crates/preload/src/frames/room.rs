@@ -1,12 +1,9 @@
 //! Giving memory back: what the pools hold beyond their bounds, what the program runs short of, and everything at the end.
 
-use pagelab_frames::stock::CHUNK_SLOTS;
-
 use crate::arch::PAGE;
 use crate::intervals::Span;
 
 use super::engine::Engine;
-use super::pools::Pool;
 use super::store::{self, SLOTS};
 use super::tally;
 
@@ -43,7 +40,7 @@ impl Engine {
         self.measure(at);
         let Some(pool) = self.pools.get_mut(at).and_then(Option::as_mut) else { return };
         let mut from = 0;
-        while let Some(number) = empty_chunk(pool, from) {
+        while let Some(number) = pool.stock.spare_chunk(from, 0) {
             from = number + 1;
             if let Ok((book, address)) = pool.stock.remove_chunk(number) {
                 store::unmap(address);
@@ -71,11 +68,4 @@ impl Engine {
         }
         self.account();
     }
-}
-
-fn empty_chunk(pool: &Pool, from: u32) -> Option<u32> {
-    let stock = &pool.stock;
-    let is_empty =
-        |number: &u32| stock.chunk_counts(*number).is_some_and(|counts| counts.empty == CHUNK_SLOTS as u32);
-    (from..stock.chunk_limit()).find(is_empty)
 }

@@ -95,20 +95,6 @@ pub fn unmap(address: usize) {
     let _ = unsafe { sys::munmap(address, PMD) };
 }
 
-/// Maps an empty chunk at `address`: a place for pages to be moved to.
-pub fn map_empty(uffd: Uffd, address: usize, pinned: bool) -> Result<()> {
-    map(address, pinned)?;
-    // SAFETY: changes page sizes only.
-    let advised = unsafe { sys::madvise(address, PMD, c::MADV_NOHUGEPAGE) };
-    match advised.or_else(without_huge_pages).and_then(|()| uffd.register(span_at(address))) {
-        Ok(()) => Ok(()),
-        Err(errno) => {
-            unmap(address);
-            Err(errno)
-        }
-    }
-}
-
 /// A kernel without transparent huge pages has nothing to switch.
 fn without_huge_pages(errno: Errno) -> Result<()> {
     if errno == Errno::EINVAL { Ok(()) } else { Err(errno) }

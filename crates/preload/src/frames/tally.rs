@@ -71,7 +71,7 @@ pub fn slot(number: u32) -> Option<&'static FramesSlot> {
         0 => number as usize,
         slot => usize::from(slot) - 1,
     };
-    record::file()?.frames.get(slot)
+    record::frames_in_use(record::file()?).get(slot)
 }
 
 /// Opens an account for the strategy of a hint: one with strategies of the same kind and number of colours, or a new one,
@@ -81,13 +81,13 @@ pub fn assign(number: usize, kind: StrategyKind, colours: u32) {
     let has = |slot: &FramesSlot, kind: u64| slot.kind.load(Relaxed) == kind;
     let code = kind as u64 + 1;
     let same = |slot: &FramesSlot| has(slot, code) && slot.colours.load(Relaxed) == u64::from(colours);
-    let at = file.frames.iter().position(same).or_else(|| file.frames.iter().position(|slot| has(slot, 0)));
+    let at = record::frames_in_use(file).iter().position(same).or_else(|| record::take_frames(file));
     if let Some(slot) = at.and_then(|at| file.frames.get(at)) {
         slot.kind.store(code, Relaxed);
         slot.colours.store(u64::from(colours), Relaxed);
     }
     if let Some(place) = SLOTS_OF_HINTS.get(number) {
-        place.store(at.unwrap_or(file.frames.len() - 1) as u8 + 1, Relaxed);
+        place.store(at.unwrap_or(record::frames_in_use(file).len().saturating_sub(1)) as u8 + 1, Relaxed);
     }
 }
 
@@ -117,20 +117,9 @@ pub enum Got {
 }
 
 /// Counts one page of `slot`'s strategy. (Only the engine's lock's holder does: no bus lock is needed.)
-pub fn page(slot: &FramesSlot, want: Want, got: Got) {
-    count(slot, want, got, 1);
-}
-
-/// Takes that back, of strategy `number`.
-pub fn take_back(number: u32, want: Want, got: Got) {
-    if let Some(slot) = slot(number) {
-        count(slot, want, got, u64::MAX);
-    }
-}
-
 #[inline]
-fn count(slot: &FramesSlot, want: Want, got: Got, by: u64) {
-    let more = |field: &AtomicU64| field.store(field.load(Relaxed).wrapping_add(by), Relaxed);
+pub fn page(slot: &FramesSlot, want: Want, got: Got) {
+    let more = |field: &AtomicU64| field.store(field.load(Relaxed) + 1, Relaxed);
     let by_colour = |fields: &[AtomicU64]| {
         if let Want::Colour(colour) = want
             && let Some(field) = fields.get(colour as usize % COLOUR_SLOTS)

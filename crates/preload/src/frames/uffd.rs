@@ -18,7 +18,6 @@ const FEATURE_THREAD_ID: u64 = 1 << 8;
 const FEATURE_MOVE: u64 = 1 << 16;
 const MODE_MISSING: u64 = 1;
 const MOVE_DONTWAKE: u64 = 1;
-const MOVE_ALLOW_HOLES: u64 = 2;
 const EVENT_PAGEFAULT: u8 = 0x12;
 
 /// A userfaultfd, by number in some descriptor table.
@@ -135,22 +134,6 @@ impl Uffd {
     /// Nobody may use the pages at `from` any more; what is there afterwards is nothing.
     pub unsafe fn shift(self, from: usize, to: Span, then: Then) -> (usize, Option<Errno>) {
         let mode = if then == Then::Wait { MOVE_DONTWAKE } else { 0 };
-        // SAFETY: passed on to the caller.
-        unsafe { self.shift_with(from, to, mode) }
-    }
-
-    /// As [`Uffd::shift`] where `from` may have holes, which stay holes at `to`; wakes nobody.
-    ///
-    /// # Safety
-    /// As [`Uffd::shift`].
-    pub unsafe fn shift_present(self, from: usize, to: Span) -> (usize, Option<Errno>) {
-        // SAFETY: passed on to the caller.
-        unsafe { self.shift_with(from, to, MOVE_DONTWAKE | MOVE_ALLOW_HOLES) }
-    }
-
-    /// # Safety
-    /// As [`Uffd::shift`].
-    unsafe fn shift_with(self, from: usize, to: Span, mode: u64) -> (usize, Option<Errno>) {
         let len = to.len() as u64;
         let mut argument = Move { to: to.start as u64, from: from as u64, len, mode, moved: 0 };
         // SAFETY: the argument is as the request wants it; the caller answers for the pages.

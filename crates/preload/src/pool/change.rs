@@ -2,6 +2,7 @@
 
 use pagelab_abi::guest::Counter;
 
+use crate::arch::PMD;
 use crate::frames;
 use crate::intervals::{Span, align_down};
 use crate::kernel;
@@ -20,7 +21,7 @@ impl Pool {
             return kernel::protect(span, prot, key);
         }
         self.catch_up();
-        self.yield_kept(span);
+        self.yield_anchor(span);
         if key < 0
             && prot == c::PROT_RW
             && let Some(result) = self.grow_arena(span)
@@ -122,7 +123,7 @@ impl Pool {
         if self.ready().is_err() {
             return self.advise_raw(span, advice);
         }
-        self.yield_kept(span);
+        self.yield_anchor(span);
         let governed = self.backing_at(span.start) != Backing::Kernel || frames::governs(span.start);
         match advice {
             // The policy has decided.
@@ -155,55 +156,49 @@ impl Pool {
     /// Advice as it is; what the kernel refuses for reserved pages alone is given to normal memory in their place.
     fn advise_raw(&mut self, span: Span, advice: i32) -> Result<(), Errno> {
         let Some(advice) = frames::advice_for(span.start, advice) else { return Ok(()) };
-        // SAFETY: the program's own advice about its own memory.
-        let raw = || unsafe { sys::madvise(span.start, span.len(), advice) };
-        match raw() {
+        match self.each_used(span, advice) {
             Err(Errno::EINVAL) if self.has_hugetlb(span) => {
                 self.demote_all(span)?;
-                raw()
+                self.each_used(span, advice)
             }
             result => result,
         }
     }
 
-    /// MADV_DONTNEED. In an arena the partial tiles at the edges are zeroed by hand: malloc trims every few pages, and
-    /// each time the huge page would be lost for good, because the memory is touched again a moment later.
+    /// MADV_DONTNEED. Always the kernel's: zeroes written over the pages would show wherever it still reads them. In an arena
+    /// the tiles at the edges, which malloc trims every few pages and touches again a moment later, are collapsed again.
     fn discard(&mut self, span: Span) -> Result<(), Errno> {
-        let mut rest = span;
+        self.part_with(span);
+        let advice = frames::advice_for(span.start, c::MADV_DONTNEED).unwrap_or(c::MADV_DONTNEED);
+        let result = frames::giving(span, || self.each_used(span, advice));
         if let Some((heap, start)) = self.arenas.heap(span.start) {
             let open = Span::new(start, start + heap.open_bytes());
-            if open.and(span) == span {
-                rest = self.zero_edges(span);
+            for at in [span.start, span.end - 1] {
+                let tile =
+                    self.layout.piece(at).tile(at).filter(|tile| tile.len() == PMD && tile.and(open) == *tile);
+                if let Some(tile) = tile.filter(|tile| tile.and(span) != *tile && !self.hugetlb.covers(*tile)) {
+                    self.pending.wait(tile);
+                }
             }
         }
-        if rest.is_empty() {
-            return Ok(());
-        }
-        self.part_with(rest);
-        let advice = frames::advice_for(rest.start, c::MADV_DONTNEED).unwrap_or(c::MADV_DONTNEED);
-        // SAFETY: the program's own advice about its own memory.
-        frames::discarding(rest, || unsafe { sys::madvise(rest.start, rest.len(), advice) })
+        result
     }
 
-    /// Zeroes the parts of `span` in tiles that reach beyond it; returns the rest.
-    fn zero_edges(&self, span: Span) -> Span {
-        let mut rest = span;
-        for at in [span.start, span.end - 1] {
-            let piece = self.layout.piece(at);
-            let Some(tile) = piece.tile(at).filter(|_| matches!(piece.backing, Backing::Thp(_))) else { continue };
-            let part = tile.and(rest);
-            if part == tile || part.is_empty() || !kernel::is_resident(part.start) {
-                continue;
-            }
-            // SAFETY: readable and writable memory of an arena that the program gives up the contents of.
-            unsafe { core::ptr::write_bytes(part.start as *mut u8, 0, part.len()) };
-            rest = if part.start == rest.start {
-                Span::new(part.end, rest.end)
-            } else {
-                Span::new(rest.start, part.start)
-            };
+    /// Advice for what the program has of `span`, not for spare memory beside it; ENOMEM in the end if that is not all.
+    fn each_used(&self, span: Span, advice: i32) -> Result<(), Errno> {
+        // SAFETY: the program's own advice about its own memory.
+        let raw = |part: Span| unsafe { sys::madvise(part.start, part.len(), advice) };
+        if !self.spare.overlaps(span) {
+            return raw(span);
         }
-        rest
+        let mut at = span.start;
+        while let Some(run) = self.used.next_after(at).map(|run| run.and(span)).filter(|run| !run.is_empty()) {
+            match raw(run) {
+                Ok(()) | Err(Errno::ENOMEM) => at = run.end,
+                result => return result,
+            }
+        }
+        Err(Errno::ENOMEM)
     }
 
     /// The program mapped something at exactly `span` (MAP_FIXED), replacing what was there; it is done already.
@@ -218,9 +213,19 @@ impl Pool {
         }
     }
 
+    /// Whether the program has all of `span`.
+    pub fn is_all_used(&self, span: Span) -> bool {
+        self.used.covers(span)
+    }
+
+    /// Whether any of `span` was given back and is still mapped.
+    pub fn holds(&self, span: Span) -> bool {
+        self.held.overlaps(span)
+    }
+
     /// EEXIST if the program has something in `span`.
     pub fn clear_of_used(&self, span: Span) -> Result<(), Errno> {
-        if self.used.overlaps(span) { Err(Errno::EEXIST) } else { Ok(()) }
+        if self.is_live(span) { Err(Errno::EEXIST) } else { Ok(()) }
     }
 
     /// Makes way at `span` for a MAP_FIXED_NOREPLACE mapping: EEXIST if the program has something there.
@@ -235,7 +240,7 @@ impl Pool {
     /// Before the kernel is asked to replace what is at `span`: room in the tables, and the account of what goes.
     pub fn prepare(&mut self, span: Span) -> Result<(), Errno> {
         self.ready()?;
-        self.yield_kept(span);
+        self.yield_anchor(span);
         self.part_with(span);
         self.demote_edges(span)
     }

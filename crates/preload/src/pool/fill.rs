@@ -2,12 +2,14 @@
 
 use pagelab_abi::guest::Counter;
 
+use crate::arch::PMD;
 use crate::intervals::{Span, align_up};
 use crate::kernel;
 use crate::layout::{Backing, Piece};
 use crate::record;
 use crate::sys::{self, Errno};
 
+use super::churn::SMALL;
 use super::{Pool, first_of};
 
 impl Pool {
@@ -39,10 +41,18 @@ impl Pool {
     }
 
     fn fill_gap(&mut self, piece: &Piece, gap: Span, part: Span) -> Result<(), Errno> {
-        match kernel::map_fresh(gap, piece.backing) {
+        let small_first = gap.len() == PMD
+            && piece.backing == Backing::Thp(PMD)
+            && part.and(gap).len() <= SMALL
+            && self.churn.expects(gap);
+        let mapped = if small_first { kernel::map_small(gap) } else { kernel::map_fresh(gap, piece.backing) };
+        match mapped {
             Ok(()) => {
                 let _ = self.spare.insert(gap);
                 self.count_tiles(piece, gap);
+                if small_first {
+                    self.pending.wait(gap);
+                }
                 Ok(())
             }
             // No memory for the rest of the tile: what was asked for is enough.
@@ -88,6 +98,7 @@ impl Pool {
             // SAFETY: spare memory is ours and nobody has been told of it.
             let _ = unsafe { sys::munmap(next.start, next.len()) };
             let _ = self.spare.remove(next);
+            let _ = self.attached.remove(next);
             at = next.end;
         }
     }

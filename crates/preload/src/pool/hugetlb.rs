@@ -1,8 +1,8 @@
 //! Tiles from the kernel's reserved pools.
 //!
 //! They cannot be unmapped, protected or discarded in part (the kernel says EINVAL, or success without doing it), so
-//! that is done by hand here: parts given back are zeroed and held until the whole tile is free; parts that need another
-//! protection turn the tile into normal memory first, or the call is refused. They are mapped *with* reservation: when
+//! that is done by hand here: parts given back are held, as they are, until the whole tile is free; parts that are discarded
+//! or need another protection turn the tile into normal memory first, or the call is refused. They are mapped *with* reservation: when
 //! the pool is exhausted, mapping fails and normal memory takes its place, and no later touch can raise SIGBUS.
 
 use pagelab_abi::guest::{Counter, NoteKind};
@@ -57,8 +57,9 @@ impl Pool {
         self.layout.piece(addr).tile(addr).filter(|tile| self.hugetlb.covers(*tile))
     }
 
-    /// Before `span` is unmapped: zeroes and holds the parts of reserved pages that reach beyond it; returns what can
-    /// really be unmapped.
+    /// Before `span` is unmapped: parts of reserved pages that reach beyond it stay mapped, with what they hold, and are
+    /// handed out to nobody until the whole page is free: the kernel cannot unmap them, and zeroes written over them would
+    /// show wherever it still reads them. Returns what can really be unmapped.
     pub(super) fn hold_edges(&mut self, span: Span) -> Result<Span, Errno> {
         let mut rest = span;
         if !self.hugetlb.overlaps(span) {
@@ -74,10 +75,10 @@ impl Pool {
             if part == tile || self.soften(tile)? {
                 continue;
             }
-            kernel::clear(part);
-            let _ = self.used.remove(part);
+            let _ = self.spare.remove(part);
             let _ = self.shut.remove(part);
-            let _ = self.spare.insert(part);
+            let _ = self.used.insert(part);
+            let _ = self.held.insert(part);
             record::count(Counter::HugetlbEmulated);
             rest = if part.start == rest.start {
                 Span::new(part.end, rest.end)
@@ -88,14 +89,33 @@ impl Pool {
         Ok(rest)
     }
 
-    /// Before part of a reserved page is zeroed by hand: a page that the program closed to writing becomes normal memory,
-    /// with the protection it has. True if it did.
+    /// Before part of a reserved page is given up: a page that the program closed to writing becomes normal memory, with the
+    /// protection it has. True if it did.
     fn soften(&mut self, tile: Span) -> Result<bool, Errno> {
         let closed = self.shut.overlaps(tile) && protection_of(tile, true)? & c::PROT_WRITE == 0;
         if closed {
-            demote(tile, &mut self.hugetlb, true)?;
+            self.demote_tile(tile)?;
         }
         Ok(closed)
+    }
+
+    /// Makes normal memory of one reserved page; what was held of it goes.
+    fn demote_tile(&mut self, tile: Span) -> Result<(), Errno> {
+        demote(tile, &mut self.hugetlb, self.shut.overlaps(tile))?;
+        self.release(tile);
+        Ok(())
+    }
+
+    /// Unmaps what is held of `span`, which is normal memory now.
+    fn release(&mut self, span: Span) {
+        while let Some(run) =
+            self.held.next_after(span.start).map(|run| run.and(span)).filter(|run| !run.is_empty())
+        {
+            // SAFETY: the program gave it back.
+            let _ = unsafe { sys::munmap(run.start, run.len()) };
+            let _ = self.held.remove(run);
+            let _ = self.used.remove(run);
+        }
     }
 
     /// Before `span` is opened: as [`Pool::demote_edges`], where the page around an edge was closed as a whole.
@@ -111,7 +131,7 @@ impl Pool {
         }
         for at in [span.start, span.end - 1] {
             if let Some(tile) = self.tile_at(at).filter(|tile| tile.and(span) != *tile) {
-                demote(tile, &mut self.hugetlb, self.shut.overlaps(tile))?;
+                self.demote_tile(tile)?;
             }
         }
         Ok(())
@@ -121,43 +141,43 @@ impl Pool {
     pub fn demote_all(&mut self, span: Span) -> Result<(), Errno> {
         while let Some(run) = self.hugetlb.next_after(span.start).filter(|run| run.start < span.end) {
             let Some(tile) = self.tile_at(run.start.max(span.start)) else { break };
-            demote(tile, &mut self.hugetlb, self.shut.overlaps(tile))?;
+            self.demote_tile(tile)?;
         }
         Ok(())
     }
 
-    /// MADV_DONTNEED on a span with reserved pages: whole ones by the kernel, parts by hand.
+    /// MADV_DONTNEED on a span with reserved pages. Of the part of a page, the kernel says that it is done and does nothing:
+    /// the page becomes normal memory first. (Zeroes written by hand would show wherever the kernel still reads the page.)
     pub(super) fn discard_hugetlb(&mut self, span: Span) -> Result<(), Errno> {
+        // All or nothing: what cannot be done is found out first.
         let mut at = span.start;
-        while at < span.end {
-            // As natively: what is mapped is discarded, and holes are an error in the end.
-            match self.used.next_after(at) {
-                Some(next) if next.start <= at => {}
-                next => {
-                    at = next.map_or(span.end, |next| next.start.min(span.end));
-                    continue;
-                }
+        while let Some(part) = self.next_part(at, span) {
+            if let Some(tile) = self.tile_at(part.start).filter(|tile| *tile != part) {
+                self.demote_tile(tile)?;
             }
-            let tile = self.tile_at(at);
-            let used_end = self.used.next_after(at).map_or(span.end, |next| next.end.min(span.end));
-            let end = tile.map_or_else(|| self.next_tile(at, used_end), |tile| tile.end.min(used_end));
-            let part = Span::new(at, end);
-            match tile {
-                Some(tile) if tile != part && !self.soften(tile)? => {
-                    kernel::clear(part);
-                    record::count(Counter::HugetlbEmulated);
-                }
-                // SAFETY: the program gives up the contents.
-                _ => unsafe { sys::madvise(part.start, part.len(), c::MADV_DONTNEED) }?,
-            }
-            at = end;
+            at = part.end;
         }
+        at = span.start;
+        while let Some(part) = self.next_part(at, span) {
+            // SAFETY: the program gives up the contents.
+            unsafe { sys::madvise(part.start, part.len(), c::MADV_DONTNEED) }?;
+            at = part.end;
+        }
+        // As natively: what is mapped is discarded, and holes are an error in the end.
         if self.used.covers(span) { Ok(()) } else { Err(Errno::ENOMEM) }
     }
 
-    /// Where the next reserved page after `addr` begins, at most `end`.
-    fn next_tile(&self, addr: usize, end: usize) -> usize {
-        self.hugetlb.next_after(addr).map_or(end, |tile| tile.start.min(end))
+    /// The first part of `span` from `at` on that the program has: in one reserved page, or up to the next one.
+    fn next_part(&self, at: usize, span: Span) -> Option<Span> {
+        let used = self.used.next_after(at)?.and(Span::new(at, span.end));
+        if used.is_empty() {
+            return None;
+        }
+        let end = match self.tile_at(used.start) {
+            Some(tile) => tile.end.min(used.end),
+            None => self.hugetlb.next_after(used.start).map_or(used.end, |tile| tile.start.min(used.end)),
+        };
+        Some(Span::new(used.start, end))
     }
 
     /// A tile of an arena's heap, reserved without access and never touched, from the reserved pool instead.
@@ -186,23 +206,55 @@ impl Pool {
         }
     }
 
-    /// The program maps fresh read-write memory over `span`: parts of reserved pages at its edges are zeroed instead.
-    /// Returns what is left to be mapped.
-    pub fn renew_edges(&mut self, span: Span) -> Result<Span, Errno> {
-        self.ready()?;
-        let rest = self.hold_edges(span)?;
-        for part in [Span::new(span.start, rest.start), Span::new(rest.end, span.end)] {
-            if !part.is_empty() {
-                let _ = self.spare.remove(part);
-                let _ = self.used.insert(part);
-            }
+    /// mremap of whole reserved pages: moved as they are (Linux 5.16), because I/O under way would go on in the page that a
+    /// copy was made of. `None`: that cannot be done here.
+    fn shift_tiles(&mut self, old: Span, new_len: usize) -> Option<usize> {
+        let [first, last] = self.ends(old);
+        let from = Span::new(old.start, last.tile(old.end - 1)?.end);
+        let alone = first.tile(old.start)?.start == old.start && !self.is_live(Span::new(old.end, from.end));
+        if !alone || !self.hugetlb.covers(from) || self.held.overlaps(from) {
+            return None;
         }
-        Ok(rest)
+        let at = self.place_clear(self.bounds(), new_len.max(from.len()), PMD)?;
+        let to = Span::new(at, at + from.len());
+        let (mut alike, mut at_tile) = (true, to.start);
+        while at_tile < to.end && alike {
+            let tile = self.layout.piece(at_tile).tile(at_tile);
+            alike = tile.is_some_and(|tile| tile == Span::new(at_tile, at_tile + tile.len()) && tile.len() == PMD)
+                && self.layout.piece(at_tile).backing == Backing::Hugetlb(PMD);
+            at_tile += PMD;
+        }
+        if !alike || first.backing != Backing::Hugetlb(PMD) || last.backing != Backing::Hugetlb(PMD) {
+            return None;
+        }
+        let tail = Span::new(to.end.min(at + new_len), at + new_len);
+        let tail = if tail.start < to.end { Span::new(0, 0) } else { tail };
+        if !tail.is_empty() && self.map_plain(tail).is_err() {
+            return None;
+        }
+        self.yield_anchor(to);
+        let flags = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
+        // SAFETY: the program asked for the move; nothing lies at the target.
+        if unsafe { sys::mremap(from.start, from.len(), from.len(), flags, at) }.is_err() {
+            if !tail.is_empty() {
+                let _ = self.unmap(tail);
+            }
+            return None;
+        }
+        self.forget(from);
+        let _ = self.hugetlb.insert(to);
+        let _ = self.used.insert(Span::new(at, at + new_len));
+        let _ = self.spare.insert(Span::new((at + new_len).min(to.end), to.end));
+        Some(at)
     }
 
-    /// mremap where reserved pages are concerned: a copy, because they cannot be moved.
+    /// mremap where reserved pages are concerned: a copy, because parts of them cannot be moved.
     pub(super) fn shift_by_copy(&mut self, old: Span, new_len: usize) -> Result<usize, Errno> {
-        let at = self.used.first_fit(self.bounds(), new_len, self.align.min(PMD)).ok_or(Errno::ENOMEM)?;
+        if let Some(at) = self.shift_tiles(old, new_len) {
+            return Ok(at);
+        }
+        let at = self.place_without(&[&self.attached], self.bounds(), new_len, self.align.min(PMD));
+        let at = at.ok_or(Errno::ENOMEM)?;
         let new = Span::new(at, at + new_len);
         self.map_plain(new)?;
         // SAFETY: both are the program's read-write memory, and it asked for the move.
@@ -214,7 +266,8 @@ impl Pool {
 
     /// mremap with MREMAP_DONTUNMAP where reserved pages are concerned: a copy, and zeroes where it was.
     pub(super) fn duplicate_by_copy(&mut self, old: Span) -> Result<usize, Errno> {
-        let at = self.used.first_fit(self.bounds(), old.len(), self.align.min(PMD)).ok_or(Errno::ENOMEM)?;
+        let at = self.place_without(&[&self.attached], self.bounds(), old.len(), self.align.min(PMD));
+        let at = at.ok_or(Errno::ENOMEM)?;
         self.map_plain(Span::new(at, at + old.len()))?;
         // SAFETY: both are the program's read-write memory, and it asked for the move.
         unsafe { core::ptr::copy_nonoverlapping(old.start as *const u8, at as *mut u8, old.len()) };
@@ -245,6 +298,7 @@ impl Pool {
             at = run.end;
         }
         self.hugetlb = Intervals::new();
+        self.release(self.bounds());
     }
 }
 

@@ -51,6 +51,8 @@ impl Pending {
         if tile.len() != crate::arch::PMD {
             return Collapsed::Untouched;
         }
+        // It may consist of base pages because nothing else was asked for yet; and what of it is touched later shall be huge.
+        kernel::advise_huge(tile);
         let collapsed = kernel::collapse(tile);
         if let Some(slot) = self.lately.get_mut(self.next) {
             *slot = tile;
@@ -67,6 +69,12 @@ impl Pending {
         if !self.lately.contains(&tile) {
             return Some(self.collapse(tile));
         }
+        self.wait(tile);
+        None
+    }
+
+    /// `tile` has small pages in it and is to be collapsed later, if it is left alone.
+    pub fn wait(&mut self, tile: Span) {
         if let Some(index) = self.position(tile) {
             self.take(index);
         } else if self.count == ROOM {
@@ -77,7 +85,6 @@ impl Pending {
             *slot = Waiting { tile, since_ns };
             self.count += 1;
         }
-        None
     }
 
     /// Tiles that `span` touches are not whole any more.

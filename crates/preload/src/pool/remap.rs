@@ -17,7 +17,7 @@ impl Pool {
     /// mremap without a target address: `old` lies in this pool, lengths are whole pages, `new_len` is not 0.
     pub fn remap(&mut self, old: Span, new_len: usize, may_move: bool) -> Result<usize, Errno> {
         self.ready()?;
-        if !self.used.covers(old) {
+        if !self.used.covers(old) || self.held.overlaps(old) {
             return Err(Errno::EFAULT);
         }
         if new_len <= old.len() {
@@ -36,8 +36,14 @@ impl Pool {
     /// Growth in place into `growth`, where the program has nothing.
     fn grow(&mut self, old: Span, growth: Span) -> bool {
         if self.is_plain(old) {
-            self.stretch(growth);
-            return self.map_plain(growth).is_ok();
+            // What grows carries what the program put on it, as natively; spare memory beside it that is a mapping of its own
+            // does not.
+            let beside = self.spare.next_after(growth.start).filter(|run| run.start <= growth.start);
+            if beside.is_none() || self.has_hugetlb(old) || kernel::is_one_mapping(growth.start) {
+                self.stretch(growth);
+                return self.map_plain(growth).is_ok();
+            }
+            self.part_with(Span::new(growth.start, growth.start + PAGE));
         }
         if self.has_hugetlb(Span::new(old.start, growth.end)) {
             return false;
@@ -59,19 +65,20 @@ impl Pool {
         let edge = edge.map_or(growth.start, |run| run.end);
         let piece = self.layout.piece(edge - 1);
         let asked = Span::new(edge - 1, growth.end.min(piece.span.end));
-        let several =
-            matches!(piece.backing, Backing::Hugetlb(_)) || (PAGE + 1..PMD).contains(&piece.backing.tile_bytes());
-        if several || asked.len() < 2 {
+        let middle = (PAGE + 1..PMD).contains(&piece.backing.tile_bytes());
+        let apart = matches!(piece.backing, Backing::Hugetlb(_)) || (middle && kernel::keeps_apart());
+        if apart || asked.len() < 2 {
             return;
         }
         let rest = Span::new(edge, self.tile_end(asked));
-        self.yield_kept(rest);
+        self.yield_anchor(rest);
         if self.spare.overlaps(rest) {
             return;
         }
         // SAFETY: without MREMAP_MAYMOVE the mapping stays, and the kernel checks that nothing follows it.
         if unsafe { sys::mremap(edge - PAGE, PAGE, PAGE + rest.len(), 0, 0) }.is_ok() {
             let _ = self.spare.insert(rest);
+            let _ = self.attached.insert(rest);
             kernel::advise(rest, piece.backing);
             self.count_tiles(&piece, rest);
         }
@@ -145,6 +152,7 @@ impl Pool {
         let _ = self.spare.remove(Span::new(old.end, from.end));
         let _ = self.used.insert(new);
         let _ = self.spare.insert(Span::new(new.end, room.end));
+        let _ = self.attached.insert(Span::new(new.end, room.end));
         let as_it_is = self.is_congruent(old, at);
         if as_it_is {
             self.follow(from, at);
@@ -184,7 +192,7 @@ impl Pool {
     /// [`Pool::shift`] to where reserved pages are wanted: nothing can be moved onto them.
     fn shift_onto_reserved(&mut self, old: Span, new: Span) -> Result<usize, Errno> {
         let (head, tail) = (Span::new(new.start, new.start + old.len()), Span::new(new.start + old.len(), new.end));
-        self.yield_kept(head);
+        self.yield_anchor(head);
         // The tail first: when it cannot be had, nothing has changed.
         self.map_plain(tail)?;
         if self.has_hugetlb(head) {
@@ -259,6 +267,9 @@ impl Pool {
     /// mremap with MREMAP_DONTUNMAP and no target: the kernel would choose one; the pool does.
     pub fn duplicate(&mut self, old: Span) -> Result<usize, Errno> {
         self.ready()?;
+        if self.held.overlaps(old) {
+            return Err(Errno::EFAULT);
+        }
         if self.has_hugetlb(old) && self.is_plain(old) {
             return self.duplicate_by_copy(old);
         }
@@ -275,7 +286,7 @@ impl Pool {
     /// Before a move to `new` (MREMAP_FIXED): nothing of our own may lie there.
     pub fn before_move_in(&mut self, new: Span) -> Result<(), Errno> {
         self.ready()?;
-        self.yield_kept(new);
+        self.yield_anchor(new);
         self.part_with(new);
         self.demote_edges(new)
     }

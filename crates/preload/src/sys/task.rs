@@ -81,8 +81,14 @@ pub fn soft_limit(resource: usize) -> Result<u64> {
     Ok(limit[0])
 }
 
+/// RLIMIT_FSIZE.
+pub const LIMIT_FILE_SIZE: usize = 1;
+
 /// RLIMIT_AS.
 pub const LIMIT_ADDRESSES: usize = 9;
+
+/// RLIMIT_DATA.
+pub const LIMIT_DATA: usize = 2;
 
 /// RLIMIT_NOFILE.
 pub const LIMIT_DESCRIPTORS: usize = 7;
@@ -133,6 +139,14 @@ pub fn pidfd_of_thread(tid: u32) -> Result<i32> {
 pub fn pidfd_get(pidfd: i32, fd: i32) -> Result<i32> {
     // SAFETY: makes a new descriptor only.
     unsafe { call!(nr::PIDFD_GETFD, pidfd, fd, 0) }.map(|fd| fd as i32)
+}
+
+/// process_vm_readv(2) of this process: memory that may be closed or go away at any time. Bytes read.
+pub fn read_own(from: usize, into: &mut [u8]) -> Result<usize> {
+    let (local, remote) = ([into.as_mut_ptr() as usize, into.len()], [from, into.len()]);
+    let pid = super::getpid();
+    // SAFETY: the kernel writes `into`'s bytes at most.
+    unsafe { call!(nr::PROCESS_VM_READV, pid, local.as_ptr(), 1, remote.as_ptr(), 1, 0) }
 }
 
 /// mlock2(2) as the program wants it (flags 0: mlock).

@@ -1,6 +1,6 @@
 //! Runs an emulator with the plugin, and writes what all its processes send.
 
-use super::protocol::{BlockHeader, BlockKind, HEADER_BYTES, MOST_BYTES};
+use super::protocol::{BlockHeader, BlockKind, HEADER_BYTES, MOST_BYTES, VERSION};
 use super::sink::{Block, Sink, Totals};
 use crate::error::TraceError;
 use crate::format::{Header, Settings, TraceWriter};
@@ -165,13 +165,14 @@ fn receive(mut input: UnixStream, connection: u64, sender: &SyncSender<Block>) {
     let mut header = [0; HEADER_BYTES];
     while input.read_exact(&mut header).is_ok() {
         let header = BlockHeader::decode(&header);
-        let kind = BlockKind::from_code(header.kind).filter(|_| header.length <= MOST_BYTES);
+        let kind =
+            BlockKind::from_code(header.kind).filter(|_| header.version == VERSION && header.length <= MOST_BYTES);
         let mut payload = vec![0; if kind.is_some() { header.length as usize } else { 0 }];
         if input.read_exact(&mut payload).is_err() {
             return;
         }
         let malformed = kind.is_none();
-        if sender.send(Block { connection, kind, thread: header.thread, payload }).is_err() || malformed {
+        if sender.send(Block { connection, kind, payload }).is_err() || malformed {
             return;
         }
     }

@@ -1,6 +1,7 @@
 //! Capture: what the plugin in the emulator sends, and what becomes of it.
 
 mod collect;
+pub mod instructions;
 pub mod protocol;
 mod sink;
 

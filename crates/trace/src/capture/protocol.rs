@@ -6,9 +6,9 @@
 pub enum BlockKind {
     /// The first block of a connection: [`Hello`], then the command line of the emulator (NUL after each argument).
     Hello = 1,
-    /// Packed references of one thread, 8 bytes each.
+    /// Segments of packed references, 8 bytes each: [`Segment`], then its references, and the next.
     References = 2,
-    /// Page runs of one thread, 16 bytes each, address space 0.
+    /// Segments of page runs, 16 bytes each, address space 0.
     Runs = 3,
     /// Text for the user: something that was not followed.
     Note = 4,
@@ -30,10 +30,44 @@ impl BlockKind {
 pub struct BlockHeader {
     /// A [`BlockKind`].
     pub kind: u32,
-    /// The thread, numbered from 0 in its process image.
-    pub thread: u32,
+    /// [`VERSION`] of the sender.
+    pub version: u32,
     /// Bytes that follow.
     pub length: u64,
+}
+
+/// Of this protocol; a plugin of another is not understood.
+pub const VERSION: u32 = 0x5047_0002;
+
+/// Before what one thread did without another's references between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Segment {
+    /// The thread, numbered from 0 in its process image.
+    pub thread: u32,
+    /// Words of 8 bytes that follow.
+    pub words: u32,
+}
+
+/// Bytes of a [`Segment`].
+pub const SEGMENT_BYTES: usize = 8;
+
+impl Segment {
+    /// As sent.
+    pub fn encode(&self) -> [u8; SEGMENT_BYTES] {
+        let mut bytes = [0; SEGMENT_BYTES];
+        bytes[..4].copy_from_slice(&self.thread.to_ne_bytes());
+        bytes[4..].copy_from_slice(&self.words.to_ne_bytes());
+        bytes
+    }
+
+    /// The segment at the beginning of `payload` with its words, and what follows; none where it is malformed.
+    pub fn split(payload: &[u8]) -> Option<(Segment, &[u8], &[u8])> {
+        let (header, rest) = payload.split_at_checked(SEGMENT_BYTES)?;
+        let segment = Segment { thread: u32_at(header, 0), words: u32_at(header, 4) };
+        let (words, rest) = rest.split_at_checked(segment.words as usize * 8)?;
+        Some((segment, words, rest))
+    }
 }
 
 /// Bytes of a [`BlockHeader`].
@@ -83,14 +117,14 @@ impl BlockHeader {
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..4].copy_from_slice(&self.kind.to_ne_bytes());
-        bytes[4..8].copy_from_slice(&self.thread.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.version.to_ne_bytes());
         bytes[8..].copy_from_slice(&self.length.to_ne_bytes());
         bytes
     }
 
     /// As received.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> BlockHeader {
-        BlockHeader { kind: u32_at(bytes, 0), thread: u32_at(bytes, 4), length: u64_at(bytes, 8) }
+        BlockHeader { kind: u32_at(bytes, 0), version: u32_at(bytes, 4), length: u64_at(bytes, 8) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Blocks of many process images, as one trace.
 
-use super::protocol::{BlockKind, End, Hello};
+use super::protocol::{BlockKind, End, Hello, Segment};
 use crate::error::TraceError;
 use crate::format::{Content, TraceWriter};
 use crate::reference::Reference;
@@ -49,7 +49,6 @@ pub(super) struct Block {
     /// Which connection.
     pub connection: u64,
     pub kind: Option<BlockKind>,
-    pub thread: u32,
     pub payload: Vec<u8>,
 }
 
@@ -147,33 +146,46 @@ impl<W: Write> Sink<W> {
         self.totals.images.get_mut(usize::from(space))
     }
 
-    fn count(&mut self, block: &Block, references: u64) -> Result<u16> {
-        let space = *self.spaces.get(&block.connection).ok_or_else(malformed)?;
+    /// Counts references of a thread of an address space.
+    fn count(&mut self, space: u16, thread: u32, references: u64) {
         let image = &mut self.totals.images[usize::from(space)];
         image.references += references;
-        image.threads = image.threads.max(block.thread + 1);
+        image.threads = image.threads.max(thread + 1);
         self.totals.references += references;
-        Ok(space)
     }
 
     fn references(&mut self, block: &Block) -> Result<()> {
-        self.references.clear();
-        self.references.extend(block.payload.chunks_exact(8).map(|word| Reference::from_bits(word_of(word))));
-        if let Some(kinds) = &mut self.totals.kinds {
-            self.references.iter().for_each(|reference| kinds[reference.kind() as usize] += 1);
+        let space = *self.spaces.get(&block.connection).ok_or_else(malformed)?;
+        let mut rest = &block.payload[..];
+        while !rest.is_empty() {
+            let (segment, words, behind) = Segment::split(rest).ok_or_else(malformed)?;
+            rest = behind;
+            self.references.clear();
+            self.references.extend(words.chunks_exact(8).map(|word| Reference::from_bits(word_of(word))));
+            if let Some(kinds) = &mut self.totals.kinds {
+                self.references.iter().for_each(|reference| kinds[reference.kind() as usize] += 1);
+            }
+            self.count(space, segment.thread, self.references.len() as u64);
+            self.writer.references(space, segment.thread, &self.references)?;
         }
-        let space = self.count(block, self.references.len() as u64)?;
-        self.writer.references(space, block.thread, &self.references)
+        Ok(())
     }
 
     fn runs(&mut self, block: &Block) -> Result<()> {
-        let pairs = || block.payload.chunks_exact(16).map(|pair| (word_of(&pair[..8]), word_of(&pair[8..])));
-        let space = self.count(block, pairs().map(|(_, count)| count).sum())?;
-        self.runs.clear();
-        for (page, count) in pairs() {
-            self.builder.push(page | u64::from(space) << NUMBER_BITS, count, &mut self.runs);
+        let space = *self.spaces.get(&block.connection).ok_or_else(malformed)?;
+        let mut rest = &block.payload[..];
+        while !rest.is_empty() {
+            let (segment, words, behind) = Segment::split(rest).ok_or_else(malformed)?;
+            rest = behind;
+            let pairs = || words.chunks_exact(16).map(|pair| (word_of(&pair[..8]), word_of(&pair[8..])));
+            self.count(space, segment.thread, pairs().map(|(_, count)| count).sum());
+            self.runs.clear();
+            for (page, count) in pairs() {
+                self.builder.push(page | u64::from(space) << NUMBER_BITS, count, &mut self.runs);
+            }
+            self.writer.runs(&self.runs)?;
         }
-        self.writer.runs(&self.runs)
+        Ok(())
     }
 }
 

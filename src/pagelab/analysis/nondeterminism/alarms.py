@@ -16,8 +16,6 @@ KINDS: Mapping[Doubt, tuple[WarningKind, Severity]] = {
     Doubt.UNBALANCED: (WarningKind.INTERVAL_DOUBTFUL, "info"),
     Doubt.NEGATIVE_COMPONENT: (WarningKind.INTERVAL_DOUBTFUL, "info"),
     Doubt.SMALL_GROUPS: (WarningKind.INTERVAL_DOUBTFUL, "info"),
-    Doubt.NO_SPREAD_IN_RESAMPLES: (WarningKind.INTERVAL_DOUBTFUL, "info"),
-    Doubt.OUTSIDE_ITS_INTERVAL: (WarningKind.INTERVAL_DOUBTFUL, "warning"),
     Doubt.DEPENDENT_MEASUREMENTS: (WarningKind.MEASUREMENTS_DEPENDENT, "info"),
     Doubt.DEPENDENT_EXECUTIONS: (WarningKind.MEASUREMENTS_DEPENDENT, "warning"),
     Doubt.WARM_UP: (WarningKind.LEVEL_CHANGES_INSIDE, "warning"),

@@ -52,7 +52,7 @@ def nondeterminism_of(data: StudyData, columns: Mapping[str, Column], level: flo
     traces, untraced = traces_of({key: one.experiment.executions for key, one in samples.items()}, ordered)
     return NondeterminismPart(
         level=level,
-        resamples=settings.resamples,
+        draws=settings.estimate_draws,
         seed=SEED,
         speed=words.speed(families),
         steadiness=words.steadiness(families),

@@ -81,7 +81,7 @@ def _overheads(groups: nd.Groups, baseline: str | None, settings: nd.Resampling)
 
 def _overhead(groups: nd.Groups, baseline: str, condition: str, settings: nd.Resampling) -> Overhead:
     try:
-        found = nd.overheads(groups, baseline, condition, seed=settings.seed, level=settings.level)
+        found = nd.overheads(groups, baseline, condition, level=settings.level)
     except StatsRefusedError as error:
         return Overhead(condition, baseline, len(groups), 0, None, None, refused(error), 0)
     lower = [one for one in found.significant if one.percent < 0]

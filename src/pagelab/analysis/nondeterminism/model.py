@@ -266,7 +266,8 @@ class NondeterminismPart:
     """What a report says of non-determinism."""
 
     level: float
-    resamples: int
+    draws: int
+    """Ratios that each impact factor is the mean of."""
     seed: int
     speed: str
     """In words, for the first screen; empty where there is nothing to rank."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagelab import terminal
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -80,9 +82,9 @@ def cache_command(
         write_table(runs.levels, output)
     if study is not None:
         as_study(runs, study, trace)
-    typer.echo(runs.executions.write_json() if as_json else _text(runs))
+    terminal.echo(runs.executions.write_json() if as_json else _text(runs))
     if study is not None:
-        typer.echo(f"\nstudy written; see: pagelab report {study}")
+        terminal.echo(f"\nstudy written; see: pagelab report {study}")
 
 
 def _history(memory: str, used: float, cached: float, turnover: float) -> History:

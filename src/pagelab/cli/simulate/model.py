@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagelab import terminal
+
 if TYPE_CHECKING:
     from pagelab.simulate.model import Convention
 
@@ -74,7 +76,6 @@ def model_command(
 
 
 def _table(counts: list[int], sizes: list[int], page_bytes: int, convention: Convention) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     from pagelab.simulate import model
@@ -89,7 +90,7 @@ def _table(counts: list[int], sizes: list[int], page_bytes: int, convention: Con
     for size in sizes:
         shown = (cells.get((size, count)) for count in counts)
         table.add_row(size_name(size * page_bytes), *("–" if value is None else f"{value:.4f}" for value in shown))
-    Console(soft_wrap=True).print(table)
+    terminal.console(soft_wrap=True).print(table)
 
 
 def _check(counts: list[int], sizes: list[int], convention: Convention, runs: int, seed: int) -> None:
@@ -100,7 +101,7 @@ def _check(counts: list[int], sizes: list[int], convention: Convention, runs: in
         found = model.monte_carlo(colours, pages, convention, runs=runs, seed=seed)
         inside = found.low <= row["allocated"] <= found.high
         verdict = "inside" if inside else "OUTSIDE, as 1 in 100 is by chance: see with more runs or another --seed"
-        typer.echo(
+        terminal.echo(
             f"{colours} colours of {pages} pages: model {row['allocated']:.3f}, played {found.mean:.3f} "
             f"({found.low:.3f} to {found.high:.3f}): {verdict}"
         )
@@ -117,4 +118,4 @@ def _write(counts: list[int], sizes: list[int], page_bytes: int, convention: Con
     found = model.table(counts, sizes, convention)
     files = tables.write_frame(found, out / "model")
     files += tables.write_figure(tables.model_figure(found, page_bytes), out / "model")
-    typer.echo(f"wrote {', '.join(path.name for path in files)} to {out}")
+    terminal.echo(f"wrote {', '.join(path.name for path in files)} to {out}")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pagelab import terminal
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -158,16 +160,16 @@ def _tell(found: pl.DataFrame, wanted: _Wanted, out: Path | None, as_json: bool)
     from pagelab.simulate import tables
 
     if as_json:
-        typer.echo(found.write_json())
+        terminal.echo(found.write_json())
     else:
         if found.is_empty():
-            typer.echo("no memory size has enough sampled frames of each colour; raise --sample or --memory")
+            terminal.echo("no memory size has enough sampled frames of each colour; raise --sample or --memory")
         for part in found.partition_by("policy", maintain_order=True):
             _table(part, part["policy"][0], wanted)
     if out is not None:
         files = tables.write_frame(found, out / "faults")
         if not as_json:
-            typer.echo(f"wrote {', '.join(path.name for path in files)} to {out}")
+            terminal.echo(f"wrote {', '.join(path.name for path in files)} to {out}")
 
 
 def _all_sizes(wanted: _Wanted, threads: int, out: Path | None, as_json: bool) -> None:
@@ -179,24 +181,23 @@ def _all_sizes(wanted: _Wanted, threads: int, out: Path | None, as_json: bool) -
         found = curves(wanted.trace, wanted.colours, threads=threads, report=report, **wanted.shared)
     faults = found.faults(wanted.sizes)
     if as_json:
-        typer.echo(faults.write_json())
+        terminal.echo(faults.write_json())
     else:
         held = size_name(found.pages * wanted.page_bytes)
-        typer.echo(f"{wanted.trace.name}: {found.references:,} references to {found.pages:,} pages ({held})")
+        terminal.echo(f"{wanted.trace.name}: {found.references:,} references to {found.pages:,} pages ({held})")
         if found.exact_from > 1:
             least = size_name(found.exact_from * wanted.page_bytes)
-            typer.echo(f"the trace was reduced to what matters from {least} on: smaller memories are left out")
+            terminal.echo(f"the trace was reduced to what matters from {least} on: smaller memories are left out")
         if wanted.sizes is not None:
             _table(faults, "lru", wanted)
             if found.pages in set(faults["faults"]):
                 rate = found.pages / found.references * 1e6
-                typer.echo(f"{rate:.2f}: every page faults once, when it is first used")
+                terminal.echo(f"{rate:.2f}: every page faults once, when it is first used")
     if out is not None:
         _write(found, faults, wanted, out, say=not as_json)
 
 
 def _table(faults: pl.DataFrame, policy: str, wanted: _Wanted) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     from pagelab.simulate.tables import fault_table
@@ -208,7 +209,7 @@ def _table(faults: pl.DataFrame, policy: str, wanted: _Wanted) -> None:
         table.add_column(heading, justify="right")
     for line in lines[1:]:
         table.add_row(*line)
-    console = Console(soft_wrap=True)
+    console = terminal.console(soft_wrap=True)
     console.print(table)
     if any("–" in line for line in lines):
         console.print("–: the colours do not divide this memory, or the trace or sample says nothing about it")
@@ -232,4 +233,4 @@ def _write(found: Curves, shown: pl.DataFrame, wanted: _Wanted, out: Path, *, sa
         figure = tables.effective_figure(effective, title)
         files += tables.write_figure(figure, out / "effective-memory")
     if say:
-        typer.echo(f"wrote {', '.join(path.name for path in files)} to {out}")
+        terminal.echo(f"wrote {', '.join(path.name for path in files)} to {out}")

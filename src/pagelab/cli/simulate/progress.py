@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from pagelab import terminal
 from pagelab.simulate.traces import Report
 
 _EVERY_S = 30.0
@@ -41,7 +42,6 @@ def shown(title: str, unit: Unit = REFERENCES) -> Iterator[Report]:
 
 @contextmanager
 def _bar(title: str, unit: Unit) -> Iterator[Report]:
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (
@@ -51,7 +51,7 @@ def _bar(title: str, unit: Unit) -> Iterator[Report]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=terminal.console(stderr=True), transient=True) as progress:
         task = progress.add_task(title, total=None, done="")
 
         def report(done: int, total: int | None) -> None:
@@ -67,6 +67,6 @@ def _lines(title: str, unit: Unit) -> Report:
         nonlocal last
         if time.monotonic() - last >= _EVERY_S:
             last = time.monotonic()
-            sys.stderr.write(f"{title}: {unit.of(done, total)}\n")
+            terminal.say(f"{title}: {unit.of(done, total)}\n")
 
     return report

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from pagelab import terminal
 
 if TYPE_CHECKING:
     from pagelab.simulate.sweeping.plan import Plan
@@ -67,9 +68,9 @@ def sweep_command(
         return
     done = _run(spec, out, {"processes": processes, "cluster": cluster, "attempts": attempts})
     if as_json:
-        typer.echo(json.dumps(_as_data(done), indent=1))
+        terminal.echo(json.dumps(_as_data(done), indent=1))
     else:
-        typer.echo(_summary(done))
+        terminal.echo(_summary(done))
         _show_spread(done)
     if figure is not None:
         _draw(done, figure)
@@ -103,7 +104,7 @@ def _run(spec: Path, out: Path, how: dict[str, Any]) -> Sweep:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
+    terminal.say(f"{text}\n")
 
 
 def _quiet_dask() -> None:
@@ -118,16 +119,16 @@ def _show_plan(plan: Plan, missing: list[Task], *, as_json: bool) -> None:
     left = {task.digest for task in missing}
     tasks = [{"task": task.digest, "title": task.title, "done": task.digest not in left} for task in plan.tasks]
     if as_json:
-        typer.echo(json.dumps({"name": plan.name, "tasks": tasks}, indent=1))
+        terminal.echo(json.dumps({"name": plan.name, "tasks": tasks}, indent=1))
         return
-    typer.echo(
+    terminal.echo(
         f"{plan.name}: {len(plan.traces)} traces, {len(plan.configurations)} configurations, "
         f"{len(tasks)} tasks; {len(tasks) - len(left)} are done already"
     )
     for task in tasks[:_LISTED]:
-        typer.echo(f"  {task['title']}{'  (done)' if task['done'] else ''}")
+        terminal.echo(f"  {task['title']}{'  (done)' if task['done'] else ''}")
     if len(tasks) > _LISTED:
-        typer.echo(f"  … and {len(tasks) - _LISTED} more; all of them with --json")
+        terminal.echo(f"  … and {len(tasks) - _LISTED} more; all of them with --json")
 
 
 def _as_data(done: Sweep) -> dict[str, Any]:
@@ -156,9 +157,9 @@ def _show_spread(done: Sweep) -> None:
 
     found = done.spread()
     if 0 < len(found) <= _SPREAD_SHOWN:
-        typer.echo("\n" + "\n".join(table(found, "trace, configuration")))
+        terminal.echo("\n" + "\n".join(table(found, "trace, configuration")))
     elif found:
-        typer.echo(f"how much executions differ, for {len(found)} configurations: pagelab.simulate.Sweep.spread()")
+        terminal.echo(f"how much executions differ, for {len(found)} configurations: pagelab.simulate.Sweep.spread()")
 
 
 def _draw(done: Sweep, stem: Path) -> None:
@@ -166,7 +167,7 @@ def _draw(done: Sweep, stem: Path) -> None:
     from pagelab.simulate.tables import write_figure
 
     written = write_figure(cycles_figure(done.frame()), stem)
-    sys.stderr.write(f"wrote {', '.join(map(str, written))}\n")
+    terminal.say(f"wrote {', '.join(map(str, written))}\n")
 
 
 def _conclude(done: Sweep, spec: Path) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pagelab import terminal
+
 if TYPE_CHECKING:
     from pagelab.simulate.placing import Region
     from pagelab.simulate.translation import TlbRuns
@@ -76,7 +78,7 @@ def tlb_command(
     )
     if output is not None:
         write_table(runs.windows, output)
-    typer.echo(runs.executions.write_json() if as_json else _text(runs, known))
+    terminal.echo(runs.executions.write_json() if as_json else _text(runs, known))
 
 
 def _text(runs: TlbRuns, regions: list[Region]) -> str:

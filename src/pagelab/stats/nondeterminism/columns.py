@@ -39,30 +39,9 @@ def columns(
         np.ascontiguousarray(groups, dtype=np.uint64),
         np.array(keys, dtype=np.uint64),
         seed=settings.seed,
-        resamples=settings.resamples,
-        ratio_draws=settings.ratio_draws,
         estimate_draws=settings.estimate_draws,
         null_draws=settings.estimate_draws,
-        tail=settings.tail,
         threads=settings.threads,
     )
     table = np.frombuffer(rows).reshape(len(experiments), len(names))
     return {name: np.ascontiguousarray(table[:, i]) for i, name in enumerate(names)}
-
-
-def replicates(executions: Executions, group: int, key: int, settings: Resampling) -> NDArray[np.float64]:
-    """Resampled statistics of one experiment, one row a resample.
-
-    Columns: mean, non-determinism in measurement, unclassified; with ``group`` > 0 also the impact factor and its
-    geometric mean (NaN where a resample has no spread within).
-    """
-    rows = _native.stats_replicates(
-        executions.values,
-        executions.ends,
-        group,
-        key,
-        seed=settings.seed,
-        resamples=settings.resamples,
-        ratio_draws=settings.ratio_draws,
-    )
-    return np.frombuffer(rows).reshape(settings.resamples, 5 if group else 3)

@@ -21,6 +21,10 @@ THRESHOLDS = (0.0, 1.0, 3.0, 10.0, 50.0, 100.0, 500.0, 800.0)
 """Least differences, in percent of the smaller, that ALLOC regards (Figures 6 and 8)."""
 
 
+FEWEST = 6
+"""Executions of each condition below which no two are told apart: so few look alike, or tied, by chance too often."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
     """One metric of all groups that have it for every condition: arrays of shape groups × conditions."""
@@ -42,7 +46,8 @@ def groups_of(table: Table, metric: Metric, conditions: Sequence[str] | None = N
     """The groups of ``table`` that can be compared in ``metric`` over ``conditions`` (default: all, as they appear).
 
     With two conditions, groups count that have both, whatever else they lack: ALLOC's pair comparisons rest on other
-    groups than its triplets. No group at all is refused.
+    groups than its triplets. Groups in which a condition has fewer than ``FEWEST`` executions are left out: nothing can
+    be told from so few. No group at all is refused.
     """
     names = (
         tuple(dict.fromkeys(one.condition for one in table.experiments)) if conditions is None else tuple(conditions)
@@ -57,8 +62,12 @@ def groups_of(table: Table, metric: Metric, conditions: Sequence[str] | None = N
     for group, found in places.items():
         missing = [name for name in names if name not in found]
         refused = [name for name in names if name in found and found[name] in grid.refused]
+        few = [name for name in names if name in found and table.executions[found[name]] < FEWEST]
         if missing:
             left_out[group] = f"no {', '.join(missing)}"
+        elif few:
+            count = int(table.executions[found[few[0]]])
+            left_out[group] = f"cannot tell from {count} executions of {few[0]}: run at least {FEWEST}"
         elif refused:
             left_out[group] = f"{refused[0]}: {grid.refused[found[refused[0]]]}"
         else:

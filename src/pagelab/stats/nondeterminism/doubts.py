@@ -15,12 +15,7 @@ if TYPE_CHECKING:
     from pagelab.stats.nondeterminism.table import Table
 
 FEW_EXECUTIONS = 10
-"""Percentile intervals of fewer executions cover too little: docs/method/nondeterminism.md has the simulation."""
-FEW_FOR_UNCLASSIFIED = 20
-"""The same for the CV of everything, whose spread is that of few executions."""
-
-NOTABLE = 0.001
-"""Share of resampled groups without spread from which on it is said."""
+"""A slow mode that 1 execution in 10 takes is missed by a third of samples of ten."""
 
 _EVERY = frozenset(Metric)
 _INSIDE = frozenset({Metric.MEASUREMENT, Metric.EXECUTION})
@@ -34,22 +29,16 @@ _CONCERNS = {
     Doubt.TREND: _EVERY,
     Doubt.DEPENDENT_EXECUTIONS: _EVERY,
     Doubt.SMALL_GROUPS: frozenset({Metric.EXECUTION}),
-    Doubt.NO_SPREAD_IN_RESAMPLES: frozenset({Metric.EXECUTION}),
-    Doubt.OUTSIDE_ITS_INTERVAL: _EVERY,
 }
 
 
 def find(table: Table) -> dict[Doubt, NDArray[np.bool_]]:
     """One mask over the experiments for each doubt. Comparisons with NaN (nothing to look at) are False."""
     columns, p = table.columns, table.dependence_p
-    outside = np.zeros(len(table.experiments), dtype=np.bool_)
-    for grid in table.grids.values():
-        rounding = 1e-12 * grid.value
-        outside |= (grid.value < grid.low - rounding) | (grid.value > grid.high + rounding)
     changed = p["change"] < ALARM
     early = 2 * columns["change_after"] <= columns["change_places"] + 1
     impact = ~np.isnan(table.grids[Metric.EXECUTION].value)
-    few = (table.executions < FEW_FOR_UNCLASSIFIED) & (table.executions > 1)
+    few = (table.executions < FEW_EXECUTIONS) & (table.executions > 1)
     return {
         Doubt.FEW_EXECUTIONS: few,
         Doubt.UNBALANCED: table.fewest != table.most,
@@ -60,20 +49,12 @@ def find(table: Table) -> dict[Doubt, NDArray[np.bool_]]:
         Doubt.TREND: p["trend"] < ALARM,
         Doubt.DEPENDENT_EXECUTIONS: p["between"] < ALARM,
         Doubt.SMALL_GROUPS: impact & (table.group_sizes == 3),
-        Doubt.NO_SPREAD_IN_RESAMPLES: impact & (columns["zero_share"] > NOTABLE),
-        Doubt.OUTSIDE_ITS_INTERVAL: outside,
     }
 
 
 def caution(table: Table, doubt: Doubt, i: int) -> Caution:
     """The doubt about experiment ``i`` in words, with what to do."""
-    concerns = _CONCERNS[doubt]
-    if doubt is Doubt.FEW_EXECUTIONS:
-        if table.executions[i] >= FEW_EXECUTIONS:
-            concerns = frozenset({Metric.UNCLASSIFIED})
-        elif not table.is_single[i]:
-            concerns -= {Metric.MEAN}  # its interval is Student's, which knows how few they are
-    return Caution(doubt, _message(table, doubt, i), concerns)
+    return Caution(doubt, _message(table, doubt, i), _CONCERNS[doubt])
 
 
 def _message(table: Table, doubt: Doubt, i: int) -> str:
@@ -106,25 +87,14 @@ def _message(table: Table, doubt: Doubt, i: int) -> str:
         )
     if doubt is Doubt.DEPENDENT_EXECUTIONS:
         return f"neighbouring executions are correlated ({at['means_lag_one']:+.2f}): randomise their order"
-    if doubt is Doubt.SMALL_GROUPS:
-        return "groups of 3: the mean of their ratios converges slowly; run at least 5 executions of 5 measurements"
-    if doubt is Doubt.NO_SPREAD_IN_RESAMPLES:
-        return (
-            f"{at['zero_share']:.2%} of the resampled groups had no spread and were drawn again: the impact factor's "
-            "interval is somewhat too low; use a finer clock, or measure more often"
-        )
-    return "an estimate lies outside its own percentile interval: run more executions"
+    return "groups of 3: the mean of their ratios converges slowly; run at least 5 executions of 5 measurements"
 
 
 def _few(executions: int) -> str:
-    if executions < FEW_EXECUTIONS:
-        return (
-            f"{executions} executions: percentile intervals of so few are too short; run {FEW_EXECUTIONS}, and "
-            f"{FEW_FOR_UNCLASSIFIED} for the unclassified non-determinism"
-        )
+    unseen = 0.9**executions
     return (
-        f"{executions} executions: the interval of the unclassified non-determinism is too short; "
-        f"run {FEW_FOR_UNCLASSIFIED}"
+        f"{executions} executions: a slow mode that 1 in 10 takes is in none of them with probability {unseen:.0%}, "
+        f"and then no interval knows of it; run at least {FEW_EXECUTIONS} (better 30: {0.9**30:.0%})"
     )
 
 

@@ -26,7 +26,7 @@ class Doubt(StrEnum):
     """Why an interval may not have its level; stable names for reports and JSON."""
 
     FEW_EXECUTIONS = "few-executions"
-    """Percentile intervals of so few are too short (below 10; for the unclassified non-determinism, below 20)."""
+    """Fewer than 10: no interval of so few knows of a slow mode that none of them met."""
     UNBALANCED = "unbalanced"
     """Executions have different numbers of measurements: the hierarchical interval is approximate."""
     NEGATIVE_COMPONENT = "negative-component"
@@ -43,10 +43,6 @@ class Doubt(StrEnum):
     """Neighbouring executions resemble (or avoid) each other: every interval is too short (or too long)."""
     SMALL_GROUPS = "small-groups"
     """Groups of three: their ratios of standard deviations have no variance, and their mean converges slowly."""
-    NO_SPREAD_IN_RESAMPLES = "no-spread-in-resamples"
-    """Some resampled groups within an execution had no spread and were drawn again."""
-    OUTSIDE_ITS_INTERVAL = "outside-its-interval"
-    """The estimate is not inside its percentile interval: the bootstrap is biased for these data."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from math import isfinite, sqrt
+from dataclasses import dataclass
+from math import exp, sqrt
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
 from pagelab.stats.interval import Interval, IntervalMethod
-from pagelab.stats.nondeterminism.columns import replicates
+from pagelab.stats.nondeterminism.comparison import FEWEST
 from pagelab.stats.nondeterminism.components import t_quantile
-from pagelab.stats.nondeterminism.data import Experiment
 from pagelab.stats.nondeterminism.estimate import Estimate, Metric, Refused
-from pagelab.stats.nondeterminism.percentile import percentile_ends
+from pagelab.stats.nondeterminism.exchange import Exchanged, exchange
 from pagelab.stats.nondeterminism.table import Table, characterize
-from pagelab.stats.refusal import Refusal, StatsRefusedError
+from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from pagelab.stats.nondeterminism.data import Executions
+    from pagelab.stats.nondeterminism.data import Executions, Experiment
     from pagelab.stats.nondeterminism.settings import Resampling
 
-Verdict = Literal["lower", "higher", "undecided"]
-_REPLICATE = {Metric.MEASUREMENT: 1, Metric.UNCLASSIFIED: 2, Metric.EXECUTION: 3}
+LARGEST_LOG = 20.0
+"""Of the log of a ratio: an interval that ends at five hundred million times as much says nothing."""
+Verdict = Literal["lower", "higher", "undecided", "cannot-tell"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +32,16 @@ class Change:
     new: Estimate | Refused
     percent: Estimate | Refused
     """100 (new / base - 1), with the interval of that ratio."""
+    executions: int
+    """Of the experiment that has fewer."""
 
     @property
     def verdict(self) -> Verdict:
-        """By non-overlap of the two intervals, as in all of ALLOC's comparisons."""
+        """By non-overlap of the two intervals, as in all of ALLOC's comparisons; of few executions none is given."""
         if isinstance(self.base, Refused) or isinstance(self.new, Refused):
             return "undecided"
+        if self.executions < FEWEST:
+            return "cannot-tell"
         if self.new.interval.high < self.base.interval.low:
             return "lower"
         return "higher" if self.new.interval.low > self.base.interval.high else "undecided"
@@ -55,65 +55,62 @@ class Changes:
     table: Table
     """The two experiments by themselves, ``base`` first: impact factors, diagnostics, doubts."""
 
+    def exchanged(self, metric: Metric, ratio: float, tail: float) -> Exchanged:
+        """The permutation test of "new / base = ``ratio``" (:mod:`.exchange`)."""
+        base, new = self.table.experiments
+        chosen = self.table.settings
+        seed = (chosen.seed ^ base.key ^ new.key) % 2**63
+        return exchange(metric, base.executions, new.executions, ratio, seed=seed, tail=tail, choices=chosen.resamples)
+
 
 def changes(base: Experiment, new: Experiment, settings: Resampling, *, ratio_level: float | None = None) -> Changes:
     """Every metric of ``base`` and ``new``, two conditions of one group, and the ratio new / base.
 
-    The mean's ratio has Fieller's interval (:func:`ratio_of_means`); the others divide bootstrap replicates of the two,
-    which are independent, and take percentiles.
+    The mean's ratio has Fieller's interval (:func:`ratio_of_means`), those of the spreads Student's on the log scale
+    (:func:`_ratio_of_spreads`).
     ``ratio_level``: of the ratios' intervals, where it is to differ from the level of the metrics' own.
     """
     if base.group != new.group:
         raise StatsRefusedError(Refusal.NOTHING_TO_COMPARE, f"groups {base.group!r} and {new.group!r}: not the same")
     table = characterize((base, new), settings)
-    chosen = settings if ratio_level is None else replace(settings, level=ratio_level)
-    drawn: list[NDArray[np.float64]] | None = None
-    if min(len(base.executions), len(new.executions)) > 1:
-        drawn = [
-            replicates(one.executions, int(table.group_sizes[i]), one.key, chosen) for i, one in enumerate((base, new))
-        ]
+    level = settings.level if ratio_level is None else ratio_level
+    error_rate(level)
+    fewer = min(len(base.executions), len(new.executions))
     found = []
     for metric in Metric:
         ends = table.estimate(0, metric), table.estimate(1, metric)
-        found.append(Change(metric, *ends, _ratio(metric, *ends, base, new, drawn, chosen)))
+        found.append(Change(metric, *ends, _ratio(metric, table, level), fewer))
     return Changes(tuple(found), table)
 
 
-def _ratio(
-    metric: Metric,
-    before: Estimate | Refused,
-    after: Estimate | Refused,
-    base: Experiment,
-    new: Experiment,
-    drawn: list[NDArray[np.float64]] | None,
-    settings: Resampling,
-) -> Estimate | Refused:
-    if isinstance(before, Refused) or isinstance(after, Refused) or drawn is None:
-        name, refused = (base.condition, before) if isinstance(before, Refused) else (new.condition, after)
-        assert isinstance(refused, Refused)
-        return Refused(refused.refusal, f"{name}: {refused.message}")
+def _ratio(metric: Metric, table: Table, level: float) -> Estimate | Refused:
+    for i, one in enumerate(table.experiments):
+        found = table.estimate(i, metric)
+        if isinstance(found, Refused):
+            return Refused(found.refusal, f"{one.condition}: {found.message}")
     if metric is Metric.MEAN:
-        return ratio_of_means(base.executions, new.executions, settings.level)
-    column = _REPLICATE[metric]
-    if before.value == 0:
-        return Refused(Refusal.NO_SPREAD, f"{base.condition}: no spread, so that no percentage of it exists")
-    low, high = _ratio_ends(drawn[0][:, column], drawn[1][:, column], settings.tail)
-    if not (isfinite(low) and isfinite(high)):
-        message = f"{base.condition}: too many resamples have no spread: run more executions"
-        return Refused(Refusal.UNSTABLE_RESAMPLES, message)
-    interval = Interval(100 * (low - 1), 100 * (high - 1), settings.level, None, IntervalMethod.PERCENTILE)
-    return Estimate(100 * (after.value / before.value - 1), interval)
+        return ratio_of_means(*(one.executions for one in table.experiments), level)
+    return _ratio_of_spreads(metric, table, level)
 
 
-def _ratio_ends(bases: NDArray[np.float64], news: NDArray[np.float64], tail: float) -> tuple[float, float]:
-    """Percentile ends of new / base. A resample without spread in the base makes it infinite; one without in both could
-    be anything, and counts as 0 for the lower end and as infinite for the upper one."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = news / bases
-    unknown = np.isnan(ratios)
-    low, _ = percentile_ends(np.where(unknown, 0.0, ratios), tail)
-    _, high = percentile_ends(np.where(unknown, np.inf, ratios), tail)
-    return low, high
+def _ratio_of_spreads(metric: Metric, table: Table, level: float) -> Estimate | Refused:
+    """Difference of the centres on the log scale ± t √(sum of squared errors), Satterthwaite's degrees of freedom."""
+    value, centre, error = table.log_scale(metric)
+    for i, one in enumerate(table.experiments):
+        if value[i] == 0:
+            return Refused(Refusal.NO_SPREAD, f"{one.condition}: no spread, so that no percentage of it exists")
+    variances = error**2
+    total = float(variances.sum())
+    percent = 100 * float(value[1] / value[0] - 1)
+    if total == 0:
+        return Estimate(percent, Interval(percent, percent, level, None, IntervalMethod.LOG_T))
+    degrees = total**2 / float((variances**2 / (table.executions - 1)).sum())
+    half = float(t_quantile(degrees, level)) * sqrt(total)
+    ends = [float(centre[1] - centre[0]) + side * half for side in (-1, 1)]
+    if ends[1] > LARGEST_LOG:
+        return Refused(Refusal.OUT_OF_REACH, "the spreads' ratio could be any: run more executions")
+    low, high = (100 * (exp(end) - 1) for end in ends)
+    return Estimate(percent, Interval(low, high, level, None, IntervalMethod.LOG_T))
 
 
 def ratio_of_means(base: Executions, new: Executions, level: float) -> Estimate | Refused:

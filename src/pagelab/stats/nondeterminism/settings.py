@@ -1,4 +1,4 @@
-"""How intervals are made: seed, resamples, draws, level, threads."""
+"""How estimates and intervals are made: seed, draws, resamples, level, threads."""
 
 from __future__ import annotations
 
@@ -7,21 +7,19 @@ from dataclasses import dataclass
 from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate
 
 MOST = 1_000_000
-"""Most resamples or draws: beyond, memory and time say nothing more about the data."""
+"""Most draws or resamples: beyond, memory and time say nothing more about the data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resampling:
-    """Settings of the bootstrap. The same settings give the same digits on any number of threads."""
+    """The same settings give the same digits on any number of threads."""
 
     seed: int
     """Names all random numbers; 0 to 2**64 - 1."""
-    resamples: int = 1000
-    """Resamples of each interval, at least 199: the percentiles of fewer are nearly the extremes."""
-    ratio_draws: int = 100
-    """Ratios drawn in each resample of the impact factor."""
+    resamples: int = 4_999
+    """Permutations of a test of two experiments (:func:`change_p`), at least 199; more where its level needs more."""
     estimate_draws: int = 5_000
-    """Ratios drawn for the impact factor itself, and as many for its value under exchange."""
+    """Ratios drawn for the impact factor, and as many for its value under exchange."""
     level: float = 0.95
     threads: int = 0
     """0: one for each CPU this process may use."""
@@ -30,17 +28,12 @@ class Resampling:
         error_rate(self.level)
         if not 0 <= self.seed < 2**64:
             raise StatsRefusedError(Refusal.COUNT_OUT_OF_RANGE, f"seed = {self.seed}: not within 0 ... 2**64 - 1")
-        for name, least in (("resamples", 199), ("ratio_draws", 10), ("estimate_draws", 100)):
+        for name, least in (("resamples", 199), ("estimate_draws", 100)):
             value = getattr(self, name)
             if not least <= value <= MOST:
                 raise StatsRefusedError(Refusal.COUNT_OUT_OF_RANGE, f"{name} = {value}: not within {least} ... {MOST}")
         if not 0 <= self.threads <= 1024:
             raise StatsRefusedError(Refusal.COUNT_OUT_OF_RANGE, f"threads = {self.threads}: not within 0 ... 1024")
-        if (self.resamples + 1) * self.tail < 1:
-            raise StatsRefusedError(
-                Refusal.COUNT_OUT_OF_RANGE,
-                f"resamples = {self.resamples}: a level of {self.level} needs at least {int(1 / self.tail)}",
-            )
 
     @property
     def tail(self) -> float:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp
+from math import exp, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pagelab.stats.interval import Interval, IntervalMethod
 from pagelab.stats.nondeterminism.comparison import beats
+from pagelab.stats.nondeterminism.components import t_quantile
 from pagelab.stats.nondeterminism.estimate import Estimate
-from pagelab.stats.nondeterminism.percentile import percentile_ends
-from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate, one_sample
+from pagelab.stats.refusal import Refusal, StatsRefusedError, one_sample
+
+LARGEST_LOG = 700.0
+"""Beyond, a ratio is no double."""
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -45,7 +48,7 @@ class Overheads:
     """Groups where either is 0, so that no ratio exists: in no mean."""
 
 
-def overheads(groups: Groups, baseline: str, condition: str, *, seed: int, level: float = 0.95) -> Overheads:
+def overheads(groups: Groups, baseline: str, condition: str, *, level: float = 0.95) -> Overheads:
     """Relative overheads where the intervals do not overlap, and the geometric mean over all groups (ALLOC 4.4)."""
     for name in (baseline, condition):
         if name not in groups.conditions:
@@ -58,7 +61,7 @@ def overheads(groups: Groups, baseline: str, condition: str, *, seed: int, level
     percent = 100 * (values / np.where(bases > 0, bases, np.nan) - 1)
     named = [Overhead(groups.names[i], float(percent[i])) for i in np.flatnonzero(apart & (bases > 0))]
     named.sort(key=lambda one: one.percent)
-    mean = geometric_mean(values[usable] / bases[usable], seed=seed, level=level)
+    mean = geometric_mean(values[usable] / bases[usable], level=level)
     interval = mean.interval
     in_percent = Interval(100 * (interval.low - 1), 100 * (interval.high - 1), level, None, interval.method)
     return Overheads(
@@ -71,31 +74,24 @@ def overheads(groups: Groups, baseline: str, condition: str, *, seed: int, level
     )
 
 
-def geometric_mean(ratios: ArrayLike, *, seed: int, level: float = 0.95, resamples: int = 9999) -> Estimate:
-    """exp(mean(log ratio)), with the percentile bootstrap over the ratios (PCG64, ``seed``).
+def geometric_mean(ratios: ArrayLike, *, level: float = 0.95) -> Estimate:
+    """exp(mean(log ratio)), with Student's interval of the mean of the logs.
 
-    The ratios, one a group, are what is resampled: the groups stand for the applications one wants to speak about, and
+    The ratios, one a group, are the sample: the groups stand for the applications one wants to speak about, and
     the error of each ratio is in their spread already. ALLOC gives no interval. One ratio is refused; so are ratios
     that are not positive.
     """
     sample = one_sample(ratios, "ratios")
-    tail = float(error_rate(level) / 2)
     if sample.min() <= 0:
         raise StatsRefusedError(Refusal.NOT_POSITIVE, f"a ratio is {sample.min():g}: no geometric mean exists")
     if sample.size < 2:
         raise StatsRefusedError(Refusal.NOTHING_TO_COMPARE, "one ratio has no spread: compare at least 2 groups")
-    if (resamples + 1) * tail < 1:
-        raise StatsRefusedError(Refusal.COUNT_OUT_OF_RANGE, f"resamples = {resamples}: too few for level {level}")
     logs = np.log(sample)
-    generator = np.random.Generator(np.random.PCG64(seed))
-    rows = max(1, 2_000_000 // sample.size)
-    means = [
-        logs[generator.integers(0, logs.size, (min(rows, resamples - start), logs.size))].mean(axis=1)
-        for start in range(0, resamples, rows)
-    ]
-    low, high = percentile_ends(np.concatenate(means), tail)
-    interval = Interval(exp(low), exp(high), level, None, IntervalMethod.PERCENTILE)
-    return Estimate(exp(float(logs.mean())), interval)
+    mean = float(logs.mean())
+    half = float(t_quantile(logs.size - 1, level)) * float(logs.std(ddof=1)) / sqrt(logs.size)
+    if abs(mean) + half > LARGEST_LOG:
+        raise StatsRefusedError(Refusal.OUT_OF_REACH, "the mean ratio could be any: compare more groups")
+    return Estimate(exp(mean), Interval(exp(mean - half), exp(mean + half), level, None, IntervalMethod.LOG_T))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

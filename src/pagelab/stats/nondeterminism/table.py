@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import exp
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 SMALLEST_GROUP = 3
 """The mean ratio of groups of two does not exist: the expectation of 1/s diverges."""
-UNSTABLE = 0.1
-"""Above this share of resampled groups without spread, there is no interval for the impact factor."""
 _COLUMN = {Metric.MEASUREMENT: "within", Metric.UNCLASSIFIED: "pooled", Metric.EXECUTION: "impact"}
 
 
@@ -92,9 +91,7 @@ class Table:
         grid = self.grids[metric]
         if i in grid.refused:
             return grid.refused[i]
-        method = IntervalMethod.PERCENTILE
-        if metric is Metric.MEAN and not self.is_single[i]:
-            method = IntervalMethod.HIERARCHICAL_T
+        method = IntervalMethod.HIERARCHICAL_T if metric is Metric.MEAN else IntervalMethod.LOG_T
         ends = float(grid.low[i]), float(grid.high[i])
         return Estimate(float(grid.value[i]), Interval(*ends, self.settings.level, None, method))
 
@@ -104,15 +101,17 @@ class Table:
         if isinstance(found, Refused):
             return found
         at = {name: float(column[i]) for name, column in self.columns.items()}
-        ends = at["log_impact_low"], at["log_impact_high"]
-        log_interval = Interval(*ends, self.settings.level, None, IntervalMethod.PERCENTILE)
+        factor = exp(t_quantile(self.executions[i] - 1, self.settings.level) * at["impact_error"])
+        # Where a group between has no spread, the geometric mean is 0, and says nothing against small values.
+        high = at["log_impact"] * factor if at["log_impact"] > 0 else found.interval.high
+        log_interval = Interval(at["log_impact"] / factor, high, self.settings.level, None, IntervalMethod.LOG_T)
         return ImpactFactor(
             estimate=found,
             group_size=int(self.group_sizes[i]),
             null=at["null_impact"],
             log_mean=Estimate(at["log_impact"], log_interval),
             null_log_mean=at["null_log_impact"],
-            draw_error=at["impact_error"],
+            draw_error=at["draw_error"],
         )
 
     def dependence(self, i: int) -> Dependence:
@@ -130,14 +129,23 @@ class Table:
             with np.errstate(invalid="ignore"):
                 spread = np.sqrt(columns["between_means"] / self.executions)
                 half = t_quantile(np.maximum(self.executions - 1, 1), self.settings.level) * spread
-            low = np.where(self.is_single, columns["mean_low"], value - half)
-            high = np.where(self.is_single, columns["mean_high"], value + half)
+            low, high = value - half, value + half
         else:
-            name = _COLUMN[metric]
-            value, low, high = (columns[name + end].copy() for end in ("", "_low", "_high"))
+            value, centre, error = self.log_scale(metric)
+            half = t_quantile(np.maximum(self.executions - 1, 1), self.settings.level) * error
+            with np.errstate(over="ignore", invalid="ignore"):
+                low, high = np.where(value == 0, 0.0, np.exp([centre - half, centre + half]))
         for i in refused:
             value[i] = low[i] = high[i] = np.nan
         return Grid(metric, value, low, high, refused)
+
+    def log_scale(self, metric: Metric) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Of a spread: the estimate, the centre of its interval on the log scale, and the standard error there."""
+        name = _COLUMN[metric]
+        value = self.columns[name].copy()
+        with np.errstate(divide="ignore"):
+            centre = np.log(value)
+        return value, centre + self.columns.get(name + "_shift", 0.0), self.columns[name + "_error"]
 
     def _refused(self, metric: Metric) -> dict[int, Refused]:
         found: dict[int, Refused] = {}
@@ -174,12 +182,6 @@ class Table:
                 "non-determinism stands"
             )
             return Refused(Refusal.NO_SPREAD_WITHIN, message)
-        if columns["zero_share"][i] > UNSTABLE or np.isnan(columns["impact_low"][i]):
-            message = (
-                f"{columns['zero_share'][i]:.0%} of the resampled groups have no spread: there are too few different "
-                "measurements in an execution for an interval; measure at least 5 times (better 20)"
-            )
-            return Refused(Refusal.UNSTABLE_RESAMPLES, message)
         return None
 
 

@@ -98,7 +98,7 @@ pub fn counters() -> Counters {
     meet();
     let Some(file) = record::file() else { return Counters::default() };
     let mut sums = FramesCounts::default();
-    for slot in &file.frames {
+    for slot in record::frames_in_use(file) {
         sums.add(&slot.counts.load());
     }
     let engine = &file.engine.counts;

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pagelab.stats.coverage.cells import Cell
-from pagelab.stats.coverage.simulate import INTERVALS, SMALL_LOOKS, sizes
+from bench.coverage.precision.cells import Cell
+from bench.coverage.precision.simulate import INTERVALS, SMALL_LOOKS, sizes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

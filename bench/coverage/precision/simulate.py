@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pagelab.stats.coverage.cells import CELLS, Cell, Distribution, true_shift
+from bench.coverage.precision.cells import CELLS, Cell, Distribution, true_shift
 from pagelab.stats.interval import Interval, NotAchievable
 from pagelab.stats.mean import mean_interval
 from pagelab.stats.median import median_interval

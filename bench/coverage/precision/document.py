@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from pagelab.stats.coverage.cells import CELLS, Cell
-from pagelab.stats.coverage.tabulate import RULES, Row
+from bench.coverage.precision.cells import CELLS, Cell
+from bench.coverage.precision.tabulate import RULES, Row
 
 
 def tables(rows: list[Row]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""``python -m pagelab.stats.coverage``: simulate (or resume), then print the tables and write the CSV."""
+"""``python -m bench.coverage.precision``: simulate (or resume), then print the tables and write the CSV."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
-from pagelab.stats.coverage.cells import CELLS
-from pagelab.stats.coverage.document import fill, tables
-from pagelab.stats.coverage.simulate import Chunk, run_chunk
-from pagelab.stats.coverage.tabulate import Row, rows_of, write_csv
+from bench.coverage.precision.cells import CELLS
+from bench.coverage.precision.document import fill, tables
+from bench.coverage.precision.simulate import Chunk, run_chunk
+from bench.coverage.precision.tabulate import Row, rows_of, write_csv
 
 CHUNK = 500
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m pagelab.stats.coverage", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.coverage.precision", description=__doc__)
     parser.add_argument("--work", type=Path, required=True, help="directory of finished chunks; run again to resume")
     parser.add_argument("--out", type=Path, help="CSV to write, e.g. docs/method/precision_coverage.csv")
     parser.add_argument("--document", type=Path, help="Markdown to put the tables into, e.g. docs/method.md")

@@ -1,0 +1,271 @@
+//! Taking in guest files, from a directory that the program's user may write to: whatever lies there is looked at before
+//! it is opened, and only regular files of the right owner and size are read, bounded in number and bytes.
+//!
+//! Files of process images that have ended are taken in and removed while the run goes on: a run of tens of thousands of
+//! processes needs no more space than those that live at a time.
+
+use crate::guests::Guests;
+use crate::rundir::RunDir;
+use crate::sys::directory::{self, Directory, Status};
+use crate::sys::{self, process};
+use crate::words;
+use pagelab_policy::guest::{
+    FRAMES_SLOTS, FramesSlot, GuestFile, REGION_SLOTS, RESIDENCY_SLOTS, RegionSlot, Report, ResidencySlot, State,
+};
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::mem::{offset_of, size_of};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+/// How often the directory is looked at while few files are in it, and while many are.
+const SELDOM_NS: u64 = 1_000_000_000;
+const OFTEN_NS: u64 = 100_000_000;
+/// Many.
+const MANY: usize = 256;
+/// A look may take this part of the time.
+const SHARE: u64 = 50;
+/// Directory entries looked at in one go while the run goes on, and at its end.
+const MOST_ENTRIES: usize = 20_000;
+const MOST_ENTRIES_AT_END: usize = 1_000_000;
+/// Bytes that all reports may take up here; far more than a run of 100,000 processes needs.
+const MOST_BYTES: usize = 1 << 30;
+/// Unusable files that are named one by one.
+const MOST_NAMED: usize = 16;
+/// Images without a file that are told apart.
+const MOST_LOST: usize = 100_000;
+
+/// What was taken in so far.
+#[derive(Debug)]
+pub struct Intake {
+    guests: Guests,
+    bytes: usize,
+    /// Where files are read to: all zero between two of them.
+    buffer: Vec<u8>,
+    look_at_ns: u64,
+    files: usize,
+}
+
+/// A name like `<pid>-<n>.<suffix>`.
+struct Name {
+    pid: i32,
+    number: u32,
+    is_guest: bool,
+}
+
+fn parse(name: &CStr) -> Option<Name> {
+    let (stem, suffix) = name.to_str().ok()?.rsplit_once('.')?;
+    let (pid, number) = stem.split_once('-')?;
+    let is_guest = match suffix {
+        "guest" => true,
+        "lost" => false,
+        _ => return None,
+    };
+    Some(Name { pid: pid.parse().ok().filter(|&pid| pid > 0)?, number: number.parse().ok()?, is_guest })
+}
+
+impl Default for Intake {
+    fn default() -> Intake {
+        let buffer = vec![0; size_of::<GuestFile>()];
+        Intake { guests: Guests::default(), bytes: 0, buffer, look_at_ns: 0, files: 0 }
+    }
+}
+
+impl Intake {
+    /// How long until the next look.
+    pub fn interval_ns(&self) -> u64 {
+        if self.files > MANY { OFTEN_NS } else { SELDOM_NS }
+    }
+
+    /// Takes in the files of images that have ended, when it is time to.
+    pub fn visit(&mut self, run_dir: &RunDir) {
+        let begin = sys::monotonic_ns();
+        if begin < self.look_at_ns {
+            return;
+        }
+        let (directory, owner) = run_dir.guests();
+        let mut names: Vec<std::ffi::CString> = Vec::new();
+        let mut newest: HashMap<i32, u32> = HashMap::new();
+        // A directory that cannot be read now is read at the end, and told then.
+        let _ = directory.each(|name, _| {
+            if let Some(Name { pid, number, is_guest: true }) = parse(name) {
+                let known = newest.entry(pid).or_default();
+                *known = number.max(*known);
+            }
+            names.push(name.to_owned());
+            names.len() < MOST_ENTRIES
+        });
+        self.files = names.len();
+        for name in &names {
+            let Some(parsed) = parse(name) else { continue };
+            if !parsed.is_guest {
+                self.lost(directory, name, &parsed);
+                continue;
+            }
+            let ended = |state: State| match state {
+                State::Exited => true,
+                // Until the exec has succeeded the image may go on.
+                State::Execed => {
+                    newest.get(&parsed.pid).is_some_and(|&newest| newest > parsed.number)
+                        || !process::exists(parsed.pid)
+                }
+                _ => false,
+            };
+            // What cannot be read stays for the end, where it is told once.
+            if let Ok(Some(report)) = self.read(directory, name, owner, ended) {
+                self.keep(report);
+                if directory.unlink(name).is_ok() {
+                    self.files -= 1;
+                }
+            }
+        }
+        let took = sys::monotonic_ns().saturating_sub(begin);
+        self.look_at_ns = begin + (OFTEN_NS / 2).max(took * SHARE);
+    }
+
+    /// Takes in all that is left, and gives everything.
+    pub fn finish(mut self, run_dir: &RunDir) -> Guests {
+        let (directory, owner) = run_dir.guests();
+        let mut names: Vec<std::ffi::CString> = Vec::new();
+        let mut others = 0_u64;
+        let read = directory.each(|name, _| {
+            if parse(name).is_some() && names.len() < MOST_ENTRIES_AT_END {
+                names.push(name.to_owned());
+            } else {
+                others += 1;
+            }
+            others < MOST_ENTRIES_AT_END as u64
+        });
+        for name in &names {
+            let Some(parsed) = parse(name) else { continue };
+            if !parsed.is_guest {
+                self.lost(directory, name, &parsed);
+                continue;
+            }
+            match self.read(directory, name, owner, |_| true) {
+                Ok(report) => report.into_iter().for_each(|report| self.keep(report)),
+                Err(why) => self.unusable(name, why),
+            }
+        }
+        if let Err(error) = read {
+            self.unusable(c"guests", sys::errno_text(&error));
+        }
+        self.guests.foreign = others;
+        self.guests.reports.sort_by_key(|report| (report.start_ns, report.pid));
+        self.guests
+    }
+
+    fn unusable(&mut self, name: &CStr, why: String) {
+        self.guests.unusable += 1;
+        if self.guests.unreadable.len() < MOST_NAMED {
+            self.guests.unreadable.push((words::plain(&name.to_string_lossy()).into_owned(), why));
+        }
+    }
+
+    /// An image that could have no file, and says so by a link whose target is the errno.
+    fn lost(&mut self, directory: &Directory, name: &CStr, parsed: &Name) {
+        let target = directory.read_link(name).ok();
+        let errno = target.and_then(|text| String::from_utf8(text).ok()?.parse::<i32>().ok());
+        if let Some(errno) = errno.filter(|errno| (1..4096).contains(errno))
+            && directory.unlink(name).is_ok()
+        {
+            *self.guests.lost_by_errno.entry(errno).or_default() += 1;
+            if self.guests.lost.len() < MOST_LOST {
+                self.guests.lost.insert(parsed.pid);
+            }
+        }
+    }
+
+    fn keep(&mut self, mut report: Report) {
+        let colours: usize = report.frames.iter().map(|frames| frames.by_colour.len() * 24).sum();
+        let bytes = 1024 + report.regions.len() * 512 + report.residency.len() * 320 + colours;
+        if self.bytes + bytes > MOST_BYTES {
+            self.guests.left_out += 1;
+            return;
+        }
+        self.bytes += bytes;
+        report.exe = words::plain(&report.exe).into_owned();
+        for file in &mut report.residency {
+            file.path = words::plain(&file.path).into_owned();
+        }
+        self.guests.reports.push(report);
+    }
+
+    /// Reads a file; `None` when `wanted` refuses its state.
+    fn read(
+        &mut self,
+        directory: &Directory,
+        name: &CStr,
+        owner: u32,
+        wanted: impl Fn(State) -> bool,
+    ) -> Result<Option<Report>, String> {
+        let file = open(directory, name, owner)?;
+        let mut used = Vec::new();
+        let read = fill(&file, &mut self.buffer, &mut used, wanted);
+        let report = match read {
+            Ok(true) => Report::decode(&self.buffer).map(Some).map_err(|error| error.to_string()),
+            Ok(false) => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err("it was cut short".to_owned()),
+            Err(error) => Err(sys::errno_text(&error)),
+        };
+        for range in used {
+            self.buffer.get_mut(range).unwrap_or(&mut []).fill(0);
+        }
+        report
+    }
+}
+
+/// Opens a guest file if it is one: looked at first, since opening can block (a FIFO) or act (a device).
+fn open(directory: &Directory, name: &CStr, owner: u32) -> Result<File, String> {
+    let failed = |error: io::Error| sys::errno_text(&error);
+    let looked = directory.look(name).map_err(failed)?;
+    let status = Status::of(&looked).map_err(failed)?;
+    let problem = match &status {
+        _ if !status.is_file() => "it is not a regular file",
+        _ if status.uid != owner => "it belongs to somebody else",
+        _ if status.links != 1 => "it has other names, too",
+        _ if status.size != size_of::<GuestFile>() as u64 => "it has not the size of a guest file",
+        _ => return directory::reopen(&looked).map_err(failed),
+    };
+    Err(problem.to_owned())
+}
+
+/// Reads what is in use of a guest file; the ranges that were written to. False: `wanted` refuses its state.
+fn fill(
+    file: &File,
+    buffer: &mut [u8],
+    used: &mut Vec<Range<usize>>,
+    wanted: impl Fn(State) -> bool,
+) -> io::Result<bool> {
+    let mut read = |buffer: &mut [u8], range: Range<usize>| {
+        used.push(range.clone());
+        let into = buffer.get_mut(range.clone()).ok_or(io::ErrorKind::InvalidData)?;
+        file.read_exact_at(into, range.start as u64)
+    };
+    let word = |buffer: &[u8], at: usize| {
+        buffer.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+    };
+    let regions = offset_of!(GuestFile, regions);
+    read(buffer, 0..regions)?;
+    let state = State::from_code(word(buffer, offset_of!(GuestFile, state))).unwrap_or(State::Starting);
+    if !wanted(state) {
+        return Ok(false);
+    }
+    let slots = |buffer: &[u8], count: usize, most: usize| word(buffer, count).min(most as u64) as usize;
+    let count = slots(buffer, offset_of!(GuestFile, region_count), REGION_SLOTS);
+    read(buffer, regions..regions + count * size_of::<RegionSlot>())?;
+    let count = slots(buffer, offset_of!(GuestFile, residency_count), RESIDENCY_SLOTS);
+    let residency = offset_of!(GuestFile, residency);
+    read(buffer, residency..residency + count * size_of::<ResidencySlot>())?;
+    for slot in 0..FRAMES_SLOTS {
+        let at = offset_of!(GuestFile, frames) + slot * size_of::<FramesSlot>();
+        let kind = at + offset_of!(FramesSlot, kind);
+        read(buffer, kind..kind + size_of::<u64>())?;
+        if word(buffer, kind) != 0 {
+            read(buffer, at..at + size_of::<FramesSlot>())?;
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,236 @@
+"""pagelab under tight limits (``ulimit``): it works in less, or ends with a message that names the limit.
+
+Native libraries that pagelab imports (numpy's OpenBLAS, polars, the renderer of charts) start a thread a processor.
+Where memory, threads or descriptors run out while they load, some of them try again for ever, abort, or leave half a
+module behind. So they get one thread each; a process of our own watches the one that does the work; and every error
+that is not meant for users becomes a message with the limits in force.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.machinery import ExtensionFileLoader
+from types import FrameType
+from typing import Any, NoReturn
+
+ONE_THREAD = ("OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS", "OMP_NUM_THREADS")
+STARTS_NO_PROGRAM = {"simulate", "report", "import"}
+"""Commands in which these variables may stay set; elsewhere the measured program would inherit them."""
+WATCHED = STARTS_NO_PROGRAM | {"compare", "diagnose", "demo", "trace"}
+"""Commands whose libraries or threads may hang or crash."""
+PATIENCE_S = 20.0
+"""Processor time for loading one native module, and real time in which a process without children does nothing."""
+_M_ARENA_MAX = -8
+_CRASHES = {signal.SIGABRT, signal.SIGTRAP, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGSYS, signal.SIGXFSZ}
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A resource, the shell's option for it, and below which limit pagelab has to take care."""
+
+    number: int
+    what: str
+    option: str
+    enough: int
+    unit: int = 1
+
+    def told(self, limit: int) -> str:
+        size = f"{limit >> 20} MiB" if self.unit > 1 else str(limit)
+        return f"{self.what} {'is' if self.unit > 1 else 'are'} limited to {size} (ulimit -{self.option})"
+
+
+_LIMITS = (
+    Limit(resource.RLIMIT_AS, "address space", "v", 16 << 30, 1024),
+    Limit(resource.RLIMIT_DATA, "data memory", "d", 16 << 30, 1024),
+    Limit(resource.RLIMIT_NPROC, "processes and threads of this user", "u", 1000),
+    Limit(resource.RLIMIT_NOFILE, "open files", "n", 64),
+    Limit(resource.RLIMIT_FSIZE, "the size of a file", "f", 64 << 20, 1024),
+)
+
+
+def tight() -> list[str]:
+    """The limits in force that pagelab can notice, as phrases; empty on most machines."""
+    found = []
+    for limit in _LIMITS:
+        soft, _ = resource.getrlimit(limit.number)
+        if soft != resource.RLIM_INFINITY and soft < limit.enough:
+            found.append(limit.told(soft))
+    return found
+
+
+def prepare(command: str) -> None:
+    """One thread for each library, one arena for malloc: each thread takes 8 MiB of stack and 64 MiB of arena."""
+    if command in STARTS_NO_PROGRAM:
+        for name in ONE_THREAD:
+            os.environ.setdefault(name, "1")
+    with contextlib.suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
+
+
+def guarded(work: Callable[[], None], command: str, limits: list[str]) -> NoReturn:
+    """Does the work, and tells the limits where it fails; that of ``WATCHED`` commands in a process of its own, whose
+    crash or hang is told too.
+    """
+    loading = mmap.mmap(-1, mmap.PAGESIZE)
+    parent = os.getpid()
+    try:
+        child = os.fork() if command in WATCHED else 0
+    except OSError as error:
+        _end(f"cannot start a process: {error.strerror}", limits)
+    if child == 0:
+        if os.getpid() != parent:
+            _die_with(parent)
+        _announce_loads(loading)
+        _told(work, limits)
+    _as_it_ended(_Watched(child, loading, limits).ended(), limits)
+
+
+def _told(work: Callable[[], None], limits: list[str]) -> NoReturn:
+    try:
+        work()
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # pyo3's panics are no Exception
+        first = error
+        while first.__context__ is not None:
+            first = first.__context__
+        _end(f"{type(first).__name__}: {(str(first).strip() or 'no details').splitlines()[0]}", limits)
+    sys.exit(0)
+
+
+def _end(what: str, limits: list[str]) -> NoReturn:
+    """With os.write and without flushing or tidying up: nothing that needs what there is too little of."""
+    os.write(2, f"pagelab: {what}; {', '.join(limits)}; run it where the limit is higher\n".encode())
+    os._exit(3)
+
+
+def _die_with(parent: int) -> None:
+    """A killed guard leaves no work behind."""
+    with contextlib.suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        os._exit(3)
+
+
+def _announce_loads(place: mmap.mmap) -> None:
+    """``place`` begins with the name of the native module that is being loaded, or with a zero byte.
+
+    OpenBLAS reads its variable when it is loaded.
+    """
+    load = ExtensionFileLoader.create_module
+
+    def create_module(self: ExtensionFileLoader, spec: Any) -> Any:
+        name = spec.name.encode()[:200] + b"\0"
+        place[: len(name)] = name
+        added = [variable for variable in ONE_THREAD if variable not in os.environ]
+        os.environ.update(dict.fromkeys(added, "1"))
+        try:
+            return load(self, spec)
+        finally:
+            place[0] = 0
+            for variable in added:
+                del os.environ[variable]
+
+    ExtensionFileLoader.create_module = create_module  # type: ignore[method-assign]
+
+
+class _Watched:
+    """The child at work. Looked at once a second, by a timer, so that its end is seen at once."""
+
+    def __init__(self, child: int, loading: mmap.mmap, limits: list[str]) -> None:
+        self._child = child
+        self._loading = loading
+        self._limits = limits
+        self._module = b""
+        self._since_s = 0.0
+        self._moved_at = time.monotonic()
+        self._used_s = 0.0
+
+    def ended(self) -> int:
+        """The wait status."""
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._pass_on)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the child as well
+        signal.signal(signal.SIGALRM, self._look)
+        signal.setitimer(signal.ITIMER_REAL, 1, 1)
+        _, status = os.waitpid(self._child, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        return status
+
+    def _pass_on(self, number: int, _frame: FrameType | None) -> None:
+        os.kill(self._child, number)
+
+    def _look(self, _number: int, _frame: FrameType | None) -> None:
+        now, used_s = time.monotonic(), _processor_s(self._child)
+        if used_s is None or used_s > self._used_s or _is_stopped(self._child) or _has_children(self._child):
+            self._moved_at, self._used_s = now, used_s or 0.0
+        module = self._loading[:200].split(b"\0")[0]
+        if module != self._module:
+            self._module, self._since_s = module, self._used_s
+        name = module.decode(errors="replace")
+        if module and self._used_s - self._since_s > PATIENCE_S:
+            self._give_up(f"loading {name} takes more than {PATIENCE_S:g} s of processor time")
+        elif now - self._moved_at > PATIENCE_S and "--cluster" not in sys.argv:
+            self._give_up(f"loading {name} hangs" if module else f"nothing has happened for {PATIENCE_S:g} s")
+
+    def _give_up(self, what: str) -> NoReturn:
+        os.kill(self._child, signal.SIGKILL)
+        os.waitpid(self._child, 0)
+        _end(what, self._limits)
+
+
+def _stat(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat from the third; empty where it cannot be read."""
+    try:
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+    except OSError:
+        return []
+    try:
+        return os.read(fd, 4096).decode(errors="replace").rpartition(")")[2].split()
+    finally:
+        os.close(fd)
+
+
+def _processor_s(pid: int) -> float | None:
+    fields = _stat(pid)
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else None
+
+
+def _is_stopped(pid: int) -> bool:
+    """Stopped or traced, or waiting for a device: no hang of ours."""
+    return _stat(pid)[:1] not in (["S"], ["R"])
+
+
+def _has_children(pid: int) -> bool:
+    try:
+        fd = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY)
+    except OSError:
+        return True
+    try:
+        return bool(os.read(fd, 16).strip())
+    finally:
+        os.close(fd)
+
+
+def _as_it_ended(status: int, limits: list[str]) -> NoReturn:
+    if os.WIFEXITED(status):
+        os._exit(os.WEXITSTATUS(status))
+    number = signal.Signals(os.WTERMSIG(status))
+    if number in _CRASHES:
+        _end(f"a library that it needs ended it ({number.name})", limits)
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)

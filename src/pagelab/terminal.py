@@ -1,0 +1,82 @@
+"""What pagelab writes for people to read: the only way to a terminal and to logs.
+
+Names of processes, files, measurements and conditions are other people's words: a measured program chooses them, or the
+author of an imported file. :func:`plain` shows what would move a cursor, change a title or turn text around, instead of
+doing it; :func:`console` also takes square brackets as they are (rich reads them as its own markup otherwise).
+The launcher does the same (``crates/launch/src/words.rs``).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def _shown(code: int) -> str:
+    return f"\\x{code:02x}" if code < 0x20 else f"\\u{code:04x}"
+
+
+_CONTROLS = [
+    *range(0x20),
+    *range(0x7F, 0xA0),
+    0x061C,
+    0x200E,
+    0x200F,
+    *range(0x2028, 0x202F),
+    *range(0x2066, 0x206A),
+    0xFEFF,
+    *range(0xD800, 0xE000),
+]
+_PLAIN = {code: _shown(code) for code in _CONTROLS}
+_PLAIN_LINES = {code: shown for code, shown in _PLAIN.items() if chr(code) not in "\n\t"}
+
+
+def plain(text: str) -> str:
+    """*text* with every control character written as an escape (``\\x1b``, ``\\u202e``), line ends too."""
+    return text.translate(_PLAIN)
+
+
+def plain_lines(text: str) -> str:
+    """As :func:`plain`; line ends and tabs stay. JSON stays the same JSON."""
+    return text.translate(_PLAIN_LINES)
+
+
+def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
+    """Write a message (standard output, or with ``err`` standard error)."""
+    import typer
+
+    typer.echo(plain_lines(text), err=err, nl=nl)
+
+
+def say(text: str) -> None:
+    """Write to standard error, without an end of line."""
+    sys.stderr.write(plain_lines(text))
+
+
+def console(**options: Any) -> Console:
+    """A console that takes all text as it is: no markup, and control characters only of its own."""
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderHook, RenderResult
+
+    class Shown:
+        def __init__(self, renderable: RenderableType) -> None:
+            self.renderable = renderable
+
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+            for segment in console.render(self.renderable, options):
+                if segment.control:
+                    yield segment
+                else:
+                    yield segment._replace(text=plain_lines(segment.text))
+
+    class Hook(RenderHook):
+        def process_renderables(self, renderables: list[Any]) -> list[Any]:
+            from rich.control import Control
+
+            return [one if isinstance(one, Control) else Shown(one) for one in renderables]
+
+    made = Console(**{"markup": False, **options})
+    made.push_render_hook(Hook())
+    return made

@@ -1,0 +1,163 @@
+"""Every command group under tight limits of memory, processes and descriptors: it works, or soon says why not."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from harness.launching import open_to_all
+
+MIB = 1 << 20
+PATIENCE_S = 30.0
+"""Of processor time and, where nothing else runs, of real time."""
+COMMANDS = {
+    "run": "run --pages 2M -- true",
+    "map": "map -- true",
+    "stat": "stat 1",
+    "study": "study run {here}/s.toml --into out.study",
+    "report": "report s.study --out out.report",
+    "trace": "trace capture --full -o out.trace -- true",
+    "trace-info": "trace info t.trace",
+    "diagnose": "diagnose --minutes 0.05 --into out.diagnosis -- true",
+    "compare": "compare s.study s.study",
+    "import": "import f.csv --into out.import",
+    "doctor": "doctor --no-noise",
+    "simulate-model": "simulate model --colors 1,2",
+    "simulate-paging": "simulate paging p.trace --colors 1,2",
+    "simulate-cache": "simulate cache t.trace --hierarchy zen-3 -n 2",
+    "simulate-tlb": "simulate tlb t.trace --processor zen-3",
+    "simulate-sweep": "simulate sweep sweep.toml --out out.sweep --processes 2",
+}
+GROUPS = {"run", "map", "stat", "study", "report", "trace", "diagnose", "compare", "import", "doctor", "simulate"}
+STUDY = """
+name = "s"
+executions = 2
+warmups = 0
+baseline = "a"
+[[workload]]
+name = "t"
+command = ["true"]
+[[policy]]
+name = "a"
+[[policy]]
+name = "b"
+pages = "2M"
+"""
+SWEEP = (
+    'traces = ["t.trace"]\nseeds = 2\n[[cache]]\nhierarchy = "zen-3"\nframes = ["kernel", "random"]\nmemory = "64M"\n'
+)
+LIMITS = {
+    **{f"address space {m} MiB": (resource.RLIMIT_AS, m * MIB) for m in (256, 512, 1024, 2048)},
+    "data 128 MiB": (resource.RLIMIT_DATA, 128 * MIB),
+    # With fewer than 5 CPython does not come as far as pagelab.
+    **{f"{n} descriptors": (resource.RLIMIT_NOFILE, n) for n in (5, 6, 8, 12, 20, 30)},
+    **{f"{n} processes": (resource.RLIMIT_NPROC, n) for n in (1, 2, 4)},
+}
+NOBODY = 65534
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the commands read, made without limits."""
+    here = tmp_path_factory.mktemp("limits")
+    (here / "s.toml").write_text(STUDY)
+    (here / "sweep.toml").write_text(SWEEP)
+    (here / "f.csv").write_text("factor,time\n0,1.0\n0,1.1\n1,1.2\n1,1.3\n")
+    for words in (
+        "study run s.toml --into s.study",
+        "trace capture --full -o t.trace -- true",
+        "trace capture -o p.trace -- true",
+    ):
+        subprocess.run([sys.executable, "-m", "pagelab", *words.split()], cwd=here, check=True, capture_output=True)
+    open_to_all(here)
+    return here
+
+
+def become_nobody() -> None:
+    os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+
+
+@cache
+def nobodys_python() -> str | None:
+    """A Python of this version that user nobody can run, with everything that pagelab imports."""
+    for python in (sys.executable, f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"):
+        with contextlib.suppress(OSError):
+            command = [python, "-c", "import pagelab.cli.commands, scipy.stats"]
+            done = subprocess.run(
+                command, env=ENVIRONMENT, cwd="/", preexec_fn=become_nobody, capture_output=True, check=False
+            )
+            if done.returncode == 0:
+                return python
+    return None
+
+
+def limited(
+    made: Path, place: Path, words: str, limit: Callable[[], None], python: str = sys.executable
+) -> tuple[int, str, float]:
+    """Exit code, standard error and seconds of processor time of a command; a hang fails."""
+    for name in ("s.study", "t.trace", "p.trace", "f.csv", "sweep.toml"):
+        (place / name).symlink_to(made / name)
+    log = place / "err"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with log.open("wb") as err:
+        child = subprocess.Popen(
+            [python, "-m", "pagelab", *words.format(here=made).split()],
+            cwd=place, env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err,
+            preexec_fn=limit, start_new_session=True,
+        )  # fmt: skip
+        try:
+            status = child.wait(120)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            pytest.fail(f"{words} hangs\n{log.read_text()[-2000:]}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return status, log.read_text(errors="replace"), used_s
+
+
+def works_or_says_why(status: int, err: str, used_s: float) -> None:
+    assert used_s < PATIENCE_S
+    assert "Traceback" not in err
+    if status != 0:
+        assert status in (1, 2, 3, 4), err
+        # Libraries say something of their own besides.
+        assert any(line.startswith("pagelab: ") or ": pagelab " in line for line in err.splitlines()), err
+
+
+def test_every_command_group_is_in_this_sweep() -> None:
+    from pagelab.cli.commands import COMMANDS as ALL
+
+    assert {name.partition("-")[0] for name in COMMANDS} == GROUPS
+    assert ALL.keys() - GROUPS == {"demo"}, "a study and its report, which are here, on longer programs"
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_limits(command: str, limit: str, made: Path, everyones: Path) -> None:
+    kind, value = LIMITS[limit]
+    counted_by_user = kind == resource.RLIMIT_NPROC  # and root may have any number
+    if counted_by_user and os.geteuid() != 0:
+        pytest.skip("processes of a user of its own are counted; run: sudo make test")
+    python = nobodys_python() if counted_by_user else sys.executable
+    if python is None:
+        pytest.skip("user nobody can run no Python that has pagelab (is it below /root?); run: make test elsewhere")
+
+    def apply() -> None:
+        resource.setrlimit(kind, (value, value))
+        if counted_by_user:
+            become_nobody()
+
+    works_or_says_why(*limited(made, everyones, COMMANDS[command], apply, python))

@@ -1,0 +1,151 @@
+"""What the library takes of the program's resources: at most what the table of docs/preload.md says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from harness.frames import BY_NAME as FRAMES
+from harness.frames import possible
+from harness.guests import Workshop
+from harness.launching import Runner, open_to_all
+from harness.packages import ROOT, need
+from harness.policies import BY_NAME, POLICIES, Policy
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="limits of another user are tried; run: sudo make test")
+PLACING = [FRAMES["page-coloring"], FRAMES["bin-hopping"], FRAMES["pinned"]]
+SWEPT = [BY_NAME[name] for name in ("kernel", "all-4K", "all-2M", "mosaic", "mthp-64K", "demand", "prefault")] + PLACING
+COLUMNS = ("kernel", "sizes", "frames")
+NATIVE_STEP = {"RLIMIT_AS": 64 << 10, "RLIMIT_DATA": 64 << 10, "RLIMIT_STACK": 4096}
+"""How exactly the smallest limit is known: address space layout is random."""
+SIZES = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20}
+
+
+def surcharges() -> dict[str, dict[str, int]]:
+    """The table: resource to column to surcharge, in bytes or pieces."""
+    text = (ROOT / "docs" / "preload.md").read_text()
+    _, _, section = text.partition("\n## What it takes of the program\n")
+    table = {}
+    for line in section.partition("\n## ")[0].splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| ") and len(cells) == 4 and re.match(r"\d", cells[1]):
+            name = re.sub(r"`|,.*", "", cells[0])
+            table[name] = {
+                column: int(number) * SIZES[unit]
+                for column, cell in zip(COLUMNS, cells[1:], strict=True)
+                for number, _, unit in [cell.partition(" ")]
+            }
+    return table
+
+
+def column(policy: Policy) -> str:
+    if policy in PLACING:
+        return "frames"
+    return "kernel" if policy.name in ("kernel", "demand") else "sizes"
+
+
+def numbers(text: str) -> dict[str, int]:
+    assert "\nok\n" in f"\n{text}", text
+    return {name: int(value) for name, _, value in (line.partition(" ") for line in text.splitlines()) if value}
+
+
+def told(policy: Policy, program: Path, run_under: Runner) -> dict[str, int]:
+    open_to_all(program.parent)  # another session of pytest may have closed it
+    run = run_under(policy.toml, [str(program)], env=policy.environment(), timeout_s=280.0)
+    assert run.record is not None, run.story()
+    assert "ok" in run.stdout, run.story()
+    return numbers(run.stdout)
+
+
+@pytest.fixture(params=[*POLICIES, *PLACING], ids=str)
+def any_policy(request: pytest.FixtureRequest) -> Policy:
+    chosen: Policy = request.param
+    if chosen in PLACING:
+        return possible(chosen)  # type: ignore[arg-type]
+    if chosen.missing():
+        pytest.skip(chosen.missing() or "")
+    if chosen.huge_pages:
+        request.getfixturevalue("huge_pages").need(chosen.huge_pages)
+    return chosen
+
+
+@pytest.fixture(params=SWEPT, ids=str)
+def swept(request: pytest.FixtureRequest) -> Policy:
+    chosen: Policy = request.param
+    return possible(chosen) if chosen in PLACING else chosen  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def native_limits(workshop: Workshop) -> dict[str, int]:
+    program = workshop.build("resources")
+    open_to_all(program.parent)
+    return numbers(subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout)
+
+
+def test_the_table_has_every_resource_that_is_swept() -> None:
+    source = (ROOT / "tests" / "guests" / "resources.c").read_text()
+    names = {*re.findall(r'\{"(RLIMIT_\w+)"', source), "vm.max_map_count"}
+    assert names == surcharges().keys() - {"stack of a call", "space in the run directory"}
+    assert len(names) == 14
+
+
+def test_calls_take_little_stack(any_policy: Policy, workshop: Workshop, run_under: Runner) -> None:
+    """Coroutines and signal handlers have 4 to 8 KiB, and natively a call takes some 100 bytes."""
+    program = workshop.compile(ROOT / "tests/guests/stack_depth.c", "stack_depth", flags=("-Wl,-z,now",))
+    native = numbers(subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout)
+    depth = told(any_policy, program, run_under)
+    assert depth.keys() == native.keys()
+    allowed = surcharges()["stack of a call"][column(any_policy)]
+    over = {name: depth[name] - native[name] for name in native if depth[name] - native[name] > allowed}
+    assert over == {}, f"bytes beyond native; {allowed} are allowed"
+
+
+def test_a_handler_on_a_small_stack_ends_the_program(any_policy: Policy, workshop: Workshop, run_under: Runner) -> None:
+    run = run_under(any_policy.toml, [str(workshop.build("signal_small_stack"))], env=any_policy.environment())
+    assert run.the_record.outcome.exit_code == 42, run.story()
+
+
+@AS_ROOT
+def test_limits_are_used_up_by_the_surcharge_only(
+    swept: Policy, workshop: Workshop, run_under: Runner, native_limits: dict[str, int]
+) -> None:
+    limits = told(swept, workshop.build("resources"), run_under)
+    assert limits.keys() == native_limits.keys()
+    over = {}
+    for name, native in native_limits.items():
+        surcharge = native - limits[name] if name == "vm.max_map_count" else limits[name] - native
+        allowed = surcharges()[name][column(swept)]
+        if (native == -1) != (limits[name] == -1) or surcharge > allowed + NATIVE_STEP.get(name, 0):
+            over[name] = f"{native} natively, {limits[name]} under {swept}; {allowed} allowed"
+    assert over == {}
+
+
+@contextmanager
+def file_system(place: Path, kib: int) -> Iterator[Path]:
+    place.mkdir()
+    mounted = subprocess.run([need("mount"), "-t", "tmpfs", "-o", f"size={kib}k", "none", str(place)], check=False)
+    if mounted.returncode != 0:
+        pytest.skip("no file system can be mounted here; run as root of the machine: sudo make test")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+@AS_ROOT
+@pytest.mark.parametrize("kib", [64, 128, 512])
+def test_a_full_run_directory_ends_no_program(kib: int, tmp_path: Path, run_under: Runner, swept: Policy) -> None:
+    """Programs that come when it is full run on, without a record of their own."""
+    script = "for i in $(seq 60); do /bin/true || exit 9; done; /bin/echo done"
+    with file_system(tmp_path / "full", kib) as place:
+        run = run_under(swept.toml, ["bash", "-c", script], run_dir_root=str(place))
+        assert run.record is not None, run.story()
+        assert run.the_record.outcome.status == "ok", run.story()
+        assert run.stdout == "done\n"
+        assert list(place.iterdir()) == []
