@@ -4,6 +4,7 @@ use core::ffi::{c_int, c_long, c_uint, c_void};
 
 use crate::calls;
 use crate::exit;
+use crate::frames::program_uffd;
 use crate::sandbox;
 use crate::stack;
 use crate::sys::{self, Errno, Result, c, task};
@@ -198,6 +199,27 @@ pub(crate) extern "C" fn execveat(fd: c_int, path: usize, argv: usize, envp: usi
 pub(crate) extern "C" fn fexecve(fd: c_int, argv: usize, envp: usize) -> c_int {
     fail(exit::fexecve(fd, argv, envp));
     -1
+}
+
+/// ioctl, which registers memory with userfaultfds.
+pub(crate) extern "C" fn ioctl(fd: c_int, request: usize, argument: usize) -> c_int {
+    ioctl_entered(fd, request, argument);
+    // SAFETY: the program's own request.
+    match unsafe { sys::ioctl(fd, request, argument) } {
+        Ok(value) => value as c_int,
+        Err(errno) => {
+            fail(errno);
+            -1
+        }
+    }
+}
+
+/// An ioctl is about to be made; for code in assembly, too.
+pub(crate) extern "C" fn ioctl_entered(_fd: c_int, request: usize, argument: usize) {
+    // The kernel looks at 32 bits.
+    if request as u32 as usize == program_uffd::REGISTER {
+        program_uffd::registering(argument);
+    }
 }
 
 /// ld.so calls this when its list of objects has changed (for debuggers to stop at).

@@ -33,6 +33,7 @@ mod nodes;
 mod pagemap;
 mod place;
 mod pools;
+pub mod program_uffd;
 mod ranges;
 mod refiller;
 mod remap;
@@ -53,6 +54,7 @@ use pagelab_abi::guest::{EngineFailure, EngineState};
 use pagelab_abi::plan::Plan;
 
 use crate::arch::PAGE;
+use crate::fork;
 use crate::guest;
 use crate::intervals::Span;
 use crate::kernel;
@@ -167,6 +169,10 @@ pub fn enter(span: Span) -> bool {
     if !is_wanted() {
         return false;
     }
+    // Only what lies in pools can have been the program's before; its callers hold the guest's lock.
+    if guest::touches_pools(span.start, span.len()) || guest::HEAP.and(span) == span {
+        program_uffd::ends(span);
+    }
     let mut all = true;
     areas::each(span, &mut |part, number| {
         let governed = number.is_some() && is_ready() && register(part).is_ok();
@@ -182,9 +188,9 @@ fn register(span: Span) -> Result<()> {
 
 /// Registers `span`, locked if its strategy pins.
 fn renew(span: Span) -> Result<()> {
-    if pins(span.start) && task::mlock(span.start, span.len(), true).is_err() {
-        // The handler has the rights that the engine was started with.
-        return mail::ask(Kind::Register, span).map(drop);
+    if pins(span.start) {
+        // Beyond the limit on locked memory pages are placed, but not pinned.
+        let _ = task::mlock(span.start, span.len(), true);
     }
     gate::register(span)
 }
@@ -310,6 +316,7 @@ pub fn moved(old: Span, new: usize, stays: bool) {
 
 /// In a forked child, before it does anything else: an engine of its own, unless the policy is not inherited.
 pub fn adopt_child(inherits: bool) {
+    fork::forget();
     if !is_wanted() {
         return;
     }

@@ -43,6 +43,12 @@ pub mod nr {
     pub const GETRUSAGE: usize = 98;
     pub const GETEUID: usize = 107;
     pub const GETPPID: usize = 110;
+    pub const CAPGET: usize = 125;
+    pub const SETGROUPS: usize = 116;
+    pub const SETRESUID: usize = 117;
+    pub const GETRESUID: usize = 118;
+    pub const SETRESGID: usize = 119;
+    pub const GETRESGID: usize = 120;
     pub const CAPSET: usize = 126;
     pub const RT_SIGTIMEDWAIT: usize = 128;
     pub const MLOCK: usize = 149;
@@ -224,12 +230,34 @@ pub fn is_generic_syscall(code: &[u8]) -> bool {
         && code.windows(2).any(|window| window == [0x0f, 0x05])
 }
 
-/// libc's `syscall`, which looks out for seccomp(2): the same instructions, and [`crate::entry::seccomp`] for that one.
+/// libc's `syscall`, which looks out for seccomp(2) and ioctl(2): the same instructions, [`crate::entry::seccomp`] for that
+/// one, and a call before the other.
 #[unsafe(naked)]
 pub extern "C" fn generic_syscall() {
     core::arch::naked_asm!(
         "cmp rdi, 317",
         "je {seccomp}",
+        "cmp rdi, 16",
+        "jne 2f",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        "sub rsp, 8",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "call {ioctl}",
+        "add rsp, 8",
+        "pop r9",
+        "pop r8",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "2:",
         "mov rax, rdi",
         "mov rdi, rsi",
         "mov rsi, rdx",
@@ -249,6 +277,7 @@ pub extern "C" fn generic_syscall() {
         "add rsp, 8",
         "mov rax, -1",
         "ret",
+        ioctl = sym crate::entry::ioctl_entered,
         seccomp = sym crate::entry::seccomp,
         fail = sym crate::entry::fail_with,
     );

@@ -25,6 +25,8 @@ static DEFAULT: AtomicU8 = AtomicU8::new(0);
 static GIVEN: Ranges = Ranges::new();
 /// The program's own hints.
 static HINTS: Ranges = Ranges::new();
+/// What the program has registered with a userfaultfd of its own: the kernel places it.
+static PROGRAM: Ranges = Ranges::new();
 
 /// Learns what the plan says of pools and address ranges; whether any frame is governed.
 pub fn learn(plan: &Plan<'_>) -> bool {
@@ -130,12 +132,27 @@ fn by_pool(addr: usize) -> (Code, Span) {
 
 /// The range around `addr`, hints before the plan's; or else the addresses around it that no range covers.
 fn looked_up(addr: usize) -> (Option<Code>, Span) {
+    let (programs, around) = PROGRAM.around(addr);
+    if programs.is_some() {
+        return (programs, around);
+    }
     let (hint, within) = HINTS.around(addr);
+    let within = within.and(around);
     if hint.is_some() {
         return (hint, within);
     }
     let (code, wider) = GIVEN.around(addr);
     (code, wider.and(within))
+}
+
+/// `span` is the program's to fill, through a userfaultfd of its own, or (`false`) is so no more. As [`set`].
+pub fn give_to_program(span: Span, is: bool) -> bool {
+    PROGRAM.change(span, is.then_some(0))
+}
+
+/// Whether the page at `addr` is the program's to fill.
+pub fn is_programs(addr: usize) -> bool {
+    PROGRAM.around(addr).0.is_some()
 }
 
 /// Whether some hint has the strategy with this code, or it is the default. Callers take turns with writers.
@@ -164,6 +181,9 @@ pub fn hint(span: Span, code: Option<Code>) -> bool {
 pub fn after_fork() {
     GIVEN.after_fork();
     HINTS.after_fork();
+    PROGRAM.after_fork();
+    // A child's memory is not registered.
+    PROGRAM.change(Span::new(0, usize::MAX), None);
 }
 
 #[cfg(test)]

@@ -184,7 +184,6 @@ fn prepare() -> core::result::Result<Uffd, Stop> {
     };
     let yard = yard(uffd, guest::plan().is_some_and(pins)).map_err(stop(EngineFailure::NoMemory))?;
     YARD.store(yard, Ordering::Relaxed);
-    let is_pinned = guest::plan().is_some_and(pins);
     nodes::learn();
     if let Some(plan) = guest::plan() {
         let tools = Tools { uffd, pagemap, landing: yard + PAGE, transit: yard + FIRST_TRANSIT * PAGE };
@@ -192,10 +191,9 @@ fn prepare() -> core::result::Result<Uffd, Stop> {
             tally::failed(EngineState::Running, EngineFailure::Module, None);
         }
     }
-    if !is_pinned {
-        // Both descriptors are open; a program that gives up its rights shall not keep a thread that has them.
-        task::drop_capabilities();
-    }
+    // Both descriptors are open. A program that gives up its rights shall not keep a thread that has them, and threads
+    // made past libc are not among those whose user setuid(3) changes.
+    task::give_up_rights();
     Ok(uffd)
 }
 
@@ -256,6 +254,10 @@ fn reply(engine: &mut Engine, uffd: Uffd, thread: u32) -> bool {
             }
             Kind::Shed => {
                 engine.shed();
+                Ok(0)
+            }
+            Kind::HandOver => {
+                engine.hand_over(span);
                 Ok(0)
             }
             Kind::Replace => engine.replace(span),

@@ -32,7 +32,7 @@ use super::engine::is_pinned;
 use super::mail::Kind;
 use super::pagemap::Pagemap;
 use super::store::SLOTS;
-use super::{areas, gate, is_placeable, register, tally, untiled};
+use super::{areas, gate, is_placeable, program_uffd, register, tally, untiled};
 use desk::{DESK, ask, code, number_of};
 
 /// What moving did (`struct pagelab_moved`), pages.
@@ -55,12 +55,14 @@ fn meet() {
     }
 }
 
-/// Memory is about to be unmapped: what is mapped there later begins without hints.
+/// Memory is about to be unmapped: what is mapped there later begins without hints, and is not registered with the
+/// program's userfaultfd.
 pub fn forget(addr: usize, len: usize) {
-    if GIVEN.load(Relaxed) {
+    if GIVEN.load(Relaxed) || program_uffd::has_some() {
         let end = addr.saturating_add(len).checked_next_multiple_of(PAGE).unwrap_or(addr);
         let _guest = guest::lock();
         areas::hint(Span::new(addr, end), None);
+        program_uffd::ends(Span::new(addr, end));
     }
 }
 

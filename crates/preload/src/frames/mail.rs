@@ -40,15 +40,31 @@ pub enum Kind {
     Relock = 11,
     /// Give memory of the pool back: the program is short of it.
     Shed = 12,
+    /// Let go of the span, which the program registers with a userfaultfd of its own.
+    HandOver = 13,
 }
 
 impl Kind {
     fn from_code(code: u8) -> Option<Kind> {
         use Kind::{
-            Census, CensusTiled, Eager, Frames, Hint, Register, Relock, Remap, Replace, Shed, Stop, Unregister,
+            Census, CensusTiled, Eager, Frames, HandOver, Hint, Register, Relock, Remap, Replace, Shed, Stop,
+            Unregister,
         };
-        let all =
-            [Register, Unregister, Eager, Census, Stop, Remap, CensusTiled, Hint, Frames, Replace, Relock, Shed];
+        let all = [
+            Register,
+            Unregister,
+            Eager,
+            Census,
+            Stop,
+            Remap,
+            CensusTiled,
+            Hint,
+            Frames,
+            Replace,
+            Relock,
+            Shed,
+            HandOver,
+        ];
         all.into_iter().find(|kind| *kind as u8 == code)
     }
 }

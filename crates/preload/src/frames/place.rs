@@ -53,6 +53,10 @@ impl Engine {
         let page = align_down(addr, PAGE);
         let (number, within) = areas::around(page);
         let Some(number) = number else {
+            // An old message for memory that the program fills itself now: not with our zeros.
+            if areas::is_programs(page) {
+                return self.wake(page_at(page));
+            }
             self.fill_or_free(page);
             return;
         };

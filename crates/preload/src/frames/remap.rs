@@ -138,7 +138,7 @@ impl Engine {
     }
 
     /// Pages from `page` on go to `transit`, in the transit area; bytes moved.
-    fn move_out(&self, page: usize, transit: Span) -> usize {
+    pub(super) fn move_out(&self, page: usize, transit: Span) -> usize {
         for _ in 0..PATIENCE {
             // SAFETY: the transit area is ours and empty; what is moved there comes back.
             match unsafe { self.tools.uffd.shift(page, transit, Then::Wait) } {
@@ -159,7 +159,7 @@ impl Engine {
     /// A page that was moved out, and for which no other could be moved in (its mapping has changed meanwhile): it goes
     /// back, or its contents at least.
     #[cold]
-    fn bring_back(&self, page: Span, from: usize) {
+    pub(super) fn bring_back(&self, page: Span, from: usize) {
         if self.shift(from, page, Then::Wake).1.is_none() {
             return SHADOW.set(page.start, 0, false);
         }

@@ -36,6 +36,11 @@ pub fn wanted_locks() -> [Wanted; 5] {
     ]
 }
 
+/// What a program registers memory of its own with.
+pub fn wanted_registering() -> [Wanted; 1] {
+    [Wanted { optional: true, ..wanted(c"ioctl", nr::IOCTL, entry::ioctl as *const () as usize) }]
+}
+
 pub fn wanted_exits() -> [Wanted; 4] {
     let at = wanted(c"execveat", nr::EXECVEAT, entry::execveat as *const () as usize);
     [

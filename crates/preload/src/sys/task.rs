@@ -115,17 +115,66 @@ pub fn set_name(name: &CStr) {
     let _ = unsafe { call!(nr::PRCTL, PR_SET_NAME, name.as_ptr()) };
 }
 
-/// Gives up all capabilities of the calling thread but the one to lock memory, which a program's own hint may need later.
-pub fn drop_capabilities() {
-    const VERSION_3: u32 = 0x2008_0522;
-    const IPC_LOCK: u32 = 1 << 14;
-    for kept in [IPC_LOCK, 0] {
-        let (header, data) = ([VERSION_3, 0], [kept, kept, 0, 0, 0, 0]);
-        // SAFETY: the header has 8 bytes, version 3 reads 24 bytes of data: effective, permitted and inheritable, twice.
-        if unsafe { call!(nr::CAPSET, header.as_ptr(), data.as_ptr()) }.is_ok() {
-            break;
+/// A user and a group that nobody is: -2. And the overflow ids, where a namespace does not know those.
+const NOBODY: [u32; 2] = [u32::MAX - 1, 65534];
+const CAPABILITIES_VERSION_3: u32 = 0x2008_0522;
+const CAP_SETGID: u64 = 1 << 6;
+const CAP_SETUID: u64 = 1 << 7;
+
+/// Gives up every right of the calling thread that the program may give up one day: all capabilities, and, where the
+/// program could become somebody else, the user and the groups that it is now. A thread without rights that belongs to
+/// nobody is worth nothing to whoever takes the program over later.
+pub fn give_up_rights() {
+    let permitted = permitted_capabilities();
+    // They may be out of effect for the moment (seteuid).
+    let _ = set_capabilities(permitted);
+    let (mut users, mut groups) = ([0u32; 3], [0u32; 3]);
+    let [user, effective_user, saved_user] = &mut users;
+    let [group, effective_group, saved_group] = &mut groups;
+    // SAFETY: the kernel writes the six numbers.
+    unsafe {
+        let _ = call!(nr::GETRESUID, user as *mut u32, effective_user as *mut u32, saved_user as *mut u32);
+        let _ = call!(nr::GETRESGID, group as *mut u32, effective_group as *mut u32, saved_group as *mut u32);
+    }
+    let are_several = |ids: &[u32; 3]| ids.windows(2).any(|pair| pair.first() != pair.last());
+    if permitted & (CAP_SETUID | CAP_SETGID) != 0 || are_several(&users) || are_several(&groups) {
+        become_nobody(users[0], groups[0]);
+    }
+    let _ = set_capabilities(0);
+}
+
+/// Takes ids that are nobody's; where that is not permitted, the real ones alone.
+fn become_nobody(user: u32, group: u32) {
+    const PR_GET_DUMPABLE: usize = 3;
+    const PR_SET_DUMPABLE: usize = 4;
+    // Another user makes the whole process undumpable, which is the program's to decide.
+    // SAFETY: reads one number.
+    let dumpable = unsafe { call!(nr::PRCTL, PR_GET_DUMPABLE, 0, 0, 0, 0) };
+    // SAFETY: system calls past libc change the calling thread alone.
+    unsafe {
+        let _ = call!(nr::SETGROUPS, 0, 0);
+        let _ = NOBODY.into_iter().chain([group]).any(|id| call!(nr::SETRESGID, id, id, id).is_ok());
+        let _ = NOBODY.into_iter().chain([user]).any(|id| call!(nr::SETRESUID, id, id, id).is_ok());
+        if dumpable == Ok(1) {
+            let _ = call!(nr::PRCTL, PR_SET_DUMPABLE, 1, 0, 0, 0);
         }
     }
+}
+
+fn permitted_capabilities() -> u64 {
+    let (header, mut data) = ([CAPABILITIES_VERSION_3, 0], [0u32; 6]);
+    // SAFETY: the header has 8 bytes, version 3 writes 24: effective, permitted and inheritable, twice.
+    let known = unsafe { call!(nr::CAPGET, header.as_ptr(), data.as_mut_ptr()) };
+    let [_, low, _, _, high, _] = data;
+    if known.is_ok() { u64::from(high) << 32 | u64::from(low) } else { 0 }
+}
+
+/// Effective and permitted capabilities; nothing is inheritable.
+fn set_capabilities(kept: u64) -> Result<()> {
+    let (low, high) = (kept as u32, (kept >> 32) as u32);
+    let (header, data) = ([CAPABILITIES_VERSION_3, 0], [low, low, 0, high, high, 0]);
+    // SAFETY: the header has 8 bytes, version 3 reads 24 bytes of data.
+    unsafe { call!(nr::CAPSET, header.as_ptr(), data.as_ptr()) }.map(drop)
 }
 
 /// pidfd_open(2) of a thread (Linux 6.9).

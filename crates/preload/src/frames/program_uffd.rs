@@ -1,0 +1,90 @@
+//! The program's own userfaultfd on memory whose pages we place.
+//!
+//! A mapping belongs to one userfaultfd. So where the program registers a range with its own, ours lets go of it first: the
+//! range is the program's until its memory is unmapped, and its pages are the kernel's. Seen are requests through libc
+//! (`ioctl`, and `syscall`).
+
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::arch::PAGE;
+use crate::guest;
+use crate::intervals::Span;
+use crate::sys::task;
+
+use super::engine::{Engine, page_at};
+use super::mail::{self, Kind};
+use super::place::SHADOW;
+use super::store;
+use super::{areas, is_running};
+
+/// UFFDIO_REGISTER, which no other device knows.
+pub const REGISTER: usize = 0xc020_aa00;
+
+/// Some range is, or was, the program's.
+static GIVEN: AtomicBool = AtomicBool::new(false);
+
+/// The program is about to register the range in the `struct uffdio_register` at `argument`.
+pub fn registering(argument: usize) {
+    if !is_running() {
+        return;
+    }
+    let mut bytes = [0u8; 16];
+    if task::read_own(argument, &mut bytes) != Ok(bytes.len()) {
+        return;
+    }
+    let number =
+        |at: usize| bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, usize::from_le_bytes);
+    let (start, len) = (number(0), number(8));
+    let Some(end) = start.checked_add(len).filter(|end| start % PAGE == 0 && end % PAGE == 0 && len > 0) else {
+        return;
+    };
+    let span = Span::new(start, end);
+    if areas::touches(span) {
+        GIVEN.store(true, Relaxed);
+        let _guest = guest::lock();
+        if areas::give_to_program(span, true) {
+            let _ = mail::ask(Kind::HandOver, span);
+        }
+    }
+}
+
+/// Whether some range is, or was, the program's.
+pub fn has_some() -> bool {
+    GIVEN.load(Relaxed)
+}
+
+/// The memory of `span` goes, or is new: what the program registered there is no more. (The guest's lock is held.)
+pub fn ends(span: Span) {
+    if GIVEN.load(Relaxed) {
+        areas::give_to_program(span, false);
+    }
+}
+
+impl Engine {
+    /// The program takes `span` over. Pages that were brought in ahead of any touch are missing again, or its handler would
+    /// never hear of them.
+    pub fn hand_over(&mut self, span: Span) {
+        for page in (span.start..span.end).step_by(PAGE).filter(|page| SHADOW.is_ahead(*page)) {
+            self.withdraw_page(page);
+        }
+        let _ = self.tools.uffd.unregister(span);
+    }
+
+    /// The page at `page` goes, if it holds nothing but zeros. Looked at while it is out of reach: threads that would write
+    /// to it wait.
+    fn withdraw_page(&mut self, page: usize) {
+        let transit = page_at(self.tools.transit);
+        if self.move_out(page, transit) == 0 {
+            return;
+        }
+        // SAFETY: a page of our own area, moved there just now.
+        let words = unsafe { core::slice::from_raw_parts(transit.start as *const u64, PAGE / size_of::<u64>()) };
+        if words.iter().all(|word| *word == 0) {
+            SHADOW.set(page, 0, false);
+        } else {
+            self.bring_back(page_at(page), transit.start);
+        }
+        store::discard(transit);
+    }
+}
