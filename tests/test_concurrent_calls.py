@@ -1,5 +1,4 @@
-"""Memory calls at bad moments: in the first instant of a child, while a process ends, around forks that nobody announces,
-and while descriptors are closed by number."""
+"""Memory calls at bad moments: a new child, a common end, forks that nobody announces, descriptors closed by number."""
 
 from __future__ import annotations
 

@@ -562,7 +562,7 @@ static void do_move(struct worker *w, struct block *b, size_t from, size_t count
         mapping_end();
         errno = error;
         w->calls++;
-    } else if (kind == 1 && before > 1) { /* grows into a hole of its own */
+    } else if (kind == 1 && before > 1 && !reserved) { /* grows into a hole of its own; freed parts of reserved pages are held */
         size_t part = 1 + pick(w, before - 1);
         holes_begin();
         if (munmap(old + part * PAGE, (before - part) * PAGE) != 0) wrong(w, "munmap: %d", errno);
