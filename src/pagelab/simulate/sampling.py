@@ -26,8 +26,6 @@ LEAST_FRAMES = 8
 """Sampled frames of each colour below which nothing is estimated: each of the eight parts then has less than one."""
 T95 = 2.365
 """Student's t with 7 degrees of freedom, one less than the parts: 95% lie within."""
-WIDEST = 0.5
-"""Of the estimate: an interval that is wider to either side says too little to be shown."""
 STEEP = 0.7
 """The curve changes so many times as much as the parts differ, over the distances that a sample cannot tell apart,
 where their spread says nothing: near a jump, all of them may be on the wrong side."""
@@ -42,21 +40,21 @@ class Sample:
     faults: pl.DataFrame
     """The rows of :func:`sampled_paging`."""
     unsure: tuple[tuple[int, int], ...]
-    """Colours and memory sizes (pages) whose 95% interval is wider than :data:`WIDEST` of the estimate: left out."""
+    """Colours and memory sizes (pages) whose 95% interval is as wide as the estimate: left out."""
 
     def told(self) -> str | None:
         """Which colours were left out where, and at which ones estimates hold; ``None`` where nothing was."""
         if not self.unsure:
             return None
-        left = sorted({colours for colours, _ in self.unsure})
-        hold = sorted(set(self.faults["colours"]))
-        which = ", ".join(
-            f"{count} ({', '.join(f'{memory:,}' for of, memory in self.unsure if of == count)} pages)" for count in left
-        )
-        where = f"they hold at {', '.join(map(str, hold))}" if hold else "they hold at none of those asked for"
+        parts = []
+        for memory in sorted({pages for _, pages in self.unsure}):
+            left = sorted(colours for colours, pages in self.unsure if pages == memory)
+            hold = sorted(row[0] for row in self.faults.select("colours", "memory_pages").rows() if row[1] == memory)
+            where = ", ".join(map(str, hold)) or "none of those asked for"
+            parts.append(f"{memory:,} pages in {', '.join(map(str, left))} colours (they hold at {where})")
         return (
-            f"left out: colours {which}: the sample's 95% interval is wider than {WIDEST:.0%} of the estimate to "
-            f"either side; {where}. Take a larger sample, or fewer colours"
+            f"left out, since the sample's 95% interval reaches down to zero: {'; '.join(parts)}. "
+            "Take a larger sample, or fewer colours"
         )
 
 
@@ -83,7 +81,7 @@ def sampled_paging(
     relative to the references that were expected. ``standard_error`` is such that the estimate ± :data:`T95` of it is a
     95% interval: docs/method/paging.md says how it is made and how often it holds the exact value. Memories with fewer
     than :data:`LEAST_FRAMES` sampled frames a colour are left out, because the sample has no such distances; so are
-    those whose interval is wider than :data:`WIDEST` of the estimate, with a :class:`SampleWarning` that names the
+    those whose interval reaches down to zero, with a :class:`SampleWarning` that names the
     colours at which estimates hold.
 
     Columns: policy, colours, memory_pages, references, faults, faults_per_million, standard_error (per million), rate.
@@ -146,7 +144,7 @@ def sample(
         sizes = np.array([m for m in sorted(set(memory)) if m >= least and m % count == 0], dtype=np.int64)
         share, half = _estimates(epochs, at, count, sizes // count, references)
         for pages, estimate, width in zip(sizes, share, half, strict=True):
-            if width > WIDEST * estimate:
+            if width >= estimate:
                 unsure.append((count, int(pages)))
                 continue
             faults = round(estimate * references)
@@ -179,14 +177,14 @@ def _estimates(
     whole = [(rate, curves[at]) for rate, curves, _ in epochs]
 
     def share(frames: Floats) -> Floats:
-        return np.minimum(_faults(whole, np.maximum(frames, 0.0)) / references, 1.0)
+        return _faults(whole, np.maximum(frames, 0.0)) / references
 
     estimate = share(frames.astype(np.float64))
     if all(rate >= 1.0 for rate, _ in whole):
         return estimate, np.zeros(len(frames))
     parts = np.array(
         [
-            np.minimum(_faults([(rate / groups, part[g][at]) for rate, _, part in epochs], frames) / references, 1.0)
+            _faults([(rate / groups, part[g][at]) for rate, _, part in epochs], frames) / references
             for g in range(groups)
         ]
     )
@@ -195,7 +193,8 @@ def _estimates(
     # So many frames more or fewer may be what the sample says, in all colours at once.
     shift = NormalDist().inv_cdf(1 - 0.025 / colours) * np.sqrt(frames * (1 - last_rate) / last_rate)
     jump = np.maximum(share(frames - shift) - estimate, estimate - share(frames + shift))
-    return estimate, width + np.where(jump > STEEP * spread, jump, 0.0)
+    # There are not more faults than references; what the sample says beyond is left to the width.
+    return np.minimum(estimate, 1.0), width + np.where(jump > STEEP * spread, jump, 0.0)
 
 
 def _refuse_reduced(header: dict[str, Any]) -> None:
