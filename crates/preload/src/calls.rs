@@ -194,11 +194,12 @@ fn placed_in_pool(request: &Request) -> Result<usize> {
     let span = request.span_at(align_down(request.addr, PAGE));
     let mut guest = guest::lock();
     let plain = fixed && request.is_governable() && request.how().is_plain();
-    if let Some(pool) = guest.pool(span.start).filter(|pool| plain && span.and(pool.bounds()) == span) {
-        if request.flags & c::MAP_FIXED_NOREPLACE != 0 && !pool.holds(span) {
-            pool.clear_of_used(span)?;
-            return pool.map(span.len(), request.how(), Some(span.start));
-        }
+    if let Some(pool) = guest.pool(span.start).filter(|pool| plain && span.and(pool.bounds()) == span)
+        && request.flags & c::MAP_FIXED_NOREPLACE != 0
+        && !pool.holds(span)
+    {
+        pool.clear_of_used(span)?;
+        return pool.map(span.len(), request.how(), Some(span.start));
     }
     if let Some(heap) = guest.heap.as_mut().filter(|_| fixed && !span.and(HEAP).is_empty()) {
         match request.flags & c::MAP_FIXED_NOREPLACE != 0 {
