@@ -66,6 +66,13 @@ def test_guest_is_placed_under(
     placed_all(run_guest(policy, guest, workshop, run_under, tmp_path), guest)
 
 
+def test_a_program_that_gives_up_root_keeps_none_of_it_where_pages_are_pinned(
+    workshop: Workshop, run_under: Runner, tmp_path: Path
+) -> None:
+    guest = next(known for known in GUESTS if known.program == "frames/gives_up_root")
+    run_guest(BY_NAME["pinned"], guest, workshop, run_under, tmp_path)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("guest", GUESTS, ids=str)
 @pytest.mark.parametrize("policy", VARIANTS, ids=str)

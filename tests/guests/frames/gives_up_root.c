@@ -56,6 +56,7 @@ int main(void) {
     CHECK(pthread_create(&thread, NULL, sleeper, p + 3000 * PAGE) == 0);
     if (geteuid() != 0) return ok();
     CHECK(setgroups(0, NULL) == 0 && setresgid(GROUP, GROUP, GROUP) == 0 && setresuid(USER, USER, USER) == 0);
+    write_tags(p + 2000 * PAGE, 1, 2001); /* under `pin` the handler follows with the next fault */
     int threads = check_threads();
     if (policy.known && threads < 3) FAIL("%d threads: where is the one that places frames?", threads);
     write_tags(p + 2000 * PAGE, 1000, 2001);

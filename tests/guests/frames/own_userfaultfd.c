@@ -47,6 +47,7 @@ int main(void) {
     struct uffdio_api api = {.api = UFFD_API};
     pthread_t thread;
     if (uffd < 0) return ok(); /* not for this user */
+    if (getenv("FRAMES_PREFAULT")) return ok(); /* nothing is missing, and nobody is asked */
     CHECK(ioctl(uffd, UFFDIO_API, &api) == 0);
     CHECK(pthread_create(&thread, NULL, serve, NULL) == 0);
     usleep(1000);

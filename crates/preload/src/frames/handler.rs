@@ -1,6 +1,6 @@
 //! The thread that answers faults.
 
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
 use pagelab_abi::guest::{EngineFailure, EngineState};
 use pagelab_abi::plan::Plan;
@@ -38,6 +38,21 @@ static FAILURE: AtomicU32 = AtomicU32::new(0);
 static ERRNO: AtomicI32 = AtomicI32::new(0);
 /// No descriptor.
 const NONE: i32 = -1;
+/// The handler may lock memory beyond the limit, since the program may.
+static KEEPS_LOCK: AtomicBool = AtomicBool::new(false);
+
+/// Whether no second thread may do the handler's work, since it would keep the right to lock memory while it sleeps.
+pub fn works_alone() -> bool {
+    KEEPS_LOCK.load(Ordering::Relaxed)
+}
+
+/// The program may have given up its right to lock memory: then so does the handler.
+fn follow_rights() {
+    if KEEPS_LOCK.load(Ordering::Relaxed) && !task::may_lock_beyond_limit(sys::getpid()) {
+        task::give_up_capabilities();
+        KEEPS_LOCK.store(false, Ordering::Relaxed);
+    }
+}
 
 /// Pages of the yard: the bell; for each of our threads a landing page and a locked one; two transit areas, the second
 /// locked.
@@ -193,7 +208,10 @@ fn prepare() -> core::result::Result<Uffd, Stop> {
     }
     // Both descriptors are open. A program that gives up its rights shall not keep a thread that has them, and threads
     // made past libc are not among those whose user setuid(3) changes.
-    task::give_up_rights();
+    // To pin, the pool must be lockable as far as the program's memory is.
+    let keeps_lock = guest::plan().is_some_and(pins) && task::may_lock_beyond_limit(0);
+    KEEPS_LOCK.store(keeps_lock, Ordering::Relaxed);
+    task::give_up_rights(keeps_lock);
     Ok(uffd)
 }
 
@@ -213,6 +231,7 @@ fn serve(uffd: Uffd) -> ! {
         };
         tally::engine(|counts| &counts.batches, 1);
         tally::engine(|counts| &counts.messages, count as u64);
+        follow_rights();
         let mut stopped = false;
         let mut engine = ENGINE.lock();
         for (addr, thread) in messages.iter().take(count).filter_map(Message::fault) {

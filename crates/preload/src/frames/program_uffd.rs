@@ -12,7 +12,7 @@ use crate::guest;
 use crate::intervals::Span;
 use crate::sys::task;
 
-use super::engine::{Engine, page_at};
+use super::engine::{Engine, is_pinned, page_at};
 use super::mail::{self, Kind};
 use super::place::SHADOW;
 use super::store;
@@ -43,6 +43,12 @@ pub fn registering(argument: usize) {
     if areas::touches(span) {
         GIVEN.store(true, Relaxed);
         let _guest = guest::lock();
+        areas::each(span, &mut |part, number| {
+            // It was us who locked it.
+            if number.is_some_and(is_pinned) {
+                let _ = task::munlock(part.start, part.len());
+            }
+        });
         if areas::give_to_program(span, true) {
             let _ = mail::ask(Kind::HandOver, span);
         }

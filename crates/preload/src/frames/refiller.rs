@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::sys::{self, task};
 
 use super::engine::{ENGINE, Engine, count_chunk};
+use super::handler;
 use super::pools::Pool;
 use super::store::{self, SLOTS};
 use super::thread::Thread;
@@ -27,6 +28,9 @@ pub fn forget() {
 
 /// Some pool is low. (Only the handler calls.)
 pub fn call() {
+    if handler::works_alone() {
+        return;
+    }
     if THREAD.id() == 0 {
         // SAFETY: not running; `body` uses nothing but system calls and our own memory. Where it cannot be started, the
         // handler does its work.

@@ -120,12 +120,14 @@ const NOBODY: [u32; 2] = [u32::MAX - 1, 65534];
 const CAPABILITIES_VERSION_3: u32 = 0x2008_0522;
 const CAP_SETGID: u64 = 1 << 6;
 const CAP_SETUID: u64 = 1 << 7;
+const CAP_IPC_LOCK: u64 = 1 << 14;
 
 /// Gives up every right of the calling thread that the program may give up one day: all capabilities, and, where the
 /// program could become somebody else, the user and the groups that it is now. A thread without rights that belongs to
-/// nobody is worth nothing to whoever takes the program over later.
-pub fn give_up_rights() {
-    let permitted = permitted_capabilities();
+/// nobody is worth nothing to whoever takes the program over later. `but_locks`: it may go on to lock memory.
+pub fn give_up_rights(but_locks: bool) {
+    let permitted = permitted_capabilities(0);
+    keep_capabilities_over_users(but_locks);
     // They may be out of effect for the moment (seteuid).
     let _ = set_capabilities(permitted);
     let (mut users, mut groups) = ([0u32; 3], [0u32; 3]);
@@ -140,6 +142,23 @@ pub fn give_up_rights() {
     if permitted & (CAP_SETUID | CAP_SETGID) != 0 || are_several(&users) || are_several(&groups) {
         become_nobody(users[0], groups[0]);
     }
+    keep_capabilities_over_users(false);
+    let _ = set_capabilities(if but_locks { permitted & CAP_IPC_LOCK } else { 0 });
+}
+
+fn keep_capabilities_over_users(keep: bool) {
+    const PR_SET_KEEPCAPS: usize = 8;
+    // SAFETY: a number by value.
+    let _ = unsafe { call!(nr::PRCTL, PR_SET_KEEPCAPS, keep, 0, 0, 0) };
+}
+
+/// Whether thread `tid` may lock memory beyond the limit.
+pub fn may_lock_beyond_limit(tid: u32) -> bool {
+    permitted_capabilities(tid) & CAP_IPC_LOCK != 0
+}
+
+/// Gives up the calling thread's capabilities that are left.
+pub fn give_up_capabilities() {
     let _ = set_capabilities(0);
 }
 
@@ -161,8 +180,9 @@ fn become_nobody(user: u32, group: u32) {
     }
 }
 
-fn permitted_capabilities() -> u64 {
-    let (header, mut data) = ([CAPABILITIES_VERSION_3, 0], [0u32; 6]);
+/// Of thread `tid`; 0: the caller.
+fn permitted_capabilities(tid: u32) -> u64 {
+    let (header, mut data) = ([CAPABILITIES_VERSION_3, tid], [0u32; 6]);
     // SAFETY: the header has 8 bytes, version 3 writes 24: effective, permitted and inheritable, twice.
     let known = unsafe { call!(nr::CAPGET, header.as_ptr(), data.as_mut_ptr()) };
     let [_, low, _, _, high, _] = data;

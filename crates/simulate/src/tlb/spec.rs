@@ -258,7 +258,9 @@ impl TlbSpec {
             (true, false, false) | (false, true, true) => {}
             (false, false, false) => return refuse("first: no array serves data"),
             _ => {
-                return refuse("first: loads and stores are served by the same arrays (data), or by load and store");
+                return refuse(
+                    "first: loads and stores are served by the same arrays (data), or by load and store",
+                );
             }
         }
         if self.walkers == 0 || self.walkers > 16 || self.cores == 0 || self.cores > crate::cache::MOST_CORES {

@@ -260,7 +260,7 @@ fn stores_have_entries_of_their_own_where_they_are_described() {
     );
     let misses = |kinds: &[Kind], pages: u64| {
         let references: Vec<Reference> = (0..8 * pages)
-            .flat_map(|at| kinds.iter().map(move |kind| Reference::new(at % pages << 12, *kind, 8)))
+            .flat_map(|at| kinds.iter().map(move |kind| Reference::new((at % pages) << 12, *kind, 8)))
             .collect();
         let memory = Memory::new(&fresh(), Strategy::KERNEL, Layout::default(), 0);
         let mut simulation = Simulation::new(&tlb, None, memory, &fresh(), 0).unwrap();
