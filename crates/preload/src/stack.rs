@@ -23,6 +23,9 @@ const ALL: u32 = (1 << COUNT) - 1;
 static AREA: AtomicUsize = AtomicUsize::new(0);
 /// One bit for each that is in use; also what threads wait at.
 static TAKEN: AtomicU32 = AtomicU32::new(0);
+/// Threads that wait for one, or are about to. Each stack that becomes free wakes one of them: two may be given back before
+/// the first that waited runs.
+static WAITING: AtomicU32 = AtomicU32::new(0);
 
 /// Makes them. Until then everything runs on the caller's stack.
 pub fn install() -> Result<()> {
@@ -50,6 +53,7 @@ pub fn has_others() -> bool {
 /// In a forked child: the threads that were on them are not there.
 pub fn after_fork() {
     TAKEN.store(0, Ordering::Release);
+    WAITING.store(0, Ordering::Release);
 }
 
 /// `len` bytes to write to, without any system call, for a program that has locked itself in; `None`: there are not so many.
@@ -77,7 +81,9 @@ fn take() -> usize {
         let taken = TAKEN.load(Ordering::Relaxed);
         let number = taken.trailing_ones();
         if number as usize >= COUNT {
+            WAITING.fetch_add(1, Ordering::SeqCst);
             sys::futex_wait(&TAKEN, ALL);
+            WAITING.fetch_sub(1, Ordering::SeqCst);
             continue;
         }
         let more = taken | 1 << number;
@@ -88,7 +94,8 @@ fn take() -> usize {
 }
 
 fn give(number: usize) {
-    if TAKEN.fetch_and(!(1 << number), Ordering::Release) == ALL {
+    TAKEN.fetch_and(!(1 << number), Ordering::SeqCst);
+    if WAITING.load(Ordering::SeqCst) > 0 {
         sys::futex_wake(&TAKEN);
     }
 }
