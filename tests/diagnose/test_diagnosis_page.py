@@ -36,7 +36,7 @@ def test_the_diagnosis_comes_first_then_everything(of_the_stack: tuple[Path, Dia
     ]  # fmt: skip
     places = [text.index(each) for each in order]
     assert places == sorted(places)
-    assert "exploration: program/" in text
+    assert "probe: 1 against 1 executions" in text  # warnings of every phase are there
 
 
 def test_it_is_drawn_on_desk_and_phone_and_asks_for_nothing(
