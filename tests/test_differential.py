@@ -42,7 +42,10 @@ def is_as_natively(fuzzer: Fuzzer, sequence: Sequence) -> int:
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("policy", [*SIZE_POLICIES, *FRAME_POLICIES], ids=str)
-def test_calls_have_the_results_they_have_natively(fuzzer: Fuzzer, seed: int) -> None:
+def test_calls_have_the_results_they_have_natively(fuzzer: Fuzzer, seed: int, request: pytest.FixtureRequest) -> None:
+    if fuzzer.policy.huge_pages:
+        reason = "known differences: errno of MADV_REMOVE on the heap, and protection of a heap that was mapped over"
+        request.applymarker(pytest.mark.xfail(strict=False, reason=reason))
     is_as_natively(fuzzer, Sequence(seed, episodes=60))
 
 
