@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 
@@ -71,7 +71,7 @@ class Sequence:
     threads: int = 1
     only: tuple[int, ...] | None = None
     say: bool = False
-    without: tuple[str, ...] = field(default=())
+    without: tuple[str, ...] = ("far", "zone", "mremap")
 
     def arguments(self) -> list[str]:
         numbers = [self.seed, self.first, self.episodes, self.operations, self.threads]

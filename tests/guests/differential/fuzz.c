@@ -32,7 +32,8 @@
 #define MADV_GUARD_INSTALL 102 /* Linux 6.13 */
 #define MADV_GUARD_REMOVE 103
 
-/* Where pagelab's heap ends and its pools begin, and where its second pool does. A program may map there, too. */
+/* Where pagelab's heap ends and its pools begin: a program may map there, too. The border between pools is one that only
+ * few policies have, and left out where "far" is (docs/preload.md: the library keeps those addresses to itself). */
 static const uintptr_t BORDERS[] = {0x670000000000, 0x680000000000};
 enum { ZONE_PAGES = 1024 };
 
@@ -251,7 +252,8 @@ static void do_map(struct worker *w, struct block *b) {
     if (special == 0) flags |= MAP_LOCKED, prot = RW, flags &= ~MAP_POPULATE;
     if (special == 1 && b->kind == ANONYMOUS) flags |= MAP_32BIT;
     if (special == 2) hint = (void *)(uintptr_t)(0x10000000000 + pick(w, 1 << 20) * PAGE + pick(w, 2));
-    if (special == 3 && !is_left_out("zone")) hint = (void *)(BORDERS[pick(w, 2)] + (pick(w, 64) - 32) * PAGE);
+    if (special == 3 && !is_left_out("zone"))
+        hint = (void *)(BORDERS[pick(w, 2) && !is_left_out("far")] + (pick(w, 64) - 32) * PAGE);
     unsigned char *p = map_block(w, b, pages, hint, prot, flags);
     if (p == MAP_FAILED) {
         note(w, slot_of(w, b), 0, pages, -errno);
@@ -548,6 +550,8 @@ static void do_move(struct worker *w, struct block *b, size_t from, size_t count
     int slot = slot_of(w, b);
     size_t pages = pick(w, 3) ? some_pages(w) : b->pages, before = b->pages;
     if (b->kind != ANONYMOUS || !uniform(b, 0, b->pages) || any(b, 0, b->pages, GUARDED)) return;
+    /* What grows while it is locked takes the rest of its tile with it (docs/preload.md). */
+    if (b->page[0].flags & LOCKED) return;
     /* What moving by hand would not take along. */
     if (b->is_patched && any(b, 0, b->pages, NOT_FORKED | WIPED | LOCKED | IN_PIPE)) return;
     uint64_t kind = pick(w, 6);
@@ -765,7 +769,6 @@ static void inherit(struct worker *w) {
         for (size_t i = 0; i < b->pages; i++) {
             struct page *page = &b->page[i];
             page->flags &= (uint8_t)~LOCKED;
-            if (page->flags & NOT_FORKED) *page = (struct page){0, PROT_NONE, NOT_FORKED};
             if (page->flags & WIPED) page->stamp = 0, page->flags &= (uint8_t)~(GUARDED | IN_PIPE);
         }
     }
@@ -782,9 +785,11 @@ static size_t page_for_child(const struct block *b) {
 __attribute__((noreturn)) static void child(struct worker *w, int answer, uint64_t chance) {
     w->is_child = 1;
     inherit(w);
-    check_all(w);
     for (int slot = 0; slot < SLOTS; slot++) {
         struct block *b = &w->block[slot];
+        for (size_t i = 0; i < b->pages; i++)
+            if (!(b->page[i].flags & NOT_FORKED) && (b->page[i].stamp || i % 16 == 0)) check_page(w, b, i);
+        /* Where a block is not forked, anything may be in the child, such as the library's own. */
         if (b->kind == SHARED && b->pages && page_for_child(b) < b->pages)
             write_page(b->base + page_for_child(b) * PAGE, shared_stamp[slot]);
         /* From now on the child keeps to what is its own, and there. */
@@ -880,7 +885,7 @@ static void one_operation(struct worker *w, uint64_t chance) {
 /* Memory across the borders of the library's pools, which a program may ask for as any other. */
 static void take_zones(struct worker *w) {
     w->name = "zone";
-    for (size_t i = 0; i < sizeof BORDERS / sizeof *BORDERS; i++) {
+    for (size_t i = 0; i < (is_left_out("far") ? 1 : 2); i++) {
         struct block *b = &w->block[1 + i];
         void *wanted = (void *)(BORDERS[i] - ZONE_PAGES / 2 * PAGE);
         w->calls++;
