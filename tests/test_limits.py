@@ -59,8 +59,8 @@ LIMITS = {
     **{f"address space {m} MiB": (resource.RLIMIT_AS, m * MIB) for m in (256, 512, 1024, 2048)},
     "data 128 MiB": (resource.RLIMIT_DATA, 128 * MIB),
     # With fewer than 5 CPython does not come as far as pagelab.
-    **{f"{n} descriptors": (resource.RLIMIT_NOFILE, n) for n in (5, 6, 8, 12, 20, 30)},
-    **{f"{n} processes": (resource.RLIMIT_NPROC, n) for n in (1, 2, 4)},
+    **{f"{n} descriptors": (resource.RLIMIT_NOFILE, n) for n in (5, 6, 8, 12, 30)},
+    **{f"{n} processes": (resource.RLIMIT_NPROC, n) for n in (1, 4)},
 }
 NOBODY = 65534
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -41,7 +41,13 @@ def write(path: Path, text: str) -> None:
 
 
 def told(bare: Path, purpose: str, *prefix: str) -> subprocess.CompletedProcess[str]:
-    command = [*prefix, sys.executable, "-I", str(SCRIPT), purpose]
+    # A copy, which another user can read wherever this checkout lies.
+    copy = bare.parent / "copy"
+    for name in ("Cargo.toml", "tests/packages.txt", "tests/harness/packages.py"):
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, copy / name)
+    open_to_all(bare.parent)
+    command = [*prefix, sys.executable, "-I", str(copy / "tests/harness/packages.py"), purpose]
     return subprocess.run(command, env={"PATH": str(bare)}, capture_output=True, text=True, check=False, timeout=60)
 
 

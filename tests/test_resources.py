@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,7 +57,6 @@ def numbers(text: str) -> dict[str, int]:
 
 
 def told(policy: Policy, program: Path, run_under: Runner) -> dict[str, int]:
-    open_to_all(program.parent)  # another session of pytest may have closed it
     run = run_under(policy.toml, [str(program)], env=policy.environment(), timeout_s=280.0)
     assert run.record is not None, run.story()
     assert "ok" in run.stdout, run.story()
@@ -82,10 +82,16 @@ def swept(request: pytest.FixtureRequest) -> Policy:
 
 
 @pytest.fixture(scope="module")
-def native_limits(workshop: Workshop) -> dict[str, int]:
-    program = workshop.build("resources")
-    open_to_all(program.parent)
-    return numbers(subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout)
+def resources() -> Iterator[Path]:
+    """The program, where another user can run it: every session of pytest closes the directory of all the others."""
+    with tempfile.TemporaryDirectory(prefix="pagelab-resources-") as directory:
+        open_to_all(Path(directory))
+        yield Workshop(Path(directory)).build("resources")
+
+
+@pytest.fixture(scope="module")
+def native_limits(resources: Path) -> dict[str, int]:
+    return numbers(subprocess.run([str(resources)], capture_output=True, text=True, check=True).stdout)
 
 
 def test_the_table_has_every_resource_that_is_swept() -> None:
@@ -113,9 +119,9 @@ def test_a_handler_on_a_small_stack_ends_the_program(any_policy: Policy, worksho
 
 @AS_ROOT
 def test_limits_are_used_up_by_the_surcharge_only(
-    swept: Policy, workshop: Workshop, run_under: Runner, native_limits: dict[str, int]
+    swept: Policy, resources: Path, run_under: Runner, native_limits: dict[str, int]
 ) -> None:
-    limits = told(swept, workshop.build("resources"), run_under)
+    limits = told(swept, resources, run_under)
     assert limits.keys() == native_limits.keys()
     over = {}
     for name, native in native_limits.items():

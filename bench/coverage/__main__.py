@@ -40,8 +40,10 @@ def main() -> int:
         ]
         held = _joined([one.result() for one in covered], 1)
         wrong = _joined([one.result() for one in errors], 2)
-    _write(INTERVALS_CSV, ("interval", "shape", "differ", "n", "coverage"), held)
-    _write(GATES_CSV, ("gate", "shape", "differ", "executions_a", "executions_b", "failed", "passed"), wrong)
+    _write(INTERVALS_CSV, ("interval", "shape", "differ", "n", "coverage", "experiments"), held)
+    _write(
+        GATES_CSV, ("gate", "shape", "differ", "executions_a", "executions_b", "failed", "passed", "comparisons"), wrong
+    )
     text = DOCUMENT.read_text()
     for name, table in tables(held, wrong).items():
         text = re.sub(rf"(<!-- {name} -->\n).*?(<!-- end -->)", rf"\1\n{table}\n\n\2", text, flags=re.DOTALL)
@@ -69,7 +71,7 @@ def _gates(comparisons: int, seed: int) -> tuple[int, list[Row]]:
 
 
 def _joined(parts: Sequence[tuple[int, list[Row]]], figures: int) -> list[Row]:
-    """Weighted means of the last ``figures`` columns over parts that were simulated apart."""
+    """Weighted means of the last ``figures`` columns over parts that were simulated apart, and how many they are of."""
     total = sum(count for count, _ in parts)
     joined = []
     for rows in zip(*(rows for _, rows in parts), strict=True):
@@ -77,7 +79,7 @@ def _joined(parts: Sequence[tuple[int, list[Row]]], figures: int) -> list[Row]:
             sum(count * row[column - figures] for (count, _), row in zip(parts, rows, strict=True)) / total
             for column in range(figures)
         ]
-        joined.append((*rows[0][:-figures], *(round(mean, 5) for mean in means)))
+        joined.append((*rows[0][:-figures], *(round(mean, 5) for mean in means), total))
     return joined
 
 
@@ -102,7 +104,12 @@ def _of_intervals(rows: Sequence[Row]) -> str:
             figures = [found.get((interval, program.shape, int(program.differ), n)) for n in intervals.EXECUTIONS]
             if None not in figures:
                 lines.append([interval, program.shown, *(_percent(each or 0.0) for each in figures)])
-    return _markdown(lines, 2)
+    return f"{_markdown(lines, 2)}\n\n{_precision(rows[0][-1], 'experiments', 0.95)}"
+
+
+def _precision(count: int, what: str, share: float) -> str:
+    error = 100 * (share * (1 - share) / count) ** 0.5
+    return f"Each figure: {count:,} {what}; standard error {error:.1f} at {100 * share:g}%."
 
 
 def _percent(share: float) -> str:
@@ -111,17 +118,17 @@ def _percent(share: float) -> str:
 
 
 def _of_gates(rows: Sequence[Row]) -> str:
-    """The worst program of each kind at each pair of sizes."""
+    """Mean over the programs, and the worst of them, at each pair of sizes."""
     lines = [["gate, at its limit", "falsely", *(f"{a} against {b}" for a, b in gates.SIZES)]]
     for gate in dict.fromkeys(row[0] for row in rows):
         for column, word in ((5, "fails"), (6, "passes")):
             worst = []
             for sizes in gates.SIZES:
                 mine = [row for row in rows if row[0] == gate and (row[3], row[4]) == sizes]
-                row = max(mine, key=lambda row: row[column])
-                worst.append(f"{100 * row[column]:.1f}")
+                shares = [100 * row[column] for row in mine]
+                worst.append(f"{sum(shares) / len(shares):.1f} ({max(shares):.1f})")
             lines.append([gate, word, *worst])
-    return _markdown(lines, 2)
+    return f"{_markdown(lines, 2)}\n\n{_precision(rows[0][-1], 'comparisons', 0.025)}"
 
 
 def _markdown(lines: list[list[str]], texts: int) -> str:

@@ -433,7 +433,7 @@ def tables(trials: int) -> Mapping[str, Callable[[], str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.coverage.diagnose", description=__doc__)
-    parser.add_argument("--trials", type=int, default=400, help="simulated for each figure")
+    parser.add_argument("--trials", type=int, default=150, help="simulated for each figure")
     parser.add_argument("--only", metavar="TABLE", help="one of the tables, by its name in the document")
     arguments = parser.parse_args()
     for name, make in tables(arguments.trials).items():

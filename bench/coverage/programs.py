@@ -57,14 +57,14 @@ PROGRAMS = tuple(Program(shape, differ) for differ in (True, False) for shape in
 
 @cache
 def truth(program: Program, metric: Metric | None, group: int) -> float:
-    """The true value, from 400,000 executions; the CV inside at ``MEASUREMENTS``, the impact factor at this group size.
+    """The true value, from 200,000 executions; the CV inside at ``MEASUREMENTS``, the impact factor at this group size.
 
     None: the geometric mean of the impact factor's ratios.
     """
     random = np.random.default_rng([10, group])
-    draws = 400_000
+    draws = 200_000
     if metric in (Metric.MEAN, Metric.UNCLASSIFIED):
-        times = SHAPES[program.shape](random, (8_000_000,))
+        times = SHAPES[program.shape](random, (4_000_000,))
         mean = float(times.mean())
         return mean if metric is Metric.MEAN else float(np.sqrt(times.var() + NOISE**2)) / mean
     inside = np.concatenate([program.times(random, 1, draws // 10, MEASUREMENTS)[0] for _ in range(10)])

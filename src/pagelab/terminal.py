@@ -44,6 +44,15 @@ def plain_lines(text: str) -> str:
     return text.translate(_PLAIN_LINES)
 
 
+def plain_values(data: Any) -> Any:
+    """JSON-like data with every text in it as :func:`plain_lines` shows it."""
+    if isinstance(data, str):
+        return plain_lines(data)
+    if isinstance(data, dict):
+        return {plain_values(key): plain_values(value) for key, value in data.items()}
+    return [plain_values(value) for value in data] if isinstance(data, list | tuple) else data
+
+
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     """Write a message (standard output, or with ``err`` standard error)."""
     import typer

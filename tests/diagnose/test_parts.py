@@ -193,6 +193,29 @@ def test_a_size_of_pages_is_judged_by_its_own_spread(tmp_path: Path) -> None:
     assert best[1].name == "pages-4K"
 
 
+@pytest.mark.parametrize("level", [0.9, 0.999])
+def test_a_cause_can_be_found_at_every_level(tmp_path: Path, level: float) -> None:
+    """With 4,999 permutations, no p of a diagnosis could pass Holm's method at 99.9%."""
+    random = np.random.default_rng(1)
+    known = sources(settings(tmp_path), MACHINE, 2, 2)
+
+    def program(held: frozenset[str]) -> float:
+        return float(random.lognormal(0, 0.002 if "aslr-off" in held else 0.1))
+
+    chosen = settings(tmp_path, level=level)
+    times = times_of(program, 9, chosen)
+    found = judge.findings(times, default_names(COPIES), known, chosen)
+    assert {one.key for one in found if one.verdict == "cause"} == {"aslr", "everything"}
+
+
+def test_of_sizes_that_are_about_as_steady_the_faster_one_is_recommended(tmp_path: Path) -> None:
+    known = sources(settings(tmp_path), MACHINE, 2, 3)
+    values = [value("pages-4K", 100, 0.01), value("pages-2M", 50, 0.03)]
+    best = judge.recommended([finding("pages", "cause", 0.1, values)], known, 0.2)
+    assert best is not None
+    assert best[1].name == "pages-2M"
+
+
 def test_of_drawn_values_the_middle_one_is_recommended(tmp_path: Path) -> None:
     known = sources(settings(tmp_path), MACHINE, 0, 3)
     values = [value(f"environment-{i}", mean, 0.01) for i, mean in ((1, 90), (2, 130), (3, 100))]

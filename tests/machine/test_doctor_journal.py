@@ -147,3 +147,39 @@ def test_lock_is_exclusive(book: Journal) -> None:
         process.communicate()
     with book.locked():
         pass
+
+
+@pytest.mark.parametrize("content", ["precious, without a newline", "two\nlines\n", '{"idea": 1}\nx'])
+def test_a_file_of_somebody_else_is_refused_and_left_as_it_is(book: Journal, content: str) -> None:
+    book.path.write_text(content)
+    with pytest.raises(JournalError, match="not one, and is left as it is"), book.locked():
+        pass
+    assert book.path.read_text() == content
+
+
+def test_a_short_write_leaves_no_half_line_that_swallows_the_next(
+    book: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    with book.locked() as open_book:
+        open_book.append(entry("1" * 16))
+        monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:20]))
+        with pytest.raises(JournalError, match="no space left"):
+            open_book.append(entry("2" * 16))
+        monkeypatch.undo()
+        open_book.append(entry("3" * 16))
+    assert [one.id[0] for one in book.read().entries] == ["1", "3"]
+    assert book.read().damaged_lines == 0
+
+
+def test_a_line_behind_one_that_was_cut_short_still_counts(book: Journal) -> None:
+    whole = entry("2" * 16).line()
+    book.path.write_text(entry("1" * 16).line() + '{"id": "torn' + whole)
+    assert [one.id[0] for one in book.read().entries] == ["1", "2"]
+    assert book.read().damaged_lines == 1
+
+
+def test_a_journal_that_is_no_regular_file_is_refused_without_waiting(book: Journal) -> None:
+    os.mkfifo(book.path)
+    with pytest.raises(JournalError, match="not a regular file"), book.locked():
+        pass

@@ -8,9 +8,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import factory
+import numpy as np
 import pytest
 
 from pagelab.analysis.compare import Settings, compare
@@ -18,6 +20,7 @@ from pagelab.analysis.gates import judge, parse_gate
 from pagelab.errors import BadInputError
 from pagelab.stats.interval import Interval, IntervalMethod
 from pagelab.stats.nondeterminism import Estimate, Metric
+from pagelab.stats.nondeterminism.exchange import Exchanged
 
 INSIDE = "measure.latency"
 
@@ -222,8 +225,24 @@ def test_several_judgements_share_the_level(before: Path, same: Path) -> None:
     ],
 )
 def test_a_limit_is_compared_with_the_whole_interval(text: str, low: float, high: float, outcome: str) -> None:
+    assert judge(parse_gate(text), "c", changed(low, high, p=0.0), 0.95).outcome == outcome
+
+
+def changed(low: float, high: float, p: float) -> Any:
+    """What ``judge`` looks at: the mean changed by so much, exchange of executions gives ``p`` either way."""
     change = Estimate((low + high) / 2, Interval(low, high, 0.95, None, IntervalMethod.FIELLER))
-    assert judge(parse_gate(text), "c", change).outcome == outcome
+    return SimpleNamespace(
+        changes=[SimpleNamespace(metric=Metric.MEAN, percent=change)],
+        table=SimpleNamespace(executions=np.array([20, 20])),
+        exchanged=lambda *_: Exchanged(p, p, 4_999, False),
+    )
+
+
+@pytest.mark.parametrize(("low", "high"), [(3.1, 5.0), (-1.0, 2.0)])
+def test_an_interval_alone_decides_nothing(low: float, high: float) -> None:
+    judged = judge(parse_gate("mean>3%"), "c", changed(low, high, p=0.03), 0.95)
+    assert judged.outcome == "inconclusive"
+    assert "exchanged executions" in judged.reason
 
 
 def test_names_of_metrics_are_allocs() -> None:

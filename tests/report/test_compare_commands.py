@@ -21,7 +21,7 @@ def run(cwd: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_slower_command_fails_the_gate_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    commands = ("echo op 5.0 ms", "echo op 6.0 ms", "--measure-regex", MS, "-n", 3)
+    commands = ("echo op 5.0 ms", "echo op 6.0 ms", "--measure-regex", MS, "-n", 6)
     done = run(tmp_path, *commands, "--fail-if", "mean>3%")
     assert done.returncode == 1, done.stderr
     assert "A: echo op 5.0 ms\nB: echo op 6.0 ms\nop, B against A" in done.stdout
@@ -32,7 +32,7 @@ def test_a_slower_command_fails_the_gate_and_leaves_nothing_behind(tmp_path: Pat
 
 def test_what_is_kept_can_be_judged_again(tmp_path: Path) -> None:
     done = run(
-        tmp_path, "echo op 5 ms", "echo op 6 ms", "--measure-regex", MS, "-n", 3, "--into", "kept", "--fail-if",
+        tmp_path, "echo op 5 ms", "echo op 6 ms", "--measure-regex", MS, "-n", 6, "--into", "kept", "--fail-if",
         "mean>30%", "--json",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

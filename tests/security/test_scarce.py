@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.launching import Run, Runner
+from pagelab import paths
 from pagelab.record import WarningKind
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a tmpfs; run: sudo make test")
@@ -105,3 +106,15 @@ def test_hundreds_of_processes_at_once(run_under: Runner) -> None:
     script = "for i in $(seq 400); do sleep 1 & done; wait"
     run = run_under("", ["bash", "-c", script]).succeeded()
     assert sum(process.executable.endswith("/sleep") for process in run.the_record.processes) == 400
+
+
+def test_a_message_to_nobody_ends_no_program() -> None:
+    """The library speaks to a standard error that a program's reader has closed: natively nothing happens."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    environment = os.environ | {"LD_PRELOAD": str(paths.library()), "PAGELAB_PLAN": "/no/such/plan"}
+    try:
+        done = subprocess.run(["/bin/true"], env=environment, stderr=writer, check=False)
+    finally:
+        os.close(writer)
+    assert done.returncode == 0

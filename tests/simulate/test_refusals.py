@@ -119,3 +119,12 @@ def test_sizes_that_a_reduced_trace_says_nothing_about_are_left_out_and_explaine
     assert "64 KiB" in done.stdout
     assert "32 KiB" not in done.stdout
     assert "reduced" in done.stdout
+
+
+@pytest.mark.parametrize("simulate", ["cache", "tlb"])
+def test_addresses_of_more_than_56_bits_are_refused_with_their_number(simulate: str) -> None:
+    import pagelab.simulate
+
+    batches = iter([np.arange(4, dtype=np.uint64), np.array([7, 1 << 56], np.uint64)])
+    with pytest.raises(BadInputError, match="reference 6: addresses: 72057594037927936 is above"):
+        getattr(pagelab.simulate, simulate)(batches, "zen-3", seeds=1)

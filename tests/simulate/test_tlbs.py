@@ -97,6 +97,42 @@ def test_every_preset_walks_less_with_larger_pages(name: str) -> None:
     assert runs.levels["walk_accesses"].sum() > 0
 
 
+@pytest.mark.parametrize("name", ["ice-lake-server", "sapphire-rapids"])
+def test_sizes_compete_for_the_half_that_they_share(name: str, tmp_path: Path) -> None:
+    """1,500 pages of 4K and 800 of 2M at random: one half of the second level has 1,550 pages for 1,024 entries.
+
+    Arrays of 2,048 and 1,024 entries side by side would miss the first time only: 0.57%.
+    """
+    (tmp_path / "mixed.toml").write_text(
+        'name = "mixed"\n[[rule]]\nmemory = "heap"\npages = { mosaic = [["0", "1600M", "2M"]] }\n'
+    )
+    page = np.random.default_rng(5).integers(0, 2300, 400_000, dtype=np.uint64)
+    base = np.uint64(ANONYMOUS_POOL) + page * np.uint64(4096)
+    large = np.uint64(HEAP_POOL) + (page - np.uint64(1500)) * np.uint64(2 * MIB)
+    addresses = np.where(page < 1500, base, large)
+    found = tlb(addresses, name, placement(tmp_path / "mixed.toml"), history=BOOTED).executions.row(0, named=True)
+    assert 0.22 < found["m"] / found["translations"] < 0.26
+
+
+def test_zen_5_holds_a_thousand_pages_of_1g() -> None:
+    def missed(pages: int) -> int:
+        order = np.tile(np.arange(pages, dtype=np.uint64) << np.uint64(30), PASSES)
+        return int(tlb(order, "zen-5", placement_of_pages("1G"), history=BOOTED).executions["m"][0])
+
+    assert (missed(1024), missed(2048)) == (1024, PASSES * 2048)
+
+
+def test_stores_have_sixteen_entries_of_their_own() -> None:
+    """Ice Lake's servers: a chase of loads over 32 pages finds them in the first level, one of stores in the second."""
+    order = np.tile(np.arange(32, dtype=np.uint64) * np.uint64(4096), PASSES)
+    hits = []
+    for kind in (0, 1):
+        batch = (order, np.full(len(order), kind))
+        found = tlb(iter([batch]), "ice-lake-server", placement_of_pages("4K"), history=BOOTED)
+        hits.append(found.executions["h"][0])
+    assert hits == [0, (PASSES - 1) * 32]
+
+
 def test_a_mosaic_is_cheap_where_it_is_large(tmp_path: Path) -> None:
     (tmp_path / "hot.toml").write_text(
         'name = "hot"\n[[rule]]\nmemory = "heap"\npages = { mosaic = [["0", "8M", "2M"]] }\n'

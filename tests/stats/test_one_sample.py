@@ -175,3 +175,31 @@ def test_execution_means_weigh_executions_alike_and_drop_warm_ups() -> None:
     with pytest.raises(stats.StatsRefusedError) as lengths:
         stats.execution_means(["a"], [1.0, 2.0])
     assert lengths.value.refusal is stats.Refusal.LENGTHS_DIFFER
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-300, 1e200, 1e307])
+def test_the_unit_does_not_matter_to_a_summary(scale: float) -> None:
+    """The spread of times of 1e-200 was 0, without a word; of 1e200 it was refused."""
+    values = np.array([1.0, 2.0, 4.0, 8.0])
+    found, plain = stats.summarize(values * scale), stats.summarize(values)
+    assert found.cv == pytest.approx(plain.cv, rel=1e-12)
+    assert found.mean == pytest.approx(plain.mean * scale, rel=1e-12)
+
+
+def test_sums_beyond_the_doubles_are_refused_not_infinite() -> None:
+    with pytest.raises(stats.StatsRefusedError) as refused:
+        stats.execution_means([1, 1, 2, 2], [1.7e308] * 4)
+    assert refused.value.refusal is stats.Refusal.OVERFLOW
+    big = np.linspace(1.0e308, 1.1e308, 8)
+    assert stats.relative_effect(big, big * 0.9).percent == pytest.approx(100 / 9, rel=0.01)
+
+
+def test_percentiles_far_out_have_enough_resamples_or_are_refused() -> None:
+    """Above 99%, an end was the least of 10,000 resamples, whatever the level."""
+    values = np.random.default_rng(1).normal(100, 1, 30)
+    found = stats.mean_interval(values, level=0.999, seed=1)
+    assert found.resamples is not None
+    assert found.resamples * stats.mean.widened_tail(30, 0.0005) >= 20
+    with pytest.raises(stats.StatsRefusedError) as refused:
+        stats.mean_interval(values[:12], level=0.999, seed=1)
+    assert refused.value.refusal is stats.Refusal.COUNT_OUT_OF_RANGE

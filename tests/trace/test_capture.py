@@ -137,8 +137,8 @@ def test_threads_that_take_turns_are_in_order_200_times_on_a_loaded_machine(know
     try:
         wrong = [
             (way, full)
-            for round in range(200)
-            for way, full in [(WAYS[round % len(WAYS)], round // len(WAYS) % 2 == 0)]
+            for turn in range(200)
+            for way, full in [(WAYS[turn % len(WAYS)], turn // len(WAYS) % 2 == 0)]
             # Who spins beside a load waits for whole time slices: fewer turns there.
             if turns_out_of_order(known, tmp_path / "t", way, full=full, turns=60)
         ]

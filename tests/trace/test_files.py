@@ -317,3 +317,21 @@ def test_a_billion_references_stream_in_less_than_a_gibibyte(tmp_path: Path) -> 
     # Loads of unknown size cross no page's end.
     assert reduced == converted == written
     assert peak_kib < 1 << 20
+
+
+@pytest.mark.parametrize("address", [1 << 56, (1 << 56) + 4096, 0xFFFF_FFFF_8100_0000])
+def test_addresses_that_a_trace_cannot_hold_are_refused_with_their_number(tmp_path: Path, address: int) -> None:
+    """Cut to 56 bits, two pages would be one."""
+    pieces = [np.arange(3, dtype=np.uint64), np.array([5, address, 6], np.uint64)]
+    with pytest.raises(TraceError, match=r"reference 5: address 0x[0-9a-f]+ has more than 56 bits"):
+        trace.write(tmp_path / "t", pieces)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "a.csv").write_text(f"address\n1\n{address}\n")
+    with pytest.raises(TraceError, match=r"line 3: address 0x[0-9a-f]+ has more than 56 bits"):
+        trace.convert(tmp_path / "a.csv", tmp_path / "t", format="csv")
+    pl.DataFrame({"address": np.concatenate(pieces)}).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(TraceError, match="reference 5: address"):
+        trace.convert(tmp_path / "a.parquet", tmp_path / "t", format="parquet")
+    with pytest.raises(TraceError, match=r"run 5: .* is no page number"):
+        trace.write(tmp_path / "t", pieces, page_bytes=4096)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.parquet"]

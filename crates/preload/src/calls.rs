@@ -135,13 +135,23 @@ fn governed(request: &Request, section: &Section) -> Result<usize> {
     // As the kernel rounds hints.
     let hint = Some(align_down(request.addr, PAGE)).filter(|&hint| hint != 0);
     if let Some(hint) = hint
-        && !(POOLS.start..POOLS.end).contains(&hint)
+        && !guest::touches_pools(hint, len)
         && let Ok(at) = at_hint(request, section, hint)
     {
         return Ok(at);
     }
+    let crosses = hint.is_some_and(|hint| {
+        let wanted = Span::new(hint, hint.saturating_add(len));
+        guest::touches_pools(hint, len) && (hint < POOLS.start || wanted.end > guest::pool_end(hint))
+    });
+    if crosses {
+        return placed_in_pool(request);
+    }
     let mut guest = guest::lock();
-    let result = match guest.pool(base) {
+    // A hint into a hole of another rule's pool is honoured, too.
+    let wanted = hint.map(|hint| Span::new(hint, hint.saturating_add(len)));
+    let other = wanted.filter(|span| guest.pool(span.start).is_some_and(|pool| pool.is_free(*span)));
+    let result = match guest.pool(other.map_or(base, |span| span.start)) {
         Some(pool) => {
             let hint = hint.filter(|&hint| pool.bounds().and(Span::new(hint, hint + 1)).len() == 1);
             frames::frugally(|| pool.map(len, request.how(), hint))
@@ -194,8 +204,8 @@ fn placed_in_pool(request: &Request) -> Result<usize> {
     let span = request.span_at(align_down(request.addr, PAGE));
     let mut guest = guest::lock();
     let plain = fixed && request.is_governable() && request.how().is_plain();
-    if let Some(pool) = guest.pool(span.start).filter(|pool| plain && span.and(pool.bounds()) == span)
-        && request.flags & c::MAP_FIXED_NOREPLACE != 0
+    if request.flags & c::MAP_FIXED_NOREPLACE != 0
+        && let Some(pool) = guest.pool(span.start).filter(|pool| plain && span.and(pool.bounds()) == span)
         && !pool.holds(span)
     {
         pool.clear_of_used(span)?;
@@ -271,13 +281,14 @@ fn our_span(addr: usize, len: usize) -> Option<Span> {
     Some(Span::new(addr, end))
 }
 
-/// Calls `visit` with the parts of `span`, lowest first, cut where heap and pools begin and end, until it fails.
-fn each_part(span: Span, visit: &mut dyn FnMut(Owner, Span) -> Result<()>) -> Result<()> {
+/// Calls `visit` with the parts of `span`, lowest first, cut where the heap's memory (up to `heap_end`) and pools begin and end,
+/// until it fails.
+fn each_part(span: Span, heap_end: usize, visit: &mut dyn FnMut(Owner, Span) -> Result<()>) -> Result<()> {
     let mut at = span.start;
     while at < span.end {
         let (owner, end) = match at {
             _ if at < HEAP.start => (Owner::Kernel, HEAP.start),
-            _ if at < HEAP.end => (Owner::Heap, HEAP.end),
+            _ if at < heap_end => (Owner::Heap, heap_end),
             _ if at < POOLS.start => (Owner::Kernel, POOLS.start),
             _ if at < POOLS.end => (Owner::Pool, guest::pool_end(at)),
             _ => (Owner::Kernel, span.end),
@@ -297,7 +308,8 @@ pub fn munmap(addr: usize, len: usize) -> Result<()> {
     // SAFETY: as above, with the program's own arguments.
     let Some(span) = our_span(addr, len) else { return unsafe { sys::munmap(addr, len) } };
     let mut guest = guest::lock();
-    each_part(span, &mut |owner, part| match (owner, &mut guest.heap) {
+    let heap_end = guest.heap_end();
+    each_part(span, heap_end, &mut |owner, part| match (owner, &mut guest.heap) {
         (Owner::Heap, Some(heap)) => {
             heap.part_with(part)?;
             raw(part)
@@ -319,7 +331,8 @@ pub fn mprotect(addr: usize, len: usize, prot: i32, key: i32) -> Result<()> {
         return kernel::protect(Span::new(addr, addr.saturating_add(len)), prot, key);
     };
     let mut guest = guest::lock();
-    let result = each_part(span, &mut |owner, part| match (owner, &mut guest.heap) {
+    let heap_end = guest.heap_end();
+    let result = each_part(span, heap_end, &mut |owner, part| match (owner, &mut guest.heap) {
         (Owner::Heap, Some(heap)) => heap.protect(part, prot, key),
         (Owner::Pool, _) => match guest.pool(part.start) {
             Some(pool) => {
@@ -355,7 +368,8 @@ pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
     let Some(span) = our_span(addr, len) else { return advise_elsewhere(addr, len, advice) };
     // As natively: what is mapped is advised, and holes are an error in the end.
     let mut holes = false;
-    each_part(span, &mut |owner, part| {
+    let heap_end = guest::lock().heap_end();
+    each_part(span, heap_end, &mut |owner, part| {
         let mut guest = guest::lock();
         let result = match (owner, &mut guest.heap) {
             (Owner::Heap, Some(heap)) => {
@@ -402,7 +416,8 @@ pub fn may_populate(addr: usize, len: usize, advice: i32) -> bool {
     let Some(span) = our_span(addr, len) else { return true };
     let mut guest = guest::lock();
     let mut whole = true;
-    let _ = each_part(span, &mut |owner, part| {
+    let heap_end = guest.heap_end();
+    let _ = each_part(span, heap_end, &mut |owner, part| {
         whole &= match (owner, &guest.heap) {
             (Owner::Heap, Some(heap)) => heap.own(part) == part,
             (Owner::Pool, _) => guest.pool(part.start).is_none_or(|pool| pool.is_all_used(part)),
@@ -442,10 +457,13 @@ fn advise_heap(own: Span, advice: i32) -> Result<()> {
 /// Where the heap's break is, and how far its memory reaches, for when there is no lock any more; 0: not governed.
 static HEAP_END: AtomicUsize = AtomicUsize::new(0);
 static HEAP_ROOM: AtomicUsize = AtomicUsize::new(0);
+/// The highest break there was since there is no lock: memory above it was never the program's.
+static HEAP_HIGH: AtomicUsize = AtomicUsize::new(0);
 
 /// The heap is governed: what its break is before the program moves it.
 pub fn publish_heap(end: usize, room: usize) {
     HEAP_END.store(end, Ordering::Relaxed);
+    HEAP_HIGH.store(end, Ordering::Relaxed);
     HEAP_ROOM.store(room, Ordering::Release);
 }
 
@@ -507,17 +525,21 @@ pub fn close_heap(opened: Span) {
 /// Limits above this are none.
 const UNLIMITED: u64 = 1 << 46;
 
-/// brk in a program that has locked itself in: growth within what is mapped needs no system call; the break cannot be
-/// lowered, because what comes again would have to be new.
+/// brk in a program that has locked itself in: growth within what is mapped needs no system call. Lowering the break gives
+/// nothing back, so that memory which the program has had cannot come again: it would have to be new.
 pub fn brk_alone(addr: usize) -> Result<()> {
     let room = HEAP_ROOM.load(Ordering::Acquire);
     let end = match room {
         0 => sys::brk(addr),
         _ => {
             let end = HEAP_END.load(Ordering::Relaxed);
-            let raised = if (end..=room).contains(&addr) { addr } else { end };
-            HEAP_END.store(raised, Ordering::Relaxed);
-            raised
+            let high = HEAP_HIGH.load(Ordering::Relaxed);
+            // Of the page that the break lies in the rest stays as it is, as natively.
+            let most = if end < high { align_up(end, PAGE).unwrap_or(end).min(high) } else { room };
+            let moved = if (HEAP.start..=most).contains(&addr) { addr } else { end };
+            HEAP_END.store(moved, Ordering::Relaxed);
+            HEAP_HIGH.fetch_max(moved, Ordering::Relaxed);
+            moved
         }
     };
     crate::start::set_current_break(end);

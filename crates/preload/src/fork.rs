@@ -117,7 +117,10 @@ fn make_copies() {
         // SAFETY: the table has room for ROOM entries; DONTFORK changes nothing here.
         unsafe {
             *(table as *mut Copy).add(count) = Copy { tile, scratch };
-            let _ = sys::madvise(tile.start, tile.len(), c::MADV_DONTFORK);
+            // malloc frees the locks of its arenas in the child before it is our turn there: they must not be missing.
+            if !guest.is_arena(tile.start) {
+                let _ = sys::madvise(tile.start, tile.len(), c::MADV_DONTFORK);
+            }
         }
         COUNT.store(count + 1, Ordering::Relaxed);
     });
@@ -173,7 +176,7 @@ fn put_copies() {
     let mut guest = guest::lock();
     let flags = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
     each_copy(&mut |copy| {
-        // SAFETY: nothing is mapped at the tile in the child (DONTFORK); the copy takes its place.
+        // SAFETY: nothing is mapped at the tile in the child (DONTFORK), or what the copy is of; it takes its place.
         let moved = unsafe { sys::mremap(copy.scratch, copy.tile.len(), copy.tile.len(), flags, copy.tile.start) };
         if let Err(errno) = moved {
             say(format_args!("cannot place a copy of reserved pages in a forked child: errno {}", errno.0));

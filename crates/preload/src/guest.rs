@@ -126,9 +126,20 @@ impl Guest {
         }
     }
 
+    /// Where the heap's memory ends; where its addresses begin, if it is not governed.
+    pub fn heap_end(&self) -> usize {
+        self.heap.as_ref().map_or(HEAP.start, |heap| heap.mapped().end)
+    }
+
     /// The pool around `addr`.
     pub fn pool(&mut self, addr: usize) -> Option<&mut Pool> {
         self.pools.get_mut(index_of(addr)?)?.as_mut()
+    }
+
+    /// Whether `addr` lies in the heap of a thread arena.
+    pub fn is_arena(&self, addr: usize) -> bool {
+        let pool = index_of(addr).and_then(|index| self.pools.get(index)?.as_ref());
+        pool.is_some_and(|pool| pool.is_arena(addr))
     }
 
     /// Calls `visit` with every tile from a reserved pool, and whether its protection is anything but read and write.

@@ -8,7 +8,9 @@ mod scan;
 mod smaps;
 mod tally;
 
-use pagelab_abi::guest::{NoteKind, PlacementMethod, REGION_OTHER};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use pagelab_abi::guest::{GuestFile, NoteKind, PlacementMethod, REGION_OTHER};
 use pagelab_abi::plan::{HEAP_BASE, Memory, POOL_BYTES, Plan, Section};
 
 use crate::files;
@@ -31,9 +33,15 @@ use tally::Tally;
 /// The exit must not be held up for longer, however much memory there is.
 const LIMIT_NS: u64 = 3_000_000_000;
 
-/// Measures this process and stores everything in the guest file.
+/// Measures this process and stores everything in the guest file, with what that took.
 pub fn all() {
     let Some(file) = record::file() else { return };
+    let begun = begin();
+    measure(file);
+    end(begun);
+}
+
+fn measure(file: &'static GuestFile) {
     let Some(plan) = guest::plan() else { return };
     let begin = sys::monotonic_ns();
     record::set(&file.end_ns, begin);
@@ -54,26 +62,57 @@ pub fn all() {
     record::set(&file.measured_ns, sys::monotonic_ns());
 }
 
+/// User time, system time, faults without I/O and with I/O.
+#[derive(Clone, Copy)]
+pub struct Used([u64; 4]);
+
+fn used(words: &[u64; 18]) -> Used {
+    let [user_s, user_us, system_s, system_us, _, _, _, _, minor, major, ..] = *words;
+    let ns = |seconds: u64, micros: u64| seconds * 1_000_000_000 + micros * 1000;
+    Used([ns(user_s, user_us), ns(system_s, system_us), minor, major])
+}
+
+fn slots(file: &GuestFile) -> [&AtomicU64; 4] {
+    let slot = &file.measuring;
+    [&slot.user_ns, &slot.system_ns, &slot.minor_faults, &slot.major_faults]
+}
+
+/// What the calling thread has used so far: measuring begins.
+pub fn begin() -> Option<Used> {
+    sys::rusage(sys::OF_THREAD).ok().map(|words| used(&words))
+}
+
+/// Measuring is over: what it took is kept apart, since the kernel's accounts of the process contain it.
+pub fn end(begun: Option<Used>) {
+    let (Some(file), Some(Used(before)), Some(Used(now))) = (record::file(), begun, begin()) else { return };
+    for (slot, (now, before)) in slots(file).into_iter().zip(now.into_iter().zip(before)) {
+        slot.fetch_add(now.saturating_sub(before), Ordering::Relaxed);
+    }
+}
+
+/// Usage of the process, without what measuring took of it before.
 fn usage() {
     let Some(file) = record::file() else { return };
-    let Ok(words) = sys::rusage() else { return };
-    let [user_s, user_us, system_s, system_us, max_rss_kib, _, _, _, minor, major, ..] = words;
-    let ns = |seconds: u64, micros: u64| seconds * 1_000_000_000 + micros * 1000;
-    record::set(&file.rusage.user_ns, ns(user_s, user_us));
-    record::set(&file.rusage.system_ns, ns(system_s, system_us));
+    let Ok(words) = sys::rusage(sys::OF_PROCESS) else { return };
+    let Used(all) = used(&words);
+    let fields =
+        [&file.rusage.user_ns, &file.rusage.system_ns, &file.rusage.minor_faults, &file.rusage.major_faults];
+    for ((field, all), own) in fields.into_iter().zip(all).zip(slots(file)) {
+        record::set(field, all.saturating_sub(own.load(Ordering::Relaxed)));
+    }
+    let [_, _, _, _, max_rss_kib, ..] = words;
     record::set(&file.rusage.max_rss_bytes, max_rss_kib * 1024);
-    record::set(&file.rusage.minor_faults, minor);
-    record::set(&file.rusage.major_faults, major);
 }
 
 fn by_pages(plan: &Plan<'static>, pagemap: &Pagemap, tally: &mut Tally, begin: u64) -> Option<PlacementMethod> {
     let mut data_end = 0;
-    let mut complete = true;
+    let (mut complete, mut mappings) = (true, 0u32);
     let walked = maps::each(&mut |mapping| {
         let Some(place) = place_of(plan, mapping, &mut data_end) else { return true };
         complete = tally.mapping(&place, mapping.span, pagemap).is_ok();
         frames::census(&place, mapping, pagemap);
-        if sys::monotonic_ns() > begin + LIMIT_NS {
+        mappings += 1;
+        if mappings % 16 == 0 && sys::monotonic_ns() > begin + LIMIT_NS {
             complete = false;
         }
         complete

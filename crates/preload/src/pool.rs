@@ -123,8 +123,8 @@ impl Pool {
     }
 
     /// Whether `addr` lies in the heap of a thread arena.
-    pub fn is_arena(&mut self, addr: usize) -> bool {
-        self.arenas.heap(addr).is_some()
+    pub fn is_arena(&self, addr: usize) -> bool {
+        self.arenas.covers(addr)
     }
 
     /// Room in the tables for the few changes that one call makes.

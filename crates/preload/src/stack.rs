@@ -15,9 +15,8 @@ use crate::sys::{self, Result, c};
 
 /// How many there are.
 const COUNT: usize = 4;
-/// Bytes of each, and an inaccessible page below it.
+/// Bytes of each: several times what is needed.
 const BYTES: usize = 64 << 10;
-const STRIDE: usize = BYTES + PAGE;
 const ALL: u32 = (1 << COUNT) - 1;
 
 /// Where they lie; 0: not yet.
@@ -30,14 +29,10 @@ static WAITING: AtomicU32 = AtomicU32::new(0);
 
 /// Makes them. Until then everything runs on the caller's stack.
 pub fn install() -> Result<()> {
-    let area = sys::mmap_own(COUNT * STRIDE)?;
-    for number in 0..COUNT {
-        // SAFETY: our own memory, which nobody uses yet.
-        unsafe { sys::mprotect(area + number * STRIDE, PAGE, c::PROT_NONE) }?;
-    }
-    // A child that needs them makes its own; forking is cheaper without.
-    // SAFETY: changes no contents.
-    let _ = unsafe { sys::madvise(area, COUNT * STRIDE, c::MADV_DONTFORK) };
+    let area = sys::mmap_own(PAGE + COUNT * BYTES)?;
+    // SAFETY: our own memory, which nobody uses yet.
+    unsafe { sys::mprotect(area, PAGE, c::PROT_NONE) }?;
+    let area = area + PAGE;
     AREA.store(area, Ordering::Release);
     Ok(())
 }
@@ -47,7 +42,7 @@ pub fn install() -> Result<()> {
 pub fn is_own() -> bool {
     let here = 0u8;
     let area = AREA.load(Ordering::Relaxed);
-    area != 0 && (&raw const here as usize).wrapping_sub(area) < COUNT * STRIDE
+    area != 0 && (&raw const here as usize).wrapping_sub(area) < COUNT * BYTES
 }
 
 /// Whether anybody but the caller, who is on one, is on any of them.
@@ -55,12 +50,10 @@ pub fn has_others() -> bool {
     TAKEN.load(Ordering::Acquire).count_ones() > 1
 }
 
-/// In a forked child: they are not there, nor are the threads that were on them.
+/// In a forked child: the threads that were on them are not there.
 pub fn after_fork() {
-    AREA.store(0, Ordering::Release);
     TAKEN.store(0, Ordering::Release);
     WAITING.store(0, Ordering::Release);
-    let _ = install();
 }
 
 /// `len` bytes to write to, without any system call, for a program that has locked itself in; `None`: there are not so many.
@@ -126,24 +119,14 @@ extern "C" fn perform<F: FnOnce() -> R, R>(job: usize) {
 pub fn run<F: FnOnce() -> R, R>(what: F) -> R {
     let mut job = Job { what: MaybeUninit::new(what), result: MaybeUninit::uninit() };
     let address = &raw mut job as usize;
-    if AREA.load(Ordering::Acquire) == 0 || is_own() {
+    let area = AREA.load(Ordering::Acquire);
+    if area == 0 || is_own() {
         perform::<F, R>(address);
     } else {
         let mask = sys::signal_mask(u64::MAX);
         let adopts = guest::claim_child();
-        let area = AREA.load(Ordering::Acquire);
-        if area == 0 {
-            // A child without memory for them.
-            if adopts {
-                adopt(0);
-            }
-            perform::<F, R>(address);
-            sys::signal_mask(mask);
-            // SAFETY: `perform` has written it.
-            return unsafe { job.result.assume_init() };
-        }
         let number = take();
-        let top = area + number * STRIDE + STRIDE;
+        let top = area + (number + 1) * BYTES;
         // SAFETY: the stack is this thread's until it is given back; the functions take such a word and return.
         unsafe {
             if adopts {

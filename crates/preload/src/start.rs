@@ -21,6 +21,7 @@ use crate::frames;
 use crate::guest;
 use crate::kernel;
 use crate::maps;
+use crate::measure;
 use crate::msg::say;
 use crate::record;
 use crate::sandbox;
@@ -49,6 +50,11 @@ static ONE_THREAD: AtomicPtr<AtomicBool> = AtomicPtr::new(core::ptr::null_mut())
 pub fn has_one_thread() -> bool {
     // SAFETY: null, or libc's own variable, which lives as long as the process.
     unsafe { ONE_THREAD.load(Ordering::Acquire).as_ref() }.is_some_and(|one| one.load(Ordering::Relaxed))
+}
+
+/// Whether the process has one thread now: once it had more, libc never says so again, and the kernel is asked.
+pub fn is_alone() -> bool {
+    has_one_thread() || sys::link_count(c"/proc/self/task").is_ok_and(|links| links == 3)
 }
 
 /// Why the guest does nothing.
@@ -388,6 +394,8 @@ fn scan(plan: &Plan<'_>) {
     if !files && !residency {
         return;
     }
+    // Advice on files is the policy's; a look at them alone is measuring.
+    let begun = if files { None } else { measure::begin() };
     let mut scan = files::Scan::default();
     let mut buffer = [0u8; 2048];
     let _ = maps::each(&mut |mapping| {
@@ -397,6 +405,7 @@ fn scan(plan: &Plan<'_>) {
         scan.visit(mapping);
         true
     });
+    measure::end(begun);
 }
 
 /// The dynamic linker calls this first of all initialisers (`-z initfirst`). Unit tests don't intercept their own process:

@@ -317,11 +317,16 @@ pub fn monotonic_ns() -> u64 {
     time[0] * 1_000_000_000 + time[1]
 }
 
-/// getrusage(RUSAGE_SELF), as the kernel's sixteen words or so.
-pub fn rusage() -> Result<[u64; 18]> {
+/// RUSAGE_SELF: of the whole process.
+pub const OF_PROCESS: usize = 0;
+/// RUSAGE_THREAD: of the calling thread.
+pub const OF_THREAD: usize = 1;
+
+/// getrusage(2), as the kernel's eighteen words.
+pub fn rusage(whose: usize) -> Result<[u64; 18]> {
     let mut words = [0u64; 18];
     // SAFETY: `struct rusage` has 144 bytes.
-    unsafe { call!(nr::GETRUSAGE, 0, words.as_mut_ptr()) }.map(|_| words)
+    unsafe { call!(nr::GETRUSAGE, whose, words.as_mut_ptr()) }.map(|_| words)
 }
 
 /// Replaces the calling thread's signal mask; returns the old one.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use pagelab_trace::work::Work;
 use pagelab_trace::{
-    Header, Index, Kind, Kinds, Reference, ReferenceSource, Run, RunSource, Settings, TraceError, TraceReader,
-    TraceWriter,
+    ADDRESS_BITS, Header, Index, Kind, Kinds, NUMBER_BITS, Reference, ReferenceSource, Run, RunSource, Settings,
+    TraceError, TraceReader, TraceWriter,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::create_exception;
@@ -223,8 +223,17 @@ impl TraceFile {
                 let who = (asid[start], thread[start]);
                 let same = (start..address.len()).take_while(|at| (asid[*at], thread[*at]) == who).count();
                 let part = start..start + same;
-                let references: Vec<Reference> =
-                    part.map(|at| Reference::new(address[at], Kind::from_code(kind[at]), size[at])).collect();
+                let before = writer.records();
+                let reference = |at: usize| {
+                    Reference::checked(address[at], Kind::from_code(kind[at]), size[at]).ok_or_else(|| {
+                        let number = before + (at - start) as u64 + 1;
+                        TraceError::Invalid(format!(
+                            "reference {number}: address {:#x} has more than {ADDRESS_BITS} bits",
+                            address[at]
+                        ))
+                    })
+                };
+                let references: Vec<Reference> = part.map(reference).collect::<Result<_, _>>()?;
                 writer.references(who.0, who.1, &references)?;
                 start += same;
             }
@@ -241,12 +250,17 @@ impl TraceFile {
         if asid.iter().any(|asid| *asid > pagelab_trace::MAX_ASID) {
             return Err(invalid(format!("address spaces are 0 to {}", pagelab_trace::MAX_ASID)));
         }
-        if page.iter().any(|page| page >> pagelab_trace::NUMBER_BITS != 0) {
-            return Err(invalid(format!("page numbers have {} bits", pagelab_trace::NUMBER_BITS)));
-        }
         let columns = page.iter().zip(&asid).zip(&count);
         let runs: Vec<Run> = columns.map(|((page, asid), count)| Run::new(*asid, *page, *count)).collect();
-        self.write(py, |writer| writer.runs(&runs))
+        self.write(py, |writer| {
+            let wrong = (1..).zip(&page).find(|(_, page)| *page >> NUMBER_BITS != 0);
+            match wrong.map(|(number, page): (u64, _)| (writer.records() + number, page)) {
+                Some((number, page)) => Err(TraceError::Invalid(format!(
+                    "run {number}: {page:#x} is no page number: those have {NUMBER_BITS} bits"
+                ))),
+                None => writer.runs(&runs),
+            }
+        })
     }
 
     /// Ends the file with what is known at the end, as JSON.

@@ -7,7 +7,7 @@ use crate::api::{self, ALL_ACCESSES, Block, Id, Instruction, MemoryInfo, NO_REGI
 use crate::config::{Mode, Window};
 use crate::state::{INSTRUCTIONS, Own, Thread, active, set_active, several, shared, vcpu};
 use pagelab_trace::capture::instructions::{self, Meeting};
-use pagelab_trace::{Kind, Reference};
+use pagelab_trace::{ADDRESS_BITS, Kind, Reference};
 use std::ffi::{c_uint, c_void};
 use std::ptr;
 use std::sync::atomic::AtomicU32;
@@ -71,6 +71,11 @@ unsafe fn instrument<const SOME: bool>(instruction: *mut Instruction) {
         let (address, size) =
             unsafe { (api::qemu_plugin_insn_vaddr(instruction), api::qemu_plugin_insn_size(instruction)) };
         if config.keeps(address) {
+            if address >> ADDRESS_BITS != 0 {
+                crate::fail(&format!(
+                    "an instruction at {address:#x}: the address has more than {ADDRESS_BITS} bits, which a trace cannot hold"
+                ));
+            }
             let word = Reference::new(address, Kind::Fetch, size as u32).bits();
             let callback = if runs { fetched_run } else { fetched };
             let data = ptr::without_provenance_mut(word as usize);
@@ -170,8 +175,20 @@ unsafe extern "C" fn accessed<const SOME: bool>(index: c_uint, info: MemoryInfo,
     }
     let meta = meta(thread.own, info);
     if !SOME || shared().config.kinds.has(Kind::from_code(meta)) {
+        if address >> ADDRESS_BITS != 0 {
+            too_high(&thread, address);
+        }
         thread.push(Reference::with_meta(address, meta).bits());
     }
+}
+
+/// A trace cannot hold this address; cut, it would be another's.
+#[cold]
+fn too_high(thread: &Thread, address: u64) -> ! {
+    crate::fail(&format!(
+        "{}: address {address:#x} has more than {ADDRESS_BITS} bits, which a trace cannot hold",
+        thread.next_record()
+    ))
 }
 
 fn is_load(own: &mut Own, info: MemoryInfo) -> bool {
@@ -206,6 +223,9 @@ unsafe extern "C" fn accessed_run<const SOME: bool>(index: c_uint, info: MemoryI
     }
     if SOME && !shared().config.kinds.has(Kind::from_code(meta(thread.own, info))) {
         return;
+    }
+    if address >> ADDRESS_BITS != 0 {
+        too_high(&thread, address);
     }
     let bits = PAGE_BITS.load(Relaxed);
     thread.touch(address >> bits);

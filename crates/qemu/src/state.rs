@@ -297,6 +297,15 @@ impl Thread<'_> {
         self.own.last.0 == address
     }
 
+    /// What comes next, in words.
+    pub fn next_record(&self) -> String {
+        let (what, words) = match shared().config.mode {
+            Mode::References => ("reference", 1),
+            Mode::Runs => ("run", 2),
+        };
+        format!("thread {}, {what} {}", self.ring.thread, self.own.written / words + 1)
+    }
+
     /// Words written, and references of the present run.
     fn done(&self) -> (u64, u64) {
         let count = if self.own.page == NO_PAGE { 0 } else { self.run_count().load(Relaxed) };

@@ -36,7 +36,7 @@ pub enum TraceError {
     NotATrace,
     /// The file was written by another version of the format.
     Version(u16),
-    /// The file's header is damaged or cut off: nothing of the trace can be read.
+    /// The file's header is damaged or cut off: nothing of the trace can be read but by [`crate::TraceReader::recover`].
     Header(String),
     /// The file ends in the middle: its writer was interrupted, or the file was cut. All complete chunks were given.
     Torn(Place),
@@ -77,12 +77,21 @@ impl fmt::Display for TraceError {
             TraceError::Io { operation, source } => write!(formatter, "cannot {operation}: {source}"),
             TraceError::NotATrace => write!(
                 formatter,
-                "not a pagelab trace: it does not begin with PAGELABT; foreign traces: pagelab trace convert --from FORMAT"
+                "not a pagelab trace: it does not begin with PAGELABT; foreign traces: pagelab trace convert --from FORMAT; \
+                 one whose beginning is damaged: pagelab trace convert --recover DAMAGED NEW"
             ),
             TraceError::Version(version) => {
-                write!(formatter, "the trace is in version {version} of the format; this pagelab reads version 1")
+                write!(
+                    formatter,
+                    "the trace is in version {version} of the format; this pagelab reads versions 1 and 2 (or its header is \
+                     damaged: pagelab trace convert --recover DAMAGED NEW)"
+                )
             }
-            TraceError::Header(what) => write!(formatter, "the trace's header is damaged: {what}"),
+            TraceError::Header(what) => write!(
+                formatter,
+                "the trace's header is damaged: {what}; where its copy is whole (traces of version 1 have none), the chunks \
+                 can be had: pagelab trace convert --recover DAMAGED NEW"
+            ),
             TraceError::Torn(place) => write!(
                 formatter,
                 "the trace is torn {place}: it was cut, or its writer was interrupted; keep what is complete: \

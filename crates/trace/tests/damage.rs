@@ -134,3 +134,88 @@ proptest! {
         check(&writer.finish(&serde_json::json!({"exit": 0})).unwrap(), &written, &edits);
     }
 }
+
+/// Records of every whole chunk that can be had.
+fn recovered(bytes: &[u8]) -> Option<Vec<(u64, u64)>> {
+    let (mut reader, _) = TraceReader::recover(Cursor::new(bytes)).ok()?;
+    let mut found = vec![];
+    while let Ok(Some(chunk)) = reader.next_chunk() {
+        match chunk {
+            Chunk::References(batch) => found.extend(batch.all().iter().map(|one| (one.bits(), 0))),
+            Chunk::Runs(runs) => found.extend(runs.iter().map(|run| (run.page, run.count))),
+        }
+    }
+    Some(found)
+}
+
+/// A trace of some chunks, with provenance, and where its first chunk begins.
+fn with_provenance(content: Content) -> (Vec<u8>, Vec<(u64, u64)>, usize) {
+    let header = Header { provenance: serde_json::json!({"argv": ["sort", "words"]}), ..Header::new(content) };
+    let settings = Settings { chunk_records: 7, ..Settings::default() };
+    let mut writer = TraceWriter::new(Vec::new(), &header, settings).unwrap();
+    let mut written = vec![];
+    for at in 0..40_u64 {
+        if content == Content::References {
+            let reference = Reference::new(at * 4096, Kind::Store, 8);
+            writer.references(0, 0, &[reference]).unwrap();
+            written.push((reference.bits(), 0));
+        } else {
+            writer.runs(&[Run { page: at * at, count: at + 1 }]).unwrap();
+            written.push((at * at, at + 1));
+        }
+    }
+    let bytes = writer.finish(&serde_json::json!({"exit": 0})).unwrap();
+    let begin = TraceReader::new(&bytes[..]).unwrap().position() as usize;
+    (bytes, written, begin)
+}
+
+#[test]
+fn every_flipped_bit_of_the_header_and_its_copy_leaves_every_chunk() {
+    for content in [Content::References, Content::Runs { page_bits: 12 }] {
+        let (whole, written, begin) = with_provenance(content);
+        let header = TraceReader::new(&whole[..]).unwrap().header().clone();
+        assert!(begin > 200);
+        for bit in 0..begin * 8 {
+            let mut bytes = whole.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(recovered(&bytes).as_ref(), Some(&written), "bit {bit}");
+            // The first copy is what counts where nobody recovers: damaged, it is refused; the second may be damaged.
+            match TraceReader::new(&bytes[..]) {
+                Ok(reader) => {
+                    assert!(bit / 8 >= begin / 2 && !reader.copy_is_whole(), "bit {bit}");
+                    assert_eq!(*reader.header(), header);
+                    assert_eq!(read_chunks(&bytes), written);
+                }
+                Err(_) => assert!(bit / 8 < begin / 2, "bit {bit}"),
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// As long as one copy is whole, and with damage in the chunks, too.
+    #[test]
+    fn either_copy_is_enough(
+        edits in edits(), first: bool, chunk in any::<prop::sample::Index>(), also: bool,
+    ) {
+        let (whole, written, begin) = with_provenance(Content::References);
+        let (damaged_copy, _) = if first {
+            damaged(&whole[..begin / 2], &edits)
+        } else {
+            damaged(&whole[begin / 2..begin], &edits)
+        };
+        let mut bytes =
+            if first { [&damaged_copy, &whole[begin / 2..]].concat() } else { [&whole[..begin / 2], &damaged_copy, &whole[begin..]].concat() };
+        let found = recovered(&bytes).unwrap();
+        prop_assert_eq!(&found, &written);
+        if also {
+            let at = bytes.len() - 1 - chunk.index((whole.len() - begin) / 2);
+            bytes[at] ^= 0x10;
+            let found = recovered(&bytes).unwrap();
+            prop_assert!(found.len() + 7 >= written.len());
+            prop_assert!(found.iter().all(|record| written.contains(record)));
+        }
+    }
+}

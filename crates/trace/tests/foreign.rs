@@ -149,6 +149,45 @@ fn long_streams_come_in_many_batches_and_lose_nothing() {
     assert_eq!(runs(Format::RawPages, &raw).unwrap().len(), 200_000);
 }
 
+/// Cut, two of them would be one page.
+#[test]
+fn addresses_of_more_than_56_bits_are_refused_with_their_place() {
+    let high = 1_u64 << 56;
+    let words = |last: u64| [high - 1, 5, last].iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let champsim = |at: usize, address: u64| {
+        let mut bytes = vec![0; 128];
+        bytes[64 + at..64 + at + 8].copy_from_slice(&address.to_le_bytes());
+        bytes
+    };
+    let line = |text: &str, address: u64| {
+        text.replace("HEX", &format!("{address:x}")).replace("DEC", &address.to_string()).into_bytes()
+    };
+    for address in [high, high + 0x1000, 1 << 63, u64::MAX] {
+        let refused: [(Format, Vec<u8>, &str); 9] = [
+            (Format::Lackey, line("I  10,3\n M HEX,8\n", address), "line 2"),
+            (Format::Dinero, line("0 10\n1 HEX\n", address), "line 2"),
+            (Format::Csv, line("address,kind\n16,load\nDEC,store\n", address), "line 3"),
+            (Format::Csv, line("address\n0xHEX\n", address), "line 2"),
+            (
+                Format::PerfScript,
+                line(" 7/7 25120.0: page-faults: 20\n 7/7 25121.0: page-faults: HEX\n", address),
+                "line 2",
+            ),
+            (Format::RawAddresses, words(address), "integer 3"),
+            (Format::ChampSim, champsim(0, address), "instruction 2"),
+            (Format::ChampSim, champsim(16, address), "instruction 2"),
+            (Format::ChampSim, champsim(56, address), "instruction 2"),
+        ];
+        for (format, bytes, place) in refused {
+            let error = references(format, &bytes).unwrap_err().to_string();
+            assert!(error.starts_with(place) && error.contains("more than 56 bits"), "{format:?}: {error}");
+        }
+    }
+    assert_eq!(references(Format::RawAddresses, &words(high - 1)).unwrap().len(), 3);
+    let error = runs(Format::RawPages, &words(1 << 52)).unwrap_err().to_string();
+    assert!(error.starts_with("integer 1"), "{error}");
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_a_trace_or_refused(

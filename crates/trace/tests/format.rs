@@ -161,8 +161,8 @@ fn other_files_and_other_versions_are_told_from_ours() {
         Err(TraceError::NotATrace)
     ));
     let mut bytes = write_runs(&[], 10);
-    bytes[8] = 2;
-    assert!(matches!(TraceReader::new(&bytes[..]), Err(TraceError::Version(2))));
+    bytes[8] = 3;
+    assert!(matches!(TraceReader::new(&bytes[..]), Err(TraceError::Version(3))));
 }
 
 #[test]

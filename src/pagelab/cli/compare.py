@@ -204,9 +204,13 @@ def _text(found: Comparison, commands: tuple[str, str] | None) -> str:
 
 
 def _condition(one: Compared, column: Column) -> list[str]:
+    from pagelab.stats import coverage
+
     table = one.found.table
     lines = [f"{one.condition}: {table.executions[0]} executions in A, {table.executions[1]} in B"]
     lines += [f"  {_LABEL[change.metric.value]:<16}{_change(change, column)}" for change in one.found.changes]
+    told = coverage.told((int(count) for count in table.executions), coverage.RATIOS)
+    lines += [f"  {told}"] if told else []
     notes: dict[str, list[str]] = {}
     for i, side in enumerate("AB"):
         for caution in table.cautions(i):

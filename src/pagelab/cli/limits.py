@@ -110,7 +110,8 @@ def _told(work: Callable[[], None], limits: list[str]) -> NoReturn:
 
 def _end(what: str, limits: list[str]) -> NoReturn:
     """With os.write and without flushing or tidying up: nothing that needs what there is too little of."""
-    os.write(2, f"pagelab: {what}; {', '.join(limits)}; run it where the limit is higher\n".encode())
+    said = f"pagelab: {what}; {', '.join(limits)}; run it where the limit is higher"
+    os.write(2, "".join(c if c.isprintable() else "?" for c in said).encode(errors="replace") + b"\n")
     os._exit(3)
 
 

@@ -26,8 +26,10 @@ _KURTOSIS = 5.0
 """Assumed of run times when planning: between the normal's 3 and the exponential's 9."""
 _LEAST_KURTOSIS = 3.0
 """An estimated kurtosis below the normal's is not relied upon: it may be that no slow execution was seen."""
-_LEAST_KEPT = 0.6
+_LEAST_KEPT = 0.5
 """Of an effect that was chosen because it is large, at least so much is believed when executions are counted."""
+_RARE_MODE = 60
+"""Executions in which a slow mode of 1 in 10 is there about six times; with fewer, it can be missed altogether."""
 
 
 @dataclass(frozen=True)
@@ -148,16 +150,16 @@ class Effect:
     def executions(self) -> int:
         """Of each, that find it with a probability of 80%, two-sided, at half of α (two statistics are tested).
 
-        It was chosen because it looked large, so it probably is smaller: one standard error nearer to nothing.
+        It was chosen because it looked large, so it probably is smaller: the lower end of its one-sided 95% interval.
         """
         from scipy.special import ndtri
 
         size = abs(self.log_ratio)
-        size = max(_LEAST_KEPT * size, size - float(ndtri(_POWER)) * self.error)
+        size = max(_LEAST_KEPT * size, size - float(ndtri(0.95)) * self.error)
         if size == 0:
             return MOST_CONFIRMED
         reach = float(ndtri(1 - self.alpha / 4)) + float(ndtri(_POWER))
-        return max(FEWEST_CONFIRMED, min(10**9, ceil(self.per_execution * (reach / size) ** 2)))
+        return max(_RARE_MODE, min(10**9, ceil(self.per_execution * (reach / size) ** 2)))
 
     def power(self, executions: int) -> float:
         """Probability that so many of each confirm an effect as large as the one that was seen."""

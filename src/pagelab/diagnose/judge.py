@@ -25,7 +25,6 @@ from pagelab.diagnose.model import (
 )
 from pagelab.diagnose.sources import COMBINED
 from pagelab.diagnose.spread import (
-    PERMUTATIONS,
     SMALLEST_BLOCKS,
     Between,
     Group,
@@ -37,6 +36,7 @@ from pagelab.diagnose.spread import (
     log_sd,
     logs,
     mean_shift,
+    permutations_for,
     spread_ratio,
     weighted_variances,
 )
@@ -89,13 +89,14 @@ def findings(
     sources: Sequence[Source],
     settings: Settings,
     late: Late | None = None,
-    permutations: int = PERMUTATIONS,
+    permutations: int | None = None,
 ) -> list[Finding]:
     """A verdict for every source, each against its own control, from the blocks in which all of both ended.
 
     Both tests of a source, spread and values, are in one family for Holm's method.
     """
     tests = family(sources)
+    permutations = permutations or permutations_for(settings.level, tests)
     ratios: dict[str, SpreadRatio] = {}
     between: dict[str, Between] = {}
     rows: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
@@ -230,7 +231,8 @@ def recommended(found: Sequence[Finding], sources: Sequence[Source], sd_default:
     ``sd_default``: standard deviation of the default's log times. Nothing is proposed that leaves more than that: a
     source can lower the spread of its control and still have more of it than the default. All of them together are
     proposed only where they are clearly better than any alone. Of drawn values, the one whose mean is the middle one:
-    not the luckiest. Sizes of pages, CPUs and cache states are no draws: each is judged by its own spread.
+    not the luckiest. Sizes of pages, CPUs and cache states are no draws: each is judged by its own spread, and of about
+    equals the fastest is taken.
     """
     known = {source.key: source for source in sources}
     able = [one for one in found if one.verdict in ("cause", "part")]
@@ -251,8 +253,13 @@ def _choice(one: Finding, drawn: bool, sd_default: float) -> tuple[str, float]:
         ordered = sorted(one.values, key=lambda value: value.mean)
         pooled = sqrt(sum(value.sd_log**2 for value in one.values) / len(one.values))
         return ordered[(len(ordered) - 1) // 2].name, 1 - (pooled / sd_default) ** 2
-    best = min(one.values, key=lambda value: value.sd_log)
-    return best.name, 1 - (best.sd_log / sd_default) ** 2
+
+    def removed(value: Value) -> float:
+        return 1 - (value.sd_log / sd_default) ** 2
+
+    most = max(removed(value) for value in one.values)
+    best = min((value for value in one.values if removed(value) >= most - ABOUT_EQUAL), key=lambda value: value.mean)
+    return best.name, removed(best)
 
 
 def interactions(
@@ -373,7 +380,7 @@ def confirm(
     control: tuple[str, str] | None,
     seen: Sequence[allocate.Effect],
     settings: Settings,
-    permutations: int = PERMUTATIONS,
+    permutations: int | None = None,
 ) -> Confirmation:
     """The only figures to be quoted: from executions that had no part in choosing what is recommended.
 
@@ -384,8 +391,16 @@ def confirm(
     against = [("default", "the default"), *([control] if control is not None else [])]
     rows = whole_blocks([stacked(fresh, [name]) for name in (*(name for name, _ in against), pin.name)])
     executions = rows[0].shape[1]
+    permutations = permutations or permutations_for(settings.level, 1)
     contrasts = [
-        _contrast(rows[number], rows[-1], against[number], seen[number], settings, permutations)
+        _contrast(
+            rows[number],
+            rows[-1],
+            against[number],
+            seen[number],
+            settings,
+            permutations or permutations_for(settings.level, 1),
+        )
         for number in range(len(against))
     ]
     results = {one.result for one in contrasts}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, expm1, inf, sqrt
+from math import ceil, exp, expm1, inf, sqrt
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -105,6 +105,11 @@ class Group:
 def coefficient_of_variation(sd_log: float) -> float:
     """Of log-normal times whose logs have this standard deviation (geometric CV, Kirkwood 1979)."""
     return sqrt(expm1(min(sd_log**2, _LARGEST_LOG_VARIANCE)))
+
+
+def permutations_for(level: float, tests: int) -> int:
+    """So many that ten of them lie beyond the level that each of ``tests`` has alone: else no p could reach it."""
+    return max(PERMUTATIONS, ceil(10 * tests / (1 - level)) - 1)
 
 
 def checked(rows: ArrayLike) -> NDArray[np.float64]:

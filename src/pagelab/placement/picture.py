@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ..errors import BadInputError, PagelabError
 from ..report.charts import theme
+from ..terminal import plain_values
 from .model import PICTURE_FORMATS, AddressMap, Region
 from .table import page_size, size
 
@@ -51,6 +52,7 @@ def render(spec: dict[str, Any], kind: str) -> bytes:
     """The picture in one of :data:`PICTURE_FORMATS`; HTML stands alone, without network access."""
     import vl_convert
 
+    spec = plain_values(spec)
     if kind == "svg":
         return vl_convert.vegalite_to_svg(spec).encode()
     if kind == "png":

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pagelab.report.charts import theme
+from pagelab.terminal import plain_values
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,17 @@ class Figure:
 
     def for_page(self) -> dict[str, Any]:
         """As wide as its place on the page, in the page's colours."""
-        return self.draw("container")
+        return _plain(self.draw("container"))
 
     def for_paper(self) -> dict[str, Any]:
         """Fixed width, light colours."""
-        spec: dict[str, Any] = theme.on_paper(self.draw(theme.PAPER_WIDTH))
-        return spec
+        return _plain(theme.on_paper(self.draw(theme.PAPER_WIDTH)))
+
+
+def _plain(spec: dict[str, Any]) -> dict[str, Any]:
+    """Names are other people's words, and a drawing with control characters in it is no XML."""
+    shown: dict[str, Any] = plain_values(spec)
+    return shown
 
 
 def slug(text: str, used: set[str]) -> str:

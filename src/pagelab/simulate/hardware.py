@@ -20,7 +20,7 @@ from ..errors import BadInputError
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", re.IGNORECASE)
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _SIZES = {"size", "bytes", "line", "line_bytes", "spans", "page", "page_bytes"}
-"""Keys whose values may be written as sizes, besides the lists ``pages``."""
+"""Keys whose values may be written as sizes, besides the lists ``pages`` and ``parts``."""
 _RENAMED = {"size": "bytes", "line": "line_bytes", "page": "page_bytes", "level": "levels"}
 """What reads well in TOML, and what the native part calls it."""
 
@@ -133,6 +133,8 @@ def _value(key: str, value: Any, where: str) -> Any:
         raise BadInputError(f"{where}: write each level as a table [[cache.level]]")
     if key == "pages" and isinstance(value, list):
         return [size_bytes(one, where) for one in value]
+    if key == "parts" and isinstance(value, list):
+        return [[size_bytes(one, where) for one in part] for part in value]
     if key == "hash" and isinstance(value, list):
         return [int(one, 0) if isinstance(one, str) else one for one in value]
     if key in _SIZES:

@@ -28,11 +28,11 @@ Report = Callable[[int, int | None], None]
 _PIECE = 1 << 20
 
 
-def pack(addresses: ArrayLike, kinds: ArrayLike = LOAD, sizes: ArrayLike = 8) -> NDArray[np.uint64]:
+def pack(addresses: ArrayLike, kinds: ArrayLike = LOAD, sizes: ArrayLike = 8, *, before: int = 0) -> NDArray[np.uint64]:
     """References in the trace format's words: addresses below 2⁵⁶, kinds 0 load, 1 store, 2 fetch, sizes of 1 to 32
-    bytes.
+    bytes. ``before`` is how many references came before these.
 
-    Raises :class:`BadInputError` for other values.
+    Raises :class:`BadInputError` for other values, with the first one's number, counted from 1.
     """
     address, kind, size = (
         _integers(value, what) for value, what in ((addresses, "addresses"), (kinds, "kinds"), (sizes, "sizes"))
@@ -43,7 +43,9 @@ def pack(addresses: ArrayLike, kinds: ArrayLike = LOAD, sizes: ArrayLike = 8) ->
         (size, _EXACT_SIZES, "sizes"),
     ):
         if values.size and int(values.max()) > most:
-            raise BadInputError(f"{what}: {int(values.max())} is above {most}")
+            first = int(np.argmax(values.ravel() > most))
+            number = before + first + 1 if values.ndim else before + 1
+            raise BadInputError(f"reference {number}: {what}: {int(values.ravel()[first])} is above {most}")
     try:
         packed = address | kind << np.uint64(ADDRESS_BITS) | size << np.uint64(ADDRESS_BITS + 2)
     except ValueError as error:
@@ -76,7 +78,7 @@ def feed(simulations: Sequence[PlacedSimulation], trace: Trace, report: Report |
     total = int(trace.size) if isinstance(trace, np.ndarray) else None
     done = 0
     for batch in batches:
-        packed = pack(*batch) if isinstance(batch, tuple) else pack(batch)
+        packed = pack(*batch, before=done) if isinstance(batch, tuple) else pack(batch, before=done)
         for start in range(0, len(packed), _PIECE):
             piece = packed[start : start + _PIECE]
             for simulation in simulations:

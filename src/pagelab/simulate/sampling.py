@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +24,42 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 LEAST_FRAMES = 8
 """Sampled frames of each colour below which nothing is estimated: each of the eight parts then has less than one."""
+T95 = 2.365
+"""Student's t with 7 degrees of freedom, one less than the parts: 95% lie within."""
+STEEP = 0.7
+"""The curve changes so many times as much as the parts differ, over the distances that a sample cannot tell apart,
+where their spread says nothing: near a jump, all of them may be on the wrong side."""
 Epoch = tuple[float, "_Curve"]
 """The rate at which a curve was counted, and the curve."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a sample says, and where it says nothing."""
+
+    faults: pl.DataFrame
+    """The rows of :func:`sampled_paging`."""
+    unsure: tuple[tuple[int, int], ...]
+    """Colours and memory sizes (pages) whose 95% interval is as wide as the estimate: left out."""
+
+    def told(self) -> str | None:
+        """Which colours were left out where, and at which ones estimates hold; ``None`` where nothing was."""
+        if not self.unsure:
+            return None
+        parts = []
+        for memory in sorted({pages for _, pages in self.unsure}):
+            left = sorted(colours for colours, pages in self.unsure if pages == memory)
+            hold = sorted(row[0] for row in self.faults.select("colours", "memory_pages").rows() if row[1] == memory)
+            where = ", ".join(map(str, hold)) or "none of those asked for"
+            parts.append(f"{memory:,} pages in {', '.join(map(str, left))} colours (they hold at {where})")
+        return (
+            f"left out, since the sample's 95% interval reaches down to zero: {'; '.join(parts)}. "
+            "Take a larger sample, or fewer colours"
+        )
+
+
+class SampleWarning(UserWarning):
+    """A sample says too little about some of what was asked: those rows are missing."""
 
 
 def sampled_paging(
@@ -41,12 +78,46 @@ def sampled_paging(
     """LRU faults estimated from a share ``rate`` of the pages, or from at most ``most_pages`` of them, or both.
 
     SHARDS-adj (Waldspurger et al., FAST 2015): pages are chosen by a hash, distances and counts are scaled, counts
-    relative to the references that were expected. ``standard_error`` is the spread of eight disjoint parts of the
-    sample, over √8, with 7 degrees of freedom; memories with fewer than :data:`LEAST_FRAMES` sampled frames a colour
-    are left out, because the sample has no such distances.
+    relative to the references that were expected. ``standard_error`` is such that the estimate ± :data:`T95` of it is a
+    95% interval: docs/method/paging.md says how it is made and how often it holds the exact value. Memories with fewer
+    than :data:`LEAST_FRAMES` sampled frames a colour are left out, because the sample has no such distances; so are
+    those whose interval reaches down to zero, with a :class:`SampleWarning` that names the
+    colours at which estimates hold.
 
     Columns: policy, colours, memory_pages, references, faults, faults_per_million, standard_error (per million), rate.
     """
+    found = sample(
+        trace,
+        memory,
+        colours,
+        rate=rate,
+        most_pages=most_pages,
+        colouring=colouring,
+        masks=masks,
+        page_bytes=page_bytes,
+        seed=seed,
+        report=report,
+    )
+    told = found.told()
+    if told is not None:
+        warnings.warn(told, SampleWarning, stacklevel=2)
+    return found.faults
+
+
+def sample(
+    trace: Trace,
+    memory: Sequence[int],
+    colours: Sequence[int] = PAPER_COLOURS,
+    *,
+    rate: float | None = None,
+    most_pages: int | None = None,
+    colouring: str = "modulo",
+    masks: Sequence[int] = (),
+    page_bytes: int = 4096,
+    seed: int = 1,
+    report: Report | None = None,
+) -> Sample:
+    """As :func:`sampled_paging`, with what was left out."""
     import polars as pl
 
     from pagelab._native import Paging
@@ -58,28 +129,29 @@ def sampled_paging(
     if most_pages is not None and most_pages < 64:
         raise BadInputError(f"{most_pages} pages: a sample needs at least 64")
     try:
-        sample = Paging.sampled(colouring, list(masks), list(colours), rate or 1.0, most_pages, seed)
+        sampling = Paging.sampled(colouring, list(masks), list(colours), rate or 1.0, most_pages, seed)
     except (ValueError, OverflowError) as error:
         raise BadInputError(str(error)) from error
-    feed([sample], trace, page_bytes=page_bytes, require=_refuse_reduced, report=report)
-    references, epochs = sample.epochs()
+    feed([sampling], trace, page_bytes=page_bytes, require=_refuse_reduced, report=report)
+    references, epochs = sampling.epochs()
     if references == 0:
         raise BadInputError("the trace has no references")
-    groups = len(epochs[0][2])
-    rows = []
+    last_rate = epochs[-1][0]
+    rows: list[tuple[object, ...]] = []
+    unsure: list[tuple[int, int]] = []
     for at, (count, *_) in enumerate(epochs[0][1]):
-        least = LEAST_FRAMES * count / epochs[-1][0]
+        least = LEAST_FRAMES * count / last_rate
         sizes = np.array([m for m in sorted(set(memory)) if m >= least and m % count == 0], dtype=np.int64)
-        share = _faults([(rate, whole[at]) for rate, whole, _ in epochs], sizes // count) / references
-        parts = [
-            _faults([(rate / groups, part[g][at]) for rate, _, part in epochs], sizes // count) / references
-            for g in range(groups)
-        ]
-        spread = np.std(parts, axis=0, ddof=1) / math.sqrt(groups)
-        rows += [
-            ("lru sampled", count, int(m), references, round(f * references), f * 1e6, e * 1e6, epochs[-1][0])
-            for m, f, e in zip(sizes, share, spread, strict=True)
-        ]
+        share, half = _estimates(epochs, at, count, sizes // count, references)
+        for pages, estimate, width in zip(sizes, share, half, strict=True):
+            if width >= estimate:
+                unsure.append((count, int(pages)))
+                continue
+            faults = round(estimate * references)
+            standard_error = width / T95 * 1e6
+            rows.append(
+                ("lru sampled", count, int(pages), references, faults, estimate * 1e6, standard_error, last_rate)
+            )
     schema = {
         "policy": pl.String,
         "colours": pl.Int64,
@@ -90,7 +162,39 @@ def sampled_paging(
         "standard_error": pl.Float64,
         "rate": pl.Float64,
     }
-    return pl.DataFrame(rows, schema=schema, orient="row")
+    return Sample(pl.DataFrame(rows, schema=schema, orient="row"), tuple(unsure))
+
+
+def _estimates(
+    epochs: list[Any], at: int, colours: int, frames: NDArray[np.int64], references: int
+) -> tuple[Floats, Floats]:
+    """Faults a reference with so many frames of each colour, and how wide their 95% interval is to either side.
+
+    ``at`` numbers the curve of this colour count in each epoch.
+    """
+    groups = len(epochs[0][2])
+    last_rate = epochs[-1][0]
+    whole = [(rate, curves[at]) for rate, curves, _ in epochs]
+
+    def share(frames: Floats) -> Floats:
+        return _faults(whole, np.maximum(frames, 0.0)) / references
+
+    estimate = share(frames.astype(np.float64))
+    if all(rate >= 1.0 for rate, _ in whole):
+        return estimate, np.zeros(len(frames))
+    parts = np.array(
+        [
+            _faults([(rate / groups, part[g][at]) for rate, _, part in epochs], frames) / references
+            for g in range(groups)
+        ]
+    )
+    spread = T95 * np.std(parts, axis=0, ddof=1) / math.sqrt(groups)
+    width = spread + np.abs(estimate - np.mean(parts, axis=0))
+    # So many frames more or fewer may be what the sample says, in all colours at once.
+    shift = NormalDist().inv_cdf(1 - 0.025 / colours) * np.sqrt(frames * (1 - last_rate) / last_rate)
+    jump = np.maximum(share(frames - shift) - estimate, estimate - share(frames + shift))
+    # There are not more faults than references; what the sample says beyond is left to the width.
+    return np.minimum(estimate, 1.0), width + np.where(jump > STEEP * spread, jump, 0.0)
 
 
 def _refuse_reduced(header: dict[str, Any]) -> None:
@@ -98,7 +202,7 @@ def _refuse_reduced(header: dict[str, Any]) -> None:
         raise BadInputError("the trace is reduced: a sample of it would be neither; sample the whole trace")
 
 
-def _faults(epochs: list[Epoch], frames: NDArray[np.int64]) -> Floats:
+def _faults(epochs: list[Epoch], frames: NDArray[Any]) -> Floats:
     """Estimated faults with so many frames of each colour: each sampled reference stands for 1 / rate of them."""
     total = np.zeros(len(frames))
     for rate, (_, _, cold, reused, _) in epochs:

@@ -23,16 +23,21 @@ def size_name(size_bytes: int) -> str:
 
 
 def fault_table(faults: pl.DataFrame, page_bytes: int) -> list[list[str]]:
-    """PAGING's Tables 2 to 6: a heading, then a line a memory size, a column a colour count; faults × 10⁻⁶."""
+    """PAGING's Tables 2 to 6: a heading, then a line a memory size, a column a colour count; faults × 10⁻⁶.
+
+    Estimates are given with half the width of their 95% interval.
+    """
+    from pagelab.simulate.sampling import T95
+
     colours = sorted(set(faults["colours"]))
     cells = {
-        (memory, count): rate
-        for memory, count, rate in faults.select("memory_pages", "colours", "faults_per_million").iter_rows()
+        (row["memory_pages"], row["colours"]): f"{row['faults_per_million']:.2f}"
+        + (f" ± {T95 * row['standard_error']:.2f}" if row.get("standard_error") is not None else "")
+        for row in faults.iter_rows(named=True)
     }
     lines = [["memory", *map(str, colours)]]
     for memory in sorted({memory for memory, _ in cells}):
-        rates = [cells.get((memory, count)) for count in colours]
-        lines.append([size_name(memory * page_bytes), *("–" if rate is None else f"{rate:.2f}" for rate in rates)])
+        lines.append([size_name(memory * page_bytes), *(cells.get((memory, count), "–") for count in colours)])
     return lines
 
 

@@ -50,6 +50,9 @@ def execution_means(execution: ArrayLike, value: ArrayLike, *, drop_first: int =
     grouped = values[np.argsort(inverse, kind="stable")]
     ends = np.cumsum(counts)
     starts = ends - counts + drop_first
-    means = np.array([grouped[a:b].mean() for a, b in zip(starts, ends, strict=True)])
+    with np.errstate(over="ignore"):
+        means = np.array([grouped[a:b].mean() for a, b in zip(starts, ends, strict=True)])
+    if not np.isfinite(means).all():
+        raise StatsRefusedError(Refusal.OVERFLOW, "the sum of an execution exceeds the double range; rescale the unit")
     order = np.argsort(first, kind="stable")
     return ExecutionMeans(labels[np.sort(first)], means[order], counts[order] - drop_first)

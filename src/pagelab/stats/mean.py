@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import sqrt
+from math import ceil, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,9 @@ from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate, one_sa
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+BEYOND = 20
+"""Resamples beyond the percentile that bounds an interval, at least."""
+MOST = 4_000_000
 _CHUNK = 4_000_000
 """Indices drawn at once, to bound memory; part of the recipe, for it fixes which draw goes where."""
 
@@ -23,7 +26,8 @@ _CHUNK = 4_000_000
 def mean_interval(values: ArrayLike, *, level: float = 0.95, seed: int, resamples: int = 10_000) -> Location:
     """Mean of executions, with the equal-tailed percentile bootstrap interval (Efron 1979; ALLOC section 4.2).
 
-    ``resamples`` times n executions are drawn with replacement (PCG64, ``seed``). The percentiles are those of
+    ``resamples`` times (more where the level needs it: :func:`enough`) n executions are drawn with replacement
+    (PCG64, ``seed``). The percentiles are those of
     Hesterberg (2015, section 4.2.1): tail Phi(-sqrt(n/(n-1)) t), t the Student quantile of n - 1 degrees of freedom,
     for the plain ones make the interval too short by about sqrt((n-1)/n) z/t. The level stays nominal (``achieved``
     is None): skewness and rare modes cost coverage at small n, see the table in docs/method.md. ``NotAchievable``
@@ -44,11 +48,27 @@ def mean_interval(values: ArrayLike, *, level: float = 0.95, seed: int, resample
         interval = short
     else:
         tail = widened_tail(n, float(error) / 2)
+        resamples = enough(resamples, tail)
         means = np.sort(_resampled_means(sample, seed, resamples))
         k = max(1, int((resamples + 1) * tail))
         low, high = float(means[k - 1]), float(means[resamples - k])
         interval = Interval(low, high, level, None, IntervalMethod.BOOTSTRAP_PERCENTILE)
     return Location("mean", mean, interval, n, seed, resamples)
+
+
+def enough(resamples: int, tail: float) -> int:
+    """``resamples``, or as many as leave ``BEYOND`` of them in a tail; more than ``MOST`` are refused.
+
+    The percentile of fewer is the extreme of the resamples, or nearly, and moves with their number.
+    """
+    needed = ceil(BEYOND / tail) if tail * MOST >= BEYOND else MOST + 1
+    if needed > MOST:
+        raise StatsRefusedError(
+            Refusal.COUNT_OUT_OF_RANGE,
+            f"the level needs percentiles at {tail:.1g}, more than {MOST:,} resamples can tell: lower it, or run more "
+            "executions",
+        )
+    return max(resamples, needed)
 
 
 def widened_tail(n: int, tail: float) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 
 from pagelab.stats.any_shape import any_shape_order
 from pagelab.stats.interval import Interval, NotAchievable
-from pagelab.stats.order import PairOrder, pair_order, refuse_too_many_pairs
+from pagelab.stats.order import PairOrder, middle, pair_order, refuse_too_many_pairs
 from pagelab.stats.refusal import Refusal, StatsRefusedError, one_sample
 from pagelab.stats.shift import hodges_lehmann
 
@@ -67,5 +67,5 @@ def relative_effect(treatment: ArrayLike, baseline: ArrayLike, *, level: float =
         percent=100 * (central - 1),
         interval=exact.bound(percents, level) if isinstance(exact, PairOrder) else exact,
         any_shape=wider.bound(percents, level) if isinstance(wider, PairOrder) else wider,
-        shift_over_median_percent=100 * shift / float(np.median(y)),
+        shift_over_median_percent=100 * shift / middle(np.sort(y)),
     )

@@ -48,11 +48,14 @@ def summarize(values: ArrayLike) -> Summary:
         below, above = ordered[int(np.floor(rank)) - 1], ordered[int(np.ceil(rank)) - 1]
         return float(below + (above - below) / 2) if below != above else float(below)
 
+    # By a power of two, which changes no digit: squares of very small and very large values leave the double range.
+    exponent = int(np.frexp(np.abs(ordered).max())[1])
+    scaled = np.ldexp(ordered, -exponent)
     with np.errstate(over="ignore"):
-        mean = float(ordered.mean())
-        sd = float(ordered.std(ddof=1)) if n > 1 else None
+        mean = float(np.ldexp(scaled.mean(), exponent))
+        sd = float(np.ldexp(scaled.std(ddof=1), exponent)) if n > 1 else None
     if not np.isfinite(mean) or (sd is not None and not np.isfinite(sd)):
-        raise StatsRefusedError(Refusal.OVERFLOW, "sum or sum of squares exceeds the double range; rescale the unit")
+        raise StatsRefusedError(Refusal.OVERFLOW, "the spread exceeds the double range; rescale the unit")
     if ordered[0] == ordered[-1]:
         mean, sd = float(ordered[0]), (0.0 if n > 1 else None)  # a constant has no rounding noise
     cv = sd / mean if sd is not None and mean > 0 else None

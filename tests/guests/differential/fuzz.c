@@ -417,6 +417,7 @@ static void discard_pages(struct block *b, size_t from, size_t count) {
 static void do_discard(struct worker *w, struct block *b, size_t from, size_t count) {
     int how = pick(w, 8) ? MADV_DONTNEED : MADV_DONTNEED_LOCKED;
     if (any(b, from, count, LOCKED)) count = uniform_run(b, from, count);
+    if (reserved && b->page[from].flags & LOCKED) return; /* huge pages of the kernel's pool are never locked */
     w->calls++;
     long result = pick(w, 8) || how != MADV_DONTNEED ? outcome(madvise(b->base + from * PAGE, count * PAGE, how)) : 1;
     /* glibc's posix_madvise does nothing for POSIX_MADV_DONTNEED */
@@ -561,7 +562,7 @@ static void do_move(struct worker *w, struct block *b, size_t from, size_t count
         mapping_end();
         errno = error;
         w->calls++;
-    } else if (kind == 1 && before > 1) { /* grows into a hole of its own */
+    } else if (kind == 1 && before > 1 && !reserved) { /* grows into a hole of its own; freed parts of reserved pages are held */
         size_t part = 1 + pick(w, before - 1);
         holes_begin();
         if (munmap(old + part * PAGE, (before - part) * PAGE) != 0) wrong(w, "munmap: %d", errno);

@@ -108,6 +108,10 @@ static inline unsigned char *unmap_in_pieces(unsigned char *block, size_t bytes)
 static inline unsigned char *unmap_part(unsigned char *block, size_t bytes) {
     unmap(block + PAGE, bytes - PAGE);
     unsigned char *p = mmap(block + PAGE, bytes - PAGE, RW, ANON | MAP_FIXED_NOREPLACE, -1, 0);
+    if (p == MAP_FAILED && refused()) {
+        unmap(block, PAGE);
+        return map_anon(bytes);
+    }
     CHECK(p == block + PAGE);
     CHECK(madvise(block, PAGE, MADV_DONTNEED) == 0);
     return block;
@@ -305,8 +309,9 @@ static inline unsigned char *protect_parts(unsigned char *block, size_t bytes) {
 }
 
 static inline unsigned char *advise_all(unsigned char *block, size_t bytes) {
-    static const int advice[] = {MADV_NOHUGEPAGE, MADV_HUGEPAGE, MADV_RANDOM, MADV_COLD, MADV_PAGEOUT, MADV_COLLAPSE};
-    for (size_t i = 0; i < sizeof advice / sizeof *advice; i++) (void)madvise(block, bytes, advice[i]);
+    static const int advice[] = {MADV_NOHUGEPAGE, MADV_HUGEPAGE, MADV_COLLAPSE, MADV_RANDOM, MADV_COLD, MADV_PAGEOUT};
+    /* The last three the kernel refuses for its reserved pages, which then become others. */
+    for (size_t i = 0; i < (has_reserved_pages() ? 3 : sizeof advice / sizeof *advice); i++) (void)madvise(block, bytes, advice[i]);
     CHECK(mlock(block, bytes) == 0 || errno == ENOMEM || errno == EPERM);
     CHECK(munlock(block, bytes) == 0);
     return block;
@@ -337,6 +342,8 @@ static inline void every_change(const struct channel *channel) {
         for (size_t size = 0; size < sizeof SIZES / sizeof *SIZES; size++) {
             size_t bytes = bytes_now = SIZES[size];
             way_now = CHANGES[change].name;
+            /* These copy what lies in the kernel's reserved pages (docs/preload.md). */
+            if (has_reserved_pages() && (strncmp(way_now, "moved", 5) == 0 || strncmp(way_now, "protected", 9) == 0)) continue;
             unsigned seed = 77 + (unsigned)(change * 10 + size);
             unsigned char *block = map_anon(bytes);
             overwrite(block, bytes);

@@ -57,10 +57,19 @@ fn moved(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> 
 
 const DUPLICATE: i32 = c::MREMAP_MAYMOVE | c::MREMAP_DONTUNMAP;
 
+/// Whether the kernel would look at a move to a place of the program's own, instead of refusing its arguments.
+fn is_possible(old: Span, new_len: usize, flags: i32, new: usize) -> bool {
+    let Some(len) = align_up(new_len, PAGE) else { return false };
+    let Some(end) = new.checked_add(len) else { return false };
+    let known = flags & !(DUPLICATE | c::MREMAP_FIXED) == 0 && flags & c::MREMAP_MAYMOVE != 0;
+    let same = flags & c::MREMAP_DONTUNMAP == 0 || len == old.len();
+    known && same && len > 0 && new.is_multiple_of(PAGE) && old.and(Span::new(new, end)).is_empty()
+}
+
 /// mremap with MREMAP_FIXED, from a pool or into one.
 fn aimed(old: Span, new_len: usize, flags: i32, new: usize) -> Result<usize> {
     let mut guest = guest::lock();
-    let from = pool_span(old.start, old.len());
+    let from = pool_span(old.start, old.len()).filter(|span| is_possible(*span, new_len, flags, new));
     if let Some(span) = from.filter(|_| flags & c::MREMAP_FIXED != 0)
         && let Some(pool) = guest.pool(span.start).filter(|pool| pool.has_hugetlb(span))
     {

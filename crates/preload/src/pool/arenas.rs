@@ -88,6 +88,11 @@ impl Arenas {
         }
     }
 
+    /// Whether `addr` lies in an arena's heap.
+    pub fn covers(&self, addr: usize) -> bool {
+        self.slot(addr).is_some_and(|heap| heap.open > 0)
+    }
+
     /// The heap around `addr` and its first address, if it is an arena's.
     pub fn heap(&mut self, addr: usize) -> Option<(&mut Heap, usize)> {
         let start = align_down(addr, ARENA_BYTES);

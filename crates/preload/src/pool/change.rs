@@ -213,6 +213,11 @@ impl Pool {
         }
     }
 
+    /// Whether `span` lies in the pool and the program has nothing there.
+    pub fn is_free(&self, span: Span) -> bool {
+        span.and(self.bounds()) == span && !self.used.overlaps(span)
+    }
+
     /// Whether the program has all of `span`.
     pub fn is_all_used(&self, span: Span) -> bool {
         self.used.covers(span)

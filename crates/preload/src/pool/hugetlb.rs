@@ -322,7 +322,7 @@ fn refuse<T>(tile: Span) -> Result<T, Errno> {
 /// Fails when its contents would have to be copied while other threads may write to them.
 pub fn demote(tile: Span, set: &mut Intervals, shut: bool) -> Result<(), Errno> {
     let protection = protection_of(tile, shut)?;
-    if protection & c::PROT_WRITE != 0 && kernel::is_resident(tile.start) && !start::has_one_thread() {
+    if protection & c::PROT_WRITE != 0 && kernel::is_resident(tile.start) && !start::is_alone() {
         return refuse(tile);
     }
     set.reserve(4).map_err(|_| Errno::ENOMEM)?;

@@ -50,7 +50,7 @@ impl Pool {
         }
         self.drop_spare(growth);
         // SAFETY: without MREMAP_MAYMOVE the mapping stays, and the kernel checks that nothing follows it.
-        let grown = unsafe { sys::mremap(old.start, old.len(), old.len() + growth.len(), 0, 0) };
+        let grown = unsafe { sys::mremap(old.end - PAGE, PAGE, PAGE + growth.len(), 0, 0) };
         if grown.is_ok() {
             self.inherit(old, growth);
         }

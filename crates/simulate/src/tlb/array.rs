@@ -98,23 +98,58 @@ pub(super) struct Place {
     word: u64,
 }
 
+/// Which arrays of a level hold a page size.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// The first of them.
+    array: u8,
+    /// How many: parts of one array.
+    parts: u8,
+    /// Binary logarithm of what an entry maps.
+    grain: u8,
+    /// Sets of each.
+    sets: u32,
+}
+
+impl Held {
+    /// The array of an address.
+    #[inline(always)]
+    fn array(self, address: u64) -> usize {
+        let first = usize::from(self.array);
+        if self.parts == 1 {
+            return first;
+        }
+        first + ((address >> self.grain) / u64::from(self.sets) % u64::from(self.parts)) as usize
+    }
+}
+
 /// The arrays of a level, by what they hold.
 #[derive(Clone, Debug)]
 pub(super) struct Arrays {
     arrays: Vec<Array>,
-    /// For each page size: array and grain.
-    table: [Option<(u8, u8)>; 31],
+    /// By binary logarithm of the page size.
+    table: [Option<Held>; 31],
 }
 
 impl Arrays {
     pub(super) fn new<'a>(specs: impl Iterator<Item = &'a ArraySpec>, seed: u64) -> Arrays {
+        // Each part with the number of the array that it is of.
+        let parts: Vec<(usize, ArraySpec)> =
+            specs.enumerate().flat_map(|(at, spec)| spec.split().into_iter().map(move |part| (at, part))).collect();
         let arrays: Vec<Array> =
-            specs.enumerate().map(|(at, spec)| Array::new(spec, seed ^ (at as u64) << 40)).collect();
+            parts.iter().enumerate().map(|(at, (_, part))| Array::new(part, seed ^ (at as u64) << 40)).collect();
         let mut table = [None; 31];
         for (page_bits, entry) in table.iter_mut().enumerate() {
-            let held =
-                arrays.iter().enumerate().filter_map(|(at, array)| Some((at, array.grain(page_bits as u32)?)));
-            *entry = held.max_by_key(|(_, grain)| *grain).map(|(at, grain)| (at as u8, grain as u8));
+            let grains = arrays.iter().map(|array| array.grain(page_bits as u32));
+            let held: Vec<_> = grains.enumerate().filter_map(|(at, grain)| Some((at, grain?))).collect();
+            let Some(grain) = held.iter().map(|(_, grain)| *grain).max() else { continue };
+            // One array has a size: what holds it with this grain are its parts, next to each other.
+            let mut holding = held.iter().filter(|(_, held)| *held == grain).map(|(at, _)| *at);
+            let Some(first) = holding.next() else { continue };
+            let more = holding.filter(|at| parts[*at].0 == parts[first].0).count();
+            let (sets, _) = shape(parts[first].1.entries, parts[first].1.ways);
+            *entry =
+                Some(Held { array: first as u8, parts: 1 + more as u8, grain: grain as u8, sets: sets as u32 });
         }
         Arrays { arrays, table }
     }
@@ -126,23 +161,24 @@ impl Arrays {
     /// What an entry for pages of this size maps.
     #[inline]
     pub(super) fn grain(&self, page_bits: u32) -> Option<u32> {
-        self.table[page_bits as usize].map(|(_, grain)| u32::from(grain))
+        self.table[page_bits as usize].map(|held| u32::from(held.grain))
     }
 
     /// Whether there is an entry; it is used.
     #[inline]
     pub(super) fn touch(&mut self, asid: u16, address: u64, page_bits: u32) -> bool {
         match self.table[page_bits as usize] {
-            Some((array, grain)) => self.arrays[usize::from(array)].touch(asid, address, u32::from(grain)),
+            Some(held) => self.arrays[held.array(address)].touch(asid, address, u32::from(held.grain)),
             None => false,
         }
     }
 
     /// The place of an entry, if using it once more would change nothing.
     pub(super) fn settled(&self, asid: u16, address: u64, page_bits: u32) -> Option<Place> {
-        let (array, grain) = self.table[page_bits as usize]?;
-        let (at, word) = self.arrays[usize::from(array)].settled(asid, address, u32::from(grain))?;
-        Some(Place { array, at: u32::try_from(at).ok()?, word })
+        let held = self.table[page_bits as usize]?;
+        let array = held.array(address);
+        let (at, word) = self.arrays[array].settled(asid, address, u32::from(held.grain))?;
+        Some(Place { array: array as u8, at: u32::try_from(at).ok()?, word })
     }
 
     /// Whether what was settled at a place still is.
@@ -154,8 +190,8 @@ impl Arrays {
     /// Puts an entry in, which is not there.
     #[inline]
     pub(super) fn insert(&mut self, asid: u16, address: u64, page_bits: u32) {
-        if let Some((array, grain)) = self.table[page_bits as usize] {
-            self.arrays[usize::from(array)].insert(asid, address, u32::from(grain));
+        if let Some(held) = self.table[page_bits as usize] {
+            self.arrays[held.array(address)].insert(asid, address, u32::from(held.grain));
         }
     }
 

@@ -11,7 +11,7 @@ use crate::cache::Hierarchy;
 /// Sums of a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CoreCounts {
-    /// Translations asked for: one for each page that a reference touches.
+    /// Translations asked for: one for each page that a reference touches (or each part of a page that has entries of its own).
     pub translations: u64,
     /// By the last level of the table, 4 KiB, 2 MiB, 1 GiB: H, M and C.
     pub by_leaf: [Cost; 3],
@@ -133,13 +133,16 @@ struct Last {
     grain: u32,
 }
 
+/// The side of stores that have arrays of their own.
+const STORES: usize = 2;
+
 #[derive(Clone, Debug)]
 pub(super) struct Core {
     number: usize,
-    /// Of data and of instructions.
-    first: [Arrays; 2],
-    last: [Last; 2],
-    settled: [Settled; 2],
+    /// Of data (loads only, where stores have their own), of instructions, of stores where they have their own.
+    first: [Arrays; 3],
+    last: [Last; 3],
+    settled: [Settled; 3],
     second: Arrays,
     caches: WalkCaches,
     nested: Option<Nested>,
@@ -157,14 +160,15 @@ pub(super) struct Core {
 impl Core {
     pub(super) fn new(spec: &TlbSpec, number: usize, seed: u64) -> Core {
         let seed = seed ^ (number as u64) << 48;
-        let side = |side| Arrays::new(spec.first.iter().filter(move |array| array.serves == side), seed);
-        let first = [side(Side::Data), side(Side::Instruction)];
+        let side =
+            |sides: &[Side]| Arrays::new(spec.first.iter().filter(|array| sides.contains(&array.serves)), seed);
+        let first = [side(&[Side::Data, Side::Load]), side(&[Side::Instruction]), side(&[Side::Store])];
         let between = first[0].grain(20).filter(|grain| *grain > PAGE_BITS);
         Core {
             number,
             first,
-            last: [Last { asid: 0, address: u64::MAX, grain: 0 }; 2],
-            settled: [const { Settled::NONE }; 2],
+            last: [Last { asid: 0, address: u64::MAX, grain: 0 }; 3],
+            settled: [const { Settled::NONE }; 3],
             second: Arrays::new(spec.second.iter(), !seed),
             caches: WalkCaches::new(&spec.walk_caches, seed),
             nested: spec.nested.as_ref().map(|nested| Nested::new(nested, seed)),
@@ -177,9 +181,10 @@ impl Core {
         }
     }
 
-    /// Whether there are arrays for instructions.
-    pub(super) fn has_instructions(&self) -> bool {
-        !self.first[1].is_empty()
+    /// The sides of loads, stores and fetches; none where no array serves them.
+    pub(super) fn sides(&self) -> [Option<usize>; 3] {
+        let own = |side: usize| (!self.first[side].is_empty()).then_some(side);
+        [Some(0), own(STORES).or(Some(0)), own(1)]
     }
 
     /// Whether this page's entry in the first level is found and stays as it is; who asks adds the translation to the counts
@@ -202,6 +207,13 @@ impl Core {
         let same = (address ^ last.address) >> last.grain == 0 && asid == last.asid;
         self.counts.translations += u64::from(same);
         same
+    }
+
+    /// Binary logarithm of what one translation of a page of `1 << page_bits` bytes serves: what an entry of the first level
+    /// maps, or one of the table, where no array holds such pages.
+    pub(super) fn entry_bits(&self, side: usize, page_bits: u32) -> u32 {
+        let bits = self.nested.as_ref().map_or(page_bits, |nested| page_bits.min(nested.page_bits));
+        self.first[side].grain(bits).unwrap_or_else(|| leaf(bits))
     }
 
     /// Translates an address of a page of `1 << page_bits` bytes; what it cost, where it missed in the first level.
@@ -246,7 +258,7 @@ impl Core {
             Some(bits) => (bits, Cost { hits: 1, ..Cost::default() }),
             None => {
                 let walk_cycles = self.walk(machine, asid, address, page_bits);
-                let bits = self.entry_bits(machine, asid, address, entry_bits);
+                let bits = self.new_entry_bits(machine, asid, address, entry_bits);
                 self.second.insert(asid, address, bits);
                 (bits, Cost { misses: 1, walk_cycles, ..Cost::default() })
             }
@@ -270,7 +282,7 @@ impl Core {
     }
 
     /// The size that the new entry stands for: larger than the page's where the hardware finds neighbours next to it.
-    fn entry_bits(&mut self, machine: &mut Machine, asid: u16, address: u64, page_bits: u32) -> u32 {
+    fn new_entry_bits(&mut self, machine: &mut Machine, asid: u16, address: u64, page_bits: u32) -> u32 {
         let Some(bits) = self.coalesced_bits.filter(|_| page_bits == PAGE_BITS) else { return page_bits };
         let vpn = address >> PAGE_BITS;
         machine.memory.frame(asid, vpn);

@@ -114,20 +114,21 @@ impl Simulation {
     pub fn feed(&mut self, segment: &Segment<'_>) {
         let next = self.threads.len() % self.cores.len();
         let core = *self.threads.entry((segment.asid, segment.thread)).or_insert(next);
-        let instructions = self.cores[core].has_instructions();
+        let sides = self.cores[core].sides();
         let caches = self.machine.caches.is_some();
         let mut settled = 0;
         for reference in segment.references {
             let Some(kind) = demand(reference.kind()) else { continue };
-            let side = usize::from(kind == 2);
-            if side == 0
-                && within_page(*reference)
-                && self.cores[core].is_settled(0, segment.asid, reference.address())
-            {
-                settled += 1;
-            } else if side == 0 || instructions {
-                self.cores[core].add_translations(std::mem::take(&mut settled));
-                self.reference(core, side, segment.asid, *reference);
+            if let Some(side) = sides[kind] {
+                if kind < 2
+                    && within_page(*reference)
+                    && self.cores[core].is_settled(side, segment.asid, reference.address())
+                {
+                    settled += 1;
+                } else {
+                    self.cores[core].add_translations(std::mem::take(&mut settled));
+                    self.reference(core, side, segment.asid, *reference);
+                }
             }
             if caches {
                 self.data(core, kind, segment.asid, *reference);
@@ -141,9 +142,12 @@ impl Simulation {
         let first = reference.address();
         let last = reference.last_byte().max(first);
         self.address(core, side, asid, first);
+        // At most 4096 bytes: two base pages, which one entry may map.
         if first >> PAGE_BITS != last >> PAGE_BITS {
-            // At most 4096 bytes: two base pages.
-            self.address(core, side, asid, last);
+            let entry = self.cores[core].entry_bits(side, self.sizes.of(first));
+            if first >> entry != last >> entry {
+                self.address(core, side, asid, last);
+            }
         }
     }
 

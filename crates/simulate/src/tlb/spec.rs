@@ -14,6 +14,10 @@ pub enum Side {
     /// Loads and stores.
     #[default]
     Data,
+    /// Loads only: where others serve stores.
+    Load,
+    /// Stores only.
+    Store,
     /// Fetches.
     Instruction,
 }
@@ -30,7 +34,11 @@ pub struct ArraySpec {
     pub serves: Side,
     /// Bytes that an entry can map. Sizes between 4 KiB and 2 MiB are entries for several base pages that are contiguous.
     pub pages: Vec<u64>,
-    /// How many entries.
+    /// Which sizes each part holds, where the array is of equal parts that differ in it; those of a size are next to each
+    /// other. A page of a size that several parts hold goes to one of them by the bits above its set.
+    #[serde(default)]
+    pub parts: Vec<Vec<u64>>,
+    /// How many entries, in all parts.
     pub entries: u64,
     /// Entries of a set; 0: fully associative.
     #[serde(default)]
@@ -168,12 +176,45 @@ impl ArraySpec {
             return refuse(format!("{name}: pages = []; name the sizes that it holds"));
         }
         let fits = |bytes: &u64| bytes.is_power_of_two() && PAGE_SIZES.contains(&bytes.trailing_zeros());
-        match self.pages.iter().find(|bytes| !fits(bytes)) {
-            Some(bytes) => {
-                refuse(format!("{name}: pages of {bytes} bytes; allowed: powers of two from 4 KiB to 1 GiB"))
-            }
-            None => Ok(()),
+        if let Some(bytes) = self.pages.iter().find(|bytes| !fits(bytes)) {
+            return refuse(format!("{name}: pages of {bytes} bytes; allowed: powers of two from 4 KiB to 1 GiB"));
         }
+        if self.parts.is_empty() { Ok(()) } else { self.check_parts(name) }
+    }
+
+    fn check_parts(&self, name: &str) -> Result<(), SpecError> {
+        let count = self.parts.len() as u64;
+        if count > 64 || !self.entries.is_multiple_of(count) {
+            return refuse(format!(
+                "{name}: {} entries are no {count} equal parts; at most 64 parts",
+                self.entries
+            ));
+        }
+        check_shape(&format!("{name}, a part"), self.entries / count, self.ways, self.replacement)?;
+        if let Some(bytes) = self.parts.iter().flatten().find(|bytes| !self.pages.contains(bytes)) {
+            return refuse(format!("{name}: a part holds pages of {bytes} bytes, which are not among its pages"));
+        }
+        for bytes in &self.pages {
+            let holding: Vec<bool> = self.parts.iter().map(|part| part.contains(bytes)).collect();
+            let runs = holding.chunk_by(|one, other| one == other).filter(|run| run[0]).count();
+            if runs != 1 {
+                return refuse(format!(
+                    "{name}: pages of {bytes} bytes are in {runs} groups of parts; allowed: one, next to each other"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The parts as arrays of their own; the array itself where it has none.
+    pub(super) fn split(&self) -> Vec<ArraySpec> {
+        let part = |pages: &Vec<u64>| ArraySpec {
+            pages: pages.clone(),
+            parts: vec![],
+            entries: self.entries / self.parts.len() as u64,
+            ..self.clone()
+        };
+        if self.parts.is_empty() { vec![self.clone()] } else { self.parts.iter().map(part).collect() }
     }
 }
 
@@ -203,7 +244,7 @@ impl TlbSpec {
             for (at, array) in arrays.iter().enumerate() {
                 array.check(&named(prefix, array, at))?;
             }
-            for side in [Side::Data, Side::Instruction] {
+            for side in [Side::Data, Side::Load, Side::Store, Side::Instruction] {
                 let side = arrays.iter().filter(|array| prefix == "second" || array.serves == side);
                 let mut pages: Vec<u64> = side.flat_map(|array| array.pages.iter().copied()).collect();
                 pages.sort_unstable();
@@ -212,8 +253,15 @@ impl TlbSpec {
                 }
             }
         }
-        if !self.first.iter().any(|array| array.serves == Side::Data) {
-            return refuse("first: no array serves data");
+        let serves = |side| self.first.iter().any(|array| array.serves == side);
+        match (serves(Side::Data), serves(Side::Load), serves(Side::Store)) {
+            (true, false, false) | (false, true, true) => {}
+            (false, false, false) => return refuse("first: no array serves data"),
+            _ => {
+                return refuse(
+                    "first: loads and stores are served by the same arrays (data), or by load and store",
+                );
+            }
         }
         if self.walkers == 0 || self.walkers > 16 || self.cores == 0 || self.cores > crate::cache::MOST_CORES {
             return refuse(format!("walkers = {}, cores = {}: 1 to 16, 1 to 256", self.walkers, self.cores));
@@ -237,6 +285,9 @@ impl TlbSpec {
                 return refuse(format!("nested: page_bytes = {}; allowed: 4 KiB, 2 MiB, 1 GiB", nested.page_bytes));
             }
             if let Some(tlb) = &nested.tlb {
+                if !tlb.parts.is_empty() {
+                    return refuse("nested.tlb: holds one size, and has no parts");
+                }
                 tlb.check("nested.tlb")?;
             }
         }

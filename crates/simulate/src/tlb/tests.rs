@@ -203,6 +203,82 @@ fn table_entries_compete_for_the_data_caches() {
 }
 
 #[test]
+fn a_reference_within_a_page_is_one_translation_whatever_lies_in_it() {
+    let arrays = r#"{"first": [{"pages": [4096, 2097152], "entries": 64}, {"pages": [1073741824], "entries": 4}]}"#;
+    let translations = |page_bits: u32, at: u64, size: u32| {
+        let memory = Memory::new(&fresh(), Strategy::KERNEL, Layout::uniform(page_bits), 0);
+        let mut simulation = Simulation::new(&spec(arrays), None, memory, &fresh(), 0).unwrap();
+        let references = [Reference::new(at, Kind::Load, size); 10];
+        simulation.feed(&Segment { asid: 0, thread: 0, references: &references });
+        let counts = simulation.finish().counts;
+        (counts.translations, counts.cost().misses)
+    };
+    for page_bits in [21, 30] {
+        assert_eq!(translations(page_bits, 4096 - 4, 8), (10, 1));
+        assert_eq!(translations(page_bits, 4096 - 60, 64), (10, 1));
+        assert_eq!(translations(page_bits, (1 << page_bits) - 4, 8), (20, 2));
+    }
+    // Of 64K, the table and these arrays have an entry for each 4K.
+    assert_eq!(translations(16, 4096 - 4, 8), (20, 2));
+    assert_eq!(translations(12, 4096 - 4, 8), (20, 2));
+}
+
+/// The second level of Ice Lake's servers: 4K in both halves, 2M in one, 1G in the other.
+const HALVES: &str = r#"{"first": [{"pages": [4096], "entries": 64, "ways": 4}, {"pages": [2097152], "entries": 32, "ways": 4},
+    {"pages": [1073741824], "entries": 8}],
+    "second": [{"pages": [4096, 2097152, 1073741824], "entries": 2048, "ways": 8,
+    "parts": [[4096, 2097152], [4096, 1073741824]]}]}"#;
+
+#[test]
+fn sizes_compete_for_the_parts_that_they_share() {
+    let alone = |page_bits: u32, pages: u64| {
+        let addresses = (0..pages).map(move |page| page << page_bits);
+        run(&spec(HALVES), Layout::uniform(page_bits), addresses, 4).counts.cost().misses
+    };
+    // Each size alone has all the entries that it can have.
+    assert_eq!([alone(12, 2048), alone(21, 1024), alone(30, 1024)], [2048, 1024, 1024]);
+    assert_eq!([alone(12, 4096), alone(21, 2048)], [4 * 4096, 4 * 2048]);
+    // 1,500 and 800 pages at random: the half of both has 1,550 pages for 1,024 entries. (A list of each half, counted
+    // apart from this code: 23.9% of 400,000.)
+    let extents = vec![Extent { start: 1 << 40, end: (1 << 40) + 800 * 2 * MIB, page_bits: 21 }];
+    let mut random = 1_u64;
+    let addresses = (0..400_000).map(|_| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let page = (random >> 33) % 2300;
+        if page < 1500 { page << 12 } else { (1 << 40) + ((page - 1500) << 21) }
+    });
+    let mixed = run(&spec(HALVES), Layout::new(extents, 12).unwrap(), addresses, 1).counts;
+    let share = mixed.cost().misses as f64 / mixed.translations as f64;
+    assert!((0.23..0.25).contains(&share), "{share}");
+}
+
+#[test]
+fn stores_have_entries_of_their_own_where_they_are_described() {
+    let tlb = spec(
+        r#"{"first": [{"pages": [4096], "entries": 64, "serves": "load"}, {"pages": [4096], "entries": 16, "serves": "store"}],
+        "second": [{"pages": [4096], "entries": 1024}]}"#,
+    );
+    let misses = |kinds: &[Kind], pages: u64| {
+        let references: Vec<Reference> = (0..8 * pages)
+            .flat_map(|at| kinds.iter().map(move |kind| Reference::new((at % pages) << 12, *kind, 8)))
+            .collect();
+        let memory = Memory::new(&fresh(), Strategy::KERNEL, Layout::default(), 0);
+        let mut simulation = Simulation::new(&tlb, None, memory, &fresh(), 0).unwrap();
+        simulation.feed(&Segment { asid: 0, thread: 0, references: &references });
+        assert_eq!(simulation.check(), Ok(()));
+        let counts = simulation.finish().counts;
+        assert_eq!(counts.translations, references.len() as u64);
+        (counts.cost().hits, counts.cost().misses)
+    };
+    assert_eq!(misses(&[Kind::Load], 64), (0, 64));
+    assert_eq!(misses(&[Kind::Store], 16), (0, 16));
+    assert_eq!(misses(&[Kind::Store], 32), (7 * 32, 32));
+    // Each side fills its own: the second to come finds the page in the second level.
+    assert_eq!(misses(&[Kind::Load, Kind::Store], 16), (16, 16));
+    assert_eq!(misses(&[Kind::Load, Kind::Store], 64), (8 * 64, 64));
+}
+
+#[test]
 fn what_cannot_be_built_is_refused() {
     let refusal = |json: &str| spec(json).check().unwrap_err().0;
     assert!(refusal(r#"{"first": []}"#).contains("no array serves data"));
@@ -213,12 +289,27 @@ fn what_cannot_be_built_is_refused() {
             .contains("two arrays")
     );
     assert!(refusal(r#"{"levels": 3, "first": [{"pages": [4096], "entries": 8}]}"#).contains("allowed: 4, 5"));
+    let sides =
+        r#"{"first": [{"pages": [4096], "entries": 8}, {"pages": [4096], "entries": 8, "serves": "store"}]}"#;
+    assert!(refusal(sides).contains("by load and store"));
+    let parts = |parts: &str| {
+        let second = format!(r#"{{"pages": [4096, 2097152], "entries": 96, "ways": 4, "parts": {parts}}}"#);
+        refusal(&format!(r#"{{"first": [{{"pages": [4096], "entries": 8}}], "second": [{second}]}}"#))
+    };
+    assert!(parts("[[4096], [2097152], [4096]]").contains("in 2 groups of parts"));
+    assert!(parts("[[4096], [4096]]").contains("in 0 groups of parts"));
+    assert!(parts("[[4096, 1073741824], [2097152]]").contains("not among its pages"));
+    assert!(parts("[[4096], [4096], [4096], [4096], [2097152]]").contains("no 5 equal parts"));
     let cache = r#"{"first": [{"pages": [4096], "entries": 8}], "walk_caches": [{"spans": 4096, "entries": 8}]}"#;
     assert!(refusal(cache).contains("spans is one of"));
 }
 
 /// Lists of entries, most recent first; pages of 4 KiB and 2 MiB; no walk caches.
-fn naive(references: &[Reference], layout: &Layout, shapes: [(usize, usize); 3]) -> (Cost, HashMap<u64, Cost>) {
+fn naive(
+    references: &[Reference],
+    layout: &Layout,
+    shapes: [(usize, usize); 3],
+) -> (Cost, HashMap<u64, Cost>, u64) {
     let mut arrays: [Vec<Vec<(u32, u64)>>; 3] = shapes.map(|(sets, _)| vec![vec![]; sets]);
     let mut touch = |array: usize, entry: (u32, u64)| {
         let (sets, ways) = shapes[array];
@@ -232,11 +323,14 @@ fn naive(references: &[Reference], layout: &Layout, shapes: [(usize, usize); 3])
         at.is_some()
     };
     let (mut sum, mut windows) = (Cost::default(), HashMap::<u64, Cost>::new());
+    let mut translations = 0;
     for reference in references {
         let mut addresses = vec![reference.address()];
-        if reference.last_byte() >> 12 != reference.address() >> 12 {
+        let bits = layout.page_bits(reference.address());
+        if reference.last_byte() >> bits != reference.address() >> bits {
             addresses.push(reference.last_byte());
         }
+        translations += addresses.len() as u64;
         for address in addresses {
             let bits = layout.page_bits(address);
             let entry = (bits, address >> bits);
@@ -253,7 +347,7 @@ fn naive(references: &[Reference], layout: &Layout, shapes: [(usize, usize); 3])
             }
         }
     }
-    (sum, windows)
+    (sum, windows, translations)
 }
 
 proptest! {
@@ -281,8 +375,8 @@ proptest! {
         }
         prop_assert_eq!(simulation.check(), Ok(()));
         let outcome = simulation.finish();
-        let (sum, windows) = naive(&references, &layout, [(6, 4), (1, 3), (12, 5)]);
-        prop_assert_eq!(outcome.counts.cost(), sum);
+        let (sum, windows, translations) = naive(&references, &layout, [(6, 4), (1, 3), (12, 5)]);
+        prop_assert_eq!((outcome.counts.cost(), outcome.counts.translations), (sum, translations));
         let found: HashMap<u64, Cost> = outcome.windows.iter().map(|window| (window.start, window.cost)).collect();
         prop_assert_eq!(found, windows);
     }

@@ -3,9 +3,9 @@
 //! Instruction pointer (8), branch flags (2), registers (2 + 4), two addresses written, four read; an address of 0 is
 //! none. An instruction is a fetch, its reads, its writes, in this order; sizes are not known.
 
-use super::lines::{BATCH, Batch};
+use super::lines::{BATCH, Batch, Flaw};
 use crate::error::TraceError;
-use crate::reference::{Kind, Reference};
+use crate::reference::Kind;
 use crate::source::{ReferenceSource, References, Result};
 use std::io::BufRead;
 
@@ -32,7 +32,8 @@ impl<R: BufRead> ChampSim<R> {
                 0 => self.done = true,
                 RECORD => {
                     self.records += 1;
-                    push(&record, &mut self.batch);
+                    push(&record, &mut self.batch)
+                        .map_err(|flaw| TraceError::Invalid(format!("instruction {}: {flaw}", self.records)))?;
                 }
                 some => {
                     return Err(TraceError::Invalid(format!(
@@ -46,15 +47,15 @@ impl<R: BufRead> ChampSim<R> {
     }
 }
 
-fn push(record: &[u8; RECORD], batch: &mut Batch) {
+fn push(record: &[u8; RECORD], batch: &mut Batch) -> std::result::Result<(), Flaw> {
     let addresses = |range: std::ops::Range<usize>| {
         let words = record[range].chunks_exact(8);
         words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes"))).filter(|address| *address != 0)
     };
     let pointer = u64::from_le_bytes(record[..8].try_into().expect("eight bytes"));
-    batch.push(0, 0, Reference::new(pointer, Kind::Fetch, 0));
-    addresses(READ).for_each(|address| batch.push(0, 0, Reference::new(address, Kind::Load, 0)));
-    addresses(WRITTEN).for_each(|address| batch.push(0, 0, Reference::new(address, Kind::Store, 0)));
+    batch.add(0, 0, pointer, Kind::Fetch, 0)?;
+    addresses(READ).try_for_each(|address| batch.add(0, 0, address, Kind::Load, 0))?;
+    addresses(WRITTEN).try_for_each(|address| batch.add(0, 0, address, Kind::Store, 0))
 }
 
 impl<R: BufRead> ReferenceSource for ChampSim<R> {

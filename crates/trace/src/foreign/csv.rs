@@ -2,7 +2,7 @@
 
 use super::lines::{Batch, Flaw, next_line, number, wrong_line};
 use crate::error::TraceError;
-use crate::reference::{Kind, Reference};
+use crate::reference::Kind;
 use crate::run::{MAX_ASID, NUMBER_BITS, Run, RunBuilder};
 use crate::source::{Result, RunSource};
 use std::io::BufRead;
@@ -76,8 +76,7 @@ impl Columns {
         let size = small(value(&fields, self.size, "size", 0)?, u32::MAX, "size")?;
         let thread = small(value(&fields, self.thread, "thread", 0)?, u32::MAX, "thread")?;
         let asid = small(value(&fields, self.asid, "asid", 0)?, u32::from(MAX_ASID), "asid")?;
-        batch.push(asid as u16, thread, Reference::new(address, kind, size));
-        Ok(())
+        batch.add(asid as u16, thread, address, kind, size)
     }
 
     fn run(&self, line: &[u8]) -> std::result::Result<Run, Flaw> {

@@ -3,7 +3,7 @@
 //! Labels: 0 or r read, 1 or w write, 2 or i instruction, 3 or m other; 4 (c, v, f: cache operations) is no reference.
 
 use super::lines::{Batch, Flaw, hexadecimal, words};
-use crate::reference::{Kind, Reference};
+use crate::reference::Kind;
 
 pub(super) fn parse(line: &[u8], batch: &mut Batch) -> Result<(), Flaw> {
     let mut words = words(line);
@@ -25,6 +25,5 @@ pub(super) fn parse(line: &[u8], batch: &mut Batch) -> Result<(), Flaw> {
         }
         None => 0,
     };
-    batch.push(0, 0, Reference::new(address, kind, size));
-    Ok(())
+    batch.add(0, 0, address, kind, size)
 }

@@ -3,7 +3,7 @@
 //! Everything is thread 0: lackey does not say whose a reference is. A modification is a load and a store.
 
 use super::lines::{Batch, Flaw, decimal, hexadecimal};
-use crate::reference::{Kind, Reference};
+use crate::reference::Kind;
 
 pub(super) fn parse(line: &[u8], batch: &mut Batch) -> Result<(), Flaw> {
     let (kinds, rest): (&[Kind], _) = match line {
@@ -19,8 +19,5 @@ pub(super) fn parse(line: &[u8], batch: &mut Batch) -> Result<(), Flaw> {
     let address = hexadecimal(&rest[..comma]).ok_or("the address is not hexadecimal")?;
     let size =
         decimal(&rest[comma + 1..]).and_then(|size| u32::try_from(size).ok()).ok_or("the size is no number")?;
-    for kind in kinds {
-        batch.push(0, 0, Reference::new(address, *kind, size));
-    }
-    Ok(())
+    kinds.iter().try_for_each(|kind| batch.add(0, 0, address, *kind, size))
 }

@@ -1,7 +1,7 @@
 //! Traces with a line a reference.
 
 use crate::error::TraceError;
-use crate::reference::Reference;
+use crate::reference::{ADDRESS_BITS, Kind, Reference};
 use crate::source::{ReferenceSource, References, Result, Span};
 use std::io::BufRead;
 
@@ -22,6 +22,19 @@ impl Batch {
         self.references.push(reference);
     }
 
+    /// Appends a reference to an address that was read; [`Flaw`] where it has too many bits.
+    pub fn add(
+        &mut self,
+        asid: u16,
+        thread: u32,
+        address: u64,
+        kind: Kind,
+        bytes: u32,
+    ) -> std::result::Result<(), Flaw> {
+        self.push(asid, thread, Reference::checked(address, kind, bytes).ok_or_else(|| too_high(address))?);
+        Ok(())
+    }
+
     pub fn clear(&mut self) {
         self.spans.clear();
         self.references.clear();
@@ -34,6 +47,11 @@ impl Batch {
     pub fn view(&self) -> Option<References<'_>> {
         (!self.references.is_empty()).then(|| References::new(&self.spans, &self.references))
     }
+}
+
+/// What is wrong with an address that a reference cannot hold.
+pub(super) fn too_high(address: u64) -> Flaw {
+    format!("address {address:#x} has more than {ADDRESS_BITS} bits")
 }
 
 /// What is wrong with a line.

@@ -4,7 +4,7 @@
 //! load or a store is taken from its name (`mem-loads`, `mem-stores`); a page fault counts as a load.
 
 use super::lines::{Batch, Flaw, decimal, hexadecimal, words};
-use crate::reference::{Kind, Reference};
+use crate::reference::Kind;
 use crate::run::MAX_ASID;
 use std::collections::HashMap;
 
@@ -46,7 +46,6 @@ impl Perf {
         });
         let stores = event.windows(5).any(|part| part == b"store");
         let kind = if stores { Kind::Store } else { Kind::Load };
-        batch.push(space.0, number, Reference::new(address, kind, 0));
-        Ok(())
+        batch.add(space.0, number, address, kind, 0)
     }
 }

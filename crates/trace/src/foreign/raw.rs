@@ -67,8 +67,13 @@ impl<R: BufRead> ReferenceSource for Addresses<R> {
         self.references.clear();
         if !self.done {
             self.done = true;
-            let words = self.words.next()?;
-            self.references.extend(words.map(|address| Reference::new(address, Kind::Load, 0)));
+            let before = self.words.count;
+            for (number, address) in (before + 1..).zip(self.words.next()?) {
+                let reference = Reference::checked(address, Kind::Load, 0);
+                self.references.push(reference.ok_or_else(|| {
+                    TraceError::Invalid(format!("integer {number}: {}", super::lines::too_high(address)))
+                })?);
+            }
             self.done = self.references.is_empty();
         }
         self.span[0].length = self.references.len();
@@ -100,10 +105,11 @@ impl<R: BufRead> RunSource for Pages<R> {
         while self.runs.is_empty() && !self.done {
             self.done = true;
             let mut any = false;
-            for page in self.words.next()? {
+            let before = self.words.count;
+            for (number, page) in (before + 1..).zip(self.words.next()?) {
                 if page >> NUMBER_BITS != 0 {
                     return Err(TraceError::Invalid(format!(
-                        "{page:#x} is no page number: those have {NUMBER_BITS} bits"
+                        "integer {number}: {page:#x} is no page number: those have {NUMBER_BITS} bits"
                     )));
                 }
                 any = true;

@@ -156,16 +156,16 @@ impl Index {
                     continue;
                 }
             }
-            let Some(next) = find_magic(file, offset + 1)? else { break };
+            let Some(next) = find(file, layout::CHUNK_MAGIC, offset + 1)? else { break };
             offset = next;
         }
         Ok(Index { entries, ending: Value::Null, complete: false })
     }
 }
 
-/// The offset of the next chunk magic at or behind `start`.
-fn find_magic(file: &mut (impl Read + Seek), start: u64) -> Result<Option<u64>> {
-    let operation = TraceError::io("search the trace for chunks");
+/// The offset of the next such magic at or behind `start`.
+pub(super) fn find(file: &mut (impl Read + Seek), magic: [u8; 8], start: u64) -> Result<Option<u64>> {
+    let operation = TraceError::io("search the trace for its parts");
     file.seek(SeekFrom::Start(start)).map_err(&operation)?;
     let (mut window, mut base) = (Vec::new(), start);
     let mut block = vec![0; 1 << 20];
@@ -175,7 +175,7 @@ fn find_magic(file: &mut (impl Read + Seek), start: u64) -> Result<Option<u64>> 
             return Ok(None);
         }
         window.extend_from_slice(&block[..read]);
-        if let Some(at) = window.windows(8).position(|bytes| bytes == layout::CHUNK_MAGIC) {
+        if let Some(at) = window.windows(8).position(|bytes| bytes == magic) {
             return Ok(Some(base + at as u64));
         }
         let gone = window.len().saturating_sub(7);

@@ -4,10 +4,12 @@ use super::header::{Content, Header};
 use crate::error::TraceError;
 
 pub(super) const FILE_MAGIC: [u8; 8] = *b"PAGELABT";
+pub(super) const COPY_MAGIC: [u8; 8] = *b"\xf5PLcopy\n";
 pub(super) const CHUNK_MAGIC: [u8; 8] = *b"\xf5PLchnk\n";
 pub(super) const INDEX_MAGIC: [u8; 8] = *b"\xf5PLindx\n";
 pub(super) const TAIL_MAGIC: [u8; 8] = *b"\xf5PLtail\n";
-pub(super) const VERSION: u16 = 1;
+/// What is written. 1 is read, too: it has no copy of the header.
+pub(super) const VERSION: u16 = 2;
 pub(super) const FILE_HEADER: usize = 24;
 pub(super) const CHUNK_HEADER: usize = 56;
 pub(super) const INDEX_HEADER: usize = 32;
@@ -39,39 +41,53 @@ fn sealed(bytes: &[u8]) -> bool {
     crc32fast::hash(&bytes[..at]) == u32_at(bytes, at)
 }
 
-/// Magic, version, two zero bytes, length of the JSON, its checksum, checksum of all this; then the JSON.
+/// Magic, version, two zero bytes, length of the JSON, its checksum, checksum of all this; then the JSON; then all that again
+/// with another magic.
 pub(super) fn encode_file_header(header: &Header) -> Result<Vec<u8>, TraceError> {
     header.check()?;
     let json = serde_json::to_vec(header).map_err(|error| TraceError::Invalid(error.to_string()))?;
     if json.len() > MOST_JSON as usize {
         return Err(TraceError::Invalid("the provenance is longer than 64 MiB".into()));
     }
-    let mut bytes = Vec::with_capacity(FILE_HEADER + json.len());
-    bytes.extend(FILE_MAGIC);
-    bytes.extend(VERSION.to_le_bytes());
-    bytes.extend([0; 2]);
-    bytes.extend((json.len() as u32).to_le_bytes());
-    bytes.extend(crc32fast::hash(&json).to_le_bytes());
-    bytes.extend([0; 4]);
-    seal(&mut bytes);
-    bytes.extend(json);
-    Ok(bytes)
+    let mut file = Vec::with_capacity(2 * (FILE_HEADER + json.len()));
+    for magic in [FILE_MAGIC, COPY_MAGIC] {
+        let mut bytes = [0; FILE_HEADER];
+        bytes[..8].copy_from_slice(&magic);
+        bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&(json.len() as u32).to_le_bytes());
+        bytes[16..20].copy_from_slice(&crc32fast::hash(&json).to_le_bytes());
+        seal(&mut bytes);
+        file.extend(bytes);
+        file.extend(&json);
+    }
+    Ok(file)
 }
 
-/// The length of the JSON that follows, and its checksum.
-pub(super) fn decode_file_header(bytes: &[u8; FILE_HEADER]) -> Result<(usize, u32), TraceError> {
-    if bytes[..8] != FILE_MAGIC {
+/// The fixed part of a file's header, or of its copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileHeader {
+    /// Length of the JSON that follows.
+    pub json: usize,
+    /// Its checksum.
+    pub sum: u32,
+    /// Whether a copy of all this follows.
+    pub copied: bool,
+}
+
+pub(super) fn decode_file_header(bytes: &[u8; FILE_HEADER], magic: [u8; 8]) -> Result<FileHeader, TraceError> {
+    if bytes[..8] != magic {
         return Err(TraceError::NotATrace);
     }
+    // Another version's checksum may lie elsewhere.
     let version = u16::from_le_bytes([bytes[8], bytes[9]]);
-    if version != VERSION {
+    if !(1..=VERSION).contains(&version) {
         return Err(TraceError::Version(version));
     }
     let length = u32_at(bytes, 12);
     if !sealed(bytes) || length > MOST_JSON {
         return Err(TraceError::Header("its checksum is wrong".into()));
     }
-    Ok((length as usize, u32_at(bytes, 16)))
+    Ok(FileHeader { json: length as usize, sum: u32_at(bytes, 16), copied: version > 1 && magic == FILE_MAGIC })
 }
 
 pub(super) fn decode_json(json: &[u8], sum: u32) -> Result<Header, TraceError> {

@@ -26,6 +26,7 @@ pub enum Chunk<'a> {
 pub struct TraceReader<R> {
     input: R,
     header: Header,
+    copy_is_whole: bool,
     offset: u64,
     chunks: u64,
     records: u64,
@@ -64,16 +65,28 @@ impl<R: Read> TraceReader<R> {
             let ours = have > 0 && bytes[..have.min(8)] == layout::FILE_MAGIC[..have.min(8)];
             return Err(if ours { cut_header() } else { TraceError::NotATrace });
         }
-        let (length, sum) = layout::decode_file_header(&bytes)?;
-        let mut json = vec![0; length];
-        if read_full(&mut input, &mut json)? < length {
-            return Err(cut_header());
+        let (header, json, copied) = header(&bytes, layout::FILE_MAGIC, &mut input)?;
+        let mut offset = (FILE_HEADER + json.len()) as u64;
+        let mut copy_is_whole = true;
+        if copied {
+            let mut copy = vec![0; FILE_HEADER + json.len()];
+            let have = read_full(&mut input, &mut copy)?;
+            if have < copy.len() {
+                return Err(cut_header());
+            }
+            copy_is_whole = is_copy(&copy, &bytes, &json);
+            offset += copy.len() as u64;
         }
-        let header = layout::decode_json(&json, sum)?;
+        Ok(TraceReader { copy_is_whole, ..TraceReader::over(input, header, offset)? })
+    }
+
+    /// Behind the header, and at this offset.
+    fn over(input: R, header: Header, offset: u64) -> Result<Self> {
         Ok(TraceReader {
             input,
             header,
-            offset: (FILE_HEADER + length) as u64,
+            copy_is_whole: true,
+            offset,
             chunks: 0,
             records: 0,
             wanted: None,
@@ -91,6 +104,11 @@ impl<R: Read> TraceReader<R> {
     /// What the trace says of itself.
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// Whether the header's second copy is as the first (true in version 1, which has none).
+    pub fn copy_is_whole(&self) -> bool {
+        self.copy_is_whole
     }
 
     /// Offset of the next chunk, in bytes from the beginning of what is read.
@@ -167,7 +185,11 @@ impl<R: Read> TraceReader<R> {
         let mut bytes = [0; CHUNK_HEADER];
         let have = read_full(&mut self.input, &mut bytes)?;
         if have >= INDEX_HEADER && bytes[..8] == layout::INDEX_MAGIC {
-            return self.read_index(&bytes[..have]).map(|()| false);
+            self.read_index(&bytes[..have])?;
+            if !self.copy_is_whole {
+                return Err(self.damaged("all chunks are whole, the second copy of the header is not"));
+            }
+            return Ok(false);
         }
         if have < CHUNK_HEADER {
             return Err(TraceError::Torn(self.place()));
@@ -239,13 +261,78 @@ impl<R: Read + Seek> TraceReader<Selection<R>> {
     /// Reads only these chunks: a shard of [`Index::shards`], or all that the scan of a damaged file found.
     pub fn select(mut file: R, entries: &[Entry]) -> Result<Self> {
         file.rewind().map_err(TraceError::io("seek in the trace"))?;
-        let header = TraceReader::new(&mut file)?.offset;
-        let ranges = entries.iter().map(|entry| (entry.offset, entry.end() - entry.offset));
-        let ranges: Vec<_> = std::iter::once((0, header)).chain(ranges).collect();
-        let mut reader = TraceReader::new(Selection { file, ranges: ranges.into_iter(), left: 0 })?;
+        let begun = TraceReader::new(&mut file)?;
+        let (header, offset) = (begun.header, begun.offset);
+        TraceReader::chosen(file, header, offset, entries)
+    }
+
+    fn chosen(file: R, header: Header, offset: u64, entries: &[Entry]) -> Result<Self> {
+        let ranges: Vec<_> = entries.iter().map(|entry| (entry.offset, entry.end() - entry.offset)).collect();
+        let mut reader =
+            TraceReader::over(Selection { file, ranges: ranges.into_iter(), left: 0 }, header, offset)?;
         reader.wanted = Some(entries.len() as u64);
         Ok(reader)
     }
+
+    /// Reads every whole chunk of a damaged file, with what is whole of its header: that itself, or its copy. Also how many
+    /// bytes belong to nothing whole.
+    pub fn recover(mut file: R) -> Result<(Self, u64)> {
+        let operation = TraceError::io("seek in the trace");
+        let index = Index::read(&mut file)?;
+        let end = match index.entries.last() {
+            Some(last) if index.complete => last.end(),
+            _ => file.seek(SeekFrom::End(0)).map_err(&operation)?,
+        };
+        let whole = if index.complete { Index::scan(&mut file)? } else { index };
+        file.rewind().map_err(&operation)?;
+        let (header, begin, lost) = match TraceReader::new(&mut file) {
+            Ok(begun) => {
+                let copy = if begun.copy_is_whole { 0 } else { begun.offset / 2 };
+                (begun.header, begun.offset, copy)
+            }
+            Err(damage) => {
+                let (header, copy, begin) = find_copy(&mut file)?.ok_or(damage)?;
+                (header, begin, copy)
+            }
+        };
+        let kept: u64 = whole.entries.iter().map(|entry| entry.end() - entry.offset).sum();
+        let reader = TraceReader::chosen(file, header, begin, &whole.entries)?;
+        Ok((reader, lost + end.saturating_sub(begin + kept)))
+    }
+}
+
+/// The header whose fixed part was read, with its JSON, and whether a copy follows.
+fn header(bytes: &[u8; FILE_HEADER], magic: [u8; 8], input: &mut impl Read) -> Result<(Header, Vec<u8>, bool)> {
+    let fixed = layout::decode_file_header(bytes, magic)?;
+    let mut json = vec![0; fixed.json];
+    if read_full(input, &mut json)? < fixed.json {
+        return Err(cut_header());
+    }
+    Ok((layout::decode_json(&json, fixed.sum)?, json, fixed.copied))
+}
+
+/// Whether this is the copy of a header that is whole.
+fn is_copy(copy: &[u8], fixed: &[u8; FILE_HEADER], json: &[u8]) -> bool {
+    let (own, rest) = copy.split_at(FILE_HEADER);
+    let decoded = own.try_into().is_ok_and(|own| layout::decode_file_header(own, layout::COPY_MAGIC).is_ok());
+    decoded && own[8..20] == fixed[8..20] && rest == json
+}
+
+/// The whole copy of a header, wherever it lies: the header, and where the copy begins and ends.
+fn find_copy(file: &mut (impl Read + Seek)) -> Result<Option<(Header, u64, u64)>> {
+    let operation = TraceError::io("search the trace for its header's copy");
+    let mut start = 0;
+    while let Some(at) = super::index::find(file, layout::COPY_MAGIC, start)? {
+        file.seek(SeekFrom::Start(at)).map_err(&operation)?;
+        let mut bytes = [0; FILE_HEADER];
+        if read_full(file, &mut bytes)? == FILE_HEADER
+            && let Ok((header, json, _)) = header(&bytes, layout::COPY_MAGIC, file)
+        {
+            return Ok(Some((header, at, at + (FILE_HEADER + json.len()) as u64)));
+        }
+        start = at + 1;
+    }
+    Ok(None)
 }
 
 /// The bytes of some ranges of a file, one after the other.

@@ -52,19 +52,9 @@ pub fn open_runs(path: &Path, page_bits: u32, kinds: Kinds) -> Result<Box<dyn Ru
     open_reader(path)?.into_runs(page_bits, kinds)
 }
 
-/// Chunks of a damaged trace that are whole, and how many bytes between them belong to none.
+/// Chunks of a damaged trace that are whole, and how many bytes belong to nothing whole.
 pub(super) fn recovered(path: &Path) -> Result<(TraceReader<Selection<BufReader<File>>>, u64)> {
-    let mut file = BufReader::with_capacity(BUFFER, named(path, File::open(path))?);
-    let index = Index::read(&mut file)?;
-    let end = match index.entries.last() {
-        Some(last) if index.complete => last.end(),
-        _ => named(path, file.seek(std::io::SeekFrom::End(0)))?,
-    };
-    let whole = if index.complete { Index::scan(&mut file)? } else { index };
-    file.rewind().map_err(TraceError::io("read the trace"))?;
-    let begin = TraceReader::new(&mut file)?.position();
-    let kept: u64 = whole.entries.iter().map(|entry| entry.end() - entry.offset).sum();
-    Ok((TraceReader::select(file, &whole.entries)?, end.saturating_sub(begin + kept)))
+    TraceReader::recover(BufReader::with_capacity(BUFFER, named(path, File::open(path))?))
 }
 
 /// The index of a trace file, from its end or by scanning.

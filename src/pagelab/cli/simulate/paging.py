@@ -122,11 +122,11 @@ def _directory(out: Path) -> None:
 
 def _sampled(wanted: _Wanted, rate: float | None, most_pages: int | None, seed: int) -> pl.DataFrame:
     from pagelab.cli.simulate.progress import shown
-    from pagelab.simulate.sampling import sampled_paging
+    from pagelab.simulate.sampling import sample
 
     assert wanted.sizes is not None
     with shown(f"sample {wanted.trace.name}") as report:
-        return sampled_paging(
+        found = sample(
             wanted.trace,
             wanted.sizes,
             wanted.colours,
@@ -136,6 +136,10 @@ def _sampled(wanted: _Wanted, rate: float | None, most_pages: int | None, seed: 
             report=report,
             **wanted.shared,
         )
+    told = found.told()
+    if told is not None:
+        typer.echo(told, err=True)
+    return found.faults
 
 
 def _chosen(wanted: _Wanted, policies: list[str], seed: int, spill: Path | None) -> pl.DataFrame:

@@ -22,8 +22,8 @@ SHOWN = (Metric.MEAN.value, Metric.EXECUTION.value)
 """ALLOC's Figures 4, 5 and 7; the other two metrics have only sentences there (5.2, 5.3)."""
 OTHERS = (Metric.MEASUREMENT.value, Metric.UNCLASSIFIED.value)
 _RANKED = (
-    "Bars add up to all programs. Best: no other policy is surely better, so that several can be best at once; "
-    "surely: their {level} intervals do not overlap."
+    "Bars add up to all programs. Best: no other policy’s {level} interval lies wholly below, so that several can be "
+    "best at once; intervals are not corrected for their number."
 )
 
 

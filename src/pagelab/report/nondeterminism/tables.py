@@ -17,6 +17,7 @@ from pagelab.analysis.nondeterminism.model import (
     Ranking,
 )
 from pagelab.report.tables import NONE, Table, grouped
+from pagelab.stats import coverage
 from pagelab.stats import nondeterminism as nd
 
 PAIR_THRESHOLDS = (0.0, 1.0, 3.0, 10.0, 50.0)
@@ -36,8 +37,9 @@ def metrics(analysis: Analysis) -> Table:
         caption="Mean and non-determinism, by program and policy",
         note=f"In parentheses {level} intervals. Inside: the mean of the executions’ coefficients of variation. "
         "Everything: the coefficient of variation of all measurements. Impact factor: how many times larger the spread "
-        "between executions is than inside. Ranks are among the program’s policies (1: no other is surely better), of "
-        "the mean and of the impact factor.",
+        "between executions is than inside. Ranks are among the program’s policies (1: no other’s interval lies "
+        "wholly below), of the mean and of the impact factor; from fewer than 6 executions none can be told. "
+        + coverage.told([one.executions for one in (part.experiments if part is not None else ())]),
     )
 
 
@@ -173,7 +175,7 @@ def best(analysis: Analysis) -> Table:
         columns=("policy", *(f"{threshold:g}%" for threshold in nd.THRESHOLDS)),
         rows=rows,
         groups=groups,
-        caption="Percent of programs in which no other policy is surely better, by the least difference that counts",
+        caption="Percent of programs in which no other policy’s interval lies below, by the least difference",
         note="Hocko and Kalibera’s Figures 6 (mean) and 8 (spread between executions). Differences are in percent of "
         "the smaller value.",
     )
@@ -197,7 +199,7 @@ def pairs(analysis: Analysis) -> Table:
         columns=("pair", "programs", *(f"{threshold:g}%" for threshold in PAIR_THRESHOLDS)),
         rows=rows,
         groups=groups,
-        caption="Two policies alone: percent of programs in which the first is surely better / worse",
+        caption="Two policies alone: percent of programs in which the first is better / worse without overlap",
         note="By the least difference that counts. More programs can have both of two policies than all of them, so "
         "these percentages rest on other programs than the ranks.",
     )
@@ -207,14 +209,20 @@ def overheads(analysis: Analysis) -> Table:
     """How large the differences are (ALLOC 4.4, 5.5)."""
     rows, groups = _by_ranking(analysis, lambda _, ranking: [_overhead_row(one) for one in ranking.overheads])
     return Table(
-        columns=("policy", "against", "surely different", "greatest reduction", "greatest increase", "mean change"),
+        columns=("policy", "against", "no overlap", "greatest reduction", "greatest increase", "mean change"),
         rows=rows,
         groups=groups,
         words=2,
         caption="How large the differences are",
-        note="Greatest among those that are surely different. Mean change: geometric mean of the ratios of all "
-        "programs, with a bootstrap interval over programs.",
+        note="Greatest among those whose intervals do not overlap. Mean change: geometric mean of the ratios of all "
+        "programs, with Student’s interval of their logarithms over programs. "
+        + coverage.told((one.groups for one in _all_overheads(analysis)), coverage.MEANS, "programs"),
     )
+
+
+def _all_overheads(analysis: Analysis) -> list[Overhead]:
+    families = analysis.nondeterminism.families if analysis.nondeterminism is not None else ()
+    return [one for family in families for ranking in family.rankings for one in ranking.overheads]
 
 
 def _overhead_row(one: Overhead) -> tuple[str, ...]:
@@ -239,7 +247,10 @@ def correlations(analysis: Analysis) -> Table:
         groups=groups,
         caption=f"Do slow executions have more {label}? Correlation over the executions within each policy",
         note="Within one policy, other differences between policies (its own work, page sizes) cannot pass for an "
-        "effect of misses. The counter is of the whole execution, not of the measured operations alone.",
+        "effect of misses. The counter is of the whole execution, not of the measured operations alone. "
+        + coverage.told(
+            (each.n for one in (part.misses.groups if part else ()) for each in one.within), coverage.CORRELATIONS
+        ),
     )
 
 

@@ -23,7 +23,7 @@ from ..chosen_sizes import replacement
 from ..hardware import Processor
 from ..page_faults import curves
 from ..placing import History, Placement
-from ..sampling import sampled_paging
+from ..sampling import sample
 from ..translation import tlb
 
 Seeds = Sequence[int | None]
@@ -111,7 +111,7 @@ class Paging:
         shared: dict[str, Any] = {"colouring": name, "masks": masks, "page_bytes": self.page_bytes}
         if self._sampled:
             assert self.memory_pages is not None
-            return sampled_paging(
+            return sample(
                 trace,
                 self.memory_pages,
                 self.colours,
@@ -119,7 +119,7 @@ class Paging:
                 most_pages=self.sample_pages,
                 seed=seed,
                 **shared,
-            )
+            ).faults
         if self.policy == "lru":
             return curves(trace, self.colours, **shared).faults(self.memory_pages)
         assert self.memory_pages is not None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pagelab.stats.interval import Interval, IntervalMethod, NotAchievable
+from pagelab.stats.mean import enough
 from pagelab.stats.nondeterminism.percentile import percentile_ends
 from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate, one_sample
 
@@ -53,14 +54,15 @@ def correlation(
                 Refusal.NO_SPREAD, f"{name} is {values[0]:g} in all {values.size} executions: nothing to correlate"
             )
     tail = float(error_rate(level) / 2)
+    resamples = enough(resamples, tail)
     r = _pearson(x[None], y[None])[0]
     short = NotAchievable(level, 0.0, FEWEST)
-    enough = x.size >= FEWEST
+    many = x.size >= FEWEST
     return Correlation(
         n=x.size,
         pearson=float(r),
-        interval=_bootstrap(x, y, seed, level, tail, resamples) if enough else short,
-        fisher=_fisher(float(r), x.size, level, tail) if enough else short,
+        interval=_bootstrap(x, y, seed, level, tail, resamples) if many else short,
+        fisher=_fisher(float(r), x.size, level, tail) if many else short,
         spearman=float(_pearson(_midranks(x)[None], _midranks(y)[None])[0]),
     )
 
@@ -85,6 +87,7 @@ def within_strategies(
 def normalized(values: ArrayLike) -> NDArray[np.float64]:
     """Centred on the mean, scaled to a largest absolute value of 1: the axis of ALLOC's Figure 10. A constant is 0."""
     sample = one_sample(values)
+    sample = np.ldexp(sample, -int(np.frexp(np.abs(sample).max())[1]))  # so that the sum stays in range; exact
     centred = sample - sample.mean()
     largest = float(np.abs(centred).max())
     if sample.min() == sample.max() or largest == 0:

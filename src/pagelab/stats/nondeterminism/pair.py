@@ -89,7 +89,8 @@ def _ratio(metric: Metric, table: Table, level: float) -> Estimate | Refused:
         if isinstance(found, Refused):
             return Refused(found.refusal, f"{one.condition}: {found.message}")
     if metric is Metric.MEAN:
-        return ratio_of_means(*(one.executions for one in table.experiments), level)
+        base, new = table.experiments
+        return ratio_of_means(base.executions, new.executions, level)
     return _ratio_of_spreads(metric, table, level)
 
 
