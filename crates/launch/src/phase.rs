@@ -1,6 +1,7 @@
 //! Which capabilities the launcher's processes keep, phase by phase (docs/security.md has the table, and a test reads it
-//! from /proc). What a phase gives up is gone for good; a program that runs as root gets root's capabilities at its exec
-//! all the same, since the bounding set is left alone.
+//! from /proc). What a phase gives up is gone for good, but for the first: the program comes from it, and the kernel takes a
+//! process whose exec brings it capabilities for a set-user-ID one (no core dumps, `/proc/PID` is root's). So until the program
+//! is there, the permitted set is what the launcher was given, and only the effective one is small.
 
 use crate::announce::Caller;
 use crate::sys::user::keep_capabilities;
@@ -60,7 +61,7 @@ impl Phase {
     /// Begins it, and tells who watches (`phase_fd` of the request).
     pub fn begin(self, watcher: &mut Caller) {
         // Giving up needs no right; a kernel that refuses it leaves the launcher as it was.
-        let _ = keep_capabilities(self.capabilities());
+        let _ = keep_capabilities(self.capabilities(), self != Phase::Prepare);
         watcher.tell(self.name());
     }
 }

@@ -160,15 +160,17 @@ pub fn drop_capabilities() -> io::Result<()> {
     }
 }
 
-/// Gives up, for good, every capability that is not in `kept` (bit by number); none is gained.
-pub fn keep_capabilities(kept: u64) -> io::Result<()> {
+/// Acts with no capability that is not in `kept` (bit by number); none is gained. `for_good`: nor can it take one up again.
+pub fn keep_capabilities(kept: u64, for_good: bool) -> io::Result<()> {
     let header = CapHeader { version: CAP_VERSION_3, pid: 0 };
     let mut data = [CapData::default(); 2];
     // SAFETY: the structures have the kernel's layout for version 3.
     check_long(unsafe { libc::syscall(libc::SYS_capget, &header, data.as_mut_ptr()) })?;
     for (word, kept) in data.iter_mut().zip([kept as u32, (kept >> 32) as u32]) {
-        word.permitted &= kept;
         word.effective &= kept;
+        if for_good {
+            word.permitted &= kept;
+        }
     }
     // SAFETY: as above.
     check_long(unsafe { libc::syscall(libc::SYS_capset, &header, data.as_ptr()) }).map(drop)
