@@ -89,9 +89,13 @@ def resources() -> Iterator[Path]:
         yield Workshop(Path(directory)).build("resources")
 
 
+def natively(program: Path) -> dict[str, int]:
+    return numbers(subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout)
+
+
 @pytest.fixture(scope="module")
 def native_limits(resources: Path) -> dict[str, int]:
-    return numbers(subprocess.run([str(resources)], capture_output=True, text=True, check=True).stdout)
+    return natively(resources)
 
 
 def test_the_table_has_every_resource_that_is_swept() -> None:
@@ -121,7 +125,14 @@ def test_a_handler_on_a_small_stack_ends_the_program(any_policy: Policy, worksho
 def test_limits_are_used_up_by_the_surcharge_only(
     swept: Policy, resources: Path, run_under: Runner, native_limits: dict[str, int]
 ) -> None:
-    limits = told(swept, resources, run_under)
+    over = beyond(swept, told(swept, resources, run_under), native_limits)
+    if over.keys() == {"RLIMIT_NPROC"}:  # it counts what anybody runs as that user: both once more, side by side
+        over = beyond(swept, told(swept, resources, run_under), natively(resources))
+    assert over == {}
+
+
+def beyond(swept: Policy, limits: dict[str, int], native_limits: dict[str, int]) -> dict[str, str]:
+    """What is needed of more resources than the table says."""
     assert limits.keys() == native_limits.keys()
     over = {}
     for name, native in native_limits.items():
@@ -129,7 +140,7 @@ def test_limits_are_used_up_by_the_surcharge_only(
         allowed = surcharges()[name][column(swept)]
         if (native == -1) != (limits[name] == -1) or surcharge > allowed + NATIVE_STEP.get(name, 0):
             over[name] = f"{native} natively, {limits[name]} under {swept}; {allowed} allowed"
-    assert over == {}
+    return over
 
 
 @contextmanager

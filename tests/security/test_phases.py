@@ -105,7 +105,7 @@ def test_each_phase_has_exactly_the_documented_rights(tmp_path: Path, policy: st
     assert program["Uid"].split() == ([str(NOBODY)] * 4 if user else ["0"] * 4)
 
 
-def test_a_program_of_root_is_as_dumpable_as_natively(tmp_path: Path) -> None:
+def test_a_program_of_root_is_as_dumpable_as_natively() -> None:
     """An exec that brought it capabilities would make it a set-user-ID program to the kernel: no core dumps."""
     probe = "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
     ran = subprocess.run(

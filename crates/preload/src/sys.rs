@@ -122,6 +122,17 @@ pub fn mmap_own(len: usize) -> Result<usize> {
     unsafe { mmap(0, len, c::PROT_RW, c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_NORESERVE, -1, 0) }
 }
 
+/// The same for a table that is touched here and there: never in huge pages, one for each place would be memory that the
+/// program lacks.
+pub fn mmap_sparse(len: usize) -> Result<usize> {
+    let at = mmap_own(len)?;
+    if len >= crate::arch::PMD {
+        // SAFETY: our own memory, whose contents do not change. A kernel without huge pages rightly refuses the advice.
+        let _ = unsafe { madvise(at, len, c::MADV_NOHUGEPAGE) };
+    }
+    Ok(at)
+}
+
 /// brk(2), with the kernel's break: the break afterwards, whatever was wanted.
 pub fn brk(addr: usize) -> usize {
     // SAFETY: only the program's own request, or 0, is passed here.

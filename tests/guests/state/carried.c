@@ -221,7 +221,7 @@ static const struct state {
 
 /* ---- what the new block has ---- */
 
-static char smaps[1 << 20];
+static char smaps[8 << 20]; /* the pool of frames is thousands of mappings */
 
 static void read_smaps(void) {
     int fd = open("/proc/self/smaps", O_RDONLY);

@@ -121,7 +121,7 @@ impl Engine {
     }
 
     /// What the kernel says of frames.
-    pub(super) fn opened_flags(&mut self) -> Flags {
+    pub fn opened_flags(&mut self) -> Flags {
         if self.flags.0 < 0 {
             self.flags = Flags::open();
         }

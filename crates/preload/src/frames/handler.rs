@@ -206,7 +206,9 @@ fn prepare() -> core::result::Result<Uffd, Stop> {
             tally::failed(EngineState::Running, EngineFailure::Module, None);
         }
     }
-    // Both descriptors are open. A program that gives up its rights shall not keep a thread that has them, and threads
+    // A hint may ask for exact frames later, when the file cannot be opened any more.
+    ENGINE.lock().opened_flags();
+    // All descriptors are open. A program that gives up its rights shall not keep a thread that has them, and threads
     // made past libc are not among those whose user setuid(3) changes.
     // To pin, the pool must be lockable as far as the program's memory is.
     let keeps_lock = guest::plan().is_some_and(pins) && task::may_lock_beyond_limit(0);

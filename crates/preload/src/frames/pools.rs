@@ -63,7 +63,7 @@ pub struct Pool {
 /// Own memory for the tables that a stock is given.
 pub fn table<T>(entries: usize) -> Result<&'static mut [T]> {
     let bytes = (entries * size_of::<T>()).next_multiple_of(PAGE);
-    let at = sys::mmap_own(bytes)?;
+    let at = sys::mmap_sparse(bytes)?;
     // SAFETY: a fresh mapping; a forked child makes its own.
     unsafe { sys::madvise(at, bytes, c::MADV_DONTFORK) }?;
     // SAFETY: zeroed memory of that size, never unmapped, known to nobody else; zero is a value of all types used here

@@ -117,7 +117,7 @@ impl Ranges {
             return true;
         }
         if self.table().is_none() {
-            let Ok(at) = sys::mmap_own(size_of::<Table>()) else { return false };
+            let Ok(at) = sys::mmap_sparse(size_of::<Table>()) else { return false };
             self.table.store(at as *mut Table, Ordering::Release);
         }
         if self.count.load(Ordering::Relaxed) + 2 > ROOM {

@@ -33,7 +33,7 @@ pub struct Shadow {
 
 /// Fresh zeroed memory for `place`, unless somebody was faster.
 fn fill<T>(place: &AtomicPtr<T>) -> Option<&'static T> {
-    let at = sys::mmap_own(size_of::<T>()).ok()?;
+    let at = sys::mmap_sparse(size_of::<T>()).ok()?;
     let made = at as *mut T;
     match place.compare_exchange(core::ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
         // SAFETY: a fresh zeroed mapping of that size, never unmapped; zero is a value of everything kept here.
