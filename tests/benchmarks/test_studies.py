@@ -111,7 +111,7 @@ def test_a_missing_program_is_named_with_its_package(monkeypatch: pytest.MonkeyP
 def test_the_quick_form_lays_its_table_over_the_study() -> None:
     text = SPEC.read_text()
     quick, whole = plan(quick_text(text, SPEC)), plan(text)
-    assert (quick.name, quick.executions, whole.executions) == ("nondeterminism-quick", 5, 20)
+    assert (quick.name, quick.executions, whole.executions) == ("nondeterminism-quick", 6, 20)
     assert {condition.policy for condition in quick.conditions} == {"kernel", "page-coloring", "bin-hopping"}
     assert {condition.workload_name for condition in quick.conditions} == {b.name for b in catalogue.BENCHMARKS} - {
         "python-fft",

@@ -125,7 +125,11 @@ import os, signal, sys, threading
 import numpy as np
 from pagelab.stats.nondeterminism import Executions, Experiment, Resampling, characterize
 data = Executions.of(1 + np.random.default_rng(1).random((50, 50)))
-# Ctrl-C as soon as the loops can have begun, and again until it is heard.
+# Ctrl-C as soon as the loops can have begun, and again until it is heard: once.
+def hear(*_):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt
+signal.signal(signal.SIGINT, hear)
 def press():
     os.kill(os.getpid(), signal.SIGINT)
     timer = threading.Timer(0.2, press); timer.daemon = True; timer.start()
@@ -134,7 +138,6 @@ try:
     many = [Experiment(str(i), "c", data) for i in range(2_000)]
     characterize(many, Resampling(seed=1, estimate_draws=1_000_000))
 except KeyboardInterrupt:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     print("interrupted", flush=True)
     os._exit(0)
 """

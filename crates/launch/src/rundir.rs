@@ -16,6 +16,7 @@ use std::fs::{self, File};
 use std::io;
 use std::io::Write;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -66,8 +67,10 @@ fn roots(asked: Option<&Path>) -> Vec<&Path> {
 fn open_root(root: &Path, program: Option<u32>) -> io::Result<(PathBuf, Directory)> {
     let path = fs::canonicalize(root)?;
     let (_, own) = sys::user::own_uids();
+    // Whoever owns the root of all can replace everything anyway; in a user namespace that is not user 0.
+    let above = fs::metadata("/")?.uid();
     let directory = Directory::walk(&path, |at, found| {
-        let theirs = ![0, own].contains(&found.uid);
+        let theirs = ![0, above, own].contains(&found.uid);
         let open = found.mode & 0o022 != 0 && found.mode & libc::S_ISVTX == 0;
         match (theirs, open) {
             _ if program != Some(0) => Ok(()),

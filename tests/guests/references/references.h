@@ -113,29 +113,37 @@ static inline unsigned char *unmap_part(unsigned char *block, size_t bytes) {
         return map_anon(bytes);
     }
     CHECK(p == block + PAGE);
-    CHECK(madvise(block, PAGE, MADV_DONTNEED) == 0);
+    if (madvise(block, PAGE, MADV_DONTNEED) != 0) {
+        CHECK(refused());
+        return NULL;
+    }
     return block;
 }
 
 static inline unsigned char *raise_break(size_t bytes) {
     unsigned char *p = sbrk((intptr_t)bytes);
+    if (p == (void *)-1 && refused()) return NULL; /* other threads, and the break had been lowered into a reserved page */
     CHECK(p != (void *)-1);
     return p;
 }
 
 static inline void lower_break(unsigned char *block, size_t bytes) {
+    if (sbrk(0) == block && has_reserved_pages()) return; /* it is low already: raising it again was refused */
     CHECK(sbrk(0) == block + bytes && sbrk(-(intptr_t)bytes) == block + bytes);
 }
 
 static inline unsigned char *break_down_and_up(unsigned char *block, size_t bytes) {
     lower_break(block, bytes);
     unsigned char *p = raise_break(bytes);
-    CHECK(p == block);
+    CHECK(p == NULL || p == block);
     return p;
 }
 
 static inline unsigned char *discard(unsigned char *block, size_t bytes) {
-    CHECK(madvise(block, bytes, MADV_DONTNEED) == 0);
+    if (madvise(block, bytes, MADV_DONTNEED) != 0) {
+        CHECK(refused());
+        return NULL;
+    }
     return block;
 }
 
@@ -154,7 +162,7 @@ static inline unsigned char *arena(size_t bytes) {
 }
 
 static inline unsigned char *trim_arena(unsigned char *block, size_t bytes) {
-    discard(block, bytes);
+    if (discard(block, bytes) == NULL) return NULL;
     if (mprotect(block, bytes, PROT_NONE) != 0 && refused()) return NULL;
     if (mprotect(block, bytes, RW) != 0 && refused()) return NULL;
     return block;
@@ -246,6 +254,7 @@ static inline void one_round(const struct channel *channel, const struct way *wa
     way_now = way->name;
     bytes_now = bytes;
     unsigned char *block = way->get(bytes);
+    if (block == NULL) return;
     if (!all_zero(block, bytes)) FAIL("%s: memory of %zu KiB is not zero", way->name, bytes / KIB);
     overwrite(block, bytes);
     struct parts parts = parts_of(block, bytes);
