@@ -71,6 +71,8 @@ def prepare(command: str) -> None:
     if command in STARTS_NO_PROGRAM:
         for name in ONE_THREAD:
             os.environ.setdefault(name, "1")
+        # polars' allocator tries to start a thread again and again where there can be none.
+        os.environ.setdefault("_RJEM_MALLOC_CONF", "background_thread:false")
     with contextlib.suppress(ImportError, OSError, AttributeError):
         import ctypes
 
