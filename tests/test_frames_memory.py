@@ -47,8 +47,8 @@ def accounted(run: Run) -> None:
 
 
 # Open: nothing is exchanged any more after it was placed (the program may have handed the page to the kernel).
-# So a free page that is swapped out, or moved, between its look-up and its move is handed out on another frame: 1 to 15 of some
-# thousand.
+# So a free page that is swapped out, or moved, between its look-up and its move is handed out on another frame
+# That is 1 to 15 of some thousand.
 AT_WRONG_FRAMES = pytest.mark.xfail(strict=False, reason="a free page may change its frame between look-up and move")
 
 
