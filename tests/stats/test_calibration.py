@@ -91,7 +91,6 @@ def pooled_sample(kind: str) -> list[np.ndarray]:
 def test_no_gate_fails_falsely_more_often_than_its_level(kind: str, new: int) -> None:
     """Every division of one program's executions into A and B: exactly the null hypothesis, whatever the distribution.
 
-    Before, divisions of eight and two failed in up to a fifth of the cases.
     """
     rows = pooled_sample(kind)
     level = 0.9
