@@ -89,9 +89,7 @@ def pooled_sample(kind: str) -> list[np.ndarray]:
 @pytest.mark.parametrize("kind", ["rare", "tied", "lognormal"])
 @pytest.mark.parametrize("new", [2, 3, 5])
 def test_no_gate_fails_falsely_more_often_than_its_level(kind: str, new: int) -> None:
-    """Every division of one program's executions into A and B: exactly the null hypothesis, whatever the distribution.
-
-    """
+    """Every division of one program's executions into A and B: exactly the null hypothesis."""
     rows = pooled_sample(kind)
     level = 0.9
     failed: dict[str, int] = {}
