@@ -140,12 +140,11 @@ fn governed(request: &Request, section: &Section) -> Result<usize> {
     {
         return Ok(at);
     }
-    let crosses = hint.is_some_and(|hint| {
-        let wanted = Span::new(hint, hint.saturating_add(len));
-        guest::touches_pools(hint, len) && (hint < POOLS.start || wanted.end > guest::pool_end(hint))
-    });
-    if crosses {
-        return placed_in_pool(request);
+    if let Some(hint) = hint
+        && guest::touches_pools(hint, len)
+        && let Ok(at) = at_border(request, Span::new(hint, hint.saturating_add(len)))
+    {
+        return Ok(at);
     }
     let mut guest = guest::lock();
     // A hint into a hole of another rule's pool is honoured, too.
@@ -192,6 +191,17 @@ fn at_hint(request: &Request, section: &Section, hint: usize) -> Result<usize> {
     }
     populate::after_mmap(section.fetch, span, request.prot, request.flags);
     Ok(at)
+}
+
+/// A hint that no single pool holds, but pools touch or could: honoured where nothing is mapped.
+fn at_border(request: &Request, wanted: Span) -> Result<usize> {
+    let mut guest = guest::lock();
+    if guest.pool(wanted.start).is_some_and(|pool| wanted.and(pool.bounds()) == wanted) {
+        return Err(Errno::EEXIST);
+    }
+    drop(guest);
+    let flags = request.flags | c::MAP_FIXED_NOREPLACE;
+    placed_in_pool(&Request { addr: wanted.start, flags, ..*request })
 }
 
 /// A mapping at addresses of a pool that the program chose: MAP_FIXED, MAP_FIXED_NOREPLACE, or a hint for memory that is
@@ -246,16 +256,6 @@ fn placed_in_pool(request: &Request) -> Result<usize> {
     Ok(at)
 }
 
-/// Whole pages from `addr`; `None` where the kernel would refuse the arguments, or nothing of a pool is meant.
-fn pool_span(addr: usize, len: usize) -> Option<Span> {
-    if len == 0 || !addr.is_multiple_of(PAGE) || !guest::touches_pools(addr, len) {
-        return None;
-    }
-    let span = Span::new(addr, addr.checked_add(align_up(len, PAGE)?)?);
-    // Parts outside the pools are rare enough to be left to the kernel together with the rest.
-    (span.and(POOLS) == span).then_some(span)
-}
-
 /// Whose addresses a part of a range are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
@@ -271,9 +271,11 @@ pub fn concerns_us(addr: usize, len: usize) -> bool {
     addr < POOLS.end && addr.saturating_add(len) > HEAP.start
 }
 
+/// Where a program's addresses end.
+const TASK_END: usize = 1 << 47;
+
 /// The whole pages of a range that the kernel would accept, and that touches heap or pools.
 fn our_span(addr: usize, len: usize) -> Option<Span> {
-    const TASK_END: usize = 1 << 47;
     if len == 0 || !addr.is_multiple_of(PAGE) || !concerns_us(addr, len) {
         return None;
     }

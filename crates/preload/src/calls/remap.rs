@@ -1,16 +1,16 @@
-//! mremap: inside a pool, out of one, into one.
+//! mremap: inside a pool, out of one, into one, and across the borders of heap and pools.
 
 use pagelab_abi::guest::Counter;
 
 use crate::arch::PAGE;
 use crate::frames;
-use crate::guest::{self, HEAP};
+use crate::guest::{self, Guest, HEAP};
 use crate::intervals::{Span, align_up};
-use crate::pool::carry;
+use crate::pool::{Pool, carry, is_uniform};
 use crate::record;
 use crate::sys::{self, Errno, Result, c};
 
-use super::{madvise, mmap, munmap, part_with_heap, pool_span};
+use super::{Owner, TASK_END, concerns_us, each_part, madvise, mmap, munmap};
 
 /// mremap; `new` counts only with MREMAP_FIXED or MREMAP_DONTUNMAP.
 pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> Result<usize> {
@@ -26,100 +26,294 @@ pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize
 }
 
 fn moved(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> Result<usize> {
-    let from_pool = pool_span(old, old_len);
-    let into_pool = flags & c::MREMAP_FIXED != 0 && guest::touches_pools(new, new_len);
-    let length = align_up(new_len, PAGE).filter(|&len| len != 0);
-    let known = flags & !(c::MREMAP_MAYMOVE | c::MREMAP_FIXED | c::MREMAP_DONTUNMAP) == 0;
-    if let (Some(span), Some(length), true) = (from_pool, length, known) {
-        let mut guest = guest::lock();
-        let whole = guest.pool(old).filter(|pool| span.and(pool.bounds()) == span);
-        if let Some(pool) = whole {
-            record::count(Counter::MremapGoverned);
-            match flags {
-                0 => return pool.remap(span, length, false),
-                c::MREMAP_MAYMOVE => return frames::frugally(|| pool.remap(span, length, true)),
-                // A wish for an address without MREMAP_FIXED is only a hint.
-                DUPLICATE if length == span.len() => return pool.duplicate(span),
-                _ => {}
-            }
-        }
-    }
-    if from_pool.is_none() && !into_pool {
-        part_with_heap(old, old_len, false)?;
-        if flags & c::MREMAP_FIXED != 0 {
-            part_with_heap(new, new_len, false)?;
-        }
+    match Asked::new(old, old_len, new_len, flags, new).filter(Asked::concerns_us) {
+        Some(asked) if asked.has_place() => asked.aimed(),
+        Some(asked) if asked.len <= asked.from.len() => asked.shrunk(),
+        Some(asked) => asked.grown(),
         // SAFETY: the program's own request.
-        return unsafe { sys::mremap(old, old_len, new_len, flags, new) };
+        None => unsafe { sys::mremap(old, old_len, new_len, flags, new) },
     }
-    aimed(Span::new(old, old.saturating_add(old_len)), new_len, flags, new)
 }
 
-const DUPLICATE: i32 = c::MREMAP_MAYMOVE | c::MREMAP_DONTUNMAP;
-
-/// Whether the kernel would look at a move to a place of the program's own, instead of refusing its arguments.
-fn is_possible(old: Span, new_len: usize, flags: i32, new: usize) -> bool {
-    let Some(len) = align_up(new_len, PAGE) else { return false };
-    let Some(end) = new.checked_add(len) else { return false };
-    let known = flags & !(DUPLICATE | c::MREMAP_FIXED) == 0 && flags & c::MREMAP_MAYMOVE != 0;
-    let same = flags & c::MREMAP_DONTUNMAP == 0 || len == old.len();
-    known && same && len > 0 && new.is_multiple_of(PAGE) && old.and(Span::new(new, end)).is_empty()
+/// A call whose arguments the kernel would accept; lengths are whole pages.
+struct Asked {
+    /// Empty: shared memory is to be mapped once more.
+    from: Span,
+    len: usize,
+    flags: i32,
+    /// Counts only with MREMAP_FIXED; otherwise with MREMAP_DONTUNMAP a hint.
+    to: usize,
 }
 
-/// mremap with MREMAP_FIXED, from a pool or into one.
-fn aimed(old: Span, new_len: usize, flags: i32, new: usize) -> Result<usize> {
-    let mut guest = guest::lock();
-    let from = pool_span(old.start, old.len()).filter(|span| is_possible(*span, new_len, flags, new));
-    if let Some(span) = from.filter(|_| flags & c::MREMAP_FIXED != 0)
-        && let Some(pool) = guest.pool(span.start).filter(|pool| pool.has_hugetlb(span))
-    {
-        if pool.is_plain_at(span) {
-            drop(guest);
-            return copy_to(span, new_len, new, flags & c::MREMAP_DONTUNMAP != 0);
-        }
-        pool.demote_all(span)?;
+impl Asked {
+    fn new(old: usize, old_len: usize, new_len: usize, flags: i32, to: usize) -> Option<Asked> {
+        let len = align_up(new_len, PAGE).filter(|len| (1..=TASK_END).contains(len))?;
+        let end = old.checked_add(align_up(old_len, PAGE)?).filter(|&end| end <= TASK_END)?;
+        let from = Span::new(old, end);
+        let known = flags & !(c::MREMAP_MAYMOVE | c::MREMAP_FIXED | c::MREMAP_DONTUNMAP) == 0;
+        let asked = Asked { from, len, flags, to };
+        let fits = !asked.has_place()
+            || (flags & c::MREMAP_MAYMOVE != 0
+                && to.is_multiple_of(PAGE)
+                && to <= TASK_END - len
+                && (flags & c::MREMAP_DONTUNMAP == 0 || len == from.len())
+                && from.and(Span::new(to, to + len)).is_empty());
+        (known && fits && old.is_multiple_of(PAGE)).then_some(asked)
     }
-    let plain = from.is_some_and(|span| guest.pool(span.start).is_some_and(|pool| pool.is_plain_at(span)));
-    let end = align_up(new.saturating_add(new_len), PAGE).unwrap_or(new);
-    let target = Span::new(new, end);
-    if flags & c::MREMAP_FIXED != 0 {
-        let inside = |span: Span| (!span.is_empty()).then_some(span);
-        if let (Some(heap), Some(part)) = (&mut guest.heap, inside(target.and(HEAP))) {
-            heap.part_with(part)?;
+
+    /// Whether the kernel looks at an address for the result.
+    fn has_place(&self) -> bool {
+        self.flags & (c::MREMAP_FIXED | c::MREMAP_DONTUNMAP) != 0
+    }
+
+    /// MREMAP_FIXED: what will be replaced.
+    fn target(&self) -> Option<Span> {
+        (self.flags & c::MREMAP_FIXED != 0).then(|| Span::new(self.to, self.to + self.len))
+    }
+
+    fn keeps(&self) -> bool {
+        self.flags & c::MREMAP_DONTUNMAP != 0
+    }
+
+    fn concerns_us(&self) -> bool {
+        concerns_us(self.from.start, self.len.max(self.from.len()))
+            || self.target().is_some_and(|target| concerns_us(target.start, target.len()))
+    }
+
+    /// Whether all of the old range lies in one pool.
+    fn is_in_one_pool(&self, guest: &mut Guest) -> bool {
+        let pool = guest.pool(self.from.start);
+        !self.from.is_empty() && pool.is_some_and(|pool| self.from.and(pool.bounds()) == self.from)
+    }
+
+    /// What is longer than it shall be loses its end. As natively, only its first page must be there.
+    fn shrunk(&self) -> Result<usize> {
+        let first = Span::new(self.from.start, self.from.start + PAGE);
+        let mut guest = guest::lock();
+        let heap_end = guest.heap_end();
+        each_part(first, heap_end, &mut |owner, part| {
+            let is_there = match (owner, &guest.heap) {
+                (Owner::Heap, Some(heap)) => heap.own(part) == part && sys::is_mapped(part.start, PAGE).is_ok(),
+                (Owner::Pool, _) => match guest.pool(part.start) {
+                    Some(pool) => {
+                        record::count(Counter::MremapGoverned);
+                        pool.has(part)
+                    }
+                    None => sys::is_mapped(part.start, PAGE).is_ok(),
+                },
+                _ => sys::is_mapped(part.start, PAGE).is_ok(),
+            };
+            if is_there { Ok(()) } else { Err(Errno::EFAULT) }
+        })?;
+        drop(guest);
+        if self.len < self.from.len() {
+            munmap(self.from.start + self.len, self.from.len() - self.len)?;
         }
-        for pool in guest.pools.iter_mut().flatten() {
-            if let Some(part) = inside(target.and(pool.bounds())) {
-                pool.before_move_in(part)?;
+        Ok(self.from.start)
+    }
+
+    /// Growth in place, where there is room, or else somewhere else, if it may move.
+    fn grown(&self) -> Result<usize> {
+        let may_move = self.flags & c::MREMAP_MAYMOVE != 0;
+        let mut guest = guest::lock();
+        let own = self.is_in_one_pool(&mut guest);
+        let end = self.from.start + self.len;
+        if let Some(pool) = guest.pool(self.from.start).filter(|pool| own && (end <= pool.bounds().end)) {
+            record::count(Counter::MremapGoverned);
+            return self.resized(&mut || pool.remap(self.from, self.len, may_move));
+        }
+        if !self.from.is_empty() && end <= TASK_END && self.stretched(&mut guest)? {
+            return Ok(self.from.start);
+        }
+        if !may_move {
+            return Err(Errno::ENOMEM);
+        }
+        if let Some(pool) = guest.pool(self.from.start).filter(|_| own) {
+            record::count(Counter::MremapGoverned);
+            return self.resized(&mut || pool.remap(self.from, self.len, true));
+        }
+        self.carried_off(&mut guest)
+    }
+
+    fn resized(&self, resize: &mut dyn FnMut() -> Result<usize>) -> Result<usize> {
+        if self.flags & c::MREMAP_MAYMOVE != 0 { frames::frugally(resize) } else { resize() }
+    }
+
+    /// Growth in place that begins or ends outside of one pool. False: something is in the way.
+    fn stretched(&self, guest: &mut Guest) -> Result<bool> {
+        let growth = Span::new(self.from.end, self.from.start + self.len);
+        let takes_heap = guest.heap.as_ref().is_some_and(|heap| !heap.own(growth.and(HEAP)).is_empty());
+        let takes_pools = guest.pools.iter().flatten().any(|pool| {
+            let part = growth.and(pool.bounds());
+            !part.is_empty() && !pool.is_free(part)
+        });
+        if takes_heap || takes_pools {
+            return Ok(false);
+        }
+        self.soften(guest)?;
+        if let Some(heap) = &mut guest.heap {
+            heap.make_way(growth.and(HEAP))?;
+        }
+        each_pool_part(guest, growth, &mut |pool, part| pool.clear_for(part))?;
+        let plain = is_plain(guest, self.from);
+        // SAFETY: without MREMAP_MAYMOVE the mapping stays, and the kernel checks that nothing follows it.
+        let raw = |from: Span| unsafe { sys::mremap(from.start, from.len(), from.len() + growth.len(), 0, 0) };
+        let grown = match raw(self.from) {
+            Err(Errno::EFAULT) if is_uniform(self.from) => raw(Span::new(self.from.end - PAGE, self.from.end)),
+            result => result,
+        };
+        match grown {
+            Err(Errno::ENOMEM) => return Ok(false),
+            result => result?,
+        };
+        self.arrived(guest, growth, plain);
+        Ok(true)
+    }
+
+    /// A move to where the kernel likes, which is never in a pool.
+    fn carried_off(&self, guest: &mut Guest) -> Result<usize> {
+        self.soften(guest)?;
+        self.let_go(guest)?;
+        // SAFETY: the program's own request.
+        let at = match unsafe { sys::mremap(self.from.start, self.from.len(), self.len, c::MREMAP_MAYMOVE, 0) } {
+            Err(Errno::EFAULT) if is_uniform(self.from) => {
+                let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_NORESERVE;
+                // SAFETY: no address is given, so nothing that exists is touched.
+                let at = unsafe { sys::mmap(0, self.len, c::PROT_NONE, flags, -1, 0) }?;
+                let target = Span::new(at, at + self.len);
+                if let Err(errno) = carry(self.from, target, c::MREMAP_MAYMOVE | c::MREMAP_FIXED) {
+                    // SAFETY: mapped a moment ago, and nobody knows of it.
+                    let _ = unsafe { sys::munmap(at, self.len) };
+                    return Err(errno);
+                }
+                at
+            }
+            result => {
+                let at = result?;
+                frames::moved(self.from, at, false);
+                at
+            }
+        };
+        self.departed(guest);
+        Ok(at)
+    }
+
+    /// MREMAP_FIXED or MREMAP_DONTUNMAP.
+    fn aimed(&self) -> Result<usize> {
+        let mut guest = guest::lock();
+        let own = self.is_in_one_pool(&mut guest);
+        if let Some(pool) = guest.pool(self.from.start).filter(|_| own) {
+            record::count(Counter::MremapGoverned);
+            if self.target().is_none() {
+                // A wish for an address without MREMAP_FIXED is only a hint.
+                return pool.duplicate(self.from);
+            }
+            if pool.has_hugetlb(self.from) && pool.is_plain_at(self.from) {
+                drop(guest);
+                return copy_to(self.from, self.len, self.to, self.keeps());
+            }
+        }
+        self.soften(&mut guest)?;
+        let plain = is_plain(&mut guest, self.from);
+        self.let_go(&mut guest)?;
+        if let Some(target) = self.target() {
+            if let Some(heap) = &mut guest.heap {
+                heap.part_with(target.and(HEAP))?;
+            }
+            each_pool_part(&mut guest, target, &mut |pool, part| pool.before_move_in(part))?;
+        }
+        let at = self.carried()?;
+        if !self.keeps() {
+            self.departed(&mut guest);
+        }
+        self.arrived(&mut guest, Span::new(at, at + self.len), plain);
+        Ok(at)
+    }
+
+    /// The move itself, where everything is prepared.
+    fn carried(&self) -> Result<usize> {
+        // SAFETY: the program's own request.
+        let raw = unsafe { sys::mremap(self.from.start, self.from.len(), self.len, self.flags, self.to) };
+        match raw {
+            Err(Errno::EFAULT) if self.target().is_some() && is_uniform(self.from) => {
+                let mut from = self.from;
+                if self.len < from.len() {
+                    // SAFETY: the program gives it up by the same call.
+                    unsafe { sys::munmap(from.start + self.len, from.len() - self.len) }?;
+                    from = Span::new(from.start, from.start + self.len);
+                }
+                carry(from, Span::new(self.to, self.to + self.len), self.flags).map(|()| self.to)
+            }
+            result => {
+                let at = result?;
+                frames::moved(self.from, at, self.keeps());
+                Ok(at)
             }
         }
     }
-    // SAFETY: the program's own request.
-    let at = match unsafe { sys::mremap(old.start, old.len(), new_len, flags, new) } {
-        Err(Errno::EFAULT) if flags & c::MREMAP_FIXED != 0 && from.is_some() => {
-            carry(from.unwrap_or(old), Span::new(new, end), flags)?;
-            new
+
+    /// Before the old range is moved or stretched: reserved pages become normal memory, and what is mapped in it without the
+    /// program's knowledge goes.
+    fn soften(&self, guest: &mut Guest) -> Result<()> {
+        if let Some(heap) = &mut guest.heap {
+            heap.demote_all(heap.own(self.from.and(HEAP)))?;
         }
-        result => {
-            let at = result?;
-            frames::moved(from.unwrap_or(old), at, flags & c::MREMAP_DONTUNMAP != 0);
-            at
-        }
-    };
-    if flags & c::MREMAP_DONTUNMAP == 0
-        && let Some(span) = from
-        && let Some(pool) = guest.pool(span.start)
-    {
-        pool.moved_away(span);
+        each_pool_part(guest, self.from, &mut |pool, part| pool.before_move_out(part))
     }
-    let target = Span::new(at, align_up(at.saturating_add(new_len), PAGE).unwrap_or(at));
+
+    /// Before the old range is moved: the heap's part is not the heap's any more.
+    fn let_go(&self, guest: &mut Guest) -> Result<()> {
+        match &mut guest.heap {
+            Some(heap) if !self.keeps() => heap.part_with(self.from.and(HEAP)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The old range is not mapped any more.
+    fn departed(&self, guest: &mut Guest) {
+        for pool in guest.pools.iter_mut().flatten() {
+            let part = self.from.and(pool.bounds());
+            if !part.is_empty() {
+                pool.moved_away(part);
+            }
+        }
+    }
+
+    /// `span` holds what was moved there; `plain`: it is memory as the pools hand it out.
+    fn arrived(&self, guest: &mut Guest, span: Span, plain: bool) {
+        for pool in guest.pools.iter_mut().flatten() {
+            let part = span.and(pool.bounds());
+            if !part.is_empty() {
+                pool.moved_in(part, plain);
+            }
+        }
+    }
+}
+
+fn each_pool_part(
+    guest: &mut Guest,
+    span: Span,
+    visit: &mut dyn FnMut(&mut Pool, Span) -> Result<()>,
+) -> Result<()> {
     for pool in guest.pools.iter_mut().flatten() {
-        let part = target.and(pool.bounds());
-        if part.is_empty() {
-            continue;
+        let part = span.and(pool.bounds());
+        if !part.is_empty() {
+            visit(pool, part)?;
         }
-        pool.moved_in(part, plain);
     }
-    Ok(at)
+    Ok(())
+}
+
+/// Whether all of `span` is plain memory of pools.
+fn is_plain(guest: &mut Guest, span: Span) -> bool {
+    let mut plain = 0;
+    for pool in guest.pools.iter().flatten() {
+        let part = span.and(pool.bounds());
+        if !part.is_empty() && pool.is_plain_at(part) {
+            plain += part.len();
+        }
+    }
+    !span.is_empty() && plain == span.len()
 }
 
 /// mremap to a fixed place out of reserved pages: a copy, because they cannot be moved.

@@ -14,17 +14,16 @@ use super::Pool;
 const MOVE: i32 = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
 
 impl Pool {
-    /// mremap without a target address: `old` lies in this pool, lengths are whole pages, `new_len` is not 0.
+    /// Whether the program has all of `span`.
+    pub fn has(&self, span: Span) -> bool {
+        self.used.covers(span) && !self.held.overlaps(span)
+    }
+
+    /// mremap without a target address: `old` lies in this pool, lengths are whole pages, `new_len` is longer than `old`.
     pub fn remap(&mut self, old: Span, new_len: usize, may_move: bool) -> Result<usize, Errno> {
         self.ready()?;
-        if !self.used.covers(old) || self.held.overlaps(old) {
+        if !self.has(old) {
             return Err(Errno::EFAULT);
-        }
-        if new_len <= old.len() {
-            if new_len < old.len() {
-                self.unmap(Span::new(old.start + new_len, old.end))?;
-            }
-            return Ok(old.start);
         }
         let growth = Span::new(old.end, old.start.checked_add(new_len).ok_or(Errno::ENOMEM)?);
         if growth.and(self.bounds()) == growth && !self.used.overlaps(growth) && self.grow(old, growth) {
@@ -283,6 +282,17 @@ impl Pool {
         Ok(at)
     }
 
+    /// Before `old` is moved or stretched by the kernel: what the program does not know of goes, and reserved pages become normal
+    /// memory.
+    pub fn before_move_out(&mut self, old: Span) -> Result<(), Errno> {
+        self.ready()?;
+        self.demote_all(old)?;
+        if !self.used.covers(old) {
+            self.drop_spare(old);
+        }
+        Ok(())
+    }
+
     /// Before a move to `new` (MREMAP_FIXED): nothing of our own may lie there.
     pub fn before_move_in(&mut self, new: Span) -> Result<(), Errno> {
         self.ready()?;
@@ -334,7 +344,7 @@ pub fn carry(old: Span, new: Span, flags: i32) -> Result<(), Errno> {
 }
 
 /// Whether `span` is mapped without holes, with one protection, and either no file or one.
-fn is_uniform(span: Span) -> bool {
+pub fn is_uniform(span: Span) -> bool {
     let mut at = span.start;
     let mut first = None;
     let mut uniform = true;
