@@ -45,17 +45,7 @@ def test_guest_is_right_natively(guest: Guest, workshop: Workshop, tmp_path: Pat
 
 @pytest.mark.parametrize("guest", FEW, ids=str)
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
-def test_guest_is_unharmed(
-    policy: Policy,
-    guest: Guest,
-    workshop: Workshop,
-    run_under: Runner,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-) -> None:
-    if guest.name == "close_range" and not policy.is_kernel:
-        reason = "known: a descriptor of the library's is open for a moment while memory is given back"
-        request.applymarker(pytest.mark.xfail(strict=False, reason=reason))
+def test_guest_is_unharmed(policy: Policy, guest: Guest, workshop: Workshop, run_under: Runner, tmp_path: Path) -> None:
     is_unharmed(policy, guest, workshop, run_under, tmp_path)
 
 

@@ -71,7 +71,7 @@ class Sequence:
     threads: int = 1
     only: tuple[int, ...] | None = None
     say: bool = False
-    without: tuple[str, ...] = ("far", "zone", "mremap")
+    without: tuple[str, ...] = ()
 
     def arguments(self) -> list[str]:
         numbers = [self.seed, self.first, self.episodes, self.operations, self.threads]

@@ -379,7 +379,9 @@ pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
                 holes |= own != part;
                 match own.is_empty() {
                     true => Ok(()),
-                    false if advice == c::MADV_DONTNEED && heap.has_hugetlb(own) => heap.discard(own),
+                    false if heap.has_hugetlb(own) && discards(advice) => heap.discard(own, advice),
+                    // Which reserved pages, that the kernel takes for a file, would have another error for.
+                    false if heap.has_hugetlb(own) && advice == c::MADV_REMOVE => Err(Errno::EINVAL),
                     false => match advise_heap(own, advice) {
                         // What the kernel refuses for reserved pages alone is given to normal memory in their place.
                         Err(Errno::EINVAL) if heap.has_hugetlb(own) => {
@@ -406,6 +408,11 @@ pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
         if result == Err(Errno::ENOMEM) { Ok(()) } else { result }
     })?;
     if holes { Err(Errno::ENOMEM) } else { Ok(()) }
+}
+
+/// Whether this advice has memory begin anew at once.
+pub fn discards(advice: i32) -> bool {
+    matches!(advice, c::MADV_DONTNEED | c::MADV_DONTNEED_LOCKED)
 }
 
 /// Whether the kernel can be asked to populate all of `[addr, addr + len)`, none of it mapped in advance; what a strategy

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering
 use pagelab_abi::guest::{DisabledReason, Started, State};
 use pagelab_abi::plan::{ANON_BASE, Flags, HEAP_BASE, MAX_ANON_POOLS, Memory, POOL_BYTES, Plan, Section};
 
+use crate::apart::apart;
 use crate::arch::{self, PAGE};
 use crate::frames;
 use crate::heap::Heap;
@@ -264,7 +265,7 @@ pub fn set_up_child() {
         let start_ns = if sandbox::is_active() { 0 } else { sys::monotonic_ns() };
         // A child in another mount namespace or root cannot reach the run directory: it is governed, but silent.
         if !sandbox::is_active() {
-            let _ = record::create(&plan, Started::Fork, start_ns);
+            let _ = apart(|| record::create(&plan, Started::Fork, start_ns));
         }
         let mut guest = GUEST.lock();
         if torn {

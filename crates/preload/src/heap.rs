@@ -237,9 +237,15 @@ impl Heap {
         if own.is_empty() {
             return Ok(());
         }
-        self.foreign.reserve(4).map_err(|_| Errno::ENOMEM)?;
+        for set in [&mut self.foreign, &mut self.hugetlb, &mut self.shut] {
+            set.reserve(4).map_err(|_| Errno::ENOMEM)?;
+        }
         self.demote_edges(own)?;
         let _ = self.foreign.insert(own);
+        // Reserved pages in there go with it: what comes is no such page, whatever its protection.
+        let _ = self.hugetlb.remove(own);
+        let _ = self.shut.remove(own);
+        self.pending.forget(own);
         Ok(())
     }
 
@@ -263,12 +269,12 @@ impl Heap {
         Ok(())
     }
 
-    /// MADV_DONTNEED where reserved pages are concerned: of a part the kernel says that it is done and does nothing. The page
+    /// MADV_DONTNEED (or its kind, `advice`) where reserved pages are concerned: of a part the kernel says that it is done and does nothing. The page
     /// becomes normal memory first.
-    pub fn discard(&mut self, span: Span) -> Result<(), Errno> {
+    pub fn discard(&mut self, span: Span, advice: i32) -> Result<(), Errno> {
         self.demote_edges(span)?;
         // SAFETY: the program gives up the contents.
-        unsafe { sys::madvise(span.start, span.len(), c::MADV_DONTNEED) }
+        unsafe { sys::madvise(span.start, span.len(), advice) }
     }
 
     /// The program's own part of `span`: below its break.

@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use pagelab_abi::guest::{Counter, NoteKind};
 
+use crate::apart::apart;
 use crate::arch::{PAGE, PMD};
 use crate::frames;
 use crate::intervals::{Span, align_down};
@@ -292,6 +293,10 @@ pub fn protect(span: Span, prot: i32, key: i32) -> Result<(), Errno> {
 
 /// Reads memory that the program has closed to itself: the kernel's view of the process ignores protections.
 pub fn read_closed(from: usize, into: &mut [u8]) -> Result<(), Errno> {
+    apart(|| read_memory(from, into))?
+}
+
+fn read_memory(from: usize, into: &mut [u8]) -> Result<(), Errno> {
     let fd = sys::open(c"/proc/self/mem", c::O_RDONLY, 0)?;
     let mut done = 0;
     let result = loop {

@@ -5,6 +5,7 @@
 //! counted. `docs/preload.md` says what is governed and how.
 #![cfg_attr(not(test), no_std)]
 
+mod apart;
 mod api;
 mod arch;
 #[cfg(not(test))]

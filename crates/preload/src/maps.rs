@@ -1,5 +1,6 @@
 //! `/proc/self/maps`, read in pieces and without allocation.
 
+use crate::apart::apart;
 use crate::intervals::Span;
 use crate::sys::{self, Errno, c};
 
@@ -84,6 +85,10 @@ pub fn parse(line: &[u8]) -> Option<Mapping<'_>> {
 /// The kernel writes whole lines into each read, so a line is never torn; mappings made meanwhile may or may not show.
 /// `buffer` must hold the longest line (a path of 4096 bytes and some).
 pub fn each_with(buffer: &mut [u8], visit: &mut dyn FnMut(&Mapping<'_>) -> bool) -> Result<(), Errno> {
+    apart(|| read_each(buffer, visit))?
+}
+
+fn read_each(buffer: &mut [u8], visit: &mut dyn FnMut(&Mapping<'_>) -> bool) -> Result<(), Errno> {
     let fd = sys::open(c"/proc/self/maps", c::O_RDONLY, 0)?;
     let mut kept = 0;
     let result = loop {

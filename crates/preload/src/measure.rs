@@ -13,6 +13,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use pagelab_abi::guest::{GuestFile, NoteKind, PlacementMethod, REGION_OTHER};
 use pagelab_abi::plan::{HEAP_BASE, Memory, POOL_BYTES, Plan, Section};
 
+use crate::apart::apart;
 use crate::files;
 use crate::frames;
 use crate::guest::{self, HEAP, POOLS};
@@ -36,9 +37,14 @@ const LIMIT_NS: u64 = 3_000_000_000;
 /// Measures this process and stores everything in the guest file, with what that took.
 pub fn all() {
     let Some(file) = record::file() else { return };
-    let begun = begin();
-    measure(file);
-    end(begun);
+    let done = apart(|| {
+        let begun = begin();
+        measure(file);
+        end(begun);
+    });
+    if done.is_err() {
+        record::note(NoteKind::PlacementUnknown, done.err(), 0, 0);
+    }
 }
 
 fn measure(file: &'static GuestFile) {

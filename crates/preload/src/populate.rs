@@ -1,8 +1,11 @@
 //! Populating memory when it is mapped, and advice for explicit address ranges outside the pools.
 
+use core::ffi::CStr;
+
 use pagelab_abi::guest::{Counter, NoteKind};
 use pagelab_abi::plan::{Fetch, Memory};
 
+use crate::apart::apart;
 use crate::arch::PAGE;
 use crate::frames;
 use crate::guest;
@@ -58,13 +61,19 @@ pub fn has_room(bytes: usize) -> bool {
     available().is_none_or(|available| bytes < available - available / 8)
 }
 
+/// Reads the beginning of the file at `path`; how many bytes.
+fn read_start(path: &CStr, text: &mut [u8]) -> Option<usize> {
+    let fd = sys::open(path, c::O_RDONLY, 0).ok()?;
+    let used = sys::read(fd, text);
+    sys::close(fd);
+    used.ok()
+}
+
 /// MemAvailable, bytes.
 pub fn available() -> Option<usize> {
     let mut text = [0u8; 256];
-    let fd = sys::open(c"/proc/meminfo", c::O_RDONLY, 0).ok()?;
-    let used = sys::read(fd, &mut text);
-    sys::close(fd);
-    let text = text.get(..used.ok()?)?;
+    let used = apart(|| read_start(c"/proc/meminfo", &mut text)).ok()?;
+    let text = text.get(..used?)?;
     let name = b"MemAvailable:";
     let at = text.windows(name.len()).position(|window| window == name)?;
     let digits = text.get(at + name.len()..)?.iter().skip_while(|&&byte| byte == b' ');
@@ -85,10 +94,8 @@ pub fn resident_bytes() -> Option<usize> {
 /// Number `column` of `/proc/self/statm`, in bytes.
 fn statm(column: usize) -> Option<usize> {
     let mut text = [0u8; 64];
-    let fd = sys::open(c"/proc/self/statm", c::O_RDONLY, 0).ok()?;
-    let used = sys::read(fd, &mut text);
-    sys::close(fd);
-    let word = text.get(..used.ok()?)?.split(|byte| *byte == b' ').nth(column)?;
+    let used = apart(|| read_start(c"/proc/self/statm", &mut text)).ok()?;
+    let word = text.get(..used?)?.split(|byte| *byte == b' ').nth(column)?;
     let digits = word.iter().take_while(|byte| byte.is_ascii_digit());
     Some(digits.fold(0usize, |value, &byte| value * 10 + usize::from(byte - b'0')) * PAGE)
 }

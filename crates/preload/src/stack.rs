@@ -19,7 +19,7 @@ const COUNT: usize = 4;
 const BYTES: usize = 64 << 10;
 const ALL: u32 = (1 << COUNT) - 1;
 
-/// Where they lie; 0: not yet.
+/// Where they lie, and above them as many for helpers ([`beside`]); 0: not yet.
 static AREA: AtomicUsize = AtomicUsize::new(0);
 /// One bit for each that is in use; also what threads wait at.
 static TAKEN: AtomicU32 = AtomicU32::new(0);
@@ -29,7 +29,7 @@ static WAITING: AtomicU32 = AtomicU32::new(0);
 
 /// Makes them. Until then everything runs on the caller's stack.
 pub fn install() -> Result<()> {
-    let area = sys::mmap_own(PAGE + COUNT * BYTES)?;
+    let area = sys::mmap_own(PAGE + 2 * COUNT * BYTES)?;
     // SAFETY: our own memory, which nobody uses yet.
     unsafe { sys::mprotect(area, PAGE, c::PROT_NONE) }?;
     let area = area + PAGE;
@@ -37,12 +37,22 @@ pub fn install() -> Result<()> {
     Ok(())
 }
 
-/// Whether the caller runs on one of them, with signals blocked.
+/// Whether the caller runs on one of them, or beside one, with signals blocked.
 #[inline(never)]
 pub fn is_own() -> bool {
     let here = 0u8;
     let area = AREA.load(Ordering::Relaxed);
-    area != 0 && (&raw const here as usize).wrapping_sub(area) < COUNT * BYTES
+    area != 0 && (&raw const here as usize).wrapping_sub(area) < 2 * COUNT * BYTES
+}
+
+/// The end of the stack beside the caller's, for a thread that does the caller's work for a moment; `None`: the caller is on none
+/// of ours, or is such a thread.
+#[inline(never)]
+pub fn beside() -> Option<usize> {
+    let here = 0u8;
+    let area = AREA.load(Ordering::Relaxed);
+    let number = (&raw const here as usize).wrapping_sub(area) / BYTES;
+    (area != 0 && number < COUNT).then(|| area + (COUNT + number + 1) * BYTES)
 }
 
 /// Whether anybody but the caller, who is on one, is on any of them.

@@ -33,7 +33,7 @@
 #define MADV_GUARD_REMOVE 103
 
 /* Where pagelab's heap ends and its pools begin: a program may map there, too. The border between pools is one that only
- * few policies have, and left out where "far" is (docs/preload.md: the library keeps those addresses to itself). */
+ * few policies have. */
 static const uintptr_t BORDERS[] = {0x670000000000, 0x680000000000};
 enum { ZONE_PAGES = 1024 };
 
@@ -483,6 +483,7 @@ static void do_guard(struct worker *w, struct block *b, size_t from, size_t coun
     int removes = (int)pick(w, 2);
     if (b->kind == SHARED || b->kind == FILE_PAGES) return;
     if (!(b->page[from].prot & PROT_WRITE)) return;
+    if (reserved && b->page[from].flags & LOCKED) return; /* huge pages of the kernel's pool are never locked */
     count = uniform_run(b, from, count);
     w->calls++;
     long result = outcome(madvise(b->base + from * PAGE, count * PAGE, removes ? MADV_GUARD_REMOVE : MADV_GUARD_INSTALL));

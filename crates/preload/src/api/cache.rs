@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use pagelab_frames::Colours;
 
+use crate::apart::apart;
 use crate::arch::PAGE;
 use crate::sys::{self, c};
 
@@ -33,10 +34,14 @@ fn one_way() -> Option<u32> {
 }
 
 fn number(path: &CStr) -> Option<u32> {
-    let fd = sys::open(path, c::O_RDONLY, 0).ok()?;
     let mut text = [0u8; 32];
-    let used = sys::read(fd, &mut text);
-    sys::close(fd);
+    let used = apart(|| {
+        let fd = sys::open(path, c::O_RDONLY, 0)?;
+        let used = sys::read(fd, &mut text);
+        sys::close(fd);
+        used
+    })
+    .ok()?;
     let digits = text.get(..used.ok()?)?.iter().take_while(|byte| byte.is_ascii_digit());
     let value = digits.fold(0u32, |value, byte| value.saturating_mul(10).saturating_add(u32::from(byte - b'0')));
     (value > 0).then_some(value)

@@ -174,26 +174,7 @@ impl Asked {
     fn carried_off(&self, guest: &mut Guest) -> Result<usize> {
         self.soften(guest)?;
         self.let_go(guest)?;
-        // SAFETY: the program's own request.
-        let at = match unsafe { sys::mremap(self.from.start, self.from.len(), self.len, c::MREMAP_MAYMOVE, 0) } {
-            Err(Errno::EFAULT) if is_uniform(self.from) => {
-                let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_NORESERVE;
-                // SAFETY: no address is given, so nothing that exists is touched.
-                let at = unsafe { sys::mmap(0, self.len, c::PROT_NONE, flags, -1, 0) }?;
-                let target = Span::new(at, at + self.len);
-                if let Err(errno) = carry(self.from, target, c::MREMAP_MAYMOVE | c::MREMAP_FIXED) {
-                    // SAFETY: mapped a moment ago, and nobody knows of it.
-                    let _ = unsafe { sys::munmap(at, self.len) };
-                    return Err(errno);
-                }
-                at
-            }
-            result => {
-                let at = result?;
-                frames::moved(self.from, at, false);
-                at
-            }
-        };
+        let at = self.carried()?;
         self.departed(guest);
         Ok(at)
     }
@@ -235,19 +216,36 @@ impl Asked {
         // SAFETY: the program's own request.
         let raw = unsafe { sys::mremap(self.from.start, self.from.len(), self.len, self.flags, self.to) };
         match raw {
-            Err(Errno::EFAULT) if self.target().is_some() && is_uniform(self.from) => {
-                let mut from = self.from;
-                if self.len < from.len() {
-                    // SAFETY: the program gives it up by the same call.
-                    unsafe { sys::munmap(from.start + self.len, from.len() - self.len) }?;
-                    from = Span::new(from.start, from.start + self.len);
-                }
-                carry(from, Span::new(self.to, self.to + self.len), self.flags).map(|()| self.to)
-            }
+            Err(Errno::EFAULT) if is_uniform(self.from) => self.carried_in_pieces(),
             result => {
                 let at = result?;
                 frames::moved(self.from, at, self.keeps());
                 Ok(at)
+            }
+        }
+    }
+
+    /// What the program got as one mapping is several for the kernel, which moves them one by one, to a given place.
+    fn carried_in_pieces(&self) -> Result<usize> {
+        let mut from = self.from;
+        if self.len < from.len() {
+            // SAFETY: the program gives it up by the same call.
+            unsafe { sys::munmap(from.start + self.len, from.len() - self.len) }?;
+            from = Span::new(from.start, from.start + self.len);
+        }
+        let flags = self.flags | c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
+        if let Some(target) = self.target() {
+            return carry(from, target, flags).map(|()| target.start);
+        }
+        let reserved = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_NORESERVE;
+        // SAFETY: no address is given, so nothing that exists is touched.
+        let at = unsafe { sys::mmap(0, self.len, c::PROT_NONE, reserved, -1, 0) }?;
+        match carry(from, Span::new(at, at + self.len), flags) {
+            Ok(()) => Ok(at),
+            Err(errno) => {
+                // SAFETY: mapped a moment ago, and nobody knows of it.
+                let _ = unsafe { sys::munmap(at, self.len) };
+                Err(errno)
             }
         }
     }

@@ -4,6 +4,7 @@
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::intervals::Span;
+use crate::start;
 use crate::sys::{self, Errno, Result, task};
 
 use super::handler;
@@ -50,7 +51,8 @@ pub fn close() {
 /// Gets the descriptor anew from the handler's table.
 #[cold]
 fn fetch() -> bool {
-    if FETCHES.fetch_add(1, Ordering::Relaxed) >= MOST_FETCHES {
+    // What is opened for a moment another thread of the program could close, and put something of its own in its place.
+    if !start::is_alone() || FETCHES.fetch_add(1, Ordering::Relaxed) >= MOST_FETCHES {
         return false;
     }
     tally::engine(|counts| &counts.lost_descriptors, 1);

@@ -5,9 +5,11 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering
 use pagelab_abi::guest::{EngineFailure, EngineState};
 use pagelab_abi::plan::Plan;
 
+use crate::apart::apart;
 use crate::arch::PAGE;
 use crate::guest;
 use crate::intervals::Span;
+use crate::start;
 use crate::sys::{self, Errno, Result, c, task};
 
 use super::engine::{self, ENGINE, Engine, page_at};
@@ -90,9 +92,18 @@ pub fn forget() {
 
 /// Starts the handler. Runs on a thread of the program, so no governed memory may be registered before it returns.
 pub fn begin() -> core::result::Result<(), Stop> {
+    // Where there are other threads, the program's table gets no descriptor: the handler does what takes one.
+    let keeps = start::is_alone();
+    apart(|| open_and_begin(keeps)).map_err(stop(EngineFailure::Threads))?
+}
+
+fn open_and_begin(keeps: bool) -> core::result::Result<(), Stop> {
     match rights::get() {
         Ok((uffd, pagemap)) => {
             let result = begin_with(uffd, pagemap);
+            if keeps && result.is_ok() {
+                gate::keep(uffd);
+            }
             sys::close(pagemap.0);
             sys::close(uffd.0);
             result
@@ -119,7 +130,6 @@ fn begin_with(uffd: Uffd, pagemap: Pagemap) -> core::result::Result<(), Stop> {
         let errno = Some(Errno(ERRNO.load(Ordering::Relaxed))).filter(|errno| errno.0 != 0);
         return Err(Stop { failure: failure.unwrap_or(EngineFailure::Other), errno });
     }
-    gate::keep(uffd);
     mail::hang(YARD.load(Ordering::Relaxed));
     Ok(())
 }

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use pagelab_abi::guest::{Counter, GuestFile, RegionSlot};
 use pagelab_abi::plan::Memory;
 
+use crate::apart::apart;
 use crate::arch::{PAGE, PMD};
 use crate::intervals::{Span, align_down};
 use crate::layout::{Backing, Layout, Piece};
@@ -64,12 +65,11 @@ pub fn retire(memory: Memory, layout: &Layout, span: Span, known: &Known<'_>) {
     let mut any = false;
     layout.each(span, &mut |piece, part| any |= is_concerned(&piece, part));
     let Some(file) = record::file().filter(|_| any && !sandbox::is_active() && may_look()) else { return };
-    let mut touched = 0;
-    if !is_untouched(span)
-        && let Ok(pagemap) = Pagemap::open()
-    {
-        touched = all(file, &pagemap, memory, layout, span, known);
-    }
+    let touched = match is_untouched(span) {
+        true => 0,
+        false => apart(|| Pagemap::open().map_or(0, |pagemap| all(file, &pagemap, memory, layout, span, known)))
+            .unwrap_or(0),
+    };
     let row = if touched >= LITTLE { 0 } else { LITTLE_TOUCHED.load(Ordering::Relaxed).wrapping_add(1) };
     LITTLE_TOUCHED.store(row, Ordering::Relaxed);
 }

@@ -3,6 +3,7 @@
 use pagelab_abi::guest::Counter;
 
 use crate::arch::PMD;
+use crate::calls::discards;
 use crate::frames;
 use crate::intervals::{Span, align_down};
 use crate::kernel;
@@ -134,7 +135,9 @@ impl Pool {
                     Err(Errno::ENOMEM)
                 }
             }
-            c::MADV_DONTNEED if self.has_hugetlb(span) => self.discard_hugetlb(span),
+            _ if self.has_hugetlb(span) && discards(advice) => self.discard_hugetlb(span),
+            // Private memory that is no file's: which the kernel takes reserved pages for.
+            c::MADV_REMOVE if self.has_hugetlb(span) => Err(Errno::EINVAL),
             c::MADV_DONTNEED => self.discard(span),
             // Reserved pages get copies in forked children: what the program keeps from them must not be one.
             c::MADV_DONTFORK if self.has_hugetlb(span) => {

@@ -336,7 +336,7 @@ impl Pool {
 pub fn carry(old: Span, new: Span, flags: i32) -> Result<(), Errno> {
     // SAFETY: the program asked for the move; nothing that it wants to keep lies at the target.
     match unsafe { sys::mremap(old.start, old.len(), new.len(), flags, new.start) } {
-        Err(Errno::EFAULT) if !sandbox::is_active() && is_uniform(old) => carry_each(old, new, flags),
+        Err(Errno::EFAULT) if is_uniform(old) => carry_each(old, new, flags),
         result => result.map(drop),
     }?;
     frames::moved(old, new.start, flags & c::MREMAP_DONTUNMAP != 0);
@@ -345,6 +345,9 @@ pub fn carry(old: Span, new: Span, flags: i32) -> Result<(), Errno> {
 
 /// Whether `span` is mapped without holes, with one protection, and either no file or one.
 pub fn is_uniform(span: Span) -> bool {
+    if sandbox::is_active() {
+        return false;
+    }
     let mut at = span.start;
     let mut first = None;
     let mut uniform = true;

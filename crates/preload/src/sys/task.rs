@@ -13,6 +13,10 @@ const CLONE_THREAD: usize = 0x1_0000;
 const CLONE_SYSVSEM: usize = 0x4_0000;
 const CLONE_PARENT_SETTID: usize = 0x10_0000;
 const CLONE_CHILD_CLEARTID: usize = 0x20_0000;
+const CLONE_FILES: usize = 0x400;
+/// A thread of this process with descriptors of its own.
+const THREAD: usize =
+    CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
 
 /// Starts a thread of this process that runs `entry(argument)` on the stack that ends at `stack_top`.
 ///
@@ -27,16 +31,32 @@ pub unsafe fn start_thread(
     entry: extern "C" fn(usize) -> !,
     argument: usize,
 ) -> Result<u32> {
-    let flags = CLONE_VM
-        | CLONE_FS
-        | CLONE_SIGHAND
-        | CLONE_THREAD
-        | CLONE_SYSVSEM
-        | CLONE_PARENT_SETTID
-        | CLONE_CHILD_CLEARTID;
     // SAFETY: as the caller promises.
-    let raw = unsafe { crate::arch::clone_thread(flags, stack_top & !15, tid.as_ptr(), entry, argument) };
+    let raw = unsafe { crate::arch::clone_thread(THREAD, stack_top & !15, tid.as_ptr(), entry, argument) };
     check(raw).map(|tid| tid as u32)
+}
+
+/// As [`start_thread`], with the program's table of descriptors: to be left at once ([`leave_files`]).
+///
+/// # Safety
+/// As for [`start_thread`].
+pub unsafe fn start_thread_with_files(
+    stack_top: usize,
+    tid: &AtomicU32,
+    entry: extern "C" fn(usize) -> !,
+    argument: usize,
+) -> Result<u32> {
+    // SAFETY: as the caller promises.
+    let raw =
+        unsafe { crate::arch::clone_thread(THREAD | CLONE_FILES, stack_top & !15, tid.as_ptr(), entry, argument) };
+    check(raw).map(|tid| tid as u32)
+}
+
+/// The calling thread has a table of descriptors of its own from now on, in which there are none (Linux 5.9).
+pub fn leave_files() -> Result<()> {
+    const CLOSE_RANGE_UNSHARE: usize = 1 << 1;
+    // SAFETY: closes nothing of anybody else's.
+    unsafe { call!(nr::CLOSE_RANGE, 0, u32::MAX, CLOSE_RANGE_UNSHARE) }.map(drop)
 }
 
 /// Ends the calling thread alone.
