@@ -123,9 +123,14 @@ pub fn advise_huge(span: Span) {
 /// Whether the pages on both sides of `border` belong to one mapping, so that both carry the same: mremap refuses to grow
 /// what crosses mappings before it finds that there is no room to grow.
 pub fn is_one_mapping(border: usize) -> bool {
+    is_within_one(Span::new(border - PAGE, border + PAGE))
+}
+
+/// Whether all of `span` belongs to one mapping.
+pub fn is_within_one(span: Span) -> bool {
     const TOO_MUCH: usize = 1 << 46;
     // SAFETY: nothing moves without MREMAP_MAYMOVE, and there is no room for that much anywhere.
-    let grown = unsafe { sys::mremap(border - PAGE, 2 * PAGE, TOO_MUCH, 0, 0) };
+    let grown = unsafe { sys::mremap(span.start, span.len(), TOO_MUCH, 0, 0) };
     grown != Err(Errno::EFAULT)
 }
 

@@ -39,7 +39,7 @@ pub use arenas::{ARENA_BYTES, looks_like_arena};
 use churn::Churn;
 pub use hugetlb::{copy_of, demote, protection_of};
 pub use pending::Pending;
-pub use remap::{carry, is_uniform};
+pub use remap::{carry, is_uniform, moves_in_part};
 
 /// A pool.
 pub struct Pool {

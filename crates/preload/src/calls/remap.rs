@@ -6,7 +6,7 @@ use crate::arch::PAGE;
 use crate::frames;
 use crate::guest::{self, Guest, HEAP};
 use crate::intervals::{Span, align_up};
-use crate::pool::{Pool, carry, is_uniform};
+use crate::pool::{Pool, carry, is_uniform, moves_in_part};
 use crate::record;
 use crate::sys::{self, Errno, Result, c};
 
@@ -213,6 +213,9 @@ impl Asked {
 
     /// The move itself, where everything is prepared.
     fn carried(&self) -> Result<usize> {
+        if self.target().is_some() && moves_in_part(self.from, self.len) {
+            return self.carried_in_pieces();
+        }
         // SAFETY: the program's own request.
         let raw = unsafe { sys::mremap(self.from.start, self.from.len(), self.len, self.flags, self.to) };
         match raw {

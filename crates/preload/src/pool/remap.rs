@@ -335,12 +335,24 @@ impl Pool {
 /// without us.
 pub fn carry(old: Span, new: Span, flags: i32) -> Result<(), Errno> {
     // SAFETY: the program asked for the move; nothing that it wants to keep lies at the target.
-    match unsafe { sys::mremap(old.start, old.len(), new.len(), flags, new.start) } {
-        Err(Errno::EFAULT) if is_uniform(old) => carry_each(old, new, flags),
-        result => result.map(drop),
-    }?;
+    let whole = || unsafe { sys::mremap(old.start, old.len(), new.len(), flags, new.start) };
+    if moves_in_part(old, new.len()) {
+        carry_each(old, new, flags)?;
+    } else {
+        match whole() {
+            Err(Errno::EFAULT) if is_uniform(old) => carry_each(old, new, flags),
+            result => result.map(drop),
+        }?;
+    }
     frames::moved(old, new.start, flags & c::MREMAP_DONTUNMAP != 0);
     Ok(())
+}
+
+/// Whether the kernel could move the beginning of `old` and then find that it does not move the rest: where nothing grows or
+/// shrinks it takes several mappings (Linux 6.17), but none of them may be registered with a userfaultfd.
+pub fn moves_in_part(old: Span, new_len: usize) -> bool {
+    let placed = frames::governs(old.start) || old.end > old.start && frames::governs(old.end - PAGE);
+    placed && old.len() == new_len && !kernel::is_within_one(old) && is_uniform(old)
 }
 
 /// Whether `span` is mapped without holes, with one protection, and either no file or one.
