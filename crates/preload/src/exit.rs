@@ -14,27 +14,22 @@ use crate::sandbox;
 use crate::stack;
 use crate::sys::{self, Errno, c};
 
-/// Whether the guest file is this process's: a child of vfork shares the parent's memory and must not touch it.
-pub fn is_own_file() -> bool {
-    record::file().is_some_and(|file| file.pid.load(Relaxed) == u64::from(sys::getpid()))
-}
-
 /// One thread measures at a time: two in `_exit`, or one there and one in exec, would add to the same sums.
 static MEASURING: Turn = Turn::new();
 
 /// _exit.
 pub fn leave(code: i32) -> ! {
     // A child that never used the library has nothing to tell that its parent's record does not.
-    if !sandbox::is_raw() && !guest::is_new_child() {
-        stack::run(finish);
+    if !sandbox::is_raw() && record::is_own() {
+        // Without stacks of our own nothing is measured: the caller's may be small.
+        if stack::install().is_ok() {
+            stack::run(finish);
+        }
     }
     sys::exit_group(code)
 }
 
 fn finish() {
-    if !is_own_file() {
-        return;
-    }
     // Never given back: whoever else comes here waits for the end.
     MEASURING.take();
     if guest::has_flag(Flags::MEASURE) {
@@ -81,7 +76,7 @@ fn around(dir: i32, path: usize, flags: i32, envp: usize, exec: &dyn Fn(usize) -
     const NOWHERE: usize = 1;
     let raw = sandbox::is_raw();
     // A child between fork and exec has no file yet and gets none: nothing of it is worth a record.
-    let measures = !raw && !guest::is_new_child() && is_own_file();
+    let measures = !raw && record::is_own() && stack::install().is_ok();
     // Nothing is measured for what cannot succeed: execvp tries every directory of PATH. (Before Linux 6.8 the file is opened
     // last.)
     if measures {

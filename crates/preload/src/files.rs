@@ -145,10 +145,20 @@ fn govern(memory: Memory, span: Span) {
     layout.each(span, &mut |piece, part| kernel::advise(part, piece.backing));
 }
 
-/// Records how much of `mapping`'s file is in the page cache.
-pub fn record_residency(mapping: &Mapping<'_>, buffer: &mut [u8]) {
+/// Records how much of `mapping`'s file is in the page cache. `last`: the file asked about before, by inode, and whether the process
+/// may write to it.
+pub fn record_residency(mapping: &Mapping<'_>, buffer: &mut [u8], last: &mut Option<(u64, bool)>) {
+    if !mapping.is_file() {
+        return;
+    }
+    // Mappings of one file are neighbours: it is asked about once.
+    let writable = match *last {
+        Some((inode, writable)) if inode == mapping.inode => writable,
+        _ => sys::may_write(mapping.name),
+    };
+    *last = Some((mapping.inode, writable));
     // For files that the process might not write to, the kernel claims everything resident: say nothing then.
-    if !mapping.is_file() || !sys::may_write(mapping.name) {
+    if !writable {
         return;
     }
     let (mut pages, mut resident) = (0u64, 0u64);

@@ -86,18 +86,21 @@ pub fn layout_at(addr: usize) -> Option<Layout> {
     Some(Layout::new(plan, section, section.pool_base as usize, POOL_BYTES as usize))
 }
 
-/// Sets up heap and pools for `plan`.
+/// Sets up heap and pools for `plan`. `calls`: memory calls will be made, which run on stacks of the library's own; where only the
+/// end of the process is looked at, those are made then: each mapping costs every fork something.
 ///
 /// # Safety
 /// This is the first call, and no other is under way.
-pub unsafe fn install(plan: Plan<'static>) -> Result<(), Errno> {
+pub unsafe fn install(plan: Plan<'static>, calls: bool) -> Result<(), Errno> {
     let page = sys::mmap_own(PAGE)?;
     // SAFETY: a fresh page of our own.
     unsafe { sys::madvise(page, PAGE, c::MADV_WIPEONFORK) }?;
     let word = page as *mut AtomicU32;
     // SAFETY: the page is mapped, aligned and never unmapped.
     unsafe { (*word).store(KNOWN, Ordering::Relaxed) };
-    stack::install()?;
+    if calls {
+        stack::install()?;
+    }
     let mut guest = GUEST.lock();
     for section in (0..plan.section_count()).filter_map(|number| plan.section(number)) {
         if section.governs_pages() || section.governs_frames() {

@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 use core::fmt::Write;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use pagelab_abi::guest::{
     Counter, DIRECTORY, DisabledReason, EXE_BYTES, FRAMES_SLOTS, FramesSlot, GuestFile, MAGIC, NOTE_SLOTS,
@@ -22,9 +22,20 @@ pub fn file() -> Option<&'static GuestFile> {
     unsafe { FILE.load(Ordering::Acquire).as_ref() }
 }
 
+/// The process that the file was made for; 0: there is none. In a child of fork or vfork it is the parent. (Not read from the
+/// file: a child would have to bring its page in, which takes longer than the rest of what it does before it ends.)
+static OWNER: AtomicU32 = AtomicU32::new(0);
+
+/// Whether the file is this process's: a child of vfork shares the parent's memory and must not touch it.
+pub fn is_own() -> bool {
+    let owner = OWNER.load(Ordering::Relaxed);
+    owner != 0 && owner == sys::getpid()
+}
+
 /// Forgets the file: after a fork it is the parent's.
 pub fn forget() {
     FILE.store(core::ptr::null_mut(), Ordering::Release);
+    OWNER.store(0, Ordering::Relaxed);
 }
 
 /// Stores into a field.
@@ -190,6 +201,7 @@ pub fn create(plan: &Plan<'_>, started: Started, start_ns: u64) -> Result<(), Er
     }
     set(&file.exe_bytes, used as u64);
     file.magic.store(MAGIC, Ordering::Release);
+    OWNER.store(pid, Ordering::Relaxed);
     FILE.store(pointer, Ordering::Release);
     Ok(())
 }

@@ -12,7 +12,6 @@ use pagelab_abi::guest::NoteKind;
 use pagelab_abi::plan::Flags;
 
 use crate::calls;
-use crate::exit;
 use crate::frames;
 use crate::guest;
 use crate::intervals::Span;
@@ -44,6 +43,8 @@ fn enter() -> Span {
     RAW.store(true, Ordering::SeqCst);
     // A child that has not met the guest has nothing that needs it.
     if !guest::is_new_child() {
+        // Where there can be no stack, the caller's must do.
+        let _ = stack::install();
         stack::run(settle);
     }
     let opened = calls::open_heap();
@@ -57,7 +58,7 @@ fn settle() {
     while stack::has_others() && sys::monotonic_ns() < begin + PATIENCE_NS {
         core::hint::spin_loop();
     }
-    if exit::is_own_file() && guest::has_flag(Flags::MEASURE) {
+    if record::is_own() && guest::has_flag(Flags::MEASURE) {
         measure::all();
         record::note(NoteKind::Sandboxed, None, 0, 0);
     }

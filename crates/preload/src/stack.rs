@@ -17,6 +17,8 @@ use crate::sys::{self, Result, c};
 const COUNT: usize = 4;
 /// Bytes of each: several times what is needed.
 const BYTES: usize = 64 << 10;
+/// All of them, those for helpers, and a page below without access.
+const LEN: usize = PAGE + 2 * COUNT * BYTES;
 const ALL: u32 = (1 << COUNT) - 1;
 
 /// Where they lie, and above them as many for helpers ([`beside`]); 0: not yet.
@@ -27,13 +29,19 @@ static TAKEN: AtomicU32 = AtomicU32::new(0);
 /// the first that waited runs.
 static WAITING: AtomicU32 = AtomicU32::new(0);
 
-/// Makes them. Until then everything runs on the caller's stack.
+/// Makes them, if there are none. Until then everything runs on the caller's stack.
 pub fn install() -> Result<()> {
-    let area = sys::mmap_own(PAGE + 2 * COUNT * BYTES)?;
+    if AREA.load(Ordering::Acquire) != 0 {
+        return Ok(());
+    }
+    let area = sys::mmap_own(LEN)?;
     // SAFETY: our own memory, which nobody uses yet.
     unsafe { sys::mprotect(area, PAGE, c::PROT_NONE) }?;
-    let area = area + PAGE;
-    AREA.store(area, Ordering::Release);
+    if AREA.compare_exchange(0, area + PAGE, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        // Another thread was first.
+        // SAFETY: mapped a moment ago, and nobody knows of it.
+        unsafe { sys::munmap(area, LEN) }?;
+    }
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 
 mod wanted;
 
+use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
@@ -173,16 +174,31 @@ unsafe fn known_filters(envp: *const *const c_char) -> u32 {
 fn load_plan(path: &CStr) -> Result<Plan<'static>, Stop> {
     let unreadable = |errno| Stop { reason: DisabledReason::PlanUnreadable, errno: Some(errno) };
     let fd = sys::open(path, c::O_RDONLY, 0).map_err(unreadable)?;
-    let mapped = sys::file_size(fd).and_then(|len| {
-        // SAFETY: no address is given, so nothing that exists is touched.
-        let at = unsafe { sys::mmap(0, len, c::PROT_READ, c::MAP_PRIVATE, fd, 0) }?;
-        Ok((at, len))
-    });
+    let bytes = read_plan(fd);
     sys::close(fd);
-    let (at, len) = mapped.map_err(unreadable)?;
-    // SAFETY: mapped a moment ago and never unmapped; the launcher does not change a plan it has handed out.
-    let bytes = unsafe { core::slice::from_raw_parts(at as *const u8, len) };
-    Plan::parse(bytes).map_err(|_| DisabledReason::PlanInvalid.into())
+    Plan::parse(bytes.map_err(unreadable)?).map_err(|_| DisabledReason::PlanInvalid.into())
+}
+
+/// Room for a short plan: a mapping of its own would cost every fork more than it does.
+struct ShortPlan(UnsafeCell<[u8; 1024]>);
+
+// SAFETY: written once, by the constructor, before anybody reads it.
+unsafe impl Sync for ShortPlan {}
+
+static SHORT_PLAN: ShortPlan = ShortPlan(UnsafeCell::new([0; 1024]));
+
+/// The plan in the file behind `fd`, for good.
+fn read_plan(fd: i32) -> Result<&'static [u8], Errno> {
+    let len = sys::file_size(fd)?;
+    // SAFETY: the constructor runs once.
+    let short = unsafe { &mut *SHORT_PLAN.0.get() };
+    if let Some(bytes) = short.get_mut(..len) {
+        return if sys::pread(fd, bytes, 0)? == len { Ok(bytes) } else { Err(Errno::EINVAL) };
+    }
+    // SAFETY: no address is given, so nothing that exists is touched.
+    let at = unsafe { sys::mmap(0, len, c::PROT_READ, c::MAP_PRIVATE, fd, 0) }?;
+    // SAFETY: mapped just now and never unmapped; the launcher does not change a plan it has handed out.
+    Ok(unsafe { core::slice::from_raw_parts(at as *const u8, len) })
 }
 
 /// The plan of a process that was started without one and uses the API: nothing is governed.
@@ -216,7 +232,7 @@ pub fn without_plan() -> Result<(), Errno> {
     let plan = Plan::parse(&NO_PLAN).map_err(|_| Errno::EINVAL)?;
     record::create(&plan, Started::Exec, sys::monotonic_ns())?;
     // SAFETY: there was no plan, and callers take turns: nobody reads it before it is complete.
-    unsafe { guest::install(plan) }
+    unsafe { guest::install(plan, true) }
 }
 
 /// What the plan needs of the guest.
@@ -350,9 +366,10 @@ unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
     }
     if needs.sizes {
         kernel::read_settings();
+        read_clocks_fast();
     }
     // SAFETY: one thread, and the first call.
-    let installed = unsafe { guest::install(plan) };
+    let installed = unsafe { guest::install(plan, needs.memory || needs.heap || needs.files || needs.frames) };
     installed.map_err(|errno| Stop { reason: DisabledReason::NoMemory, errno: Some(errno) })?;
     // SAFETY: one thread; the targets in `entry` have the signatures of the functions they replace.
     let written = unsafe { detours.write() };
@@ -368,6 +385,16 @@ unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
     scan(&plan);
     frames::place_existing();
     Ok(())
+}
+
+/// Finds the kernel's function for reading clocks, where the dynamic linker lists the vDSO.
+fn read_clocks_fast() {
+    let name = c"__vdso_clock_gettime";
+    let kernels = elf::find_named(&|path, object| path.starts_with(b"linux-vdso") && object.symbol(name).is_some());
+    if let Some(symbol) = kernels.and_then(|object| object.symbol(name)) {
+        // SAFETY: the kernel's own object, and its function of this name.
+        unsafe { sys::read_clocks_by(symbol.address) };
+    }
 }
 
 /// From now on libc's sbrk works on the pool's heap.
@@ -397,10 +424,10 @@ fn scan(plan: &Plan<'_>) {
     // Advice on files is the policy's; a look at them alone is measuring.
     let begun = if files { None } else { measure::begin() };
     let mut scan = files::Scan::default();
-    let mut buffer = [0u8; 2048];
+    let (mut buffer, mut last) = ([0u8; 2048], None);
     let _ = maps::each(&mut |mapping| {
         if residency {
-            files::record_residency(mapping, &mut buffer);
+            files::record_residency(mapping, &mut buffer, &mut last);
         }
         scan.visit(mapping);
         true

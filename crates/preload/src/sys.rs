@@ -3,6 +3,7 @@
 //! Addresses and lengths are bytes. Nothing here touches libc, its errno or its malloc.
 
 use core::ffi::CStr;
+use core::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::arch::{nr, syscall6};
 
@@ -76,6 +77,7 @@ pub mod c {
     pub const MADV_DOFORK: i32 = 11;
     pub const MADV_HUGEPAGE: i32 = 14;
     pub const MADV_NOHUGEPAGE: i32 = 15;
+    pub const MADV_DONTDUMP: i32 = 16;
     pub const MADV_WIPEONFORK: i32 = 18;
     pub const MADV_POPULATE_READ: i32 = 22;
     pub const MADV_POPULATE_WRITE: i32 = 23;
@@ -320,11 +322,32 @@ pub fn getppid() -> u32 {
     unsafe { call!(nr::GETPPID) }.map_or(0, |pid| pid as u32)
 }
 
+type Clock = unsafe extern "C" fn(i32, *mut [u64; 2]) -> i32;
+
+/// The kernel's own function for reading clocks in user mode (vDSO); null: none is known.
+static CLOCK: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Reads clocks by the vDSO's `__vdso_clock_gettime` at `address`: five times as fast as the system call, and a governed
+/// call may ask twice.
+///
+/// # Safety
+/// That is what lies there.
+pub unsafe fn read_clocks_by(address: usize) {
+    CLOCK.store(address as *mut (), Ordering::Relaxed);
+}
+
 /// CLOCK_MONOTONIC in nanoseconds.
 pub fn monotonic_ns() -> u64 {
+    const MONOTONIC: i32 = 1;
     let mut time = [0u64; 2];
-    // SAFETY: the kernel writes one `timespec`, 16 bytes.
-    let _ = unsafe { call!(nr::CLOCK_GETTIME, 1, time.as_mut_ptr()) };
+    let clock = CLOCK.load(Ordering::Relaxed);
+    // SAFETY: null, or what `read_clocks_by` was told, which is never unmapped; it writes one `timespec`.
+    let read =
+        !clock.is_null() && unsafe { core::mem::transmute::<*mut (), Clock>(clock)(MONOTONIC, &raw mut time) } == 0;
+    if !read {
+        // SAFETY: the kernel writes one `timespec`, 16 bytes.
+        let _ = unsafe { call!(nr::CLOCK_GETTIME, MONOTONIC, time.as_mut_ptr()) };
+    }
     time[0] * 1_000_000_000 + time[1]
 }
 

@@ -451,6 +451,7 @@ static void do_advise(struct worker *w, struct block *b, size_t from, size_t cou
                                 MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_DONTDUMP, MADV_DODUMP, MADV_COLD, MADV_PAGEOUT,
                                 MADV_COLLAPSE, 26, 99, -1, MADV_REMOVE};
     int advice = kinds[pick(w, sizeof kinds / sizeof *kinds)];
+    if (reserved && b->page[from].flags & LOCKED) return; /* huge pages of the kernel's pool are never locked */
     count = uniform_run(b, from, count);
     w->calls++;
     long result = outcome(madvise(b->base + from * PAGE, count * PAGE, advice));

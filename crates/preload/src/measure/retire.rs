@@ -24,7 +24,7 @@ const LITTLE: usize = 256 << 10;
 /// After so many in a row ...
 const PATIENCE: u32 = 64;
 /// ... only each so-many-th is looked at.
-const SAMPLE: u32 = 16;
+const SAMPLE: u32 = 64;
 
 /// Base pages are accounted for in spans of at least this many bytes.
 pub const BASE_SPAN: usize = 8 << 20;
