@@ -186,6 +186,7 @@ def run_command(
         measure_regex=measure_regex,
         flush=mode,
         flush_files=files,
+        tell_limits=not quiet,
     )
     _check_output(output)
     record = runner.run(request)
