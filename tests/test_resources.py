@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,31 +21,25 @@ from harness.guests import Workshop
 from harness.launching import Runner, open_to_all
 from harness.packages import ROOT, need
 from harness.policies import BY_NAME, POLICIES, Policy
+from pagelab import paths
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="limits of another user are tried; run: sudo make test")
 PLACING = [FRAMES["page-coloring"], FRAMES["bin-hopping"], FRAMES["pinned"]]
 SWEPT = [BY_NAME[name] for name in ("kernel", "all-4K", "all-2M", "mosaic", "mthp-64K", "demand", "prefault")] + PLACING
-COLUMNS = ("kernel", "sizes", "frames")
 NATIVE_STEP = {"RLIMIT_AS": 64 << 10, "RLIMIT_DATA": 64 << 10, "RLIMIT_STACK": 4096}
 """How exactly the smallest limit is known: address space layout is random."""
-SIZES = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 
 
 def surcharges() -> dict[str, dict[str, int]]:
-    """The table: resource to column to surcharge, in bytes or pieces."""
-    text = (ROOT / "docs" / "preload.md").read_text()
-    _, _, section = text.partition("\n## What it takes of the program\n")
-    table = {}
-    for line in section.partition("\n## ")[0].splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if line.startswith("| ") and len(cells) == 4 and re.match(r"\d", cells[1]):
-            name = re.sub(r"`|,.*", "", cells[0])
-            table[name] = {
-                column: int(number) * SIZES[unit]
-                for column, cell in zip(COLUMNS, cells[1:], strict=True)
-                for number, _, unit in [cell.partition(" ")]
-            }
-    return table
+    """The launcher's table: resource to column to surcharge, in bytes or pieces."""
+    return {row["resource"]: row["adds"] for row in rows()}
+
+
+@cache
+def rows() -> list[dict[str, Any]]:
+    text = subprocess.run([str(paths.launcher()), "--surcharges"], capture_output=True, text=True, check=True).stdout
+    found: list[dict[str, Any]] = json.loads(text)
+    return found
 
 
 def column(policy: Policy) -> str:
@@ -96,6 +93,13 @@ def natively(program: Path) -> dict[str, int]:
 @pytest.fixture(scope="module")
 def native_limits(resources: Path) -> dict[str, int]:
     return natively(resources)
+
+
+def test_the_docs_have_the_launchers_table() -> None:
+    text = (ROOT / "docs" / "preload.md").read_text().partition("\n## What it takes of the program\n")[2]
+    shown = [line for line in text.partition("\n## ")[0].splitlines() if line.startswith("| ")]
+    assert shown[0] == "| resource | kernel | sizes | frames |"
+    assert shown[1:] == [row["line"] for row in rows()]
 
 
 def test_the_table_has_every_resource_that_is_swept() -> None:

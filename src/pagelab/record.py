@@ -44,6 +44,7 @@ class WarningKind(StrEnum):
     SETTING_NOT_RESTORED = "setting-not-restored"
     CPU_RESTRICTED = "cpu-restricted"
     MEMORY_LIMITED = "memory-limited"
+    ROOM_SCARCE = "room-scarce"
     TIMED_OUT = "timed-out"
     PROGRAM_FAILED = "program-failed"
     NOISY_MACHINE = "noisy-machine"

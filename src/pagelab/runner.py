@@ -23,7 +23,7 @@ from pagelab import terminal
 from . import machine, paths
 from .errors import BadInputError, MachineError, PagelabError
 from .machine.colours import notes
-from .record import Record
+from .record import Record, RunWarning
 
 SCHEMA = "pagelab.request/1"
 _RECORDED = (0, 1, 130)
@@ -65,6 +65,9 @@ class RunRequest:
     flush: Literal["none", "files", "all"] = "none"
     flush_files: Sequence[str] = ()
     run_dir_root: str | None = None
+    tell_limits: bool = False
+    """Limits that leave the program too little room are told on standard error before it starts; the record's warnings
+    have them in any case."""
     announce_fd: int | None = None
     """One end of a stream socket: the launcher writes the program's process id there before the program executes, and
     waits for a byte, or for the other end to be closed."""
@@ -91,6 +94,16 @@ def run(request: RunRequest) -> Record:
     told = [*record.warnings, *notes.warnings(record.policy.toml, described)]
     completed = {"id": uuid.uuid4().hex, "machine": described, "provenance": machine.provenance(), "warnings": told}
     return record.model_copy(update=completed)
+
+
+def scarce(request: RunRequest) -> list[RunWarning]:
+    """The limits that would leave a run of this request too little room, without making it."""
+    document = _document(request, machine.describe(), Path("/dev/null"))
+    asked = [str(paths.launcher()), "--limits", "-"]
+    done = subprocess.run(asked, input=json.dumps(document), capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise _error(done.returncode, done.stderr.strip())
+    return [RunWarning.model_validate(warning) for warning in json.loads(done.stdout)]
 
 
 def _read(path: Path) -> Record:
@@ -133,6 +146,7 @@ def _document(request: RunRequest, described: dict[str, Any], record: Path) -> d
         "control_readahead": request.control_readahead,
         "flush": {"mode": request.flush, "files": list(request.flush_files)},
         "run_dir_root": request.run_dir_root,
+        "tell_limits": request.tell_limits,
         "record": str(record),
         **({} if request.announce_fd is None else {"announce_fd": request.announce_fd}),
     }

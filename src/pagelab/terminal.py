@@ -8,6 +8,7 @@ The launcher does the same (``crates/launch/src/words.rs``).
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,17 @@ def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
 def say(text: str) -> None:
     """Write to standard error, without an end of line."""
     sys.stderr.write(plain_lines(text))
+
+
+def only_json() -> None:
+    """From now on standard output is for this process's own text alone: programs that it starts, which inherit the
+    descriptor, and libraries write to standard error instead.
+    """
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.set_inheritable(kept, False)
+    os.dup2(2, 1)
+    sys.stdout = os.fdopen(kept, "w", encoding="utf-8")
 
 
 def console(**options: Any) -> Console:

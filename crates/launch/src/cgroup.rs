@@ -44,6 +44,22 @@ pub fn limits() -> Limits {
     read(&groups, &mounts)
 }
 
+/// The tightest limit on processes and threads, and how many there are in that group; `None` without a limit.
+pub fn processes() -> Option<(u64, u64)> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let number = |place: &Path, name: &str| fs::read_to_string(place.join(name)).ok()?.trim().parse::<u64>().ok();
+    let places = groups.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?);
+        Some(levels(&mount_point(&mounts, controllers)?, path))
+    });
+    places
+        .flatten()
+        .filter_map(|place| Some((number(&place, "pids.max")?, number(&place, "pids.current")?)))
+        .min_by_key(|(limit, used)| limit.saturating_sub(*used))
+}
+
 fn read(groups: &str, mounts: &str) -> Limits {
     let mut limits = Limits::default();
     for line in groups.lines() {

@@ -28,6 +28,7 @@ pub mod processes;
 pub mod proctree;
 pub mod record;
 pub mod request;
+pub mod room;
 pub mod run;
 pub mod rundir;
 pub mod sandbox;

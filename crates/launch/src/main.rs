@@ -26,6 +26,11 @@ fn main() -> ExitCode {
             println!("{:#}", pagelab_launch::counters::report());
             0
         }
+        [flag] if flag == "--surcharges" => {
+            println!("{:#}", pagelab_launch::room::document());
+            0
+        }
+        [flag, request] if flag == "--limits" => report(limits(request)),
         [flag] if flag == "--frames" => report(frames::try_here().map(|()| 0)),
         [flag] if flag == "--fifo" => {
             report(scheduler::take(Some(Scheduler::Fifo), &mut Warnings::default()).map(|_| 0))
@@ -79,6 +84,15 @@ fn run(request: &Request, token: Token) -> Result<i32> {
     let record = pagelab_launch::run::run(request, token)?;
     pagelab_launch::run::write(&record, request.record.as_deref())?;
     Ok(code_of(&record))
+}
+
+/// The warnings that runs of a request would begin with, as JSON.
+fn limits(source: &str) -> Result<i32> {
+    let warnings = pagelab_launch::run::scarce(&Request::parse(&read(source)?)?)?.0;
+    let text = serde_json::to_string(&warnings)
+        .map_err(|error| Error::Internal(format!("cannot encode the warnings: {error}")))?;
+    println!("{text}");
+    Ok(0)
 }
 
 fn read(source: &str) -> Result<Vec<u8>> {

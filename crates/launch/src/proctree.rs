@@ -34,6 +34,20 @@ fn all() -> Vec<Stat> {
     numeric.filter_map(|entry| Stat::parse(&fs::read_to_string(entry.path().join("stat")).ok()?)).collect()
 }
 
+/// Processes and threads of a user, as RLIMIT_NPROC counts them.
+pub fn tasks_of(uid: u32) -> u64 {
+    let Ok(entries) = fs::read_dir("/proc") else { return 0 };
+    let numeric = entries.flatten().filter(|entry| entry.file_name().to_string_lossy().parse::<i32>().is_ok());
+    let status = numeric.filter_map(|entry| fs::read_to_string(entry.path().join("status")).ok());
+    status.filter_map(|text| threads_of(&text, uid)).sum()
+}
+
+fn threads_of(status: &str, uid: u32) -> Option<u64> {
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
+    let owner: u32 = field("Uid:")?.parse().ok()?;
+    if owner == uid { field("Threads:")?.parse().ok() } else { None }
+}
+
 /// All living descendants of `root`, without itself. The launcher is a subreaper, so none can have left its tree.
 pub fn descendants(root: i32) -> Vec<i32> {
     below(root, &all())

@@ -88,6 +88,10 @@ pub struct Request {
     /// Where run directories are made; null: `/dev/shm`, or `/tmp`.
     #[serde(default)]
     pub run_dir_root: Option<PathBuf>,
+    /// Whether limits that leave the program too little room are told on standard error before it starts; they are in the
+    /// record in any case.
+    #[serde(default)]
+    pub tell_limits: bool,
     /// Where the record goes; null: standard output.
     #[serde(default)]
     pub record: Option<PathBuf>,

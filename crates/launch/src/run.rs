@@ -14,7 +14,9 @@ use crate::phase::Phase;
 use crate::policy::{self, Prepared};
 use crate::record::{Fetch, Kind, Record, Warnings};
 use crate::request::{Preload, Request};
-use crate::rundir::{RunDir, Token};
+use crate::room::{self, Column};
+use crate::rundir::{self, RunDir, Token};
+use crate::say;
 use crate::settings::{self, Held};
 use crate::streams::{self, Capture, Copy, Streams};
 use crate::sys::child::{MemoryPolicy, Setup};
@@ -97,12 +99,37 @@ fn plan(ready: &mut Ready<'_>) -> Result<(Option<PlanSpec>, Option<Placing>)> {
         return Ok((None, None));
     }
     let mut plan = ready.policy.plan(ready.run_dir.path())?;
+    tell_room(ready, &plan);
     let modules = frames::module::prepare(&mut plan)?;
     let placing = Placing::prepare(&mut plan, &ready.runner, &ready.run_dir, &mut ready.warnings)?;
     let bytes = plan.encode().map_err(|error| Error::Internal(format!("cannot encode the plan: {error}")))?;
     ready.run_dir.write(c"plan", &bytes)?;
     ready.environment.preload(&ready.library, &modules, &plan_path);
     Ok((Some(plan), placing))
+}
+
+/// Before the program starts, because it may fail for it, and hours later.
+fn tell_room(ready: &mut Ready<'_>, plan: &PlanSpec) {
+    let mut found = Warnings::default();
+    room::warn(Column::of(plan), ready.runner.identity.uid, ready.run_dir.path(), &mut found);
+    if ready.request.tell_limits {
+        found.0.iter().for_each(|warning| say::early(&warning.message));
+    }
+    ready.warnings.0.append(&mut found.0);
+}
+
+/// The limits that would leave a run of this request too little room.
+pub fn scarce(request: &Request) -> Result<Warnings> {
+    let mut warnings = Warnings::default();
+    if request.preload == Preload::Never {
+        return Ok(warnings);
+    }
+    let sudo = |name: &str| std::env::var(name).ok();
+    let runner = user::decide(request.user.as_deref(), sudo("SUDO_UID").as_deref(), sudo("SUDO_GID").as_deref())?;
+    let place = rundir::place(request.run_dir_root.as_deref());
+    let plan = policy::prepare(request)?.plan(&place)?;
+    room::warn(Column::of(&plan), runner.identity.uid, &place, &mut warnings);
+    Ok(warnings)
 }
 
 /// What was changed and opened for the run.

@@ -61,6 +61,13 @@ fn roots(asked: Option<&Path>) -> Vec<&Path> {
     asked.map_or_else(|| ROOTS.iter().map(Path::new).collect(), |root| vec![root])
 }
 
+/// Where a run directory would be: the first place that is there.
+pub fn place(asked: Option<&Path>) -> PathBuf {
+    let places = roots(asked);
+    let found = places.iter().find(|root| root.is_dir()).or(places.first());
+    found.map_or_else(|| PathBuf::from("/tmp"), |root| root.join("pagelab-run"))
+}
+
 /// Opens the place for run directories. For a program that runs as root (`Some`), nobody else may be able to put anything in
 /// another's place on the way there: it finds the plan by its path. Others would deceive an ordinary user at most, and the
 /// launcher itself uses no path.

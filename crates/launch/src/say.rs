@@ -17,6 +17,13 @@ pub fn to_file(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// To standard error at once, whatever file messages go to: before the program, which shares it, has started.
+pub fn early(message: &str) {
+    let line = format!("pagelab: {}\n", words::plain_lines(message));
+    // A closed standard error is no reason not to run.
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
 /// One message, one line.
 pub fn say(message: &str) {
     let line = format!("pagelab-launch: {}\n", words::plain_lines(message));

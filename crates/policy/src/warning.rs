@@ -72,6 +72,8 @@ warning_kinds! {
     CpuRestricted => "cpu-restricted",
     /// A limit on memory is in force.
     MemoryLimited => "memory-limited",
+    /// A limit leaves the program little room for what the policy takes besides.
+    RoomScarce => "room-scarce",
     /// The program ran into its timeout.
     TimedOut => "timed-out",
     /// The program failed.

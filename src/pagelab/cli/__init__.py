@@ -12,7 +12,9 @@ def main() -> None:
     """Runs the command line; the one place that turns an error into an exit code."""
     found = limits.tight()
     if not found:
-        _run()
+        from pagelab.cli import trouble
+
+        trouble.told(_run)
         return
     command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     limits.prepare(command)
@@ -20,12 +22,22 @@ def main() -> None:
 
 
 def _run() -> None:
+    import typer
+
     from pagelab import terminal
+    from pagelab.cli import habits
 
     try:
         from pagelab.cli.commands import app
 
-        app()
+        code = habits.adapt(typer.main.get_command(app))(standalone_mode=False)
+        if code == 130:
+            terminal.say("pagelab: interrupted\n")
+        sys.exit(code)
+    except habits.MISTAKE as error:
+        sys.exit(habits.answer(error))
+    except typer.Abort:
+        sys.exit(1)
     except KeyboardInterrupt:
         terminal.say("pagelab: interrupted\n")
         sys.exit(130)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from pagelab.cli.habits import show_version
 from pagelab.cli.lazy import Entry, group
 
 # Everything after the program's name belongs to the program, with or without "--" before it.
@@ -31,16 +32,10 @@ app = group(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"pagelab {version('pagelab')}")
-        raise typer.Exit
-
-
 @app.callback()
 def _root(
-    _version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Show the version."),
+    _version: bool = typer.Option(
+        False, "--version", "-V", callback=show_version, is_eager=True, help="Show the version."
+    ),
 ) -> None:
     pass

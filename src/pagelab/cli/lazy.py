@@ -10,6 +10,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from pagelab.cli.habits import CONTEXT
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -31,7 +33,9 @@ def group(entries: Mapping[str, Entry], text: str, **settings: Any) -> typer.Typ
             entry = entries.get(cmd_name)
             return None if entry is None else _load(cmd_name, entry)
 
-    app = typer.Typer(cls=Group, no_args_is_help=True, rich_markup_mode="markdown", help=text, **settings)
+    app = typer.Typer(
+        cls=Group, context_settings=CONTEXT, no_args_is_help=True, rich_markup_mode="markdown", help=text, **settings
+    )
     app.callback()(_nothing)  # without a callback typer folds a group of one command into that command
     return app
 

@@ -186,6 +186,7 @@ def run_command(
         measure_regex=measure_regex,
         flush=mode,
         flush_files=files,
+        tell_limits=not quiet,
     )
     _check_output(output)
     record = runner.run(request)
@@ -224,6 +225,10 @@ def _variables(texts: list[str]) -> dict[str, str]:
     bad = next((text for text in texts if text.find("=") < 1), None)
     if bad is not None:
         raise BadInputError(f"--env {bad}: not of the form NAME=VALUE")
+    names = [text.split("=", 1)[0] for text in texts]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise BadInputError(f"--env {twice}=… is given {names.count(twice)} times, and only one value can count")
     return dict(text.split("=", 1) for text in texts)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from pagelab.record import about_the_machine
+from pagelab.record import WarningKind, about_the_machine
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,6 +39,8 @@ def show(record: Record, console: Console) -> None:
     for line in _measurements(record):
         console.print(line)
     for warning in record.warnings:
+        if warning.kind is WarningKind.ROOM_SCARCE and record.outcome.status == "ok":
+            continue  # told before the start; it may explain a failure, and has not come to one
         mark = f"{_MARKS[warning.severity]:>2} "
         # What is true of the machine in every run is no news.
         style = "dim" if about_the_machine(warning.data) else _COLOURS[warning.severity]

@@ -31,6 +31,8 @@ class Tools:
     """The machine as it is now, plain data (``{"machine": …, "provenance": …}``)."""
     noise: Callable[[], RunWarning | None] = lambda: None
     """A warning where the machine is not quiet enough for small effects."""
+    limits: Callable[[Plan], list[RunWarning]] = lambda _plan: []
+    """Limits in force that leave programs little room for what the policies take besides; each record has its own."""
 
 
 def run_study(
@@ -62,7 +64,7 @@ def run_study(
         machine = tools.machine()
         extra = {"programs": programs.fingerprints(prepared.plan), "machine": machine}
         with create(prepared, directory, extra) as store:
-            for warning in prepared.warnings:
+            for warning in [*prepared.warnings, *tools.limits(prepared.plan)]:
                 progress.note(f"warning: {warning.message}")
             return Session(store, directory, tools.runner, machine, progress).work(tools.noise())
 
@@ -79,6 +81,8 @@ def resume_study(directory: Path, tools: Tools, *, progress: Progress | None = N
         if "origin" in meta:
             raise StudyError(f"{directory} was imported from {meta['origin']}; there is nothing to continue")
         _refuse_changes(directory, store.plan(), meta)
+        for warning in tools.limits(store.plan()):
+            (progress or Silent()).note(f"warning: {warning.message}")
         return Session(store, directory, tools.runner, tools.machine(), progress).work(tools.noise())
 
 

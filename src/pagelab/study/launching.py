@@ -9,11 +9,11 @@ from typing import Any
 from .. import machine
 from ..errors import BadInputError, MachineError
 from ..record import Record, RunWarning, WarningKind
-from ..runner import RunRequest, run
+from ..runner import RunRequest, run, scarce
 from .control import Tools
 from .feasible import cannot
 from .job import RunNotStarted
-from .plan import Condition
+from .plan import Condition, Plan
 
 MEASURE_FD = 3
 
@@ -80,7 +80,19 @@ def noise_now() -> RunWarning | None:
     )
 
 
+def limits_now(plan: Plan) -> list[RunWarning]:
+    """Limits that are too tight for some policy of the plan, each once, as the policy that takes most says it."""
+    policies = {(condition.policy_toml, condition.preload): condition for condition in plan.active()}
+    worst: dict[str, RunWarning] = {}
+    for condition in policies.values():
+        for warning in scarce(request(condition, Path("/dev/null"))):
+            name = str(warning.data["resource"])
+            if name not in worst or worst[name].data["adds"] < warning.data["adds"]:
+                worst[name] = warning
+    return list(worst.values())
+
+
 def local_tools() -> Tools:
     """Everything a session needs, on this machine."""
     described = machine.describe()
-    return Tools(LocalRunner(), lambda condition: cannot(condition, described), describe_machine, noise_now)
+    return Tools(LocalRunner(), lambda condition: cannot(condition, described), describe_machine, noise_now, limits_now)

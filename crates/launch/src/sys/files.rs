@@ -42,6 +42,16 @@ pub fn drop_pages(file: &File) -> io::Result<()> {
     }
 }
 
+/// Bytes that are free for ordinary users on the file system of `path`.
+pub fn free_bytes(path: &Path) -> io::Result<u64> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: all-zero bytes are a valid `statvfs`.
+    let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the string is NUL-terminated, the structure alive.
+    check(unsafe { libc::statvfs(path.as_ptr(), &mut found) })?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
 /// Writes all dirty data of all file systems.
 pub fn sync_all() {
     // SAFETY: sync has no arguments and cannot fail.

@@ -212,10 +212,7 @@ pub fn become_fifo(priority: i32, alone: bool) -> io::Result<()> {
 
 /// The limit on real-time priorities in force (RLIMIT_RTPRIO); 0: none for an ordinary user.
 pub fn real_time_limit() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the structure is alive; the call cannot fail for oneself.
-    unsafe { libc::getrlimit(libc::RLIMIT_RTPRIO, &mut limit) };
-    limit.rlim_cur
+    limit(libc::RLIMIT_RTPRIO).0
 }
 
 /// Lifts the limit on locked memory, for this process and those it starts.
@@ -225,12 +222,17 @@ pub fn unlimit_locked_memory() -> io::Result<()> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) }).map(drop)
 }
 
+/// A limit in force (RLIMIT_*): the soft one, and how far the process may raise it.
+pub fn limit(resource: u32) -> (u64, u64) {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the structure is alive; an unknown resource leaves it as it is.
+    unsafe { libc::getrlimit(resource, &mut limit) };
+    (limit.rlim_cur, limit.rlim_max)
+}
+
 /// The limit on locked memory in force, in bytes.
 pub fn locked_memory_limit() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the structure is alive; the call cannot fail for oneself.
-    unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) };
-    limit.rlim_cur
+    limit(libc::RLIMIT_MEMLOCK).0
 }
 
 /// Whether this process may lock so much memory; tried on memory that is never touched.

@@ -1,0 +1,150 @@
+"""What every command line of pagelab understands, and how each says that it does not.
+
+``-h`` and ``-V`` everywhere; British and American spelling; commands and options that are nearly right are named;
+with ``--json`` standard output has nothing else;
+an option that is given twice is refused where only its last value would count; a mistake is one line with the next
+command.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import typer
+
+from pagelab import terminal
+
+CONTEXT: dict[str, Any] = {
+    "help_option_names": ["-h", "--help"],
+    "token_normalize_func": lambda token: token.replace("colour", "color"),
+}
+"""For the root: contexts of commands inherit it."""
+_MOST = 3
+# Typer brings its own copy of click, in a place that is not public.
+MISTAKE: type[Exception] = next(one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException")
+"""A command line that cannot be understood."""
+
+
+def nearest(word: str, known: Iterable[str]) -> list[str]:
+    """What may have been meant: names that begin with the word, or differ in a few letters."""
+    names = list(known)
+    bare = word.lstrip("-")
+    begins = [name for name in names if len(bare) > 1 and name.lstrip("-").startswith(bare)]
+    near = difflib.get_close_matches(word, names, _MOST, 0.7)
+    return list(dict.fromkeys(begins + near))[:_MOST]
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """``; did you mean NAME?``, or nothing."""
+    found = nearest(word, known)
+    return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+def adapt(command: Any) -> Any:
+    """The same command (of click's kind) with these habits, and all commands below it."""
+    if getattr(command, "pagelab_habits", False):
+        return command
+    command.pagelab_habits = True
+    if hasattr(command, "resolve_command"):
+        _adapt_group(command)
+    else:
+        command.params.append(_version())
+    make_parser = command.make_parser
+
+    def strict(context: Any) -> Any:
+        parser = make_parser(context)
+        parse_args = parser.parse_args
+
+        def parse(args: list[str]) -> Any:
+            try:
+                values, rest, order = parse_args(args=args)
+            except MISTAKE as error:
+                _name_the_nearest(error, command, context)
+                raise
+            _refuse_repeated(order, context)
+            if any("--json" in one.opts and values.get(one.name) for one in command.params):
+                terminal.only_json()
+            return values, rest, order
+
+        parser.parse_args = parse
+        return parser
+
+    command.make_parser = strict
+    return command
+
+
+def _adapt_group(command: Any) -> None:
+    get_command = command.get_command
+
+    def adapted(context: Any, name: str) -> Any:
+        found = get_command(context, name)
+        if found is not None:
+            return adapt(found)
+        if context.resilient_parsing or name.startswith("-"):
+            return None
+        known = command.list_commands(context)
+        context.fail(
+            f"there is no command {context.command_path} {name}{meant(name, known) or '; known: ' + ', '.join(known)}"
+        )
+        return None
+
+    command.get_command = adapted
+
+
+def _version() -> Any:
+    """A hidden -V of a command's own: pagelab -V is where it is documented."""
+    probe = typer.Typer(add_completion=False)
+
+    def shown(
+        _version: bool = typer.Option(False, "--version", "-V", callback=show_version, is_eager=True, hidden=True),
+    ) -> None:
+        pass
+
+    probe.command()(shown)
+    option = typer.main.get_command(probe).params[0]
+    option.expose_value = False
+    return option
+
+
+def show_version(wanted: bool) -> None:
+    """Print it and end."""
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"pagelab {version('pagelab')}")
+        raise typer.Exit
+
+
+def _name_the_nearest(error: Any, command: Any, context: Any) -> None:
+    name = getattr(error, "option_name", None)
+    if name is None or type(error).__name__ != "NoSuchOption":
+        return
+    known = [one for parameter in command.get_params(context) for one in (*parameter.opts, *parameter.secondary_opts)]
+    options = [one for one in known if one.startswith("--")]
+    error.message = f"there is no option {name}{meant(name, options)}"
+    error.possibilities = None
+
+
+def _refuse_repeated(order: list[Any], context: Any) -> None:
+    for parameter, times in Counter(order).items():
+        if (
+            parameter.param_type_name == "option"
+            and times > 1
+            and not (parameter.multiple or getattr(parameter, "count", False))
+        ):
+            context.fail(f"{parameter.opts[0]} is given {times} times, and only one value can count; give it once")
+
+
+def answer(error: Any) -> int:
+    """Say what is wrong with a command line, in one line with the next command; the exit code."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return int(error.exit_code)
+    message = str(error.format_message()).strip().rstrip(".")
+    path = context.command_path if context else "pagelab"
+    terminal.say(f"pagelab: {message[:1].lower()}{message[1:]}; see: {path} --help\n")
+    return int(error.exit_code)

@@ -1,0 +1,112 @@
+"""Errors that no command foresaw, told in one line that names the operation, the object and the errno.
+
+A full disk, a directory that somebody removed, a database on a medium that fails: they may strike anywhere, so they are
+told here, once, rather than in each place that opens a file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from pagelab import terminal
+
+SHOW_ALL = "PAGELAB_TRACEBACK"
+"""Variable with which all of an error is shown."""
+_BAD_INPUT, _MACHINE, _OWN = 2, 3, 4
+_MEDIUM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EFBIG}
+_NEXT = {
+    errno.ENOSPC: "make room, or name another place; run: df -h {place}",
+    errno.EDQUOT: "make room, or name another place; run: quota",
+    errno.EROFS: "name a place that can be written to; run: findmnt -T {place}",
+    errno.ENOENT: "run: ls -ld {place}",
+    errno.EACCES: "run: ls -ld {place}",
+    errno.EPERM: "run: ls -ld {place}",
+    errno.ENOTDIR: "run: ls -ld {place}",
+    errno.EISDIR: "name a file; run: ls -ld {place}",
+}
+_SQLITE = {"database or disk is full": errno.ENOSPC, "disk I/O error": errno.EIO, "readonly": errno.EROFS}
+
+
+def told(work: Callable[[], None]) -> None:
+    """Does the work; what fails unforeseen ends with a line and an exit code, not with a traceback."""
+    try:
+        work()
+    except Exception as error:
+        if os.environ.get(SHOW_ALL):
+            raise
+        message, code = explain(error)
+        terminal.say(f"pagelab: {message}\n")
+        sys.exit(code)
+
+
+def explain(error: BaseException) -> tuple[str, int]:
+    """The line, and the exit code."""
+    for one in _chain(error):
+        if isinstance(one, OSError) and one.errno is not None:
+            return _system(one), _MACHINE if one.errno in _MEDIUM else _BAD_INPUT
+        if type(one).__module__ == "sqlite3":
+            return _database(str(one)), _MACHINE
+        if _is_lost_cluster(one):
+            return (
+                f"the Dask scheduler does not answer any more ({_first_line(one)}); what is done is kept; "
+                "start it, and run the same command again",
+                _MACHINE,
+            )
+    if isinstance(error, MemoryError):
+        return "there is not enough memory; run: free -h; ulimit -v", _MACHINE
+    return _own(error), _OWN
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """The error and what it came of, outermost first."""
+    found = [error]
+    while (cause := found[-1].__cause__ or found[-1].__context__) is not None and cause not in found:
+        found.append(cause)
+    return found
+
+
+def _system(error: OSError) -> str:
+    names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    place = _nearest_directory(names[-1]) if names else "."
+    number = error.errno or 0
+    object_ = " and ".join(names) or "a file"
+    reason = error.strerror or os.strerror(number)
+    advice = _NEXT.get(number, "run: ls -ld {place}").format(place=place)
+    return f"cannot read or write {object_}: {reason} (errno {number}); {advice}"
+
+
+def _nearest_directory(name: str) -> str:
+    path = Path(name)
+    return str(next((one for one in (path, *path.parents) if one.exists()), Path()))
+
+
+def _database(text: str) -> str:
+    number = next((number for said, number in _SQLITE.items() if said in text), None)
+    reason = f"{os.strerror(number)} (errno {number})" if number else text
+    advice = _NEXT.get(number or errno.ENOENT, "run: ls -ld {place}").format(place=".")
+    return f"cannot read or write the study's database study.db: {reason}; finished runs are kept; {advice}"
+
+
+def _is_lost_cluster(error: BaseException) -> bool:
+    return type(error).__module__.startswith("distributed") or type(error).__name__ in (
+        "CommClosedError",
+        "CancelledError",
+    )
+
+
+def _own(error: BaseException) -> str:
+    frame = traceback.extract_tb(error.__traceback__)[-1] if error.__traceback__ else None
+    where = f" ({Path(frame.filename).name}:{frame.lineno})" if frame else ""
+    return (
+        f"{type(error).__name__}: {_first_line(error)}{where}: a fault of pagelab itself; "
+        f"all of it is shown by: {SHOW_ALL}=1 pagelab …"
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or "no details").splitlines()[0][:300]
