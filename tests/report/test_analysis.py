@@ -14,6 +14,7 @@ import pytest
 from factory import Run, data_of, separated, study
 
 from pagelab.analysis import NothingToAnalyseError, StudyData, analyse
+from pagelab.analysis.model import Contrast
 from pagelab.report.export import analysis_json
 from pagelab.study.plan import Condition, Precision
 from pagelab.study.schedule import Slot
@@ -361,3 +362,57 @@ def test_warm_up_inside_executions_is_in_no_mean_and_is_told(tmp_path: Path) -> 
     assert data.measurements["dropped"].sum() == 2 * data.measurements["run_id"].n_unique()
     with Store.open(tmp_path, write=False) as store:
         assert set(store.metric("measure.latency")["value"]) == {15.0}
+
+
+def _paired(tmp_path: Path, blocks: int, behave: Callable[[Condition, Slot], Run]) -> Contrast:
+    planned = factory.plan(["w"], ["a", "b"], blocks).model_copy(update={"test": "pairs"})
+    return analyse(data_of(factory.store(tmp_path, planned, behave))).planned()[0]
+
+
+def test_pairs_see_through_drift_in_test_size_and_interval(tmp_path: Path) -> None:
+    """Each block is 10% slower than the one before, and the policy adds 3% in every one."""
+
+    def drifting(condition: Condition, slot: Slot) -> Run:
+        return Run(wall_s=1.1**slot.block * (1.03 if condition.policy == "b" else 1.0))
+
+    found = _paired(tmp_path, 12, drifting)
+    assert (found.verdict, found.p, found.pairs) == ("higher", 2 / 2**12, 12)
+    assert found.relative == pytest.approx(0.03)
+    assert found.relative_interval is not None
+    assert (found.relative_interval.low, found.relative_interval.high) == (pytest.approx(0.03), pytest.approx(0.03))
+    assert found.narrower == pytest.approx(0.0, abs=1e-9)
+
+
+def test_five_pairs_cannot_tell(tmp_path: Path) -> None:
+    found = _paired(
+        tmp_path, 5, lambda condition, slot: Run(wall_s=(2.0 if condition.policy == "b" else 1.0) + slot.block)
+    )
+    assert found.verdict == "no-difference"
+    assert found.sentence.startswith("Cannot tell whether b changes w: with 5 pairs of executions")
+
+
+def test_a_pair_that_lost_a_partner_is_in_no_size(tmp_path: Path) -> None:
+    """The crash takes its block out of test and size; the time-out is in the test alone."""
+
+    def behave(condition: Condition, slot: Slot) -> Run:
+        late = condition.policy == "b" and slot.block == 1
+        crashed = condition.policy == "a" and slot.block == 0
+        slow = 1.5 if condition.policy == "b" else 1.0
+        return Run(wall_s=slow * (1 + slot.block / 10), status="failed" if crashed else "timed-out" if late else "ok")
+
+    found = _paired(tmp_path, 10, behave)
+    assert (found.untested, found.p, found.pairs) == (1, 2 / 2**9, 8)
+    assert found.relative == pytest.approx(0.5)
+    assert "1 execution without a counterpart in the same block has no part in the test." in found.sentence
+
+
+def test_blocks_that_do_not_pay_are_a_caveat(tmp_path: Path) -> None:
+    """The policy is slow whenever the baseline is fast."""
+    planned = factory.plan(["w"], ["a", "b"], 12).model_copy(update={"test": "pairs"})
+
+    def opposite(condition: Condition, slot: Slot) -> Run:
+        fast = (slot.block % 2 == 0) == (condition.policy == "b")
+        return Run(wall_s=(1.0 if fast else 2.0) + slot.block / 1000)
+
+    found = analyse(data_of(factory.store(tmp_path, planned, opposite)))
+    assert any(caveat.startswith("Blocks did not pay here") for caveat in found.caveats)

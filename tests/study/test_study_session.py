@@ -285,7 +285,7 @@ def test_a_precision_stop_ends_after_whole_blocks_at_a_planned_look(tmp_path: Pa
 
     def behave(condition: Condition) -> Record:
         counts[condition.name] = number = counts.get(condition.name, 0) + 1
-        return record(condition, wall_ns=1_000_000 + number * 7919 % 13 * spread)
+        return record(condition, wall_ns=1_000_000 + (number + 5 * condition.index) * 7919 % 13 * spread)
 
     finished = run_study(spec_in(tmp_path, PRECISE), tmp_path / "out", tools(behave))
     assert finished.stopped_at == blocks

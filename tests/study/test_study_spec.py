@@ -147,11 +147,11 @@ drop_first = 0
     assert found.test == "stratified"
     assert [condition.drop_first for condition in found.conditions] == [3, 0]
     plain = plan_text(text.replace('test = "stratified"\ndrop_first = 3\n', ""), tmp_path / "s.toml", tmp_path / "out")
-    assert (plain.test, [condition.drop_first for condition in plain.conditions]) == ("rank-sum", [0, 0])
+    assert (plain.test, [condition.drop_first for condition in plain.conditions]) == ("pairs", [0, 0])
 
 
 @pytest.mark.parametrize(
-    ("line", "words"), [('test = "sign"', "'rank-sum' or 'stratified'"), ("drop_first = -1", "drop_first")]
+    ("line", "words"), [('test = "sign"', "'pairs', 'rank-sum' or 'stratified'"), ("drop_first = -1", "drop_first")]
 )
 def test_an_impossible_test_or_warm_up_is_refused(tmp_path: Path, line: str, words: str) -> None:
     text = f'name = "s"\n{line}\n[[policy]]\nname = "p"\n[[workload]]\nname = "w"\ncommand = "true"\n'

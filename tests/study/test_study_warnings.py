@@ -72,8 +72,7 @@ def test_reach_is_that_of_the_test_the_study_asks_for(tmp_path: Path) -> None:
     """10 executions reach 1e-5 over all and 0.002 within blocks: over 30 contrasts only one of them is enough."""
     policies = "".join(f'[[policy]]\nname = "p{i}"\n' for i in range(31))
     text = f'name = "s"\nexecutions = 10\n{policies}[[workload]]\nname = "w"\ncommand = "true"\n'
-    assert reachability(plan_text(text, tmp_path / "s.toml", tmp_path)) == []
-    stratified = plan_text(f'test = "stratified"\n{text}', tmp_path / "s.toml", tmp_path)
-    (warning,) = reachability(stratified)
+    assert reachability(plan_text(f'test = "rank-sum"\n{text}', tmp_path / "s.toml", tmp_path)) == []
+    (warning,) = reachability(plan_text(text, tmp_path / "s.toml", tmp_path))
     assert "the smallest possible p is 0.00195" in warning.message
     assert warning.data["smallest_n"] == 11

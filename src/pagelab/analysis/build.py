@@ -47,7 +47,7 @@ def analyse(data: StudyData) -> Analysis:
         design=design,
         headline=sentences.headline(planned, design),
         answers=tuple(c.sentence for c in planned),
-        caveats=caveats_of(design, failures, warnings, machine),
+        caveats=caveats_of(design, failures, warnings, machine, planned),
         metrics=metrics,
         executions=executions,
         summaries=summaries,

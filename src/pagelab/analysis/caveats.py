@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 from pagelab.analysis import wording
-from pagelab.analysis.model import Design, Failure, Machine, WarningGroup
+from pagelab.analysis.model import Contrast, Design, Failure, Machine, WarningGroup
 
 
 def caveats_of(
-    design: Design, failures: tuple[Failure, ...], warnings: tuple[WarningGroup, ...], machine: Machine
+    design: Design,
+    failures: tuple[Failure, ...],
+    warnings: tuple[WarningGroup, ...],
+    machine: Machine,
+    planned: tuple[Contrast, ...] = (),
 ) -> tuple[str, ...]:
     """In the order of weight: incomplete, failed, left out, short-placed, machine, method, warnings."""
     found = list(design.notes)
@@ -35,11 +41,25 @@ def caveats_of(
             "The precision asked for was not reached: the study ended at its maximum of executions, and its intervals "
             "are wider than planned."
         )
+    found += _blocks(planned)
     found += [f"{w.message[:1].upper()}{w.message[1:]}." for w in warnings if w.kind == "noisy-machine"]
     serious = sum(w.count for w in warnings if w.severity == "serious")
     if serious:
         found.append(f"{wording.count(serious, 'serious warning')}: see Warnings.")
     return tuple(found)
+
+
+def _blocks(planned: tuple[Contrast, ...]) -> list[str]:
+    """That executions of one block were no more alike than others. The pairs stand: to choose after a look at the data
+    which of two tests to believe would be a choice of results.
+    """
+    found = [c.narrower for c in planned if c.narrower is not None]
+    if not found or median(found) < 1.0:
+        return []
+    return [
+        "Blocks did not pay here: executions of one block differ as much as any two "
+        f"(spread {wording.digits(median(found), 2)} times as large), so pairs make the intervals no narrower."
+    ]
 
 
 def _failed(design: Design, failures: tuple[Failure, ...]) -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import inf
 
+import numpy as np
+
 from pagelab.analysis import sentences
 from pagelab.analysis.model import (
     Condition,
@@ -17,12 +19,17 @@ from pagelab.analysis.model import (
     Verdict,
 )
 from pagelab.analysis.summaries import interval_of, values_of
-from pagelab.analysis.testing import Tested, test_of
+from pagelab.analysis.testing import Tested, paired, test_of
+from pagelab.stats import Interval as Ends
 from pagelab.stats import (
-    RelativeEffect,
+    NotAchievable,
+    Pairs,
     StatsRefusedError,
+    blocks_pay,
     hodges_lehmann,
     holm,
+    paired_ratio,
+    paired_shift,
     relative_effect,
     summarize,
 )
@@ -91,26 +98,80 @@ def _contrast(pair: _Pair, executions: tuple[Execution, ...], design: Design) ->
         )
     if not x or not y:
         return empty
-    level = design.interval_level
-    shift, (relative, why) = hodges_lehmann(x, y, level=level), _relative(x, y, level)
+    size = _within_pairs(pair, executions, design) if design.test == "pairs" else _over_all(x, y, design.interval_level)
+    if size is None:
+        return replace(empty, note="no block has executions of both")
     # A study that stopped itself reports the interval that it judged (docs/method: precision stop).
     stopped = design.precision_stop
-    interval, note = interval_of(shift.any_shape if stopped else shift.interval)
+    interval, note = interval_of(size.shift.any_shape if stopped else size.shift.interval)
+    relative = size.ratio
     slowest = [inf] * late[0], [inf] * late[1]
+    pay = blocks_pay(size.pairs) if size.pairs else None
     return replace(
         empty,
-        ties=test.ties if test else shift.ties,
-        shift=shift.estimate,
+        ties=test.ties if test else size.ties,
+        pairs=len(size.pairs) if size.pairs else None,
+        narrower=pay.narrower if pay else None,
+        shift=size.shift.estimate,
         shift_interval=interval,
-        relative=relative.percent / 100 if relative else None,
+        relative=relative.estimate / 100 if relative else None,
         relative_interval=interval_of(relative.any_shape if stopped else relative.interval, 0.01)[0]
         if relative
         else None,
-        shift_any_shape=interval_of(shift.any_shape)[0],
+        shift_any_shape=interval_of(size.shift.any_shape)[0],
         relative_any_shape=interval_of(relative.any_shape, 0.01)[0] if relative else None,
         separated=max(x + slowest[0]) < min(y) or min(x) > max(y + slowest[1]),
-        note=note or why,
+        note=note or size.why,
     )
+
+
+@dataclass(frozen=True)
+class _Estimate:
+    estimate: float
+    interval: Ends | NotAchievable
+    any_shape: Ends | NotAchievable
+
+
+@dataclass(frozen=True)
+class _Size:
+    """How large a difference is, in the metric's unit and in percent."""
+
+    shift: _Estimate
+    ratio: _Estimate | None
+    why: str
+    """Why there is no percentage."""
+    ties: bool
+    pairs: Pairs | None = None
+
+
+def _over_all(x: list[float], y: list[float], level: float) -> _Size:
+    shift = hodges_lehmann(x, y, level=level)
+    absolute = _Estimate(shift.estimate, shift.interval, shift.any_shape)
+    try:
+        ratio = relative_effect(x, y, level=level)
+    except StatsRefusedError as error:
+        return _Size(absolute, None, str(error), shift.ties)
+    return _Size(absolute, _Estimate(ratio.percent, ratio.interval, ratio.any_shape), "", shift.ties)
+
+
+def _within_pairs(pair: _Pair, executions: tuple[Execution, ...], design: Design) -> _Size | None:
+    """Of the pairs that both finished; None where there is none."""
+    name, level = pair.metric.name, design.interval_level
+    sides = [
+        [e for e in executions if e.condition == condition.id and e.analysed and name in e.values]
+        for condition in (pair.condition, pair.baseline)
+    ]
+    pairs = paired(sides[0], sides[1], name)
+    if pairs is None:
+        return None
+    shift = paired_shift(pairs.apart("difference"), level=level)
+    absolute = _Estimate(shift.estimate, shift.interval, shift.any_shape)
+    sizes = np.abs(pairs.apart())
+    ties = bool(np.unique(sizes).size < sizes.size)
+    if pairs.scale == "difference":
+        return _Size(absolute, None, "a value is zero or negative: no percentage exists", ties, pairs)
+    ratio = paired_ratio(pairs, level=level)
+    return _Size(absolute, _Estimate(ratio.percent, ratio.interval, ratio.any_shape), "", ties, pairs)
 
 
 def _test(pair: _Pair, executions: tuple[Execution, ...], design: Design) -> Tested | None:
@@ -119,7 +180,7 @@ def _test(pair: _Pair, executions: tuple[Execution, ...], design: Design) -> Tes
         return e.condition == condition.id and (late or (e.analysed and pair.metric.name in e.values))
 
     groups = [[e for e in executions if counted(e, condition)] for condition in (pair.condition, pair.baseline)]
-    return test_of(groups[0], groups[1], pair.metric.name, stratified=design.test == "stratified")
+    return test_of(groups[0], groups[1], pair.metric.name, test=design.test)
 
 
 def _timed_out(pair: _Pair, condition: Condition) -> int:
@@ -143,6 +204,8 @@ def _untested(pair: _Pair, x: list[float], y: list[float], late: tuple[int, int]
         w=None,
         w_expected=None,
         untested=0,
+        pairs=None,
+        narrower=None,
         p=None,
         p_holm=None,
         p_method=None,
@@ -158,14 +221,6 @@ def _untested(pair: _Pair, x: list[float], y: list[float], late: tuple[int, int]
         verdict="not-testable",
         sentence="",
     )
-
-
-def _relative(x: list[float], y: list[float], level: float) -> tuple[RelativeEffect | None, str]:
-    """The effect in percent, or None and why there is none."""
-    try:
-        return relative_effect(x, y, level=level), ""
-    except StatsRefusedError as error:
-        return None, str(error)
 
 
 def _judged(contrast: Contrast, design: Design, metrics: tuple[Metric, ...], family: int) -> Contrast:

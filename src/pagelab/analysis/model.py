@@ -85,8 +85,8 @@ class Design:
     schedule: str
     level: float
     """1 − level is the chance of even one false difference that the tests allow."""
-    test: str
-    """``rank-sum``, or ``stratified``: within the blocks of the schedule."""
+    test: Literal["pairs", "rank-sum", "stratified"]
+    """``pairs``: sizes and test within the blocks of the schedule; ``stratified``: the test alone; ``rank-sum``."""
     drop_first: dict[str, int]
     """Workload → warm-up measurements at the start of each execution, in no mean; only those that have any."""
     interval_level: float
@@ -156,7 +156,11 @@ class Contrast:
     w_expected: float | None
     """Its mean where the policy makes no difference."""
     untested: int
-    """Executions that the stratified test left out, since their block holds one of the two conditions only."""
+    """Executions that a test within blocks left out, since their block holds one of the two conditions only."""
+    pairs: int | None
+    """Blocks in which both finished, which the sizes are of; None where blocks are ignored."""
+    narrower: float | None
+    """Spread of the pairs' differences over that of two executions of different blocks: below 1 where blocks pay."""
     p: float | None
     """Two-sided, of this contrast alone."""
     p_holm: float | None

@@ -116,11 +116,17 @@ def _not_found(c: Contrast, metric: Metric, design: Design, family: int) -> str:
         lead = lead.replace(f" for {c.workload}", f" in the {metric.label} of {c.workload}")
     lead += _late(c)
     if c.smallest_p is not None and c.smallest_p * family * design.looks_planned > alpha * (1 + 1e-12):
+        count = f"{wording.count(c.pairs or 0, 'pair')}" if design.test == "pairs" else f"{c.n} against {c.n_baseline}"
         return (
-            f"{lead} With {c.n} against {c.n_baseline} executions and {wording.count(family, 'planned contrast')} none "
-            f"could have been found: the smallest possible p is {wording.digits(c.smallest_p, 2)} before correction."
+            f"Cannot tell whether {c.policy} changes {c.workload}: with {count}{_of_executions(design)} and "
+            f"{wording.count(family, 'planned contrast')} none could have been found: the smallest possible p is "
+            f"{wording.digits(c.smallest_p, 2)} before correction.{_late(c)}"
         )
     return f"{lead}{_could_have_seen(c, metric)}"
+
+
+def _of_executions(design: Design) -> str:
+    return " of executions" if design.test == "pairs" else " executions"
 
 
 def _could_have_seen(c: Contrast, metric: Metric) -> str:

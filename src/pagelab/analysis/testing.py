@@ -1,12 +1,15 @@
-"""The planned test of one contrast: the rank sum over all executions, or within the blocks of the schedule."""
+"""The planned test of one contrast: within the pairs of the schedule, or the rank sum over all executions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
+from typing import Literal
 
 from pagelab.analysis.model import Execution
-from pagelab.stats import rank_sum, smallest_p, stratified_rank_sum
+from pagelab.stats import Pairs, StatsRefusedError, pairs_of, rank_sum, signed_rank, smallest_p, stratified_rank_sum
+
+TestName = Literal["pairs", "rank-sum", "stratified"]
 
 
 @dataclass(frozen=True)
@@ -21,14 +24,39 @@ class Tested:
     untested: int
 
 
-def test_of(treatment: list[Execution], baseline: list[Execution], metric: str, *, stratified: bool) -> Tested | None:
+def test_of(treatment: list[Execution], baseline: list[Execution], metric: str, *, test: TestName) -> Tested | None:
     """Of two conditions' executions, each with a value of the metric or timed out; None where there is nothing to test.
 
     Executions that timed out are slower than all others.
     """
     if not treatment or not baseline:
         return None
-    return _within_blocks(treatment, baseline, metric) if stratified else _over_all(treatment, baseline, metric)
+    made = {"pairs": _pairs, "stratified": _within_blocks, "rank-sum": _over_all}
+    return made[test](treatment, baseline, metric)
+
+
+def paired(treatment: list[Execution], baseline: list[Execution], metric: str) -> Pairs | None:
+    """The executions that stand in one block, those without a value as timed out; None where no block has both."""
+    groups = [
+        [(e.block, e.values.get(metric, inf)) for e in group if e.block is not None] for group in (treatment, baseline)
+    ]
+    if not all(groups):
+        return None
+    blocks, values = ([[pair[i] for pair in group] for group in groups] for i in (0, 1))
+    try:
+        return pairs_of(values[0], values[1], treatment_blocks=blocks[0], baseline_blocks=blocks[1])
+    except StatsRefusedError:
+        return None
+
+
+def _pairs(treatment: list[Execution], baseline: list[Execution], metric: str) -> Tested | None:
+    pairs = paired(treatment, baseline, metric)
+    if pairs is None:
+        return None
+    found = signed_rank(pairs.apart())
+    least = smallest_p(len(pairs), len(pairs), stratified=True)
+    untested = len(treatment) + len(baseline) - 2 * len(pairs)
+    return Tested(found.w, found.w_expected, found.p, str(found.method), found.ties, float(least), untested)
 
 
 def _over_all(treatment: list[Execution], baseline: list[Execution], metric: str) -> Tested:

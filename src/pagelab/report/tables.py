@@ -9,6 +9,11 @@ from pagelab.analysis import wording
 from pagelab.analysis.model import Analysis, Contrast, Interval, Metric, Summary
 
 NONE = "–"
+_TEST = {
+    "pairs": "Changes are the ratios of pairs: executions that ran in one block. Two-sided test of signed ranks",
+    "stratified": "Exact two-sided rank-sum test within blocks",
+    "rank-sum": "Exact two-sided rank-sum test",
+}
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ def contrasts(analysis: Analysis) -> Table:
         rows=rows,
         groups=groups,
         caption="Planned comparisons with the baseline",
-        note=f"Exact two-sided rank-sum test{times_looks}; Holm over {wording.count(family, 'comparison')}. Intervals "
+        note=f"{_TEST[analysis.design.test]}{times_looks}; Holm over {wording.count(family, 'comparison')}. Intervals "
         "are unadjusted; “any shape” allows for a policy that changes the shape of the distribution as well.",
     )
 

@@ -8,6 +8,10 @@ execution. ``treatment`` always comes before ``baseline``; positive shifts mean 
 ``execution_means``     (execution, value, *, drop_first=0) -> ``ExecutionMeans``: measurements to executions
 ``summarize``           (values) -> ``Summary``: n, min, lower hinge, median, upper hinge, max, mean, sd, cv
 ``rank_sum``            (treatment, baseline, *, alternative, method, timed_out) -> ``RankSum``: exact, ties allowed
+``pairs_of``            (treatment, baseline, *, treatment_blocks, baseline_blocks) -> ``Pairs``: one of each in a block
+``signed_rank``         (differences, *, alternative, method) -> ``SignedRank``: exact, ties and zeros allowed
+``paired_shift``        (differences, *, level=0.95) -> ``PairedShift``: Walsh averages; ``paired_ratio`` in percent
+``blocks_pay``          (pairs) -> ``BlocksPay`` | None: how much pairing narrowed, a description
 ``stratified_rank_sum`` (treatment, baseline, *, treatment_blocks, baseline_blocks, …) -> ``StratifiedRankSum``
 ``hodges_lehmann``      (treatment, baseline, *, level=0.95) -> ``Shift``: estimate, exact-order and any-shape interval
 ``relative_effect``     (treatment, baseline, *, level=0.95) -> ``RelativeEffect``: percent, with both intervals
@@ -41,6 +45,16 @@ if TYPE_CHECKING:
     from pagelab.stats.mean import mean_interval
     from pagelab.stats.median import Location, median_interval
     from pagelab.stats.multiplicity import Holm, holm
+    from pagelab.stats.paired import (
+        BlocksPay,
+        PairedRatio,
+        PairedShift,
+        Pairs,
+        blocks_pay,
+        paired_ratio,
+        paired_shift,
+        pairs_of,
+    )
     from pagelab.stats.precision import Contrast, Decision, PrecisionPlan, StopReason, decide
     from pagelab.stats.rank_test import Alternative, PValueMethod, RankSum, rank_sum
     from pagelab.stats.reach import Reach, reachable, smallest_p
@@ -49,6 +63,7 @@ if TYPE_CHECKING:
     from pagelab.stats.shift import Shift, hodges_lehmann
     from pagelab.stats.stratified import StratifiedRankSum, stratified_rank_sum
     from pagelab.stats.summary import Summary, summarize
+    from pagelab.stats.wilcoxon import SignedRank, signed_rank
 
 _HOME = {
     "ExecutionMeans": "aggregate",
@@ -79,6 +94,16 @@ _HOME = {
     "relative_effect": "relative",
     "Shift": "shift",
     "hodges_lehmann": "shift",
+    "BlocksPay": "paired",
+    "PairedRatio": "paired",
+    "PairedShift": "paired",
+    "Pairs": "paired",
+    "blocks_pay": "paired",
+    "paired_ratio": "paired",
+    "paired_shift": "paired",
+    "pairs_of": "paired",
+    "SignedRank": "wilcoxon",
+    "signed_rank": "wilcoxon",
     "StratifiedRankSum": "stratified",
     "stratified_rank_sum": "stratified",
     "Summary": "summary",
@@ -87,6 +112,7 @@ _HOME = {
 
 __all__ = [
     "Alternative",
+    "BlocksPay",
     "Contrast",
     "Decision",
     "ExecutionMeans",
@@ -96,25 +122,34 @@ __all__ = [
     "Location",
     "NotAchievable",
     "PValueMethod",
+    "PairedRatio",
+    "PairedShift",
+    "Pairs",
     "PrecisionPlan",
     "RankSum",
     "Reach",
     "Refusal",
     "RelativeEffect",
     "Shift",
+    "SignedRank",
     "StatsRefusedError",
     "StopReason",
     "StratifiedRankSum",
     "Summary",
+    "blocks_pay",
     "decide",
     "execution_means",
     "hodges_lehmann",
     "holm",
     "mean_interval",
     "median_interval",
+    "paired_ratio",
+    "paired_shift",
+    "pairs_of",
     "rank_sum",
     "reachable",
     "relative_effect",
+    "signed_rank",
     "smallest_p",
     "stratified_rank_sum",
     "summarize",

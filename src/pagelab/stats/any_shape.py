@@ -37,8 +37,8 @@ def any_shape_order(pairs: NDArray[np.intp], n: int, m: int, level: float) -> Pa
     rejected_low = share_above - 0.5 > bound
     rejected_high = 0.5 - share_above > bound
     return PairOrder(
-        low=min(exact.low, _leading(rejected_low)),
-        high=min(exact.high, _leading(rejected_high[::-1])),
+        low=min(exact.low, leading(rejected_low)),
+        high=min(exact.high, leading(rejected_high[::-1])),
         achieved=None,
         method=IntervalMethod.ANY_SHAPE_ORDER,
     )
@@ -60,7 +60,7 @@ def placement_path(pairs: NDArray[np.intp], n: int, m: int) -> PlacementPath:
     by one, that of x below y_j rises by one. So all sums of squares follow from the order of the pairs, in integers.
     """
     row, column = np.divmod(pairs, m)
-    fallen, risen = _earlier(row, n, m), _earlier(column, m, n)
+    fallen, risen = earlier_in_group(row, n, m), earlier_in_group(column, m, n)
     passed = np.arange(n * m + 1)
     squares_x = n * m * m + _running(1 - 2 * (m - fallen))
     squares_y = _running(2 * risen + 1)
@@ -73,7 +73,7 @@ def placement_path(pairs: NDArray[np.intp], n: int, m: int) -> PlacementPath:
     return PlacementPath(variance, degrees)
 
 
-def _earlier(group: NDArray[np.intp], groups: int, size: int) -> NDArray[np.int64]:
+def earlier_in_group(group: NDArray[np.intp], groups: int, size: int) -> NDArray[np.int64]:
     """For each element, how many before it are of its group; every group has ``size`` elements."""
     found = np.empty(group.size, dtype=np.int64)
     found[np.argsort(group, kind="stable")] = np.tile(np.arange(size), groups)
@@ -84,7 +84,7 @@ def _running(steps: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(steps)])
 
 
-def _leading(flags: NDArray[np.bool_]) -> int:
+def leading(flags: NDArray[np.bool_]) -> int:
     """How many are set before the first that is not."""
     return int(flags.size if flags.all() else flags.argmin())
 
@@ -92,12 +92,13 @@ def _leading(flags: NDArray[np.bool_]) -> int:
 def _quantiles(degrees: NDArray[np.float64], level: float) -> NDArray[np.float64]:
     """Student's upper (1 - level) / 2 quantiles at the degrees of freedom, rounded down to whole numbers."""
     whole = np.maximum(1, np.floor(degrees + 1e-9)).astype(np.int64)
-    table = np.array([_quantile(int(df), level) for df in range(int(whole.min()), int(whole.max()) + 1)])
+    table = np.array([student_quantile(int(df), level) for df in range(int(whole.min()), int(whole.max()) + 1)])
     return np.asarray(table[whole - whole.min()], dtype=np.float64)
 
 
 @lru_cache(maxsize=4096)
-def _quantile(degrees: int, level: float) -> float:
+def student_quantile(degrees: int, level: float) -> float:
+    """Student's upper (1 - level) / 2 quantile."""
     from scipy.special import stdtrit  # heavy: only where it is needed
 
     return -float(stdtrit(degrees, (1 - level) / 2))

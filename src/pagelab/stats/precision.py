@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
+from math import log1p
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pagelab.stats.interval import NotAchievable
+from pagelab.stats.paired import paired_ratio, pairs_of
 from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate, one_sample
 from pagelab.stats.shift import hodges_lehmann
 
@@ -43,7 +45,8 @@ class PrecisionPlan:
 
     ``looks`` are numbers of whole blocks (one execution of every condition each), rising, the first at least 20; the
     last is the maximum. ``target_relative_half_width`` is half the shift interval's width over the baseline's median
-    (0.02 = 2%). ``level`` is the confidence that each contrast's interval has over all looks together.
+    (0.02 = 2%; of pairs, half the width of the log ratio's). ``level`` is the confidence that each contrast's interval
+    has over all looks together.
 
     Every look's interval is made at ``level_at``: the error 1 - level is divided by the number of looks, so that the
     union bound holds whatever the rule for stopping. The interval is ``Shift.any_shape``: it is the one to report,
@@ -107,17 +110,21 @@ def decide(
     look: int,
     executions: Mapping[str, ArrayLike],
     contrasts: Sequence[Contrast],
+    blocks: Mapping[str, ArrayLike] | None = None,
 ) -> Decision:
     """Stop when every contrast's interval is within the target, or at the plan's maximum.
 
     ``executions`` holds, for each condition, the execution means of the first ``look`` whole blocks, failed
     executions left out (fewer values than ``look`` are accepted; more are refused, for they are not of whole
     blocks). Only widths enter, so the decision does not change when a constant is added to a treatment.
+
+    ``blocks``: the block of each of these executions. The interval is then that of the pairs' ratios, and its
+    half-width on the scale of logarithms (0.02 is 2%) does not change when a treatment is multiplied by a constant.
     """
     level = plan.level_at(look)
     if not contrasts:
         raise StatsRefusedError(Refusal.EMPTY, "no contrasts planned")
-    widths = {contrast: _relative_half_width(plan, look, executions, contrast) for contrast in contrasts}
+    widths = {contrast: _relative_half_width(plan, look, executions, contrast, blocks) for contrast in contrasts}
     if all(width is not None and width <= plan.target_relative_half_width for width in widths.values()):
         reason = StopReason.TARGET_MET
     elif look == plan.maximum:
@@ -128,7 +135,11 @@ def decide(
 
 
 def _relative_half_width(
-    plan: PrecisionPlan, look: int, executions: Mapping[str, ArrayLike], contrast: Contrast
+    plan: PrecisionPlan,
+    look: int,
+    executions: Mapping[str, ArrayLike],
+    contrast: Contrast,
+    blocks: Mapping[str, ArrayLike] | None,
 ) -> float | None:
     samples = []
     for name in (contrast.treatment, contrast.baseline):
@@ -149,5 +160,10 @@ def _relative_half_width(
         raise StatsRefusedError(
             Refusal.BASELINE_NOT_POSITIVE, f"median of {contrast.baseline!r} is {reference:g}: no relative width exists"
         )
+    if blocks is not None:
+        labels = [np.asarray(blocks[name]) for name in (contrast.treatment, contrast.baseline)]
+        pairs = pairs_of(treatment, baseline, treatment_blocks=labels[0], baseline_blocks=labels[1])
+        ratio = paired_ratio(pairs, level=plan.level_at(look)).any_shape
+        return None if isinstance(ratio, NotAchievable) else (log1p(ratio.high / 100) - log1p(ratio.low / 100)) / 2
     interval = hodges_lehmann(treatment, baseline, level=plan.level_at(look)).any_shape
     return None if isinstance(interval, NotAchievable) else interval.half_width / reference

@@ -23,11 +23,11 @@ EXACT_LIMIT = 400
 """Largest n + m counted exactly: a few seconds with ties (docs/method.md has the times)."""
 
 
-def _field_bytes(largest: int) -> int:
+def field_bytes(largest: int) -> int:
     return (largest.bit_length() + 7) // 8
 
 
-def _unpack(packed: int, width: int, fields: int) -> list[int]:
+def unpack(packed: int, width: int, fields: int) -> list[int]:
     raw = packed.to_bytes(width * fields, "little")
     return [int.from_bytes(raw[i : i + width], "little") for i in range(0, width * fields, width)]
 
@@ -41,7 +41,7 @@ def untied_cumulative(n: int, m: int) -> tuple[int, ...]:
     """
     n, m = min(n, m), max(n, m)
     fields = n * m // 2 + 1
-    width = _field_bytes(comb(n + m, n))
+    width = field_bytes(comb(n + m, n))
     mask = (1 << (8 * width * fields)) - 1
     packed = 1
     for i in range(1, n + 1):
@@ -51,7 +51,7 @@ def untied_cumulative(n: int, m: int) -> tuple[int, ...]:
             step *= 2
         if m + i < fields:
             packed = (packed - (packed << (8 * width * (m + i)))) & mask
-    return tuple(accumulate(_unpack(packed, width, fields)))
+    return tuple(accumulate(unpack(packed, width, fields)))
 
 
 @lru_cache(maxsize=1024)
@@ -102,7 +102,7 @@ class BlockSums:
     """
 
     def __init__(self, blocks: Sequence[tuple[Sequence[int], int]]) -> None:
-        width = _field_bytes(self.total(blocks))
+        width = field_bytes(self.total(blocks))
         packed, self._least, fields = 1, 0, 1
         for scores, k in blocks:
             least, counts = _rows(sorted(scores), k)[k]
@@ -113,7 +113,7 @@ class BlockSums:
             else:
                 packed *= int.from_bytes(b"".join(count.to_bytes(width, "little") for count in counts), "little")
             fields += len(counts) - 1
-        self._cumulative = list(accumulate(_unpack(packed, width, fields)))
+        self._cumulative = list(accumulate(unpack(packed, width, fields)))
 
     @staticmethod
     def total(blocks: Sequence[tuple[Sequence[int], int]]) -> int:
@@ -132,14 +132,14 @@ def _rows(ordered: Sequence[int], k: int) -> list[tuple[int, list[int]]]:
     Rows count from their least sum (the first j of the ordered scores), which keeps the packed integers short.
     """
     most = min(k, len(ordered))
-    width = _field_bytes(comb(len(ordered), len(ordered) // 2))
+    width = field_bytes(comb(len(ordered), len(ordered) // 2))
     packed = [1] + [0] * most
     for used, score in enumerate(ordered):
         for j in range(min(used + 1, most), 0, -1):
             packed[j] += packed[j - 1] << (8 * width * (score - ordered[j - 1]))
     least = list(accumulate(ordered, initial=0))
     largest = list(accumulate(reversed(ordered), initial=0))
-    return [(least[j], _unpack(row, width, largest[j] - least[j] + 1)) for j, row in enumerate(packed)]
+    return [(least[j], unpack(row, width, largest[j] - least[j] + 1)) for j, row in enumerate(packed)]
 
 
 def _pairs_at_most(counts: list[int], cumulative: list[int], limit: int) -> int:

@@ -27,7 +27,8 @@ class Look:
         rule = PrecisionPlan(tuple(plan.precision.looks), plan.precision.target, plan.level)
         pairs = [Contrast(treatment.name, baseline.name) for treatment, baseline in contrasts(plan)]
         try:
-            decision = decide(rule, self.blocks, executions(store, plan, self.blocks), pairs)
+            values, blocks = executions(store, plan, self.blocks)
+            decision = decide(rule, self.blocks, values, pairs, blocks if plan.test == "pairs" else None)
         except StatsRefusedError as error:
             last = self.blocks == rule.maximum
             reason = "maximum-reached" if last else "go-on"
@@ -67,13 +68,19 @@ def looks_of(store: Store) -> Looks:
     return Looks([look for look in planned if look.blocks not in done], stopped, missed)
 
 
-def executions(store: Store, plan: Plan, blocks: int) -> dict[str, list[float]]:
-    """Condition → the primary metric's values in the first ``blocks`` blocks; failed runs and warm-ups have none."""
+def executions(store: Store, plan: Plan, blocks: int) -> tuple[dict[str, list[float]], dict[str, list[int]]]:
+    """Condition → the primary metric's values in the first ``blocks`` blocks, and the block of each value.
+
+    Failed runs and warm-ups have none.
+    """
     import polars as pl
 
     runs = store.runs().filter(~pl.col("warmup") & (pl.col("block") < blocks) & (pl.col("status") == "ok"))
     values: dict[str, list[float]] = {}
+    labels: dict[str, list[int]] = {}
     for condition in plan.active():
-        own = runs.filter(pl.col("condition") == condition.name).select("run_id")
-        values[condition.name] = own.join(store.metric(condition.metric), on="run_id")["value"].to_list()
-    return values
+        own = runs.filter(pl.col("condition") == condition.name).select("run_id", "block")
+        found = own.join(store.metric(condition.metric), on="run_id")
+        values[condition.name] = found["value"].to_list()
+        labels[condition.name] = found["block"].to_list()
+    return values, labels

@@ -94,7 +94,8 @@ class Plan(_Model):
     baseline: str
     metric: str
     level: float
-    test: Literal["rank-sum", "stratified"] = "rank-sum"
+    test: Literal["pairs", "rank-sum", "stratified"] = "rank-sum"
+    """Plans without one are older than pairs, or of imported data, of which no schedule is known."""
     precision: Precision | None = None
     conditions: list[Condition]
     setup: list[Step] = Field(default_factory=list)

@@ -145,7 +145,7 @@ def reachability(plan: Plan) -> list[RunWarning]:
     looks = len(plan.precision.looks) if plan.precision else 1
     executions = plan.precision.looks[0] if plan.precision else plan.executions
     # A precision stop may report at any of its looks, so each is judged at its share of the error rate.
-    alpha, stratified = (1 - plan.level) / looks, plan.test == "stratified"
+    alpha, stratified = (1 - plan.level) / looks, plan.test != "rank-sum"
     reach = reachable(executions, executions, contrasts=planned, alpha=alpha, stratified=stratified)
     if reach.reachable:
         return []

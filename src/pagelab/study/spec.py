@@ -223,7 +223,7 @@ class RawStudy(_Raw):
     baseline: str | None = None
     metric: str = "wall_s"
     level: float = Field(default=0.95, gt=0.5, lt=1)
-    test: Literal["rank-sum", "stratified"] = "rank-sum"
+    test: Literal["pairs", "rank-sum", "stratified"] = "pairs"
     drop_first: int = Field(default=0, ge=0, le=1_000_000)
     cpus: Cpus | None = None
     node: int | None = Field(default=None, ge=0)

@@ -1,0 +1,256 @@
+"""Effect within blocks: the treatment against the baseline that ran beside it, by Walsh averages of the pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, log1p, sqrt
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from pagelab.stats.any_shape import earlier_in_group, leading, student_quantile
+from pagelab.stats.interval import Interval, IntervalMethod, NotAchievable
+from pagelab.stats.order import MOST_PAIRS, PairOrder, middle
+from pagelab.stats.refusal import Refusal, StatsRefusedError, one_sample
+from pagelab.stats.wilcoxon import walsh_order
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+FEWEST_PAIRS = 6
+"""Below, no 95% interval exists and the least p is 0.0625: nothing can be told."""
+_ROUNDING = 1e-12
+Scale = Literal["ratio", "difference"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """Executions that ran in one block: one of either condition. ``inf`` is one that the time limit ended."""
+
+    treatment: NDArray[np.float64]
+    baseline: NDArray[np.float64]
+    left_out_treatment: int
+    """Executions of the treatment whose block has none of the baseline (it failed)."""
+    left_out_baseline: int
+
+    def __len__(self) -> int:
+        return int(self.treatment.size)
+
+    @property
+    def left_out(self) -> int:
+        return self.left_out_treatment + self.left_out_baseline
+
+    @property
+    def finished(self) -> Pairs:
+        """Those of which both sides have a time."""
+        whole = np.isfinite(self.treatment) & np.isfinite(self.baseline)
+        return Pairs(self.treatment[whole], self.baseline[whole], self.left_out_treatment, self.left_out_baseline)
+
+    @property
+    def scale(self) -> Scale:
+        """Ratios where every value has a logarithm, and differences where one is zero or negative."""
+        return "ratio" if min(self.treatment.min(), self.baseline.min()) > 0 else "difference"
+
+    def apart(self, scale: Scale | None = None) -> NDArray[np.float64]:
+        """Treatment less baseline of each pair; of logarithms on the scale of ratios. Two time-outs are 0 apart."""
+        x, y = self.treatment, self.baseline
+        both = np.isposinf(x) & np.isposinf(y)
+        x, y = np.where(both, 1.0, x), np.where(both, 1.0, y)
+        if (scale or self.scale) == "ratio":
+            # Times that are equal but for the rounding of their logarithms are equal: their sign means nothing.
+            with np.errstate(invalid="ignore"):
+                logs = np.log(x) - np.log(y)
+                return np.asarray(np.where(np.abs(logs) < _ROUNDING, 0.0, logs))
+        with np.errstate(over="ignore"):
+            found = x - y
+        if (np.isinf(found) & np.isfinite(x) & np.isfinite(y)).any():
+            raise StatsRefusedError(Refusal.OVERFLOW, "a difference exceeds the double range; rescale the unit")
+        return np.asarray(found)
+
+
+def pairs_of(
+    treatment: ArrayLike, baseline: ArrayLike, *, treatment_blocks: ArrayLike, baseline_blocks: ArrayLike
+) -> Pairs:
+    """The pairs of two conditions, in the order of their blocks.
+
+    A block that lacks one of the two has no part; it is counted. More than one execution of a condition in a block is
+    no pair, and refused; so is a pair of samples without any block in common.
+    """
+    sides = [_labelled(treatment, treatment_blocks, "treatment"), _labelled(baseline, baseline_blocks, "baseline")]
+    both = np.intersect1d(sides[0][1], sides[1][1])
+    if both.size == 0:
+        raise StatsRefusedError(Refusal.INCOMPLETE_BLOCKS, "no block has executions of both conditions")
+    found = []
+    for (values, blocks), what in zip(sides, ("treatment", "baseline"), strict=True):
+        if np.unique(blocks).size < blocks.size:
+            raise StatsRefusedError(Refusal.GROUP_SIZE, f"{what}: a block has several executions: these are no pairs")
+        order = np.argsort(blocks, kind="stable")
+        found.append(values[order][np.isin(blocks[order], both)])
+    left = [values.size - both.size for values, _ in sides]
+    return Pairs(found[0], found[1], left[0], left[1])
+
+
+def _labelled(values: ArrayLike, blocks: ArrayLike, what: str) -> tuple[NDArray[np.float64], NDArray[np.generic]]:
+    array = np.asarray(values, dtype=np.float64)
+    one_sample(np.where(np.isposinf(array), 0.0, array), what)
+    labels = np.asarray(blocks)
+    if labels.shape != array.shape:
+        raise StatsRefusedError(
+            Refusal.LENGTHS_DIFFER, f"{what}: {labels.shape} block labels for {array.shape} executions"
+        )
+    return array, labels
+
+
+@dataclass(frozen=True, slots=True)
+class PairedShift:
+    """Where treatment less baseline lies within a block, in the unit of the differences."""
+
+    estimate: float
+    """Hodges and Lehmann's: the median of the Walsh averages."""
+    interval: Interval | NotAchievable
+    """Of the test of signed ranks, inverted."""
+    any_shape: Interval | NotAchievable
+    """Never shorter; for pairs whose differences are skewed as well (its level is approximate)."""
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class PairedRatio:
+    """Treatment over baseline within a block, in percent of the baseline: -3 means "takes 3% less"."""
+
+    percent: float
+    interval: Interval | NotAchievable
+    any_shape: Interval | NotAchievable
+    n: int
+
+
+def paired_shift(differences: ArrayLike, *, level: float = 0.95) -> PairedShift:
+    """Median of the n(n+1)/2 averages of two differences (Hodges and Lehmann 1963), with intervals.
+
+    ``interval`` is [A_(k), A_(M+1-k)] of the M ordered averages, k by :func:`walsh_order`. The schedule draws the order
+    within a block, so where the treatment moves every execution by d, a difference less d has either sign with
+    probability 1/2, *whatever the noise*: bursts, drift, two modes, other scales in other blocks. The level is exact
+    then, and at least ``achieved`` with ties. Where the treatment changes the shape as well, differences are skewed,
+    and ``any_shape`` stands in: all shifts that the studentised test does not reject, with the variance of the Walsh
+    averages' share above the shift estimated at it, joined with ``interval``.
+    """
+    found = one_sample(differences, "differences")
+    n = found.size
+    if n * (n + 1) // 2 > MOST_PAIRS:
+        raise StatsRefusedError(Refusal.TOO_MANY_PAIRS, f"{n} pairs: their averages are more than {MOST_PAIRS:,}")
+    first, second = np.triu_indices(n)
+    averages = found[first] / 2 + found[second] / 2
+    order = np.argsort(averages, kind="stable")
+    averages = averages[order]
+    exact = walsh_order(n, level)
+    if isinstance(exact, NotAchievable):
+        return PairedShift(middle(averages), exact, exact, n)
+    wider = _any_shape(first[order], second[order], n, level, exact)
+    return PairedShift(middle(averages), exact.bound(averages, level), wider.bound(averages, level), n)
+
+
+def _any_shape(first: NDArray[np.intp], second: NDArray[np.intp], n: int, level: float, exact: PairOrder) -> PairOrder:
+    """Along all shifts: c_i, how many averages of difference i lie above, has mean n/2 at the true one.
+
+    The share of averages above is a U statistic, with standard error 2 sd(c_i / n) / sqrt(n) (Hoeffding 1948). Passing
+    an average takes 1 from the counts of both its differences, so that all sums follow from the order, in integers.
+    """
+    apart = first != second
+    touched = np.stack([first, second], axis=1).ravel()
+    counted = np.stack([np.ones_like(apart), apart], axis=1).ravel()
+    events = touched[counted]
+    steps = np.zeros(touched.size, dtype=np.int64)
+    steps[counted] = 1 - 2 * (n - earlier_in_group(events, n, n))
+    squares = n**3 + np.concatenate([[0], np.cumsum(steps.reshape(-1, 2).sum(axis=1))])
+    total = n * n - np.concatenate([[0], np.cumsum(1 + apart.astype(np.int64))])
+    variance = np.maximum(squares - total**2 / n, 0.0) / (n - 1) / n**2
+    reach = student_quantile(n - 1, level) * 2 * np.sqrt(variance / n)
+    share = total / n**2
+    return PairOrder(
+        low=min(exact.low, max(1, leading(share - 0.5 > reach))),
+        high=min(exact.high, max(1, leading((0.5 - share > reach)[::-1]))),
+        achieved=None,
+        method=IntervalMethod.ANY_SHAPE_ORDER,
+    )
+
+
+def paired_ratio(pairs: Pairs, *, level: float = 0.95) -> PairedRatio:
+    """100 (R - 1), R the Hodges-Lehmann estimate of the pairs' log ratios, transformed back. All values positive."""
+    if pairs.scale != "ratio":
+        raise StatsRefusedError(
+            Refusal.NOT_POSITIVE, "a value is zero or negative: no percentage of it exists; use the shift"
+        )
+    shift = paired_shift(pairs.apart("ratio"), level=level)
+    return PairedRatio(_percent(shift.estimate), _in_percent(shift.interval), _in_percent(shift.any_shape), shift.n)
+
+
+def _percent(logarithm: float) -> float:
+    try:
+        return 100 * (exp(logarithm) - 1)
+    except OverflowError:
+        raise StatsRefusedError(Refusal.OVERFLOW, "a ratio exceeds the double range; use the shift") from None
+
+
+def _in_percent(found: Interval | NotAchievable) -> Interval | NotAchievable:
+    if isinstance(found, NotAchievable):
+        return found
+    return Interval(_percent(found.low), _percent(found.high), found.level, found.achieved, found.method)
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksPay:
+    """What pairing made of the spread."""
+
+    narrower: float
+    """Standard deviation of the pairs' differences over that of two executions of different blocks; 0.5: half."""
+    correlation: float
+    """Of the two executions of a block, by ranks (Spearman)."""
+
+    @property
+    def pays(self) -> bool:
+        return self.narrower < 1
+
+
+def blocks_pay(pairs: Pairs) -> BlocksPay | None:
+    """Whether executions of a block are alike. A description: the test within blocks stands, whatever it says.
+
+    By ranks, and by the mean absolute deviation from the median, which a few slow executions hardly move. None where
+    there are fewer than six pairs, or where nothing varies.
+    """
+    if len(pairs) < FEWEST_PAIRS:
+        return None
+    logs = pairs.scale == "ratio"
+    x, y = (np.log(side) if logs else side for side in (pairs.treatment, pairs.baseline))
+    ranks = [np.searchsorted(np.sort(side), side) + np.searchsorted(np.sort(side), side, "right") for side in (x, y)]
+    if any(np.ptp(each) == 0 for each in ranks):
+        return None
+    correlation = float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+    within = _deviation(x - y)
+    between = _deviation(np.subtract.outer(x, y)[~np.eye(len(pairs), dtype=bool)])
+    return BlocksPay(within / between if between > 0 else 1.0, correlation)
+
+
+def _deviation(values: NDArray[np.float64]) -> float:
+    return float(np.abs(values - np.median(values)).mean())
+
+
+def pairs_for(half_width: float, spread: float) -> int:
+    """How many pairs give an interval of ± ``half_width`` where now n pairs give ± ``spread`` √n: at least six.
+
+    Both on the scale of logarithms. The interval of the Walsh averages narrows as 1/√n.
+    """
+    needed = (spread / half_width) ** 2
+    return max(FEWEST_PAIRS, int(np.ceil(needed)))
+
+
+def log_half_width(ratio: PairedRatio) -> float | None:
+    """Half the interval's width on the scale of logarithms; None where there is no interval."""
+    if isinstance(ratio.interval, NotAchievable):
+        return None
+    return (log1p(ratio.interval.high / 100) - log1p(ratio.interval.low / 100)) / 2
+
+
+def spread_of(ratio: PairedRatio) -> float | None:
+    """Half-width times √n: what :func:`pairs_for` needs."""
+    width = log_half_width(ratio)
+    return None if width is None else width * sqrt(ratio.n)

@@ -1,0 +1,162 @@
+"""Wilcoxon's signed-rank test as the randomisation of the schedule gives it: within a block, labels change places."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate
+from math import erfc, floor, gcd, sqrt
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from pagelab.stats.interval import IntervalMethod, NotAchievable
+from pagelab.stats.order import PairOrder, sign_bound
+from pagelab.stats.rank_null import BlockSums, field_bytes, unpack
+from pagelab.stats.rank_test import Alternative, PValueMethod
+from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+EXACT_PAIRS = 300
+"""Most pairs counted exactly: a fraction of a second, with ties too."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignedRank:
+    """Outcome of the test."""
+
+    w: float
+    """Sum of the ranks of the positive differences (R's V where no difference is 0 and none are tied)."""
+    w_expected: float
+    """Its mean over the assignments. Above it: treatment tends to be larger."""
+    p: float
+    pairs: int
+    zeros: int
+    """Pairs without a difference: ranked, and then without a part in it (Pratt 1959)."""
+    alternative: Alternative
+    method: PValueMethod
+    ties: bool
+    count: int | None
+    """Assignments at least as extreme as the one observed; None for the normal approximation."""
+    total: int
+    """2 to the number of pairs that differ; p = count / total, correctly rounded."""
+
+
+def signed_rank(
+    differences: ArrayLike,
+    *,
+    alternative: Alternative | Literal["two-sided", "greater", "less"] = Alternative.TWO_SIDED,
+    method: Literal["auto", "exact", "normal"] = "auto",
+) -> SignedRank:
+    """Test "within each pair, labels are meaningless" against ``alternative`` (Wilcoxon 1945).
+
+    The schedule drew the order of each pair, so given the sizes of the differences each of the 2^n choices of signs is
+    equally likely, whatever drifts between pairs and however they are distributed; p is a proportion of these choices.
+    Ties get midranks; differences of 0 are ranked with the others and then left out (Pratt 1959), for their sign means
+    nothing. ``inf`` and ``-inf`` are differences to an execution that was ended at the time limit: larger than all
+    others, tied with their like. ``auto`` counts exactly up to 300 pairs and then says ``normal`` in the result. No
+    difference at all: p = 1.
+    """
+    found = np.asarray(differences, dtype=np.float64)
+    if found.ndim != 1 or found.size == 0:
+        raise StatsRefusedError(Refusal.EMPTY, "no pairs")
+    if np.isnan(found).any():
+        raise StatsRefusedError(Refusal.NOT_FINITE, "a difference is not a number")
+    side = Alternative(alternative)
+    if method == "exact" and found.size > EXACT_PAIRS:
+        raise StatsRefusedError(
+            Refusal.TOO_LARGE_FOR_EXACT,
+            f"{found.size} pairs: counted exactly up to {EXACT_PAIRS}; use method='auto'",
+        )
+    ranks = _doubled_midranks(np.abs(found))
+    differ = found != 0
+    scores = [int(rank) for rank in ranks[differ]]
+    positive = int(ranks[found > 0].sum())
+    everything = sum(scores)
+    exact = found.size <= EXACT_PAIRS and method != "normal"
+    count = _count(scores, positive, side) if exact else None
+    total = 2 ** len(scores)
+    return SignedRank(
+        w=positive / 2,
+        w_expected=everything / 4,
+        p=count / total if count is not None else _normal_p(scores, positive - everything / 2, side),
+        pairs=found.size,
+        zeros=int(found.size - len(scores)),
+        alternative=side,
+        method=PValueMethod.EXACT if exact else PValueMethod.NORMAL,
+        ties=len(set(scores)) < len(scores),
+        count=count,
+        total=total,
+    )
+
+
+def _doubled_midranks(sizes: NDArray[np.float64]) -> NDArray[np.int64]:
+    _, inverse, counts = np.unique(sizes, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return np.asarray((2 * last - counts + 1)[inverse], dtype=np.int64)
+
+
+def _count(scores: list[int], positive: int, side: Alternative) -> int:
+    """Choices of signs as extreme; the distribution is symmetric about half of everything."""
+    total, everything = int(2 ** len(scores)), sum(scores)
+    if not scores or (side is Alternative.TWO_SIDED and 2 * positive == everything):
+        return total
+    step = gcd(*scores)
+    sums = BlockSums([([0, score // step], 1) for score in scores])
+    if side is Alternative.LESS:
+        return sums.at_most(positive // step)
+    if side is Alternative.GREATER:
+        return sums.at_most((everything - positive) // step)
+    return 2 * sums.at_most(min(positive, everything - positive) // step)
+
+
+def _normal_p(scores: list[int], distance: float, side: Alternative) -> float:
+    """Variance a quarter of the ranks' squares: ties and zeros are in it; continuity correction of half a rank."""
+    deviation = sqrt(sum(score * score for score in scores)) / 2
+    if deviation == 0:
+        return 1.0
+    if side is Alternative.TWO_SIDED:
+        return min(1.0, erfc(max(0.0, abs(distance) - 1) / deviation / sqrt(2)))
+    toward = distance if side is Alternative.GREATER else -distance
+    return erfc((toward - 1) / deviation / sqrt(2)) / 2
+
+
+@lru_cache(maxsize=64)
+def untied_signed_cumulative(n: int) -> tuple[int, ...]:
+    """Number of the 2^n choices of signs with W <= w, for w = 0 … floor(n(n+1)/4), of n different sizes.
+
+    The generating function is the product over i = 1 … n of 1 + x^i.
+    """
+    fields = n * (n + 1) // 4 + 1
+    width = field_bytes(2**n)
+    mask = (1 << (8 * width * fields)) - 1
+    packed = 1
+    for i in range(1, n + 1):
+        packed = (packed + (packed << (8 * width * i))) & mask
+    return tuple(accumulate(unpack(packed, width, fields)))
+
+
+@lru_cache(maxsize=1024)
+def walsh_order(n: int, level: float) -> PairOrder | NotAchievable:
+    """Which of the ordered n(n+1)/2 Walsh averages bound an interval of at least ``level``.
+
+    The largest k with P(W <= k - 1) <= (1 - level) / 2; beyond ``EXACT_PAIRS`` by the normal approximation.
+    """
+    short = sign_bound(n, level)
+    if short is not None:
+        return short
+    tail = error_rate(level) / 2
+    if n <= EXACT_PAIRS:
+        cumulative = untied_signed_cumulative(n)
+        allowed = tail * 2**n
+        k = bisect_right(cumulative, allowed.numerator // allowed.denominator)
+        miss = Fraction(cumulative[k - 1], 2**n)
+        return PairOrder(k, k, float(1 - 2 * miss), IntervalMethod.EXACT_ORDER)
+    normal = NormalDist(n * (n + 1) / 4, sqrt(n * (n + 1) * (2 * n + 1) / 24))
+    k = floor(normal.inv_cdf(float(tail)) + 0.5)
+    return PairOrder(k, k, 1 - 2 * normal.cdf(k - 0.5), IntervalMethod.NORMAL_ORDER)
