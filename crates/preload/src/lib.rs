@@ -35,3 +35,4 @@ mod sandbox;
 mod stack;
 mod start;
 mod sys;
+mod windows;
