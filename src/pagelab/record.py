@@ -41,6 +41,7 @@ class WarningKind(StrEnum):
     PROCESS_BREAKDOWN_PARTIAL = "process-breakdown-partial"
     PROCESS_TREE_UNKNOWN = "process-tree-unknown"
     MEASUREMENT_UNPARSED = "measurement-unparsed"
+    WINDOW_MISUSED = "window-misused"
     SETTING_NOT_RESTORED = "setting-not-restored"
     CPU_RESTRICTED = "cpu-restricted"
     MEMORY_LIMITED = "memory-limited"
@@ -127,6 +128,11 @@ class Times(_Model):
     """From just before exec is let go to the exit of the last process of the tree that the program waited for."""
     user_ns: int
     system_ns: int
+    waiting_ns: int | None = None
+    """How long the program's first thread was ready to run and had no processor (schedstat). None where that is not known."""
+    steal_ns: int | None = None
+    """Time that a hypervisor gave to others while processors that the program may use had work to do, in the kernel's ticks
+    (10 ms mostly). None where it is not told."""
     spawn_to_main_ns: int | None = None
     """From spawn to the end of the guest's start-up code; what pagelab adds before main."""
     measuring_ns: int | None = None

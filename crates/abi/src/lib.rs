@@ -1,4 +1,4 @@
-//! The two file layouts that the launcher and the preload library share: the [`plan`] and the [`guest`] file.
+//! The file layouts that the launcher and the preload library share: the [`plan`], the [`guest`] file and its [`windows`].
 //!
 //! A crate of its own, without std, because whatever the library links ends up in somebody else's process: with std it
 //! would drag libgcc_s, thread-local storage and a panic machinery into every measured program. Only the encoding and
@@ -11,3 +11,4 @@ extern crate std;
 
 pub mod guest;
 pub mod plan;
+pub mod windows;

@@ -24,6 +24,8 @@ pub struct Observed {
     pub pid: i32,
     /// How it went.
     pub finished: Finished,
+    /// Time that a hypervisor took from the program's processors meanwhile.
+    pub steal_ns: Option<u64>,
     /// What the library reported.
     pub guests: Guests,
     /// What the counters read.
@@ -112,6 +114,13 @@ fn times(seen: &Observed) -> Times {
         wall_ns: end_ns.saturating_sub(finished.started_ns + own_measuring_ns),
         user_ns: usage.user_ns.saturating_sub(measuring.user_ns),
         system_ns: usage.system_ns.saturating_sub(measuring.system_ns),
+        waiting_ns: finished
+            .story
+            .program
+            .and_then(|program| program.reaped.waiting_ns)
+            .zip(finished.waited_ns)
+            .map(|(all, before)| all.saturating_sub(before)),
+        steal_ns: seen.steal_ns,
         spawn_to_main_ns: main_ns.map(|ready_ns| ready_ns.saturating_sub(finished.started_ns)),
         measuring_ns: seen.guests.measuring_ns(None),
     }

@@ -8,12 +8,14 @@ use crate::guests::Guests;
 use crate::rundir::RunDir;
 use crate::sys::directory::{self, Directory, Status};
 use crate::sys::{self, process};
+use crate::windows;
 use crate::words;
 use pagelab_policy::guest::{
     FRAMES_SLOTS, FramesSlot, GuestFile, REGION_SLOTS, RESIDENCY_SLOTS, RegionSlot, Report, ResidencySlot, State,
 };
+use pagelab_policy::windows::{FILE_BYTES, SUFFIX};
 use std::collections::HashMap;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::mem::{offset_of, size_of};
@@ -41,6 +43,9 @@ const MOST_LOST: usize = 100_000;
 #[derive(Debug)]
 pub struct Intake {
     guests: Guests,
+    windows: windows::Collection,
+    /// Where windows files are read to.
+    windows_space: Vec<u8>,
     bytes: usize,
     /// Where files are read to: all zero between two of them.
     buffer: Vec<u8>,
@@ -52,24 +57,33 @@ pub struct Intake {
 struct Name {
     pid: i32,
     number: u32,
-    is_guest: bool,
+    kind: Suffix,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Suffix {
+    Guest,
+    Lost,
+    Windows,
 }
 
 fn parse(name: &CStr) -> Option<Name> {
     let (stem, suffix) = name.to_str().ok()?.rsplit_once('.')?;
     let (pid, number) = stem.split_once('-')?;
-    let is_guest = match suffix {
-        "guest" => true,
-        "lost" => false,
+    let kind = match suffix {
+        "guest" => Suffix::Guest,
+        "lost" => Suffix::Lost,
+        SUFFIX => Suffix::Windows,
         _ => return None,
     };
-    Some(Name { pid: pid.parse().ok().filter(|&pid| pid > 0)?, number: number.parse().ok()?, is_guest })
+    Some(Name { pid: pid.parse().ok().filter(|&pid| pid > 0)?, number: number.parse().ok()?, kind })
 }
 
 impl Default for Intake {
     fn default() -> Intake {
         let buffer = vec![0; size_of::<GuestFile>()];
-        Intake { guests: Guests::default(), bytes: 0, buffer, look_at_ns: 0, files: 0 }
+        let (guests, windows) = (Guests::default(), windows::Collection::default());
+        Intake { guests, windows, windows_space: Vec::new(), bytes: 0, buffer, look_at_ns: 0, files: 0 }
     }
 }
 
@@ -86,11 +100,11 @@ impl Intake {
             return;
         }
         let (directory, owner) = run_dir.guests();
-        let mut names: Vec<std::ffi::CString> = Vec::new();
+        let mut names: Vec<CString> = Vec::new();
         let mut newest: HashMap<i32, u32> = HashMap::new();
         // A directory that cannot be read now is read at the end, and told then.
         let _ = directory.each(|name, _| {
-            if let Some(Name { pid, number, is_guest: true }) = parse(name) {
+            if let Some(Name { pid, number, kind: Suffix::Guest }) = parse(name) {
                 let known = newest.entry(pid).or_default();
                 *known = number.max(*known);
             }
@@ -100,9 +114,14 @@ impl Intake {
         self.files = names.len();
         for name in &names {
             let Some(parsed) = parse(name) else { continue };
-            if !parsed.is_guest {
-                self.lost(directory, name, &parsed);
-                continue;
+            match parsed.kind {
+                Suffix::Guest => {}
+                Suffix::Lost => {
+                    self.lost(directory, name, &parsed);
+                    continue;
+                }
+                // Taken in with its guest file.
+                Suffix::Windows => continue,
             }
             let ended = |state: State| match state {
                 State::Exited => true,
@@ -116,6 +135,12 @@ impl Intake {
             // What cannot be read stays for the end, where it is told once.
             if let Ok(Some(report)) = self.read(directory, name, owner, ended) {
                 self.keep(report);
+                if let Some(name) = beside(name) {
+                    // What cannot be read stays for the end, as above.
+                    if self.read_windows(directory, &name, owner).is_ok() {
+                        let _ = directory.unlink(&name);
+                    }
+                }
                 if directory.unlink(name).is_ok() {
                     self.files -= 1;
                 }
@@ -126,9 +151,9 @@ impl Intake {
     }
 
     /// Takes in all that is left, and gives everything.
-    pub fn finish(mut self, run_dir: &RunDir) -> Guests {
+    pub fn finish(mut self, run_dir: &RunDir) -> (Guests, windows::Collection) {
         let (directory, owner) = run_dir.guests();
-        let mut names: Vec<std::ffi::CString> = Vec::new();
+        let mut names: Vec<CString> = Vec::new();
         let mut others = 0_u64;
         let read = directory.each(|name, _| {
             if parse(name).is_some() && names.len() < MOST_ENTRIES_AT_END {
@@ -140,9 +165,18 @@ impl Intake {
         });
         for name in &names {
             let Some(parsed) = parse(name) else { continue };
-            if !parsed.is_guest {
-                self.lost(directory, name, &parsed);
-                continue;
+            match parsed.kind {
+                Suffix::Guest => {}
+                Suffix::Lost => {
+                    self.lost(directory, name, &parsed);
+                    continue;
+                }
+                Suffix::Windows => {
+                    if let Err(why) = self.read_windows(directory, name, owner) {
+                        self.unusable(name, why);
+                    }
+                    continue;
+                }
             }
             match self.read(directory, name, owner, |_| true) {
                 Ok(report) => report.into_iter().for_each(|report| self.keep(report)),
@@ -154,7 +188,19 @@ impl Intake {
         }
         self.guests.foreign = others;
         self.guests.reports.sort_by_key(|report| (report.start_ns, report.pid));
-        self.guests
+        (self.guests, self.windows)
+    }
+
+    /// Takes in a windows file, if there is one.
+    fn read_windows(&mut self, directory: &Directory, name: &CStr, owner: u32) -> Result<(), String> {
+        let Some(file) = open(directory, name, owner, FILE_BYTES)? else { return Ok(()) };
+        match windows::read(&file, &mut self.windows_space) {
+            Ok(Some(windows)) => self.windows.keep(windows),
+            Ok(None) => return Err("it is not a finished windows file".to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err("it was cut short".to_owned()),
+            Err(error) => return Err(sys::errno_text(&error)),
+        }
+        Ok(())
     }
 
     fn unusable(&mut self, name: &CStr, why: String) {
@@ -201,7 +247,8 @@ impl Intake {
         owner: u32,
         wanted: impl Fn(State) -> bool,
     ) -> Result<Option<Report>, String> {
-        let file = open(directory, name, owner)?;
+        let missing = || sys::errno_text(&io::Error::from_raw_os_error(libc::ENOENT));
+        let file = open(directory, name, owner, size_of::<GuestFile>())?.ok_or_else(missing)?;
         let mut used = Vec::new();
         let read = fill(&file, &mut self.buffer, &mut used, wanted);
         let report = match read {
@@ -217,17 +264,27 @@ impl Intake {
     }
 }
 
-/// Opens a guest file if it is one: looked at first, since opening can block (a FIFO) or act (a device).
-fn open(directory: &Directory, name: &CStr, owner: u32) -> Result<File, String> {
+/// The name of the windows file that goes with a guest file.
+fn beside(name: &CStr) -> Option<CString> {
+    let (stem, _) = name.to_str().ok()?.rsplit_once('.')?;
+    CString::new(format!("{stem}.{SUFFIX}")).ok()
+}
+
+/// Opens a file of a guest if it is one: looked at first, since opening can block (a FIFO) or act (a device). `None`: there
+/// is none.
+fn open(directory: &Directory, name: &CStr, owner: u32, bytes: usize) -> Result<Option<File>, String> {
     let failed = |error: io::Error| sys::errno_text(&error);
-    let looked = directory.look(name).map_err(failed)?;
+    let looked = match directory.look(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        looked => looked.map_err(failed)?,
+    };
     let status = Status::of(&looked).map_err(failed)?;
     let problem = match &status {
         _ if !status.is_file() => "it is not a regular file",
         _ if status.uid != owner => "it belongs to somebody else",
         _ if status.links != 1 => "it has other names, too",
-        _ if status.size != size_of::<GuestFile>() as u64 => "it has not the size of a guest file",
-        _ => return directory::reopen(&looked).map_err(failed),
+        _ if status.size != bytes as u64 => "it has not the size of such a file",
+        _ => return directory::reopen(&looked).map(Some).map_err(failed),
     };
     Err(problem.to_owned())
 }

@@ -22,6 +22,8 @@ pub struct Waiting {
 pub struct Finished {
     /// When exec was let go (CLOCK_MONOTONIC).
     pub started_ns: u64,
+    /// How long the child had waited for a processor until then.
+    pub waited_ns: Option<u64>,
     /// What happened in the tree.
     pub story: Story,
     /// Why the program could not be executed at all.
@@ -85,6 +87,7 @@ impl Waiting {
             // A terminal that cannot be handed over costs the program its keyboard, not the run.
             let _ = signals::set_foreground(&terminal, self.pid);
         }
+        let waited_ns = process::waiting_ns(self.pid);
         let started_ns = sys::monotonic_ns();
         File::from(self.go.try_clone().map_err(internal("duplicate a descriptor"))?)
             .write_all(&[1])
@@ -100,7 +103,7 @@ impl Waiting {
         if foreground {
             let _ = signals::set_foreground(&terminal, signals::own_group());
         }
-        Ok(Finished { started_ns, story: story?, not_started })
+        Ok(Finished { started_ns, waited_ns, story: story?, not_started })
     }
 
     /// Gives up: ends the child before it has executed anything. (Closing the pipe would not do: the child has a copy.)

@@ -40,4 +40,5 @@ pub mod sys;
 pub mod target;
 pub mod tree;
 pub mod user;
+pub mod windows;
 pub mod words;

@@ -1,10 +1,12 @@
 //! Measurements of repeated operations inside one execution, as the program reports them.
 //!
 //! Through the descriptor in `PAGELAB_MEASURE_FD`, one a line: a JSON object `{"name": …, "value": …, "unit": …}`, or
-//! `name value unit` (the unit may be missing in both). Or by a regular expression over standard output.
+//! `name value unit` (the unit may be missing in both). Or by a regular expression over standard output. Or in windows
+//! (see [`crate::windows`]), which a line can be as well: `{"window": …, "wall_ns": …}`.
 
 use crate::error::{Error, Result};
 use crate::record::{Kind, Measurement, Severity, Warnings};
+use crate::windows::Passed;
 use crate::words;
 use regex::Regex;
 use serde::Deserialize;
@@ -49,6 +51,20 @@ struct Line<'a> {
     unit: std::borrow::Cow<'a, str>,
 }
 
+/// A window that the program timed itself; see [`crate::windows`].
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WindowLine<'a> {
+    #[serde(borrow)]
+    window: std::borrow::Cow<'a, str>,
+    wall_ns: u64,
+    user_ns: Option<u64>,
+    system_ns: Option<u64>,
+    thread_ns: Option<u64>,
+    minor_faults: Option<u64>,
+    major_faults: Option<u64>,
+}
+
 /// Compiles the regular expression of a request.
 pub fn compile(pattern: &str) -> Result<Regex> {
     let regex = Regex::new(pattern).map_err(|error| {
@@ -84,12 +100,20 @@ impl Collected {
         Some(new)
     }
 
+    /// Keeps one, if there is room.
     fn push(&mut self, name: &str, value: f64, unit: &str) {
         match (self.text(name), self.text(unit)) {
             (Some(name), Some(unit)) if self.measurements.len() < MOST => {
                 self.measurements.push(Measurement { name, value, unit });
             }
             _ => self.left_out += 1,
+        }
+    }
+
+    /// Keeps a window, part by part.
+    pub fn push_window(&mut self, name: &str, passed: &Passed) {
+        for (suffix, value, unit) in passed.measurements() {
+            self.push(&format!("{name}{suffix}"), value, unit);
         }
     }
 
@@ -100,9 +124,14 @@ impl Collected {
 
     /// Reads a whole stream of reported lines.
     pub fn read_lines(&mut self, stream: impl BufRead) -> std::io::Result<()> {
-        let unread = for_each_line(stream, |line, whole| match parse(line).filter(|_| whole) {
-            Some((name, value, unit)) => self.push(&name, value, &unit),
-            None => self.bad(line),
+        let unread = for_each_line(stream, |line, whole| {
+            if let Some((name, value, unit)) = parse(line).filter(|_| whole) {
+                self.push(&name, value, &unit);
+            } else if let Some((name, passed)) = window(line).filter(|_| whole) {
+                self.push_window(&name, &passed);
+            } else {
+                self.bad(line);
+            }
         })?;
         self.unread |= unread;
         Ok(())
@@ -142,7 +171,9 @@ impl Collected {
         if let Some(first) = &self.first_bad {
             let wanted = match self.by_expression {
                 true => "group value of the regular expression must match a finite number",
-                false => "a line is a JSON object with name, value and unit, or: name value unit",
+                false => {
+                    "a line is a JSON object with name, value and unit (or window and wall_ns), or: name value unit"
+                }
             };
             let message = format!(
                 "{} reported measurements could not be read; the first: {first:?}; {wanted}",
@@ -205,6 +236,20 @@ fn parse(line: &str) -> Option<(String, f64, String)> {
     Some((name.to_owned(), value.parse().ok()?, unit.to_owned())).filter(usable)
 }
 
+/// A name and what passed in the window; None for anything else.
+fn window(line: &str) -> Option<(String, Passed)> {
+    let line: WindowLine<'_> = serde_json::from_str(line).ok()?;
+    let passed = Passed {
+        wall_ns: Some(line.wall_ns),
+        user_ns: line.user_ns,
+        system_ns: line.system_ns,
+        thread_ns: line.thread_ns,
+        minor_faults: line.minor_faults,
+        major_faults: line.major_faults,
+    };
+    (!line.window.is_empty()).then(|| (line.window.into_owned(), passed))
+}
+
 fn usable((name, value, _): &(String, f64, String)) -> bool {
     value.is_finite() && !name.is_empty()
 }
@@ -232,6 +277,15 @@ mod tests {
             [("read", 1.5, "ns"), ("write", 2.0, "us"), ("plain", 3.0, ""), ("n", 4.0, "")]
         );
         assert_eq!(collected.bad_lines, 0);
+    }
+
+    #[test]
+    fn a_window_that_the_program_timed_has_the_parts_that_it_names() {
+        let text = "{\"window\":\"w\",\"wall_ns\":2000000000,\"user_ns\":1,\"minor_faults\":3}\n{\"window\":\"\",\"wall_ns\":1}\n\
+                    {\"window\":\"w\"}\n{\"window\":\"w\",\"wall_ns\":1,\"cpu\":2}\n{\"window\":\"w\",\"wall_ns\":-1}\n";
+        let collected = read(text);
+        assert_eq!(triples(&collected), [("w", 2.0, "s"), ("w.user", 1e-9, "s"), ("w.faults", 3.0, "")]);
+        assert_eq!(collected.bad_lines, 4);
     }
 
     #[test]

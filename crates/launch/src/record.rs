@@ -115,6 +115,8 @@ pub struct Times {
     pub wall_ns: u64,
     pub user_ns: u64,
     pub system_ns: u64,
+    pub waiting_ns: Option<u64>,
+    pub steal_ns: Option<u64>,
     pub spawn_to_main_ns: Option<u64>,
     pub measuring_ns: Option<u64>,
 }

@@ -293,19 +293,24 @@ fn start(
     caller.announce(pid);
     let intake = Intake::default();
     let mut tending = Tending { copy, counting, placing: machine.placing, intake, run_dir: &ready.run_dir };
+    let stolen_before = process::steal_ns(&ready.cpus.program);
     let finished = waiting.go(ready.request.timeout_s, ready.request.stdin == "inherit", &mut tending)?;
+    let stolen = process::steal_ns(&ready.cpus.program).zip(stolen_before);
     tending.visit();
     Phase::Collect.begin(&mut watcher);
     machine.held.restore(&mut ready.warnings);
     let counted = tending.counting.finish(&mut ready.warnings);
-    let guests = tending.intake.finish(&ready.run_dir);
+    let (guests, windows) = tending.intake.finish(&ready.run_dir);
     guests.warn(pid, &mut ready.warnings);
-    let measurements = collect(&ready, measure, captured);
+    windows.warn(&mut ready.warnings);
+    let mut measurements = collect(&ready, measure, captured);
+    windows.measure(&mut measurements);
     measurements.warn(&mut ready.warnings);
     let seen = Observed {
         started_at,
         pid,
         finished,
+        steal_ns: stolen.map(|(now, before)| now.saturating_sub(before)),
         guests,
         counted,
         fetch: machine.fetch,

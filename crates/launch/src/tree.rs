@@ -160,7 +160,7 @@ impl Watch<'_> {
         loop {
             match process::reap() {
                 Ok(Some(reaped)) => {
-                    let ended = Ended { reaped, at_ns: sys::monotonic_ns() };
+                    let ended = Ended { reaped, at_ns: reaped.at_ns };
                     if reaped.pid == self.program {
                         story.program = Some(ended);
                     }

@@ -66,6 +66,8 @@ warning_kinds! {
     ProcessTreeUnknown => "process-tree-unknown",
     /// A measurement that the program reported could not be read.
     MeasurementUnparsed => "measurement-unparsed",
+    /// Windows that the program began or ended are not as they are meant.
+    WindowMisused => "window-misused",
     /// A machine setting could not be put back.
     SettingNotRestored => "setting-not-restored",
     /// Fewer CPUs than asked.

@@ -2,7 +2,8 @@
  *
  * The policy of a run (`pagelab run --frames ...`) decides which frame each page gets. With these functions a program
  * overrides it for itself: hints for ranges of addresses, a default, moving pages that are already in memory, and
- * looking at what it got. docs/api.md is the guide; examples/fft is a complete program.
+ * looking at what it got. And it says which part of its work is to be measured: pagelab_begin, pagelab_end.
+ * docs/api.md is the guide; examples/fft is a complete program.
  *
  * Nothing has to be linked. The functions are weak: in a position-independent program (the default of most compilers)
  * they are found when libpagelab.so has been preloaded, which `pagelab run` does, and otherwise every call
@@ -25,7 +26,7 @@ extern "C" {
 #endif
 
 /* Version of this interface; pagelab_version() returns the library's. Later versions only add to it. */
-#define PAGELAB_API_VERSION 1
+#define PAGELAB_API_VERSION 2
 
 /* What places pages. */
 enum pagelab_strategy_kind {
@@ -146,6 +147,19 @@ int pagelab_strategy_at(const void *addr) PAGELAB_WEAK;
 /* Fills at most `size` bytes of `counters`, whose size is sizeof(struct pagelab_counters); all zero without engine. */
 int pagelab_counters(struct pagelab_counters *counters, size_t size) PAGELAB_WEAK;
 
+/* A window: what passes between begin and end is measured apart from the rest (start, first touch, clean-up). The run's
+ * record has of each window the time, the processor time of the process and of this thread, and the page faults of the
+ * process, as measurements `name`, `name.cpu`, `name.user`, `name.system`, `name.thread`, `name.faults`,
+ * `name.major_faults`; a name may be used as often as you like. Windows belong to the thread that begins them; end closes
+ * the one that began last. Nothing is measured where nobody records (-EOPNOTSUPP), nor in a process confined by seccomp.
+ *   -EINVAL     no name, an empty one, one of more than 56 bytes; end: this thread has no window open (one that was open
+ *               when the process forked is the parent's)
+ *   -ENOSPC     more than 128 names, more than 8 windows inside each other, windows open in more than 128 threads; end: more
+ *               than 200,000 windows, or no space for one more
+ *   ... and what kept the file for them from being made */
+int pagelab_begin(const char *name) PAGELAB_WEAK;
+int pagelab_end(void) PAGELAB_WEAK;
+
 #ifdef __cplusplus
 }
 #endif
@@ -163,6 +177,8 @@ int pagelab_counters(struct pagelab_counters *counters, size_t size) PAGELAB_WEA
 #define pagelab_color_count(a) (pagelab_color_count ? pagelab_color_count(a) : -ENOSYS)
 #define pagelab_strategy_at(a) (pagelab_strategy_at ? pagelab_strategy_at(a) : -ENOSYS)
 #define pagelab_counters(c, s) (pagelab_counters ? pagelab_counters((c), (s)) : -ENOSYS)
+#define pagelab_begin(n) (pagelab_begin ? pagelab_begin(n) : -ENOSYS)
+#define pagelab_end() (pagelab_end ? pagelab_end() : -ENOSYS)
 #endif
 
 #endif

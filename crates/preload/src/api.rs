@@ -6,7 +6,7 @@
 mod cache;
 mod hint;
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 
 use pagelab_abi::plan::StrategyKind;
 
@@ -14,11 +14,12 @@ use crate::arch::PAGE;
 use crate::frames::hints::{self, Counters, Moved};
 use crate::intervals::{Span, align_down, align_up};
 use crate::sys::{Errno, Result};
+use crate::windows;
 
 use hint::RawHint;
 
 /// Version of the interface (`PAGELAB_API_VERSION`).
-const VERSION: c_int = 1;
+const VERSION: c_int = 2;
 /// `PAGELAB_NO_COLOR`.
 const NO_COLOUR: u32 = u32::MAX;
 /// Pages asked for at a time.
@@ -172,6 +173,22 @@ unsafe extern "C" fn pagelab_counters(counters: *mut c_void, size: usize) -> c_i
         core::ptr::write_bytes(counters.cast::<u8>().add(known), 0, size - known);
     }
     0
+}
+
+/// # Safety
+/// `name` is null or a string that ends with a NUL.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pagelab_begin(name: *const c_char) -> c_int {
+    if name.is_null() {
+        return -Errno::EINVAL.0;
+    }
+    // SAFETY: as the caller promises.
+    status(windows::begin(unsafe { CStr::from_ptr(name) }.to_bytes()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pagelab_end() -> c_int {
+    status(windows::end())
 }
 
 #[cfg(test)]

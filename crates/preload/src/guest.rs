@@ -18,6 +18,7 @@ use crate::record;
 use crate::sandbox;
 use crate::stack;
 use crate::sys::{self, Errno, c, task};
+use crate::windows;
 
 /// All addresses that pools can have.
 pub const POOLS: Span = Span::new(ANON_BASE as usize, ANON_BASE as usize + MAX_ANON_POOLS * POOL_BYTES as usize);
@@ -264,6 +265,7 @@ pub fn set_up_child() {
     let mask = sys::signal_mask(u64::MAX);
     let torn = GUEST.reset_after_fork();
     record::forget();
+    windows::forget();
     if let Some(plan) = plan() {
         let start_ns = if sandbox::is_active() { 0 } else { sys::monotonic_ns() };
         // A child in another mount namespace or root cannot reach the run directory: it is governed, but silent.

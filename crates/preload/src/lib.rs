@@ -36,3 +36,4 @@ mod sandbox;
 mod stack;
 mod start;
 mod sys;
+mod windows;

@@ -83,6 +83,11 @@ fn slots(file: &GuestFile) -> [&AtomicU64; 4] {
     [&slot.user_ns, &slot.system_ns, &slot.minor_faults, &slot.major_faults]
 }
 
+/// What the process or the thread has used so far: user and system time in nanoseconds, faults without I/O and with I/O.
+pub fn used_by(whose: usize) -> Option<[u64; 4]> {
+    sys::rusage(whose).ok().map(|words| used(&words).0)
+}
+
 /// What the calling thread has used so far: measuring begins.
 pub fn begin() -> Option<Used> {
     sys::rusage(sys::OF_THREAD).ok().map(|words| used(&words))

@@ -141,12 +141,19 @@ pub fn take_frames(file: &GuestFile) -> Option<usize> {
 /// Makes and maps the file at `path`, with space for what every process writes and for so many slots of `frames`.
 fn mapped(path: &CStr, slots: usize) -> Result<usize, Errno> {
     let len = size_of::<GuestFile>();
+    let frames = offset_of!(GuestFile, frames);
+    let used = if slots == 0 { 0..0 } else { page_of(frames)..frames + slots * size_of::<FramesSlot>() };
+    shared(path, len, |fd| zero(fd, len, COMMON.into_iter().chain(used.step_by(PAGE))))
+}
+
+/// Makes a file at `path`, has `fill` give it its length and space, and maps it.
+fn shared(path: &CStr, len: usize, fill: impl FnOnce(i32) -> Result<(), Errno>) -> Result<usize, Errno> {
     // Before anything is created: a file larger than the limit costs a signal (SIGXFSZ), not just an error.
     if task::soft_limit(task::LIMIT_FILE_SIZE)? < len as u64 {
         return Err(Errno::EFBIG);
     }
     let fd = sys::open(path, c::O_RDWR | c::O_CREAT | c::O_EXCL | c::O_NOFOLLOW, 0o600)?;
-    let mapped = fill(fd, len, slots).and_then(|()| {
+    let mapped = fill(fd).and_then(|()| {
         // SAFETY: no address is given, so nothing that exists is touched.
         unsafe { sys::mmap(0, len, c::PROT_RW, c::MAP_SHARED, fd, 0) }
     });
@@ -157,11 +164,10 @@ fn mapped(path: &CStr, slots: usize) -> Result<usize, Errno> {
     mapped
 }
 
-fn fill(fd: i32, len: usize, slots: usize) -> Result<(), Errno> {
+/// Gives a new file its length, and space for these pages.
+fn zero(fd: i32, len: usize, pages: impl Iterator<Item = usize>) -> Result<(), Errno> {
     sys::ftruncate(fd, len)?;
-    let frames = offset_of!(GuestFile, frames);
-    let used = if slots == 0 { 0..0 } else { page_of(frames)..frames + slots * size_of::<FramesSlot>() };
-    for page in COMMON.into_iter().chain(used.step_by(PAGE)) {
+    for page in pages {
         let bytes = ZEROS.get(..PAGE.min(len - page)).unwrap_or(&ZEROS);
         if sys::pwrite(fd, bytes, page)? != bytes.len() {
             return Err(Errno::ENOSPC);
@@ -206,6 +212,16 @@ pub fn create(plan: &Plan<'_>, started: Started, start_ns: u64) -> Result<(), Er
     Ok(())
 }
 
+/// Makes and maps another file of this image, `<its guest file's name>.<suffix>`, of `len` bytes, the first `filled` of which
+/// have space. Its address, and the process's id.
+pub fn beside(plan: &Plan<'_>, suffix: &str, len: usize, filled: usize) -> Result<(usize, u32), Errno> {
+    let file = file().filter(|_| SHARED.load(Ordering::Relaxed)).ok_or(Errno::EOPNOTSUPP)?;
+    let pid = file.pid.load(Ordering::Relaxed) as u32;
+    let path = path(plan.run_dir(), pid, NUMBER.load(Ordering::Relaxed), suffix)?;
+    let pages = (0..filled).step_by(PAGE);
+    Ok((shared(text(&path)?, len, |fd| zero(fd, len, pages))?, pid))
+}
+
 struct Path {
     bytes: [u8; 1024],
     used: usize,
@@ -238,10 +254,14 @@ fn text(path: &Path) -> Result<&CStr, Errno> {
 /// Images that one process may run one after the other.
 const IMAGES: u32 = 100_000;
 
+/// Number of this image's file.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
 /// Maps a new file of this process, with the first number that is free: one process can run several images.
 fn in_directory(run_dir: &[u8], pid: u32, slots: usize) -> Result<usize, Errno> {
     for n in 0..IMAGES {
         let path = path(run_dir, pid, n, "guest")?;
+        NUMBER.store(n, Ordering::Relaxed);
         match mapped(text(&path)?, slots) {
             Err(Errno::EEXIST) => continue,
             Err(errno) => {

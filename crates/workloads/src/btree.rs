@@ -48,6 +48,7 @@ pub fn run(args: &Args, measurements: &mut Measurements) -> Result<Proof, String
         checksum = checksum.wrapping_add(found);
         expected = expected.wrapping_add(wanted);
     }
+    measurements.end_window();
     Ok(Proof { checksum, expected })
 }
 

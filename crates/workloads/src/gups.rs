@@ -24,6 +24,7 @@ pub fn run(args: &Args, measurements: &mut Measurements) -> Result<Proof, String
         expected ^=
             measurements.time("gups.update", args.updates, || update(&mut table, args.updates, &mut rng))?;
     }
+    measurements.end_window();
     let checksum = table.iter().fold(0, |acc, word| acc ^ word);
     Ok(Proof { checksum, expected })
 }

@@ -77,6 +77,7 @@ pub fn run(args: &Args, measurements: &mut Measurements) -> Result<Proof, String
             total.damaged += tally.damaged;
         }
     }
+    measurements.end_window();
     for slot in shared {
         if let Some(block) = slot.into_inner().map_err(|_| "a thread of the storm panicked")? {
             total.free(block);

@@ -84,6 +84,7 @@ pub fn run(args: &Args, measurements: &mut Measurements) -> Result<Proof, String
     order.truncate((order.len() * usize::from(args.percent)).div_ceil(100));
     let expected = order.iter().fold(0_u64, |sum, &page| sum.wrapping_add(word_of(seed, u64::from(page))));
     let checksum = measurements.time("mmap_scan.page", order.len() as u64, || scan(&map, &order))?;
+    measurements.end_window();
     Ok(Proof { checksum, expected })
 }
 

@@ -147,6 +147,7 @@ fn repeat<K: Kernel>(kernel: &K, how: &How, measurements: &mut Measurements) -> 
             tally = tally.and(kernel.check(data, operated));
         }
     }
+    measurements.end_window();
     if let (When::Once, Some(data)) = (how.memory, &data) {
         tally = kernel.check(data, operated);
     }

@@ -112,6 +112,7 @@ fn call(args: &Args, port: u16, measurements: &mut Measurements) -> Result<Proof
         checksum = checksum.wrapping_add(sum);
         expected = (first..first + args.calls).fold(expected, |sum, argument| sum.wrapping_add(method(argument)));
     }
+    measurements.end_window();
     Ok(Proof { checksum, expected })
 }
 

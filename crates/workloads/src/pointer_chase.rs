@@ -38,6 +38,7 @@ pub fn run(args: &Args, measurements: &mut Measurements) -> Result<Proof, String
         let (end, sum) = measurements.time("pointer_chase.load", steps, || chase(&memory, start, steps))?;
         checksum = checksum.wrapping_add(sum).wrapping_add((end != start) as u64);
     }
+    measurements.end_window();
     let lap: u64 = (0..nodes as u64).fold(0, u64::wrapping_add);
     let expected = lap.wrapping_mul(args.laps).wrapping_mul(args.memory.repetitions);
     Ok(Proof { checksum, expected })

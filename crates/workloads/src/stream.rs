@@ -25,6 +25,7 @@ pub fn run(args: &Args, measurements: &mut Measurements) -> Result<Proof, String
         measurements.time("stream.triad", ops, || each(&mut a, &b, &c, |b, c| b + SCALAR * c))?;
         replay.step();
     }
+    measurements.end_window();
     // Every element of an array holds the same value, so that its sum is known bit for bit as a count of equals.
     let right = |array: &[f64], value: f64| array.iter().filter(|x| x.to_bits() == value.to_bits()).count() as u64;
     let checksum = right(&a, replay.a) + right(&b, replay.b) + right(&c, replay.c);

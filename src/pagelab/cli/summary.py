@@ -71,6 +71,8 @@ def _times(record: Record) -> Table:
         ("minor faults", f"{faults.minor:,}"),
         ("major faults", f"{faults.major:,}"),
     ]
+    if time.waiting_ns is not None:
+        cells.append(("waiting", nanoseconds(time.waiting_ns)))
     if time.spawn_to_main_ns is not None:
         cells.append(("to main", nanoseconds(time.spawn_to_main_ns)))
     for _ in cells:

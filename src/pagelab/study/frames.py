@@ -29,6 +29,8 @@ _RUNS: dict[str, Any] = {
     "user_s": pl.Float64,
     "system_s": pl.Float64,
     "cpu_s": pl.Float64,
+    "waiting_s": pl.Float64,
+    "steal_s": pl.Float64,
     "peak_rss_bytes": pl.Int64,
     "minor_faults": pl.Int64,
     "major_faults": pl.Int64,
@@ -108,6 +110,8 @@ def _record_facts(record: dict[str, Any]) -> dict[str, Any]:
         "user_s": time["user_ns"] / 1e9,
         "system_s": time["system_ns"] / 1e9,
         "cpu_s": (time["user_ns"] + time["system_ns"]) / 1e9,
+        "waiting_s": _seconds(time.get("waiting_ns")),
+        "steal_s": _seconds(time.get("steal_ns")),
         "peak_rss_bytes": record["peak_rss_bytes"],
         "minor_faults": record["faults"]["minor"],
         "major_faults": record["faults"]["major"],
@@ -132,6 +136,11 @@ def _moved(frames: dict[str, Any]) -> int | None:
     """Pages that were on other frames at exit than those they were placed on; null where the kernel chose."""
     strategies: list[dict[str, int]] | None = frames["strategies"]
     return None if strategies is None else sum(strategy["moved_pages"] for strategy in strategies)
+
+
+def _seconds(nanoseconds: int | None) -> float | None:
+    """Null too in records that were made before it was measured."""
+    return None if nanoseconds is None else nanoseconds / 1e9
 
 
 def _sum(first: float | None, second: float | None) -> float | None:

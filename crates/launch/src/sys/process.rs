@@ -12,6 +12,10 @@ pub struct Reaped {
     pub end: End,
     /// What it and the children it waited for used.
     pub usage: Usage,
+    /// When it was found to have ended (CLOCK_MONOTONIC).
+    pub at_ns: u64,
+    /// How long its first thread waited for a processor while it was ready to run; None where the kernel does not say.
+    pub waiting_ns: Option<u64>,
 }
 
 /// How a process ended.
@@ -56,11 +60,13 @@ fn ns(time: libc::timeval) -> u64 {
 /// Reaps one child that has ended, if there is one now. `Ok(None)`: children remain, none has ended.
 /// Fails with ECHILD when there are no children.
 pub fn reap() -> io::Result<Option<Reaped>> {
+    let Some(pid) = ended()? else { return Ok(None) };
+    let (at_ns, waiting_ns) = (super::monotonic_ns(), waiting_ns(pid));
     let mut status = 0;
     // SAFETY: all-zero bytes are a valid `rusage`.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers are to live values of the right types.
-    let pid = check(unsafe { libc::wait4(-1, &mut status, libc::WNOHANG | libc::__WALL, &mut usage) })?;
+    let pid = check(unsafe { libc::wait4(pid, &mut status, libc::WNOHANG | libc::__WALL, &mut usage) })?;
     if pid == 0 {
         return Ok(None);
     }
@@ -76,7 +82,37 @@ pub fn reap() -> io::Result<Option<Reaped>> {
         minor_faults: usage.ru_minflt as u64,
         major_faults: usage.ru_majflt as u64,
     };
-    Ok(Some(Reaped { pid, end, usage }))
+    Ok(Some(Reaped { pid, end, usage, at_ns, waiting_ns }))
+}
+
+/// A child that has ended and was not reaped yet.
+fn ended() -> io::Result<Option<i32>> {
+    // SAFETY: all-zero bytes are a valid `siginfo_t`.
+    let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    // SAFETY: the pointer is to a live value of the right type.
+    check(unsafe { libc::waitid(libc::P_ALL, 0, &mut found, flags) })?;
+    // SAFETY: waitid fills in the process's id, or leaves the zero that was there.
+    Ok(Some(unsafe { found.si_pid() }).filter(|&pid| pid != 0))
+}
+
+/// How long a process's first thread has waited for a processor so far (also of one that has ended and was not reaped).
+pub fn waiting_ns(pid: i32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    text.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// Time that the hypervisor gave to others while these processors had work to do, since boot; None where it is not told.
+pub fn steal_ns(cpus: &[usize]) -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/stat").ok()?;
+    // SAFETY: sysconf reads no memory of ours.
+    let ticks = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|&ticks| ticks > 0)?;
+    let steal_of = |line: &str| {
+        let mut fields = line.split_ascii_whitespace();
+        let cpu: usize = fields.next()?.strip_prefix("cpu")?.parse().ok()?;
+        cpus.contains(&cpu).then(|| fields.nth(7)?.parse::<u64>().ok()).flatten()
+    };
+    text.lines().filter_map(steal_of).reduce(|sum, one| sum + one).map(|steal| steal * (1_000_000_000 / ticks))
 }
 
 /// Makes this process the parent of every orphan among its descendants.

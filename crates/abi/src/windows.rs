@@ -1,0 +1,135 @@
+//! The windows file: what a program measured of itself between `pagelab_begin` and `pagelab_end`.
+//!
+//! The guest creates `<run dir>/guests/<pid>-<n>.windows` beside its guest file when the first window begins. Like that file
+//! it is a shared mapping that is only ever stored into, so windows survive whatever ends the program. All fields are 64-bit
+//! words in the machine's byte order, or byte arrays.
+
+mod decode;
+
+use core::mem::size_of;
+use core::sync::atomic::{AtomicU8, AtomicU64};
+
+pub use decode::{Measured, Told, Usage, Windows};
+
+/// First word of a windows file ("PGLBWNDW").
+pub const MAGIC: u64 = u64::from_le_bytes(*b"PGLBWNDW");
+/// Version of the layout.
+pub const VERSION: u64 = 1;
+/// Suffix of the file's name.
+pub const SUFFIX: &str = "windows";
+
+/// Longest name of a window, in bytes.
+pub const NAME_BYTES: usize = 56;
+/// Different names.
+pub const NAMES: usize = 128;
+/// Threads that have windows open at a time.
+pub const THREADS: usize = 128;
+/// Windows open in each other, in one thread.
+pub const DEPTH: usize = 8;
+/// Windows kept of one process image.
+pub const WINDOWS: usize = 200_000;
+/// Windows for which there is space at a time: the file grows by so many.
+pub const GROWTH: usize = 1024;
+
+/// What can be read of a thread and its process at one moment; a window keeps the differences.
+#[repr(C)]
+#[derive(Default)]
+pub struct UsageSlot {
+    /// CLOCK_MONOTONIC.
+    pub wall_ns: AtomicU64,
+    /// Processor time of the thread.
+    pub thread_ns: AtomicU64,
+    /// User time of the process, all its threads.
+    pub user_ns: AtomicU64,
+    /// System time of the process.
+    pub system_ns: AtomicU64,
+    /// The process's faults without I/O.
+    pub minor_faults: AtomicU64,
+    /// Its faults with I/O.
+    pub major_faults: AtomicU64,
+}
+
+/// A name, by its number.
+#[repr(C)]
+pub struct NameSlot {
+    /// Bytes of `text` used; 0: the slot is free.
+    pub bytes: AtomicU64,
+    /// The name.
+    pub text: [AtomicU8; NAME_BYTES],
+}
+
+/// A window that has begun and not ended.
+#[repr(C)]
+pub struct OpenSlot {
+    /// Number of its name.
+    pub name: AtomicU64,
+    /// When it began.
+    pub begin: UsageSlot,
+}
+
+/// The open windows of one thread, the innermost last.
+#[repr(C)]
+pub struct ThreadSlot {
+    /// Its thread pointer; 0: free.
+    pub thread: AtomicU64,
+    /// How many are open.
+    pub depth: AtomicU64,
+    /// They.
+    pub open: [OpenSlot; DEPTH],
+}
+
+/// A window that has ended.
+#[repr(C)]
+pub struct WindowSlot {
+    /// Number of its name, plus one; stored last. 0: not finished.
+    pub name: AtomicU64,
+    /// CLOCK_MONOTONIC at its begin.
+    pub begin_ns: AtomicU64,
+    /// What passed in it.
+    pub used: UsageSlot,
+}
+
+/// Calls that have no window, or a doubtful one, by what was wrong.
+#[repr(C)]
+pub struct ToldSlot {
+    /// Ends in a thread that had none open: it ended twice, was begun in another thread, or before a fork.
+    pub not_begun: AtomicU64,
+    /// Begun while a window of that name was open in the same thread.
+    pub begun_twice: AtomicU64,
+    /// Begun inside [`DEPTH`] others.
+    pub too_deep: AtomicU64,
+    /// Begun with a name beyond the [`NAMES`]th.
+    pub names_left_out: AtomicU64,
+    /// Begun while [`THREADS`] other threads had windows open.
+    pub threads_left_out: AtomicU64,
+    /// Ended after the [`WINDOWS`]th, or without space for it.
+    pub windows_left_out: AtomicU64,
+}
+
+/// The whole file. A fresh file is all zero, which every field takes for "nothing yet".
+#[repr(C)]
+pub struct WindowsFile {
+    /// [`MAGIC`], stored last at creation.
+    pub magic: AtomicU64,
+    /// [`VERSION`].
+    pub version: AtomicU64,
+    /// `size_of::<WindowsFile>()`.
+    pub file_bytes: AtomicU64,
+    /// Process id.
+    pub pid: AtomicU64,
+    /// What was wrong.
+    pub told: ToldSlot,
+    /// Windows that have ended.
+    pub count: AtomicU64,
+    /// Names, the first free one ends the list.
+    pub names: [NameSlot; NAMES],
+    /// Open windows by thread.
+    pub threads: [ThreadSlot; THREADS],
+    /// Ended windows, in the order of their ends.
+    pub windows: [WindowSlot; WINDOWS],
+}
+
+/// Bytes before the ended windows: what there must be space for from the start.
+pub const HEAD_BYTES: usize = core::mem::offset_of!(WindowsFile, windows);
+/// Bytes of the file.
+pub const FILE_BYTES: usize = size_of::<WindowsFile>();

@@ -1,0 +1,209 @@
+//! What the program measured of itself in windows (`pagelab_begin`, `pagelab_end`): read from its windows files, and made
+//! measurements of the run.
+
+use crate::measurements::Collected;
+use crate::record::{Kind, Warnings};
+use crate::words;
+use pagelab_policy::windows::{HEAD_BYTES, Told, Usage, Windows};
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Most windows kept of one run.
+const MOST: usize = 250_000;
+/// How many names a warning shows.
+const SHOWN: usize = 5;
+
+/// The windows of all process images of a run, in the order in which the images were taken in.
+#[derive(Debug, Default)]
+pub struct Collection {
+    files: Vec<Windows>,
+    kept: usize,
+    left_out: u64,
+}
+
+/// Reads a windows file; `None` where it is not a finished one. `space` is made as long as needed and used again.
+pub fn read(file: &File, space: &mut Vec<u8>) -> io::Result<Option<Windows>> {
+    space.clear();
+    space.resize(HEAD_BYTES, 0);
+    file.read_exact_at(space, 0)?;
+    let Some(bytes) = Windows::ended_bytes(space) else { return Ok(None) };
+    space.resize(HEAD_BYTES + bytes, 0);
+    let (head, ended) = space.split_at_mut(HEAD_BYTES);
+    file.read_exact_at(ended, HEAD_BYTES as u64)?;
+    Ok(Some(Windows::decode(head, ended)))
+}
+
+impl Collection {
+    /// Keeps the windows of one image, as many as there is room for.
+    pub fn keep(&mut self, mut windows: Windows) {
+        let room = MOST - self.kept;
+        self.left_out += windows.ended.len().saturating_sub(room) as u64;
+        windows.ended.truncate(room);
+        self.kept += windows.ended.len();
+        self.files.push(windows);
+    }
+
+    /// Makes measurements of them.
+    pub fn measure(&self, collected: &mut Collected) {
+        for (file, window) in self.files.iter().flat_map(|file| file.ended.iter().map(move |window| (file, window)))
+        {
+            if let Some(name) = file.names.get(window.name) {
+                collected.push_window(name, &Passed::from(&window.used));
+            }
+        }
+    }
+
+    /// Says which calls have no window, or a doubtful one.
+    pub fn warn(&self, warnings: &mut Warnings) {
+        let open = self.files.iter().flat_map(|file| file.open.iter().filter_map(|&name| file.names.get(name)));
+        let open: Vec<&String> = open.collect();
+        let total =
+            |of: fn(&Told) -> u64| self.files.iter().map(|file| of(&file.told)).fold(0, u64::saturating_add);
+        let counts = [
+            ("never_ended", open.len() as u64, "begun and never ended"),
+            (
+                "not_begun",
+                total(|told| told.not_begun),
+                "ended where none was open (ended twice, in another thread, or after a fork)",
+            ),
+            (
+                "begun_twice",
+                total(|told| told.begun_twice),
+                "begun while one of the same name was open in the same thread",
+            ),
+            ("too_deep", total(|told| told.too_deep), "begun inside more than seven others"),
+            (
+                "names_left_out",
+                total(|told| told.names_left_out),
+                "begun with one name too many (a process has 128)",
+            ),
+            (
+                "threads_left_out",
+                total(|told| told.threads_left_out),
+                "begun in one thread too many (128 at a time)",
+            ),
+            (
+                "windows_left_out",
+                total(|told| told.windows_left_out).saturating_add(self.left_out),
+                "not kept: too many, or no space in the run directory",
+            ),
+        ];
+        let wrong: Vec<_> = counts.iter().filter(|(_, count, _)| *count > 0).collect();
+        if wrong.is_empty() {
+            return;
+        }
+        let names: BTreeSet<_> = open.iter().map(|name| words::plain(name)).collect();
+        let names: Vec<_> = names.iter().take(SHOWN).map(|name| format!("{name:?}")).collect();
+        let parts: Vec<String> = wrong
+            .iter()
+            .map(|(key, count, what)| match *key {
+                "never_ended" => format!("{count} {what} ({})", names.join(", ")),
+                _ => format!("{count} {what}"),
+            })
+            .collect();
+        let message = format!(
+            "windows that are not as they were meant: {}; a thread ends what it began with pagelab_begin by pagelab_end",
+            parts.join("; ")
+        );
+        let data: Map<String, Value> =
+            wrong.iter().map(|(key, count, _)| ((*key).to_owned(), (*count).into())).collect();
+        warnings.warn(Kind::WindowMisused, message, Value::Object(data));
+    }
+}
+
+/// What passed in a window, as far as it is known.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs, reason = "field by field as in UsageSlot")]
+pub struct Passed {
+    pub wall_ns: Option<u64>,
+    pub user_ns: Option<u64>,
+    pub system_ns: Option<u64>,
+    pub thread_ns: Option<u64>,
+    pub minor_faults: Option<u64>,
+    pub major_faults: Option<u64>,
+}
+
+impl From<&Usage> for Passed {
+    fn from(used: &Usage) -> Passed {
+        Passed {
+            wall_ns: Some(used.wall_ns),
+            user_ns: Some(used.user_ns),
+            system_ns: Some(used.system_ns),
+            thread_ns: Some(used.thread_ns),
+            minor_faults: Some(used.minor_faults),
+            major_faults: Some(used.major_faults),
+        }
+    }
+}
+
+impl Passed {
+    /// Its measurements: suffix of the name, value and unit.
+    pub fn measurements(&self) -> impl Iterator<Item = (&'static str, f64, &'static str)> + use<> {
+        let cpu_ns = self.user_ns.zip(self.system_ns).map(|(user, system)| user.saturating_add(system));
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let count = |faults: u64| faults as f64;
+        let parts = [
+            ("", self.wall_ns.map(seconds), "s"),
+            (".cpu", cpu_ns.map(seconds), "s"),
+            (".user", self.user_ns.map(seconds), "s"),
+            (".system", self.system_ns.map(seconds), "s"),
+            (".thread", self.thread_ns.map(seconds), "s"),
+            (".faults", self.minor_faults.map(count), ""),
+            (".major_faults", self.major_faults.map(count), ""),
+        ];
+        parts.into_iter().filter_map(|(suffix, value, unit)| Some((suffix, value?, unit)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagelab_policy::windows::Measured;
+
+    fn image() -> Windows {
+        let used = Usage { wall_ns: 2_000_000_000, user_ns: 1_500_000_000, minor_faults: 3, ..Usage::default() };
+        Windows {
+            names: vec!["load".to_owned(), "bad\u{1b}[2J".to_owned()],
+            ended: vec![Measured { name: 0, begin_ns: 1, used }],
+            open: vec![1],
+            told: Told { not_begun: 2, ..Told::default() },
+        }
+    }
+
+    #[test]
+    fn a_window_is_seven_measurements() {
+        let mut windows = Collection::default();
+        windows.keep(image());
+        let mut collected = Collected::default();
+        windows.measure(&mut collected);
+        let found: Vec<_> = collected.measurements.iter().map(|m| (&*m.name, m.value)).collect();
+        assert_eq!(found[..3], [("load", 2.0), ("load.cpu", 1.5), ("load.user", 1.5)]);
+        assert_eq!(found[5..], [("load.faults", 3.0), ("load.major_faults", 0.0)]);
+    }
+
+    #[test]
+    fn what_went_wrong_is_told_without_control_characters() {
+        let mut windows = Collection::default();
+        windows.keep(image());
+        let mut warnings = Warnings::default();
+        windows.warn(&mut warnings);
+        let warning = &warnings.0[0];
+        assert!(warning.message.contains("1 begun and never ended") && warning.message.contains("2 ended"));
+        assert!(!warning.message.contains('\u{1b}'));
+        assert_eq!(warning.data.get("not_begun"), Some(&2.into()));
+    }
+
+    #[test]
+    fn more_windows_than_are_kept_are_counted() {
+        let mut windows = Collection::default();
+        for _ in 0..2 {
+            let mut image = image();
+            image.ended = vec![image.ended[0]; MOST - 1];
+            windows.keep(image);
+        }
+        assert_eq!((windows.kept, windows.left_out), (MOST, MOST as u64 - 2));
+    }
+}
