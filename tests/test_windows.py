@@ -67,7 +67,8 @@ def test_repeated_windows_are_kept_in_order_each(run_under: Runner, program: Pat
 def test_outer_windows_contain_inner_ones(run_under: Runner, program: Path) -> None:
     run = run_under("", [str(program), "nested"]).succeeded()
     inner = values(run, "inner.thread")
-    assert len(inner) == 2 and min(inner) >= 0.02
+    assert len(inner) == 2
+    assert min(inner) >= 0.02
     assert value(run, "outer") >= sum(values(run, "inner"))
     assert value(run, "outer.thread") >= sum(inner) + 0.02
     assert misused(run) == {}
@@ -95,7 +96,8 @@ def test_misuse_is_answered_and_told(run_under: Runner, program: Path) -> None:
     run = run_under("", [str(program), "misused"]).succeeded()
     # left open, twice, a to g, too deep is refused a name no slot: 128 names are all there are.
     assert run.stdout == f"{128 - 11} names\n", run.story()
-    assert len(values(run, "twice")) == 2 and values(run, "left open") == []
+    assert len(values(run, "twice")) == 2
+    assert values(run, "left open") == []
     assert misused(run) == {
         "never_ended": 1,
         "not_begun": 2,
@@ -110,7 +112,8 @@ def test_misuse_is_answered_and_told(run_under: Runner, program: Path) -> None:
 def test_a_killed_program_keeps_its_whole_windows(run_under: Runner, program: Path) -> None:
     run = run_under("", [str(program), "killed"])
     assert run.the_record.outcome.status == "signalled"
-    assert len(values(run, "whole")) == 1 and values(run, "half") == []
+    assert len(values(run, "whole")) == 1
+    assert values(run, "half") == []
     assert misused(run) == {"never_ended": 1}
 
 
@@ -170,7 +173,7 @@ def test_other_languages_call_by_name(run_under: Runner) -> None:
     assert value(run, "sum") > 0
 
 
-def test_what_a_program_puts_in_a_windows_file_is_bounded(run_under: Runner, program: Path, tmp_path: Path) -> None:
+def test_what_a_program_puts_in_a_windows_file_is_bounded(run_under: Runner, program: Path) -> None:
     """The file belongs to the program's user: it may be cut short, filled with anything, or be a FIFO."""
     script = f"""
         {program} killed

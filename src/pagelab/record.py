@@ -129,10 +129,11 @@ class Times(_Model):
     user_ns: int
     system_ns: int
     waiting_ns: int | None = None
-    """How long the program's first thread was ready to run and had no processor (schedstat). None where that is not known."""
+    """How long the program's first thread was ready to run and had no processor (schedstat). None where that is not
+    known."""
     steal_ns: int | None = None
-    """Time that a hypervisor gave to others while processors that the program may use had work to do, in the kernel's ticks
-    (10 ms mostly). None where it is not told."""
+    """Time that a hypervisor gave to others while processors that the program may use had work to do, in the kernel's
+    ticks (10 ms mostly). None where it is not told."""
     spawn_to_main_ns: int | None = None
     """From spawn to the end of the guest's start-up code; what pagelab adds before main."""
     measuring_ns: int | None = None

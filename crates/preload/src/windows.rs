@@ -2,10 +2,9 @@
 //!
 //! Nothing is locked after the first window: a thread writes to its own slots of the windows file only, and ended windows
 //! are claimed one by one. System calls are what a window costs (0.2 to 0.8 µs each on virtual machines): two, getrusage at
-//! its begin and its end, and two more where the process has several threads. The time of day is libc's affair, which reads
-//! it without one; the threads' own clocks cost twice what getrusage does.
+//! its begin and its end, and two more where the process has several threads. The threads' own
+//! clocks would cost twice what getrusage does.
 
-use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize};
 
@@ -31,35 +30,14 @@ static MAKING: Locked<()> = Locked::new(());
 static ROOM: AtomicUsize = AtomicUsize::new(0);
 static GROWING: Locked<()> = Locked::new(());
 
-type ClockGettime = unsafe extern "C" fn(c_int, *mut [u64; 2]) -> c_int;
-/// libc's own `clock_gettime` and `__libc_single_threaded` (glibc 2.32); null: not there.
-static CLOCK: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+/// libc's own `__libc_single_threaded` (glibc 2.32); null: not there.
 static SINGLE: AtomicPtr<AtomicU8> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Looks them up; not what a program may have put in front of them.
-fn find_clock() {
-    let Some(libc) = elf::glibc() else { return };
-    if let Some(clock) = libc.symbol(c"clock_gettime") {
-        CLOCK.store(clock.address as *mut (), Relaxed);
-    }
-    if let Some(single) = libc.symbol(c"__libc_single_threaded") {
+/// Looks it up; not what a program may have put in front of it.
+fn find_single() {
+    if let Some(single) = elf::glibc().and_then(|libc| libc.symbol(c"__libc_single_threaded")) {
         SINGLE.store(single.address as *mut AtomicU8, Relaxed);
     }
-}
-
-/// CLOCK_MONOTONIC in nanoseconds.
-fn now_ns() -> u64 {
-    let clock = CLOCK.load(Relaxed);
-    if clock.is_null() {
-        return sys::monotonic_ns();
-    }
-    let mut time = [0u64; 2];
-    // SAFETY: glibc's function has this signature, and writes one `timespec`, 16 bytes.
-    unsafe {
-        let clock = core::mem::transmute::<*mut (), ClockGettime>(clock);
-        clock(1, &raw mut time);
-    }
-    time[0] * 1_000_000_000 + time[1]
 }
 
 /// Whether the process has never had a second thread.
@@ -117,7 +95,7 @@ fn make() -> Result<&'static WindowsFile> {
     record::set(&file.version, VERSION);
     record::set(&file.file_bytes, FILE_BYTES as u64);
     record::set(&file.pid, u64::from(pid));
-    find_clock();
+    find_single();
     file.magic.store(MAGIC, Release);
     FILE.store(pointer, Release);
     Ok(file)
@@ -142,7 +120,7 @@ pub fn begin(name: &[u8]) -> Result<()> {
     own.depth.store(depth as u64 + 1, Relaxed);
     // The clock last, as it is read first at the end: what reading the rest takes is in no window's time.
     let used = used();
-    for (field, value) in fields(begin).into_iter().zip([now_ns()].into_iter().chain(used)) {
+    for (field, value) in fields(begin).into_iter().zip([sys::monotonic_ns()].into_iter().chain(used)) {
         record::set(field, value);
     }
     Ok(())
@@ -150,7 +128,7 @@ pub fn begin(name: &[u8]) -> Result<()> {
 
 /// Ends the window of the calling thread that began last.
 pub fn end() -> Result<()> {
-    let (wall_ns, used) = (now_ns(), used());
+    let (wall_ns, used) = (sys::monotonic_ns(), used());
     let file = file()?;
     let told = &file.told;
     let pointer = arch::thread_pointer() as u64;
