@@ -40,7 +40,7 @@ def frames(kind: str, more: str = "", colours: int = 64) -> str:
 COLORING, COLORING_16 = frames("page-coloring"), frames("page-coloring", ", fault-around = 16")
 COLORING_1 = frames("page-coloring", ", fault-around = 1")
 RANDOM, SINGLES_16 = frames("random", ", seed = 1"), frames("random", ", seed = 1, fault-around = 16")
-BINS = frames("bin-hopping")
+BINS, BINS_1 = frames("bin-hopping"), frames("bin-hopping", ", fault-around = 1")
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,11 @@ DEMAND = [
     Case("demand, page-coloring, adaptive", COLORING, 1.0),
     Case("demand, 16 single moves a fault (random, other addresses each time)", SINGLES_16, 1.5, shift=1031),
     Case("demand, 16 pages a fault (random, the same addresses again)", SINGLES_16, None),
-    Case("demand, one page a fault (bin-hopping)", BINS, 6.0),
+    Case("demand, one page a fault (bin-hopping)", BINS_1, 5.5),
+    Case("demand, bin-hopping touched in sequence (adaptive)", BINS, 1.0),
     Case("demand, one page a fault (page-coloring)", COLORING_1, None),
     Case("demand, page-coloring, adaptive, while another thread runs", COLORING, None, busy=1),
-    Case("demand, one page a fault (bin-hopping), while another thread runs", BINS, None, busy=1),
+    Case("demand, one page a fault (bin-hopping), while another thread runs", BINS_1, None, busy=1),
     Case("demand, page-coloring, one page in 32 (so two of 64 colours)", COLORING, None, pages=8192, stride=32),
     Case(
         "demand, page-coloring, 256 MiB without a pause (population included)", COLORING, None, pages=65536, pause_ms=0
@@ -109,6 +110,7 @@ def measure(bench: Bench) -> Iterator[Result]:
     yield from (_against_the_kernel(bench, case, repeats) for case in DEMAND)
     for case, goal in EAGER:
         yield from _eager(bench, case, goal, repeats)
+    yield from _threads(bench, repeats)
     yield from _sparse(bench)
     yield from _pool(bench)
     yield _small_process(bench)
@@ -167,6 +169,31 @@ def _against_the_kernel(bench: Bench, case: Case, repeats: int) -> Result:
         goal=case.goal,
         note=f"CPU time of all threads: {cpu.median:.2f}; {_pages_a_move(record)}; {_as_asked(record)}",
     )
+
+
+THREADS, RATE_BEFORE = 8, 42_000
+"""Threads that fault at once, and pages a second of all of them on two processors before they were woken together."""
+
+
+def _threads(bench: Bench, repeats: int) -> list[Result]:
+    """One page a fault, many threads: what they reach together."""
+    output = bench.scratch / "threads.out"
+    argv = [bench.compiled("frames_threads", "-pthread"), *map(str, (THREADS, 1024, repeats, PAUSE_MS))]
+    request = RunRequest(argv=argv, policy_toml=BINS_1, preload="always", stdout=str(output), timeout_s=300)
+    record = run(request)
+    if record.outcome.status != "ok":
+        raise SystemExit(f"{' '.join(argv)}: {record.outcome}")
+    kernel, governed = zip(
+        *([float(word) for word in line.split()] for line in output.read_text().splitlines()), strict=True
+    )
+    engine = _engine(record)
+    name = f"demand, one page a fault (bin-hopping), {THREADS} threads at once"
+    rate = absolute(f"{name}: ns a page", "ns", list(governed), goal=1e9 / (4 * RATE_BEFORE))
+    together = engine["messages"] / max(1, engine["batches"])
+    return [
+        rate.noted(f"{1e9 / rate.median:,.0f} pages/s, goal {4 * RATE_BEFORE:,}; {together:.1f} messages at a time"),
+        compare(f"{name} / the kernel's own warm fault", "ns", list(kernel), list(governed)),
+    ]
 
 
 def _eager(bench: Bench, case: Case, goal: int, repeats: int) -> list[Result]:

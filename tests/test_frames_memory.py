@@ -46,13 +46,6 @@ def accounted(run: Run) -> None:
         assert strategy.zero_pages == 0, run.story()
 
 
-# Open: nothing is exchanged any more after it was placed (the program may have handed the page to the kernel).
-# So a free page that is swapped out, or moved, between its look-up and its move is handed out on another frame
-# That is 1 to 15 of some thousand.
-AT_WRONG_FRAMES = pytest.mark.xfail(strict=False, reason="a free page may change its frame between look-up and move")
-
-
-@AT_WRONG_FRAMES
 @pytest.mark.usefixtures("swap")
 @pytest.mark.parametrize("guest", ["swap", "swapped_pool"])
 @pytest.mark.parametrize("policy", SWAPPING, ids=str)
@@ -161,7 +154,6 @@ def test_guest_is_placed_where_huge_pages_are_always_given(
     assert sizes == {4096}, run.story()
 
 
-@AT_WRONG_FRAMES
 @pytest.mark.parametrize("guest", THP_GUESTS)
 @pytest.mark.parametrize("policy", MAIN, ids=str)
 def test_guest_is_placed_where_huge_pages_are_never_given(

@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering
 use pagelab_abi::guest::{Counter, NoteKind};
 
 use crate::elf::Object;
+use crate::frames;
 use crate::guest;
 use crate::intervals::Span;
 use crate::lock::Turn;
@@ -97,6 +98,7 @@ extern "C" fn before() {
     TURN.take();
     MASK.store(mask, Ordering::Relaxed);
     UNDER_WAY.store(true, Ordering::Relaxed);
+    frames::before_fork();
     stack::run(make_copies);
 }
 

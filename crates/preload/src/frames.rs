@@ -21,11 +21,13 @@ mod doubts;
 mod engine;
 mod existing;
 mod gate;
+mod grip;
 mod handler;
 pub mod hints;
 mod homes;
 mod hunt;
 mod known;
+mod later;
 mod leaving;
 mod mail;
 mod module;
@@ -311,6 +313,13 @@ pub fn moved(old: Span, new: usize, stays: bool) {
     if stays {
         // The kernel takes the registration away from both.
         enter(old);
+    }
+}
+
+/// The program is about to fork: pages that are held on to would be copied when they are written to, child or no child.
+pub fn before_fork() {
+    if is_running() && grip::is_holding() {
+        let _ = mail::ask(Kind::LetGo, Span::new(0, 0));
     }
 }
 

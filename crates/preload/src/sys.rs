@@ -12,6 +12,7 @@ macro_rules! call {
 }
 
 pub mod nodes;
+pub mod pipes;
 pub mod socket;
 pub mod task;
 

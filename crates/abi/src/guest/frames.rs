@@ -164,6 +164,10 @@ words! {
         nodes,
         /// Pages that lie on another node than the program's memory policy wants, which had no memory.
         other_node_pages,
+        /// Free pages that were found on other frames than before, or swapped out, when they were about to be handed out.
+        strayed_pages,
+        /// Pages handed out while the kernel moved free pages, which could not be held on to: some may lie elsewhere.
+        unheld_pages,
     }
 }
 

@@ -68,7 +68,9 @@ pub mod nr {
     pub const UNLINKAT: usize = 263;
     pub const SYMLINKAT: usize = 266;
     pub const FACCESSAT: usize = 269;
+    pub const VMSPLICE: usize = 278;
     pub const MOVE_PAGES: usize = 279;
+    pub const PIPE2: usize = 293;
     pub const PRLIMIT64: usize = 302;
     pub const SECCOMP: usize = 317;
     pub const EXECVEAT: usize = 322;

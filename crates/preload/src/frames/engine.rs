@@ -14,8 +14,10 @@ use crate::populate;
 use crate::sys::{self, Errno, Result};
 
 use super::doubts::Doubts;
+use super::grip::Grip;
 use super::homes::Home;
 use super::hunt::{self, Flags};
+use super::later::Later;
 use super::nodes;
 use super::pools::{Books, Pool, Pools};
 use super::store::{self, Addresses, SLOTS, Tools};
@@ -50,8 +52,11 @@ pub struct Engine {
     pub(super) books: Books,
     pub(super) frames: [u64; SLOTS],
     pub(super) doubts: Doubts,
+    pub(super) grip: Grip,
     /// The page that the fault in question touched: what else it brings in comes ahead.
     pub(super) touched: Option<usize>,
+    /// Several threads wait: those whose pages are there are woken together, and where these pages are.
+    pub(super) later: Option<Later>,
 }
 
 /// The process's engine.
@@ -84,7 +89,9 @@ impl Engine {
             books: Books::new(),
             frames: [0; SLOTS],
             doubts: Doubts::none(),
+            grip: Grip::none(),
             touched: None,
+            later: None,
         }
     }
 
@@ -138,9 +145,10 @@ impl Engine {
     ) -> Result<()> {
         let available = populate::available().unwrap_or(0) as u64;
         let pool = self.pool_for(colours, spec, available).ok_or(Errno::ENOSPC)?;
-        let fixed = match usize::from(spec.fault_around) {
-            0 if !strategy.is_by_address() => 1,
-            fixed => fixed.min(SLOTS),
+        let windows = match usize::from(spec.fault_around) {
+            0 if spec.kind == StrategyKind::BinHopping => Windows::one_by_one(),
+            0 if !strategy.is_by_address() => Windows::new(1),
+            fixed => Windows::new(fixed.min(SLOTS)),
         };
         let place = self.placers.get_mut(number).ok_or(Errno::ENOSPC)?;
         if let Some(period) = PERIODS.get(number) {
@@ -152,7 +160,7 @@ impl Engine {
         } else {
             PINNED.fetch_and(!bit, Relaxed)
         };
-        *place = Some(Placer { strategy, pool, windows: Windows::new(fixed), pinned: spec.pin });
+        *place = Some(Placer { strategy, pool, windows, pinned: spec.pin });
         Ok(())
     }
 
@@ -220,7 +228,8 @@ impl Engine {
         self.arrived(meant);
         let rehomed = self.rehomed(meant, made.node);
         let order = rehomed.unwrap_or(meant);
-        let entered = rehomed.and_then(|_| self.books.take()).and_then(|book| self.fill(book, order, frames));
+        let entered =
+            rehomed.and_then(|_| self.books.take()).and_then(|book| self.fill(book, order, made.huge, frames));
         if entered.is_err() {
             store::unmap(order.address);
             self.addresses.give_back(order.address);
@@ -233,11 +242,13 @@ impl Engine {
         &mut self,
         book: &'static mut pagelab_frames::Chunk,
         order: Order,
+        huge: bool,
         frames: &[u64; SLOTS],
     ) -> Result<()> {
         let pool = self.pools.get_mut(order.pool).and_then(Option::as_mut).ok_or(Errno::EINVAL)?;
         let refused = |_: Refused| Errno::ENOMEM;
         let number = pool.stock.add_chunk(book, order.address).map_err(refused)?;
+        pool.looks.begin(number, huge);
         for (index, frame) in (0..).zip(frames) {
             let slot = SlotId::new(number, index);
             let end = pool.end_for(*frame);

@@ -42,13 +42,15 @@ pub enum Kind {
     Shed = 12,
     /// Let go of the span, which the program registers with a userfaultfd of its own.
     HandOver = 13,
+    /// Let go of pages that are held on to ([`super::grip`]).
+    LetGo = 14,
 }
 
 impl Kind {
     fn from_code(code: u8) -> Option<Kind> {
         use Kind::{
-            Census, CensusTiled, Eager, Frames, HandOver, Hint, Register, Relock, Remap, Replace, Shed, Stop,
-            Unregister,
+            Census, CensusTiled, Eager, Frames, HandOver, Hint, LetGo, Register, Relock, Remap, Replace, Shed,
+            Stop, Unregister,
         };
         let all = [
             Register,
@@ -64,6 +66,7 @@ impl Kind {
             Relock,
             Shed,
             HandOver,
+            LetGo,
         ];
         all.into_iter().find(|kind| *kind as u8 == code)
     }

@@ -185,7 +185,8 @@ impl Engine {
             }
         };
         if waiting {
-            self.wake(Span::new(span.start, span.start + at * PAGE));
+            let placed = Span::new(span.start, span.start + at * PAGE);
+            if why == Why::Fault { self.wake_in_turn(placed) } else { self.wake(placed) }
         }
         if let Some(Some(placer)) = self.placers.get_mut(number as usize) {
             placer.strategy.take_back(count - at);
@@ -213,7 +214,7 @@ impl Engine {
             let Some((run, from)) = self.take_known(number, at, most) else { return (0, false, Some(End::Dry)) };
             let pages = run.len as usize;
             let to = Span::new(span.start + at * PAGE, span.start + (at + pages) * PAGE);
-            let whole = pages == count;
+            let whole = pages == count && !(why == Why::Fault && self.wakes_later());
             let then = if whole || why == Why::Eager { Then::Wake } else { Then::Wait };
             let (moved, errno) = self.shift(from, to, then);
             let done = moved / PAGE;

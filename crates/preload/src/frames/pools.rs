@@ -2,7 +2,7 @@
 
 use pagelab_abi::plan::{MAX_STRATEGIES, Strategy as Spec, StrategyKind};
 use pagelab_frames::stock::{CHUNK_SLOTS, Refused};
-use pagelab_frames::{Chunk, Colours, List, Run, SlotId, Stock, Want};
+use pagelab_frames::{Chunk, Colours, List, Run, SlotId, State, Stock, Want};
 
 use super::known::Looks;
 use super::nodes;
@@ -34,7 +34,7 @@ const BUDGET_SHARE: u64 = 20;
 pub struct Pool {
     /// The free pages.
     pub stock: Stock<'static>,
-    /// When their frames were last looked up.
+    /// What is known of their frames.
     pub looks: Looks,
     /// Its chunks are locked in memory.
     pub pinned: bool,
@@ -170,20 +170,24 @@ impl Pool {
     }
 
     /// Looks up the frames of the free pages of chunk `number` again. Those that are not in memory any more are given up:
-    /// which frame they would come back on is the kernel's choice.
-    pub fn sort_anew(&mut self, pagemap: Pagemap, number: u32, frames: &mut [u64; CHUNK_SLOTS]) {
-        let Some(address) = self.stock.chunk_address(number) else { return };
+    /// which frame they would come back on is the kernel's choice. How many were not where they had been.
+    pub fn sort_anew(&mut self, pagemap: Pagemap, number: u32, frames: &mut [u64; CHUNK_SLOTS]) -> u64 {
+        let Some(address) = self.stock.chunk_address(number) else { return 0 };
         if pagemap.read(address, frames).is_err() {
-            return;
+            return 0;
         }
+        let mut changed = 0;
         for (index, frame) in (0..).zip(frames.iter()) {
             let slot = SlotId::new(number, index);
+            changed +=
+                u64::from(self.stock.state(slot) == Some(State::Free) && self.stock.frame(slot) != Some(*frame));
             if self.stock.refresh(slot, *frame) == Err(Refused::Frame) && self.stock.take_this(slot) {
                 let page = address + index as usize * PAGE;
                 store::discard(Span::new(page, page + PAGE));
                 self.stock.emptied(Run::one(slot));
             }
         }
+        changed
     }
 
     /// Bytes it holds.

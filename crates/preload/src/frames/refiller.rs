@@ -19,11 +19,25 @@ static ASLEEP: AtomicBool = AtomicBool::new(false);
 /// It shall end.
 static DISMISSED: AtomicBool = AtomicBool::new(false);
 
+/// Pages are held on to ([`super::grip`]), which is to end soon.
+static TIDY: AtomicBool = AtomicBool::new(false);
+/// How soon, ns.
+const SOON: u64 = 20_000_000;
+const NEVER: u64 = 3_600_000_000_000;
+
 /// In a forked child: it is the parent's.
 pub fn forget() {
     THREAD.forget();
     ASLEEP.store(false, Ordering::Relaxed);
     DISMISSED.store(false, Ordering::Relaxed);
+    TIDY.store(false, Ordering::Relaxed);
+}
+
+/// Pages are held on to. (Only the handler calls.)
+pub fn tidy_soon() {
+    if !TIDY.swap(true, Ordering::Relaxed) {
+        call();
+    }
 }
 
 /// Some pool is low. (Only the handler calls.)
@@ -67,9 +81,13 @@ extern "C" fn body(_: usize) -> ! {
         }
         ASLEEP.store(true, Ordering::Release);
         if !DISMISSED.load(Ordering::Acquire) {
-            task::futex_wait_for(&CALLS, calls, 3_600_000_000_000);
+            let wait = if TIDY.load(Ordering::Relaxed) { SOON } else { NEVER };
+            task::futex_wait_for(&CALLS, calls, wait);
         }
         ASLEEP.store(false, Ordering::Release);
+        if CALLS.load(Ordering::Acquire) == calls && TIDY.swap(false, Ordering::Relaxed) {
+            ENGINE.lock().grip.let_go();
+        }
     }
     task::exit_thread()
 }
@@ -103,6 +121,14 @@ fn work(frames: &mut [u64; SLOTS]) -> bool {
 }
 
 impl Engine {
+    /// Whether pages are held on to that the refiller is to let go. Where there is none, they are let go now.
+    pub fn holds(&mut self) -> bool {
+        if handler::works_alone() {
+            self.grip.let_go();
+        }
+        self.grip.holds()
+    }
+
     /// Whether some pool runs down, so that the refiller should be called.
     pub fn is_hungry(&mut self) -> bool {
         let mut any = false;

@@ -10,6 +10,7 @@ use super::tally;
 impl Engine {
     /// Gives every chunk back that can go, because the program is short of memory.
     pub fn shed(&mut self) {
+        self.grip.let_go();
         for pool in self.pools.iter_mut().flatten() {
             for number in 0..pool.stock.chunk_limit() {
                 let free = pool.stock.chunk_counts(number).map_or(0, |counts| counts.free);
@@ -26,6 +27,7 @@ impl Engine {
 
     /// Gives all memory of the pools back to the kernel.
     pub fn dissolve(&mut self) {
+        self.grip.close();
         for pool in self.pools.iter_mut().filter_map(Option::take) {
             (0..pool.stock.chunk_limit())
                 .filter_map(|number| pool.stock.chunk_address(number))

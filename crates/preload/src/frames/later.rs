@@ -1,0 +1,57 @@
+//! Threads that are woken together.
+//!
+//! A thread that is woken runs at once on some processor. Where several wait, the pages of the others are moved while it
+//! runs, and each move has to interrupt its processor for what it may have cached (two to four times the price of the
+//! move). So their pages are all moved first. One call wakes everybody who waits between the first and the last page:
+//! a thread there whose message has not been read yet asks again.
+
+use crate::intervals::Span;
+
+use super::engine::Engine;
+
+/// Where threads wait whose pages are there.
+#[derive(Clone, Copy)]
+pub struct Later(Option<Span>);
+
+impl Later {
+    /// Nobody does yet.
+    pub const fn none() -> Later {
+        Later(None)
+    }
+
+    fn add(&mut self, span: Span) {
+        self.0 = Some(match self.0 {
+            None => span,
+            Some(all) => Span::new(all.start.min(span.start), all.end.max(span.end)),
+        });
+    }
+}
+
+impl Engine {
+    /// Wakes threads that wait for `span`, or has them woken later.
+    pub(super) fn wake_in_turn(&mut self, span: Span) {
+        match &mut self.later {
+            Some(later) => later.add(span),
+            None => {
+                let _ = self.tools.uffd.wake(span);
+            }
+        }
+    }
+
+    /// Whether threads are woken later.
+    pub(super) fn wakes_later(&self) -> bool {
+        self.later.is_some()
+    }
+
+    /// Threads that wait for pages that are placed from now on are woken by [`Engine::wake_all`].
+    pub fn wake_later(&mut self) {
+        self.later = Some(Later::none());
+    }
+
+    /// Wakes them.
+    pub fn wake_all(&mut self) {
+        if let Some(Later(Some(span))) = self.later.take() {
+            let _ = self.tools.uffd.wake(span);
+        }
+    }
+}
