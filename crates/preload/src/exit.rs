@@ -76,7 +76,7 @@ fn around(dir: i32, path: usize, flags: i32, envp: usize, exec: &dyn Fn(usize) -
     const NOWHERE: usize = 1;
     let raw = sandbox::is_raw();
     // A child between fork and exec has no file yet and gets none: nothing of it is worth a record.
-    let measures = !raw && record::is_own() && stack::install().is_ok();
+    let measures = !raw && !guest::is_new_child() && record::is_own();
     // Nothing is measured for what cannot succeed: execvp tries every directory of PATH. (Before Linux 6.8 the file is opened
     // last.)
     if measures {
@@ -86,7 +86,8 @@ fn around(dir: i32, path: usize, flags: i32, envp: usize, exec: &dyn Fn(usize) -
             errno => return errno,
         }
     }
-    let attempt = if measures { stack::run(Attempt::begin) } else { Attempt { before: None } };
+    let attempt =
+        if measures && stack::install().is_ok() { stack::run(Attempt::begin) } else { Attempt { before: None } };
     // An image under the program's filter is left alone: it could do nothing there.
     let inherits = !raw && guest::has_flag(Flags::INHERIT_EXEC);
     let errno = if inherits || guest::plan().is_none() {

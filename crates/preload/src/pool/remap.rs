@@ -19,11 +19,17 @@ impl Pool {
         self.used.covers(span) && !self.held.overlaps(span)
     }
 
-    /// mremap without a target address: `old` lies in this pool, lengths are whole pages, `new_len` is longer than `old`.
+    /// mremap without a target address: `old` lies in this pool, lengths are whole pages, `new_len` is not 0.
     pub fn remap(&mut self, old: Span, new_len: usize, may_move: bool) -> Result<usize, Errno> {
         self.ready()?;
         if !self.has(old) {
             return Err(Errno::EFAULT);
+        }
+        if new_len <= old.len() {
+            if new_len < old.len() {
+                self.unmap(Span::new(old.start + new_len, old.end))?;
+            }
+            return Ok(old.start);
         }
         let growth = Span::new(old.end, old.start.checked_add(new_len).ok_or(Errno::ENOMEM)?);
         if growth.and(self.bounds()) == growth && !self.used.overlaps(growth) && self.grow(old, growth) {
