@@ -86,8 +86,8 @@ def try_command(
     """Try a command under several settings of one kind: which is faster, by how much, and how surely.
 
     Each block runs every setting once, in random order; each is compared with the execution of the first setting that
-    ran beside it. Two blocks show how long one takes; then whole blocks follow until the time is used. The executions
-    are kept as a study. A setting given once is compared with the kernel's own way.
+    ran beside it. A first block shows how long one takes; then whole blocks follow until the time is used. Every
+    execution is kept, as a study. A setting given once is compared with the kernel's own way.
 
     Exit codes: 0 answered (that it cannot be told is an answer), 2 bad input (a command that fails, or that is too long
     for the time), 3 this machine cannot.

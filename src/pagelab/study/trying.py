@@ -9,6 +9,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import polars as pl
+
 from pagelab.errors import BadInputError
 from pagelab.study.control import Tools, run_study
 from pagelab.study.errors import SpecError
@@ -19,8 +21,6 @@ from pagelab.study.toml_text import dumps
 
 TRIAL = "trial"
 """Directory, inside the study's, of the pilot."""
-TRIAL_BLOCKS = 2
-"""The first block reads the program and its files from the disk; the second says how long one takes."""
 POLICIES = "policies"
 MOST_BLOCKS = 1000
 """More pairs are never needed, and the averages of two of them grow as the square."""
@@ -84,7 +84,7 @@ class Trying:
             if setting.aslr is not None:
                 policy["aslr"] = setting.aslr
             policies.append(policy)
-        shown = ", ".join(setting.name for setting in self.settings[1:])
+        shown = ", ".join(setting.name for setting in self.settings[1:]) or "nothing"
         workload: dict[str, Any] = {
             "name": _program(self.argv[0]),
             "command": [literal(word) for word in self.argv],
@@ -118,7 +118,7 @@ def _program(word: str) -> str:
 
 @dataclass(frozen=True)
 class Pilot:
-    """What two blocks say of the time that one takes."""
+    """What one block says of the time that one takes, after an execution that read files from the disk."""
 
     block_s: float
     spent_s: float
@@ -141,7 +141,7 @@ def run_try(wanted: Trying, directory: Path, tools: Tools, progress: Progress | 
     progress = progress or Silent()
     pilot = _pilot(wanted, directory / TRIAL, tools)
     if wanted.regex is not None and wanted.metric is None:
-        wanted = replace(wanted, metric=_only_measurement(directory / TRIAL))
+        wanted = replace(wanted, metric=_only_measurement(directory / TRIAL / "0"))
     blocks = pilot.blocks(wanted.minutes)
     if blocks < wanted.fewest:
         raise BadInputError(
@@ -153,35 +153,43 @@ def run_try(wanted: Trying, directory: Path, tools: Tools, progress: Progress | 
 
 
 def _pilot(wanted: Trying, directory: Path, tools: Tools) -> Pilot:
-    """Two blocks, each execution ended where no budget of this size could hold enough of them."""
+    """One execution, then a block of one of each; ended where no budget of this size could hold enough of them."""
     conditions = len(wanted.settings)
     allowed = 60 * wanted.minutes / wanted.fewest / conditions
     began = monotonic()
     limit = max(1.0, 2 * allowed)
     if wanted.timeout_s is not None:
         limit = min(limit, wanted.timeout_s)
-    spec = wanted.write(directory, TRIAL_BLOCKS, timeout_s=limit)
-    _study(spec, directory, replace(tools, noise=lambda: None), Silent())
-    import polars as pl
+    alone = replace(wanted, settings=wanted.settings[:1])
+    durations = []
+    for number, part in enumerate((alone, wanted)):
+        runs = _trial(part, directory / str(number), tools, limit)
+        late = runs.filter(pl.col("status") == "timed-out").height
+        if late and limit != wanted.timeout_s:
+            least = ceil(limit * conditions * wanted.fewest / 60)
+            executions = wanted.fewest * conditions
+            raise BadInputError(
+                f"one execution takes more than {shown_duration(limit)}; {wanted.minutes:g} min for {executions} "
+                f"executions allow {allowed:.2g} s each; give it more than --minutes {least}"
+            )
+        failed = runs.filter(pl.col("status") != "ok").select("condition", "status", "message", "exit_code")
+        if failed.height:
+            raise BadInputError(f"{'; '.join(_told(*row) for row in failed.iter_rows())}; nothing was compared")
+        durations.append(float(runs["duration_s"].sum()))
+    # One hiccup must not make the study too short: the smaller of the two.
+    return Pilot(max(min(durations[0] * conditions, durations[1]), 1e-3), monotonic() - began)
 
+
+def _trial(wanted: Trying, directory: Path, tools: Tools, limit: float) -> pl.DataFrame:
+    """One block; the machine's noise is measured with the study, not here."""
+    _study(wanted.write(directory, 1, timeout_s=limit), directory, replace(tools, noise=lambda: None), Silent())
     with Store.open(directory, write=False) as store:
-        runs = store.runs()
-    late = runs.filter(pl.col("status") == "timed-out").height
-    if late and limit != wanted.timeout_s:
-        least = ceil(limit * conditions * wanted.fewest / 60)
-        raise BadInputError(
-            f"one execution takes more than {shown_duration(limit)}; {wanted.minutes:g} min for "
-            f"{wanted.fewest * conditions} executions allow {allowed:.2g} s each; give it more than --minutes {least}"
-        )
-    failed = runs.filter(pl.col("status") != "ok").select("condition", "status", "message")
-    if failed.height:
-        told = dict.fromkeys(
-            f"{name.split('/', 1)[1]}: {status}" + (f": {message}" if message else "")
-            for name, status, message in failed.iter_rows()
-        )
-        raise BadInputError(f"{'; '.join(told)}; nothing was compared")
-    last = runs.filter(pl.col("block") == TRIAL_BLOCKS - 1)["duration_s"].sum()
-    return Pilot(max(float(last), 1e-3), monotonic() - began)
+        return store.runs()
+
+
+def _told(condition: str, status: str, message: str | None, code: int | None) -> str:
+    reason = message or (f"exit code {code}" if code is not None else "")
+    return f"{condition.split('/', 1)[1]}: {status}" + (f": {reason}" if reason else "")
 
 
 def _study(spec: Path, directory: Path, tools: Tools, progress: Progress) -> None:
