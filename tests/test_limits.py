@@ -29,6 +29,7 @@ COMMANDS = {
     "trace-info": "trace info t.trace",
     "diagnose": "diagnose --minutes 0.05 --into out.diagnosis -- true",
     "compare": "compare s.study s.study",
+    "try": "try --pages 4K --pages 2M --minutes 0.1 --into out.try -- true",
     "import": "import f.csv --into out.import",
     "doctor": "doctor --no-noise",
     "simulate-model": "simulate model --colors 1,2",
@@ -37,7 +38,20 @@ COMMANDS = {
     "simulate-tlb": "simulate tlb t.trace --processor zen-3",
     "simulate-sweep": "simulate sweep sweep.toml --out out.sweep --processes 2",
 }
-GROUPS = {"run", "map", "stat", "study", "report", "trace", "diagnose", "compare", "import", "doctor", "simulate"}
+GROUPS = {
+    "run",
+    "map",
+    "stat",
+    "study",
+    "report",
+    "trace",
+    "diagnose",
+    "compare",
+    "try",
+    "import",
+    "doctor",
+    "simulate",
+}
 STUDY = """
 name = "s"
 executions = 2

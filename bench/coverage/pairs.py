@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs/method/pairs.md"
 CSV = ROOT / "docs/method/pairs_coverage.csv"
 LEVEL = 0.95
-SIZES = (6, 10, 20, 40)
+SIZES = (10, 40)
 EFFECT = float(np.log(1.05))
 """The treatment takes 5% longer."""
 TRUTH_BLOCKS = 200_000
@@ -155,7 +155,7 @@ def tables(found: list[Cell]) -> dict[str, str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.coverage.pairs", description=__doc__)
-    parser.add_argument("--experiments", type=int, default=2_000, help="simulated for each cell")
+    parser.add_argument("--experiments", type=int, default=500, help="simulated for each cell")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()

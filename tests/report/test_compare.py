@@ -109,7 +109,7 @@ def test_a_fall_can_be_a_failure_too(before: Path, slower: Path) -> None:
 def test_an_expression_that_is_not_understood_exits_2(before: Path, same: Path, text: str) -> None:
     done = run(before, same, "--fail-if", text)
     assert done.returncode == 2
-    assert "METRIC one of mean, measurement, unclassified, execution" in done.stderr
+    assert "METRIC one of ratio, mean, measurement, unclassified, execution" in done.stderr
 
 
 def test_what_cannot_be_compared_exits_2(before: Path, same: Path, tmp_path: Path) -> None:
@@ -249,3 +249,48 @@ def test_names_of_metrics_are_allocs() -> None:
     assert parse_gate(" execution > 50% ").metric is Metric.EXECUTION
     with pytest.raises(BadInputError, match="for example"):
         parse_gate("cache>3%")
+
+
+def test_a_ratio_of_pairs_is_no_gate_for_two_studies(before: Path, same: Path) -> None:
+    done = run(before, same, "--fail-if", "ratio>3%")
+    assert done.returncode == 2
+    assert 'judge the mean: --fail-if "mean>3%"' in done.stderr
+
+
+def interleaved(directory: Path, factor: float, executions: int = 12, lost: int | None = None) -> Path:
+    """One study of two commands on a machine that slows by 10% from block to block."""
+    from pagelab.study.plan import Condition
+    from pagelab.study.schedule import Slot
+
+    def behave(condition: Condition, slot: Slot) -> factory.Run:
+        level = 1.1**slot.block * (factor if condition.workload == "B" else 1.0)
+        crashed = condition.workload == "A" and slot.block == lost
+        return factory.Run(wall_s=level, status="failed" if crashed else "ok")
+
+    return factory.store(directory, factory.plan(["A", "B"], ["kernel"], executions), behave)
+
+
+def test_two_commands_are_judged_within_their_blocks(tmp_path: Path) -> None:
+    """The machine slows threefold meanwhile; B takes 4% longer than the A beside it, always."""
+    kept = interleaved(tmp_path / "kept", 1.04)
+    done = run(kept, "--fail-if", "ratio>3%", "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["outcome"]) == (1, "fail")
+    pairs = found["conditions"][0]["in_pairs"]
+    assert (pairs["pairs"], pairs["said"]) == (12, "higher")
+    assert [pairs["ratio"][key] for key in ("value", "low", "high")] == pytest.approx([4, 4, 4])
+    assert pairs["mean"]["low"] == pytest.approx(4)
+    assert pairs["p"] == pytest.approx(2 / 2**12)
+    assert run(kept, "--fail-if", "ratio>5%", "--fail-if", "mean>5%").returncode == 0
+    assert "B is 4.0% slower than A (95% interval 4.0–4.0%, 12 pairs, p = " in run(kept).stdout
+
+
+def test_a_lost_partner_is_told(tmp_path: Path) -> None:
+    done = run(interleaved(tmp_path / "kept", 1.04, lost=3))
+    assert "11 pairs" in done.stdout
+    assert "1 execution without a partner in the same block left out" in done.stdout
+
+
+def test_five_pairs_cannot_tell(tmp_path: Path) -> None:
+    done = run(interleaved(tmp_path / "kept", 2.0, executions=5))
+    assert "B against A: cannot tell: 5 pairs, 6 are the fewest" in done.stdout

@@ -7,14 +7,21 @@ from typing import Literal
 
 import polars as pl
 
+from pagelab.analysis.answer import Answer, answer_of
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.gates import Gate, Judgement, Outcome, judge, overall
 from pagelab.analysis.machine import machine_of
+from pagelab.analysis.metrics import executions_of as runs_of
 from pagelab.analysis.metrics import metric_named, metrics_of
+from pagelab.analysis.model import Interval as ModelInterval
 from pagelab.analysis.model import Metric as Column
 from pagelab.analysis.samples import executions_of
+from pagelab.analysis.summaries import interval_of
+from pagelab.analysis.testing import paired
 from pagelab.errors import BadInputError
+from pagelab.stats import PairedRatio, Pairs, blocks_pay, paired_ratio, signed_rank
 from pagelab.stats.nondeterminism import Changes, Experiment, Resampling, changes
+from pagelab.stats.paired_mean import MeanRatio, paired_mean_ratio
 from pagelab.stats.refusal import StatsRefusedError
 
 BASE: Literal["A"] = "A"
@@ -33,6 +40,21 @@ class Settings:
 
 
 @dataclass(frozen=True)
+class InPairs:
+    """Two commands whose executions ran in blocks of one of each: what B is to A within a block."""
+
+    pairs: Pairs
+    answer: Answer
+    """Of the ratio of pairs, at the level of the comparison."""
+    ratio: PairedRatio
+    mean: MeanRatio | str
+    """Both at the level of the gates; of the mean, why there is none."""
+    narrower: float | None
+    """Spread of the pairs' differences over that of two executions of different blocks: below 1 where blocks pay."""
+    seconds_a_block: float | None
+
+
+@dataclass(frozen=True)
 class Compared:
     """One condition that both studies have."""
 
@@ -40,6 +62,8 @@ class Compared:
     found: Changes
     left_out: tuple[str, ...]
     """Executions and measurements that are in neither number, with the reason."""
+    in_pairs: InPairs | None = None
+    """None for two studies: nothing was interleaved."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +106,18 @@ def compare(
     gates: tuple[Gate, ...] = (),
     metric: str | None = None,
     settings: Settings | None = None,
+    interleaved: bool = False,
 ) -> Comparison:
-    """Every condition that both studies have, by name. No common condition, or no such metric, is bad input."""
+    """Every condition that both studies have, by name. No common condition, or no such metric, is bad input.
+
+    ``interleaved``: the two are one study's (:func:`sides_of`), and are compared within its blocks.
+    """
+    stray = [gate.text for gate in gates if gate.metric == "ratio" and not interleaved]
+    if stray:
+        raise BadInputError(
+            f'--fail-if "{stray[0]}": a ratio is that of pairs, which two studies do not have; judge the mean: '
+            f'--fail-if "{stray[0].replace("ratio", "mean")}"'
+        )
     chosen = settings or Settings()
     column = _column(base, new, metric)
     names = [_conditions(data) for data in (base, new)]
@@ -100,12 +134,14 @@ def compare(
     for condition in common:
         try:
             one = _compared(base, new, condition, column, resampling, gate_level)
+            if interleaved:
+                one = replace(one, in_pairs=_in_pairs(base, new, column, chosen.level, gate_level))
         except StatsRefusedError as error:
             refused.append((condition, str(error)))
             judgements += [Judgement(gate, condition, "inconclusive", str(error)) for gate in gates]
             continue
         compared.append(one)
-        judgements += [judge(gate, condition, one.found, gate_level) for gate in gates]
+        judgements += [judge(gate, condition, one.found, gate_level, one.in_pairs, chosen.seed) for gate in gates]
     return Comparison(
         metric=column,
         level=chosen.level,
@@ -173,6 +209,34 @@ def _compared(
 
     found = changes(experiment(BASE, base), experiment(NEW, new), settings, ratio_level=gate_level)
     return Compared(condition, found, tuple(left_out))
+
+
+def _in_pairs(base: StudyData, new: StudyData, column: Column, level: float, gate_level: float) -> InPairs | None:
+    """None where no block has both, or not two of them."""
+    sides = [[e for e in runs_of(data, (column,)) if e.analysed and column.name in e.values] for data in (new, base)]
+    pairs = paired(sides[0], sides[1], column.name)
+    if pairs is None or len(pairs) < 2 or pairs.scale != "ratio":
+        return None
+    ratio = paired_ratio(pairs, level=level)
+    interval: ModelInterval | None = interval_of(ratio.interval, 0.01)[0]
+    answer = answer_of(ratio.percent / 100, interval, signed_rank(pairs.apart()).p, len(pairs), level=level)
+    pay = blocks_pay(pairs)
+    long = [value for data in (base, new) if isinstance(value := data.runs["duration_s"].median(), float)]
+    return InPairs(
+        pairs=pairs,
+        answer=answer,
+        ratio=paired_ratio(pairs, level=gate_level),
+        mean=_mean(pairs, gate_level),
+        narrower=None if pay is None else pay.narrower,
+        seconds_a_block=sum(long) if len(long) == 2 else None,
+    )
+
+
+def _mean(pairs: Pairs, level: float) -> MeanRatio | str:
+    try:
+        return paired_mean_ratio(pairs, level=level)
+    except StatsRefusedError as error:
+        return str(error)
 
 
 def _machine(base: StudyData, new: StudyData) -> tuple[MachineDifference, ...] | None:

@@ -6,10 +6,13 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pagelab.analysis import compare
+from pagelab.analysis.answer import Said
 from pagelab.analysis.compare import BASE, NEW, Compared, Comparison
 from pagelab.analysis.gates import Outcome
 from pagelab.stats.nondeterminism import Estimate, Refused
 from pagelab.stats.nondeterminism.pair import Verdict
+from pagelab.stats.refusal import Refusal
 
 SCHEMA: Literal["pagelab.compare/1"] = "pagelab.compare/1"
 _SIDES: tuple[Literal["A", "B"], ...] = (BASE, NEW)
@@ -56,6 +59,28 @@ class Executions(_Model):
     b: int
 
 
+class InPairs(_Model):
+    """B against A within the blocks in which one of each ran: the headline where two commands were compared."""
+
+    pairs: int
+    left_out: int
+    """Executions whose block lacks the other side."""
+    ratio: Number
+    """100 (B / A - 1), the Hodges-Lehmann estimate of the pairs' ratios, in percent, with its interval at ``level``."""
+    p: float
+    """Of the test of signed ranks, two-sided."""
+    said: Said
+    """``lower``, ``higher``: the test rejects; ``same``: the interval is within 3%; else ``cannot-tell``."""
+    seen_percent: float | None
+    """The smallest change that so many pairs would show in four of five comparisons."""
+    needed: int | None
+    """Executions of each for an interval of ±3%."""
+    mean: Number
+    """100 (mean of B / mean of A - 1), in percent, over the pairs, with Fieller's interval at ``change_level``."""
+    narrower: float | None
+    """Spread of the pairs' differences over that of two executions of different blocks: below 1 where blocks pay."""
+
+
 class Condition(_Model):
     """One condition that both sides have."""
 
@@ -66,6 +91,8 @@ class Condition(_Model):
     cautions: list[Caution]
     left_out: list[str]
     """Executions and measurements that are in no number, with the reason."""
+    in_pairs: InPairs | None = None
+    """Null for two studies: nothing was interleaved."""
 
 
 class RefusedCondition(_Model):
@@ -165,6 +192,30 @@ def _condition(one: Compared) -> Condition:
         changes=changes,
         cautions=cautions,
         left_out=list(one.left_out),
+        in_pairs=None if one.in_pairs is None else _in_pairs(one.in_pairs),
+    )
+
+
+def _in_pairs(found: compare.InPairs) -> InPairs:
+    answer, interval = found.answer, found.answer.interval
+    assert answer.change is not None
+    assert answer.p is not None
+    return InPairs(
+        pairs=answer.pairs,
+        left_out=found.pairs.left_out,
+        ratio=Number(value=100 * answer.change, low=100 * interval.low, high=100 * interval.high)
+        if interval
+        else Number(
+            value=None, low=None, high=None, refusal=Refusal.COUNT_OUT_OF_RANGE.value, reason=str(found.ratio.interval)
+        ),
+        p=answer.p,
+        said=answer.said,
+        seen_percent=None if answer.seen is None else 100 * answer.seen,
+        needed=answer.needed,
+        mean=Number(value=None, low=None, high=None, refusal=Refusal.OUT_OF_REACH.value, reason=found.mean)
+        if isinstance(found.mean, str)
+        else Number(value=found.mean.percent, low=found.mean.interval.low, high=found.mean.interval.high),
+        narrower=found.narrower,
     )
 
 

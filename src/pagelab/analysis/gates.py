@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from math import log
+from typing import TYPE_CHECKING, Literal
 
 from pagelab.errors import BadInputError
+from pagelab.stats import NotAchievable, signed_rank
 from pagelab.stats.nondeterminism import Changes, Metric, Refused
 from pagelab.stats.nondeterminism.exchange import Exchanged
+from pagelab.stats.paired_mean import Flipped, flipped
+
+if TYPE_CHECKING:
+    from pagelab.analysis.compare import InPairs
 
 Outcome = Literal["pass", "fail", "inconclusive"]
 
-METRICS = {
+METRICS: dict[str, Metric | Literal["ratio"]] = {
+    "ratio": "ratio",
     "mean": Metric.MEAN,
     "measurement": Metric.MEASUREMENT,
     "unclassified": Metric.UNCLASSIFIED,
@@ -27,7 +34,8 @@ class Gate:
     """One expression."""
 
     text: str
-    metric: Metric
+    metric: Metric | Literal["ratio"]
+    """``ratio``: of pairs, where two commands were interleaved."""
     above: bool
     """Fails above the limit (``>``); else below it."""
     limit_percent: float
@@ -51,19 +59,24 @@ def parse_gate(text: str) -> Gate:
             f'--fail-if "{text}": not understood; write METRIC>LIMIT%, METRIC one of {", ".join(METRICS)}; '
             'for example: --fail-if "mean>3%"'
         )
+    if float(found[3]) <= -100 and found[1] == "ratio":
+        raise BadInputError(f'--fail-if "{text}": nothing falls by 100% or more')
     return Gate(text.strip(), METRICS[found[1]], found[2] == ">", float(found[3]))
 
 
-def judge(gate: Gate, condition: str, found: Changes, level: float) -> Judgement:
+def judge(
+    gate: Gate, condition: str, found: Changes, level: float, in_pairs: InPairs | None = None, seed: int = 1
+) -> Judgement:
     """Fail when the whole interval of the change is beyond the limit *and* the permutation test at the limit rejects.
 
     Pass when none of the interval is beyond it and the test rejects the other way; else inconclusive. The interval
-    shows the size; the test holds the level where the interval is only approximate: rare modes, unequal numbers.
+    shows the size; the test holds the level where the interval is only approximate: rare modes, unequal numbers. Of
+    pairs, both are made within them.
     """
-    change = next(one.percent for one in found.changes if one.metric is gate.metric)
-    if isinstance(change, Refused):
-        return Judgement(gate, condition, "inconclusive", change.message)
-    low, high = change.interval.low, change.interval.high
+    ends = _interval(gate, found, in_pairs)
+    if isinstance(ends, str):
+        return Judgement(gate, condition, "inconclusive", ends)
+    low, high = ends
     limit = gate.limit_percent
     if not gate.above:
         low, high, limit = -high, -low, -limit
@@ -71,7 +84,7 @@ def judge(gate: Gate, condition: str, found: Changes, level: float) -> Judgement
         return Judgement(gate, condition, "inconclusive", "the limit lies inside the interval: run more executions")
     tail = (1 - level) / 2
     if gate.limit_percent > -100:
-        test = found.exchanged(gate.metric, 1 + gate.limit_percent / 100, tail)
+        test = _exchanged(gate, found, in_pairs, tail, seed)
         p = test.higher if (low > limit) == gate.above else test.lower
         if p > tail:
             return Judgement(gate, condition, "inconclusive", _not_told(p, tail, test))
@@ -81,7 +94,38 @@ def judge(gate: Gate, condition: str, found: Changes, level: float) -> Judgement
     return Judgement(gate, condition, "pass", f"the whole interval is within the limit{_unseen(executions)}")
 
 
-def _not_told(p: float, tail: float, test: Exchanged) -> str:
+def _interval(gate: Gate, found: Changes, in_pairs: InPairs | None) -> tuple[float, float] | str:
+    """Both ends in percent, or why there is none."""
+    if in_pairs is not None and gate.metric == "ratio":
+        ratio = in_pairs.ratio.interval
+        return str(ratio) if isinstance(ratio, NotAchievable) else (ratio.low, ratio.high)
+    if in_pairs is not None and gate.metric is Metric.MEAN:
+        mean = in_pairs.mean
+        return mean if isinstance(mean, str) else (mean.interval.low, mean.interval.high)
+    if gate.metric == "ratio":
+        return "there are no pairs: executions of one of the two failed in every block"
+    change = next(change.percent for change in found.changes if change.metric is gate.metric)
+    return change.message if isinstance(change, Refused) else (change.interval.low, change.interval.high)
+
+
+def _exchanged(gate: Gate, found: Changes, in_pairs: InPairs | None, tail: float, seed: int) -> Exchanged | Flipped:
+    ratio = 1 + gate.limit_percent / 100
+    if gate.metric == "ratio":
+        assert in_pairs is not None
+        return _of_ratio(in_pairs, ratio)
+    if in_pairs is not None and gate.metric is Metric.MEAN:
+        return flipped(in_pairs.pairs, ratio, seed=seed, tail=tail)
+    return found.exchanged(gate.metric, ratio, tail)
+
+
+def _of_ratio(found: InPairs, ratio: float) -> Flipped:
+    """The test that the interval of the ratio inverts, at the limit."""
+    apart = found.pairs.apart() - log(ratio)
+    lower, higher = (signed_rank(apart, alternative=side) for side in ("less", "greater"))
+    return Flipped(lower.p, higher.p, lower.total, lower.count is not None)
+
+
+def _not_told(p: float, tail: float, test: Exchanged | Flipped) -> str:
     if test.exact and test.choices * tail < 1:
         return f"so few executions cannot be told apart at this level (least p {1 / test.choices:.2g}): run more"
     return f"the interval does not hold the limit, but exchanged executions do as well (p = {p:.2g}): run more"

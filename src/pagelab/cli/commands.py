@@ -11,6 +11,7 @@ from pagelab.cli.lazy import Entry, group
 _TAKES_A_COMMAND = {"allow_interspersed_args": False}
 
 COMMANDS = {
+    "try": Entry("pagelab.cli.try_", "try_command", _TAKES_A_COMMAND),
     "run": Entry("pagelab.cli.run", "run_command", _TAKES_A_COMMAND),
     "map": Entry("pagelab.cli.map", "map_command", _TAKES_A_COMMAND),
     "stat": Entry("pagelab.cli.stat", "stat_command"),

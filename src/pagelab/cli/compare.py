@@ -11,7 +11,7 @@ from pagelab import terminal
 from pagelab.cli.options import JUDGE, MEASURE, OUTPUT, WHAT, Cpu, Level, MeasureRegex, Seed, Timeout
 
 if TYPE_CHECKING:
-    from pagelab.analysis.compare import Compared, Comparison
+    from pagelab.analysis.compare import Compared, Comparison, InPairs
     from pagelab.analysis.data import StudyData
     from pagelab.analysis.model import Metric as Column
     from pagelab.stats.nondeterminism import Change, Estimate, Refused
@@ -33,8 +33,8 @@ def compare_command(
         typer.Option(
             "--fail-if",
             metavar="EXPR",
-            help='Fail when B differs from A by more: "mean>3%"; metrics mean, measurement, unclassified, execution; '
-            "< for falls; repeat for several.",
+            help='Fail when B differs from A by more: "mean>3%"; metrics ratio (of two commands), mean, measurement, '
+            "unclassified, execution; < for falls; repeat for several.",
             rich_help_panel=JUDGE,
         ),
     ] = None,
@@ -72,15 +72,15 @@ def compare_command(
     """Compare two studies of the same conditions, or two commands: what changed from A to B, and how surely.
 
     Studies: every condition that both have, by name, and what differs between their machines. Commands: both are run
-    many times, interleaved in random order. Mean, non-determinism in measurement, unclassified, and in execution, each
-    with its interval and the change in percent.
+    many times, interleaved in pairs, and B is judged against the A beside it. Mean, non-determinism in measurement,
+    unclassified, and in execution, each with its interval and the change in percent.
 
     Exit codes: 0 passed (or nothing was to be judged), 1 a limit is exceeded, 2 bad input (a command that fails, too),
     3 inconclusive.
 
     **Examples**
 
-        pagelab compare "./old input" "./new input" --fail-if "mean>3%"
+        pagelab compare "./old input" "./new input" --fail-if "ratio>3%"
 
         pagelab compare before.study after.study --fail-if "mean>3%" --fail-if "execution>50%"
 
@@ -118,7 +118,8 @@ def compare_command(
             cpus=tuple(cpus_of(cpu)) or None,
         )
         sides, commands = run_commands(pair, into), (base, new)
-    found = compare(*sides, gates=gates, metric=metric, settings=Settings(level=level, seed=seed))
+    settings = Settings(level=level, seed=seed)
+    found = compare(*sides, gates=gates, metric=metric, settings=settings, interleaved=commands is not None)
     if as_json:
         terminal.echo(document(found, commands).model_dump_json(by_alias=True, indent=1))
     else:
@@ -196,6 +197,8 @@ def _text(found: Comparison, commands: tuple[str, str] | None) -> str:
     if commands:
         lines = [f"A: {commands[0]}", f"B: {commands[1]}", *lines]
     for one in found.compared:
+        if one.in_pairs is not None and commands is not None:
+            lines[2:] = [*_headline(one.in_pairs, found, commands), "", *lines[2:]]
         lines += ["", *_condition(one, found.metric)]
     lines += ["", *_notes(found)]
     for judgement in found.judgements:
@@ -203,12 +206,30 @@ def _text(found: Comparison, commands: tuple[str, str] | None) -> str:
     return "\n".join(lines)
 
 
+def _headline(found: InPairs, whole: Comparison, commands: tuple[str, str]) -> list[str]:
+    """``B is 45.6% slower than A (44.2–47.1%)``, and how surely; or that it cannot be told, and what it would take."""
+    import shlex
+
+    from pagelab.analysis import answer, wording
+
+    told = found.answer
+    lines = [f"{answer.sentence(told, whole.metric, 'B', 'A')} ({', '.join(answer.facts(told))})"]
+    again = shlex.join(["pagelab", "compare", *commands])
+    more = answer.more(told, found.seconds_a_block, lambda n: f"{again} --executions {n}")
+    lines += [more] if more else []
+    if found.narrower is not None and found.narrower >= 1:
+        lines.append("blocks did not pay: executions of one pair differ as much as any two")
+    if found.pairs.left_out:
+        lines.append(f"{wording.count(found.pairs.left_out, 'execution')} without a partner in the same block left out")
+    return lines
+
+
 def _condition(one: Compared, column: Column) -> list[str]:
     from pagelab.stats import coverage
 
     table = one.found.table
     lines = [f"{one.condition}: {table.executions[0]} executions in A, {table.executions[1]} in B"]
-    lines += [f"  {_LABEL[change.metric.value]:<16}{_change(change, column)}" for change in one.found.changes]
+    lines += [f"  {_LABEL[change.metric.value]:<16}{_change(change, column, one)}" for change in one.found.changes]
     told = coverage.told((int(count) for count in table.executions), coverage.RATIOS)
     lines += [f"  {told}"] if told else []
     notes: dict[str, list[str]] = {}
@@ -233,18 +254,23 @@ _LABEL = {
 }
 
 
-def _change(change: Change, column: Column) -> str:
-    from pagelab.stats.nondeterminism import Refused
+def _change(change: Change, column: Column, one: Compared) -> str:
+    from pagelab.stats.nondeterminism import Metric, Refused
 
     before, after = (_value(change, side, column) for side in (change.base, change.new))
     if isinstance(change.percent, Refused):
         return f"{before} → {after}: {change.percent.message}"
     from pagelab.analysis import wording
 
-    interval = change.percent.interval
+    value, interval = change.percent.value, change.percent.interval
+    if one.in_pairs is not None and change.metric is Metric.MEAN:
+        if isinstance(one.in_pairs.mean, str):
+            return f"{before} → {after}: {one.in_pairs.mean}"
+        value, interval = one.in_pairs.mean.percent, one.in_pairs.mean.interval
     ends = f"{wording.percent(interval.low / 100)} to {wording.percent(interval.high / 100)}"
-    verdict = _VERDICT[change.verdict]
-    return f"{before} → {after}: {wording.percent(change.percent.value / 100)} ({ends}){verdict}"
+    # Of pairs, the first line has the verdict: by another rule a second could contradict it.
+    verdict = "" if one.in_pairs is not None else _VERDICT[change.verdict]
+    return f"{before} → {after}: {wording.percent(value / 100)} ({ends}){verdict}"
 
 
 def _value(change: Change, side: Estimate | Refused, column: Column) -> str:

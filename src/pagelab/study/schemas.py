@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from ..analysis.compare_document import CompareDocument
+from ..analysis.try_document import TryDocument
 from ..record import Record
 from ..simulate.sweeping.spec import RawSweep
 from . import migrations
@@ -23,10 +24,11 @@ JSON_SCHEMAS: dict[str, type[BaseModel]] = {
     "study-1.json": Plan,
     "study-toml-1.json": RawStudy,
     "compare-1.json": CompareDocument,
+    "try-1.json": TryDocument,
     "sweep-toml-1.json": RawSweep,
 }
-"""File → model: a run's record, an imported run, a study's plan as stored, study.toml as written, a comparison, a
-sweep's file as written."""
+"""File → model: a run's record, an imported run, a study's plan as stored, study.toml as written, a comparison,
+a try, a sweep's file as written."""
 
 _STORE_HEAD = """\
 # The store

@@ -1,0 +1,60 @@
+"""What ``pagelab try --json`` prints: plain frozen data, published as ``docs/schema/try-1.json``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from pagelab.analysis.answer import Said
+
+SCHEMA: Literal["pagelab.try/1"] = "pagelab.try/1"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Setting(_Model):
+    """One condition against the first."""
+
+    setting: str
+    """As it was typed."""
+    condition: str
+    """Its name in the study."""
+    said: Said
+    words: str
+    """The same in words, with its size."""
+    change_percent: float | None
+    """100 (ratio of pairs - 1): Hodges-Lehmann estimate."""
+    low_percent: float | None
+    high_percent: float | None
+    """Interval at ``level``, unadjusted."""
+    p: float | None
+    """Test of signed ranks, two-sided, after Holm over all settings."""
+    pairs: int
+    seen_percent: float | None
+    """The smallest change that so many pairs would show in four of five studies."""
+    needed: int | None
+    """Executions of each for an interval of ±3%."""
+    sentence: str
+
+
+class TryDocument(_Model):
+    """One command under several settings."""
+
+    schema_: Literal["pagelab.try/1"] = Field(default=SCHEMA, alias="schema")
+    command: list[str]
+    baseline: str
+    metric: str
+    level: float
+    minutes: float
+    executions: int
+    """Of each setting."""
+    settings: list[Setting]
+    caveats: list[str]
+    study: str
+    """Directory that keeps every execution."""
+    next: str
+    """The command to type next."""
+    why: str

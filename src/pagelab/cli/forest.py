@@ -1,0 +1,73 @@
+"""A forest plot in a terminal: one row a condition, its interval on a linear axis, and words at the right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pagelab.analysis import wording
+from pagelab.analysis.answer import NEGLIGIBLE
+
+WIDTH = 41
+"""Columns of the axis: odd, so that a symmetric one has a middle."""
+_CROWDED = 6.0
+"""An interval that reaches so many times further than the typical one is cut off, with an arrow."""
+_NICE = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0)
+
+
+@dataclass(frozen=True)
+class Row:
+    label: str
+    change: float | None
+    low: float | None
+    high: float | None
+    words: str
+
+
+def forest(rows: list[Row]) -> list[str]:
+    """The rows in the order given, under an axis in percent. Dotted: changes of at most 3%."""
+    ends = [(row.low, row.high) for row in rows if row.low is not None and row.high is not None]
+    if not ends:
+        return [f"{row.label}  {row.words}" for row in rows]
+    low, high = _domain(ends)
+    labels = max(len(row.label) for row in rows)
+
+    def place(value: float) -> int:
+        return round((value - low) / (high - low) * (WIDTH - 1))
+
+    lines = [" " * (labels + 2) + _axis(low, high, place(0.0))]
+    for row in rows:
+        cells = ["·" if abs(low + i * (high - low) / (WIDTH - 1)) <= NEGLIGIBLE else " " for i in range(WIDTH)]
+        cells[place(0.0)] = "│"
+        if row.low is not None and row.high is not None and row.change is not None:
+            first, last = max(0, place(row.low)), min(WIDTH - 1, place(row.high))
+            for i in range(first, last + 1):
+                cells[i] = "─"
+            if row.low < low:
+                cells[0] = "◀"
+            if row.high > high:
+                cells[-1] = "▶"
+            if low <= row.change <= high:
+                cells[place(row.change)] = "●"
+        lines.append(f"{row.label:<{labels}}  {''.join(cells)}  {row.words}")
+    return lines
+
+
+def _domain(ends: list[tuple[float, float]]) -> tuple[float, float]:
+    """A round reach to either side of 0, of what is crowded together: one wild interval must not squash the others."""
+    reaches = sorted(max(abs(low), abs(high)) for low, high in ends)
+    typical = reaches[(len(reaches) - 1) // 2]
+    low = min(max(min(low for low, _ in ends), -_CROWDED * typical), -NEGLIGIBLE)
+    high = max(min(max(high for _, high in ends), _CROWDED * typical), NEGLIGIBLE)
+    low = max(low, -1.0)
+    step = next((nice for nice in _NICE if (high - low) / nice <= 8), _NICE[-1])
+    return step * (low // step), step * -(-high // step)
+
+
+def _axis(low: float, high: float, zero: int) -> str:
+    ends = wording.percent(low).replace(".0%", "%"), wording.percent(high).replace(".0%", "%")
+    line = [" "] * WIDTH
+    line[: len(ends[0])] = ends[0]
+    line[WIDTH - len(ends[1]) :] = ends[1]
+    if len(ends[0]) < zero < WIDTH - len(ends[1]) - 1:
+        line[zero] = "0"
+    return "".join(line)

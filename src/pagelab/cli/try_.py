@@ -1,0 +1,354 @@
+"""``pagelab try``: one command under several settings, interleaved for a minute, answered in the terminal."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pagelab import terminal
+from pagelab.cli.options import MEASURE, OUTPUT, WHAT, Level, MeasureRegex, Seed, Timeout
+from pagelab.errors import BadInputError
+
+if TYPE_CHECKING:
+    from pagelab.analysis import Analysis
+    from pagelab.analysis.answer import Answer
+    from pagelab.analysis.model import Contrast, Metric
+    from pagelab.analysis.try_document import Setting as Told
+    from pagelab.analysis.try_document import TryDocument
+    from pagelab.study.trying import Pilot, Setting, Trying
+
+_AXES = "What is tried: one of these twice or more, or once against the kernel's own way"
+_KERNEL = "kernel"
+_MOST_MINUTES = 24 * 60
+
+
+def try_command(
+    argv: Annotated[list[str], typer.Argument(metavar="[--] CMD...", help="The program and its arguments.")],
+    pages: Annotated[
+        list[str] | None,
+        typer.Option("--pages", metavar="SIZES", help="kernel, 4K, 2M, heap=2M ...", rich_help_panel=_AXES),
+    ] = None,
+    fetch: Annotated[
+        list[str] | None,
+        typer.Option("--fetch", metavar="WHEN", help="kernel, demand, prefault, willneed ...", rich_help_panel=_AXES),
+    ] = None,
+    frames: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--frames", metavar="WHERE", help="kernel, page-coloring, random ... (root).", rich_help_panel=_AXES
+        ),
+    ] = None,
+    policy: Annotated[
+        list[Path] | None, typer.Option("--policy", metavar="FILE", help="A policy in TOML.", rich_help_panel=_AXES)
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--env",
+            metavar="NAME=VALUE",
+            help="A variable: twice the same name to try both values; others hold throughout.",
+            rich_help_panel=_AXES,
+        ),
+    ] = None,
+    cpu: Annotated[
+        list[str] | None,
+        typer.Option("--cpu", metavar="LIST", help="Pinned to these CPUs: 1, 0-3,8.", rich_help_panel=_AXES),
+    ] = None,
+    aslr: Annotated[
+        list[str] | None,
+        typer.Option("--aslr", metavar="on|off", help="Addresses randomised, or not.", rich_help_panel=_AXES),
+    ] = None,
+    minutes: Annotated[
+        float,
+        typer.Option("--minutes", "-m", metavar="N", help="Time to spend.", rich_help_panel=WHAT),
+    ] = 1.0,
+    timeout: Timeout = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            "--metric", metavar="NAME", help="cpu_s, measure.NAME ... (default: wall_s).", rich_help_panel=MEASURE
+        ),
+    ] = None,
+    measure_regex: MeasureRegex = None,
+    level: Level = 0.95,
+    seed: Seed = 1,
+    into: Annotated[
+        Path | None,
+        typer.Option("--into", metavar="DIR", help="Where the study goes.", rich_help_panel=OUTPUT),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the answer as JSON (pagelab.try/1).", rich_help_panel=OUTPUT)
+    ] = False,
+) -> None:
+    """Try a command under several settings of one kind: which is faster, by how much, and how surely.
+
+    Each block runs every setting once, in random order; each is compared with the execution of the first setting that
+    ran beside it. A first block shows how long one takes; then whole blocks follow until the time is used. Every
+    execution is kept, as a study. A setting given once is compared with the kernel's own way.
+
+    Exit codes: 0 answered (that it cannot be told is an answer), 2 bad input (a command that fails, or that is too long
+    for the time), 3 this machine cannot.
+
+    **Examples**
+
+        pagelab try --pages 4K --pages 2M -- sort -n numbers.txt
+
+        pagelab try --env MALLOC_ARENA_MAX=1 --env MALLOC_ARENA_MAX=8 --minutes 5 -- ./server --bench
+
+        pagelab try --aslr on --aslr off -- python3 job.py
+    """
+    if not 0.5 <= level <= 0.9999:
+        raise BadInputError(f"--level {level}: not within 0.5 ... 0.9999")
+    if not 0 <= seed < 2**63:
+        raise BadInputError(f"--seed {seed}: not within 0 ... 2**63 - 1")
+    if not 0.05 <= minutes <= _MOST_MINUTES:
+        raise BadInputError(f"--minutes {minutes:g}: not within 0.05 ... {_MOST_MINUTES}")
+    from pagelab.study.launching import local_tools
+    from pagelab.study.progress import for_terminal
+    from pagelab.study.trying import Trying, run_try
+
+    axes = {"pages": pages, "fetch": fetch, "frames": frames, "policy": policy, "env": env, "cpu": cpu, "aslr": aslr}
+    wanted = Trying(
+        argv=tuple(argv),
+        cwd=str(Path.cwd()),
+        settings=_settings({name: [str(value) for value in given] for name, given in axes.items() if given}),
+        minutes=minutes,
+        seed=seed,
+        level=level,
+        metric=metric,
+        regex=measure_regex,
+        timeout_s=timeout,
+    )
+    directory = _directory(into, argv[0])
+    pilot, blocks = run_try(wanted, directory.resolve(), local_tools(), for_terminal())
+    from pagelab.analysis import analyse, load
+    from pagelab.study.store import Store
+
+    with Store.open(directory, write=False) as store:
+        found = analyse(load(store))
+    again = _again(axes, metric, measure_regex)
+    document = _document(wanted, found, directory, pilot, blocks, again)
+    if as_json:
+        terminal.echo(document.model_dump_json(by_alias=True, indent=1))
+    else:
+        terminal.echo(_text(document, found))
+
+
+def _settings(axes: dict[str, list[str]]) -> tuple[Setting, ...]:
+    """The conditions: the values of the axis that is given several times; or the one given, against none."""
+    from pagelab.study.trying import Setting
+
+    variables = _variables(axes.get("env", []))
+    several = [name for name, values in axes.items() if name != "env" and len(values) > 1]
+    several += [f"env {name}" for name, values in variables.items() if len(values) > 1]
+    if len(several) > 1:
+        raise BadInputError(
+            f"--{several[0].split()[0]} and --{several[1].split()[0]} are both given several times: try one kind at a "
+            "time, or cross them in a study: pagelab study init"
+        )
+    fixed = {name: values[0] for name, values in axes.items() if name != "env" and len(values) == 1}
+    always = {name: values[0] for name, values in variables.items() if len(values) == 1}
+    if not several:
+        single = [*fixed, *(f"env {name}" for name in always)]
+        if not single:
+            raise BadInputError(
+                "nothing to try: such as --pages 4K --pages 2M, or --env A=1 --env A=2, before the command"
+            )
+        if len(single) > 1:
+            raise BadInputError(
+                f"{' and '.join('--' + name.split()[0] for name in single)}: which is to be tried? Give it twice, with "
+                "the value to compare with first"
+            )
+        if single[0] == "aslr":
+            other = "off" if fixed["aslr"] == "on" else "on"
+            return tuple(Setting(f"ASLR {value}", _policy({}), aslr=value) for value in (other, fixed["aslr"]))
+        return Setting(
+            _KERNEL if single[0] in ("pages", "fetch", "frames", "policy") else "as it is", _policy({})
+        ), _one(single[0], fixed.get(single[0]) or always[single[0].split()[-1]], {}, {})
+    axis = several[0]
+    values = variables[axis.split()[1]] if axis.startswith("env ") else axes[axis]
+    twice = next((value for value in values if values.count(value) > 1), None)
+    if twice is not None:
+        raise BadInputError(f"--{axis.split()[0]} {twice} is given twice; a setting against itself tells nothing")
+    return tuple(_one(axis, value, fixed, always) for value in values)
+
+
+def _variables(texts: list[str]) -> dict[str, list[str]]:
+    """Name → its values, in the order given."""
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise BadInputError(f"--env {text}: not of the form NAME=VALUE")
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _one(axis: str, value: str, fixed: dict[str, str], always: dict[str, str]) -> Setting:
+    """The condition in which ``axis`` has this value, and the others what is fixed."""
+    from pagelab.cli.options import cpus_of, on_off
+    from pagelab.study.trying import Setting
+
+    variables = dict(always)
+    chosen = dict(fixed)
+    shown = value
+    if axis.startswith("env "):
+        variables[axis.split()[1]] = value
+        shown = f"{axis.split()[1]}={value}"
+    else:
+        chosen[axis] = value
+    if axis == "policy":
+        shown = Path(value).stem
+    elif axis in ("cpu", "aslr"):
+        shown = f"{'CPU' if axis == 'cpu' else 'ASLR'} {value}"
+    on_off(chosen.get("aslr"))
+    return Setting(
+        shown,
+        _policy(chosen),
+        variables,
+        tuple(cpus_of(chosen["cpu"])) if "cpu" in chosen else None,
+        chosen.get("aslr"),
+    )
+
+
+def _policy(chosen: dict[str, str]) -> str:
+    """The policy's text; checked against this machine here, so that a bad flag is named as it was typed."""
+    flags = {name: [chosen[name]] for name in ("pages", "fetch", "frames") if name in chosen}
+    if not flags and "policy" not in chosen:
+        return 'name = "kernel"\n'
+    from pagelab import machine
+    from pagelab import policy as policies
+
+    described = machine.describe()
+    base = Path(chosen["policy"]) if "policy" in chosen else None
+    found = policies.from_flags(policies.Flags(**flags), described, base)  # type: ignore[arg-type]
+    policies.check_runnable(found, described)
+    return found.toml
+
+
+def _directory(into: Path | None, program: str) -> Path:
+    """``--into``, or ``try-NAME.study``, or the next number that is free."""
+    if into is not None:
+        if into.exists() and (not into.is_dir() or any(into.iterdir())):
+            raise BadInputError(f"--into {into}: it exists; what is in it: pagelab report {into}")
+        return into
+    name = f"try-{Path(program).name}"
+    found = Path(f"{name}.study")
+    number = 2
+    while found.exists():
+        found, number = Path(f"{name}-{number}.study"), number + 1
+    return found
+
+
+def _again(axes: dict[str, list[str] | list[Path] | None], metric: str | None, regex: str | None) -> list[str]:
+    words = ["pagelab", "try"]
+    for name, values in axes.items():
+        words += [word for value in values or () for word in (f"--{name}", str(value))]
+    words += ["--metric", metric] if metric else []
+    return words + (["--measure-regex", regex] if regex else [])
+
+
+def _document(
+    wanted: Trying, found: Analysis, directory: Path, pilot: Pilot, blocks: int, again: list[str]
+) -> TryDocument:
+    from pagelab.analysis.try_document import TryDocument
+
+    contrasts = {c.policy: c for c in found.planned()}
+    baseline = wanted.settings[0].name
+    answers = [_answer(contrasts[name], wanted.level, len(contrasts)) for name in wanted.names()[1:]]
+    missing = [one.needed or 2 * wanted.fewest for one in answers if one.said == "cannot-tell"]
+    following, why = f"pagelab report {shlex.quote(str(directory))}", "every execution, and what the kernel gave"
+    if missing and max(missing) > blocks:
+        from pagelab.study.progress import shown_duration
+
+        minutes = pilot.minutes_for(max(missing))
+        following = shlex.join([*again, "--minutes", f"{minutes:g}", "--", *wanted.argv])
+        why = f"±3% needs about {max(missing):,} executions of each, {shown_duration(60 * minutes)}"
+    return TryDocument(
+        command=list(wanted.argv),
+        baseline=baseline,
+        metric=found.primary.name,
+        level=wanted.level,
+        minutes=wanted.minutes,
+        executions=blocks,
+        settings=[
+            _told(answer, setting.name, name, baseline, found.primary)
+            for answer, setting, name in zip(answers, wanted.settings[1:], wanted.names()[1:], strict=True)
+        ],
+        caveats=list(found.caveats),
+        study=str(directory),
+        next=following,
+        why=why,
+    )
+
+
+def _answer(c: Contrast, level: float, family: int) -> Answer:
+    from pagelab.analysis.answer import answer_of
+
+    return answer_of(c.relative, c.relative_interval, c.p_holm, c.pairs or 0, level=level, family=family)
+
+
+def _told(found: Answer, setting: str, name: str, baseline: str, metric: Metric) -> Told:
+    from pagelab.analysis import answer
+    from pagelab.analysis.try_document import Setting as Told
+
+    interval = found.interval
+    return Told(
+        setting=setting,
+        condition=name,
+        said=found.said,
+        words=answer.words(found, metric),
+        change_percent=None if found.change is None else 100 * found.change,
+        low_percent=None if interval is None else 100 * interval.low,
+        high_percent=None if interval is None else 100 * interval.high,
+        p=found.p,
+        pairs=found.pairs,
+        seen_percent=None if found.seen is None else 100 * found.seen,
+        needed=found.needed,
+        sentence=f"{answer.sentence(found, metric, setting, baseline)} ({', '.join(answer.facts(found))}).",
+    )
+
+
+def _text(told: TryDocument, found: Analysis) -> str:
+    from pagelab.analysis import wording
+    from pagelab.cli.forest import Row, forest
+
+    def share(percent: float | None) -> float | None:
+        return None if percent is None else percent / 100
+
+    metric = found.primary
+    base = next(c for c in found.design.conditions if c.is_baseline)
+    summary = found.summary(base.id, metric.name)
+    middle = f"median {wording.quantity(summary.median, metric)}" if summary else "no value"
+    rows = [Row(told.baseline, None, None, None, middle)]
+    rows += [
+        Row(one.setting, share(one.change_percent), share(one.low_percent), share(one.high_percent), one.words)
+        for one in sorted(told.settings, key=lambda one: one.change_percent or 0.0)
+    ]
+    head = (
+        f"{shlex.join(told.command)}: {metric.label}, {wording.count(told.executions, 'execution')} of each, in pairs"
+    )
+    verdict = _first(told)
+    lines = [verdict, "", f"{head}; change against {told.baseline}", *forest(rows), ""]
+    lines += [one.sentence for one in told.settings if one.sentence != verdict]
+    # That the machine is not quiet was said when the study began.
+    serious = [caveat for caveat in found.caveats if not caveat.startswith("The machine was not quiet")]
+    lines += [f"caution: {serious[0]}"] if serious else []
+    return "\n".join([*lines, f"next: {told.next}", f"      ({told.why})"])
+
+
+def _first(told: TryDocument) -> str:
+    """The answer: the largest change that was found; or that of the only setting; or what all have in common."""
+    found = [one for one in told.settings if one.said in ("lower", "higher")]
+    if found:
+        return max(found, key=lambda one: abs(one.change_percent or 0.0)).sentence
+    if len(told.settings) == 1:
+        return told.settings[0].sentence
+    same = sum(one.said == "same" for one in told.settings)
+    if same == len(told.settings):
+        return f"All {same} are the same as {told.baseline}, within ±3%."
+    unknown = len(told.settings) - same
+    return f"No difference from {told.baseline} was found; {unknown} of {len(told.settings)} cannot be told."

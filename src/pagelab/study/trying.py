@@ -1,0 +1,210 @@
+"""One command under several settings of one axis, as a study that fits a budget: what ``pagelab try`` runs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from math import ceil
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import polars as pl
+
+from pagelab.errors import BadInputError
+from pagelab.study.control import Tools, run_study
+from pagelab.study.errors import SpecError
+from pagelab.study.progress import Progress, Silent, shown_duration
+from pagelab.study.store import Store
+from pagelab.study.substitute import literal
+from pagelab.study.toml_text import dumps
+
+TRIAL = "trial"
+"""Directory, inside the study's, of the pilot."""
+POLICIES = "policies"
+MOST_BLOCKS = 1000
+"""More pairs are never needed, and the averages of two of them grow as the square."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One of the conditions."""
+
+    name: str
+    """As it was typed: ``2M``, ``MALLOC_ARENA_MAX=1``, ``kernel``."""
+    policy_toml: str
+    env: dict[str, str] = field(default_factory=dict)
+    cpus: tuple[int, ...] | None = None
+    aslr: str | None = None
+
+
+@dataclass(frozen=True)
+class Trying:
+    """What to run; the first setting is what the others are compared with."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    settings: tuple[Setting, ...]
+    minutes: float = 1.0
+    seed: int = 1
+    level: float = 0.95
+    metric: str | None = None
+    """None: wall time, or with ``regex`` the one measurement that is found."""
+    regex: str | None = None
+    timeout_s: float | None = None
+
+    @property
+    def fewest(self) -> int:
+        """Blocks with which every comparison can be found after Holm."""
+        from pagelab.stats import reachable
+
+        contrasts = len(self.settings) - 1
+        return max(6, reachable(1, 1, contrasts=contrasts, alpha=round(1 - self.level, 12), stratified=True).smallest_n)
+
+    def names(self) -> list[str]:
+        """Names of the settings as study.toml takes them, all different."""
+        found: list[str] = []
+        for setting in self.settings:
+            name = re.sub(r"[^A-Za-z0-9._+-]+", "-", setting.name).strip("-._+")[:60] or "setting"
+            found.append(name if name not in found else f"{name}-{len(found) + 1}")
+        return found
+
+    def write(self, directory: Path, blocks: int, *, timeout_s: float | None = None) -> Path:
+        """study.toml of so many blocks in ``directory``, with its policies beside it."""
+        (directory / POLICIES).mkdir(parents=True, exist_ok=True)
+        policies = []
+        for name, setting in zip(self.names(), self.settings, strict=True):
+            file = directory / POLICIES / f"{name}.toml"
+            file.write_text(setting.policy_toml, encoding="utf-8")
+            policy: dict[str, Any] = {"name": name, "file": f"{POLICIES}/{name}.toml"}
+            if setting.env:
+                policy["env"] = {key: literal(value) for key, value in setting.env.items()}
+            if setting.cpus is not None:
+                policy["cpus"] = list(setting.cpus)
+            if setting.aslr is not None:
+                policy["aslr"] = setting.aslr
+            policies.append(policy)
+        shown = ", ".join(setting.name for setting in self.settings[1:]) or "nothing"
+        workload: dict[str, Any] = {
+            "name": _program(self.argv[0]),
+            "command": [literal(word) for word in self.argv],
+            "cwd": literal(self.cwd),
+        }
+        if self.regex is not None:
+            workload["measure"] = {"regex": self.regex}
+        limit = timeout_s if timeout_s is not None else self.timeout_s
+        if limit is not None:
+            workload["timeout"] = float(limit)
+        study = {
+            "name": "try",
+            "question": f"What does {shown} change for {' '.join(self.argv)}, compared with {self.settings[0].name}?",
+            "executions": blocks,
+            "warmups": 0,
+            "seed": self.seed,
+            "level": self.level,
+            "metric": self.metric or "wall_s",
+            "workload": [workload],
+            "policy": policies,
+        }
+        spec = directory / "study.toml"
+        spec.write_text(dumps(study), encoding="utf-8")
+        return spec
+
+
+def _program(word: str) -> str:
+    """A name for the workload."""
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", Path(word).name).strip("-._+")[:60] or "program"
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """What one block says of the time that one takes, after an execution that read files from the disk."""
+
+    block_s: float
+    spent_s: float
+
+    def blocks(self, minutes: float) -> int:
+        """Whole blocks that fit into what is left of the budget."""
+        return min(MOST_BLOCKS, int((60 * minutes - self.spent_s) / self.block_s))
+
+    def minutes_for(self, blocks: int) -> float:
+        """The budget for so many blocks, its pilot included, to a whole tenth; from ten on, to whole minutes."""
+        minutes = (self.spent_s + blocks * self.block_s) / 60 * 1.05
+        return float(ceil(minutes)) if minutes > 10 else ceil(10 * minutes) / 10
+
+
+def run_try(wanted: Trying, directory: Path, tools: Tools, progress: Progress | None = None) -> tuple[Pilot, int]:
+    """A pilot, then as many whole blocks as fit into the budget; the number is fixed by the pilot's times alone.
+
+    Raises BadInputError where the command fails, or where the budget is too small for any answer.
+    """
+    progress = progress or Silent()
+    pilot = _pilot(wanted, directory / TRIAL, tools)
+    if wanted.regex is not None and wanted.metric is None:
+        wanted = replace(wanted, metric=_only_measurement(directory / TRIAL / "0"))
+    blocks = pilot.blocks(wanted.minutes)
+    if blocks < wanted.fewest:
+        raise BadInputError(
+            f"one execution of each takes {shown_duration(max(1, pilot.block_s))}: {wanted.fewest} of each, the fewest "
+            f"that can tell, need --minutes {pilot.minutes_for(wanted.fewest):g}"
+        )
+    _study(wanted.write(directory, blocks), directory, tools, progress)
+    return pilot, blocks
+
+
+def _pilot(wanted: Trying, directory: Path, tools: Tools) -> Pilot:
+    """One execution, then a block of one of each; ended where no budget of this size could hold enough of them."""
+    conditions = len(wanted.settings)
+    allowed = 60 * wanted.minutes / wanted.fewest / conditions
+    began = monotonic()
+    limit = max(1.0, 2 * allowed)
+    if wanted.timeout_s is not None:
+        limit = min(limit, wanted.timeout_s)
+    alone = replace(wanted, settings=wanted.settings[:1])
+    durations = []
+    for number, part in enumerate((alone, wanted)):
+        runs = _trial(part, directory / str(number), tools, limit)
+        late = runs.filter(pl.col("status") == "timed-out").height
+        if late and limit != wanted.timeout_s:
+            least = ceil(limit * conditions * wanted.fewest / 60)
+            executions = wanted.fewest * conditions
+            raise BadInputError(
+                f"one execution takes more than {shown_duration(limit)}; {wanted.minutes:g} min for {executions} "
+                f"executions allow {allowed:.2g} s each; give it more than --minutes {least}"
+            )
+        failed = runs.filter(pl.col("status") != "ok").select("condition", "status", "message", "exit_code")
+        if failed.height:
+            raise BadInputError(f"{'; '.join(_told(*row) for row in failed.iter_rows())}; nothing was compared")
+        durations.append(float(runs["duration_s"].sum()))
+    # One hiccup must not make the study too short: the smaller of the two.
+    return Pilot(max(min(durations[0] * conditions, durations[1]), 1e-3), monotonic() - began)
+
+
+def _trial(wanted: Trying, directory: Path, tools: Tools, limit: float) -> pl.DataFrame:
+    """One block; the machine's noise is measured with the study, not here."""
+    _study(wanted.write(directory, 1, timeout_s=limit), directory, replace(tools, noise=lambda: None), Silent())
+    with Store.open(directory, write=False) as store:
+        return store.runs()
+
+
+def _told(condition: str, status: str, message: str | None, code: int | None) -> str:
+    reason = message or (f"exit code {code}" if code is not None else "")
+    return f"{condition.split('/', 1)[1]}: {status}" + (f": {reason}" if reason else "")
+
+
+def _study(spec: Path, directory: Path, tools: Tools, progress: Progress) -> None:
+    try:
+        run_study(spec, directory, tools, progress=progress)
+    except SpecError as error:
+        # The file is ours: what it says is the command line's.
+        problems = (f"{problem.key}: {problem.message}" for problem in error.problems)
+        raise BadInputError(f"this cannot be tried: {'; '.join(problems)}") from None
+
+
+def _only_measurement(directory: Path) -> str:
+    with Store.open(directory, write=False) as store:
+        names = sorted(set(store.measurements()["name"]))
+    if len(names) != 1:
+        found = ", ".join(f"measure.{name}" for name in names) or "nothing"
+        raise BadInputError(f"--measure-regex found {found} in the output; choose one with --metric")
+    return f"measure.{names[0]}"

@@ -1,0 +1,165 @@
+"""``pagelab try``: one command under several settings, as a newcomer types it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pagelab.analysis.answer import Answer, answer_of, more, sentence, words
+from pagelab.analysis.metrics import metric_named
+from pagelab.analysis.model import Interval
+from pagelab.cli.forest import WIDTH, Row, forest
+from pagelab.study.store import Store
+from pagelab.study.trying import Pilot, Setting, Trying
+
+WALL = metric_named("wall_s")
+BRIEF = ("--minutes", 0.15)
+MS = r"(?P<name>op) (?P<value>[0-9.]+) (?P<unit>ms)"
+
+
+def run(cwd: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pagelab", "try", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+
+
+def test_a_variable_that_matters_is_found_and_the_study_is_kept(tmp_path: Path) -> None:
+    """The program reports what the variable says, so the truth is known: half as much again."""
+    shell = ("sh", "-c", 'echo "op $OP ms"')
+    done = run(tmp_path, "--env", "OP=10", "--env", "OP=15", *BRIEF, "--measure-regex", MS, "--", *shell)
+    assert done.returncode == 0, done.stderr
+    first, *rest = done.stdout.splitlines()
+    assert first.startswith("op: OP=15 is 50.0% higher than OP=10 (95% interval 50.0–50.0%, ")
+    assert any(line.startswith("OP=15") and line.endswith("50.0% higher") for line in rest)
+    assert "next: pagelab report try-sh.study" in done.stdout
+    with Store.open(tmp_path / "try-sh.study", write=False) as store:
+        plan, runs = store.plan(), store.runs()
+    assert (plan.test, plan.metric) == ("pairs", "measure.op")
+    assert [condition.env for condition in plan.conditions] == [{"OP": "10"}, {"OP": "15"}]
+    assert runs.height == 2 * plan.executions
+    assert plan.executions >= 6
+
+
+def test_json_is_alone_on_standard_output(tmp_path: Path) -> None:
+    done = run(tmp_path, "--aslr", "off", *BRIEF, "--json", "--into", "kept", "--", "echo", "noise")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["schema"], found["baseline"], found["study"]) == ("pagelab.try/1", "ASLR on", "kept")
+    assert [one["setting"] for one in found["settings"]] == ["ASLR off"]
+    assert found["settings"][0]["pairs"] == found["executions"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--", "true"), "nothing to try: such as --pages 4K --pages 2M"),
+        (("--pages", "4K", "--pages", "4K", "--", "true"), "--pages 4K is given twice"),
+        (("--pages", "4K", "--pages", "2M", "--aslr", "on", "--aslr", "off", "true"), "one kind at a time"),
+        (("--pages", "2M", "--env", "A=1", "--", "true"), "which is to be tried?"),
+        (("--env", "A", "--", "true"), "--env A: not of the form NAME=VALUE"),
+        (("--pages", "3K", "--", "true"), "--pages 3K"),
+        (("--aslr", "on", "--aslr", "maybe", "--", "true"), "--aslr maybe: allowed: on, off"),
+        (("--aslr", "on", "--minutes", "0", "--", "true"), "--minutes 0: not within"),
+        (("--aslr", "on", *BRIEF, "--", "false"), "exit code 1; nothing was compared"),
+        (("--aslr", "on", *BRIEF, "--", "sleep", "60"), "one execution takes more than"),
+    ],
+)
+def test_bad_input_exits_2(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    done = run(tmp_path, *arguments)
+    assert done.returncode == 2, done.stdout
+    assert message in done.stderr
+
+
+def test_a_second_try_does_not_touch_the_first(tmp_path: Path) -> None:
+    (tmp_path / "try-true.study").mkdir()
+    done = run(tmp_path, "--aslr", "off", *BRIEF, "--", "true")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "try-true-2.study" / "study.db").exists()
+    assert list((tmp_path / "try-true.study").iterdir()) == []
+
+
+@pytest.mark.parametrize(("conditions", "fewest"), [(2, 6), (3, 7), (5, 8), (26, 10)])
+def test_enough_blocks_are_planned_for_every_comparison_after_holm(conditions: int, fewest: int) -> None:
+    settings = tuple(Setting(f"s{i}", "") for i in range(conditions))
+    wanted = Trying(("true",), "/", settings)
+    assert wanted.fewest == fewest
+    contrasts = conditions - 1
+    assert contrasts * 2 / 2**fewest <= 0.05
+    assert fewest == 6 or contrasts * 2 / 2 ** (fewest - 1) > 0.05
+
+
+def test_blocks_fill_what_is_left_of_the_budget() -> None:
+    pilot = Pilot(block_s=2.0, spent_s=5.0)
+    assert [pilot.blocks(minutes) for minutes in (0.1, 1, 10, 10_000)] == [0, 27, 297, 1000]
+    assert pilot.blocks(pilot.minutes_for(40)) >= 40
+    assert Pilot(0.001, 1.0).minutes_for(6) == 0.1
+
+
+def test_names_of_settings_are_different_and_fit_a_study() -> None:
+    settings = tuple(Setting(name, "") for name in ("A=1", "A 1", "heap=0-64M:2M", "==="))
+    assert Trying(("true",), "/", settings).names() == ["A-1", "A-1-2", "heap-0-64M-2M", "setting"]
+
+
+def answer(low: float, high: float, p: float, pairs: int = 20, family: int = 1) -> Answer:
+    middle = ((1 + low) * (1 + high)) ** 0.5 - 1
+    return answer_of(middle, Interval(low, high, 0.95), p, pairs, level=0.95, family=family)
+
+
+@pytest.mark.parametrize(
+    ("found", "said", "text"),
+    [
+        (answer(0.442, 0.471, 0.001), "higher", "B is 45.6% slower than A"),
+        (answer(-0.20, -0.12, 0.001), "lower", "B is 16.1% faster than A"),
+        (answer(2.9, 3.1, 0.001), "higher", "B takes 4.00 times as long as A"),
+        (answer(-0.012, 0.010, 0.8), "same", "B against A: same within ±1.2%"),
+        (answer(-0.03, 0.03, 0.8), "same", "B against A: same within ±3.0%"),
+        (answer(-0.03, 0.031, 0.8), "cannot-tell", "B against A: cannot tell: under 4.5% would not be seen"),
+        (answer(0.01, 0.02, 0.06), "same", "B against A: same within ±2.0%"),
+        (answer(-0.1, 0.1, 0.001, pairs=5), "cannot-tell", "B against A: cannot tell: 5 pairs, 6 are the fewest"),
+    ],
+)
+def test_one_rule_says_what_was_found(found: Answer, said: str, text: str) -> None:
+    assert found.said == said
+    assert sentence(found, WALL, "B", "A") == text
+
+
+def test_what_an_answer_would_take_is_said_with_the_command() -> None:
+    found = answer(-0.12, 0.12, 0.7)
+    assert found.needed == 333
+    told = more(found, 2.0, lambda n: f"again {n}")
+    assert told == "±3% needs 333 executions of each (11 min 06 s): again 333"
+    assert more(answer(-0.01, 0.01, 0.7), 2.0, str) is None
+    assert (answer(-0.12, 0.12, 0.7, family=20).seen or 0) > (found.seen or 0)
+
+
+def test_words_of_other_metrics_are_not_those_of_time() -> None:
+    faults = metric_named("minor_faults")
+    assert words(answer(-0.20, -0.12, 0.001), faults) == "16.1% lower"
+    assert sentence(answer(2.9, 3.1, 0.001), faults, "B", "A") == "minor faults: B is 4.00 times as high as A"
+
+
+def test_the_picture_has_an_axis_zero_and_arrows_for_what_lies_outside() -> None:
+    rows = [Row("A", None, None, None, "1 s")]
+    rows += [Row(f"B{i}", 0.05, 0.02, 0.08, "5% slower") for i in range(3)]
+    rows.append(Row("wild", 2.0, -0.9, 9.0, "cannot tell"))
+    axis, base, near, *_, wild = forest(rows)
+    assert "0" in axis
+    assert axis.rstrip().endswith("%")
+    zero = base.index("│")
+    assert near.index("●") > zero
+    assert near.rstrip().endswith("5% slower")
+    assert "◀" in wild
+    assert "▶" in wild
+    assert "●" not in wild
+    assert len({line.index(last) for line, last in ((near, "5% slower"), (wild, "cannot tell"))}) == 1
+    assert near.index("5% slower") == len("wild") + 2 + WIDTH + 2
+
+
+def test_a_picture_without_any_interval_is_words() -> None:
+    assert forest([Row("A", None, None, None, "1 s"), Row("B", 0.1, None, None, "cannot tell")]) == [
+        "A  1 s",
+        "B  cannot tell",
+    ]
