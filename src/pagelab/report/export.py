@@ -59,7 +59,8 @@ def write_tables(directory: Path, analysis: Analysis, data: StudyData) -> None:
         frame.write_csv(directory / f"{name}.csv")
         frame.write_parquet(directory / f"{name}.parquet")
     (directory / "analysis.json").write_text(analysis_json(analysis), encoding="utf-8")
-    (directory / "records.jsonl").write_text(records_jsonl(data), encoding="utf-8")
+    with (directory / "records.jsonl").open("w", encoding="utf-8") as file:
+        file.writelines(line + "\n" for line in data.record_lines)
 
 
 def write_plots(directory: Path, analysis: Analysis, formats: tuple[str, ...] = ("svg", "png")) -> None:

@@ -48,7 +48,7 @@ _RUNS: dict[str, Any] = {
 
 _RUN_QUERY = """
 SELECT run.id, run.position, schedule.block, condition.workload, condition.policy, condition.name, run.execution,
-       run.status, run.started_at, run.record_json, run.message, run.duration_s,
+       run.status, run.started_at, json_remove(run.record_json, '$.measurements'), run.message, run.duration_s,
        (SELECT count(*) FROM attempt WHERE attempt.position = run.position)
 FROM run JOIN schedule USING (position) JOIN condition ON condition.id = run.condition
 ORDER BY run.position
@@ -144,8 +144,10 @@ def measurements(store: Store) -> pl.DataFrame:
     ``dropped`` marks the first ones of each execution that study.toml's ``drop_first`` leaves out of the mean.
     """
     schema = {"run_id": pl.Int64, "name": pl.String, "idx": pl.Int64, "value": pl.Float64, "unit": pl.String}
-    rows = store.rows("SELECT run, name, idx, value, unit FROM measurement ORDER BY run, name, idx")
-    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    query = "SELECT run, name, idx, value, unit FROM measurement ORDER BY run, name, idx"
+    # In parts: a row of Python's objects takes ten times the room of a row of the frame.
+    parts = [pl.DataFrame(rows, schema=schema, orient="row") for rows in store.batches(query)]
+    frame = pl.concat([pl.DataFrame(schema=schema), *parts], rechunk=True)
     warm_up = {condition.index: condition.drop_first for condition in store.plan().conditions}
     runs = [(run, warm_up.get(condition, 0)) for run, condition in store.rows("SELECT id, condition FROM run")]
     first = pl.DataFrame(runs, schema={"run_id": pl.Int64, "first": pl.Int64}, orient="row")
@@ -192,7 +194,10 @@ def warnings(store: Store) -> pl.DataFrame:
     rows: list[tuple[Any, ...]] = [
         (None, None, w.kind, w.severity, w.message, json.dumps(w.data)) for w in store.study_warnings()
     ]
-    query = "SELECT run.id, condition.name, record_json FROM run JOIN condition ON condition.id = run.condition"
+    query = (
+        "SELECT run.id, condition.name, json_remove(record_json, '$.measurements')"
+        " FROM run JOIN condition ON condition.id = run.condition"
+    )
     of_machine: dict[tuple[str, str], tuple[Any, ...]] = {}
     of_runs = []
     for run, condition, text in store.rows(query + " WHERE record_json IS NOT NULL ORDER BY position"):
