@@ -68,7 +68,7 @@ def load(store: Store) -> StudyData:
     return StudyData(
         plan=store.plan(),
         runs=runs,
-        measurements=store.measurements().filter(pl.col("run_id").is_in(runs["run_id"].implode())),
+        measurements=_of_runs(store.measurements(), known),
         records=tuple((run, Record.model_validate_json(text)) for run, text in texts if _is_record(text)),
         record_lines=RecordLines(store.path, frozenset(known), store.record_bytes()),
         study_warnings=tuple(store.study_warnings()),
@@ -76,6 +76,16 @@ def load(store: Store) -> StudyData:
         origin=Path(meta["origin"]).name if "origin" in meta else None,
         outstanding=len({slot.position for slot in store.slots()} - set(runs["position"])),
     )
+
+
+def _of_runs(measurements: pl.DataFrame, runs: set[int]) -> pl.DataFrame:
+    """Without those of runs that were committed in between. Names and units as numbers of words: of millions of rows
+    analysis makes several copies.
+    """
+    short = measurements.cast({"name": pl.Categorical("lexical"), "unit": pl.Categorical("lexical")})
+    if set(short["run_id"].unique()) <= runs:
+        return short
+    return short.filter(pl.col("run_id").is_in(list(runs)))
 
 
 def _is_record(text: str) -> bool:

@@ -40,7 +40,8 @@ _TYPES: dict[str, Any] = {
 
 def frames(analysis: Analysis, data: StudyData) -> dict[str, pl.DataFrame]:
     """The tables that are written, by name."""
-    return {"runs": data.runs, "measurements": data.measurements, "contrasts": contrasts_frame(analysis)}
+    measurements = data.measurements.cast({"name": pl.String, "unit": pl.String})
+    return {"runs": data.runs, "measurements": measurements, "contrasts": contrasts_frame(analysis)}
 
 
 def analysis_json(analysis: Analysis) -> str:

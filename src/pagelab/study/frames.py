@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
 from ..record import WarningKind, about_the_machine
@@ -53,6 +54,15 @@ SELECT run.id, run.position, schedule.block, condition.workload, condition.polic
 FROM run JOIN schedule USING (position) JOIN condition ON condition.id = run.condition
 ORDER BY run.position
 """
+
+
+_SERIES = """
+SELECT run, name, min(unit),
+       CASE WHEN max(idx) - min(idx) + 1 = count(*) AND min(idx) = 0 THEN count(DISTINCT unit) END, count(*)
+FROM measurement GROUP BY run, name ORDER BY run, name
+"""
+"""Numbers of units: 1 where all have the same one and are numbered without a gap."""
+_EACH = "SELECT idx, value, unit FROM measurement WHERE run = ? AND name = ? ORDER BY idx"
 
 
 _FAILED_STEPS = """
@@ -144,15 +154,28 @@ def measurements(store: Store) -> pl.DataFrame:
     ``dropped`` marks the first ones of each execution that study.toml's ``drop_first`` leaves out of the mean.
     """
     schema = {"run_id": pl.Int64, "name": pl.String, "idx": pl.Int64, "value": pl.Float64, "unit": pl.String}
-    query = "SELECT run, name, idx, value, unit FROM measurement ORDER BY run, name, idx"
-    # In parts: a row of Python's objects takes ten times the room of a row of the frame.
-    parts = [pl.DataFrame(rows, schema=schema, orient="row") for rows in store.batches(query)]
-    frame = pl.concat([pl.DataFrame(schema=schema), *parts], rechunk=True)
     warm_up = {condition.index: condition.drop_first for condition in store.plan().conditions}
-    runs = [(run, warm_up.get(condition, 0)) for run, condition in store.rows("SELECT id, condition FROM run")]
-    first = pl.DataFrame(runs, schema={"run_id": pl.Int64, "first": pl.Int64}, orient="row")
-    joined = frame.join(first, on="run_id", how="left", maintain_order="left")
-    return joined.with_columns((pl.col("idx") < pl.col("first")).alias("dropped")).drop("first")
+    first = {run: warm_up.get(condition, 0) for run, condition in store.rows("SELECT id, condition FROM run")}
+    parts = [pl.DataFrame(schema=schema).with_columns(pl.lit(False).alias("dropped"))]
+    for run, name, unit, units, count in store.rows(_SERIES):
+        if units == 1:
+            part = pl.DataFrame({"idx": np.arange(count), "value": _values(store, run, name, count)})
+            part = part.select(
+                pl.lit(run).alias("run_id"), pl.lit(name).alias("name"), "idx", "value", unit=pl.lit(unit)
+            )
+        else:
+            rows = store.rows(_EACH, (run, name))
+            part = pl.DataFrame([(run, name, *row) for row in rows], schema=schema, orient="row")
+        part = part.cast(schema)  # type: ignore[arg-type]
+        parts.append(part.with_columns((pl.col("idx") < first.get(run, 0)).alias("dropped")))
+    return pl.concat(parts, rechunk=False)
+
+
+def _values(store: Store, run: int, name: str, count: int) -> np.ndarray[Any, Any]:
+    """All of one name in a run: numbers alone, since a row of Python's objects takes ten times the room."""
+    query = "SELECT value FROM measurement WHERE run = ? AND name = ? ORDER BY idx"
+    values = (value for rows in store.batches(query, (run, name)) for (value,) in rows)
+    return np.fromiter(values, dtype=np.float64, count=count)
 
 
 def conditions(store: Store) -> pl.DataFrame:

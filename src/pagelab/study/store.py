@@ -331,9 +331,11 @@ class Store:
         )
         yield from self._db.execute(query)
 
-    def batches(self, query: str, size: int = 100_000) -> Iterator[list[tuple[Any, ...]]]:
+    def batches(
+        self, query: str, parameters: tuple[Any, ...] = (), size: int = 100_000
+    ) -> Iterator[list[tuple[Any, ...]]]:
         """Rows of a SELECT, so many at a time."""
-        cursor = self._db.execute(query)
+        cursor = self._db.execute(query, parameters)
         while rows := cursor.fetchmany(size):
             yield rows
 
