@@ -36,7 +36,7 @@ bench: $(STAMP) $(PEERS)  ## Overheads and speeds against the goals, each in one
 	$(PY) -m bench
 
 man: $(STAMP)             ## The manual page and the shell completions, generated from the commands
-	$(PY) -m pagelab.cli.manpage build/man
+	$(PY) -m pagelab.cli.manpage share
 
 dev: $(PY)                ## Rebuild the native parts beside the Python sources, after `pip install -e .`
 	cargo build --release --locked
@@ -66,6 +66,9 @@ WITH_PACKAGES := $(filter test test-slow bench,$(MAKECMDGOALS))
 system:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 		|| { echo "pagelab: Python 3.11 or newer is needed, and $(PYTHON) is not" >&2; exit 1; }
+	@needed=$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml); found=$$(rustc --version 2>/dev/null | cut -d' ' -f2); \
+		[ -z "$$found" ] || [ "$$(printf '%s\n' "$$needed" "$$found" | sort -V | head -1)" = "$$needed" ] \
+		|| { echo "pagelab: Rust $$needed or newer is needed, and rustc is $$found; run: rustup update stable" >&2; exit 1; }
 	@$(PYTHON) tests/harness/packages.py $(if $(WITH_PACKAGES),tests,setup)
 
 clean:

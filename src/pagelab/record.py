@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pagelab.shown import Shown
+
 SCHEMA = "pagelab.record/1"
 
 
@@ -330,7 +332,7 @@ class Measurement(_Model):
     unit: str
 
 
-class Record(_Model):
+class Record(Shown, _Model):
     schema_: Literal["pagelab.record/1"] = Field(default="pagelab.record/1", alias="schema")
     id: str | None = None
     started_at: str
@@ -352,3 +354,24 @@ class Record(_Model):
     warnings: list[RunWarning]
     machine: dict[str, Any] | None = None
     provenance: dict[str, Any] | None = None
+
+    def __str__(self) -> str:
+        return Shown.__str__(self)
+
+    def _title(self) -> str:
+        return f"{self.outcome.status}: {' '.join(self.command.argv)[:80]} (policy {self.policy.name})"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        time, placement = self.time, self.placement
+        rows = [
+            ("wall", f"{time.wall_ns / 1e9:.6g} s"),
+            ("user, system", f"{time.user_ns / 1e9:.6g} s, {time.system_ns / 1e9:.6g} s"),
+            ("peak", f"{self.peak_rss_bytes / (1 << 20):.1f} MiB"),
+            ("faults", f"{self.faults.minor:,} minor, {self.faults.major:,} major"),
+        ]
+        if placement.placed_fraction is not None:
+            asked, got = placement.whole_touched_tiles, placement.tiles_as_asked
+            rows.append(("tiles", f"{got:,} of {asked:,} as asked ({placement.placed_fraction:.1%})"))
+        rows += [(one.name, f"{one.count:,}" if one.count is not None else one.status) for one in self.counters]
+        rows += [(one.kind.value, one.message) for one in self.warnings if one.severity != "info"]
+        return rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,23 @@ BASE_METRICS = ("wall_s", "user_s", "system_s", "cpu_s", "peak_rss_bytes", "mino
 
 
 @dataclass(frozen=True)
+class RecordLines:
+    """Records as they are stored, read when they are asked for: with millions of measurements they take gigabytes."""
+
+    store: Path
+    runs: frozenset[int]
+    bytes: int
+
+    def __iter__(self) -> Iterator[str]:
+        from pagelab.study.store import Store
+
+        if self.bytes == 0:
+            return
+        with Store.open(self.store, write=False) as store:
+            yield from (text for run, text in store.record_texts() if run in self.runs)
+
+
+@dataclass(frozen=True)
 class StudyData:
     """A study as stored: everything analysis and exports need, with the store closed again.
 
@@ -28,8 +46,9 @@ class StudyData:
     runs: pl.DataFrame
     measurements: pl.DataFrame
     records: tuple[tuple[int, Record], ...]
-    """(run id, record) in schedule order; imported runs have none."""
-    record_lines: tuple[str, ...]
+    """(run id, record) in schedule order; imported runs have none. Their measurements are left out: they
+    are in the frame."""
+    record_lines: RecordLines
     """Every record as stored, imported ones too: one JSON object each."""
     study_warnings: tuple[RunWarning, ...]
     looks: tuple[dict[str, Any], ...]
@@ -45,18 +64,28 @@ def load(store: Store) -> StudyData:
     meta = store.meta()
     runs = store.runs().sort("position")
     known = set(runs["run_id"])
-    texts = [(run, text) for run, text in store.record_texts() if run in known]
+    texts = [(run, text) for run, text in store.short_record_texts() if run in known]
     return StudyData(
         plan=store.plan(),
         runs=runs,
-        measurements=store.measurements().filter(pl.col("run_id").is_in(runs["run_id"].implode())),
+        measurements=_of_runs(store.measurements(), known),
         records=tuple((run, Record.model_validate_json(text)) for run, text in texts if _is_record(text)),
-        record_lines=tuple(text for _, text in texts),
+        record_lines=RecordLines(store.path, frozenset(known), store.record_bytes()),
         study_warnings=tuple(store.study_warnings()),
         looks=tuple(event["data"] for event in store.events() if event["kind"] == "look"),
         origin=Path(meta["origin"]).name if "origin" in meta else None,
         outstanding=len({slot.position for slot in store.slots()} - set(runs["position"])),
     )
+
+
+def _of_runs(measurements: pl.DataFrame, runs: set[int]) -> pl.DataFrame:
+    """Without those of runs that were committed in between. Names and units as numbers of words: of millions of rows
+    analysis makes several copies.
+    """
+    short = measurements.cast({"name": pl.Categorical("lexical"), "unit": pl.Categorical("lexical")})
+    if set(short["run_id"].unique()) <= runs:
+        return short
+    return short.filter(pl.col("run_id").is_in(list(runs)))
 
 
 def _is_record(text: str) -> bool:

@@ -30,7 +30,7 @@ def _run() -> None:
     try:
         from pagelab.cli.commands import app
 
-        code = habits.adapt(typer.main.get_command(app))(standalone_mode=False)
+        code = habits.adapt(typer.main.get_command(app))(prog_name="pagelab", standalone_mode=False)
         if code == 130:
             terminal.say("pagelab: interrupted\n")
         sys.exit(code)

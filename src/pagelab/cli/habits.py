@@ -33,7 +33,8 @@ def nearest(word: str, known: Iterable[str]) -> list[str]:
     names = list(known)
     bare = word.lstrip("-")
     begins = [name for name in names if len(bare) > 1 and name.lstrip("-").startswith(bare)]
-    near = difflib.get_close_matches(word, names, _MOST, 0.7)
+    by_bare = {name.lstrip("-"): name for name in names}
+    near = [by_bare[found] for found in difflib.get_close_matches(bare, by_bare, _MOST, 0.6)]
     return list(dict.fromkeys(begins + near))[:_MOST]
 
 
@@ -50,7 +51,7 @@ def adapt(command: Any) -> Any:
     command.pagelab_habits = True
     if hasattr(command, "resolve_command"):
         _adapt_group(command)
-    else:
+    if not any("--version" in one.opts for one in command.params):
         command.params.append(_version())
     make_parser = command.make_parser
 
@@ -78,6 +79,7 @@ def adapt(command: Any) -> Any:
 
 def _adapt_group(command: Any) -> None:
     get_command = command.get_command
+    command.suggest_commands = False  # typer's own, which does not know the names of commands that are not loaded yet
 
     def adapted(context: Any, name: str) -> Any:
         found = get_command(context, name)

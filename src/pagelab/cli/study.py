@@ -75,7 +75,16 @@ def run_command(
 
 def _bundled(spec: Path) -> Path:
     """The installed study of that name, for a plain word that names no file here."""
-    if spec.exists() or str(spec) not in _bundled_names():
+    names = _bundled_names()
+    if not spec.exists() and len(spec.parts) == 1 and not spec.suffix and str(spec) not in names:
+        from pagelab.cli.habits import meant
+        from pagelab.errors import BadInputError
+
+        raise BadInputError(
+            f"there is no file {spec} here, and no bundled study of that name{meant(str(spec), names)}; bundled: "
+            f"{', '.join(names)}; start one of your own with: pagelab study init"
+        )
+    if spec.exists() or str(spec) not in names:
         return spec
     from importlib.resources import files
 

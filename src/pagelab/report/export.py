@@ -40,7 +40,8 @@ _TYPES: dict[str, Any] = {
 
 def frames(analysis: Analysis, data: StudyData) -> dict[str, pl.DataFrame]:
     """The tables that are written, by name."""
-    return {"runs": data.runs, "measurements": data.measurements, "contrasts": contrasts_frame(analysis)}
+    measurements = data.measurements.cast({"name": pl.String, "unit": pl.String})
+    return {"runs": data.runs, "measurements": measurements, "contrasts": contrasts_frame(analysis)}
 
 
 def analysis_json(analysis: Analysis) -> str:
@@ -59,7 +60,8 @@ def write_tables(directory: Path, analysis: Analysis, data: StudyData) -> None:
         frame.write_csv(directory / f"{name}.csv")
         frame.write_parquet(directory / f"{name}.parquet")
     (directory / "analysis.json").write_text(analysis_json(analysis), encoding="utf-8")
-    (directory / "records.jsonl").write_text(records_jsonl(data), encoding="utf-8")
+    with (directory / "records.jsonl").open("w", encoding="utf-8") as file:
+        file.writelines(line + "\n" for line in data.record_lines)
 
 
 def write_plots(directory: Path, analysis: Analysis, formats: tuple[str, ...] = ("svg", "png")) -> None:

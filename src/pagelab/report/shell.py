@@ -23,7 +23,7 @@ from pagelab.terminal import plain, plain_lines
 
 _MOST_PLAIN = 2 << 20
 """Data beyond this is embedded compressed."""
-_MOST_EMBEDDED = 8 << 20
+_MOST_EMBEDDED = 1 << 20
 """Compressed data beyond this stays outside the page, which must still open on a phone."""
 _TIED = re.compile(r"(?<=p) (?==)|(?<==) (?=\d)| (?=×)|(?<=×) |(?<=\d) (?=(?:[mµn]?s|[KMGT]?i?B|billion|million)\b)")
 """Spaces at which a line must not break."""
@@ -45,9 +45,15 @@ def download(name: str, content: bytes, media_type: str, note: str) -> Download:
 
         content, name, media_type = gzip.compress(content, mtime=0), f"{name}.gz", "application/gzip"
     if len(content) > _MOST_EMBEDDED:
-        return Download(name.removesuffix(".gz"), None, f"{note} (too large for this page: it lies beside it)")
+        return beside(name.removesuffix(".gz"), note)
     encoded = base64.b64encode(content).decode("ascii")
     return Download(name, f"data:{media_type};base64,{encoded}", f"{note}, {wording.size(len(content))}")
+
+
+def beside(name: str, note: str, *, is_there: bool = True) -> Download:
+    """A file that a page names and does not hold."""
+    where = "it lies beside it" if is_there else "--format data writes it"
+    return Download(name, None, f"{note} (too large for this page: {where})")
 
 
 def render(template: str, figures: Sequence[Figure], **values: Any) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pagelab.analysis import Analysis, StudyData, analyse
-from pagelab.errors import BadInputError
+from pagelab.errors import BadInputError, MachineError
 
 FORMATS = ("html", "svg", "png", "data")
 """``data``: CSV, Parquet and JSON."""
@@ -38,11 +38,20 @@ def write_report(data: StudyData, out: Path, formats: tuple[str, ...] = FORMATS)
         out.parent.mkdir(parents=True, exist_ok=True)
         building = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     except OSError as error:
-        raise BadInputError(f"cannot write a report to {out}: {error.strerror}; choose a place with --out") from None
+        raise BadInputError(
+            f"cannot write a report to {out}: {error.strerror} (errno {error.errno}); choose a place with --out"
+        ) from None
     try:
         _build(building, analysis, data, formats)
         building.chmod(0o755 & ~_umask())
         _swap(building, out)
+    except OSError as error:
+        shutil.rmtree(building, ignore_errors=True)
+        reason = f"{error.strerror} (errno {error.errno})" if error.errno else str(error)
+        raise MachineError(
+            f"cannot write a report to {out}: {error.filename or building}: {reason}; what was there is kept; "
+            f"make room, or choose a place with --out; run: df -h {out.absolute().parent}"
+        ) from None
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
         raise
@@ -60,7 +69,7 @@ def _refuse_foreign(out: Path) -> None:
 
 def _build(directory: Path, analysis: Analysis, data: StudyData, formats: tuple[str, ...]) -> None:
     from pagelab.report import export, page
-    from pagelab.report.shell import download
+    from pagelab.report.shell import beside, download
 
     (directory / _MARK).write_text(f"{analysis.created_by}\n", encoding="utf-8")
     if "data" in formats:
@@ -69,19 +78,28 @@ def _build(directory: Path, analysis: Analysis, data: StudyData, formats: tuple[
     if images:
         export.write_plots(directory, analysis, images)
     if "html" in formats:
+        is_there = "data" in formats
         downloads = [
             download(f"{name}.csv", frame.write_csv().encode(), "text/csv", _NOTES[name])
+            if frame.height <= _MOST_ROWS
+            else beside(f"{name}.csv", _NOTES[name], is_there=is_there)
             for name, frame in export.frames(analysis, data).items()
             if frame.height
         ]
         text = export.analysis_json(analysis).encode()
         downloads.append(download("analysis.json", text, "application/json", "everything this page says"))
-        if data.record_lines:
+        note = "the records, one a line"
+        if data.record_lines.bytes > _MOST_RECORD_BYTES:
+            downloads.append(beside("records.jsonl", note, is_there=is_there))
+        elif data.record_lines.bytes:
             lines = export.records_jsonl(data).encode()
-            downloads.append(download("records.jsonl", lines, "application/jsonl", "the records, one a line"))
+            downloads.append(download("records.jsonl", lines, "application/jsonl", note))
         (directory / "index.html").write_text(page.render(analysis, downloads), encoding="utf-8")
 
 
+_MOST_ROWS = 200_000
+_MOST_RECORD_BYTES = 32 << 20
+"""More than that would not fit into a page when compressed, and takes long to compress."""
 _NOTES = {
     "runs": "one row an execution",
     "measurements": "one row a measurement inside an execution",

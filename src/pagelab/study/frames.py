@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
 from ..record import WarningKind, about_the_machine
@@ -50,11 +51,20 @@ _RUNS: dict[str, Any] = {
 
 _RUN_QUERY = """
 SELECT run.id, run.position, schedule.block, condition.workload, condition.policy, condition.name, run.execution,
-       run.status, run.started_at, run.record_json, run.message, run.duration_s,
+       run.status, run.started_at, json_remove(run.record_json, '$.measurements'), run.message, run.duration_s,
        (SELECT count(*) FROM attempt WHERE attempt.position = run.position)
 FROM run JOIN schedule USING (position) JOIN condition ON condition.id = run.condition
 ORDER BY run.position
 """
+
+
+_SERIES = """
+SELECT run, name, min(unit),
+       CASE WHEN max(idx) - min(idx) + 1 = count(*) AND min(idx) = 0 THEN count(DISTINCT unit) END, count(*)
+FROM measurement GROUP BY run, name ORDER BY run, name
+"""
+"""Numbers of units: 1 where all have the same one and are numbered without a gap."""
+_EACH = "SELECT idx, value, unit FROM measurement WHERE run = ? AND name = ? ORDER BY idx"
 
 
 _FAILED_STEPS = """
@@ -153,13 +163,28 @@ def measurements(store: Store) -> pl.DataFrame:
     ``dropped`` marks the first ones of each execution that study.toml's ``drop_first`` leaves out of the mean.
     """
     schema = {"run_id": pl.Int64, "name": pl.String, "idx": pl.Int64, "value": pl.Float64, "unit": pl.String}
-    rows = store.rows("SELECT run, name, idx, value, unit FROM measurement ORDER BY run, name, idx")
-    frame = pl.DataFrame(rows, schema=schema, orient="row")
     warm_up = {condition.index: condition.drop_first for condition in store.plan().conditions}
-    runs = [(run, warm_up.get(condition, 0)) for run, condition in store.rows("SELECT id, condition FROM run")]
-    first = pl.DataFrame(runs, schema={"run_id": pl.Int64, "first": pl.Int64}, orient="row")
-    joined = frame.join(first, on="run_id", how="left", maintain_order="left")
-    return joined.with_columns((pl.col("idx") < pl.col("first")).alias("dropped")).drop("first")
+    first = {run: warm_up.get(condition, 0) for run, condition in store.rows("SELECT id, condition FROM run")}
+    parts = [pl.DataFrame(schema=schema).with_columns(pl.lit(False).alias("dropped"))]
+    for run, name, unit, units, count in store.rows(_SERIES):
+        if units == 1:
+            part = pl.DataFrame({"idx": np.arange(count), "value": _values(store, run, name, count)})
+            part = part.select(
+                pl.lit(run).alias("run_id"), pl.lit(name).alias("name"), "idx", "value", unit=pl.lit(unit)
+            )
+        else:
+            rows = store.rows(_EACH, (run, name))
+            part = pl.DataFrame([(run, name, *row) for row in rows], schema=schema, orient="row")
+        part = part.cast(schema)  # type: ignore[arg-type]
+        parts.append(part.with_columns((pl.col("idx") < first.get(run, 0)).alias("dropped")))
+    return pl.concat(parts, rechunk=False)
+
+
+def _values(store: Store, run: int, name: str, count: int) -> np.ndarray[Any, Any]:
+    """All of one name in a run: numbers alone, since a row of Python's objects takes ten times the room."""
+    query = "SELECT value FROM measurement WHERE run = ? AND name = ? ORDER BY idx"
+    values = (value for rows in store.batches(query, (run, name)) for (value,) in rows)
+    return np.fromiter(values, dtype=np.float64, count=count)
 
 
 def conditions(store: Store) -> pl.DataFrame:
@@ -201,7 +226,10 @@ def warnings(store: Store) -> pl.DataFrame:
     rows: list[tuple[Any, ...]] = [
         (None, None, w.kind, w.severity, w.message, json.dumps(w.data)) for w in store.study_warnings()
     ]
-    query = "SELECT run.id, condition.name, record_json FROM run JOIN condition ON condition.id = run.condition"
+    query = (
+        "SELECT run.id, condition.name, json_remove(record_json, '$.measurements')"
+        " FROM run JOIN condition ON condition.id = run.condition"
+    )
     of_machine: dict[tuple[str, str], tuple[Any, ...]] = {}
     of_runs = []
     for run, condition, text in store.rows(query + " WHERE record_json IS NOT NULL ORDER BY position"):

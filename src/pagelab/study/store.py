@@ -318,6 +318,27 @@ class Store:
         query = "SELECT id, record_json FROM run WHERE record_json IS NOT NULL ORDER BY position"
         yield from self._db.execute(query)
 
+    def record_bytes(self) -> int:
+        """Size of all that :meth:`record_texts` gives."""
+        return int(self._db.execute("SELECT coalesce(sum(length(record_json)), 0) FROM run").fetchone()[0])
+
+    def short_record_texts(self) -> Iterator[tuple[int, str]]:
+        """As :meth:`record_texts`, without the measurements, of which there may be millions: they have their table."""
+        query = (
+            "SELECT id, CASE WHEN json_type(record_json, '$.measurements') = 'array'"
+            " THEN json_replace(record_json, '$.measurements', json('[]')) ELSE record_json END"
+            " FROM run WHERE record_json IS NOT NULL ORDER BY position"
+        )
+        yield from self._db.execute(query)
+
+    def batches(
+        self, query: str, parameters: tuple[Any, ...] = (), size: int = 100_000
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        """Rows of a SELECT, so many at a time."""
+        cursor = self._db.execute(query, parameters)
+        while rows := cursor.fetchmany(size):
+            yield rows
+
     def events(self) -> list[dict[str, Any]]:
         """Warnings and looks of the whole study: ``{"at", "kind", "data"}``."""
         rows = self._db.execute("SELECT at, kind, data FROM event ORDER BY id")

@@ -56,17 +56,18 @@ def model_command(
 
         pagelab simulate model --colors 1..4096 --memory 64M,1G,64G --out model
     """
-    from pagelab.cli.simulate.values import size_bytes, sizes_bytes
+    from pagelab.cli.simulate.values import directory, memories, page_bytes_of
     from pagelab.errors import BadInputError
     from pagelab.simulate import lists
     from pagelab.simulate.model import Convention
 
-    page_bytes = size_bytes(page_size, "--page-size")
+    page_bytes = page_bytes_of(page_size)
     counts = lists.numbers(colors, "--colors")
-    sizes = [size // page_bytes for size in sizes_bytes(memory, "--memory")]
+    sizes = memories(memory, page_bytes, counts)
     names = {one.value: [one] for one in Convention} | {"all": list(Convention)}
     if convention not in names:
         raise BadInputError(f"--convention {convention}: not known; allowed: {', '.join(names)}")
+    directory(out)
     for chosen in names[convention]:
         _table(counts, sizes, page_bytes, chosen)
         if check is not None:
@@ -108,13 +109,8 @@ def _check(counts: list[int], sizes: list[int], convention: Convention, runs: in
 
 
 def _write(counts: list[int], sizes: list[int], page_bytes: int, convention: Convention, out: Path) -> None:
-    from pagelab.errors import BadInputError
     from pagelab.simulate import model, tables
 
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInputError(f"--out {out}: {error.strerror} (errno {error.errno})") from error
     found = model.table(counts, sizes, convention)
     files = tables.write_frame(found, out / "model")
     files += tables.write_figure(tables.model_figure(found, page_bytes), out / "model")

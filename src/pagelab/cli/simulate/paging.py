@@ -85,17 +85,17 @@ def paging_command(
 
         pagelab simulate paging sort.trace --coloring xor:0x1041,0x2082 --colors 1,2,4 --json
     """
-    from pagelab.cli.simulate.values import size_bytes, sizes_bytes
+    from pagelab.cli.simulate.values import directory, memories, page_bytes_of
     from pagelab.errors import BadInputError
     from pagelab.simulate import lists
 
-    page_bytes = size_bytes(page_size, "--page-size")
-    sizes = None if memory == "all" else [size // page_bytes for size in sizes_bytes(memory, "--memory")]
+    page_bytes = page_bytes_of(page_size)
+    counts = lists.numbers(colors, "--colors")
+    sizes = None if memory == "all" else memories(memory, page_bytes, counts)
     name, masks = lists.coloring(coloring, "--coloring")
     shared = {"colouring": name, "masks": masks, "page_bytes": page_bytes}
-    wanted = _Wanted(trace, lists.numbers(colors, "--colors"), sizes, page_bytes, shared)
-    if out is not None:
-        _directory(out)
+    wanted = _Wanted(trace, counts, sizes, page_bytes, shared)
+    directory(out)
     sampled = sample is not None or sample_pages is not None
     if policy == "lru" and not sampled:
         _all_sizes(wanted, threads, out, as_json)
@@ -109,15 +109,6 @@ def paging_command(
     else:
         found = _chosen(wanted, policy.split(","), seed, spill)
     _tell(found, wanted, out, as_json)
-
-
-def _directory(out: Path) -> None:
-    from pagelab.errors import BadInputError
-
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInputError(f"--out {out}: {error.strerror} (errno {error.errno})") from error
 
 
 def _sampled(wanted: _Wanted, rate: float | None, most_pages: int | None, seed: int) -> pl.DataFrame:

@@ -1,0 +1,1 @@
+complete --command pagelab --no-files --arguments "(env _PAGELAB_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) pagelab)" --condition "env _PAGELAB_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) pagelab"

@@ -1,0 +1,125 @@
+"""What every command line understands, and how each says that it does not: a table of what newcomers type."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pagelab.cli.habits import nearest
+from pagelab.cli.manpage import commands
+
+EVERYWHERE = [command.path.split()[1:] for command in commands().walk()]
+
+
+def pagelab(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "pagelab", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=cwd)
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import numpy as np
+
+    from pagelab import trace
+
+    path = tmp_path_factory.mktemp("habits") / "t.trace"
+    trace.write(path, [np.arange(0x10000, 0x200000, 4096, dtype=np.uint64)])
+    return path
+
+
+def test_h_and_v_are_understood_by_every_command() -> None:
+    """In one process: importing each command anew would take minutes."""
+    script = (
+        "import sys, typer\n"
+        "from pagelab.cli import habits\nfrom pagelab.cli.commands import app\n"
+        "root = habits.adapt(typer.main.get_command(app))\n"
+        f"for words in {EVERYWHERE!r}:\n"
+        "    for flag in ('-h', '-V', '--version'):\n"
+        "        code = root([*words, flag], prog_name='pagelab', standalone_mode=False)\n"
+        "        assert not code, (words, flag, code)\n"
+        "        print('said', flag, *words)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("said ") == 3 * len(EVERYWHERE)
+
+
+BAD = [
+    (["stuy"], "did you mean study?"),
+    (["study", "rnu"], "did you mean run?"),
+    (["simulate", "cahce"], "did you mean cache?"),
+    (["nonsense"], "known: run, map"),
+    (["run", "--polcy", "p.toml", "--", "true"], "did you mean --policy?"),
+    (["run", "--page", "2M", "--", "true"], "did you mean --pages"),
+    (["run"], "see: pagelab run --help"),
+    (["run", "--cwd", "/a", "--cwd", "/b", "--", "true"], "--cwd is given 2 times"),
+    (["run", "--env", "A=1", "--env", "A=2", "--", "true"], "--env A=… is given 2 times"),
+    (["simulate", "paging", "TRACE", "--colors", "15"], "15 colours divide none of the memories"),
+    (["simulate", "paging", "TRACE", "--colours", "15"], "15 colours divide none of the memories"),
+    (["simulate", "paging", "TRACE", "--memory", "64"], "--memory 4096"),
+    (["simulate", "paging", "TRACE", "--memory", "0"], "--memory 4096"),
+    (["simulate", "paging", "TRACE", "--memory", "1M,1M"], "named twice"),
+    (["simulate", "paging", "TRACE", "--colors", "0"], "at least 1 colour"),
+    (["simulate", "paging", "TRACE", "--page-size", "0"], "not a power of two"),
+    (["simulate", "paging", "TRACE", "--out", "/proc/none"], "(errno 2)"),
+    (["simulate", "model", "--colors", "15"], "15 colours divide none of the memories"),
+    (["simulate", "model", "--memory", "64"], "--memory 4096"),
+    (["simulate", "model", "--out", "/proc/none"], "(errno 2)"),
+    (["study", "run", "nondeterminsm"], "nondeterminism"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), BAD, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_a_mistake_is_one_line_with_what_to_do(words: list[str], said: str, trace: Path) -> None:
+    done = pagelab(*(str(trace) if word == "TRACE" else word for word in words))
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.startswith("pagelab: ")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_colours_that_divide_a_memory_are_shown(trace: Path) -> None:
+    done = pagelab("simulate", "paging", str(trace), "--colours", "15", "--memory", "60K", "--json")
+    assert [row["colours"] for row in json.loads(done.stdout)] == [15]
+
+
+@pytest.mark.parametrize("command", [["run", "--json", "--"], ["map", "--json", "--"]], ids=" ".join)
+def test_with_json_standard_output_has_nothing_else(command: list[str]) -> None:
+    done = pagelab(*command, "sh", "-c", "echo own output; sleep 0.1")
+    assert json.loads(done.stdout)
+    assert "own output\n" in done.stderr
+
+
+def test_what_is_not_near_is_not_suggested() -> None:
+    assert nearest("xyzzy", ["study", "run"]) == []
+    assert nearest("--pag", ["--pages", "--cpu"]) == ["--pages"]
+
+
+def unforeseen(tmp_path: Path, statement: str) -> subprocess.CompletedProcess[str]:
+    script = f"import errno, sqlite3\nfrom pagelab.cli.trouble import told\ndef work():\n    {statement}\ntold(work)\n"
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("statement", "code", "said"),
+    [
+        ("open('/dev/full', 'w', buffering=1).write('x\\n')", 3, "No space left on device (errno 28)"),
+        ("open('gone/file')", 2, "gone/file: No such file or directory (errno 2)"),
+        ("raise sqlite3.OperationalError('database or disk is full')", 3, "No space left on device (errno 28)"),
+        ("raise type('CommClosedError', (Exception,), {})('in tcp')", 3, "scheduler does not answer any more (in tcp)"),
+        ("raise RuntimeError('a slip')", 4, "PAGELAB_TRACEBACK=1"),
+    ],
+)
+def test_what_nobody_foresaw_is_one_line(tmp_path: Path, statement: str, code: int, said: str) -> None:
+    done = unforeseen(tmp_path, statement)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("\n") == 1
