@@ -134,3 +134,18 @@ def test_the_document_has_the_shipped_coverage() -> None:
             assert re.search(
                 rf"^\| {re.escape(cell.interval)} \| {shown} \| (\*\*)?{100 * share:.1f}\b", document, re.M
             ), cell
+
+
+def test_a_shift_between_shapes_is_told_with_the_figure_of_the_table() -> None:
+    fixed = [row for row in read_csv(TABLE) if row.rule == "fixed" and row.interval == "exact" and row.n]
+    low = [row for row in fixed if (row.n or 0) >= coverage.TIGHT_FROM and row.coverage]
+    assert round(min(row.coverage for row in low), 2) == coverage.TIGHT_LEAST
+    assert f"{100 * coverage.TIGHT_LEAST:.0f}%" in coverage.told_of_shifts([6, coverage.TIGHT_FROM])
+    assert "any shape" not in coverage.told_of_shifts([6, 6])
+
+
+def test_intervals_of_medians_are_told_where_they_hold_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = {coverage.Cell("median", "two modes", True, n): held for n, held in ((6, 0.85), (10, 0.95))}
+    monkeypatch.setattr(coverage, "covered", lambda: cells)
+    assert "the median 85% (two modes between executions)" in coverage.told([40, 7], coverage.MEDIANS)
+    assert coverage.told([10, 40], coverage.MEDIANS) == ""

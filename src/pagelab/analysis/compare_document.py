@@ -10,6 +10,7 @@ from pagelab.analysis import compare
 from pagelab.analysis.answer import Said
 from pagelab.analysis.compare import BASE, NEW, Compared, Comparison
 from pagelab.analysis.gates import Outcome
+from pagelab.stats import coverage
 from pagelab.stats.nondeterminism import Estimate, Refused
 from pagelab.stats.nondeterminism.pair import Verdict
 from pagelab.stats.refusal import Refusal
@@ -89,6 +90,8 @@ class Condition(_Model):
     changes: dict[str, Change]
     """By metric: mean-response-time, nondeterminism-in-measurement, ..."""
     cautions: list[Caution]
+    coverage: str
+    """Which of these intervals held the truth in less than 90% of simulations with so few executions; else empty."""
     left_out: list[str]
     """Executions and measurements that are in no number, with the reason."""
     in_pairs: InPairs | None = None
@@ -191,6 +194,7 @@ def _condition(one: Compared) -> Condition:
         executions=Executions(a=int(table.executions[0]), b=int(table.executions[1])),
         changes=changes,
         cautions=cautions,
+        coverage=coverage.told((int(count) for count in table.executions), coverage.RATIOS),
         left_out=list(one.left_out),
         in_pairs=None if one.in_pairs is None else _in_pairs(one.in_pairs),
     )

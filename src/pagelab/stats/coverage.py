@@ -28,6 +28,11 @@ RATIOS = {
 }
 """Intervals of changes in ``pagelab compare``."""
 CORRELATIONS = {"correlation, bootstrap": "bootstrap", "correlation, Fisher": "Fisher"}
+MEDIANS = {"median": "the median"}
+SHIFTS = {"shift, exact order": "the shift, exact order", "shift, any shape": "the shift, any shape"}
+TIGHT_FROM, TIGHT_LEAST = 10, 0.88
+"""From so many executions on, and as rarely, the exact-order interval held the truth where one side hardly scatters
+(``python -m bench.coverage.precision``: docs/method/precision_coverage.csv)."""
 MEANS = {"geometric mean over programs": "mean change"}
 
 
@@ -72,3 +77,15 @@ def told(executions: Iterable[int], names: Mapping[str, str] = NAMES, units: str
         f"In simulations with {size} {units}, 95% intervals held the truth less often: {'; '.join(parts)}. "
         "A rare mode is 1 in 10, slower by 10%: only more executions can show it."
     )
+
+
+def told_of_shifts(executions: Iterable[int]) -> str:
+    """As :func:`told`, of intervals of a shift; and what becomes of the exact-order one where shapes differ."""
+    counts = [n for n in executions if n > 1]
+    sentences = [told(counts, SHIFTS)]
+    if any(n >= TIGHT_FROM for n in counts):
+        sentences.append(
+            "Where one side scatters much and the other hardly, the exact-order interval held the truth in as few "
+            f"as {100 * TIGHT_LEAST:.0f}% of simulated studies with {TIGHT_FROM} executions or more: read “any shape”."
+        )
+    return " ".join(sentence for sentence in sentences if sentence)

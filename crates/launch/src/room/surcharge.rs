@@ -192,7 +192,7 @@ pub const TABLE: &[Surcharge] = &[
         "RLIMIT_NPROC",
         libc::RLIMIT_NPROC,
         Unit::Pieces,
-        [0, 0, 2],
+        [1, 1, 3],
         "processes and threads are",
         Raise::Ulimit('u', 1, "nproc"),
     ),
