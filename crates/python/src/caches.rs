@@ -96,6 +96,20 @@ fn parsed<'j, T: Deserialize<'j>>(text: &'j str, what: &str) -> PyResult<T> {
     serde_json::from_str(text).map_err(|error| refused(format_args!("{what}: {error}")))
 }
 
+/// Free memory on the machines that the seeds draw, and the frames that a fresh process's first pages get: JSON, one a seed.
+#[pyfunction]
+pub fn aged_memory(py: Python<'_>, history: &str, seeds: Vec<u64>, pages: u32) -> PyResult<String> {
+    let history: History = parsed(history, "history")?;
+    history.check().map_err(refused)?;
+    let one = |seed: &u64| {
+        let mut kernel = aged(&history, *seed);
+        let (blocks, available) = (kernel.zone().blocks(), kernel.available());
+        let frames: Vec<u32> = (0..pages).map_while(|_| kernel.page(0)).collect();
+        json!({ "seed": seed, "blocks": blocks, "available_pages": available, "frames": frames })
+    };
+    Ok(py.detach(|| Value::Array(seeds.iter().map(one).collect())).to_string())
+}
+
 /// What is simulated: an execution for every placement and seed.
 enum Executions {
     Caches(Box<cache::Simulation>),

@@ -25,6 +25,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(policy::warning_kinds, module)?)?;
     module.add_function(wrap_pyfunction!(guest::read_guest, module)?)?;
     module.add_class::<caches::PlacedSimulation>()?;
+    module.add_function(wrap_pyfunction!(caches::aged_memory, module)?)?;
     module.add_function(wrap_pyfunction!(stats::stats_columns, module)?)?;
     module.add_function(wrap_pyfunction!(stats::stats_reports, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::model::model_expected_requests, module)?)?;

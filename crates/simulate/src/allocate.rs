@@ -1,9 +1,12 @@
 //! Where pages come to lie on a simulated machine: Linux's page allocator with a history, and pagelab's own strategies on it.
 
 mod buddy;
+mod history;
 mod kernel;
 mod layout;
 mod memory;
+mod past;
+mod processor;
 pub(crate) mod random;
 mod strategy;
 pub(crate) mod tables;
@@ -12,9 +15,11 @@ pub(crate) mod tables;
 pub const PAGE_BITS: u32 = 12;
 
 pub use buddy::{Buddy, MAX_ORDER};
-pub use kernel::{BATCH, HIGH, History, Kernel, aged};
+pub use history::History;
+pub use kernel::Kernel;
 pub use layout::{Extent, Layout, PAGE_SIZES};
 pub use memory::{Memory, PlaceCounts};
+pub use past::aged;
 pub(crate) use random::Random;
 
 pub use strategy::Strategy;

@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from pagelab.simulate.caching import cache as cache
     from pagelab.simulate.chosen_sizes import replacement as replacement
     from pagelab.simulate.hardware import presets as presets
+    from pagelab.simulate.history import AgedMemory as AgedMemory
+    from pagelab.simulate.history import History as History
+    from pagelab.simulate.history import aged_memory as aged_memory
     from pagelab.simulate.model import effective_memory as effective_memory
     from pagelab.simulate.model import expected_allocations as expected_allocations
     from pagelab.simulate.page_faults import curves as curves
     from pagelab.simulate.page_faults import paging as paging
-    from pagelab.simulate.placing import History as History
     from pagelab.simulate.placing import placement as placement
     from pagelab.simulate.sampling import sampled_paging as sampled_paging
     from pagelab.simulate.sweeping.run import Sweep as Sweep
@@ -28,9 +30,11 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "CacheRuns": "pagelab.simulate.caching",
-    "History": "pagelab.simulate.placing",
+    "AgedMemory": "pagelab.simulate.history",
+    "History": "pagelab.simulate.history",
     "Sweep": "pagelab.simulate.sweeping.run",
     "TlbRuns": "pagelab.simulate.translation",
+    "aged_memory": "pagelab.simulate.history",
     "cache": "pagelab.simulate.caching",
     "curves": "pagelab.simulate.page_faults",
     "effective_memory": "pagelab.simulate.model",

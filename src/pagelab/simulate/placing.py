@@ -10,30 +10,13 @@ from typing import Any
 
 from .. import policy as policies
 from ..errors import BadInputError
+from .history import History as History
 
 HEAP_POOL = 0x6600_0000_0000
 ANONYMOUS_POOL = 0x6700_0000_0000
 POOL_BYTES = 1 << 40
 """Where pagelab puts heap and anonymous memory under a policy, and how far offsets reach (docs/policy.md)."""
 _BASE = 12
-
-
-@dataclass(frozen=True)
-class History:
-    """The simulated machine before the program starts; ``turnover=0`` is one that has just booted.
-
-    ``used`` and ``cached`` are shares of memory that other programs and the file cache hold; ``turnover`` is how many
-    times
-    the memory has been handed out before, among ``programs`` that live side by side (crates/simulate,
-    ``allocate::aged``).
-    """
-
-    memory_bytes: int = 1 << 30
-    processors: int = 2
-    used: float = 0.4
-    cached: float = 0.5
-    turnover: float = 2.0
-    programs: int = 64
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,10 @@ use pagelab_frames::Want;
 
 use super::PAGE_BITS;
 use super::buddy::MAX_ORDER;
-use super::kernel::{History, Kernel, aged};
+use super::history::History;
+use super::kernel::Kernel;
 use super::layout::Layout;
+use super::past::aged;
 use super::strategy::Strategy;
 use super::tables::{NONE, Tables};
 

@@ -38,11 +38,19 @@ def cache_command(
     ] = 20,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the first execution; the others count on.")] = 0,
     memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="Memory of the simulated machine.")] = "1G",
-    used: Annotated[float, typer.Option("--used", help="Share of it that other programs hold.")] = 0.4,
-    cached: Annotated[float, typer.Option("--cached", help="Share of it that holds file pages.")] = 0.5,
+    past: Annotated[
+        str, typer.Option("--past", metavar="NAME", help="What it did before: mixed, compile, page-cache, forks.")
+    ] = "mixed",
+    used: Annotated[
+        float | None, typer.Option("--used", help="Share of it that other programs hold (default: the past's).")
+    ] = None,
+    cached: Annotated[
+        float | None, typer.Option("--cached", help="Share of it that holds file pages (default: the past's).")
+    ] = None,
     turnover: Annotated[
-        float, typer.Option("--turnover", help="How often memory was handed out before; 0: a machine just booted.")
-    ] = 2.0,
+        float | None,
+        typer.Option("--turnover", help="How often memory was handed out before; 0: a machine just booted."),
+    ] = None,
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="Threads (default: all processors).")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FILE", help="Every execution and level: .parquet or .csv.")
@@ -56,8 +64,8 @@ def cache_command(
     """Simulate physically indexed caches: what a program's cache misses would be, and how much they differ between
     executions.
 
-    Each execution is a machine of its own: what ran before it is drawn from the seed, and decides which frames are
-    free.
+    Each execution is a machine of its own, with another past: what ran before is drawn from the seed, and decides which
+    frames are free.
 
     **Examples**
 
@@ -74,10 +82,10 @@ def cache_command(
 
     if study is not None:
         check_directory(study)
-    past = _history(memory, used, cached, turnover)
+    history = _history(past, memory, {"used": used, "cached": cached, "turnover": turnover})
     wanted = [*(frames or []), *(str(path) for path in policy or [])] or ["kernel"]
     seeds = range(seed, seed + executions)
-    runs = cache(trace, hierarchy, wanted, seeds=seeds, history=past, threads=threads, report=_progress())
+    runs = cache(trace, hierarchy, wanted, seeds=seeds, history=history, threads=threads, report=_progress())
     if output is not None:
         write_table(runs.levels, output)
     if study is not None:
@@ -87,11 +95,12 @@ def cache_command(
         terminal.echo(f"\nstudy written; see: pagelab report {study}")
 
 
-def _history(memory: str, used: float, cached: float, turnover: float) -> History:
+def _history(past: str, memory: str, given: dict[str, float | None]) -> History:
     from pagelab.simulate.hardware import size_bytes
-    from pagelab.simulate.placing import History
+    from pagelab.simulate.history import History
 
-    return History(memory_bytes=size_bytes(memory, "--memory"), used=used, cached=cached, turnover=turnover)
+    said = {name: value for name, value in given.items() if value is not None}
+    return History.of(past, memory_bytes=size_bytes(memory, "--memory"), **said)
 
 
 def _progress() -> Callable[[int, int | None], None] | None:

@@ -1,0 +1,159 @@
+"""What happened on a simulated machine before the program started, and what that leaves of its free memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import BadInputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+PAGE_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class History:
+    """The simulated machine before the program starts; ``turnover=0`` is one that has just booted.
+
+    A seed stands for a machine with another past of this kind, not for the next execution on the same machine.
+    docs/method/cache.md has the model; shares are of memory where nothing else is said.
+    """
+
+    memory_bytes: int = 1 << 30
+    processors: int = 2
+    used: float = 0.4
+    """Held by other programs when the program starts."""
+    cached: float = 0.5
+    """Pages of files, at most."""
+    turnover: float = 2.0
+    """How many times the memory has been handed out before."""
+    programs: int = 64
+    """Programs that lived side by side, about."""
+    peak: float = 0.0
+    """Held before by programs that came and went, at most; never less than what of ``used`` is not ``kept``."""
+    kept: float = 0.0
+    """Share of ``used`` that one program has from the beginning."""
+    programs_differ: float = 2.0
+    """Standard deviation of the binary logarithm of programs' sizes."""
+    growing: int = 8
+    """Programs that a processor lets grow in turns."""
+    from_files: float = 0.5
+    """Share of what is handed out that is read from files."""
+    file_bytes: int = 64 << 10
+    """Median size of a file."""
+    files_differ: float = 2.9
+    """Standard deviation of the binary logarithm of files' sizes."""
+    deleted: float = 0.2
+    """Files that are deleted for each one that is read."""
+    dropped: float = 0.0
+    """Share of the file pages that is given up at the end."""
+    readahead_bytes: int = 128 << 10
+    """The largest window of readahead."""
+
+    @classmethod
+    def of(cls, past: str, **changes: Any) -> History:
+        """The history that is called ``past`` (:data:`PASTS`), with ``changes``. Raises :class:`BadInputError`."""
+        if past not in PASTS:
+            raise BadInputError(f"past {past!r} is not known; there are: {', '.join(PASTS)}")
+        return cls(**{**PASTS[past], **changes})
+
+
+PASTS: Mapping[str, Mapping[str, Any]] = {
+    "mixed": {},
+    "compile": {
+        "used": 0.23,
+        "cached": 0.67,
+        "turnover": 1.3,
+        "from_files": 0.46,
+        "programs": 1400,
+        "growing": 32,
+        "deleted": 0.34,
+        "programs_differ": 1.4,
+        "dropped": 1.0,
+        "peak": 0.27,
+        "file_bytes": 16384,
+    },
+    "page-cache": {
+        "kept": 0.88,
+        "turnover": 12.0,
+        "from_files": 0.55,
+        "programs": 140,
+        "growing": 44,
+        "deleted": 0.057,
+        "used": 0.55,
+        "cached": 0.45,
+    },
+    "forks": {
+        "used": 0.1,
+        "turnover": 0.72,
+        "from_files": 0.59,
+        "programs": 1900,
+        "growing": 40,
+        "deleted": 0.3,
+        "dropped": 0.85,
+        "peak": 0.3,
+        "files_differ": 2.9,
+        "file_bytes": 16384,
+        "cached": 0.67,
+    },
+}
+"""Pasts by name. All but ``mixed`` are fitted to states of a Linux machine: docs/method/cache.md."""
+
+
+class AgedMemory(NamedTuple):
+    """Free memory of machines with a past."""
+
+    free: pl.DataFrame
+    """``seed``, ``block_bytes``, ``free_blocks`` (as in ``/proc/buddyinfo``), and ``available``: the share of the free
+    memory from which a block of this size can be had."""
+    runs: pl.DataFrame
+    """``seed``, ``pages``, ``runs``: how many runs of so many consecutive frames a fresh process's pages have."""
+
+
+def aged_memory(history: History, seeds: Iterable[int] = (0,), *, pages: int = 16_384) -> AgedMemory:
+    """What machines with this history have free, and how the first ``pages`` pages of a fresh process lie in memory.
+
+    Raises :class:`BadInputError` for a history that cannot be.
+    """
+    import polars as pl
+
+    from .. import _native
+
+    try:
+        machines = json.loads(_native.aged_memory(json.dumps(asdict(history)), list(seeds), pages))
+    except ValueError as error:
+        raise BadInputError(str(error)) from None
+    free, runs = [], []
+    for machine in machines:
+        seed, blocks = machine["seed"], machine["blocks"]
+        sizes = [PAGE_BYTES << order for order in range(len(blocks))]
+        held = [size * count for size, count in zip(sizes, blocks, strict=True)]
+        for order, (size, count) in enumerate(zip(sizes, blocks, strict=True)):
+            free.append((seed, size, count, sum(held[order:]) / sum(held) if sum(held) else None))
+        runs += [(seed, length, count) for length, count in runs_of(machine["frames"]).items()]
+    return AgedMemory(
+        pl.DataFrame(
+            free,
+            {"seed": pl.UInt64, "block_bytes": pl.Int64, "free_blocks": pl.Int64, "available": pl.Float64},
+            orient="row",
+        ),
+        pl.DataFrame(runs, {"seed": pl.UInt64, "pages": pl.Int64, "runs": pl.Int64}, orient="row"),
+    )
+
+
+def runs_of(frames: list[int]) -> dict[int, int]:
+    """How many runs of each length the frames of consecutive pages have, a run being frames in ascending order."""
+    found: dict[int, int] = {}
+    length = 1
+    for before, after in pairwise([*frames, -1]):
+        if after == before + 1:
+            length += 1
+        else:
+            found[length] = found.get(length, 0) + 1
+            length = 1
+    return dict(sorted(found.items()))
