@@ -1,8 +1,8 @@
 """``python -m bench.aa``: real comparisons of a command with itself, on this machine as it is now.
 
 Executions of one short command in complete blocks of two, in the order of pagelab's schedule, and then 10 blocks a
-comparison: how often do pairs, and the rank sum that ignores them, find a difference that is not there; and how wide are
-their intervals? Writes ``bench/results/aa.md`` and ``aa.json``.
+comparison: how often do pairs, and the rank sum that ignores them, find a difference that is not there; and how wide
+are their intervals? Writes ``bench/results/aa.md`` and ``aa.json``.
 """
 
 from __future__ import annotations

@@ -381,6 +381,7 @@ def test_pairs_see_through_drift_in_test_size_and_interval(tmp_path: Path) -> No
     assert found.relative_interval is not None
     assert (found.relative_interval.low, found.relative_interval.high) == (pytest.approx(0.03), pytest.approx(0.03))
     assert found.narrower == pytest.approx(0.0, abs=1e-9)
+    assert " within 12 pairs; medians of all executions: " in found.sentence
 
 
 def test_five_pairs_cannot_tell(tmp_path: Path) -> None:

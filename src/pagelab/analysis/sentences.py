@@ -85,7 +85,12 @@ def _found(c: Contrast, metric: Metric, family: int) -> str:
     text = f"{c.policy} {_verb(c, metric)} {_amount(c, metric)} ({_size_interval(c, metric)}, {_p(c, family)})"
     if c.median is not None and c.median_baseline is not None:
         medians = wording.in_one_unit([c.median_baseline, c.median], metric)
-        text += f": the median goes from {medians[0]} to {medians[1]}"
+        # The ratio of pairs need not be that of the medians: where the machine drifts they differ.
+        text += (
+            f": the median goes from {medians[0]} to {medians[1]}"
+            if c.pairs is None
+            else f" within {wording.count(c.pairs, 'pair')}; medians of all executions: {medians[0]}, then {medians[1]}"
+        )
     text += "."
     if c.separated:
         side = "below" if c.verdict == "lower" else "above"
