@@ -24,7 +24,7 @@ SUFFIXES = ["", ".cpu", ".user", ".system", ".thread", ".faults", ".major_faults
 
 @pytest.fixture
 def program(workshop: Workshop) -> Path:
-    return workshop.build("windows", flags=(f"-I{paths.include()}",))
+    return workshop.build("api/windows", flags=(f"-I{paths.include()}",))
 
 
 def values(run: Run, name: str) -> list[float]:

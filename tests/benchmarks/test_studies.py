@@ -161,7 +161,8 @@ def test_a_newcomer_gets_benchmarks_their_inputs_and_what_is_missing(tmp_path: P
         assert set(store.runs()["status"]) == {"ok"}
         assert set(store.runs()["workload"]) == {"scimark-sparse size=half memory=once cache=L2", "perl", "ping-tcp"}
         counts = store.measurements().group_by("name").len()
-        assert dict(counts.iter_rows()) == {"scimark.sparse": 4, "ping.tcp": 4}
+        reported = {name: count for name, count in counts.iter_rows() if name.partition(".")[0] != "work"}
+        assert reported == {"scimark.sparse": 4, "ping.tcp": 4}
         assert '"problem": "communication"' in "".join(store.conditions()["factors"])
 
 

@@ -19,5 +19,7 @@ int main(void) {
     CHECK_API(pagelab_color_count(p), -ENOSYS);
     CHECK_API(pagelab_strategy_at(p), -ENOSYS);
     CHECK_API(pagelab_counters(&counters, sizeof counters), -ENOSYS);
+    CHECK_API(pagelab_begin("window"), -ENOSYS);
+    CHECK_API(pagelab_end(), -ENOSYS);
     return ok();
 }

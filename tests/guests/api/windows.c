@@ -1,5 +1,5 @@
 /* Windows: what is measured between pagelab_begin and pagelab_end, by what the argument says. */
-#include "guest.h"
+#include "../guest.h"
 #include <time.h>
 
 #include "pagelab.h"
