@@ -50,7 +50,7 @@ MISTAKES = [
     ("traces = ['*.trace']\n[[paging]]\npolicies = 'opt'\nmemory = 'all'", 'memory = "all" needs policies = ["lru"]'),
     ("traces = ['*.trace']\n[[paging]]\nmemory = '12K'\ncolors = 8\npolicies = 'fifo'", "no memory size is a multiple"),
     ("traces = ['*.trace']\n[[paging]]\n[[paging]]\ncolors = 8", "all.toml:3: paging[1]: a configuration of paging[0]"),
-    ("traces = ['*.trace']\n[[cache]]\nhierarchy = 'zen-3'\nused = 0.9", "0.98 together at most"),
+    ("traces = ['*.trace']\n[[cache]]\nhierarchy = 'zen-3'\nused = 0.9", "at most 0.95 and 1 together"),
     ("traces = ['*.trace']\n[[cache]]\nhierarchy = 'zen-3'\nframes = 'colour'", "allowed:"),
     ("traces = ['*.trace', 'no.trace']\n[[paging]]", "no.trace: "),
     ("traces = ['*.toml']\n[[paging]]", "not a pagelab trace"),
