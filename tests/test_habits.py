@@ -54,7 +54,7 @@ BAD = [
     (["stuy"], "did you mean study?"),
     (["study", "rnu"], "did you mean run?"),
     (["simulate", "cahce"], "did you mean cache?"),
-    (["nonsense"], "known: run, map"),
+    (["nonsense"], "known: try, run, map"),
     (["run", "--polcy", "p.toml", "--", "true"], "did you mean --policy?"),
     (["run", "--page", "2M", "--", "true"], "did you mean --pages"),
     (["run"], "see: pagelab run --help"),
