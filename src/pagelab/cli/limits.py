@@ -29,6 +29,8 @@ WATCHED = STARTS_NO_PROGRAM | {"compare", "diagnose", "demo", "trace", "try"}
 PATIENCE_S = 20.0
 """Processor time for loading one native module, and real time in which a process without children does nothing."""
 _M_ARENA_MAX = -8
+_ENDED = mmap.PAGESIZE - 1
+"""Byte of the page shared with the process that does the work: 1 once Python code of ours decides how it ends."""
 _CRASHES = {signal.SIGABRT, signal.SIGTRAP, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGSYS, signal.SIGXFSZ}
 
 
@@ -93,20 +95,23 @@ def guarded(work: Callable[[], None], command: str, limits: list[str]) -> NoRetu
         if os.getpid() != parent:
             _die_with(parent)
         _announce_loads(loading)
-        _told(work, limits)
-    _as_it_ended(_Watched(child, loading, limits).ended(), limits)
+        _told(work, limits, loading)
+    _as_it_ended(_Watched(child, loading, limits).ended(), limits, is_ours=loading[_ENDED] != 0)
 
 
-def _told(work: Callable[[], None], limits: list[str]) -> NoReturn:
+def _told(work: Callable[[], None], limits: list[str], place: mmap.mmap) -> NoReturn:
     try:
         work()
     except (SystemExit, KeyboardInterrupt):
+        place[_ENDED] = 1
         raise
     except BaseException as error:  # pyo3's panics are no Exception
         first = error
         while first.__context__ is not None:
             first = first.__context__
+        place[_ENDED] = 1
         _end(f"{type(first).__name__}: {(str(first).strip() or 'no details').splitlines()[0]}", limits)
+    place[_ENDED] = 1
     sys.exit(0)
 
 
@@ -227,8 +232,10 @@ def _has_children(pid: int) -> bool:
         os.close(fd)
 
 
-def _as_it_ended(status: int, limits: list[str]) -> NoReturn:
+def _as_it_ended(status: int, limits: list[str], *, is_ours: bool) -> NoReturn:
     if os.WIFEXITED(status):
+        if not is_ours:  # OpenBLAS, say, calls exit(1) where it has no memory
+            _end(f"a library that it needs ended it (exit code {os.WEXITSTATUS(status)})", limits)
         os._exit(os.WEXITSTATUS(status))
     number = signal.Signals(os.WTERMSIG(status))
     if number in _CRASHES:
