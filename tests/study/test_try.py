@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from pagelab.analysis.answer import Answer, answer_of, more, sentence, words
@@ -14,7 +16,7 @@ from pagelab.analysis.metrics import metric_named
 from pagelab.analysis.model import Interval
 from pagelab.cli.forest import WIDTH, Row, forest
 from pagelab.study.store import Store
-from pagelab.study.trying import Pilot, Setting, Trying
+from pagelab.study.trying import Pilot, Setting, Trying, metric_of
 
 WALL = metric_named("wall_s")
 BRIEF = ("--minutes", 0.15)
@@ -41,6 +43,51 @@ def test_a_variable_that_matters_is_found_and_the_study_is_kept(tmp_path: Path) 
     assert [condition.env for condition in plan.conditions] == [{"OP": "10"}, {"OP": "15"}]
     assert runs.height == 2 * plan.executions
     assert plan.executions >= 6
+
+
+@pytest.mark.parametrize(
+    ("wall", "cpu", "waiting", "steal", "metric"),
+    [
+        (1.0, 0.8, 0.2, 0.0, "cpu_s"),  # waited for a processor, and for nothing else
+        (1.0, 0.8, 0.1, 0.1, "cpu_s"),  # ... the hypervisor took one as well
+        (1.0, 0.8, 0.1, 5.0, "cpu_s"),  # ... and others from other processors
+        (1.0, 0.995, 0.005, 0.0, "wall_s"),  # hardly waited
+        (1.0, 0.5, 0.1, 0.0, "wall_s"),  # waited for something else, too
+        (1.0, 0.1, 0.9, None, "cpu_s"),
+        (1.0, 1.8, 0.1, 0.0, "wall_s"),  # several threads at work
+        (1.0, 0.8, None, 0.0, "wall_s"),  # not told
+    ],
+)
+def test_what_is_compared_where_nobody_says(
+    wall: float, cpu: float, waiting: float | None, steal: float | None, metric: str
+) -> None:
+    row = {"wall_s": wall, "cpu_s": cpu, "waiting_s": waiting, "steal_s": steal}
+    chosen, why = metric_of(pl.DataFrame([row, row], schema=dict.fromkeys(row, pl.Float64)))
+    assert chosen == metric
+    assert bool(why) == (metric == "cpu_s")
+
+
+def test_a_pilot_without_runs_says_nothing() -> None:
+    names = ("wall_s", "cpu_s", "waiting_s", "steal_s")
+    assert metric_of(pl.DataFrame(schema=dict.fromkeys(names, pl.Float64))) == ("wall_s", "")
+
+
+def test_a_program_that_only_waits_for_a_processor_is_judged_by_processor_time(tmp_path: Path) -> None:
+    """Four programs on one processor, of which ours is one."""
+    cpu = min(os.sched_getaffinity(0))
+    busy = [sys.executable, "-c", f"import os; os.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"]
+    others = [subprocess.Popen(busy) for _ in range(3)]
+    try:
+        work = ("--", sys.executable, "-c", "sum(range(2_000_000))")
+        done = run(tmp_path, "--env", "A=1", "--env", "A=2", "--cpu", cpu, "--minutes", 0.3, "--json", *work)
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["metric"] == "cpu_s"
+    assert "waited for a processor" in found["metric_why"]
 
 
 def test_json_is_alone_on_standard_output(tmp_path: Path) -> None:

@@ -47,6 +47,8 @@ class TryDocument(_Model):
     command: list[str]
     baseline: str
     metric: str
+    metric_why: str = ""
+    """Why it is not wall time, where nobody named it."""
     level: float
     minutes: float
     executions: int

@@ -69,7 +69,10 @@ def try_command(
     metric: Annotated[
         str | None,
         typer.Option(
-            "--metric", metavar="NAME", help="cpu_s, measure.NAME ... (default: wall_s).", rich_help_panel=MEASURE
+            "--metric",
+            metavar="NAME",
+            help="wall_s, cpu_s, measure.NAME ... (default: wall_s, or cpu_s if it only waits for a processor).",
+            rich_help_panel=MEASURE,
         ),
     ] = None,
     measure_regex: MeasureRegex = None,
@@ -129,7 +132,7 @@ def try_command(
 
     with Store.open(directory, write=False) as store:
         found = analyse(load(store))
-    again = _again(axes, metric, measure_regex)
+    again = _again(axes, found.primary.name if pilot.metric_why else metric, measure_regex)
     document = _document(wanted, found, directory, pilot, blocks, again)
     if as_json:
         terminal.echo(document.model_dump_json(by_alias=True, indent=1))
@@ -271,6 +274,7 @@ def _document(
         command=list(wanted.argv),
         baseline=baseline,
         metric=found.primary.name,
+        metric_why=pilot.metric_why,
         level=wanted.level,
         minutes=wanted.minutes,
         executions=blocks,
@@ -333,6 +337,7 @@ def _text(told: TryDocument, found: Analysis) -> str:
     )
     verdict = _first(told)
     lines = [verdict, "", f"{head}; change against {told.baseline}", *forest(rows), ""]
+    lines += [f"CPU time is compared: {told.metric_why}"] if told.metric_why else []
     lines += [one.sentence for one in told.settings if one.sentence != verdict]
     # That the machine is not quiet was said when the study began.
     serious = [caveat for caveat in found.caveats if not caveat.startswith("The machine was not quiet")]
