@@ -161,7 +161,7 @@ def test_guest_is_placed_where_huge_pages_are_never_given(
 ) -> None:
     """PR_SET_THP_DISABLE is "never" for one process and those it starts: pools are cut from 4K pages."""
     run_under.prefix = (str(workshop.build("frames/without_thp")),)
-    run = run_placed(policy, guest_argv(guest, workshop), run_under)
+    run = run_placed(policy, guest_argv(guest, workshop), run_under, may_lack_colours=True)
     assert run.root.frames is not None
     assert run.root.frames.engine is not None
     chunks = run.root.frames.engine.values

@@ -123,7 +123,7 @@ def test_few_processes_are_told_to_a_policy_that_starts_threads(run_under: Runne
     run = under(run_under, "nproc", 12)(policy.toml, ["true"], env=policy.environment(), user="daemon")
     found = scarce(run)
     assert "RLIMIT_NPROC" in found, run.story()
-    assert found["RLIMIT_NPROC"].data["adds"] == 2
+    assert found["RLIMIT_NPROC"].data["adds"] == 3
     assert scarce(under(run_under, "nproc", 12)(SIZES, ["true"], user="daemon")) == {}
 
 

@@ -10,23 +10,33 @@ from .launching import Run, Runner
 TRIES = 3
 
 
-def run_placed(policy: FramesPolicy, argv: list[str], run_under: Runner) -> Run:
+def run_placed(policy: FramesPolicy, argv: list[str], run_under: Runner, *, may_lack_colours: bool = False) -> Run:
     """The guest has found all pages as promised.
 
     A broken promise is forgiven, and the run repeated, only where the policy does not pin (nothing may move pinned
     pages), and the record says that pages of this very program lay elsewhere at the end than where they were found
     before they were placed: the kernel moves pages. What the engine misplaces is so in every try.
+
+    ``may_lack_colours``: pools are cut from single pages, whose colours are what the machine has free. Then it is also
+    repeated where the record counts pages for which there was no frame of their colour within the budget.
     """
-    for _ in range(TRIES):
+    for _ in range(TRIES * (4 if may_lack_colours else 1)):
         before = pages_migrated()
         run = run_under(possible(policy).toml, argv, env=policy.environment(), timeout_s=60.0)
-        if "promised" not in run.stderr or policy.is_pinned or not moved_pages(run):
+        excused = moved_pages(run) or (may_lack_colours and fallen_back(run))
+        if "promised" not in run.stderr or policy.is_pinned or not excused:
             break
         print(f"repeated, since the kernel migrated {pages_migrated() - before} pages:\n{run.story()}")
     run.succeeded()
     assert (run.stdout, run.stderr) == ("ok\n", ""), run.story()
     assert run.root.governed, run.story()
     return run
+
+
+def fallen_back(run: Run) -> int:
+    """Pages on a frame of another colour than asked, as the record counts them."""
+    frames = run.the_record.frames
+    return sum(strategy.fallback_pages for strategy in frames.strategies) if frames else 0
 
 
 def pages_migrated() -> int:

@@ -262,6 +262,7 @@ static void do_map(struct worker *w, struct block *b) {
     if (!is_page_aligned(p)) wrong(w, "%p is no page", p);
     b->base = p;
     b->pages = pages;
+    b->is_patched = special == 3; /* perhaps across a border: several mappings, also where it is moved to (docs/preload.md) */
     fresh_pages(b, 0, pages, prot, flags & MAP_LOCKED ? LOCKED : 0);
     check_around(w, b, 0, pages);
     note(w, slot_of(w, b), 0, pages, prot);
