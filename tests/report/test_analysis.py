@@ -30,11 +30,10 @@ def test_fully_separated_twenty_against_twenty_gives_prepages_p(tmp_path: Path) 
     assert contrast.separated
     assert contrast.shift == pytest.approx(-1.0)
     assert contrast.relative == pytest.approx(-0.5, abs=0.01)
-    assert found.headline.startswith("Policy b shortens w by 49.8% (95% interval ")
-    assert "p = 1.5 × 10⁻¹¹" in found.headline
-    assert (
+    assert found.headline.startswith("w is 49.8% faster under b than under a (95% interval ")
+    assert found.headline.endswith(", 20 executions of each, p = 1.5 × 10⁻¹¹).")
+    assert contrast.sentence.endswith(
         "): the median goes from 2.010 s to 1.010 s. Each of its 20 executions lies below all 20 of a."
-        in found.headline
     )
     assert found.caveats == ()
 
@@ -99,7 +98,7 @@ def test_an_interval_that_leaves_out_zero_is_not_enough_after_holm(tmp_path: Pat
     assert (contrast.p_holm or 0) > 0.05
     assert contrast.verdict == "no-difference"
     assert "leaves out 0, but after the correction for several contrasts it is not enough" in contrast.sentence
-    assert found.headline == "No difference found in any of 4 planned comparisons."
+    assert found.headline.startswith("No difference was found in 4 comparisons: 4 cannot be told (changes under ")
 
 
 def test_one_execution_has_no_spread_no_test_worth_anything_and_no_nan(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import factory
 from factory import Run, data_of
@@ -53,15 +54,43 @@ def test_the_forest_plot_fills_only_what_holm_allows(typical_analysis: Analysis)
     assert set(expected.values()) == {True, False}
 
 
-def test_very_large_effects_get_a_logarithmic_axis_and_say_so(tmp_path: Path) -> None:
-    plan = factory.plan(["w"], ["a", "b", "c"], 6)
-    factor = {"a": 1.0, "b": 40.0, "c": 0.98}
+def test_what_reaches_far_beyond_the_others_is_cut_off_with_an_arrow(tmp_path: Path) -> None:
+    factor = {"a": 1.0, "b": 40.0, **{f"c{i}": 0.98 for i in range(5)}}
+    plan = factory.plan(["w"], factor, 6)
     directory = factory.store(tmp_path, plan, lambda c, s: Run(wall_s=factor[c.policy] + s.execution / 1000))
     analysis = analyse(data_of(directory))
-    assert charts.is_logarithmic(analysis)
+    assert charts.is_cut(analysis)
     assert "b lengthens w 39.9-fold (95% interval 39.8–40.0, p = " in analysis.answers[0]
-    assert '"symlog"' in json.dumps(charts.forest(analysis))
-    assert "logarithmic away from zero" in next(f.caption for f in figures_of(analysis) if f.id == "effects")
+    assert analysis.headline.startswith("w takes 39.9 times as long under b as under a (95% interval 39.8–40.0 times, ")
+    spec = charts.forest(analysis)
+    rows = [row for part in spec["datasets"].values() for row in part if "above" in row]
+    assert [row["policy"] for row in rows if row["above"] is not None] == ["b"]
+    assert [row["policy"] for row in rows if row["relative"] is None] == ["b"]
+    assert max(row["high"] for row in rows) <= 100
+    assert "Arrows point at what lies outside" in next(f.caption for f in figures_of(analysis) if f.id == "effects")
+
+
+def test_the_forest_plot_is_sorted_and_says_what_the_rule_says(typical_analysis: Analysis) -> None:
+    rows = [row for part in charts.forest(typical_analysis)["datasets"].values() for row in part if "words" in row]
+    sizes = {(c.workload, c.policy): c.relative or 0.0 for c in typical_analysis.planned()}
+    order = [(row["workload"], row["policy"]) for row in rows]
+    assert order == sorted(sizes, key=lambda key: sizes[key])
+    assert rows[0]["words"] == "38.1% faster"
+    assert {row["words"].split(" within")[0] for row in rows if not row["found"]} == {"same"}
+    assert not charts.is_cut(typical_analysis)
+
+
+def test_a_file_keeps_room_for_the_labels_of_wider_fonts(typical_analysis: Analysis) -> None:
+    spec = charts.forest(typical_analysis, 640)
+    padding = spec["config"]["padding"]
+    assert padding["left"] >= 0.25 * 5 * len("python · mosaic")
+    assert padding["right"] >= 0.25 * 5 * len("same within ±2.4%")
+    limits = [layer["encoding"]["y"]["axis"]["labelLimit"] for layer in spec["layer"] if _has_axis(layer)]
+    assert limits == [0, 0]
+
+
+def _has_axis(layer: dict[str, Any]) -> bool:
+    return bool(layer["encoding"].get("y", {}).get("axis"))
 
 
 def test_names_that_look_alike_keep_their_own_rows(tmp_path: Path) -> None:

@@ -159,9 +159,9 @@ def test_a_crowded_study_still_fits(browser: Browser, tmp_path: Path) -> None:
     assert written.page is not None
     browser.screen(1280, 900)
     browser.open(written.page)
-    assert browser.value("document.querySelector('figure svg').getBoundingClientRect().bottom") < 950
+    assert browser.value("document.querySelector('figure svg').getBoundingClientRect().bottom") < 900
     texts = "[...document.querySelectorAll('[data-chart=\"effects\"] svg text')].map(t => t.textContent)"
-    assert browser.value(texts).count("demand") == 2
+    assert browser.value(texts).count("scan · demand") == 1
     browser.screen(375)
     browser.open(written.page)
     assert browser.value("document.documentElement.scrollWidth") == 375

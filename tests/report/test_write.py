@@ -132,7 +132,7 @@ def test_a_failure_leaves_the_older_report(small: Path, tmp_path: Path, monkeypa
 def test_the_command_writes_a_report_and_says_where(small: Path) -> None:
     done = run("report", small)
     assert done.returncode == 0
-    assert done.stdout.startswith("Policy b shortens w by 49.9% (95% interval ")
+    assert done.stdout.startswith("w is 49.9% faster under b than under a (95% interval ")
     assert f"report: {small.resolve()}/report/index.html\n" in done.stdout
     assert (small / "report" / "index.html").exists()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, expm1, log1p
+from math import ceil, comb, expm1, log1p
 from statistics import NormalDist
 from typing import Literal
 
@@ -19,21 +19,26 @@ POWER = 0.8
 Said = Literal["lower", "higher", "same", "cannot-tell"]
 """One rule: ``lower`` and ``higher`` where the test rejects after Holm; ``same`` where it does not and the whole
 interval is within ``NEGLIGIBLE``; else ``cannot-tell``."""
+Test = Literal["pairs", "rank-sum", "stratified"]
 
 
 @dataclass(frozen=True)
 class Answer:
     said: Said
     change: float | None
-    """Ratio of pairs less 1."""
+    """Ratio of pairs, or between executions where there are none, less 1."""
     interval: Interval | None
     p: float | None
     """After Holm over the family."""
     pairs: int
+    """Or executions of each, where the test is not within pairs."""
     seen: float | None
-    """The smallest change that so many pairs would show in four of five studies."""
+    """The smallest change that so many pairs would show in four of five studies; None where they can show none."""
     needed: int | None
     """Executions of each condition for an interval of ± ``NEGLIGIBLE``."""
+    test: Test = "pairs"
+    fewest: int = FEWEST_PAIRS
+    """With fewer no test could reject, whatever the data."""
 
 
 def answer_of(
@@ -44,36 +49,61 @@ def answer_of(
     *,
     level: float,
     family: int = 1,
+    test: Test = "pairs",
 ) -> Answer:
     """``change`` and ``interval`` are fractions; ``p`` is Holm's, over ``family`` comparisons."""
-    if change is None or interval is None or p is None or pairs < FEWEST_PAIRS:
-        return Answer("cannot-tell", change, interval, p, pairs, None, None)
+    alpha = 1 - level
+    fewest = fewest_of(test, alpha / family)
+    if change is None or interval is None or p is None or pairs < fewest_of(test, alpha):
+        return Answer("cannot-tell", change, interval, p, pairs, None, None, test, fewest)
     width = (log1p(interval.high) - log1p(interval.low)) / 2
     normal = NormalDist()
-    alpha = 1 - level
-    reach = (normal.inv_cdf(1 - alpha / family / 2) + normal.inv_cdf(POWER)) / normal.inv_cdf(1 - alpha / 2)
-    seen = expm1(width * reach)
-    needed = max(FEWEST_PAIRS, ceil(pairs * (width / log1p(NEGLIGIBLE)) ** 2))
+    reach = (normal.inv_cdf(1 - alpha / family / 2) + normal.inv_cdf(POWER)) / normal.inv_cdf(
+        1 - (1 - interval.level) / 2
+    )
+    seen = expm1(width * reach) if pairs >= fewest else None
+    needed = max(fewest, ceil(pairs * (width / log1p(NEGLIGIBLE)) ** 2))
     if p <= alpha * (1 + 1e-12) and change != 0:
         said: Said = "lower" if change < 0 else "higher"
     else:
         said = "same" if max(abs(interval.low), abs(interval.high)) <= NEGLIGIBLE else "cannot-tell"
-    return Answer(said, change, interval, p, pairs, seen, needed)
+    return Answer(said, change, interval, p, pairs, seen, needed, test, fewest)
+
+
+def fewest_of(test: Test, alpha: float) -> int:
+    """Pairs, or executions of each, with which the smallest possible two-sided p is at most ``alpha``."""
+    n = 1
+    if test == "rank-sum":
+        while 2 / comb(2 * n, n) > alpha:
+            n += 1
+        return n
+    while 2 / 2**n > alpha * (1 + 1e-12):
+        n += 1
+    return max(n, FEWEST_PAIRS)
 
 
 def words(found: Answer, metric: Metric) -> str:
     """``45.6% slower``, ``same within ±1.2%``, ``cannot tell: under 12% would not be seen``."""
+    names = ("faster", "slower") if metric.kind == "time" else ("lower", "higher")
+    if found.said in ("lower", "higher") and found.change is None:
+        return f"{names[found.said == 'higher']}, size unknown"
     if found.said in ("lower", "higher") and found.change is not None:
-        names = ("faster", "slower") if metric.kind == "time" else ("lower", "higher")
         if found.change >= 2:
             return f"{wording.digits(1 + found.change)} times as {'long' if metric.kind == 'time' else 'high'}"
         size = "under 0.01%" if abs(found.change) < 5e-5 else wording.percent(abs(found.change), signed=False)
         return f"{size} {names[found.said == 'higher']}"
     if found.said == "same" and found.interval is not None:
         return f"same within ±{_about(max(abs(found.interval.low), abs(found.interval.high)))}"
+    if found.pairs < found.fewest:
+        return f"cannot tell: {counted(found)}, {found.fewest} are the fewest"
     if found.seen is None:
-        return f"cannot tell: {wording.count(found.pairs, 'pair')}, {FEWEST_PAIRS} are the fewest"
+        return "cannot tell"
     return f"cannot tell: under {_about(found.seen)} would not be seen"
+
+
+def counted(found: Answer) -> str:
+    """``12 pairs``, ``12 executions of each``."""
+    return wording.count(found.pairs, "pair") if found.test == "pairs" else f"{found.pairs:,} executions of each"
 
 
 def _about(fraction: float) -> str:
@@ -92,6 +122,13 @@ def span(interval: Interval) -> str:
     return wording.interval_percent(interval)
 
 
+def _sized(found: Answer, interval: Interval) -> str:
+    """As factors where the change is said as one."""
+    if found.change is None or found.change < 2 or interval.low <= 0:
+        return span(interval)
+    return f"{wording.digits(1 + interval.low)}–{wording.digits(1 + interval.high)} times"
+
+
 def sentence(found: Answer, metric: Metric, treatment: str, baseline: str) -> str:
     """``B is 45.6% slower than A``; ``B against A: same within ±1.2%``."""
     said = words(found, metric)
@@ -102,10 +139,12 @@ def sentence(found: Answer, metric: Metric, treatment: str, baseline: str) -> st
     return f"{lead}{treatment} {'takes' if said.endswith('as long') else 'is'} {said} {than} {baseline}"
 
 
-def facts(found: Answer) -> list[str]:
-    """The interval, the number of pairs and p, each where it exists."""
-    shown = [f"{wording.level(found.interval.level)} interval {span(found.interval)}"] if found.interval else []
-    shown.append(wording.count(found.pairs, "pair"))
+def facts(found: Answer, number: str | None = None) -> list[str]:
+    """The interval, the number of pairs (or ``number``, in words) and p, each where it exists."""
+    shown = (
+        [f"{wording.level(found.interval.level)} interval {_sized(found, found.interval)}"] if found.interval else []
+    )
+    shown.append(number or counted(found))
     return shown + ([wording.p_value(found.p)] if found.p is not None else [])
 
 

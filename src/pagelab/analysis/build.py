@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pagelab.analysis import sentences
+from pagelab.analysis import verdict
 from pagelab.analysis.caveats import caveats_of
 from pagelab.analysis.contrasts import contrasts_of, spreads_of
 from pagelab.analysis.data import StudyData
@@ -45,7 +45,7 @@ def analyse(data: StudyData) -> Analysis:
         schema=SCHEMA,
         created_by=_version(),
         design=design,
-        headline=sentences.headline(planned, design),
+        headline=verdict.headline(verdict.told_of(planned, design, metrics), design),
         answers=tuple(c.sentence for c in planned),
         caveats=caveats_of(design, failures, warnings, machine, planned),
         metrics=metrics,

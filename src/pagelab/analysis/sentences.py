@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from pagelab.analysis import wording
-from pagelab.analysis.gloss import gloss
-from pagelab.analysis.metrics import metric_named
 from pagelab.analysis.model import Contrast, Design, Interval, Metric, Spread
 
 
@@ -209,57 +207,3 @@ def spread(s: Spread, n: int) -> str:
         f"{show(s.iqr_share_baseline)} under {s.baseline}; all of them span {show(s.range_share)} and "
         f"{show(s.range_share_baseline)}.{few}"
     )
-
-
-def headline(contrasts: tuple[Contrast, ...], design: Design) -> str:
-    """The answer in one breath; a policy that needs explaining is explained where it is first named."""
-    if not contrasts:
-        return "This study compares nothing: it has one policy, or no baseline ran."
-    if len(contrasts) == 1:
-        return _introduced(contrasts[0], design)
-    lower = [c for c in contrasts if c.verdict == "lower"]
-    higher = [c for c in contrasts if c.verdict == "higher"]
-    silent = sum(c.verdict == "no-difference" for c in contrasts)
-    untested = sum(c.verdict == "not-testable" for c in contrasts)
-    if not lower and not higher:
-        if all(c.verdict == "not-testable" for c in contrasts):
-            return "Nothing can be compared yet: a condition in every comparison has no executions."
-        return f"No difference found in any of {wording.count(len(contrasts), 'planned comparison')}."
-    parts = [_extreme(lower, design), _extreme(higher, design)]
-    if silent:
-        parts.append(f"In {silent} of {len(contrasts)} comparisons no difference was found.")
-    if untested:
-        parts.append(f"{wording.count(untested, 'comparison')} could not be made.")
-    return " ".join(part for part in parts if part)
-
-
-def _introduced(c: Contrast, design: Design) -> str:
-    """The contrast's sentence, begun as a sentence, with the policy explained."""
-    text, named = c.sentence, f"{c.policy}{_explained(c.policy, design)}"
-    if text.startswith(f"{c.policy} "):
-        return f"Policy {named}{text.removeprefix(c.policy)}"
-    return text.replace(f"between {c.policy} and", f"between {named} and", 1)
-
-
-def _explained(policy: str, design: Design) -> str:
-    """`` (pages come when they are touched, none ahead)``, or nothing."""
-    meaning = gloss(design.policy_texts.get(policy, ""))
-    return f" ({meaning})" if meaning else ""
-
-
-def _extreme(found: list[Contrast], design: Design) -> str:
-    """``Policy 2M shortens gups by 38.1%, the largest of 7 reductions.``"""
-    if not found:
-        return ""
-    lower = found[0].verdict == "lower"
-    sized = [c for c in found if c.relative is not None and _sized(c)]
-    noun = "reduction" if lower else "increase"
-    if not sized:
-        return f"{wording.count(len(found), noun)} found."
-    most = max(sized, key=lambda c: abs(c.relative or 0.0))
-    primary = design.primaries.get(most.workload, design.primary)
-    named = f"Policy {most.policy}{_explained(most.policy, design)}"
-    text = f"{named} {_verb(most, metric_named(primary))} {_relative(most.relative or 0.0)}"
-    if len(found) > 1:
-        text += f", the {'larger' if len(found) == 2 else 'largest'} of {len(found)} {noun}s"
-    return f"{text}."

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 
 from pagelab.analysis import wording
 from pagelab.analysis.answer import NEGLIGIBLE
+from pagelab.analysis.reach import reach
 
 WIDTH = 41
 """Columns of the axis: odd, so that a symmetric one has a middle."""
-_CROWDED = 6.0
-"""An interval that reaches so many times further than the typical one is cut off, with an arrow."""
-_NICE = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0)
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ def forest(rows: list[Row]) -> list[str]:
     ends = [(row.low, row.high) for row in rows if row.low is not None and row.high is not None]
     if not ends:
         return [f"{row.label}  {row.words}" for row in rows]
-    low, high = _domain(ends)
+    low, high = reach(ends)
     labels = max(len(row.label) for row in rows)
 
     def place(value: float) -> int:
@@ -50,17 +48,6 @@ def forest(rows: list[Row]) -> list[str]:
                 cells[place(row.change)] = "●"
         lines.append(f"{row.label:<{labels}}  {''.join(cells)}  {row.words}")
     return lines
-
-
-def _domain(ends: list[tuple[float, float]]) -> tuple[float, float]:
-    """A round reach to either side of 0, of what is crowded together: one wild interval must not squash the others."""
-    reaches = sorted(max(abs(low), abs(high)) for low, high in ends)
-    typical = reaches[(len(reaches) - 1) // 2]
-    low = min(max(min(low for low, _ in ends), -_CROWDED * typical), -NEGLIGIBLE)
-    high = max(min(max(high for _, high in ends), _CROWDED * typical), NEGLIGIBLE)
-    low = max(low, -1.0)
-    step = next((nice for nice in _NICE if (high - low) / nice <= 8), _NICE[-1])
-    return step * (low // step), step * -(-high // step)
 
 
 def _axis(low: float, high: float, zero: int) -> str:

@@ -40,6 +40,7 @@ def report_command(
         pagelab report page-size.study --format svg --format data --out /tmp/for-the-paper
     """
     from pagelab.analysis import NothingToAnalyseError, load
+    from pagelab.analysis.following import following_of
     from pagelab.errors import BadInputError
     from pagelab.report.write import FORMATS, write_report
     from pagelab.study.store import Store
@@ -58,6 +59,8 @@ def report_command(
     for caveat in written.analysis.caveats:
         terminal.echo(f"note: {caveat}")
     terminal.echo(f"report: {(written.page or written.directory).resolve()}")
+    following = following_of(written.analysis, data)
+    terminal.echo(f"next: {following.command}\n      ({following.why})")
     if show and written.page is not None:
         _open(written.page)
 

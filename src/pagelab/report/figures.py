@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pagelab.analysis import wording
+from pagelab.analysis.answer import NEGLIGIBLE
 from pagelab.analysis.model import Analysis
 from pagelab.report import charts
 from pagelab.report.charts import theme
@@ -22,7 +23,7 @@ _BOXPLOT = (
 def figures_of(analysis: Analysis) -> tuple[Figure, ...]:
     """All figures, numbered in reading order; what has no data has no figure."""
     found: list[Figure] = []
-    answers = (_times, _effects) if len(analysis.design.workloads) == 1 else (_effects, _times)
+    answers = (_effects, _times)
     spread = nondeterminism.MAKERS
     first = (*spread, *answers) if nondeterminism.is_the_answer(analysis) else (*answers, *spread)
     for make in (*first, _tlb, _placement, _colours, _drift):
@@ -31,16 +32,12 @@ def figures_of(analysis: Analysis) -> tuple[Figure, ...]:
 
 
 def first_picture(analysis: Analysis, figures: tuple[Figure, ...]) -> Figure | None:
-    """The picture that answers: the effects; the boxplot where there is one workload; where there are so many that
-    their effects do not fit a screen, how often each policy was best.
+    """The picture that answers: the effects; where there are so many that they do not fit a screen, how often each
+    policy was best; where there is nothing to compare, the times.
     """
     if nondeterminism.is_the_answer(analysis):
         return figures[0]
-    effects = next((f for f in figures if f.section == "effects"), None)
-    times = [f for f in figures if f.section == "times"]
-    if len(analysis.design.workloads) == 1 and times:
-        return times[0]
-    return effects or (times[0] if times else None)
+    return next((f for section in ("effects", "times") for f in figures if f.section == section), None)
 
 
 def _effects(analysis: Analysis, before: int) -> list[Figure]:
@@ -48,7 +45,8 @@ def _effects(analysis: Analysis, before: int) -> list[Figure]:
     if not planned:
         return []
     level = wording.level(analysis.design.interval_level)
-    axis = " The axis is logarithmic away from zero." if charts.is_logarithmic(analysis) else ""
+    cut = " Arrows point at what lies outside." if charts.is_cut(analysis) else ""
+    what = "ratios of pairs" if analysis.design.test == "pairs" else "ratios between executions"
     base = sorted({c.baseline for c in planned})
     against = f"Zero is {base[0]}. " if len(base) == 1 else "Zero is the baseline of each program. "
     return [
@@ -57,8 +55,9 @@ def _effects(analysis: Analysis, before: int) -> list[Figure]:
             number=before + 1,
             section="effects",
             title=f"Change in {_primary_label(analysis)} against the baseline",
-            caption=f"{against}Points are estimates, bars {level} intervals (unadjusted). Filled: a difference "
-            f"after Holm's correction; hollow: none found.{axis}",
+            caption=f"{against}Points are {what}, bars {level} intervals (unadjusted). Filled: a difference "
+            f"after Holm's correction; hollow: none found. Shaded: within ±{100 * NEGLIGIBLE:g}%, which counts as the "
+            f"same.{cut}",
             alternative=" ".join(c.sentence for c in planned),
             draw=lambda width: charts.forest(analysis, width),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pagelab.analysis import sentences, wording
+from pagelab.analysis.following import Following
 from pagelab.analysis.model import Analysis
 from pagelab.analysis.placement import mostly_gone
 from pagelab.report import shell, tables
@@ -30,7 +31,7 @@ _SECTIONS = (
 )
 
 
-def render(analysis: Analysis, downloads: list[Download]) -> str:
+def render(analysis: Analysis, downloads: list[Download], following: Following) -> str:
     """The whole page."""
     figures = figures_of(analysis)
     return shell.render(
@@ -46,7 +47,9 @@ def render(analysis: Analysis, downloads: list[Download]) -> str:
         contents=_contents(analysis),
         design=_design(analysis),
         downloads=downloads,
+        caveat=analysis.caveats[0] if analysis.caveats else None,
         first=first_picture(analysis, figures),
+        following=following,
         has={"tlb": any(f.section == "tlb" for f in figures)},
         interval_level=wording.level(analysis.design.interval_level),
         nd=nondeterminism.for_page(analysis),

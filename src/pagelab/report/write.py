@@ -68,6 +68,7 @@ def _refuse_foreign(out: Path) -> None:
 
 
 def _build(directory: Path, analysis: Analysis, data: StudyData, formats: tuple[str, ...]) -> None:
+    from pagelab.analysis.following import following_of
     from pagelab.report import export, page
     from pagelab.report.shell import beside, download
 
@@ -94,7 +95,9 @@ def _build(directory: Path, analysis: Analysis, data: StudyData, formats: tuple[
         elif data.record_lines.bytes:
             lines = export.records_jsonl(data).encode()
             downloads.append(download("records.jsonl", lines, "application/jsonl", note))
-        (directory / "index.html").write_text(page.render(analysis, downloads), encoding="utf-8")
+        (directory / "index.html").write_text(
+            page.render(analysis, downloads, following_of(analysis, data)), encoding="utf-8"
+        )
 
 
 _MOST_ROWS = 200_000

@@ -1,101 +1,127 @@
-"""The forest plot: what each policy does to the time, with its interval."""
+"""The forest plot: what each policy does to the time, with its interval, sorted by effect."""
 
 from __future__ import annotations
 
-import math
+import json
 from typing import Any
 
 import altair as alt
 
 from pagelab.analysis import wording
-from pagelab.analysis.model import Analysis, Contrast
+from pagelab.analysis.answer import NEGLIGIBLE
+from pagelab.analysis.model import Analysis
+from pagelab.analysis.reach import reach
+from pagelab.analysis.verdict import Told, told_of
 from pagelab.report.charts import theme
-from pagelab.report.charts.rows import Rows, grouped
 
-ROW_HEIGHT = 24
-DENSE_ROW_HEIGHT = 16
+ROW_HEIGHT = 26
+DENSE_ROW_HEIGHT = 17
 """With more than so many rows, closer together: the picture has to fit the first screen."""
-MANY_ROWS = 20
-_WIDE = 1.5
-"""Beyond this fraction a linear axis would squash the small effects: it becomes symmetric-logarithmic."""
-_LABEL_ROOM = 0.1
-"""Share of the axis kept free for the last number on the right."""
-_LOG_TICKS = (-99, -90, -50, -20, -10, -5, -2, 0, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 100000)
+MANY_ROWS = 16
+_NARROW = 560
+"""CSS pixels of the picture's place below which the words at the right are the short ones."""
+_CHARACTER = 6.6
+"""Widest mean width of a character of a label, of the fonts a reader may have: 12 px high."""
 
 
 def forest(analysis: Analysis, width: theme.Width = "container") -> dict[str, Any]:
-    """Relative shift against the baseline, one row a contrast, grouped by workload.
+    """Change against the baseline, one row a planned comparison, the greatest reduction first.
 
-    Filled: a difference after Holm's correction. Hollow: none found. The bar is the unadjusted interval.
+    Filled: a difference after Holm's correction. Hollow: none found. The bar is the unadjusted interval; an arrow
+    points at what the axis leaves out. Shaded: what does not matter.
     """
-    contrasts = [c for c in analysis.planned() if c.relative is not None]
-    rows = grouped((w, c.policy) for w in analysis.design.workloads for c in contrasts if c.workload == w)
-    values = [_value(c, rows.key(c.workload, c.policy)) for c in contrasts]
-    layers = _layers(values, rows, _scale(values), list(analysis.design.policies), _title(contrasts, analysis))
-    return theme.finish(layers, width, (ROW_HEIGHT if len(rows) <= MANY_ROWS else DENSE_ROW_HEIGHT) * len(rows))
+    told = shown(analysis)
+    keys = _keys(told)
+    ends = [(i.low, i.high) for one in told if (i := one.contrast.relative_interval)]
+    low, high = reach(ends or [(one.contrast.relative or 0.0,) * 2 for one in told])
+    values = [_value(one, key, low, high) for one, key in zip(told, keys, strict=True)]
+    layers = _layers(values, (low, high), list(analysis.design.policies), _title(told), width)
+    spec = theme.finish(layers, width, (ROW_HEIGHT if len(told) <= MANY_ROWS else DENSE_ROW_HEIGHT) * len(told))
+    if width != "container":
+        _leave_room(spec, values, width)
+    return spec
 
 
-def is_logarithmic(analysis: Analysis) -> bool:
-    """Whether the effects reach so far that the axis is logarithmic away from zero: captions must say so."""
-    contrasts = [c for c in analysis.planned() if c.relative is not None]
-    return _reach([_value(c, "") for c in contrasts]) > 100 * _WIDE
+def shown(analysis: Analysis) -> list[Told]:
+    """The planned comparisons that have a size."""
+    told = told_of(analysis.planned(), analysis.design, analysis.metrics)
+    sized = [one for one in told if one.contrast.relative is not None]
+    return sorted(sized, key=lambda one: one.contrast.relative or 0.0)
 
 
-def _reach(values: list[dict[str, Any]]) -> float:
-    return max((max(abs(v["low"]), abs(v["high"])) for v in values), default=1.0)
+def is_cut(analysis: Analysis) -> bool:
+    """Whether an interval reaches beyond the axis: captions say what the arrows mean."""
+    ends = [(i.low, i.high) for one in shown(analysis) if (i := one.contrast.relative_interval)]
+    if not ends:
+        return False
+    low, high = reach(ends)
+    return any(end[0] < low or end[1] > high for end in ends)
 
 
-def _value(contrast: Contrast, key: str) -> dict[str, Any]:
-    interval = contrast.relative_interval
-    estimate = 100 * (contrast.relative or 0.0)
+def _keys(told: list[Told]) -> list[str]:
+    """Labels of the rows; imported names can be anything: a zero-width space tells equal ones apart."""
+    several = len({one.contrast.workload for one in told}) > 1
+    keys: list[str] = []
+    for one in told:
+        key = f"{one.contrast.workload} · {one.contrast.policy}" if several else one.contrast.policy
+        while key in keys:
+            key += "\u200b"
+        keys.append(key)
+    return keys
+
+
+def _value(one: Told, key: str, low: float, high: float) -> dict[str, Any]:
+    c = one.contrast
+    estimate = c.relative or 0.0
+    interval = c.relative_interval
+    ends = (interval.low, interval.high) if interval else (estimate, estimate)
+    inside = low <= estimate <= high
     return {
         "row": key,
-        "workload": contrast.workload,
-        "policy": contrast.policy,
-        "relative": estimate,
-        "low": 100 * interval.low if interval else estimate,
-        "high": 100 * interval.high if interval else estimate,
-        "found": contrast.verdict in ("lower", "higher"),
-        "shown": wording.percent(contrast.relative or 0.0),
-        "interval": wording.interval_percent(interval) if interval else contrast.note or "no interval",
-        "p": wording.p_value(contrast.p_holm) if contrast.p_holm is not None else "not tested",
+        "workload": c.workload,
+        "policy": c.policy,
+        "relative": 100 * estimate if inside else None,
+        "low": 100 * min(max(ends[0], low), high),
+        "high": 100 * max(min(ends[1], high), low),
+        "below": 100 * low if ends[0] < low else None,
+        "above": 100 * high if ends[1] > high else None,
+        "found": one.answer.said in ("lower", "higher"),
+        "words": one.words,
+        "brief": one.words.split(":")[0].split(" within")[0],
+        "shown": wording.percent(estimate),
+        "interval": wording.interval_percent(interval) if interval else c.note or "no interval",
+        "p": wording.p_value(c.p_holm) if c.p_holm is not None else "not tested",
     }
 
 
-def _title(contrasts: list[Contrast], analysis: Analysis) -> str:
-    baselines = sorted({c.baseline for c in contrasts})
+def _title(told: list[Told]) -> str:
+    baselines = sorted({one.contrast.baseline for one in told})
     against = baselines[0] if len(baselines) == 1 else "the baseline"
-    metrics = {analysis.metric(c.metric).label for c in contrasts}
+    metrics = {one.metric.label for one in told}
     what = metrics.pop() if len(metrics) == 1 else "the primary metric"
     return f"change in {what} against {against} (%)"
 
 
-def _scale(values: list[dict[str, Any]]) -> tuple[alt.Scale, list[int] | None]:
-    reach = _reach(values)
-    if reach <= 100 * _WIDE:
-        low = min([v["low"] for v in values] + [-0.02 * reach, -0.1])
-        high = max([v["high"] for v in values] + [0.02 * reach, 0.1])
-        high += _LABEL_ROOM * (high - low)
-        return alt.Scale(domain=[low, high], nice=True, zero=True), None
-    low, high = (min(v["low"] for v in values), max(v["high"] for v in values))
-    ticks = [t for t in _LOG_TICKS if min(low * 1.5, 0) <= t <= max(high * 1.5, 0)]
-    keep = max(1, math.ceil(len(ticks) / 9))
-    zero = ticks.index(0)
-    ticks = [t for i, t in enumerate(ticks) if (i - zero) % keep == 0]
-    return alt.Scale(type="symlog", constant=5, domain=[min(low * 1.1, 0), max(high * 1.6, 5)], nice=False), ticks
-
-
 def _layers(
-    values: list[dict[str, Any]],
-    rows: Rows,
-    scale: tuple[alt.Scale, list[int] | None],
-    policies: list[str],
-    title: str,
+    values: list[dict[str, Any]], ends: tuple[float, float], policies: list[str], title: str, width: theme.Width
 ) -> alt.LayerChart:
-    y = rows.axis()
-    x_scale, ticks = scale
-    x_axis = alt.Axis(title=title, labelExpr="(datum.value > 0 ? '+' : '') + replace(datum.label, '-', '−')")
-    x_axis = alt.Axis(**(x_axis.to_dict() | ({"values": ticks} if ticks else {"tickCount": 6})))
+    scale = alt.Scale(domain=[100 * ends[0], 100 * ends[1]], nice=False, zero=False)
+    x_axis = alt.Axis(
+        title=title, tickCount=6, labelExpr="(datum.value > 0 ? '+' : '') + replace(datum.label, '-', '−')"
+    )
+    rows = alt.Scale(domain=[value["row"] for value in values], type="band")
+    labels = alt.Axis(grid=False, labelLimit=_limit(width, 0.38), minExtent=0)
+    y = alt.Y("row:N", title=None, sort=None, scale=rows, axis=labels)
+    right = alt.Axis(
+        grid=False,
+        orient="right",
+        labelExpr=_words(values, width),
+        labelLimit=_limit(width, 0.5),
+        labelColor="var(--soft)",
+        minExtent=0,
+    )
+    bare = alt.Y("row:N", title=None, sort=None, scale=rows, axis=None)
+    beside = alt.Y("row:N", title=None, sort=None, scale=rows, axis=right)
     colours = theme.condition_colours(policies)
     shapes = theme.condition_shapes(policies)
     colour = alt.Color("policy:N", legend=None).scale(domain=policies, range=list(colours.values()))
@@ -105,24 +131,58 @@ def _layers(
         alt.Tooltip("shown:N", title="change"),
         alt.Tooltip("interval:N", title="interval, unadjusted"),
         alt.Tooltip("p:N", title="Holm"),
+        alt.Tooltip("words:N", title="said"),
     ]
     base = alt.Chart(theme.rows(values))
+    zone = alt.Chart(theme.rows([{"from": -100 * NEGLIGIBLE, "to": 100 * NEGLIGIBLE}]))
+    shade = zone.mark_rect(color="var(--rule)", opacity=0.55).encode(x=alt.X("from:Q", scale=scale), x2="to:Q")
     origin = alt.Chart(theme.rows([{"zero": 0}]))
-    zero = origin.mark_rule(color="var(--zero)").encode(x=alt.X("zero:Q", scale=x_scale))
+    zero = origin.mark_rule(color="var(--zero)").encode(x=alt.X("zero:Q", scale=scale))
     bars = base.mark_rule(strokeWidth=2.4).encode(
-        x=alt.X("low:Q", scale=x_scale, axis=x_axis), x2="high:Q", y=y, color=colour, tooltip=tooltip
+        x=alt.X("low:Q", scale=scale, axis=x_axis), x2="high:Q", y=y, color=colour, tooltip=tooltip
     )
-    size = 85 if len(rows) <= MANY_ROWS else 60
-    hollow = base.mark_point(size=size, strokeWidth=2, opacity=1, filled=False, fill="var(--paper)").encode(
-        x=alt.X("relative:Q", scale=x_scale),
-        y=y,
-        color=colour,
-        shape=alt.Shape("policy:N", legend=None).scale(domain=policies, range=list(shapes.values())),
-        tooltip=tooltip,
+    size = 85 if len(values) <= MANY_ROWS else 60
+    hollow = (
+        base.transform_filter("isValid(datum.relative)")
+        .mark_point(size=size, strokeWidth=2, opacity=1, filled=False, fill="var(--paper)")
+        .encode(
+            x=alt.X("relative:Q", scale=scale),
+            y=bare,
+            color=colour,
+            shape=alt.Shape("policy:N", legend=None).scale(domain=policies, range=list(shapes.values())),
+            tooltip=tooltip,
+        )
     )
     filled = hollow.transform_filter("datum.found").mark_point(size=size, strokeWidth=2, opacity=1, filled=True)
-    halo = base.mark_text(
-        align="left", dx=7, stroke="var(--paper)", strokeWidth=4, strokeJoin="round", aria=False
-    ).encode(x=alt.X("high:Q", scale=x_scale), y=y, text="shown:N")
-    numbers = halo.mark_text(align="left", dx=7, color="var(--soft)")
-    return theme.layered(zero, halo, bars, hollow, filled, numbers)
+    arrows = [
+        base.transform_filter(f"isValid(datum.{side})")
+        .mark_point(size=70, shape=shape, filled=True, opacity=1, clip=False)
+        .encode(x=alt.X(f"{side}:Q", scale=scale), y=bare, color=colour, tooltip=tooltip)
+        for side, shape in (("below", "triangle-left"), ("above", "triangle-right"))
+    ]
+    words = base.mark_text(text="", aria=False).encode(y=beside)
+    chart = theme.layered(shade, zero, bars, hollow, filled, *arrows, words)
+    chart.resolve = alt.Resolve(axis=alt.AxisResolveMap(y="independent"))
+    return chart
+
+
+def _words(values: list[dict[str, Any]], width: theme.Width) -> str:
+    """What is said of each row; briefly where the picture is narrow."""
+    full, brief = (json.dumps({value["row"]: value[key] for value in values}) for key in ("words", "brief"))
+    return (
+        f"({full})[datum.value]"
+        if width != "container"
+        else (f"(containerSize()[0] < {_NARROW} ? {brief} : {full})[datum.value]")
+    )
+
+
+def _limit(width: theme.Width, share: float) -> Any:
+    """Labels are cut only where they would leave no room for the picture."""
+    return 0 if width != "container" else alt.ExprRef(f"max(110, {share} * containerSize()[0])")
+
+
+def _leave_room(spec: dict[str, Any], values: list[dict[str, Any]], width: int) -> None:
+    """A file is drawn with the reader's fonts, not with those that measured it: its edges keep their distance."""
+    left, right = (max(len(value[key]) for value in values) * _CHARACTER for key in ("row", "words"))
+    spec["width"] = max(width - round(left + right), width // 3)
+    spec["config"]["padding"] = {"left": 4 + 0.25 * left, "right": 8 + 0.25 * right, "top": 4, "bottom": 2}

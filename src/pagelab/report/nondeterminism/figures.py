@@ -16,7 +16,9 @@ from pagelab.report.figure import Figure, slug
 from pagelab.stats.nondeterminism import Metric
 
 MANY_GROUPS = 6
-"""From so many programs on, the plot of effects no longer fits a screen, and how often each policy was best answers."""
+"""From so many programs on, how often each policy was best can answer."""
+MOST_ROWS = 30
+"""Comparisons of which the plot of effects fits a screen: with no more of programs timed as a whole, it answers."""
 MOST_MISSES = 6
 SHOWN = (Metric.MEAN.value, Metric.EXECUTION.value)
 """ALLOC's Figures 4, 5 and 7; the other two metrics have only sentences there (5.2, 5.3)."""
@@ -28,11 +30,16 @@ _RANKED = (
 
 
 def is_the_answer(analysis: Analysis) -> bool:
-    """Whether the ranks over programs come first on the page."""
+    """Whether the ranks over programs come first on the page: many were measured repeatedly, as studies of
+    non-determinism do, or there are too many comparisons for a picture of each.
+    """
     part = analysis.nondeterminism
     if part is None or not part.speed:
         return False
-    return sum(len(family.groups) for family in part.families) >= MANY_GROUPS
+    repeated, every = (
+        sum(len(family.groups) for family in part.families if family.repeated or whole) for whole in (False, True)
+    )
+    return repeated >= MANY_GROUPS or (every >= MANY_GROUPS and len(analysis.planned()) > MOST_ROWS)
 
 
 def ranks(analysis: Analysis, before: int) -> list[Figure]:

@@ -18,7 +18,7 @@
   // A file has no style sheet: the same specification, drawn again in paper colours at a fixed width.
   const save = async (id, format) => {
     const host = document.createElement("div");
-    host.style.cssText = "position:absolute;left:-10000px";
+    host.style.cssText = `position:absolute;left:-10000px;width:${paper.width}px`;
     document.body.append(host);
     const { view, finalize } = await vegaEmbed(host, { ...onPaper(charts[id]), width: paper.width }, options);
     const href = await view.toImageURL(format, format === "png" ? 2 : 1);

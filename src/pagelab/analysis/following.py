@@ -1,0 +1,107 @@
+"""The one command to type after reading a study: what would tell what could not be told, or use what was found."""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from dataclasses import dataclass
+from math import ceil
+
+from pagelab.analysis.answer import NEGLIGIBLE
+from pagelab.analysis.data import StudyData
+from pagelab.analysis.model import Analysis
+from pagelab.analysis.verdict import Told, told_of
+
+_AXES = ("pages", "fetch", "frames")
+_MOST_MINUTES = 24 * 60
+_BESIDE = 1.15
+"""Time of an execution in all, over that of the program: the launcher's part, and the records'."""
+
+
+@dataclass(frozen=True)
+class Following:
+    command: str
+    why: str
+
+
+def following_of(analysis: Analysis, data: StudyData) -> Following:
+    """The next command, and what for."""
+    store = data.record_lines.store
+    where = shlex.quote(str(store if store.is_dir() else store.parent))
+    if not analysis.design.complete and analysis.design.imported_from is None:
+        return Following(f"pagelab study resume {where}", "the study is not finished")
+    told = told_of(analysis.planned(), analysis.design, analysis.metrics)
+    unknown = sorted(
+        (one for one in told if one.answer.said == "cannot-tell" and one.contrast.n and one.contrast.n_baseline),
+        key=lambda one: one.answer.needed or one.answer.fewest,
+    )
+    for one in unknown:
+        asked = _try(one, analysis)
+        if asked is not None:
+            return asked
+    if analysis.failures:
+        return Following(f"pagelab study status {where}", "what failed, and where its output is kept")
+    found = [one for one in told if one.answer.said in ("lower", "higher")]
+    for one in found:
+        used = _run(one, analysis)
+        if used is not None:
+            return used
+    return Following(f"pagelab report {where} --format data", "every number of it, as CSV and JSON")
+
+
+def _try(one: Told, analysis: Analysis) -> Following | None:
+    """This comparison alone, in pairs, for as long as ±3% takes; None where ``pagelab try`` cannot ask it."""
+    c = one.contrast
+    command = analysis.design.commands.get(c.workload)
+    flags = _flags(analysis.design.policy_texts, c.policy), _flags(analysis.design.policy_texts, c.baseline)
+    seconds = [_seconds(analysis, c.workload, policy) for policy in (c.policy, c.baseline)]
+    if not command or None in flags or None in seconds or one.metric.name not in ("wall_s", "user_s", "cpu_s"):
+        return None
+    mine, base = (dict(f or {}) for f in flags)
+    axes = [axis for axis in _AXES if mine.get(axis, "kernel") != base.get(axis, "kernel")]
+    if len(axes) != 1:
+        return None
+    # An interval that is narrow enough and still leaves the zone's edge inside is settled by more of the same alone.
+    executions = max(one.answer.needed or 2 * one.answer.fewest, 2 * one.answer.pairs)
+    minutes = max(1, ceil(executions * _BESIDE * sum(s or 0.0 for s in seconds) / 60))
+    if minutes > _MOST_MINUTES:
+        return None
+    words = ["pagelab", "try"]
+    for axis in _AXES:
+        values = [base.get(axis, "kernel"), mine.get(axis, "kernel")] if axis in axes else [mine.get(axis)]
+        words += [word for value in values if value is not None for word in (f"--{axis}", value)]
+    words += ["--metric", one.metric.name] if one.metric.name != "wall_s" else []
+    words += ["--minutes", str(minutes), "--"]
+    aim = f"±{100 * NEGLIGIBLE:g}%" if executions == one.answer.needed else "an answer"
+    who = f"{c.workload} under {c.policy}"
+    return Following(f"{shlex.join(words)} {command}", f"{aim} for {who} needs about {executions:,} executions of each")
+
+
+def _run(one: Told, analysis: Analysis) -> Following | None:
+    """One run under the policy with the greatest effect: what was asked, and what the kernel gave."""
+    c = one.contrast
+    command, flags = analysis.design.commands.get(c.workload), _flags(analysis.design.policy_texts, c.policy)
+    if not command or not flags:
+        return None
+    words = ["pagelab", "run", *(word for axis, value in flags.items() for word in (f"--{axis}", value)), "--"]
+    return Following(
+        f"{shlex.join(words)} {command}", f"one run under {c.policy}: what was asked, what the kernel gave"
+    )
+
+
+def _flags(texts: dict[str, str], policy: str) -> dict[str, str] | None:
+    """The policy as flags; None where they cannot say it."""
+    try:
+        document = tomllib.loads(texts[policy])
+    except (KeyError, tomllib.TOMLDecodeError):
+        return None
+    document.pop("name", None)
+    if any(key not in _AXES or not isinstance(value, str) for key, value in document.items()):
+        return None
+    return {key: str(document[key]) for key in _AXES if key in document}
+
+
+def _seconds(analysis: Analysis, workload: str, policy: str) -> float | None:
+    ids = [c.id for c in analysis.design.conditions if (c.workload, c.policy) == (workload, policy)]
+    summary = analysis.summary(ids[0], "wall_s") if ids else None
+    return summary.median if summary else None

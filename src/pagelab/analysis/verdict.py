@@ -1,0 +1,114 @@
+"""The verdict of a study in one sentence: what, how much, how sure. By the rule of `answer`, as in ``pagelab try``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from math import inf, log1p
+
+from pagelab.analysis import wording
+from pagelab.analysis.answer import NEGLIGIBLE, Answer, answer_of, facts, words
+from pagelab.analysis.gloss import gloss
+from pagelab.analysis.model import Contrast, Design, Metric
+
+
+@dataclass(frozen=True)
+class Told:
+    """A planned comparison and what is said of it."""
+
+    contrast: Contrast
+    metric: Metric
+    answer: Answer
+
+    @property
+    def words(self) -> str:
+        """For the right of its row in a picture."""
+        return "could not be made" if self.contrast.verdict == "not-testable" else words(self.answer, self.metric)
+
+
+def told_of(planned: tuple[Contrast, ...], design: Design, metrics: tuple[Metric, ...]) -> tuple[Told, ...]:
+    """By effect: the greatest reduction first, what has no size last."""
+    known = {m.name: m for m in metrics}
+    found = [Told(c, known[c.metric], _answer(c, design, len(planned))) for c in planned]
+    return tuple(sorted(found, key=lambda one: inf if one.answer.change is None else one.answer.change))
+
+
+def _answer(c: Contrast, design: Design, family: int) -> Answer:
+    found = answer_of(
+        c.relative,
+        c.relative_interval,
+        c.p_holm,
+        (c.pairs or 0) if design.test == "pairs" else min(c.n, c.n_baseline),
+        level=design.level,
+        family=family * design.looks_planned,
+        test=design.test,
+    )
+    if c.verdict in ("lower", "higher") and found.said != c.verdict:
+        # Time-outs are in the test and in no size; with ties the estimate can be 0 although the ranks differ.
+        return replace(found, said=c.verdict, change=None, interval=None, seen=None)
+    if found.said == "same" and (c.timed_out or c.timed_out_baseline):
+        return replace(found, said="cannot-tell", seen=None)
+    return found
+
+
+def headline(told: tuple[Told, ...], design: Design) -> str:
+    """The greatest change that was found, and what became of the other comparisons."""
+    if not told:
+        return "This study compares nothing: it has one policy, or no baseline ran."
+    if all(one.contrast.verdict == "not-testable" for one in told):
+        return "Nothing can be compared yet: a condition in every comparison has no executions."
+    found = [one for one in told if one.answer.said in ("lower", "higher")]
+    if not found and len(told) > 1:
+        return f"No difference was found in {wording.count(len(told), 'comparison')}: {_tally(told)}{_blind(told)}."
+    most = max(found or told, key=lambda one: abs(log1p(max(one.answer.change or 0.0, -0.999999))))
+    rest = f"; of {len(told)} comparisons {_tally(told)}" if len(told) > 1 else ""
+    return f"{_sentence(most, design)} ({', '.join(facts(most.answer, _unequal(most, design)))}){rest}."
+
+
+def _unequal(one: Told, design: Design) -> str | None:
+    """``5 against 6 executions``, where the two sides have different numbers."""
+    c = one.contrast
+    return f"{c.n} against {c.n_baseline} executions" if design.test != "pairs" and c.n != c.n_baseline else None
+
+
+def _sentence(one: Told, design: Design) -> str:
+    """``gups is 38.1% faster under 2M than under kernel``."""
+    c, said = one.contrast, one.words
+    lead = "" if one.metric.kind == "time" else f"{one.metric.label}: "
+    meaning = gloss(design.policy_texts.get(c.policy, ""))
+    policy = f"{c.policy} ({meaning})" if meaning else c.policy
+    if one.answer.said not in ("lower", "higher"):
+        return f"{lead}{c.workload} under {policy} against {c.baseline}: {said}"
+    said, _, unknown = said.partition(", size unknown")
+    size = "; how much cannot be said" if one.answer.change is None else unknown
+    than = "as" if " times as " in said else "than"
+    verb = "takes" if said.endswith("as long") else "is"
+    return f"{lead}{c.workload} {verb} {said} under {policy} {than} under {c.baseline}{size}"
+
+
+def _tally(told: tuple[Told, ...]) -> str:
+    """``6 are faster, 2 slower, 3 the same within ±3% and 1 cannot be told``."""
+    names = ("faster", "slower") if all(one.metric.kind == "time" for one in told) else ("lower", "higher")
+    counts = Counter("unmade" if one.contrast.verdict == "not-testable" else one.answer.said for one in told)
+    said = (
+        ("lower", names[0]),
+        ("higher", names[1]),
+        ("same", f"the same within ±{100 * NEGLIGIBLE:g}%"),
+        ("cannot-tell", "cannot be told"),
+        ("unmade", "could not be made"),
+    )
+    parts = [(key, counts[key], name) for key, name in said if counts[key]]
+    shown = [
+        f"{n} {('is ' if n == 1 else 'are ') if i == 0 and key in ('lower', 'higher', 'same') else ''}{name}"
+        for i, (key, n, name) in enumerate(parts)
+    ]
+    return wording.listing(shown)
+
+
+def _blind(told: tuple[Told, ...]) -> str:
+    """What those that cannot be told would not have shown."""
+    seen = [one.answer.seen for one in told if one.answer.said == "cannot-tell" and one.answer.seen is not None]
+    if not seen:
+        return ""
+    low, high = (f"{wording.digits(100 * end, 2)}%" for end in (min(seen), max(seen)))
+    return f" (changes under {low if low == high else f'{low} to {high}'} would not be seen)"
