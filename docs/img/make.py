@@ -17,7 +17,7 @@ from pagelab.report import charts
 from pagelab.report.charts import theme
 from pagelab.study.store import Store
 
-WIDTH = 600
+WIDTH = 800
 
 
 def main(directory: str, *workloads: str) -> None:

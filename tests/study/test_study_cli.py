@@ -87,7 +87,13 @@ def test_from_run_to_report(tmp_path: Path) -> None:
     assert list((out / "output").iterdir()) == [], "error output is kept of failed runs only"
     status = json.loads(pagelab("study", "status", out, "--json", cwd=tmp_path).stdout)
     assert (status["state"], status["done"], status["total"]) == ("complete", 12, 12)
-    assert "report: " in pagelab("report", out, "--format", "html", cwd=tmp_path).stdout
+    told = pagelab("report", out, "--format", "html", cwd=tmp_path).stdout
+    assert "report: " in told
+    verdict = "No difference was found in 2 comparisons: 2 cannot be told."
+    assert told.splitlines()[0] == verdict
+    assert verdict in said.splitlines(), "the session ends with the report's verdict"
+    following = next(line for line in told.splitlines() if line.startswith("next: pagelab "))
+    assert following.split()[:3] == next(line for line in said.splitlines() if line.startswith("next: ")).split()[:3]
     assert "12 runs are done" in pagelab("study", "resume", out, cwd=tmp_path).stderr
 
 

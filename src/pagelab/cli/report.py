@@ -58,9 +58,9 @@ def report_command(
     terminal.echo(written.analysis.headline)
     for caveat in written.analysis.caveats:
         terminal.echo(f"note: {caveat}")
-    terminal.echo(f"report: {(written.page or written.directory).resolve()}")
     following = following_of(written.analysis, data)
     terminal.echo(f"next: {following.command}\n      ({following.why})")
+    terminal.echo(f"report: {(written.page or written.directory).resolve()}")
     if show and written.page is not None:
         _open(written.page)
 

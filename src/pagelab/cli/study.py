@@ -182,10 +182,33 @@ def conclude(finished: Finished, directory: Path) -> None:
     elif finished.stopped_at:
         stopped = f", stopped by its precision after {finished.stopped_at} blocks"
     terminal.say(f"{finished.runs} runs are done{stopped}; see them with: pagelab report {directory}\n")
+    _answer(directory)
     if finished.failed:
         raise RunFailedError(
             f"{finished.failed} of {finished.runs} runs failed (they are kept); see: pagelab study status {directory}"
         )
+
+
+_SOON_BYTES = 32 << 20
+"""Records of which the analysis takes seconds; that of more is left to the report."""
+
+
+def _answer(directory: Path) -> None:
+    """The verdict and the next command, as the report has them."""
+    from pagelab.analysis import NothingToAnalyseError, analyse, load
+    from pagelab.analysis.following import following_of
+    from pagelab.study.store import Store
+
+    with Store.open(directory, write=False) as store:
+        if store.record_bytes() > _SOON_BYTES:
+            return
+        data = load(store)
+    try:
+        found = analyse(data)
+    except NothingToAnalyseError:
+        return
+    following = following_of(found, data)
+    terminal.say(f"{found.headline}\nnext: {following.command}\n      ({following.why})\n")
 
 
 def _show_plan(prepared: object, directory: Path) -> None:

@@ -184,5 +184,5 @@ def _limit(width: theme.Width, share: float) -> Any:
 def _leave_room(spec: dict[str, Any], values: list[dict[str, Any]], width: int) -> None:
     """A file is drawn with the reader's fonts, not with those that measured it: its edges keep their distance."""
     left, right = (max(len(value[key]) for value in values) * _CHARACTER for key in ("row", "words"))
-    spec["width"] = max(width - round(left + right), width // 3)
+    spec["width"] = max(width - round(left + right), round(0.45 * width))
     spec["config"]["padding"] = {"left": 4 + 0.25 * left, "right": 8 + 0.25 * right, "top": 4, "bottom": 2}

@@ -1,0 +1,83 @@
+"""The verdict's ends, and the one command to type after it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import factory
+import pytest
+from factory import Run, data_of
+
+from pagelab.analysis import Analysis, StudyData, analyse
+from pagelab.analysis.answer import fewest_of
+from pagelab.analysis.following import following_of
+from pagelab.analysis.reach import reach
+from pagelab.analysis.verdict import told_of
+from pagelab.stats.paired import FEWEST_PAIRS
+
+
+def study(
+    directory: Path, change: float, noise: float, executions: int = 8, **more: object
+) -> tuple[Analysis, StudyData]:
+    """One program under kernel and 2M: 2M takes (1 + change) as long, and executions scatter by ``noise``."""
+    plan = factory.plan(["w"], ["kernel", "2M"], executions).model_copy(update=more)
+    made = factory.store(
+        directory / "study",
+        plan,
+        lambda c, s: Run(
+            wall_s=(1 + change * (c.policy == "2M")) * (1 + noise * ((s.execution * 5 + c.index * 3) % 8))
+        ),
+    )
+    data = data_of(made)
+    return analyse(data), data
+
+
+def test_what_cannot_be_told_is_asked_in_pairs_for_as_long_as_it_takes(tmp_path: Path) -> None:
+    found, data = study(tmp_path, 0.0, 0.05)
+    (told,) = told_of(found.planned(), found.design, found.metrics)
+    assert told.answer.said == "cannot-tell"
+    assert found.headline.startswith("w under 2M against kernel: cannot tell: under ")
+    following = following_of(found, data)
+    assert following.command.startswith("pagelab try --pages kernel --pages 2M --minutes ")
+    assert following.command.endswith(" -- /usr/bin/w")
+    assert f"about {max(told.answer.needed or 0, 16):,} executions of each" in following.why
+
+
+def test_what_was_found_is_run_once_to_show_what_the_kernel_gave(tmp_path: Path) -> None:
+    found, data = study(tmp_path, -0.5, 0.001)
+    assert found.headline.startswith("w is 50.0% faster under 2M than under kernel (95% interval ")
+    assert following_of(found, data).command == "pagelab run --pages 2M -- /usr/bin/w"
+
+
+def test_an_unfinished_study_is_continued_first(tmp_path: Path) -> None:
+    plan = factory.plan(["w"], ["kernel", "2M"], 8)
+    made = factory.store(tmp_path / "study", plan, lambda _, s: Run() if s.position < 10 else None)
+    data = data_of(made)
+    assert following_of(analyse(data), data).command == f"pagelab study resume {made}"
+
+
+def test_where_no_test_could_reject_the_number_that_could_is_said(tmp_path: Path) -> None:
+    found, _ = study(tmp_path, -0.5, 0.001, executions=5, test="pairs")
+    (told,) = told_of(found.planned(), found.design, found.metrics)
+    assert told.words == "cannot tell: 5 pairs, 6 are the fewest"
+    assert "cannot tell: 5 pairs, 6 are the fewest" in found.headline
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.05, 0.01, 0.05 / 25, 0.05 / 1000])
+def test_the_fewest_are_those_with_which_the_smallest_p_is_small_enough(alpha: float) -> None:
+    pairs, executions = fewest_of("pairs", alpha), fewest_of("rank-sum", alpha)
+    assert 2 / 2**pairs <= alpha
+    assert pairs == FEWEST_PAIRS or 2 / 2 ** (pairs - 1) > alpha
+    assert 2 / math.comb(2 * executions, executions) <= alpha < 2 / math.comb(2 * executions - 2, executions - 1)
+
+
+def test_the_axis_holds_what_is_crowded_and_never_less_than_what_does_not_matter() -> None:
+    assert reach([(-0.001, 0.001)]) == pytest.approx((-0.03, 0.03))
+    low, high = reach([(-0.4, -0.36)] + [(-0.01, 0.01)] * 9)
+    assert low == pytest.approx(-0.4), "nothing within half is cut off"
+    assert 0.03 <= high <= 0.1
+    low, high = reach([(88.0, 90.0)] + [(-0.04, 0.08)] * 9)
+    assert high <= 0.1
+    assert low >= -0.06
+    assert reach([(-0.9999, 3.0)])[0] >= -1.0
