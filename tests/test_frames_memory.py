@@ -18,7 +18,8 @@ from harness.policies import THP
 from harness.processes import processes_named
 
 SWAPPING = [*MAIN, BY_NAME["masks"], BY_NAME["window-16"]]
-SQUEEZED_MIB = 24
+SQUEEZED_MIB = 32
+"""In 24 MiB the engine leaves too little now and then: docs/frames.md."""
 
 
 @pytest.fixture(scope="module")
