@@ -95,7 +95,7 @@ def run_pair(pair: Pair, directory: Path, tools: Tools, progress: Progress | Non
     if failed:
         raise BadInputError(f"{'; '.join(failed)}; nothing was compared")
     if pair.regex is not None and pair.metric is None:
-        pair = replace(pair, metric=_only_measurement(directory / TRIAL))
+        pair = replace(pair, metric=only_measurement(directory / TRIAL))
     _run(pair, directory, pair.executions, tools, progress or Silent())
 
 
@@ -120,7 +120,8 @@ def _failures(directory: Path) -> list[str]:
     return [f"{side} {status}" + (f": {message}" if message else "") for side, status, message in failed.iter_rows()]
 
 
-def _only_measurement(directory: Path) -> str:
+def only_measurement(directory: Path) -> str:
+    """The metric that a regular expression found in the output; BadInputError where it found none, or several."""
     with Store.open(directory, write=False) as store:
         names = sorted(set(store.measurements()["name"]))
     if len(names) != 1:

@@ -14,6 +14,7 @@ import polars as pl
 from pagelab.errors import BadInputError
 from pagelab.study.control import Tools, run_study
 from pagelab.study.errors import SpecError
+from pagelab.study.pair import only_measurement
 from pagelab.study.progress import Progress, Silent, shown_duration
 from pagelab.study.store import Store
 from pagelab.study.substitute import literal
@@ -143,7 +144,7 @@ def run_try(wanted: Trying, directory: Path, tools: Tools, progress: Progress | 
     progress = progress or Silent()
     pilot = _pilot(wanted, directory / TRIAL, tools)
     if wanted.regex is not None and wanted.metric is None:
-        wanted = replace(wanted, metric=_only_measurement(directory / TRIAL / "0"))
+        wanted = replace(wanted, metric=only_measurement(directory / TRIAL / "0"))
     elif wanted.metric is None:
         with Store.open(directory / TRIAL / "1", write=False) as store:
             metric, why = metric_of(store.runs())
@@ -229,12 +230,3 @@ def _study(spec: Path, directory: Path, tools: Tools, progress: Progress) -> Non
         # The file is ours: what it says is the command line's.
         problems = (f"{problem.key}: {problem.message}" for problem in error.problems)
         raise BadInputError(f"this cannot be tried: {'; '.join(problems)}") from None
-
-
-def _only_measurement(directory: Path) -> str:
-    with Store.open(directory, write=False) as store:
-        names = sorted(set(store.measurements()["name"]))
-    if len(names) != 1:
-        found = ", ".join(f"measure.{name}" for name in names) or "nothing"
-        raise BadInputError(f"--measure-regex found {found} in the output; choose one with --metric")
-    return f"measure.{names[0]}"
