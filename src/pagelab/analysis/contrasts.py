@@ -55,7 +55,7 @@ def contrasts_of(
     found = [_contrast(pair, executions, design) for pair in pairs]
     planned = [c for c in found if c.planned]
     if planned:
-        looked = [None if c.p is None else min(1.0, c.p * design.looks_planned) for c in planned]
+        looked = [None if c.p is None else min(1.0, c.p * design.p_factor) for c in planned]
         adjusted = holm(looked, alpha=_alpha(design.level))
         planned = [replace(c, p_holm=p) for c, p in zip(planned, adjusted.adjusted, strict=True)]
     judged = [_judged(c, design, metrics, len(planned)) for c in planned + [c for c in found if not c.planned]]

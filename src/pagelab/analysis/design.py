@@ -41,7 +41,8 @@ def design_of(data: StudyData, executions: tuple[Execution, ...], metrics: tuple
         test=plan.test,
         drop_first={c.workload: c.drop_first for c in plan.conditions if c.drop_first},
         interval_level=_interval_level(data),
-        looks_planned=len(plan.precision.looks) if plan.precision else 1,
+        p_factor=_p_factor(plan),
+        earlier_looks=tuple(plan.earlier_looks),
         primary=plan.metric,
         primaries=primaries,
         stop=_stop(data, blocks),
@@ -82,7 +83,7 @@ def _condition(plan: plan_module.Condition, data: StudyData, executions: tuple[E
         workload=plan.workload,
         policy=plan.policy,
         is_baseline=plan.baseline,
-        planned=None if plan.left_out or data.origin else data.plan.executions,
+        planned=None if plan.left_out or data.origin else data.plan.executions_of(plan),
         finished=len(real),
         analysed=sum(e.analysed for e in real),
         short_placed=sum(e.analysed and e.short_placed for e in real),
@@ -93,12 +94,18 @@ def _condition(plan: plan_module.Condition, data: StudyData, executions: tuple[E
 
 
 def _interval_level(data: StudyData) -> float:
-    """A precision stop divides the error over its looks, so that the level holds whichever look it ends at."""
+    """A precision stop divides the error over its looks, so that the level holds whichever look it ends at; a study
+    that was extended has half of the error of the look before.
+    """
     plan = data.plan
     if plan.precision is None:
-        return plan.level
+        return 1 - (1 - plan.level) / _p_factor(plan) if plan.earlier_looks else plan.level
     looks = tuple(plan.precision.looks)
     return PrecisionPlan(looks, plan.precision.target, plan.level).level_at(looks[-1])
+
+
+def _p_factor(plan: plan_module.Plan) -> int:
+    return len(plan.precision.looks) if plan.precision else 2 ** len(plan.earlier_looks)
 
 
 def _complete(data: StudyData) -> bool:
@@ -137,10 +144,33 @@ def _stop(data: StudyData, blocks: int) -> str:
     if data.origin:
         return "not known: the data were imported"
     if plan.precision is None:
-        return f"fixed in advance: {wording.count(plan.executions, 'execution')} of each condition"
+        return _fixed(plan) + _added(plan)
     looks = wording.listing([str(look) for look in plan.precision.looks])
     return (
         f"by precision: after {looks} blocks the study looked whether the half-width of every interval was within "
         f"{wording.percent(plan.precision.target, signed=False)} of the baseline, and was to stop at the first look "
         f"where it was; {wording.count(blocks, 'block')} were run. No look was taken at a p-value or an effect"
+    )
+
+
+def _fixed(plan: plan_module.Plan) -> str:
+    each = f"{wording.count(plan.executions, 'execution')} of each condition"
+    if plan.minutes is None:
+        return f"fixed in advance: {each}" if not plan.earlier_looks else each
+    if plan.blocks:
+        each = f"{min(plan.blocks.values())} to {wording.count(plan.executions, 'execution')} of a condition"
+    return (
+        f"by time, {plan.minutes:.3g} minutes of runs: {each}. After a pilot, whose blocks count, whole blocks went to "
+        "the workloads whose intervals they narrow most; looked at were durations and how far pairs scatter, not which "
+        "side they lie on"
+    )
+
+
+def _added(plan: plan_module.Plan) -> str:
+    if not plan.earlier_looks:
+        return ""
+    looks = wording.listing([str(look) for look in plan.earlier_looks])
+    return (
+        f". Executions were added after the study had come to its end with {looks}: each look has half of the error of "
+        f"the one before, so this one is judged at {wording.level(1 - (1 - plan.level) / _p_factor(plan))}"
     )

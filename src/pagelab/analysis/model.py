@@ -90,9 +90,13 @@ class Design:
     drop_first: dict[str, int]
     """Workload → warm-up measurements at the start of each execution, in no mean; only those that have any."""
     interval_level: float
-    """Of every interval shown: ``level``, or higher in a study with a precision stop (docs/method: precision stop)."""
-    looks_planned: int
-    """Looks of a precision stop, by which every p is multiplied before Holm; 1 for a fixed number of executions."""
+    """Of every interval shown: ``level``, or higher in a study with a precision stop, or with executions added
+    (docs/method: precision stop, adding executions)."""
+    p_factor: int
+    """By which every p is multiplied before Holm: the looks of a precision stop; twice as much for each time that
+    executions were added to a finished study; 1 for a fixed number."""
+    earlier_looks: tuple[int, ...]
+    """Executions with which the study had come to its end before more were added."""
     primary: str
     """Name of the study's primary metric."""
     primaries: dict[str, str]

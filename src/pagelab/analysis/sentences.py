@@ -118,7 +118,7 @@ def _not_found(c: Contrast, metric: Metric, design: Design, family: int) -> str:
     if metric.name != "wall_s":
         lead = lead.replace(f" for {c.workload}", f" in the {metric.label} of {c.workload}")
     lead += _late(c)
-    if c.smallest_p is not None and c.smallest_p * family * design.looks_planned > alpha * (1 + 1e-12):
+    if c.smallest_p is not None and c.smallest_p * family * design.p_factor > alpha * (1 + 1e-12):
         count = f"{wording.count(c.pairs or 0, 'pair')}" if design.test == "pairs" else f"{c.n} against {c.n_baseline}"
         return (
             f"Cannot tell whether {c.policy} changes {c.workload}: with {count}{_of_executions(design)} and "

@@ -40,7 +40,7 @@ def _answer(c: Contrast, design: Design, family: int) -> Answer:
         c.p_holm,
         (c.pairs or 0) if design.test == "pairs" else min(c.n, c.n_baseline),
         level=design.level,
-        family=family * design.looks_planned,
+        family=family * design.p_factor,
         test=design.test,
     )
     if c.verdict in ("lower", "higher") and found.said != c.verdict:

@@ -34,11 +34,18 @@ def run_command(
         typer.Option("--skip-impossible", help="Leave out what this machine cannot do; the report says so."),
     ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="The study's quick form: its [quick] table.")] = False,
+    minutes: Annotated[
+        float | None,
+        typer.Option("--minutes", "-m", metavar="N", help="Time for the runs: as many executions as fit."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything and show the plan; run nothing.")
     ] = False,
 ) -> None:
     """Run a study from its beginning.
+
+    With `--minutes` the fewest blocks that can tell run first and show how long they take and how far pairs scatter;
+    what changes are likely to be seen is said then, and whole blocks follow where they narrow intervals most.
 
     Every finished run is committed before the next starts: Ctrl-C, a crash or a power cut lose at most the run in
     progress, and `pagelab study resume` goes on from there.
@@ -50,6 +57,8 @@ def run_command(
         pagelab study run page-size.toml
 
         pagelab study run page-size.toml --into /data/page-size --skip-impossible
+
+        pagelab study run page-size.toml --minutes 10
 
         pagelab study run nondeterminism --quick
     """
@@ -64,11 +73,19 @@ def run_command(
         from pagelab.study.prepare import prepare
 
         _show_plan(
-            prepare(spec, directory, local_tools().check, skip_impossible=skip_impossible, quick=quick), directory
+            prepare(spec, directory, local_tools().check, skip_impossible=skip_impossible, quick=quick),
+            directory,
+            minutes,
         )
         return
     finished = run_study(
-        spec, directory, local_tools(), progress=for_terminal(), skip_impossible=skip_impossible, quick=quick
+        spec,
+        directory,
+        local_tools(),
+        progress=for_terminal(),
+        skip_impossible=skip_impossible,
+        quick=quick,
+        minutes=minutes,
     )
     conclude(finished, directory)
 
@@ -99,18 +116,46 @@ def _bundled_names() -> list[str]:
 
 
 @study_app.command("resume")
-def resume_command(directory: Directory) -> None:
-    """Continue a study that was interrupted, at the run that was in progress, in the same order.
+def resume_command(
+    directory: Directory,
+    executions: Annotated[
+        int | None,
+        typer.Option("--executions", "-n", metavar="N", help="Of each condition in all: more than were planned."),
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", "-m", metavar="N", help="As many more executions as fit into it.")
+    ] = None,
+    as_begun: Annotated[
+        bool, typer.Option("--as-begun", help="Go on although the file that it was begun from was edited.")
+    ] = False,
+) -> None:
+    """Continue a study that was interrupted, at the run that was in progress, in the same order; or extend it.
 
-    **Example**
+    Executions that are added to a finished study are a further look at it: it has half of the error of the look before,
+    and its intervals are so much wider.
+
+    **Examples**
 
         pagelab study resume page-size.study
+
+        pagelab study resume page-size.study --executions 60
     """
+    from pagelab.errors import BadInputError
     from pagelab.study.control import resume_study
     from pagelab.study.launching import local_tools
     from pagelab.study.progress import for_terminal
 
-    conclude(resume_study(directory, local_tools(), progress=for_terminal()), directory)
+    if executions is not None and minutes is not None:
+        raise BadInputError("--executions and --minutes exclude each other: each decides how many executions there are")
+    finished = resume_study(
+        directory,
+        local_tools(),
+        progress=for_terminal(),
+        executions=executions,
+        minutes=minutes,
+        as_begun=as_begun,
+    )
+    conclude(finished, directory)
 
 
 @study_app.command("status")
@@ -211,13 +256,15 @@ def _answer(directory: Path) -> None:
     terminal.say(f"{found.headline}\nnext: {following.command}\n      ({following.why})\n")
 
 
-def _show_plan(prepared: object, directory: Path) -> None:
+def _show_plan(prepared: object, directory: Path, minutes: float | None) -> None:
     from pagelab.study.prepare import Prepared
 
     assert isinstance(prepared, Prepared)
     plan = prepared.plan
     active = plan.active()
-    blocks = f"{plan.executions} executions" if plan.precision is None else f"at most {plan.executions} executions"
+    blocks = f"{'at most ' if plan.precision else ''}{plan.executions} executions"
+    if minutes is not None or plan.minutes is not None:
+        blocks = f"as many executions as fit into {minutes or plan.minutes:g} min"
     terminal.echo(f"{plan.name}: {len(active)} conditions, {blocks} and {plan.warmups} warm-ups each, in {directory}")
     for condition in plan.conditions:
         words = " ".join(condition.argv)

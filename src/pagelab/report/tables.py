@@ -46,8 +46,9 @@ def contrasts(analysis: Analysis) -> Table:
     """Planned contrasts: relative effect with both intervals, shift, p."""
     rows, groups = grouped(_by_workload(analysis, _contrast_row))
     level = wording.level(analysis.design.interval_level)
-    family, looks = len(analysis.planned()), analysis.design.looks_planned
-    times_looks = f", times {looks} for the planned looks" if looks > 1 else ""
+    family, factor = len(analysis.planned()), analysis.design.p_factor
+    why = "executions that were added" if analysis.design.earlier_looks else "the planned looks"
+    times_looks = f", times {factor} for {why}" if factor > 1 else ""
     return Table(
         columns=("policy", "executions", "change", f"{level} interval", "any shape", "shift", "p", "p (Holm)"),
         rows=rows,

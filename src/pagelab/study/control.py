@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..record import RunWarning
+from ..record import RunWarning, WarningKind
 from . import programs
+from .budget import add_minutes, with_minutes
+from .edited import between, refuse_edited, told
 from .errors import StudyError
+from .extend import add_executions
 from .job import Runner
 from .lock import DirectoryLock
 from .plan import Plan, digest_of
@@ -43,15 +46,19 @@ def run_study(
     progress: Progress | None = None,
     skip_impossible: bool = False,
     quick: bool = False,
+    minutes: float | None = None,
     change: Callable[[Prepared], Prepared] | None = None,
 ) -> Finished:
     """Plans ``spec``, creates ``directory`` and runs to the end.
 
-    ``change`` may alter the plan before anything is stored. Raises the errors of :func:`pagelab.study.prepare.prepare`,
+    With ``minutes`` the number of executions is what fits (:mod:`pagelab.study.budget`). ``change`` may alter the plan
+    before anything is stored. Raises the errors of :func:`pagelab.study.prepare.prepare`,
     StudyError when the directory is in use or holds a study, StudyInterruptedError when stopped.
     """
     progress = progress or Silent()
     prepared = prepare(spec, directory, tools.check, skip_impossible=skip_impossible, quick=quick)
+    minutes = prepared.plan.minutes if minutes is None else minutes
+    prepared = prepared if minutes is None else _given_time(prepared, minutes)
     prepared = change(prepared) if change else prepared
     absent = programs.missing(prepared.plan)
     if absent:
@@ -61,6 +68,7 @@ def run_study(
     except OSError as error:
         raise StudyError(f"cannot make {directory}: {error.strerror}; choose another with: --into DIR") from None
     with DirectoryLock(directory):
+        _refuse_another(prepared, directory)
         machine = tools.machine()
         extra = {"programs": programs.fingerprints(prepared.plan), "machine": machine}
         with create(prepared, directory, extra) as store:
@@ -69,8 +77,40 @@ def run_study(
             return Session(store, directory, tools.runner, machine, progress).work(tools.noise())
 
 
-def resume_study(directory: Path, tools: Tools, *, progress: Progress | None = None) -> Finished:
+def _refuse_another(prepared: Prepared, directory: Path) -> None:
+    """Where the directory holds a study that began with another text, what differs is said with it."""
+    if not (directory / NAME).exists():
+        return
+    with Store.open(directory, write=False) as store:
+        found = between(store.meta().get("spec", ""), prepared.text)
+    if found:
+        raise StudyError(
+            f"{directory} already holds a study, which began with another text ({told(found)}); "
+            f"{prepared.source.name} as it is now: pagelab study run {prepared.source} --into ANOTHER; "
+            f"what is there, as it began: pagelab study resume {directory} --as-begun"
+        )
+
+
+def _given_time(prepared: Prepared, minutes: float) -> Prepared:
+    """Planned as its pilot, whose blocks are enough for the level."""
+    warnings = [one for one in prepared.warnings if one.kind is not WarningKind.LEVEL_NOT_REACHABLE]
+    return replace(prepared, plan=with_minutes(prepared.plan, minutes), warnings=warnings)
+
+
+def resume_study(
+    directory: Path,
+    tools: Tools,
+    *,
+    progress: Progress | None = None,
+    executions: int | None = None,
+    minutes: float | None = None,
+    as_begun: bool = False,
+) -> Finished:
     """Continues the study in ``directory`` at the run that was in progress.
+
+    With ``executions`` (of each condition, in all) or ``minutes`` (more) it is extended first; if it had come to its
+    end, what is reported then is a further look, judged at half of the error of the one before (docs/method: adding
+    executions). ``as_begun``: also where the file that it was begun from says something else by now.
 
     Raises StudyError where there is no study, where it is in use, or where what it measures has changed since.
     """
@@ -81,6 +121,12 @@ def resume_study(directory: Path, tools: Tools, *, progress: Progress | None = N
         if "origin" in meta:
             raise StudyError(f"{directory} was imported from {meta['origin']}; there is nothing to continue")
         _refuse_changes(directory, store.plan(), meta)
+        if not as_begun:
+            refuse_edited(directory, meta, executions)
+        if executions is not None:
+            add_executions(store, executions)
+        if minutes is not None:
+            add_minutes(store, minutes)
         for warning in tools.limits(store.plan()):
             (progress or Silent()).note(f"warning: {warning.message}")
         return Session(store, directory, tools.runner, tools.machine(), progress).work(tools.noise())

@@ -97,6 +97,12 @@ class Plan(_Model):
     test: Literal["pairs", "rank-sum", "stratified"] = "rank-sum"
     """Plans without one are older than pairs, or of imported data, of which no schedule is known."""
     precision: Precision | None = None
+    minutes: float | None = None
+    """Time for the runs, which decides the number of blocks (:mod:`pagelab.study.budget`); None: it is given."""
+    blocks: dict[str, int] = Field(default_factory=dict)
+    """Blocks of each workload, where they differ; ``executions`` is the most of them."""
+    earlier_looks: list[int] = Field(default_factory=list)
+    """The executions with which the study had come to its end before more were added, in order."""
     conditions: list[Condition]
     setup: list[Step] = Field(default_factory=list)
     teardown: list[Step] = Field(default_factory=list)
@@ -109,6 +115,10 @@ class Plan(_Model):
     def active(self) -> list[Condition]:
         """The conditions that are run."""
         return [condition for condition in self.conditions if condition.left_out is None]
+
+    def executions_of(self, condition: Condition) -> int:
+        """How many of its executions are analysed."""
+        return 0 if condition.left_out else self.blocks.get(condition.workload, self.executions)
 
 
 def digest_of(parts: list[bytes]) -> str:

@@ -77,6 +77,7 @@ class _Planner:
             level=raw.level,
             test=raw.test,
             precision=Precision(target=raw.precision.target, looks=raw.precision.looks) if raw.precision else None,
+            minutes=raw.minutes,
             conditions=conditions,
             setup=plan_setup,
             teardown=plan_teardown,

@@ -40,7 +40,12 @@ class Prepared:
 
 
 def prepare(
-    spec: Path, directory: Path, check: Check, *, skip_impossible: bool = False, quick: bool = False
+    spec: Path,
+    directory: Path,
+    check: Check,
+    *,
+    skip_impossible: bool = False,
+    quick: bool = False,
 ) -> Prepared:
     """Reads, plans and checks ``spec``, or its quick form; writes nothing.
 
@@ -142,9 +147,9 @@ def reachability(plan: Plan) -> list[RunWarning]:
         return []
     from ..stats import reachable
 
-    looks = len(plan.precision.looks) if plan.precision else 1
+    looks = len(plan.precision.looks) if plan.precision else 2 ** len(plan.earlier_looks)
     executions = plan.precision.looks[0] if plan.precision else plan.executions
-    # A precision stop may report at any of its looks, so each is judged at its share of the error rate.
+    # A study may report at any of its looks, so each is judged at its share of the error rate.
     alpha, stratified = (1 - plan.level) / looks, plan.test != "rank-sum"
     reach = reachable(executions, executions, contrasts=planned, alpha=alpha, stratified=stratified)
     if reach.reachable:

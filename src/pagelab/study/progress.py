@@ -17,7 +17,10 @@ _PLAIN_EVERY_S = 10.0
 
 
 class Progress(Protocol):
-    """What a session tells while it runs. ``left_s`` is None until a first run has finished."""
+    """What a session tells while it runs. ``left_s`` is None until a first run has finished.
+
+    A study that is given a time starts again when it knows how many runs fit.
+    """
 
     def start(self, title: str, total: int, done: int, left_s: float | None) -> None: ...
     def running(self, condition: str) -> None: ...
@@ -92,6 +95,9 @@ class Bar:
 
     def start(self, title: str, total: int, done: int, left_s: float | None) -> None:
         left = _left(left_s).removeprefix(", ")
+        if self._task is not None:
+            self._bar.update(self._task, total=total, completed=done, left=left)
+            return
         self._task = self._bar.add_task("", total=total, completed=done, title=title, left=left, condition="")
         self._bar.start()
 

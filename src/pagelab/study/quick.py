@@ -8,6 +8,9 @@ from pathlib import Path
 from .errors import Problem, SpecError
 from .toml_text import dumps
 
+QUICK = "# The quick form of "
+"""What the text of one begins with."""
+
 
 def quick_text(text: str, path: Path) -> str:
     """study.toml of the quick form; comments are lost. Raises :class:`SpecError` where the study has none.
@@ -19,8 +22,10 @@ def quick_text(text: str, path: Path) -> str:
         raise SpecError(path, [Problem("quick", "this study has no [quick] table, and so no --quick form")])
     quick = data.pop("quick")
     parameters = {**data.get("parameters", {}), **quick.pop("parameters", {})}
+    if "executions" in quick:
+        data.pop("minutes", None)
     data |= quick
     data["name"] = f"{data['name']}-quick"
     if parameters:
         data["parameters"] = parameters
-    return f"# The quick form of {path.name}, as run.\n\n{dumps(data)}"
+    return f"{QUICK}{path.name}, as run.\n\n{dumps(data)}"

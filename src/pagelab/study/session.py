@@ -7,14 +7,17 @@ session continues the same permutation at the run that was in progress.
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..record import RunWarning, WarningKind
+from . import budget
 from .errors import StudyError, StudyInterruptedError
 from .interrupts import Interrupts
 from .job import Executor, Job, LocalExecutor, Runner, run_steps
@@ -23,7 +26,7 @@ from .plan import Plan
 from .prepare import OUTPUT
 from .progress import Progress, Silent, TimeLeft
 from .schedule import Slot
-from .store import FAILED, StepOutcome, Store
+from .store import FAILED, RunResult, StepOutcome, Store
 
 
 @dataclass(frozen=True)
@@ -100,10 +103,23 @@ class Session:
                     f"the study's set-up failed: {failed.command}: {failed.message}\n{failed.output}".rstrip()
                     + f"\nmend it, then continue with: pagelab study resume {self._directory}"
                 )
-            self._run_segments(interrupts)
+            self._run_planned(interrupts)
         finally:
             run_steps("teardown", self._plan.teardown, self._plan.step_timeout_s, outcomes, go_on=True)
             self._store.commit_steps(tuple(outcomes), self._id)
+
+    def _run_planned(self, interrupts: Interrupts) -> None:
+        """All that is planned; in a study that is given a time, then what still fits."""
+        began = time.monotonic()
+        self._run_segments(interrupts)
+        while self._plan.minutes is not None:
+            told = budget.go_on(self._store, self._plan, time.monotonic() - began)
+            if told is None:
+                return
+            if told:
+                self._progress.note(told)
+            self._plan = self._store.plan()
+            self._run_segments(interrupts)
 
     def _run_segments(self, interrupts: Interrupts) -> None:
         """Between two planned looks the runs are drawn one by one; at a look all of them are in."""
@@ -126,12 +142,15 @@ class Session:
     def _run_segment(self, slots: list[Slot], interrupts: Interrupts, time_left: TimeLeft) -> None:
         executor: Executor = LocalExecutor(self._runner, interrupts.abandonable)
         for job, result in executor.execute(self._jobs(slots)):
+            self._stop_if_cut(job, result)
             self._store.commit_run(job.slot, result, self._id, self._attempts.pop(job.slot.position))
             time_left.finished(job.slot.condition, result.duration_s or 0.0)
             self._progress.finished(job.condition.name, result.status, result.message, time_left.seconds())
             if interrupts.seen:
                 raise KeyboardInterrupt
             self._stop_if_nothing_starts(job, result.message)
+            if self._in_pilot:
+                budget.refuse_too_long(self._store, self._plan, job.slot.block)
 
     def _stop_if_nothing_starts(self, last: Job, message: str | None) -> None:
         """When not one run of the very first block could be started, none will be: say why instead of going on."""
@@ -143,9 +162,22 @@ class Session:
                 "it, and start again with: pagelab study run SPEC --into ANOTHER"
             )
 
+    @property
+    def _in_pilot(self) -> bool:
+        return self._plan.minutes is not None and not budget.is_sized(self._store)
+
+    def _stop_if_cut(self, job: Job, result: RunResult) -> None:
+        """A run that the pilot's limit ended is none of the study's: it is repeated if the study gets more time."""
+        own = self._conditions[job.slot.condition].timeout_s
+        if result.status == "timed-out" and job.condition.timeout_s != own:
+            raise budget.too_long(self._directory, self._plan, job.condition.name)
+
     def _jobs(self, slots: list[Slot]) -> Iterator[Job]:
+        limit = budget.longest_s(self._plan) if self._in_pilot else None
         for slot in slots:
             condition = self._conditions[slot.condition]
+            if limit is not None and limit < (condition.timeout_s or math.inf):
+                condition = condition.model_copy(update={"timeout_s": limit})
             self._attempts[slot.position] = self._store.begin_attempt(slot.position, self._id)
             self._progress.running(condition.name)
             yield Job(slot, condition, self._directory.resolve() / OUTPUT, self._plan.step_timeout_s)

@@ -240,6 +240,8 @@ class RawStudy(_Raw):
     flush: RawFlush = RawFlush()
     counters: RawCounters = RawCounters()
     precision: RawPrecision | None = None
+    minutes: float | None = Field(default=None, ge=0.05, le=43_200, allow_inf_nan=False)
+    """Time for the runs, which decides the number of executions."""
     parameters: dict[ParameterName, Values] = Field(default_factory=dict)
     skip_impossible: bool = False
     benchmarks: list[str] = Field(default_factory=list)
@@ -267,6 +269,9 @@ class RawStudy(_Raw):
             raise ValueError(
                 "executions and [precision] exclude each other: with a precision stop the last look is the maximum"
             )
+        if self.minutes is not None and (self.precision is not None or "executions" in self.model_fields_set):
+            other = "[precision]" if self.precision is not None else "executions"
+            raise ValueError(f"minutes and {other} exclude each other: each decides how many executions there are")
         return self
 
 

@@ -73,7 +73,7 @@ def status_of(directory: Path) -> Status:
             conditions.append(
                 ConditionStatus(
                     condition.name,
-                    0 if condition.left_out else plan.executions,
+                    plan.executions_of(condition),
                     len(own),
                     sum(status in FAILED for status in own),
                     time_left.median_s(condition.index),

@@ -91,10 +91,7 @@ class Store:
             for key, value in extra.items():
                 store._put_meta(key, value if isinstance(value, str) else json.dumps(value))
             store._put_conditions(plan)
-            store._db.executemany(
-                "INSERT INTO schedule VALUES (?, ?, ?, ?)",
-                [(slot.position, slot.block, slot.condition, slot.execution) for slot in slots],
-            )
+            store._put_slots(slots)
         store.close()
         building.rename(path)
         sync_directory(directory)
@@ -162,6 +159,25 @@ class Store:
                 for c in plan.conditions
             ],
         )
+
+    def _put_slots(self, slots: list[Slot]) -> None:
+        self._db.executemany(
+            "INSERT INTO schedule VALUES (?, ?, ?, ?)",
+            [(slot.position, slot.block, slot.condition, slot.execution) for slot in slots],
+        )
+
+    def extend(self, plan: Plan, slots: list[Slot]) -> None:
+        """A longer plan of the same conditions, with the places that come after those there are.
+
+        Whether its level can be reached is to be said anew.
+        """
+        with self._transaction():
+            self._put_meta("plan", plan.model_dump_json(by_alias=True))
+            self._put_slots(slots)
+            self._db.execute(
+                "DELETE FROM event WHERE kind = 'warning' AND json_extract(data, '$.kind') = ?",
+                (str(WarningKind.LEVEL_NOT_REACHABLE),),
+            )
 
     def begin_session(self, pid: int, host: str, boot_id: str | None, machine: dict[str, Any]) -> int:
         """Opens a session and marks what a killed one left behind; returns its number."""
@@ -276,7 +292,7 @@ class Store:
         with self._transaction():
             self.put_steps(steps, session, None)
 
-    def put_event(self, kind: Literal["warning", "look"], data: dict[str, Any]) -> None:
+    def put_event(self, kind: Literal["warning", "look", "sized"], data: dict[str, Any]) -> None:
         """Something about the whole study that is worth saying."""
         with self._transaction():
             self._put_event(kind, data)
@@ -340,7 +356,7 @@ class Store:
             yield rows
 
     def events(self) -> list[dict[str, Any]]:
-        """Warnings and looks of the whole study: ``{"at", "kind", "data"}``."""
+        """Warnings, looks and sizes of the whole study: ``{"at", "kind", "data"}``."""
         rows = self._db.execute("SELECT at, kind, data FROM event ORDER BY id")
         return [{"at": at, "kind": kind, "data": json.loads(data)} for at, kind, data in rows]
 

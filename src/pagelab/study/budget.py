@@ -1,0 +1,274 @@
+"""A study that fits a time: a pilot, then whole blocks for the workloads whose intervals they narrow most.
+
+The pilot has the fewest blocks with which every comparison can be found, and counts. After it, blocks go one by one to
+the workload where one more takes most off the half-width of its widest interval, for the time that it takes (widths
+shrink as 1/sqrt(n); for their sum that is Neyman's allocation with unequal costs). What is looked at is how long
+blocks take and how far pairs scatter about their middle: neither says which side a difference lies on. Time is that of
+the runs, with their own set-up and tear-down; the study's set-up is not counted.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import ceil, expm1, log1p, sqrt
+from pathlib import Path
+from statistics import NormalDist, median
+
+from ..errors import BadInputError
+from .errors import StudyError
+from .extend import blocks_of, extend, refuse_other_rules, seen_before
+from .looks import executions
+from .plan import Plan
+from .prepare import contrasts
+from .progress import shown_duration
+from .store import Store
+
+MOST_BLOCKS = 1000
+"""Of a workload. More are never needed, and the averages of two pairs grow as the square."""
+LEAST_MINUTES = 0.05
+MOST_MINUTES = 30 * 24 * 60
+_TELLS = 0.01
+"""The change that the sentence names a budget for."""
+_POWER = 0.8
+_NORMAL_DEVIATION = 1.2533
+"""Standard deviation over mean deviation, of a normal distribution."""
+_COLD = 3
+"""The first block reads from the disk, and may take so many times as long as the others."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What a block of one workload takes, and what it tells."""
+
+    workload: str
+    blocks: int
+    """Planned so far."""
+    block_s: float
+    """Medians of the conditions' executions, added up."""
+    scatter: float
+    """Of the differences within pairs about their median, as a standard deviation of log ratios; of the comparison
+    where it is widest."""
+
+    def half_width(self, blocks: int, z: float) -> float:
+        return z * self.scatter / sqrt(blocks)
+
+
+def fewest_blocks(plan: Plan) -> int:
+    """Blocks of the pilot: with fewer no comparison of the family could be found, however clear."""
+    from ..stats import reachable
+    from ..stats.paired import FEWEST_PAIRS
+
+    family = max(1, len(contrasts(plan)))
+    alpha = round(1 - plan.level, 12)
+    reach = reachable(1, 1, contrasts=family, alpha=alpha, stratified=plan.test != "rank-sum")
+    return max(FEWEST_PAIRS, reach.smallest_n)
+
+
+def with_minutes(plan: Plan, minutes: float) -> Plan:
+    """The plan of a study that is given a time: its pilot."""
+    if plan.precision is not None:
+        raise BadInputError(
+            "--minutes and [precision] exclude each other: one ends a study by time, the other by what its looks find"
+        )
+    return plan.model_copy(update={"minutes": checked_minutes(minutes), "executions": fewest_blocks(plan)})
+
+
+def checked_minutes(minutes: float) -> float:
+    if not LEAST_MINUTES <= minutes <= MOST_MINUTES:
+        raise BadInputError(f"--minutes {minutes:g}: not within {LEAST_MINUTES} ... {MOST_MINUTES:,}")
+    return minutes
+
+
+def longest_s(plan: Plan) -> float | None:
+    """A run that takes longer does not fit, whatever else does: it is ended, and the study with it. None: no limit."""
+    return None if plan.minutes is None else max(1.0, _COLD * 60 * plan.minutes / plan.executions)
+
+
+def too_long(directory: Path, plan: Plan, name: str) -> StudyError:
+    """For a run of the condition ``name`` that was ended so."""
+    assert plan.minutes is not None
+    limit = longest_s(plan) or 0.0
+    return StudyError(
+        f"one execution of {name} takes more than {shown_duration(limit)}: {plan.executions} of each, the fewest that "
+        f"can tell, do not fit into {plan.minutes:g} min; go on with, for example: "
+        f"pagelab study resume {directory} --minutes {_rounded_up(limit * plan.executions * len(plan.active()) / 60)}"
+    )
+
+
+def add_minutes(store: Store, minutes: float) -> None:
+    """Gives a study more time. Raises StudyError where planned looks decide the number of executions."""
+    plan = store.plan()
+    refuse_other_rules(plan, store)
+    given = spent_s(store) / 60 + checked_minutes(minutes)
+    plan = seen_before(store, plan).model_copy(update={"minutes": given})
+    store.extend(plan, [])
+    if not outstanding(store):
+        _size(store, plan, paces_of(store, plan), spent_s(store))
+
+
+def spent_s(store: Store) -> float:
+    """Time of all runs so far."""
+    return float(store.rows("SELECT coalesce(sum(duration_s), 0) FROM run")[0][0])
+
+
+def outstanding(store: Store) -> bool:
+    """Whether places of the schedule have no run yet."""
+    return len(store.finished()) < len(store.slots())
+
+
+def is_sized(store: Store) -> bool:
+    """Whether the pilot is over."""
+    return any(event["kind"] == "sized" for event in store.events())
+
+
+def refuse_too_long(store: Store, plan: Plan, block: int) -> None:
+    """Asked when a run of ``block`` is over. Raises StudyError where that ends the first or second block of a study,
+    and not even the pilot fits its time.
+    """
+    assert plan.minutes is not None
+    rows = store.rows("SELECT block, sum(duration_s), count(*) FROM run JOIN schedule USING (position) GROUP BY block")
+    whole = sorted((block, float(seconds)) for block, seconds, count in rows if count == len(plan.active()))
+    if len(whole) not in (1, 2) or block not in dict(whole):
+        return
+    block_s = min(seconds for _, seconds in whole) / (_COLD if len(whole) == 1 else 1)
+    needed = spent_s(store) + (plan.warmups + plan.executions - len(whole)) * block_s
+    if needed <= 60 * plan.minutes * 1.1:
+        return
+    more = max(needed - spent_s(store), 0.0) / 60
+    directory = store.path.parent
+    raise StudyError(
+        f"one execution of each of {len(plan.active())} conditions takes {shown_duration(max(1, whole[-1][1]))}, and "
+        f"{plan.executions} of each are the fewest that can tell: that is more than {plan.minutes:g} min; "
+        f"go on with: pagelab study resume {directory} --minutes {_rounded_up(1.1 * more)}"
+    )
+
+
+def _rounded_up(minutes: float) -> str:
+    return f"{ceil(minutes)}" if minutes > 10 else f"{max(0.1, ceil(10 * minutes) / 10):g}"
+
+
+def go_on(store: Store, plan: Plan, elapsed_s: float) -> str | None:
+    """Plans further blocks while there is time, after all that was planned is done; what is to be told of it.
+
+    None: nothing more fits. ``elapsed_s`` is what this session took for its runs: more than they say of themselves, by
+    its own part.
+    """
+    assert plan.minutes is not None
+    own = max(1.0, elapsed_s / max(spent_s(store), 1e-3))
+    spent = spent_s(store) * own
+    found = [replace(pace, block_s=pace.block_s * own) for pace in paces_of(store, plan)]
+    sized = [event["data"] for event in store.events() if event["kind"] == "sized"]
+    if sized:
+        # What the pilot said of scatter stands: to look again and again would choose by what was found.
+        before = {one["workload"]: one["scatter"] for one in sized[-1]["paces"]}
+        found = [replace(pace, scatter=before.get(pace.workload, pace.scatter)) for pace in found]
+        wanted = allocated(found, 60 * plan.minutes - spent)
+        if wanted == blocks_of(plan):
+            return None
+        extend(store, plan, wanted)
+        return ""
+    return _size(store, plan, found, spent)
+
+
+def _size(store: Store, plan: Plan, found: Sequence[Pace], spent: float) -> str:
+    assert plan.minutes is not None
+    wanted = allocated(found, 60 * plan.minutes - spent)
+    store.put_event("sized", {"paces": [asdict(one) for one in found], "blocks": wanted, "spent_s": spent})
+    if wanted != blocks_of(plan):
+        extend(store, plan, wanted)
+    return outlook(found, wanted, plan)
+
+
+def paces_of(store: Store, plan: Plan) -> list[Pace]:
+    """Of each workload that runs, from what is done."""
+    rows = store.rows("SELECT condition, duration_s FROM run WHERE duration_s IS NOT NULL")
+    durations: dict[int, list[float]] = {}
+    for condition, seconds in rows:
+        durations.setdefault(condition, []).append(float(seconds))
+    values, labels = executions(store, plan, plan.executions)
+    scatters: dict[str, float] = {}
+    for treatment, baseline in contrasts(plan):
+        found = _scatter(
+            dict(zip(labels[treatment.name], values[treatment.name], strict=True)),
+            dict(zip(labels[baseline.name], values[baseline.name], strict=True)),
+        )
+        if found is not None:
+            scatters[treatment.workload] = max(found, scatters.get(treatment.workload, 0.0))
+    usual = median(scatters.values()) if scatters else 0.0
+    paces = []
+    for workload, blocks in blocks_of(plan).items():
+        own = [condition for condition in plan.active() if condition.workload == workload]
+        seconds = sum(median(durations.get(condition.index, [0.0])) for condition in own)
+        paces.append(Pace(workload, blocks, max(seconds, 1e-3), scatters.get(workload, usual)))
+    return paces
+
+
+def _scatter(treatment: Mapping[int, float], baseline: Mapping[int, float]) -> float | None:
+    """Standard deviation of log ratios within pairs, from their mean deviation about the median; None of under two."""
+    both = [(treatment[block], baseline[block]) for block in treatment.keys() & baseline.keys()]
+    if len(both) < 2:
+        return None
+    if min(min(pair) for pair in both) > 0:
+        apart = [log1p((x - y) / y) for x, y in both]
+    else:
+        middle = median(abs(y) for _, y in both)
+        if middle == 0:
+            return None
+        apart = [(x - y) / middle for x, y in both]
+    centre = median(apart)
+    # About the median of n values deviations are too small, by a share that one in n makes good.
+    return _NORMAL_DEVIATION * sum(abs(d - centre) for d in apart) / (len(apart) - 1)
+
+
+def allocated(paces: Sequence[Pace], seconds: float) -> dict[str, int]:
+    """Workload -> blocks in all, when ``seconds`` more may be spent."""
+    blocks = {pace.workload: pace.blocks for pace in paces}
+    left = seconds
+    # Where nothing scatters, or nothing is compared, all get alike.
+    least = 1e-6 * max((pace.scatter for pace in paces), default=0.0) or 1.0
+
+    def gain(pace: Pace) -> float:
+        n = blocks[pace.workload]
+        return max(pace.scatter, least) * (1 / sqrt(n) - 1 / sqrt(n + 1)) / pace.block_s
+
+    heap = [(-gain(pace), index) for index, pace in enumerate(paces)]
+    heapq.heapify(heap)
+    while heap:
+        _, index = heapq.heappop(heap)
+        pace = paces[index]
+        if pace.block_s > left or blocks[pace.workload] >= MOST_BLOCKS:
+            continue
+        blocks[pace.workload] += 1
+        left -= pace.block_s
+        heapq.heappush(heap, (-gain(pace), index))
+    return blocks
+
+
+def outlook(paces: Sequence[Pace], blocks: Mapping[str, int], plan: Plan) -> str:
+    """What so many blocks are likely to show, before they run; and what a change of 1% would take."""
+    if not contrasts(plan) or not any(pace.scatter for pace in paces):
+        return ""
+    z = _reach(plan)
+    seen = {pace.workload: expm1(pace.half_width(blocks[pace.workload], z)) for pace in paces}
+    first = sorted(paces, key=lambda pace: seen[pace.workload])
+    shown = ", ".join(f"{_percent(seen[pace.workload])} in {pace.workload}" for pace in first[:4])
+    more = f", up to {_percent(seen[first[-1].workload])} in {first[-1].workload}" if len(first) > 4 else ""
+    text = f"with {plan.minutes:.3g} min changes of {shown}{more} are likely to be seen (80%)"
+    best = first[0]
+    needed = ceil((z * best.scatter / log1p(_TELLS)) ** 2)
+    if needed > blocks[best.workload]:
+        text += f"; {_TELLS:.0%} in {best.workload} alone needs {shown_duration(needed * best.block_s)}"
+    return text
+
+
+def _reach(plan: Plan) -> float:
+    """Standard errors that a change must have to be found with power 0.8 in Holm's hardest step."""
+    normal = NormalDist()
+    alpha = (1 - plan.level) / 2 ** len(plan.earlier_looks) / max(1, len(contrasts(plan)))
+    return normal.inv_cdf(1 - alpha / 2) + normal.inv_cdf(_POWER)
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.2g}%" if fraction < 1 else f"{1 + fraction:.2g} times"

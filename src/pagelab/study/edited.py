@@ -1,0 +1,94 @@
+"""Whether the file that a study was begun from says something else by now: that changes no study, and is told."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .errors import SpecError, StudyError
+from .quick import QUICK, quick_text
+
+_SHOWN = 3
+_LONGEST = 40
+
+
+def refuse_edited(directory: Path, meta: dict[str, str], executions: int | None = None) -> None:
+    """Raises StudyError where the file differs in meaning from what the study in ``directory`` began with.
+
+    ``meta`` is the store's. Who asks for the very ``executions`` that the file has by now has read it.
+    """
+    source = Path(meta.get("source", ""))
+    found = differences(source, meta)
+    if found == {"executions": found.get("executions")} and found["executions"][1] == str(executions):
+        return
+    if not found:
+        return
+    advice = (
+        f"as it began: pagelab study resume {directory} --as-begun; "
+        f"as it is now: pagelab study run {source} --into ANOTHER"
+    )
+    if list(found) == ["executions"] and found["executions"][1].isdigit():
+        new = found["executions"][1]
+        advice = f"for {new} of each: pagelab study resume {directory} --executions {new}; {advice}"
+    if list(found) == ["minutes"]:
+        advice = f"for more time: pagelab study resume {directory} --minutes N; {advice}"
+    raise StudyError(
+        f"{source} was edited since the study began ({told(found)}), and a study keeps what it began with; {advice}"
+    )
+
+
+def told(found: dict[str, tuple[str, str]]) -> str:
+    """``executions: 8 → 12; level: not there → 0.99``."""
+    shown = [f"{key}: {old} → {new}" for key, (old, new) in found.items()]
+    return "; ".join([*shown[:_SHOWN], *([f"and {len(shown) - _SHOWN} more"] if len(shown) > _SHOWN else [])])
+
+
+def differences(source: Path, meta: dict[str, str]) -> dict[str, tuple[str, str]]:
+    """Key -> what it was and is, of all that differs; empty where the file is gone, or says the same."""
+    spec = meta.get("spec", "")
+    try:
+        text = source.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return {}
+    try:
+        if spec.startswith(QUICK):
+            text = quick_text(text, source)
+        return between(spec, text)
+    except (tomllib.TOMLDecodeError, SpecError) as error:
+        return {"all of it": ("a study", str(error))}
+
+
+def between(spec: str, text: str) -> dict[str, tuple[str, str]]:
+    """Key -> what it is in either text of a study.toml, of all that differs."""
+    return dict(_differences(tomllib.loads(spec), tomllib.loads(text), ""))
+
+
+_ABSENT = object()
+
+
+def _differences(before: Any, now: Any, where: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in [*before, *(key for key in now if key not in before)]:
+            inner = f"{where}.{key}" if where else key
+            yield from _differences(before.get(key, _ABSENT), now.get(key, _ABSENT), inner)
+    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now) and _tables(before):
+        for old, new in zip(before, now, strict=True):
+            name = old.get("name", "")
+            yield from _differences(old, new, f'{where}."{name}"' if name else where)
+    elif before != now or type(before) is not type(now):
+        yield where, (_shown(before), _shown(now))
+
+
+def _tables(values: list[Any]) -> bool:
+    return bool(values) and all(isinstance(value, dict) for value in values)
+
+
+def _shown(value: Any) -> str:
+    if value is _ABSENT:
+        return "not there"
+    if isinstance(value, list) and _tables(value):
+        return ", ".join(str(one.get("name", "…")) for one in value)[:_LONGEST]
+    text = str(value) if isinstance(value, int | float) else repr(value)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -1,0 +1,78 @@
+"""More executions for a study that has begun: whole blocks, of all workloads or of some, in the schedule's order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .errors import StudyError
+from .plan import Plan
+from .prepare import reachability
+from .schedule import Slot, schedule
+from .store import Store
+
+MOST_BLOCKS = 100_000
+
+
+def extended(plan: Plan, slots: list[Slot], blocks: Mapping[str, int]) -> tuple[Plan, list[Slot]]:
+    """The plan with so many blocks of each workload (label -> blocks), and the places that come after ``slots``.
+
+    The order within a block is what the seed says for all conditions, without those that have blocks enough; so what a
+    study runs does not depend on how often it was extended.
+    """
+    active = plan.active()
+    most = max(blocks.values())
+    there = {(slot.block, slot.condition) for slot in slots}
+    added: list[Slot] = []
+    for slot in schedule(len(active), most, plan.warmups, plan.seed):
+        condition = active[slot.condition]
+        if slot.block < blocks[condition.workload] and (slot.block, condition.index) not in there:
+            added.append(Slot(len(slots) + len(added), slot.block, condition.index, slot.execution))
+    same = len(set(blocks.values())) == 1
+    return plan.model_copy(update={"executions": most, "blocks": {} if same else dict(blocks)}), added
+
+
+def blocks_of(plan: Plan) -> dict[str, int]:
+    """Workload -> its blocks, in the order of the plan."""
+    return {condition.workload: plan.executions_of(condition) for condition in plan.active()}
+
+
+def add_executions(store: Store, executions: int) -> None:
+    """Extends the study to so many executions of each condition; a finished one has been looked at before.
+
+    Raises StudyError where that is fewer than there are, or where planned looks decide the number.
+    """
+    plan = store.plan()
+    planned = blocks_of(plan)
+    refuse_other_rules(plan, store)
+    if not max(planned.values()) < executions <= MOST_BLOCKS:
+        raise StudyError(
+            f"--executions {executions}: the study has {max(planned.values())} of each condition; name the number in "
+            f"all, up to {MOST_BLOCKS:,}"
+        )
+    seen = seen_before(store, plan).model_copy(update={"minutes": None})
+    extend(store, seen, dict.fromkeys(planned, executions))
+
+
+def seen_before(store: Store, plan: Plan) -> Plan:
+    """The plan, with the look that was taken at the end of what was planned so far, where it has come to its end."""
+    slots = store.slots()
+    if not slots or len(store.finished()) < len(slots):
+        return plan
+    return plan.model_copy(update={"earlier_looks": [*plan.earlier_looks, plan.executions]})
+
+
+def extend(store: Store, plan: Plan, blocks: Mapping[str, int]) -> None:
+    """Writes the extended plan and its places."""
+    longer, added = extended(plan, store.slots(), blocks)
+    store.extend(longer, added)
+    for warning in reachability(longer):
+        store.put_event("warning", warning.model_dump(mode="json"))
+
+
+def refuse_other_rules(plan: Plan, store: Store) -> None:
+    """Raises StudyError where the number of executions is not anybody's to change."""
+    if plan.precision is not None:
+        raise StudyError(
+            f"{store.path.parent} decides its executions by its planned looks ([precision]), to which nothing can be "
+            "added; for more, start a new study with other looks: pagelab study run SPEC --into DIR"
+        )

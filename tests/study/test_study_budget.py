@@ -1,0 +1,165 @@
+"""Studies that are given a time: what fits, where blocks go, what is said before, and what is too long."""
+
+from __future__ import annotations
+
+import random
+import time
+from itertools import product
+from math import sqrt
+from pathlib import Path
+
+import pytest
+from fakes import TWO_BY_TWO, record, spec_in, tools
+
+from pagelab.errors import BadInputError
+from pagelab.record import Record
+from pagelab.study.budget import Pace, allocated, fewest_blocks, outlook
+from pagelab.study.control import resume_study, run_study
+from pagelab.study.errors import StudyError
+from pagelab.study.plan import Condition
+from pagelab.study.planning import plan_file
+from pagelab.study.progress import Silent
+from pagelab.study.store import Store
+
+TIMED = TWO_BY_TWO.replace("executions = 3\n", "minutes = 0.05\n")
+
+
+class Notes(Silent):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def noisy(scatter: dict[str, float], seconds: float = 0.01) -> object:
+    """Runs of some milliseconds, whose recorded times scatter by workload."""
+    draw = random.Random(5)
+
+    def behave(condition: Condition) -> Record:
+        time.sleep(seconds)
+        return record(condition, wall_ns=int(1e9 * (1 + draw.gauss(0, scatter[condition.workload]))))
+
+    return behave
+
+
+def test_blocks_go_where_they_narrow_most_and_the_time_is_used(tmp_path: Path) -> None:
+    notes = Notes()
+    fake = tools(noisy({"a": 0.005, "b": 0.05}))
+    run_study(spec_in(tmp_path, TIMED), tmp_path / "out", fake, progress=notes)
+    with Store.open(tmp_path / "out", write=False) as store:
+        plan, runs = store.plan(), store.runs()
+        spent = float(runs["duration_s"].sum())
+    assert plan.minutes == 0.05
+    assert plan.blocks["a"] >= fewest_blocks(plan) == 6 + 1
+    assert plan.blocks["b"] > 2 * plan.blocks["a"]
+    assert spent < 3.3
+    for condition in plan.conditions:
+        mine = runs.filter((runs["condition"] == condition.name) & ~runs["warmup"])
+        assert sorted(mine["block"]) == list(range(plan.blocks[condition.workload]))
+    said = [text for text in notes.notes if "likely to be seen" in text]
+    assert len(said) == 1
+    assert "in a, " in said[0]
+    assert "1% in a alone needs" in said[0] or "1% in a" not in said[0]
+
+
+def test_the_allocation_is_the_best_of_all_small_ones() -> None:
+    """Against brute force over every allocation that fits."""
+    paces = [Pace("a", 6, 1.0, 0.02), Pace("b", 6, 2.0, 0.10), Pace("c", 6, 0.5, 0.05)]
+
+    def sum_of_widths(blocks: tuple[int, ...]) -> float:
+        return sum(pace.scatter / sqrt(n) for pace, n in zip(paces, blocks, strict=True))
+
+    def seconds(blocks: tuple[int, ...]) -> float:
+        return sum(pace.block_s * (n - pace.blocks) for pace, n in zip(paces, blocks, strict=True))
+
+    found = tuple(allocated(paces, 30.0).values())
+    best = min((b for b in product(range(6, 37), range(6, 22), range(6, 67)) if seconds(b) <= 30), key=sum_of_widths)
+    assert seconds(found) <= 30
+    assert sum_of_widths(found) <= 1.001 * sum_of_widths(best)
+
+
+def test_nothing_scatters_and_nothing_fits() -> None:
+    assert allocated([Pace("a", 6, 1.0, 0.0), Pace("b", 6, 1.0, 0.0)], 4.0) == {"a": 8, "b": 8}
+    assert allocated([Pace("a", 6, 1.0, 0.1)], 0.5) == {"a": 6}
+    assert allocated([], 10.0) == {}
+
+
+def test_what_is_likely_to_be_seen_is(tmp_path: Path) -> None:
+    """The sentence's 80% against simulated studies of just that change, tested as the report does."""
+    import numpy as np
+
+    from pagelab.stats import signed_rank
+
+    plan = plan_file(spec_in(tmp_path, TIMED), tmp_path)
+    said = outlook([Pace("a", 7, 1.0, 0.04), Pace("b", 7, 1.0, 0.2)], {"a": 40, "b": 40}, plan)
+    size = float(said.split("changes of ")[1].split("%")[0]) / 100
+    draw = np.random.default_rng(3)
+    found = sum(
+        # Holm's hardest step over the two comparisons.
+        2 * signed_rank(np.log1p(size) + draw.normal(0, 0.04, 40)).p <= 0.05
+        for _ in range(400)
+    )
+    assert 0.72 <= found / 400 <= 0.88
+
+
+def test_a_study_too_long_for_its_time_says_so_at_once(tmp_path: Path) -> None:
+    text = TIMED.replace("0.05", "0.06")
+    began = time.monotonic()
+    with pytest.raises(StudyError, match=r"fewest that can tell.*study resume .* --minutes"):
+        run_study(spec_in(tmp_path, text), tmp_path / "out", tools(noisy({"a": 0.01, "b": 0.01}, 0.8)))
+    assert time.monotonic() - began < 10
+    with pytest.raises(StudyError, match="continue it with"):
+        run_study(spec_in(tmp_path, text), tmp_path / "out", tools())
+    # What ran is kept, and more time lets it go on.
+    finished = resume_study(tmp_path / "out", tools(noisy({"a": 0.01, "b": 0.01}, 0.001)), minutes=0.05)
+    with Store.open(tmp_path / "out", write=False) as store:
+        assert finished.runs == len(store.slots()) >= 4 * 8
+        assert not store.plan().earlier_looks
+
+
+def test_one_run_that_takes_longer_than_all_is_cut_and_not_kept(tmp_path: Path) -> None:
+    def behave(condition: Condition) -> Record:
+        assert condition.timeout_s is not None
+        outcome = {"status": "timed-out", "exit_code": None, "signal": 9}
+        return record(condition, outcome=outcome)
+
+    with pytest.raises(StudyError, match=r"one execution of ./\w+ takes more than .* --minutes"):
+        run_study(spec_in(tmp_path, TIMED), tmp_path / "out", tools(behave))
+    with Store.open(tmp_path / "out", write=False) as store:
+        assert store.runs().height == 0
+
+
+def test_the_studys_own_timeout_is_an_outcome(tmp_path: Path) -> None:
+    text = TIMED.replace("seed = 7\n", 'seed = 7\ntimeout = "10ms"\n')
+
+    def behave(condition: Condition) -> Record:
+        assert condition.timeout_s == 0.01
+        time.sleep(0.005)
+        return record(condition, outcome={"status": "timed-out", "exit_code": None, "signal": 9})
+
+    assert run_study(spec_in(tmp_path, text), tmp_path / "out", tools(behave)).failed > 20
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes", "message"),
+    [
+        (TWO_BY_TWO.replace("executions = 3", "executions = 3\nminutes = 1"), None, "minutes and executions exclude"),
+        (
+            TWO_BY_TWO.replace("executions = 3\n", "minutes = 1\n") + '[precision]\ntarget = "2%"\nlooks = [20, 40]\n',
+            None,
+            r"minutes and \[precision\] exclude",
+        ),
+        (
+            TWO_BY_TWO.replace("executions = 3\n", "") + '[precision]\ntarget = "2%"\nlooks = [20, 40]\n',
+            5.0,
+            r"--minutes and \[precision\] exclude",
+        ),
+        (TWO_BY_TWO, 0.0, "--minutes 0: not within"),
+        (TWO_BY_TWO, float("nan"), "--minutes nan: not within"),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path: Path, text: str, minutes: float | None, message: str) -> None:
+    with pytest.raises(BadInputError, match=message):
+        run_study(spec_in(tmp_path, text), tmp_path / "out", tools(), minutes=minutes)
+    assert not (tmp_path / "out" / "study.db").exists()
