@@ -47,7 +47,7 @@ def test_h_and_v_are_understood_by_every_command() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("said ") == 3 * len(EVERYWHERE)
+    assert done.stdout.count("\nsaid -") == 3 * len(EVERYWHERE)
 
 
 BAD = [
