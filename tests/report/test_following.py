@@ -81,3 +81,15 @@ def test_the_axis_holds_what_is_crowded_and_never_less_than_what_does_not_matter
     assert high <= 0.1
     assert low >= -0.06
     assert reach([(-0.9999, 3.0)])[0] >= -1.0
+
+
+def test_what_try_cannot_ask_is_asked_by_more_executions(tmp_path: Path) -> None:
+    """A study whose programs need steps, or policies that no flag says, grows as a whole."""
+    plan = factory.plan(["w"], ["kernel", "2M"], 8)
+    toml = 'name = "2M"\npages = { mosaic = [["0", "64M", "2M"]], otherwise = "4K" }\n'
+    changed = [c.model_copy(update={"policy_toml": toml}) if c.policy == "2M" else c for c in plan.conditions]
+    found, data = study(tmp_path, 0.0, 0.05, conditions=changed)
+    (told,) = told_of(found.planned(), found.design, found.metrics)
+    following = following_of(found, data)
+    assert following.command == f"pagelab study resume {tmp_path / 'study'} --executions {told.answer.needed}"
+    assert "more, and a further look, which is judged more strictly" in following.why

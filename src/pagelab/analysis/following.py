@@ -11,6 +11,7 @@ from pagelab.analysis.answer import NEGLIGIBLE
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.model import Analysis
 from pagelab.analysis.verdict import Told, told_of
+from pagelab.study.progress import shown_duration
 
 _AXES = ("pages", "fetch", "frames")
 _MOST_MINUTES = 24 * 60
@@ -36,9 +37,11 @@ def following_of(analysis: Analysis, data: StudyData) -> Following:
         key=lambda one: one.answer.needed or one.answer.fewest,
     )
     for one in unknown:
-        asked = _try(one, analysis)
+        asked = _try(one, analysis, data)
         if asked is not None:
             return asked
+    if unknown and analysis.design.imported_from is None and not analysis.design.precision_stop:
+        return _resume(unknown[0], analysis, data, where)
     if analysis.failures:
         return Following(f"pagelab study status {where}", "what failed, and where its output is kept")
     found = [one for one in told if one.answer.said in ("lower", "higher")]
@@ -49,13 +52,26 @@ def following_of(analysis: Analysis, data: StudyData) -> Following:
     return Following(f"pagelab report {where} --format data", "every number of it, as CSV and JSON")
 
 
-def _try(one: Told, analysis: Analysis) -> Following | None:
+def _resume(one: Told, analysis: Analysis, data: StudyData, where: str) -> Following:
+    """More executions of the whole study, as a further look at it."""
+    c = one.contrast
+    had = analysis.design.executions or one.answer.pairs
+    executions = max(one.answer.needed or 2 * one.answer.fewest, had + 1)
+    a_block = float(data.runs["duration_s"].sum()) / max(1, data.runs["block"].n_unique())
+    return Following(
+        f"pagelab study resume {where} --executions {executions}",
+        f"±{100 * NEGLIGIBLE:g}% for {c.workload} under {c.policy} needs about {executions:,} executions of each: "
+        f"{shown_duration(a_block * (executions - had))} more, and a further look, which is judged more strictly",
+    )
+
+
+def _try(one: Told, analysis: Analysis, data: StudyData) -> Following | None:
     """This comparison alone, in pairs, for as long as ±3% takes; None where ``pagelab try`` cannot ask it."""
     c = one.contrast
     command = analysis.design.commands.get(c.workload)
     flags = _flags(analysis.design.policy_texts, c.policy), _flags(analysis.design.policy_texts, c.baseline)
     seconds = [_seconds(analysis, c.workload, policy) for policy in (c.policy, c.baseline)]
-    if not command or None in flags or None in seconds or one.metric.name not in ("wall_s", "user_s", "cpu_s"):
+    if not command or None in flags or None in seconds or not _known_to_try(one, data):
         return None
     mine, base = (dict(f or {}) for f in flags)
     axes = [axis for axis in _AXES if mine.get(axis, "kernel") != base.get(axis, "kernel")]
@@ -75,6 +91,14 @@ def _try(one: Told, analysis: Analysis) -> Following | None:
     aim = f"±{100 * NEGLIGIBLE:g}%" if executions == one.answer.needed else "an answer"
     who = f"{c.workload} under {c.policy}"
     return Following(f"{shlex.join(words)} {command}", f"{aim} for {who} needs about {executions:,} executions of each")
+
+
+def _known_to_try(one: Told, data: StudyData) -> bool:
+    """What every run has, or the program itself reports; what a pattern found in its output would need the pattern."""
+    if one.metric.name in ("wall_s", "user_s", "cpu_s"):
+        return True
+    patterns = {c.regex for c in data.plan.conditions if c.workload == one.contrast.workload}
+    return one.metric.name.startswith("measure.") and patterns == {None}
 
 
 def _run(one: Told, analysis: Analysis) -> Following | None:

@@ -17,12 +17,15 @@ def demo_command(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where inputs, store and report go.")] = Path(
         "demo-out"
     ),
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", "-m", metavar="N", help="Time for the runs (default: 5).")
+    ] = None,
     executions: Annotated[
-        int | None, typer.Option("--executions", min=1, help="Executions of each condition (default: 10).")
+        int | None, typer.Option("--executions", min=1, help="Executions of each condition, instead of a time.")
     ] = None,
     report: Annotated[bool, typer.Option("--report/--no-report", help="Write the report at the end.")] = True,
 ) -> None:
-    """What page size and prepaging do to programs on this machine: a whole study and its report, in minutes.
+    """What 2 MiB pages and prepaging do to programs on this machine: a whole study and its report, in minutes.
 
     What this machine, or this user, cannot do is left out, and the report says so. Interrupted, it continues where it
     stopped when it is called again.
@@ -31,9 +34,13 @@ def demo_command(
 
         pagelab demo
 
-        pagelab demo --out /data/demo
+        pagelab demo --minutes 20 --out /data/demo
     """
-    finished = _study(out, executions)
+    if minutes is not None and executions is not None:
+        from pagelab.errors import BadInputError
+
+        raise BadInputError("--executions and --minutes exclude each other: each decides how many executions there are")
+    finished = _study(out, minutes, executions)
     if report:
         from pagelab.cli.report import report_command
 
@@ -46,7 +53,7 @@ def demo_command(
         )
 
 
-def _study(out: Path, executions: int | None) -> Finished:
+def _study(out: Path, minutes: float | None, executions: int | None) -> Finished:
     from pagelab.study.control import resume_study, run_study
     from pagelab.study.demo import INPUTS, make_inputs
     from pagelab.study.launching import local_tools
@@ -56,10 +63,10 @@ def _study(out: Path, executions: int | None) -> Finished:
     tools, progress = local_tools(), for_terminal()
     if (out / NAME).exists():
         terminal.echo(f"continuing the study in {out}; for a new one: pagelab demo --out ANOTHER")
-        return resume_study(out, tools, progress=progress)
+        return resume_study(out, tools, progress=progress, minutes=minutes, executions=executions)
     terminal.echo(f"making inputs in {out / INPUTS}")
     spec = make_inputs(out / INPUTS)
     if executions is not None:
         text = spec.read_text(encoding="utf-8")
-        spec.write_text(text.replace("\nexecutions = 10\n", f"\nexecutions = {executions}\n"), encoding="utf-8")
-    return run_study(spec, out, tools, progress=progress, skip_impossible=True)
+        spec.write_text(text.replace("\nminutes = 5\n", f"\nexecutions = {executions}\n"), encoding="utf-8")
+    return run_study(spec, out, tools, progress=progress, skip_impossible=True, minutes=minutes)

@@ -11,23 +11,26 @@ from ... import paths
 from ...errors import PagelabError
 
 SPEC = "demo.toml"
-SCRIPT = "memory_heavy.py"
+SCRIPTS = ("memory_heavy.py", "sqlite_index.py")
 LINES = "lines.txt"
 SCANNED = "scan.dat"
+SOURCE = "generated.c"
 INPUTS = "inputs"
 
 _LINE_COUNT = 400_000
 _SCANNED_BYTES = "32M"
+_FUNCTIONS = 120
 
 
 def make_inputs(directory: Path) -> Path:
     """Writes what the study reads into ``directory``; returns its study.toml. The same bytes every time."""
     directory.mkdir(parents=True, exist_ok=True)
-    for name in (SPEC, SCRIPT):
+    for name in (SPEC, *SCRIPTS):
         (directory / name).write_bytes(files(__package__).joinpath(name).read_bytes())
     draw = random.Random(1)
     with (directory / LINES).open("w", encoding="ascii") as file:
         file.writelines(f"{draw.getrandbits(128):032x}\n" for _ in range(_LINE_COUNT))
+    (directory / SOURCE).write_text("".join(_function(number, draw) for number in range(_FUNCTIONS)), encoding="ascii")
     made = subprocess.run(
         [paths.workload(), "make-file", "--file", directory / SCANNED, "--bytes", _SCANNED_BYTES],
         capture_output=True,
@@ -37,3 +40,12 @@ def make_inputs(directory: Path) -> Path:
     if made.returncode != 0:
         raise PagelabError(f"cannot make {directory / SCANNED}: {made.stderr.strip()}")
     return directory / SPEC
+
+
+def _function(number: int, draw: random.Random) -> str:
+    """C for a compiler to chew on: loops, branches, and arithmetic of its own constants."""
+    lines = [f"unsigned f{number}(unsigned a, unsigned b)", "{", f"    for (int i = 0; i < {number + 2}; i++) {{"]
+    for _ in range(6):
+        bound, factor, shift = draw.randrange(1 << 20), draw.randrange(3, 999), draw.randrange(1, 31)
+        lines.append(f"        if (a > {bound}) a = a * {factor} + b; else b ^= a >> {shift};")
+    return "\n".join([*lines, "    }", "    return a ^ b;", "}", ""])
