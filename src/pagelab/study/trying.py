@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from pagelab.errors import BadInputError
+from pagelab.study.budget import LEAST_MINUTES
 from pagelab.study.control import Tools, run_study
 from pagelab.study.errors import SpecError
 from pagelab.study.pair import only_measurement
@@ -23,8 +24,6 @@ from pagelab.study.toml_text import dumps
 TRIAL = "trial"
 """Directory, inside the study's, of the pilot."""
 POLICIES = "policies"
-MOST_BLOCKS = 1000
-"""More pairs are never needed, and the averages of two of them grow as the square."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,8 @@ class Trying:
             found.append(name if name not in found else f"{name}-{len(found) + 1}")
         return found
 
-    def write(self, directory: Path, blocks: int, *, timeout_s: float | None = None) -> Path:
-        """study.toml of so many blocks in ``directory``, with its policies beside it."""
+    def write(self, directory: Path, size: dict[str, float], *, timeout_s: float | None = None) -> Path:
+        """study.toml in ``directory``, with its policies beside it; ``size`` is its ``executions`` or ``minutes``."""
         (directory / POLICIES).mkdir(parents=True, exist_ok=True)
         policies = []
         for name, setting in zip(self.names(), self.settings, strict=True):
@@ -99,7 +98,7 @@ class Trying:
         study = {
             "name": "try",
             "question": f"What does {shown} change for {' '.join(self.argv)}, compared with {self.settings[0].name}?",
-            "executions": blocks,
+            **size,
             "warmups": 0,
             "seed": self.seed,
             "level": self.level,
@@ -126,10 +125,6 @@ class Pilot:
     metric_why: str = ""
     """Why something else than wall time is compared, where nobody named it."""
 
-    def blocks(self, minutes: float) -> int:
-        """Whole blocks that fit into what is left of the budget."""
-        return min(MOST_BLOCKS, int((60 * minutes - self.spent_s) / self.block_s))
-
     def minutes_for(self, blocks: int) -> float:
         """The budget for so many blocks, its pilot included, to a whole tenth; from ten on, to whole minutes."""
         minutes = (self.spent_s + blocks * self.block_s) / 60 * 1.05
@@ -137,7 +132,7 @@ class Pilot:
 
 
 def run_try(wanted: Trying, directory: Path, tools: Tools, progress: Progress | None = None) -> tuple[Pilot, int]:
-    """A pilot, then as many whole blocks as fit into the budget; the number is fixed by the pilot's times alone.
+    """A first block, then a study of as many whole blocks as fit into the budget; returns their number as well.
 
     Raises BadInputError where the command fails, or where the budget is too small for any answer.
     """
@@ -149,14 +144,15 @@ def run_try(wanted: Trying, directory: Path, tools: Tools, progress: Progress | 
         with Store.open(directory / TRIAL / "1", write=False) as store:
             metric, why = metric_of(store.runs())
         wanted, pilot = replace(wanted, metric=metric), replace(pilot, metric_why=why)
-    blocks = pilot.blocks(wanted.minutes)
-    if blocks < wanted.fewest:
+    left = wanted.minutes - pilot.spent_s / 60
+    if 60 * left < wanted.fewest * pilot.block_s:
         raise BadInputError(
             f"one execution of each takes {shown_duration(max(1, pilot.block_s))}: {wanted.fewest} of each, the fewest "
             f"that can tell, need --minutes {pilot.minutes_for(wanted.fewest):g}"
         )
-    _study(wanted.write(directory, blocks), directory, tools, progress)
-    return pilot, blocks
+    _study(wanted.write(directory, {"minutes": max(round(left, 4), LEAST_MINUTES)}), directory, tools, progress)
+    with Store.open(directory, write=False) as store:
+        return pilot, store.plan().executions
 
 
 WAITED = 0.01
@@ -213,7 +209,12 @@ def _pilot(wanted: Trying, directory: Path, tools: Tools) -> Pilot:
 
 def _trial(wanted: Trying, directory: Path, tools: Tools, limit: float) -> pl.DataFrame:
     """One block; the machine's noise is measured with the study, not here."""
-    _study(wanted.write(directory, 1, timeout_s=limit), directory, replace(tools, noise=lambda: None), Silent())
+    _study(
+        wanted.write(directory, {"executions": 1}, timeout_s=limit),
+        directory,
+        replace(tools, noise=lambda: None),
+        Silent(),
+    )
     with Store.open(directory, write=False) as store:
         return store.runs()
 
