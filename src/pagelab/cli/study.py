@@ -239,7 +239,13 @@ _SOON_BYTES = 32 << 20
 
 
 def _answer(directory: Path) -> None:
-    """The verdict and the next command, as the report has them."""
+    """The verdict and the next command, as the report has them. Where memory or threads are limited, what it needs may
+    hang: then that is left to the report, which is watched.
+    """
+    from pagelab.cli import limits
+
+    if limits.tight():
+        return
     from pagelab.analysis import NothingToAnalyseError, analyse, load
     from pagelab.analysis.following import following_of
     from pagelab.study.store import Store
