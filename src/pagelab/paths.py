@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from pagelab.errors import PagelabError
@@ -54,6 +55,16 @@ def launcher() -> Path:
 def workload() -> Path:
     """The bundled workloads ``pagelab-workload``; raises :class:`MissingPartError`."""
     return _binary("pagelab-workload", "PAGELAB_WORKLOAD")
+
+
+def bundled(argv: Sequence[str]) -> list[str]:
+    """``pagelab-workload`` by its full path, so that it need not be on PATH; other commands as they are."""
+    if not argv or argv[0] != "pagelab-workload":
+        return list(argv)
+    try:
+        return [str(workload()), *argv[1:]]
+    except MissingPartError:
+        return list(argv)
 
 
 def _binary(name: str, override_variable: str) -> Path:

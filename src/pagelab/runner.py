@@ -123,7 +123,7 @@ def _read(path: Path) -> Record:
 def _document(request: RunRequest, described: dict[str, Any], record: Path) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        "argv": list(request.argv),
+        "argv": paths.bundled(request.argv),
         "cwd": request.cwd,
         "env": {"clear": request.clear_env, "set": dict(request.env), "unset": list(request.unset)},
         "policy_toml": request.policy_toml,

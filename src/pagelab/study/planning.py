@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from . import programs
+from .. import paths
 from .bundled import BYTES, SIZED, bundle, bytes_of, unknown_size
 from .errors import Problem, SpecError
 from .plan import Condition, Flush, Plan, Precision, Scalar, Step, digest_of
@@ -263,7 +263,7 @@ class _Planner:
             factors={key: substitute(value, values) for key, value in workload.factors.items()}
             or {"workload": workload.name, **{name: shown(parameters[name]) for name in workload_names}},
             needs=needs,
-            argv=programs.bundled([substitute(word, values) for word in _argv(workload)]),
+            argv=paths.bundled([substitute(word, values) for word in _argv(workload)]),
             cwd=cwd,
             env={key: substitute(value, values) for key, value in env.items()},
             unset=raw.unset,

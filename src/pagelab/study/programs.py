@@ -10,18 +10,6 @@ from pathlib import Path
 from .. import paths
 from .plan import Condition, Plan
 
-WORKLOAD = "pagelab-workload"
-
-
-def bundled(argv: list[str]) -> list[str]:
-    """``pagelab-workload`` by its full path, so that it need not be on PATH; other commands as they are."""
-    if argv[0] != WORKLOAD:
-        return argv
-    try:
-        return [str(paths.workload()), *argv[1:]]
-    except paths.MissingPartError:
-        return argv
-
 
 def path_with_bundled() -> str:
     """PATH for set-up and tear-down, with pagelab's own programs behind what the user has."""
