@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pagelab import environment as _environment  # noqa: F401 - before anything that changes it
+
 _NAMES = {
     "BadInputError": "pagelab.errors",
     "MachineError": "pagelab.errors",

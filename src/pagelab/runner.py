@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from pagelab import terminal
 
-from . import machine, paths
+from . import environment, machine, paths
 from .errors import BadInputError, MachineError, PagelabError
 from .machine.colours import notes
 from .record import Record, RunWarning
@@ -171,7 +171,7 @@ def _launch(request_path: Path, pass_on: tuple[int, ...] = ()) -> tuple[int, str
     complaint_path = request_path.with_name("complaint")
     complaint_path.touch()
     command = [str(paths.launcher()), "--complaint", str(complaint_path), str(request_path)]
-    process = subprocess.Popen(command, pass_fds=pass_on)
+    process = subprocess.Popen(command, pass_fds=pass_on, env=environment.inherited())
     try:
         returned = process.wait()
     except BaseException:

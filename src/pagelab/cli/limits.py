@@ -74,7 +74,8 @@ def prepare(command: str) -> None:
         for name in ONE_THREAD:
             os.environ.setdefault(name, "1")
         # polars' allocator tries to start a thread again and again where there can be none.
-        os.environ.setdefault("_RJEM_MALLOC_CONF", "background_thread:false")
+        given = os.environ.get("_RJEM_MALLOC_CONF")
+        os.environ["_RJEM_MALLOC_CONF"] = ",".join(filter(None, [given, "background_thread:false"]))
     with contextlib.suppress(ImportError, OSError, AttributeError):
         import ctypes
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from .. import environment
 from ..record import Record
 from .plan import Condition, Step
 from .programs import path_with_bundled
@@ -153,7 +154,7 @@ def _run_step(phase: Literal["setup", "teardown"], step: Step, timeout_s: float)
             process = subprocess.Popen(
                 step.argv,
                 cwd=step.cwd,
-                env={**os.environ, "PATH": path_with_bundled()},
+                env={**environment.inherited(), "PATH": path_with_bundled()},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pagelab import paths
+from pagelab import environment, paths
 from pagelab.trace.data import kind_codes, page_bits
 from pagelab.trace.errors import TraceError
 from pagelab.trace.program import emulator, resolve
@@ -84,16 +84,17 @@ def capture(
         command = [qemu, "-cpu", cpu, "-plugin", ",".join([str(plugin), f"socket={socket}", *arguments])]
         command += ["-L", sysroot] if sysroot else []
         command += ["-0", program.argv[0], program.file, *program.argv[1:]]
-        answer = ask(
-            {
-                "work": "capture",
-                "command": command,
-                "socket": socket,
-                "grace_s": grace_s,
-                "records": records(chosen, None if full else page_bytes),
-                "output": output(path, force, level, parameters),
-            }
-        )
+        with environment.restored():
+            answer = ask(
+                {
+                    "work": "capture",
+                    "command": command,
+                    "socket": socket,
+                    "grace_s": grace_s,
+                    "records": records(chosen, None if full else page_bytes),
+                    "output": output(path, force, level, parameters),
+                }
+            )
     if not answer["images"]:
         status = answer["status"]
         raise TraceError("invalid", f"{argv[0]}: the emulator ended with status {status} before the program began")

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pagelab import environment
 from pagelab.errors import BadInputError, MachineError
 from pagelab.trace.capture import Capture
 from pagelab.trace.data import KINDS
@@ -37,7 +38,7 @@ def capture_with_lackey(
     with os.fdopen(reading, "rb"):
         try:
             command = [valgrind, "--tool=lackey", "--trace-mem=yes", f"--log-fd={writing}", *argv]
-            process = subprocess.Popen(command, pass_fds=[writing])
+            process = subprocess.Popen(command, pass_fds=[writing], env=environment.inherited())
         finally:
             os.close(writing)
         try:

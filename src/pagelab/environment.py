@@ -1,0 +1,50 @@
+"""The environment that programs inherit: that of whoever called pagelab, without what its own libraries add to it.
+
+polars sets a variable of its allocator when it is imported. A program measured before and one measured after would have
+different environments, and so other addresses on their stacks; and one that has the same allocator would obey it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+OF_LIBRARIES = ("_RJEM_MALLOC_CONF",)
+_AT_START = None if "polars" in sys.modules else {name: os.environ.get(name) for name in OF_LIBRARIES}
+
+
+def inherited() -> dict[str, str]:
+    """A copy of this process's environment, in which those variables are as they were when pagelab was imported.
+
+    Who imported polars before pagelab has chosen to have its variable.
+    """
+    found = dict(os.environ)
+    if _AT_START is None or "polars" not in sys.modules:
+        return found
+    for name, value in _AT_START.items():
+        if value is None:
+            found.pop(name, None)
+        else:
+            found[name] = value
+    return found
+
+
+@contextmanager
+def restored() -> Iterator[None]:
+    """This process's own environment is :func:`inherited`, for native code that starts programs."""
+    now, before = dict(os.environ), inherited()
+    try:
+        _put(before)
+        yield
+    finally:
+        _put(now)
+
+
+def _put(wanted: dict[str, str]) -> None:
+    for name in OF_LIBRARIES:
+        if name in wanted:
+            os.environ[name] = wanted[name]
+        else:
+            os.environ.pop(name, None)
