@@ -13,7 +13,7 @@ def caveats_of(
     failures: tuple[Failure, ...],
     warnings: tuple[WarningGroup, ...],
     machine: Machine,
-    planned: tuple[Contrast, ...] = (),
+    primary: tuple[Contrast, ...] = (),
 ) -> tuple[str, ...]:
     """In the order of weight: incomplete, failed, left out, short-placed, machine, method, warnings."""
     found = list(design.notes)
@@ -41,7 +41,7 @@ def caveats_of(
             "The precision asked for was not reached: the study ended at its maximum of executions, and its intervals "
             "are wider than planned."
         )
-    found += _blocks(planned)
+    found += _blocks(primary)
     found += [f"{w.message[:1].upper()}{w.message[1:]}." for w in warnings if w.kind == "noisy-machine"]
     serious = sum(w.count for w in warnings if w.severity == "serious")
     if serious:
@@ -49,11 +49,11 @@ def caveats_of(
     return tuple(found)
 
 
-def _blocks(planned: tuple[Contrast, ...]) -> list[str]:
+def _blocks(primary: tuple[Contrast, ...]) -> list[str]:
     """That executions of one block were no more alike than others. The pairs stand: to choose after a look at the data
     which of two tests to believe would be a choice of results.
     """
-    found = [c.narrower for c in planned if c.narrower is not None]
+    found = [c.narrower for c in primary if c.narrower is not None]
     if not found or median(found) < 1.0:
         return []
     return [

@@ -39,6 +39,7 @@ def design_of(data: StudyData, executions: tuple[Execution, ...], metrics: tuple
         schedule=_schedule(data),
         level=plan.level,
         test=plan.test,
+        answer=plan.answer,
         drop_first={c.workload: c.drop_first for c in plan.conditions if c.drop_first},
         interval_level=_interval_level(data),
         looks_planned=len(plan.precision.looks) if plan.precision else 1,

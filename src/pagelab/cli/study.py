@@ -219,9 +219,16 @@ def _show_plan(prepared: object, directory: Path) -> None:
     active = plan.active()
     blocks = f"{plan.executions} executions" if plan.precision is None else f"at most {plan.executions} executions"
     terminal.echo(f"{plan.name}: {len(active)} conditions, {blocks} and {plan.warmups} warm-ups each, in {directory}")
+    if plan.answer == "set":
+        from pagelab.study.answering import QUANTITIES, most_programs, programs_by_policy
+
+        planned = len(QUANTITIES) * len(programs_by_policy(plan))
+        terminal.echo(f"one answer over {most_programs(plan)} programs: {planned} comparisons (time and spread)")
     for condition in plan.conditions:
         words = " ".join(condition.argv)
         terminal.echo(f"  {condition.name}{'  (baseline)' if condition.baseline else ''}: {words}")
+    for note in prepared.notes:
+        terminal.echo(note)
     for warning in prepared.warnings:
         terminal.echo(f"warning: {warning.message}")
 
