@@ -12,6 +12,7 @@ from pathlib import Path
 import nondeterministic
 import numpy as np
 import pytest
+from browser import Browser
 from factory import Run, data_of, plan, store
 from nondeterministic import part_of
 
@@ -269,7 +270,7 @@ def test_the_page_says_it_first_and_draws_no_bars_of_100_percent(study: Path, tm
     assert (first.id, first.number) == ("set", 1)
     assert "ranks" in {f.id for f in figures}  # 6 executions of 12 programs, which differ
     text = write_report(data, tmp_path / "report", ("html", "data")).page.read_text()  # type: ignore[union-attr]
-    assert found.headline.split(" (")[0] in text
+    assert re.search(r"makes runs \d+\.\d% slower \(95% interval", text)
     assert "Program by program" in text
     assert "not tested" in text
     rows = (tmp_path / "report" / "set.csv").read_text().splitlines()
@@ -277,6 +278,27 @@ def test_the_page_says_it_first_and_draws_no_bars_of_100_percent(study: Path, tm
     assert rows[0].startswith("policy,baseline,quantity,programs")
     document = json.loads((tmp_path / "report" / "analysis.json").read_text())
     assert len(document["over_set"]["contrasts"]) == 4
+
+
+def test_both_pictures_are_drawn_on_desk_and_phone(study: Path, tmp_path: Path) -> None:
+    page = write_report(data_of(study), tmp_path / "report", ("html",)).page
+    assert page is not None
+    with Browser(tmp_path / "profile") as browser:
+        for width in (1280, 375):
+            browser.screen(width, dark=width == 375)
+            browser.open(page)
+            drawn = browser.value(
+                """[...document.querySelectorAll('[data-chart^="set"]')].map(place => {
+                     const box = place.querySelector('svg').getBoundingClientRect();
+                     const points = place.querySelectorAll('.mark-symbol path').length;
+                     return [place.dataset.chart, box.width > 200, box.height > 60, points]; })"""
+            )
+            assert [name for name, *_ in drawn] == ["set", "set-spread"]
+            # 12 programs and a mean under each of two policies; a filled mean has a hollow one below it.
+            assert all(wide and high and points >= 26 for _, wide, high, points in drawn), drawn
+            assert browser.complaints() == []
+            inner = "document.documentElement.clientWidth"
+            assert browser.value("document.documentElement.scrollWidth") == browser.value(inner)
 
 
 def test_ranks_that_are_all_equal_are_not_drawn(tmp_path: Path) -> None:

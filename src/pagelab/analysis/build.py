@@ -18,6 +18,7 @@ from pagelab.analysis.notes import failures_of, warnings_of
 from pagelab.analysis.over_set import over_set_of
 from pagelab.analysis.placement import placements_of
 from pagelab.analysis.summaries import measurements_of, summaries_of
+from pagelab.analysis.waiting import waiting_of
 
 
 class NothingToAnalyseError(ValueError):
@@ -52,7 +53,7 @@ def analyse(data: StudyData) -> Analysis:
         if over is None
         else set_words.headline(over, design),
         answers=tuple(c.sentence for c in planned) if over is None else set_words.sentences(over, design),
-        caveats=caveats_of(design, failures, warnings, machine, primary),
+        caveats=caveats_of(design, failures, warnings, machine, primary, waiting_of(data)),
         metrics=metrics,
         executions=executions,
         summaries=summaries,

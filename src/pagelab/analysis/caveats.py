@@ -14,8 +14,9 @@ def caveats_of(
     warnings: tuple[WarningGroup, ...],
     machine: Machine,
     primary: tuple[Contrast, ...] = (),
+    waiting: str | None = None,
 ) -> tuple[str, ...]:
-    """In the order of weight: incomplete, failed, left out, short-placed, machine, method, warnings."""
+    """In the order of weight: incomplete, failed, left out, short-placed, waiting, machine, method, warnings."""
     found = list(design.notes)
     if not design.complete:
         found.append(
@@ -27,6 +28,7 @@ def caveats_of(
     found += _short(design)
     if not machine.known:
         found.append("Nothing is known of the machine: the runs carry no description of it.")
+    found += [waiting] if waiting else []
     if machine.differences:
         keys = wording.listing([d.key.split(".", 1)[-1] for d in machine.differences[:3]])
         more = len(machine.differences) - 3
@@ -46,7 +48,7 @@ def caveats_of(
     serious = sum(w.count for w in warnings if w.severity == "serious")
     if serious:
         found.append(f"{wording.count(serious, 'serious warning')}: see Warnings.")
-    return tuple(found)
+    return (*found, *design.remarks)
 
 
 def _blocks(primary: tuple[Contrast, ...]) -> list[str]:

@@ -113,6 +113,9 @@ class Design:
     policy_texts: dict[str, str]
     """Policy → its TOML as it was run; empty for imported data."""
     notes: tuple[str, ...] = ()
+    """What is missing of the primary metrics."""
+    remarks: tuple[str, ...] = ()
+    """What is missing of other metrics: the least of the caveats."""
 
 
 @dataclass(frozen=True)

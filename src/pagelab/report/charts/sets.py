@@ -12,6 +12,7 @@ from pagelab.analysis import wording
 from pagelab.analysis.model import Analysis, SetContrast, SetPart
 from pagelab.analysis.set_words import words
 from pagelab.report.charts import theme
+from pagelab.report.charts.effects import leave_room
 
 ROW_HEIGHT = 40
 _NARROW = 560
@@ -44,7 +45,10 @@ def over_set(analysis: Analysis, quantity: str, width: theme.Width = "container"
         for ratio, (policy, name) in ratios
     ]
     chart = _layers(rows, programs, (low, high), list(analysis.design.policies), _title(part, quantity, shown), width)
-    return theme.finish(chart, width, ROW_HEIGHT * len(rows))
+    spec = theme.finish(chart, width, ROW_HEIGHT * len(rows))
+    if width != "container":
+        leave_room(spec, rows, width)
+    return spec
 
 
 def drawn(part: SetPart, quantity: str) -> list[SetContrast]:
