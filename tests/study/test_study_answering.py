@@ -37,6 +37,7 @@ def prepared(directory: Path, text: str) -> Prepared:
         (20, 6, "", "set"),
         (7, 6, "", "set"),  # the fewest: 2 comparisons, 2 · 2/2^7
         (6, 6, "", "each"),  # neither can reach the level
+        (20, 1, "", "each"),  # one execution has no spread
         (20, 6, 'answer = "each"\n', "each"),
         (20, 20, 'answer = "set"\n', "set"),
     ],
@@ -46,7 +47,7 @@ def test_programs_are_answered_as_a_set_where_alone_they_cannot_be(
 ) -> None:
     found = prepared(tmp_path, text_of(programs, executions=executions, head=head))
     assert found.plan.answer == answer
-    unreachable = (programs, answer) in ((6, "each"), (20, "each")) and executions == 6
+    unreachable = (programs, answer) in ((6, "each"), (20, "each")) and executions < 20
     assert [warning.kind for warning in found.warnings] == ["level-not-reachable"] * unreachable
     assert len(found.notes) == (answer == "set" and not head)
     for note in found.notes:
@@ -78,6 +79,11 @@ def test_a_set_of_too_few_programs_is_told_before(tmp_path: Path) -> None:
         "a set of 5 programs under 4K cannot reach the level 0.05: the smallest possible p is 0.0625, 0.125 after Holm "
         'over 2 comparisons; use at least 7 programs, or answer = "each"'
     )
+
+
+def test_a_set_of_single_executions_is_told_before(tmp_path: Path) -> None:
+    (warning,) = prepared(tmp_path, text_of(20, executions=1, head='answer = "set"\n')).warnings
+    assert "1 execution of each can tell nothing of their spread; use at least 2 executions" in warning.message
 
 
 def test_the_answer_is_stored_and_told(tmp_path: Path) -> None:

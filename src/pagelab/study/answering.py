@@ -7,6 +7,8 @@ from .plan import Condition, Plan
 
 QUANTITIES = ("time", "spread")
 """Each policy is compared with the baseline in both, over the programs of a set."""
+FEWEST_EXECUTIONS = 2
+"""One has no spread."""
 
 
 def contrasts(plan: Plan) -> list[tuple[Condition, Condition]]:
@@ -78,12 +80,18 @@ def each_unreachable(plan: Plan) -> list[RunWarning]:
 
 
 def set_unreachable(plan: Plan) -> list[RunWarning]:
-    """The warning for the set; empty where every policy has programs enough."""
+    """The warning for the set; empty where every policy has programs enough, and these a spread."""
     several = programs_by_policy(plan)
     if not several:
         return []
     from ..stats import reachable
 
+    if plan.executions < FEWEST_EXECUTIONS:
+        message = (
+            f"a set of programs with {plan.executions} execution of each can tell nothing of their spread; "
+            f"use at least {FEWEST_EXECUTIONS} executions"
+        )
+        return [_warning(message, executions=plan.executions, smallest_n=FEWEST_EXECUTIONS)]
     (policy, _), programs = min(several.items(), key=lambda one: len(one[1]))
     family, alpha = len(QUANTITIES) * len(several), round(1 - plan.level, 12)
     reach = reachable(len(programs), len(programs), contrasts=family, alpha=alpha, stratified=True)
