@@ -208,7 +208,9 @@ def _answer(directory: Path) -> None:
     except NothingToAnalyseError:
         return
     following = following_of(found, data)
-    terminal.say(f"{found.headline}\nnext: {following.command}\n      ({following.why})\n")
+    # One sentence on all programs hides more than one on each: what it must not be read without stands beside it.
+    but = f"but: {found.caveats[0]}\n" if found.over_set is not None and found.caveats else ""
+    terminal.say(f"{found.headline}\n{but}next: {following.command}\n      ({following.why})\n")
 
 
 def _show_plan(prepared: object, directory: Path) -> None:
