@@ -231,6 +231,9 @@ def test_what_is_said_of_given_numbers(analysis: Analysis) -> None:
         "changes under 15% would not be seen); it makes the spread of runs 3.20 times as large ("
         "2.00–5.00, p = 0.0010)."
     )
+    assert "alone it would be a difference, among 2 comparisons it is not enough" in told(
+        analysis, (1.05, 1.01, 1.1, 0.08), (1.02, 0.7, 1.5, 0.9)
+    )
 
 
 def test_many_policies_have_the_clearest_in_the_headline(tmp_path: Path) -> None:

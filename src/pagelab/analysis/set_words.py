@@ -32,7 +32,7 @@ def words(c: SetContrast, part: SetPart, design: Design) -> str:
         return _changed(c, part)
     if found.said == "same" and found.interval is not None:
         return f"same within ±{_reach(found.interval)}"
-    blind = _blind(c, found)
+    blind = _blind(c, found, part)
     return f"cannot tell: {blind}" if blind else "cannot tell"
 
 
@@ -105,7 +105,7 @@ def _clause(c: SetContrast, part: SetPart, design: Design, most: int) -> str:
     what = "the spread of runs" if c.quantity == "spread" else "times" if part.is_time else "the primary metric"
     if found.said == "same" and found.interval is not None:
         return f"leaves {what} the same within ±{_reach(found.interval)} ({facts})"
-    blind = _blind(c, found)
+    blind = _blind(c, found, part)
     return f"may or may not change {what} (cannot tell: {_estimate(c)}, {facts}{f'; {blind}' if blind else ''})"
 
 
@@ -151,10 +151,14 @@ def _estimate(c: SetContrast) -> str:
     return wording.percent(c.ratio - 1)
 
 
-def _blind(c: SetContrast, found: Answer) -> str:
-    """Why it cannot be told: too few programs; or what less than four of five such studies would find."""
+def _blind(c: SetContrast, found: Answer, part: SetPart) -> str:
+    """Why it cannot be told: too few programs, a difference that the correction takes away; or what less than four of
+    five such studies would find.
+    """
     if c.programs < found.fewest:
         return f"{found.fewest} programs are the fewest"
+    if c.interval is not None and not c.interval.low <= 1 <= c.interval.high:
+        return f"alone it would be a difference, among {len(part.contrasts)} comparisons it is not enough"
     if found.seen is None:
         return ""
     if c.quantity == "time":
