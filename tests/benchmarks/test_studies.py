@@ -170,6 +170,8 @@ def test_a_bundled_study_is_found_by_its_name(tmp_path: Path) -> None:
     done = pagelab(tmp_path, "study", "run", "nondeterminism", "--quick", "--dry-run")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("nondeterminism-quick: ")
+    assert "one answer over " in done.stdout
+    assert "cannot reach the level" not in done.stdout
     assert pagelab(tmp_path, "study", "init", "mine.toml", "--from", "nondeterminism").returncode == 0
     assert (tmp_path / "mine.toml").read_text() == SPEC.read_text()
     unknown = pagelab(tmp_path, "study", "init", "other.toml", "--from", "nonesuch")

@@ -10,11 +10,13 @@ from itertools import permutations
 from pathlib import Path
 
 import factory
+import polars as pl
 import pytest
 from factory import Run, data_of, separated, study
 
 from pagelab.analysis import NothingToAnalyseError, StudyData, analyse
 from pagelab.analysis.model import Contrast
+from pagelab.analysis.waiting import waiting_of
 from pagelab.report.export import analysis_json
 from pagelab.study.plan import Condition, Precision
 from pagelab.study.schedule import Slot
@@ -343,6 +345,34 @@ def test_executions_without_a_counterpart_in_their_block_are_told(tmp_path: Path
     assert "1 execution without a counterpart in the same block has no part in the test." in contrast.sentence
 
 
+def test_metrics_that_are_not_compared_and_had_no_value_are_the_last_caveat(tmp_path: Path) -> None:
+    """Regression: every metric of a window had a caveat of its own, before all others."""
+    planned = factory.plan(["w"], ["a", "b"], 6)
+    planned = planned.model_copy(
+        update={"conditions": [condition.model_copy(update={"drop_first": 2}) for condition in planned.conditions]}
+    )
+
+    def measured(_condition: Condition, slot: Slot) -> Run:
+        return Run(measurements=[1.0], status="failed" if slot.position == 3 else "ok")
+
+    found = analyse(data_of(factory.store(tmp_path, planned, measured)))
+    assert "1 execution ended without a time to analyse" in found.caveats[0]
+    assert found.caveats[-1] == (
+        "11 executions reported only warm-up measurements of latency (drop_first), and so have no value of it"
+    )
+
+
+def test_time_spent_waiting_for_a_processor_is_told(tmp_path: Path) -> None:
+    data = data_of(factory.store(tmp_path, factory.plan(["w"], ["a", "b"], 6), lambda *_: Run(wall_s=2.0)))
+    assert waiting_of(data) is None
+    assert waiting_of(replace(data, runs=data.runs.with_columns(waiting_s=0.08))) is None
+    busy = pl.when(pl.col("policy") == "a").then(1.0).otherwise(0.5)
+    told = waiting_of(replace(data, runs=data.runs.with_columns(waiting_s=busy)))
+    assert told is not None
+    assert "for 50.0% under a and 25.0% under b: differences in time" in told
+    assert told in analyse(replace(data, runs=data.runs.with_columns(waiting_s=busy))).caveats
+
+
 def test_warm_up_inside_executions_is_in_no_mean_and_is_told(tmp_path: Path) -> None:
     planned = factory.plan(["w"], ["a", "b"], 8, metric="measure.latency")
     warm = [condition.model_copy(update={"drop_first": 2}) for condition in planned.conditions]
@@ -357,7 +387,7 @@ def test_warm_up_inside_executions_is_in_no_mean_and_is_told(tmp_path: Path) -> 
     values = [e.values["measure.latency"] for e in found.executions if "measure.latency" in e.values]
     assert values == [15.0] * 15
     assert {m.measurements for m in found.measurements} <= {14, 16}
-    assert "1 execution reported only warm-up measurements of latency (drop_first)" in " ".join(found.caveats)
+    assert "1 execution reported only warm-up measurements of latency (drop_first)" in found.caveats[0]
     assert data.measurements["dropped"].sum() == 2 * data.measurements["run_id"].n_unique()
     with Store.open(tmp_path, write=False) as store:
         assert set(store.metric("measure.latency")["value"]) == {15.0}

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -96,6 +97,24 @@ def test_from_run_to_report(tmp_path: Path) -> None:
     following = next(line for line in told.splitlines() if line.startswith("next: pagelab "))
     assert following.split()[:3] == next(line for line in said.splitlines() if line.startswith("next: ")).split()[:3]
     assert "12 runs are done" in pagelab("study", "resume", out, cwd=tmp_path).stderr
+
+
+def test_many_programs_of_few_executions_are_answered_as_a_set(tmp_path: Path) -> None:
+    """Programs that sleep ten times as long under one policy: the session's last words and the report's first agree."""
+    programs = "".join(f'[[workload]]\nname = "w{i}"\ncommand = ["sh", "-c", "sleep $LONG"]\n' for i in range(7))
+    policies = "".join(
+        f'[[policy]]\nname = "{name}"\nenv = {{ LONG = "{seconds}" }}\n'
+        for name, seconds in (("kernel", 0.05), ("slow", 0.5))
+    )
+    head = 'name = "small"\nexecutions = 3\nwarmups = 0\npreload = "never"\n'
+    said = pagelab("study", "run", spec(tmp_path, head + programs + policies), cwd=tmp_path).stderr
+    assert "answered as a set: over 7 programs 2 comparisons can reach the level" in said
+    assert "cannot reach the level" not in said
+    verdict = next(line for line in said.splitlines() if line.startswith("Over 7 programs "))
+    assert re.match(r"Over 7 programs slow makes runs \d\.\d+ times as long \(95% interval \d.*, p = 0\.031\)", verdict)
+    told = pagelab("report", "small.study", "--format", "html", "--format", "data", cwd=tmp_path).stdout
+    assert told.splitlines()[0] == verdict
+    assert len((tmp_path / "small.study" / "report" / "set_programs.csv").read_text().splitlines()) == 1 + 7
 
 
 def test_failed_runs_end_with_1_and_are_shown(tmp_path: Path) -> None:

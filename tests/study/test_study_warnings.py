@@ -10,10 +10,10 @@ from fakes import interrupted, spec_in, tools
 
 from pagelab.errors import MachineError
 from pagelab.record import RunWarning, WarningKind
+from pagelab.study.answering import reachability
 from pagelab.study.control import resume_study, run_study
 from pagelab.study.plan import Condition
 from pagelab.study.planning import plan_text
-from pagelab.study.prepare import reachability
 from pagelab.study.store import Store
 
 

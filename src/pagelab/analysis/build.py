@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pagelab.analysis import verdict
+from pagelab.analysis import set_words, verdict
 from pagelab.analysis.caveats import caveats_of
 from pagelab.analysis.contrasts import contrasts_of, spreads_of
 from pagelab.analysis.data import StudyData
@@ -11,12 +11,14 @@ from pagelab.analysis.drift import drift_of
 from pagelab.analysis.frames import frames_of
 from pagelab.analysis.machine import machine_of
 from pagelab.analysis.metrics import executions_of, metric_named, metrics_of
-from pagelab.analysis.model import SCHEMA, Analysis, Contrast, Design, Execution, Summary
+from pagelab.analysis.model import SCHEMA, Analysis, Contrast, Design, Execution, SetPart, Summary
 from pagelab.analysis.nondeterminism.alarms import alarms
 from pagelab.analysis.nondeterminism.build import nondeterminism_of
 from pagelab.analysis.notes import failures_of, warnings_of
+from pagelab.analysis.over_set import over_set_of
 from pagelab.analysis.placement import placements_of
 from pagelab.analysis.summaries import measurements_of, summaries_of
+from pagelab.analysis.waiting import waiting_of
 
 
 class NothingToAnalyseError(ValueError):
@@ -36,6 +38,8 @@ def analyse(data: StudyData) -> Analysis:
     summaries = summaries_of(design.conditions, executions, metrics, design.interval_level)
     contrasts = contrasts_of(design, executions, metrics)
     planned = tuple(c for c in contrasts if c.planned)
+    primary = tuple(c for c in contrasts if c.metric == design.primaries.get(c.workload, design.primary))
+    over = over_set_of(data, design, primary, executions, metrics) if design.answer == "set" else None
     failures = failures_of(data, executions)
     nondeterminism = nondeterminism_of(data, {m.name: m for m in metrics}, design.level)
     doubts = () if nondeterminism is None else alarms(nondeterminism.experiments, nondeterminism.refused)
@@ -45,9 +49,11 @@ def analyse(data: StudyData) -> Analysis:
         schema=SCHEMA,
         created_by=_version(),
         design=design,
-        headline=verdict.headline(verdict.told_of(planned, design, metrics), design),
-        answers=tuple(c.sentence for c in planned),
-        caveats=caveats_of(design, failures, warnings, machine, planned),
+        headline=verdict.headline(verdict.told_of(planned, design, metrics), design)
+        if over is None
+        else set_words.headline(over, design),
+        answers=tuple(c.sentence for c in planned) if over is None else set_words.sentences(over, design),
+        caveats=caveats_of(design, failures, warnings, machine, primary, waiting_of(data)),
         metrics=metrics,
         executions=executions,
         summaries=summaries,
@@ -59,8 +65,9 @@ def analyse(data: StudyData) -> Analysis:
         warnings=warnings,
         drift=drift_of(_ratios(design, executions, summaries), randomised=data.origin is None),
         machine=machine,
-        frames=frames_of(data, _analysed(design, executions), _differing(design, planned)),
+        frames=frames_of(data, _analysed(design, executions), _differing(design, planned, over)),
         nondeterminism=nondeterminism,
+        over_set=over,
     )
 
 
@@ -73,10 +80,11 @@ def _analysed(design: Design, executions: tuple[Execution, ...]) -> dict[str, li
     return found
 
 
-def _differing(design: Design, planned: tuple[Contrast, ...]) -> set[str]:
-    """Conditions for which a difference was found."""
+def _differing(design: Design, planned: tuple[Contrast, ...], over: SetPart | None) -> set[str]:
+    """Conditions for which a difference was found: of a set, all under the policy."""
     found = {(c.workload, c.policy) for c in planned if c.verdict in ("lower", "higher")}
-    return {condition.id for condition in design.conditions if (condition.workload, condition.policy) in found}
+    of_set = {c.policy for c in (over.contrasts if over else ()) if c.verdict in ("lower", "higher")}
+    return {c.id for c in design.conditions if (c.workload, c.policy) in found or c.policy in of_set}
 
 
 def _ratios(

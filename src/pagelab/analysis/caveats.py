@@ -13,9 +13,10 @@ def caveats_of(
     failures: tuple[Failure, ...],
     warnings: tuple[WarningGroup, ...],
     machine: Machine,
-    planned: tuple[Contrast, ...] = (),
+    primary: tuple[Contrast, ...] = (),
+    waiting: str | None = None,
 ) -> tuple[str, ...]:
-    """In the order of weight: incomplete, failed, left out, short-placed, machine, method, warnings."""
+    """In the order of weight: incomplete, failed, left out, short-placed, waiting, machine, method, warnings."""
     found = list(design.notes)
     if not design.complete:
         found.append(
@@ -27,6 +28,7 @@ def caveats_of(
     found += _short(design)
     if not machine.known:
         found.append("Nothing is known of the machine: the runs carry no description of it.")
+    found += [waiting] if waiting else []
     if machine.differences:
         keys = wording.listing([d.key.split(".", 1)[-1] for d in machine.differences[:3]])
         more = len(machine.differences) - 3
@@ -41,19 +43,19 @@ def caveats_of(
             "The precision asked for was not reached: the study ended at its maximum of executions, and its intervals "
             "are wider than planned."
         )
-    found += _blocks(planned)
+    found += _blocks(primary)
     found += [f"{w.message[:1].upper()}{w.message[1:]}." for w in warnings if w.kind == "noisy-machine"]
     serious = sum(w.count for w in warnings if w.severity == "serious")
     if serious:
         found.append(f"{wording.count(serious, 'serious warning')}: see Warnings.")
-    return tuple(found)
+    return (*found, *design.remarks)
 
 
-def _blocks(planned: tuple[Contrast, ...]) -> list[str]:
+def _blocks(primary: tuple[Contrast, ...]) -> list[str]:
     """That executions of one block were no more alike than others. The pairs stand: to choose after a look at the data
     which of two tests to believe would be a choice of results.
     """
-    found = [c.narrower for c in planned if c.narrower is not None]
+    found = [c.narrower for c in primary if c.narrower is not None]
     if not found or median(found) < 1.0:
         return []
     return [

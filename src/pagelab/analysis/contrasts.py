@@ -48,6 +48,8 @@ def contrasts_of(
 ) -> tuple[Contrast, ...]:
     """Planned contrasts first, in the order of the design, with Holm over all of them; then the secondary metrics.
 
+    In a study that is answered as a set none is planned: those on the primary metric are described as the others are.
+
     A planned contrast of a condition that has no executions keeps its place in Holm's family; only conditions
     that this machine left out before the study began are no part of it.
     """
@@ -74,7 +76,7 @@ def _pairs(design: Design, metrics: tuple[Metric, ...]) -> list[_Pair]:
         if condition.is_baseline or baseline is None or condition.left_out or baseline.left_out:
             continue
         primary = design.primaries.get(condition.workload, design.primary)
-        pairs.append(_Pair(condition, baseline, known[primary], planned=True))
+        pairs.append(_Pair(condition, baseline, known[primary], planned=design.answer == "each"))
         pairs += [_Pair(condition, baseline, m, planned=False) for m in metrics if m.name != primary]
     return [p for p in pairs if p.planned] + [p for p in pairs if not p.planned]
 
@@ -241,14 +243,14 @@ def _verdict(contrast: Contrast, alpha: float) -> Verdict:
 
 
 def spreads_of(design: Design, summaries: tuple[Summary, ...], contrasts: tuple[Contrast, ...]) -> tuple[Spread, ...]:
-    """Spread beside the baseline's, for the planned contrasts. Descriptive."""
+    """Spread beside the baseline's, on the primary metrics. Descriptive."""
     by_key = {(s.condition, s.metric): s for s in summaries}
     ids = {(c.workload, c.policy): c.id for c in design.conditions}
     found = []
     for c in contrasts:
         mine = by_key.get((ids[c.workload, c.policy], c.metric))
         base = by_key.get((ids[c.workload, c.baseline], c.metric))
-        if not c.planned or mine is None or base is None:
+        if c.metric != design.primaries.get(c.workload, design.primary) or mine is None or base is None:
             continue
         spread = Spread(
             workload=c.workload,

@@ -57,6 +57,8 @@ class StudyData:
     """Name of the file that imported data came from."""
     outstanding: int
     """Places of the schedule that have no run."""
+    source: str | None = None
+    """The study file that was run; None where it is not known."""
 
 
 def load(store: Store) -> StudyData:
@@ -74,6 +76,7 @@ def load(store: Store) -> StudyData:
         study_warnings=tuple(store.study_warnings()),
         looks=tuple(event["data"] for event in store.events() if event["kind"] == "look"),
         origin=Path(meta["origin"]).name if "origin" in meta else None,
+        source=meta.get("source"),
         outstanding=len({slot.position for slot in store.slots()} - set(runs["position"])),
     )
 

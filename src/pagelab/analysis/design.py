@@ -24,6 +24,7 @@ def design_of(data: StudyData, executions: tuple[Execution, ...], metrics: tuple
     policies = tuple(dict.fromkeys(names))  # baselines first: theirs is the grey
     primaries = {c.workload: c.metric for c in plan.conditions}
     absent = sorted(set(primaries.values()) - {m.name for m in metrics})
+    warm_up = _all_warm_up(data, executions, set(primaries.values()))
     blocks = len({e.block for e in executions if not e.warmup and e.block is not None})
     return Design(
         name=plan.name,
@@ -39,6 +40,7 @@ def design_of(data: StudyData, executions: tuple[Execution, ...], metrics: tuple
         schedule=_schedule(data),
         level=plan.level,
         test=plan.test,
+        answer=plan.answer,
         drop_first={c.workload: c.drop_first for c in plan.conditions if c.drop_first},
         interval_level=_interval_level(data),
         p_factor=_p_factor(plan),
@@ -56,22 +58,29 @@ def design_of(data: StudyData, executions: tuple[Execution, ...], metrics: tuple
         commands={} if data.origin else {c.workload: shlex.join(c.argv) for c in plan.conditions},
         policy_texts={} if data.origin else {c.policy: c.policy_toml.strip() for c in plan.conditions},
         notes=tuple(f"no execution has a value of the primary metric {name}" for name in absent)
-        + _all_warm_up(data, executions),
+        + tuple(text for is_primary, text in warm_up if is_primary),
+        remarks=tuple(text for is_primary, text in warm_up if not is_primary),
     )
 
 
-def _all_warm_up(data: StudyData, executions: tuple[Execution, ...]) -> tuple[str, ...]:
+def _all_warm_up(data: StudyData, executions: tuple[Execution, ...], primaries: set[str]) -> list[tuple[bool, str]]:
     """Executions that reported a metric, but no more of it than their warm-up: they have no value, and must not vanish
-    unseen.
+    unseen. Each with whether it is of a primary metric; metrics that the same number of executions lack share one.
     """
     analysed = [e.run_id for e in executions if e.analysed]
     reported = data.measurements.filter(pl.col("run_id").is_in(analysed))
     counts = reported.group_by("name", "run_id").agg(pl.col("dropped").all()).filter(pl.col("dropped"))
-    return tuple(
-        f"{wording.count(n, 'execution')} reported only warm-up measurements of {name} (drop_first), and so "
-        f"{'has' if n == 1 else 'have'} no value of it"
-        for name, n in counts.group_by("name").len().sort("name").iter_rows()
-    )
+    several: dict[tuple[bool, int], list[str]] = {}
+    for name, n in counts.group_by("name").len().sort("name").iter_rows():
+        several.setdefault((f"measure.{name}" in primaries, n), []).append(name)
+    return [
+        (
+            is_primary,
+            f"{wording.count(n, 'execution')} reported only warm-up measurements of {wording.listing(names)} "
+            f"(drop_first), and so {'has' if n == 1 else 'have'} no value of {'it' if len(names) == 1 else 'them'}",
+        )
+        for (is_primary, n), names in several.items()
+    ]
 
 
 def _condition(plan: plan_module.Condition, data: StudyData, executions: tuple[Execution, ...]) -> Condition:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import shlex
 import tomllib
 from dataclasses import dataclass
+from importlib.resources import files
 from math import ceil
+from pathlib import Path
 
 from pagelab.analysis.answer import NEGLIGIBLE
 from pagelab.analysis.data import StudyData
@@ -15,6 +17,8 @@ from pagelab.study.progress import shown_duration
 
 _AXES = ("pages", "fetch", "frames")
 _MOST_MINUTES = 24 * 60
+_QUICK = "-quick"
+_WHOLE = "the whole study: more executions and configurations of each program"
 _BESIDE = 1.15
 """Time of an execution in all, over that of the program: the launcher's part, and the records'."""
 
@@ -31,6 +35,8 @@ def following_of(analysis: Analysis, data: StudyData) -> Following:
     where = shlex.quote(str(store if store.is_dir() else store.parent))
     if not analysis.design.complete and analysis.design.imported_from is None:
         return Following(f"pagelab study resume {where}", "the study is not finished")
+    if analysis.over_set is not None:
+        return _of_set(analysis, data, where)
     told = told_of(analysis.planned(), analysis.design, analysis.metrics)
     unknown = sorted(
         (one for one in told if one.answer.said == "cannot-tell" and one.contrast.n and one.contrast.n_baseline),
@@ -63,6 +69,23 @@ def _resume(one: Told, analysis: Analysis, data: StudyData, where: str) -> Follo
         f"±{100 * NEGLIGIBLE:g}% for {c.workload} under {c.policy} needs about {executions:,} executions of each: "
         f"{shown_duration(a_block * (executions - had))} more, and a further look, which is judged more strictly",
     )
+
+
+def _of_set(analysis: Analysis, data: StudyData, where: str) -> Following:
+    """The whole study after its quick form; else what failed, or every number."""
+    name = analysis.design.name
+    if name.endswith(_QUICK) and analysis.design.imported_from is None:
+        spec = name.removesuffix(_QUICK)
+        source = Path(data.source) if data.source else None
+        if source is not None and not source.is_relative_to(Path(str(files("pagelab.benchmarks")))):
+            spec = str(source)
+        return Following(
+            f"pagelab study run {shlex.quote(spec)}",
+            _WHOLE,
+        )
+    if analysis.failures:
+        return Following(f"pagelab study status {where}", "what failed, and where its output is kept")
+    return Following(f"pagelab report {where} --format data", "every program’s ratio, as CSV and JSON")
 
 
 def _try(one: Told, analysis: Analysis, data: StudyData) -> Following | None:

@@ -87,6 +87,8 @@ class Design:
     """1 − level is the chance of even one false difference that the tests allow."""
     test: Literal["pairs", "rank-sum", "stratified"]
     """``pairs``: sizes and test within the blocks of the schedule; ``stratified``: the test alone; ``rank-sum``."""
+    answer: Literal["each", "set"]
+    """What is tested: every program by itself, or the programs as a set."""
     drop_first: dict[str, int]
     """Workload → warm-up measurements at the start of each execution, in no mean; only those that have any."""
     interval_level: float
@@ -115,6 +117,9 @@ class Design:
     policy_texts: dict[str, str]
     """Policy → its TOML as it was run; empty for imported data."""
     notes: tuple[str, ...] = ()
+    """What is missing of the primary metrics."""
+    remarks: tuple[str, ...] = ()
+    """What is missing of other metrics: the least of the caveats."""
 
 
 @dataclass(frozen=True)
@@ -207,6 +212,56 @@ class Spread:
     cv: float | None
     cv_baseline: float | None
     sentence: str
+
+
+@dataclass(frozen=True)
+class SetContrast:
+    """A policy against the baseline over the programs of a set: the geometric mean of the programs' ratios."""
+
+    policy: str
+    baseline: str
+    quantity: Literal["time", "spread"]
+    """``time``: on each program's primary metric; ``spread``: of its executions, by coefficients of variation."""
+    programs: int
+    """Programs that have a ratio: with their configurations, where they have several, as one."""
+    left_out: dict[str, str]
+    """Programs that have none, with the reason."""
+    ratio: float | None
+    interval: Interval | None
+    """Of the ratio, unadjusted."""
+    p: float | None
+    p_holm: float | None
+    """After Holm over all comparisons of the set."""
+    p_method: str | None
+    """``exact``, or ``drawn`` of more than 14 programs."""
+    below: int
+    """Programs whose own ratio is below 1: described, not judged."""
+    above: int
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class SetProgram:
+    """What one program contributes under one policy: described, not tested."""
+
+    program: str
+    policy: str
+    baseline: str
+    configurations: int
+    time: float | None
+    """Ratio to the baseline, the geometric mean over its configurations."""
+    spread: float | None
+
+
+@dataclass(frozen=True)
+class SetPart:
+    """A study that is answered as a set."""
+
+    is_time: bool
+    """Every primary metric is a time: ratios above 1 are slower."""
+    contrasts: tuple[SetContrast, ...]
+    """By policy, time before spread: they share Holm's correction."""
+    programs: tuple[SetProgram, ...]
 
 
 @dataclass(frozen=True)
@@ -319,7 +374,7 @@ class Analysis:
     headline: str
     """The answer in one sentence."""
     answers: tuple[str, ...]
-    """One sentence per planned contrast, in the order of the design."""
+    """One sentence per planned contrast, in the order of the design; of a set one per policy."""
     caveats: tuple[str, ...]
     """What a reader must know before believing the answer."""
     metrics: tuple[Metric, ...]
@@ -337,6 +392,8 @@ class Analysis:
     """None for a study in which no policy placed frames."""
     nondeterminism: NondeterminismPart | None = None
     """None for a study without a value of its metric."""
+    over_set: SetPart | None = None
+    """None for a study that tests every program by itself."""
 
     def metric(self, name: str) -> Metric:
         """The metric called *name*. KeyError when the study has none."""
@@ -376,8 +433,12 @@ class Analysis:
         return run.values[metric] / summary.median
 
     def planned(self) -> tuple[Contrast, ...]:
-        """The contrasts that share Holm's correction."""
+        """The contrasts that share Holm's correction; none in a study that is answered as a set."""
         return tuple(c for c in self.contrasts if c.planned)
+
+    def on_primary(self) -> tuple[Contrast, ...]:
+        """The contrasts on the primary metric of their workload, planned or described."""
+        return tuple(c for c in self.contrasts if c.metric == self.primary_of(c.workload).name)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready: dicts, lists, strings, finite numbers and ``None``."""

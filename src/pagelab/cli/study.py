@@ -259,7 +259,9 @@ def _answer(directory: Path) -> None:
     except NothingToAnalyseError:
         return
     following = following_of(found, data)
-    terminal.say(f"{found.headline}\nnext: {following.command}\n      ({following.why})\n")
+    # One sentence on all programs hides more than one on each: what it must not be read without stands beside it.
+    but = f"but: {found.caveats[0]}\n" if found.over_set is not None and found.caveats else ""
+    terminal.say(f"{found.headline}\n{but}next: {following.command}\n      ({following.why})\n")
 
 
 def _show_plan(prepared: object, directory: Path, minutes: float | None) -> None:
@@ -272,9 +274,16 @@ def _show_plan(prepared: object, directory: Path, minutes: float | None) -> None
     if minutes is not None or plan.minutes is not None:
         blocks = f"as many executions as fit into {minutes or plan.minutes:g} min"
     terminal.echo(f"{plan.name}: {len(active)} conditions, {blocks} and {plan.warmups} warm-ups each, in {directory}")
+    if plan.answer == "set":
+        from pagelab.study.answering import QUANTITIES, most_programs, programs_by_policy
+
+        planned = len(QUANTITIES) * len(programs_by_policy(plan))
+        terminal.echo(f"one answer over {most_programs(plan)} programs: {planned} comparisons (time and spread)")
     for condition in plan.conditions:
         words = " ".join(condition.argv)
         terminal.echo(f"  {condition.name}{'  (baseline)' if condition.baseline else ''}: {words}")
+    for note in prepared.notes:
+        terminal.echo(note)
     for warning in prepared.warnings:
         terminal.echo(f"warning: {warning.message}")
 

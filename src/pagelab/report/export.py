@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from pagelab.analysis.data import StudyData
-from pagelab.analysis.model import Analysis
+from pagelab.analysis.model import Analysis, SetPart
 from pagelab.report.figures import figures_of
 
 PNG_SCALE = 2
@@ -38,10 +38,37 @@ _TYPES: dict[str, Any] = {
 }
 
 
+def set_frame(part: SetPart) -> pl.DataFrame:
+    """One row a policy and quantity; ratios to the baseline, the interval as ``low`` and ``high``."""
+    rows = []
+    for contrast in part.contrasts:
+        row = asdict(contrast)
+        interval = row.pop("interval")
+        row |= {end: interval[end] if interval else None for end in ("low", "high", "achieved")}
+        rows.append({**row, "left_out": "; ".join(contrast.left_out)})
+    words = ("policy", "baseline", "quantity", "left_out", "p_method", "verdict")
+    counts = ("programs", "below", "above")
+    schema = {
+        name: pl.String if name in words else pl.Int64 if name in counts else pl.Float64
+        for name in (rows[0] if rows else ())
+    }
+    return pl.DataFrame(rows, schema=schema)
+
+
+def set_programs_frame(part: SetPart) -> pl.DataFrame:
+    """One row a program and policy: its ratios of time and of spread."""
+    schema = {"program": pl.String, "policy": pl.String, "baseline": pl.String, "configurations": pl.Int64}
+    rows = [asdict(one) for one in part.programs]
+    return pl.DataFrame(rows, schema={**schema, "time": pl.Float64, "spread": pl.Float64})
+
+
 def frames(analysis: Analysis, data: StudyData) -> dict[str, pl.DataFrame]:
-    """The tables that are written, by name."""
+    """The tables that are written, by name; those of a set where the study is answered as one."""
     measurements = data.measurements.cast({"name": pl.String, "unit": pl.String})
-    return {"runs": data.runs, "measurements": measurements, "contrasts": contrasts_frame(analysis)}
+    found = {"runs": data.runs, "measurements": measurements, "contrasts": contrasts_frame(analysis)}
+    if analysis.over_set is not None:
+        found |= {"set": set_frame(analysis.over_set), "set_programs": set_programs_frame(analysis.over_set)}
+    return found
 
 
 def analysis_json(analysis: Analysis) -> str:

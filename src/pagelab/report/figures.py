@@ -8,7 +8,7 @@ from typing import Any
 from pagelab.analysis import wording
 from pagelab.analysis.answer import NEGLIGIBLE
 from pagelab.analysis.model import Analysis
-from pagelab.report import charts
+from pagelab.report import charts, set_figures
 from pagelab.report.charts import theme
 from pagelab.report.figure import Figure, slug
 from pagelab.report.nondeterminism import figures as nondeterminism
@@ -23,21 +23,26 @@ _BOXPLOT = (
 def figures_of(analysis: Analysis) -> tuple[Figure, ...]:
     """All figures, numbered in reading order; what has no data has no figure."""
     found: list[Figure] = []
-    answers = (_effects, _times)
-    spread = nondeterminism.MAKERS
-    first = (*spread, *answers) if nondeterminism.is_the_answer(analysis) else (*answers, *spread)
+    first: tuple[Callable[[Analysis, int], list[Figure]], ...]
+    answers, spread = (_effects, _times), nondeterminism.MAKERS
+    if analysis.over_set is not None:
+        first = (set_figures.over_set, *spread, _times)
+    elif nondeterminism.is_the_answer(analysis):
+        first = (*spread, *answers)
+    else:
+        first = (*answers, *spread)
     for make in (*first, _tlb, _placement, _colours, _drift):
         found += make(analysis, len(found))
     return tuple(found)
 
 
 def first_picture(analysis: Analysis, figures: tuple[Figure, ...]) -> Figure | None:
-    """The picture that answers: the effects; where there are so many that they do not fit a screen, how often each
-    policy was best; where there is nothing to compare, the times.
+    """The picture that answers: the set; else the effects; where there are so many that they do not fit a screen, how
+    often each policy was best; where there is nothing to compare, the times.
     """
     if nondeterminism.is_the_answer(analysis):
         return figures[0]
-    return next((f for section in ("effects", "times") for f in figures if f.section == section), None)
+    return next((f for section in ("set", "effects", "times") for f in figures if f.section == section), None)
 
 
 def _effects(analysis: Analysis, before: int) -> list[Figure]:

@@ -6,7 +6,7 @@ from pagelab.analysis import sentences, wording
 from pagelab.analysis.following import Following
 from pagelab.analysis.model import Analysis
 from pagelab.analysis.placement import mostly_gone
-from pagelab.report import shell, tables
+from pagelab.report import set_tables, shell, tables
 from pagelab.report.figures import figures_of, first_picture
 from pagelab.report.frames_table import frames
 from pagelab.report.nondeterminism import page as nondeterminism
@@ -58,6 +58,7 @@ def render(analysis: Analysis, downloads: list[Download], following: Following) 
         subtitle=_subtitle(analysis),
         unit_words="seconds" if analysis.primary.unit == "s" else "the metric’s own unit",
         unseen=wording.listing(_unseen(analysis)),
+        without_ratio=set_tables.without_ratio(analysis),
         tables=_tables(analysis),
     )
 
@@ -73,12 +74,16 @@ def _tables(analysis: Analysis) -> dict[str, tables.Table]:
         tables.measurements,
         tables.conditions,
         frames,
+        set_tables.over_set,
+        set_tables.program_by_program,
     )
-    return {make.__name__: make(analysis) for make in makers}
+    return {make.__name__: tables.without_empty_columns(make(analysis)) for make in makers}
 
 
 def _answers(analysis: Analysis) -> list[tuple[str, list[str]]]:
     """Sentences by workload; those that say "no difference" and nothing else share one."""
+    if analysis.over_set is not None:
+        return [("", list(analysis.answers))] if analysis.answers else []
     answers = []
     for workload in analysis.design.workloads:
         mine = [c for c in analysis.planned() if c.workload == workload]
@@ -105,6 +110,9 @@ def _contents(analysis: Analysis) -> list[tuple[str, str]]:
     if not tables.secondary(analysis).rows:
         absent.add("counters")
     found = [(id_, title) for id_, title in _SECTIONS if id_ not in absent]
+    if analysis.over_set is not None:
+        first = [section for name in ("answer", "nondeterminism") for section in found if section[0] == name]
+        return first + [section for section in found if section not in first]
     return sorted(found, key=lambda one: one[0] != "nondeterminism") if is_the_answer(analysis) else found
 
 
@@ -140,7 +148,7 @@ def _design(analysis: Analysis) -> dict[str, str]:
     baselines = sorted(set(design.baselines.values()))
     against = baselines[0] if len(baselines) == 1 else "the baseline of each program"
     others = [p for p in design.policies if p not in baselines]
-    family = len(analysis.planned())
+    family = len(analysis.planned() if analysis.over_set is None else analysis.over_set.contrasts)
     metrics = list(dict.fromkeys(analysis.primary_of(w) for w in design.workloads))
     alpha = wording.level(round(1 - design.level, 12))
     return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pagelab.analysis import wording
 from pagelab.analysis.model import Analysis, Contrast, Interval, Metric, Summary
@@ -40,6 +40,17 @@ def grouped(
             groups[len(rows)] = heading
             rows += part
     return tuple(rows), groups
+
+
+def without_empty_columns(table: Table) -> Table:
+    """Without columns of numbers in which every cell is a dash: they say nothing, and take the others' room."""
+    kept = [
+        i for i in range(len(table.columns)) if i < table.words or any(row[i] not in (NONE, "") for row in table.rows)
+    ]
+    if len(kept) == len(table.columns) or not table.rows:
+        return table
+    columns, *rows = (tuple(line[i] for i in kept) for line in (table.columns, *table.rows))
+    return replace(table, columns=columns, rows=tuple(rows))
 
 
 def contrasts(analysis: Analysis) -> Table:

@@ -107,6 +107,8 @@ _NOTES = {
     "runs": "one row an execution",
     "measurements": "one row a measurement inside an execution",
     "contrasts": "one row a comparison, with shift, intervals and p",
+    "set": "one row a policy and quantity: the answer over all programs",
+    "set_programs": "one row a program and policy: what it contributes to the set",
 }
 
 

@@ -17,6 +17,8 @@ execution. ``treatment`` always comes before ``baseline``; positive shifts mean 
 ``relative_effect``     (treatment, baseline, *, level=0.95) -> ``RelativeEffect``: percent, with both intervals
 ``median_interval``     (values, *, level=0.95) -> ``Location``: sample median, order-statistic interval
 ``mean_interval``       (values, *, level=0.95, seed, resamples=10_000) -> ``Location``: bootstrap of executions
+``set_ratio``           (ratios, *, level=0.95, seed=1) -> ``SetRatio``: geometric mean over programs, its interval, p
+``spread_ratio``        (pairs) -> float: of the coefficients of variation, one program's part in a set
 ``holm``                (p_values, *, alpha=0.05) -> ``Holm``: None in the family = planned, but not testable
 ``smallest_p``          (n_treatment, n_baseline, *, alternative) -> ``Fraction``: 2/C(n+m, n)
 ``reachable``           (n_treatment, n_baseline, *, contrasts, alpha=0.05) -> ``Reach``: can the level be reached?
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from pagelab.stats.reach import Reach, reachable, smallest_p
     from pagelab.stats.refusal import Refusal, StatsRefusedError
     from pagelab.stats.relative import RelativeEffect, relative_effect
+    from pagelab.stats.set_mean import SetRatio, set_ratio, spread_ratio
     from pagelab.stats.shift import Shift, hodges_lehmann
     from pagelab.stats.stratified import StratifiedRankSum, stratified_rank_sum
     from pagelab.stats.summary import Summary, summarize
@@ -92,6 +95,9 @@ _HOME = {
     "StatsRefusedError": "refusal",
     "RelativeEffect": "relative",
     "relative_effect": "relative",
+    "SetRatio": "set_mean",
+    "set_ratio": "set_mean",
+    "spread_ratio": "set_mean",
     "Shift": "shift",
     "hodges_lehmann": "shift",
     "BlocksPay": "paired",
@@ -130,6 +136,7 @@ __all__ = [
     "Reach",
     "Refusal",
     "RelativeEffect",
+    "SetRatio",
     "Shift",
     "SignedRank",
     "StatsRefusedError",
@@ -149,8 +156,10 @@ __all__ = [
     "rank_sum",
     "reachable",
     "relative_effect",
+    "set_ratio",
     "signed_rank",
     "smallest_p",
+    "spread_ratio",
     "stratified_rank_sum",
     "summarize",
 ]

@@ -23,6 +23,8 @@ class IntervalMethod(StrEnum):
     """Student's t on the log scale, with the jackknife's standard error over executions; the level is nominal."""
     HIERARCHICAL_T = "hierarchical-t"
     """Student's t on the means of the highest level of repetition; the level is nominal."""
+    SUBSET_MEANS = "subset-means"
+    """Means of subsets of the sample (Hartigan's typical values); exact where it is symmetric about its centre."""
     FIELLER = "fieller"
     """All ratios of two means that a t test does not reject; the level is nominal."""
     FISHER_Z = "fisher-z"

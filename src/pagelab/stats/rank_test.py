@@ -32,6 +32,8 @@ class PValueMethod(StrEnum):
     EXACT = "exact"
     NORMAL = "normal"
     """Normal approximation with tie and continuity correction."""
+    DRAWN = "drawn"
+    """The observed choice of signs among a seeded sample of all: exact as a test, whatever the sample."""
 
 
 @dataclass(frozen=True, slots=True)

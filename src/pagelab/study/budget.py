@@ -17,11 +17,11 @@ from pathlib import Path
 from statistics import NormalDist, median
 
 from ..errors import BadInputError
+from .answering import contrasts
 from .errors import StudyError
 from .extend import blocks_of, extend, refuse_other_rules, seen_before
 from .looks import executions
 from .plan import Plan
-from .prepare import contrasts
 from .progress import shown_duration
 from .store import Store
 
@@ -60,6 +60,8 @@ def fewest_blocks(plan: Plan) -> int:
     from ..stats import reachable
     from ..stats.paired import FEWEST_PAIRS
 
+    if plan.answer == "set":
+        return FEWEST_PAIRS  # the programs are what is compared, and each needs a spread
     family = max(1, len(contrasts(plan)))
     alpha = round(1 - plan.level, 12)
     reach = reachable(1, 1, contrasts=family, alpha=alpha, stratified=plan.test != "rank-sum")
@@ -248,7 +250,7 @@ def allocated(paces: Sequence[Pace], seconds: float) -> dict[str, int]:
 
 def outlook(paces: Sequence[Pace], blocks: Mapping[str, int], plan: Plan) -> str:
     """What so many blocks are likely to show, before they run; and what a change of 1% would take."""
-    if not contrasts(plan) or not any(pace.scatter for pace in paces):
+    if plan.answer == "set" or not contrasts(plan) or not any(pace.scatter for pace in paces):
         return ""
     z = _reach(plan)
     seen = {pace.workload: expm1(pace.half_width(blocks[pace.workload], z)) for pace in paces}

@@ -72,6 +72,8 @@ def run_study(
         machine = tools.machine()
         extra = {"programs": programs.fingerprints(prepared.plan), "machine": machine}
         with create(prepared, directory, extra) as store:
+            for note in prepared.notes:
+                progress.note(note)
             for warning in [*prepared.warnings, *tools.limits(prepared.plan)]:
                 progress.note(f"warning: {warning.message}")
             return Session(store, directory, tools.runner, machine, progress).work(tools.noise())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .answering import reachability
 from .errors import StudyError
 from .plan import Plan
-from .prepare import reachability
 from .schedule import Slot, schedule
 from .store import Store
 

@@ -16,10 +16,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from .answering import reachability
 from .errors import Problem, SpecError, StudyError
 from .lock import DirectoryLock
 from .plan import Condition, Plan, digest_of
-from .prepare import check_destination, reachability
+from .prepare import check_destination
 from .schedule import Slot
 from .store import RunResult, Store
 from .toml_text import dotted

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from .answering import contrasts
 from .plan import Plan
-from .prepare import contrasts
 from .store import Store
 
 

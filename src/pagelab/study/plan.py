@@ -96,6 +96,8 @@ class Plan(_Model):
     level: float
     test: Literal["pairs", "rank-sum", "stratified"] = "rank-sum"
     """Plans without one are older than pairs, or of imported data, of which no schedule is known."""
+    answer: Literal["each", "set"] = "each"
+    """What is tested: every program by itself, or the programs as a set. Plans without one are older than sets."""
     precision: Precision | None = None
     minutes: float | None = None
     """Time for the runs, which decides the number of blocks (:mod:`pagelab.study.budget`); None: it is given."""

@@ -76,6 +76,7 @@ class _Planner:
             metric=raw.metric,
             level=raw.level,
             test=raw.test,
+            answer=raw.answer or "each",
             precision=Precision(target=raw.precision.target, looks=raw.precision.looks) if raw.precision else None,
             minutes=raw.minutes,
             conditions=conditions,

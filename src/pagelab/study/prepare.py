@@ -11,12 +11,13 @@ from typing import Any
 
 from ..errors import MachineError
 from ..record import RunWarning, WarningKind
+from .answering import answered, reachability
 from .errors import StudyError
 from .plan import Condition, Plan
 from .planning import plan_text
 from .quick import quick_text
 from .schedule import schedule
-from .spec import read
+from .spec import parse, read
 from .store import NAME, Store
 
 SPEC_COPY = "study.toml"
@@ -37,6 +38,8 @@ class Prepared:
     text: str
     source: Path
     warnings: list[RunWarning]
+    notes: tuple[str, ...] = ()
+    """What to tell before the first run that is no trouble."""
 
 
 def prepare(
@@ -55,6 +58,7 @@ def prepare(
     skip_impossible |= read(spec).skip_impossible
     text = spec.read_text(encoding="utf-8")
     text = quick_text(text, spec) if quick else text
+    is_open = parse(text, spec).answer is None
     plan = plan_text(text, spec, directory)
     reasons = {condition.index: reason for condition in plan.conditions if (reason := check(condition))}
     if reasons and not skip_impossible:
@@ -69,7 +73,8 @@ def prepare(
     if not plan.active():
         raise MachineError("this machine can do none of the conditions:\n" + _listing(plan, reasons))
     warnings = _left_out(plan)
-    return Prepared(plan, text, spec.resolve(), warnings + reachability(plan))
+    plan, note = answered(plan) if is_open else (plan, None)
+    return Prepared(plan, text, spec.resolve(), warnings + reachability(plan), () if note is None else (note,))
 
 
 def _listing(plan: Plan, reasons: dict[int, str]) -> str:
@@ -128,40 +133,6 @@ def _some(names: list[str]) -> str:
     if len(names) > 3:
         return f"{shown} and {len(names) - 3} more are"
     return f"{shown} {'is' if len(names) == 1 else 'are'}"
-
-
-def contrasts(plan: Plan) -> list[tuple[Condition, Condition]]:
-    """``(treatment, baseline)`` for every planned contrast: each policy against the baseline, within one workload."""
-    baselines = {condition.workload: condition for condition in plan.active() if condition.baseline}
-    return [
-        (condition, baselines[condition.workload])
-        for condition in plan.active()
-        if not condition.baseline and condition.workload in baselines
-    ]
-
-
-def reachability(plan: Plan) -> list[RunWarning]:
-    """A warning when no result, however clear, could reach the level (Holm over all contrasts of the study)."""
-    planned = len(contrasts(plan))
-    if planned == 0:
-        return []
-    from ..stats import reachable
-
-    looks = len(plan.precision.looks) if plan.precision else 2 ** len(plan.earlier_looks)
-    executions = plan.precision.looks[0] if plan.precision else plan.executions
-    # A study may report at any of its looks, so each is judged at its share of the error rate.
-    alpha, stratified = (1 - plan.level) / looks, plan.test != "rank-sum"
-    reach = reachable(executions, executions, contrasts=planned, alpha=alpha, stratified=stratified)
-    if reach.reachable:
-        return []
-    return [
-        RunWarning(
-            kind=WarningKind.LEVEL_NOT_REACHABLE,
-            severity="serious",
-            message=str(reach),
-            data={"executions": executions, "contrasts": planned, "smallest_n": reach.smallest_n},
-        )
-    ]
 
 
 def create(prepared: Prepared, directory: Path, extra: dict[str, Any]) -> Store:

@@ -224,6 +224,8 @@ class RawStudy(_Raw):
     metric: str = "wall_s"
     level: float = Field(default=0.95, gt=0.5, lt=1)
     test: Literal["pairs", "rank-sum", "stratified"] = "pairs"
+    answer: Literal["each", "set"] | None = None
+    """Each program by itself, or all as a set; None: each, where that can reach the level (study.answering)."""
     drop_first: int = Field(default=0, ge=0, le=1_000_000)
     cpus: Cpus | None = None
     node: int | None = Field(default=None, ge=0)
@@ -261,6 +263,15 @@ class RawStudy(_Raw):
     def _something_to_run(self) -> RawStudy:
         if not self.workload and not self.benchmarks:
             raise ValueError('there is nothing to run: write [[workload]] tables, or benchmarks = ["native"]')
+        return self
+
+    @model_validator(mode="after")
+    def _looks_are_at_programs(self) -> RawStudy:
+        if self.precision is not None and self.answer == "set":
+            raise ValueError(
+                'answer = "set" and [precision] exclude each other: its looks are at the intervals of single programs; '
+                'write executions = …, or answer = "each"'
+            )
         return self
 
     @model_validator(mode="after")

@@ -48,10 +48,17 @@ def _told(family: Family, metric: Metric, best: str) -> str:
     ranking = family.ranking(metric.value)
     if ranking is None or ranking.groups < FEWEST_GROUPS:
         return ""
+    if all_alike(ranking):
+        return f"no policy could be told from another in any of {programs(family, ranking.groups)}"
     ordered = sorted(family.conditions, key=lambda name: -_first(ranking, name))
     shares = [f"{_first(ranking, name):.0f}%" for name in ordered]
     others = ", ".join(f"{name} {share}" for name, share in zip(ordered[1:], shares[1:], strict=True))
     return f"{ordered[0]} was among the {best} in {shares[0]} of {programs(family, ranking.groups)} ({others})"
+
+
+def all_alike(ranking: Ranking) -> bool:
+    """No condition beats another in any program: all are best in all of them."""
+    return all(percent[0] == 100 for percent in ranking.share(0.0).percent.values())
 
 
 def _first(ranking: Ranking, condition: str) -> float:

@@ -9,6 +9,7 @@ from pagelab.report.charts.misses import time_and_misses
 from pagelab.report.charts.placement import bars
 from pagelab.report.charts.ranks import ranks
 from pagelab.report.charts.schedule import drift
+from pagelab.report.charts.sets import over_set
 from pagelab.report.charts.times import boxplot
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "forest",
     "impact_factors",
     "is_cut",
+    "over_set",
     "pages_by_colour",
     "ranks",
     "time_and_misses",

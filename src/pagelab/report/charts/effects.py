@@ -38,7 +38,7 @@ def forest(analysis: Analysis, width: theme.Width = "container") -> dict[str, An
     layers = _layers(values, (low, high), list(analysis.design.policies), _title(told), width)
     spec = theme.finish(layers, width, (ROW_HEIGHT if len(told) <= MANY_ROWS else DENSE_ROW_HEIGHT) * len(told))
     if width != "container":
-        _leave_room(spec, values, width)
+        leave_room(spec, values, width)
     return spec
 
 
@@ -181,7 +181,7 @@ def _limit(width: theme.Width, share: float) -> Any:
     return 0 if width != "container" else alt.ExprRef(f"max(110, {share} * containerSize()[0])")
 
 
-def _leave_room(spec: dict[str, Any], values: list[dict[str, Any]], width: int) -> None:
+def leave_room(spec: dict[str, Any], values: list[dict[str, Any]], width: int) -> None:
     """A file is drawn with the reader's fonts, not with those that measured it: its edges keep their distance."""
     left, right = (max(len(value[key]) for value in values) * _CHARACTER for key in ("row", "words"))
     spec["width"] = max(width - round(left + right), round(0.45 * width))

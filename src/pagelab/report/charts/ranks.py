@@ -24,12 +24,15 @@ _SHADES = 3
 
 
 def panels(part: NondeterminismPart, metrics: Sequence[str]) -> list[tuple[str, Family, Ranking]]:
-    """Title, family and ranking of everything in ``metrics`` that can be ranked, in that order."""
+    """Title, family and ranking of everything in ``metrics`` that can be ranked, in that order.
+
+    Where every condition is best in all programs there is nothing to draw.
+    """
     found = []
     for metric in metrics:
         for family in part.families:
             ranking = family.ranking(metric)
-            if ranking is not None and ranking.groups >= words.FEWEST_GROUPS:
+            if ranking is not None and ranking.groups >= words.FEWEST_GROUPS and not words.all_alike(ranking):
                 title = f"{words.NAMES[metric][:1].upper()}{words.NAMES[metric][1:]}"
                 found.append((f"{title}: {_programs(family, ranking.groups)}", family, ranking))
     return found
@@ -41,7 +44,7 @@ def _programs(family: Family, count: int) -> str:
 
 
 def ranks(part: NondeterminismPart, metrics: Sequence[str], width: theme.Width = "container") -> dict[str, Any] | None:
-    """One bar a condition, in parts by rank. None when there are not two programs to rank anything over."""
+    """One bar a condition, in parts by rank. None where there are not two programs to rank, or no ranks that differ."""
     shown = panels(part, metrics)
     if not shown:
         return None

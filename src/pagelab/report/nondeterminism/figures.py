@@ -31,10 +31,11 @@ _RANKED = (
 
 def is_the_answer(analysis: Analysis) -> bool:
     """Whether the ranks over programs come first on the page: many were measured repeatedly, as studies of
-    non-determinism do, or there are too many comparisons for a picture of each.
+    non-determinism do, or there are too many comparisons for a picture of each. Not where the study answers of the
+    set, nor where no ranks differ.
     """
     part = analysis.nondeterminism
-    if part is None or not part.speed:
+    if part is None or analysis.over_set is not None or not panels(part, SHOWN):
         return False
     repeated, every = (
         sum(len(family.groups) for family in part.families if family.repeated or whole) for whole in (False, True)

@@ -1,0 +1,163 @@
+"""A study that is answered as a set: time and spread of every policy against the baseline, over all programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from math import exp, log, log1p
+from typing import Literal
+
+from pagelab.analysis import wording
+from pagelab.analysis.data import StudyData
+from pagelab.analysis.model import (
+    Contrast,
+    Design,
+    Execution,
+    Interval,
+    Metric,
+    SetContrast,
+    SetPart,
+    SetProgram,
+    Verdict,
+)
+from pagelab.analysis.summaries import interval_of
+from pagelab.analysis.testing import paired
+from pagelab.stats import StatsRefusedError, holm, set_ratio, spread_ratio
+from pagelab.study.answering import programs_by_policy
+
+Quantity = Literal["time", "spread"]
+Logs = dict[str, float | str]
+"""Program to the log of its ratio, or why it has none."""
+SEED = 1
+"""Of the choices of signs that are drawn: the same study gives the same digits."""
+
+
+def over_set_of(
+    data: StudyData,
+    design: Design,
+    primary: Iterable[Contrast],
+    executions: tuple[Execution, ...],
+    metrics: tuple[Metric, ...],
+) -> SetPart:
+    """``primary``: every contrast on the primary metric of its workload; what is planned is read from the plan.
+
+    A planned comparison that no program has data for keeps its place in Holm's family.
+    """
+    names = {condition.workload: condition.workload_name for condition in data.plan.conditions}
+    by_condition: dict[str, list[Execution]] = {}
+    for execution in executions:
+        if execution.analysed:
+            by_condition.setdefault(execution.condition, []).append(execution)
+    contrasts: list[SetContrast] = []
+    programs: list[SetProgram] = []
+    every = list(primary)
+    for (policy, baseline), wanted in programs_by_policy(data.plan).items():
+        mine = [c for c in every if (c.policy, c.baseline) == (policy, baseline)]
+        time = {name: [_time(c) for c in mine if names[c.workload] == name] for name in wanted}
+        spread = {
+            name: [_spread(c, by_condition, design) for c in mine if names[c.workload] == name] for name in wanted
+        }
+        logs: dict[Quantity, Logs] = {
+            "time": {name: _one(time[name]) for name in wanted},
+            "spread": {name: _one(spread[name]) for name in wanted},
+        }
+        contrasts += [_contrast(policy, baseline, quantity, found, design) for quantity, found in logs.items()]
+        programs += [
+            SetProgram(
+                name, policy, baseline, len(time[name]), _ratio(logs["time"][name]), _ratio(logs["spread"][name])
+            )
+            for name in wanted
+        ]
+    known = {metric.name: metric for metric in metrics}
+    is_time = all(_is_time(known[name]) for name in set(design.primaries.values()))
+    return SetPart(is_time, tuple(_judged(contrasts, design)), tuple(programs))
+
+
+def _is_time(metric: Metric) -> bool:
+    return metric.kind == "time" or metric.unit in wording.SECONDS
+
+
+def _time(c: Contrast) -> float | str:
+    """The change that stands in the program's own row."""
+    if c.relative is not None and c.relative > -1:
+        return log1p(c.relative)
+    if c.n and c.n_baseline:
+        return c.note or "no ratio to the baseline exists"
+    absent = [name for name, n in ((c.policy, c.n), (c.baseline, c.n_baseline)) if not n]
+    return f"no execution under {wording.listing(absent)} has a value"
+
+
+def _spread(c: Contrast, by_condition: dict[str, list[Execution]], design: Design) -> float | str:
+    ids = {one.policy: one.id for one in design.conditions if one.workload == c.workload}
+    sides = [
+        [e for e in by_condition.get(ids[policy], []) if c.metric in e.values] for policy in (c.policy, c.baseline)
+    ]
+    pairs = paired(sides[0], sides[1], c.metric)
+    if pairs is None:
+        return "no block has executions of both"
+    try:
+        return log(spread_ratio(pairs))
+    except StatsRefusedError as error:
+        return str(error)
+
+
+def _one(configurations: list[float | str]) -> float | str:
+    """Of one program: the mean of the logs of those configurations that have one."""
+    found = [value for value in configurations if isinstance(value, float)]
+    if found:
+        return sum(found) / len(found)
+    return next((value for value in configurations if isinstance(value, str)), "it was not run")
+
+
+def _ratio(logarithm: float | str) -> float | None:
+    return exp(logarithm) if isinstance(logarithm, float) else None
+
+
+def _contrast(policy: str, baseline: str, quantity: Quantity, found: Logs, design: Design) -> SetContrast:
+    empty = SetContrast(
+        policy=policy,
+        baseline=baseline,
+        quantity=quantity,
+        programs=0,
+        left_out={name: value for name, value in found.items() if isinstance(value, str)},
+        ratio=None,
+        interval=None,
+        p=None,
+        p_holm=None,
+        p_method=None,
+        below=0,
+        above=0,
+        verdict="not-testable",
+    )
+    logs = [value for value in found.values() if isinstance(value, float)]
+    if not logs:
+        return empty
+    told = set_ratio([exp(value) for value in logs], level=design.interval_level, seed=SEED)
+    interval: Interval | None = interval_of(told.interval)[0]
+    return replace(
+        empty,
+        programs=told.programs,
+        ratio=told.ratio,
+        interval=interval,
+        p=told.p,
+        p_method=str(told.method),
+        below=told.below,
+        above=told.above,
+    )
+
+
+def _judged(contrasts: list[SetContrast], design: Design) -> list[SetContrast]:
+    if not contrasts:
+        return []
+    alpha = round(1 - design.level, 12)
+    looked = [None if c.p is None else min(1.0, c.p * design.p_factor) for c in contrasts]
+    adjusted = holm(looked, alpha=alpha).adjusted
+    return [replace(c, p_holm=p, verdict=_verdict(c, p, alpha)) for c, p in zip(contrasts, adjusted, strict=True)]
+
+
+def _verdict(c: SetContrast, p_holm: float | None, alpha: float) -> Verdict:
+    if p_holm is None or c.ratio is None:
+        return "not-testable"
+    if p_holm > alpha * (1 + 1e-12) or c.ratio == 1:
+        return "no-difference"
+    return "lower" if c.ratio < 1 else "higher"

@@ -1,0 +1,173 @@
+"""What is said of a set of programs: one sentence a policy, on its time and on its spread, by the rule of `answer`."""
+
+from __future__ import annotations
+
+from math import exp, log1p
+
+from pagelab.analysis import wording
+from pagelab.analysis.answer import Answer, answer_of, span
+from pagelab.analysis.model import Design, Interval, SetContrast, SetPart
+
+MOST_TOLD = 2
+"""Policies of which the headline has the whole sentence."""
+
+
+def answer_to(c: SetContrast, part: SetPart, design: Design) -> Answer:
+    """``lower``, ``higher``, ``same`` within ± 3%, or that it cannot be told; changes are fractions."""
+    interval = (
+        None
+        if c.interval is None
+        else Interval(c.interval.low - 1, c.interval.high - 1, c.interval.level, c.interval.achieved)
+    )
+    change = None if c.ratio is None else c.ratio - 1
+    return answer_of(
+        change, interval, c.p_holm, c.programs, level=design.level, family=len(part.contrasts) * design.p_factor
+    )
+
+
+def words(c: SetContrast, part: SetPart, design: Design) -> str:
+    """``1.2% slower``, ``0.71 times as large``, ``same within ±1.1%``, ``cannot tell: …``; for a picture's row."""
+    found = answer_to(c, part, design)
+    if c.ratio is None:
+        return "could not be made"
+    if found.said in ("lower", "higher"):
+        return _changed(c, part)
+    if found.said == "same" and found.interval is not None:
+        return f"same within ±{_reach(found.interval)}"
+    blind = _blind(c, found, part)
+    return f"cannot tell: {blind}" if blind else "cannot tell"
+
+
+def sentences(part: SetPart, design: Design) -> tuple[str, ...]:
+    """One a policy."""
+    return tuple(_once(f"{_over(*pair)} {_of_policy(pair, part, design)}.", design) for pair in _pairs(part))
+
+
+def headline(part: SetPart, design: Design) -> str:
+    """All policies where there are two; else those of which something was found, and how many there are."""
+    pairs = _pairs(part)
+    if not pairs:
+        return "This study compares nothing: it has one policy, or no baseline ran."
+    if all(c.verdict == "not-testable" for c in part.contrasts):
+        return "Nothing can be compared yet: no program has executions of a policy and of its baseline."
+    told, rest = pairs, ""
+    if len(pairs) > MOST_TOLD:
+        least = sorted(pairs, key=lambda pair: min(1.0 if c.p is None else c.p for c in pair))
+        told = least[:MOST_TOLD]
+        found = sum(c.verdict in ("lower", "higher") for c in part.contrasts)
+        rest = f"; in {found or 'none'} of {len(part.contrasts)} comparisons a difference was found"
+    counts = {max(c.programs for c in pair) for pair in told}
+    if len(counts) == 1:
+        text = f"{_over(*told[0])} {'; '.join(_of_policy(pair, part, design) for pair in told)}"
+    else:
+        text = "; ".join(f"{_over(*pair)} {_of_policy(pair, part, design)}" for pair in told)
+    return _once(f"{text}{rest}.", design)
+
+
+def _once(text: str, design: Design) -> str:
+    """What the numbers in parentheses are is said of the first of them."""
+    name = f"{wording.level(design.interval_level)} interval "
+    lead, found, rest = text.partition(name)
+    return lead + found + rest.replace(name, "")
+
+
+def _pairs(part: SetPart) -> list[tuple[SetContrast, SetContrast]]:
+    """Time and spread of each policy."""
+    times = [c for c in part.contrasts if c.quantity == "time"]
+    spreads = [c for c in part.contrasts if c.quantity == "spread"]
+    return list(zip(times, spreads, strict=True))
+
+
+def _over(*found: SetContrast) -> str:
+    return f"Over {wording.count(max(c.programs for c in found), 'program')}"
+
+
+def _of_policy(pair: tuple[SetContrast, SetContrast], part: SetPart, design: Design) -> str:
+    """``page-coloring makes runs 1.2% slower (…) and their spread from run to run 0.71 times as large (…)``."""
+    time, spread = (_clause(c, part, design, max(one.programs for one in pair)) for c in pair)
+    policy, answers = pair[0].policy, [answer_to(c, part, design).said for c in pair]
+    if answers[0] in ("lower", "higher") and answers[1] in ("lower", "higher"):
+        return f"{policy} {time} and {spread.removeprefix('makes ').replace('the spread of runs', 'their spread', 1)}"
+    return f"{policy} {time}; it {spread}"
+
+
+def _clause(c: SetContrast, part: SetPart, design: Design, most: int) -> str:
+    """What follows the policy's name."""
+    found = answer_to(c, part, design)
+    if c.ratio is None:
+        what = "time" if c.quantity == "time" else "spread"
+        return f"cannot be judged by {what}: no program has a ratio"
+    facts = _facts(c, found, most)
+    if found.said in ("lower", "higher"):
+        if c.quantity == "spread":
+            return f"makes the spread of runs {_changed(c, part)} ({facts})"
+        if part.is_time:
+            return f"makes runs {_changed(c, part)} ({facts})"
+        return f"{'lowers' if found.said == 'lower' else 'raises'} the primary metric by {_size(c)} ({facts})"
+    what = "the spread of runs" if c.quantity == "spread" else "times" if part.is_time else "the primary metric"
+    if found.said == "same" and found.interval is not None:
+        return f"leaves {what} the same within ±{_reach(found.interval)} ({facts})"
+    blind = _blind(c, found, part)
+    return f"may or may not change {what} (cannot tell: {_estimate(c)}, {facts}{f'; {blind}' if blind else ''})"
+
+
+def _facts(c: SetContrast, found: Answer, most: int) -> str:
+    """``95% interval 0.3–2.1%, p = 0.012``."""
+    told = []
+    if c.interval is not None:
+        ends = f"{_factor(c.interval.low)}–{_factor(c.interval.high)}"
+        as_factor = c.quantity == "spread" or (c.ratio is not None and c.ratio >= 3)
+        shown = ends if as_factor or found.interval is None else span(found.interval)
+        told.append(f"{wording.level(c.interval.level)} interval {shown}")
+    if c.programs < most:
+        told.append(wording.count(c.programs, "program"))
+    if c.p_holm is not None:
+        told.append(wording.p_value(c.p_holm))
+    return ", ".join(told)
+
+
+def _changed(c: SetContrast, part: SetPart) -> str:
+    assert c.ratio is not None
+    if c.quantity == "spread":
+        return f"{_factor(c.ratio)} times as large"
+    names = ("faster", "slower") if part.is_time else ("lower", "higher")
+    if c.ratio >= 3:
+        return f"{wording.digits(c.ratio)} times as {'long' if part.is_time else 'high'}"
+    return f"{_size(c)} {names[c.ratio > 1]}"
+
+
+def _factor(ratio: float) -> str:
+    """Two decimals around 1, where a third digit would be noise and one decimal hides the sign of a change."""
+    return f"{ratio:.2f}" if 0.1 <= ratio < 10 else wording.digits(ratio, 2)
+
+
+def _size(c: SetContrast) -> str:
+    change = abs((c.ratio or 1) - 1)
+    return "under 0.01%" if change < 5e-5 else wording.percent(change, signed=False)
+
+
+def _estimate(c: SetContrast) -> str:
+    assert c.ratio is not None
+    if c.quantity == "spread":
+        return f"{_factor(c.ratio)} times as large"
+    return wording.percent(c.ratio - 1)
+
+
+def _blind(c: SetContrast, found: Answer, part: SetPart) -> str:
+    """Why it cannot be told: too few programs, a difference that the correction takes away; or what less than four of
+    five such studies would find.
+    """
+    if c.programs < found.fewest:
+        return f"{found.fewest} programs are the fewest"
+    if c.interval is not None and not c.interval.low <= 1 <= c.interval.high:
+        return f"alone it would be a difference, among {len(part.contrasts)} comparisons it is not enough"
+    if found.seen is None:
+        return ""
+    if c.quantity == "time":
+        return f"changes under {wording.digits(100 * found.seen, 2)}% would not be seen"
+    reach = log1p(found.seen)
+    return f"factors between {_factor(exp(-reach))} and {_factor(exp(reach))} would not be seen"
+
+
+def _reach(interval: Interval) -> str:
+    return f"{wording.digits(100 * max(abs(interval.low), abs(interval.high)), 2)}%"

@@ -1,0 +1,102 @@
+"""The tables of a study that is answered as a set: the set's comparisons, and what each program contributes."""
+
+from __future__ import annotations
+
+from pagelab.analysis import wording
+from pagelab.analysis.model import Analysis, Contrast, SetContrast
+from pagelab.report.tables import NONE, Table, grouped
+
+
+def over_set(analysis: Analysis) -> Table:
+    """Time and spread under every policy, over all programs: the planned comparisons."""
+    part = analysis.over_set
+    contrasts = part.contrasts if part is not None else ()
+    first = "Time" if part is None or part.is_time else "Primary metric"
+    headings = {"time": first, "spread": "Spread between executions"}
+    rows, groups = grouped(
+        [(heading, [_row(c) for c in contrasts if c.quantity == quantity]) for quantity, heading in headings.items()]
+    )
+    level = wording.level(analysis.design.interval_level)
+    return Table(
+        columns=("policy", "programs", "ratio", f"{level} interval", "below 1", "above 1", "p", "p (Holm)"),
+        rows=rows,
+        groups=groups,
+        caption="Over the set: geometric means of the programs’ ratios to the baseline",
+        note="Every program counts once and alike; configurations of one program are averaged first. Spread: "
+        "coefficient of variation of the executions. Two-sided test of signs of the programs’ log ratios, "
+        f"Holm over {wording.count(len(contrasts), 'comparison')}; intervals are unadjusted. "
+        "Programs below and above 1 are counted, not judged.",
+    )
+
+
+def _row(c: SetContrast) -> tuple[str, ...]:
+    interval = NONE if c.interval is None else f"{_ratio(c.interval.low)} to {_ratio(c.interval.high)}"
+    return (
+        c.policy,
+        str(c.programs),
+        _ratio(c.ratio),
+        interval,
+        str(c.below),
+        str(c.above),
+        NONE if c.p is None else wording.p_value(c.p).removeprefix("p = "),
+        NONE if c.p_holm is None else wording.p_value(c.p_holm).removeprefix("p = "),
+    )
+
+
+def _ratio(value: float | None) -> str:
+    if value is None:
+        return NONE
+    return f"{value:.3f}" if 0.1 <= value < 10 else wording.digits(value)
+
+
+def program_by_program(analysis: Analysis) -> Table:
+    """Every workload's change and spread under every policy: described, not tested."""
+    if analysis.over_set is None:
+        return Table((), (), "")
+    spreads = {(s.workload, s.policy): (s.cv_baseline, s.cv) for s in analysis.spreads}
+    rows, groups = grouped(
+        [
+            (
+                f"{workload}, against {analysis.design.baselines.get(workload, NONE)}: "
+                f"{analysis.primary_of(workload).label}",
+                [
+                    _program(c, spreads.get((c.workload, c.policy), (None, None)))
+                    for c in analysis.on_primary()
+                    if c.workload == workload
+                ],
+            )
+            for workload in analysis.design.workloads
+        ]
+    )
+    level = wording.level(analysis.design.interval_level)
+    return Table(
+        columns=("policy", "executions", "change", f"{level} interval", "spread, baseline", "spread, policy"),
+        rows=rows,
+        groups=groups,
+        caption="Program by program: described, not tested",
+        note=f"With so many programs some of these {level} intervals leave out 0 by chance alone. Spread: "
+        "coefficient of variation of all executions.",
+    )
+
+
+def _program(c: Contrast, spreads: tuple[float | None, float | None]) -> tuple[str, ...]:
+    return (
+        c.policy,
+        f"{c.n}, {c.n_baseline}",
+        NONE if c.relative is None else wording.percent(c.relative),
+        NONE if c.relative_interval is None else wording.interval_percent(c.relative_interval),
+        *(NONE if cv is None else wording.percent(cv, signed=False) for cv in spreads),
+    )
+
+
+def without_ratio(analysis: Analysis) -> list[str]:
+    """Programs that are in no mean, each reason once."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for c in analysis.over_set.contrasts if analysis.over_set is not None else ():
+        for program, reason in c.left_out.items():
+            found.setdefault((c.quantity, c.policy, reason), []).append(program)
+    return [
+        f"Not in the {quantity} of {policy}: {wording.listing(programs[:6])}"
+        f"{f' and {len(programs) - 6} more' if len(programs) > 6 else ''} ({reason})."
+        for (quantity, policy, reason), programs in found.items()
+    ]
