@@ -80,7 +80,7 @@ def _short(design: Design) -> list[str]:
     total = wording.count(sum(c.short_placed for c in short), "execution")
     return [
         f"{total} got fewer pages of the asked size than the policy names ({_some([c.id for c in short])}): they stay "
-        "in the analysis, drawn as triangles, and the effect shown is that of what the kernel gave."
+        "in the analysis, and the effect shown is that of what the kernel gave."
     ]
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import polars as pl
 
+from pagelab.analysis import wording
 from pagelab.analysis.data import BASE_METRICS, StudyData
 from pagelab.analysis.model import Execution, Metric
 from pagelab.stats import execution_means
@@ -39,6 +41,9 @@ _SIMULATED = {
 }
 """Measurements of executions that `pagelab simulate cache --study` wrote; misses have their level in the name."""
 
+_OF_WINDOW = {".cpu": "CPU time", ".user": "user time", ".system": "system time", ".thread": "thread time", "": "time"}
+"""What a window measures, by the end of the measurement's name."""
+
 
 def metrics_of(data: StudyData) -> tuple[Metric, ...]:
     """Every metric that at least one execution has a value of, in a fixed order."""
@@ -49,8 +54,26 @@ def metrics_of(data: StudyData) -> tuple[Metric, ...]:
             found.append(_counter(column))
     if data.measurements.height:
         pairs = data.measurements.select("name", "unit").unique(subset="name", keep="first", maintain_order=True)
-        found += [_measurement(name, unit) for name, unit in pairs.sort("name").iter_rows()]
+        windows = windows_of(pairs["name"])
+        found += [
+            _of_window(name, unit, windows) or _measurement(name, unit) for name, unit in pairs.sort("name").iter_rows()
+        ]
     return tuple(found)
+
+
+def windows_of(names: Iterable[str]) -> set[str]:
+    """The names of windows (docs/api): each has measurements of its own."""
+    known = set(names)
+    return {name for name in known if {f"{name}{part}" for part in _OF_WINDOW} <= known}
+
+
+def _of_window(name: str, unit: str, windows: set[str]) -> Metric | None:
+    """The times inside a window, said as such; None of anything else."""
+    for part, label in _OF_WINDOW.items():
+        if name.removesuffix(part) in windows and name.endswith(part) and unit in wording.SECONDS:
+            window = name.removesuffix(part)
+            return Metric(f"measure.{name}", f"{label} of {window}", unit, "time", f"inside the window {window}")
+    return None
 
 
 def metric_named(name: str) -> Metric:
