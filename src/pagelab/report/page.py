@@ -11,12 +11,14 @@ from pagelab.report.figures import figures_of, first_picture
 from pagelab.report.frames_table import frames
 from pagelab.report.nondeterminism import page as nondeterminism
 from pagelab.report.nondeterminism.figures import is_the_answer
+from pagelab.report.outside import outside
 from pagelab.report.shell import Download
 
 _METHOD = "docs/method.md"
 _METHOD_OF_NONDETERMINISM = "docs/method/nondeterminism.md"
 _SECTIONS = (
     ("answer", "Answer"),
+    ("outside", "Outside pagelab"),
     ("times", "Times"),
     ("nondeterminism", "Non-determinism"),
     ("counters", "Counters"),
@@ -52,6 +54,7 @@ def render(analysis: Analysis, downloads: list[Download], following: Following) 
         following=following,
         has={"tlb": any(f.section == "tlb" for f in figures)},
         interval_level=wording.level(analysis.design.interval_level),
+        outside=outside(analysis),
         nd=nondeterminism.for_page(analysis),
         ndref=lambda section: f"{_METHOD_OF_NONDETERMINISM}#{section}",
         ref=lambda section: f"{_METHOD}#{section}",
@@ -101,6 +104,8 @@ def _contents(analysis: Analysis) -> list[tuple[str, str]]:
     absent = set()
     if not analysis.answers:
         absent.add("answer")
+    if outside(analysis) is None:
+        absent.add("outside")
     if not analysis.placements:
         absent.add("memory")
     if analysis.frames is None:
