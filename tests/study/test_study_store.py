@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from fakes import TWO_BY_TWO, record, tools
+from fakes import TWO_BY_TWO, record, spec_in, tools
 
 from pagelab.study import migrations
 from pagelab.study.control import run_study
@@ -53,7 +53,7 @@ def test_a_run_is_committed_whole_or_not_at_all(tmp_path: Path) -> None:
 def _measurement() -> object:
     from pagelab.record import Measurement
 
-    return Measurement(name="op", value=1.0, unit="ns")
+    return {"name": "op", "value": 1.0, "unit": "ns"}
 
 
 def test_a_position_has_one_run(tmp_path: Path) -> None:
@@ -180,3 +180,19 @@ def test_frames(tmp_path: Path) -> None:
 def _counter(name: str, count: int, status: str) -> dict[str, object]:
     times = {"enabled_ns": 1, "running_ns": 1}
     return {"name": name, "code": "r1", "count": count, "status": status, "verified": True, "source": "test", **times}
+
+
+def test_a_window_gone_through_once_has_no_warm_up(tmp_path: Path) -> None:
+    """Of what is repeated the first is dropped; of a window that is repeated, too."""
+    times = ("", ".cpu", ".faults")
+    values = [{"name": "op", "value": float(i), "unit": "ns"} for i in range(3)]
+    values += [{"name": f"once{part}", "value": 1.0, "unit": "s"} for part in times]
+    values += [{"name": f"twice{part}", "value": 1.0, "unit": "s"} for part in times for _ in range(2)]
+    values += [{"name": "single", "value": 1.0, "unit": "s"}]
+    text = TWO_BY_TWO.replace("seed = 7\n", "seed = 7\ndrop_first = 1\n")
+    run_study(spec_in(tmp_path, text), tmp_path / "out", tools(lambda c: record(c, measurements=values)))
+    with Store.open(tmp_path / "out", write=False) as store:
+        kept = store.measurements().filter(pl.col("run_id") == 1, ~pl.col("dropped"))
+    assert sorted(kept["name"]) == sorted(
+        ["op", "op", *(f"once{part}" for part in times), *(f"twice{part}" for part in times)]
+    )

@@ -160,13 +160,16 @@ def _sum(first: float | None, second: float | None) -> float | None:
 def measurements(store: Store) -> pl.DataFrame:
     """One row a measurement inside an execution: ``run_id, name, idx, value, unit, dropped``.
 
-    ``dropped`` marks the first ones of each execution that study.toml's ``drop_first`` leaves out of the mean.
+    ``dropped`` marks the first ones of each execution that study.toml's ``drop_first`` leaves out of the mean. A window
+    that the program went through once is no repetition of anything, and stays.
     """
     schema = {"run_id": pl.Int64, "name": pl.String, "idx": pl.Int64, "value": pl.Float64, "unit": pl.String}
     warm_up = {condition.index: condition.drop_first for condition in store.plan().conditions}
     first = {run: warm_up.get(condition, 0) for run, condition in store.rows("SELECT id, condition FROM run")}
     parts = [pl.DataFrame(schema=schema).with_columns(pl.lit(False).alias("dropped"))]
-    for run, name, unit, units, count in store.rows(_SERIES):
+    series = store.rows(_SERIES)
+    once = {(run, name) for run, name, _, _, count in series if count == 1}
+    for run, name, unit, units, count in series:
         if units == 1:
             part = pl.DataFrame({"idx": np.arange(count), "value": _values(store, run, name, count)})
             part = part.select(
@@ -176,8 +179,15 @@ def measurements(store: Store) -> pl.DataFrame:
             rows = store.rows(_EACH, (run, name))
             part = pl.DataFrame([(run, name, *row) for row in rows], schema=schema, orient="row")
         part = part.cast(schema)  # type: ignore[arg-type]
-        parts.append(part.with_columns((pl.col("idx") < first.get(run, 0)).alias("dropped")))
+        warm = 0 if _of_single_window(run, name, once) else first.get(run, 0)
+        parts.append(part.with_columns((pl.col("idx") < warm).alias("dropped")))
     return pl.concat(parts, rechunk=False)
+
+
+def _of_single_window(run: int, name: str, once: set[tuple[int, str]]) -> bool:
+    """Whether it is of a window (docs/api) that was begun and ended once in the run."""
+    window = name if (run, f"{name}.cpu") in once else name.rpartition(".")[0]
+    return {(run, name), (run, window), (run, f"{window}.cpu"), (run, f"{window}.faults")} <= once
 
 
 def _values(store: Store, run: int, name: str, count: int) -> np.ndarray[Any, Any]:
