@@ -51,7 +51,6 @@ def test_a_run_is_committed_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def _measurement() -> object:
-    from pagelab.record import Measurement
 
     return {"name": "op", "value": 1.0, "unit": "ns"}
 
