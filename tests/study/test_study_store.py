@@ -51,8 +51,9 @@ def test_a_run_is_committed_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def _measurement() -> object:
+    from pagelab.record import Measurement
 
-    return {"name": "op", "value": 1.0, "unit": "ns"}
+    return Measurement(name="op", value=1.0, unit="ns")
 
 
 def test_a_position_has_one_run(tmp_path: Path) -> None:
