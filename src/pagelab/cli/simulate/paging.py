@@ -56,7 +56,7 @@ def paging_command(
         int | None, typer.Option("--sample-pages", metavar="N", help="LRU from at most N pages, at a falling rate.")
     ] = None,
     page_size: Annotated[str, typer.Option("--page-size", metavar="SIZE", help="Page size, for traces.")] = "4K",
-    threads: Annotated[int, typer.Option("--threads", metavar="N", help="Threads for LRU at all sizes.")] = 1,
+    threads: Annotated[int, typer.Option("--threads", metavar="N", min=1, help="Threads for LRU at all sizes.")] = 1,
     seed: Annotated[int, typer.Option("--seed", help="Of random replacement and of samples.")] = 1,
     spill: Annotated[
         Path | None, typer.Option("--spill", metavar="DIR", help="Where OPT puts 12 bytes a change of page.")
