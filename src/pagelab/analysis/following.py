@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import tomllib
 from dataclasses import dataclass
 from math import ceil
 
@@ -11,8 +10,8 @@ from pagelab.analysis.answer import NEGLIGIBLE
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.model import Analysis
 from pagelab.analysis.verdict import Told, told_of
+from pagelab.study.setting import AXES, flags_of
 
-_AXES = ("pages", "fetch", "frames")
 _MOST_MINUTES = 24 * 60
 _BESIDE = 1.15
 """Time of an execution in all, over that of the program: the launcher's part, and the records'."""
@@ -58,7 +57,7 @@ def _try(one: Told, analysis: Analysis) -> Following | None:
     if not command or None in flags or None in seconds or one.metric.name not in ("wall_s", "user_s", "cpu_s"):
         return None
     mine, base = (dict(f or {}) for f in flags)
-    axes = [axis for axis in _AXES if mine.get(axis, "kernel") != base.get(axis, "kernel")]
+    axes = [axis for axis in AXES if mine.get(axis, "kernel") != base.get(axis, "kernel")]
     if len(axes) != 1:
         return None
     # An interval that is narrow enough and still leaves the zone's edge inside is settled by more of the same alone.
@@ -67,7 +66,7 @@ def _try(one: Told, analysis: Analysis) -> Following | None:
     if minutes > _MOST_MINUTES:
         return None
     words = ["pagelab", "try"]
-    for axis in _AXES:
+    for axis in AXES:
         values = [base.get(axis, "kernel"), mine.get(axis, "kernel")] if axis in axes else [mine.get(axis)]
         words += [word for value in values if value is not None for word in (f"--{axis}", value)]
     words += ["--metric", one.metric.name] if one.metric.name != "wall_s" else []
@@ -91,14 +90,7 @@ def _run(one: Told, analysis: Analysis) -> Following | None:
 
 def _flags(texts: dict[str, str], policy: str) -> dict[str, str] | None:
     """The policy as flags; None where they cannot say it."""
-    try:
-        document = tomllib.loads(texts[policy])
-    except (KeyError, tomllib.TOMLDecodeError):
-        return None
-    document.pop("name", None)
-    if any(key not in _AXES or not isinstance(value, str) for key, value in document.items()):
-        return None
-    return {key: str(document[key]) for key in _AXES if key in document}
+    return flags_of(texts[policy]) if policy in texts else None
 
 
 def _seconds(analysis: Analysis, workload: str, policy: str) -> float | None:
