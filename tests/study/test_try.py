@@ -206,6 +206,15 @@ def test_the_picture_has_an_axis_zero_and_arrows_for_what_lies_outside() -> None
     assert near.index("5% slower") == len("wild") + 2 + WIDTH + 2
 
 
+def test_a_limit_stands_in_the_picture_unless_it_would_squash_it() -> None:
+    rows = [Row("A", None, None, None, ""), Row("B", 0.05, 0.02, 0.08, "")]
+    _, above, below = forest(rows, [0.1, -0.1])
+    assert above.count("┊") == below.count("┊") == 2
+    assert above.index("┊") < above.index("│") < above.rindex("┊")
+    assert below.index("●") < below.rindex("┊")
+    assert not any("┊" in line for line in forest(rows, [5.0]))
+
+
 def test_a_picture_without_any_interval_is_words() -> None:
     assert forest([Row("A", None, None, None, "1 s"), Row("B", 0.1, None, None, "cannot tell")]) == [
         "A  1 s",

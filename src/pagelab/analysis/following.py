@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from math import ceil
 
 from pagelab.analysis.answer import NEGLIGIBLE
+from pagelab.analysis.commands import are_two_commands
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.model import Analysis
 from pagelab.analysis.verdict import Told, told_of
 from pagelab.study.setting import AXES, flags_of
+from pagelab.study.sides import again, kept, measured
 
 _MOST_MINUTES = 24 * 60
 _BESIDE = 1.15
@@ -30,6 +32,8 @@ def following_of(analysis: Analysis, data: StudyData) -> Following:
     if not analysis.design.complete and analysis.design.imported_from is None:
         return Following(f"pagelab study resume {where}", "the study is not finished")
     told = told_of(analysis.planned(), analysis.design, analysis.metrics)
+    if are_two_commands(data.plan):
+        return _compare(told, data, where)
     unknown = sorted(
         (one for one in told if one.answer.said == "cannot-tell" and one.contrast.n and one.contrast.n_baseline),
         key=lambda one: one.answer.needed or one.answer.fewest,
@@ -46,6 +50,17 @@ def following_of(analysis: Analysis, data: StudyData) -> Following:
         if used is not None:
             return used
     return Following(f"pagelab report {where} --format data", "every number of it, as CSV and JSON")
+
+
+def _compare(told: tuple[Told, ...], data: StudyData, where: str) -> Following:
+    """More of both commands where it cannot be told; else what is no part of a report."""
+    words = again(kept(data.plan))
+    for one in told:
+        if one.answer.said == "cannot-tell" and words is not None:
+            executions = max(one.answer.needed or 2 * one.answer.fewest, 2 * one.answer.pairs)
+            more = [*words, *measured(data.plan), "--executions", str(executions)]
+            return Following(shlex.join(more), f"±{100 * NEGLIGIBLE:g}% needs about {executions:,} executions of each")
+    return Following(f"pagelab compare {where}", "means and spreads beside the ratio; limits with --fail-if")
 
 
 def _try(one: Told, analysis: Analysis) -> Following | None:

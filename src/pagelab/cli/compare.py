@@ -15,9 +15,9 @@ from pagelab.cli.settings import given
 if TYPE_CHECKING:
     from pagelab.analysis.compare import Comparison
     from pagelab.analysis.data import StudyData
-    from pagelab.cli.sides import Sides
     from pagelab.study.pair import Pair
     from pagelab.study.plan import Condition
+    from pagelab.study.sides import Sides
 
 EXIT = {"pass": 0, "fail": 1, "inconclusive": 3}
 _EXECUTIONS = 20
@@ -125,9 +125,10 @@ def compare_command(
     """
     from pagelab.analysis.compare import Settings, compare
     from pagelab.analysis.gates import parse_gate
-    from pagelab.cli.sides import are_studies, kept, settings_of, typed
+    from pagelab.cli.sides import are_studies, settings_of, typed
     from pagelab.errors import BadInputError
     from pagelab.study.pair import Pair
+    from pagelab.study.sides import kept
 
     if not 0.5 <= level <= 0.9999:
         raise BadInputError(f"--level {level}: not within 0.5 ... 0.9999")
@@ -143,7 +144,7 @@ def compare_command(
         if stray:
             raise BadInputError(f"{', '.join(stray)}: only for commands; {base} is a study, and has run")
         data = studies(base, new)
-        sides = None if new is not None else kept(data[0])
+        sides = None if new is not None else kept(data[0].plan)
     else:
         sides = typed(base, new, axes)
         pair = Pair(
@@ -183,16 +184,13 @@ def _told(data: StudyData, sides: Sides) -> tuple[tuple[str, str], tuple[Conditi
 
 def _again(found: Comparison, data: StudyData, sides: Sides) -> str | None:
     """The command line of this comparison, without the number of executions."""
-    from pagelab.cli.sides import again
+    from pagelab.study.sides import again, measured
 
     words = again(sides)
-    ran = data.plan.conditions[0]
     if words is None:
         return None
-    words += ["--metric", found.metric.name] if found.metric.name != "wall_s" else []
-    words += ["--measure-regex", ran.regex] if ran.regex is not None else []
-    words += ["--timeout", f"{ran.timeout_s:g}"] if ran.timeout_s is not None else []
-    return shlex.join(words)
+    plan = data.plan.model_copy(update={"metric": found.metric.name})
+    return shlex.join([*words, *measured(plan)])
 
 
 def studies(base: str, new: str | None) -> tuple[StudyData, StudyData]:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pagelab.analysis.compare import Compared, Comparison, InPairs
+    from pagelab.analysis.gates import Judgement
     from pagelab.analysis.model import Metric as Column
-    from pagelab.cli.sides import Sides
     from pagelab.stats.nondeterminism import Change, Estimate, Refused
+    from pagelab.study.sides import Sides
 
 _SHOWN = 20
 """Machine differences shown; all of them are in the JSON."""
@@ -18,15 +19,19 @@ def text(found: Comparison, sides: Sides | None, again: str | None) -> str:
     """All of it; ``again`` is the command that compares the same two, where there is one."""
     from pagelab.analysis import wording
 
-    lines = [f"{found.metric.label}, B against A; intervals at {wording.level(found.level)}"]
+    heading = f"{found.metric.label}, B against A; intervals at {wording.level(found.level)}"
     if found.gate_level != found.level:
         count = len(found.judgements)
-        lines[0] += f", changes at {wording.level(round(found.gate_level, 6))} (divided over {count} judgements)"
-    if sides is not None:
-        lines = [f"A: {sides[0].told()}", f"B: {sides[1].told()}", *lines]
+        heading += f", changes at {wording.level(round(found.gate_level, 6))} (divided over {count} judgements)"
+    lines = []
+    named = [f"{side}: {one.told()}" for side, one in zip("AB", sides or (), strict=False)]
+    in_pairs = next((one.in_pairs for one in found.compared if one.in_pairs is not None), None)
+    if in_pairs is not None:
+        lines += [*_first_screen(in_pairs, found, named, again), ""]
+    else:
+        lines += named
+    lines.append(heading)
     for one in found.compared:
-        if one.in_pairs is not None:
-            lines[2:] = [*_headline(one.in_pairs, found, again), "", *lines[2:]]
         lines += ["", *_condition(one, found.metric)]
     lines += ["", *_notes(found)]
     for judgement in found.judgements:
@@ -34,19 +39,68 @@ def text(found: Comparison, sides: Sides | None, again: str | None) -> str:
     return "\n".join(lines)
 
 
-def _headline(found: InPairs, whole: Comparison, again: str | None) -> list[str]:
-    """``B is 45.6% slower than A (44.2–47.1%)``, and how surely; or that it cannot be told, and what it would take."""
+def _first_screen(found: InPairs, whole: Comparison, named: list[str], again: str | None) -> list[str]:
+    """The verdict; what A and B are; both on one axis; and what is to be known of it, or what it would take."""
     from pagelab.analysis import answer, wording
 
-    told = found.answer
-    lines = [f"{answer.sentence(told, whole.metric, 'B', 'A')} ({', '.join(answer.facts(told))})"]
+    told, facts = found.answer, answer.facts(found.answer)
+    sentence = answer.sentence(told, whole.metric, "B", "A")
+    judged = [one for one in whole.judgements if one.gate.metric == "ratio"]
+    lines = [f"{sentence}{_interval(found)}: {_outcome(judged)}" if judged else f"{sentence} ({', '.join(facts)})"]
+    lines += ["", *named, "", *_picture(found, whole, judged), ""]
+    lines += [", ".join(facts)] if judged else []
     more = answer.more(told, found.seconds_a_block, lambda n: f"{again or 'the same with'} --executions {n}")
     lines += [more] if more else []
     if found.narrower is not None and found.narrower >= 1:
         lines.append("blocks did not pay: executions of one pair differ as much as any two")
     if found.pairs.left_out:
         lines.append(f"{wording.count(found.pairs.left_out, 'execution')} without a partner in the same block left out")
-    return lines
+    return lines if lines[-1] else lines[:-1]
+
+
+def _interval(found: InPairs) -> str:
+    """`` (44.2–47.1%)``: the one that the limit is held against, at the level of the judgements."""
+    from pagelab.analysis import answer
+    from pagelab.analysis.model import Interval
+    from pagelab.stats import NotAchievable
+
+    ends = found.ratio.interval
+    if isinstance(ends, NotAchievable):
+        return ""
+    return f" ({answer.sized(found.answer, Interval(ends.low / 100, ends.high / 100, ends.level))})"
+
+
+def _outcome(judged: list[Judgement]) -> str:
+    """``FAIL, limit 3%``: the worst of several."""
+    order = ("fail", "inconclusive", "pass")
+    worst = min(judged, key=lambda one: order.index(one.outcome))
+    return f"{worst.outcome.upper()}, limit {_limit(worst)}"
+
+
+def _limit(one: Judgement) -> str:
+    return f"{one.gate.limit_percent:g}%".replace("-", "−")
+
+
+def _picture(found: InPairs, whole: Comparison, judged: list[Judgement]) -> list[str]:
+    """Both on one axis, with the limits."""
+    import numpy as np
+
+    from pagelab.analysis import answer, wording
+    from pagelab.cli.forest import LIMIT, Row, forest
+
+    told, finished = found.answer, found.pairs.finished
+    medians = [float(np.median(values)) for values in (finished.baseline, finished.treatment)]
+    shown = [f"median {each}" for each in wording.in_one_unit(medians, whole.metric)]
+    low, high = (None, None) if told.interval is None else (told.interval.low, told.interval.high)
+    rows = [
+        Row("A", None, None, None, shown[0]),
+        Row("B", told.change, low, high, f"{answer.words(told, whole.metric)}; {shown[1]}"),
+    ]
+    limits = sorted({one.gate.limit_percent / 100 for one in judged})
+    lines = [f"{whole.metric.label}, {len(found.pairs)} pairs; change against A", *forest(rows, limits)]
+    drawn = [limit for limit in limits if any(LIMIT in line for line in lines)]
+    named = wording.listing(list(dict.fromkeys(_limit(one) for one in judged)))
+    return [*lines, f"{LIMIT} limit {named}"] if drawn else lines
 
 
 def _condition(one: Compared, column: Column) -> list[str]:

@@ -12,13 +12,11 @@ from pagelab.study.control import Tools, run_study
 from pagelab.study.errors import SpecError
 from pagelab.study.progress import Progress, Silent
 from pagelab.study.setting import KERNEL, Setting, names, program_name
-from pagelab.study.spec import SHELL_WORDS
+from pagelab.study.sides import NAME, SIDES, needs_shell
 from pagelab.study.store import Store
 from pagelab.study.substitute import literal
 from pagelab.study.toml_text import dumps
 
-SIDES = ("A", "B")
-"""Names of what is compared, and of the workloads where the commands differ."""
 PLAIN = Setting("kernel", KERNEL)
 TRIAL = "trial"
 """Directory, inside the study's, of the one execution of each that shows that they run."""
@@ -50,7 +48,7 @@ class Pair:
         settings = self.settings if self.settings[0] != self.settings[1] else self.settings[:1]
         policies = names(settings)
         study = {
-            "name": "compare",
+            "name": NAME,
             "question": self._question(),
             "executions": executions,
             "warmups": 0,
@@ -88,16 +86,6 @@ class Pair:
         if self.timeout_s is not None:
             found["timeout"] = self.timeout_s
         return found
-
-
-def needs_shell(command: str) -> bool:
-    """Whether only a shell can run it: pipes, redirections, variables, patterns outside single quotes."""
-    return SHELL_WORDS.search(_unquoted(command)) is not None
-
-
-def _unquoted(command: str) -> str:
-    parts = command.split("'")
-    return "'".join(part for i, part in enumerate(parts) if i % 2 == 0)
 
 
 def _words(side: str, command: str) -> list[str]:
