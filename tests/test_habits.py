@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pagelab.cli.habits import nearest
 from pagelab.cli.manpage import commands
+from pagelab.spelling import meant_of, nearest
 
 EVERYWHERE = [command.path.split()[1:] for command in commands().walk()]
 
@@ -100,6 +100,11 @@ def test_with_json_standard_output_has_nothing_else(command: list[str]) -> None:
 def test_what_is_not_near_is_not_suggested() -> None:
     assert nearest("xyzzy", ["study", "run"]) == []
     assert nearest("--pag", ["--pages", "--cpu"]) == ["--pages"]
+
+
+def test_what_is_allowed_is_listed_with_a_guess_and_without() -> None:
+    assert meant_of("exectuions", ["seed", "executions"]) == "; did you mean executions? Allowed: executions, seed"
+    assert meant_of("xyzzy", ["seed", "executions"]) == "; allowed: executions, seed"
 
 
 def unforeseen(tmp_path: Path, statement: str) -> subprocess.CompletedProcess[str]:

@@ -75,7 +75,8 @@ def test_a_refused_policy_carries_file_line_message_and_allowed_values() -> None
     assert error.message == 'unknown value "demnad" of `fetch`'
     assert error.allowed == ("kernel", "demand", "prefault", "willneed")
     assert str(error) == (
-        'dir/p.toml:2: unknown value "demnad" of `fetch`; allowed: kernel, demand, prefault, willneed'
+        'dir/p.toml:2: unknown value "demnad" of `fetch`; did you mean demand? '
+        "Allowed: kernel, demand, prefault, willneed"
     )
 
 

@@ -8,25 +8,23 @@ same options give the same tables.
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import log, sqrt
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.coverage.tables import cell, table, write
 from pagelab.diagnose import allocate, judge
 from pagelab.diagnose.allocate import Effect
 from pagelab.diagnose.model import Finding, Pin, Settings, Source
 from pagelab.diagnose.sources import COMBINED, CONTROL_COPIES
 from pagelab.diagnose.specs import COPIES, DEFAULT, default_names
-from pagelab.diagnose.spread import between_values, coefficient_of_variation, spread_ratio
+from pagelab.diagnose.spread import between_values, coefficient_of_variation, moods, spread_ratio
 
-DOCUMENT = Path(__file__).parents[2] / "docs/diagnose.md"
 LEVEL = 0.95
 PERMUTATIONS = 999
 SOURCES = ((1, COPIES), (1, COPIES), (5, 2), (2, 2), (2, COPIES), (2, 2), (1, 2), (5, 2), (5, 2), (1, COPIES))
@@ -78,19 +76,20 @@ def accused(draw: Draw, blocks: int, factor: float, random: np.random.Generator,
 
     counts = [COPIES, *(CONTROL_COPIES for _ in range(4)), *(values for values, _ in SOURCES)]
     rows = np.split(draw(random, (sum(counts), blocks)), np.cumsum(counts)[:-1])
-    controls, settings = iter(rows[1:5]), {"seed": seed, "permutations": permutations}
-    frames: Array | None = None
+    controls, settings = iter(range(1, 5)), {"seed": seed, "permutations": permutations}
+    frames: int | None = None
     p = []
     for number, (values, copies) in enumerate(SOURCES):
         pinned = factor * rows[5 + number]
         if copies == COPIES:
-            control = rows[0]
+            control = 0
         elif number in (7, 8):  # the frames sources have one control in common
             assert frames is not None
             control = frames
         else:
             control = frames = next(controls)
-        p.append(spread_ratio(control, pinned, **settings).p)
+        others = np.concatenate([each for i, each in enumerate(rows) if i not in (control, 5 + number)])
+        p.append(spread_ratio(rows[control], pinned, mood=moods(others), **settings).p)
         if values > 1:
             p.append(between_values(pinned, drawn=False, **settings).p)
     return any(holm(p).rejected)
@@ -330,54 +329,44 @@ def several(name: str, blocks: int, trials: int, permutations: int = PERMUTATION
 # -- tables ----------------------------------------------------------------------------------------------------------
 
 
-def _table(heads: list[str], rows: Iterator[list[str]]) -> str:
-    lines = [heads, ["---", *["--:"] * (len(heads) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _cell(percent: float, *, wanted: float = 0.0) -> str:
-    text = f"{percent:.1f}"
-    return f"**{text}**" if percent < wanted else text
-
-
 def tables(trials: int) -> Mapping[str, Callable[[], str]]:
     """Markdown by the name of its place in docs/diagnose.md."""
 
     def alarms() -> str:
         cells, some = ((10, 1.0), (10, 0.5), (20, 0.5)), max(1, 2 * trials // 3)
         heads = ["A/A program", *(f"{n} blocks{', every time halved' * (f < 1)}" for n, f in cells)]
-        return _table(heads, ([shape, *(_cell(false_alarms(shape, n, f, some)) for n, f in cells)] for shape in SHAPES))
+        return table(heads, ([shape, *(cell(false_alarms(shape, n, f, some)) for n, f in cells)] for shape in SHAPES))
 
     def confirmations() -> str:
         cells = ((40, 1.0), (15, 0.5), (40, 0.5), (150, 0.5))
         heads = ["A/A program", *(f"{n} of each{', halved' * (f < 1)}" for n, f in cells)]
-        return _table(
-            heads, ([shape, *(_cell(false_confirmations(shape, n, f, trials)) for n, f in cells)] for shape in SHAPES)
+        return table(
+            heads, ([shape, *(cell(false_confirmations(shape, n, f, trials)) for n, f in cells)] for shape in SHAPES)
         )
 
     def removed() -> str:
         cells = ((10, 1), (10, 4), (20, 1), (20, 4), (40, 1))
-        return _table(
+        return table(
             ["spread", *(f"{n} × {v}" for n, v in cells)],
-            ([name, *(_cell(covered(name, n, v, trials), wanted=90) for n, v in cells)] for name in CHANGES),
+            ([name, *(cell(covered(name, n, v, trials), wanted=90) for n, v in cells)] for name in CHANGES),
         )
 
     def shares() -> str:
         cells = ((0.25, 5), (0.5, 5), (0.9, 5), (0.5, 2), (0.9, 2))
-        return _table(
+        return table(
             ["effects of the values", *(f"{share:.0%}, {values} values" for share, values in cells)],
             (
-                [name, *(_cell(share_covered(name, share, v, 20, 5 * trials), wanted=90) for share, v in cells)]
+                [name, *(cell(share_covered(name, share, v, 20, 5 * trials), wanted=90) for share, v in cells)]
                 for name in EFFECTS
             ),
         )
 
     def spreads() -> str:
         blocks = (8, 20, 40, 100)
-        return _table(
+        return table(
             ["program", *(f"3 × {n}" for n in blocks)],
             (
-                [shape, *(_cell(spread_covered(shape, n, 5 * trials), wanted=90) for n in blocks)]
+                [shape, *(cell(spread_covered(shape, n, 5 * trials), wanted=90) for n in blocks)]
                 for shape in SHAPES
                 if SHAPES[shape] is not _drifting  # its spread is what it drifts in the blocks at hand
             ),
@@ -407,7 +396,7 @@ def tables(trials: int) -> Mapping[str, Callable[[], str]]:
                         )
                         yield [cause, f"{share:.0%}", str(blocks), *shown, f"{one.executions:.0f}"]
 
-        return _table(heads, rows())
+        return table(heads, rows())
 
     def causes() -> str:
         heads = ["causes", "blocks", "one found alone", "“act together”", "“no single one”", "“overlap”"]
@@ -416,9 +405,9 @@ def tables(trials: int) -> Mapping[str, Callable[[], str]]:
             for name in SEVERAL:
                 for blocks in (12, 40):
                     one = several(name, blocks, trials)
-                    yield [name, str(blocks), *(_cell(x) for x in (one.alone, one.together, one.small, one.overlap))]
+                    yield [name, str(blocks), *(cell(x) for x in (one.alone, one.together, one.small, one.overlap))]
 
-        return _table(heads, rows())
+        return table(heads, rows())
 
     return {
         "false alarms": alarms,
@@ -436,17 +425,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=150, help="simulated for each figure")
     parser.add_argument("--only", metavar="TABLE", help="one of the tables, by its name in the document")
     arguments = parser.parse_args()
-    for name, make in tables(arguments.trials).items():
-        if arguments.only in (None, name):
-            table = make()
-            print(f"\n{name}\n{table}", flush=True)
-            place = re.compile(rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)", flags=re.DOTALL)
-            text, found = place.subn(
-                lambda match, table=table: f"{match[1]}\n{table}\n\n{match[2]}", DOCUMENT.read_text()
-            )
-            if not found:
-                raise SystemExit(f"{DOCUMENT} has no place for the table: <!-- {name} -->")
-            DOCUMENT.write_text(text)
+    write(tables(arguments.trials), arguments.only)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -22,6 +23,7 @@ from typing import Any, NoReturn
 
 from . import _native
 from .errors import BadInputError
+from .spelling import meant
 
 Machine = Mapping[str, Any]
 """A machine description as :func:`pagelab.machine.describe` gives it."""
@@ -46,7 +48,10 @@ class PolicyError(BadInputError, ValueError):
         place = file if line is None else f"{file}:{line}"
         text = f"{place}: {message}"
         if allowed:
-            text += f"; allowed: {', '.join(allowed)}"
+            unknown = re.match(r"unknown (?:key|value) [`\"]([^`\"]+)[`\"]", message)
+            guess = meant(unknown[1], allowed) if unknown else ""
+            text += f"{guess} Allowed" if guess else "; allowed"
+            text += f": {', '.join(allowed)}"
         if next:
             text += f"; {next}"
         super().__init__(text)

@@ -336,6 +336,42 @@ def test_causes_that_add_up_are_too_small_to_be_seen_alone(tmp_path: Path) -> No
     assert "act together" not in told
 
 
+def by_aslr(tmp_path: Path, blocks: int, mood: NDArray[np.float64]) -> tuple[list[Finding], float | None]:
+    """ASLR makes three quarters of the variance of what is the program's own; the machine has its moods."""
+    random, chosen = np.random.default_rng(1), settings(tmp_path)
+
+    def program(held: frozenset[str]) -> float:
+        return float(np.exp(random.normal(0, 0.01 if "aslr-off" in held else 0.03)))
+
+    times = {name: row * np.exp(mood) for name, row in times_of(program, blocks, chosen).items()}
+    known, copies = sources(chosen, MACHINE, 2, 2), default_names(COPIES)
+    return judge.findings(times, copies, known, chosen), judge.machines_share(times, copies)
+
+
+def test_a_cause_is_found_behind_the_moods_of_the_machine(tmp_path: Path) -> None:
+    mood = np.random.default_rng(5).normal(0, 0.06, 40)
+    found, share = by_aslr(tmp_path, 40, mood)
+    lowering = {one.key for one in found if one.verdict in ("cause", "part")}
+    assert lowering == {"aslr", "everything"}
+    aslr = next(one for one in found if one.key == "aslr")
+    assert aslr.rests_beside
+    assert aslr.sd_ratio is not None
+    assert aslr.sd_ratio_beside is not None
+    assert aslr.sd_ratio.low < 1 < aslr.sd_ratio.high
+    assert aslr.sd_ratio_beside.high < 0.8
+    told = words.extremes(found)
+    assert any(text.startswith("ASLR: what the machine did to whole blocks hides it") for text in told)
+    assert share == pytest.approx(0.06**2 / (0.06**2 + 0.03**2), abs=0.15)
+    assert "about 7" in words.machines_share(share)[0] or "about 8" in words.machines_share(share)[0]
+
+
+def test_a_quiet_machine_has_no_share(tmp_path: Path) -> None:
+    found, share = by_aslr(tmp_path, 40, np.zeros(40))
+    assert {one.key for one in found if one.verdict == "cause"} == {"aslr", "everything"}
+    assert not words.machines_share(share)
+    assert not words.machines_share(None)
+
+
 def test_the_sentence_of_a_confirmed_diagnosis(tmp_path: Path) -> None:
     told = words.headline("confirmed", interval(0.3, 0.25, 0.4), confirmation(), settings(tmp_path))
     assert told == "pin aslr-off: spread falls from 31.0% to 2.0%, mean unchanged (−0.40% ± 0.60%)"

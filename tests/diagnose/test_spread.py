@@ -9,7 +9,16 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from pagelab.diagnose.judge import default_spread
-from pagelab.diagnose.spread import Group, between_values, log_sd, mean_shift, spread_ratio, weighted_variances
+from pagelab.diagnose.spread import (
+    Group,
+    between_values,
+    log_sd,
+    mean_shift,
+    moods,
+    shared,
+    spread_ratio,
+    weighted_variances,
+)
 from pagelab.stats.refusal import Refusal, StatsRefusedError
 
 
@@ -160,14 +169,101 @@ def test_values_that_differ_without_spread_inside_are_all_of_the_variance() -> N
     assert found.p < 0.01
 
 
-def test_the_shift_of_the_mean_is_welchs_for_one_value() -> None:
-    """With the denominator known exactly, Fieller's interval is Welch's of the difference."""
-    default = np.tile([100.0 - 1e-9, 100.0 + 1e-9], (1, 50_000))
+def test_the_shift_of_the_mean_is_students_of_pairs_where_the_control_is_known() -> None:
+    default = np.tile([100.0 - 1e-9, 100.0 + 1e-9], (1, 15))
     pinned = normal(2, 1, 30, 4.0, 103.0)
     found = mean_shift(default, pinned)
     reach = stats.t.ppf(0.975, 29) * pinned.std(ddof=1) / 30**0.5
     assert found.estimate == pytest.approx(pinned.mean() / 100 - 1)
     assert found.high - found.estimate == pytest.approx(reach / 100, rel=1e-4)
+
+
+def test_what_the_machine_does_to_a_block_is_not_in_the_shift_of_the_mean() -> None:
+    """Every block up to three times as long as another: to a factor the pairs are the same."""
+    busy = np.exp(np.random.default_rng(3).uniform(0, 1, 20))
+    default, pinned = normal(1, 3, 20, 1.0), normal(2, 2, 20, 1.0, 110.0)
+    quiet, loud = mean_shift(default, pinned), mean_shift(default * busy, pinned * busy)
+    assert loud.estimate == pytest.approx(quiet.estimate, abs=0.005)
+    assert loud.high - loud.low < 1.3 * (quiet.high - quiet.low)
+
+
+def naive_mood(others: NDArray[np.float64]) -> list[float]:
+    rows = [np.log(row) - np.median(np.log(row)) for row in others]
+    found = []
+    for block in zip(*rows, strict=True):
+        kept = sorted(block)[len(rows) // 4 : len(rows) - len(rows) // 4]
+        found.append(sum(kept) / len(kept))
+    return found
+
+
+def test_the_mood_of_a_block_is_the_middle_of_what_its_executions_are_beside_their_own_condition() -> None:
+    others = normal(1, 9, 11, 3.0) * np.array([[1, 2, 3, 4, 5, 6, 7, 8, 9]]).T
+    assert moods(others) == pytest.approx(naive_mood(others))
+    slow = others.copy()
+    slow[2, 5] *= 100
+    difference = np.asarray(moods(slow)) - np.asarray(moods(others))
+    assert np.abs(difference).max() < 0.02
+    missing = np.concatenate([others, np.full((1, 11), np.nan)])
+    assert moods(missing) == pytest.approx(naive_mood(others))
+
+
+def test_too_few_other_conditions_tell_no_mood() -> None:
+    assert moods(normal(1, 5, 11, 3.0)) is None
+    assert moods(np.full((9, 11), np.nan)) is None
+    broken = normal(1, 6, 11, 3.0)
+    broken[0, 3] = np.nan
+    assert moods(broken) is None
+
+
+def drifting(seed: int, sd: float, mood: float, *, follows: float = 1.0) -> tuple[NDArray[np.float64], ...]:
+    """Control, pinned and others of 30 blocks; pinned with ``sd`` and so much of the mood."""
+    random = np.random.default_rng(seed)
+    moved = random.normal(0, mood, 30)
+    rows = random.normal(0, 0.02, (27, 30)) + moved
+    pinned = random.normal(0, sd, (1, 30)) + follows * moved
+    return np.exp(rows[:3]), np.exp(pinned), np.exp(rows[3:])
+
+
+def test_a_source_is_found_behind_what_the_machine_does_to_whole_blocks() -> None:
+    control, pinned, others = drifting(1, 0.005, 0.06)
+    alone = spread_ratio(control, pinned, seed=1)
+    beside = spread_ratio(control, pinned, seed=1, mood=moods(others))
+    assert alone.p > 0.05
+    assert beside.p < 0.002
+    assert (beside.direction, beside.rests_beside) == (-1, True)
+    assert beside.log_ratio.estimate == alone.log_ratio.estimate
+    assert beside.ratio_beside is not None
+    assert beside.ratio_beside.high < 0.8
+
+
+def test_a_pin_that_keeps_the_machine_away_is_found_as_before() -> None:
+    """Without the mood it has the spread of its control: the times as they are must be looked at, too."""
+    control, pinned, others = drifting(1, 0.02, 0.1, follows=0.0)
+    found = spread_ratio(control, pinned, seed=1, mood=moods(others))
+    assert found.p < 0.03
+    assert (found.direction, found.rests_beside) == (-1, False)
+    assert found.ratio.high < 1
+    assert found.ratio_beside is not None
+    assert found.ratio_beside.low < 1 < found.ratio_beside.high, "what it follows less is no spread that it adds"
+
+
+def test_what_is_taken_out_is_the_regression_on_the_mood_half_from_either_side() -> None:
+    control, pinned, others = drifting(2, 0.02, 0.05, follows=0.5)
+    first, second, mood = np.log(control), np.log(pinned), moods(others)
+    assert mood is not None
+    slopes = [np.polyfit(mood, part.mean(axis=0), 1)[0] for part in (first, second)]
+    found = shared(np.concatenate([first, second])[None], 3, mood)
+    assert found[0] == pytest.approx(np.mean(slopes) * (mood - mood.mean()))
+    assert not shared(first[None], 1, np.zeros(30)).any()
+
+
+def test_with_moods_as_without_a_program_without_a_cause_is_hardly_ever_accused() -> None:
+    """100 comparisons at 5%; more than 12 are less likely than 1 in 1,000."""
+    alarms = 0
+    for seed in range(100):
+        control, pinned, others = drifting(seed, 0.02, 0.05)
+        alarms += spread_ratio(control, pinned * 2, seed=seed, permutations=299, mood=moods(others)).p <= 0.05
+    assert alarms <= 12
 
 
 def test_each_pinned_value_counts_alike_in_the_mean() -> None:

@@ -157,7 +157,7 @@ def test_machine_differences_are_shown(before: Path, tmp_path: Path) -> None:
         made.provenance = {**made.provenance, "kernel": {"release": "6.18.0", "architecture": "x86_64"}}
 
     done = run(before, study(tmp_path / "b", 6, change=upgraded))
-    assert "the machine differs in 1 facts:\n  provenance.kernel.release: 6.12.0 → 6.18.0" in done.stdout
+    assert "the machine differs in 1 fact:\n  provenance.kernel.release: 6.12.0 → 6.18.0" in done.stdout
 
 
 def test_one_value_an_execution_has_no_spread_inside(before: Path, slower: Path) -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from pagelab.study.pair import Pair, needs_shell
-from pagelab.study.spec import parse
+from pagelab.analysis import load
+from pagelab.study.pair import Pair
+from pagelab.study.sides import again, kept, needs_shell
+from pagelab.study.spec import read
+from pagelab.study.store import Store
 
 MS = r"(?P<name>\w+) (?P<value>[0-9.]+) (?P<unit>ms)"
 
@@ -20,15 +25,86 @@ def run(cwd: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
 
 
+@pytest.fixture(scope="module")
+def kept_pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the study of a command and one that says 20% more, six times each."""
+    here = tmp_path_factory.mktemp("pair")
+    done = run(here, "echo op 5 ms", "echo op 6 ms", "--measure-regex", MS, "-n", 6, "--into", "kept")
+    assert done.returncode == 0, done.stderr
+    return here
+
+
 def test_a_slower_command_fails_the_gate_and_leaves_nothing_behind(tmp_path: Path) -> None:
     commands = ("echo op 5.0 ms", "echo op 6.0 ms", "--measure-regex", MS, "-n", 6)
     done = run(tmp_path, *commands, "--fail-if", "mean>3%")
     assert done.returncode == 1, done.stderr
-    head = "A: echo op 5.0 ms\nB: echo op 6.0 ms\nop: B is 20.0% higher than A (95% interval 20.0–20.0%, 6 pairs, "
-    assert done.stdout.startswith(head)
+    head = "op: B is 20.0% higher than A (95% interval 20.0–20.0%, 6 pairs, p = 0.031)\n\n"
+    assert done.stdout.startswith(f"{head}A: echo op 5.0 ms\nB: echo op 6.0 ms\n\n"), (
+        "no limit on the ratio: no verdict"
+    )
     assert "5.000 ms → 6.000 ms: +20.0% (+20.0% to +20.0%)\n" in done.stdout, "one verdict a page: the pairs'"
     assert "fail: mean>3% in A against B: the whole interval is beyond the limit" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "code", "verdict"),
+    [
+        (("ratio>3%",), 1, "FAIL, limit 3%"),
+        (("ratio>30%",), 0, "PASS, limit 30%"),
+        (("ratio<-3.5%",), 0, "PASS, limit −3.5%"),
+        (("ratio>30%", "ratio>3%", "mean>30%"), 3, "INCONCLUSIVE, limit 30%"),  # three judgements of six pairs
+    ],
+)
+def test_a_limit_on_the_ratio_is_judged_in_the_first_line(
+    kept_pair: Path, limits: tuple[str, ...], code: int, verdict: str
+) -> None:
+    done = run(kept_pair, "kept", *(word for limit in limits for word in ("--fail-if", limit)))
+    assert done.returncode == code, done.stdout
+    first, _, a, b, *rest = done.stdout.splitlines()
+    assert first.startswith("op: B is 20.0% higher than A")
+    assert first.endswith(f": {verdict}")
+    assert (a, b) == ("A: echo op 5 ms", "B: echo op 6 ms")
+    row = next(line for line in rest if line.startswith("B  "))
+    assert row.endswith("20.0% higher; median 6.000 ms")
+    assert any(line.startswith("A  ") and line.endswith("median 5.000 ms") for line in rest)
+    if limits == ("ratio>3%",):
+        assert row.index("│") < row.index("┊") < row.index("●"), "both, and the limit, on one axis"
+        assert "┊ limit 3%" in rest
+
+
+def test_the_report_of_two_commands_is_of_their_comparison(kept_pair: Path) -> None:
+    """They are two workloads, and policies of one workload are what a report compares."""
+    command = [sys.executable, "-m", "pagelab", "report", "kept", "--format", "html", "--format", "data"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=kept_pair)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("op: B is 20.0% higher than A (95% interval 20.0–20.0%, 6 pairs, p = 0.031).\n")
+    assert "next: pagelab compare " in done.stdout
+    found = json.loads((kept_pair / "kept/report/analysis.json").read_text())
+    assert found["design"]["commands"] == {"A": "echo op 5 ms", "B": "echo op 6 ms"}
+    planned = [one for one in found["contrasts"] if one["planned"]]
+    assert [(one["policy"], one["baseline"], one["verdict"]) for one in planned] == [("B", "A", "higher")]
+    assert "two commands · 12 executions" in (kept_pair / "kept/report/index.html").read_text()
+
+
+def test_the_report_of_one_command_names_the_settings(tmp_path: Path) -> None:
+    asked = (SAYS_OP, "--env", "OP=10", "--env", "OP=15", "--measure-regex", MS, "-n", 6, "--into", "kept")
+    assert run(tmp_path, *asked).returncode == 0
+    command = [sys.executable, "-m", "pagelab", "report", "kept", "--format", "data"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.startswith("op: sh is 50.0% higher under OP-15 than under OP-10 ("), done.stderr
+
+
+def test_where_the_report_cannot_tell_its_next_command_is_more_of_the_same(tmp_path: Path) -> None:
+    asked = ("echo op 5 ms", "echo op 6 ms", "--measure-regex", MS, "-n", 3, "--into", "kept")
+    assert run(tmp_path, *asked).returncode == 0
+    command = [sys.executable, "-m", "pagelab", "report", "kept", "--format", "data"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    line = next(line for line in done.stdout.splitlines() if line.startswith("next: "))
+    words = shlex.split(line.removeprefix("next: "))
+    assert words[:4] == ["pagelab", "compare", "echo op 5 ms", "echo op 6 ms"]
+    assert words[4:-1] == ["--metric", "measure.op", "--measure-regex", MS, "--executions"]
+    assert int(words[-1]) >= 6
 
 
 def test_what_is_kept_can_be_judged_again(tmp_path: Path) -> None:
@@ -47,6 +123,62 @@ def test_what_is_kept_can_be_judged_again(tmp_path: Path) -> None:
     undecided = run(tmp_path, "kept", "--fail-if", "execution>3%")
     assert undecided.returncode == 3
     assert "inconclusive: execution>3%" in undecided.stdout
+
+
+SAYS_OP = """sh -c 'echo "op $OP ms"'"""
+
+
+def test_one_command_under_two_settings(tmp_path: Path) -> None:
+    """The program reports what the variable says, so the truth is known: half as much again."""
+    asked = (SAYS_OP, "--env", "OP=10", "--env", "OP=15", "--env", "LANG=C", "--measure-regex", MS, "-n", 6)
+    done = run(tmp_path, *asked, "--into", "kept", "--fail-if", "ratio>3%")
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith("op: B is 50.0% higher than A (50.0–50.0%): FAIL, limit 3%\n")
+    assert f"A: {SAYS_OP}, with --env OP=10 --env LANG=C\n" in done.stdout
+    with Store.open(tmp_path / "kept", write=False) as store:
+        assert [one.name for one in store.plan().conditions] == ["sh/OP-10", "sh/OP-15"]
+    again = run(tmp_path, "kept", "--fail-if", "ratio>3%", "--json")
+    assert again.returncode == 1, again.stderr
+    found = json.loads(again.stdout)
+    assert [found["settings"][side]["env"] for side in "ab"] == [{"OP": "10", "LANG": "C"}, {"OP": "15", "LANG": "C"}]
+    assert found["conditions"][0]["in_pairs"]["ratio"]["value"] == pytest.approx(50)
+
+
+def test_two_commands_have_one_setting_or_one_each(tmp_path: Path) -> None:
+    """Variables come out as each command says them; CPUs, addresses and pages as the records have them."""
+    policy = tmp_path / "huge.toml"
+    policy.write_text('pages = "2M"\n')
+    print_it = """python3 -c 'import os; print("op", os.environ["OP"], "ms")' {}"""
+    asked = (print_it.format("a"), print_it.format("b"), "--env", "OP=5", "--env", "OP=6", "--aslr", "on")
+    flags = ("--aslr", "off", "--cpu", min(os.sched_getaffinity(0)), "--policy", policy)
+    done = run(tmp_path, *asked, *flags, "--measure-regex", MS, "-n", 2, "--into", "kept", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [found["conditions"][0]["changes"]["mean-response-time"][side]["value"] for side in "ab"] == [5, 6]
+    assert [found["settings"][side]["aslr"] for side in "ab"] == ["on", "off"]
+    with Store.open(tmp_path / "kept", write=False) as store:
+        data = load(store)
+    assert [one.workload_name for one in data.plan.conditions] == ["A", "B"]
+    records = dict(data.records)
+    for run_id, condition in data.runs.select("run_id", "condition").iter_rows():
+        assert records[run_id].settings.aslr == condition.startswith("A/")
+        assert records[run_id].settings.cpus == [min(os.sched_getaffinity(0))]
+        assert 'pages = "2M"' in records[run_id].policy.toml
+    cpu = str(min(os.sched_getaffinity(0)))
+    a, b = kept(data.plan)
+    assert a.chosen == {"pages": "2M", "cpu": cpu, "aslr": "on", "env OP": "5"}
+    expected = f"--pages 2M --cpu {cpu} --aslr on --aslr off --env OP=5 --env OP=6"
+    assert shlex.join((again((a, b)) or [])[4:]) == expected
+
+
+def test_what_flags_cannot_say_is_a_policy_of_the_study(tmp_path: Path) -> None:
+    done = run(tmp_path, "true", "--pages", "kernel", "--pages", "heap=2M", "-n", 2, "--into", "kept")
+    assert done.returncode == 0, done.stderr
+    assert "B: true, with --pages heap=2M\n" in done.stdout
+    with Store.open(tmp_path / "kept", write=False) as store:
+        a, b = kept(store.plan())
+    assert (a.chosen, b.chosen) == ({}, {"policy": str(tmp_path / "kept/policies/heap-2M.toml")})
+    assert again((a, b)) is None
 
 
 def test_executions_are_interleaved(tmp_path: Path) -> None:
@@ -76,6 +208,20 @@ def test_executions_are_interleaved(tmp_path: Path) -> None:
         (("true", "true", "--fail-if", "mean"), "METRIC one of"),
         (("true", "true", "--metric", "speed"), 'cannot be compared: metric: unknown metric "speed"; allowed: wall_s'),
         (("/", "/", "--executions", "5"), "--executions: only for commands"),
+        (("/", "/", "--pages", "2M", "--env", "A=1"), "--pages, --env: only for commands"),
+        (("ls", "--pages", "2M"), "two settings of this one: pagelab compare ls --pages kernel --pages 2M"),
+        (("ls", "--aslr", "on"), "pagelab compare ls --aslr off --aslr on"),
+        (("ls", "--env", "A=1", "--env", "A=1"), "--env A=1 is given twice: both would be the same"),
+        (
+            ("ls", "--pages", "4K", "--pages", "2M", "--pages", "64K"),
+            "A and B are two: more settings of one command: pagelab try --pages 4K --pages 2M --pages 64K -- ls",
+        ),
+        (("ls", "ls", "--pages", "3K"), '--pages 3K: "3K" is not a page size'),
+        (("ls", "ls", "--aslr", "maybe"), "--aslr maybe: allowed: on, off"),
+        (("ls", "--env", "A", "--env", "B"), "--env A: not of the form NAME=VALUE"),
+        (("ls", "--policy", "a.toml", "--policy", "b.toml"), "a.toml: cannot read the file"),
+        (("", "--env", "A=1", "--env", "A=2"), "A and B: the command is empty"),
+        (("sh -c 'exit $A'", "--env", "A=0", "--env", "A=7"), "B failed: exit code 7; nothing was compared"),
     ],
 )
 def test_bad_input_exits_2(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
@@ -85,10 +231,10 @@ def test_bad_input_exits_2(tmp_path: Path, arguments: tuple[str, ...], message: 
     assert "pagelab-compare-" not in done.stderr, "a file that is gone by now"
 
 
-def test_a_command_gets_a_shell_only_where_it_needs_one() -> None:
+def test_a_command_gets_a_shell_only_where_it_needs_one(tmp_path: Path) -> None:
     assert needs_shell("sort f | uniq")
     assert needs_shell("echo $HOME")
     assert not needs_shell("awk '{print $1 > 2}' f")
-    study = parse(Pair(("sort f | uniq", "./b {x}"), "/tmp").study_toml(executions=3), "study.toml")
+    study = read(Pair(("sort f | uniq", "./b {x}"), "/tmp").write(tmp_path, executions=3))
     assert study.workload[0].shell == "sort f | uniq"
     assert study.workload[1].command == ["./b", "{{x}}"]

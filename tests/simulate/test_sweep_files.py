@@ -41,7 +41,10 @@ MISTAKES = [
     ("traces = ['*.trace']\n[[cache]]\nhierarchy = 'zen-9'", "all.toml:2: cache[0]: no processor is called zen-9"),
     ("traces = ['*.trace']\n[[cache]]\nframes = 'kernel'", "all.toml:2: cache[0].hierarchy: missing"),
     ("traces = ['*.trace']\n[[tlb]]\nprocessor = 'pentium-4'", "pentium-4: the description has no table [tlb]"),
-    ("traces = ['*.trace']\n[[paging]]\ncolours = 4", "all.toml:3: paging[0].colours: unknown key; allowed: coloring"),
+    (
+        "traces = ['*.trace']\n[[paging]]\ncolours = 4",
+        "all.toml:3: paging[0].colours: unknown key; did you mean colors or coloring? Allowed: coloring",
+    ),
     (
         "traces = ['*.trace']\n[[paging]]\npolicies = ['mru']",
         "all.toml:3: paging[0].policies[0]: Input should be 'lru'",

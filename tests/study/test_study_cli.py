@@ -130,7 +130,7 @@ def test_failed_runs_end_with_1_and_are_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "code", "words"),
     [
-        (("executions = 2", "executons = 2"), 2, "small.toml:2: executons: unknown key; allowed: "),
+        (("executions = 2", "executons = 2"), 2, "small.toml:2: executons: unknown key; did you mean executions? "),
         (("[[policy]]\nname = \"other\"", "[[policy]]\nname = \"other\"\npages = \"3M\""), 2, 'policy "other": '),
         (("[[policy]]\nname = \"other\"", "[[policy]]\nname = \"other\"\nframes = \"bin-hopping\""), 2,
          'policy "other" asks for something, and preload = "never" forbids'),

@@ -15,8 +15,9 @@ from pagelab.analysis.answer import Answer, answer_of, more, sentence, words
 from pagelab.analysis.metrics import metric_named
 from pagelab.analysis.model import Interval
 from pagelab.cli.forest import WIDTH, Row, forest
+from pagelab.study.setting import Setting
 from pagelab.study.store import Store
-from pagelab.study.trying import Pilot, Setting, Trying, metric_of
+from pagelab.study.trying import Pilot, Trying, metric_of
 
 WALL = metric_named("wall_s")
 BRIEF = ("--minutes", 0.15)
@@ -202,6 +203,15 @@ def test_the_picture_has_an_axis_zero_and_arrows_for_what_lies_outside() -> None
     assert "●" not in wild
     assert len({line.index(last) for line, last in ((near, "5% slower"), (wild, "cannot tell"))}) == 1
     assert near.index("5% slower") == len("wild") + 2 + WIDTH + 2
+
+
+def test_a_limit_stands_in_the_picture_unless_it_would_squash_it() -> None:
+    rows = [Row("A", None, None, None, ""), Row("B", 0.05, 0.02, 0.08, "")]
+    _, above, below = forest(rows, [0.1, -0.1])
+    assert above.count("┊") == below.count("┊") == 2
+    assert above.index("┊") < above.index("│") < above.rindex("┊")
+    assert below.index("●") < below.rindex("┊")
+    assert not any("┊" in line for line in forest(rows, [5.0]))
 
 
 def test_a_picture_without_any_interval_is_words() -> None:

@@ -122,7 +122,7 @@ def span(interval: Interval) -> str:
     return wording.interval_percent(interval)
 
 
-def _sized(found: Answer, interval: Interval) -> str:
+def sized(found: Answer, interval: Interval) -> str:
     """As factors where the change is said as one."""
     if found.change is None or found.change < 2 or interval.low <= 0:
         return span(interval)
@@ -141,9 +141,7 @@ def sentence(found: Answer, metric: Metric, treatment: str, baseline: str) -> st
 
 def facts(found: Answer, number: str | None = None) -> list[str]:
     """The interval, the number of pairs (or ``number``, in words) and p, each where it exists."""
-    shown = (
-        [f"{wording.level(found.interval.level)} interval {_sized(found, found.interval)}"] if found.interval else []
-    )
+    shown = [f"{wording.level(found.interval.level)} interval {sized(found, found.interval)}"] if found.interval else []
     shown.append(number or counted(found))
     return shown + ([wording.p_value(found.p)] if found.p is not None else [])
 

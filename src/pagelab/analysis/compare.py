@@ -151,7 +151,7 @@ def compare(
         only_new=tuple(name for name in names[1] if name not in names[0]),
         refused=tuple(refused),
         judgements=tuple(judgements),
-        machine=_machine(base, new),
+        machine=_machine(base, new, asked=interleaved),
         same_plan=base.plan.digest == new.plan.digest,
     )
 
@@ -239,11 +239,13 @@ def _mean(pairs: Pairs, level: float) -> MeanRatio | str:
         return str(error)
 
 
-def _machine(base: StudyData, new: StudyData) -> tuple[MachineDifference, ...] | None:
+def _machine(base: StudyData, new: StudyData, *, asked: bool) -> tuple[MachineDifference, ...] | None:
+    """``asked``: the settings of the two are what is compared, and no news."""
     found = [machine_of(data) for data in (base, new)]
     if not all(one.known for one in found):
         return None
-    facts = [{f"{fact.group}.{fact.key}": fact.value for fact in one.facts if fact.group != "summary"} for one in found]
+    left_out = {"summary", "settings"} if asked else {"summary"}
+    facts = [{f"{one.group}.{one.key}": one.value for one in each.facts if one.group not in left_out} for each in found]
     keys = sorted(facts[0].keys() | facts[1].keys())
     values = [(key, *(each.get(key, "not known") for each in facts)) for key in keys]
     return tuple(MachineDifference(*each) for each in values if each[1] != each[2])

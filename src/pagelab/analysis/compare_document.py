@@ -14,6 +14,7 @@ from pagelab.stats import coverage
 from pagelab.stats.nondeterminism import Estimate, Refused
 from pagelab.stats.nondeterminism.pair import Verdict
 from pagelab.stats.refusal import Refusal
+from pagelab.study.plan import Condition as Ran
 
 SCHEMA: Literal["pagelab.compare/1"] = "pagelab.compare/1"
 _SIDES: tuple[Literal["A", "B"], ...] = (BASE, NEW)
@@ -129,6 +130,24 @@ class Commands(_Model):
     b: str
 
 
+class Setting(_Model):
+    """What one of the two commands ran under."""
+
+    policy: str
+    """In TOML, as it was resolved on that machine."""
+    env: dict[str, str]
+    cpus: list[int] | None
+    aslr: Literal["on", "off"] | None
+    """Null: as the machine has it."""
+
+
+class Settings(_Model):
+    """What each of the two commands ran under; they are the same where commands alone were compared."""
+
+    a: Setting
+    b: Setting
+
+
 class CompareDocument(_Model):
     """A comparison of two studies or of two commands."""
 
@@ -149,10 +168,14 @@ class CompareDocument(_Model):
     """Null where a side has no record of its machine."""
     same_plan: bool
     commands: Commands | None = None
+    settings: Settings | None = None
+    """Null for two studies."""
 
 
-def document(found: Comparison, commands: tuple[str, str] | None = None) -> CompareDocument:
-    """``found`` as data for JSON; dump it with ``by_alias=True``."""
+def document(
+    found: Comparison, commands: tuple[str, str] | None = None, ran: tuple[Ran, Ran] | None = None
+) -> CompareDocument:
+    """``found`` as data for JSON; dump it with ``by_alias=True``. ``ran``: the two as their study planned them."""
     machine = None
     if found.machine is not None:
         machine = [MachineDifference(key=one.key, a=one.base, b=one.new) for one in found.machine]
@@ -173,7 +196,13 @@ def document(found: Comparison, commands: tuple[str, str] | None = None) -> Comp
         machine_differences=machine,
         same_plan=found.same_plan,
         commands=None if commands is None else Commands(a=commands[0], b=commands[1]),
+        settings=None if ran is None else Settings(a=_setting(ran[0]), b=_setting(ran[1])),
     )
+
+
+def _setting(ran: Ran) -> Setting:
+    aslr: Literal["on", "off"] | None = None if ran.aslr is None else "on" if ran.aslr else "off"
+    return Setting(policy=ran.policy_toml, env=ran.env, cpus=ran.cpus, aslr=aslr)
 
 
 def _condition(one: Compared) -> Condition:

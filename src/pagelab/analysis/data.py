@@ -63,12 +63,14 @@ class StudyData:
 
 def load(store: Store) -> StudyData:
     """Everything in *store* about the runs it holds now; what is committed while it is read is left out."""
+    from pagelab.analysis.commands import as_one
+
     meta = store.meta()
-    runs = store.runs().sort("position")
+    plan, runs = as_one(store.plan(), store.runs().sort("position"))
     known = set(runs["run_id"])
     texts = [(run, text) for run, text in store.short_record_texts() if run in known]
     return StudyData(
-        plan=store.plan(),
+        plan=plan,
         runs=runs,
         measurements=_of_runs(store.measurements(), known),
         records=tuple((run, Record.model_validate_json(text)) for run, text in texts if _is_record(text)),

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import shlex
-import tomllib
 from dataclasses import dataclass
 from importlib.resources import files
 from math import ceil
 from pathlib import Path
 
 from pagelab.analysis.answer import NEGLIGIBLE
+from pagelab.analysis.commands import are_two_commands
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.model import Analysis
 from pagelab.analysis.verdict import Told, told_of
 from pagelab.study.progress import shown_duration
+from pagelab.study.setting import AXES, flags_of
+from pagelab.study.sides import again, kept, measured
 
-_AXES = ("pages", "fetch", "frames")
 _MOST_MINUTES = 24 * 60
 _QUICK = "-quick"
 _WHOLE = "the whole study: more executions and configurations of each program"
@@ -38,6 +39,8 @@ def following_of(analysis: Analysis, data: StudyData) -> Following:
     if analysis.over_set is not None:
         return _of_set(analysis, data, where)
     told = told_of(analysis.planned(), analysis.design, analysis.metrics)
+    if are_two_commands(data.plan):
+        return _compare(told, data, where)
     unknown = sorted(
         (one for one in told if one.answer.said == "cannot-tell" and one.contrast.n and one.contrast.n_baseline),
         key=lambda one: one.answer.needed or one.answer.fewest,
@@ -88,6 +91,17 @@ def _of_set(analysis: Analysis, data: StudyData, where: str) -> Following:
     return Following(f"pagelab report {where} --format data", "every program’s ratio, as CSV and JSON")
 
 
+def _compare(told: tuple[Told, ...], data: StudyData, where: str) -> Following:
+    """More of both commands where it cannot be told; else what is no part of a report."""
+    words = again(kept(data.plan))
+    for one in told:
+        if one.answer.said == "cannot-tell" and words is not None:
+            executions = max(one.answer.needed or 2 * one.answer.fewest, 2 * one.answer.pairs)
+            more = [*words, *measured(data.plan), "--executions", str(executions)]
+            return Following(shlex.join(more), f"±{100 * NEGLIGIBLE:g}% needs about {executions:,} executions of each")
+    return Following(f"pagelab compare {where}", "means and spreads beside the ratio; limits with --fail-if")
+
+
 def _try(one: Told, analysis: Analysis, data: StudyData) -> Following | None:
     """This comparison alone, in pairs, for as long as ±3% takes; None where ``pagelab try`` cannot ask it."""
     c = one.contrast
@@ -97,7 +111,7 @@ def _try(one: Told, analysis: Analysis, data: StudyData) -> Following | None:
     if not command or None in flags or None in seconds or not _known_to_try(one, data):
         return None
     mine, base = (dict(f or {}) for f in flags)
-    axes = [axis for axis in _AXES if mine.get(axis, "kernel") != base.get(axis, "kernel")]
+    axes = [axis for axis in AXES if mine.get(axis, "kernel") != base.get(axis, "kernel")]
     if len(axes) != 1:
         return None
     # An interval that is narrow enough and still leaves the zone's edge inside is settled by more of the same alone.
@@ -106,7 +120,7 @@ def _try(one: Told, analysis: Analysis, data: StudyData) -> Following | None:
     if minutes > _MOST_MINUTES:
         return None
     words = ["pagelab", "try"]
-    for axis in _AXES:
+    for axis in AXES:
         values = [base.get(axis, "kernel"), mine.get(axis, "kernel")] if axis in axes else [mine.get(axis)]
         words += [word for value in values if value is not None for word in (f"--{axis}", value)]
     words += ["--metric", one.metric.name] if one.metric.name != "wall_s" else []
@@ -138,14 +152,7 @@ def _run(one: Told, analysis: Analysis) -> Following | None:
 
 def _flags(texts: dict[str, str], policy: str) -> dict[str, str] | None:
     """The policy as flags; None where they cannot say it."""
-    try:
-        document = tomllib.loads(texts[policy])
-    except (KeyError, tomllib.TOMLDecodeError):
-        return None
-    document.pop("name", None)
-    if any(key not in _AXES or not isinstance(value, str) for key, value in document.items()):
-        return None
-    return {key: str(document[key]) for key in _AXES if key in document}
+    return flags_of(texts[policy]) if policy in texts else None
 
 
 def _seconds(analysis: Analysis, workload: str, policy: str) -> float | None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from math import inf, log1p
 
 from pagelab.analysis import wording
-from pagelab.analysis.answer import NEGLIGIBLE, Answer, answer_of, facts, words
+from pagelab.analysis.answer import NEGLIGIBLE, Answer, answer_of, facts, sentence, words
+from pagelab.analysis.commands import COMMAND
 from pagelab.analysis.gloss import gloss
 from pagelab.analysis.model import Contrast, Design, Metric
 
@@ -74,6 +75,8 @@ def _unequal(one: Told, design: Design) -> str | None:
 def _sentence(one: Told, design: Design) -> str:
     """``gups is 38.1% faster under 2M than under kernel``."""
     c, said = one.contrast, one.words
+    if c.workload == COMMAND and one.answer.change is not None:
+        return sentence(one.answer, one.metric, c.policy, c.baseline)
     lead = "" if one.metric.kind == "time" else f"{one.metric.label}: "
     meaning = gloss(design.policy_texts.get(c.policy, ""))
     policy = f"{c.policy} ({meaning})" if meaning else c.policy

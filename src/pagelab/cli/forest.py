@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pagelab.analysis import wording
@@ -10,6 +11,10 @@ from pagelab.analysis.reach import reach
 
 WIDTH = 41
 """Columns of the axis: odd, so that a symmetric one has a middle."""
+
+LIMIT = "┊"
+_WORTH = 3.0
+"""A limit so many times further than all else is left out: the rest would be squashed."""
 
 
 @dataclass(frozen=True)
@@ -21,12 +26,14 @@ class Row:
     words: str
 
 
-def forest(rows: list[Row]) -> list[str]:
-    """The rows in the order given, under an axis in percent. Dotted: changes of at most 3%."""
+def forest(rows: list[Row], marks: Sequence[float] = ()) -> list[str]:
+    """The rows in the order given, under an axis in percent. Dotted: changes of at most 3%. ``marks``: limits."""
     ends = [(row.low, row.high) for row in rows if row.low is not None and row.high is not None]
     if not ends:
         return [f"{row.label}  {row.words}" for row in rows]
     low, high = reach(ends)
+    near = [mark for mark in marks if abs(mark) <= _WORTH * max(-low, high)]
+    low, high = reach([(min(low, *near), max(high, *near))]) if near else (low, high)
     labels = max(len(row.label) for row in rows)
 
     def place(value: float) -> int:
@@ -36,6 +43,9 @@ def forest(rows: list[Row]) -> list[str]:
     for row in rows:
         cells = ["·" if abs(low + i * (high - low) / (WIDTH - 1)) <= NEGLIGIBLE else " " for i in range(WIDTH)]
         cells[place(0.0)] = "│"
+        for mark in marks:
+            if low <= mark <= high:
+                cells[place(mark)] = LIMIT
         if row.low is not None and row.high is not None and row.change is not None:
             first, last = max(0, place(row.low)), min(WIDTH - 1, place(row.high))
             for i in range(first, last + 1):

@@ -8,40 +8,22 @@ command.
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 import typer
 
 from pagelab import terminal
+from pagelab.spelling import meant
 
 CONTEXT: dict[str, Any] = {
     "help_option_names": ["-h", "--help"],
     "token_normalize_func": lambda token: token.replace("colour", "color"),
 }
 """For the root: contexts of commands inherit it."""
-_MOST = 3
 # Typer brings its own copy of click, in a place that is not public.
 MISTAKE: type[Exception] = next(one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException")
 """A command line that cannot be understood."""
-
-
-def nearest(word: str, known: Iterable[str]) -> list[str]:
-    """What may have been meant: names that begin with the word, or differ in a few letters."""
-    names = list(known)
-    bare = word.lstrip("-")
-    begins = [name for name in names if len(bare) > 1 and name.lstrip("-").startswith(bare)]
-    by_bare = {name.lstrip("-"): name for name in names}
-    near = [by_bare[found] for found in difflib.get_close_matches(bare, by_bare, _MOST, 0.6)]
-    return list(dict.fromkeys(begins + near))[:_MOST]
-
-
-def meant(word: str, known: Iterable[str]) -> str:
-    """``; did you mean NAME?``, or nothing."""
-    found = nearest(word, known)
-    return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
 def adapt(command: Any) -> Any:

@@ -94,8 +94,8 @@ def _bundled(spec: Path) -> Path:
     """The installed study of that name, for a plain word that names no file here."""
     names = _bundled_names()
     if not spec.exists() and len(spec.parts) == 1 and not spec.suffix and str(spec) not in names:
-        from pagelab.cli.habits import meant
         from pagelab.errors import BadInputError
+        from pagelab.spelling import meant
 
         raise BadInputError(
             f"there is no file {spec} here, and no bundled study of that name{meant(str(spec), names)}; bundled: "

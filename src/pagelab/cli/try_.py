@@ -10,6 +10,7 @@ import typer
 
 from pagelab import terminal
 from pagelab.cli.options import MEASURE, OUTPUT, WHAT, Level, MeasureRegex, Seed, Timeout
+from pagelab.cli.settings import POLICY_AXES, given, setting, shown, variables
 from pagelab.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
     from pagelab.analysis.model import Contrast, Metric
     from pagelab.analysis.try_document import Setting as Told
     from pagelab.analysis.try_document import TryDocument
-    from pagelab.study.trying import Pilot, Setting, Trying
+    from pagelab.study.setting import Setting
+    from pagelab.study.trying import Pilot, Trying
 
 _AXES = "What is tried: one of these twice or more, or once against the kernel's own way"
-_KERNEL = "kernel"
 _MOST_MINUTES = 24 * 60
 
 
@@ -117,7 +118,7 @@ def try_command(
     wanted = Trying(
         argv=tuple(argv),
         cwd=str(Path.cwd()),
-        settings=_settings({name: [str(value) for value in given] for name, given in axes.items() if given}),
+        settings=_settings(given(axes)),
         minutes=minutes,
         seed=seed,
         level=level,
@@ -142,18 +143,18 @@ def try_command(
 
 def _settings(axes: dict[str, list[str]]) -> tuple[Setting, ...]:
     """The conditions: the values of the axis that is given several times; or the one given, against none."""
-    from pagelab.study.trying import Setting
+    from pagelab.study.setting import KERNEL, Setting
 
-    variables = _variables(axes.get("env", []))
+    by_name = variables(axes.get("env", []))
     several = [name for name, values in axes.items() if name != "env" and len(values) > 1]
-    several += [f"env {name}" for name, values in variables.items() if len(values) > 1]
+    several += [f"env {name}" for name, values in by_name.items() if len(values) > 1]
     if len(several) > 1:
         raise BadInputError(
             f"--{several[0].split()[0]} and --{several[1].split()[0]} are both given several times: try one kind at a "
             "time, or cross them in a study: pagelab study init"
         )
     fixed = {name: values[0] for name, values in axes.items() if name != "env" and len(values) == 1}
-    always = {name: values[0] for name, values in variables.items() if len(values) == 1}
+    always = {name: values[0] for name, values in by_name.items() if len(values) == 1}
     if not several:
         single = [*fixed, *(f"env {name}" for name in always)]
         if not single:
@@ -167,69 +168,24 @@ def _settings(axes: dict[str, list[str]]) -> tuple[Setting, ...]:
             )
         if single[0] == "aslr":
             other = "off" if fixed["aslr"] == "on" else "on"
-            return tuple(Setting(f"ASLR {value}", _policy({}), aslr=value) for value in (other, fixed["aslr"]))
-        return Setting(
-            _KERNEL if single[0] in ("pages", "fetch", "frames", "policy") else "as it is", _policy({})
-        ), _one(single[0], fixed.get(single[0]) or always[single[0].split()[-1]], {}, {})
+            return tuple(_one("aslr", value, {}, {}) for value in (other, fixed["aslr"]))
+        return Setting("kernel" if single[0] in POLICY_AXES else "as it is", KERNEL), _one(
+            single[0], fixed.get(single[0]) or always[single[0].split()[-1]], {}, {}
+        )
     axis = several[0]
-    values = variables[axis.split()[1]] if axis.startswith("env ") else axes[axis]
+    values = by_name[axis.split()[1]] if axis.startswith("env ") else axes[axis]
     twice = next((value for value in values if values.count(value) > 1), None)
     if twice is not None:
         raise BadInputError(f"--{axis.split()[0]} {twice} is given twice; a setting against itself tells nothing")
     return tuple(_one(axis, value, fixed, always) for value in values)
 
 
-def _variables(texts: list[str]) -> dict[str, list[str]]:
-    """Name → its values, in the order given."""
-    found: dict[str, list[str]] = {}
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign or not name:
-            raise BadInputError(f"--env {text}: not of the form NAME=VALUE")
-        found.setdefault(name, []).append(value)
-    return found
-
-
 def _one(axis: str, value: str, fixed: dict[str, str], always: dict[str, str]) -> Setting:
     """The condition in which ``axis`` has this value, and the others what is fixed."""
-    from pagelab.cli.options import cpus_of, on_off
-    from pagelab.study.trying import Setting
-
-    variables = dict(always)
-    chosen = dict(fixed)
-    shown = value
     if axis.startswith("env "):
-        variables[axis.split()[1]] = value
-        shown = f"{axis.split()[1]}={value}"
-    else:
-        chosen[axis] = value
-    if axis == "policy":
-        shown = Path(value).stem
-    elif axis in ("cpu", "aslr"):
-        shown = f"{'CPU' if axis == 'cpu' else 'ASLR'} {value}"
-    on_off(chosen.get("aslr"))
-    return Setting(
-        shown,
-        _policy(chosen),
-        variables,
-        tuple(cpus_of(chosen["cpu"])) if "cpu" in chosen else None,
-        chosen.get("aslr"),
-    )
-
-
-def _policy(chosen: dict[str, str]) -> str:
-    """The policy's text; checked against this machine here, so that a bad flag is named as it was typed."""
-    flags = {name: [chosen[name]] for name in ("pages", "fetch", "frames") if name in chosen}
-    if not flags and "policy" not in chosen:
-        return 'name = "kernel"\n'
-    from pagelab import machine
-    from pagelab import policy as policies
-
-    described = machine.describe()
-    base = Path(chosen["policy"]) if "policy" in chosen else None
-    found = policies.from_flags(policies.Flags(**flags), described, base)  # type: ignore[arg-type]
-    policies.check_runnable(found, described)
-    return found.toml
+        name = axis.split()[1]
+        return setting(f"{name}={value}", fixed, {**always, name: value})
+    return setting(shown(axis, value), {**fixed, axis: value}, always)
 
 
 def _directory(into: Path | None, program: str) -> Path:

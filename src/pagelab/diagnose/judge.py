@@ -36,6 +36,7 @@ from pagelab.diagnose.spread import (
     log_sd,
     logs,
     mean_shift,
+    moods,
     permutations_for,
     spread_ratio,
     weighted_variances,
@@ -106,9 +107,10 @@ def findings(
         if source.left_out is not None:
             continue
         try:
-            control, pinned = rows[source.key] = _compared(times, source, copies, late or {})
+            control, pinned, mood = _compared(times, source, copies, late or {})
+            rows[source.key] = control, pinned
             how: Any = {"seed": settings.seed + number, "level": settings.level, "permutations": permutations}
-            ratio = spread_ratio(control, pinned, tests=tests, **how)
+            ratio = spread_ratio(control, pinned, tests=tests, mood=mood, **how)
             if len(pinned) > 1:
                 between[source.key] = between_values(pinned, drawn=source.drawn, **how)
             ratios[source.key] = ratio
@@ -139,8 +141,8 @@ def findings(
 
 def _compared(
     times: Times, source: Source, copies: Sequence[str], late: Late
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Control and pinned values of a source: conditions × whole blocks."""
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64] | None]:
+    """Control and pinned values of a source, conditions × whole blocks; and the moods of these blocks."""
     names = [control.name for control in source.controls] or list(copies), [pin.name for pin in source.pins]
     for part in names:
         executions = sum(len(times[name]) for name in part)
@@ -150,14 +152,47 @@ def _compared(
                 Refusal.INCOMPLETE_BLOCKS,
                 f"{ended} of {executions} executions did not end within --timeout, so their spread is not known",
             )
-    control, pinned = whole_blocks([stacked(times, part) for part in names])
+    parts = [stacked(times, part) for part in names]
+    control, pinned = whole_blocks(parts)
     if control.shape[1] < SMALLEST_BLOCKS:
         total = len(times[names[1][0]])
         raise StatsRefusedError(
             Refusal.INCOMPLETE_BLOCKS,
             f"only {control.shape[1]} of {total} blocks have no failed execution of it or of what it is compared with",
         )
-    return control, pinned
+    return control, pinned, moods_beside(times, [*names[0], *names[1]], _whole(parts))
+
+
+def moods_beside(
+    times: Times, compared: Sequence[str], blocks: NDArray[np.bool_] | None = None
+) -> NDArray[np.float64] | None:
+    """What the machine did to these blocks, as all conditions show it but those that are compared.
+
+    Without those, it has no part in which of them is called pinned: the permutations stay exact.
+    """
+    others = [row for name, row in times.items() if name not in compared]
+    if not others:
+        return None
+    rows = np.stack(others)
+    return moods(rows if blocks is None else rows[:, blocks])
+
+
+def machines_share(times: Times, copies: Sequence[str]) -> float | None:
+    """Share of the variance of the default's log times that all executions of a block have in common.
+
+    None where it cannot be told, or may be nothing (the lower end of Fisher's 95% interval of the correlation).
+    """
+    parts = [stacked(times, copies)]
+    whole = _whole(parts)
+    mood = moods_beside(times, copies, whole)
+    rows = logs(parts[0][:, whole])
+    if mood is None or rows.shape[1] < SMALLEST_BLOCKS or np.ptp(mood) == 0 or np.ptp(rows.mean(axis=0)) == 0:
+        return None
+    r = float(np.corrcoef(rows.mean(axis=0), mood)[0, 1])
+    if np.arctanh(min(r, 1 - 1e-12)) - 1.96 / sqrt(rows.shape[1] - 3) <= 0:
+        return None
+    explained = r**2 * float(rows.mean(axis=0).var(ddof=1))
+    return min(1.0, explained / float(rows.var(axis=1, ddof=1).mean()))
 
 
 def _finding(
@@ -184,6 +219,8 @@ def _finding(
         blocks=pinned.shape[1],
         sd_ratio=Interval.of(ratio.ratio),
         deviation_ratio=Interval.of(ratio.deviation_ratio),
+        sd_ratio_beside=None if ratio.ratio_beside is None else Interval.of(ratio.ratio_beside),
+        rests_beside=ratio.rests_beside,
         removed=Interval.of(ratio.removed),
         most_removed=ratio.most_removed,
         p=ratio.p,
@@ -199,14 +236,14 @@ def _finding(
 def _verdict(ratio: SpreadRatio, significant: bool) -> Verdict:
     if significant and falls(ratio):
         return "cause" if ratio.removed.estimate >= MATERIAL else "part"
-    if significant and ratio.log_ratio.estimate > 0 and ratio.log_deviation_ratio.estimate > 0:
+    if significant and ratio.direction > 0:
         return "adds"
     return "ruled-out" if ratio.most_removed < MATERIAL else "undecided"
 
 
 def falls(ratio: SpreadRatio) -> bool:
     """Both measures of spread fall: a test that only one of them passes must not contradict the other."""
-    return ratio.log_ratio.estimate < 0 and ratio.log_deviation_ratio.estimate < 0
+    return ratio.direction < 0
 
 
 def _value(pin: Pin, values: NDArray[np.float64]) -> Value:
@@ -465,9 +502,14 @@ def stacked(times: Times, names: Sequence[str]) -> NDArray[np.float64]:
     return np.stack([times[name] for name in names])
 
 
+def _whole(groups: Sequence[NDArray[np.float64]]) -> NDArray[np.bool_]:
+    """In which blocks every condition of all groups has a value (missing ones are NaN)."""
+    return np.asarray(np.isfinite(np.concatenate(list(groups))).all(axis=0))
+
+
 def whole_blocks(groups: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
-    """The groups' blocks in which every condition of all of them has a value (missing ones are NaN)."""
-    whole = np.isfinite(np.concatenate(list(groups))).all(axis=0)
+    """The groups' blocks in which every condition of all of them has a value."""
+    whole = _whole(groups)
     if not whole.any():
         raise StatsRefusedError(Refusal.INCOMPLETE_BLOCKS, "no block is complete: in each, some execution failed")
     return [group[:, whole] for group in groups]

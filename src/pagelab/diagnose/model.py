@@ -110,6 +110,10 @@ class Finding(_Model):
     """Standard deviation of log times with the source pinned over that of its control."""
     deviation_ratio: Interval | None = None
     """Ratio of mean absolute deviations: like the SD ratio, but hardly moved by a few extreme executions."""
+    sd_ratio_beside: Interval | None = None
+    """``sd_ratio`` of the times without what the machine did to all executions of a block; null: not known."""
+    rests_beside: bool = False
+    """The test and its direction rest on those times."""
     removed: Interval | None = None
     """1 - SD ratio²: the part of the control's variance that is gone."""
     most_removed: float | None = None

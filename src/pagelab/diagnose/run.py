@@ -85,7 +85,8 @@ def _diagnose(campaign: Campaign) -> Diagnosis:
         default_spread=spread,
         findings=findings,
         interactions=interactions,
-        notes=_notes(campaign, findings, default.shape[1], late),
+        notes=words.machines_share(judge.machines_share(times, copies))
+        + _notes(campaign, findings, default.shape[1], late),
         confirmation=confirmation,
         spent_minutes=campaign.spent_s() / 60,
         wanted_minutes=state.wanted_minutes,

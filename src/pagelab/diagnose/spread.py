@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from pagelab.stats.paired import Pairs
+from pagelab.stats.paired_mean import paired_mean_ratio
 from pagelab.stats.refusal import Refusal, StatsRefusedError
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ PERMUTATIONS = 4999
 WHOLE_BLOCKS_FROM = 20
 """From so many blocks on, the jackknife leaves out whole blocks, which uses that executions of one block share the
 machine's mood; with fewer, single executions, since a jackknife over few blocks costs more power than sharing gains."""
+FEWEST_OTHERS = 6
+"""Conditions that tell what the machine did in a block; fewer tell little beside their own spread."""
 _CHUNK = 60_000
 """Elements of one batch of permutations: what fits into a second-level cache takes half the time."""
 _RESOLUTION = 1e-18
@@ -63,10 +67,20 @@ class SpreadRatio:
     sd_pinned: float
     error: float
     """Jackknife error of the log ratio."""
+    direction: int = 0
+    """-1 where both measures fall, 1 where both rise, 0 where they disagree: of the pair that ``p`` rests on."""
+    beside: Range | None = None
+    """``log_ratio`` of the times without what the machine did to whole blocks; None where that is not known."""
+    rests_beside: bool = False
+    """Whether ``p`` and ``direction`` rest on that pair."""
 
     @property
     def ratio(self) -> Range:
         return _exponentials(self.log_ratio)
+
+    @property
+    def ratio_beside(self) -> Range | None:
+        return None if self.beside is None else _exponentials(self.beside)
 
     @property
     def deviation_ratio(self) -> Range:
@@ -134,6 +148,41 @@ def logs(rows: ArrayLike) -> NDArray[np.float64]:
     return np.log(checked(rows))
 
 
+def moods(others: ArrayLike) -> NDArray[np.float64] | None:
+    """What the machine did to all executions of a block: of each block, in log times; None where it cannot be told.
+
+    ``others``: times of conditions that are not compared, × blocks, NaN where one failed. Each less its own median; of
+    each block the mean of the middle half, which a few slow executions do not move.
+    """
+    times = np.atleast_2d(np.asarray(others, dtype=np.float64))
+    rows = np.log(np.where(times > 0, times, np.nan))
+    rows = rows[np.isfinite(rows).any(axis=1)]
+    if rows.size == 0 or np.isfinite(rows).sum(axis=0).min() < FEWEST_OTHERS:
+        return None
+    found = []
+    for block in (rows - np.nanmedian(rows, axis=1, keepdims=True)).T:
+        ordered = np.sort(block[np.isfinite(block)])
+        cut = ordered.size // 4
+        found.append(ordered[cut : ordered.size - cut].mean())
+    return np.array(found)
+
+
+def shared(rows: NDArray[np.float64], copies: int, mood: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The part of the moods that control and pinned values have in common: batch × blocks.
+
+    ``rows``: batch × conditions × blocks, of log times. The slope is the mean of two regressions on the mood, that of
+    the control's mean and that of the pinned values': where one of them follows the machine and the other does not,
+    both are left with as much of it, and none seems to have more spread. Between 0 and 1; on a quiet machine what it
+    multiplies is next to nothing.
+    """
+    centred = mood - mood.mean()
+    size = float((centred**2).sum())
+    if size <= _RESOLUTION:
+        return np.zeros((rows.shape[0], rows.shape[2]))
+    middles = (rows[:, :copies].mean(axis=1) + rows[:, copies:].mean(axis=1)) / 2
+    return np.asarray(((middles @ centred) / size).clip(0, 1)[:, None] * centred)
+
+
 def spread_ratio(
     control: ArrayLike,
     pinned: ArrayLike,
@@ -142,17 +191,19 @@ def spread_ratio(
     level: float = 0.95,
     tests: int = 1,
     permutations: int = PERMUTATIONS,
+    mood: NDArray[np.float64] | None = None,
 ) -> SpreadRatio:
     """Log ratios of the standard deviations, and of the mean absolute deviations, of log times within conditions.
 
     ``control``: copies × blocks; ``pinned``: values × blocks, of the same blocks. Statistics: difference of the logs
     over its error; of the pooled variances by the jackknife (Miller 1968), of the mean absolute deviations from the
-    medians by the delta method (Brown and Forsythe's scores). Both are compared with two null distributions: of the
-    log times permuted within blocks, as the schedule did (exact where the source does nothing at all), and of the same
-    after taking each condition's median out (where it moves the times by a factor and not the spread). ``p`` is that of
-    the smaller of the two statistics' p, against the permutation distribution of just that (Westfall and Young 1993,
-    min-P); the larger of the two nulls counts. Intervals take the larger of the two quantiles in place of Student's.
-    ``tests``: sources that are judged together, for ``joint_log_low``.
+    medians by the delta method (Brown and Forsythe's scores). With ``mood`` (:func:`moods` of the same blocks, from
+    other conditions) there are four: the same two of times less what they share of it. All are compared with two null
+    distributions: of the log times permuted within blocks, as the schedule did (exact where the source does nothing at
+    all), and of the same after taking each condition's median out (where it moves the times by a factor and not the
+    spread). ``p`` is that of the smallest of the statistics' p, against the permutation distribution of just that
+    (Westfall and Young 1993, min-P); the larger of the two nulls counts. Intervals take the larger of the two quantiles
+    in place of Student's. ``tests``: sources that are judged together, for ``joint_log_low``.
     """
     first, second = logs(control), logs(pinned)
     rows, copies = np.concatenate([first, second]), len(first)
@@ -161,10 +212,10 @@ def spread_ratio(
         raise StatsRefusedError(Refusal.NO_SPREAD, "every execution took the same time: there is no spread to compare")
     random = np.random.default_rng(seed)
     around = rows - np.median(rows, axis=1, keepdims=True)
-    differences, errors = (each[:, 0] for each in _statistics(rows[None], copies))
-    observed = np.divide(np.abs(differences), errors, out=np.full(2, inf), where=errors > 0)
-    nulls = [_null(each, copies, random, permutations) for each in (rows, around)]
-    p = max(_smallest_p(observed, null) for null in nulls)
+    differences, errors = (each[:, 0] for each in _all_statistics(rows[None], copies, mood))
+    observed = _sizes(differences, errors)
+    nulls = [_null(each, copies, random, permutations, mood) for each in (rows, around)]
+    p, deciding = max((_smallest_p(observed, null) for null in nulls), key=lambda found: (found[0], -found[1]))
 
     def reach(kind: int, confidence: float) -> float:
         return max(float(np.quantile(null[kind], confidence, method="higher")) for null in nulls) * float(errors[kind])
@@ -174,28 +225,49 @@ def spread_ratio(
         for kind, middle in enumerate(differences)
     ]
     joint = float(differences[0]) - reach(0, 1 - (1 - level) / tests)
-    return SpreadRatio(ranges[0], ranges[1], p, joint, sqrt(variances[0]), sqrt(variances[1]), float(errors[0]))
+    beside = deciding >= _KINDS
+    signs = np.sign(differences[_KINDS:] if beside else differences[:_KINDS])
+    return SpreadRatio(
+        ranges[0],
+        ranges[1],
+        p,
+        joint,
+        sqrt(variances[0]),
+        sqrt(variances[1]),
+        float(errors[0]),
+        int(signs[0]) if signs[0] == signs[1] else 0,
+        ranges[_KINDS] if mood is not None else None,
+        beside,
+    )
+
+
+_KINDS = 2
+"""Statistics of one set of times: of the standard deviations, and of the mean absolute deviations."""
 
 
 def _exponentials(found: Range) -> Range:
     return Range(exp(found.estimate), exp(found.low), exp(found.high), found.level)
 
 
-def _smallest_p(observed: NDArray[np.float64], null: NDArray[np.float64]) -> float:
-    """Probability of a p as small as the smaller of the two, over the permutations and the data themselves."""
+def _smallest_p(observed: NDArray[np.float64], null: NDArray[np.float64]) -> tuple[float, int]:
+    """Probability of a p as small as the smallest, over the permutations and the data themselves; and whose it is."""
     pool = np.concatenate([observed[:, None], null], axis=1)
     size = pool.shape[1]
     ranks = np.empty_like(pool)
     for kind, row in enumerate(pool):
         ranks[kind] = size - np.searchsorted(np.sort(row), row * (1 - 1e-12), side="left")
     smallest = ranks.min(axis=0)
-    return float((smallest <= smallest[0]).mean())
+    return float((smallest <= smallest[0]).mean()), int(ranks[:, 0].argmin())
 
 
 def _null(
-    rows: NDArray[np.float64], copies: int, random: np.random.Generator, permutations: int
+    rows: NDArray[np.float64],
+    copies: int,
+    random: np.random.Generator,
+    permutations: int,
+    mood: NDArray[np.float64] | None,
 ) -> NDArray[np.float64]:
-    """|statistic| of the permuted data: 2 × ``permutations``.
+    """|statistic| of the permuted data: statistics × ``permutations``.
 
     Never of residuals from means: a condition without any of the rare slow executions has residuals unlike those of one
     that has one, and where 1 in 10 executions is slow such a test raised 45% false alarms.
@@ -204,9 +276,27 @@ def _null(
     batch = max(1, _CHUNK // rows.size)
     for start in range(0, permutations, batch):
         several = np.broadcast_to(rows, (min(batch, permutations - start), *rows.shape))
-        differences, errors = _statistics(random.permuted(several, axis=1), copies)
-        found.append(np.divide(np.abs(differences), errors, out=np.full_like(errors, inf), where=errors > 0))
+        found.append(_sizes(*_all_statistics(random.permuted(several, axis=1), copies, mood)))
     return np.concatenate(found, axis=1)
+
+
+def _sizes(differences: NDArray[np.float64], errors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Differences in errors."""
+    return np.divide(np.abs(differences), errors, out=np.full_like(errors, inf), where=errors > 0)
+
+
+def _all_statistics(
+    rows: NDArray[np.float64], copies: int, mood: NDArray[np.float64] | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """:func:`_statistics` of the times; and, where moods are known, of the times without what both sides share of them.
+
+    What is taken out is computed anew from the permuted times: it is a part of the statistic.
+    """
+    found = _statistics(rows, copies)
+    if mood is None:
+        return found
+    beside = _statistics(rows - shared(rows, copies, mood)[:, None, :], copies)
+    return np.concatenate([found[0], beside[0]]), np.concatenate([found[1], beside[1]])
 
 
 def _statistics(rows: NDArray[np.float64], copies: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -357,30 +447,14 @@ def _intraclass(f: float, values: int, blocks: int, level: float) -> Range:
 
 
 def mean_shift(control: ArrayLike, pinned: ArrayLike, *, level: float = 0.95) -> Range:
-    """Mean of the pinned values' means over the control's mean, less 1, with Fieller's interval.
+    """Mean of the pinned values' means over the control's mean, less 1, with Fieller's interval (1954) of pairs.
 
-    Of times, not of their logs: what a program costs is the sum of its times. The degrees of freedom are
-    Satterthwaite's at the estimated ratio. Executions of one block share the machine's mood, which is not taken out:
-    the interval is then too long, not too short.
+    A pair is a block: the mean of its pinned values, and that of its copies of the control. What the machine does to
+    both cancels. Of times, not of their logs: what a program costs is the sum of its times.
     """
-    from scipy.special import stdtrit
-
     first, second = checked(control), checked(pinned)
     scale = max(float(first.max()), float(second.max()))
-    a, b = (first / scale).ravel(), second / scale
-    mean_a, mean_b = float(a.mean()), float(b.mean())
-    v_a = float(a.var(ddof=1)) / a.size
-    v_b = float(b.var(axis=1, ddof=1).sum()) / (b.shape[0] ** 2 * b.shape[1])
-    ratio = mean_b / mean_a
-    parts = v_b, ratio**2 * v_a
-    if sum(parts) == 0:
-        return Range(ratio - 1, ratio - 1, ratio - 1, level)
-    degrees = sum(parts) ** 2 / (parts[0] ** 2 / (b.size - b.shape[0]) + parts[1] ** 2 / (a.size - 1))
-    t2 = float(stdtrit(degrees, (1 + level) / 2)) ** 2
-    denominator = mean_a**2 - t2 * v_a
-    if denominator <= 0:
-        raise StatsRefusedError(Refusal.OUT_OF_REACH, "the control's mean is not told from 0: run more executions")
-    root = sqrt(max(0.0, t2 * (mean_a**2 * v_b + mean_b**2 * v_a - t2 * v_a * v_b)))
-    return Range(
-        ratio - 1, (mean_a * mean_b - root) / denominator - 1, (mean_a * mean_b + root) / denominator - 1, level
-    )
+    first, second = first / scale, second / scale
+    pairs = Pairs(second.mean(axis=0), first.mean(axis=0), 0, 0)
+    found = paired_mean_ratio(pairs, level=level)
+    return Range(found.percent / 100, found.interval.low / 100, found.interval.high / 100, level)

@@ -222,6 +222,13 @@ def extremes(findings: Sequence[Finding]) -> list[str]:
         ratio_, typical = one.sd_ratio, one.deviation_ratio
         if one.verdict not in ("cause", "part", "adds") or ratio_ is None or typical is None:
             continue
+        if one.rests_beside and one.sd_ratio_beside is not None:
+            if ratio_.low < 1 < ratio_.high:
+                told.append(
+                    f"{one.label}: what the machine did to whole blocks hides it in the ratio of standard deviations; "
+                    f"the verdict rests on the times without that: SD ratio {ratio(one.sd_ratio_beside)}"
+                )
+            continue
         if ratio_.low < 1 < ratio_.high:
             change = "rises" if one.verdict == "adds" else "falls"
             told.append(
@@ -230,6 +237,21 @@ def extremes(findings: Sequence[Finding]) -> list[str]:
                 f"({typical.low:.2f} to {typical.high:.2f})"
             )
     return told
+
+
+MACHINES = 0.2
+"""Of the default's variance: from this share on, what the machine does to whole blocks is told."""
+
+
+def machines_share(share: float | None) -> list[str]:
+    """What no pin takes away: executions that ran at the same time were slow together."""
+    if share is None or share < MACHINES:
+        return []
+    return [
+        f"executions that ran at about the same time were slow together, whatever was pinned: the machine's other work "
+        f"makes about {share:.0%} of the default's variance, which no pin takes away; stop other programs, or take "
+        "--metric cpu_s"
+    ]
 
 
 def compared_with(findings: Sequence[Finding]) -> list[str]:

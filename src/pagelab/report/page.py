@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pagelab.analysis import sentences, wording
+from pagelab.analysis.commands import COMMAND
 from pagelab.analysis.following import Following
 from pagelab.analysis.model import Analysis
 from pagelab.analysis.placement import mostly_gone
@@ -124,8 +125,9 @@ def _contents(analysis: Analysis) -> list[tuple[str, str]]:
 def _subtitle(analysis: Analysis) -> str:
     design = analysis.design
     policies = wording.count(len(design.policies), "policy", "policies")
+    programs = f"{wording.count(len(design.workloads), 'program')} under {policies}"
     parts = [
-        f"{wording.count(len(design.workloads), 'program')} under {policies}",
+        "two commands" if design.workloads == (COMMAND,) else programs,
         wording.count(sum(c.analysed for c in design.conditions), "execution"),
     ]
     facts = {f.key: f.value for f in analysis.machine.facts if f.group == "summary"}

@@ -1,4 +1,4 @@
-"""Two commands as one study, their executions interleaved: what ``pagelab compare 'CMD A' 'CMD B'`` runs."""
+"""Two commands, or one under two settings, as one study, interleaved: what ``pagelab compare 'CMD A' 'CMD B'`` runs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from pagelab.errors import BadInputError
 from pagelab.study.control import Tools, run_study
 from pagelab.study.errors import SpecError
 from pagelab.study.progress import Progress, Silent
-from pagelab.study.spec import SHELL_WORDS
+from pagelab.study.setting import KERNEL, Setting, names, program_name
+from pagelab.study.sides import NAME, SIDES, needs_shell
 from pagelab.study.store import Store
 from pagelab.study.substitute import literal
 from pagelab.study.toml_text import dumps
 
-SIDES = ("A", "B")
-"""Names of the two workloads."""
-POLICY = "kernel"
+PLAIN = Setting("kernel", KERNEL)
 TRIAL = "trial"
 """Directory, inside the study's, of the one execution of each that shows that they run."""
 
@@ -29,50 +28,64 @@ class Pair:
 
     commands: tuple[str, str]
     cwd: str
+    settings: tuple[Setting, Setting] = (PLAIN, PLAIN)
+    """Of the two: the same, or one each."""
     executions: int = 20
     seed: int = 1
     metric: str | None = None
     """None: wall time, or with ``regex`` the one measurement that is found."""
     regex: str | None = None
     timeout_s: float | None = None
-    cpus: tuple[int, ...] | None = None
 
-    def study_toml(self, *, executions: int) -> str:
-        """The study.toml of ``executions`` of each command."""
-        study: dict[str, Any] = {
-            "name": "compare",
-            "question": f"How do {self.commands[0]} (A) and {self.commands[1]} (B) differ?",
+    @property
+    def one_command(self) -> bool:
+        """Whether the settings alone differ: then it is one workload under two policies."""
+        return self.commands[0] == self.commands[1] and self.settings[0] != self.settings[1]
+
+    def write(self, directory: Path, *, executions: int) -> Path:
+        """study.toml of ``executions`` of each in ``directory``, with its policies beside it."""
+        directory.mkdir(parents=True, exist_ok=True)
+        settings = self.settings if self.settings[0] != self.settings[1] else self.settings[:1]
+        policies = names(settings)
+        study = {
+            "name": NAME,
+            "question": self._question(),
             "executions": executions,
             "warmups": 0,
             "seed": self.seed,
             "metric": self.metric or "wall_s",
+            "workload": self._workloads(policies),
+            "policy": [setting.table(name, directory) for name, setting in zip(policies, settings, strict=True)],
         }
-        if self.cpus is not None:
-            study["cpus"] = list(self.cpus)
-        workloads = [self._workload(side, command) for side, command in zip(SIDES, self.commands, strict=True)]
-        return dumps({**study, "workload": workloads, "policy": [{"name": POLICY}]})
+        spec = directory / "study.toml"
+        spec.write_text(dumps(study), encoding="utf-8")
+        return spec
 
-    def _workload(self, side: str, command: str) -> dict[str, Any]:
-        found: dict[str, Any] = {"name": side, "cwd": literal(self.cwd)}
+    def _question(self) -> str:
+        a, b = (setting.name for setting in self.settings)
+        if self.one_command:
+            return f"What does {b} change for {self.commands[0]}, compared with {a}?"
+        return f"How do {self.commands[0]} (A) and {self.commands[1]} (B) differ?"
+
+    def _workloads(self, policies: list[str]) -> list[dict[str, Any]]:
+        if self.one_command:
+            return [self._workload("A and B", self.commands[0], program_name((self.commands[0].split() or [""])[0]))]
+        found = [self._workload(side, command, side) for side, command in zip(SIDES, self.commands, strict=True)]
+        if len(policies) > 1:
+            found = [{**one, "policies": [policy]} for one, policy in zip(found, policies, strict=True)]
+        return found
+
+    def _workload(self, sides: str, command: str, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = {"name": name, "cwd": literal(self.cwd)}
         if needs_shell(command):
             found["shell"] = literal(command)
         else:
-            found["command"] = [literal(word) for word in _words(side, command)]
+            found["command"] = [literal(word) for word in _words(sides, command)]
         if self.regex is not None:
             found["measure"] = {"regex": self.regex}
         if self.timeout_s is not None:
             found["timeout"] = self.timeout_s
         return found
-
-
-def needs_shell(command: str) -> bool:
-    """Whether only a shell can run it: pipes, redirections, variables, patterns outside single quotes."""
-    return SHELL_WORDS.search(_unquoted(command)) is not None
-
-
-def _unquoted(command: str) -> str:
-    parts = command.split("'")
-    return "'".join(part for i, part in enumerate(parts) if i % 2 == 0)
 
 
 def _words(side: str, command: str) -> list[str]:
@@ -100,9 +113,7 @@ def run_pair(pair: Pair, directory: Path, tools: Tools, progress: Progress | Non
 
 
 def _run(pair: Pair, directory: Path, executions: int, tools: Tools, progress: Progress) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    spec = directory / "study.toml"
-    spec.write_text(pair.study_toml(executions=executions), encoding="utf-8")
+    spec = pair.write(directory, executions=executions)
     try:
         run_study(spec, directory, tools, progress=progress)
     except SpecError as error:
@@ -116,8 +127,12 @@ def _failures(directory: Path) -> list[str]:
     import polars as pl
 
     with Store.open(directory, write=False) as store:
-        failed = store.runs().filter(pl.col("status") != "ok").select("workload", "status", "message")
-    return [f"{side} {status}" + (f": {message}" if message else "") for side, status, message in failed.iter_rows()]
+        failed = store.runs().filter(pl.col("status") != "ok").select("condition", "status", "message")
+        conditions = [condition.name for condition in store.plan().conditions]
+    return [
+        f"{SIDES[conditions.index(name)]} {status}" + (f": {message}" if message else "")
+        for name, status, message in failed.iter_rows()
+    ]
 
 
 def only_measurement(directory: Path) -> str:

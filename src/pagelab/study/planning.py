@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from .. import paths
+from ..spelling import meant, meant_of
 from .bundled import BYTES, SIZED, bundle, bytes_of, unknown_size
 from .errors import Problem, SpecError
 from .plan import Condition, Flush, Plan, Precision, Scalar, Step, digest_of
@@ -107,12 +108,12 @@ class _Planner:
                     self._wrong((kind, index, "name"), f'a second {kind} is called "{name}"; names must differ')
         policies = [policy.name for policy in raw.policy]
         if raw.baseline is not None and raw.baseline not in policies:
-            self._wrong(("baseline",), f'no policy is called "{raw.baseline}"; allowed: {", ".join(policies)}')
+            self._wrong(("baseline",), f'no policy is called "{raw.baseline}"{meant_of(raw.baseline, policies)}')
         for index, workload in enumerate(raw.workload):
             for name in workload.policies or []:
                 if name not in policies:
-                    known = ", ".join(policies)
-                    self._wrong(("workload", index, "policies"), f'no policy is called "{name}"; allowed: {known}')
+                    told = meant_of(name, policies)
+                    self._wrong(("workload", index, "policies"), f'no policy is called "{name}"{told}')
             self._check_metric(workload.metric, ("workload", index, "metric"))
         self._check_metric(raw.metric, ("metric",))
 
@@ -120,8 +121,9 @@ class _Planner:
         if metric is None or metric in METRICS:
             return
         if not re.fullmatch(r"(counter|measure)\.\S+", metric):
-            allowed = ", ".join(METRICS)
-            self._wrong(location, f'unknown metric "{metric}"; allowed: {allowed}, counter.<role>, measure.<name>')
+            told = meant(metric, METRICS)
+            allowed = f"{' Allowed' if told else '; allowed'}: {', '.join(METRICS)}, counter.<role>, measure.<name>"
+            self._wrong(location, f'unknown metric "{metric}"{told}{allowed}')
         elif metric.startswith("counter.") and not self.raw.counters.events:
             self._wrong(location, f'"{metric}" needs [counters] events = ["…"]')
 
@@ -152,8 +154,7 @@ class _Planner:
         for name in sorted(used - known):
             self._wrong(
                 where,
-                f"{{{name}}} is no parameter; allowed: {', '.join(sorted(known))}; "
-                f"for a literal {{{name}}} write {{{{{name}}}}}",
+                f"{{{name}}} is no parameter{meant_of(name, known)}; for a literal {{{name}}} write {{{{{name}}}}}",
             )
         for name in own:
             if name not in used:
@@ -167,7 +168,7 @@ class _Planner:
         for index, exclude in enumerate(self.raw.exclude):
             for key in exclude:
                 if key not in allowed:
-                    self._wrong(("exclude", index, key), f"unknown key; allowed: {', '.join(sorted(allowed))}")
+                    self._wrong(("exclude", index, key), f"unknown key{meant_of(key, allowed)}")
 
     # -- policies -------------------------------------------------------------------------------------------------
 

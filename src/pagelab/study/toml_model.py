@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from ..spelling import meant_of
 from .errors import Problem, SpecError
 from .toml_text import LineIndex, Location, dotted
 
@@ -53,8 +54,11 @@ def _problem(item: Any, lines: LineIndex, tables: Tables) -> Problem:
     if item["type"] == "extra_forbidden":
         table = tuple(part for part in location[:-1] if isinstance(part, str))
         model = tables.get(table)
-        allowed = f"; allowed: {', '.join(sorted(model.model_fields))}" if model else ""
-        message = f"unknown key{allowed}"
+        message = "unknown key"
+        if model:
+            # Keys are written as study.toml has them: a field that has another name in Python has an alias.
+            keys = [field.alias or name for name, field in model.model_fields.items()]
+            message += meant_of(str(item["loc"][-1]), keys)
     elif item["type"] == "missing":
         message = "missing"
     elif item["type"] not in ("value_error", "literal_error"):

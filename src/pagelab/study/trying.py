@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 from time import monotonic
@@ -17,25 +16,13 @@ from pagelab.study.control import Tools, run_study
 from pagelab.study.errors import SpecError
 from pagelab.study.pair import only_measurement
 from pagelab.study.progress import Progress, Silent, shown_duration
+from pagelab.study.setting import Setting, names, program_name
 from pagelab.study.store import Store
 from pagelab.study.substitute import literal
 from pagelab.study.toml_text import dumps
 
 TRIAL = "trial"
 """Directory, inside the study's, of the pilot."""
-POLICIES = "policies"
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One of the conditions."""
-
-    name: str
-    """As it was typed: ``2M``, ``MALLOC_ARENA_MAX=1``, ``kernel``."""
-    policy_toml: str
-    env: dict[str, str] = field(default_factory=dict)
-    cpus: tuple[int, ...] | None = None
-    aslr: str | None = None
 
 
 @dataclass(frozen=True)
@@ -63,30 +50,16 @@ class Trying:
 
     def names(self) -> list[str]:
         """Names of the settings as study.toml takes them, all different."""
-        found: list[str] = []
-        for setting in self.settings:
-            name = re.sub(r"[^A-Za-z0-9._+-]+", "-", setting.name).strip("-._+")[:60] or "setting"
-            found.append(name if name not in found else f"{name}-{len(found) + 1}")
-        return found
+        return names(self.settings)
 
     def write(self, directory: Path, size: dict[str, float], *, timeout_s: float | None = None) -> Path:
         """study.toml in ``directory``, with its policies beside it; ``size`` is its ``executions`` or ``minutes``."""
-        (directory / POLICIES).mkdir(parents=True, exist_ok=True)
-        policies = []
-        for name, setting in zip(self.names(), self.settings, strict=True):
-            file = directory / POLICIES / f"{name}.toml"
-            file.write_text(setting.policy_toml, encoding="utf-8")
-            policy: dict[str, Any] = {"name": name, "file": f"{POLICIES}/{name}.toml"}
-            if setting.env:
-                policy["env"] = {key: literal(value) for key, value in setting.env.items()}
-            if setting.cpus is not None:
-                policy["cpus"] = list(setting.cpus)
-            if setting.aslr is not None:
-                policy["aslr"] = setting.aslr
-            policies.append(policy)
+        directory.mkdir(parents=True, exist_ok=True)
+        named = zip(self.names(), self.settings, strict=True)
+        policies = [setting.table(name, directory) for name, setting in named]
         shown = ", ".join(setting.name for setting in self.settings[1:]) or "nothing"
         workload: dict[str, Any] = {
-            "name": _program(self.argv[0]),
+            "name": program_name(self.argv[0]),
             "command": [literal(word) for word in self.argv],
             "cwd": literal(self.cwd),
         }
@@ -109,11 +82,6 @@ class Trying:
         spec = directory / "study.toml"
         spec.write_text(dumps(study), encoding="utf-8")
         return spec
-
-
-def _program(word: str) -> str:
-    """A name for the workload."""
-    return re.sub(r"[^A-Za-z0-9._+-]+", "-", Path(word).name).strip("-._+")[:60] or "program"
 
 
 @dataclass(frozen=True)

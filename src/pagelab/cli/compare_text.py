@@ -1,0 +1,186 @@
+"""What ``pagelab compare`` prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pagelab.analysis.compare import Compared, Comparison, InPairs
+    from pagelab.analysis.gates import Judgement
+    from pagelab.analysis.model import Metric as Column
+    from pagelab.stats.nondeterminism import Change, Estimate, Refused
+    from pagelab.study.sides import Sides
+
+_SHOWN = 20
+"""Machine differences shown; all of them are in the JSON."""
+
+
+def text(found: Comparison, sides: Sides | None, again: str | None) -> str:
+    """All of it; ``again`` is the command that compares the same two, where there is one."""
+    from pagelab.analysis import wording
+
+    heading = f"{found.metric.label}, B against A; intervals at {wording.level(found.level)}"
+    if found.gate_level != found.level:
+        count = len(found.judgements)
+        heading += f", changes at {wording.level(round(found.gate_level, 6))} (divided over {count} judgements)"
+    lines = []
+    named = [f"{side}: {one.told()}" for side, one in zip("AB", sides or (), strict=False)]
+    in_pairs = next((one.in_pairs for one in found.compared if one.in_pairs is not None), None)
+    if in_pairs is not None:
+        lines += [*_first_screen(in_pairs, found, named, again), ""]
+    else:
+        lines += named
+    lines.append(heading)
+    for one in found.compared:
+        lines += ["", *_condition(one, found.metric)]
+    lines += ["", *_notes(found)]
+    for judgement in found.judgements:
+        lines.append(f"{judgement.outcome}: {judgement.gate.text} in {judgement.condition}: {judgement.reason}")
+    return "\n".join(lines)
+
+
+def _first_screen(found: InPairs, whole: Comparison, named: list[str], again: str | None) -> list[str]:
+    """The verdict; what A and B are; both on one axis; and what is to be known of it, or what it would take."""
+    from pagelab.analysis import answer, wording
+
+    told, facts = found.answer, answer.facts(found.answer)
+    sentence = answer.sentence(told, whole.metric, "B", "A")
+    judged = [one for one in whole.judgements if one.gate.metric == "ratio"]
+    lines = [f"{sentence}{_interval(found)}: {_outcome(judged)}" if judged else f"{sentence} ({', '.join(facts)})"]
+    lines += ["", *named, "", *_picture(found, whole, judged), ""]
+    lines += [", ".join(facts)] if judged else []
+    more = answer.more(told, found.seconds_a_block, lambda n: f"{again or 'the same with'} --executions {n}")
+    lines += [more] if more else []
+    if found.narrower is not None and found.narrower >= 1:
+        lines.append("blocks did not pay: executions of one pair differ as much as any two")
+    if found.pairs.left_out:
+        lines.append(f"{wording.count(found.pairs.left_out, 'execution')} without a partner in the same block left out")
+    return lines if lines[-1] else lines[:-1]
+
+
+def _interval(found: InPairs) -> str:
+    """`` (44.2–47.1%)``: the one that the limit is held against, at the level of the judgements."""
+    from pagelab.analysis import answer
+    from pagelab.analysis.model import Interval
+    from pagelab.stats import NotAchievable
+
+    ends = found.ratio.interval
+    if isinstance(ends, NotAchievable):
+        return ""
+    return f" ({answer.sized(found.answer, Interval(ends.low / 100, ends.high / 100, ends.level))})"
+
+
+def _outcome(judged: list[Judgement]) -> str:
+    """``FAIL, limit 3%``: the worst of several."""
+    order = ("fail", "inconclusive", "pass")
+    worst = min(judged, key=lambda one: order.index(one.outcome))
+    return f"{worst.outcome.upper()}, limit {_limit(worst)}"
+
+
+def _limit(one: Judgement) -> str:
+    return f"{one.gate.limit_percent:g}%".replace("-", "−")
+
+
+def _picture(found: InPairs, whole: Comparison, judged: list[Judgement]) -> list[str]:
+    """Both on one axis, with the limits."""
+    import numpy as np
+
+    from pagelab.analysis import answer, wording
+    from pagelab.cli.forest import LIMIT, Row, forest
+
+    told, finished = found.answer, found.pairs.finished
+    medians = [float(np.median(values)) for values in (finished.baseline, finished.treatment)]
+    shown = [f"median {each}" for each in wording.in_one_unit(medians, whole.metric)]
+    low, high = (None, None) if told.interval is None else (told.interval.low, told.interval.high)
+    rows = [
+        Row("A", None, None, None, shown[0]),
+        Row("B", told.change, low, high, f"{answer.words(told, whole.metric)}; {shown[1]}"),
+    ]
+    limits = sorted({one.gate.limit_percent / 100 for one in judged})
+    lines = [f"{whole.metric.label}, {len(found.pairs)} pairs; change against A", *forest(rows, limits)]
+    drawn = [limit for limit in limits if any(LIMIT in line for line in lines)]
+    named = wording.listing(list(dict.fromkeys(_limit(one) for one in judged)))
+    return [*lines, f"{LIMIT} limit {named}"] if drawn else lines
+
+
+def _condition(one: Compared, column: Column) -> list[str]:
+    from pagelab.stats import coverage
+
+    table = one.found.table
+    lines = [f"{one.condition}: {table.executions[0]} executions in A, {table.executions[1]} in B"]
+    lines += [f"  {_LABEL[change.metric.value]:<16}{_change(change, column, one)}" for change in one.found.changes]
+    told = coverage.told((int(count) for count in table.executions), coverage.RATIOS)
+    lines += [f"  {told}"] if told else []
+    notes: dict[str, list[str]] = {}
+    for i, side in enumerate("AB"):
+        for caution in table.cautions(i):
+            notes.setdefault(caution.message, []).append(side)
+    lines += [f"  note on {' and '.join(sides)}: {message}" for message, sides in notes.items()]
+    return lines + [f"  left out of {note}" for note in one.left_out]
+
+
+_VERDICT = {
+    "lower": ", lower",
+    "higher": ", higher",
+    "undecided": "",
+    "cannot-tell": ", cannot tell: fewer than 6 executions",
+}
+_LABEL = {
+    "mean-response-time": "mean",
+    "nondeterminism-in-measurement": "measurement",
+    "unclassified-nondeterminism": "unclassified",
+    "nondeterminism-in-execution": "execution",
+}
+
+
+def _change(change: Change, column: Column, one: Compared) -> str:
+    from pagelab.stats.nondeterminism import Metric, Refused
+
+    before, after = (_value(change, side, column) for side in (change.base, change.new))
+    if isinstance(change.percent, Refused):
+        return f"{before} → {after}: {change.percent.message}"
+    from pagelab.analysis import wording
+
+    value, interval = change.percent.value, change.percent.interval
+    if one.in_pairs is not None and change.metric is Metric.MEAN:
+        if isinstance(one.in_pairs.mean, str):
+            return f"{before} → {after}: {one.in_pairs.mean}"
+        value, interval = one.in_pairs.mean.percent, one.in_pairs.mean.interval
+    ends = f"{wording.percent(interval.low / 100)} to {wording.percent(interval.high / 100)}"
+    # Of pairs, the first line has the verdict: by another rule a second could contradict it.
+    verdict = "" if one.in_pairs is not None else _VERDICT[change.verdict]
+    return f"{before} → {after}: {wording.percent(value / 100)} ({ends}){verdict}"
+
+
+def _value(change: Change, side: Estimate | Refused, column: Column) -> str:
+    from pagelab.analysis import wording
+    from pagelab.stats.nondeterminism import Metric, Refused
+
+    if isinstance(side, Refused):
+        return "–"
+    if change.metric is Metric.MEAN:
+        return wording.quantity(side.value, column)
+    if change.metric is Metric.EXECUTION:
+        return f"{wording.digits(side.value)} times"
+    return wording.percent(side.value, signed=False)
+
+
+def _notes(found: Comparison) -> list[str]:
+    from pagelab.analysis import wording
+
+    lines = [f"not compared: {name}: {reason}" for name, reason in found.refused]
+    for side, names in (("A", found.only_base), ("B", found.only_new)):
+        if names:
+            lines.append(f"only in {side}: {', '.join(names)}")
+    if not found.same_plan:
+        lines.append("the two studies were planned differently")
+    if found.machine is None:
+        lines.append("whether the machine changed is not known: a study has no record of it")
+    elif not found.machine:
+        lines.append("the machine is the same in all that is recorded")
+    else:
+        lines.append(f"the machine differs in {wording.count(len(found.machine), 'fact')}:")
+        lines += [f"  {one.key}: {one.base} → {one.new}" for one in found.machine[:_SHOWN]]
+        if len(found.machine) > _SHOWN:
+            lines.append(f"  … and {len(found.machine) - _SHOWN} more; see them with --json")
+    return lines

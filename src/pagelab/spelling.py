@@ -1,0 +1,31 @@
+"""What may have been meant by a word that is nearly right: a command, an option, a key, a name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+_MOST = 3
+
+
+def nearest(word: str, known: Iterable[str]) -> list[str]:
+    """What may have been meant: names that begin with the word, or differ in a few letters."""
+    names = list(known)
+    bare = word.lstrip("-")
+    begins = [name for name in names if len(bare) > 1 and name.lstrip("-").startswith(bare)]
+    by_bare = {name.lstrip("-"): name for name in names}
+    near = [by_bare[found] for found in difflib.get_close_matches(bare, by_bare, _MOST, 0.6)]
+    return list(dict.fromkeys(begins + near))[:_MOST]
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """``; did you mean NAME?``, or nothing."""
+    found = nearest(word, known)
+    return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+def meant_of(word: str, known: Iterable[str]) -> str:
+    """``; did you mean NAME? Allowed: …``, or just what is allowed."""
+    names = sorted(known)
+    found = meant(word, names)
+    return f"{found} Allowed: {', '.join(names)}" if found else f"; allowed: {', '.join(names)}"

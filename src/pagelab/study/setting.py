@@ -1,0 +1,78 @@
+"""What a command runs under: a policy, variables, CPUs, addresses. As flags say it, and as study.toml does."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pagelab.study.substitute import literal
+
+POLICIES = "policies"
+"""Directory, inside the study's, of the policies."""
+KERNEL = 'name = "kernel"\n'
+"""The policy that leaves everything as it is."""
+AXES = ("pages", "fetch", "frames")
+_UNSAID = {"via": "thp", "inherit": {"fork": True, "exec": True}}
+"""What a policy says where nobody said anything."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What differs between two conditions of the same command."""
+
+    name: str
+    """As it was typed: ``2M``, ``MALLOC_ARENA_MAX=1``, ``kernel``."""
+    policy_toml: str
+    env: dict[str, str] = field(default_factory=dict)
+    cpus: tuple[int, ...] | None = None
+    aslr: str | None = None
+
+    def table(self, name: str, directory: Path) -> dict[str, Any]:
+        """The ``[[policy]]`` of this name; its text goes into a file below ``directory``, where study.toml is."""
+        policy: dict[str, Any] = {"name": name}
+        if self.policy_toml != KERNEL:
+            (directory / POLICIES).mkdir(parents=True, exist_ok=True)
+            (directory / POLICIES / f"{name}.toml").write_text(self.policy_toml, encoding="utf-8")
+            policy["file"] = f"{POLICIES}/{name}.toml"
+        if self.env:
+            policy["env"] = {key: literal(value) for key, value in self.env.items()}
+        if self.cpus is not None:
+            policy["cpus"] = list(self.cpus)
+        if self.aslr is not None:
+            policy["aslr"] = self.aslr
+        return policy
+
+
+def named(word: str, instead: str) -> str:
+    """The word as study.toml takes names; ``instead`` where nothing of it is left."""
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", word).strip("-._+")[:60] or instead
+
+
+def names(settings: Sequence[Setting]) -> list[str]:
+    """Names of the settings as study.toml takes them, all different."""
+    found: list[str] = []
+    for setting in settings:
+        name = named(setting.name, "setting")
+        found.append(name if name not in found else f"{name}-{len(found) + 1}")
+    return found
+
+
+def program_name(word: str) -> str:
+    """A name for the workload that runs this program."""
+    return named(Path(word).name, "program")
+
+
+def flags_of(policy_toml: str) -> dict[str, str] | None:
+    """The policy as flags, by axis, without those that leave it to the kernel; None where flags cannot say it."""
+    try:
+        document: Mapping[str, Any] = tomllib.loads(policy_toml)
+    except tomllib.TOMLDecodeError:
+        return None
+    said = {key: value for key, value in document.items() if key != "name" and _UNSAID.get(key) != value}
+    if any(key not in AXES or not isinstance(value, str) for key, value in said.items()):
+        return None
+    return {key: said[key] for key in AXES if said.get(key, "kernel") != "kernel"}

@@ -1,0 +1,105 @@
+"""A and B of a comparison: commands with the flags that each runs under, as typed, or as a study kept them."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field
+
+from pagelab.study.plan import Condition, Plan
+from pagelab.study.setting import AXES, flags_of
+from pagelab.study.spec import SHELL_WORDS
+
+NAME = "compare"
+"""Of a study that compares two."""
+SIDES = ("A", "B")
+"""Names of what is compared, and of the workloads where the commands differ."""
+VARIABLE = "env "
+"""Variables are axes of their own: ``env MALLOC_ARENA_MAX``."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two."""
+
+    command: str
+    chosen: dict[str, str] = field(default_factory=dict)
+    """Axis → value."""
+
+    def told(self) -> str:
+        """``sort -n numbers.txt, with --pages 2M``."""
+        words = shlex.join(flags(self.chosen))
+        return f"{self.command}, with {words}" if words else self.command
+
+
+Sides = tuple[Side, Side]
+
+
+def kept(plan: Plan) -> Sides:
+    """The two that ran in one study."""
+    a, b = (Side(_command(one), _kept(one)) for one in plan.conditions)
+    return a, b
+
+
+def _command(one: Condition) -> str:
+    if one.argv[:2] == ["/bin/sh", "-c"] and len(one.argv) == 3 and needs_shell(one.argv[2]):
+        return one.argv[2]
+    return shlex.join(one.argv)
+
+
+def needs_shell(command: str) -> bool:
+    """Whether only a shell can run it: pipes, redirections, variables, patterns outside single quotes."""
+    return SHELL_WORDS.search(_unquoted(command)) is not None
+
+
+def _unquoted(command: str) -> str:
+    parts = command.split("'")
+    return "'".join(part for i, part in enumerate(parts) if i % 2 == 0)
+
+
+def _kept(one: Condition) -> dict[str, str]:
+    said = flags_of(one.policy_toml)
+    chosen = dict(said) if said is not None else {"policy": one.policy_path or one.policy}
+    if one.cpus is not None:
+        chosen["cpu"] = ",".join(map(str, one.cpus))
+    if one.aslr is not None:
+        chosen["aslr"] = "on" if one.aslr else "off"
+    return chosen | {f"{VARIABLE}{name}": value for name, value in one.env.items()}
+
+
+def again(sides: Sides) -> list[str] | None:
+    """The words of the command line that compares them; None where flags cannot say what differs."""
+    a, b = sides
+    words = ["pagelab", "compare", *([a.command] if a.command == b.command else [a.command, b.command])]
+    if sides[0] == sides[1]:
+        words.append(b.command)
+    for axis in dict.fromkeys([*a.chosen, *b.chosen]):
+        values = [side.chosen.get(axis, "kernel" if axis in AXES else None) for side in sides]
+        if None in values:
+            return None
+        words += words_of(axis, [str(value) for value in dict.fromkeys(values)])
+    return words
+
+
+def measured(plan: Plan) -> list[str]:
+    """The words that say what was measured, and for how long at most."""
+    ran = plan.conditions[0]
+    words = ["--metric", plan.metric] if plan.metric != "wall_s" else []
+    words += ["--measure-regex", ran.regex] if ran.regex is not None else []
+    return words + (["--timeout", f"{ran.timeout_s:g}"] if ran.timeout_s is not None else [])
+
+
+def flag(axis: str) -> str:
+    """The name of its option."""
+    return "--env" if axis.startswith(VARIABLE) else f"--{axis}"
+
+
+def words_of(axis: str, values: list[str]) -> list[str]:
+    """The axis as it is typed, once for each value."""
+    name = axis.removeprefix(VARIABLE)
+    shown = [f"{name}={value}" if axis.startswith(VARIABLE) else value for value in values]
+    return [word for value in shown for word in (flag(axis), value)]
+
+
+def flags(chosen: dict[str, str]) -> list[str]:
+    """All axes as they are typed."""
+    return [word for axis, value in chosen.items() for word in words_of(axis, [value])]
