@@ -181,6 +181,18 @@ def test_what_flags_cannot_say_is_a_policy_of_the_study(tmp_path: Path) -> None:
     assert again((a, b)) is None
 
 
+def test_a_time_is_used_in_whole_pairs(tmp_path: Path) -> None:
+    """The two have nothing in common but the block: one as short as the other is long still runs as often."""
+    commands = ("sleep 0.01", "sleep 0.1")
+    done = run(tmp_path, *commands, "--minutes", "0.08", "--into", "kept")
+    assert done.returncode == 0, done.stderr
+    with Store.open(tmp_path / "kept", write=False) as store:
+        runs = store.runs()
+        counts = runs.group_by("condition").len()["len"].to_list()
+    assert counts[0] == counts[1] >= 6
+    assert "--executions and --minutes exclude" in run(tmp_path, *commands, "--minutes", "1", "-n", "5").stderr
+
+
 def test_executions_are_interleaved(tmp_path: Path) -> None:
     """Once each to see that they run, then blocks of both in random order."""
     log = tmp_path / "log"
@@ -235,6 +247,6 @@ def test_a_command_gets_a_shell_only_where_it_needs_one(tmp_path: Path) -> None:
     assert needs_shell("sort f | uniq")
     assert needs_shell("echo $HOME")
     assert not needs_shell("awk '{print $1 > 2}' f")
-    study = read(Pair(("sort f | uniq", "./b {x}"), "/tmp").write(tmp_path, executions=3))
+    study = read(Pair(("sort f | uniq", "./b {x}"), "/tmp").write(tmp_path, {"executions": 3}))
     assert study.workload[0].shell == "sort f | uniq"
     assert study.workload[1].command == ["./b", "{{x}}"]

@@ -85,6 +85,10 @@ def compare_command(
         list[str] | None,
         typer.Option("--aslr", metavar="on|off", help="Addresses randomised, or not.", rich_help_panel=_AXES),
     ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option("--minutes", "-m", metavar="N", help="As many of each as fit into it.", rich_help_panel=WHAT),
+    ] = None,
     timeout: Timeout = None,
     measure_regex: MeasureRegex = None,
     into: Annotated[
@@ -134,12 +138,20 @@ def compare_command(
         raise BadInputError(f"--level {level}: not within 0.5 ... 0.9999")
     if not 0 <= seed < 2**63:
         raise BadInputError(f"--seed {seed}: not within 0 ... 2**63 - 1")
+    if executions is not None and minutes is not None:
+        raise BadInputError("--executions and --minutes exclude each other: each decides how many executions there are")
     gates = tuple(parse_gate(text) for text in fail_if or [])
     axes = given(
         {"pages": pages, "fetch": fetch, "frames": frames, "policy": policy, "env": env, "cpu": cpu, "aslr": aslr}
     )
     if are_studies(base, new):
-        single = {"executions": executions, "timeout": timeout, "measure-regex": measure_regex, "into": into}
+        single = {
+            "executions": executions,
+            "minutes": minutes,
+            "timeout": timeout,
+            "measure-regex": measure_regex,
+            "into": into,
+        }
         stray = [f"--{name}" for name in (*axes, *(name for name, value in single.items() if value is not None))]
         if stray:
             raise BadInputError(f"{', '.join(stray)}: only for commands; {base} is a study, and has run")
@@ -152,6 +164,7 @@ def compare_command(
             cwd=str(Path.cwd()),
             settings=settings_of(sides),
             executions=executions if executions is not None else _EXECUTIONS,
+            minutes=minutes,
             seed=seed,
             metric=metric,
             regex=measure_regex,

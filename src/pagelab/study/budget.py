@@ -166,7 +166,7 @@ def go_on(store: Store, plan: Plan, elapsed_s: float) -> str | None:
         # What the pilot said of scatter stands: to look again and again would choose by what was found.
         before = {one["workload"]: one["scatter"] for one in sized[-1]["paces"]}
         found = [replace(pace, scatter=before.get(pace.workload, pace.scatter)) for pace in found]
-        wanted = allocated(found, 60 * plan.minutes - spent)
+        wanted = _wanted(plan, found, 60 * plan.minutes - spent)
         if wanted == blocks_of(plan):
             return None
         extend(store, plan, wanted)
@@ -176,7 +176,7 @@ def go_on(store: Store, plan: Plan, elapsed_s: float) -> str | None:
 
 def _size(store: Store, plan: Plan, found: Sequence[Pace], spent: float) -> str:
     assert plan.minutes is not None
-    wanted = allocated(found, 60 * plan.minutes - spent)
+    wanted = _wanted(plan, found, 60 * plan.minutes - spent)
     store.put_event("sized", {"paces": [asdict(one) for one in found], "blocks": wanted, "spent_s": spent})
     if wanted != blocks_of(plan):
         extend(store, plan, wanted)
@@ -222,6 +222,14 @@ def _scatter(treatment: Mapping[int, float], baseline: Mapping[int, float]) -> f
     centre = median(apart)
     # About the median of n values deviations are too small, by a share that one in n makes good.
     return _NORMAL_DEVIATION * sum(abs(d - centre) for d in apart) / (len(apart) - 1)
+
+
+def _wanted(plan: Plan, paces: Sequence[Pace], seconds: float) -> dict[str, int]:
+    """Blocks of all workloads alike where nothing is compared within one: then they may be compared with each other."""
+    if contrasts(plan):
+        return allocated(paces, seconds)
+    more = max(0, int(seconds / sum(pace.block_s for pace in paces)))
+    return {pace.workload: max(pace.blocks, min(MOST_BLOCKS, pace.blocks + more)) for pace in paces}
 
 
 def allocated(paces: Sequence[Pace], seconds: float) -> dict[str, int]:

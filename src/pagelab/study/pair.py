@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pagelab.errors import BadInputError
+from pagelab.study.budget import checked_minutes
 from pagelab.study.control import Tools, run_study
 from pagelab.study.errors import SpecError
 from pagelab.study.progress import Progress, Silent
@@ -31,6 +32,8 @@ class Pair:
     settings: tuple[Setting, Setting] = (PLAIN, PLAIN)
     """Of the two: the same, or one each."""
     executions: int = 20
+    minutes: float | None = None
+    """Time for them, in place of ``executions``."""
     seed: int = 1
     metric: str | None = None
     """None: wall time, or with ``regex`` the one measurement that is found."""
@@ -42,15 +45,15 @@ class Pair:
         """Whether the settings alone differ: then it is one workload under two policies."""
         return self.commands[0] == self.commands[1] and self.settings[0] != self.settings[1]
 
-    def write(self, directory: Path, *, executions: int) -> Path:
-        """study.toml of ``executions`` of each in ``directory``, with its policies beside it."""
+    def write(self, directory: Path, size: dict[str, float]) -> Path:
+        """study.toml in ``directory``, with its policies beside it; ``size`` is its ``executions`` or ``minutes``."""
         directory.mkdir(parents=True, exist_ok=True)
         settings = self.settings if self.settings[0] != self.settings[1] else self.settings[:1]
         policies = names(settings)
         study = {
             "name": NAME,
             "question": self._question(),
-            "executions": executions,
+            **size,
             "warmups": 0,
             "seed": self.seed,
             "metric": self.metric or "wall_s",
@@ -103,17 +106,20 @@ def run_pair(pair: Pair, directory: Path, tools: Tools, progress: Progress | Non
 
     Raises BadInputError where a command cannot run or fails, and the study's own errors.
     """
-    _run(pair, directory / TRIAL, 1, tools, Silent())
+    _run(pair, directory / TRIAL, {"executions": 1}, tools, Silent())
     failed = _failures(directory / TRIAL)
     if failed:
         raise BadInputError(f"{'; '.join(failed)}; nothing was compared")
     if pair.regex is not None and pair.metric is None:
         pair = replace(pair, metric=only_measurement(directory / TRIAL))
-    _run(pair, directory, pair.executions, tools, progress or Silent())
+    size: dict[str, float] = {"executions": pair.executions}
+    if pair.minutes is not None:
+        size = {"minutes": checked_minutes(pair.minutes)}
+    _run(pair, directory, size, tools, progress or Silent())
 
 
-def _run(pair: Pair, directory: Path, executions: int, tools: Tools, progress: Progress) -> None:
-    spec = pair.write(directory, executions=executions)
+def _run(pair: Pair, directory: Path, size: dict[str, float], tools: Tools, progress: Progress) -> None:
+    spec = pair.write(directory, size)
     try:
         run_study(spec, directory, tools, progress=progress)
     except SpecError as error:
