@@ -27,7 +27,10 @@ _AXES = "What commands run under: given once for both, twice for A and B"
 def compare_command(
     base: Annotated[str, typer.Argument(metavar="A", help="Directory of the study before; or a command, in quotes.")],
     new: Annotated[
-        str | None, typer.Argument(metavar="B", help="Directory of the study after; or a command, in quotes.")
+        str | None,
+        typer.Argument(
+            metavar="B", help="Directory of the study after; or a command, in quotes; none: A under two settings."
+        ),
     ] = None,
     fail_if: Annotated[
         list[str] | None,
