@@ -147,12 +147,9 @@ pub fn populate(tools: &Tools, order: &Order, small: bool, frames: &mut [u64; SL
 fn fill(tools: &Tools, address: usize, pinned: bool, advice: i32, frames: &mut [u64; SLOTS]) -> Result<Made> {
     // SAFETY: changes page sizes only.
     unsafe { sys::madvise(address, PMD, advice) }.or_else(without_huge_pages)?;
-    // SAFETY: populates what was mapped just now.
-    match unsafe { sys::madvise(address, PMD, c::MADV_POPULATE_WRITE) } {
-        // Before Linux 5.14 (which cannot move pages either) or where memory is short: said again by the touch.
-        Ok(()) | Err(Errno::EINVAL) => {}
-        Err(errno) => return Err(errno),
-    }
+    // Touched, and not by MADV_POPULATE_WRITE: that marks pages as referenced, on top of the processor's own mark. The kernel
+    // takes such pages for active the first time it looks at them, and in a control group, whose counts lag behind, it may then
+    // find nothing left to reclaim and end the program (6.18).
     (address..address + PMD).step_by(PAGE).for_each(|page| mark(page, 1));
     tools.pagemap.read(address, frames)?;
     let huge = is_huge(frames);
@@ -184,6 +181,12 @@ fn one_node(address: usize, frames: &mut [u64; SLOTS]) -> Option<usize> {
 fn mark(page: usize, byte: u8) {
     // SAFETY: our own memory, mapped read-write, and present (a missing page that is registered would be waited for).
     unsafe { core::ptr::write_volatile(page as *mut u8, byte) };
+}
+
+/// Takes from the pages of `span` what a system call left on them: the mark that they are referenced (see [`fill`]).
+pub fn unmark(span: Span) {
+    // SAFETY: the slots are the pool's; nothing is done to contents. (Locked ones are not reclaimed anyway, and refused.)
+    let _ = unsafe { sys::madvise(span.start, span.len(), c::MADV_COLD) };
 }
 
 fn is_huge(frames: &[u64; SLOTS]) -> bool {
