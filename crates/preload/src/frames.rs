@@ -22,6 +22,7 @@ mod engine;
 mod existing;
 mod gate;
 mod grip;
+mod group;
 mod handler;
 pub mod hints;
 mod homes;

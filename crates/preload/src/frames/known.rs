@@ -126,6 +126,9 @@ impl Pool {
         match self.is_as_found(pagemap, wide, run, frames) {
             false => self.strayed(pagemap, run, now, frames),
             true => {
+                if self.is_short_of_memory() {
+                    self.unmark(wide);
+                }
                 self.looks.words.get_mut(groups(run)).unwrap_or(&mut []).fill(now);
                 return true;
             }
