@@ -294,9 +294,10 @@ impl Pool {
         self.held_bytes() + batches * (self.batch() * PAGE) as u64 > self.budget_bytes()
     }
 
-    /// Whether it holds more than its budget, where control groups have limits.
+    /// Whether it holds more than its budget, where control groups have limits. What the least order brings stays: a fault waits
+    /// for it.
     pub fn exceeds(&self) -> bool {
-        self.is_limited() && self.held_bytes() > self.budget_bytes()
+        self.is_limited() && self.held_bytes() > self.budget_bytes().max((LEAST_BATCH * PAGE) as u64)
     }
 
     /// Free pages to fill up to: more when more were placed, and one of each colour if that is not too much.
