@@ -18,8 +18,8 @@ from harness.policies import THP
 from harness.processes import processes_named
 
 SWAPPING = [*MAIN, BY_NAME["masks"], BY_NAME["window-16"]]
-SQUEEZED_MIB = 32
-"""In 24 MiB the engine leaves too little now and then: docs/frames.md."""
+LARGER_MIB = 48
+"""What lives in smaller groups with swap."""
 
 
 @pytest.fixture(scope="module")
@@ -63,15 +63,52 @@ def test_pages_are_placed_where_memory_is_swapped(
 
 
 @pytest.mark.usefixtures("swap")
+@pytest.mark.parametrize("mebibytes", [16, 24])
 @pytest.mark.parametrize("policy", MAIN, ids=str)
 def test_a_program_larger_than_its_memory_lives_on_swap(
-    policy: FramesPolicy, workshop: Workshop, run_under: Runner
+    policy: FramesPolicy, mebibytes: int, workshop: Workshop, run_under: Runner
 ) -> None:
-    """Twice the group's limit: pages of the program and of the pool come and go under four threads and a fork."""
-    argv = [str(workshop.build("frames/squeezed")), str(2 * SQUEEZED_MIB), "1"]
-    with group("swap", SQUEEZED_MIB, swap=True) as limited:
+    """Two and three times the limit: pages of the program and of the pool come and go under four threads and a fork."""
+    argv = [str(workshop.build("frames/squeezed")), str(LARGER_MIB), "1"]
+    with group("swap", mebibytes, swap=True) as limited:
         run = in_group(run_under, limited, possible(policy), argv).succeeded()
         assert (run.stdout, run.stderr) == ("ok\n", ""), run.story()
+        assert limited.killed() == 0, run.story()
+    accounted(run)
+
+
+TIGHT = [(24, 20), (64, 60)]
+"""MiB of a group without swap, and of a program that lives in it."""
+
+
+@pytest.mark.parametrize(("mebibytes", "hogged"), TIGHT)
+@pytest.mark.parametrize("policy", [None, *MAIN], ids=lambda policy: policy or "natively")
+def test_a_program_that_fills_its_group_gets_what_the_pool_holds(
+    policy: FramesPolicy | None, mebibytes: int, hogged: int, workshop: Workshop, run_under: Runner
+) -> None:
+    """All but 4 MiB of the group, enough for the launcher and the engine too: the pool shrinks with what is left."""
+    possible(MAIN[0])
+    argv = [str(workshop.build("frames/hog")), str(hogged), "1"]
+    with group("tight", mebibytes) as limited:
+        if policy is None:
+            assert subprocess.run([*limited.prefix(), *argv], capture_output=True, check=False).returncode == 0
+            return
+        run = in_group(run_under, limited, policy, argv).succeeded()
+        assert limited.killed() == 0, run.story()
+    accounted(run)
+    assert run.root.frames is not None
+    assert run.root.frames.engine is not None
+    assert run.root.frames.engine.values["pool_bytes"] <= 2 << 20, run.story()
+
+
+@pytest.mark.parametrize("policy", MAIN, ids=str)
+def test_a_limit_that_is_lowered_while_the_run_goes_on_is_heeded(
+    policy: FramesPolicy, workshop: Workshop, run_under: Runner
+) -> None:
+    """The launcher has seen 256 MiB, and allows pools that do not fit into what it is then."""
+    with group("lowered", 256) as limited:
+        command = ["sh", "-c", f"echo $((24 << 20)) >{limited.limit}; exec {workshop.build('frames/hog')} 20 1"]
+        run = in_group(run_under, limited, possible(policy), command).succeeded()
         assert limited.killed() == 0, run.story()
     accounted(run)
 

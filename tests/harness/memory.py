@@ -46,6 +46,7 @@ class MemoryGroup:
         self.is_first_version = first.is_dir()
         self.path = (first if self.is_first_version else CGROUP) / name
         bytes_ = str(mebibytes << 20)
+        self.limit = self.path / ("memory.limit_in_bytes" if self.is_first_version else "memory.max")
         if self.is_first_version:
             self.settings = {"memory.limit_in_bytes": bytes_}
             self.settings |= {"memory.swappiness": "100"} if swap else {"memory.swappiness": "0"}

@@ -31,7 +31,7 @@ const NO_LIMIT: u64 = 1 << 62;
 pub struct Limits {
     /// By file name, as read; where a parent's limit is tighter, the parent's.
     pub files: BTreeMap<String, String>,
-    /// Smallest memory limit along the path to the root.
+    /// Smallest memory limit along the path to the root; one that slows down (`memory.high`) is as good as one that ends.
     pub memory_bytes: Option<u64>,
     /// CPUs' worth of time, when limited.
     pub cpu_quota: Option<f64>,
@@ -120,12 +120,10 @@ fn collect(limits: &mut Limits, levels: &[PathBuf], name: &str) {
 fn note(limits: &mut Limits, name: &str, text: &str) {
     let bytes = text.parse::<u64>().ok().filter(|&bytes| bytes < NO_LIMIT);
     let tighter = match name {
-        "memory.max" | "memory.limit_in_bytes" => {
-            let tighter = bytes.is_some_and(|bytes| limits.memory_bytes.is_none_or(|known| bytes < known));
-            if tighter {
-                limits.memory_bytes = bytes;
-            }
-            tighter
+        "memory.max" | "memory.high" | "memory.limit_in_bytes" => {
+            limits.memory_bytes = limits.memory_bytes.into_iter().chain(bytes).min();
+            let known = limits.files.get(name).and_then(|text| text.parse::<u64>().ok());
+            bytes.is_some_and(|bytes| known.is_none_or(|known| bytes < known))
         }
         "cpu.max" => {
             let quota = quota(text);
@@ -160,6 +158,12 @@ mod tests {
             note(&mut limits, name, text);
         }
         assert_eq!(limits.memory_bytes, Some(1_048_576));
+        assert_eq!(limits.files.get("memory.max").map(String::as_str), Some("1048576"));
+        for text in ["4194304", "524288"] {
+            note(&mut limits, "memory.high", text);
+        }
+        assert_eq!(limits.memory_bytes, Some(524_288));
+        assert_eq!(limits.files.get("memory.high").map(String::as_str), Some("524288"));
         assert_eq!(limits.files.get("memory.max").map(String::as_str), Some("1048576"));
     }
 

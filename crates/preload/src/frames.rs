@@ -22,6 +22,7 @@ mod engine;
 mod existing;
 mod gate;
 mod grip;
+mod group;
 mod handler;
 pub mod hints;
 mod homes;
@@ -210,12 +211,11 @@ pub fn unpin(addr: usize, len: usize) -> bool {
 /// Advice of the program that the kernel refuses for locked memory, where it is us who locked it: what to ask for instead
 /// (`None`: nothing).
 pub fn advice_for(addr: usize, advice: i32) -> Option<i32> {
-    const MADV_COLD: i32 = 20;
     const MADV_PAGEOUT: i32 = 21;
     match advice {
         c::MADV_DONTNEED if pins(addr) => Some(c::MADV_DONTNEED_LOCKED),
         // They may be without effect.
-        c::MADV_FREE | MADV_COLD | MADV_PAGEOUT if pins(addr) => None,
+        c::MADV_FREE | c::MADV_COLD | MADV_PAGEOUT if pins(addr) => None,
         _ => Some(advice),
     }
 }

@@ -80,6 +80,7 @@ pub mod c {
     pub const MADV_NOHUGEPAGE: i32 = 15;
     pub const MADV_DONTDUMP: i32 = 16;
     pub const MADV_WIPEONFORK: i32 = 18;
+    pub const MADV_COLD: i32 = 20;
     pub const MADV_POPULATE_READ: i32 = 22;
     pub const MADV_POPULATE_WRITE: i32 = 23;
     pub const MADV_DONTNEED_LOCKED: i32 = 24;

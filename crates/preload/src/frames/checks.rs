@@ -23,7 +23,7 @@ impl Engine {
             if let Err(broken) = pool.stock.validate() {
                 fail(format_args!("pool {number} after {what}: {broken}"));
             }
-            let most = pool.budget_bytes().max(1 << 21);
+            let most = pool.most_bytes().max(1 << 21);
             if pool.wanted.is_empty() && pool.held_bytes() > most + (1 << 21) {
                 fail(format_args!("pool {number} after {what}: {} bytes of {most}", pool.held_bytes()));
             }

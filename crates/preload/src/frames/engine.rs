@@ -15,6 +15,7 @@ use crate::sys::{self, Errno, Result};
 
 use super::doubts::Doubts;
 use super::grip::Grip;
+use super::group::Group;
 use super::homes::Home;
 use super::hunt::{self, Flags};
 use super::later::Later;
@@ -53,6 +54,7 @@ pub struct Engine {
     pub(super) frames: [u64; SLOTS],
     pub(super) doubts: Doubts,
     pub(super) grip: Grip,
+    pub(super) group: Group,
     /// The page that the fault in question touched: what else it brings in comes ahead.
     pub(super) touched: Option<usize>,
     /// Several threads wait: those whose pages are there are woken together, and where these pages are.
@@ -71,6 +73,8 @@ pub struct Order {
     pub address: usize,
     /// Locked in memory.
     pub pinned: bool,
+    /// So many pages of it.
+    pub pages: usize,
 }
 
 impl Engine {
@@ -90,6 +94,7 @@ impl Engine {
             frames: [0; SLOTS],
             doubts: Doubts::none(),
             grip: Grip::none(),
+            group: Group::unknown(),
             touched: None,
             later: None,
         }
@@ -192,7 +197,8 @@ impl Engine {
 
     /// A place for another chunk of pool `at`.
     pub fn order(&mut self, at: usize) -> Option<Order> {
-        let pinned = self.pools.get(at)?.as_ref()?.pinned;
+        let pool = self.pools.get(at)?.as_ref()?;
+        let (pinned, pages) = (pool.pinned, pool.order_pages());
         if !store::has_address_room(self.chunk_count()) {
             return None;
         }
@@ -200,7 +206,8 @@ impl Engine {
         if let Some(pool) = self.pool(at) {
             pool.ordered += 1;
         }
-        Some(Order { pool: at, address, pinned })
+        self.group.took((pages * PAGE) as u64);
+        Some(Order { pool: at, address, pinned, pages })
     }
 
     /// An order has come to its end.
@@ -228,13 +235,13 @@ impl Engine {
         self.arrived(meant);
         let rehomed = self.rehomed(meant, made.node);
         let order = rehomed.unwrap_or(meant);
-        let entered =
-            rehomed.and_then(|_| self.books.take()).and_then(|book| self.fill(book, order, made.huge, frames));
+        let entered = rehomed.and_then(|_| self.books.take()).and_then(|book| self.fill(book, order, made, frames));
         if entered.is_err() {
             store::unmap(order.address);
             self.addresses.give_back(order.address);
         }
         self.account();
+        self.trim(order.pool);
         entered.and(if order.pool == meant.pool { Ok(()) } else { Err(Errno::EXDEV) })
     }
 
@@ -242,18 +249,20 @@ impl Engine {
         &mut self,
         book: &'static mut pagelab_frames::Chunk,
         order: Order,
-        huge: bool,
+        made: &store::Made,
         frames: &[u64; SLOTS],
     ) -> Result<()> {
         let pool = self.pools.get_mut(order.pool).and_then(Option::as_mut).ok_or(Errno::EINVAL)?;
         let refused = |_: Refused| Errno::ENOMEM;
         let number = pool.stock.add_chunk(book, order.address).map_err(refused)?;
-        pool.looks.begin(number, huge);
+        pool.looks.begin(number, made.huge);
         for (index, frame) in (0..).zip(frames) {
             let slot = SlotId::new(number, index);
             let end = pool.end_for(*frame);
             if pool.stock.add(slot, *frame, end).is_err() {
-                store::discard(page_at(order.address + index as usize * PAGE));
+                if (index as usize) < made.pages {
+                    store::discard(page_at(order.address + index as usize * PAGE));
+                }
                 pool.stock.emptied(Run::one(slot));
             }
         }
@@ -299,12 +308,17 @@ impl Engine {
         let pools = || self.pools().iter().flatten();
         let held = pools().map(Pool::held_bytes).sum();
         tally::engine_set(|counts| &counts.pool_bytes, held);
-        tally::engine_set(|counts| &counts.budget_bytes, pools().map(Pool::budget_bytes).sum());
+        tally::engine_set(|counts| &counts.budget_bytes, pools().map(Pool::most_bytes).sum());
         tally::engine_peak(held);
     }
 
-    /// Looks up how much memory the process has, if the budget of pool `at` depends on it.
+    /// Looks up how much memory the process has, if the budget of pool `at` depends on it, and what its control groups leave.
     pub(super) fn measure(&mut self, at: usize) {
+        let left = self.group.left();
+        let count = self.pools().iter().flatten().count().max(1) as u64;
+        if let Some(pool) = self.pool(at) {
+            pool.left(left.map(|left| left / count));
+        }
         if self.pool(at).is_some_and(|pool| pool.is_measured()) {
             let held: u64 = self.pools.iter().flatten().map(Pool::held_bytes).sum();
             let resident = populate::resident_bytes().unwrap_or(0) as u64;
@@ -339,7 +353,7 @@ pub fn page_at(addr: usize) -> Span {
 /// Counts a chunk that was populated.
 pub fn count_chunk(made: &store::Made, ns: u64) {
     tally::engine(|counts| &counts.refills, 1);
-    tally::engine(|counts| &counts.refill_pages, SLOTS as u64);
+    tally::engine(|counts| &counts.refill_pages, made.pages as u64);
     tally::engine(|counts| &counts.refill_ns, ns);
     tally::engine(|counts| &counts.split_ns, made.split_ns);
     tally::engine(|counts| &counts.chunks, 1);

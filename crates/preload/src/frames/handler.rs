@@ -214,6 +214,7 @@ fn prepare() -> core::result::Result<Uffd, Stop> {
     let yard = yard(uffd, guest::plan().is_some_and(pins)).map_err(stop(EngineFailure::NoMemory))?;
     YARD.store(yard, Ordering::Relaxed);
     nodes::learn();
+    ENGINE.lock().group.learn();
     if let Some(plan) = guest::plan() {
         let tools = Tools { uffd, pagemap, landing: yard + PAGE, transit: yard + FIRST_TRANSIT * PAGE };
         if !ENGINE.lock().set_up(&plan, tools) {

@@ -102,6 +102,7 @@ impl Engine {
             }
         }
         if self.pool(at_pool)?.stock.totals().free == 0 {
+            self.measure(at_pool);
             self.refill(at_pool).ok()?;
         }
         let stock = &mut self.pool(at_pool)?.stock;
@@ -119,6 +120,7 @@ impl Engine {
         }
         let small = !self.flags.is_whole_free(frame);
         loop {
+            self.measure(at);
             let Some(pool) = self.pool(at) else { return false };
             if pool.held_bytes() + PMD as u64 > pool.budget_bytes() {
                 return false;

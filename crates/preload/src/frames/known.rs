@@ -13,6 +13,7 @@ use pagelab_frames::stock::CHUNK_SLOTS;
 use pagelab_frames::{Run, SlotId, State};
 
 use crate::arch::{self, PAGE};
+use crate::intervals::Span;
 use crate::sys::Result;
 use crate::sys::pipes::MOST_PAGES;
 
@@ -20,6 +21,7 @@ use super::engine::Engine;
 use super::grip::{Grip, List};
 use super::pagemap::Pagemap;
 use super::pools::{MOST_CHUNKS, Pool, table};
+use super::store;
 use super::tally;
 
 /// Slots looked up together.
@@ -124,6 +126,9 @@ impl Pool {
         match self.is_as_found(pagemap, wide, run, frames) {
             false => self.strayed(pagemap, run, now, frames),
             true => {
+                if self.is_short_of_memory() {
+                    self.unmark(wide);
+                }
                 self.looks.words.get_mut(groups(run)).unwrap_or(&mut []).fill(now);
                 return true;
             }
@@ -183,7 +188,17 @@ impl Pool {
         for slot in part.slots().filter(|slot| self.has_page(*slot, run)) {
             list.push(base, slot.index() as usize);
         }
-        grip.hold(list.pages())
+        let number = grip.hold(list.pages());
+        self.unmark(part);
+        number
+    }
+
+    /// Takes the marks of having been used from the pages of `part`, which are about to be handed out: looking at them and holding
+    /// them is no use, and what is marked twice the kernel is slow to reclaim (see [`store`]).
+    fn unmark(&self, part: Run) {
+        if let Some(address) = self.stock.address(part.slot) {
+            store::unmark(Span::new(address, address + part.len as usize * PAGE));
+        }
     }
 
     /// Whether `slot` is free, or one of `run`, which is held.

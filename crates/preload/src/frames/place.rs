@@ -67,6 +67,7 @@ impl Engine {
                 return;
             }
         };
+        let window = if self.is_squeezed(number) { 1 } else { window };
         let end = page.saturating_add(window * PAGE).min(within.end);
         tally::frames(number, |counts| &counts.faults, 1);
         self.ask_home(page, thread);
@@ -350,7 +351,7 @@ impl Engine {
             return self.take_exact(pool, at, most);
         }
         let mut begin = 0;
-        let most_turns = self.pools.get(pool)?.as_ref()?.patience();
+        let most_turns = self.pools.get(pool)?.as_ref()?.turns();
         for turn in 0..=most_turns {
             let stock = &mut self.pools.get_mut(pool)?.as_mut()?.stock;
             if let Some(run) = stock.take_run(self.wants.get(at..at + most)?) {
@@ -364,8 +365,11 @@ impl Engine {
             if turn == 0 {
                 begin = sys::monotonic_ns();
             }
+            if turn == most_turns || self.is_dry() {
+                break;
+            }
             self.make_room(pool);
-            if turn == most_turns || self.is_dry() || self.refill(pool).is_err() {
+            if self.refill(pool).is_err() {
                 break;
             }
         }

@@ -23,12 +23,26 @@ const LOW_PART: u32 = 2;
 const SMALL_LOW_PART: u32 = 4;
 /// Chunks populated for one page, at most.
 const MOST_HUNTED: u64 = 64;
+/// ... and of pieces smaller than that.
+const SMALL_TURNS: usize = 4;
 /// Halvings of that, at most.
 const MOST_BARREN: u32 = 16;
 /// Default budget: what the pool may hold, bytes ...
 const BUDGET: u64 = 64 << 20;
 /// ... or one part in so many of what the process has besides, if that is more.
 const BUDGET_SHARE: u64 = 20;
+/// Where control groups have limits, the pool has at most one part in so many of what they leave ...
+const LEFT_SHARE: u64 = 4;
+/// ... or that, where strategies must hold what they reject.
+const HOARD_SHARE: u64 = 2;
+/// A chunk, with what is held, must leave one part in so many of it.
+const RESERVE: u64 = 4;
+/// Where they leave less than that, bytes, the kernel may be at work in the pool.
+const SHORT: u64 = 64 << 20;
+/// ... and less than that, it has next to nothing.
+const SQUEEZED: u64 = 1 << 20;
+/// Pages populated at a time, at least: a mapping and its tables cost memory, too.
+const LEAST_BATCH: usize = 16;
 
 /// One pool.
 pub struct Pool {
@@ -42,6 +56,10 @@ pub struct Pool {
     pub exact: bool,
     /// Bytes it may hold; 0: the default.
     budget_bytes: u64,
+    /// Its strategies reject much of what they hold.
+    hoards: bool,
+    /// Bytes that the control groups leave it, with what it holds; `None`: they have no limit.
+    left_bytes: Option<u64>,
     /// Chunks being populated for it.
     pub ordered: u32,
     /// What the process has besides the pools, bytes; looked up where it matters.
@@ -91,6 +109,8 @@ impl Pool {
             pinned: false,
             exact: false,
             budget_bytes: 0,
+            hoards: false,
+            left_bytes: None,
             ordered: 0,
             others_bytes: 0,
             placed: 0,
@@ -107,8 +127,9 @@ impl Pool {
         let chunks = table::<Option<&'static mut Chunk>>(MOST_CHUNKS).ok()?;
         let lists = table::<List>(self.stock.colours().count() as usize).ok()?;
         let stock = Stock::new(*self.stock.colours(), chunks, lists).ok()?;
-        let (pinned, exact, budget_bytes, wanted) = (self.pinned, self.exact, self.budget_bytes, self.wanted);
-        Some(Pool { pinned, exact, budget_bytes, wanted, ..Pool::of(stock, Looks::none().ok()?) })
+        let (pinned, exact, hoards) = (self.pinned, self.exact, self.hoards);
+        let (budget_bytes, wanted) = (self.budget_bytes, self.wanted);
+        Some(Pool { pinned, exact, hoards, budget_bytes, wanted, ..Pool::of(stock, Looks::none().ok()?) })
     }
 
     /// Sorts its pages by another colour function, for `spec`: whoever took pages from here does so no more.
@@ -118,6 +139,7 @@ impl Pool {
         // SAFETY: the old lists were a mapping of their own, and nothing refers to them any more.
         let _ = unsafe { sys::munmap(old.as_ptr() as usize, size_of_val(old).next_multiple_of(PAGE)) };
         (self.budget_bytes, self.wanted, self.exact) = (0, &[], spec.kind == StrategyKind::Exact);
+        self.hoards = false;
         self.admit(spec, available);
         Some(())
     }
@@ -137,10 +159,16 @@ impl Pool {
             StrategyKind::PageColoring | StrategyKind::BinHopping | StrategyKind::Random => 0,
         };
         self.budget_bytes = self.budget_bytes.max(wanted);
+        self.hoards |= matches!(spec.kind, StrategyKind::Modulo | StrategyKind::Exact | StrategyKind::Module);
     }
 
-    /// Bytes it may hold.
+    /// Bytes it may hold now.
     pub fn budget_bytes(&self) -> u64 {
+        self.most_bytes().min(self.room_bytes())
+    }
+
+    /// Bytes it may hold where there is room for them.
+    pub fn most_bytes(&self) -> u64 {
         match self.budget_bytes {
             0 => BUDGET.max(self.others_bytes / BUDGET_SHARE),
             bytes => bytes,
@@ -152,6 +180,60 @@ impl Pool {
         self.budget_bytes == 0 && self.held_bytes() + (CHUNK_SLOTS * PAGE) as u64 > BUDGET
     }
 
+    /// The control groups leave it so many bytes, besides what it holds.
+    pub fn left(&mut self, left: Option<u64>) {
+        self.left_bytes = left.map(|left| left + self.held_bytes());
+    }
+
+    /// What of that the pool may have.
+    fn room_bytes(&self) -> u64 {
+        match self.left_bytes {
+            None => u64::MAX,
+            Some(all) if self.hoards => all / HOARD_SHARE,
+            Some(all) => all / LEFT_SHARE,
+        }
+    }
+
+    /// Whether the control groups leave so little that next to nothing is held, and nothing placed ahead.
+    pub fn is_squeezed(&self) -> bool {
+        self.left_bytes.is_some_and(|bytes| bytes < SQUEEZED)
+    }
+
+    /// Whether the refiller works for it: where it cannot keep a chunk, what is fetched ahead would be thrown away again.
+    fn is_filled_ahead(&self) -> bool {
+        !self.is_limited() || self.budget_bytes() >= (CHUNK_SLOTS * PAGE) as u64
+    }
+
+    /// Whether the control groups may soon reclaim memory.
+    pub fn is_short_of_memory(&self) -> bool {
+        self.left_bytes.is_some_and(|bytes| bytes < SHORT)
+    }
+
+    /// Whether memory may be short here sooner than elsewhere: a control group has a limit.
+    pub fn is_limited(&self) -> bool {
+        self.left_bytes.is_some()
+    }
+
+    /// Pages to make room for before some are populated: a chunk, or half of what it may hold where that is less.
+    fn batch(&self) -> usize {
+        let pages = usize::try_from(self.budget_bytes() / PAGE as u64).unwrap_or(usize::MAX);
+        if pages >= CHUNK_SLOTS { CHUNK_SLOTS } else { (pages / 2).max(LEAST_BATCH) }
+    }
+
+    /// Pages to populate at a time. A whole chunk has all colours, and what is too much of it is given back at once; but even
+    /// for that moment it must fit into what the control groups leave.
+    pub fn order_pages(&self) -> usize {
+        let fits = |all| {
+            let chunks = u64::from(self.ordered) + 1;
+            self.held_bytes() + chunks * (CHUNK_SLOTS * PAGE) as u64 <= all - all / RESERVE
+        };
+        match self.batch() {
+            _ if self.left_bytes.is_none_or(fits) => CHUNK_SLOTS,
+            CHUNK_SLOTS => 4 * LEAST_BATCH,
+            less => less,
+        }
+    }
+
     /// The process has so many bytes besides the pools.
     pub fn measured(&mut self, others_bytes: u64) {
         self.others_bytes = others_bytes;
@@ -160,8 +242,18 @@ impl Pool {
     /// How many chunks may be populated in the hunt for one page, before another one is taken: as many as the budget
     /// allows. Where such hunts are in vain, they become shorter.
     pub fn patience(&self) -> usize {
+        if self.is_squeezed() {
+            return 0;
+        }
         let chunks = (self.budget_bytes() / (CHUNK_SLOTS * PAGE) as u64).clamp(2, MOST_HUNTED) as usize;
-        chunks >> self.barren.min(usize::BITS - 1)
+        // Less than a chunk is mostly made of the frames that were given back just now.
+        let turns = if self.order_pages() < CHUNK_SLOTS { SMALL_TURNS } else { chunks };
+        turns >> self.barren.min(usize::BITS - 1)
+    }
+
+    /// As [`Pool::patience`], for a page that must come from somewhere.
+    pub fn turns(&self) -> usize {
+        self.patience().max(usize::from(self.stock.totals().free == 0))
     }
 
     /// A hunt has found what was wanted, or not.
@@ -198,8 +290,14 @@ impl Pool {
 
     /// Whether it must not take in another chunk, with those on the way.
     pub fn is_full(&self) -> bool {
-        let chunks = u64::from(self.ordered) + 1;
-        self.held_bytes() + chunks * (CHUNK_SLOTS * PAGE) as u64 > self.budget_bytes()
+        let batches = u64::from(self.ordered) + 1;
+        self.held_bytes() + batches * (self.batch() * PAGE) as u64 > self.budget_bytes()
+    }
+
+    /// Whether it holds more than its budget, where control groups have limits. What the least order brings stays: a fault waits
+    /// for it.
+    pub fn exceeds(&self) -> bool {
+        self.is_limited() && self.held_bytes() > self.budget_bytes().max((LEAST_BATCH * PAGE) as u64)
     }
 
     /// Free pages to fill up to: more when more were placed, and one of each colour if that is not too much.
@@ -224,6 +322,9 @@ impl Pool {
 
     /// Whether the refiller should work, of which it is told (once).
     pub fn is_hungry(&mut self) -> bool {
+        if !self.is_filled_ahead() {
+            return false;
+        }
         let hungry = self.starving
             || core::mem::take(&mut self.short)
             || self.stock.totals().free < self.high() / SMALL_LOW_PART;
@@ -236,7 +337,7 @@ impl Pool {
     /// Whether the refiller is to populate another chunk for it: colours fill up to their goals, but where that takes
     /// throwing other pages away, only those do that are low. It gives up on what is not to be found.
     pub fn takes_more(&mut self) -> bool {
-        if self.filling == 0 {
+        if self.filling == 0 || !self.is_filled_ahead() {
             return false;
         }
         let (high, free) = (self.high(), self.stock.totals().free);
@@ -295,3 +396,57 @@ impl Books {
 
 /// The pools of a process: those of the first node, in any order, then the same of the second node, and so on.
 pub type Pools = [Option<Pool>; MAX_STRATEGIES * nodes::MOST];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn pool(kind: StrategyKind, budget_bytes: u64) -> Pool {
+        let mut spec = Spec::plain(kind, 64);
+        spec.budget_bytes = budget_bytes;
+        Pool::new(Colours::low_bits(64).unwrap(), &spec, 64 * MIB).unwrap()
+    }
+
+    #[test]
+    fn a_pool_follows_what_control_groups_leave() {
+        let mut pool = pool(StrategyKind::PageColoring, 0);
+        assert_eq!((pool.budget_bytes(), pool.order_pages(), pool.is_limited()), (64 * MIB, 512, false));
+        pool.left(Some(1 << 30));
+        assert_eq!((pool.budget_bytes(), pool.order_pages()), (64 * MIB, 512), "plenty");
+        assert!(pool.is_filled_ahead() && !pool.is_short_of_memory());
+        pool.left(Some(6 * MIB));
+        assert_eq!((pool.budget_bytes(), pool.order_pages()), (3 * MIB / 2, 512));
+        assert!(!pool.is_filled_ahead() && pool.is_short_of_memory() && !pool.is_squeezed());
+        pool.ordered = 2;
+        assert_eq!(pool.order_pages(), 192, "with two on the way a third chunk does not fit");
+        pool.ordered = 0;
+        pool.left(Some(2 * MIB));
+        assert_eq!((pool.budget_bytes(), pool.order_pages(), pool.patience()), (MIB / 2, 64, SMALL_TURNS));
+        pool.left(Some(MIB / 2));
+        assert!(pool.is_squeezed() && !pool.is_hungry());
+        assert_eq!((pool.order_pages(), pool.patience(), pool.turns()), (LEAST_BATCH, 0, 1));
+        pool.left(Some(0));
+        assert_eq!(
+            (pool.budget_bytes(), pool.order_pages()),
+            (0, LEAST_BATCH),
+            "a fault's page must come from somewhere"
+        );
+        assert_eq!(pool.most_bytes(), 64 * MIB);
+        pool.left(None);
+        assert_eq!((pool.budget_bytes(), pool.is_limited()), (64 * MIB, false));
+    }
+
+    #[test]
+    fn hoards_get_half_and_no_budget_is_more_than_there_is() {
+        let mut hoard = pool(StrategyKind::Modulo, 8 * MIB);
+        hoard.left(Some(6 * MIB));
+        assert_eq!((hoard.budget_bytes(), hoard.order_pages()), (3 * MIB, 512));
+        hoard.ordered = 2;
+        assert_eq!(hoard.order_pages(), 4 * LEAST_BATCH);
+        let mut asked = pool(StrategyKind::Random, 8 * MIB);
+        asked.left(Some(16 * MIB));
+        assert_eq!((asked.budget_bytes(), asked.most_bytes()), (4 * MIB, 8 * MIB));
+    }
+}

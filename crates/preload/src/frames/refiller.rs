@@ -141,7 +141,7 @@ impl Engine {
     /// The process may have become smaller, and with it what the pools may hold.
     fn keep_to_budgets(&mut self) {
         for at in 0..self.pools.len() {
-            if self.pool(at).is_some_and(|pool| pool.is_measured()) {
+            if self.pool(at).is_some_and(|pool| pool.is_measured() || pool.is_limited()) {
                 self.make_room(at);
             }
         }

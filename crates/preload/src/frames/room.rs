@@ -4,6 +4,7 @@ use crate::arch::PAGE;
 use crate::intervals::Span;
 
 use super::engine::Engine;
+use super::pools::Pool;
 use super::store::{self, SLOTS};
 use super::tally;
 
@@ -37,6 +38,11 @@ impl Engine {
         self.account();
     }
 
+    /// Whether the control groups leave so little that strategy `number` places nothing ahead.
+    pub fn is_squeezed(&mut self, number: u32) -> bool {
+        self.pool_of(number).and_then(|pool| self.pool(pool)).is_some_and(|pool| pool.is_squeezed())
+    }
+
     /// Gives back chunks without pages, and pages beyond the budget of pool `at`, so that another chunk fits into it.
     pub fn make_room(&mut self, at: usize) {
         self.measure(at);
@@ -50,12 +56,27 @@ impl Engine {
                 self.addresses.give_back(address);
             }
         }
+        self.give_back(at, Pool::is_full);
+        self.account();
+    }
+
+    /// Gives back what pool `at` has got beyond its budget, where that is less than a chunk.
+    pub fn trim(&mut self, at: usize) {
+        if self.pool(at).is_some_and(|pool| pool.exceeds()) {
+            self.give_back(at, Pool::exceeds);
+            self.account();
+        }
+    }
+
+    /// Gives pages of pool `at` back to the kernel, colours in turn, while it holds too many.
+    fn give_back(&mut self, at: usize, has_too_many: impl Fn(&Pool) -> bool) {
+        let Some(pool) = self.pools.get_mut(at).and_then(Option::as_mut) else { return };
         // What was hunted for is not thrown away.
         if pool.exact {
-            return self.account();
+            return;
         }
         let mut keep = pool.stock.totals().free / pool.stock.colours().count().max(1);
-        while pool.is_full() {
+        while has_too_many(pool) {
             match pool.stock.take_surplus(keep, SLOTS as u32) {
                 Some(run) => {
                     if let Some(from) = pool.stock.address(run.slot) {
@@ -68,6 +89,5 @@ impl Engine {
                 None => keep /= 2,
             }
         }
-        self.account();
     }
 }

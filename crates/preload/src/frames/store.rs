@@ -81,6 +81,8 @@ pub struct Made {
     pub node: Option<usize>,
     /// Whether there is a huge page underneath.
     pub huge: bool,
+    /// How many of its pages are there: those at its beginning.
+    pub pages: usize,
     /// Time that splitting took.
     pub split_ns: u64,
 }
@@ -120,10 +122,11 @@ pub fn relock(address: usize, pinned: bool) -> Result<()> {
     if pinned { task::mlock(address, PMD, true) } else { task::munlock(address, PMD) }
 }
 
-/// Maps and populates the chunk that `order` names, `small`: without a huge page; `frames` has the frame of each slot then, the
-/// pages are zero.
+/// Maps the chunk that `order` names and populates as much of it as it says, `small`: without a huge page; `frames` has the
+/// frame of each slot then (0: no page), the pages are zero.
 pub fn populate(tools: &Tools, order: &Order, small: bool, frames: &mut [u64; SLOTS]) -> Result<Made> {
-    let Order { address, pinned, .. } = *order;
+    let Order { address, pinned, pages, .. } = *order;
+    let small = small || pages < SLOTS;
     let mut result = Err(Errno::EAGAIN);
     // A huge page that cannot be split is of no use.
     for advice in [c::MADV_HUGEPAGE, c::MADV_NOHUGEPAGE].into_iter().skip(usize::from(small)) {
@@ -132,7 +135,7 @@ pub fn populate(tools: &Tools, order: &Order, small: bool, frames: &mut [u64; SL
             // Where that node is out of bounds for the program, pages come from another one, as they would without us.
             let _ = sys::nodes::prefer(address, PMD, node);
         }
-        result = fill(tools, address, pinned, advice, frames);
+        result = fill(tools, order, advice, frames);
         if result.is_ok() {
             break;
         }
@@ -144,16 +147,15 @@ pub fn populate(tools: &Tools, order: &Order, small: bool, frames: &mut [u64; SL
     result
 }
 
-fn fill(tools: &Tools, address: usize, pinned: bool, advice: i32, frames: &mut [u64; SLOTS]) -> Result<Made> {
+fn fill(tools: &Tools, order: &Order, advice: i32, frames: &mut [u64; SLOTS]) -> Result<Made> {
+    let Order { address, pinned, pages, .. } = *order;
+    let each_page = || (address..address + pages * PAGE).step_by(PAGE);
     // SAFETY: changes page sizes only.
     unsafe { sys::madvise(address, PMD, advice) }.or_else(without_huge_pages)?;
-    // SAFETY: populates what was mapped just now.
-    match unsafe { sys::madvise(address, PMD, c::MADV_POPULATE_WRITE) } {
-        // Before Linux 5.14 (which cannot move pages either) or where memory is short: said again by the touch.
-        Ok(()) | Err(Errno::EINVAL) => {}
-        Err(errno) => return Err(errno),
-    }
-    (address..address + PMD).step_by(PAGE).for_each(|page| mark(page, 1));
+    // Touched, and not by MADV_POPULATE_WRITE: that marks pages as referenced, on top of the processor's own mark. The kernel
+    // takes such pages for active the first time it looks at them, and in a control group, whose counts lag behind, it may then
+    // find nothing left to reclaim and end the program (6.18).
+    each_page().for_each(|page| mark(page, 1));
     tools.pagemap.read(address, frames)?;
     let huge = is_huge(frames);
     // SAFETY: as above.
@@ -164,9 +166,9 @@ fn fill(tools: &Tools, address: usize, pinned: bool, advice: i32, frames: &mut [
         split(tools, address, pinned)?;
     }
     let split_ns = sys::monotonic_ns() - begin;
-    (address..address + PMD).step_by(PAGE).for_each(|page| mark(page, 0));
+    each_page().for_each(|page| mark(page, 0));
     let node = nodes::are_several().then(|| one_node(address, frames)).flatten();
-    Ok(Made { node, huge, split_ns })
+    Ok(Made { node, huge, pages, split_ns })
 }
 
 /// The node of the first page of the chunk at `address`; `frames` keeps only the pages that are on it, too.
@@ -184,6 +186,12 @@ fn one_node(address: usize, frames: &mut [u64; SLOTS]) -> Option<usize> {
 fn mark(page: usize, byte: u8) {
     // SAFETY: our own memory, mapped read-write, and present (a missing page that is registered would be waited for).
     unsafe { core::ptr::write_volatile(page as *mut u8, byte) };
+}
+
+/// Takes from the pages of `span` what a system call left on them: the mark that they are referenced (see [`fill`]).
+pub fn unmark(span: Span) {
+    // SAFETY: the slots are the pool's; nothing is done to contents. (Locked ones are not reclaimed anyway, and refused.)
+    let _ = unsafe { sys::madvise(span.start, span.len(), c::MADV_COLD) };
 }
 
 fn is_huge(frames: &[u64; SLOTS]) -> bool {
