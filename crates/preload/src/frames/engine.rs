@@ -75,6 +75,8 @@ pub struct Order {
     pub pinned: bool,
     /// So many pages of it.
     pub pages: usize,
+    /// Its pages may be reclaimed soon.
+    pub frugal: bool,
 }
 
 impl Engine {
@@ -198,7 +200,7 @@ impl Engine {
     /// A place for another chunk of pool `at`.
     pub fn order(&mut self, at: usize) -> Option<Order> {
         let pool = self.pools.get(at)?.as_ref()?;
-        let (pinned, pages) = (pool.pinned, pool.order_pages());
+        let (pinned, pages, frugal) = (pool.pinned, pool.order_pages(), pool.is_short_of_memory());
         if !store::has_address_room(self.chunk_count()) {
             return None;
         }
@@ -207,7 +209,7 @@ impl Engine {
             pool.ordered += 1;
         }
         self.group.took((pages * PAGE) as u64);
-        Some(Order { pool: at, address, pinned, pages })
+        Some(Order { pool: at, address, pinned, pages, frugal })
     }
 
     /// An order has come to its end.

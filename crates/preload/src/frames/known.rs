@@ -189,7 +189,9 @@ impl Pool {
             list.push(base, slot.index() as usize);
         }
         let number = grip.hold(list.pages());
-        self.unmark(part);
+        if self.is_short_of_memory() {
+            self.unmark(part);
+        }
         number
     }
 

@@ -152,9 +152,18 @@ fn fill(tools: &Tools, order: &Order, advice: i32, frames: &mut [u64; SLOTS]) ->
     let each_page = || (address..address + pages * PAGE).step_by(PAGE);
     // SAFETY: changes page sizes only.
     unsafe { sys::madvise(address, PMD, advice) }.or_else(without_huge_pages)?;
-    // Touched, and not by MADV_POPULATE_WRITE: that marks pages as referenced, on top of the processor's own mark. The kernel
-    // takes such pages for active the first time it looks at them, and in a control group, whose counts lag behind, it may then
-    // find nothing left to reclaim and end the program (6.18).
+    // A huge page comes with the first touch. Small ones come faster by MADV_POPULATE_WRITE, but marked as referenced, on top of the
+    // processor's own mark. The kernel takes such pages for active the first time it looks at them, and in a small control group,
+    // whose counts lag behind, it may then find nothing left to reclaim and end the program (6.18).
+    mark(address, 1);
+    if !order.frugal && pages > 1 && !tools.pagemap.is_there(address + PAGE) {
+        // SAFETY: populates what was mapped just now.
+        match unsafe { sys::madvise(address, pages * PAGE, c::MADV_POPULATE_WRITE) } {
+            // Before Linux 5.14 (which cannot move pages either) or where memory is short: said again by the touch.
+            Ok(()) | Err(Errno::EINVAL) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
     each_page().for_each(|page| mark(page, 1));
     tools.pagemap.read(address, frames)?;
     let huge = is_huge(frames);
