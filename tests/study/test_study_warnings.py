@@ -63,7 +63,7 @@ def test_a_level_that_cannot_be_reached_is_told_before_and_stored(tmp_path: Path
 def test_a_noisy_machine_is_told_with_the_study(tmp_path: Path) -> None:
     noisy = RunWarning(kind=WarningKind.NOISY_MACHINE, message="the machine was not quiet")
     spec = spec_in(tmp_path)
-    run_study(spec, tmp_path / "s", replace(tools(), noise=lambda: noisy))
+    run_study(spec, tmp_path / "s", replace(tools(), noise=lambda _plan: noisy))
     with Store.open(tmp_path / "s", write=False) as store:
         assert noisy in store.study_warnings()
 

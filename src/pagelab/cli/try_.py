@@ -296,7 +296,7 @@ def _text(told: TryDocument, found: Analysis) -> str:
     lines += [f"CPU time is compared: {told.metric_why}"] if told.metric_why else []
     lines += [one.sentence for one in told.settings if one.sentence != verdict]
     # That the machine is not quiet was said when the study began.
-    serious = [caveat for caveat in found.caveats if not caveat.startswith("The machine was not quiet")]
+    serious = [caveat for caveat in found.caveats if not caveat.startswith("The machine was ")]
     lines += [f"caution: {serious[0]}"] if serious else []
     return "\n".join([*lines, f"next: {told.next}", f"      ({told.why})"])
 

@@ -1,8 +1,10 @@
-"""The machine's noise, by a fixed quantum of work repeated for half a second.
+"""What disturbs measurements on this machine: scheduling, steal, the memory that others share, the clock.
 
-On a quiet machine every repetition takes the same time. What takes longer was interrupted: by the kernel, another
-program, a neighbour of the virtual machine, or a changing clock. (Method: fixed work quantum; Sottile and Minnich,
-"Analysis of Microbenchmarks for Performance Tuning of Clusters", CLUSTER 2004.)
+A fixed quantum of work is repeated for half a second. On a quiet machine every repetition takes the same time. What
+takes longer was interrupted: by the kernel, another program, a neighbour of the virtual machine, or a changing clock.
+(Method: fixed work quantum; Sottile and Minnich, "Analysis of Microbenchmarks for Performance Tuning of Clusters",
+CLUSTER 2004.) Then memory beyond the caches is copied for a third of a second: neighbours that use the same memory show
+there, and in nothing else.
 """
 
 from __future__ import annotations
@@ -19,9 +21,15 @@ from .sysfs import Tree
 
 DURATION_S = 0.5
 QUANTUM_NS = 100_000
-QUIET_P99_RATIO = 1.10
-"""Above this ratio of 99th percentile to median the verdict is ``degraded``: rules of thumb, both."""
+MEMORY_S = 0.35
+COPIED_BYTES = 64 << 20
+"""Beyond most last-level caches, also when others use half of them."""
 QUIET_LOST_FRACTION = 0.01
+QUIET_MEMORY = 0.05
+QUIET_CLOCK = 0.02
+"""From these on a disturbance is named: rules of thumb, all of them."""
+MUCH = 5
+"""So many times that is a warning; below, a remark."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +48,16 @@ class Noise:
     involuntary_switches: int
     steal_fraction: float | None
     """Of all CPUs' time, the part the hypervisor gave to others; None where the kernel does not tell."""
+    clock_fraction: float = 0.0
+    """Difference between the fastest tenths of quanta in the first and in the second half, of their mean."""
+    memory_bytes_per_s: float | None = None
+    """Median of copies of ``COPIED_BYTES`` by one thread, read and written bytes added; None where there is no room."""
+    memory_spread: float | None = None
+    """Half of the range from the tenth to the ninetieth percentile of these copies' times, of the median."""
 
 
-def measure(tree: Tree, duration_s: float = DURATION_S) -> Noise:
-    """Occupies one CPU for ``duration_s``, on whichever CPUs the scheduler chooses."""
+def measure(tree: Tree, duration_s: float = DURATION_S, memory_s: float = MEMORY_S) -> Noise:
+    """Occupies one CPU for both times, on whichever CPUs the scheduler chooses."""
     rounds = _calibrate()
     steal_before = _steal(tree)
     switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
@@ -58,7 +72,9 @@ def measure(tree: Tree, duration_s: float = DURATION_S) -> Noise:
             gc.enable()
     switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw - switches
     mean = sum(times) / len(times)
+    clock = _clock(times)
     times.sort()
+    rate, spread = _memory(_copies(memory_s))
     return Noise(
         quanta=len(times),
         minimum_ns=times[0],
@@ -69,7 +85,48 @@ def measure(tree: Tree, duration_s: float = DURATION_S) -> Noise:
         preempted_fraction=max(0.0, 1 - cpu / wall),
         involuntary_switches=switches,
         steal_fraction=_steal_fraction(steal_before, _steal(tree)),
+        clock_fraction=clock,
+        memory_bytes_per_s=rate,
+        memory_spread=spread,
     )
+
+
+def _clock(times: list[int]) -> float:
+    """What a changing clock leaves of the quanta that nothing else touched: the fastest of each half."""
+    half = len(times) // 2
+    fastest = [sorted(part)[: max(1, half // 10)] for part in (times[:half], times[half:]) if part]
+    means = [sum(part) / len(part) for part in fastest]
+    return abs(means[0] - means[-1]) / (sum(means) / len(means))
+
+
+def _copies(duration_s: float) -> list[int]:
+    """Processor times of copies in ns, after a first that brings the pages; empty where there is no memory for them.
+
+    Of wall times scheduling would be a part.
+    """
+    try:
+        source, target = bytearray(b"\1") * COPIED_BYTES, bytearray(COPIED_BYTES)
+    except MemoryError:
+        return []
+    from_, into = memoryview(source), memoryview(target)
+    into[:] = from_
+    clock = time.thread_time_ns
+    times: list[int] = []
+    end = time.perf_counter_ns() + int(duration_s * 1e9)
+    while time.perf_counter_ns() < end or len(times) < 5:
+        before = clock()
+        into[:] = from_
+        times.append(clock() - before)
+    return times
+
+
+def _memory(times: list[int]) -> tuple[float | None, float | None]:
+    """Bytes a second and spread of these copies."""
+    if not times:
+        return None, None
+    ordered = sorted(times)
+    low, middle, high = (ordered[round(share * (len(ordered) - 1))] for share in (0.1, 0.5, 0.9))
+    return 2 * COPIED_BYTES / (middle / 1e9), (high - low) / 2 / middle
 
 
 def _calibrate() -> int:
@@ -111,40 +168,97 @@ def _steal_fraction(before: tuple[int, int] | None, after: tuple[int, int] | Non
 
 
 @dataclass(frozen=True)
+class Disturbance:
+    """One of what was found."""
+
+    what: str
+    """``scheduling``, ``steal``, ``memory`` or ``clock``."""
+    size: float
+    text: str
+    advice: str
+    much: bool
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What a measurement of noise means for whoever wants to see small effects."""
 
-    quiet: bool
     text: str
+    """The figures, which are comparable between machines."""
+    disturbances: tuple[Disturbance, ...]
+    """The worst first, in units of what is still quiet."""
     load: float
     """Mean number of runnable tasks over the last minute."""
 
+    @property
+    def quiet(self) -> bool:
+        return not self.disturbances
 
-def judge(found: Noise) -> Verdict:
-    """Quiet, or what disturbs; the thresholds are rules of thumb."""
-    ratio, longest = found.p99_ns / found.median_ns, found.maximum_ns / found.median_ns
-    text = (
-        f"a quantum of {found.median_ns / 1000:.0f} µs: p99 {ratio:.2f}×, longest {longest:.1f}×; "
-        f"{found.preempted_fraction:.1%} preempted"
+
+def judge(found: Noise, *, wall: bool = True) -> Verdict:
+    """What disturbs; the bounds are rules of thumb. With ``wall`` false nothing is measured but processor time, of
+    which other programs on this CPU take nothing.
+    """
+    load = os.getloadavg()[0]
+    given = (
+        (
+            "scheduling",
+            found.preempted_fraction if wall else 0.0,
+            QUIET_LOST_FRACTION,
+            f"other programs took {found.preempted_fraction:.0%} of its CPU (load {load:.1f})",
+            "stop them, or compare processor time: --metric cpu_s",
+        ),
+        (
+            "steal",
+            found.steal_fraction or 0.0,
+            QUIET_LOST_FRACTION,
+            f"the hypervisor took {found.steal_fraction or 0.0:.0%} of all CPUs",
+            "more executions, or another machine",
+        ),
+        (
+            "memory",
+            found.memory_spread or 0.0,
+            QUIET_MEMORY,
+            f"memory is ±{found.memory_spread or 0.0:.0%} as fast from moment to moment",
+            "more executions where programs leave the caches",
+        ),
+        (
+            "clock",
+            found.clock_fraction,
+            QUIET_CLOCK,
+            f"the clock changed by {found.clock_fraction:.1%}",
+            "fix the governor: pagelab doctor --fix governor=performance",
+        ),
     )
+    several = [
+        (size / quiet, Disturbance(what, size, text, advice, size > MUCH * quiet))
+        for what, size, quiet, text, advice in given
+        if size > quiet
+    ]
+    several.sort(key=lambda one: -one[0])
+    return Verdict(_figures(found), tuple(one for _, one in several), load)
+
+
+def _figures(found: Noise) -> str:
+    """Comparable between machines."""
+    ratio, longest = found.p99_ns / found.median_ns, found.maximum_ns / found.median_ns
+    parts = [f"scheduling {found.preempted_fraction:.1%}"]
     if found.steal_fraction is not None:
-        text += f", {found.steal_fraction:.1%} stolen"
-    lost = max(found.preempted_fraction, found.steal_fraction or 0.0)
-    return Verdict(ratio <= QUIET_P99_RATIO and lost <= QUIET_LOST_FRACTION, text, os.getloadavg()[0])
+        parts.append(f"steal {found.steal_fraction:.1%}")
+    if found.memory_bytes_per_s is not None and found.memory_spread is not None:
+        parts.append(f"memory {found.memory_bytes_per_s / 2**30:.1f} GiB/s ±{found.memory_spread:.1%}")
+    parts.append(f"clock {found.clock_fraction:.1%}")
+    return ", ".join(parts) + f"; {found.median_ns / 1000:.0f} µs of work: p99 {ratio:.2f}×, longest {longest:.1f}×"
 
 
 def _ask(context: Context) -> Finding:
     found = measure(context.tree)
     verdict = judge(found)
-    value = {**asdict(found), "load": verdict.load}
+    value = {**asdict(found), "load": verdict.load, "disturbed_by": [one.what for one in verdict.disturbances]}
     if verdict.quiet:
         return Finding("ok", f"quiet: {verdict.text}", value)
-    return Finding(
-        "degraded",
-        verdict.text,
-        value,
-        f"stop other programs (load {verdict.load:.1f}); then more executions, or a quieter machine",
-    )
+    worst = verdict.disturbances[0]
+    return Finding("degraded", verdict.text, value, f"{worst.text}: {worst.advice}")
 
 
 QUESTIONS = (Question("noise", "noise", "the smallest effect that can be seen in few executions", _ask),)

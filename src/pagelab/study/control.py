@@ -32,8 +32,8 @@ class Tools:
     check: Check
     machine: Callable[[], dict[str, Any]]
     """The machine as it is now, plain data (``{"machine": …, "provenance": …}``)."""
-    noise: Callable[[], RunWarning | None] = lambda: None
-    """A warning where the machine is not quiet enough for small effects."""
+    noise: Callable[[Plan], RunWarning | None] = lambda _plan: None
+    """A warning where the machine is not quiet enough for small effects in what the plan compares."""
     limits: Callable[[Plan], list[RunWarning]] = lambda _plan: []
     """Limits in force that leave programs little room for what the policies take besides; each record has its own."""
 
@@ -76,7 +76,7 @@ def run_study(
                 progress.note(note)
             for warning in [*prepared.warnings, *tools.limits(prepared.plan)]:
                 progress.note(f"warning: {warning.message}")
-            return Session(store, directory, tools.runner, machine, progress).work(tools.noise())
+            return Session(store, directory, tools.runner, machine, progress).work(tools.noise(store.plan()))
 
 
 def _refuse_another(prepared: Prepared, directory: Path) -> None:
@@ -131,7 +131,7 @@ def resume_study(
             add_minutes(store, minutes)
         for warning in tools.limits(store.plan()):
             (progress or Silent()).note(f"warning: {warning.message}")
-        return Session(store, directory, tools.runner, tools.machine(), progress).work(tools.noise())
+        return Session(store, directory, tools.runner, tools.machine(), progress).work(tools.noise(store.plan()))
 
 
 def _refuse_changes(directory: Path, plan: Plan, meta: dict[str, str]) -> None:

@@ -61,22 +61,33 @@ def describe_machine() -> dict[str, Any]:
     return {"machine": machine.describe(), "provenance": machine.provenance()}
 
 
-def noise_now() -> RunWarning | None:
-    """A short self-measurement before a session's first run: a warning where the machine is not quiet."""
+def noise_now(plan: Plan) -> RunWarning | None:
+    """A short self-measurement before a session's first run: what disturbs, of what matters to what is compared."""
     from ..machine import noise
     from ..machine.sysfs import Tree
 
     found = noise.measure(Tree())
-    verdict = noise.judge(found)
+    verdict = noise.judge(found, wall=not all(is_processor_time(condition.metric) for condition in plan.active()))
     if verdict.quiet:
         return None
+    much = any(one.much for one in verdict.disturbances)
+    told = "; ".join(one.text for one in verdict.disturbances)
     return RunWarning(
         kind=WarningKind.NOISY_MACHINE,
+        severity="warning" if much else "info",
         message=(
-            f"the machine was not quiet when the session began ({verdict.text}; load {verdict.load:.1f}): small "
-            "effects drown; stop other programs, or take more executions"
+            f"the machine was {'not' if much else 'almost'} quiet when the session began: {told}; "
+            f"{verdict.disturbances[0].advice}"
         ),
-        data={**asdict(found), "load": verdict.load},
+        data={**asdict(found), "load": verdict.load, "disturbed_by": [one.what for one in verdict.disturbances]},
+    )
+
+
+def is_processor_time(metric: str) -> bool:
+    """Of the runs, or inside one of their windows (docs/api)."""
+    measurement = metric.removeprefix("measure.")
+    return metric in ("cpu_s", "user_s", "system_s") or (
+        measurement != metric and measurement.endswith((".cpu", ".user", ".system", ".thread"))
     )
 
 

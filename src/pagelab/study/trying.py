@@ -180,7 +180,7 @@ def _trial(wanted: Trying, directory: Path, tools: Tools, limit: float) -> pl.Da
     _study(
         wanted.write(directory, {"executions": 1}, timeout_s=limit),
         directory,
-        replace(tools, noise=lambda: None),
+        replace(tools, noise=lambda _plan: None),
         Silent(),
     )
     with Store.open(directory, write=False) as store:

@@ -1,0 +1,87 @@
+"""What disturbs: measured on this machine, judged on figures of machines that are known to be disturbed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pagelab.machine import noise
+from pagelab.machine.noise import Noise, judge
+from pagelab.machine.sysfs import Tree
+from pagelab.study.launching import is_processor_time
+
+QUIET = Noise(5000, 99_000, 100_000, 105_000, 200_000, 0.01, 0.001, 3, 0.0, 0.001, 20e9, 0.02)
+
+
+def named(found: Noise, *, wall: bool = True) -> list[tuple[str, bool]]:
+    return [(one.what, one.much) for one in judge(found, wall=wall).disturbances]
+
+
+def test_a_long_tail_alone_disturbs_nothing() -> None:
+    """Interrupts stretch one quantum in a hundred on every machine; executions last for thousands of quanta."""
+    assert judge(replace(QUIET, p99_ns=163_000)).quiet
+    assert "p99 1.63×" in judge(replace(QUIET, p99_ns=163_000)).text
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"preempted_fraction": 0.02}, [("scheduling", False)]),
+        ({"preempted_fraction": 0.60}, [("scheduling", True)]),
+        ({"steal_fraction": 0.08}, [("steal", True)]),
+        ({"steal_fraction": None}, []),
+        ({"memory_spread": 0.2}, [("memory", False)]),
+        ({"memory_spread": 0.3}, [("memory", True)]),
+        ({"memory_spread": None, "memory_bytes_per_s": None}, []),
+        ({"clock_fraction": 0.05}, [("clock", False)]),
+        ({"memory_spread": 0.3, "steal_fraction": 0.02}, [("memory", True), ("steal", False)]),
+    ],
+)
+def test_what_disturbs_is_named_and_the_worst_comes_first(
+    change: dict[str, float | None], found: list[tuple[str, bool]]
+) -> None:
+    assert named(replace(QUIET, **change)) == found  # type: ignore[arg-type]
+
+
+def test_scheduling_is_nothing_to_processor_time() -> None:
+    busy = replace(QUIET, preempted_fraction=0.6, memory_spread=0.1)
+    assert named(busy, wall=False) == [("memory", False)]
+
+
+@pytest.mark.parametrize(
+    ("metric", "found"),
+    [
+        ("wall_s", False),
+        ("cpu_s", True),
+        ("measure.work.cpu", True),
+        ("measure.work", False),
+        ("measure.cpu", False),
+        ("counter.cycles", False),
+    ],
+)
+def test_processor_time_is_known_by_its_name(metric: str, found: bool) -> None:
+    assert is_processor_time(metric) == found
+
+
+def test_a_clock_that_changes_half_way_is_seen() -> None:
+    times = [100_000, 101_000, 100_500, 180_000] * 50 + [120_000, 121_000, 120_500, 190_000] * 50
+    assert noise._clock(times) == pytest.approx(0.18, abs=0.01)
+    assert noise._clock(times[:200] * 2) == 0
+    assert noise._clock([5]) == 0
+
+
+def test_the_spread_of_copies_is_of_the_middle_of_them() -> None:
+    rate, spread = noise._memory([8, 9, *[10] * 7, 11, 400])
+    assert rate == pytest.approx(2 * noise.COPIED_BYTES / 10e-9)
+    assert spread == pytest.approx((11 - 9) / 2 / 10)
+    assert noise._memory([]) == (None, None)
+
+
+def test_this_machine_is_measured() -> None:
+    found = noise.measure(Tree(), 0.05, 0.05)
+    assert found.memory_bytes_per_s is not None
+    assert 1e8 < found.memory_bytes_per_s < 1e13
+    assert found.memory_spread is not None
+    assert found.memory_spread >= 0
+    assert 0 <= found.clock_fraction < 1
