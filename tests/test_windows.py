@@ -86,6 +86,27 @@ def test_threads_have_windows_of_their_own_and_the_process_is_in_each(run_under:
     assert misused(run) == {}
 
 
+@pytest.mark.parametrize("policy", ["", 'pages = "4K"\n', 'pages = "2M"\n'])
+def test_a_look_says_what_memory_there_is_and_takes_no_time_of_its_window(
+    run_under: Runner, program: Path, policy: str
+) -> None:
+    run = run_under(policy, [str(program), "placed"]).succeeded()
+    looked = [m.name for m in run.the_record.measurements if m.name.endswith((".resident", ".huge"))]
+    assert looked == [
+        f"{name}{part}" for name in ("before", "after", "often", "outer") for part in (".resident", ".huge")
+    ]
+    more = value(run, "after.resident") - value(run, "before.resident")
+    assert 64 << 20 <= more < 66 << 20
+    huge = value(run, "after.huge") - value(run, "before.huge")
+    assert huge >= (60 << 20 if "2M" in policy else 0)
+    if "4K" in policy:
+        assert huge == 0
+    assert value(run, "outer.resident") < value(run, "after.resident") - (60 << 20)
+    # Walking 64 MiB of small pages a hundred times takes milliseconds; two clocks a look are what remains.
+    assert value(run, "often.cpu") < 0.3 * value(run, "outer.cpu") or value(run, "outer.cpu") < 0.001
+    assert misused(run) == {}
+
+
 def test_a_child_does_not_end_its_parents_window(run_under: Runner, program: Path) -> None:
     run = run_under("", [str(program), "forks"]).succeeded()
     assert len(values(run, "parent")) == len(values(run, "child")) == 1

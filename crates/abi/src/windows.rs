@@ -9,12 +9,12 @@ mod decode;
 use core::mem::size_of;
 use core::sync::atomic::{AtomicU8, AtomicU64};
 
-pub use decode::{Measured, Told, Usage, Windows};
+pub use decode::{Measured, Placed, Told, Usage, Windows};
 
 /// First word of a windows file ("PGLBWNDW").
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PGLBWNDW");
 /// Version of the layout.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 /// Suffix of the file's name.
 pub const SUFFIX: &str = "windows";
 
@@ -58,11 +58,24 @@ pub struct NameSlot {
     pub text: [AtomicU8; NAME_BYTES],
 }
 
+/// What memory the process had, at the last look inside a window.
+#[repr(C)]
+pub struct PlacedSlot {
+    /// 1: there was a look.
+    pub looked: AtomicU64,
+    /// Bytes in memory.
+    pub resident: AtomicU64,
+    /// Of these, bytes in huge pages: mapped by a page-middle entry, or from the hugetlb pools.
+    pub huge: AtomicU64,
+}
+
 /// A window that has begun and not ended.
 #[repr(C)]
 pub struct OpenSlot {
     /// Number of its name.
     pub name: AtomicU64,
+    /// What was found in it so far.
+    pub placed: PlacedSlot,
     /// When it began.
     pub begin: UsageSlot,
 }
@@ -85,6 +98,8 @@ pub struct WindowSlot {
     pub name: AtomicU64,
     /// CLOCK_MONOTONIC at its begin.
     pub begin_ns: AtomicU64,
+    /// What was found in it.
+    pub placed: PlacedSlot,
     /// What passed in it.
     pub used: UsageSlot,
 }

@@ -63,6 +63,8 @@ struct WindowLine<'a> {
     thread_ns: Option<u64>,
     minor_faults: Option<u64>,
     major_faults: Option<u64>,
+    resident_bytes: Option<u64>,
+    huge_bytes: Option<u64>,
 }
 
 /// Compiles the regular expression of a request.
@@ -246,6 +248,8 @@ fn window(line: &str) -> Option<(String, Passed)> {
         thread_ns: line.thread_ns,
         minor_faults: line.minor_faults,
         major_faults: line.major_faults,
+        resident_bytes: line.resident_bytes,
+        huge_bytes: line.huge_bytes,
     };
     (!line.window.is_empty()).then(|| (line.window.into_owned(), passed))
 }

@@ -51,7 +51,12 @@ impl Collection {
         for (file, window) in self.files.iter().flat_map(|file| file.ended.iter().map(move |window| (file, window)))
         {
             if let Some(name) = file.names.get(window.name) {
-                collected.push_window(name, &Passed::from(&window.used));
+                let placed = Passed {
+                    resident_bytes: window.placed.map(|placed| placed.resident),
+                    huge_bytes: window.placed.map(|placed| placed.huge),
+                    ..Passed::from(&window.used)
+                };
+                collected.push_window(name, &placed);
             }
         }
     }
@@ -116,7 +121,7 @@ impl Collection {
 
 /// What passed in a window, as far as it is known.
 #[derive(Clone, Copy, Debug, Default)]
-#[allow(missing_docs, reason = "field by field as in UsageSlot")]
+#[allow(missing_docs, reason = "field by field as in UsageSlot and PlacedSlot")]
 pub struct Passed {
     pub wall_ns: Option<u64>,
     pub user_ns: Option<u64>,
@@ -124,6 +129,8 @@ pub struct Passed {
     pub thread_ns: Option<u64>,
     pub minor_faults: Option<u64>,
     pub major_faults: Option<u64>,
+    pub resident_bytes: Option<u64>,
+    pub huge_bytes: Option<u64>,
 }
 
 impl From<&Usage> for Passed {
@@ -135,6 +142,7 @@ impl From<&Usage> for Passed {
             thread_ns: Some(used.thread_ns),
             minor_faults: Some(used.minor_faults),
             major_faults: Some(used.major_faults),
+            ..Passed::default()
         }
     }
 }
@@ -144,7 +152,7 @@ impl Passed {
     pub fn measurements(&self) -> impl Iterator<Item = (&'static str, f64, &'static str)> + use<> {
         let cpu_ns = self.user_ns.zip(self.system_ns).map(|(user, system)| user.saturating_add(system));
         let seconds = |ns: u64| ns as f64 / 1e9;
-        let count = |faults: u64| faults as f64;
+        let count = |number: u64| number as f64;
         let parts = [
             ("", self.wall_ns.map(seconds), "s"),
             (".cpu", cpu_ns.map(seconds), "s"),
@@ -153,6 +161,8 @@ impl Passed {
             (".thread", self.thread_ns.map(seconds), "s"),
             (".faults", self.minor_faults.map(count), ""),
             (".major_faults", self.major_faults.map(count), ""),
+            (".resident", self.resident_bytes.map(count), "B"),
+            (".huge", self.huge_bytes.map(count), "B"),
         ];
         parts.into_iter().filter_map(|(suffix, value, unit)| Some((suffix, value?, unit)))
     }
@@ -161,13 +171,13 @@ impl Passed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagelab_policy::windows::Measured;
+    use pagelab_policy::windows::{Measured, Placed};
 
     fn image() -> Windows {
         let used = Usage { wall_ns: 2_000_000_000, user_ns: 1_500_000_000, minor_faults: 3, ..Usage::default() };
         Windows {
             names: vec!["load".to_owned(), "bad\u{1b}[2J".to_owned()],
-            ended: vec![Measured { name: 0, begin_ns: 1, used }],
+            ended: vec![Measured { name: 0, begin_ns: 1, placed: None, used }],
             open: vec![1],
             told: Told { not_begun: 2, ..Told::default() },
         }
@@ -182,6 +192,18 @@ mod tests {
         let found: Vec<_> = collected.measurements.iter().map(|m| (&*m.name, m.value)).collect();
         assert_eq!(found[..3], [("load", 2.0), ("load.cpu", 1.5), ("load.user", 1.5)]);
         assert_eq!(found[5..], [("load.faults", 3.0), ("load.major_faults", 0.0)]);
+    }
+
+    #[test]
+    fn a_look_is_two_more() {
+        let mut looked = image();
+        looked.ended[0].placed = Some(Placed { resident: 8192, huge: 4096 });
+        let mut windows = Collection::default();
+        windows.keep(looked);
+        let mut collected = Collected::default();
+        windows.measure(&mut collected);
+        let found: Vec<_> = collected.measurements.iter().map(|m| (&*m.name, m.value, &*m.unit)).collect();
+        assert_eq!(found[7..], [("load.resident", 8192.0, "B"), ("load.huge", 4096.0, "B")]);
     }
 
     #[test]

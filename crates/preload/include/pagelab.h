@@ -160,6 +160,15 @@ int pagelab_counters(struct pagelab_counters *counters, size_t size) PAGELAB_WEA
 int pagelab_begin(const char *name) PAGELAB_WEAK;
 int pagelab_end(void) PAGELAB_WEAK;
 
+/* Looks what memory the process has now, for the window that this thread began last: measurements `name.resident` and
+ * `name.huge`, in bytes, of the last look inside it. It takes longer the more memory there is, which is in no time of this
+ * thread's windows.
+ *   -EINVAL     this thread has no window open
+ *   -EOPNOTSUPP as pagelab_begin
+ *   -ENOENT     a kernel before Linux 4.14
+ *   ... and what kept the file that says it from being read */
+int pagelab_window_placement(void) PAGELAB_WEAK;
+
 #ifdef __cplusplus
 }
 #endif
@@ -179,6 +188,7 @@ int pagelab_end(void) PAGELAB_WEAK;
 #define pagelab_counters(c, s) (pagelab_counters ? pagelab_counters((c), (s)) : -ENOSYS)
 #define pagelab_begin(n) (pagelab_begin ? pagelab_begin(n) : -ENOSYS)
 #define pagelab_end() (pagelab_end ? pagelab_end() : -ENOSYS)
+#define pagelab_window_placement() (pagelab_window_placement ? pagelab_window_placement() : -ENOSYS)
 #endif
 
 #endif

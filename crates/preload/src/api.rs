@@ -191,6 +191,11 @@ extern "C" fn pagelab_end() -> c_int {
     status(windows::end())
 }
 
+#[unsafe(no_mangle)]
+extern "C" fn pagelab_window_placement() -> c_int {
+    status(windows::placement())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,6 +26,7 @@ use crate::sys;
 
 pub use retire::{BASE_SPAN, Known, retire};
 pub use scan::Pagemap as Scan;
+pub use smaps::in_memory;
 
 use crate::regions::Place;
 use scan::Pagemap;

@@ -9,10 +9,11 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize};
 
 use pagelab_abi::windows::{
-    FILE_BYTES, GROWTH, HEAD_BYTES, MAGIC, NAME_BYTES, NameSlot, OpenSlot, SUFFIX, ThreadSlot, UsageSlot, VERSION,
-    WindowSlot, WindowsFile,
+    FILE_BYTES, GROWTH, HEAD_BYTES, MAGIC, NAME_BYTES, NameSlot, OpenSlot, PlacedSlot, SUFFIX, ThreadSlot,
+    UsageSlot, VERSION, WindowSlot, WindowsFile,
 };
 
+use crate::apart::apart;
 use crate::arch::{self, PAGE};
 use crate::elf;
 use crate::guest;
@@ -115,8 +116,9 @@ pub fn begin(name: &[u8]) -> Result<()> {
     if outer.iter().any(|open| open.name.load(Relaxed) == number) {
         told.begun_twice.fetch_add(1, Relaxed);
     }
-    let OpenSlot { name, begin } = slot.ok_or_else(|| refused(&told.too_deep))?;
+    let OpenSlot { name, placed, begin } = slot.ok_or_else(|| refused(&told.too_deep))?;
     record::set(name, number);
+    record::set(&placed.looked, 0);
     own.depth.store(depth as u64 + 1, Relaxed);
     // The clock last, as it is read first at the end: what reading the rest takes is in no window's time.
     let used = used();
@@ -131,18 +133,15 @@ pub fn end() -> Result<()> {
     let (wall_ns, used) = (sys::monotonic_ns(), used());
     let file = file()?;
     let told = &file.told;
-    let pointer = arch::thread_pointer() as u64;
-    let own = file.threads.iter().find(|slot| slot.thread.load(Relaxed) == pointer);
-    let open = own.and_then(|own| {
-        let depth = (own.depth.load(Relaxed) as usize).checked_sub(1)?;
-        Some((own, depth, own.open.get(depth)?))
-    });
-    let Some((own, depth, OpenSlot { name, begin })) = open else {
+    let Some((own, depth, OpenSlot { name, placed, begin })) = innermost(file) else {
         told.not_begun.fetch_add(1, Relaxed);
         return Err(Errno::EINVAL);
     };
     let done = claim(file).map(|slot| {
         record::set(&slot.begin_ns, begin.wall_ns.load(Relaxed));
+        for (into, found) in looks(&slot.placed).into_iter().zip(looks(placed)) {
+            record::set(into, found.load(Relaxed));
+        }
         let ends = [wall_ns].into_iter().chain(used);
         for ((used, begin), end) in fields(&slot.used).into_iter().zip(fields(begin)).zip(ends) {
             record::set(used, end.saturating_sub(begin.load(Relaxed)));
@@ -154,6 +153,42 @@ pub fn end() -> Result<()> {
         own.thread.store(0, Release);
     }
     done.ok_or_else(|| refused(&told.windows_left_out))
+}
+
+/// The calling thread's slot, its last window's index and that window; `None`: it has none open.
+fn innermost(file: &'static WindowsFile) -> Option<(&'static ThreadSlot, usize, &'static OpenSlot)> {
+    let pointer = arch::thread_pointer() as u64;
+    let own = file.threads.iter().find(|slot| slot.thread.load(Relaxed) == pointer)?;
+    let depth = (own.depth.load(Relaxed) as usize).checked_sub(1)?;
+    Some((own, depth, own.open.get(depth)?))
+}
+
+/// Looks what memory the process has, for the window that the calling thread began last. What that takes is taken out of
+/// the times of all windows that this thread has open.
+pub fn placement() -> Result<()> {
+    let before = (sys::monotonic_ns(), used());
+    let (own, depth, open) = innermost(file()?).ok_or(Errno::EINVAL)?;
+    let (resident, huge) = stack::run(|| apart(measure::in_memory))??;
+    let found = [1, resident as u64, huge as u64];
+    for (field, value) in looks(&open.placed).into_iter().zip(found) {
+        record::set(field, value);
+    }
+    let after = (sys::monotonic_ns(), used());
+    let took =
+        [after.0 - before.0].into_iter().chain(after.1.into_iter().zip(before.1).map(|(b, a)| b.saturating_sub(a)));
+    for (level, took) in took.enumerate() {
+        for open in own.open.iter().take(depth + 1) {
+            if let Some(field) = fields(&open.begin).get(level) {
+                record::set(field, field.load(Relaxed) + took);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn looks(slot: &PlacedSlot) -> [&AtomicU64; 3] {
+    let PlacedSlot { looked, resident, huge } = slot;
+    [looked, resident, huge]
 }
 
 /// The clock, the thread's clock, and what the process has used.

@@ -121,6 +121,30 @@ static void misused(void) {
     printf("%d names\n", more);
 }
 
+/* 64 MiB more in memory at the second look than at the first; the look of the outer window is its own. */
+static void placed(void) {
+    ANSWERS(pagelab_window_placement(), -EINVAL);
+    size_t bytes = 64 * MIB;
+    ANSWERS(pagelab_begin("outer"), 0);
+    window("no look", nothing, 0);
+    ANSWERS(pagelab_begin("before"), 0);
+    ANSWERS(pagelab_window_placement(), 0);
+    ANSWERS(pagelab_end(), 0);
+    char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(p != MAP_FAILED);
+    memset(p, 1, bytes);
+    ANSWERS(pagelab_begin("after"), 0);
+    ANSWERS(pagelab_window_placement(), 0);
+    ANSWERS(pagelab_end(), 0);
+    /* A hundred looks take their time; the window has none of it. */
+    ANSWERS(pagelab_begin("often"), 0);
+    for (int i = 0; i < 100; i++) ANSWERS(pagelab_window_placement(), 0);
+    ANSWERS(pagelab_end(), 0);
+    munmap(p, bytes);
+    ANSWERS(pagelab_window_placement(), 0);
+    ANSWERS(pagelab_end(), 0);
+}
+
 static void killed(void) {
     window("whole", spend, 5);
     ANSWERS(pagelab_begin("half"), 0);
@@ -167,6 +191,7 @@ int main(int argc, char **argv) {
     } ways[] = {
         {"plain", plain},   {"repeated", repeated}, {"nested", nested}, {"threads", threads}, {"forks", forks},
         {"misused", misused}, {"killed", killed},   {"many", many},     {"cost", cost},       {"nobody", nobody_records},
+        {"placed", placed},
     };
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
         if (argc == 2 && strcmp(argv[1], ways[i].name) == 0) {

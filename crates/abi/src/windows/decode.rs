@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use core::mem::{offset_of, size_of};
 
 use super::{
-    DEPTH, HEAD_BYTES, MAGIC, NAME_BYTES, NAMES, NameSlot, OpenSlot, THREADS, ThreadSlot, ToldSlot, UsageSlot,
-    VERSION, WINDOWS, WindowSlot, WindowsFile,
+    DEPTH, HEAD_BYTES, MAGIC, NAME_BYTES, NAMES, NameSlot, OpenSlot, PlacedSlot, THREADS, ThreadSlot, ToldSlot,
+    UsageSlot, VERSION, WINDOWS, WindowSlot, WindowsFile,
 };
 
 /// What passed in a window.
@@ -21,6 +21,14 @@ pub struct Usage {
     pub major_faults: u64,
 }
 
+/// What memory the process had at the last look inside a window, in bytes; see [`PlacedSlot`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "field by field as in PlacedSlot")]
+pub struct Placed {
+    pub resident: u64,
+    pub huge: u64,
+}
+
 /// A window that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured {
@@ -28,6 +36,8 @@ pub struct Measured {
     pub name: usize,
     /// CLOCK_MONOTONIC at its begin.
     pub begin_ns: u64,
+    /// What was found in it; `None`: nobody looked.
+    pub placed: Option<Placed>,
     /// What passed in it.
     pub used: Usage,
 }
@@ -73,6 +83,14 @@ fn usage(bytes: &[u8], at: usize) -> Usage {
     }
 }
 
+fn placed(bytes: &[u8], at: usize) -> Option<Placed> {
+    let word = |offset| word(bytes, at + offset);
+    (word(offset_of!(PlacedSlot, looked)) == 1).then(|| Placed {
+        resident: word(offset_of!(PlacedSlot, resident)),
+        huge: word(offset_of!(PlacedSlot, huge)),
+    })
+}
+
 fn names(head: &[u8]) -> Vec<String> {
     let name = |number: usize| {
         let at = offset_of!(WindowsFile, names) + number * size_of::<NameSlot>();
@@ -115,6 +133,7 @@ impl Windows {
             Some(Measured {
                 name: named(word(ended, at + offset_of!(WindowSlot, name)).wrapping_sub(1))?,
                 begin_ns: word(ended, at + offset_of!(WindowSlot, begin_ns)),
+                placed: placed(ended, at + offset_of!(WindowSlot, placed)),
                 used: usage(ended, at + offset_of!(WindowSlot, used)),
             })
         };
@@ -172,10 +191,13 @@ mod tests {
         put(&mut ended, offset_of!(WindowSlot, name), 1);
         put(&mut ended, offset_of!(WindowSlot, begin_ns), 7);
         put(&mut ended, offset_of!(WindowSlot, used) + offset_of!(UsageSlot, user_ns), 9);
+        put(&mut ended, offset_of!(WindowSlot, placed) + offset_of!(PlacedSlot, looked), 1);
+        put(&mut ended, offset_of!(WindowSlot, placed) + offset_of!(PlacedSlot, huge), 11);
         let windows = Windows::decode(&head, &ended);
         assert_eq!(windows.names, ["load"]);
+        let placed = Some(Placed { resident: 0, huge: 11 });
         let used = Usage { user_ns: 9, ..Usage::default() };
-        assert_eq!(windows.ended, [Measured { name: 0, begin_ns: 7, used }]);
+        assert_eq!(windows.ended, [Measured { name: 0, begin_ns: 7, placed, used }]);
         assert_eq!(windows.open, [0]);
         assert_eq!(windows.told, Told { begun_twice: 5, ..Told::default() });
     }

@@ -5,12 +5,39 @@ use pagelab_abi::plan::Plan;
 
 use crate::arch::{PAGE, PMD};
 use crate::maps;
-use crate::sys::{self, c};
+use crate::sys::{self, Result, c};
 
 use super::place_of;
 use super::tally::Tally;
 
 const BUFFER: usize = 32 << 10;
+
+/// Bytes of the process that are in memory, and those of them in huge pages; `ENOENT` where the kernel does not say (before 4.14).
+pub fn in_memory() -> Result<(usize, usize)> {
+    let mut text = [0u8; 4096];
+    let fd = sys::open(c"/proc/self/smaps_rollup", c::O_RDONLY, 0)?;
+    let read = sys::read(fd, &mut text);
+    sys::close(fd);
+    let (mut resident, mut mapped, mut pools) = (0, 0, 0);
+    for line in text.get(..read?).unwrap_or(&[]).split(|&byte| byte == b'\n') {
+        for (names, sum) in [
+            (&[&b"Rss:"[..]][..], &mut resident),
+            (&[b"AnonHugePages:", b"ShmemPmdMapped:", b"FilePmdMapped:"], &mut mapped),
+            (&[b"Private_Hugetlb:", b"Shared_Hugetlb:"], &mut pools),
+        ] {
+            *sum += names.iter().find_map(|name| kibibytes(line, name)).unwrap_or(0);
+        }
+    }
+    // Pages of the pools are not in Rss.
+    Ok((resident + pools, mapped + pools))
+}
+
+/// The value of the line of that name, in bytes.
+fn kibibytes(line: &[u8], name: &[u8]) -> Option<usize> {
+    let digits =
+        line.strip_prefix(name)?.iter().skip_while(|&&byte| byte == b' ').take_while(|byte| byte.is_ascii_digit());
+    Some(digits.fold(0usize, |sum, &byte| sum * 10 + usize::from(byte - b'0')) * 1024)
+}
 
 /// Numbers of one mapping, bytes.
 #[derive(Clone, Copy, Default)]
@@ -31,10 +58,7 @@ impl Sums {
             (b"Private_Hugetlb:", &mut self.hugetlb),
         ];
         for (name, value) in fields {
-            if let Some(rest) = line.strip_prefix(name) {
-                let digits = rest.iter().skip_while(|&&byte| byte == b' ').take_while(|byte| byte.is_ascii_digit());
-                *value += digits.fold(0usize, |sum, &byte| sum * 10 + usize::from(byte - b'0')) * 1024;
-            }
+            *value += kibibytes(line, name).unwrap_or(0);
         }
     }
 
