@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 from factory import Run, data_of
 
-from pagelab.analysis.metrics import metrics_of, windows_of
+from pagelab.analysis.metrics import metric_named, metrics_of, windows_of
+from pagelab.analysis.wording import in_common
 
 WINDOW = {"work": "s", "work.cpu": "s", "work.user": "s", "work.system": "s", "work.thread": "s", "work.faults": ""}
 
@@ -28,6 +29,18 @@ def test_times_inside_a_window_are_times(tmp_path: Path) -> None:
     }
     assert found["work.cpu"].label == "CPU time of work"
     assert found["work"].label == "time of work"
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["wall_s", "wall_s"], "wall time"),
+        (["wall_s", "cpu_s"], "time"),
+        (["cpu_s", "peak_rss_bytes"], "the primary metric"),
+    ],
+)
+def test_several_programs_metrics_have_one_name(names: list[str], shown: str) -> None:
+    assert in_common([metric_named(name) for name in names]) == shown
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,14 @@ def display_unit(metric: Metric, values: Sequence[float]) -> tuple[float, str]:
     return 1.0, metric.unit
 
 
+def in_common(metrics: Iterable[Metric]) -> str:
+    """What metrics of several programs are called together: ``CPU time``, ``time``, ``the primary metric``."""
+    found = {metric.label: metric for metric in metrics}
+    if len(found) == 1:
+        return next(iter(found))
+    return "time" if all(metric.kind == "time" for metric in found.values()) else "the primary metric"
+
+
 def quantity(value: float, metric: Metric, significant: int = 4) -> str:
     """One value of *metric* with its unit."""
     factor, unit = display_unit(metric, [value])

@@ -70,8 +70,7 @@ def _effects(analysis: Analysis, before: int) -> list[Figure]:
 
 
 def _primary_label(analysis: Analysis) -> str:
-    labels = {analysis.primary_of(w).label for w in analysis.design.workloads}
-    return labels.pop() if len(labels) == 1 else "the primary metric"
+    return wording.in_common([analysis.primary_of(w) for w in analysis.design.workloads])
 
 
 def _times(analysis: Analysis, before: int) -> list[Figure]:

@@ -97,9 +97,7 @@ def _value(one: Told, key: str, low: float, high: float) -> dict[str, Any]:
 def _title(told: list[Told]) -> str:
     baselines = sorted({one.contrast.baseline for one in told})
     against = baselines[0] if len(baselines) == 1 else "the baseline"
-    metrics = {one.metric.label for one in told}
-    what = metrics.pop() if len(metrics) == 1 else "the primary metric"
-    return f"change in {what} against {against} (%)"
+    return f"change in {wording.in_common([one.metric for one in told])} against {against} (%)"
 
 
 def _layers(
