@@ -82,7 +82,7 @@ CREATE TABLE step (
 CREATE TABLE event (
     id      INTEGER PRIMARY KEY,
     at      TEXT NOT NULL,
-    kind    TEXT NOT NULL,               -- warning, look
+    kind    TEXT NOT NULL,               -- warning, look, sized
     data    TEXT NOT NULL                -- JSON; a warning is the record's RunWarning
 ) STRICT;
 """
