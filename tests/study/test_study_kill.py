@@ -19,7 +19,8 @@ from pagelab.study.store import Store
 
 FAKES = Path(__file__).parent / "fakes.py"
 KILLS = 12
-BLOCKS = 60
+BLOCKS = 300
+"""More than the moments before all kills suffice for, on a fast machine as well."""
 
 
 def test_killed_at_random_moments_a_study_still_completes(tmp_path: Path) -> None:
