@@ -118,6 +118,33 @@ def test_a_study_too_long_for_its_time_says_so_at_once(tmp_path: Path) -> None:
         assert not store.plan().earlier_looks
 
 
+def test_a_study_that_used_its_time_is_no_longer_by_being_resumed(tmp_path: Path) -> None:
+    """What sessions take beside the runs is not left over: more executions are a further look, and counted as one."""
+    behave = noisy({"a": 0.01, "b": 0.01})
+    run_study(spec_in(tmp_path, TIMED), tmp_path / "out", tools(behave))
+    numbers = []
+    for minutes in (None, None, 0.05, None):
+        resume_study(tmp_path / "out", tools(behave), minutes=minutes)
+        with Store.open(tmp_path / "out", write=False) as store:
+            numbers.append((len(store.finished()), len(store.plan().earlier_looks)))
+    assert numbers[0] == numbers[1]
+    assert numbers[2][0] > numbers[1][0]
+    assert [looks for _, looks in numbers] == [0, 0, 1, 1]
+    assert numbers[3] == numbers[2]
+
+
+def test_minutes_in_which_nothing_fits_spend_no_look(tmp_path: Path) -> None:
+    text = TWO_BY_TWO.replace("executions = 3", "executions = 6")
+    run_study(spec_in(tmp_path, text), tmp_path / "out", tools(noisy({"a": 0.01, "b": 0.01}, 0.2)))
+    with Store.open(tmp_path / "out") as store:
+        store._db.execute("UPDATE run SET duration_s = 60")
+    with pytest.raises(StudyError, match=r"not one more fits; nothing is changed.* --minutes 2\.2"):
+        resume_study(tmp_path / "out", tools(), minutes=0.05)
+    with Store.open(tmp_path / "out", write=False) as store:
+        assert store.plan().earlier_looks == []
+        assert store.plan().minutes is None
+
+
 def test_one_run_that_takes_longer_than_all_is_cut_and_not_kept(tmp_path: Path) -> None:
     def behave(condition: Condition) -> Record:
         assert condition.timeout_s is not None

@@ -148,6 +148,26 @@ def test_what_says_the_same_is_no_edit(tmp_path: Path, change: object) -> None:
     resume_study(tmp_path / "out", tools())
 
 
+def test_more_minutes_are_given_although_the_file_has_others(tmp_path: Path) -> None:
+    """The command that the refusal names works."""
+    text = TWO_BY_TWO.replace("executions = 3\n", "minutes = 0.05\n")
+    spec = spec_in(tmp_path, text)
+    run_study(spec, tmp_path / "out", tools())
+    spec.write_text(text.replace("0.05", "0.1"))
+    with pytest.raises(StudyError, match=r"for more time: pagelab study resume .* --minutes N"):
+        resume_study(tmp_path / "out", tools())
+    resume_study(tmp_path / "out", tools(), minutes=0.05)
+
+
+def test_fewer_executions_in_the_file_are_no_advice(tmp_path: Path) -> None:
+    spec = spec_in(tmp_path, EIGHT)
+    run_study(spec, tmp_path / "out", tools())
+    spec.write_text(EIGHT.replace("executions = 8", "executions = 5"))
+    with pytest.raises(StudyError) as refused:
+        resume_study(tmp_path / "out", tools())
+    assert "--executions" not in str(refused.value)
+
+
 def test_a_quick_study_is_compared_with_its_quick_form(tmp_path: Path) -> None:
     text = EIGHT + "[quick]\nexecutions = 6\n"
     spec = spec_in(tmp_path, text)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from math import ceil, expm1, log1p, sqrt
+from math import ceil, expm1, log, log1p, sqrt
 from pathlib import Path
 from statistics import NormalDist, median
 
@@ -34,6 +34,8 @@ _TELLS = 0.01
 _POWER = 0.8
 _NORMAL_DEVIATION = 1.2533
 """Standard deviation over mean deviation, of a normal distribution."""
+_USED = "time_used"
+"""Entry of ``meta``: the time was used up, and the study came to its end."""
 _COLD = 3
 """The first block reads from the disk, and may take so many times as long as the others."""
 
@@ -103,11 +105,19 @@ def add_minutes(store: Store, minutes: float) -> None:
     """Gives a study more time. Raises StudyError where planned looks decide the number of executions."""
     plan = store.plan()
     refuse_other_rules(plan, store)
-    given = spent_s(store) / 60 + checked_minutes(minutes)
-    plan = seen_before(store, plan).model_copy(update={"minutes": given})
-    store.extend(plan, [])
-    if not outstanding(store):
-        _size(store, plan, paces_of(store, plan), spent_s(store))
+    given = {"minutes": spent_s(store) / 60 + checked_minutes(minutes)}
+    if outstanding(store):
+        store.extend(plan.model_copy(update=given), [])
+        return
+    paces = paces_of(store, plan)
+    if _wanted(plan, paces, 60 * minutes) == blocks_of(plan):
+        shortest = min(pace.block_s for pace in paces)
+        raise StudyError(
+            f"--minutes {minutes:g}: a block takes {shown_duration(max(1, shortest))}, so not one more fits; nothing "
+            f"is changed; give it at least --minutes {_rounded_up(1.1 * shortest / 60)}"
+        )
+    _size(store, seen_before(store, plan).model_copy(update=given), paces, spent_s(store))
+    store.put_meta(_USED, "no")
 
 
 def spent_s(store: Store) -> float:
@@ -158,6 +168,8 @@ def go_on(store: Store, plan: Plan, elapsed_s: float) -> str | None:
     its own part.
     """
     assert plan.minutes is not None
+    if store.meta().get(_USED) == "yes":
+        return None
     own = max(1.0, elapsed_s / max(spent_s(store), 1e-3))
     spent = spent_s(store) * own
     found = [replace(pace, block_s=pace.block_s * own) for pace in paces_of(store, plan)]
@@ -168,6 +180,8 @@ def go_on(store: Store, plan: Plan, elapsed_s: float) -> str | None:
         found = [replace(pace, scatter=before.get(pace.workload, pace.scatter)) for pace in found]
         wanted = _wanted(plan, found, 60 * plan.minutes - spent)
         if wanted == blocks_of(plan):
+            # Else what a session takes beside its runs would be left, to be filled by who asks again.
+            store.put_meta(_USED, "yes")
             return None
         extend(store, plan, wanted)
         return ""
@@ -213,7 +227,7 @@ def _scatter(treatment: Mapping[int, float], baseline: Mapping[int, float]) -> f
     if len(both) < 2:
         return None
     if min(min(pair) for pair in both) > 0:
-        apart = [log1p((x - y) / y) for x, y in both]
+        apart = [log(x / y) for x, y in both]
     else:
         middle = median(abs(y) for _, y in both)
         if middle == 0:

@@ -124,7 +124,7 @@ def resume_study(
             raise StudyError(f"{directory} was imported from {meta['origin']}; there is nothing to continue")
         _refuse_changes(directory, store.plan(), meta)
         if not as_begun:
-            refuse_edited(directory, meta, executions)
+            refuse_edited(directory, meta, executions, minutes)
         if executions is not None:
             add_executions(store, executions)
         if minutes is not None:

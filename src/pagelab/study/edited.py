@@ -14,25 +14,29 @@ _SHOWN = 3
 _LONGEST = 40
 
 
-def refuse_edited(directory: Path, meta: dict[str, str], executions: int | None = None) -> None:
+def refuse_edited(
+    directory: Path, meta: dict[str, str], executions: int | None = None, minutes: float | None = None
+) -> None:
     """Raises StudyError where the file differs in meaning from what the study in ``directory`` began with.
 
-    ``meta`` is the store's. Who asks for the very ``executions`` that the file has by now has read it.
+    ``meta`` is the store's. Who asks for the very ``executions`` that the file has by now, or for more ``minutes``
+    where only these were edited, has read it.
     """
     source = Path(meta.get("source", ""))
     found = differences(source, meta)
-    if found == {"executions": found.get("executions")} and found["executions"][1] == str(executions):
+    changed = list(found)
+    if not found or (changed == ["minutes"] and minutes is not None):
         return
-    if not found:
+    old, new = found.get("executions", ("", ""))
+    if changed == ["executions"] and new == str(executions):
         return
     advice = (
         f"as it began: pagelab study resume {directory} --as-begun; "
         f"as it is now: pagelab study run {source} --into ANOTHER"
     )
-    if list(found) == ["executions"] and found["executions"][1].isdigit():
-        new = found["executions"][1]
+    if changed == ["executions"] and new.isdigit() and not (old.isdigit() and int(new) < int(old)):
         advice = f"for {new} of each: pagelab study resume {directory} --executions {new}; {advice}"
-    if list(found) == ["minutes"]:
+    if changed == ["minutes"]:
         advice = f"for more time: pagelab study resume {directory} --minutes N; {advice}"
     raise StudyError(
         f"{source} was edited since the study began ({told(found)}), and a study keeps what it began with; {advice}"
