@@ -181,6 +181,18 @@ def test_what_flags_cannot_say_is_a_policy_of_the_study(tmp_path: Path) -> None:
     assert again((a, b)) is None
 
 
+def test_commands_that_take_longer_than_their_time_say_what_would_do(tmp_path: Path) -> None:
+    """And name no directory that is gone."""
+    for commands, told in (
+        (("sleep 2", "sleep 2"), "--minutes 0."),
+        (("sleep 60", "sleep 60"), "all of it was given --minutes 0.05"),
+    ):
+        done = run(tmp_path, *commands, "--minutes", "0.05")
+        assert done.returncode == 2
+        assert told in done.stderr
+        assert "resume" not in done.stderr
+
+
 def test_a_time_is_used_in_whole_pairs(tmp_path: Path) -> None:
     """The two have nothing in common but the block: one as short as the other is long still runs as often."""
     commands = ("sleep 0.01", "sleep 0.1")

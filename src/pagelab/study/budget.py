@@ -18,7 +18,7 @@ from statistics import NormalDist, median
 
 from ..errors import BadInputError
 from .answering import contrasts
-from .errors import StudyError
+from .errors import StudyError, TooLongError
 from .extend import blocks_of, extend, refuse_other_rules, seen_before
 from .looks import executions
 from .plan import Plan
@@ -90,15 +90,16 @@ def longest_s(plan: Plan) -> float | None:
     return None if plan.minutes is None else max(1.0, _COLD * 60 * plan.minutes / plan.executions)
 
 
-def too_long(directory: Path, plan: Plan, name: str) -> StudyError:
+def too_long(directory: Path, plan: Plan, name: str) -> TooLongError:
     """For a run of the condition ``name`` that was ended so."""
     assert plan.minutes is not None
     limit = longest_s(plan) or 0.0
-    return StudyError(
+    reason = (
         f"one execution of {name} takes more than {shown_duration(limit)}: {plan.executions} of each, the fewest that "
-        f"can tell, do not fit into {plan.minutes:g} min; go on with, for example: "
-        f"pagelab study resume {directory} --minutes {_rounded_up(limit * plan.executions * len(plan.active()) / 60)}"
+        f"can tell, do not fit into {plan.minutes:g} min"
     )
+    minutes = _rounded_up(limit * plan.executions * len(plan.active()) / 60)
+    return TooLongError(reason, directory, minutes, minutes)
 
 
 def add_minutes(store: Store, minutes: float) -> None:
@@ -136,7 +137,7 @@ def is_sized(store: Store) -> bool:
 
 
 def refuse_too_long(store: Store, plan: Plan, block: int) -> None:
-    """Asked when a run of ``block`` is over. Raises StudyError where that ends the first or second block of a study,
+    """Asked when a run of ``block`` is over. Raises TooLongError where that ends the first or second block of a study,
     and not even the pilot fits its time.
     """
     assert plan.minutes is not None
@@ -148,13 +149,12 @@ def refuse_too_long(store: Store, plan: Plan, block: int) -> None:
     needed = spent_s(store) + (plan.warmups + plan.executions - len(whole)) * block_s
     if needed <= 60 * plan.minutes * 1.1:
         return
-    more = max(needed - spent_s(store), 0.0) / 60
-    directory = store.path.parent
-    raise StudyError(
+    reason = (
         f"one execution of each of {len(plan.active())} conditions takes {shown_duration(max(1, whole[-1][1]))}, and "
-        f"{plan.executions} of each are the fewest that can tell: that is more than {plan.minutes:g} min; "
-        f"go on with: pagelab study resume {directory} --minutes {_rounded_up(1.1 * more)}"
+        f"{plan.executions} of each are the fewest that can tell: that is more than {plan.minutes:g} min"
     )
+    more, in_all = (_rounded_up(1.1 * seconds / 60) for seconds in (needed - spent_s(store), needed))
+    raise TooLongError(reason, store.path.parent, more, in_all)
 
 
 def _rounded_up(minutes: float) -> str:

@@ -12,6 +12,16 @@ class StudyError(BadInputError):
     """A study cannot be started or continued as asked; the message names the object and the next command to type."""
 
 
+class TooLongError(StudyError):
+    """A study cannot be done in the time that it was given."""
+
+    def __init__(self, reason: str, directory: Path, more: str, in_all: str) -> None:
+        self.reason = reason
+        self.minutes = in_all
+        """What would do from the beginning; ``more`` is what is missing now. Both as ``--minutes`` takes them."""
+        super().__init__(f"{reason}; go on with: pagelab study resume {directory} --minutes {more}")
+
+
 class StudyInterruptedError(PagelabError):
     """Somebody asked the study to stop; everything finished so far is in the store."""
 

@@ -10,7 +10,7 @@ from typing import Any
 from pagelab.errors import BadInputError
 from pagelab.study.budget import checked_minutes
 from pagelab.study.control import Tools, run_study
-from pagelab.study.errors import SpecError
+from pagelab.study.errors import SpecError, TooLongError
 from pagelab.study.progress import Progress, Silent
 from pagelab.study.setting import KERNEL, Setting, names, program_name
 from pagelab.study.sides import NAME, SIDES, needs_shell
@@ -106,26 +106,41 @@ def run_pair(pair: Pair, directory: Path, tools: Tools, progress: Progress | Non
 
     Raises BadInputError where a command cannot run or fails, and the study's own errors.
     """
-    _run(pair, directory / TRIAL, {"executions": 1}, tools, Silent())
+    if pair.minutes is not None:
+        # As long as the pair's share of the time, and some more for reading from the disk.
+        limit = max(1.0, 60 * checked_minutes(pair.minutes))
+        trial = replace(pair, timeout_s=min(pair.timeout_s or limit, limit))
+    else:
+        trial = pair
+    _run(trial, directory / TRIAL, {"executions": 1}, tools, Silent())
     failed = _failures(directory / TRIAL)
     if failed:
-        raise BadInputError(f"{'; '.join(failed)}; nothing was compared")
+        hint = "" if trial.timeout_s == pair.timeout_s else f"; all of it was given --minutes {pair.minutes:g}"
+        raise BadInputError(f"{'; '.join(failed)}{hint}; nothing was compared")
     if pair.regex is not None and pair.metric is None:
         pair = replace(pair, metric=only_measurement(directory / TRIAL))
     size: dict[str, float] = {"executions": pair.executions}
     if pair.minutes is not None:
-        size = {"minutes": checked_minutes(pair.minutes)}
+        size = {"minutes": pair.minutes}
     _run(pair, directory, size, tools, progress or Silent())
 
 
 def _run(pair: Pair, directory: Path, size: dict[str, float], tools: Tools, progress: Progress) -> None:
-    spec = pair.write(directory, size)
+    run_own(pair.write(directory, size), directory, tools, progress, "these commands cannot be compared")
+
+
+def run_own(spec: Path, directory: Path, tools: Tools, progress: Progress, cannot: str) -> None:
+    """Runs a study whose file is ours, and mostly a temporary one: what is wrong with it is the command line's.
+
+    Raises BadInputError, which begins with ``cannot`` or names the ``--minutes`` that would do.
+    """
     try:
         run_study(spec, directory, tools, progress=progress)
     except SpecError as error:
-        # The file is ours, and mostly a temporary one: what it says is the command line's.
         problems = (f"{problem.key}: {problem.message}" for problem in error.problems)
-        raise BadInputError(f"these commands cannot be compared: {'; '.join(problems)}") from None
+        raise BadInputError(f"{cannot}: {'; '.join(problems)}") from None
+    except TooLongError as error:
+        raise BadInputError(f"{error.reason}; give it --minutes {error.minutes}") from None
 
 
 def _failures(directory: Path) -> list[str]:

@@ -12,9 +12,8 @@ import polars as pl
 
 from pagelab.errors import BadInputError
 from pagelab.study.budget import LEAST_MINUTES
-from pagelab.study.control import Tools, run_study
-from pagelab.study.errors import SpecError
-from pagelab.study.pair import only_measurement
+from pagelab.study.control import Tools
+from pagelab.study.pair import only_measurement, run_own
 from pagelab.study.progress import Progress, Silent, shown_duration
 from pagelab.study.setting import Setting, names, program_name
 from pagelab.study.store import Store
@@ -23,6 +22,7 @@ from pagelab.study.toml_text import dumps
 
 TRIAL = "trial"
 """Directory, inside the study's, of the pilot."""
+_CANNOT = "this cannot be tried"
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,8 @@ def run_try(wanted: Trying, directory: Path, tools: Tools, progress: Progress | 
             f"one execution of each takes {shown_duration(max(1, pilot.block_s))}: {wanted.fewest} of each, the fewest "
             f"that can tell, need --minutes {pilot.minutes_for(wanted.fewest):g}"
         )
-    _study(wanted.write(directory, {"minutes": max(round(left, 4), LEAST_MINUTES)}), directory, tools, progress)
+    spec = wanted.write(directory, {"minutes": max(round(left, 4), LEAST_MINUTES)})
+    run_own(spec, directory, tools, progress, _CANNOT)
     with Store.open(directory, write=False) as store:
         return pilot, store.plan().executions
 
@@ -177,12 +178,8 @@ def _pilot(wanted: Trying, directory: Path, tools: Tools) -> Pilot:
 
 def _trial(wanted: Trying, directory: Path, tools: Tools, limit: float) -> pl.DataFrame:
     """One block; the machine's noise is measured with the study, not here."""
-    _study(
-        wanted.write(directory, {"executions": 1}, timeout_s=limit),
-        directory,
-        replace(tools, noise=lambda _plan: None),
-        Silent(),
-    )
+    spec = wanted.write(directory, {"executions": 1}, timeout_s=limit)
+    run_own(spec, directory, replace(tools, noise=lambda _plan: None), Silent(), _CANNOT)
     with Store.open(directory, write=False) as store:
         return store.runs()
 
@@ -190,12 +187,3 @@ def _trial(wanted: Trying, directory: Path, tools: Tools, limit: float) -> pl.Da
 def _told(condition: str, status: str, message: str | None, code: int | None) -> str:
     reason = message or (f"exit code {code}" if code is not None else "")
     return f"{condition.split('/', 1)[1]}: {status}" + (f": {reason}" if reason else "")
-
-
-def _study(spec: Path, directory: Path, tools: Tools, progress: Progress) -> None:
-    try:
-        run_study(spec, directory, tools, progress=progress)
-    except SpecError as error:
-        # The file is ours: what it says is the command line's.
-        problems = (f"{problem.key}: {problem.message}" for problem in error.problems)
-        raise BadInputError(f"this cannot be tried: {'; '.join(problems)}") from None
