@@ -59,14 +59,19 @@ class Pace:
 
 def fewest_blocks(plan: Plan) -> int:
     """Blocks of the pilot: with fewer no comparison of the family could be found, however clear."""
-    from ..stats import reachable
     from ..stats.paired import FEWEST_PAIRS
 
     if plan.answer == "set":
         return FEWEST_PAIRS  # the programs are what is compared, and each needs a spread
-    family = max(1, len(contrasts(plan)))
-    alpha = round(1 - plan.level, 12)
-    reach = reachable(1, 1, contrasts=family, alpha=alpha, stratified=plan.test != "rank-sum")
+    return fewest_of(len(contrasts(plan)), plan.level, stratified=plan.test != "rank-sum")
+
+
+def fewest_of(comparisons: int, level: float, *, stratified: bool = True) -> int:
+    """Pairs, or executions of each, with which each of so many comparisons can be found after Holm."""
+    from ..stats import reachable
+    from ..stats.paired import FEWEST_PAIRS
+
+    reach = reachable(1, 1, contrasts=max(1, comparisons), alpha=round(1 - level, 12), stratified=stratified)
     return max(FEWEST_PAIRS, reach.smallest_n)
 
 

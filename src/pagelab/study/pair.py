@@ -115,7 +115,8 @@ def run_pair(pair: Pair, directory: Path, tools: Tools, progress: Progress | Non
     _run(trial, directory / TRIAL, {"executions": 1}, tools, Silent())
     failed = _failures(directory / TRIAL)
     if failed:
-        hint = "" if trial.timeout_s == pair.timeout_s else f"; all of it was given --minutes {pair.minutes:g}"
+        cut = trial.timeout_s != pair.timeout_s and any(" timed-out" in one for one in failed)
+        hint = f"; all of it was given --minutes {pair.minutes:g}" if cut else ""
         raise BadInputError(f"{'; '.join(failed)}{hint}; nothing was compared")
     if pair.regex is not None and pair.metric is None:
         pair = replace(pair, metric=only_measurement(directory / TRIAL))

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from pagelab.errors import BadInputError
-from pagelab.study.budget import LEAST_MINUTES
+from pagelab.study.budget import LEAST_MINUTES, fewest_of
 from pagelab.study.control import Tools
 from pagelab.study.pair import only_measurement, run_own
 from pagelab.study.progress import Progress, Silent, shown_duration
@@ -43,10 +43,7 @@ class Trying:
     @property
     def fewest(self) -> int:
         """Blocks with which every comparison can be found after Holm."""
-        from pagelab.stats import reachable
-
-        contrasts = len(self.settings) - 1
-        return max(6, reachable(1, 1, contrasts=contrasts, alpha=round(1 - self.level, 12), stratified=True).smallest_n)
+        return fewest_of(len(self.settings) - 1, self.level)
 
     def names(self) -> list[str]:
         """Names of the settings as study.toml takes them, all different."""
