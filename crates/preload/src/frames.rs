@@ -56,17 +56,16 @@ use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use pagelab_abi::guest::{EngineFailure, EngineState};
 use pagelab_abi::plan::Plan;
 
-use crate::arch::PAGE;
-use crate::fork;
-use crate::guest;
-use crate::intervals::Span;
-use crate::kernel;
-use crate::lock::Turn;
-use crate::maps::{self, Mapping};
-use crate::msg::say;
-use crate::record;
-use crate::sandbox;
-use crate::sys::{self, Errno, Result, c, task};
+use crate::backing;
+use crate::boundary::arch::PAGE;
+use crate::boundary::maps::{self, Mapping};
+use crate::boundary::sys::{self, Errno, Result, c, task};
+use crate::hooks::{fork, seccomp};
+use crate::memory::guest;
+use crate::state::guest_file;
+use crate::state::intervals::Span;
+use crate::state::lock::Turn;
+use crate::state::message::say;
 
 pub use leaving::census;
 use mail::Kind;
@@ -146,8 +145,8 @@ fn is_ready() -> bool {
 }
 
 fn start() {
-    if let Some(file) = record::file() {
-        record::set(&file.engine.start_ns, sys::monotonic_ns());
+    if let Some(file) = guest_file::file() {
+        guest_file::set(&file.engine.start_ns, sys::monotonic_ns());
     }
     match handler::begin() {
         Ok(()) => {
@@ -157,7 +156,7 @@ fn start() {
         Err(stop) => {
             tally::failed(EngineState::Failed, stop.failure, stop.errno);
             // The record tells it, and the launcher says it; the stream belongs to the program.
-            if record::file().is_none() && !IS_CHILD.load(Ordering::Relaxed) {
+            if guest_file::file().is_none() && !IS_CHILD.load(Ordering::Relaxed) {
                 let errno = stop.errno.map_or(0, |errno| errno.0);
                 say(format_args!("no frames are placed in this process: {} (errno {errno})", stop.failure.name()));
             }
@@ -185,7 +184,7 @@ pub fn enter(span: Span) -> bool {
 }
 
 fn register(span: Span) -> Result<()> {
-    kernel::advise_base(span);
+    backing::advise_base(span);
     renew(span)
 }
 
@@ -335,7 +334,7 @@ pub fn adopt_child(inherits: bool) {
     mail::reset();
     handler::forget();
     TURN.give();
-    STATE.store(if inherits && !sandbox::is_active() { IDLE } else { GONE }, Ordering::Release);
+    STATE.store(if inherits && !seccomp::is_active() { IDLE } else { GONE }, Ordering::Release);
     if !inherits {
         return tally::failed(EngineState::Off, EngineFailure::NotInherited, None);
     }

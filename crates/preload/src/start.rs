@@ -1,6 +1,9 @@
 //! Start-up: find the plan, check libc, put the detours in place. Either all of it works, or the process is left alone
 //! and says why.
 
+mod detour;
+#[cfg(not(test))]
+mod no_std_runtime;
 mod wanted;
 
 use core::cell::UnsafeCell;
@@ -10,24 +13,18 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use pagelab_abi::guest::{DisabledReason, NoteKind, Started, State};
 use pagelab_abi::plan::{Fetch, Flags, HEADER_BYTES, MAGIC, Memory, Plan, Section, VERSION, Via};
 
-use crate::arch::{self, nr};
-use crate::calls;
-use crate::detour::{Detours, Refusal, Shape, Wanted};
-use crate::elf::{self, Object};
-use crate::entry;
-use crate::environment;
-use crate::files;
-use crate::fork;
+use crate::backing;
+use crate::boundary::arch::{self, nr};
+use crate::boundary::elf::{self, Object};
+use crate::boundary::maps;
+use crate::boundary::sys::{self, Errno, c};
 use crate::frames;
-use crate::guest;
-use crate::kernel;
-use crate::maps;
-use crate::measure;
-use crate::msg::say;
-use crate::record;
-use crate::sandbox;
-use crate::sys::{self, Errno, c};
+use crate::hooks::{entry, environment, fork, seccomp};
+use crate::memory::{calls, files, guest, measure};
+use crate::state::guest_file;
+use crate::state::message::say;
 
+use detour::{Detours, Refusal, Shape, Wanted};
 use wanted::{wanted, wanted_exits, wanted_locks, wanted_memory, wanted_registering, wanted_sandbox};
 
 /// The variable that names the plan.
@@ -93,7 +90,7 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
     };
     // A filter that somebody installed after the launcher started may kill us for anything but what the dynamic linker does.
     // SAFETY: as above.
-    if sandbox::filters() > unsafe { known_filters(envp) } {
+    if seccomp::filters() > unsafe { known_filters(envp) } {
         return;
     }
     let start_ns = sys::monotonic_ns();
@@ -104,22 +101,22 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
             return;
         }
     };
-    if let Err(errno) = record::create(&plan, Started::Exec, start_ns)
-        && !record::is_told()
+    if let Err(errno) = guest_file::create(&plan, Started::Exec, start_ns)
+        && !guest_file::is_told()
     {
         say(format_args!("cannot create a guest file in the run directory: errno {}", errno.0));
     }
     // SAFETY: the constructor runs before there are threads, which `govern` checks.
     match unsafe { govern(plan, &libc) } {
-        Ok(()) => record::state(State::Active),
+        Ok(()) => guest_file::state(State::Active),
         Err(stop) => {
-            record::disabled(stop.reason, stop.errno);
+            guest_file::disabled(stop.reason, stop.errno);
             let errno = stop.errno.map_or(0, |errno| errno.0);
             say(format_args!("nothing is governed in this process: {} (errno {errno})", stop.reason.name()));
         }
     }
-    if let Some(file) = record::file() {
-        record::set(&file.ready_ns, sys::monotonic_ns());
+    if let Some(file) = guest_file::file() {
+        guest_file::set(&file.ready_ns, sys::monotonic_ns());
     }
 }
 
@@ -226,11 +223,11 @@ const fn spread(value: u64) -> [u8; 8] {
 /// Callers take turns.
 pub fn without_plan() -> Result<(), Errno> {
     // A guest that was refused, and said why, stays out.
-    if record::file().is_some() || elf::glibc().is_none() {
+    if guest_file::file().is_some() || elf::glibc().is_none() {
         return Err(Errno::EOPNOTSUPP);
     }
     let plan = Plan::parse(&NO_PLAN).map_err(|_| Errno::EINVAL)?;
-    record::create(&plan, Started::Exec, sys::monotonic_ns())?;
+    guest_file::create(&plan, Started::Exec, sys::monotonic_ns())?;
     // SAFETY: there was no plan, and callers take turns: nobody reads it before it is complete.
     unsafe { guest::install(plan, true) }
 }
@@ -331,7 +328,7 @@ fn watch_objects(detours: &mut Detours) {
         detours.add(&linker, &[Wanted { name: hook, shape: Shape::Empty, target, optional: false }])
     });
     if !matches!(added, Some(Ok(()))) {
-        record::note(NoteKind::DlopenUnwatched, None, 0, 0);
+        guest_file::note(NoteKind::DlopenUnwatched, None, 0, 0);
     }
 }
 
@@ -362,10 +359,10 @@ unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
         Stop { reason: refusal.reason, errno: refusal.errno }
     })?;
     if names_several(&plan) {
-        kernel::several_sizes();
+        backing::several_sizes();
     }
     if needs.sizes {
-        kernel::read_settings();
+        backing::read_settings();
         read_clocks_fast();
     }
     // SAFETY: one thread, and the first call.

@@ -6,17 +6,15 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use pagelab_abi::guest::OutOfReach;
 
-use crate::arch::PAGE;
-use crate::intervals::Span;
-use crate::measure::Scan;
-use crate::sys::task;
+use crate::boundary::arch::PAGE;
+use crate::boundary::sys::task;
+use crate::frames::engine::Engine;
+use crate::frames::place::SHADOW;
+use crate::frames::store::SLOTS;
+use crate::memory::measure::Scan;
+use crate::state::intervals::Span;
 
-use super::areas;
-use super::engine::Engine;
-use super::place::SHADOW;
-use super::shadow;
-use super::store::SLOTS;
-use super::tally;
+use super::{areas, shadow, tally};
 
 /// The sums of one span.
 #[derive(Default)]

@@ -5,12 +5,11 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use pagelab_frames::{SlotId, State, Stock};
 
-use crate::arch::PAGE;
-use crate::msg::say;
-
-use super::engine::Engine;
-use super::pagemap::Pagemap;
-use super::store::SLOTS;
+use crate::boundary::arch::PAGE;
+use crate::frames::engine::Engine;
+use crate::frames::pagemap::Pagemap;
+use crate::frames::store::SLOTS;
+use crate::state::message::say;
 
 /// Chunks whose pages are looked at take turns.
 static TURN: AtomicU32 = AtomicU32::new(0);

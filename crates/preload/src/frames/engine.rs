@@ -7,24 +7,22 @@ use pagelab_abi::plan::{MAX_STRATEGIES, Plan, StrategyKind, Words};
 use pagelab_frames::stock::Refused;
 use pagelab_frames::{AnyStrategy, Colours, Run, SlotId, Strategy, Want};
 
-use crate::arch::PAGE;
-use crate::intervals::Span;
-use crate::lock::Owned;
-use crate::populate;
-use crate::sys::{self, Errno, Result};
+use crate::boundary::arch::PAGE;
+use crate::boundary::sys::{self, Errno, Result};
+use crate::frames::doubts::Doubts;
+use crate::frames::grip::Grip;
+use crate::frames::group::Group;
+use crate::frames::homes::Home;
+use crate::frames::hunt::{self, Flags};
+use crate::frames::later::Later;
+use crate::frames::pools::{Books, Pool, Pools};
+use crate::frames::store::{self, Addresses, SLOTS, Tools};
+use crate::frames::window::Windows;
+use crate::memory::prefault;
+use crate::state::intervals::Span;
+use crate::state::lock::Owned;
 
-use super::doubts::Doubts;
-use super::grip::Grip;
-use super::group::Group;
-use super::homes::Home;
-use super::hunt::{self, Flags};
-use super::later::Later;
-use super::nodes;
-use super::pools::{Books, Pool, Pools};
-use super::store::{self, Addresses, SLOTS, Tools};
-use super::strategies;
-use super::tally;
-use super::window::Windows;
+use super::{nodes, strategies, tally};
 
 /// One strategy at work.
 pub struct Placer {
@@ -150,7 +148,7 @@ impl Engine {
         colours: Colours,
         strategy: AnyStrategy<'static>,
     ) -> Result<()> {
-        let available = populate::available().unwrap_or(0) as u64;
+        let available = prefault::available().unwrap_or(0) as u64;
         let pool = self.pool_for(colours, spec, available).ok_or(Errno::ENOSPC)?;
         let windows = match usize::from(spec.fault_around) {
             0 if spec.kind == StrategyKind::BinHopping => Windows::one_by_one(),
@@ -323,7 +321,7 @@ impl Engine {
         }
         if self.pool(at).is_some_and(|pool| pool.is_measured()) {
             let held: u64 = self.pools.iter().flatten().map(Pool::held_bytes).sum();
-            let resident = populate::resident_bytes().unwrap_or(0) as u64;
+            let resident = prefault::resident_bytes().unwrap_or(0) as u64;
             if let Some(pool) = self.pool(at) {
                 pool.measured(resident.saturating_sub(held));
             }

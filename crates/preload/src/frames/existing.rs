@@ -9,16 +9,15 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use pagelab_abi::guest::OutOfReach;
 use pagelab_abi::plan::{Memory, Plan};
 
-use crate::arch::PAGE;
-use crate::elf;
-use crate::files;
-use crate::guest;
-use crate::intervals::Span;
-use crate::maps::{self, Mapping};
-use crate::sys::task;
+use crate::boundary::arch::PAGE;
+use crate::boundary::elf;
+use crate::boundary::maps::{self, Mapping};
+use crate::boundary::sys::task;
+use crate::frames::mail::{self, Kind};
+use crate::frames::store::SLOTS;
+use crate::memory::{files, guest};
+use crate::state::intervals::Span;
 
-use super::mail::{self, Kind};
-use super::store::SLOTS;
 use super::{areas, hints, module, register, tally};
 
 /// Most mappings listed.

@@ -3,14 +3,13 @@
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use crate::intervals::Span;
+use crate::boundary::sys::{self, Errno, Result, task};
+use crate::frames::mail::{self, Kind};
+use crate::frames::uffd::Uffd;
 use crate::start;
-use crate::sys::{self, Errno, Result, task};
+use crate::state::intervals::Span;
 
-use super::handler;
-use super::mail::{self, Kind};
-use super::tally;
-use super::uffd::Uffd;
+use super::{handler, tally};
 
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(NONE);
 /// Its inode, by which it is told from what the program may put in its place.

@@ -11,9 +11,9 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::arch::PAGE;
-use crate::sys::pipes::{MOST_PAGES, Pipe};
-use crate::sys::{self, Result};
+use crate::boundary::arch::PAGE;
+use crate::boundary::sys::pipes::{MOST_PAGES, Pipe};
+use crate::boundary::sys::{self, Result};
 
 /// Something is held, for threads that cannot ask the engine.
 static HOLDING: AtomicBool = AtomicBool::new(false);

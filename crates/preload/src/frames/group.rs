@@ -9,7 +9,7 @@
 
 mod text;
 
-use crate::sys;
+use crate::boundary::sys;
 
 use text::{Line, Place};
 

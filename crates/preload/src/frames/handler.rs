@@ -5,25 +5,22 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering
 use pagelab_abi::guest::{EngineFailure, EngineState};
 use pagelab_abi::plan::Plan;
 
-use crate::apart::apart;
-use crate::arch::PAGE;
-use crate::guest;
-use crate::intervals::Span;
+use crate::boundary::apart::apart;
+use crate::boundary::arch::PAGE;
+use crate::boundary::sys::{self, Errno, Result, c, task};
+use crate::frames::engine::{self, ENGINE, Engine, page_at};
+use crate::frames::mail::{self, Kind};
+use crate::frames::pagemap::Pagemap;
+use crate::frames::remap::TRANSIT;
+use crate::frames::spot::{self, Spot};
+use crate::frames::store::Tools;
+use crate::frames::thread::Thread;
+use crate::frames::uffd::{Message, Uffd};
+use crate::memory::guest;
 use crate::start;
-use crate::sys::{self, Errno, Result, c, task};
+use crate::state::intervals::Span;
 
-use super::engine::{self, ENGINE, Engine, page_at};
-use super::mail::{self, Kind};
-use super::pagemap::Pagemap;
-use super::refiller;
-use super::remap::TRANSIT;
-use super::rights;
-use super::spot::{self, Spot};
-use super::store::Tools;
-use super::tally;
-use super::thread::Thread;
-use super::uffd::{Message, Uffd};
-use super::{areas, census, gate, nodes};
+use super::{areas, census, gate, nodes, refiller, rights, tally};
 
 static THREAD: Thread = Thread::new();
 /// The userfaultfd's number in the handler's table.

@@ -11,29 +11,28 @@ mod values;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::backing;
+use crate::boundary::arch::PAGE;
+use crate::boundary::sys::{self, Errno, Result, c, task};
+use crate::boundary::{elf, maps};
+use crate::frames::engine::is_pinned;
+use crate::frames::mail::Kind;
+use crate::frames::pagemap::Pagemap;
+use crate::frames::store::SLOTS;
+use crate::hooks::fork;
+use crate::memory::guest;
+use crate::start;
+use crate::state::guest_file;
+use crate::state::intervals::Span;
+
+use super::{areas, gate, is_placeable, program_uffd, register, tally, untiled};
+
 pub use desk::{Asked, SPAN_BYTES, adopt_child};
+use desk::{DESK, ask, code, number_of};
 pub use queries::{Counters, colours_around, counters, frames, strategy_at, usual_colours};
 pub use values::Values;
 
 use pagelab_abi::guest::EngineFailure;
-
-use crate::arch::PAGE;
-use crate::elf;
-use crate::fork;
-use crate::guest;
-use crate::intervals::Span;
-use crate::kernel;
-use crate::maps;
-use crate::record;
-use crate::start;
-use crate::sys::{self, Errno, Result, c, task};
-
-use super::engine::is_pinned;
-use super::mail::Kind;
-use super::pagemap::Pagemap;
-use super::store::SLOTS;
-use super::{areas, gate, is_placeable, program_uffd, register, tally, untiled};
-use desk::{DESK, ask, code, number_of};
 
 /// What moving did (`struct pagelab_moved`), pages.
 #[repr(C)]
@@ -76,7 +75,7 @@ pub fn start() -> Result<()> {
     if guest::plan().is_none() {
         start::without_plan()?;
     }
-    kernel::read_settings();
+    backing::read_settings();
     if let Some(libc) = elf::glibc() {
         fork::watch(&libc);
     }
@@ -85,7 +84,7 @@ pub fn start() -> Result<()> {
 
 /// Why there is no engine.
 fn why() -> Errno {
-    let failure = record::file().map_or(0, |file| file.engine.failure.load(Relaxed));
+    let failure = guest_file::file().map_or(0, |file| file.engine.failure.load(Relaxed));
     match EngineFailure::from_code(failure) {
         Some(EngineFailure::Userfaultfd | EngineFailure::FrameNumbers) => Errno::EPERM,
         Some(EngineFailure::NoMemory | EngineFailure::Threads) => Errno::ENOMEM,

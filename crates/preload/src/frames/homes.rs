@@ -4,15 +4,16 @@
 
 use pagelab_abi::plan::MAX_STRATEGIES;
 
-use crate::arch::PAGE;
-use crate::intervals::Span;
-use crate::sys::{self, Errno, Result, nodes as calls};
+use crate::boundary::arch::PAGE;
+use crate::boundary::sys::{self, Errno, Result, nodes as calls};
+use crate::frames::engine::{Engine, Order};
+use crate::frames::nodes::{self, Policy};
+use crate::frames::pools::Pool;
+use crate::frames::store::SLOTS;
+use crate::state::intervals::Span;
 
-use super::engine::{Engine, Order};
-use super::nodes::{self, Policy};
-use super::pools::Pool;
-use super::store::SLOTS;
 use super::tally;
+
 use pagelab_frames::Run;
 
 /// Where the pages that are being placed come from.

@@ -7,12 +7,11 @@
 use pagelab_abi::plan::{ANYWHERE, Words};
 use pagelab_frames::{End, Run, Want};
 
-use crate::arch::{PAGE, PMD};
-use crate::sys::{self, Result, c};
-
-use super::engine::Engine;
-use super::pools::{Pool, table};
-use super::store::SLOTS;
+use crate::boundary::arch::{PAGE, PMD};
+use crate::boundary::sys::{self, Result, c};
+use crate::frames::engine::Engine;
+use crate::frames::pools::{Pool, table};
+use crate::frames::store::SLOTS;
 
 /// Bit of `/proc/kpageflags`: free, in the kernel's lists of blocks.
 const BUDDY: u64 = 1 << 10;

@@ -12,17 +12,16 @@
 use pagelab_frames::stock::CHUNK_SLOTS;
 use pagelab_frames::{Run, SlotId, State};
 
-use crate::arch::{self, PAGE};
-use crate::intervals::Span;
-use crate::sys::Result;
-use crate::sys::pipes::MOST_PAGES;
+use crate::boundary::arch::{self, PAGE};
+use crate::boundary::sys::Result;
+use crate::boundary::sys::pipes::MOST_PAGES;
+use crate::frames::engine::Engine;
+use crate::frames::grip::{Grip, List};
+use crate::frames::pagemap::Pagemap;
+use crate::frames::pools::{MOST_CHUNKS, Pool, table};
+use crate::state::intervals::Span;
 
-use super::engine::Engine;
-use super::grip::{Grip, List};
-use super::pagemap::Pagemap;
-use super::pools::{MOST_CHUNKS, Pool, table};
-use super::store;
-use super::tally;
+use super::{store, tally};
 
 /// Slots looked up together.
 const GROUP: usize = 32;

@@ -3,14 +3,14 @@
 use pagelab_abi::guest::OutOfReach;
 use pagelab_abi::plan::Memory;
 
-use crate::guest;
-use crate::intervals::Span;
-use crate::maps::Mapping;
-use crate::measure::Scan;
-use crate::regions::Place;
-use crate::sys::Errno;
+use crate::boundary::maps::Mapping;
+use crate::boundary::sys::Errno;
+use crate::frames::mail::{self, Kind};
+use crate::given_back::regions::Place;
+use crate::memory::guest;
+use crate::memory::measure::Scan;
+use crate::state::intervals::Span;
 
-use super::mail::{self, Kind};
 use super::{areas, is_placeable, is_running, tally};
 
 /// At exit: counts what is where in one mapping.

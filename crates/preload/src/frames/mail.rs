@@ -6,10 +6,10 @@
 
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize, Ordering};
 
-use crate::arch::PAGE;
-use crate::intervals::Span;
-use crate::lock::Turn;
-use crate::sys::{self, Errno, Result, c};
+use crate::boundary::arch::PAGE;
+use crate::boundary::sys::{self, Errno, Result, c};
+use crate::state::intervals::Span;
+use crate::state::lock::Turn;
 
 /// What can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

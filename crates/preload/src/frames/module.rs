@@ -5,9 +5,9 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use pagelab_abi::plan::{MAX_STRATEGIES, Plan, Strategy as Spec, StrategyKind};
 use pagelab_frames::strategy::{MODULE_SYMBOL, MODULE_VERSION, Module, ModuleSetup, ModuleTable};
 
-use crate::arch::PAGE;
-use crate::elf::{self, Object};
-use crate::sys;
+use crate::boundary::arch::PAGE;
+use crate::boundary::elf::{self, Object};
+use crate::boundary::sys;
 
 /// Room for a module's state, bytes.
 const STATE_BYTES: usize = 1 << 20;

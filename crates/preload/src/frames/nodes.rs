@@ -8,7 +8,8 @@ mod text;
 
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use crate::sys::{self, c, nodes as calls};
+use crate::boundary::sys::{self, c, nodes as calls};
+
 use text::Path;
 
 /// Nodes told apart: those with higher numbers count as the first that has memory.

@@ -1,7 +1,7 @@
 //! Frame numbers from `/proc/self/pagemap`.
 
-use crate::arch::PAGE;
-use crate::sys::{self, Errno, Result, c};
+use crate::boundary::arch::PAGE;
+use crate::boundary::sys::{self, Errno, Result, c};
 
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;

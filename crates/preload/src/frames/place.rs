@@ -7,16 +7,16 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use pagelab_frames::{Run, Strategy, Want};
 
-use crate::arch::PAGE;
-use crate::intervals::{Span, align_down};
-use crate::sys::{self, Errno, c};
+use crate::boundary::arch::PAGE;
+use crate::boundary::sys::{self, Errno, c};
+use crate::frames::engine::{Engine, page_at};
+use crate::frames::shadow::Shadow;
+use crate::frames::store::{self, SLOTS};
+use crate::frames::tally::{self, Got};
+use crate::frames::uffd::Then;
+use crate::state::intervals::{Span, align_down};
 
 use super::areas;
-use super::engine::{Engine, page_at};
-use super::shadow::Shadow;
-use super::store::{self, SLOTS};
-use super::tally::{self, Got};
-use super::uffd::Then;
 
 /// What lies where, for the count at exit.
 pub static SHADOW: Shadow = Shadow::new();
@@ -389,7 +389,7 @@ impl Engine {
 /// Time for other threads to map something where there was nothing.
 #[cfg(feature = "expensive")]
 fn dawdle() {
-    crate::sys::task::futex_wait_for(&core::sync::atomic::AtomicU32::new(0), 0, 200_000);
+    crate::boundary::sys::task::futex_wait_for(&core::sync::atomic::AtomicU32::new(0), 0, 200_000);
 }
 
 /// A fault waited for a refill since `begin` (0: it did not).

@@ -4,13 +4,13 @@ use pagelab_abi::plan::{MAX_STRATEGIES, Strategy as Spec, StrategyKind};
 use pagelab_frames::stock::{CHUNK_SLOTS, Refused};
 use pagelab_frames::{Chunk, Colours, List, Run, SlotId, State, Stock, Want};
 
-use super::known::Looks;
-use super::nodes;
-use super::pagemap::Pagemap;
-use super::store;
-use crate::arch::PAGE;
-use crate::intervals::Span;
-use crate::sys::{self, Result, c};
+use crate::boundary::arch::PAGE;
+use crate::boundary::sys::{self, Result, c};
+use crate::frames::known::Looks;
+use crate::frames::pagemap::Pagemap;
+use crate::state::intervals::Span;
+
+use super::{nodes, store};
 
 /// Chunks of one pool, at most (64 GiB).
 pub const MOST_CHUNKS: usize = 1 << 15;

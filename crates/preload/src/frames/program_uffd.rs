@@ -7,16 +7,15 @@
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::arch::PAGE;
-use crate::guest;
-use crate::intervals::Span;
-use crate::sys::task;
+use crate::boundary::arch::PAGE;
+use crate::boundary::sys::task;
+use crate::frames::engine::{Engine, is_pinned, page_at};
+use crate::frames::mail::{self, Kind};
+use crate::frames::place::SHADOW;
+use crate::memory::guest;
+use crate::state::intervals::Span;
 
-use super::engine::{Engine, is_pinned, page_at};
-use super::mail::{self, Kind};
-use super::place::SHADOW;
-use super::store;
-use super::{areas, is_running};
+use super::{areas, is_running, store};
 
 /// UFFDIO_REGISTER, which no other device knows.
 pub const REGISTER: usize = 0xc020_aa00;

@@ -2,14 +2,15 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::sys::{self, task};
+use crate::boundary::arch::PAGE;
+use crate::boundary::sys;
+use crate::boundary::sys::task;
+use crate::frames::engine::{ENGINE, Engine, count_chunk};
+use crate::frames::pools::Pool;
+use crate::frames::store::{self, SLOTS};
+use crate::frames::thread::Thread;
 
-use super::engine::{ENGINE, Engine, count_chunk};
 use super::handler;
-use super::pools::Pool;
-use super::store::{self, SLOTS};
-use super::thread::Thread;
-use crate::arch::PAGE;
 
 static THREAD: Thread = Thread::new();
 /// Counts the calls.

@@ -6,16 +6,14 @@
 
 use pagelab_frames::{Strategy, Want};
 
-use crate::arch::PAGE;
-use crate::intervals::Span;
-use crate::sys::{self, Errno, Result, c};
+use crate::boundary::arch::PAGE;
+use crate::boundary::sys::{self, Errno, Result, c};
+use crate::frames::engine::{Engine, page_at};
+use crate::frames::place::{PATIENCE, SHADOW};
+use crate::frames::uffd::Then;
+use crate::state::intervals::Span;
 
-use super::areas;
-use super::engine::{Engine, page_at};
-use super::place::{PATIENCE, SHADOW};
-use super::store;
-use super::tally;
-use super::uffd::Then;
+use super::{areas, store, tally};
 
 /// Pages moved out at a time: the size of the transit area.
 pub const TRANSIT: usize = 64;

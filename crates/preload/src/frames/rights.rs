@@ -5,12 +5,11 @@
 
 use pagelab_abi::guest::EngineFailure;
 
-use crate::guest;
-use crate::sys::{self, Errno, Result, socket};
-
-use super::handler::Stop;
-use super::pagemap::Pagemap;
-use super::uffd::Uffd;
+use crate::boundary::sys::{self, Errno, Result, socket};
+use crate::frames::handler::Stop;
+use crate::frames::pagemap::Pagemap;
+use crate::frames::uffd::Uffd;
+use crate::memory::guest;
 
 const NAME: &[u8] = b"/frames.sock";
 

@@ -1,11 +1,11 @@
 //! Giving memory back: what the pools hold beyond their bounds, what the program runs short of, and everything at the end.
 
-use crate::arch::PAGE;
-use crate::intervals::Span;
+use crate::boundary::arch::PAGE;
+use crate::frames::engine::Engine;
+use crate::frames::pools::Pool;
+use crate::frames::store::{self, SLOTS};
+use crate::state::intervals::Span;
 
-use super::engine::Engine;
-use super::pools::Pool;
-use super::store::{self, SLOTS};
 use super::tally;
 
 impl Engine {

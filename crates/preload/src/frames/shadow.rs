@@ -6,9 +6,9 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use crate::arch::PAGE;
-use crate::intervals::Span;
-use crate::sys;
+use crate::boundary::arch::PAGE;
+use crate::boundary::sys;
+use crate::state::intervals::Span;
 
 /// Addresses that one leaf covers.
 const REACH: usize = 1 << 30;

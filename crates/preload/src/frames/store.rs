@@ -3,15 +3,15 @@
 //! Cut from huge pages, because these are nothing but contiguous frames: one system call moves a run of them. Split
 //! before use (moving one page out and back splits the whole), because that takes time which no fault should wait for.
 
-use crate::arch::{PAGE, PMD};
-use crate::intervals::Span;
-use crate::populate;
-use crate::sys::{self, Errno, Result, c, task};
+use crate::boundary::arch::{PAGE, PMD};
+use crate::boundary::sys::{self, Errno, Result, c, task};
+use crate::frames::engine::Order;
+use crate::frames::pagemap::Pagemap;
+use crate::frames::uffd::{Then, Uffd};
+use crate::memory::prefault;
+use crate::state::intervals::Span;
 
-use super::engine::Order;
 use super::nodes;
-use super::pagemap::Pagemap;
-use super::uffd::{Then, Uffd};
 
 /// Slots of a chunk.
 pub const SLOTS: usize = PMD / PAGE;
@@ -58,7 +58,7 @@ pub fn has_address_room(chunks: usize) -> bool {
         return true;
     }
     let own = (chunks * PMD) as u64;
-    let others = (populate::mapped_bytes().unwrap_or(0) as u64).saturating_sub(own);
+    let others = (prefault::mapped_bytes().unwrap_or(0) as u64).saturating_sub(own);
     own + PMD as u64 <= limit.saturating_sub(others) / 8
 }
 

@@ -9,34 +9,34 @@ use pagelab_abi::guest::{
 use pagelab_abi::plan::StrategyKind;
 use pagelab_frames::Want;
 
-use super::engine::PLACERS;
-use crate::record;
-use crate::sys::Errno;
+use crate::boundary::sys::Errno;
+use crate::frames::engine::PLACERS;
+use crate::state::guest_file;
 
 /// Adds to a number that other threads may add to as well.
 pub fn engine(field: impl Fn(&EngineCountSlot) -> &AtomicU64, by: u64) {
-    if let Some(file) = record::file() {
+    if let Some(file) = guest_file::file() {
         field(&file.engine.counts).fetch_add(by, Relaxed);
     }
 }
 
 /// Stores a number.
 pub fn engine_set(field: impl Fn(&EngineCountSlot) -> &AtomicU64, value: u64) {
-    if let Some(file) = record::file() {
+    if let Some(file) = guest_file::file() {
         field(&file.engine.counts).store(value, Relaxed);
     }
 }
 
 /// The pool holds `bytes` now: more than ever?
 pub fn engine_peak(bytes: u64) {
-    if let Some(file) = record::file() {
+    if let Some(file) = guest_file::file() {
         file.engine.counts.pool_peak_bytes.fetch_max(bytes, Relaxed);
     }
 }
 
 /// `pages` were placed that lie on memory node `node`, which is not the one they were to come from (`abroad`).
 pub fn on_node(node: usize, abroad: bool, pages: usize) {
-    if let Some(file) = record::file() {
+    if let Some(file) = guest_file::file() {
         if let Some(place) = file.engine.pages_by_node.get(node.min(NODE_SLOTS - 1)) {
             place.fetch_add(pages as u64, Relaxed);
         }
@@ -48,17 +48,17 @@ pub fn on_node(node: usize, abroad: bool, pages: usize) {
 
 /// Where the engine stands.
 pub fn state(state: EngineState) {
-    if let Some(file) = record::file() {
-        record::set(&file.engine.state, state.code());
+    if let Some(file) = guest_file::file() {
+        guest_file::set(&file.engine.state, state.code());
     }
 }
 
 /// Why there is none.
 pub fn failed(state: EngineState, failure: EngineFailure, errno: Option<Errno>) {
-    if let Some(file) = record::file() {
-        record::set(&file.engine.failure, failure.code());
-        record::set(&file.engine.errno, errno.map_or(0, |errno| errno.0 as u64));
-        record::set(&file.engine.state, state.code());
+    if let Some(file) = guest_file::file() {
+        guest_file::set(&file.engine.failure, failure.code());
+        guest_file::set(&file.engine.errno, errno.map_or(0, |errno| errno.0 as u64));
+        guest_file::set(&file.engine.state, state.code());
     }
 }
 
@@ -71,23 +71,23 @@ pub fn slot(number: u32) -> Option<&'static FramesSlot> {
         0 => number as usize,
         slot => usize::from(slot) - 1,
     };
-    record::frames_in_use(record::file()?).get(slot)
+    guest_file::frames_in_use(guest_file::file()?).get(slot)
 }
 
 /// Opens an account for the strategy of a hint: one with strategies of the same kind and number of colours, or a new one,
 /// or, when all are taken, with whatever has the last.
 pub fn assign(number: usize, kind: StrategyKind, colours: u32) {
-    let Some(file) = record::file() else { return };
+    let Some(file) = guest_file::file() else { return };
     let has = |slot: &FramesSlot, kind: u64| slot.kind.load(Relaxed) == kind;
     let code = kind as u64 + 1;
     let same = |slot: &FramesSlot| has(slot, code) && slot.colours.load(Relaxed) == u64::from(colours);
-    let at = record::frames_in_use(file).iter().position(same).or_else(|| record::take_frames(file));
+    let at = guest_file::frames_in_use(file).iter().position(same).or_else(|| guest_file::take_frames(file));
     if let Some(slot) = at.and_then(|at| file.frames.get(at)) {
         slot.kind.store(code, Relaxed);
         slot.colours.store(u64::from(colours), Relaxed);
     }
     if let Some(place) = SLOTS_OF_HINTS.get(number) {
-        place.store(at.unwrap_or(record::frames_in_use(file).len().saturating_sub(1)) as u8 + 1, Relaxed);
+        place.store(at.unwrap_or(guest_file::frames_in_use(file).len().saturating_sub(1)) as u8 + 1, Relaxed);
     }
 }
 

@@ -5,8 +5,8 @@
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use crate::arch::PAGE;
-use crate::sys::{self, Result, c, task};
+use crate::boundary::arch::PAGE;
+use crate::boundary::sys::{self, Result, c, task};
 
 const STACK: usize = 128 << 10;
 

@@ -6,7 +6,7 @@
 //! Where the answer depends on the order of faults (bin hopping), pages come ahead only in the order in which their faults
 //! would have come, as far as that can be told: while nothing but one run is touched. A fault anywhere else ends it.
 
-use crate::arch::PAGE;
+use crate::boundary::arch::PAGE;
 
 /// Runs remembered: about as many as a program reads and writes side by side.
 const RUNS: usize = 8;

@@ -2,9 +2,9 @@
 
 use core::ffi::CStr;
 
-use crate::arch::{self, nr};
-use crate::detour::{Shape, Wanted};
-use crate::entry;
+use crate::boundary::arch::{self, nr};
+use crate::hooks::entry;
+use crate::start::detour::{Shape, Wanted};
 
 pub fn wanted(name: &'static CStr, number: usize, target: usize) -> Wanted {
     Wanted { name, shape: Shape::Syscall(number), target, optional: false }

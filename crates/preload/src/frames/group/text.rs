@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 
-use crate::sys::{self, c};
+use crate::boundary::sys::{self, c};
 
 use super::{Mount, Version};
 

@@ -6,13 +6,13 @@ use pagelab_abi::plan::{MAX_STRATEGIES, Strategy as Spec, StrategyKind, Words};
 use pagelab_frames::strategy::PageColoring;
 use pagelab_frames::{AnyStrategy, Colours};
 
-use crate::intervals::Span;
-use crate::lock::Locked;
-use crate::sys::{self, Errno, Result};
+use crate::boundary::sys::{self, Errno, Result};
+use crate::frames::engine::{Engine, PLACERS};
+use crate::frames::mail::{self, Kind};
+use crate::frames::{areas, handler, tally};
+use crate::state::intervals::Span;
+use crate::state::lock::Locked;
 
-use super::super::engine::{Engine, PLACERS};
-use super::super::mail::{self, Kind};
-use super::super::{areas, handler, tally};
 use super::values::Values;
 
 /// Bytes of the span, three words, that lies before the frames of an exact hint.

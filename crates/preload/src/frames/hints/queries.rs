@@ -7,18 +7,17 @@ use pagelab_abi::guest::FramesCounts;
 use pagelab_abi::plan::StrategyKind;
 use pagelab_frames::Colours;
 
-use crate::arch::PAGE;
-use crate::guest;
-use crate::intervals::Span;
-use crate::record;
-use crate::sys::{self, Errno, Result};
+use crate::boundary::arch::PAGE;
+use crate::boundary::sys::{self, Errno, Result};
+use crate::frames::engine::Engine;
+use crate::frames::mail::Kind;
+use crate::frames::pagemap::Pagemap;
+use crate::frames::store::SLOTS;
+use crate::frames::{areas, is_running};
+use crate::memory::guest;
+use crate::state::guest_file;
+use crate::state::intervals::Span;
 
-use super::super::areas;
-use super::super::engine::Engine;
-use super::super::is_running;
-use super::super::mail::Kind;
-use super::super::pagemap::Pagemap;
-use super::super::store::SLOTS;
 use super::desk::{Counter, DESK, FIRST, ask};
 use super::{mapped, meet};
 
@@ -96,9 +95,9 @@ pub fn strategy_at(addr: usize) -> Option<StrategyKind> {
 /// What the engine did so far.
 pub fn counters() -> Counters {
     meet();
-    let Some(file) = record::file() else { return Counters::default() };
+    let Some(file) = guest_file::file() else { return Counters::default() };
     let mut sums = FramesCounts::default();
-    for slot in record::frames_in_use(file) {
+    for slot in guest_file::frames_in_use(file) {
         sums.add(&slot.counts.load());
     }
     let engine = &file.engine.counts;

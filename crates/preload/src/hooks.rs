@@ -1,0 +1,9 @@
+//! Where the program comes in: libc's entry points, `pagelab.h`, fork, exec, exit and seccomp.
+
+mod api;
+pub mod entry;
+pub mod environment;
+mod exit;
+pub mod fork;
+pub mod seccomp;
+pub mod windows;
