@@ -8,12 +8,11 @@ use pagelab_abi::guest::{Counter, NoteKind};
 use crate::boundary::apart::apart;
 use crate::boundary::arch::{PAGE, PMD};
 use crate::boundary::maps;
+use crate::boundary::span::{Span, align_down};
 use crate::boundary::sys::{self, Errno, c};
 use crate::frames;
-use crate::hooks::seccomp;
-use crate::state::guest_file;
-use crate::state::intervals::{Span, align_down};
 use crate::state::layout::Backing;
+use crate::state::{guest_file, seccomp};
 
 const PLAIN: i32 = c::MAP_PRIVATE | c::MAP_ANONYMOUS;
 

@@ -3,6 +3,9 @@
 pub mod apart;
 pub mod arch;
 pub mod elf;
+pub mod libc;
 pub mod maps;
+pub mod meminfo;
+pub mod span;
 pub mod stack;
 pub mod sys;

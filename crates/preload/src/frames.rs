@@ -59,13 +59,14 @@ use pagelab_abi::plan::Plan;
 use crate::backing;
 use crate::boundary::arch::PAGE;
 use crate::boundary::maps::{self, Mapping};
+use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result, c, task};
-use crate::hooks::{fork, seccomp};
+use crate::hooks::fork;
 use crate::memory::guest;
 use crate::state::guest_file;
-use crate::state::intervals::Span;
 use crate::state::lock::Turn;
 use crate::state::message::say;
+use crate::state::seccomp;
 
 pub use leaving::census;
 use mail::Kind;

@@ -6,4 +6,5 @@ pub mod environment;
 mod exit;
 pub mod fork;
 pub mod seccomp;
+pub mod trampolines;
 pub mod windows;

@@ -8,7 +8,6 @@ mod wanted;
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use pagelab_abi::guest::{DisabledReason, NoteKind, Started, State};
 use pagelab_abi::plan::{Fetch, Flags, HEADER_BYTES, MAGIC, Memory, Plan, Section, VERSION, Via};
@@ -16,6 +15,7 @@ use pagelab_abi::plan::{Fetch, Flags, HEADER_BYTES, MAGIC, Memory, Plan, Section
 use crate::backing;
 use crate::boundary::arch::{self, nr};
 use crate::boundary::elf::{self, Object};
+use crate::boundary::libc;
 use crate::boundary::maps;
 use crate::boundary::sys::{self, Errno, c};
 use crate::frames;
@@ -26,34 +26,6 @@ use crate::state::message::say;
 
 use detour::{Detours, Refusal, Shape, Wanted};
 use wanted::{wanted, wanted_exits, wanted_locks, wanted_memory, wanted_registering, wanted_sandbox};
-
-/// The variable that names the plan.
-pub const PLAN_VARIABLE: &[u8] = b"PAGELAB_PLAN=";
-
-/// libc's `__curbrk`, which its sbrk reads.
-static CURRENT_BREAK: AtomicPtr<AtomicUsize> = AtomicPtr::new(core::ptr::null_mut());
-
-/// Stores the break where libc's sbrk looks for it.
-pub fn set_current_break(end: usize) {
-    // SAFETY: null, or libc's own variable, which lives as long as the process.
-    if let Some(word) = unsafe { CURRENT_BREAK.load(Ordering::Acquire).as_ref() } {
-        word.store(end, Ordering::Relaxed);
-    }
-}
-
-/// libc's `__libc_single_threaded`.
-static ONE_THREAD: AtomicPtr<AtomicBool> = AtomicPtr::new(core::ptr::null_mut());
-
-/// Whether the process has one thread, as libc knows without asking the kernel.
-pub fn has_one_thread() -> bool {
-    // SAFETY: null, or libc's own variable, which lives as long as the process.
-    unsafe { ONE_THREAD.load(Ordering::Acquire).as_ref() }.is_some_and(|one| one.load(Ordering::Relaxed))
-}
-
-/// Whether the process has one thread now: once it had more, libc never says so again, and the kernel is asked.
-pub fn is_alone() -> bool {
-    has_one_thread() || sys::link_count(c"/proc/self/task").is_ok_and(|links| links == 3)
-}
 
 /// Why the guest does nothing.
 struct Stop {
@@ -145,7 +117,7 @@ unsafe fn variable(mut envp: *const *const c_char, prefix: &[u8]) -> Option<&'st
 /// As [`variable`].
 unsafe fn plan_path(envp: *const *const c_char) -> Option<&'static CStr> {
     // SAFETY: as the caller promises.
-    unsafe { variable(envp, PLAN_VARIABLE) }
+    unsafe { variable(envp, environment::PLAN) }
 }
 
 /// Whether somebody asked for the library in `LD_PRELOAD`.
@@ -372,7 +344,7 @@ unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
     let written = unsafe { detours.write() };
     written.map_err(|errno| Stop { reason: DisabledReason::PatchDenied, errno: Some(errno) })?;
     if let Some(symbol) = libc.symbol(c"__libc_single_threaded") {
-        ONE_THREAD.store(symbol.address as *mut AtomicBool, Ordering::Release);
+        libc::found_one_thread(symbol.address);
     }
     frames::learn(&plan);
     move_break(libc, needs.heap);
@@ -397,16 +369,14 @@ fn read_clocks_fast() {
 /// From now on libc's sbrk works on the pool's heap.
 fn move_break(libc: &Object, heap: bool) {
     let Some(symbol) = libc.symbol(c"__curbrk").filter(|_| heap) else { return };
-    let word = symbol.address as *mut AtomicUsize;
-    CURRENT_BREAK.store(word, Ordering::Release);
-    // SAFETY: libc's own variable. Null: nobody asked yet, and the first sbrk will.
-    let known = unsafe { (*word).load(Ordering::Relaxed) };
+    let known = libc::found_break(symbol.address);
     if !guest::has_heap() {
         return;
     }
     calls::publish_heap(guest::HEAP.start, guest::HEAP.start);
+    // Null: nobody asked yet, and the first sbrk will.
     if known != 0 {
-        set_current_break(guest::HEAP.start);
+        libc::set_current_break(guest::HEAP.start);
     }
 }
 

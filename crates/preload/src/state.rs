@@ -5,3 +5,4 @@ pub mod intervals;
 pub mod layout;
 pub mod lock;
 pub mod message;
+pub mod seccomp;

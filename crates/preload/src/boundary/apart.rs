@@ -8,8 +8,8 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use crate::boundary::libc;
 use crate::boundary::sys::{Errno, Result, task};
-use crate::start;
 
 use super::stack;
 
@@ -23,7 +23,7 @@ struct Job<F, R> {
 /// be no such thread (limits, kernels before Linux 5.9).
 pub fn apart<R>(what: impl FnOnce() -> R) -> Result<R> {
     // Threads of the library's own have tables of their own, and so has who is there already.
-    let Some(top) = stack::beside().filter(|_| !start::is_alone()) else { return Ok(what()) };
+    let Some(top) = stack::beside().filter(|_| !libc::is_alone()) else { return Ok(what()) };
     elsewhere(top, what)
 }
 

@@ -7,7 +7,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::boundary::arch::{self, PAGE};
-use crate::state::intervals::{Span, align_down, align_up};
+use crate::boundary::span::{Span, align_down, align_up};
 
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
@@ -334,7 +334,7 @@ mod tests {
         let libc = glibc().unwrap();
         let symbol = libc.symbol(c"munmap").unwrap();
         assert_eq!(symbol.address, munmap as *const () as usize);
-        assert!(symbol.bytes >= crate::boundary::arch::DETOUR_BYTES);
+        assert!(symbol.bytes >= arch::DETOUR_BYTES);
         assert_eq!(libc.symbol(c"no_such_symbol"), None);
     }
 
@@ -361,15 +361,10 @@ mod tests {
         let libc = glibc().unwrap();
         let code = libc.symbol(c"munmap").unwrap();
         // SAFETY: libc stays loaded and nobody patches it in tests.
-        assert!(crate::boundary::arch::wraps_syscall(
-            unsafe { code.contents(0) },
-            crate::boundary::arch::nr::MUNMAP
-        ));
+        assert!(arch::wraps_syscall(unsafe { code.contents(0) }, arch::nr::MUNMAP));
         let hook = find(&|object| object.symbol(c"_dl_debug_state").is_some()).unwrap();
         let hook = hook.symbol(c"_dl_debug_state").unwrap();
         // SAFETY: as above.
-        assert!(crate::boundary::arch::is_empty_function(unsafe {
-            hook.contents(crate::boundary::arch::DETOUR_BYTES)
-        }));
+        assert!(arch::is_empty_function(unsafe { hook.contents(arch::DETOUR_BYTES) }));
     }
 }

@@ -1,8 +1,10 @@
 //! `/proc/self/maps`, read in pieces and without allocation.
 
+use pagelab_abi::plan::Memory;
+
 use crate::boundary::apart::apart;
+use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, c};
-use crate::state::intervals::Span;
 
 /// One line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +126,16 @@ pub fn each(visit: &mut dyn FnMut(&Mapping<'_>) -> bool) -> Result<(), Errno> {
     // SAFETY: `buffer` is not used any more.
     let _ = unsafe { sys::munmap(at, BUFFER) };
     result
+}
+
+/// Data and bss of a loaded object, or the stack; `data_end` is where the data before it ended.
+pub fn kind_of(mapping: &Mapping<'_>, data_end: usize) -> Option<Memory> {
+    if mapping.name == b"[stack]" {
+        return Some(Memory::Stack);
+    }
+    let private = mapping.write && !mapping.shared;
+    let bss = mapping.name.is_empty() && !mapping.is_file() && mapping.span.start == data_end;
+    (private && (mapping.is_file() || bss)).then_some(Memory::Data)
 }
 
 /// Protection of the memory at `addr`; `None`: nothing is mapped there.

@@ -5,7 +5,7 @@
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::boundary::arch::{nr, syscall6};
+use crate::boundary::arch::{PAGE, PMD, nr, syscall6};
 
 macro_rules! call {
     ($number:expr $(, $arg:expr)*) => { check(syscall6($number, pad([$($arg as usize),*]))) };
@@ -130,7 +130,7 @@ pub fn mmap_own(len: usize) -> Result<usize> {
 /// program lacks.
 pub fn mmap_sparse(len: usize) -> Result<usize> {
     let at = mmap_own(len)?;
-    if len >= crate::boundary::arch::PMD {
+    if len >= PMD {
         // SAFETY: our own memory, whose contents do not change. A kernel without huge pages rightly refuses the advice.
         let _ = unsafe { madvise(at, len, c::MADV_NOHUGEPAGE) };
     }
@@ -190,7 +190,7 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
 
 /// Whether each page of `[addr, addr + len)` is resident; `out` has one byte a page.
 pub fn mincore(addr: usize, len: usize, out: &mut [u8]) -> Result<()> {
-    let len = len.min(out.len() * crate::boundary::arch::PAGE);
+    let len = len.min(out.len() * PAGE);
     // SAFETY: the kernel writes one byte for each page of `len`, for which `out` has room.
     unsafe { call!(nr::MINCORE, addr, len, out.as_mut_ptr()) }.map(drop)
 }

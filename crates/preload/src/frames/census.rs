@@ -7,12 +7,12 @@ use core::sync::atomic::Ordering::Relaxed;
 use pagelab_abi::guest::OutOfReach;
 
 use crate::boundary::arch::PAGE;
+use crate::boundary::span::Span;
 use crate::boundary::sys::task;
 use crate::frames::engine::Engine;
 use crate::frames::place::SHADOW;
 use crate::frames::store::SLOTS;
 use crate::memory::measure::Scan;
-use crate::state::intervals::Span;
 
 use super::{areas, shadow, tally};
 

@@ -8,6 +8,8 @@ use pagelab_frames::stock::Refused;
 use pagelab_frames::{AnyStrategy, Colours, Run, SlotId, Strategy, Want};
 
 use crate::boundary::arch::PAGE;
+use crate::boundary::meminfo;
+use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result};
 use crate::frames::doubts::Doubts;
 use crate::frames::grip::Grip;
@@ -18,8 +20,6 @@ use crate::frames::later::Later;
 use crate::frames::pools::{Books, Pool, Pools};
 use crate::frames::store::{self, Addresses, SLOTS, Tools};
 use crate::frames::window::Windows;
-use crate::memory::prefault;
-use crate::state::intervals::Span;
 use crate::state::lock::Owned;
 
 use super::{nodes, strategies, tally};
@@ -148,7 +148,7 @@ impl Engine {
         colours: Colours,
         strategy: AnyStrategy<'static>,
     ) -> Result<()> {
-        let available = prefault::available().unwrap_or(0) as u64;
+        let available = meminfo::available().unwrap_or(0) as u64;
         let pool = self.pool_for(colours, spec, available).ok_or(Errno::ENOSPC)?;
         let windows = match usize::from(spec.fault_around) {
             0 if spec.kind == StrategyKind::BinHopping => Windows::one_by_one(),
@@ -321,7 +321,7 @@ impl Engine {
         }
         if self.pool(at).is_some_and(|pool| pool.is_measured()) {
             let held: u64 = self.pools.iter().flatten().map(Pool::held_bytes).sum();
-            let resident = prefault::resident_bytes().unwrap_or(0) as u64;
+            let resident = meminfo::resident_bytes().unwrap_or(0) as u64;
             if let Some(pool) = self.pool(at) {
                 pool.measured(resident.saturating_sub(held));
             }

@@ -12,11 +12,11 @@ use pagelab_abi::plan::{Memory, Plan};
 use crate::boundary::arch::PAGE;
 use crate::boundary::elf;
 use crate::boundary::maps::{self, Mapping};
+use crate::boundary::span::Span;
 use crate::boundary::sys::task;
 use crate::frames::mail::{self, Kind};
 use crate::frames::store::SLOTS;
-use crate::memory::{files, guest};
-use crate::state::intervals::Span;
+use crate::memory::guest;
 
 use super::{areas, hints, module, register, tally};
 
@@ -69,7 +69,7 @@ fn kind_of(mapping: &Mapping<'_>, data_end: &mut usize) -> Option<Memory> {
     if !mapping.write || mapping.exec || mapping.shared {
         return None;
     }
-    match files::kind_of(mapping, *data_end) {
+    match maps::kind_of(mapping, *data_end) {
         Some(Memory::Data) => {
             *data_end = mapping.span.end;
             Some(Memory::Data)

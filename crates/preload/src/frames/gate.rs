@@ -3,11 +3,11 @@
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
+use crate::boundary::libc;
+use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result, task};
 use crate::frames::mail::{self, Kind};
 use crate::frames::uffd::Uffd;
-use crate::start;
-use crate::state::intervals::Span;
 
 use super::{handler, tally};
 
@@ -51,7 +51,7 @@ pub fn close() {
 #[cold]
 fn fetch() -> bool {
     // What is opened for a moment another thread of the program could close, and put something of its own in its place.
-    if !start::is_alone() || FETCHES.fetch_add(1, Ordering::Relaxed) >= MOST_FETCHES {
+    if !libc::is_alone() || FETCHES.fetch_add(1, Ordering::Relaxed) >= MOST_FETCHES {
         return false;
     }
     tally::engine(|counts| &counts.lost_descriptors, 1);

@@ -7,6 +7,8 @@ use pagelab_abi::plan::Plan;
 
 use crate::boundary::apart::apart;
 use crate::boundary::arch::PAGE;
+use crate::boundary::libc;
+use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result, c, task};
 use crate::frames::engine::{self, ENGINE, Engine, page_at};
 use crate::frames::mail::{self, Kind};
@@ -17,8 +19,6 @@ use crate::frames::store::Tools;
 use crate::frames::thread::Thread;
 use crate::frames::uffd::{Message, Uffd};
 use crate::memory::guest;
-use crate::start;
-use crate::state::intervals::Span;
 
 use super::{areas, census, gate, nodes, refiller, rights, tally};
 
@@ -94,7 +94,7 @@ pub fn forget() {
 /// Starts the handler. Runs on a thread of the program, so no governed memory may be registered before it returns.
 pub fn begin() -> core::result::Result<(), Stop> {
     // Where there are other threads, the program's table gets no descriptor: the handler does what takes one.
-    let keeps = start::is_alone();
+    let keeps = libc::is_alone();
     apart(|| open_and_begin(keeps)).map_err(stop(EngineFailure::Threads))?
 }
 

@@ -13,6 +13,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::backing;
 use crate::boundary::arch::PAGE;
+use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result, c, task};
 use crate::boundary::{elf, maps};
 use crate::frames::engine::is_pinned;
@@ -23,7 +24,6 @@ use crate::hooks::fork;
 use crate::memory::guest;
 use crate::start;
 use crate::state::guest_file;
-use crate::state::intervals::Span;
 
 use super::{areas, gate, is_placeable, program_uffd, register, tally, untiled};
 

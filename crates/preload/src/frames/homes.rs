@@ -5,12 +5,12 @@
 use pagelab_abi::plan::MAX_STRATEGIES;
 
 use crate::boundary::arch::PAGE;
+use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result, nodes as calls};
 use crate::frames::engine::{Engine, Order};
 use crate::frames::nodes::{self, Policy};
 use crate::frames::pools::Pool;
 use crate::frames::store::SLOTS;
-use crate::state::intervals::Span;
 
 use super::tally;
 

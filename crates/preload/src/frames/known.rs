@@ -13,13 +13,13 @@ use pagelab_frames::stock::CHUNK_SLOTS;
 use pagelab_frames::{Run, SlotId, State};
 
 use crate::boundary::arch::{self, PAGE};
+use crate::boundary::span::Span;
 use crate::boundary::sys::Result;
 use crate::boundary::sys::pipes::MOST_PAGES;
 use crate::frames::engine::Engine;
 use crate::frames::grip::{Grip, List};
 use crate::frames::pagemap::Pagemap;
 use crate::frames::pools::{MOST_CHUNKS, Pool, table};
-use crate::state::intervals::Span;
 
 use super::{store, tally};
 

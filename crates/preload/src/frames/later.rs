@@ -5,8 +5,8 @@
 //! move). So their pages are all moved first. One call wakes everybody who waits between the first and the last page:
 //! a thread there whose message has not been read yet asks again.
 
+use crate::boundary::span::Span;
 use crate::frames::engine::Engine;
-use crate::state::intervals::Span;
 
 /// Where threads wait whose pages are there.
 #[derive(Clone, Copy)]

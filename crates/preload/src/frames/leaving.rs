@@ -4,12 +4,12 @@ use pagelab_abi::guest::OutOfReach;
 use pagelab_abi::plan::Memory;
 
 use crate::boundary::maps::Mapping;
+use crate::boundary::span::Span;
 use crate::boundary::sys::Errno;
 use crate::frames::mail::{self, Kind};
 use crate::given_back::regions::Place;
 use crate::memory::guest;
 use crate::memory::measure::Scan;
-use crate::state::intervals::Span;
 
 use super::{areas, is_placeable, is_running, tally};
 

@@ -7,8 +7,8 @@
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize, Ordering};
 
 use crate::boundary::arch::PAGE;
+use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result, c};
-use crate::state::intervals::Span;
 use crate::state::lock::Turn;
 
 /// What can be asked.

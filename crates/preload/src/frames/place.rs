@@ -8,13 +8,13 @@ use core::sync::atomic::Ordering::Relaxed;
 use pagelab_frames::{Run, Strategy, Want};
 
 use crate::boundary::arch::PAGE;
+use crate::boundary::span::{Span, align_down};
 use crate::boundary::sys::{self, Errno, c};
 use crate::frames::engine::{Engine, page_at};
 use crate::frames::shadow::Shadow;
 use crate::frames::store::{self, SLOTS};
 use crate::frames::tally::{self, Got};
 use crate::frames::uffd::Then;
-use crate::state::intervals::{Span, align_down};
 
 use super::areas;
 

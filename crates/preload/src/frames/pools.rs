@@ -5,10 +5,10 @@ use pagelab_frames::stock::{CHUNK_SLOTS, Refused};
 use pagelab_frames::{Chunk, Colours, List, Run, SlotId, State, Stock, Want};
 
 use crate::boundary::arch::PAGE;
+use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Result, c};
 use crate::frames::known::Looks;
 use crate::frames::pagemap::Pagemap;
-use crate::state::intervals::Span;
 
 use super::{nodes, store};
 

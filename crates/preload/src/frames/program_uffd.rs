@@ -8,12 +8,12 @@ use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::boundary::arch::PAGE;
+use crate::boundary::span::Span;
 use crate::boundary::sys::task;
 use crate::frames::engine::{Engine, is_pinned, page_at};
 use crate::frames::mail::{self, Kind};
 use crate::frames::place::SHADOW;
 use crate::memory::guest;
-use crate::state::intervals::Span;
 
 use super::{areas, is_running, store};
 

@@ -3,8 +3,8 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence};
 
+use crate::boundary::span::Span;
 use crate::boundary::sys;
-use crate::state::intervals::Span;
 
 /// Most ranges.
 const ROOM: usize = 16 << 10;

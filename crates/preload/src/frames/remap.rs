@@ -7,11 +7,11 @@
 use pagelab_frames::{Strategy, Want};
 
 use crate::boundary::arch::PAGE;
+use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result, c};
 use crate::frames::engine::{Engine, page_at};
 use crate::frames::place::{PATIENCE, SHADOW};
 use crate::frames::uffd::Then;
-use crate::state::intervals::Span;
 
 use super::{areas, store, tally};
 

@@ -1,10 +1,10 @@
 //! Giving memory back: what the pools hold beyond their bounds, what the program runs short of, and everything at the end.
 
 use crate::boundary::arch::PAGE;
+use crate::boundary::span::Span;
 use crate::frames::engine::Engine;
 use crate::frames::pools::Pool;
 use crate::frames::store::{self, SLOTS};
-use crate::state::intervals::Span;
 
 use super::tally;
 

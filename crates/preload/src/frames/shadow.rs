@@ -7,8 +7,8 @@
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::boundary::arch::PAGE;
+use crate::boundary::span::Span;
 use crate::boundary::sys;
-use crate::state::intervals::Span;
 
 /// Addresses that one leaf covers.
 const REACH: usize = 1 << 30;

@@ -6,9 +6,9 @@
 
 use core::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
 
+use crate::boundary::libc;
 use crate::boundary::sys::task::{self, MASK_WORDS};
 use crate::boundary::{arch, elf};
-use crate::start;
 
 /// Where the kernel keeps the number of the processor that the program's first thread runs on (its rseq area, which
 /// glibc registers since 2.35); 0: unknown.
@@ -37,7 +37,7 @@ pub fn attach() {
 /// The processor of the program's first thread, while it is the only one.
 fn processor() -> Option<u32> {
     let place = PROCESSOR.load(Ordering::Acquire);
-    if place == 0 || !start::has_one_thread() {
+    if place == 0 || !libc::has_one_thread() {
         return None;
     }
     // SAFETY: the thread control block of the program's first thread, which exists while the process has one thread.

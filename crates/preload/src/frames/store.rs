@@ -4,12 +4,12 @@
 //! before use (moving one page out and back splits the whole), because that takes time which no fault should wait for.
 
 use crate::boundary::arch::{PAGE, PMD};
+use crate::boundary::meminfo;
+use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result, c, task};
 use crate::frames::engine::Order;
 use crate::frames::pagemap::Pagemap;
 use crate::frames::uffd::{Then, Uffd};
-use crate::memory::prefault;
-use crate::state::intervals::Span;
 
 use super::nodes;
 
@@ -58,7 +58,7 @@ pub fn has_address_room(chunks: usize) -> bool {
         return true;
     }
     let own = (chunks * PMD) as u64;
-    let others = (prefault::mapped_bytes().unwrap_or(0) as u64).saturating_sub(own);
+    let others = (meminfo::mapped_bytes().unwrap_or(0) as u64).saturating_sub(own);
     own + PMD as u64 <= limit.saturating_sub(others) / 8
 }
 

@@ -1,7 +1,7 @@
 //! userfaultfd(2) as functions: registering, waiting for faults, and the three answers to them.
 
+use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result, c, task};
-use crate::state::intervals::Span;
 
 const API: usize = 0xc018_aa3f;
 const REGISTER: usize = 0xc020_aa00;

@@ -8,13 +8,12 @@ use pagelab_abi::plan::Memory;
 
 use crate::boundary::apart::apart;
 use crate::boundary::arch::{PAGE, PMD};
+use crate::boundary::span::{Span, align_down};
 use crate::boundary::sys;
 use crate::given_back::regions::{Place, account, bump, bump_size, huge_bytes};
 use crate::given_back::scan::Pagemap;
-use crate::hooks::seccomp;
-use crate::state::guest_file;
-use crate::state::intervals::{Span, align_down};
 use crate::state::layout::{Backing, Layout, Piece};
+use crate::state::{guest_file, seccomp};
 
 /// Spans in a row that were given back with less than [`LITTLE`] in them.
 static LITTLE_TOUCHED: AtomicU32 = AtomicU32::new(0);

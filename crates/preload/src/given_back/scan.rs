@@ -1,7 +1,7 @@
 //! `PAGEMAP_SCAN`: runs of present pages and whether they are mapped huge.
 
+use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Result, c};
-use crate::state::intervals::Span;
 
 const REQUEST: usize = 0xc060_6610;
 const PRESENT: u64 = 1 << 3;

@@ -11,9 +11,9 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use pagelab_abi::plan::StrategyKind;
 
 use crate::boundary::arch::PAGE;
+use crate::boundary::span::{Span, align_down, align_up};
 use crate::boundary::sys::{Errno, Result};
 use crate::frames::hints::{self, Counters, Moved};
-use crate::state::intervals::{Span, align_down, align_up};
 
 use super::windows;
 

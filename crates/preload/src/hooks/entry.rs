@@ -6,6 +6,7 @@ use crate::boundary::stack;
 use crate::boundary::sys::{self, Errno, Result, c, task};
 use crate::frames::program_uffd;
 use crate::memory::calls;
+use crate::state::seccomp as flags;
 
 use super::{exit, seccomp};
 
@@ -46,7 +47,7 @@ fn pointer(result: Result<usize>) -> *mut c_void {
 /// What a detoured call does: where the program has locked itself in, its own system call and nothing else; otherwise `ours`,
 /// on a stack of the library's own.
 fn either<R>(raw: impl FnOnce() -> Result<R>, ours: impl FnOnce() -> Result<R>) -> Result<R> {
-    if seccomp::is_raw() { raw() } else { stack::run(ours) }
+    if flags::is_raw() { raw() } else { stack::run(ours) }
 }
 
 pub(crate) extern "C" fn mmap(
@@ -95,7 +96,7 @@ fn advise(addr: usize, len: usize, advice: c_int) -> Result<()> {
     // SAFETY: the program's own request.
     let raw = || unsafe { sys::madvise(addr, len, advice) };
     let populates = matches!(advice, c::MADV_POPULATE_READ | c::MADV_POPULATE_WRITE);
-    if populates && !seccomp::is_raw() && stack::run(|| calls::may_populate(addr, len, advice)) {
+    if populates && !flags::is_raw() && stack::run(|| calls::may_populate(addr, len, advice)) {
         // Faults may wait for the program itself (its own userfaultfd): not on our stack.
         return raw();
     }
@@ -124,7 +125,7 @@ pub(crate) extern "C" fn pkey_mprotect(addr: usize, len: usize, prot: c_int, key
 
 /// Locking waits for faults, which may wait for the program itself: the system calls are made on its own stack.
 fn locking(before: impl FnOnce(), lock: impl FnOnce() -> Result<()>, after: impl FnOnce()) -> c_int {
-    if seccomp::is_raw() {
+    if flags::is_raw() {
         return status(lock());
     }
     stack::run(before);
@@ -224,7 +225,7 @@ pub(crate) extern "C" fn ioctl_entered(_fd: c_int, request: usize, argument: usi
 
 /// ld.so calls this when its list of objects has changed (for debuggers to stop at).
 pub(crate) extern "C" fn objects_changed() {
-    if !seccomp::is_raw() {
+    if !flags::is_raw() {
         stack::run(crate::memory::files::rescan);
     }
 }

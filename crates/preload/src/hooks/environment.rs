@@ -5,10 +5,10 @@ use core::ffi::{CStr, c_char};
 use crate::boundary::arch::PAGE;
 use crate::boundary::stack;
 use crate::boundary::sys::{self, Errno};
-use crate::start::PLAN_VARIABLE;
+use crate::state::seccomp;
 
-use super::seccomp;
-
+/// The variable that names the plan.
+pub const PLAN: &[u8] = b"PAGELAB_PLAN=";
 /// The variable that lists libraries to be loaded first.
 pub const PRELOAD: &[u8] = b"LD_PRELOAD=";
 /// The variable that tells how many seccomp filters the launcher is under, if any.
@@ -49,7 +49,7 @@ impl Stripped {
             // SAFETY: `count` entries precede the null pointer; the strings are terminated.
             let entry = unsafe { CStr::from_ptr(*source.add(index)) };
             let bytes = entry.to_bytes();
-            if bytes.starts_with(PLAN_VARIABLE) {
+            if bytes.starts_with(PLAN) {
                 continue;
             }
             let mut pointer = entry.as_ptr();

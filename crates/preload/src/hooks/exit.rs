@@ -11,8 +11,7 @@ use crate::hooks::environment::Stripped;
 use crate::memory::{guest, measure};
 use crate::state::guest_file;
 use crate::state::lock::Turn;
-
-use super::seccomp;
+use crate::state::seccomp;
 
 /// One thread measures at a time: two in `_exit`, or one there and one in exec, would add to the same sums.
 static MEASURING: Turn = Turn::new();

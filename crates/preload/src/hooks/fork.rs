@@ -11,17 +11,16 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering
 use pagelab_abi::guest::{Counter, NoteKind};
 
 use crate::boundary::elf::Object;
+use crate::boundary::span::Span;
 use crate::boundary::stack;
 use crate::boundary::sys::{self, c};
 use crate::frames;
 use crate::memory::guest;
 use crate::memory::pool::{copy_of, protection_of};
 use crate::state::guest_file;
-use crate::state::intervals::Span;
 use crate::state::lock::Turn;
 use crate::state::message::say;
-
-use super::seccomp;
+use crate::state::seccomp;
 
 #[derive(Clone, Copy)]
 struct Copy {

@@ -6,39 +6,22 @@
 //! lock, no tables, no accounts. Filters that are already there when the image starts, beyond those that the launcher is
 //! under, leave it alone from the beginning. Filters set by a raw system call instruction are not noticed.
 
-use core::sync::atomic::{AtomicBool, Ordering};
-
 use pagelab_abi::guest::NoteKind;
 use pagelab_abi::plan::Flags;
 
+use crate::boundary::span::Span;
 use crate::boundary::stack;
 use crate::boundary::sys::{self, Result, c};
 use crate::frames;
 use crate::memory::{calls, guest, measure};
-use crate::state::guest_file;
-use crate::state::intervals::Span;
-
-/// Detoured calls go to the kernel as they are.
-static RAW: AtomicBool = AtomicBool::new(false);
-/// The filter is there, or about to be: nothing of the library's own is called.
-static ACTIVE: AtomicBool = AtomicBool::new(false);
-
-/// Whether detoured calls are to be made as they are.
-pub fn is_raw() -> bool {
-    RAW.load(Ordering::Relaxed)
-}
-
-/// Whether the program has locked itself in.
-pub fn is_active() -> bool {
-    ACTIVE.load(Ordering::Relaxed)
-}
+use crate::state::{guest_file, seccomp as flags};
 
 /// How long other threads may take to finish what they are at.
 const PATIENCE_NS: u64 = 100_000_000;
 
 /// The program is about to install a filter. The memory that was made for its heap.
 fn enter() -> Span {
-    RAW.store(true, Ordering::SeqCst);
+    flags::set_raw(true);
     // A child that has not met the guest has nothing that needs it.
     if !guest::is_new_child() {
         // Where there can be no stack, the caller's must do.
@@ -46,7 +29,7 @@ fn enter() -> Span {
         stack::run(settle);
     }
     let opened = calls::open_heap();
-    ACTIVE.store(true, Ordering::SeqCst);
+    flags::set_active(true);
     opened
 }
 
@@ -81,7 +64,7 @@ fn can_succeed(filter: usize) -> bool {
 
 /// Does `install`, which installs a filter if `is_likely`.
 fn around(is_likely: bool, install: impl Fn() -> Result<usize>) -> Result<usize> {
-    if is_raw() {
+    if flags::is_raw() {
         return install();
     }
     let opened = if is_likely { Some(enter()) } else { None };
@@ -91,8 +74,8 @@ fn around(is_likely: bool, install: impl Fn() -> Result<usize>) -> Result<usize>
     }
     if result.is_ok() != is_likely {
         // The kernel refused it; or took it although it looked impossible.
-        ACTIVE.store(result.is_ok(), Ordering::SeqCst);
-        RAW.store(result.is_ok(), Ordering::SeqCst);
+        flags::set_active(result.is_ok());
+        flags::set_raw(result.is_ok());
     }
     result
 }

@@ -20,8 +20,7 @@ use crate::boundary::{elf, stack};
 use crate::memory::{guest, measure};
 use crate::state::guest_file;
 use crate::state::lock::Locked;
-
-use super::seccomp;
+use crate::state::seccomp;
 
 static FILE: AtomicPtr<WindowsFile> = AtomicPtr::new(core::ptr::null_mut());
 /// Held while the file is made and while names are added.

@@ -10,12 +10,14 @@ use pagelab_abi::plan::{Fetch, Memory, Section};
 
 use crate::backing;
 use crate::boundary::arch::PAGE;
+use crate::boundary::libc;
+use crate::boundary::span::{Span, align_down, align_up};
 use crate::boundary::sys::{self, Errno, Result, c, task};
 use crate::frames;
 use crate::memory::guest::{self, HEAP, POOLS};
-use crate::memory::pool::{How, looks_like_arena};
+use crate::memory::pool::{How, discards, looks_like_arena};
 use crate::state::guest_file;
-use crate::state::intervals::{Span, align_down, align_up};
+use crate::state::layout::Layout;
 
 use super::{files, prefault};
 
@@ -183,7 +185,7 @@ fn at_hint(request: &Request, section: &Section, hint: usize) -> Result<usize> {
     guest_file::count(Counter::MmapPassed);
     let span = request.span_at(at);
     if let Some(plan) = guest::plan() {
-        let layout = crate::state::layout::Layout::new(plan, *section, span.start, span.len());
+        let layout = Layout::new(plan, *section, span.start, span.len());
         // Offsets mean nothing outside the pool: the size for "everything else" applies.
         if section.interval_count() == 0 {
             layout.each(span, &mut |piece, part| backing::advise(part, piece.backing));
@@ -410,11 +412,6 @@ pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
     if holes { Err(Errno::ENOMEM) } else { Ok(()) }
 }
 
-/// Whether this advice has memory begin anew at once.
-pub fn discards(advice: i32) -> bool {
-    matches!(advice, c::MADV_DONTNEED | c::MADV_DONTNEED_LOCKED)
-}
-
 /// Whether the kernel can be asked to populate all of `[addr, addr + len)`, none of it mapped in advance; what a strategy
 /// governs is placed first.
 pub fn may_populate(addr: usize, len: usize, advice: i32) -> bool {
@@ -490,7 +487,7 @@ pub fn brk(addr: usize) -> Result<()> {
     };
     drop(guest);
     guest_file::count(Counter::BrkGoverned);
-    crate::start::set_current_break(end);
+    libc::set_current_break(end);
     if end > before {
         let fetch = guest::section_for(Memory::Heap, 0).map_or(Fetch::Kernel, |section| section.fetch);
         let span = Span::new(align_down(before, PAGE), align_up(end, PAGE).unwrap_or(end));
@@ -551,6 +548,6 @@ pub fn brk_alone(addr: usize) -> Result<()> {
             moved
         }
     };
-    crate::start::set_current_break(end);
+    libc::set_current_break(end);
     if end < addr { Err(Errno::ENOMEM) } else { Ok(()) }
 }

@@ -12,12 +12,11 @@ use pagelab_abi::plan::{Fetch, Memory};
 use crate::backing;
 use crate::boundary::arch::PAGE;
 use crate::boundary::elf;
-use crate::boundary::maps::Mapping;
+use crate::boundary::maps::{self, Mapping};
+use crate::boundary::span::Span;
 use crate::boundary::sys::{self, c};
-use crate::hooks::seccomp;
-use crate::state::guest_file;
-use crate::state::intervals::Span;
 use crate::state::layout::Layout;
+use crate::state::{guest_file, seccomp};
 
 use super::{guest, prefault};
 
@@ -114,7 +113,7 @@ impl Scan {
             let prot = if mapping.read { c::PROT_READ } else { c::PROT_NONE };
             apply(mapping.span, prot, fetch_of(mapping.span.len()));
         }
-        match kind_of(mapping, self.data_end) {
+        match maps::kind_of(mapping, self.data_end) {
             Some(Memory::Data) => {
                 self.data_end = mapping.span.end;
                 govern(Memory::Data, mapping.span);
@@ -123,16 +122,6 @@ impl Scan {
             _ => {}
         }
     }
-}
-
-/// Data and bss of a loaded object, or the stack; `data_end` is where the data before it ended.
-pub fn kind_of(mapping: &Mapping<'_>, data_end: usize) -> Option<Memory> {
-    if mapping.name == b"[stack]" {
-        return Some(Memory::Stack);
-    }
-    let private = mapping.write && !mapping.shared;
-    let bss = mapping.name.is_empty() && !mapping.is_file() && mapping.span.start == data_end;
-    (private && (mapping.is_file() || bss)).then_some(Memory::Data)
 }
 
 /// Advises memory that exists already; whole tiles that are touched are collapsed.

@@ -8,16 +8,17 @@ use pagelab_abi::plan::{ANON_BASE, Flags, HEAP_BASE, MAX_ANON_POOLS, Memory, POO
 
 use crate::boundary::apart::apart;
 use crate::boundary::arch::{self, PAGE};
+use crate::boundary::span::Span;
 use crate::boundary::stack;
 use crate::boundary::sys::{self, Errno, c, task};
 use crate::frames;
-use crate::hooks::{seccomp, windows};
+use crate::hooks::windows;
 use crate::memory::heap::Heap;
 use crate::memory::pool::Pool;
 use crate::state::guest_file;
-use crate::state::intervals::Span;
 use crate::state::layout::Layout;
 use crate::state::lock::{Guard, Locked};
+use crate::state::seccomp;
 
 /// All addresses that pools can have.
 pub const POOLS: Span = Span::new(ANON_BASE as usize, ANON_BASE as usize + MAX_ANON_POOLS * POOL_BYTES as usize);

@@ -9,12 +9,14 @@ use pagelab_abi::plan::Memory;
 
 use crate::backing;
 use crate::boundary::arch::{PAGE, PMD};
+use crate::boundary::maps;
+use crate::boundary::span::{Span, align_up};
 use crate::boundary::sys::{self, Errno, c};
 use crate::frames;
 use crate::memory::measure::{self, Known};
 use crate::memory::pool::{Pending, demote};
 use crate::state::guest_file;
-use crate::state::intervals::{Intervals, Span, align_up};
+use crate::state::intervals::Intervals;
 use crate::state::layout::{Backing, Layout, Piece};
 
 /// The heap.
@@ -323,7 +325,7 @@ impl Heap {
     pub fn rebuild(&mut self) {
         let base = self.bounds().start;
         let mut mapped = base;
-        let _ = crate::boundary::maps::each(&mut |mapping| {
+        let _ = maps::each(&mut |mapping| {
             if mapping.span.start == mapped {
                 mapped = mapping.span.end;
             }

@@ -13,6 +13,7 @@ use pagelab_abi::plan::{HEAP_BASE, Memory, POOL_BYTES, Plan, Section};
 
 use crate::boundary::apart::apart;
 use crate::boundary::maps::{self, Mapping};
+use crate::boundary::span::Span;
 use crate::boundary::sys;
 use crate::frames;
 use crate::given_back::regions::Place;
@@ -22,10 +23,7 @@ use crate::given_back::scan::Pagemap;
 use crate::memory::guest::{self, HEAP, POOLS};
 use crate::memory::pool::Pool;
 use crate::state::guest_file;
-use crate::state::intervals::Span;
 use crate::state::layout::Layout;
-
-use super::files;
 
 pub use smaps::in_memory;
 use tally::Tally;
@@ -153,7 +151,7 @@ fn place_of(plan: &Plan<'static>, mapping: &Mapping<'_>, data_end: &mut usize) -
     if (POOLS.start..POOLS.end).contains(&start) {
         return Some(in_pool(plan, mapping.span));
     }
-    let memory = match files::kind_of(mapping, *data_end) {
+    let memory = match maps::kind_of(mapping, *data_end) {
         Some(Memory::Data) => {
             *data_end = mapping.span.end;
             Memory::Data

@@ -27,15 +27,18 @@ use pagelab_abi::guest::{Counter, NoteKind};
 
 use crate::backing;
 use crate::boundary::arch::{PAGE, PMD};
+use crate::boundary::maps;
+use crate::boundary::span::{Span, align_down, align_up};
 use crate::boundary::sys::{self, Errno, c};
 use crate::frames;
 use crate::state::guest_file;
-use crate::state::intervals::{Full, Intervals, Span, align_down, align_up};
+use crate::state::intervals::{Full, Intervals};
 use crate::state::layout::{Backing, Layout, Piece};
 
 use anchor::Anchor;
 use arenas::Arenas;
 pub use arenas::{ARENA_BYTES, looks_like_arena};
+pub use change::discards;
 use churn::Churn;
 pub use hugetlb::{copy_of, demote, protection_of};
 pub use pending::Pending;
@@ -409,7 +412,7 @@ impl Pool {
         self.pending = Pending::new();
         self.anchor = Anchor::default();
         self.arenas = Arenas::new(bounds.start);
-        let _ = crate::boundary::maps::each(&mut |mapping| {
+        let _ = maps::each(&mut |mapping| {
             let span = mapping.span.and(bounds);
             if !span.is_empty() && self.ready().is_ok() {
                 let _ = self.used.insert(span);

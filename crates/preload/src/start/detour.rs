@@ -9,8 +9,8 @@ use pagelab_abi::guest::DisabledReason;
 
 use crate::boundary::arch::{self, DETOUR_BYTES, PAGE};
 use crate::boundary::elf::Object;
+use crate::boundary::span::{Span, align_down};
 use crate::boundary::sys::{self, Errno, c};
-use crate::state::intervals::{Span, align_down};
 
 /// What the entry's code must look like.
 #[derive(Clone, Copy)]

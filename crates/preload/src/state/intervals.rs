@@ -9,42 +9,13 @@ mod slab;
 #[cfg(test)]
 mod tests;
 
+use crate::boundary::span::{Span, align_up};
+
 use slab::{NIL, Node, Slab};
 
 /// No memory for another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
-
-/// Addresses `[start, end)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// First byte.
-    pub start: usize,
-    /// One past the last byte.
-    pub end: usize,
-}
-
-impl Span {
-    /// `[start, end)`; empty if the bounds are the wrong way round.
-    pub const fn new(start: usize, end: usize) -> Span {
-        Span { start, end: if end < start { start } else { end } }
-    }
-
-    /// Bytes inside.
-    pub const fn len(self) -> usize {
-        self.end - self.start
-    }
-
-    /// Nothing inside.
-    pub const fn is_empty(self) -> bool {
-        self.start == self.end
-    }
-
-    /// The common part (empty if there is none).
-    pub fn and(self, other: Span) -> Span {
-        Span::new(self.start.max(other.start), self.end.min(other.end))
-    }
-}
 
 /// A set of addresses.
 pub struct Intervals {
@@ -335,14 +306,4 @@ impl Intervals {
         self.slab.give_back(at);
         node.end - node.start + self.drop_tree(node.left) + self.drop_tree(node.right)
     }
-}
-
-/// `value` rounded up to a multiple of `align`, a power of two.
-pub fn align_up(value: usize, align: usize) -> Option<usize> {
-    Some(value.checked_add(align - 1)? & !(align - 1))
-}
-
-/// `value` rounded down to a multiple of `align`, a power of two.
-pub const fn align_down(value: usize, align: usize) -> usize {
-    value & !(align - 1)
 }

@@ -3,7 +3,7 @@
 use pagelab_abi::plan::{BASE_PAGE, Interval, KERNEL, Memory, Plan, Section, Via};
 
 use crate::boundary::arch::PAGE;
-use crate::state::intervals::{Span, align_down, align_up};
+use crate::boundary::span::{Span, align_down, align_up};
 
 /// How a piece of memory is to be backed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

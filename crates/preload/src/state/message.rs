@@ -3,7 +3,8 @@
 use core::fmt::{self, Write};
 
 use crate::boundary::sys::{self, Errno};
-use crate::hooks::seccomp;
+
+use super::seccomp;
 
 const SIGPIPE: u32 = 13;
 const SIGXFSZ: u32 = 25;

@@ -232,59 +232,6 @@ pub fn is_generic_syscall(code: &[u8]) -> bool {
         && code.windows(2).any(|window| window == [0x0f, 0x05])
 }
 
-/// libc's `syscall`, which looks out for seccomp(2) and ioctl(2): the same instructions, [`crate::hooks::entry::seccomp`] for that
-/// one, and a call before the other.
-#[unsafe(naked)]
-pub extern "C" fn generic_syscall() {
-    core::arch::naked_asm!(
-        "cmp rdi, 317",
-        "je {seccomp}",
-        "cmp rdi, 16",
-        "jne 2f",
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "push rcx",
-        "push r8",
-        "push r9",
-        "sub rsp, 8",
-        "mov rdi, rsi",
-        "mov rsi, rdx",
-        "mov rdx, rcx",
-        "call {ioctl}",
-        "add rsp, 8",
-        "pop r9",
-        "pop r8",
-        "pop rcx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "2:",
-        "mov rax, rdi",
-        "mov rdi, rsi",
-        "mov rsi, rdx",
-        "mov rdx, rcx",
-        "mov r10, r8",
-        "mov r8, r9",
-        "mov r9, [rsp + 8]",
-        "syscall",
-        "cmp rax, -4095",
-        "jae 3f",
-        "ret",
-        "3:",
-        "neg eax",
-        "mov edi, eax",
-        "sub rsp, 8",
-        "call {fail}",
-        "add rsp, 8",
-        "mov rax, -1",
-        "ret",
-        ioctl = sym crate::hooks::entry::ioctl_entered,
-        seccomp = sym crate::hooks::entry::seccomp,
-        fail = sym crate::hooks::entry::fail_with,
-    );
-}
-
 /// Whether `code` is an empty function padded with no-ops for at least a detour's length.
 pub fn is_empty_function(code: &[u8]) -> bool {
     let at = entry_offset(code);

@@ -21,7 +21,7 @@ impl Pipe {
     pub fn open() -> Result<Pipe> {
         let mut ends = [0i32; 2];
         // SAFETY: the kernel writes two numbers.
-        unsafe { call!(nr::PIPE2, ends.as_mut_ptr(), crate::boundary::sys::c::O_CLOEXEC) }?;
+        unsafe { call!(nr::PIPE2, ends.as_mut_ptr(), super::c::O_CLOEXEC) }?;
         Ok(Pipe { from: ends[0], into: ends[1] })
     }
 

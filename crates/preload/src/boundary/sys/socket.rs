@@ -68,7 +68,7 @@ fn connect_to(name: &[u8], skip: usize) -> Result<i32> {
         call!(nr::CONNECT, fd, &raw const address, bytes)
     };
     if connected.is_err() {
-        crate::boundary::sys::close(fd);
+        super::close(fd);
     }
     connected.map(|_| fd)
 }

@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 use core::sync::atomic::AtomicU32;
 
-use crate::boundary::arch::{nr, syscall6};
+use crate::boundary::arch::{clone_thread, nr, syscall6};
 
 use super::{Result, c, check, pad};
 
@@ -33,8 +33,7 @@ pub unsafe fn start_thread(
     argument: usize,
 ) -> Result<u32> {
     // SAFETY: as the caller promises.
-    let raw =
-        unsafe { crate::boundary::arch::clone_thread(THREAD, stack_top & !15, tid.as_ptr(), entry, argument) };
+    let raw = unsafe { clone_thread(THREAD, stack_top & !15, tid.as_ptr(), entry, argument) };
     check(raw).map(|tid| tid as u32)
 }
 
@@ -49,9 +48,7 @@ pub unsafe fn start_thread_with_files(
     argument: usize,
 ) -> Result<u32> {
     // SAFETY: as the caller promises.
-    let raw = unsafe {
-        crate::boundary::arch::clone_thread(THREAD | CLONE_FILES, stack_top & !15, tid.as_ptr(), entry, argument)
-    };
+    let raw = unsafe { clone_thread(THREAD | CLONE_FILES, stack_top & !15, tid.as_ptr(), entry, argument) };
     check(raw).map(|tid| tid as u32)
 }
 
@@ -236,7 +233,7 @@ pub fn pidfd_get(pidfd: i32, fd: i32) -> Result<i32> {
 /// process_vm_readv(2) of this process: memory that may be closed or go away at any time. Bytes read.
 pub fn read_own(from: usize, into: &mut [u8]) -> Result<usize> {
     let (local, remote) = ([into.as_mut_ptr() as usize, into.len()], [from, into.len()]);
-    let pid = crate::boundary::sys::getpid();
+    let pid = super::getpid();
     // SAFETY: the kernel writes `into`'s bytes at most.
     unsafe { call!(nr::PROCESS_VM_READV, pid, local.as_ptr(), 1, remote.as_ptr(), 1, 0) }
 }

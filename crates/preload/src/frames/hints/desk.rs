@@ -6,11 +6,11 @@ use pagelab_abi::plan::{MAX_STRATEGIES, Strategy as Spec, StrategyKind, Words};
 use pagelab_frames::strategy::PageColoring;
 use pagelab_frames::{AnyStrategy, Colours};
 
+use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result};
 use crate::frames::engine::{Engine, PLACERS};
 use crate::frames::mail::{self, Kind};
 use crate::frames::{areas, handler, tally};
-use crate::state::intervals::Span;
 use crate::state::lock::Locked;
 
 use super::values::Values;

@@ -8,6 +8,7 @@ use pagelab_abi::plan::StrategyKind;
 use pagelab_frames::Colours;
 
 use crate::boundary::arch::PAGE;
+use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result};
 use crate::frames::engine::Engine;
 use crate::frames::mail::Kind;
@@ -16,7 +17,6 @@ use crate::frames::store::SLOTS;
 use crate::frames::{areas, is_running};
 use crate::memory::guest;
 use crate::state::guest_file;
-use crate::state::intervals::Span;
 
 use super::desk::{Counter, DESK, FIRST, ask};
 use super::{mapped, meet};

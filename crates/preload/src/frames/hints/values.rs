@@ -3,8 +3,8 @@
 use pagelab_abi::plan::Words;
 
 use crate::boundary::arch::PAGE;
+use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Result};
-use crate::state::intervals::Span;
 
 /// Numbers of a hint in memory of our own.
 #[derive(Debug)]

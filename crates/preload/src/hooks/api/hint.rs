@@ -5,9 +5,9 @@ use pagelab_frames::strategy::{BinHopping, Exact, Modulo, PageColoring, Random, 
 use pagelab_frames::{AnyStrategy, Colours, MOST_MASKS};
 
 use crate::boundary::arch::PAGE;
+use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result};
 use crate::frames::hints::{self, Asked, SPAN_BYTES, Values};
-use crate::state::intervals::Span;
 
 use super::cache;
 

@@ -1,8 +1,8 @@
 //! Memory that the program wants to come in, or to stay: placed first, where a strategy governs it.
 
 use crate::boundary::arch::PAGE;
+use crate::boundary::span::{Span, align_down, align_up};
 use crate::frames;
-use crate::state::intervals::{Span, align_down, align_up};
 
 fn pages(addr: usize, len: usize) -> Option<Span> {
     Some(Span::new(align_down(addr, PAGE), align_up(addr.checked_add(len)?, PAGE)?))

@@ -3,12 +3,12 @@
 use pagelab_abi::guest::Counter;
 
 use crate::boundary::arch::PAGE;
+use crate::boundary::span::{Span, align_up};
 use crate::boundary::sys::{self, Errno, Result, c};
 use crate::frames;
 use crate::memory::guest::{self, Guest, HEAP};
 use crate::memory::pool::{Pool, carry, is_uniform, moves_in_part};
 use crate::state::guest_file;
-use crate::state::intervals::{Span, align_up};
 
 use super::{Owner, TASK_END, concerns_us, each_part, madvise, mmap, munmap};
 

@@ -1,8 +1,8 @@
 //! Page sizes between 4K and 2M: seen only through the kernel's frame flags, and only by root.
 
 use crate::boundary::arch::{PAGE, PMD};
+use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Result, c};
-use crate::state::intervals::Span;
 
 const PRESENT: u64 = 1 << 63;
 const FRAME: u64 = (1 << 55) - 1;

@@ -5,11 +5,11 @@ use core::sync::atomic::Ordering::Relaxed;
 use pagelab_abi::guest::{GuestFile, RegionSlot, UNCOUNTED};
 
 use crate::boundary::arch::{PAGE, PMD};
+use crate::boundary::span::{Span, align_down};
 use crate::boundary::sys::Result;
 use crate::given_back::regions::{Place, account, bump, bump_size, huge_bytes};
 use crate::given_back::scan::Pagemap;
 use crate::memory::guest;
-use crate::state::intervals::{Span, align_down};
 use crate::state::layout::{Backing, Piece};
 
 use super::folios::Folios;

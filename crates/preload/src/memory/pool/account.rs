@@ -5,9 +5,9 @@ use pagelab_abi::plan::Memory;
 
 use crate::backing::Collapsed;
 use crate::boundary::arch::PAGE;
+use crate::boundary::span::Span;
 use crate::memory::measure::{self, BASE_SPAN, Known};
 use crate::state::guest_file;
-use crate::state::intervals::Span;
 
 use super::Pool;
 

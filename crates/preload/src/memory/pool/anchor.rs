@@ -6,8 +6,8 @@
 //! suffices, nothing need be resident in it.
 
 use crate::boundary::arch::{PAGE, PMD};
+use crate::boundary::span::{Span, align_down};
 use crate::boundary::sys::{self, c};
-use crate::state::intervals::{Span, align_down};
 use crate::state::layout::Backing;
 
 use super::Pool;

@@ -5,8 +5,8 @@
 //! access runs ahead to the end of the tile. Only mappings that look exactly like that are treated so: elsewhere a
 //! page without access may be a guard.
 
+use crate::boundary::span::{Span, align_down};
 use crate::boundary::sys::{self, c};
-use crate::state::intervals::{Span, align_down};
 
 use super::How;
 

@@ -4,11 +4,10 @@ use pagelab_abi::guest::Counter;
 
 use crate::backing;
 use crate::boundary::arch::PMD;
+use crate::boundary::span::{Span, align_down};
 use crate::boundary::sys::{self, Errno, c};
 use crate::frames;
-use crate::memory::calls::discards;
 use crate::state::guest_file;
-use crate::state::intervals::{Span, align_down};
 use crate::state::layout::{Backing, Piece};
 
 use super::arenas::ARENA_BYTES;
@@ -252,4 +251,9 @@ impl Pool {
         self.part_with(span);
         self.demote_edges(span)
     }
+}
+
+/// Whether this advice has memory begin anew at once.
+pub fn discards(advice: i32) -> bool {
+    matches!(advice, c::MADV_DONTNEED | c::MADV_DONTNEED_LOCKED)
 }

@@ -5,8 +5,8 @@
 //! it lives ([`crate::memory::pool::pending`]). Holding the old tile back instead would be cheaper and wrong: the kernel may still read
 //! its pages (in a pipe, a socket, a ring), and its mapping carries whatever the program put on it.
 
+use crate::boundary::span::Span;
 use crate::boundary::sys;
-use crate::state::intervals::Span;
 
 const ROOM: usize = 16;
 /// Blocks of at most this many bytes: larger ones use what is cleared for them.

@@ -4,9 +4,9 @@ use pagelab_abi::guest::Counter;
 
 use crate::backing;
 use crate::boundary::arch::PMD;
+use crate::boundary::span::{Span, align_up};
 use crate::boundary::sys::{self, Errno};
 use crate::state::guest_file;
-use crate::state::intervals::{Span, align_up};
 use crate::state::layout::{Backing, Piece};
 
 use super::churn::SMALL;

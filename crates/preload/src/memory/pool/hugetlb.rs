@@ -9,13 +9,13 @@ use pagelab_abi::guest::{Counter, NoteKind};
 
 use crate::backing;
 use crate::boundary::arch::PMD;
+use crate::boundary::libc;
 use crate::boundary::maps;
+use crate::boundary::span::{Span, align_down};
 use crate::boundary::sys::{self, Errno, c};
-use crate::hooks::seccomp;
-use crate::start;
-use crate::state::guest_file;
-use crate::state::intervals::{Intervals, Span, align_down};
+use crate::state::intervals::Intervals;
 use crate::state::layout::{Backing, Piece};
+use crate::state::{guest_file, seccomp};
 
 use super::Pool;
 
@@ -322,7 +322,7 @@ fn refuse<T>(tile: Span) -> Result<T, Errno> {
 /// Fails when its contents would have to be copied while other threads may write to them.
 pub fn demote(tile: Span, set: &mut Intervals, shut: bool) -> Result<(), Errno> {
     let protection = protection_of(tile, shut)?;
-    if protection & c::PROT_WRITE != 0 && backing::is_resident(tile.start) && !start::is_alone() {
+    if protection & c::PROT_WRITE != 0 && backing::is_resident(tile.start) && !libc::is_alone() {
         return refuse(tile);
     }
     set.reserve(4).map_err(|_| Errno::ENOMEM)?;

@@ -5,9 +5,9 @@
 //! waits [`REST_NS`], and the tiles that wait get at most a twentieth of the time.
 
 use crate::backing::{self, Collapsed};
+use crate::boundary::span::Span;
 use crate::boundary::sys;
-use crate::hooks::seccomp;
-use crate::state::intervals::Span;
+use crate::state::seccomp;
 
 const ROOM: usize = 64;
 /// How long a tile must have been left alone.

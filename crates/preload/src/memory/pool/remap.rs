@@ -3,11 +3,11 @@
 use crate::backing;
 use crate::boundary::arch::{PAGE, PMD};
 use crate::boundary::maps;
+use crate::boundary::span::{Span, align_down, align_up};
 use crate::boundary::sys::{self, Errno, c};
 use crate::frames;
-use crate::hooks::seccomp;
-use crate::state::intervals::{Span, align_down, align_up};
 use crate::state::layout::Backing;
+use crate::state::seccomp;
 
 use super::Pool;
 

@@ -4,6 +4,7 @@
 use crate::boundary::arch::PAGE;
 
 use super::anchor::page;
+
 use super::*;
 use pagelab_abi::plan::{Interval, Memory, Plan, PlanSpec, SectionSpec, Via};
 use std::collections::BTreeMap;
@@ -144,7 +145,7 @@ fn play(number: usize, otherwise: u64, huge: &[(u64, u64)]) {
 
 fn mapped_inside(bounds: Span) -> usize {
     let mut bytes = 0;
-    let _ = crate::boundary::maps::each(&mut |mapping| {
+    let _ = maps::each(&mut |mapping| {
         bytes += mapping.span.and(bounds).len();
         true
     });
@@ -264,7 +265,7 @@ fn what_somebody_else_mapped_is_left_alone() {
 /// One page and no access: enough for the kernel to keep the page tables of an empty pool.
 fn anchor_of(pool: &Pool) -> Vec<Span> {
     let mut found = Vec::new();
-    let _ = crate::boundary::maps::each(&mut |mapping| {
+    let _ = maps::each(&mut |mapping| {
         if !mapping.span.and(pool.bounds()).is_empty() && !mapping.read && !mapping.write {
             found.push(mapping.span);
         }
@@ -322,7 +323,7 @@ fn pools_that_empty_again_and_again_lose_nothing() {
 /// Mappings inside `span`, and whether one covers all of it.
 fn mappings(span: Span) -> (usize, bool) {
     let (mut count, mut covered) = (0, false);
-    let _ = crate::boundary::maps::each(&mut |mapping| {
+    let _ = maps::each(&mut |mapping| {
         count += usize::from(!mapping.span.and(span).is_empty());
         covered |= mapping.span.and(span) == span;
         true

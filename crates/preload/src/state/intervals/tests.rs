@@ -1,5 +1,7 @@
 //! The treap against a naive set of pages, with every invariant checked after every step.
 
+use crate::boundary::span::align_down;
+
 use super::*;
 use std::collections::BTreeSet;
 
