@@ -4,6 +4,7 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use pagelab_abi::guest::{Counter, NoteKind};
+use pagelab_abi::plan::Flags;
 
 use crate::boundary::apart::apart;
 use crate::boundary::arch::{PAGE, PMD};
@@ -12,6 +13,7 @@ use crate::boundary::span::{Span, align_down};
 use crate::boundary::sys::{self, Errno, c};
 use crate::frames;
 use crate::state::layout::Backing;
+use crate::state::plan;
 use crate::state::{guest_file, seccomp};
 
 const PLAIN: i32 = c::MAP_PRIVATE | c::MAP_ANONYMOUS;
@@ -315,4 +317,11 @@ fn read_memory(from: usize, into: &mut [u8]) -> Result<(), Errno> {
     };
     sys::close(fd);
     result
+}
+
+/// In a forked child: an engine of its own that places frames, unless the policy is not inherited.
+pub fn adopt_child() {
+    if let Some(plan) = plan::current() {
+        frames::adopt_child(plan.flags().contains(Flags::INHERIT_FORK));
+    }
 }

@@ -61,11 +61,10 @@ use crate::boundary::arch::PAGE;
 use crate::boundary::maps::{self, Mapping};
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result, c, task};
-use crate::hooks::fork;
-use crate::memory::guest;
 use crate::state::guest_file;
 use crate::state::lock::Turn;
 use crate::state::message::say;
+use crate::state::plan;
 use crate::state::seccomp;
 
 pub use leaving::census;
@@ -173,7 +172,7 @@ pub fn enter(span: Span) -> bool {
         return false;
     }
     // Only what lies in pools can have been the program's before; its callers hold the guest's lock.
-    if guest::touches_pools(span.start, span.len()) || guest::HEAP.and(span) == span {
+    if plan::touches_pools(span.start, span.len()) || plan::HEAP.and(span) == span {
         program_uffd::ends(span);
     }
     let mut all = true;
@@ -325,7 +324,6 @@ pub fn before_fork() {
 
 /// In a forked child, before it does anything else: an engine of its own, unless the policy is not inherited.
 pub fn adopt_child(inherits: bool) {
-    fork::forget();
     if !is_wanted() {
         return;
     }
@@ -382,7 +380,7 @@ fn is_placeable(mapping: &Mapping<'_>) -> bool {
 
 /// Calls `visit` with the parts of `span` that are not in tiles of larger pages.
 fn untiled(span: Span, visit: &mut dyn FnMut(Span)) {
-    match guest::layout_at(span.start) {
+    match plan::layout_at(span.start) {
         None => visit(span),
         Some(layout) => layout.each(span, &mut |piece, part| {
             if !piece.backing.is_tiled() {

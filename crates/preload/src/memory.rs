@@ -2,8 +2,8 @@
 
 pub mod calls;
 pub mod files;
-pub mod guest;
 pub mod heap;
 pub mod measure;
 pub mod pool;
 pub mod prefault;
+pub mod tables;

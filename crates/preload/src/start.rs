@@ -10,7 +10,7 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int};
 
 use pagelab_abi::guest::{DisabledReason, NoteKind, Started, State};
-use pagelab_abi::plan::{Fetch, Flags, HEADER_BYTES, MAGIC, Memory, Plan, Section, VERSION, Via};
+use pagelab_abi::plan::{Fetch, Flags, Memory, Plan, Section, Via};
 
 use crate::backing;
 use crate::boundary::arch::{self, nr};
@@ -19,10 +19,13 @@ use crate::boundary::libc;
 use crate::boundary::maps;
 use crate::boundary::sys::{self, Errno, c};
 use crate::frames;
+use crate::hooks::child;
 use crate::hooks::{entry, environment, fork, seccomp};
-use crate::memory::{calls, files, guest, measure};
+use crate::memory::tables;
+use crate::memory::{calls, files, measure};
 use crate::state::guest_file;
 use crate::state::message::say;
+use crate::state::plan;
 
 use detour::{Detours, Refusal, Shape, Wanted};
 use wanted::{wanted, wanted_exits, wanted_locks, wanted_memory, wanted_registering, wanted_sandbox};
@@ -87,9 +90,7 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
             say(format_args!("nothing is governed in this process: {} (errno {errno})", stop.reason.name()));
         }
     }
-    if let Some(file) = guest_file::file() {
-        guest_file::set(&file.ready_ns, sys::monotonic_ns());
-    }
+    guest_file::ready();
 }
 
 /// The variable whose name and equals sign are `prefix`, from there on.
@@ -168,40 +169,6 @@ fn read_plan(fd: i32) -> Result<&'static [u8], Errno> {
     let at = unsafe { sys::mmap(0, len, c::PROT_READ, c::MAP_PRIVATE, fd, 0) }?;
     // SAFETY: mapped just now and never unmapped; the launcher does not change a plan it has handed out.
     Ok(unsafe { core::slice::from_raw_parts(at as *const u8, len) })
-}
-
-/// The plan of a process that was started without one and uses the API: nothing is governed.
-static NO_PLAN: [u8; HEADER_BYTES + 1] = {
-    let mut bytes = [0; HEADER_BYTES + 1];
-    let fields = [(0, MAGIC), (8, spread(VERSION as u64)), (16, spread(HEADER_BYTES as u64 + 1))];
-    let mut field = 0;
-    while field < fields.len() {
-        let mut byte = 0;
-        while byte < 8 {
-            bytes[fields[field].0 + byte] = fields[field].1[byte];
-            byte += 1;
-        }
-        field += 1;
-    }
-    bytes[12] = (Flags::INHERIT_FORK.0 | Flags::INHERIT_EXEC.0) as u8;
-    bytes
-};
-
-const fn spread(value: u64) -> [u8; 8] {
-    value.to_le_bytes()
-}
-
-/// Sets the guest up in a process that has none and asks for its services; threads may be running. Nothing is detoured.
-/// Callers take turns.
-pub fn without_plan() -> Result<(), Errno> {
-    // A guest that was refused, and said why, stays out.
-    if guest_file::file().is_some() || elf::glibc().is_none() {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    let plan = Plan::parse(&NO_PLAN).map_err(|_| Errno::EINVAL)?;
-    guest_file::create(&plan, Started::Exec, sys::monotonic_ns())?;
-    // SAFETY: there was no plan, and callers take turns: nobody reads it before it is complete.
-    unsafe { guest::install(plan, true) }
 }
 
 /// What the plan needs of the guest.
@@ -338,7 +305,8 @@ unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
         read_clocks_fast();
     }
     // SAFETY: one thread, and the first call.
-    let installed = unsafe { guest::install(plan, needs.memory || needs.heap || needs.files || needs.frames) };
+    let installed =
+        unsafe { tables::install(plan, needs.memory || needs.heap || needs.files || needs.frames, &child::RESETS) };
     installed.map_err(|errno| Stop { reason: DisabledReason::NoMemory, errno: Some(errno) })?;
     // SAFETY: one thread; the targets in `entry` have the signatures of the functions they replace.
     let written = unsafe { detours.write() };
@@ -370,13 +338,13 @@ fn read_clocks_fast() {
 fn move_break(libc: &Object, heap: bool) {
     let Some(symbol) = libc.symbol(c"__curbrk").filter(|_| heap) else { return };
     let known = libc::found_break(symbol.address);
-    if !guest::has_heap() {
+    if !tables::has_heap() {
         return;
     }
-    calls::publish_heap(guest::HEAP.start, guest::HEAP.start);
+    calls::publish_heap(plan::HEAP.start, plan::HEAP.start);
     // Null: nobody asked yet, and the first sbrk will.
     if known != 0 {
-        libc::set_current_break(guest::HEAP.start);
+        libc::set_current_break(plan::HEAP.start);
     }
 }
 

@@ -11,7 +11,6 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::boundary::arch::{self, PAGE};
 use crate::boundary::sys::{self, Result, c};
-use crate::memory::guest;
 
 /// How many there are.
 const COUNT: usize = 4;
@@ -133,8 +132,9 @@ extern "C" fn perform<F: FnOnce() -> R, R>(job: usize) {
     }
 }
 
-/// Does `what` on a stack of the library's own, with all signals blocked; a forked child is set up first.
-pub fn run<F: FnOnce() -> R, R>(what: F) -> R {
+/// Does `what` on a stack of the library's own, with all signals blocked; before it, there too, what `first` says, which is
+/// asked before a stack is taken.
+pub fn run<F: FnOnce() -> R, R>(first: impl FnOnce() -> Option<extern "C" fn(usize)>, what: F) -> R {
     let mut job = Job { what: MaybeUninit::new(what), result: MaybeUninit::uninit() };
     let address = &raw mut job as usize;
     let area = AREA.load(Ordering::Acquire);
@@ -142,13 +142,13 @@ pub fn run<F: FnOnce() -> R, R>(what: F) -> R {
         perform::<F, R>(address);
     } else {
         let mask = sys::signal_mask(u64::MAX);
-        let adopts = guest::claim_child();
+        let first = first();
         let number = take();
         let top = area + (number + 1) * BYTES;
         // SAFETY: the stack is this thread's until it is given back; the functions take such a word and return.
         unsafe {
-            if adopts {
-                arch::call_on(top, adopt, 0);
+            if let Some(first) = first {
+                arch::call_on(top, first, 0);
             }
             arch::call_on(top, perform::<F, R>, address);
         }
@@ -159,13 +159,13 @@ pub fn run<F: FnOnce() -> R, R>(what: F) -> R {
     unsafe { job.result.assume_init() }
 }
 
-extern "C" fn adopt(_: usize) {
-    guest::set_up_child();
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn run<R>(what: impl FnOnce() -> R) -> R {
+        super::run(|| None, what)
+    }
 
     #[test]
     fn work_is_done_elsewhere_and_its_result_comes_back() {

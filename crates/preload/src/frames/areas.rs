@@ -10,7 +10,7 @@ use pagelab_abi::plan::{MAX_ANON_POOLS, Memory, POOL_BYTES, Plan};
 
 use crate::boundary::span::Span;
 use crate::frames::ranges::{Code, Ranges};
-use crate::memory::guest::{HEAP, POOLS};
+use crate::state::plan::{HEAP, POOLS};
 
 static OF_HEAP: AtomicU8 = AtomicU8::new(0);
 static OF_POOL: [AtomicU8; MAX_ANON_POOLS] = [const { AtomicU8::new(0) }; MAX_ANON_POOLS];

@@ -16,7 +16,7 @@ use crate::boundary::span::Span;
 use crate::boundary::sys::task;
 use crate::frames::mail::{self, Kind};
 use crate::frames::store::SLOTS;
-use crate::memory::guest;
+use crate::state::plan;
 
 use super::{areas, hints, module, register, tally};
 
@@ -89,8 +89,7 @@ pub fn place() {
         let span = Span::new(entry.start.load(Ordering::Relaxed), entry.end.load(Ordering::Relaxed));
         let code = entry.kind.load(Ordering::Relaxed);
         let Some(memory) = Memory::from_code((code & !FILE) as u64) else { continue };
-        let Some(section) = guest::section_for(memory, span.len()).filter(|section| section.governs_frames())
-        else {
+        let Some(section) = plan::section_for(memory, span.len()).filter(|section| section.governs_frames()) else {
             continue;
         };
         let mut at = span.start;

@@ -18,7 +18,7 @@ use crate::frames::spot::{self, Spot};
 use crate::frames::store::Tools;
 use crate::frames::thread::Thread;
 use crate::frames::uffd::{Message, Uffd};
-use crate::memory::guest;
+use crate::state::plan;
 
 use super::{areas, census, gate, nodes, refiller, rights, tally};
 
@@ -208,11 +208,11 @@ fn prepare() -> core::result::Result<Uffd, Stop> {
     let pins = |plan: Plan<'_>| {
         (0..plan.strategy_count()).filter_map(|number| plan.strategy(number)).any(|strategy| strategy.pin)
     };
-    let yard = yard(uffd, guest::plan().is_some_and(pins)).map_err(stop(EngineFailure::NoMemory))?;
+    let yard = yard(uffd, plan::current().is_some_and(pins)).map_err(stop(EngineFailure::NoMemory))?;
     YARD.store(yard, Ordering::Relaxed);
     nodes::learn();
     ENGINE.lock().group.learn();
-    if let Some(plan) = guest::plan() {
+    if let Some(plan) = plan::current() {
         let tools = Tools { uffd, pagemap, landing: yard + PAGE, transit: yard + FIRST_TRANSIT * PAGE };
         if !ENGINE.lock().set_up(&plan, tools) {
             tally::failed(EngineState::Running, EngineFailure::Module, None);
@@ -225,7 +225,7 @@ fn prepare() -> core::result::Result<Uffd, Stop> {
     // All descriptors are open. A program that gives up its rights shall not keep a thread that has them, and threads
     // made past libc are not among those whose user setuid(3) changes.
     // To pin, the pool must be lockable as far as the program's memory is.
-    let keeps_lock = guest::plan().is_some_and(pins) && task::may_lock_beyond_limit(0);
+    let keeps_lock = plan::current().is_some_and(pins) && task::may_lock_beyond_limit(0);
     KEEPS_LOCK.store(keeps_lock, Ordering::Relaxed);
     task::give_up_rights(keeps_lock);
     Ok(uffd)

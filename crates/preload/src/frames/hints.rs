@@ -11,19 +11,19 @@ mod values;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::backing;
 use crate::boundary::arch::PAGE;
+use crate::boundary::maps;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result, c, task};
-use crate::boundary::{elf, maps};
 use crate::frames::engine::is_pinned;
 use crate::frames::mail::Kind;
 use crate::frames::pagemap::Pagemap;
 use crate::frames::store::SLOTS;
-use crate::hooks::fork;
-use crate::memory::guest;
-use crate::start;
+use crate::state::child;
+use crate::state::fork_hold::Hold;
 use crate::state::guest_file;
+use crate::state::memory_lock;
+use crate::state::plan;
 
 use super::{areas, gate, is_placeable, program_uffd, register, tally, untiled};
 
@@ -49,8 +49,8 @@ static GIVEN: AtomicBool = AtomicBool::new(false);
 
 /// Every call into the engine begins with it: a forked child sets itself up first.
 fn meet() {
-    if guest::is_new_child() {
-        guest::adopt_child();
+    if child::is_new() {
+        child::adopt();
     }
 }
 
@@ -59,26 +59,23 @@ fn meet() {
 pub fn forget(addr: usize, len: usize) {
     if GIVEN.load(Relaxed) || program_uffd::has_some() {
         let end = addr.saturating_add(len).checked_next_multiple_of(PAGE).unwrap_or(addr);
-        let _guest = guest::lock();
+        let _guest = memory_lock::hold();
         areas::hint(Span::new(addr, end), None);
         program_uffd::ends(Span::new(addr, end));
     }
 }
 
+/// What comes before the engine's start, where the program's own hints are the first to need it.
+pub type Prepare = fn() -> Result<()>;
+
 /// Makes sure that the engine runs.
-pub fn start() -> Result<()> {
+pub fn start(prepare: Prepare) -> Result<()> {
     meet();
     if super::is_running() {
         return Ok(());
     }
     let _desk = DESK.lock();
-    if guest::plan().is_none() {
-        start::without_plan()?;
-    }
-    backing::read_settings();
-    if let Some(libc) = elf::glibc() {
-        fork::watch(&libc);
-    }
+    prepare()?;
     if super::start_now() { Ok(()) } else { Err(why()) }
 }
 
@@ -93,11 +90,11 @@ fn why() -> Errno {
 }
 
 /// Gives `span` a hint; `None`: it is the kernel's.
-pub fn set_range(span: Span, asked: Option<Asked>) -> Result<()> {
+pub fn set_range(span: Span, asked: Option<Asked>, prepare: Prepare) -> Result<()> {
     // In this order: what starts may be mapped in a hole of the range.
     let begin = || {
         mapped(span)?;
-        start()
+        start(prepare)
     };
     if let Err(errno) = begin() {
         if let Some(asked) = asked {
@@ -108,15 +105,15 @@ pub fn set_range(span: Span, asked: Option<Asked>) -> Result<()> {
     let mut desk = DESK.lock();
     let number = asked.map(|asked| number_of(&mut desk, asked)).transpose()?;
     GIVEN.store(true, Relaxed);
-    let _guest = guest::lock();
+    let _guest = memory_lock::hold();
     change(span, Some(number.map_or(0, code)))
 }
 
 /// Takes hints for `span` back.
-pub fn clear_range(span: Span) -> Result<()> {
-    start()?;
+pub fn clear_range(span: Span, prepare: Prepare) -> Result<()> {
+    start(prepare)?;
     let _desk = DESK.lock();
-    let _guest = guest::lock();
+    let _guest = memory_lock::hold();
     change(span, None)
 }
 
@@ -140,8 +137,8 @@ fn unpin(span: Span) {
 }
 
 /// The hint for what neither a range nor a rule of the policy names (`None`: it is the kernel's).
-pub fn set_default(asked: Option<Asked>) -> Result<()> {
-    if let Err(errno) = start() {
+pub fn set_default(asked: Option<Asked>, prepare: Prepare) -> Result<()> {
+    if let Err(errno) = start(prepare) {
         if let Some(asked) = asked {
             asked.values.release();
         }
@@ -153,18 +150,18 @@ pub fn set_default(asked: Option<Asked>) -> Result<()> {
 }
 
 /// Takes it back.
-pub fn clear_default() -> Result<()> {
-    start()?;
+pub fn clear_default(prepare: Prepare) -> Result<()> {
+    start(prepare)?;
     let _desk = DESK.lock();
     change_default(None)
 }
 
 fn change_default(code: Option<u8>) -> Result<()> {
-    let _guest = guest::lock();
+    let _guest = memory_lock::hold();
     if !areas::set_default(code) {
         return Err(Errno::EOPNOTSUPP);
     }
-    for pool in [guest::HEAP, guest::POOLS] {
+    for pool in [plan::HEAP, plan::POOLS] {
         settle(pool);
     }
     Ok(())
@@ -193,9 +190,9 @@ fn settle(span: Span) {
 }
 
 /// Moves what is in memory of `span` to where it should be.
-pub fn remap_range(span: Span) -> Result<Moved> {
+pub fn remap_range(span: Span, prepare: Prepare) -> Result<Moved> {
     mapped(span)?;
-    start()?;
+    start(prepare)?;
     if !areas::touches(span) {
         return Err(Errno::EINVAL);
     }
@@ -207,8 +204,8 @@ pub fn remap_range(span: Span) -> Result<Moved> {
         let Some(some) = words.get_mut(..part.len() / PAGE) else { continue };
         moved.in_place += {
             // Nobody forks, maps or unmaps while pages are on their way.
-            let _hold = fork::Hold::new();
-            let _guest = guest::lock();
+            let _hold = Hold::new();
+            let _guest = memory_lock::hold();
             settle(part);
             ask(Kind::Remap, part)? as u64
         };

@@ -8,8 +8,8 @@ use crate::boundary::span::Span;
 use crate::boundary::sys::Errno;
 use crate::frames::mail::{self, Kind};
 use crate::given_back::regions::Place;
-use crate::memory::guest;
 use crate::memory::measure::Scan;
+use crate::state::plan;
 
 use super::{areas, is_placeable, is_running, tally};
 
@@ -29,7 +29,7 @@ pub fn census(place: &Place, mapping: &Mapping<'_>, scan: &Scan) {
 }
 
 fn each_kind(span: Span, visit: &mut dyn FnMut(Span, Kind)) {
-    match guest::layout_at(span.start) {
+    match plan::layout_at(span.start) {
         None => visit(span, Kind::Census),
         Some(layout) => layout.each(span, &mut |piece, part| {
             visit(part, if piece.backing.is_tiled() { Kind::CensusTiled } else { Kind::Census });
@@ -40,7 +40,7 @@ fn each_kind(span: Span, visit: &mut dyn FnMut(Span, Kind)) {
 /// Memory that the policy names and the engine cannot reach.
 fn beyond_reach(place: &Place, mapping: &Mapping<'_>, part: Span, scan: &Scan) {
     let memory = place.memory.checked_sub(1).and_then(Memory::from_code);
-    let section = memory.and_then(|memory| guest::section_for(memory, mapping.span.len()));
+    let section = memory.and_then(|memory| plan::section_for(memory, mapping.span.len()));
     let Some(number) = section.and_then(|section| section.strategy()) else { return };
     let why = match memory {
         _ if mapping.shared => OutOfReach::Shared,

@@ -13,7 +13,7 @@ use crate::boundary::sys::task;
 use crate::frames::engine::{Engine, is_pinned, page_at};
 use crate::frames::mail::{self, Kind};
 use crate::frames::place::SHADOW;
-use crate::memory::guest;
+use crate::state::memory_lock;
 
 use super::{areas, is_running, store};
 
@@ -41,7 +41,7 @@ pub fn registering(argument: usize) {
     let span = Span::new(start, end);
     if areas::touches(span) {
         GIVEN.store(true, Relaxed);
-        let _guest = guest::lock();
+        let _guest = memory_lock::hold();
         areas::each(span, &mut |part, number| {
             // It was us who locked it.
             if number.is_some_and(is_pinned) {

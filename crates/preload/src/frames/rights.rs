@@ -9,7 +9,7 @@ use crate::boundary::sys::{self, Errno, Result, socket};
 use crate::frames::handler::Stop;
 use crate::frames::pagemap::Pagemap;
 use crate::frames::uffd::Uffd;
-use crate::memory::guest;
+use crate::state::plan;
 
 const NAME: &[u8] = b"/frames.sock";
 
@@ -47,7 +47,7 @@ fn telling(pagemap: Result<Pagemap>) -> Result<Pagemap> {
 }
 
 fn by_broker() -> Result<(Uffd, Pagemap)> {
-    let run_dir = guest::plan().ok_or(Errno::ENOENT)?.run_dir();
+    let run_dir = plan::current().ok_or(Errno::ENOENT)?.run_dir();
     let mut path = [0u8; 128];
     let (dir, name) = path.split_at_mut_checked(run_dir.len()).ok_or(Errno::EINVAL)?;
     dir.copy_from_slice(run_dir);

@@ -10,6 +10,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 
 use pagelab_abi::plan::StrategyKind;
 
+use super::late_start::prepare;
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::{Span, align_down, align_up};
 use crate::boundary::sys::{Errno, Result};
@@ -46,7 +47,7 @@ extern "C" fn pagelab_version() -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn pagelab_start() -> c_int {
-    status(hints::start())
+    status(hints::start(prepare))
 }
 
 /// # Safety
@@ -57,14 +58,14 @@ unsafe extern "C" fn pagelab_set_range(addr: *mut c_void, len: usize, hint: *con
         let span = pages(addr, len)?;
         // SAFETY: as the caller promises.
         let asked = unsafe { hint::read(hint, Some(span)) }?;
-        hints::set_range(span, asked)
+        hints::set_range(span, asked, prepare)
     };
     status(set())
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn pagelab_clear_range(addr: *mut c_void, len: usize) -> c_int {
-    status(pages(addr, len).and_then(hints::clear_range))
+    status(pages(addr, len).and_then(|span| hints::clear_range(span, prepare)))
 }
 
 /// # Safety
@@ -73,10 +74,10 @@ extern "C" fn pagelab_clear_range(addr: *mut c_void, len: usize) -> c_int {
 unsafe extern "C" fn pagelab_set_default(hint: *const RawHint) -> c_int {
     let set = || {
         if hint.is_null() {
-            return hints::clear_default();
+            return hints::clear_default(prepare);
         }
         // SAFETY: as the caller promises.
-        hints::set_default(unsafe { hint::read(hint, None) }?)
+        hints::set_default(unsafe { hint::read(hint, None) }?, prepare)
     };
     status(set())
 }
@@ -85,7 +86,7 @@ unsafe extern "C" fn pagelab_set_default(hint: *const RawHint) -> c_int {
 /// `moved` is null or room for the result.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pagelab_remap_range(addr: *mut c_void, len: usize, moved: *mut Moved) -> c_int {
-    let result = pages(addr, len).and_then(hints::remap_range);
+    let result = pages(addr, len).and_then(|span| hints::remap_range(span, prepare));
     if let Ok(result) = result
         && !moved.is_null()
     {

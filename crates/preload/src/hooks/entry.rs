@@ -2,10 +2,10 @@
 
 use core::ffi::{c_int, c_long, c_uint, c_void};
 
-use crate::boundary::stack;
 use crate::boundary::sys::{self, Errno, Result, c, task};
 use crate::frames::program_uffd;
 use crate::memory::calls;
+use crate::state::own_stack;
 use crate::state::seccomp as flags;
 
 use super::{exit, seccomp};
@@ -47,7 +47,7 @@ fn pointer(result: Result<usize>) -> *mut c_void {
 /// What a detoured call does: where the program has locked itself in, its own system call and nothing else; otherwise `ours`,
 /// on a stack of the library's own.
 fn either<R>(raw: impl FnOnce() -> Result<R>, ours: impl FnOnce() -> Result<R>) -> Result<R> {
-    if flags::is_raw() { raw() } else { stack::run(ours) }
+    if flags::is_raw() { raw() } else { own_stack::run(ours) }
 }
 
 pub(crate) extern "C" fn mmap(
@@ -96,7 +96,7 @@ fn advise(addr: usize, len: usize, advice: c_int) -> Result<()> {
     // SAFETY: the program's own request.
     let raw = || unsafe { sys::madvise(addr, len, advice) };
     let populates = matches!(advice, c::MADV_POPULATE_READ | c::MADV_POPULATE_WRITE);
-    if populates && !flags::is_raw() && stack::run(|| calls::may_populate(addr, len, advice)) {
+    if populates && !flags::is_raw() && own_stack::run(|| calls::may_populate(addr, len, advice)) {
         // Faults may wait for the program itself (its own userfaultfd): not on our stack.
         return raw();
     }
@@ -128,10 +128,10 @@ fn locking(before: impl FnOnce(), lock: impl FnOnce() -> Result<()>, after: impl
     if flags::is_raw() {
         return status(lock());
     }
-    stack::run(before);
+    own_stack::run(before);
     let result = lock();
     if result.is_ok() {
-        stack::run(after);
+        own_stack::run(after);
     }
     status(result)
 }
@@ -226,6 +226,6 @@ pub(crate) extern "C" fn ioctl_entered(_fd: c_int, request: usize, argument: usi
 /// ld.so calls this when its list of objects has changed (for debuggers to stop at).
 pub(crate) extern "C" fn objects_changed() {
     if !flags::is_raw() {
-        stack::run(crate::memory::files::rescan);
+        own_stack::run(crate::memory::files::rescan);
     }
 }

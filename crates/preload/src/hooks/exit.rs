@@ -8,9 +8,12 @@ use pagelab_abi::plan::Flags;
 use crate::boundary::stack;
 use crate::boundary::sys::{self, Errno, c};
 use crate::hooks::environment::Stripped;
-use crate::memory::{guest, measure};
+use crate::memory::measure;
+use crate::state::child;
 use crate::state::guest_file;
 use crate::state::lock::Turn;
+use crate::state::own_stack;
+use crate::state::plan;
 use crate::state::seccomp;
 
 /// One thread measures at a time: two in `_exit`, or one there and one in exec, would add to the same sums.
@@ -22,7 +25,7 @@ pub fn leave(code: i32) -> ! {
     if !seccomp::is_raw() && guest_file::is_own() {
         // Without stacks of our own nothing is measured: the caller's may be small.
         if stack::install().is_ok() {
-            stack::run(finish);
+            own_stack::run(finish);
         }
     }
     sys::exit_group(code)
@@ -31,7 +34,7 @@ pub fn leave(code: i32) -> ! {
 fn finish() {
     // Never given back: whoever else comes here waits for the end.
     MEASURING.take();
-    if guest::has_flag(Flags::MEASURE) {
+    if plan::has_flag(Flags::MEASURE) {
         measure::all();
     }
     if let Some(file) = guest_file::file().filter(|file| file.state.load(Relaxed) == State::Active.code()) {
@@ -51,7 +54,7 @@ impl Attempt {
         let before = guest_file::file().map(|file| file.state.load(Relaxed));
         MEASURING.take();
         guest_file::count(Counter::Execs);
-        if guest::has_flag(Flags::MEASURE) {
+        if plan::has_flag(Flags::MEASURE) {
             measure::all();
         }
         guest_file::state(State::Execed);
@@ -75,7 +78,7 @@ fn around(dir: i32, path: usize, flags: i32, envp: usize, exec: &dyn Fn(usize) -
     const NOWHERE: usize = 1;
     let raw = seccomp::is_raw();
     // A child between fork and exec has no file yet and gets none: nothing of it is worth a record.
-    let measures = !raw && !guest::is_new_child() && guest_file::is_own();
+    let measures = !raw && !child::is_new() && guest_file::is_own();
     // Nothing is measured for what cannot succeed: execvp tries every directory of PATH. (Before Linux 6.8 the file is opened
     // last.)
     if measures {
@@ -85,11 +88,14 @@ fn around(dir: i32, path: usize, flags: i32, envp: usize, exec: &dyn Fn(usize) -
             errno => return errno,
         }
     }
-    let attempt =
-        if measures && stack::install().is_ok() { stack::run(Attempt::begin) } else { Attempt { before: None } };
+    let attempt = if measures && stack::install().is_ok() {
+        own_stack::run(Attempt::begin)
+    } else {
+        Attempt { before: None }
+    };
     // An image under the program's filter is left alone: it could do nothing there.
-    let inherits = !raw && guest::has_flag(Flags::INHERIT_EXEC);
-    let errno = if inherits || guest::plan().is_none() {
+    let inherits = !raw && plan::has_flag(Flags::INHERIT_EXEC);
+    let errno = if inherits || plan::current().is_none() {
         exec(envp)
     } else {
         guest_file::count(Counter::ExecsStripped);

@@ -12,14 +12,15 @@ use pagelab_abi::guest::{Counter, NoteKind};
 
 use crate::boundary::elf::Object;
 use crate::boundary::span::Span;
-use crate::boundary::stack;
 use crate::boundary::sys::{self, c};
 use crate::frames;
-use crate::memory::guest;
 use crate::memory::pool::{copy_of, protection_of};
+use crate::memory::tables;
+use crate::state::child;
+use crate::state::fork_hold;
 use crate::state::guest_file;
-use crate::state::lock::Turn;
 use crate::state::message::say;
+use crate::state::own_stack;
 use crate::state::seccomp;
 
 #[derive(Clone, Copy)]
@@ -31,8 +32,6 @@ struct Copy {
 /// The copies of the fork under way.
 static COPIES: AtomicPtr<Copy> = AtomicPtr::new(core::ptr::null_mut());
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// One fork at a time.
-static TURN: Turn = Turn::new();
 static WATCHED: AtomicBool = AtomicBool::new(false);
 const ROOM: usize = 1 << 16;
 
@@ -52,33 +51,6 @@ pub fn watch(libc: &Object) {
     }
 }
 
-/// While it lives, nobody forks (through libc): for what must not be copied half done. Signals are blocked, because their
-/// handlers may fork.
-pub struct Hold {
-    mask: u64,
-}
-
-/// In a forked child, before it does anything else: nobody has the turn.
-pub fn forget() {
-    TURN.give();
-}
-
-impl Hold {
-    /// Waits for a fork under way. Not to be called with the guest's lock held.
-    pub fn new() -> Hold {
-        let mask = sys::signal_mask(u64::MAX);
-        TURN.take();
-        Hold { mask }
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        TURN.give();
-        sys::signal_mask(self.mask);
-    }
-}
-
 /// Signal mask of the thread that forks.
 static MASK: AtomicU64 = AtomicU64::new(0);
 
@@ -90,24 +62,24 @@ extern "C" fn before() {
         return;
     }
     // A child past libc (`_Fork`, clone) may have been made while another thread had the turn, which its copy still has.
-    if guest::is_new_child() {
-        guest::adopt_child();
+    if child::is_new() {
+        child::adopt();
     }
     // A handler that forks as well must not wait for its own thread.
     let mask = sys::signal_mask(u64::MAX);
-    TURN.take();
+    fork_hold::TURN.take();
     MASK.store(mask, Ordering::Relaxed);
     UNDER_WAY.store(true, Ordering::Relaxed);
     frames::before_fork();
-    stack::run(make_copies);
+    own_stack::run(make_copies);
 }
 
 fn make_copies() {
     COUNT.store(0, Ordering::Relaxed);
     let Ok(table) = sys::mmap_own(ROOM * size_of::<Copy>()) else { return };
     COPIES.store(table as *mut Copy, Ordering::Relaxed);
-    let guest = guest::lock();
-    guest.each_hugetlb(&mut |tile, shut| {
+    let tables = tables::lock();
+    tables.each_hugetlb(&mut |tile, shut| {
         let count = COUNT.load(Ordering::Relaxed);
         let protection = if count < ROOM { protection_of(tile, shut).ok() } else { None };
         let copy = protection.and_then(|protection| copy_of(tile, protection).ok());
@@ -120,7 +92,7 @@ fn make_copies() {
         unsafe {
             *(table as *mut Copy).add(count) = Copy { tile, scratch };
             // malloc frees the locks of its arenas in the child before it is our turn there: they must not be missing.
-            if !guest.is_arena(tile.start) {
+            if !tables.is_arena(tile.start) {
                 let _ = sys::madvise(tile.start, tile.len(), c::MADV_DONTFORK);
             }
         }
@@ -147,9 +119,9 @@ extern "C" fn in_parent() {
     if !UNDER_WAY.swap(false, Ordering::Relaxed) {
         return;
     }
-    stack::run(drop_copies);
+    own_stack::run(drop_copies);
     let mask = MASK.load(Ordering::Relaxed);
-    TURN.give();
+    fork_hold::TURN.give();
     sys::signal_mask(mask);
 }
 
@@ -168,14 +140,14 @@ extern "C" fn in_child() {
         return;
     }
     let mask = MASK.load(Ordering::Relaxed);
-    TURN.give();
+    fork_hold::TURN.give();
     // That adopts the child: from here on it has its own engine that places frames.
-    stack::run(put_copies);
+    own_stack::run(put_copies);
     sys::signal_mask(mask);
 }
 
 fn put_copies() {
-    let mut guest = guest::lock();
+    let mut tables = tables::lock();
     let flags = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
     each_copy(&mut |copy| {
         // SAFETY: nothing is mapped at the tile in the child (DONTFORK), or what the copy is of; it takes its place.
@@ -185,5 +157,5 @@ fn put_copies() {
         }
         guest_file::count(Counter::HugetlbDemoted);
     });
-    guest.all_demoted();
+    tables.all_demoted();
 }

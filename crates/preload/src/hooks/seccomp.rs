@@ -13,7 +13,11 @@ use crate::boundary::span::Span;
 use crate::boundary::stack;
 use crate::boundary::sys::{self, Result, c};
 use crate::frames;
-use crate::memory::{calls, guest, measure};
+use crate::memory::tables;
+use crate::memory::{calls, measure};
+use crate::state::child;
+use crate::state::own_stack;
+use crate::state::plan;
 use crate::state::{guest_file, seccomp as flags};
 
 /// How long other threads may take to finish what they are at.
@@ -23,10 +27,10 @@ const PATIENCE_NS: u64 = 100_000_000;
 fn enter() -> Span {
     flags::set_raw(true);
     // A child that has not met the guest has nothing that needs it.
-    if !guest::is_new_child() {
+    if !child::is_new() {
         // Where there can be no stack, the caller's must do.
         let _ = stack::install();
-        stack::run(settle);
+        own_stack::run(settle);
     }
     let opened = calls::open_heap();
     flags::set_active(true);
@@ -39,13 +43,13 @@ fn settle() {
     while stack::has_others() && sys::monotonic_ns() < begin + PATIENCE_NS {
         core::hint::spin_loop();
     }
-    if guest_file::is_own() && guest::has_flag(Flags::MEASURE) {
+    if guest_file::is_own() && plan::has_flag(Flags::MEASURE) {
         measure::all();
         guest_file::note(NoteKind::Sandboxed, None, 0, 0);
     }
     frames::stop();
     // Their calls can only be emulated by more than one.
-    let mut guest = guest::lock();
+    let mut guest = tables::lock();
     if let Err(errno) = guest.demote_all() {
         guest_file::note(NoteKind::Fallback, Some(errno), 0, 0);
     }

@@ -15,11 +15,14 @@ use pagelab_abi::windows::{
 
 use crate::boundary::apart::apart;
 use crate::boundary::arch::{self, PAGE};
+use crate::boundary::elf;
 use crate::boundary::sys::{self, Errno, Result, c};
-use crate::boundary::{elf, stack};
-use crate::memory::{guest, measure};
+use crate::memory::measure;
+use crate::state::child;
 use crate::state::guest_file;
 use crate::state::lock::Locked;
+use crate::state::own_stack;
+use crate::state::plan;
 use crate::state::seccomp;
 
 static FILE: AtomicPtr<WindowsFile> = AtomicPtr::new(core::ptr::null_mut());
@@ -73,8 +76,8 @@ fn file() -> Result<&'static WindowsFile> {
     if seccomp::is_active() {
         return Err(Errno::EOPNOTSUPP);
     }
-    guest::adopt_child();
-    made().map_or_else(|| stack::run(make), Ok)
+    child::adopt();
+    made().map_or_else(|| own_stack::run(make), Ok)
 }
 
 #[cold]
@@ -83,7 +86,7 @@ fn make() -> Result<&'static WindowsFile> {
     if let Some(file) = made() {
         return Ok(file);
     }
-    let plan = guest::plan().ok_or(Errno::EOPNOTSUPP)?;
+    let plan = plan::current().ok_or(Errno::EOPNOTSUPP)?;
     let (address, pid) = guest_file::beside(&plan, SUFFIX, FILE_BYTES, HEAD_BYTES)?;
     // A child that knows nothing of us yet must not find its parent's windows: it has none.
     // SAFETY: the mapping was just made, and is ours.
@@ -166,7 +169,7 @@ fn innermost(file: &'static WindowsFile) -> Option<(&'static ThreadSlot, usize, 
 pub fn placement() -> Result<()> {
     let before = (sys::monotonic_ns(), used());
     let (own, depth, open) = innermost(file()?).ok_or(Errno::EINVAL)?;
-    let (resident, huge) = stack::run(|| apart(measure::in_memory))??;
+    let (resident, huge) = own_stack::run(|| apart(measure::in_memory))??;
     let found = [1, resident as u64, huge as u64];
     for (field, value) in looks(&open.placed).into_iter().zip(found) {
         guest_file::set(field, value);
@@ -205,7 +208,7 @@ fn claim(file: &'static WindowsFile) -> Option<&'static WindowSlot> {
     loop {
         let next = file.count.load(Relaxed);
         let slot = file.windows.get(next as usize)?;
-        if next as usize >= ROOM.load(Acquire) && !stack::run(|| grow(file, next as usize)) {
+        if next as usize >= ROOM.load(Acquire) && !own_stack::run(|| grow(file, next as usize)) {
             return None;
         }
         if file.count.compare_exchange_weak(next, next + 1, Relaxed, Relaxed).is_ok() {
@@ -256,7 +259,7 @@ fn number_of(file: &'static WindowsFile, name: &[u8]) -> Option<u64> {
             Some(number as u64)
         })
     };
-    find().or_else(|| stack::run(add))
+    find().or_else(|| own_stack::run(add))
 }
 
 /// The calling thread's slot, a free one if it has none.

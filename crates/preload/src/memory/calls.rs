@@ -14,10 +14,11 @@ use crate::boundary::libc;
 use crate::boundary::span::{Span, align_down, align_up};
 use crate::boundary::sys::{self, Errno, Result, c, task};
 use crate::frames;
-use crate::memory::guest::{self, HEAP, POOLS};
 use crate::memory::pool::{How, discards, looks_like_arena};
+use crate::memory::tables;
 use crate::state::guest_file;
 use crate::state::layout::Layout;
+use crate::state::plan::{self, HEAP, POOLS};
 
 use super::{files, prefault};
 
@@ -80,7 +81,7 @@ impl Request {
 
     fn section(&self) -> Option<Section> {
         let arena = looks_like_arena(self.len, self.how());
-        guest::section_for(if arena { Memory::Arenas } else { Memory::Anon }, self.len)
+        plan::section_for(if arena { Memory::Arenas } else { Memory::Anon }, self.len)
     }
 }
 
@@ -88,7 +89,7 @@ impl Request {
 pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, offset: i64) -> Result<usize> {
     let request = Request { addr, len, prot, flags, fd, offset };
     // A hint counts as well: the kernel puts what is not governed where it is told to, if nothing is there.
-    let at_pool = addr != 0 && guest::touches_pools(addr, len);
+    let at_pool = addr != 0 && plan::touches_pools(addr, len);
     if flags & FIXED != 0 && at_pool {
         return placed_in_pool(&request);
     }
@@ -137,18 +138,18 @@ fn governed(request: &Request, section: &Section) -> Result<usize> {
     // As the kernel rounds hints.
     let hint = Some(align_down(request.addr, PAGE)).filter(|&hint| hint != 0);
     if let Some(hint) = hint
-        && !guest::touches_pools(hint, len)
+        && !plan::touches_pools(hint, len)
         && let Ok(at) = at_hint(request, section, hint)
     {
         return Ok(at);
     }
     if let Some(hint) = hint
-        && guest::touches_pools(hint, len)
+        && plan::touches_pools(hint, len)
         && let Ok(at) = at_border(request, Span::new(hint, hint.saturating_add(len)))
     {
         return Ok(at);
     }
-    let mut guest = guest::lock();
+    let mut guest = tables::lock();
     // A hint into a hole of another rule's pool is honoured, too.
     let wanted = hint.map(|hint| Span::new(hint, hint.saturating_add(len)));
     let other = wanted.filter(|span| guest.pool(span.start).is_some_and(|pool| pool.is_free(*span)));
@@ -169,7 +170,7 @@ fn governed(request: &Request, section: &Section) -> Result<usize> {
         Err(errno) => {
             backing::fallback(errno, len);
             // Without a hint into the pool: nothing must come to lie there unknown to it.
-            let addr = if guest::touches_pools(request.addr, len) { 0 } else { request.addr };
+            let addr = if plan::touches_pools(request.addr, len) { 0 } else { request.addr };
             request.raw_with(addr, request.flags)
         }
     }
@@ -184,7 +185,7 @@ fn at_hint(request: &Request, section: &Section, hint: usize) -> Result<usize> {
     }
     guest_file::count(Counter::MmapPassed);
     let span = request.span_at(at);
-    if let Some(plan) = guest::plan() {
+    if let Some(plan) = plan::current() {
         let layout = Layout::new(plan, *section, span.start, span.len());
         // Offsets mean nothing outside the pool: the size for "everything else" applies.
         if section.interval_count() == 0 {
@@ -197,7 +198,7 @@ fn at_hint(request: &Request, section: &Section, hint: usize) -> Result<usize> {
 
 /// A hint that no single pool holds, but pools touch or could: honoured where nothing is mapped.
 fn at_border(request: &Request, wanted: Span) -> Result<usize> {
-    let mut guest = guest::lock();
+    let mut guest = tables::lock();
     if guest.pool(wanted.start).is_some_and(|pool| wanted.and(pool.bounds()) == wanted) {
         return Err(Errno::EEXIST);
     }
@@ -214,7 +215,7 @@ fn placed_in_pool(request: &Request) -> Result<usize> {
         return request.raw();
     }
     let span = request.span_at(align_down(request.addr, PAGE));
-    let mut guest = guest::lock();
+    let mut guest = tables::lock();
     let plain = fixed && request.is_governable() && request.how().is_plain();
     if request.flags & c::MAP_FIXED_NOREPLACE != 0
         && let Some(pool) = guest.pool(span.start).filter(|pool| plain && span.and(pool.bounds()) == span)
@@ -294,7 +295,7 @@ fn each_part(span: Span, heap_end: usize, visit: &mut dyn FnMut(Owner, Span) -> 
             _ if at < HEAP.start => (Owner::Kernel, HEAP.start),
             _ if at < heap_end => (Owner::Heap, heap_end),
             _ if at < POOLS.start => (Owner::Kernel, POOLS.start),
-            _ if at < POOLS.end => (Owner::Pool, guest::pool_end(at)),
+            _ if at < POOLS.end => (Owner::Pool, plan::pool_end(at)),
             _ => (Owner::Kernel, span.end),
         };
         let part = Span::new(at, end.min(span.end));
@@ -311,7 +312,7 @@ pub fn munmap(addr: usize, len: usize) -> Result<()> {
     let raw = |span: Span| unsafe { sys::munmap(span.start, span.len()) };
     // SAFETY: as above, with the program's own arguments.
     let Some(span) = our_span(addr, len) else { return unsafe { sys::munmap(addr, len) } };
-    let mut guest = guest::lock();
+    let mut guest = tables::lock();
     let heap_end = guest.heap_end();
     each_part(span, heap_end, &mut |owner, part| match (owner, &mut guest.heap) {
         (Owner::Heap, Some(heap)) => {
@@ -334,7 +335,7 @@ pub fn mprotect(addr: usize, len: usize, prot: i32, key: i32) -> Result<()> {
     let Some(span) = our_span(addr, len) else {
         return backing::protect(Span::new(addr, addr.saturating_add(len)), prot, key);
     };
-    let mut guest = guest::lock();
+    let mut guest = tables::lock();
     let heap_end = guest.heap_end();
     let result = each_part(span, heap_end, &mut |owner, part| match (owner, &mut guest.heap) {
         (Owner::Heap, Some(heap)) => heap.protect(part, prot, key),
@@ -349,7 +350,7 @@ pub fn mprotect(addr: usize, len: usize, prot: i32, key: i32) -> Result<()> {
     });
     drop(guest);
     if result.is_ok() && span.and(POOLS) == span {
-        let fetch = guest::section_for(Memory::Arenas, len).map_or(Fetch::Kernel, |section| section.fetch);
+        let fetch = plan::section_for(Memory::Arenas, len).map_or(Fetch::Kernel, |section| section.fetch);
         prefault::after_mmap(fetch, span, prot, 0);
     }
     result
@@ -360,7 +361,7 @@ fn part_with_heap(addr: usize, len: usize, keeps: bool) -> Result<()> {
     let Some(span) = our_span(addr, len).map(|span| span.and(HEAP)).filter(|span| !span.is_empty()) else {
         return Ok(());
     };
-    match &mut guest::lock().heap {
+    match &mut tables::lock().heap {
         Some(heap) if keeps => heap.make_way(span),
         Some(heap) => heap.part_with(span),
         None => Ok(()),
@@ -372,9 +373,9 @@ pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
     let Some(span) = our_span(addr, len) else { return advise_elsewhere(addr, len, advice) };
     // As natively: what is mapped is advised, and holes are an error in the end.
     let mut holes = false;
-    let heap_end = guest::lock().heap_end();
+    let heap_end = tables::lock().heap_end();
     each_part(span, heap_end, &mut |owner, part| {
-        let mut guest = guest::lock();
+        let mut guest = tables::lock();
         let result = match (owner, &mut guest.heap) {
             (Owner::Heap, Some(heap)) => {
                 let own = heap.own(part);
@@ -420,7 +421,7 @@ pub fn may_populate(addr: usize, len: usize, advice: i32) -> bool {
         place_ahead(addr, len);
     }
     let Some(span) = our_span(addr, len) else { return true };
-    let mut guest = guest::lock();
+    let mut guest = tables::lock();
     let mut whole = true;
     let heap_end = guest.heap_end();
     let _ = each_part(span, heap_end, &mut |owner, part| {
@@ -475,7 +476,7 @@ pub fn publish_heap(end: usize, room: usize) {
 
 /// brk. Without a governed heap it is the kernel's own.
 pub fn brk(addr: usize) -> Result<()> {
-    let mut guest = guest::lock();
+    let mut guest = tables::lock();
     let (before, end) = match &mut guest.heap {
         Some(heap) => {
             let before = heap.end();
@@ -489,7 +490,7 @@ pub fn brk(addr: usize) -> Result<()> {
     guest_file::count(Counter::BrkGoverned);
     libc::set_current_break(end);
     if end > before {
-        let fetch = guest::section_for(Memory::Heap, 0).map_or(Fetch::Kernel, |section| section.fetch);
+        let fetch = plan::section_for(Memory::Heap, 0).map_or(Fetch::Kernel, |section| section.fetch);
         let span = Span::new(align_down(before, PAGE), align_up(end, PAGE).unwrap_or(end));
         prefault::after_mmap(fetch, span, c::PROT_RW, 0);
     }

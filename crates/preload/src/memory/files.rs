@@ -16,9 +16,10 @@ use crate::boundary::maps::{self, Mapping};
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, c};
 use crate::state::layout::Layout;
+use crate::state::plan;
 use crate::state::{guest_file, seccomp};
 
-use super::{guest, prefault};
+use super::prefault;
 
 /// `r_state` of ld.so's `_r_debug`.
 static OBJECTS_STATE: AtomicPtr<AtomicI32> = AtomicPtr::new(core::ptr::null_mut());
@@ -33,7 +34,7 @@ pub fn watch(r_debug: usize) {
 }
 
 fn fetch_of(len: usize) -> Fetch {
-    guest::section_for(Memory::File, len).map_or(Fetch::Kernel, |section| section.fetch)
+    plan::section_for(Memory::File, len).map_or(Fetch::Kernel, |section| section.fetch)
 }
 
 /// After libc's mmap of a file.
@@ -126,8 +127,8 @@ impl Scan {
 
 /// Advises memory that exists already; whole tiles that are touched are collapsed.
 fn govern(memory: Memory, span: Span) {
-    let Some(plan) = guest::plan() else { return };
-    let Some(section) = guest::section_for(memory, span.len()).filter(|section| section.governs_pages()) else {
+    let Some(plan) = plan::current() else { return };
+    let Some(section) = plan::section_for(memory, span.len()).filter(|section| section.governs_pages()) else {
         return;
     };
     let layout = Layout::new(plan, section, span.start, span.len());

@@ -20,10 +20,11 @@ use crate::given_back::regions::Place;
 pub use crate::given_back::retire::{BASE_SPAN, Known, retire};
 pub use crate::given_back::scan::Pagemap as Scan;
 use crate::given_back::scan::Pagemap;
-use crate::memory::guest::{self, HEAP, POOLS};
 use crate::memory::pool::Pool;
+use crate::memory::tables;
 use crate::state::guest_file;
 use crate::state::layout::Layout;
+use crate::state::plan::{self, HEAP, POOLS};
 
 pub use smaps::in_memory;
 use tally::Tally;
@@ -45,7 +46,7 @@ pub fn all() {
 }
 
 fn measure(file: &'static GuestFile) {
-    let Some(plan) = guest::plan() else { return };
+    let Some(plan) = plan::current() else { return };
     let begin = sys::monotonic_ns();
     guest_file::set(&file.end_ns, begin);
     usage();
@@ -54,7 +55,7 @@ fn measure(file: &'static GuestFile) {
         Ok(pagemap) => by_pages(&plan, &pagemap, &mut tally, begin),
         Err(_) => None,
     };
-    for (tile, count) in guest::lock().pools.iter().flatten().filter_map(Pool::broken_in_use) {
+    for (tile, count) in tables::lock().pools.iter().flatten().filter_map(Pool::broken_in_use) {
         guest_file::note_many(NoteKind::TileSplit, tile.start, tile.len(), count);
     }
     let method = method.or_else(|| smaps::sums(&plan, &mut tally));
@@ -163,7 +164,7 @@ fn place_of(plan: &Plan<'static>, mapping: &Mapping<'_>, data_end: &mut usize) -
         None => Memory::Anon,
     };
     let direct = matches!(memory, Memory::Data | Memory::Stack).then(|| {
-        let section = guest::section_for(memory, mapping.span.len()).filter(Section::governs_pages)?;
+        let section = plan::section_for(memory, mapping.span.len()).filter(Section::governs_pages)?;
         Some(Layout::new(*plan, section, start, mapping.span.len()))
     });
     Some(place(memory, direct.flatten()))
@@ -172,7 +173,7 @@ fn place_of(plan: &Plan<'static>, mapping: &Mapping<'_>, data_end: &mut usize) -
 fn in_pool(plan: &Plan<'static>, span: Span) -> Place {
     let index = (span.start - POOLS.start) / POOL_BYTES as usize;
     let base = POOLS.start + index * POOL_BYTES as usize;
-    let arena = guest::lock().pool(base).is_some_and(|pool| pool.is_arena(span.start));
+    let arena = tables::lock().pool(base).is_some_and(|pool| pool.is_arena(span.start));
     let memory = if arena { Memory::Arenas } else { Memory::Anon };
     let layout = pool_layout(plan, memory, base);
     place(memory, layout.or_else(|| pool_layout(plan, Memory::Anon, base)))
@@ -185,5 +186,5 @@ fn pool_layout(plan: &Plan<'static>, memory: Memory, base: usize) -> Option<Layo
         let governed = section.governs_pages() || section.governs_frames();
         section.memory == memory && section.pool_base as usize == base && governed
     })?;
-    guest::section_for(memory, usize::MAX).map(|_| Layout::new(*plan, section, base, POOL_BYTES as usize))
+    plan::section_for(memory, usize::MAX).map(|_| Layout::new(*plan, section, base, POOL_BYTES as usize))
 }

@@ -9,9 +9,8 @@ use crate::boundary::span::Span;
 use crate::boundary::sys::{self, c};
 use crate::frames;
 use crate::state::layout::Layout;
+use crate::state::plan;
 use crate::state::{guest_file, seccomp};
-
-use super::guest;
 
 /// From this size on, available memory is looked up before populating.
 const LARGE: usize = 16 << 20;
@@ -60,7 +59,7 @@ pub fn has_room(bytes: usize) -> bool {
 
 /// Advice for the parts of `span`, outside the pools, that explicit address ranges name.
 pub fn advise_ranges(span: Span) {
-    let Some(plan) = guest::plan() else { return };
+    let Some(plan) = plan::current() else { return };
     for section in (0..plan.section_count()).filter_map(|number| plan.section(number)) {
         if section.memory != Memory::Range {
             continue;

@@ -11,8 +11,11 @@ use pagelab_abi::guest::{
 };
 use pagelab_abi::plan::Plan;
 
+use crate::boundary::apart::apart;
 use crate::boundary::arch::PAGE;
 use crate::boundary::sys::{self, Errno, c, task};
+
+use super::{plan, seccomp};
 
 static FILE: AtomicPtr<GuestFile> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -32,10 +35,22 @@ pub fn is_own() -> bool {
     owner != 0 && owner == sys::getpid()
 }
 
-/// Forgets the file: after a fork it is the parent's.
-pub fn forget() {
+/// In a forked child: the file is the parent's, and the child gets its own.
+pub fn adopt_child() {
     FILE.store(core::ptr::null_mut(), Ordering::Release);
     OWNER.store(0, Ordering::Relaxed);
+    // A child in another mount namespace or root cannot reach the run directory: it is governed, but silent.
+    if let Some(plan) = plan::current().filter(|_| !seccomp::is_active()) {
+        let start_ns = sys::monotonic_ns();
+        let _ = apart(|| create(&plan, Started::Fork, start_ns));
+    }
+}
+
+/// The guest is ready for the program.
+pub fn ready() {
+    if let Some(file) = file() {
+        set(&file.ready_ns, sys::monotonic_ns());
+    }
 }
 
 /// Stores into a field.

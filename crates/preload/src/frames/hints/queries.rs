@@ -15,8 +15,8 @@ use crate::frames::mail::Kind;
 use crate::frames::pagemap::Pagemap;
 use crate::frames::store::SLOTS;
 use crate::frames::{areas, is_running};
-use crate::memory::guest;
 use crate::state::guest_file;
+use crate::state::plan;
 
 use super::desk::{Counter, DESK, FIRST, ask};
 use super::{mapped, meet};
@@ -63,7 +63,7 @@ pub fn frames(span: Span, into: &mut [u64]) -> Result<()> {
 
 /// Colours as the policy counts them, if it does.
 pub fn usual_colours() -> Option<Colours> {
-    let plan = guest::plan()?;
+    let plan = plan::current()?;
     Colours::of_plan(&plan, &plan.strategy(0)?)
 }
 
@@ -71,7 +71,7 @@ pub fn usual_colours() -> Option<Colours> {
 pub fn colours_around(addr: usize) -> (Option<Colours>, Span) {
     meet();
     let (number, within) = areas::around(addr);
-    let of_plan = |number: u32| guest::plan().and_then(|plan| Colours::of_plan(&plan, &plan.strategy(number)?));
+    let of_plan = |number: u32| plan::current().and_then(|plan| Colours::of_plan(&plan, &plan.strategy(number)?));
     let colours = match number {
         Some(number) if number as usize >= FIRST => {
             DESK.lock().get(number as usize - FIRST).and_then(Option::as_ref).map(|asked| asked.colours)
@@ -88,7 +88,7 @@ pub fn strategy_at(addr: usize) -> Option<StrategyKind> {
     let number = areas::strategy_of(addr)?;
     match (number as usize).checked_sub(FIRST) {
         Some(at) => DESK.lock().get(at).and_then(Option::as_ref).map(|asked| asked.spec.kind),
-        None => guest::plan().and_then(|plan| plan.strategy(number)).map(|spec| spec.kind),
+        None => plan::current().and_then(|plan| plan.strategy(number)).map(|spec| spec.kind),
     }
 }
 

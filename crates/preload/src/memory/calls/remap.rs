@@ -6,9 +6,10 @@ use crate::boundary::arch::PAGE;
 use crate::boundary::span::{Span, align_up};
 use crate::boundary::sys::{self, Errno, Result, c};
 use crate::frames;
-use crate::memory::guest::{self, Guest, HEAP};
 use crate::memory::pool::{Pool, carry, is_uniform, moves_in_part};
+use crate::memory::tables::{self, Tables};
 use crate::state::guest_file;
+use crate::state::plan::HEAP;
 
 use super::{Owner, TASK_END, concerns_us, each_part, madvise, mmap, munmap};
 
@@ -81,7 +82,7 @@ impl Asked {
     }
 
     /// Whether all of the old range lies in one pool.
-    fn is_in_one_pool(&self, guest: &mut Guest) -> bool {
+    fn is_in_one_pool(&self, guest: &mut Tables) -> bool {
         let pool = guest.pool(self.from.start);
         !self.from.is_empty() && pool.is_some_and(|pool| self.from.and(pool.bounds()) == self.from)
     }
@@ -89,7 +90,7 @@ impl Asked {
     /// What is longer than it shall be loses its end. As natively, only its first page must be there.
     fn shrunk(&self) -> Result<usize> {
         let first = Span::new(self.from.start, self.from.start + PAGE);
-        let mut guest = guest::lock();
+        let mut guest = tables::lock();
         let heap_end = guest.heap_end();
         each_part(first, heap_end, &mut |owner, part| {
             let is_there = match (owner, &guest.heap) {
@@ -115,7 +116,7 @@ impl Asked {
     /// Growth in place, where there is room, or else somewhere else, if it may move.
     fn grown(&self) -> Result<usize> {
         let may_move = self.flags & c::MREMAP_MAYMOVE != 0;
-        let mut guest = guest::lock();
+        let mut guest = tables::lock();
         let own = self.is_in_one_pool(&mut guest);
         let end = self.from.start + self.len;
         if let Some(pool) = guest.pool(self.from.start).filter(|pool| own && (end <= pool.bounds().end)) {
@@ -140,7 +141,7 @@ impl Asked {
     }
 
     /// Growth in place that begins or ends outside of one pool. False: something is in the way.
-    fn stretched(&self, guest: &mut Guest) -> Result<bool> {
+    fn stretched(&self, guest: &mut Tables) -> Result<bool> {
         let growth = Span::new(self.from.end, self.from.start + self.len);
         let takes_heap = guest.heap.as_ref().is_some_and(|heap| !heap.own(growth.and(HEAP)).is_empty());
         let takes_pools = guest.pools.iter().flatten().any(|pool| {
@@ -171,7 +172,7 @@ impl Asked {
     }
 
     /// A move to where the kernel likes, which is never in a pool.
-    fn carried_off(&self, guest: &mut Guest) -> Result<usize> {
+    fn carried_off(&self, guest: &mut Tables) -> Result<usize> {
         self.soften(guest)?;
         self.let_go(guest)?;
         let at = self.carried()?;
@@ -181,7 +182,7 @@ impl Asked {
 
     /// MREMAP_FIXED or MREMAP_DONTUNMAP.
     fn aimed(&self) -> Result<usize> {
-        let mut guest = guest::lock();
+        let mut guest = tables::lock();
         let own = self.is_in_one_pool(&mut guest);
         if let Some(pool) = guest.pool(self.from.start).filter(|_| own) {
             guest_file::count(Counter::MremapGoverned);
@@ -255,7 +256,7 @@ impl Asked {
 
     /// Before the old range is moved or stretched: reserved pages become normal memory, and what is mapped in it without the
     /// program's knowledge goes.
-    fn soften(&self, guest: &mut Guest) -> Result<()> {
+    fn soften(&self, guest: &mut Tables) -> Result<()> {
         if let Some(heap) = &mut guest.heap {
             heap.demote_all(heap.own(self.from.and(HEAP)))?;
         }
@@ -263,7 +264,7 @@ impl Asked {
     }
 
     /// Before the old range is moved: the heap's part is not the heap's any more.
-    fn let_go(&self, guest: &mut Guest) -> Result<()> {
+    fn let_go(&self, guest: &mut Tables) -> Result<()> {
         match &mut guest.heap {
             Some(heap) if !self.keeps() => heap.part_with(self.from.and(HEAP)),
             _ => Ok(()),
@@ -271,7 +272,7 @@ impl Asked {
     }
 
     /// The old range is not mapped any more.
-    fn departed(&self, guest: &mut Guest) {
+    fn departed(&self, guest: &mut Tables) {
         for pool in guest.pools.iter_mut().flatten() {
             let part = self.from.and(pool.bounds());
             if !part.is_empty() {
@@ -281,7 +282,7 @@ impl Asked {
     }
 
     /// `span` holds what was moved there; `plain`: it is memory as the pools hand it out.
-    fn arrived(&self, guest: &mut Guest, span: Span, plain: bool) {
+    fn arrived(&self, guest: &mut Tables, span: Span, plain: bool) {
         for pool in guest.pools.iter_mut().flatten() {
             let part = span.and(pool.bounds());
             if !part.is_empty() {
@@ -292,7 +293,7 @@ impl Asked {
 }
 
 fn each_pool_part(
-    guest: &mut Guest,
+    guest: &mut Tables,
     span: Span,
     visit: &mut dyn FnMut(&mut Pool, Span) -> Result<()>,
 ) -> Result<()> {
@@ -306,7 +307,7 @@ fn each_pool_part(
 }
 
 /// Whether all of `span` is plain memory of pools.
-fn is_plain(guest: &mut Guest, span: Span) -> bool {
+fn is_plain(guest: &mut Tables, span: Span) -> bool {
     let mut plain = 0;
     for pool in guest.pools.iter().flatten() {
         let part = span.and(pool.bounds());

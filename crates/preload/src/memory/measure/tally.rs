@@ -9,7 +9,7 @@ use crate::boundary::span::{Span, align_down};
 use crate::boundary::sys::Result;
 use crate::given_back::regions::{Place, account, bump, bump_size, huge_bytes};
 use crate::given_back::scan::Pagemap;
-use crate::memory::guest;
+use crate::memory::tables;
 use crate::state::layout::{Backing, Piece};
 
 use super::folios::Folios;
@@ -103,7 +103,7 @@ impl Tally {
         let tiled = piece.filter(|_| backing.is_tiled());
         let mut last = part.start;
         pagemap.each(part, &mut |run, huge| {
-            let size = if huge { huge_bytes(backing, guest::has_hugetlb(run)) } else { PAGE };
+            let size = if huge { huge_bytes(backing, tables::has_hugetlb(run)) } else { PAGE };
             self.resident(slot, size, run.len());
             match tiled {
                 Some(piece) => {
@@ -171,7 +171,7 @@ impl Tally {
         }
         let as_asked = open.huge == open.tile.len();
         // What the program itself broke up was accounted for then.
-        let broken = || guest::lock().pool(open.tile.start).is_some_and(|pool| pool.is_broken(open.tile));
+        let broken = || tables::lock().pool(open.tile.start).is_some_and(|pool| pool.is_broken(open.tile));
         if open.touched && open.mapped == open.tile.len() && (as_asked || !broken()) {
             bump(&region.whole_touched, 1);
             bump(&region.as_asked, usize::from(as_asked));
