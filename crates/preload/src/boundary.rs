@@ -3,7 +3,9 @@
 pub mod apart;
 pub mod arch;
 pub mod elf;
+pub mod huge_pages;
 pub mod libc;
+pub mod mapping;
 pub mod maps;
 pub mod meminfo;
 pub mod span;

@@ -56,8 +56,8 @@ use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use pagelab_abi::guest::{EngineFailure, EngineState};
 use pagelab_abi::plan::Plan;
 
-use crate::backing;
 use crate::boundary::arch::PAGE;
+use crate::boundary::huge_pages;
 use crate::boundary::maps::{self, Mapping};
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result, c, task};
@@ -184,7 +184,7 @@ pub fn enter(span: Span) -> bool {
 }
 
 fn register(span: Span) -> Result<()> {
-    backing::advise_base(span);
+    huge_pages::advise_base(span);
     renew(span)
 }
 

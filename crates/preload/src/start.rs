@@ -13,12 +13,12 @@ use pagelab_abi::guest::{DisabledReason, NoteKind, Started, State};
 use pagelab_abi::plan::{Fetch, Flags, Memory, Plan, Section, Via};
 
 use crate::backing;
+use crate::backing::thp;
 use crate::boundary::arch::{self, nr};
 use crate::boundary::elf::{self, Object};
 use crate::boundary::libc;
 use crate::boundary::maps;
 use crate::boundary::sys::{self, Errno, c};
-use crate::frames;
 use crate::hooks::child;
 use crate::hooks::{entry, environment, fork, seccomp};
 use crate::memory::tables;
@@ -291,17 +291,17 @@ unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
     if has_places_of_its_own() && governs_places(&plan) {
         return Err(DisabledReason::Sanitizer.into());
     }
-    frames::list_existing(&plan);
+    backing::list_existing(&plan);
     let needs = Needs::of(&plan);
     let detours = detours(&needs, libc).map_err(|refusal| {
         say(format_args!("cannot detour {:?}: {}", refusal.name, refusal.reason.name()));
         Stop { reason: refusal.reason, errno: refusal.errno }
     })?;
     if names_several(&plan) {
-        backing::several_sizes();
+        thp::several_sizes();
     }
     if needs.sizes {
-        backing::read_settings();
+        thp::read_settings();
         read_clocks_fast();
     }
     // SAFETY: one thread, and the first call.
@@ -314,13 +314,13 @@ unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
     if let Some(symbol) = libc.symbol(c"__libc_single_threaded") {
         libc::found_one_thread(symbol.address);
     }
-    frames::learn(&plan);
+    backing::learn(&plan);
     move_break(libc, needs.heap);
     if needs.hugetlb || needs.frames {
         fork::watch(libc);
     }
     scan(&plan);
-    frames::place_existing();
+    backing::place_existing();
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use crate::boundary::sys::task;
 use crate::frames::engine::Engine;
 use crate::frames::place::SHADOW;
 use crate::frames::store::SLOTS;
-use crate::memory::measure::Scan;
+use crate::given_back::scan::Pagemap as Scan;
 
 use super::{areas, shadow, tally};
 

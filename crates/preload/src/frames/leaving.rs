@@ -8,7 +8,7 @@ use crate::boundary::span::Span;
 use crate::boundary::sys::Errno;
 use crate::frames::mail::{self, Kind};
 use crate::given_back::regions::Place;
-use crate::memory::measure::Scan;
+use crate::given_back::scan::Pagemap as Scan;
 use crate::state::plan;
 
 use super::{areas, is_placeable, is_running, tally};

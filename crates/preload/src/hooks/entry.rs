@@ -2,8 +2,8 @@
 
 use core::ffi::{c_int, c_long, c_uint, c_void};
 
+use crate::backing::program_uffd;
 use crate::boundary::sys::{self, Errno, Result, c, task};
-use crate::frames::program_uffd;
 use crate::memory::calls;
 use crate::state::own_stack;
 use crate::state::seccomp as flags;

@@ -10,10 +10,10 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering
 
 use pagelab_abi::guest::{Counter, NoteKind};
 
+use crate::backing;
 use crate::boundary::elf::Object;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, c};
-use crate::frames;
 use crate::memory::pool::{copy_of, protection_of};
 use crate::memory::tables;
 use crate::state::child;
@@ -70,7 +70,7 @@ extern "C" fn before() {
     fork_hold::TURN.take();
     MASK.store(mask, Ordering::Relaxed);
     UNDER_WAY.store(true, Ordering::Relaxed);
-    frames::before_fork();
+    backing::before_fork();
     own_stack::run(make_copies);
 }
 

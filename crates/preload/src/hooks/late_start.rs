@@ -3,7 +3,7 @@
 use pagelab_abi::guest::Started;
 use pagelab_abi::plan::{Flags, HEADER_BYTES, MAGIC, Plan, VERSION};
 
-use crate::backing;
+use crate::backing::thp;
 use crate::boundary::elf;
 use crate::boundary::sys::{self, Errno};
 use crate::memory::tables;
@@ -16,7 +16,7 @@ pub fn prepare() -> Result<(), Errno> {
     if plan::current().is_none() {
         without_plan()?;
     }
-    backing::read_settings();
+    thp::read_settings();
     if let Some(libc) = elf::glibc() {
         fork::watch(&libc);
     }

@@ -9,10 +9,10 @@
 use pagelab_abi::guest::NoteKind;
 use pagelab_abi::plan::Flags;
 
+use crate::backing;
 use crate::boundary::span::Span;
 use crate::boundary::stack;
 use crate::boundary::sys::{self, Result, c};
-use crate::frames;
 use crate::memory::tables;
 use crate::memory::{calls, measure};
 use crate::state::child;
@@ -47,7 +47,7 @@ fn settle() {
         measure::all();
         guest_file::note(NoteKind::Sandboxed, None, 0, 0);
     }
-    frames::stop();
+    backing::stop();
     // Their calls can only be emulated by more than one.
     let mut guest = tables::lock();
     if let Err(errno) = guest.demote_all() {

@@ -11,9 +11,9 @@ use pagelab_abi::plan::{Fetch, Memory, Section};
 use crate::backing;
 use crate::boundary::arch::PAGE;
 use crate::boundary::libc;
+use crate::boundary::mapping;
 use crate::boundary::span::{Span, align_down, align_up};
 use crate::boundary::sys::{self, Errno, Result, c, task};
-use crate::frames;
 use crate::memory::pool::{How, discards, looks_like_arena};
 use crate::memory::tables;
 use crate::state::guest_file;
@@ -156,7 +156,7 @@ fn governed(request: &Request, section: &Section) -> Result<usize> {
     let result = match guest.pool(other.map_or(base, |span| span.start)) {
         Some(pool) => {
             let hint = hint.filter(|&hint| pool.bounds().and(Span::new(hint, hint + 1)).len() == 1);
-            frames::frugally(|| pool.map(len, request.how(), hint))
+            backing::frugally(|| pool.map(len, request.how(), hint))
         }
         None => Err(Errno::EINVAL),
     };
@@ -189,7 +189,7 @@ fn at_hint(request: &Request, section: &Section, hint: usize) -> Result<usize> {
         let layout = Layout::new(plan, *section, span.start, span.len());
         // Offsets mean nothing outside the pool: the size for "everything else" applies.
         if section.interval_count() == 0 {
-            layout.each(span, &mut |piece, part| backing::advise(part, piece.backing));
+            layout.each(span, &mut |piece, part| backing::apply(part, piece.backing));
         }
     }
     prefault::after_mmap(section.fetch, span, request.prot, request.flags);
@@ -307,7 +307,7 @@ fn each_part(span: Span, heap_end: usize, visit: &mut dyn FnMut(Owner, Span) -> 
 
 /// munmap.
 pub fn munmap(addr: usize, len: usize) -> Result<()> {
-    frames::hints::forget(addr, len);
+    backing::hints::forget(addr, len);
     // SAFETY: the program's own request.
     let raw = |span: Span| unsafe { sys::munmap(span.start, span.len()) };
     // SAFETY: as above, with the program's own arguments.
@@ -333,7 +333,7 @@ pub fn munmap(addr: usize, len: usize) -> Result<()> {
 /// mprotect (`key` < 0) and pkey_mprotect.
 pub fn mprotect(addr: usize, len: usize, prot: i32, key: i32) -> Result<()> {
     let Some(span) = our_span(addr, len) else {
-        return backing::protect(Span::new(addr, addr.saturating_add(len)), prot, key);
+        return mapping::protect(Span::new(addr, addr.saturating_add(len)), prot, key);
     };
     let mut guest = tables::lock();
     let heap_end = guest.heap_end();
@@ -344,9 +344,9 @@ pub fn mprotect(addr: usize, len: usize, prot: i32, key: i32) -> Result<()> {
                 guest_file::count(Counter::MprotectGoverned);
                 pool.protect(part, prot, key)
             }
-            None => backing::protect(part, prot, key),
+            None => mapping::protect(part, prot, key),
         },
-        _ => backing::protect(part, prot, key),
+        _ => mapping::protect(part, prot, key),
     });
     drop(guest);
     if result.is_ok() && span.and(POOLS) == span {
@@ -439,7 +439,7 @@ fn advise_elsewhere(addr: usize, len: usize, advice: i32) -> Result<()> {
     if files::overrules(len, advice) {
         return sys::is_mapped(addr, len);
     }
-    match frames::advice_for(addr, advice) {
+    match backing::advice_for(addr, advice) {
         // SAFETY: the program's own request.
         Some(advised) => unsafe { sys::madvise(addr, len, advised) },
         None => Ok(()),
@@ -448,13 +448,13 @@ fn advise_elsewhere(addr: usize, len: usize, advice: i32) -> Result<()> {
 
 /// Advice about the program's part of the heap.
 fn advise_heap(own: Span, advice: i32) -> Result<()> {
-    let Some(advised) = frames::advice_for(own.start, advice) else { return Ok(()) };
+    let Some(advised) = backing::advice_for(own.start, advice) else { return Ok(()) };
     // SAFETY: the program's own request.
     let raw = || unsafe { sys::madvise(own.start, own.len(), advised) };
     match advice {
-        c::MADV_DONTNEED if frames::governs(own.start) => frames::giving(own, raw),
+        c::MADV_DONTNEED if backing::governs(own.start) => backing::giving(own, raw),
         // The policy has decided.
-        c::MADV_HUGEPAGE | c::MADV_NOHUGEPAGE | c::MADV_COLLAPSE if frames::governs(own.start) => {
+        c::MADV_HUGEPAGE | c::MADV_NOHUGEPAGE | c::MADV_COLLAPSE if backing::governs(own.start) => {
             sys::is_mapped(own.start, own.len())
         }
         _ => raw(),

@@ -132,7 +132,7 @@ fn govern(memory: Memory, span: Span) {
         return;
     };
     let layout = Layout::new(plan, section, span.start, span.len());
-    layout.each(span, &mut |piece, part| backing::advise(part, piece.backing));
+    layout.each(span, &mut |piece, part| backing::apply(part, piece.backing));
 }
 
 /// Records how much of `mapping`'s file is in the page cache. `last`: the file asked about before, by inode, and whether the process

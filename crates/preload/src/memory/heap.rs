@@ -8,12 +8,13 @@ use pagelab_abi::guest::Counter;
 use pagelab_abi::plan::Memory;
 
 use crate::backing;
+use crate::backing::hugetlb;
 use crate::boundary::arch::{PAGE, PMD};
+use crate::boundary::mapping;
 use crate::boundary::maps;
 use crate::boundary::span::{Span, align_up};
 use crate::boundary::sys::{self, Errno, c};
-use crate::frames;
-use crate::memory::measure::{self, Known};
+use crate::given_back::retire::{Known, retire};
 use crate::memory::pool::{Pending, demote};
 use crate::state::guest_file;
 use crate::state::intervals::Intervals;
@@ -93,7 +94,7 @@ impl Heap {
         self.pending.work();
         let moved = match () {
             () if wanted <= self.end => self.shrink(wanted),
-            () => frames::frugally(|| self.grow(wanted)),
+            () => backing::frugally(|| self.grow(wanted)),
         };
         match moved {
             Ok(()) => self.end = wanted,
@@ -154,7 +155,7 @@ impl Heap {
     /// Unmaps `given`, the end of what is mapped.
     fn give(&mut self, given: Span) -> Result<(), Errno> {
         // SAFETY: above the break: the program has given it back.
-        frames::giving(given, || unsafe { sys::munmap(given.start, given.len()) })?;
+        backing::giving(given, || unsafe { sys::munmap(given.start, given.len()) })?;
         let all = [&mut self.hugetlb, &mut self.shut, &mut self.foreign];
         for set in all {
             let _ = set.remove(given);
@@ -170,7 +171,7 @@ impl Heap {
         let Backing::Hugetlb(bytes) = piece.backing else { return None };
         let tile = piece.tile(self.mapped).filter(|tile| tile.start == self.mapped)?;
         self.hugetlb.reserve(4).ok()?;
-        backing::map_hugetlb(tile, bytes).ok()?;
+        hugetlb::map(tile, bytes).ok()?;
         let _ = self.hugetlb.insert(tile);
         Some(tile)
     }
@@ -219,7 +220,7 @@ impl Heap {
             // What a key closes cannot be read for a copy later.
             self.demote_all(span)?;
         }
-        backing::protect(span, prot, key)?;
+        mapping::protect(span, prot, key)?;
         let _ = if prot == c::PROT_RW && key < 0 { self.shut.remove(span) } else { self.shut.insert(span) };
         // Above the break natively nothing would be mapped.
         if span == wide { Ok(()) } else { Err(Errno::ENOMEM) }
@@ -314,7 +315,7 @@ impl Heap {
         let counts = |tile: Span| tile.and(mapped) == tile;
         let reserved = |run: Span| self.has_hugetlb(run);
         let known = Known { counts: &counts, reserved: &reserved };
-        measure::retire(Memory::Heap, &self.layout, Span::new(from, self.mapped), &known);
+        retire(Memory::Heap, &self.layout, Span::new(from, self.mapped), &known);
         let stale = self.stale;
         self.give(Span::new(from, self.mapped))?;
         self.stale = if stale < from { stale } else { usize::MAX };

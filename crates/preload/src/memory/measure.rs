@@ -11,14 +11,12 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use pagelab_abi::guest::{GuestFile, NoteKind, PlacementMethod, REGION_OTHER};
 use pagelab_abi::plan::{HEAP_BASE, Memory, POOL_BYTES, Plan, Section};
 
+use crate::backing;
 use crate::boundary::apart::apart;
 use crate::boundary::maps::{self, Mapping};
 use crate::boundary::span::Span;
 use crate::boundary::sys;
-use crate::frames;
 use crate::given_back::regions::Place;
-pub use crate::given_back::retire::{BASE_SPAN, Known, retire};
-pub use crate::given_back::scan::Pagemap as Scan;
 use crate::given_back::scan::Pagemap;
 use crate::memory::pool::Pool;
 use crate::memory::tables;
@@ -119,7 +117,7 @@ fn by_pages(plan: &Plan<'static>, pagemap: &Pagemap, tally: &mut Tally, begin: u
     let walked = maps::each(&mut |mapping| {
         let Some(place) = place_of(plan, mapping, &mut data_end) else { return true };
         complete = tally.mapping(&place, mapping.span, pagemap).is_ok();
-        frames::census(&place, mapping, pagemap);
+        backing::census(&place, mapping, pagemap);
         mappings += 1;
         if mappings % 16 == 0 && sys::monotonic_ns() > begin + LIMIT_NS {
             complete = false;
@@ -141,7 +139,7 @@ fn place(memory: Memory, layout: Option<Layout>) -> Place {
 /// `None` for what is not the program's: no access, the kernel's own pages, the guest's file.
 fn place_of(plan: &Plan<'static>, mapping: &Mapping<'_>, data_end: &mut usize) -> Option<Place> {
     let special =
-        mapping.name.starts_with(b"[v") || mapping.name.ends_with(b".guest") || frames::is_own(mapping.span.start);
+        mapping.name.starts_with(b"[v") || mapping.name.ends_with(b".guest") || backing::is_own(mapping.span.start);
     if !(mapping.read || mapping.write || mapping.exec) || special {
         return None;
     }

@@ -30,7 +30,6 @@ use crate::boundary::arch::{PAGE, PMD};
 use crate::boundary::maps;
 use crate::boundary::span::{Span, align_down, align_up};
 use crate::boundary::sys::{self, Errno, c};
-use crate::frames;
 use crate::state::guest_file;
 use crate::state::intervals::{Full, Intervals};
 use crate::state::layout::{Backing, Layout, Piece};
@@ -263,7 +262,7 @@ impl Pool {
         // SAFETY: NOREPLACE: nothing that exists is touched.
         let at = unsafe { sys::mmap(span.start, span.len(), how.prot, flags, -1, 0) }?;
         debug_assert_eq!(at, span.start);
-        self.layout.each(span, &mut |piece, part| backing::advise(part, piece.backing));
+        self.layout.each(span, &mut |piece, part| backing::apply(part, piece.backing));
         let _ = self.used.insert(span);
         self.classify(span, how);
         Ok(())
@@ -367,7 +366,7 @@ impl Pool {
         }
         self.anchor(wide);
         // SAFETY: the program asked for `span`; what `widen` added is spare memory or nothing.
-        frames::giving(wide, || unsafe { sys::munmap(wide.start, wide.len()) })?;
+        backing::giving(wide, || unsafe { sys::munmap(wide.start, wide.len()) })?;
         self.forget(wide);
         if wide.len() == PMD && span.len() <= churn::SMALL && self.backing_at(wide.start) == Backing::Thp(PMD) {
             self.churn.note(wide);

@@ -7,7 +7,6 @@ use crate::backing;
 use crate::boundary::meminfo;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, c};
-use crate::frames;
 use crate::state::layout::Layout;
 use crate::state::plan;
 use crate::state::{guest_file, seccomp};
@@ -32,10 +31,10 @@ pub fn after_mmap(fetch: Fetch, span: Span, prot: i32, flags: i32) {
     }
     // Read-only: the kernel's zero page, which would have to be filled in page by page, and be in the way of a placed page
     // when the memory is made writable (and populated).
-    if !writable && !asked && frames::governs(span.start) {
+    if !writable && !asked && backing::governs(span.start) {
         return guest_file::count(Counter::PrefaultSkipped);
     }
-    if writable && frames::populate(span) {
+    if writable && backing::populate(span) {
         return guest_file::count(Counter::PrefaultDone);
     }
     let advice = if writable { c::MADV_POPULATE_WRITE } else { c::MADV_POPULATE_READ };
@@ -67,7 +66,7 @@ pub fn advise_ranges(span: Span) {
         let part = span.and(Span::new(section.range_start as usize, section.range_end as usize));
         if !part.is_empty() {
             let layout = Layout::new(plan, section, 0, usize::MAX);
-            layout.each(part, &mut |piece, part| backing::advise(part, piece.backing));
+            layout.each(part, &mut |piece, part| backing::apply(part, piece.backing));
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use pagelab_abi::guest::Counter;
 
+use crate::backing;
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::{Span, align_up};
 use crate::boundary::sys::{self, Errno, Result, c};
-use crate::frames;
 use crate::memory::pool::{Pool, carry, is_uniform, moves_in_part};
 use crate::memory::tables::{self, Tables};
 use crate::state::guest_file;
@@ -17,11 +17,11 @@ use super::{Owner, TASK_END, concerns_us, each_part, madvise, mmap, munmap};
 pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> Result<usize> {
     let result = match moved(old, old_len, new_len, flags, new) {
         // Locked memory may not grow beyond the limit on that; but it was us who locked it.
-        Err(Errno::EAGAIN) if frames::unpin(old, old_len) => moved(old, old_len, new_len, flags, new),
+        Err(Errno::EAGAIN) if backing::unpin(old, old_len) => moved(old, old_len, new_len, flags, new),
         result => result,
     };
     if flags & c::MREMAP_DONTUNMAP == 0 && result.is_ok_and(|at| at != old) {
-        frames::hints::forget(old, old_len);
+        backing::hints::forget(old, old_len);
     }
     result
 }
@@ -137,7 +137,7 @@ impl Asked {
     }
 
     fn resized(&self, resize: &mut dyn FnMut() -> Result<usize>) -> Result<usize> {
-        if self.flags & c::MREMAP_MAYMOVE != 0 { frames::frugally(resize) } else { resize() }
+        if self.flags & c::MREMAP_MAYMOVE != 0 { backing::frugally(resize) } else { resize() }
     }
 
     /// Growth in place that begins or ends outside of one pool. False: something is in the way.
@@ -223,7 +223,7 @@ impl Asked {
             Err(Errno::EFAULT) if is_uniform(self.from) => self.carried_in_pieces(),
             result => {
                 let at = result?;
-                frames::moved(self.from, at, self.keeps());
+                backing::moved(self.from, at, self.keeps());
                 Ok(at)
             }
         }

@@ -3,10 +3,10 @@
 use pagelab_abi::guest::Counter;
 use pagelab_abi::plan::Memory;
 
-use crate::backing::Collapsed;
+use crate::backing::thp::Collapsed;
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
-use crate::memory::measure::{self, BASE_SPAN, Known};
+use crate::given_back::retire::{BASE_SPAN, Known, retire};
 use crate::state::guest_file;
 
 use super::Pool;
@@ -20,7 +20,7 @@ impl Pool {
         let memory = if self.arenas.heap(span.start).is_some() { Memory::Arenas } else { Memory::Anon };
         let counts = |tile: Span| self.is_whole(tile) && !self.broken.overlaps(tile);
         let reserved = |run: Span| self.has_hugetlb(run);
-        measure::retire(memory, &self.layout, span, &Known { counts: &counts, reserved: &reserved });
+        retire(memory, &self.layout, span, &Known { counts: &counts, reserved: &reserved });
         let ends = self.ends(span);
         for (piece, at) in ends.iter().zip([span.start, span.end - 1]) {
             let Some(tile) = piece.tile(at).filter(|tile| !self.hugetlb.covers(*tile)) else { continue };

@@ -4,9 +4,9 @@ use pagelab_abi::guest::Counter;
 
 use crate::backing;
 use crate::boundary::arch::PMD;
+use crate::boundary::mapping;
 use crate::boundary::span::{Span, align_down};
 use crate::boundary::sys::{self, Errno, c};
-use crate::frames;
 use crate::state::guest_file;
 use crate::state::layout::{Backing, Piece};
 
@@ -18,7 +18,7 @@ impl Pool {
     pub fn protect(&mut self, span: Span, prot: i32, key: i32) -> Result<(), Errno> {
         if self.ready().is_err() {
             // Without room in the tables the program's own memory still obeys it; a tile may be judged wrongly later.
-            return backing::protect(span, prot, key);
+            return mapping::protect(span, prot, key);
         }
         self.catch_up();
         self.yield_anchor(span);
@@ -35,7 +35,7 @@ impl Pool {
             _ => span,
         };
         if own != span && !self.spare.overlaps(span) {
-            return backing::protect(span, prot, key);
+            return mapping::protect(span, prot, key);
         }
         self.pending.forget(own);
         if prot != c::PROT_RW || key >= 0 {
@@ -48,7 +48,7 @@ impl Pool {
             _ => self.demote_edges(own)?,
         }
         self.arenas.leave(span);
-        backing::protect(own, prot, key)?;
+        mapping::protect(own, prot, key)?;
         if prot == c::PROT_RW && key < 0 {
             let _ = self.shut.remove(own);
             self.retry_edges(own);
@@ -124,7 +124,7 @@ impl Pool {
             return self.advise_raw(span, advice);
         }
         self.yield_anchor(span);
-        let governed = self.backing_at(span.start) != Backing::Kernel || frames::governs(span.start);
+        let governed = self.backing_at(span.start) != Backing::Kernel || backing::governs(span.start);
         match advice {
             // The policy has decided.
             c::MADV_HUGEPAGE | c::MADV_NOHUGEPAGE | c::MADV_COLLAPSE if governed => {
@@ -157,7 +157,7 @@ impl Pool {
 
     /// Advice as it is; what the kernel refuses for reserved pages alone is given to normal memory in their place.
     fn advise_raw(&mut self, span: Span, advice: i32) -> Result<(), Errno> {
-        let Some(advice) = frames::advice_for(span.start, advice) else { return Ok(()) };
+        let Some(advice) = backing::advice_for(span.start, advice) else { return Ok(()) };
         match self.each_used(span, advice) {
             Err(Errno::EINVAL) if self.has_hugetlb(span) => {
                 self.demote_all(span)?;
@@ -171,8 +171,8 @@ impl Pool {
     /// the tiles at the edges, which malloc trims every few pages and touches again a moment later, are collapsed again.
     fn discard(&mut self, span: Span) -> Result<(), Errno> {
         self.part_with(span);
-        let advice = frames::advice_for(span.start, c::MADV_DONTNEED).unwrap_or(c::MADV_DONTNEED);
-        let result = frames::giving(span, || self.each_used(span, advice));
+        let advice = backing::advice_for(span.start, c::MADV_DONTNEED).unwrap_or(c::MADV_DONTNEED);
+        let result = backing::giving(span, || self.each_used(span, advice));
         if let Some((heap, start)) = self.arenas.heap(span.start) {
             let open = Span::new(start, start + heap.open_bytes());
             for at in [span.start, span.end - 1] {
@@ -210,7 +210,7 @@ impl Pool {
         let anonymous = how.flags & c::MAP_ANONYMOUS != 0 && how.flags & c::MAP_TYPE == c::MAP_PRIVATE;
         self.classify(span, how);
         if anonymous {
-            self.layout.each(span, &mut |piece, part| backing::advise(part, piece.backing));
+            self.layout.each(span, &mut |piece, part| backing::apply(part, piece.backing));
             self.retry_edges(span);
         }
     }

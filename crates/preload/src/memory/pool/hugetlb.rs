@@ -8,8 +8,10 @@
 use pagelab_abi::guest::{Counter, NoteKind};
 
 use crate::backing;
+use crate::backing::hugetlb;
 use crate::boundary::arch::PMD;
 use crate::boundary::libc;
+use crate::boundary::mapping;
 use crate::boundary::maps;
 use crate::boundary::span::{Span, align_down};
 use crate::boundary::sys::{self, Errno, c};
@@ -40,7 +42,7 @@ impl Pool {
 
     /// Maps one tile from the reserved pool, where nothing is mapped.
     fn map_tile(&mut self, tile: Span, bytes: usize) -> bool {
-        let mapped = backing::map_hugetlb(tile, bytes).is_ok();
+        let mapped = hugetlb::map(tile, bytes).is_ok();
         if mapped {
             let _ = self.hugetlb.insert(tile);
         }
@@ -185,7 +187,7 @@ impl Pool {
         if bytes != PMD || !matches!(self.layout.piece(tile.start).backing, Backing::Hugetlb(PMD)) {
             return false;
         }
-        let flags = backing::hugetlb_flags(bytes) | c::MAP_FIXED;
+        let flags = hugetlb::flags_for(bytes) | c::MAP_FIXED;
         // SAFETY: the program has had no access to the tile yet, and asks for it now.
         let mapped = unsafe { sys::mmap(tile.start, tile.len(), c::PROT_RW, flags, -1, 0) };
         match mapped {
@@ -195,12 +197,12 @@ impl Pool {
                 true
             }
             Err(errno) => {
-                backing::note_exhausted(errno, bytes);
+                hugetlb::note_exhausted(errno, bytes);
                 // The kernel has unmapped what was there before it found that it has no page.
                 let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_NORESERVE | c::MAP_FIXED;
                 // SAFETY: puts back what the program had: reserved, untouched, without access.
                 let _ = unsafe { sys::mmap(tile.start, tile.len(), c::PROT_NONE, flags, -1, 0) };
-                backing::advise(tile, Backing::Thp(bytes));
+                backing::apply(tile, Backing::Thp(bytes));
                 false
             }
         }
@@ -294,7 +296,7 @@ impl Pool {
         let mut at = 0;
         while let Some(run) = self.hugetlb.next_after(at) {
             let layout = self.layout;
-            layout.each(run, &mut |piece, part| backing::advise(part, piece.backing));
+            layout.each(run, &mut |piece, part| backing::apply(part, piece.backing));
             at = run.end;
         }
         self.hugetlb = Intervals::new();
@@ -322,7 +324,7 @@ fn refuse<T>(tile: Span) -> Result<T, Errno> {
 /// Fails when its contents would have to be copied while other threads may write to them.
 pub fn demote(tile: Span, set: &mut Intervals, shut: bool) -> Result<(), Errno> {
     let protection = protection_of(tile, shut)?;
-    if protection & c::PROT_WRITE != 0 && backing::is_resident(tile.start) && !libc::is_alone() {
+    if protection & c::PROT_WRITE != 0 && hugetlb::is_resident(tile.start) && !libc::is_alone() {
         return refuse(tile);
     }
     set.reserve(4).map_err(|_| Errno::ENOMEM)?;
@@ -364,7 +366,7 @@ pub fn copy_of(tile: Span, protection: i32) -> Result<usize, Errno> {
 }
 
 fn fill_copy(tile: Span, protection: i32, scratch: usize) -> Result<(), Errno> {
-    if backing::is_resident(tile.start) {
+    if hugetlb::is_resident(tile.start) {
         if protection & c::PROT_READ != 0 {
             // SAFETY: the program's readable memory; a fresh target of the same length.
             unsafe { core::ptr::copy_nonoverlapping(tile.start as *const u8, scratch as *mut u8, tile.len()) };
@@ -372,7 +374,7 @@ fn fill_copy(tile: Span, protection: i32, scratch: usize) -> Result<(), Errno> {
             // Opening it for a moment would let accesses of other threads pass that must fault.
             // SAFETY: a fresh mapping of that length that nobody else knows.
             let target = unsafe { core::slice::from_raw_parts_mut(scratch as *mut u8, tile.len()) };
-            backing::read_closed(tile.start, target)?;
+            mapping::read_closed(tile.start, target)?;
         }
     }
     if protection == c::PROT_RW {

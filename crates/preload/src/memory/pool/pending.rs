@@ -4,7 +4,8 @@
 //! unmaps in a loop would pay that each time: a tile that was collapsed a short while ago and is broken again already
 //! waits [`REST_NS`], and the tiles that wait get at most a twentieth of the time.
 
-use crate::backing::{self, Collapsed};
+use crate::backing::thp::{self, Collapsed};
+use crate::boundary::huge_pages;
 use crate::boundary::span::Span;
 use crate::boundary::sys;
 use crate::state::seccomp;
@@ -52,8 +53,8 @@ impl Pending {
             return Collapsed::Untouched;
         }
         // It may consist of base pages because nothing else was asked for yet; and what of it is touched later shall be huge.
-        backing::advise_huge(tile);
-        let collapsed = backing::collapse(tile);
+        huge_pages::advise_huge(tile);
+        let collapsed = thp::collapse(tile);
         if let Some(slot) = self.lately.get_mut(self.next) {
             *slot = tile;
         }

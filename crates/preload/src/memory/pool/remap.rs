@@ -1,11 +1,12 @@
 //! mremap inside a pool, out of it and into it.
 
 use crate::backing;
+use crate::backing::thp;
 use crate::boundary::arch::{PAGE, PMD};
+use crate::boundary::mapping;
 use crate::boundary::maps;
 use crate::boundary::span::{Span, align_down, align_up};
 use crate::boundary::sys::{self, Errno, c};
-use crate::frames;
 use crate::state::layout::Backing;
 use crate::state::seccomp;
 
@@ -44,7 +45,7 @@ impl Pool {
             // What grows carries what the program put on it, as natively; spare memory beside it that is a mapping of its own
             // does not.
             let beside = self.spare.next_after(growth.start).filter(|run| run.start <= growth.start);
-            if beside.is_none() || self.has_hugetlb(old) || backing::is_one_mapping(growth.start) {
+            if beside.is_none() || self.has_hugetlb(old) || mapping::is_one_mapping(growth.start) {
                 self.stretch(growth);
                 return self.map_plain(growth).is_ok();
             }
@@ -71,7 +72,7 @@ impl Pool {
         let piece = self.layout.piece(edge - 1);
         let asked = Span::new(edge - 1, growth.end.min(piece.span.end));
         let middle = (PAGE + 1..PMD).contains(&piece.backing.tile_bytes());
-        let apart = matches!(piece.backing, Backing::Hugetlb(_)) || (middle && backing::keeps_apart());
+        let apart = matches!(piece.backing, Backing::Hugetlb(_)) || (middle && thp::keeps_apart());
         if apart || asked.len() < 2 {
             return;
         }
@@ -84,7 +85,7 @@ impl Pool {
         if unsafe { sys::mremap(edge - PAGE, PAGE, PAGE + rest.len(), 0, 0) }.is_ok() {
             let _ = self.spare.insert(rest);
             let _ = self.attached.insert(rest);
-            backing::advise(rest, piece.backing);
+            backing::apply(rest, piece.backing);
             self.count_tiles(&piece, rest);
         }
     }
@@ -108,7 +109,7 @@ impl Pool {
     /// tile already keeps its offset in it, so that the kernel moves huge entries as they are instead of splitting them.
     fn place_like(&self, old: Span, len: usize) -> Option<usize> {
         let tile = self.align.min(PMD);
-        let period = frames::period(old.start);
+        let period = backing::period(old.start);
         if tile == PAGE && period > PAGE {
             // Moved by a multiple of the period, pages keep the frames that their new addresses ask for.
             let at = self.place_clear(self.bounds(), len.checked_add(period)?, PAGE)?;
@@ -246,7 +247,7 @@ impl Pool {
     fn settle(&mut self, span: Span, moved: Span, as_it_is: bool) {
         let layout = self.layout;
         let room = Span::new(span.start, self.tile_end(span));
-        layout.each(room, &mut |piece, part| backing::advise(part, piece.backing));
+        layout.each(room, &mut |piece, part| backing::apply(part, piece.backing));
         if !self.is_plain(span) {
             return;
         }
@@ -350,15 +351,15 @@ pub fn carry(old: Span, new: Span, flags: i32) -> Result<(), Errno> {
             result => result.map(drop),
         }?;
     }
-    frames::moved(old, new.start, flags & c::MREMAP_DONTUNMAP != 0);
+    backing::moved(old, new.start, flags & c::MREMAP_DONTUNMAP != 0);
     Ok(())
 }
 
 /// Whether the kernel could move the beginning of `old` and then find that it does not move the rest: where nothing grows or
 /// shrinks it takes several mappings (Linux 6.17), but none of them may be registered with a userfaultfd.
 pub fn moves_in_part(old: Span, new_len: usize) -> bool {
-    let placed = frames::governs(old.start) || old.end > old.start && frames::governs(old.end - PAGE);
-    placed && old.len() == new_len && !backing::is_within_one(old) && is_uniform(old)
+    let placed = backing::governs(old.start) || old.end > old.start && backing::governs(old.end - PAGE);
+    placed && old.len() == new_len && !mapping::is_within_one(old) && is_uniform(old)
 }
 
 /// Whether `span` is mapped without holes, with one protection, and either no file or one.

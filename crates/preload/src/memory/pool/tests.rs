@@ -213,7 +213,7 @@ fn only_the_block_itself_grows_into_what_was_stretched_with_it() {
     assert!(!(block.end..block.end + MIB).contains(&next), "the rest of its last tile is not for others");
     let wanted = block.end + 8 * PAGE;
     assert_eq!(pool.map(PAGE, RW, Some(wanted)), Ok(wanted), "unless they insist");
-    assert!(!crate::backing::is_one_mapping(wanted), "and then it is mapped anew");
+    assert!(!crate::boundary::mapping::is_one_mapping(wanted), "and then it is mapped anew");
     assert_eq!(pool.remap(block, block.len() + PAGE, false), Ok(moved));
 }
 
@@ -334,7 +334,7 @@ fn mappings(span: Span) -> (usize, bool) {
 fn huge_bytes(span: Span) -> usize {
     let mut bytes = 0;
     let mut add = |run: Span, huge| bytes += if huge { run.len() } else { 0 };
-    crate::memory::measure::Scan::open().unwrap().each(span, &mut add).unwrap();
+    crate::given_back::scan::Pagemap::open().unwrap().each(span, &mut add).unwrap();
     bytes
 }
 
