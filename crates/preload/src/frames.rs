@@ -28,6 +28,7 @@ pub mod hints;
 mod homes;
 mod hunt;
 mod known;
+mod kpageflags;
 mod later;
 mod leaving;
 mod mail;
@@ -38,10 +39,13 @@ mod place;
 mod pools;
 pub mod program_uffd;
 mod ranges;
+mod ready;
 mod refiller;
+mod registrable;
 mod remap;
 mod rights;
 mod room;
+mod running;
 mod shadow;
 mod spot;
 mod store;
@@ -50,47 +54,28 @@ mod tally;
 mod thread;
 mod uffd;
 mod window;
-
-use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+mod yard;
 
 use pagelab_abi::guest::{EngineFailure, EngineState};
 use pagelab_abi::plan::Plan;
 
 use crate::boundary::arch::PAGE;
-use crate::boundary::huge_pages;
-use crate::boundary::maps::{self, Mapping};
+use crate::boundary::maps;
 use crate::boundary::span::Span;
-use crate::boundary::sys::{self, Errno, Result, c, task};
-use crate::state::guest_file;
-use crate::state::lock::Turn;
-use crate::state::message::say;
-use crate::state::plan;
-use crate::state::seccomp;
+use crate::boundary::sys::{Errno, Result, c, task};
+use crate::state::{plan, seccomp};
 
 pub use leaving::census;
 use mail::Kind;
-
-/// Where the engine stands, for threads of the program.
-static STATE: AtomicU8 = AtomicU8::new(NONE);
-/// No frame is governed.
-const NONE: u8 = 0;
-/// Not started yet.
-const IDLE: u8 = 1;
-const RUNNING: u8 = 2;
-/// Cannot be had, or ended.
-const GONE: u8 = 3;
-
-/// One start at a time.
-static TURN: Turn = Turn::new();
-/// This process was forked.
-static IS_CHILD: AtomicBool = AtomicBool::new(false);
+use registrable::{each_registrable, is_placeable};
+use running::{is_running, is_wanted};
 
 /// Learns what of the plan concerns frames. Called once, before there are threads.
 pub fn learn(plan: &Plan<'_>) {
     if areas::learn(plan) {
         module::learn(plan);
         spot::learn();
-        STATE.store(IDLE, Ordering::Release);
+        running::set_state(running::IDLE);
     }
 }
 
@@ -106,63 +91,9 @@ pub fn place_existing() {
     }
 }
 
-/// Whether the plan governs frames of this process.
-pub fn is_wanted() -> bool {
-    STATE.load(Ordering::Relaxed) != NONE
-}
-
-/// Starts the engine for the program's own hints, whatever the plan says: whether it runs.
-pub fn start_now() -> bool {
-    let _ = STATE.compare_exchange(NONE, IDLE, Ordering::AcqRel, Ordering::Acquire);
-    is_ready()
-}
-
 /// Whether `addr` lies in the pool of free pages.
 pub fn is_own(addr: usize) -> bool {
     (store::ROOM.start..store::ROOM.end).contains(&addr)
-}
-
-fn is_running() -> bool {
-    STATE.load(Ordering::Acquire) == RUNNING
-}
-
-/// Starts the engine, if it has not been tried yet: whether it runs.
-fn is_ready() -> bool {
-    match STATE.load(Ordering::Acquire) {
-        RUNNING => true,
-        IDLE => {
-            let mask = sys::signal_mask(u64::MAX);
-            TURN.take();
-            if STATE.load(Ordering::Acquire) == IDLE {
-                start();
-            }
-            TURN.give();
-            sys::signal_mask(mask);
-            is_running()
-        }
-        _ => false,
-    }
-}
-
-fn start() {
-    if let Some(file) = guest_file::file() {
-        guest_file::set(&file.engine.start_ns, sys::monotonic_ns());
-    }
-    match handler::begin() {
-        Ok(()) => {
-            tally::state(EngineState::Running);
-            STATE.store(RUNNING, Ordering::Release);
-        }
-        Err(stop) => {
-            tally::failed(EngineState::Failed, stop.failure, stop.errno);
-            // The record tells it, and the launcher says it; the stream belongs to the program.
-            if guest_file::file().is_none() && !IS_CHILD.load(Ordering::Relaxed) {
-                let errno = stop.errno.map_or(0, |errno| errno.0);
-                say(format_args!("no frames are placed in this process: {} (errno {errno})", stop.failure.name()));
-            }
-            STATE.store(GONE, Ordering::Release);
-        }
-    }
 }
 
 /// Memory has just been mapped at `span`, in base pages or as the kernel likes: its pages are placed from now on, where a
@@ -177,34 +108,15 @@ pub fn enter(span: Span) -> bool {
     }
     let mut all = true;
     areas::each(span, &mut |part, number| {
-        let governed = number.is_some() && is_ready() && register(part).is_ok();
+        let governed = number.is_some() && ready::is_ready() && gate::govern(part).is_ok();
         all &= governed;
     });
     all
 }
 
-fn register(span: Span) -> Result<()> {
-    huge_pages::advise_base(span);
-    renew(span)
-}
-
-/// Registers `span`, locked if its strategy pins.
-fn renew(span: Span) -> Result<()> {
-    if pins(span.start) {
-        // Beyond the limit on locked memory pages are placed, but not pinned.
-        let _ = task::mlock(span.start, span.len(), true);
-    }
-    gate::register(span)
-}
-
-/// Whether memory at `addr` is locked because its strategy pins.
-fn pins(addr: usize) -> bool {
-    is_running() && areas::strategy_of(addr).is_some_and(engine::is_pinned)
-}
-
 /// Unlocks memory at `addr` that its strategy pins. False: it does not.
 pub fn unpin(addr: usize, len: usize) -> bool {
-    pins(addr) && task::munlock(addr, len).is_ok()
+    gate::pins(addr) && task::munlock(addr, len).is_ok()
 }
 
 /// Advice of the program that the kernel refuses for locked memory, where it is us who locked it: what to ask for instead
@@ -212,9 +124,9 @@ pub fn unpin(addr: usize, len: usize) -> bool {
 pub fn advice_for(addr: usize, advice: i32) -> Option<i32> {
     const MADV_PAGEOUT: i32 = 21;
     match advice {
-        c::MADV_DONTNEED if pins(addr) => Some(c::MADV_DONTNEED_LOCKED),
+        c::MADV_DONTNEED if gate::pins(addr) => Some(c::MADV_DONTNEED_LOCKED),
         // They may be without effect.
-        c::MADV_FREE | c::MADV_COLD | MADV_PAGEOUT if pins(addr) => None,
+        c::MADV_FREE | c::MADV_COLD | MADV_PAGEOUT if gate::pins(addr) => None,
         _ => Some(advice),
     }
 }
@@ -234,15 +146,6 @@ pub fn all_locked_or_unlocked() {
         let _ = mail::ask(Kind::Relock, Span::new(0, 0));
         let _ = each_registrable(&mut |span| unlocked(span));
     }
-}
-
-/// Locks `span` as it comes in, if `pinned` and as far as the limit on locked memory allows it, and registers it: our own
-/// threads' way.
-fn prepare(uffd: uffd::Uffd, span: Span, pinned: bool) -> Result<()> {
-    if pinned {
-        let _ = task::mlock(span.start, span.len(), true);
-    }
-    uffd.register(span)
 }
 
 /// Pages of governed memory are wanted now: places what is missing of `span`. False: it is not ours to do.
@@ -322,34 +225,35 @@ pub fn before_fork() {
     }
 }
 
+/// What a forked child resets of the engine, in this order.
+const RESETS: [fn(); 6] =
+    [areas::after_fork, gate::close, mail::reset, handler::forget, refiller::forget, ready::forget];
+
 /// In a forked child, before it does anything else: an engine of its own, unless the policy is not inherited.
 pub fn adopt_child(inherits: bool) {
     if !is_wanted() {
         return;
     }
-    IS_CHILD.store(true, Ordering::Relaxed);
-    areas::after_fork();
-    gate::close();
-    mail::reset();
-    handler::forget();
-    TURN.give();
-    STATE.store(if inherits && !seccomp::is_active() { IDLE } else { GONE }, Ordering::Release);
+    for reset in RESETS {
+        reset();
+    }
+    running::set_state(if inherits && !seccomp::is_active() { running::IDLE } else { running::GONE });
     if !inherits {
         return tally::failed(EngineState::Off, EngineFailure::NotInherited, None);
     }
-    if is_ready() {
+    if ready::is_ready() {
         hints::adopt_child();
         let _ = each_registrable(&mut |span| {
-            let _ = renew(span);
+            let _ = gate::renew(span);
         });
     }
 }
 
 /// The program is about to lock itself in: nothing is placed any more.
 pub fn stop() {
-    match STATE.load(Ordering::Acquire) {
-        RUNNING => STATE.store(GONE, Ordering::Release),
-        IDLE => return STATE.store(GONE, Ordering::Release),
+    match running::state() {
+        running::RUNNING => running::set_state(running::GONE),
+        running::IDLE => return running::set_state(running::GONE),
         _ => return,
     }
     gate::close();
@@ -357,35 +261,4 @@ pub fn stop() {
     mail::hang(0);
     let _ = handler::join();
     tally::failed(EngineState::Stopped, EngineFailure::Sandbox, None);
-}
-
-/// Calls `visit` with every span that is, or could be, registered.
-fn each_registrable(visit: &mut dyn FnMut(Span)) -> Result<()> {
-    maps::each(&mut |mapping| {
-        if is_placeable(mapping) {
-            areas::each(mapping.span, &mut |part, number| {
-                if number.is_some() {
-                    untiled(part, visit);
-                }
-            });
-        }
-        true
-    })
-}
-
-/// Whether pages of `mapping` can be missing pages of ours.
-fn is_placeable(mapping: &Mapping<'_>) -> bool {
-    !mapping.shared && !mapping.is_file() && !mapping.name.starts_with(b"[v")
-}
-
-/// Calls `visit` with the parts of `span` that are not in tiles of larger pages.
-fn untiled(span: Span, visit: &mut dyn FnMut(Span)) {
-    match plan::layout_at(span.start) {
-        None => visit(span),
-        Some(layout) => layout.each(span, &mut |piece, part| {
-            if !piece.backing.is_tiled() {
-                visit(part);
-            }
-        }),
-    }
 }

@@ -8,10 +8,9 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::boundary::libc;
 use crate::boundary::sys::{Errno, Result, task};
 
-use super::stack;
+use super::{libc, stack};
 
 /// What the thread does, and what came of it.
 struct Job<F, R> {

@@ -3,8 +3,8 @@
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use super::span::Span;
-use super::sys::{self, c};
+use crate::boundary::span::Span;
+use crate::boundary::sys::{self, c};
 
 /// Whether the kernel makes huge pages where nobody asked for them: then base pages must be asked for.
 static UNASKED: AtomicBool = AtomicBool::new(true);

@@ -1,9 +1,9 @@
 //! Mappings: made at one place, looked at, and closed.
 
-use super::apart::apart;
-use super::arch::PAGE;
-use super::span::Span;
-use super::sys::{self, Errno, c};
+use crate::boundary::apart::apart;
+use crate::boundary::arch::PAGE;
+use crate::boundary::span::Span;
+use crate::boundary::sys::{self, Errno, c};
 
 /// Maps fresh zeroed read-write memory at exactly `span`, where nothing is mapped.
 pub fn map_at(span: Span) -> Result<(), Errno> {

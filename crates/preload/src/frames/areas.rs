@@ -12,6 +12,9 @@ use crate::boundary::span::Span;
 use crate::frames::ranges::{Code, Ranges};
 use crate::state::plan::{HEAP, POOLS};
 
+/// Strategies at a time: the plan's, and the program's own hints.
+pub const PLACERS: usize = 32;
+
 static OF_HEAP: AtomicU8 = AtomicU8::new(0);
 static OF_POOL: [AtomicU8; MAX_ANON_POOLS] = [const { AtomicU8::new(0) }; MAX_ANON_POOLS];
 /// Pools (one bit each, and one for the heap) that come from the policy's default.

@@ -3,10 +3,12 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use pagelab_abi::plan::{MAX_STRATEGIES, Plan, StrategyKind, Words};
+use pagelab_abi::plan::{MAX_STRATEGIES, Plan, StrategyKind};
 use pagelab_frames::stock::Refused;
 use pagelab_frames::{AnyStrategy, Colours, Run, SlotId, Strategy, Want};
 
+use super::areas::PLACERS;
+use super::nodes::Policy;
 use crate::boundary::arch::PAGE;
 use crate::boundary::meminfo;
 use crate::boundary::span::Span;
@@ -14,11 +16,9 @@ use crate::boundary::sys::{self, Errno, Result};
 use crate::frames::doubts::Doubts;
 use crate::frames::grip::Grip;
 use crate::frames::group::Group;
-use crate::frames::homes::Home;
-use crate::frames::hunt::{self, Flags};
-use crate::frames::later::Later;
+use crate::frames::kpageflags::Flags;
 use crate::frames::pools::{Books, Pool, Pools};
-use crate::frames::store::{self, Addresses, SLOTS, Tools};
+use crate::frames::store::{self, Addresses, Order, SLOTS, Tools};
 use crate::frames::window::Windows;
 use crate::state::lock::Owned;
 
@@ -35,9 +35,6 @@ pub struct Placer {
     /// Its memory is locked.
     pub pinned: bool,
 }
-
-/// Strategies at a time: the plan's, and the program's own hints.
-pub const PLACERS: usize = 32;
 
 /// Everything that changes.
 pub struct Engine {
@@ -62,19 +59,46 @@ pub struct Engine {
 /// The process's engine.
 pub static ENGINE: Owned<Engine> = Owned::new(Engine::off());
 
-/// A chunk to be populated, outside the lock.
+/// Where the pages that are being placed come from.
+pub struct Home {
+    /// What the mapping, or the thread, wants.
+    pub policy: Policy,
+    /// Who wants them.
+    pub thread: u32,
+    /// Node of the processor that it runs on.
+    pub local: usize,
+    /// The node that they are to come from.
+    pub wanted: usize,
+    /// The node that they do come from.
+    pub node: usize,
+    /// How many more times a node is not asked that had no memory.
+    pub dry: [u8; nodes::MOST],
+}
+
+impl Home {
+    /// On the first node.
+    pub const fn first() -> Home {
+        Home { policy: Policy::Local, thread: 0, local: 0, wanted: 0, node: 0, dry: [0; nodes::MOST] }
+    }
+}
+
+/// Where threads wait whose pages are there.
 #[derive(Clone, Copy)]
-pub struct Order {
-    /// For this pool.
-    pub pool: usize,
-    /// There.
-    pub address: usize,
-    /// Locked in memory.
-    pub pinned: bool,
-    /// So many pages of it.
-    pub pages: usize,
-    /// Its pages may be reclaimed soon.
-    pub frugal: bool,
+pub struct Later(pub Option<Span>);
+
+impl Later {
+    /// Nobody does yet.
+    pub const fn none() -> Later {
+        Later(None)
+    }
+
+    /// And there.
+    pub fn add(&mut self, span: Span) {
+        self.0 = Some(match self.0 {
+            None => span,
+            Some(all) => Span::new(all.start.min(span.start), all.end.max(span.end)),
+        });
+    }
 }
 
 impl Engine {
@@ -119,17 +143,6 @@ impl Engine {
             }
         }
         complete
-    }
-
-    /// Strategy `number` asks for these frames by number.
-    pub(super) fn will_hunt(&mut self, number: usize, frames: Words<'_>) {
-        self.opened_flags();
-        let pool = self.placers.get(number).and_then(Option::as_ref).map(|placer| placer.pool);
-        if let Some(pool) = pool.and_then(|pool| self.pool(pool))
-            && pool.wanted.is_empty()
-        {
-            pool.wanted = hunt::sorted(frames);
-        }
     }
 
     /// What the kernel says of frames.

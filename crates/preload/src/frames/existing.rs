@@ -9,6 +9,8 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use pagelab_abi::guest::OutOfReach;
 use pagelab_abi::plan::{Memory, Plan};
 
+use super::gate;
+use super::ready::is_ready;
 use crate::boundary::arch::PAGE;
 use crate::boundary::elf;
 use crate::boundary::maps::{self, Mapping};
@@ -18,7 +20,7 @@ use crate::frames::mail::{self, Kind};
 use crate::frames::store::SLOTS;
 use crate::state::plan;
 
-use super::{areas, hints, module, register, tally};
+use super::{areas, hints, module, tally};
 
 /// Most mappings listed.
 const ROOM: usize = 256;
@@ -131,14 +133,14 @@ fn keep_out(list: &mut [Span; MOST_KEPT_OUT]) {
 
 fn place_one(span: Span, memory: Memory, is_file: bool, code: u8) {
     let governed = if memory == Memory::Stack { with_growth(span) } else { span };
-    if !areas::set(governed, code) || !super::is_ready() {
+    if !areas::set(governed, code) || !is_ready() {
         return;
     }
     let number = u32::from(code) - 1;
     if !is_file {
         // The zero page has the right colour by chance, and is another page once it is written to.
         hints::unshare(span, &mut [0; SLOTS]);
-        if register(span).is_ok() {
+        if gate::govern(span).is_ok() {
             let _ = mail::ask(Kind::Remap, span);
         }
     } else if span.len() > LARGEST_COPY || mail::ask(Kind::Replace, span).is_err() {

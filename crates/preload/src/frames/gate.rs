@@ -3,13 +3,15 @@
 
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use crate::boundary::libc;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result, task};
+use crate::boundary::{huge_pages, libc};
+use crate::frames::engine::is_pinned;
 use crate::frames::mail::{self, Kind};
+use crate::frames::running::is_running;
 use crate::frames::uffd::Uffd;
 
-use super::{handler, tally};
+use super::{areas, handler, tally};
 
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(NONE);
 /// Its inode, by which it is told from what the program may put in its place.
@@ -88,4 +90,24 @@ pub fn register(span: Span) -> Result<()> {
 /// Undoes it.
 pub fn unregister(span: Span) -> Result<()> {
     through(|uffd| uffd.unregister(span), Kind::Unregister, span)
+}
+
+/// Memory has been mapped at `span`: in base pages, and its pages are placed from now on.
+pub fn govern(span: Span) -> Result<()> {
+    huge_pages::advise_base(span);
+    renew(span)
+}
+
+/// Registers `span`, locked if its strategy pins.
+pub fn renew(span: Span) -> Result<()> {
+    if pins(span.start) {
+        // Beyond the limit on locked memory pages are placed, but not pinned.
+        let _ = task::mlock(span.start, span.len(), true);
+    }
+    register(span)
+}
+
+/// Whether memory at `addr` is locked because its strategy pins.
+pub fn pins(addr: usize) -> bool {
+    is_running() && areas::strategy_of(addr).is_some_and(is_pinned)
 }

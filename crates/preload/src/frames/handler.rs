@@ -1,19 +1,20 @@
 //! The thread that answers faults.
 
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use pagelab_abi::guest::{EngineFailure, EngineState};
 use pagelab_abi::plan::Plan;
 
+use super::registrable;
+use super::rights::Stop;
+use super::yard;
 use crate::boundary::apart::apart;
 use crate::boundary::arch::PAGE;
 use crate::boundary::libc;
-use crate::boundary::span::Span;
-use crate::boundary::sys::{self, Errno, Result, c, task};
+use crate::boundary::sys::{self, Errno, task};
 use crate::frames::engine::{self, ENGINE, Engine, page_at};
 use crate::frames::mail::{self, Kind};
 use crate::frames::pagemap::Pagemap;
-use crate::frames::remap::TRANSIT;
 use crate::frames::spot::{self, Spot};
 use crate::frames::store::Tools;
 use crate::frames::thread::Thread;
@@ -26,7 +27,6 @@ static THREAD: Thread = Thread::new();
 /// The userfaultfd's number in the handler's table.
 static UFFD: AtomicI32 = AtomicI32::new(-1);
 static PAGEMAP: AtomicI32 = AtomicI32::new(-1);
-static YARD: AtomicUsize = AtomicUsize::new(0);
 /// How far the handler's start has come.
 static STAGE: AtomicU32 = AtomicU32::new(BEGUN);
 const BEGUN: u32 = 0;
@@ -53,24 +53,12 @@ fn follow_rights() {
     }
 }
 
-/// Pages of the yard: the bell; for each of our threads a landing page and a locked one; two transit areas, the second
-/// locked.
-const YARD_PAGES: usize = FIRST_TRANSIT + 2 * TRANSIT;
-const FIRST_TRANSIT: usize = 5;
 /// Messages read at a time.
 const AT_ONCE: usize = 32;
 /// When so many faults were answered together, others are waited for.
 const MANY: usize = 3;
 /// How long, ns: about as long as a woken thread needs to come to its next fault.
 const GATHERING: u64 = 10_000;
-
-/// Why the engine cannot be started.
-pub struct Stop {
-    /// The reason.
-    pub failure: EngineFailure,
-    /// errno.
-    pub errno: Option<Errno>,
-}
 
 fn stop(failure: EngineFailure) -> impl Fn(Errno) -> Stop {
     move |errno| Stop { failure, errno: Some(errno) }
@@ -85,7 +73,6 @@ pub fn descriptor() -> Option<(u32, i32)> {
 /// In a forked child: handler, stacks and descriptors are the parent's.
 pub fn forget() {
     THREAD.forget();
-    refiller::forget();
     STAGE.store(BEGUN, Ordering::Relaxed);
     // SAFETY: the child has one thread, and no handler yet.
     unsafe { ENGINE.reset(Engine::off()) };
@@ -131,38 +118,8 @@ fn begin_with(uffd: Uffd, pagemap: Pagemap) -> core::result::Result<(), Stop> {
         let errno = Some(Errno(ERRNO.load(Ordering::Relaxed))).filter(|errno| errno.0 != 0);
         return Err(Stop { failure: failure.unwrap_or(EngineFailure::Other), errno });
     }
-    mail::hang(YARD.load(Ordering::Relaxed));
+    mail::hang(yard::address());
     Ok(())
-}
-
-/// Maps the yard: pages that are always missing.
-fn yard(uffd: Uffd, is_pinned: bool) -> Result<usize> {
-    let bytes = YARD_PAGES * PAGE;
-    let yard = sys::mmap_own(bytes)?;
-    // SAFETY: a fresh mapping of our own; children make theirs.
-    unsafe { sys::madvise(yard, bytes, c::MADV_DONTFORK) }?;
-    if is_pinned {
-        lock_yard(yard);
-    }
-    uffd.register(Span::new(yard, yard + bytes))?;
-    Ok(yard)
-}
-
-/// Somebody's memory is to be pinned: so are the pages that the pool's pages pass through.
-pub fn pin_yard() {
-    lock_yard(YARD.load(Ordering::Relaxed));
-}
-
-/// Locks those pages of the yard that are to be locked, and unlocks the others: pages can be moved between locked memory and
-/// locked memory only.
-fn lock_yard(yard: usize) {
-    let page = |number: usize| yard + number * PAGE;
-    for (first, pages) in [(2, 1), (4, 1), (FIRST_TRANSIT + TRANSIT, TRANSIT)] {
-        let _ = task::mlock(page(first), pages * PAGE, true);
-    }
-    for (first, pages) in [(0, 2), (3, 1), (FIRST_TRANSIT, TRANSIT)] {
-        let _ = task::munlock(page(first), pages * PAGE);
-    }
 }
 
 /// Closes all descriptors but the two.
@@ -208,12 +165,11 @@ fn prepare() -> core::result::Result<Uffd, Stop> {
     let pins = |plan: Plan<'_>| {
         (0..plan.strategy_count()).filter_map(|number| plan.strategy(number)).any(|strategy| strategy.pin)
     };
-    let yard = yard(uffd, plan::current().is_some_and(pins)).map_err(stop(EngineFailure::NoMemory))?;
-    YARD.store(yard, Ordering::Relaxed);
+    let yard = yard::map(uffd, plan::current().is_some_and(pins)).map_err(stop(EngineFailure::NoMemory))?;
     nodes::learn();
     ENGINE.lock().group.learn();
     if let Some(plan) = plan::current() {
-        let tools = Tools { uffd, pagemap, landing: yard + PAGE, transit: yard + FIRST_TRANSIT * PAGE };
+        let tools = Tools { uffd, pagemap, landing: yard + PAGE, transit: yard + yard::FIRST_TRANSIT * PAGE };
         if !ENGINE.lock().set_up(&plan, tools) {
             tally::failed(EngineState::Running, EngineFailure::Module, None);
         }
@@ -294,14 +250,14 @@ fn gather() {
 fn reply(engine: &mut Engine, uffd: Uffd, thread: u32) -> bool {
     if let Some((kind, span)) = mail::question() {
         let result = match kind {
-            Kind::Register => super::prepare(uffd, span, is_pinned(span.start)).map(|()| 0),
+            Kind::Register => registrable::prepare(uffd, span, is_pinned(span.start)).map(|()| 0),
             Kind::Unregister => uffd.unregister(span).map(|()| 0),
             Kind::Eager => Ok(engine.eager(span, thread)),
             Kind::Census => Ok(census::take(engine, span, false)),
             Kind::CensusTiled => Ok(census::take(engine, span, true)),
             Kind::Remap => Ok(engine.remap(span)),
             Kind::Relock => {
-                lock_yard(YARD.load(Ordering::Relaxed));
+                yard::lock();
                 engine.relock();
                 Ok(0)
             }
@@ -342,7 +298,7 @@ fn reply(engine: &mut Engine, uffd: Uffd, thread: u32) -> bool {
 
 /// Takes all memory of the program out of our hands.
 fn release(uffd: Uffd) {
-    let _ = super::each_registrable(&mut |span| {
+    let _ = registrable::each_registrable(&mut |span| {
         let _ = uffd.unregister(span);
     });
 }

@@ -11,6 +11,8 @@ mod values;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
+use super::ready::start_now;
+use super::running::is_running;
 use crate::boundary::arch::PAGE;
 use crate::boundary::maps;
 use crate::boundary::span::Span;
@@ -18,14 +20,12 @@ use crate::boundary::sys::{self, Errno, Result, c, task};
 use crate::frames::engine::is_pinned;
 use crate::frames::mail::Kind;
 use crate::frames::pagemap::Pagemap;
+use crate::frames::registrable::{is_placeable, untiled};
 use crate::frames::store::SLOTS;
-use crate::state::child;
 use crate::state::fork_hold::Hold;
-use crate::state::guest_file;
-use crate::state::memory_lock;
-use crate::state::plan;
+use crate::state::{child, guest_file, memory_lock, plan};
 
-use super::{areas, gate, is_placeable, program_uffd, register, tally, untiled};
+use super::{areas, gate, program_uffd, tally};
 
 pub use desk::{Asked, SPAN_BYTES, adopt_child};
 use desk::{DESK, ask, code, number_of};
@@ -71,12 +71,12 @@ pub type Prepare = fn() -> Result<()>;
 /// Makes sure that the engine runs.
 pub fn start(prepare: Prepare) -> Result<()> {
     meet();
-    if super::is_running() {
+    if is_running() {
         return Ok(());
     }
     let _desk = DESK.lock();
     prepare()?;
-    if super::start_now() { Ok(()) } else { Err(why()) }
+    if start_now() { Ok(()) } else { Err(why()) }
 }
 
 /// Why there is no engine.
@@ -178,7 +178,7 @@ fn settle(span: Span) {
         if !part.is_empty() && is_placeable(mapping) {
             areas::each(part, &mut |part, number| match number {
                 Some(_) => untiled(part, &mut |part| {
-                    let _ = register(part);
+                    let _ = gate::govern(part);
                 }),
                 None => {
                     let _ = gate::unregister(part);

@@ -7,39 +7,17 @@ use pagelab_abi::plan::MAX_STRATEGIES;
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result, nodes as calls};
-use crate::frames::engine::{Engine, Order};
+use crate::frames::engine::Engine;
 use crate::frames::nodes::{self, Policy};
 use crate::frames::pools::Pool;
-use crate::frames::store::SLOTS;
+use crate::frames::store::{Order, SLOTS};
 
 use super::tally;
 
 use pagelab_frames::Run;
 
-/// Where the pages that are being placed come from.
-pub struct Home {
-    policy: Policy,
-    /// Who wants them.
-    thread: u32,
-    /// Node of the processor that it runs on.
-    local: usize,
-    /// The node that they are to come from.
-    wanted: usize,
-    /// The node that they do come from.
-    pub node: usize,
-    /// How many more times a node is not asked that had no memory.
-    dry: [u8; nodes::MOST],
-}
-
 /// A node without memory is asked again after so many pages.
 const DRY: u8 = 64;
-
-impl Home {
-    /// On the first node.
-    pub const fn first() -> Home {
-        Home { policy: Policy::Local, thread: 0, local: 0, wanted: 0, node: 0, dry: [0; nodes::MOST] }
-    }
-}
 
 impl Engine {
     /// The pools there can be.
@@ -208,13 +186,6 @@ impl Engine {
         self.make_twin(pool)?;
         self.make_room(pool);
         Ok(Order { pool, ..order })
-    }
-}
-
-impl Order {
-    /// The node that its pages are to come from; `None`: there is but one.
-    pub fn node(&self) -> Option<usize> {
-        nodes::are_several().then_some(self.pool / MAX_STRATEGIES)
     }
 }
 

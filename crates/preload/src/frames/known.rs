@@ -16,7 +16,6 @@ use crate::boundary::arch::{self, PAGE};
 use crate::boundary::span::Span;
 use crate::boundary::sys::Result;
 use crate::boundary::sys::pipes::MOST_PAGES;
-use crate::frames::engine::Engine;
 use crate::frames::grip::{Grip, List};
 use crate::frames::pagemap::Pagemap;
 use crate::frames::pools::{MOST_CHUNKS, Pool, table};
@@ -32,8 +31,6 @@ const MOMENT: u32 = 20;
 const WARY: u32 = 1 << 12;
 /// Tells numbers of requests from moments, both of 31 bits.
 const HELD: u32 = 1 << 31;
-/// Chunks that are found changed, for one run of pages.
-const MOST_CHANGED: usize = 4096;
 
 /// What is known of the groups of a pool.
 pub struct Looks {
@@ -112,7 +109,13 @@ fn group_run(group: usize) -> Run {
 
 impl Pool {
     /// Whether the pages of `run`, which is held, are on their frames. If not, nothing of it is held any more.
-    fn is_known(&mut self, grip: &mut Grip, pagemap: Pagemap, run: Run, frames: &mut [u64; CHUNK_SLOTS]) -> bool {
+    pub fn is_known(
+        &mut self,
+        grip: &mut Grip,
+        pagemap: Pagemap,
+        run: Run,
+        frames: &mut [u64; CHUNK_SLOTS],
+    ) -> bool {
         let now = now();
         if self.looks.is_wary(now) || self.looks.is_small(run.slot.chunk()) {
             return self.is_gripped(grip, pagemap, run, now, frames);
@@ -229,26 +232,9 @@ impl Pool {
     }
 }
 
-impl Engine {
-    /// As [`Engine::take`], pages that are still on the frames they were found on. A chunk in which some are not is sorted
-    /// anew.
-    pub(super) fn take_known(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
-        for _ in 0..MOST_CHANGED {
-            let (run, from) = self.take(number, at, most)?;
-            let pool = self.pool_of(number)?;
-            let pool = self.pools.get_mut(pool)?.as_mut()?;
-            let run = pool.shortened(run, self.grip.room());
-            if pool.is_known(&mut self.grip, self.tools.pagemap, run, &mut self.frames) {
-                return Some((run, from));
-            }
-        }
-        None
-    }
-}
-
 impl Pool {
     /// As much of `run` as can be held on to, where that is needed; the rest is free again.
-    fn shortened(&mut self, run: Run, room: usize) -> Run {
+    pub fn shortened(&mut self, run: Run, room: usize) -> Run {
         let most = room.clamp(1, MOST_PAGES) as u32;
         if run.len <= most || !(self.looks.wary_until != 0 || self.looks.is_small(run.slot.chunk())) {
             return run;

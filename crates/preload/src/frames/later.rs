@@ -5,26 +5,9 @@
 //! move). So their pages are all moved first. One call wakes everybody who waits between the first and the last page:
 //! a thread there whose message has not been read yet asks again.
 
+use super::engine::Later;
 use crate::boundary::span::Span;
 use crate::frames::engine::Engine;
-
-/// Where threads wait whose pages are there.
-#[derive(Clone, Copy)]
-pub struct Later(Option<Span>);
-
-impl Later {
-    /// Nobody does yet.
-    pub const fn none() -> Later {
-        Later(None)
-    }
-
-    fn add(&mut self, span: Span) {
-        self.0 = Some(match self.0 {
-            None => span,
-            Some(all) => Span::new(all.start.min(span.start), all.end.max(span.end)),
-        });
-    }
-}
 
 impl Engine {
     /// Wakes threads that wait for `span`, or has them woken later.

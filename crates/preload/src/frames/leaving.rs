@@ -7,11 +7,13 @@ use crate::boundary::maps::Mapping;
 use crate::boundary::span::Span;
 use crate::boundary::sys::Errno;
 use crate::frames::mail::{self, Kind};
+use crate::frames::registrable::is_placeable;
+use crate::frames::running::is_running;
 use crate::given_back::regions::Place;
 use crate::given_back::scan::Pagemap as Scan;
 use crate::state::plan;
 
-use super::{areas, is_placeable, is_running, tally};
+use super::{areas, tally};
 
 /// At exit: counts what is where in one mapping.
 pub fn census(place: &Place, mapping: &Mapping<'_>, scan: &Scan) {

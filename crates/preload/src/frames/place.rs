@@ -21,6 +21,8 @@ use super::areas;
 /// What lies where, for the count at exit.
 pub static SHADOW: Shadow = Shadow::new();
 
+/// Chunks that are found changed, for one run of pages.
+const MOST_CHANGED: usize = 4096;
 /// How often a move that the kernel asks to repeat is repeated.
 pub(super) const PATIENCE: usize = 1000;
 /// Pages of the pool that turn out to be in use, for one page placed.
@@ -333,6 +335,21 @@ impl Engine {
             store::discard(page_at(address));
             pool.stock.emptied(run);
         }
+    }
+
+    /// As [`Engine::take`], pages that are still on the frames they were found on. A chunk in which some are not is sorted
+    /// anew.
+    pub(super) fn take_known(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
+        for _ in 0..MOST_CHANGED {
+            let (run, from) = self.take(number, at, most)?;
+            let pool = self.pool_of(number)?;
+            let pool = self.pools.get_mut(pool)?.as_mut()?;
+            let run = pool.shortened(run, self.grip.room());
+            if pool.is_known(&mut self.grip, self.tools.pagemap, run, &mut self.frames) {
+                return Some((run, from));
+            }
+        }
+        None
     }
 
     /// Pages for the wants from number `at` on, at most `most`: of another node, or another colour, only if there is

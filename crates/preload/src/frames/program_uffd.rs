@@ -13,9 +13,10 @@ use crate::boundary::sys::task;
 use crate::frames::engine::{Engine, is_pinned, page_at};
 use crate::frames::mail::{self, Kind};
 use crate::frames::place::SHADOW;
+use crate::frames::running::is_running;
 use crate::state::memory_lock;
 
-use super::{areas, is_running, store};
+use super::{areas, store};
 
 /// UFFDIO_REGISTER, which no other device knows.
 pub const REGISTER: usize = 0xc020_aa00;

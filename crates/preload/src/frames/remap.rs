@@ -6,6 +6,8 @@
 
 use pagelab_frames::{Strategy, Want};
 
+use super::registrable;
+use super::yard::TRANSIT;
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result, c};
@@ -15,9 +17,6 @@ use crate::frames::uffd::Then;
 
 use super::{areas, store, tally};
 
-/// Pages moved out at a time: the size of the transit area.
-pub const TRANSIT: usize = 64;
-
 impl Engine {
     /// Puts the resident pages of `span` where they are wanted; how many are as wanted then.
     pub fn remap(&mut self, span: Span) -> usize {
@@ -25,7 +24,7 @@ impl Engine {
         areas::each(span, &mut |part, number| {
             let Some(number) = number else { return };
             // Tiles of larger pages are the kernel's: nothing can be moved in there.
-            super::untiled(part, &mut |part| {
+            registrable::untiled(part, &mut |part| {
                 for start in (part.start..part.end).step_by(TRANSIT * PAGE) {
                     good += self.remap_group(number, Span::new(start, part.end.min(start + TRANSIT * PAGE)));
                 }
@@ -186,7 +185,7 @@ impl Engine {
         let whole = Span::new(fresh, fresh + span.len());
         let pinned = self.placers.get(number as usize).and_then(Option::as_ref).is_some_and(|placer| placer.pinned);
         let filled =
-            super::prepare(self.tools.uffd, whole, pinned).and_then(|()| self.fill_copy(number, span, fresh));
+            registrable::prepare(self.tools.uffd, whole, pinned).and_then(|()| self.fill_copy(number, span, fresh));
         let moved = filled.and_then(|count| {
             let flags = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
             // SAFETY: what lay there has been copied, to the last page; nobody writes to it meanwhile.

@@ -6,10 +6,17 @@
 use pagelab_abi::guest::EngineFailure;
 
 use crate::boundary::sys::{self, Errno, Result, socket};
-use crate::frames::handler::Stop;
 use crate::frames::pagemap::Pagemap;
 use crate::frames::uffd::Uffd;
 use crate::state::plan;
+
+/// Why the engine cannot be started.
+pub struct Stop {
+    /// The reason.
+    pub failure: EngineFailure,
+    /// errno.
+    pub errno: Option<Errno>,
+}
 
 const NAME: &[u8] = b"/frames.sock";
 

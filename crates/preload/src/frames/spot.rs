@@ -6,9 +6,8 @@
 
 use core::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
 
-use crate::boundary::libc;
 use crate::boundary::sys::task::{self, MASK_WORDS};
-use crate::boundary::{arch, elf};
+use crate::boundary::{arch, elf, libc};
 
 /// Where the kernel keeps the number of the processor that the program's first thread runs on (its rseq area, which
 /// glibc registers since 2.35); 0: unknown.

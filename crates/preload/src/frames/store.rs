@@ -7,9 +7,9 @@ use crate::boundary::arch::{PAGE, PMD};
 use crate::boundary::meminfo;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result, c, task};
-use crate::frames::engine::Order;
 use crate::frames::pagemap::Pagemap;
 use crate::frames::uffd::{Then, Uffd};
+use pagelab_abi::plan::MAX_STRATEGIES;
 
 use super::nodes;
 
@@ -73,6 +73,28 @@ pub struct Tools {
     pub landing: usize,
     /// Registered pages to which pages of the program are moved for a moment, and as many that are locked.
     pub transit: usize,
+}
+
+/// A chunk to be populated, outside the lock.
+#[derive(Clone, Copy)]
+pub struct Order {
+    /// For this pool.
+    pub pool: usize,
+    /// There.
+    pub address: usize,
+    /// Locked in memory.
+    pub pinned: bool,
+    /// So many pages of it.
+    pub pages: usize,
+    /// Its pages may be reclaimed soon.
+    pub frugal: bool,
+}
+
+impl Order {
+    /// The node that its pages are to come from; `None`: there is but one.
+    pub fn node(&self) -> Option<usize> {
+        nodes::are_several().then_some(self.pool / MAX_STRATEGIES)
+    }
 }
 
 /// One chunk, populated.

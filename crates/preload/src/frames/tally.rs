@@ -10,7 +10,7 @@ use pagelab_abi::plan::StrategyKind;
 use pagelab_frames::Want;
 
 use crate::boundary::sys::Errno;
-use crate::frames::engine::PLACERS;
+use crate::frames::areas::PLACERS;
 use crate::state::guest_file;
 
 /// Adds to a number that other threads may add to as well.

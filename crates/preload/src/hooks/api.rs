@@ -10,11 +10,12 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 
 use pagelab_abi::plan::StrategyKind;
 
-use super::late_start::prepare;
-use crate::backing::hints::{self, Counters, Moved};
+use crate::backing::hints;
+use crate::backing::hints::{Counters, Moved};
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::{Span, align_down, align_up};
 use crate::boundary::sys::{Errno, Result};
+use crate::hooks::late_start::prepare;
 
 use super::windows;
 

@@ -5,8 +5,7 @@ use core::ffi::{c_int, c_long, c_uint, c_void};
 use crate::backing::program_uffd;
 use crate::boundary::sys::{self, Errno, Result, c, task};
 use crate::memory::calls;
-use crate::state::own_stack;
-use crate::state::seccomp as flags;
+use crate::state::{own_stack, seccomp as flags};
 
 use super::{exit, seccomp};
 

@@ -9,12 +9,8 @@ use crate::boundary::stack;
 use crate::boundary::sys::{self, Errno, c};
 use crate::hooks::environment::Stripped;
 use crate::memory::measure;
-use crate::state::child;
-use crate::state::guest_file;
 use crate::state::lock::Turn;
-use crate::state::own_stack;
-use crate::state::plan;
-use crate::state::seccomp;
+use crate::state::{child, guest_file, own_stack, plan, seccomp};
 
 /// One thread measures at a time: two in `_exit`, or one there and one in exec, would add to the same sums.
 static MEASURING: Turn = Turn::new();

@@ -16,12 +16,8 @@ use crate::boundary::span::Span;
 use crate::boundary::sys::{self, c};
 use crate::memory::pool::{copy_of, protection_of};
 use crate::memory::tables;
-use crate::state::child;
-use crate::state::fork_hold;
-use crate::state::guest_file;
 use crate::state::message::say;
-use crate::state::own_stack;
-use crate::state::seccomp;
+use crate::state::{child, fork_hold, guest_file, own_stack, seccomp};
 
 #[derive(Clone, Copy)]
 struct Copy {

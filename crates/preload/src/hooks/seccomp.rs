@@ -13,12 +13,8 @@ use crate::backing;
 use crate::boundary::span::Span;
 use crate::boundary::stack;
 use crate::boundary::sys::{self, Result, c};
-use crate::memory::tables;
-use crate::memory::{calls, measure};
-use crate::state::child;
-use crate::state::own_stack;
-use crate::state::plan;
-use crate::state::{guest_file, seccomp as flags};
+use crate::memory::{calls, measure, tables};
+use crate::state::{child, guest_file, own_stack, plan, seccomp as flags};
 
 /// How long other threads may take to finish what they are at.
 const PATIENCE_NS: u64 = 100_000_000;

@@ -18,12 +18,8 @@ use crate::boundary::arch::{self, PAGE};
 use crate::boundary::elf;
 use crate::boundary::sys::{self, Errno, Result, c};
 use crate::memory::measure;
-use crate::state::child;
-use crate::state::guest_file;
 use crate::state::lock::Locked;
-use crate::state::own_stack;
-use crate::state::plan;
-use crate::state::seccomp;
+use crate::state::{child, guest_file, own_stack, plan, seccomp};
 
 static FILE: AtomicPtr<WindowsFile> = AtomicPtr::new(core::ptr::null_mut());
 /// Held while the file is made and while names are added.

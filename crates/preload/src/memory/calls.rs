@@ -10,17 +10,15 @@ use pagelab_abi::plan::{Fetch, Memory, Section};
 
 use crate::backing;
 use crate::boundary::arch::PAGE;
-use crate::boundary::libc;
-use crate::boundary::mapping;
 use crate::boundary::span::{Span, align_down, align_up};
 use crate::boundary::sys::{self, Errno, Result, c, task};
+use crate::boundary::{libc, mapping};
 use crate::memory::pool::{How, discards, looks_like_arena};
-use crate::memory::tables;
 use crate::state::guest_file;
 use crate::state::layout::Layout;
 use crate::state::plan::{self, HEAP, POOLS};
 
-use super::{files, prefault};
+use super::{files, prefault, tables};
 
 pub use locks::{all_locked_or_unlocked, before_lock_all, place_ahead, unlocked};
 pub use remap::mremap;

@@ -16,8 +16,7 @@ use crate::boundary::maps::{self, Mapping};
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, c};
 use crate::state::layout::Layout;
-use crate::state::plan;
-use crate::state::{guest_file, seccomp};
+use crate::state::{guest_file, plan, seccomp};
 
 use super::prefault;
 

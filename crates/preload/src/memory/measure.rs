@@ -19,10 +19,11 @@ use crate::boundary::sys;
 use crate::given_back::regions::Place;
 use crate::given_back::scan::Pagemap;
 use crate::memory::pool::Pool;
-use crate::memory::tables;
 use crate::state::guest_file;
 use crate::state::layout::Layout;
 use crate::state::plan::{self, HEAP, POOLS};
+
+use super::tables;
 
 pub use smaps::in_memory;
 use tally::Tally;

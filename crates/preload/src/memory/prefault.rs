@@ -8,8 +8,7 @@ use crate::boundary::meminfo;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, c};
 use crate::state::layout::Layout;
-use crate::state::plan;
-use crate::state::{guest_file, seccomp};
+use crate::state::{guest_file, plan, seccomp};
 
 /// From this size on, available memory is looked up before populating.
 const LARGE: usize = 16 << 20;

@@ -10,14 +10,13 @@ use pagelab_abi::plan::{Flags, MAX_ANON_POOLS, Memory, POOL_BYTES, Plan, Section
 use crate::boundary::span::Span;
 use crate::boundary::stack;
 use crate::boundary::sys::Errno;
+use crate::memory::heap::Heap;
+use crate::memory::pool::Pool;
 use crate::state::child::{self, Reset};
 use crate::state::layout::Layout;
 use crate::state::lock::Guard;
 use crate::state::plan::{self, HEAP, POOLS};
 use crate::state::{guest_file, memory_lock};
-
-use super::heap::Heap;
-use super::pool::Pool;
 
 /// The tables: what of the heap and of the pools is whose.
 pub struct Tables {

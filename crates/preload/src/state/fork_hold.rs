@@ -1,8 +1,7 @@
 //! One fork at a time, and none while something is held that must not be copied half done.
 
 use crate::boundary::sys;
-
-use super::lock::Turn;
+use crate::state::lock::Turn;
 
 /// Who forks, or holds.
 pub static TURN: Turn = Turn::new();

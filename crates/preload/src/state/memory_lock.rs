@@ -1,7 +1,8 @@
 //! The lock under which heap, pools and the ranges of strategies change.
 
+use crate::state::lock::{Guard, Locked};
+
 use super::child;
-use super::lock::{Guard, Locked};
 
 static LOCK: Locked<()> = Locked::new(());
 

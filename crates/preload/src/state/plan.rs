@@ -6,8 +6,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use pagelab_abi::plan::{ANON_BASE, Flags, HEAP_BASE, MAX_ANON_POOLS, Memory, POOL_BYTES, Plan, Section};
 
 use crate::boundary::span::Span;
-
-use super::layout::Layout;
+use crate::state::layout::Layout;
 
 /// All addresses that pools can have.
 pub const POOLS: Span = Span::new(ANON_BASE as usize, ANON_BASE as usize + MAX_ANON_POOLS * POOL_BYTES as usize);

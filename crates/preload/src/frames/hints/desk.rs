@@ -8,9 +8,11 @@ use pagelab_frames::{AnyStrategy, Colours};
 
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result};
-use crate::frames::engine::{Engine, PLACERS};
+use crate::frames::areas::PLACERS;
+use crate::frames::engine::Engine;
 use crate::frames::mail::{self, Kind};
-use crate::frames::{areas, handler, tally};
+use crate::frames::yard;
+use crate::frames::{areas, tally};
 use crate::state::lock::Locked;
 
 use super::values::Values;
@@ -161,7 +163,7 @@ impl Engine {
             return Err(Errno::EINVAL);
         }
         if spec.pin {
-            handler::pin_yard();
+            yard::lock();
         }
         tally::assign(number, spec.kind, spec.colours);
         self.admit(number, &spec, colours, strategy)?;

@@ -10,13 +10,13 @@ use pagelab_frames::Colours;
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result};
+use crate::frames::areas;
 use crate::frames::engine::Engine;
 use crate::frames::mail::Kind;
 use crate::frames::pagemap::Pagemap;
+use crate::frames::running::is_running;
 use crate::frames::store::SLOTS;
-use crate::frames::{areas, is_running};
-use crate::state::guest_file;
-use crate::state::plan;
+use crate::state::{guest_file, plan};
 
 use super::desk::{Counter, DESK, FIRST, ask};
 use super::{mapped, meet};

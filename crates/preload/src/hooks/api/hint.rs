@@ -4,7 +4,8 @@ use pagelab_abi::plan::{ANYWHERE, MOST_COLOURS, Strategy as Spec, StrategyKind, 
 use pagelab_frames::strategy::{BinHopping, Exact, Modulo, PageColoring, Random, Spans};
 use pagelab_frames::{AnyStrategy, Colours, MOST_MASKS};
 
-use crate::backing::hints::{self, Asked, SPAN_BYTES, Values};
+use crate::backing::hints;
+use crate::backing::hints::{Asked, SPAN_BYTES, Values};
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result};

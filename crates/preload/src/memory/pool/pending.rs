@@ -5,9 +5,8 @@
 //! waits [`REST_NS`], and the tiles that wait get at most a twentieth of the time.
 
 use crate::backing::thp::{self, Collapsed};
-use crate::boundary::huge_pages;
 use crate::boundary::span::Span;
-use crate::boundary::sys;
+use crate::boundary::{huge_pages, sys};
 use crate::state::seccomp;
 
 const ROOM: usize = 64;

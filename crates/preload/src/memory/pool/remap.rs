@@ -3,10 +3,9 @@
 use crate::backing;
 use crate::backing::thp;
 use crate::boundary::arch::{PAGE, PMD};
-use crate::boundary::mapping;
-use crate::boundary::maps;
 use crate::boundary::span::{Span, align_down, align_up};
 use crate::boundary::sys::{self, Errno, c};
+use crate::boundary::{mapping, maps};
 use crate::state::layout::Backing;
 use crate::state::seccomp;
 
