@@ -2,7 +2,7 @@
 //!
 //! Governed memory is registered with a userfaultfd. A thread of our own, the *handler*, answers faults on missing pages
 //! by moving pages in whose frames it knows, out of a pool that it and a second thread, the *refiller*, fill. Threads of
-//! the program do two things only: they register what they map, and ask the handler ([`mail`]) for what needs the pool.
+//! the program do two things only: they register what they map, and ask the handler ([`threads::requests`]) for what needs the pool.
 //! None of them ever waits for a lock that the handler holds, and the handler waits for none of theirs: their stacks may
 //! be governed memory.
 //!
@@ -14,47 +14,19 @@
 //! A process whose policy leaves frames to the kernel has none of this.
 
 mod areas;
-mod census;
 #[cfg(feature = "expensive")]
 mod checks;
-mod doubts;
 mod engine;
 mod existing;
-mod gate;
-mod grip;
-mod group;
-mod handler;
 pub mod hints;
-mod homes;
-mod hunt;
-mod known;
-mod kpageflags;
-mod later;
-mod leaving;
-mod mail;
-mod module;
-mod nodes;
-mod pagemap;
+mod kernel;
 mod place;
-mod pools;
+mod pool;
 pub mod program_uffd;
-mod ranges;
-mod ready;
-mod refiller;
 mod registrable;
-mod remap;
-mod rights;
-mod room;
+mod report;
 mod running;
-mod shadow;
-mod spot;
-mod store;
-mod strategies;
-mod tally;
-mod thread;
-mod uffd;
-mod window;
-mod yard;
+mod threads;
 
 use pagelab_abi::guest::{EngineFailure, EngineState};
 use pagelab_abi::plan::Plan;
@@ -65,16 +37,21 @@ use crate::boundary::span::Span;
 use crate::boundary::sys::{Errno, Result, c, task};
 use crate::state::{plan, seccomp};
 
-pub use leaving::census;
-use mail::Kind;
+pub use report::at_exit::census;
+
+use place::module;
+use pool::{chunks, grip};
 use registrable::{each_registrable, is_placeable};
+use report::tally;
 use running::{is_running, is_wanted};
+use threads::requests::Kind;
+use threads::{handler, handler_affinity, refiller, registration, requests, startup};
 
 /// Learns what of the plan concerns frames. Called once, before there are threads.
 pub fn learn(plan: &Plan<'_>) {
     if areas::learn(plan) {
         module::learn(plan);
-        spot::learn();
+        handler_affinity::learn();
         running::set_state(running::IDLE);
     }
 }
@@ -93,7 +70,7 @@ pub fn place_existing() {
 
 /// Whether `addr` lies in the pool of free pages.
 pub fn is_own(addr: usize) -> bool {
-    (store::ROOM.start..store::ROOM.end).contains(&addr)
+    (chunks::ROOM.start..chunks::ROOM.end).contains(&addr)
 }
 
 /// Memory has just been mapped at `span`, in base pages or as the kernel likes: its pages are placed from now on, where a
@@ -108,7 +85,7 @@ pub fn enter(span: Span) -> bool {
     }
     let mut all = true;
     areas::each(span, &mut |part, number| {
-        let governed = number.is_some() && ready::is_ready() && gate::govern(part).is_ok();
+        let governed = number.is_some() && startup::is_ready() && registration::govern(part).is_ok();
         all &= governed;
     });
     all
@@ -116,7 +93,7 @@ pub fn enter(span: Span) -> bool {
 
 /// Unlocks memory at `addr` that its strategy pins. False: it does not.
 pub fn unpin(addr: usize, len: usize) -> bool {
-    gate::pins(addr) && task::munlock(addr, len).is_ok()
+    registration::pins(addr) && task::munlock(addr, len).is_ok()
 }
 
 /// Advice of the program that the kernel refuses for locked memory, where it is us who locked it: what to ask for instead
@@ -124,9 +101,9 @@ pub fn unpin(addr: usize, len: usize) -> bool {
 pub fn advice_for(addr: usize, advice: i32) -> Option<i32> {
     const MADV_PAGEOUT: i32 = 21;
     match advice {
-        c::MADV_DONTNEED if gate::pins(addr) => Some(c::MADV_DONTNEED_LOCKED),
+        c::MADV_DONTNEED if registration::pins(addr) => Some(c::MADV_DONTNEED_LOCKED),
         // They may be without effect.
-        c::MADV_FREE | c::MADV_COLD | MADV_PAGEOUT if gate::pins(addr) => None,
+        c::MADV_FREE | c::MADV_COLD | MADV_PAGEOUT if registration::pins(addr) => None,
         _ => Some(advice),
     }
 }
@@ -143,14 +120,14 @@ pub fn unlocked(span: Span) {
 /// The program has locked all memory, or unlocked it: the pool's is as it was, and so is what strategies pin.
 pub fn all_locked_or_unlocked() {
     if is_running() {
-        let _ = mail::ask(Kind::Relock, Span::new(0, 0));
+        let _ = requests::ask(Kind::Relock, Span::new(0, 0));
         let _ = each_registrable(&mut |span| unlocked(span));
     }
 }
 
 /// Pages of governed memory are wanted now: places what is missing of `span`. False: it is not ours to do.
 pub fn populate(span: Span) -> bool {
-    is_running() && areas::touches(span) && mail::ask(Kind::Eager, span).is_ok()
+    is_running() && areas::touches(span) && requests::ask(Kind::Eager, span).is_ok()
 }
 
 /// As [`populate`], for all governed memory that can be written to.
@@ -181,7 +158,7 @@ const MUCH: usize = 8 << 20;
 /// Does `what`; if that ends for lack of memory, gives the pool's back and does it once more.
 pub fn frugally<T>(mut what: impl FnMut() -> Result<T>) -> Result<T> {
     match what() {
-        Err(Errno::ENOMEM) if is_running() && mail::ask(Kind::Shed, Span::new(0, 0)).is_ok() => what(),
+        Err(Errno::ENOMEM) if is_running() && requests::ask(Kind::Shed, Span::new(0, 0)).is_ok() => what(),
         result => result,
     }
 }
@@ -221,13 +198,13 @@ pub fn moved(old: Span, new: usize, stays: bool) {
 /// The program is about to fork: pages that are held on to would be copied when they are written to, child or no child.
 pub fn before_fork() {
     if is_running() && grip::is_holding() {
-        let _ = mail::ask(Kind::LetGo, Span::new(0, 0));
+        let _ = requests::ask(Kind::LetGo, Span::new(0, 0));
     }
 }
 
 /// What a forked child resets of the engine, in this order.
 const RESETS: [fn(); 6] =
-    [areas::after_fork, gate::close, mail::reset, handler::forget, refiller::forget, ready::forget];
+    [areas::after_fork, registration::close, requests::reset, handler::forget, refiller::forget, startup::forget];
 
 /// In a forked child, before it does anything else: an engine of its own, unless the policy is not inherited.
 pub fn adopt_child(inherits: bool) {
@@ -241,10 +218,10 @@ pub fn adopt_child(inherits: bool) {
     if !inherits {
         return tally::failed(EngineState::Off, EngineFailure::NotInherited, None);
     }
-    if ready::is_ready() {
+    if startup::is_ready() {
         hints::adopt_child();
         let _ = each_registrable(&mut |span| {
-            let _ = gate::renew(span);
+            let _ = registration::renew(span);
         });
     }
 }
@@ -256,9 +233,9 @@ pub fn stop() {
         running::IDLE => return running::set_state(running::GONE),
         _ => return,
     }
-    gate::close();
-    let _ = mail::ask(Kind::Stop, Span::new(0, 0));
-    mail::hang(0);
+    registration::close();
+    let _ = requests::ask(Kind::Stop, Span::new(0, 0));
+    requests::hang(0);
     let _ = handler::join();
     tally::failed(EngineState::Stopped, EngineFailure::Sandbox, None);
 }

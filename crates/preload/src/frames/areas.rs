@@ -4,13 +4,16 @@
 //! policy, memory that existed at start), and on top of these the program's own hints. Nobody waits for a lock here; writers
 //! hold the guest's.
 
+mod ranges;
+
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use pagelab_abi::plan::{MAX_ANON_POOLS, Memory, POOL_BYTES, Plan};
 
 use crate::boundary::span::Span;
-use crate::frames::ranges::{Code, Ranges};
 use crate::state::plan::{HEAP, POOLS};
+
+use ranges::{Code, Ranges};
 
 /// Strategies at a time: the plan's, and the program's own hints.
 pub const PLACERS: usize = 32;

@@ -7,8 +7,8 @@ use pagelab_frames::{SlotId, State, Stock};
 
 use crate::boundary::arch::PAGE;
 use crate::frames::engine::Engine;
-use crate::frames::pagemap::Pagemap;
-use crate::frames::store::SLOTS;
+use crate::frames::kernel::pagemap::Pagemap;
+use crate::frames::pool::chunks::SLOTS;
 use crate::state::message::say;
 
 /// Chunks whose pages are looked at take turns.

@@ -7,22 +7,23 @@ use pagelab_abi::plan::{MAX_STRATEGIES, Plan, StrategyKind};
 use pagelab_frames::stock::Refused;
 use pagelab_frames::{AnyStrategy, Colours, Run, SlotId, Strategy, Want};
 
-use super::areas::PLACERS;
-use super::nodes::Policy;
 use crate::boundary::arch::PAGE;
 use crate::boundary::meminfo;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result};
-use crate::frames::doubts::Doubts;
-use crate::frames::grip::Grip;
-use crate::frames::group::Group;
-use crate::frames::kpageflags::Flags;
-use crate::frames::pools::{Books, Pool, Pools};
-use crate::frames::store::{self, Addresses, Order, SLOTS, Tools};
-use crate::frames::window::Windows;
+use crate::frames::areas::PLACERS;
+use crate::frames::kernel::control_groups::Group;
+use crate::frames::kernel::kpageflags::Flags;
+use crate::frames::kernel::memory_nodes;
+use crate::frames::kernel::memory_nodes::Policy;
+use crate::frames::place::stale_faults::Doubts;
+use crate::frames::place::strategies;
+use crate::frames::place::window::Windows;
+use crate::frames::pool::chunks::{self, Addresses, Order, SLOTS, Tools};
+use crate::frames::pool::grip::Grip;
+use crate::frames::pool::pools::{Books, Pool, Pools};
+use crate::frames::report::tally;
 use crate::state::lock::Owned;
-
-use super::{nodes, strategies, tally};
 
 /// One strategy at work.
 pub struct Placer {
@@ -38,22 +39,22 @@ pub struct Placer {
 
 /// Everything that changes.
 pub struct Engine {
-    pub(super) tools: Tools,
-    pub(super) pools: Pools,
-    pub(super) home: Home,
-    pub(super) placers: [Option<Placer>; PLACERS],
-    pub(super) wants: [Want; SLOTS],
-    pub(super) flags: Flags,
-    pub(super) addresses: Addresses,
-    pub(super) books: Books,
-    pub(super) frames: [u64; SLOTS],
-    pub(super) doubts: Doubts,
-    pub(super) grip: Grip,
-    pub(super) group: Group,
+    pub(in crate::frames) tools: Tools,
+    pub(in crate::frames) pools: Pools,
+    pub(in crate::frames) home: Home,
+    pub(in crate::frames) placers: [Option<Placer>; PLACERS],
+    pub(in crate::frames) wants: [Want; SLOTS],
+    pub(in crate::frames) flags: Flags,
+    pub(in crate::frames) addresses: Addresses,
+    pub(in crate::frames) books: Books,
+    pub(in crate::frames) frames: [u64; SLOTS],
+    pub(in crate::frames) doubts: Doubts,
+    pub(in crate::frames) grip: Grip,
+    pub(in crate::frames) group: Group,
     /// The page that the fault in question touched: what else it brings in comes ahead.
-    pub(super) touched: Option<usize>,
+    pub(in crate::frames) touched: Option<usize>,
     /// Several threads wait: those whose pages are there are woken together, and where these pages are.
-    pub(super) later: Option<Later>,
+    pub(in crate::frames) later: Option<Later>,
 }
 
 /// The process's engine.
@@ -72,13 +73,13 @@ pub struct Home {
     /// The node that they do come from.
     pub node: usize,
     /// How many more times a node is not asked that had no memory.
-    pub dry: [u8; nodes::MOST],
+    pub dry: [u8; memory_nodes::MOST],
 }
 
 impl Home {
     /// On the first node.
     pub const fn first() -> Home {
-        Home { policy: Policy::Local, thread: 0, local: 0, wanted: 0, node: 0, dry: [0; nodes::MOST] }
+        Home { policy: Policy::Local, thread: 0, local: 0, wanted: 0, node: 0, dry: [0; memory_nodes::MOST] }
     }
 }
 
@@ -104,11 +105,15 @@ impl Later {
 impl Engine {
     /// Before the start.
     pub const fn off() -> Engine {
-        let tools =
-            Tools { uffd: super::uffd::Uffd(-1), pagemap: super::pagemap::Pagemap(-1), landing: 0, transit: 0 };
+        let tools = Tools {
+            uffd: crate::frames::kernel::uffd::Uffd(-1),
+            pagemap: crate::frames::kernel::pagemap::Pagemap(-1),
+            landing: 0,
+            transit: 0,
+        };
         Engine {
             tools,
-            pools: [const { None }; MAX_STRATEGIES * nodes::MOST],
+            pools: [const { None }; MAX_STRATEGIES * memory_nodes::MOST],
             home: Home::first(),
             placers: [const { None }; PLACERS],
             wants: [Want::Any; SLOTS],
@@ -212,7 +217,7 @@ impl Engine {
     pub fn order(&mut self, at: usize) -> Option<Order> {
         let pool = self.pools.get(at)?.as_ref()?;
         let (pinned, pages, frugal) = (pool.pinned, pool.order_pages(), pool.is_short_of_memory());
-        if !store::has_address_room(self.chunk_count()) {
+        if !chunks::has_address_room(self.chunk_count()) {
             return None;
         }
         let address = self.addresses.take()?;
@@ -244,13 +249,13 @@ impl Engine {
     }
 
     /// Takes a populated chunk in. EXDEV: it went to another node's pool, since the kernel had no memory on the right one.
-    pub fn take_in(&mut self, meant: Order, made: &store::Made, frames: &[u64; SLOTS]) -> Result<()> {
+    pub fn take_in(&mut self, meant: Order, made: &chunks::Made, frames: &[u64; SLOTS]) -> Result<()> {
         self.arrived(meant);
         let rehomed = self.rehomed(meant, made.node);
         let order = rehomed.unwrap_or(meant);
         let entered = rehomed.and_then(|_| self.books.take()).and_then(|book| self.fill(book, order, made, frames));
         if entered.is_err() {
-            store::unmap(order.address);
+            chunks::unmap(order.address);
             self.addresses.give_back(order.address);
         }
         self.account();
@@ -262,7 +267,7 @@ impl Engine {
         &mut self,
         book: &'static mut pagelab_frames::Chunk,
         order: Order,
-        made: &store::Made,
+        made: &chunks::Made,
         frames: &[u64; SLOTS],
     ) -> Result<()> {
         let pool = self.pools.get_mut(order.pool).and_then(Option::as_mut).ok_or(Errno::EINVAL)?;
@@ -274,7 +279,7 @@ impl Engine {
             let end = pool.end_for(*frame);
             if pool.stock.add(slot, *frame, end).is_err() {
                 if (index as usize) < made.pages {
-                    store::discard(page_at(order.address + index as usize * PAGE));
+                    chunks::discard(page_at(order.address + index as usize * PAGE));
                 }
                 pool.stock.emptied(Run::one(slot));
             }
@@ -293,7 +298,7 @@ impl Engine {
         let order = self.order(at).ok_or(Errno::ENOMEM)?;
         let begin = sys::monotonic_ns();
         let mut frames = self.frames;
-        let made = store::populate(&self.tools, &order, small, &mut frames);
+        let made = chunks::populate(&self.tools, &order, small, &mut frames);
         self.frames = frames;
         match made {
             Ok(made) => {
@@ -311,13 +316,13 @@ impl Engine {
     pub fn relock(&self) {
         for pool in self.pools.iter().flatten() {
             for address in (0..pool.stock.chunk_limit()).filter_map(|number| pool.stock.chunk_address(number)) {
-                let _ = store::relock(address, pool.pinned);
+                let _ = chunks::relock(address, pool.pinned);
             }
         }
     }
 
     /// Brings the numbers of the guest file up to date.
-    pub(super) fn account(&self) {
+    pub(in crate::frames) fn account(&self) {
         let pools = || self.pools().iter().flatten();
         let held = pools().map(Pool::held_bytes).sum();
         tally::engine_set(|counts| &counts.pool_bytes, held);
@@ -326,7 +331,7 @@ impl Engine {
     }
 
     /// Looks up how much memory the process has, if the budget of pool `at` depends on it, and what its control groups leave.
-    pub(super) fn measure(&mut self, at: usize) {
+    pub(in crate::frames) fn measure(&mut self, at: usize) {
         let left = self.group.left();
         let count = self.pools().iter().flatten().count().max(1) as u64;
         if let Some(pool) = self.pool(at) {
@@ -364,7 +369,7 @@ pub fn page_at(addr: usize) -> Span {
 }
 
 /// Counts a chunk that was populated.
-pub fn count_chunk(made: &store::Made, ns: u64) {
+pub fn count_chunk(made: &chunks::Made, ns: u64) {
     tally::engine(|counts| &counts.refills, 1);
     tally::engine(|counts| &counts.refill_pages, made.pages as u64);
     tally::engine(|counts| &counts.refill_ns, ns);

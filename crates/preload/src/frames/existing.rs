@@ -4,23 +4,27 @@
 //! it waits while its memory moves. Left out is what the handler itself works with: the library's own data, and that of
 //! strategies' modules.
 
+pub mod remap;
+
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use pagelab_abi::guest::OutOfReach;
 use pagelab_abi::plan::{Memory, Plan};
 
-use super::gate;
-use super::ready::is_ready;
 use crate::boundary::arch::PAGE;
 use crate::boundary::elf;
 use crate::boundary::maps::{self, Mapping};
 use crate::boundary::span::Span;
 use crate::boundary::sys::task;
-use crate::frames::mail::{self, Kind};
-use crate::frames::store::SLOTS;
+use crate::frames::place::module;
+use crate::frames::pool::chunks::SLOTS;
+use crate::frames::report::tally;
+use crate::frames::threads::registration;
+use crate::frames::threads::requests::{self, Kind};
+use crate::frames::threads::startup::is_ready;
 use crate::state::plan;
 
-use super::{areas, hints, module, tally};
+use super::{areas, hints};
 
 /// Most mappings listed.
 const ROOM: usize = 256;
@@ -140,10 +144,10 @@ fn place_one(span: Span, memory: Memory, is_file: bool, code: u8) {
     if !is_file {
         // The zero page has the right colour by chance, and is another page once it is written to.
         hints::unshare(span, &mut [0; SLOTS]);
-        if gate::govern(span).is_ok() {
-            let _ = mail::ask(Kind::Remap, span);
+        if registration::govern(span).is_ok() {
+            let _ = requests::ask(Kind::Remap, span);
         }
-    } else if span.len() > LARGEST_COPY || mail::ask(Kind::Replace, span).is_err() {
+    } else if span.len() > LARGEST_COPY || requests::ask(Kind::Replace, span).is_err() {
         areas::clear(span);
         tally::out_of_reach(number, OutOfReach::File, span.len());
     }

@@ -4,31 +4,33 @@
 //! desk keeps them: whoever gives or takes a hint holds its lock, so that a number cannot be given away between being
 //! chosen and being used. The handler never waits for it.
 
-mod desk;
+mod hint_table;
 mod queries;
 mod values;
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::ready::start_now;
-use super::running::is_running;
 use crate::boundary::arch::PAGE;
 use crate::boundary::maps;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result, c, task};
 use crate::frames::engine::is_pinned;
-use crate::frames::mail::Kind;
-use crate::frames::pagemap::Pagemap;
+use crate::frames::kernel::pagemap::Pagemap;
+use crate::frames::pool::chunks::SLOTS;
 use crate::frames::registrable::{is_placeable, untiled};
-use crate::frames::store::SLOTS;
+use crate::frames::report::tally;
+use crate::frames::running::is_running;
+use crate::frames::threads::registration;
+use crate::frames::threads::requests::Kind;
+use crate::frames::threads::startup::start_now;
 use crate::state::fork_hold::Hold;
 use crate::state::{child, guest_file, memory_lock, plan};
 
-use super::{areas, gate, program_uffd, tally};
+use super::{areas, program_uffd};
 
-pub use desk::{Asked, SPAN_BYTES, adopt_child};
-use desk::{DESK, ask, code, number_of};
+pub use hint_table::{Asked, SPAN_BYTES, adopt_child};
+use hint_table::{DESK, ask, code, number_of};
 pub use queries::{Counters, colours_around, counters, frames, strategy_at, usual_colours};
 pub use values::Values;
 
@@ -178,10 +180,10 @@ fn settle(span: Span) {
         if !part.is_empty() && is_placeable(mapping) {
             areas::each(part, &mut |part, number| match number {
                 Some(_) => untiled(part, &mut |part| {
-                    let _ = gate::govern(part);
+                    let _ = registration::govern(part);
                 }),
                 None => {
-                    let _ = gate::unregister(part);
+                    let _ = registration::unregister(part);
                 }
             });
         }

@@ -3,6 +3,14 @@
 //! Whatever happens, a thread that waits for a page goes on: with the page wanted, with another one, with the kernel's
 //! zero page, or with its memory taken out of our hands.
 
+pub mod exact_search;
+pub mod module;
+pub mod shadow;
+pub mod stale_faults;
+pub mod strategies;
+pub mod wake;
+pub mod window;
+
 use core::sync::atomic::Ordering::Relaxed;
 
 use pagelab_frames::{Run, Strategy, Want};
@@ -11,12 +19,13 @@ use crate::boundary::arch::PAGE;
 use crate::boundary::span::{Span, align_down};
 use crate::boundary::sys::{self, Errno, c};
 use crate::frames::engine::{Engine, page_at};
-use crate::frames::shadow::Shadow;
-use crate::frames::store::{self, SLOTS};
-use crate::frames::tally::{self, Got};
-use crate::frames::uffd::Then;
+use crate::frames::kernel::uffd::Then;
+use crate::frames::pool::chunks::{self, SLOTS};
+use crate::frames::report::tally::{self, Got};
 
 use super::areas;
+
+use shadow::Shadow;
 
 /// What lies where, for the count at exit.
 pub static SHADOW: Shadow = Shadow::new();
@@ -24,7 +33,7 @@ pub static SHADOW: Shadow = Shadow::new();
 /// Chunks that are found changed, for one run of pages.
 const MOST_CHANGED: usize = 4096;
 /// How often a move that the kernel asks to repeat is repeated.
-pub(super) const PATIENCE: usize = 1000;
+pub(in crate::frames) const PATIENCE: usize = 1000;
 /// Pages of the pool that turn out to be in use, for one page placed.
 const BUSY: usize = 64;
 
@@ -249,7 +258,7 @@ impl Engine {
     }
 
     /// Moves, again while the kernel asks for it.
-    pub(super) fn shift(&self, from: usize, to: Span, then: Then) -> (usize, Option<Errno>) {
+    pub(in crate::frames) fn shift(&self, from: usize, to: Span, then: Then) -> (usize, Option<Errno>) {
         let mut result = (0, Some(Errno::EAGAIN));
         for _ in 0..PATIENCE {
             // SAFETY: the slots are held by the caller, their pages zero; the target gets what it is missing.
@@ -283,7 +292,7 @@ impl Engine {
     }
 
     /// The first `done` pages of `run` went to page `at` of the span at `start` and after it; the others stay.
-    pub(super) fn settle(&mut self, number: u32, run: Run, start: usize, at: usize, done: usize) {
+    pub(in crate::frames) fn settle(&mut self, number: u32, run: Run, start: usize, at: usize, done: usize) {
         self.count_home(done);
         let Some(pool) = self.pool_of(number) else { return };
         let Some(Some(pool)) = self.pools.get_mut(pool) else { return };
@@ -319,7 +328,7 @@ impl Engine {
         let any = c::PROT_RW | c::PROT_EXEC;
         let pinned = self.placers.get(number as usize).and_then(Option::as_ref).is_some_and(|placer| placer.pinned);
         let placed = [(true, c::PROT_RW), (false, any), (true, any)].into_iter().any(|(other, prot)| {
-            store::disguise(from, pinned, other, prot, || self.shift(from, page_at(page), Then::Wake).1.is_none())
+            chunks::disguise(from, pinned, other, prot, || self.shift(from, page_at(page), Then::Wake).1.is_none())
         });
         self.settle(number, run, page - at * PAGE, at, usize::from(placed));
         placed
@@ -332,14 +341,14 @@ impl Engine {
         if pool.stock.take_this(run.slot)
             && let Some(address) = pool.stock.address(run.slot)
         {
-            store::discard(page_at(address));
+            chunks::discard(page_at(address));
             pool.stock.emptied(run);
         }
     }
 
     /// As [`Engine::take`], pages that are still on the frames they were found on. A chunk in which some are not is sorted
     /// anew.
-    pub(super) fn take_known(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
+    pub(in crate::frames) fn take_known(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
         for _ in 0..MOST_CHANGED {
             let (run, from) = self.take(number, at, most)?;
             let pool = self.pool_of(number)?;
@@ -354,7 +363,7 @@ impl Engine {
 
     /// Pages for the wants from number `at` on, at most `most`: of another node, or another colour, only if there is
     /// nothing else to be had. And where they are.
-    pub(super) fn take(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
+    pub(in crate::frames) fn take(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
         self.come_home();
         let here = self.has_home(number);
         let found = if here { self.take_here(number, at, most) } else { None };
@@ -362,7 +371,7 @@ impl Engine {
     }
 
     /// As [`Engine::take`], from the pool of the node in question.
-    pub(super) fn take_here(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
+    pub(in crate::frames) fn take_here(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
         let pool = self.pool_of(number)?;
         if self.pools.get(pool)?.as_ref()?.exact {
             return self.take_exact(pool, at, most);

@@ -11,12 +11,13 @@ use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
 use crate::boundary::sys::task;
 use crate::frames::engine::{Engine, is_pinned, page_at};
-use crate::frames::mail::{self, Kind};
 use crate::frames::place::SHADOW;
+use crate::frames::pool::chunks;
 use crate::frames::running::is_running;
+use crate::frames::threads::requests::{self, Kind};
 use crate::state::memory_lock;
 
-use super::{areas, store};
+use super::areas;
 
 /// UFFDIO_REGISTER, which no other device knows.
 pub const REGISTER: usize = 0xc020_aa00;
@@ -50,7 +51,7 @@ pub fn registering(argument: usize) {
             }
         });
         if areas::give_to_program(span, true) {
-            let _ = mail::ask(Kind::HandOver, span);
+            let _ = requests::ask(Kind::HandOver, span);
         }
     }
 }
@@ -91,6 +92,6 @@ impl Engine {
         } else {
             self.bring_back(page_at(page), transit.start);
         }
-        store::discard(transit);
+        chunks::discard(transit);
     }
 }

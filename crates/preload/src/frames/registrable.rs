@@ -3,7 +3,7 @@
 use crate::boundary::maps::{self, Mapping};
 use crate::boundary::span::Span;
 use crate::boundary::sys::{Result, task};
-use crate::frames::uffd::Uffd;
+use crate::frames::kernel::uffd::Uffd;
 use crate::state::plan;
 
 use super::areas;

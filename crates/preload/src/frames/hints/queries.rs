@@ -12,13 +12,13 @@ use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result};
 use crate::frames::areas;
 use crate::frames::engine::Engine;
-use crate::frames::mail::Kind;
-use crate::frames::pagemap::Pagemap;
+use crate::frames::kernel::pagemap::Pagemap;
+use crate::frames::pool::chunks::SLOTS;
 use crate::frames::running::is_running;
-use crate::frames::store::SLOTS;
+use crate::frames::threads::requests::Kind;
 use crate::state::{guest_file, plan};
 
-use super::desk::{Counter, DESK, FIRST, ask};
+use super::hint_table::{Counter, DESK, FIRST, ask};
 use super::{mapped, meet};
 
 static FRAMES: Counter<[u64; SLOTS]> = Counter(UnsafeCell::new([0; SLOTS]));

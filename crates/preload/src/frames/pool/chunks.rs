@@ -7,11 +7,10 @@ use crate::boundary::arch::{PAGE, PMD};
 use crate::boundary::meminfo;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result, c, task};
-use crate::frames::pagemap::Pagemap;
-use crate::frames::uffd::{Then, Uffd};
+use crate::frames::kernel::memory_nodes;
+use crate::frames::kernel::pagemap::Pagemap;
+use crate::frames::kernel::uffd::{Then, Uffd};
 use pagelab_abi::plan::MAX_STRATEGIES;
-
-use super::nodes;
 
 /// Slots of a chunk.
 pub const SLOTS: usize = PMD / PAGE;
@@ -93,7 +92,7 @@ pub struct Order {
 impl Order {
     /// The node that its pages are to come from; `None`: there is but one.
     pub fn node(&self) -> Option<usize> {
-        nodes::are_several().then_some(self.pool / MAX_STRATEGIES)
+        memory_nodes::are_several().then_some(self.pool / MAX_STRATEGIES)
     }
 }
 
@@ -198,7 +197,7 @@ fn fill(tools: &Tools, order: &Order, advice: i32, frames: &mut [u64; SLOTS]) ->
     }
     let split_ns = sys::monotonic_ns() - begin;
     each_page().for_each(|page| mark(page, 0));
-    let node = nodes::are_several().then(|| one_node(address, frames)).flatten();
+    let node = memory_nodes::are_several().then(|| one_node(address, frames)).flatten();
     Ok(Made { node, huge, pages, split_ns })
 }
 

@@ -7,10 +7,11 @@ use pagelab_frames::{Chunk, Colours, List, Run, SlotId, State, Stock, Want};
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Result, c};
-use crate::frames::known::Looks;
-use crate::frames::pagemap::Pagemap;
+use crate::frames::kernel::memory_nodes;
+use crate::frames::kernel::pagemap::Pagemap;
 
-use super::{nodes, store};
+use super::chunks;
+use super::verify::Looks;
 
 /// Chunks of one pool, at most (64 GiB).
 pub const MOST_CHUNKS: usize = 1 << 15;
@@ -275,7 +276,7 @@ impl Pool {
                 u64::from(self.stock.state(slot) == Some(State::Free) && self.stock.frame(slot) != Some(*frame));
             if self.stock.refresh(slot, *frame) == Err(Refused::Frame) && self.stock.take_this(slot) {
                 let page = address + index as usize * PAGE;
-                store::discard(Span::new(page, page + PAGE));
+                chunks::discard(Span::new(page, page + PAGE));
                 self.stock.emptied(Run::one(slot));
             }
         }
@@ -395,7 +396,7 @@ impl Books {
 }
 
 /// The pools of a process: those of the first node, in any order, then the same of the second node, and so on.
-pub type Pools = [Option<Pool>; MAX_STRATEGIES * nodes::MOST];
+pub type Pools = [Option<Pool>; MAX_STRATEGIES * memory_nodes::MOST];
 
 #[cfg(test)]
 mod tests {

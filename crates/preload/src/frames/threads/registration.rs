@@ -6,12 +6,14 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result, task};
 use crate::boundary::{huge_pages, libc};
+use crate::frames::areas;
 use crate::frames::engine::is_pinned;
-use crate::frames::mail::{self, Kind};
+use crate::frames::kernel::uffd::Uffd;
+use crate::frames::report::tally;
 use crate::frames::running::is_running;
-use crate::frames::uffd::Uffd;
 
-use super::{areas, handler, tally};
+use super::handler;
+use super::requests::{self, Kind};
 
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(NONE);
 /// Its inode, by which it is told from what the program may put in its place.
@@ -79,7 +81,7 @@ fn through(what: impl Fn(Uffd) -> Result<()>, kind: Kind, span: Span) -> Result<
             result => return result,
         }
     }
-    mail::ask(kind, span).map(drop)
+    requests::ask(kind, span).map(drop)
 }
 
 /// Registers `span`.

@@ -6,11 +6,11 @@ use crate::boundary::arch::PAGE;
 use crate::boundary::sys;
 use crate::boundary::sys::task;
 use crate::frames::engine::{ENGINE, Engine, count_chunk};
-use crate::frames::pools::Pool;
-use crate::frames::store::{self, SLOTS};
-use crate::frames::thread::Thread;
+use crate::frames::pool::chunks::{self, SLOTS};
+use crate::frames::pool::pools::Pool;
 
 use super::handler;
+use super::thread::Thread;
 
 static THREAD: Thread = Thread::new();
 /// Counts the calls.
@@ -20,7 +20,7 @@ static ASLEEP: AtomicBool = AtomicBool::new(false);
 /// It shall end.
 static DISMISSED: AtomicBool = AtomicBool::new(false);
 
-/// Pages are held on to ([`super::grip`]), which is to end soon.
+/// Pages are held on to ([`crate::frames::pool::grip`]), which is to end soon.
 static TIDY: AtomicBool = AtomicBool::new(false);
 /// How soon, ns.
 const SOON: u64 = 20_000_000;
@@ -107,7 +107,7 @@ fn work(frames: &mut [u64; SLOTS]) -> bool {
     // The handler's landing pages come first.
     tools.landing += 2 * PAGE;
     let begin = sys::monotonic_ns();
-    let made = store::populate(&tools, &order, false, frames);
+    let made = chunks::populate(&tools, &order, false, frames);
     let mut engine = ENGINE.lock();
     match made {
         Ok(made) => {

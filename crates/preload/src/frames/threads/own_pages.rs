@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Result, c, task};
-use crate::frames::uffd::Uffd;
+use crate::frames::kernel::uffd::Uffd;
 
 /// Pages moved out at a time: the size of a transit area.
 pub const TRANSIT: usize = 64;

@@ -5,12 +5,13 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use pagelab_abi::guest::EngineState;
 
 use crate::boundary::sys;
+use crate::frames::report::tally;
 use crate::frames::running::{self, GONE, IDLE, RUNNING, is_running};
 use crate::state::guest_file;
 use crate::state::lock::Turn;
 use crate::state::message::say;
 
-use super::{handler, tally};
+use super::handler;
 
 /// One start at a time.
 static TURN: Turn = Turn::new();

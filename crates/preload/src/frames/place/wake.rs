@@ -5,13 +5,12 @@
 //! move). So their pages are all moved first. One call wakes everybody who waits between the first and the last page:
 //! a thread there whose message has not been read yet asks again.
 
-use super::engine::Later;
 use crate::boundary::span::Span;
-use crate::frames::engine::Engine;
+use crate::frames::engine::{Engine, Later};
 
 impl Engine {
     /// Wakes threads that wait for `span`, or has them woken later.
-    pub(super) fn wake_in_turn(&mut self, span: Span) {
+    pub(in crate::frames) fn wake_in_turn(&mut self, span: Span) {
         match &mut self.later {
             Some(later) => later.add(span),
             None => {
@@ -21,7 +20,7 @@ impl Engine {
     }
 
     /// Whether threads are woken later.
-    pub(super) fn wakes_later(&self) -> bool {
+    pub(in crate::frames) fn wakes_later(&self) -> bool {
         self.later.is_some()
     }
 

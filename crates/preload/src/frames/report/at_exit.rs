@@ -6,14 +6,15 @@ use pagelab_abi::plan::Memory;
 use crate::boundary::maps::Mapping;
 use crate::boundary::span::Span;
 use crate::boundary::sys::Errno;
-use crate::frames::mail::{self, Kind};
+use crate::frames::areas;
 use crate::frames::registrable::is_placeable;
 use crate::frames::running::is_running;
+use crate::frames::threads::requests::{self, Kind};
 use crate::given_back::regions::Place;
 use crate::given_back::scan::Pagemap as Scan;
 use crate::state::plan;
 
-use super::{areas, tally};
+use super::tally;
 
 /// At exit: counts what is where in one mapping.
 pub fn census(place: &Place, mapping: &Mapping<'_>, scan: &Scan) {
@@ -23,7 +24,7 @@ pub fn census(place: &Place, mapping: &Mapping<'_>, scan: &Scan) {
     areas::each(mapping.span, &mut |part, number| match number {
         Some(_) if is_placeable(mapping) => {
             each_kind(part, &mut |part, kind| {
-                let _ = mail::ask(kind, part);
+                let _ = requests::ask(kind, part);
             });
         }
         _ => beyond_reach(place, mapping, part, scan),

@@ -5,23 +5,24 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use pagelab_abi::guest::{EngineFailure, EngineState};
 use pagelab_abi::plan::Plan;
 
-use super::registrable;
-use super::rights::Stop;
-use super::yard;
 use crate::boundary::apart::apart;
 use crate::boundary::arch::PAGE;
 use crate::boundary::libc;
 use crate::boundary::sys::{self, Errno, task};
 use crate::frames::engine::{self, ENGINE, Engine, page_at};
-use crate::frames::mail::{self, Kind};
-use crate::frames::pagemap::Pagemap;
-use crate::frames::spot::{self, Spot};
-use crate::frames::store::Tools;
-use crate::frames::thread::Thread;
-use crate::frames::uffd::{Message, Uffd};
+use crate::frames::kernel::pagemap::Pagemap;
+use crate::frames::kernel::rights::Stop;
+use crate::frames::kernel::uffd::{Message, Uffd};
+use crate::frames::kernel::{memory_nodes, rights};
+use crate::frames::pool::chunks::Tools;
+use crate::frames::report::{census, tally};
+use crate::frames::{areas, registrable};
 use crate::state::plan;
 
-use super::{areas, census, gate, nodes, refiller, rights, tally};
+use super::handler_affinity::{self, Spot};
+use super::requests::{self, Kind};
+use super::thread::Thread;
+use super::{own_pages, refiller, registration};
 
 static THREAD: Thread = Thread::new();
 /// The userfaultfd's number in the handler's table.
@@ -90,7 +91,7 @@ fn open_and_begin(keeps: bool) -> core::result::Result<(), Stop> {
         Ok((uffd, pagemap)) => {
             let result = begin_with(uffd, pagemap);
             if keeps && result.is_ok() {
-                gate::keep(uffd);
+                registration::keep(uffd);
             }
             sys::close(pagemap.0);
             sys::close(uffd.0);
@@ -103,7 +104,7 @@ fn open_and_begin(keeps: bool) -> core::result::Result<(), Stop> {
 }
 
 fn begin_with(uffd: Uffd, pagemap: Pagemap) -> core::result::Result<(), Stop> {
-    spot::attach();
+    handler_affinity::attach();
     UFFD.store(uffd.0, Ordering::Relaxed);
     PAGEMAP.store(pagemap.0, Ordering::Relaxed);
     STAGE.store(BEGUN, Ordering::Release);
@@ -118,7 +119,7 @@ fn begin_with(uffd: Uffd, pagemap: Pagemap) -> core::result::Result<(), Stop> {
         let errno = Some(Errno(ERRNO.load(Ordering::Relaxed))).filter(|errno| errno.0 != 0);
         return Err(Stop { failure: failure.unwrap_or(EngineFailure::Other), errno });
     }
-    mail::hang(yard::address());
+    requests::hang(own_pages::address());
     Ok(())
 }
 
@@ -165,11 +166,11 @@ fn prepare() -> core::result::Result<Uffd, Stop> {
     let pins = |plan: Plan<'_>| {
         (0..plan.strategy_count()).filter_map(|number| plan.strategy(number)).any(|strategy| strategy.pin)
     };
-    let yard = yard::map(uffd, plan::current().is_some_and(pins)).map_err(stop(EngineFailure::NoMemory))?;
-    nodes::learn();
+    let yard = own_pages::map(uffd, plan::current().is_some_and(pins)).map_err(stop(EngineFailure::NoMemory))?;
+    memory_nodes::learn();
     ENGINE.lock().group.learn();
     if let Some(plan) = plan::current() {
-        let tools = Tools { uffd, pagemap, landing: yard + PAGE, transit: yard + yard::FIRST_TRANSIT * PAGE };
+        let tools = Tools { uffd, pagemap, landing: yard + PAGE, transit: yard + own_pages::FIRST_TRANSIT * PAGE };
         if !ENGINE.lock().set_up(&plan, tools) {
             tally::failed(EngineState::Running, EngineFailure::Module, None);
         }
@@ -211,7 +212,7 @@ fn serve(uffd: Uffd) -> ! {
             engine.wake_later();
         }
         for (addr, thread) in messages.iter().take(count).filter_map(Message::fault) {
-            if addr & !(PAGE - 1) == mail::bell() {
+            if addr & !(PAGE - 1) == requests::bell() {
                 stopped |= reply(&mut engine, uffd, thread);
             } else {
                 engine.fault(addr, thread);
@@ -241,14 +242,14 @@ fn serve(uffd: Uffd) -> ! {
 }
 
 /// Several threads touch fresh memory at once: lets their next faults gather, so that their pages are moved while none of
-/// them runs (see [`super::later`]).
+/// them runs (see [`crate::frames::place::wake`]).
 fn gather() {
     task::futex_wait_for(&AtomicU32::new(0), 0, GATHERING);
 }
 
 /// Answers what `thread` rang the bell for. True: this is the end.
 fn reply(engine: &mut Engine, uffd: Uffd, thread: u32) -> bool {
-    if let Some((kind, span)) = mail::question() {
+    if let Some((kind, span)) = requests::question() {
         let result = match kind {
             Kind::Register => registrable::prepare(uffd, span, is_pinned(span.start)).map(|()| 0),
             Kind::Unregister => uffd.unregister(span).map(|()| 0),
@@ -257,7 +258,7 @@ fn reply(engine: &mut Engine, uffd: Uffd, thread: u32) -> bool {
             Kind::CensusTiled => Ok(census::take(engine, span, true)),
             Kind::Remap => Ok(engine.remap(span)),
             Kind::Relock => {
-                yard::lock();
+                own_pages::lock();
                 engine.relock();
                 Ok(0)
             }
@@ -278,13 +279,13 @@ fn reply(engine: &mut Engine, uffd: Uffd, thread: u32) -> bool {
             Kind::Frames => engine.show_frames(span),
             // Who asked goes on when the descriptor is closed.
             Kind::Stop => {
-                mail::answer(Ok(0));
+                requests::answer(Ok(0));
                 return true;
             }
         };
-        mail::answer(result);
+        requests::answer(result);
     }
-    let bell = page_at(mail::bell());
+    let bell = page_at(requests::bell());
     for _ in 0..1000 {
         match uffd.zero(bell) {
             Err(Errno::EAGAIN) => {}

@@ -8,11 +8,11 @@ use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result, nodes as calls};
 use crate::frames::engine::Engine;
-use crate::frames::nodes::{self, Policy};
-use crate::frames::pools::Pool;
-use crate::frames::store::{Order, SLOTS};
+use crate::frames::kernel::memory_nodes::{self, Policy};
+use crate::frames::report::tally;
 
-use super::tally;
+use super::chunks::{Order, SLOTS};
+use super::pools::Pool;
 
 use pagelab_frames::Run;
 
@@ -38,17 +38,17 @@ impl Engine {
 
     /// `thread` wants pages at `addr`: from now on they come from where the kernel would take them.
     pub fn ask_home(&mut self, addr: usize, thread: u32) {
-        if nodes::are_several() {
+        if memory_nodes::are_several() {
             self.home.thread = thread;
             self.home.policy = Policy::of(addr, thread);
-            self.home.local = nodes::of_processor_of(thread);
+            self.home.local = memory_nodes::of_processor_of(thread);
             self.settle_home(addr);
         }
     }
 
     /// The page at `addr` comes from where the policy asked for last says.
     fn settle_home(&mut self, addr: usize) {
-        if nodes::are_several() {
+        if memory_nodes::are_several() {
             self.home.wanted = self.home.policy.node(addr / PAGE, self.home.local);
             self.home.node = self.home.wanted;
         }
@@ -65,7 +65,7 @@ impl Engine {
 
     /// The part at the beginning of `span` whose pages come from one node.
     pub fn of_one_home(&self, span: Span) -> Span {
-        if !nodes::are_several() {
+        if !memory_nodes::are_several() {
             return span;
         }
         if self.home.policy.is_in_turn() {
@@ -76,7 +76,7 @@ impl Engine {
 
     /// The part at the beginning of `span` whose mappings have the same policy.
     pub fn of_one_policy(&self, span: Span) -> Span {
-        if !nodes::are_several() {
+        if !memory_nodes::are_several() {
             return span;
         }
         let own = calls::policy_of_mapping(span.start);
@@ -88,14 +88,14 @@ impl Engine {
     /// The first of the pages at `addr`, which are there, are exchanged for pages of the same node: how many of `count`
     /// that is.
     pub fn stay_home(&mut self, addr: usize, count: usize) -> usize {
-        if !nodes::are_several() {
+        if !memory_nodes::are_several() {
             return count;
         }
         let mut found = [-1i32; SLOTS];
         let Some(found) = found.get_mut(..count.min(SLOTS)) else { return count };
         let known = calls::of_pages(addr, found).is_ok();
         match found.first().copied().map(usize::try_from) {
-            Some(Ok(node)) if known && node < nodes::MOST => {
+            Some(Ok(node)) if known && node < memory_nodes::MOST => {
                 (self.home.wanted, self.home.node) = (node, node);
                 found.iter().take_while(|other| **other == node as i32).count()
             }
@@ -116,7 +116,7 @@ impl Engine {
 
     /// `pages` were placed.
     pub fn count_home(&self, pages: usize) {
-        if nodes::are_several() {
+        if memory_nodes::are_several() {
             tally::on_node(self.home.node, self.is_abroad(), pages);
         }
     }
@@ -139,7 +139,7 @@ impl Engine {
     /// The nodes but the wanted one, nearest first; none where there is but one.
     pub fn abroad(&self) -> impl Iterator<Item = usize> + use<> {
         let wanted = self.home.wanted;
-        let all = nodes::are_several().then(|| nodes::from_near(wanted));
+        let all = memory_nodes::are_several().then(|| memory_nodes::from_near(wanted));
         all.into_iter().flatten().filter(move |node| *node != wanted)
     }
 
@@ -178,7 +178,7 @@ impl Engine {
     /// A chunk was populated for an order, on `node`: the order as if it had been meant for that.
     pub fn rehomed(&mut self, order: Order, node: Option<usize>) -> Result<Order> {
         let meant = order.pool / MAX_STRATEGIES;
-        let Some(node) = node.filter(|node| *node != meant && *node < nodes::MOST) else { return Ok(order) };
+        let Some(node) = node.filter(|node| *node != meant && *node < memory_nodes::MOST) else { return Ok(order) };
         if let Some(dry) = self.home.dry.get_mut(meant) {
             *dry = DRY;
         }
@@ -190,5 +190,5 @@ impl Engine {
 }
 
 fn pool_limit() -> usize {
-    if nodes::are_several() { MAX_STRATEGIES * nodes::MOST } else { MAX_STRATEGIES }
+    if memory_nodes::are_several() { MAX_STRATEGIES * memory_nodes::MOST } else { MAX_STRATEGIES }
 }

@@ -3,10 +3,10 @@
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
 use crate::frames::engine::Engine;
-use crate::frames::pools::Pool;
-use crate::frames::store::{self, SLOTS};
+use crate::frames::report::tally;
 
-use super::tally;
+use super::chunks::{self, SLOTS};
+use super::pools::Pool;
 
 impl Engine {
     /// Gives every chunk back that can go, because the program is short of memory.
@@ -16,7 +16,7 @@ impl Engine {
             for number in 0..pool.stock.chunk_limit() {
                 let free = pool.stock.chunk_counts(number).map_or(0, |counts| counts.free);
                 if let Ok((book, address)) = pool.stock.remove_chunk(number) {
-                    store::unmap(address);
+                    chunks::unmap(address);
                     self.books.give_back(book);
                     self.addresses.give_back(address);
                     tally::engine(|counts| &counts.released_pages, u64::from(free));
@@ -32,7 +32,7 @@ impl Engine {
         for pool in self.pools.iter_mut().filter_map(Option::take) {
             (0..pool.stock.chunk_limit())
                 .filter_map(|number| pool.stock.chunk_address(number))
-                .for_each(store::unmap);
+                .for_each(chunks::unmap);
         }
         self.placers.fill_with(|| None);
         self.account();
@@ -51,7 +51,7 @@ impl Engine {
         while let Some(number) = pool.stock.spare_chunk(from, 0) {
             from = number + 1;
             if let Ok((book, address)) = pool.stock.remove_chunk(number) {
-                store::unmap(address);
+                chunks::unmap(address);
                 self.books.give_back(book);
                 self.addresses.give_back(address);
             }
@@ -80,7 +80,7 @@ impl Engine {
             match pool.stock.take_surplus(keep, SLOTS as u32) {
                 Some(run) => {
                     if let Some(from) = pool.stock.address(run.slot) {
-                        store::discard(Span::new(from, from + run.len as usize * PAGE));
+                        chunks::discard(Span::new(from, from + run.len as usize * PAGE));
                     }
                     pool.stock.emptied(run);
                     tally::engine(|counts| &counts.released_pages, u64::from(run.len));

@@ -30,7 +30,7 @@ pub enum Kind {
     Remap = 6,
     /// Count resident pages of tiles of larger pages, which are out of reach.
     CensusTiled = 7,
-    /// Take the hint on the counter as the strategy whose number is the span's start ([`super::hints`]).
+    /// Take the hint on the counter as the strategy whose number is the span's start ([`crate::frames::hints`]).
     Hint = 8,
     /// Put the frames of the span's pages on the counter. Answer: how many.
     Frames = 9,
@@ -42,7 +42,7 @@ pub enum Kind {
     Shed = 12,
     /// Let go of the span, which the program registers with a userfaultfd of its own.
     HandOver = 13,
-    /// Let go of pages that are held on to ([`super::grip`]).
+    /// Let go of pages that are held on to ([`crate::frames::pool::grip`]).
     LetGo = 14,
 }
 

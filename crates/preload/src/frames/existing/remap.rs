@@ -6,16 +6,16 @@
 
 use pagelab_frames::{Strategy, Want};
 
-use super::registrable;
-use super::yard::TRANSIT;
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result, c};
 use crate::frames::engine::{Engine, page_at};
+use crate::frames::kernel::uffd::Then;
 use crate::frames::place::{PATIENCE, SHADOW};
-use crate::frames::uffd::Then;
-
-use super::{areas, store, tally};
+use crate::frames::pool::chunks;
+use crate::frames::report::tally;
+use crate::frames::threads::own_pages::TRANSIT;
+use crate::frames::{areas, registrable};
 
 impl Engine {
     /// Puts the resident pages of `span` where they are wanted; how many are as wanted then.
@@ -91,7 +91,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn is_as_wanted(&self, number: u32, frame: u64, want: Want) -> bool {
+    pub(in crate::frames) fn is_as_wanted(&self, number: u32, frame: u64, want: Want) -> bool {
         let pool = self.placers.get(number as usize).and_then(Option::as_ref).map(|placer| placer.pool);
         let pool = pool.and_then(|pool| self.pools.get(pool)).and_then(Option::as_ref);
         match want {
@@ -102,7 +102,13 @@ impl Engine {
     }
 
     /// One exchange, of pages from page `at` on, which are on frames `old`: pages dealt with, and pages moved.
-    pub(super) fn exchange(&mut self, number: u32, start: usize, at: usize, old: &[u64]) -> (usize, usize) {
+    pub(in crate::frames) fn exchange(
+        &mut self,
+        number: u32,
+        start: usize,
+        at: usize,
+        old: &[u64],
+    ) -> (usize, usize) {
         let count = self.stay_home(start + at * PAGE, old.len());
         let Some((run, from)) = self.take_known(number, at, count) else { return (1, 0) };
         let pages = run.len as usize;
@@ -127,7 +133,7 @@ impl Engine {
         self.settle(number, run, start, at, done);
         // Not for the pool: the kernel may hold references to what was the program's.
         if out > 0 {
-            store::discard(Span::new(transit, transit + out * PAGE));
+            chunks::discard(Span::new(transit, transit + out * PAGE));
         }
         tally::frames(number, |counts| &counts.remapped_pages, done);
         // A page that cannot be moved out (shared, pinned, locked, read-only) is left where it is.
@@ -135,7 +141,7 @@ impl Engine {
     }
 
     /// Pages from `page` on go to `transit`, in the transit area; bytes moved.
-    pub(super) fn move_out(&self, page: usize, transit: Span) -> usize {
+    pub(in crate::frames) fn move_out(&self, page: usize, transit: Span) -> usize {
         for _ in 0..PATIENCE {
             // SAFETY: the transit area is ours and empty; what is moved there comes back.
             match unsafe { self.tools.uffd.shift(page, transit, Then::Wait) } {
@@ -156,7 +162,7 @@ impl Engine {
     /// A page that was moved out, and for which no other could be moved in (its mapping has changed meanwhile): it goes
     /// back, or its contents at least.
     #[cold]
-    pub(super) fn bring_back(&self, page: Span, from: usize) {
+    pub(in crate::frames) fn bring_back(&self, page: Span, from: usize) {
         if self.shift(from, page, Then::Wake).1.is_none() {
             return SHADOW.set(page.start, 0, false);
         }

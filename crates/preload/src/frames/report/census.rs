@@ -9,12 +9,13 @@ use pagelab_abi::guest::OutOfReach;
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
 use crate::boundary::sys::task;
+use crate::frames::areas;
 use crate::frames::engine::Engine;
-use crate::frames::place::SHADOW;
-use crate::frames::store::SLOTS;
+use crate::frames::place::{SHADOW, shadow};
+use crate::frames::pool::chunks::SLOTS;
 use crate::given_back::scan::Pagemap as Scan;
 
-use super::{areas, shadow, tally};
+use super::tally;
 
 /// The sums of one span.
 #[derive(Default)]

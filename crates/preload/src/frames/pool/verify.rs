@@ -6,7 +6,7 @@
 //! not looked up again.
 //!
 //! That is enough while the kernel leaves free pages alone. Once some have strayed, it is at work on them, and pages are
-//! held on to ([`super::grip`]) from their look-up to their move, for a while after the last one was seen to stray. So are
+//! held on to ([`crate::frames::pool::grip`]) from their look-up to their move, for a while after the last one was seen to stray. So are
 //! those of chunks without a huge page, which compaction is after at any time.
 
 use pagelab_frames::stock::CHUNK_SLOTS;
@@ -16,11 +16,12 @@ use crate::boundary::arch::{self, PAGE};
 use crate::boundary::span::Span;
 use crate::boundary::sys::Result;
 use crate::boundary::sys::pipes::MOST_PAGES;
-use crate::frames::grip::{Grip, List};
-use crate::frames::pagemap::Pagemap;
-use crate::frames::pools::{MOST_CHUNKS, Pool, table};
+use crate::frames::kernel::pagemap::Pagemap;
+use crate::frames::report::tally;
 
-use super::{store, tally};
+use super::chunks;
+use super::grip::{Grip, List};
+use super::pools::{MOST_CHUNKS, Pool, table};
 
 /// Slots looked up together.
 const GROUP: usize = 32;
@@ -198,10 +199,10 @@ impl Pool {
     }
 
     /// Takes the marks of having been used from the pages of `part`, which are about to be handed out: looking at them and holding
-    /// them is no use, and what is marked twice the kernel is slow to reclaim (see [`store`]).
+    /// them is no use, and what is marked twice the kernel is slow to reclaim (see [`chunks`]).
     fn unmark(&self, part: Run) {
         if let Some(address) = self.stock.address(part.slot) {
-            store::unmark(Span::new(address, address + part.len as usize * PAGE));
+            chunks::unmark(Span::new(address, address + part.len as usize * PAGE));
         }
     }
 

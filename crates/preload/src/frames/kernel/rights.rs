@@ -6,9 +6,10 @@
 use pagelab_abi::guest::EngineFailure;
 
 use crate::boundary::sys::{self, Errno, Result, socket};
-use crate::frames::pagemap::Pagemap;
-use crate::frames::uffd::Uffd;
 use crate::state::plan;
+
+use super::pagemap::Pagemap;
+use super::uffd::Uffd;
 
 /// Why the engine cannot be started.
 pub struct Stop {

@@ -8,11 +8,12 @@ use pagelab_frames::{AnyStrategy, Colours};
 
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result};
+use crate::frames::areas;
 use crate::frames::areas::PLACERS;
 use crate::frames::engine::Engine;
-use crate::frames::mail::{self, Kind};
-use crate::frames::yard;
-use crate::frames::{areas, tally};
+use crate::frames::report::tally;
+use crate::frames::threads::own_pages;
+use crate::frames::threads::requests::{self, Kind};
 use crate::state::lock::Locked;
 
 use super::values::Values;
@@ -127,7 +128,7 @@ fn drop_unused(desk: &mut Desk) {
 /// Asks the handler.
 pub fn ask(kind: Kind, span: Span) -> Result<usize> {
     // ESRCH: the engine has ended (the program locked itself in).
-    mail::ask(kind, span).map_err(|errno| if errno == Errno::ESRCH { Errno::EOPNOTSUPP } else { errno })
+    requests::ask(kind, span).map_err(|errno| if errno == Errno::ESRCH { Errno::EOPNOTSUPP } else { errno })
 }
 
 /// In a forked child with a new engine: its handler learns the hints anew. (The parent's threads may have had the lock;
@@ -163,7 +164,7 @@ impl Engine {
             return Err(Errno::EINVAL);
         }
         if spec.pin {
-            yard::lock();
+            own_pages::lock();
         }
         tally::assign(number, spec.kind, spec.colours);
         self.admit(number, &spec, colours, strategy)?;

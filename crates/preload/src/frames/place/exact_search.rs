@@ -10,7 +10,7 @@ use pagelab_frames::{End, Run, Want};
 use crate::boundary::arch::{PAGE, PMD};
 use crate::boundary::sys::{self, Result};
 use crate::frames::engine::Engine;
-use crate::frames::pools::{Pool, table};
+use crate::frames::pool::pools::{Pool, table};
 
 /// The frames among `values`, sorted.
 fn sorted(values: Words<'_>) -> &'static [u64] {
@@ -47,7 +47,7 @@ impl Pool {
 
 impl Engine {
     /// Strategy `number` asks for these frames by number.
-    pub(super) fn will_hunt(&mut self, number: usize, frames: Words<'_>) {
+    pub(in crate::frames) fn will_hunt(&mut self, number: usize, frames: Words<'_>) {
         self.opened_flags();
         let pool = self.placers.get(number).and_then(Option::as_ref).map(|placer| placer.pool);
         if let Some(pool) = pool.and_then(|pool| self.pool(pool))
@@ -58,7 +58,7 @@ impl Engine {
     }
 
     /// As [`Engine::take`], from a pool of which pages ask for frames by number: what others may ask for is taken last.
-    pub(super) fn take_exact(&mut self, at_pool: usize, at: usize, most: usize) -> Option<(Run, usize)> {
+    pub(in crate::frames) fn take_exact(&mut self, at_pool: usize, at: usize, most: usize) -> Option<(Run, usize)> {
         let want = *self.wants.get(at)?;
         if let Want::Frame(frame) = want {
             let _ = self.pool(at_pool)?.keep_index();
