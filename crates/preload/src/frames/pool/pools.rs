@@ -22,6 +22,10 @@ const HIGHEST_HIGH: u32 = 8 * CHUNK_SLOTS as u32;
 /// A colour is low at half of its goal; in small processes at a quarter, for they may never need what is fetched.
 const LOW_PART: u32 = 2;
 const SMALL_LOW_PART: u32 = 4;
+/// Filling up cannot wait where there is only one part in so many of that ...
+const PRESSED_PART: u32 = SMALL_LOW_PART;
+/// ... or not enough for so many moments like the last one.
+const MOMENTS_AHEAD: u32 = 8;
 /// Chunks populated for one page, at most.
 const MOST_HUNTED: u64 = 64;
 /// ... and of pieces smaller than that.
@@ -335,6 +339,23 @@ impl Pool {
         hungry
     }
 
+    /// Whether the refiller has been told to fill it up.
+    pub fn is_filling(&self) -> bool {
+        self.filling > 0
+    }
+
+    /// Whether that cannot wait, where so many pages were placed in the last moment.
+    pub fn is_pressed(&self, of_late: u64) -> bool {
+        let high = self.high();
+        let soon = u32::try_from(of_late).unwrap_or(u32::MAX).saturating_mul(MOMENTS_AHEAD);
+        let free = self.stock.totals().free;
+        self.starving
+            || free < soon
+            || free * PRESSED_PART < high
+            || self.stock.short_colour(high, PRESSED_PART).is_some()
+            || self.stock.runs_out(soon)
+    }
+
     /// Whether the refiller is to populate another chunk for it: colours fill up to their goals, but where that takes
     /// throwing other pages away, only those do that are low. It gives up on what is not to be found.
     pub fn takes_more(&mut self) -> bool {
@@ -401,6 +422,7 @@ pub type Pools = [Option<Pool>; MAX_STRATEGIES * memory_nodes::MOST];
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pagelab_frames::stock::End;
 
     const MIB: u64 = 1 << 20;
 
@@ -449,5 +471,32 @@ mod tests {
         let mut asked = pool(StrategyKind::Random, 8 * MIB);
         asked.left(Some(16 * MIB));
         assert_eq!((asked.budget_bytes(), asked.most_bytes()), (4 * MIB, 8 * MIB));
+    }
+
+    #[test]
+    fn filling_up_waits_until_the_pool_would_run_out() {
+        let mut pool = pool(StrategyKind::PageColoring, 0);
+        for number in 0..4u32 {
+            let book = Box::leak(Box::new(Chunk::new()));
+            assert_eq!(pool.stock.add_chunk(book, (number as usize) << 21), Ok(number));
+            for index in 0..CHUNK_SLOTS as u32 {
+                let frame = 512 + u64::from(number * 512 + index);
+                pool.stock.add(SlotId::new(number, index), frame, End::Back).unwrap();
+            }
+        }
+        pool.placed = 8 * 2048;
+        assert_eq!((pool.high(), pool.stock.totals().free), (4096, 2048));
+        let soon = u64::from(MOMENTS_AHEAD);
+        assert_eq!([0, 2048 / soon, 2048 / soon + 1].map(|pages| pool.is_pressed(pages)), [false, false, true]);
+        // Of one colour there are 32, and nothing but this is asked for.
+        (0..4).for_each(|_| pool.asked(Want::Colour(3)));
+        assert_eq!([32 / soon, 32 / soon + 1].map(|pages| pool.is_pressed(pages)), [false, true]);
+        pool.starving = true;
+        assert!(pool.is_pressed(0));
+        pool.starving = false;
+        while pool.stock.totals().free >= 1024 {
+            pool.stock.take_any().unwrap();
+        }
+        assert!(pool.is_pressed(0), "less than a quarter");
     }
 }

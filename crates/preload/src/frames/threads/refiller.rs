@@ -1,4 +1,8 @@
 //! The thread that fills the pools up, so that faults need not wait for it. Started when it is first needed.
+//!
+//! While it works, faults take longer: it takes processor time, it locks the process's memory, and where it runs beside the
+//! handler each move has to interrupt its processor. So what is not urgent is left until the program touches no fresh memory
+//! for a moment. Urgent is what would otherwise be missed before long, at the pace of the last moment.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -25,6 +29,10 @@ static TIDY: AtomicBool = AtomicBool::new(false);
 /// How soon, ns.
 const SOON: u64 = 20_000_000;
 const NEVER: u64 = 3_600_000_000_000;
+/// A moment, ns: so often it looks whether the program still touches fresh memory.
+const MOMENT: u64 = 1_000_000;
+/// A look so many moments ago does not tell the pace.
+const MOST_MOMENTS: u64 = 16;
 
 /// In a forked child: it is the parent's.
 pub fn forget() {
@@ -75,8 +83,13 @@ pub fn dismiss() {
 extern "C" fn body(_: usize) -> ! {
     task::set_name(c"pagelab-refill");
     let mut frames = [0u64; SLOTS];
+    let mut pace = Pace { placed: 0, at_ns: 0 };
     while !DISMISSED.load(Ordering::Acquire) {
         let calls = CALLS.load(Ordering::Acquire);
+        if !ENGINE.lock().leaves_time(&mut pace) {
+            task::futex_wait_for(&AtomicU32::new(0), 0, MOMENT);
+            continue;
+        }
         if work(&mut frames) {
             continue;
         }
@@ -91,6 +104,26 @@ extern "C" fn body(_: usize) -> ! {
         }
     }
     task::exit_thread()
+}
+
+/// How many pages had been placed at the last look.
+struct Pace {
+    placed: u64,
+    at_ns: u64,
+}
+
+impl Pace {
+    /// Pages a moment since the last look; `None`: that was too long ago, or too short, to tell.
+    fn of_late(&mut self, placed: u64, now_ns: u64) -> Option<u64> {
+        let last = core::mem::replace(self, Pace { placed, at_ns: now_ns });
+        let moments = now_ns.saturating_sub(last.at_ns) / MOMENT;
+        match placed.saturating_sub(last.placed) {
+            _ if moments > MOST_MOMENTS => None,
+            0 => Some(0),
+            _ if moments == 0 => None,
+            pages => Some(pages.div_ceil(moments)),
+        }
+    }
 }
 
 /// One piece of work: a chunk for a pool that runs down. Whether there may be more to do.
@@ -130,6 +163,17 @@ impl Engine {
         self.grip.holds()
     }
 
+    /// Whether what there is to do should be done now: the program touches no fresh memory, or too much of it.
+    fn leaves_time(&mut self, pace: &mut Pace) -> bool {
+        let mut filling = self.pools().iter().flatten().filter(|pool| pool.is_filling()).peekable();
+        if filling.peek().is_none() {
+            return true;
+        }
+        let placed = self.pools().iter().flatten().map(|pool| pool.placed).sum();
+        let of_late = pace.of_late(placed, sys::monotonic_ns());
+        of_late == Some(0) || filling.any(|pool| pool.is_pressed(of_late.unwrap_or(0)))
+    }
+
     /// Whether some pool runs down, so that the refiller should be called.
     pub fn is_hungry(&mut self) -> bool {
         let mut any = false;
@@ -151,5 +195,23 @@ impl Engine {
     /// A pool that is to be filled up further.
     fn hungriest(&mut self) -> Option<usize> {
         self.pools_mut().iter_mut().position(|pool| pool.as_mut().is_some_and(Pool::takes_more))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pace_is_that_of_the_last_moments() {
+        let mut pace = Pace { placed: 0, at_ns: 0 };
+        assert_eq!(pace.of_late(5000, 100 * MOMENT), None, "the first look");
+        assert_eq!(pace.of_late(5100, 101 * MOMENT), Some(100));
+        assert_eq!(pace.of_late(5300, 105 * MOMENT), Some(50));
+        assert_eq!(pace.of_late(5301, 109 * MOMENT), Some(1), "slow is not idle");
+        assert_eq!(pace.of_late(5301, 110 * MOMENT), Some(0));
+        assert_eq!(pace.of_late(5301, 110 * MOMENT + 1), Some(0), "still idle");
+        assert_eq!(pace.of_late(5400, 110 * MOMENT + 2), None, "not for long enough");
+        assert_eq!(pace.of_late(9000, 200 * MOMENT), None, "long ago");
     }
 }
