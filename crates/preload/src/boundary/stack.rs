@@ -134,7 +134,7 @@ extern "C" fn perform<F: FnOnce() -> R, R>(job: usize) {
 
 /// Does `what` on a stack of the library's own, with all signals blocked; before it, there too, what `first` says, which is
 /// asked before a stack is taken.
-pub fn run<F: FnOnce() -> R, R>(first: impl FnOnce() -> Option<extern "C" fn(usize)>, what: F) -> R {
+pub fn run<F: FnOnce() -> R, R>(first: fn() -> Option<extern "C" fn(usize)>, what: F) -> R {
     let mut job = Job { what: MaybeUninit::new(what), result: MaybeUninit::uninit() };
     let address = &raw mut job as usize;
     let area = AREA.load(Ordering::Acquire);
