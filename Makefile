@@ -31,6 +31,7 @@ lint: $(STAMP)            ## Every configured check, warnings are errors
 	$(PY) -m ruff check src tests bench
 	$(PY) -m ruff format --check src tests bench
 	$(PY) -m mypy
+	$(PY) tools/storeys.py
 
 bench: $(STAMP) $(PEERS)  ## Overheads and speeds against the goals, each in one run with what it is compared with
 	$(PY) -m bench

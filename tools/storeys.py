@@ -18,8 +18,8 @@ SOURCES = Path(__file__).resolve().parent.parent / "crates" / "preload" / "src"
 STOREYS = ("boundary", "state", "given_back", "frames", "backing", "memory", "hooks", "start")
 """Modules of the crate, lowest first."""
 
-ROOMS: dict[str, tuple[str, ...]] = {}
-"""Rooms of a storey that has an order of its own, lowest first; what is not listed lies above all of them."""
+ONLY_CALLER = {"frames": "backing"}
+"""Storeys that one module alone may import."""
 
 LARGEST_CIRCLE = 8
 """Files that may import each other in a circle: a room and its parts."""
@@ -33,6 +33,7 @@ COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 LITERAL = re.compile(r'b?c?"(?:\\.|[^"\\])*"' + r"|b?'(?:\\.|[^'\\])'", re.S)
 TEST = re.compile(r"#\[cfg\(test\)\]\s*(?:#\[[^\]]*\]\s*)*")
 USE = re.compile(r"\buse\s+((?:crate|super|self)\b[^;]*);")
+VISIBLE = re.compile(r"\bpub\s*\(\s*in\s[^)]*\)")
 PART = re.compile(r"\bmod\s+(\w+)\s*;")
 PATH = re.compile(r"\b((?:crate|super|self)(?:::\w+)+)")
 
@@ -63,7 +64,7 @@ def end_of_item(text: str, start: int) -> int:
 
 def without_tests(text: str) -> tuple[str, set[str]]:
     """`text` without comments, literals and items under #[cfg(test)]; and the names of tests in files of their own."""
-    text = LITERAL.sub('""', COMMENT.sub("", text))
+    text = VISIBLE.sub("pub", LITERAL.sub('""', COMMENT.sub("", text)))
     modules: set[str] = set()
     while match := TEST.search(text):
         end = end_of_item(text, match.end())
@@ -158,12 +159,9 @@ def circles(arrows: dict[Path_, set[Path_]]) -> list[list[Path_]]:
     return sorted(found, key=len, reverse=True)
 
 
-def height(module: Path_) -> tuple[int, int]:
-    """The storey of a module, and the room in it."""
-    storey = STOREYS.index(module[0]) if module[0] in STOREYS else len(STOREYS)
-    rooms = ROOMS.get(module[0], ())
-    room = rooms.index(module[1]) if len(module) > 1 and module[1] in rooms else len(rooms)
-    return storey, room
+def height(module: Path_) -> int:
+    """The storey of a module; what belongs to none lies above all."""
+    return STOREYS.index(module[0]) if module[0] in STOREYS else len(STOREYS)
 
 
 def name(module: Path_) -> str:
@@ -185,6 +183,10 @@ def check(root: Path) -> list[str]:
             faults.append(f"{name(a)} imports {name(b)}, which lies higher")
     stale = set(ALLOWED) - {(name(a), name(b)) for a, b in climbing}
     faults += [f"ALLOWED lists {a} → {b}, which is no more" for a, b in sorted(stale)]
+    for module, imports in sorted(arrows.items()):
+        for top in {target[0] for target in imports} - {module[0]}:
+            if ONLY_CALLER.get(top, module[0]) != module[0]:
+                faults.append(f"{name(module)} imports {top}, which {ONLY_CALLER[top]} alone may")
     groups = circles({module: source.imports | source.parts for module, source in sources.items() if module})
     for group in groups:
         print(f"circle of {len(group)} files: {', '.join(map(name, group))}")

@@ -1,0 +1,111 @@
+"""tools/storeys.py: what climbs and what goes round in circles in the guest library's sources."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def storeys() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("storeys", ROOT / "tools" / "storeys.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def faults(storeys: ModuleType, tmp_path: Path) -> Callable[[dict[str, str]], list[str]]:
+    def check(sources: dict[str, str]) -> list[str]:
+        (tmp_path / "lib.rs").write_text("mod boundary;\nmod state;\nmod memory;\n")
+        for name, text in sources.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(text)
+        return list(storeys.check(tmp_path))
+
+    return check
+
+
+def test_the_guest_library_is_in_storeys(storeys: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    assert storeys.check(storeys.SOURCES) == []
+    assert " 0 climbing" in capsys.readouterr().out or storeys.ALLOWED
+
+
+def test_imports_of_lower_storeys_are_fine(faults: Callable[[dict[str, str]], list[str]]) -> None:
+    assert faults({"boundary.rs": "", "state.rs": "use crate::boundary::sys;", "memory.rs": "use super::state;"}) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "use crate::memory::pool;",
+        "use crate::{\n    boundary,\n    memory::{self, pool},\n};",
+        "pub use super::memory as upstairs;",
+        "fn f() { crate::memory::pool::map() }",
+    ],
+)
+def test_an_import_that_climbs_is_a_fault(text: str, faults: Callable[[dict[str, str]], list[str]]) -> None:
+    assert faults({"boundary.rs": "", "state.rs": text, "memory.rs": ""}) == ["state imports memory, which lies higher"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "// use crate::memory;",
+        '/// See [`x`].\nconst TEXT: &str = "use crate::memory;";',
+        "#[cfg(test)]\nmod tests {\n    use crate::memory::pool;\n    fn f() { '{'; }\n}",
+        "#[cfg(test)]\nuse crate::memory;",
+    ],
+)
+def test_comments_texts_and_tests_do_not_count(text: str, faults: Callable[[dict[str, str]], list[str]]) -> None:
+    assert faults({"boundary.rs": "", "state.rs": text, "memory.rs": ""}) == []
+
+
+def test_test_modules_in_files_of_their_own_do_not_count(faults: Callable[[dict[str, str]], list[str]]) -> None:
+    sources = {"state.rs": "#[cfg(test)]\nmod tests;", "state/tests.rs": "use crate::memory;", "memory.rs": ""}
+    assert faults({"boundary.rs": "", **sources}) == []
+
+
+def test_a_room_may_go_in_a_circle_with_its_parts_and_no_further(
+    faults: Callable[[dict[str, str]], list[str]],
+) -> None:
+    def room(parts: int) -> dict[str, str]:
+        names = [f"part{number}" for number in range(parts)]
+        files = {f"memory/{name}.rs": "use super::Room;" for name in names}
+        return {"memory.rs": "".join(f"mod {name};\n" for name in names), **files}
+
+    assert faults({"boundary.rs": "", "state.rs": "", **room(7)}) == []
+    assert faults({"boundary.rs": "", "state.rs": "", **room(8)}) == ["a circle of 9 files: memory … memory::part7"]
+
+
+def test_two_storeys_in_a_circle_are_a_fault_even_where_no_file_is(
+    faults: Callable[[dict[str, str]], list[str]],
+) -> None:
+    sources = {"state.rs": "mod a;\nmod b;", "state/a.rs": "use crate::memory;", "state/b.rs": "", "boundary.rs": ""}
+    found = faults({**sources, "memory.rs": "use crate::state::b;"})
+    assert "a circle of 2 top-level modules: memory, state" in found
+
+
+def test_the_engine_has_one_caller_and_every_file_a_storey(faults: Callable[[dict[str, str]], list[str]]) -> None:
+    sources = {"boundary.rs": "", "state.rs": "", "frames.rs": "", "backing.rs": "use crate::frames;"}
+    assert faults({**sources, "memory.rs": "use crate::frames;"}) == ["memory imports frames, which backing alone may"]
+    assert faults({**sources, "memory.rs": "", "attic.rs": ""}) == ["attic is no storey"]
+
+
+def test_what_is_allowed_must_still_be_there(
+    storeys: ModuleType, faults: Callable[[dict[str, str]], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storeys, "ALLOWED", {("state", "memory"): "a reason"})
+    sources = {"boundary.rs": "", "memory.rs": ""}
+    assert faults({**sources, "state.rs": "use crate::memory;"}) == []
+    assert faults({**sources, "state.rs": ""}) == ["ALLOWED lists state → memory, which is no more"]
