@@ -41,6 +41,17 @@ def test_the_guest_library_is_in_storeys(storeys: ModuleType, capsys: pytest.Cap
     assert " 0 climbing" in capsys.readouterr().out or storeys.ALLOWED
 
 
+def test_the_map_of_the_guest_names_every_room(storeys: ModuleType) -> None:
+    drawing = (ROOT / "docs" / "architecture" / "guest.md").read_text().split("```")[1]
+    depth = {"frames": 3}
+    rooms = {module for module in storeys.read(storeys.SOURCES) if 0 < len(module) <= depth.get(module[0], 2)}
+    words = set(drawing.replace("/", " ").replace(".rs", " ").split())
+    assert sorted(module for module in rooms if module[-1] not in words and module[1:2] != ("areas",)) == []
+    assert [line.split("/")[0].split(".")[0] for line in drawing.splitlines() if line[:1].islower()] == list(
+        reversed(storeys.STOREYS)
+    )
+
+
 def test_imports_of_lower_storeys_are_fine(faults: Callable[[dict[str, str]], list[str]]) -> None:
     assert faults({"boundary.rs": "", "state.rs": "use crate::boundary::sys;", "memory.rs": "use super::state;"}) == []
 

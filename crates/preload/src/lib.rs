@@ -2,7 +2,7 @@
 //!
 //! Everything here runs inside somebody else's process: no allocation from its malloc, no libc calls but two that only
 //! read (`dl_iterate_phdr`, `__errno_location`), no panics; on trouble a call goes to the kernel unchanged, and is
-//! counted. `docs/preload.md` says what is governed and how.
+//! counted. `docs/preload.md` says what is governed and how, `docs/architecture/guest.md` what lies where in here.
 #![cfg_attr(not(test), no_std)]
 
 mod backing;
