@@ -1,5 +1,5 @@
 //! How memory is backed: the one place that decides between transparent huge pages, reserved pages, base pages and placed
-//! frames, and the only caller of the engine that places frames.
+//! frames, and the only caller of the engine that places frames: what that does for the storeys above they reach through here.
 
 pub mod hugetlb;
 pub mod thp;
@@ -11,14 +11,12 @@ use crate::boundary::span::Span;
 use crate::boundary::sys::Errno;
 use crate::boundary::{huge_pages, mapping};
 use crate::frames;
-use crate::state::layout::Backing;
-use crate::state::{guest_file, plan};
-
-/// What the engine does for the storeys above, which reach it through here alone.
 pub use crate::frames::{
     advice_for, all_locked_or_unlocked, before_fork, census, frugally, giving, governs, hints, is_own, learn,
     list_existing, moved, period, place_existing, populate, populate_all, program_uffd, stop, unlocked, unpin,
 };
+use crate::state::layout::Backing;
+use crate::state::{guest_file, plan};
 
 /// Maps fresh zeroed read-write memory at exactly `span`, where nothing is mapped, and has it backed.
 pub fn map_fresh(span: Span, backing: Backing) -> Result<(), Errno> {

@@ -37,11 +37,10 @@ use crate::boundary::span::Span;
 use crate::boundary::sys::{Errno, Result, c, task};
 use crate::state::{plan, seccomp};
 
-pub use report::at_exit::census;
-
 use place::module;
 use pool::{chunks, grip};
 use registrable::{each_registrable, is_placeable};
+pub use report::at_exit::census;
 use report::tally;
 use running::{is_running, is_wanted};
 use threads::requests::Kind;

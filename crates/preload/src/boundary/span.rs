@@ -1,5 +1,7 @@
 //! Ranges of addresses.
 
+use crate::boundary::arch::PAGE;
+
 /// Addresses `[start, end)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
@@ -39,4 +41,9 @@ pub fn align_up(value: usize, align: usize) -> Option<usize> {
 /// `value` rounded down to a multiple of `align`, a power of two.
 pub const fn align_down(value: usize, align: usize) -> usize {
     value & !(align - 1)
+}
+
+/// The page at `addr`.
+pub fn page_at(addr: usize) -> Span {
+    Span::new(addr, addr + PAGE)
 }

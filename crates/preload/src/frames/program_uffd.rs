@@ -8,11 +8,11 @@ use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::boundary::arch::PAGE;
-use crate::boundary::span::Span;
+use crate::boundary::span::{Span, page_at};
 use crate::boundary::sys::task;
-use crate::frames::engine::{Engine, is_pinned, page_at};
+use crate::frames::engine::is_pinned;
 use crate::frames::place::SHADOW;
-use crate::frames::pool::chunks;
+use crate::frames::pool::{Pools, chunks};
 use crate::frames::running::is_running;
 use crate::frames::threads::requests::{self, Kind};
 use crate::state::memory_lock;
@@ -68,7 +68,7 @@ pub fn ends(span: Span) {
     }
 }
 
-impl Engine {
+impl Pools {
     /// The program takes `span` over. Pages that were brought in ahead of any touch are missing again, or its handler would
     /// never hear of them.
     pub fn hand_over(&mut self, span: Span) {

@@ -11,8 +11,8 @@ use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result};
 use crate::frames::areas;
-use crate::frames::engine::Engine;
 use crate::frames::kernel::pagemap::Pagemap;
+use crate::frames::pool::Pools;
 use crate::frames::pool::chunks::SLOTS;
 use crate::frames::running::is_running;
 use crate::frames::threads::requests::Kind;
@@ -116,7 +116,7 @@ pub fn counters() -> Counters {
     }
 }
 
-impl Engine {
+impl Pools {
     /// Puts the frames of the pages of `span` on the counter.
     pub fn show_frames(&mut self, span: Span) -> Result<usize> {
         // SAFETY: who asked holds the desk's lock and waits.

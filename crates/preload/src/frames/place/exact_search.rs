@@ -50,7 +50,7 @@ impl Engine {
     pub(in crate::frames) fn will_hunt(&mut self, number: usize, frames: Words<'_>) {
         self.opened_flags();
         let pool = self.placers.get(number).and_then(Option::as_ref).map(|placer| placer.pool);
-        if let Some(pool) = pool.and_then(|pool| self.pool(pool))
+        if let Some(pool) = pool.and_then(|pool| self.pools.pool(pool))
             && pool.wanted.is_empty()
         {
             pool.wanted = sorted(frames);
@@ -59,20 +59,20 @@ impl Engine {
 
     /// As [`Engine::take`], from a pool of which pages ask for frames by number: what others may ask for is taken last.
     pub(in crate::frames) fn take_exact(&mut self, at_pool: usize, at: usize, most: usize) -> Option<(Run, usize)> {
-        let want = *self.wants.get(at)?;
+        let want = *self.scratch.wants.get(at)?;
         if let Want::Frame(frame) = want {
-            let _ = self.pool(at_pool)?.keep_index();
-            if self.pool(at_pool)?.stock.find(frame).is_some() || self.hunt(at_pool, frame) {
-                let stock = &mut self.pools.get_mut(at_pool)?.as_mut()?.stock;
-                let run = stock.take_run(self.wants.get(at..at + most)?)?;
+            let _ = self.pools.pool(at_pool)?.keep_index();
+            if self.pools.pool(at_pool)?.stock.find(frame).is_some() || self.hunt(at_pool, frame) {
+                let stock = &mut self.pools.all.get_mut(at_pool)?.as_mut()?.stock;
+                let run = stock.take_run(self.scratch.wants.get(at..at + most)?)?;
                 return Some((run, stock.address(run.slot)?));
             }
         }
-        if self.pool(at_pool)?.stock.totals().free == 0 {
-            self.measure(at_pool);
+        if self.pools.pool(at_pool)?.stock.totals().free == 0 {
+            self.pools.measure(at_pool);
             self.refill(at_pool).ok()?;
         }
-        let stock = &mut self.pool(at_pool)?.stock;
+        let stock = &mut self.pools.pool(at_pool)?.stock;
         let slot = match want {
             Want::Colour(colour) => stock.take(colour).or_else(|| stock.take_near(colour))?,
             Want::Frame(_) | Want::Any => stock.take_any()?,
@@ -82,20 +82,20 @@ impl Engine {
 
     /// Populates until pool `at` has `frame`, or must not hold more: whether it has it.
     pub fn hunt(&mut self, at: usize, frame: u64) -> bool {
-        if !self.flags.may_be_free(frame) {
+        if !self.checks.flags.may_be_free(frame) {
             return false;
         }
-        let small = !self.flags.is_whole_free(frame);
+        let small = !self.checks.flags.is_whole_free(frame);
         loop {
-            self.measure(at);
-            let Some(pool) = self.pool(at) else { return false };
+            self.pools.measure(at);
+            let Some(pool) = self.pools.pool(at) else { return false };
             if pool.held_bytes() + PMD as u64 > pool.budget_bytes() {
                 return false;
             }
             if self.refill_with(at, small).is_err() {
                 return false;
             }
-            let Some(pool) = self.pool(at) else { return false };
+            let Some(pool) = self.pools.pool(at) else { return false };
             if pool.keep_index().is_err() {
                 return false;
             }

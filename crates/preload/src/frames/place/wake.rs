@@ -11,28 +11,28 @@ use crate::frames::engine::{Engine, Later};
 impl Engine {
     /// Wakes threads that wait for `span`, or has them woken later.
     pub(in crate::frames) fn wake_in_turn(&mut self, span: Span) {
-        match &mut self.later {
+        match &mut self.scratch.later {
             Some(later) => later.add(span),
             None => {
-                let _ = self.tools.uffd.wake(span);
+                let _ = self.pools.tools.uffd.wake(span);
             }
         }
     }
 
     /// Whether threads are woken later.
     pub(in crate::frames) fn wakes_later(&self) -> bool {
-        self.later.is_some()
+        self.scratch.later.is_some()
     }
 
     /// Threads that wait for pages that are placed from now on are woken by [`Engine::wake_all`].
     pub fn wake_later(&mut self) {
-        self.later = Some(Later::none());
+        self.scratch.later = Some(Later::none());
     }
 
     /// Wakes them.
     pub fn wake_all(&mut self) {
-        if let Some(Later(Some(span))) = self.later.take() {
-            let _ = self.tools.uffd.wake(span);
+        if let Some(Later(Some(span))) = self.scratch.later.take() {
+            let _ = self.pools.tools.uffd.wake(span);
         }
     }
 }

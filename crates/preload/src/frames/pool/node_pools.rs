@@ -7,33 +7,25 @@ use pagelab_abi::plan::MAX_STRATEGIES;
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result, nodes as calls};
-use crate::frames::engine::Engine;
 use crate::frames::kernel::memory_nodes::{self, Policy};
 use crate::frames::report::tally;
 
+use super::Pools;
 use super::chunks::{Order, SLOTS};
 use super::pools::Pool;
-
-use pagelab_frames::Run;
 
 /// A node without memory is asked again after so many pages.
 const DRY: u8 = 64;
 
-impl Engine {
+impl Pools {
     /// The pools there can be.
     pub fn pools(&self) -> &[Option<Pool>] {
-        self.pools.get(..pool_limit()).unwrap_or(&[])
+        self.all.get(..pool_limit()).unwrap_or(&[])
     }
 
-    /// As [`Engine::pools`].
+    /// As [`Pools::pools`].
     pub fn pools_mut(&mut self) -> &mut [Option<Pool>] {
-        self.pools.get_mut(..pool_limit()).unwrap_or(&mut [])
-    }
-
-    /// The pool that strategy `number` takes pages from, on the node in question.
-    pub fn pool_of(&self, number: u32) -> Option<usize> {
-        let placer = self.placers.get(number as usize)?.as_ref()?;
-        Some(placer.pool + self.home.node * MAX_STRATEGIES)
+        self.all.get_mut(..pool_limit()).unwrap_or(&mut [])
     }
 
     /// `thread` wants pages at `addr`: from now on they come from where the kernel would take them.
@@ -121,11 +113,6 @@ impl Engine {
         }
     }
 
-    /// Makes sure that the pool in question is there.
-    pub fn has_home(&mut self, number: u32) -> bool {
-        self.pool_of(number).is_some_and(|at| self.make_twin(at).is_ok())
-    }
-
     /// Whether the node in question had no memory of late.
     pub fn is_dry(&mut self) -> bool {
         let dry = self.home.dry.get_mut(self.home.node);
@@ -148,23 +135,13 @@ impl Engine {
         self.home.node = self.home.wanted;
     }
 
-    /// As [`Engine::take`], from `node`.
-    pub fn take_at(&mut self, node: usize, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
-        self.home.node = node;
-        let found = if self.has_home(number) { self.take_here(number, at, most) } else { None };
-        if found.is_none() {
-            self.come_home();
-        }
-        found
-    }
-
     /// Makes pool `at`, which is another one on another node.
-    fn make_twin(&mut self, at: usize) -> Result<()> {
-        if self.pools.get(at).is_some_and(Option::is_some) {
+    pub fn make_twin(&mut self, at: usize) -> Result<()> {
+        if self.all.get(at).is_some_and(Option::is_some) {
             return Ok(());
         }
-        let twin = self.pools.get(at % MAX_STRATEGIES).and_then(Option::as_ref).and_then(Pool::twin);
-        let place = self.pools.get_mut(at).ok_or(Errno::EINVAL)?;
+        let twin = self.all.get(at % MAX_STRATEGIES).and_then(Option::as_ref).and_then(Pool::twin);
+        let place = self.all.get_mut(at).ok_or(Errno::EINVAL)?;
         *place = Some(twin.ok_or(Errno::ENOMEM)?);
         tally::engine_set(|counts| &counts.nodes, self.nodes_in_use());
         Ok(())
@@ -172,7 +149,7 @@ impl Engine {
 
     fn nodes_in_use(&self) -> u64 {
         let is_used = |pools: &&[Option<Pool>]| pools.iter().any(Option::is_some);
-        self.pools.chunks(MAX_STRATEGIES).filter(is_used).count() as u64
+        self.all.chunks(MAX_STRATEGIES).filter(is_used).count() as u64
     }
 
     /// A chunk was populated for an order, on `node`: the order as if it had been meant for that.

@@ -1,13 +1,12 @@
 //! Free pages by colour function: one stock for all strategies that share the function.
 
-use pagelab_abi::plan::{MAX_STRATEGIES, Strategy as Spec, StrategyKind};
+use pagelab_abi::plan::{Strategy as Spec, StrategyKind};
 use pagelab_frames::stock::{CHUNK_SLOTS, Refused};
 use pagelab_frames::{Chunk, Colours, List, Run, SlotId, State, Stock, Want};
 
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Result, c};
-use crate::frames::kernel::memory_nodes;
 use crate::frames::kernel::pagemap::Pagemap;
 
 use super::chunks;
@@ -415,9 +414,6 @@ impl Books {
         }
     }
 }
-
-/// The pools of a process: those of the first node, in any order, then the same of the second node, and so on.
-pub type Pools = [Option<Pool>; MAX_STRATEGIES * memory_nodes::MOST];
 
 #[cfg(test)]
 mod tests {

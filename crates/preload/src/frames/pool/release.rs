@@ -2,17 +2,16 @@
 
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
-use crate::frames::engine::Engine;
 use crate::frames::report::tally;
 
+use super::Pools;
 use super::chunks::{self, SLOTS};
 use super::pools::Pool;
 
-impl Engine {
+impl Pools {
     /// Gives every chunk back that can go, because the program is short of memory.
     pub fn shed(&mut self) {
-        self.grip.let_go();
-        for pool in self.pools.iter_mut().flatten() {
+        for pool in self.all.iter_mut().flatten() {
             for number in 0..pool.stock.chunk_limit() {
                 let free = pool.stock.chunk_counts(number).map_or(0, |counts| counts.free);
                 if let Ok((book, address)) = pool.stock.remove_chunk(number) {
@@ -28,25 +27,18 @@ impl Engine {
 
     /// Gives all memory of the pools back to the kernel.
     pub fn dissolve(&mut self) {
-        self.grip.close();
-        for pool in self.pools.iter_mut().filter_map(Option::take) {
+        for pool in self.all.iter_mut().filter_map(Option::take) {
             (0..pool.stock.chunk_limit())
                 .filter_map(|number| pool.stock.chunk_address(number))
                 .for_each(chunks::unmap);
         }
-        self.placers.fill_with(|| None);
         self.account();
-    }
-
-    /// Whether the control groups leave so little that strategy `number` places nothing ahead.
-    pub fn is_squeezed(&mut self, number: u32) -> bool {
-        self.pool_of(number).and_then(|pool| self.pool(pool)).is_some_and(|pool| pool.is_squeezed())
     }
 
     /// Gives back chunks without pages, and pages beyond the budget of pool `at`, so that another chunk fits into it.
     pub fn make_room(&mut self, at: usize) {
         self.measure(at);
-        let Some(pool) = self.pools.get_mut(at).and_then(Option::as_mut) else { return };
+        let Some(pool) = self.all.get_mut(at).and_then(Option::as_mut) else { return };
         let mut from = 0;
         while let Some(number) = pool.stock.spare_chunk(from, 0) {
             from = number + 1;
@@ -70,7 +62,7 @@ impl Engine {
 
     /// Gives pages of pool `at` back to the kernel, colours in turn, while it holds too many.
     fn give_back(&mut self, at: usize, has_too_many: impl Fn(&Pool) -> bool) {
-        let Some(pool) = self.pools.get_mut(at).and_then(Option::as_mut) else { return };
+        let Some(pool) = self.all.get_mut(at).and_then(Option::as_mut) else { return };
         // What was hunted for is not thrown away.
         if pool.exact {
             return;

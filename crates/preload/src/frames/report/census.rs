@@ -37,11 +37,11 @@ static LEFT_TO_READ: AtomicUsize = AtomicUsize::new(MOST_READ);
 /// pages.
 pub fn take(engine: &mut Engine, span: Span, tiled: bool) -> usize {
     let Some(number) = areas::strategy_of(span.start) else { return 0 };
-    let pagemap = engine.tools.pagemap;
+    let pagemap = engine.pools.tools.pagemap;
     // The descriptor stays the engine's.
     let scan = ManuallyDrop::new(Scan::with(pagemap.0));
     let mut sums = Sums::default();
-    let frames = &mut engine.frames;
+    let frames = &mut engine.scratch.frames;
     let _ = scan.each(span, &mut |run, huge| {
         if huge || tiled {
             sums.large += run.len();

@@ -8,8 +8,9 @@ use pagelab_abi::plan::Plan;
 use crate::boundary::apart::apart;
 use crate::boundary::arch::PAGE;
 use crate::boundary::libc;
+use crate::boundary::span::page_at;
 use crate::boundary::sys::{self, Errno, task};
-use crate::frames::engine::{self, ENGINE, Engine, page_at};
+use crate::frames::engine::{self, ENGINE, Engine};
 use crate::frames::kernel::pagemap::Pagemap;
 use crate::frames::kernel::rights::Stop;
 use crate::frames::kernel::uffd::{Message, Uffd};
@@ -168,7 +169,7 @@ fn prepare() -> core::result::Result<Uffd, Stop> {
     };
     let yard = own_pages::map(uffd, plan::current().is_some_and(pins)).map_err(stop(EngineFailure::NoMemory))?;
     memory_nodes::learn();
-    ENGINE.lock().group.learn();
+    ENGINE.lock().pools.group.learn();
     if let Some(plan) = plan::current() {
         let tools = Tools { uffd, pagemap, landing: yard + PAGE, transit: yard + own_pages::FIRST_TRANSIT * PAGE };
         if !ENGINE.lock().set_up(&plan, tools) {
@@ -176,7 +177,7 @@ fn prepare() -> core::result::Result<Uffd, Stop> {
         }
     }
     // Without it pages are looked up before they are moved, and not held.
-    let _ = ENGINE.lock().grip.open();
+    let _ = ENGINE.lock().checks.grip.open();
     // A hint may ask for exact frames later, when the file cannot be opened any more.
     ENGINE.lock().opened_flags();
     // All descriptors are open. A program that gives up its rights shall not keep a thread that has them, and threads
@@ -219,10 +220,10 @@ fn serve(uffd: Uffd) -> ! {
             }
         }
         engine.wake_all();
-        let hungry = engine.is_hungry();
+        let hungry = engine.pools.is_hungry();
         let holds = engine.holds();
         #[cfg(feature = "expensive")]
-        engine.check("a batch of faults");
+        engine.pools.check("a batch of faults");
         drop(engine);
         if stopped {
             release(uffd);
@@ -259,7 +260,7 @@ fn reply(engine: &mut Engine, uffd: Uffd, thread: u32) -> bool {
             Kind::Remap => Ok(engine.remap(span)),
             Kind::Relock => {
                 own_pages::lock();
-                engine.relock();
+                engine.pools.relock();
                 Ok(0)
             }
             Kind::Shed => {
@@ -267,16 +268,16 @@ fn reply(engine: &mut Engine, uffd: Uffd, thread: u32) -> bool {
                 Ok(0)
             }
             Kind::LetGo => {
-                engine.grip.let_go();
+                engine.checks.grip.let_go();
                 Ok(0)
             }
             Kind::HandOver => {
-                engine.hand_over(span);
+                engine.pools.hand_over(span);
                 Ok(0)
             }
             Kind::Replace => engine.replace(span),
             Kind::Hint => engine.take_hint(span.start),
-            Kind::Frames => engine.show_frames(span),
+            Kind::Frames => engine.pools.show_frames(span),
             // Who asked goes on when the descriptor is closed.
             Kind::Stop => {
                 requests::answer(Ok(0));

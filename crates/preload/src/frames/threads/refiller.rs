@@ -10,6 +10,7 @@ use crate::boundary::arch::PAGE;
 use crate::boundary::sys;
 use crate::boundary::sys::task;
 use crate::frames::engine::{ENGINE, Engine, count_chunk};
+use crate::frames::pool::Pools;
 use crate::frames::pool::chunks::{self, SLOTS};
 use crate::frames::pool::pools::Pool;
 
@@ -86,7 +87,7 @@ extern "C" fn body(_: usize) -> ! {
     let mut pace = Pace { placed: 0, at_ns: 0 };
     while !DISMISSED.load(Ordering::Acquire) {
         let calls = CALLS.load(Ordering::Acquire);
-        if !ENGINE.lock().leaves_time(&mut pace) {
+        if !ENGINE.lock().pools.leaves_time(&mut pace) {
             task::futex_wait_for(&AtomicU32::new(0), 0, MOMENT);
             continue;
         }
@@ -100,7 +101,7 @@ extern "C" fn body(_: usize) -> ! {
         }
         ASLEEP.store(false, Ordering::Release);
         if CALLS.load(Ordering::Acquire) == calls && TIDY.swap(false, Ordering::Relaxed) {
-            ENGINE.lock().grip.let_go();
+            ENGINE.lock().checks.grip.let_go();
         }
     }
     task::exit_thread()
@@ -130,12 +131,12 @@ impl Pace {
 fn work(frames: &mut [u64; SLOTS]) -> bool {
     let mut engine = ENGINE.lock();
     #[cfg(feature = "expensive")]
-    engine.check("the refiller's work");
-    let mut tools = engine.tools;
-    engine.keep_to_budgets();
-    let Some(pool) = engine.hungriest() else { return false };
-    engine.make_room(pool);
-    let Some(order) = engine.order(pool) else { return false };
+    engine.pools.check("the refiller's work");
+    let mut tools = engine.pools.tools;
+    engine.pools.keep_to_budgets();
+    let Some(pool) = engine.pools.hungriest() else { return false };
+    engine.pools.make_room(pool);
+    let Some(order) = engine.pools.order(pool) else { return false };
     drop(engine);
     // The handler's landing pages come first.
     tools.landing += 2 * PAGE;
@@ -145,24 +146,16 @@ fn work(frames: &mut [u64; SLOTS]) -> bool {
     match made {
         Ok(made) => {
             count_chunk(&made, sys::monotonic_ns() - begin);
-            engine.take_in(order, &made, frames).is_ok()
+            engine.pools.take_in(order, &made, frames).is_ok()
         }
         Err(errno) => {
-            engine.cancel(order, errno);
+            engine.pools.cancel(order, errno);
             false
         }
     }
 }
 
-impl Engine {
-    /// Whether pages are held on to that the refiller is to let go. Where there is none, they are let go now.
-    pub fn holds(&mut self) -> bool {
-        if handler::works_alone() {
-            self.grip.let_go();
-        }
-        self.grip.holds()
-    }
-
+impl Pools {
     /// Whether what there is to do should be done now: the program touches no fresh memory, or too much of it.
     fn leaves_time(&mut self, pace: &mut Pace) -> bool {
         let mut filling = self.pools().iter().flatten().filter(|pool| pool.is_filling()).peekable();
@@ -185,7 +178,7 @@ impl Engine {
 
     /// The process may have become smaller, and with it what the pools may hold.
     fn keep_to_budgets(&mut self) {
-        for at in 0..self.pools.len() {
+        for at in 0..self.all.len() {
             if self.pool(at).is_some_and(|pool| pool.is_measured() || pool.is_limited()) {
                 self.make_room(at);
             }
@@ -195,6 +188,16 @@ impl Engine {
     /// A pool that is to be filled up further.
     fn hungriest(&mut self) -> Option<usize> {
         self.pools_mut().iter_mut().position(|pool| pool.as_mut().is_some_and(Pool::takes_more))
+    }
+}
+
+impl Engine {
+    /// Whether pages are held on to that the refiller is to let go. Where there is none, they are let go now.
+    pub fn holds(&mut self) -> bool {
+        if handler::works_alone() {
+            self.checks.grip.let_go();
+        }
+        self.checks.grip.holds()
     }
 }
 
