@@ -6,13 +6,14 @@ use pagelab_abi::guest::{EngineFailure, EngineState};
 use pagelab_abi::plan::Plan;
 
 use crate::apart::apart;
-use crate::arch::PAGE;
+use crate::arch::{self, PAGE};
 use crate::guest;
 use crate::intervals::Span;
 use crate::start;
 use crate::sys::{self, Errno, Result, c, task};
 
 use super::engine::{self, ENGINE, Engine, page_at};
+use super::later::Gathering;
 use super::mail::{self, Kind};
 use super::pagemap::Pagemap;
 use super::refiller;
@@ -62,11 +63,6 @@ const YARD_PAGES: usize = FIRST_TRANSIT + 2 * TRANSIT;
 const FIRST_TRANSIT: usize = 5;
 /// Messages read at a time.
 const AT_ONCE: usize = 32;
-/// When so many faults were answered together, others are waited for.
-const MANY: usize = 3;
-/// How long, ns: about as long as a woken thread needs to come to its next fault.
-const GATHERING: u64 = 10_000;
-
 /// Why the engine cannot be started.
 pub struct Stop {
     /// The reason.
@@ -243,8 +239,11 @@ fn serve(uffd: Uffd) -> ! {
     task::without_timer_slack();
     let mut spot = Spot::new();
     let mut messages = [Message::default(); AT_ONCE];
+    let mut gathering = Gathering::new();
     loop {
-        let count = match uffd.wait(&mut messages) {
+        // One thread has one fault, and looking for another message takes longer than reading this one.
+        let most = if start::has_one_thread() { 1 } else { AT_ONCE };
+        let count = match uffd.wait(messages.get_mut(..most).unwrap_or(&mut [])) {
             Ok(count) => count,
             Err(Errno::EINTR | Errno::EAGAIN) => continue,
             Err(_) => end(uffd),
@@ -280,17 +279,11 @@ fn serve(uffd: Uffd) -> ! {
         if holds {
             refiller::tidy_soon();
         }
-        if count >= MANY {
-            gather();
+        if most > 1 {
+            gathering.answered(count, arch::ticks());
         }
         spot.follow();
     }
-}
-
-/// Several threads touch fresh memory at once: lets their next faults gather, so that their pages are moved while none of
-/// them runs (see [`super::later`]).
-fn gather() {
-    task::futex_wait_for(&AtomicU32::new(0), 0, GATHERING);
 }
 
 /// Answers what `thread` rang the bell for. True: this is the end.
