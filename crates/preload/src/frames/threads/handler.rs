@@ -6,7 +6,7 @@ use pagelab_abi::guest::{EngineFailure, EngineState};
 use pagelab_abi::plan::Plan;
 
 use crate::boundary::apart::apart;
-use crate::boundary::arch::PAGE;
+use crate::boundary::arch::{self, PAGE};
 use crate::boundary::libc;
 use crate::boundary::span::page_at;
 use crate::boundary::sys::{self, Errno, task};
@@ -15,6 +15,7 @@ use crate::frames::kernel::pagemap::Pagemap;
 use crate::frames::kernel::rights::Stop;
 use crate::frames::kernel::uffd::{Message, Uffd};
 use crate::frames::kernel::{memory_nodes, rights};
+use crate::frames::place::wake::Gathering;
 use crate::frames::pool::chunks::Tools;
 use crate::frames::report::{census, tally};
 use crate::frames::{areas, registrable};
@@ -57,10 +58,6 @@ fn follow_rights() {
 
 /// Messages read at a time.
 const AT_ONCE: usize = 32;
-/// When so many faults were answered together, others are waited for.
-const MANY: usize = 3;
-/// How long, ns: about as long as a woken thread needs to come to its next fault.
-const GATHERING: u64 = 10_000;
 
 fn stop(failure: EngineFailure) -> impl Fn(Errno) -> Stop {
     move |errno| Stop { failure, errno: Some(errno) }
@@ -198,8 +195,11 @@ fn serve(uffd: Uffd) -> ! {
     task::without_timer_slack();
     let mut spot = Spot::new();
     let mut messages = [Message::default(); AT_ONCE];
+    let mut gathering = Gathering::new();
     loop {
-        let count = match uffd.wait(&mut messages) {
+        // One thread has one fault, and looking for another message takes longer than reading this one.
+        let most = if libc::has_one_thread() { 1 } else { AT_ONCE };
+        let count = match uffd.wait(messages.get_mut(..most).unwrap_or(&mut [])) {
             Ok(count) => count,
             Err(Errno::EINTR | Errno::EAGAIN) => continue,
             Err(_) => end(uffd),
@@ -235,17 +235,11 @@ fn serve(uffd: Uffd) -> ! {
         if holds {
             refiller::tidy_soon();
         }
-        if count >= MANY {
-            gather();
+        if most > 1 {
+            gathering.answered(count, arch::ticks());
         }
         spot.follow();
     }
-}
-
-/// Several threads touch fresh memory at once: lets their next faults gather, so that their pages are moved while none of
-/// them runs (see [`crate::frames::place::wake`]).
-fn gather() {
-    task::futex_wait_for(&AtomicU32::new(0), 0, GATHERING);
 }
 
 /// Answers what `thread` rang the bell for. True: this is the end.
