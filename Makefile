@@ -31,6 +31,10 @@ lint: $(STAMP)            ## Every configured check, warnings are errors
 	$(PY) -m ruff check src tests bench
 	$(PY) -m ruff format --check src tests bench
 	$(PY) -m mypy
+	$(PY) tools/contract.py --check
+
+contract: $(STAMP)        ## The schemas and Python models of what launcher and package tell each other, from crates/contract
+	$(PY) tools/contract.py
 
 bench: $(STAMP) $(PEERS)  ## Overheads and speeds against the goals, each in one run with what it is compared with
 	$(PY) -m bench
