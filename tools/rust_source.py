@@ -146,7 +146,10 @@ class Crate:
         return cls({module.name: module for module in modules(root)})
 
     def graph(self) -> dict[str, set[str]]:
-        """``a::b`` → the modules whose items it names. A re-export counts as the module that has the item."""
+        """``a::b`` → the modules whose items it names.
+
+        An item that a module offers for another (``pub use``) is the other's; to offer what lies inside is no import.
+        """
         return {_shown(module.name): {_shown(name) for name in self._imports(module)} for module in self}
 
     def __iter__(self) -> Iterator[Module]:
@@ -154,11 +157,13 @@ class Crate:
 
     def _imports(self, module: Module) -> set[tuple[str, ...]]:
         aliases = {name: path for _, path, name in module.uses if name != "*"}
-        found = {self._target(module, path) for public, path, _ in module.uses if not public}
+        found = {self._target(module, path) for _, path, _ in module.uses}
         for mentioned in PATH.findall(USE.sub("", module.code)):
             first, *rest = re.findall(r"\w+", mentioned)
             found.add(self._target(module, (*aliases.get(first, (first,)), *rest)))
-        return {name for name in found if name is not None and name != module.name}
+        offered = {self._target(module, path) for public, path, _ in module.uses if public}
+        own = {name for name in offered if name is not None and name[: len(module.name)] == module.name}
+        return {name for name in found - own if name is not None and name != module.name}
 
     def _target(self, module: Module, path: tuple[str, ...], depth: int = 0) -> tuple[str, ...] | None:
         """The module that has what a path names; None for what lies outside of the crate."""
@@ -175,7 +180,7 @@ class Crate:
         if rest and depth < 8 and here in self.by_name and here != module.name:
             for public, exported, name in self.by_name[here].uses:
                 if public and name == rest[0]:
-                    return self._target(self.by_name[here], exported, depth + 1) or here
+                    return self._target(self.by_name[here], exported, depth + 1)
         return here if here in self.by_name else None
 
 
