@@ -8,8 +8,8 @@ from typing import Any
 
 import altair as alt
 
+from ..charts import theme
 from ..errors import MachineError, PagelabError
-from ..report.charts import theme
 from .model import AddressMap, Region, RegionColours
 from .picture import render, unit_of
 from .table import size

@@ -13,8 +13,8 @@ import altair as alt
 import numpy as np
 import numpy.typing as npt
 
+from ..charts import theme
 from ..errors import BadInputError, PagelabError
-from ..report.charts import theme
 from ..terminal import plain_values
 from .model import PICTURE_FORMATS, AddressMap, Region
 from .table import page_size, size

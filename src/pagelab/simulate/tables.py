@@ -55,7 +55,7 @@ def relative_faults(faults: pl.DataFrame) -> pl.DataFrame:
 def relative_figure(faults: pl.DataFrame, page_bytes: int, title: str) -> dict[str, Any]:
     """The Vega-Lite specification of :func:`relative_faults`: a line a memory size, at most eight of them; sizes that
     follow each other and have the same line share it."""
-    from pagelab.report.charts.colours import LINES, Line, over_colours
+    from pagelab.charts.over_colours import LINES, Line, over_colours
 
     groups: list[tuple[list[int], list[tuple[int, float]]]] = []
     for part in (
@@ -85,8 +85,8 @@ def chosen(values: Sequence[int], count: int) -> list[int]:
 
 def write_figure(spec: dict[str, Any], stem: Path) -> list[Path]:
     """The figure as SVG, PNG and a page that stands alone, beside each other; raises :class:`PagelabError`."""
+    from pagelab.charts import theme
     from pagelab.placement.picture import render
-    from pagelab.report.charts import theme
 
     paper = theme.on_paper(spec)
     written = []
@@ -143,7 +143,7 @@ def effective_memory(programs: Mapping[str, Curves]) -> pl.DataFrame:
 
 def effective_figure(table: pl.DataFrame, title: str) -> dict[str, Any]:
     """The Vega-Lite specification of :func:`effective_memory`: a line a program, its model's dashed."""
-    from pagelab.report.charts.colours import Line, over_colours
+    from pagelab.charts.over_colours import Line, over_colours
 
     lines = []
     for part in table.partition_by("program", maintain_order=True):
@@ -157,7 +157,7 @@ def model_figure(table: pl.DataFrame, page_bytes: int) -> dict[str, Any]:
     """Figure 1: the M_eff of :func:`pagelab.simulate.model.table`, a line a memory size, at most eight."""
     import polars as pl
 
-    from pagelab.report.charts.colours import LINES, Line, over_colours
+    from pagelab.charts.over_colours import LINES, Line, over_colours
 
     lines = []
     for memory in chosen(sorted(set(table["memory_pages"])), LINES):

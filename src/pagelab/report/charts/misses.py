@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 
 from pagelab.analysis.nondeterminism.model import Misses
-from pagelab.report.charts import theme
+from pagelab.charts import theme
 
 HEIGHT = 200
 
