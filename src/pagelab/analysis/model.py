@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from pagelab.analysis.frames import FramesPart
-from pagelab.analysis.nondeterminism.model import NondeterminismPart
+from pagelab.analysis.nondeterminism_model import NondeterminismPart
 from pagelab.analysis.sizes import PlacementSummary
 
 SCHEMA = "pagelab.analysis/1"

@@ -8,7 +8,7 @@ import altair as alt
 
 from pagelab.analysis import wording
 from pagelab.analysis.model import Analysis
-from pagelab.analysis.nondeterminism.model import Trace, TraceExecution
+from pagelab.analysis.nondeterminism_model import Trace, TraceExecution
 from pagelab.charts import theme
 
 HEIGHT = 240

@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 
 from pagelab.analysis.model import Analysis
-from pagelab.analysis.nondeterminism.model import Distribution
+from pagelab.analysis.nondeterminism_model import Distribution
 from pagelab.charts import theme
 
 HEIGHT = 260

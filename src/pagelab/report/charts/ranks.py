@@ -10,7 +10,7 @@ import altair as alt
 
 from pagelab.analysis import wording
 from pagelab.analysis.nondeterminism import words
-from pagelab.analysis.nondeterminism.model import Family, NondeterminismPart, Ranking
+from pagelab.analysis.nondeterminism_model import Family, NondeterminismPart, Ranking
 from pagelab.charts import theme
 
 ROW_HEIGHT = 26
