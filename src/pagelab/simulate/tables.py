@@ -86,7 +86,7 @@ def chosen(values: Sequence[int], count: int) -> list[int]:
 def write_figure(spec: dict[str, Any], stem: Path) -> list[Path]:
     """The figure as SVG, PNG and a page that stands alone, beside each other; raises :class:`PagelabError`."""
     from pagelab.charts import theme
-    from pagelab.placement.picture import render
+    from pagelab.charts.files import render
 
     paper = theme.on_paper(spec)
     written = []
