@@ -15,9 +15,9 @@ from pagelab.analysis.metrics import executions_of as runs_of
 from pagelab.analysis.metrics import metric_named, metrics_of
 from pagelab.analysis.model import Interval as ModelInterval
 from pagelab.analysis.model import Metric as Column
+from pagelab.analysis.planned_test import paired
 from pagelab.analysis.samples import executions_of
 from pagelab.analysis.summaries import interval_of
-from pagelab.analysis.testing import paired
 from pagelab.errors import BadInputError
 from pagelab.stats import Pairs, blocks_pay, paired_ratio, signed_rank
 from pagelab.stats.nondeterminism import Changes, Experiment, Resampling, changes

@@ -119,7 +119,7 @@ def effective_memory(programs: Mapping[str, Curves]) -> pl.DataFrame:
     """
     import polars as pl
 
-    from pagelab.simulate import model
+    from pagelab.simulate import analytical_model
 
     rows = []
     for name, found in programs.items():
@@ -129,7 +129,9 @@ def effective_memory(programs: Mapping[str, Curves]) -> pl.DataFrame:
             if pages == 0:
                 continue
             at = utilisation.filter(pl.col("colours") == count, pl.col("pages_per_colour") == pages)
-            rows.append((name, count, pages, count * pages, at["m_eff"][0], model.effective_memory(count, pages)))
+            rows.append(
+                (name, count, pages, count * pages, at["m_eff"][0], analytical_model.effective_memory(count, pages))
+            )
     schema = {
         "program": pl.String,
         "colours": pl.Int64,
@@ -154,7 +156,7 @@ def effective_figure(table: pl.DataFrame, title: str) -> dict[str, Any]:
 
 
 def model_figure(table: pl.DataFrame, page_bytes: int) -> dict[str, Any]:
-    """Figure 1: the M_eff of :func:`pagelab.simulate.model.table`, a line a memory size, at most eight."""
+    """Figure 1: the M_eff of :func:`pagelab.simulate.analytical_model.table`, a line a memory size, at most eight."""
     import polars as pl
 
     from pagelab.charts.over_colours import LINES, Line, over_colours
