@@ -43,7 +43,7 @@ def _docstring_lines(tree: ast.Module) -> set[int]:
 def modules(package: Path) -> dict[str, Path]:
     """``package.a.b`` → its file, for every module of a package (programs in folders without ``__init__`` are none)."""
     found: dict[str, Path] = {}
-    for path in sorted(package.rglob("*.py")):
+    for path in sorted([*package.rglob("*.py"), *package.rglob("*.pyi")]):
         folders = [folder for folder in path.parents if package in (folder, *folder.parents)]
         if all((folder / "__init__.py").exists() for folder in folders):
             name = ".".join(path.relative_to(package.parent).with_suffix("").parts)
