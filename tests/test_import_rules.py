@@ -10,8 +10,6 @@ from tools import python_source
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs/architecture.md"
 PACKAGE = "pagelab"
-FRONT = "`pagelab`"
-"""The package's own face, which offers what the parts have, and which no part imports."""
 
 
 def table() -> dict[str, list[str]]:
@@ -77,6 +75,9 @@ def test_parts_stand_on_those_above_them_in_the_table() -> None:
     rules = table()
     order = list(rules)
     up = {
-        f"{name}: {rule}" for name, allowed in rules.items() for rule in allowed if order.index(part(rule)) >= order.index(name)
+        f"{name}: {rule}"
+        for name, allowed in rules.items()
+        for rule in allowed
+        if order.index(part(rule)) >= order.index(name)
     }
     assert not up, f"imports of parts that stand lower in the table: {sorted(up)}"

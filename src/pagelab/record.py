@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pagelab.shown import Shown
+from pagelab.terminal import Shown
 
 SCHEMA = "pagelab.record/1"
 

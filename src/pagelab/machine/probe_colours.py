@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from pagelab.machine.colours.store import machine_hash
+
 from .. import paths
 from ..errors import MachineError, PagelabError
 from .colours import rule
-from .colours.identity import machine_hash
 from .colours.model import CacheVerdict, Chase, VerdictFile
 from .describe import describe
 from .provenance import pagelab_version, provenance

@@ -7,8 +7,7 @@ from typing import Any
 import altair as alt
 
 from pagelab.analysis import wording
-from pagelab.analysis.model import Analysis
-from pagelab.analysis.sizes import PlacementSummary
+from pagelab.analysis.model import Analysis, PlacementSummary
 from pagelab.charts import theme
 from pagelab.charts.rows import grouped
 
