@@ -33,7 +33,7 @@ from pagelab.contract.record import (
     Times,
     WarningKind,
 )
-from pagelab.shown import Shown
+from pagelab.terminal import Shown
 
 __all__ = [
     "SCHEMA",

@@ -1,4 +1,4 @@
-"""The published schemas in docs/schema, generated: ``python -m pagelab.study.schemas docs/schema``.
+"""The published schemas in docs/schema, generated: ``python -m pagelab.schemas docs/schema``.
 
 Those of records and requests are written by ``make contract``.
 """
@@ -12,13 +12,13 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from ..analysis.compare_document import CompareDocument
-from ..analysis.try_document import TryDocument
-from ..simulate.sweeping.spec import RawSweep
-from . import migrations
-from .imported import ImportedRun
-from .plan import Plan
-from .spec import RawStudy
+from .analysis.compare_document import CompareDocument
+from .analysis.try_document import TryDocument
+from .simulate.sweeping.spec import RawSweep
+from .study import migrations
+from .study.imported import ImportedRun
+from .study.plan import Plan
+from .study.spec import RawStudy
 
 JSON_SCHEMAS: dict[str, type[BaseModel]] = {
     "imported-1.json": ImportedRun,
