@@ -35,7 +35,7 @@ pub static SHADOW: Shadow = Shadow::new();
 /// Chunks that are found changed, for one run of pages.
 const MOST_CHANGED: usize = 4096;
 /// How often a move that the kernel asks to repeat is repeated.
-pub(in crate::frames) const PATIENCE: usize = 1000;
+pub const PATIENCE: usize = 1000;
 /// Pages of the pool that turn out to be in use, for one page placed.
 const BUSY: usize = 64;
 
@@ -85,7 +85,7 @@ impl Pools {
     }
 
     /// Moves, again while the kernel asks for it.
-    pub(in crate::frames) fn shift(&self, from: usize, to: Span, then: Then) -> (usize, Option<Errno>) {
+    pub fn shift(&self, from: usize, to: Span, then: Then) -> (usize, Option<Errno>) {
         let mut result = (0, Some(Errno::EAGAIN));
         for _ in 0..PATIENCE {
             // SAFETY: the slots are held by the caller, their pages zero; the target gets what it is missing.
@@ -301,7 +301,7 @@ impl Engine {
     }
 
     /// The first `done` pages of `run` went to page `at` of the span at `start` and after it; the others stay.
-    pub(in crate::frames) fn settle(&mut self, number: u32, run: Run, start: usize, at: usize, done: usize) {
+    pub fn settle(&mut self, number: u32, run: Run, start: usize, at: usize, done: usize) {
         self.pools.count_home(done);
         let Some(pool) = self.pool_of(number) else { return };
         let Some(Some(pool)) = self.pools.all.get_mut(pool) else { return };
@@ -380,7 +380,7 @@ impl Engine {
 
     /// As [`Engine::take`], pages that are still on the frames they were found on. A chunk in which some are not is sorted
     /// anew.
-    pub(in crate::frames) fn take_known(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
+    pub fn take_known(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
         for _ in 0..MOST_CHANGED {
             let (run, from) = self.take(number, at, most)?;
             let pool = self.pool_of(number)?;
@@ -395,7 +395,7 @@ impl Engine {
 
     /// Pages for the wants from number `at` on, at most `most`: of another node, or another colour, only if there is
     /// nothing else to be had. And where they are.
-    pub(in crate::frames) fn take(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
+    pub fn take(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
         self.pools.come_home();
         let here = self.has_home(number);
         let found = if here { self.take_here(number, at, most) } else { None };
@@ -403,7 +403,7 @@ impl Engine {
     }
 
     /// As [`Engine::take`], from the pool of the node in question.
-    pub(in crate::frames) fn take_here(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
+    pub fn take_here(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
         let pool = self.pool_of(number)?;
         if self.pools.all.get(pool)?.as_ref()?.exact {
             return self.take_exact(pool, at, most);

@@ -166,7 +166,7 @@ impl Pools {
     }
 
     /// Brings the numbers of the guest file up to date.
-    pub(in crate::frames) fn account(&self) {
+    pub fn account(&self) {
         let pools = || self.pools().iter().flatten();
         let held = pools().map(Pool::held_bytes).sum();
         tally::engine_set(|counts| &counts.pool_bytes, held);
@@ -175,7 +175,7 @@ impl Pools {
     }
 
     /// Looks up how much memory the process has, if the budget of pool `at` depends on it, and what its control groups leave.
-    pub(in crate::frames) fn measure(&mut self, at: usize) {
+    pub fn measure(&mut self, at: usize) {
         let left = self.group.left();
         let count = self.pools().iter().flatten().count().max(1) as u64;
         if let Some(pool) = self.pool(at) {

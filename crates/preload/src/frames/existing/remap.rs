@@ -19,7 +19,7 @@ use crate::frames::{areas, registrable};
 
 impl Pools {
     /// Pages from `page` on go to `transit`, in the transit area; bytes moved.
-    pub(in crate::frames) fn move_out(&self, page: usize, transit: Span) -> usize {
+    pub fn move_out(&self, page: usize, transit: Span) -> usize {
         for _ in 0..PATIENCE {
             // SAFETY: the transit area is ours and empty; what is moved there comes back.
             match unsafe { self.tools.uffd.shift(page, transit, Then::Wait) } {
@@ -40,7 +40,7 @@ impl Pools {
     /// A page that was moved out, and for which no other could be moved in (its mapping has changed meanwhile): it goes
     /// back, or its contents at least.
     #[cold]
-    pub(in crate::frames) fn bring_back(&self, page: Span, from: usize) {
+    pub fn bring_back(&self, page: Span, from: usize) {
         if self.shift(from, page, Then::Wake).1.is_none() {
             return SHADOW.set(page.start, 0, false);
         }
@@ -131,7 +131,7 @@ impl Engine {
         }
     }
 
-    pub(in crate::frames) fn is_as_wanted(&self, number: u32, frame: u64, want: Want) -> bool {
+    pub fn is_as_wanted(&self, number: u32, frame: u64, want: Want) -> bool {
         let pool = self.placers.get(number as usize).and_then(Option::as_ref).map(|placer| placer.pool);
         let pool = pool.and_then(|pool| self.pools.all.get(pool)).and_then(Option::as_ref);
         match want {
@@ -142,13 +142,7 @@ impl Engine {
     }
 
     /// One exchange, of pages from page `at` on, which are on frames `old`: pages dealt with, and pages moved.
-    pub(in crate::frames) fn exchange(
-        &mut self,
-        number: u32,
-        start: usize,
-        at: usize,
-        old: &[u64],
-    ) -> (usize, usize) {
+    pub fn exchange(&mut self, number: u32, start: usize, at: usize, old: &[u64]) -> (usize, usize) {
         let count = self.pools.stay_home(start + at * PAGE, old.len());
         let Some((run, from)) = self.take_known(number, at, count) else { return (1, 0) };
         let pages = run.len as usize;

@@ -47,7 +47,7 @@ impl Pool {
 
 impl Engine {
     /// Strategy `number` asks for these frames by number.
-    pub(in crate::frames) fn will_hunt(&mut self, number: usize, frames: Words<'_>) {
+    pub fn will_hunt(&mut self, number: usize, frames: Words<'_>) {
         self.opened_flags();
         let pool = self.placers.get(number).and_then(Option::as_ref).map(|placer| placer.pool);
         if let Some(pool) = pool.and_then(|pool| self.pools.pool(pool))
@@ -58,7 +58,7 @@ impl Engine {
     }
 
     /// As [`Engine::take`], from a pool of which pages ask for frames by number: what others may ask for is taken last.
-    pub(in crate::frames) fn take_exact(&mut self, at_pool: usize, at: usize, most: usize) -> Option<(Run, usize)> {
+    pub fn take_exact(&mut self, at_pool: usize, at: usize, most: usize) -> Option<(Run, usize)> {
         let want = *self.scratch.wants.get(at)?;
         if let Want::Frame(frame) = want {
             let _ = self.pools.pool(at_pool)?.keep_index();

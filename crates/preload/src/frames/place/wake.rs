@@ -78,7 +78,7 @@ impl Gathering {
 
 impl Engine {
     /// Wakes threads that wait for `span`, or has them woken later.
-    pub(in crate::frames) fn wake_in_turn(&mut self, span: Span) {
+    pub fn wake_in_turn(&mut self, span: Span) {
         match &mut self.scratch.later {
             Some(later) => later.add(span),
             None => {
@@ -88,7 +88,7 @@ impl Engine {
     }
 
     /// Whether threads are woken later.
-    pub(in crate::frames) fn wakes_later(&self) -> bool {
+    pub fn wakes_later(&self) -> bool {
         self.scratch.later.is_some()
     }
 
