@@ -31,7 +31,7 @@ lint: $(STAMP)            ## Every configured check, warnings are errors
 	$(PY) -m ruff check src tests bench tools
 	$(PY) -m ruff format --check src tests bench tools
 	$(PY) -m mypy
-	$(PY) tools/storeys.py
+	$(PY) -m tools.storeys
 	$(PY) tools/contract.py --check
 
 contract: $(STAMP)        ## The schemas and Python models of what launcher and package tell each other, from crates/contract
