@@ -143,7 +143,7 @@ pub fn populate_all() {
 }
 
 /// Does `give`, which unmaps or discards `span`. Where that makes the process smaller, the pool may have to follow.
-pub fn giving(span: Span, give: impl FnOnce() -> Result<()>) -> Result<()> {
+pub fn give_back(span: Span, give: impl FnOnce() -> Result<()>) -> Result<()> {
     let result = give();
     if is_running() && span.len() >= MUCH {
         refiller::nudge();
@@ -155,7 +155,7 @@ pub fn giving(span: Span, give: impl FnOnce() -> Result<()>) -> Result<()> {
 const MUCH: usize = 8 << 20;
 
 /// Does `what`; if that ends for lack of memory, gives the pool's back and does it once more.
-pub fn frugally<T>(mut what: impl FnMut() -> Result<T>) -> Result<T> {
+pub fn retry_when_short<T>(mut what: impl FnMut() -> Result<T>) -> Result<T> {
     match what() {
         Err(Errno::ENOMEM) if is_running() && requests::ask(Kind::Shed, Span::new(0, 0)).is_ok() => what(),
         result => result,
@@ -181,7 +181,7 @@ const MOST_PERIOD: usize = 1 << 16;
 /// Pages were moved from `old` to `new`; `stays`: the old mapping is still there, and empty. They keep their frames, even
 /// where the new address wants others: the kernel may hold references to them (see above), which an exchange would
 /// leave with the old page, so that they miss what the program writes next.
-pub fn moved(old: Span, new: usize, stays: bool) {
+pub fn after_move(old: Span, new: usize, stays: bool) {
     if !is_running() {
         return;
     }
@@ -234,7 +234,7 @@ pub fn stop() {
     }
     registration::close();
     let _ = requests::ask(Kind::Stop, Span::new(0, 0));
-    requests::hang(0);
+    requests::set_page(0);
     let _ = handler::join();
     tally::failed(EngineState::Stopped, EngineFailure::Sandbox, None);
 }

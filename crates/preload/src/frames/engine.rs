@@ -11,7 +11,7 @@ use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result};
 use crate::frames::areas::PLACERS;
 use crate::frames::kernel::kpageflags::Flags;
-use crate::frames::place::stale_faults::Doubts;
+use crate::frames::place::stale_faults::StaleFaults;
 use crate::frames::place::strategies;
 use crate::frames::place::window::Windows;
 use crate::frames::pool::Pools;
@@ -48,7 +48,7 @@ pub struct Engine {
 /// What is looked at before a page is handed out, or given up.
 pub struct Checks {
     /// Faults that nothing could be done about at the first try.
-    pub stale_faults: Doubts,
+    pub stale_faults: StaleFaults,
     /// Free pages that the kernel must leave where they are.
     pub grip: Grip,
     /// What the kernel says of frames.
@@ -95,7 +95,7 @@ impl Engine {
         Engine {
             pools: Pools::none(),
             placers: [const { None }; PLACERS],
-            checks: Checks { stale_faults: Doubts::none(), grip: Grip::none(), flags: Flags(-1) },
+            checks: Checks { stale_faults: StaleFaults::none(), grip: Grip::none(), flags: Flags(-1) },
             scratch: Scratch { wants: [Want::Any; SLOTS], frames: [0; SLOTS], touched: None, later: None },
         }
     }
@@ -115,7 +115,7 @@ impl Engine {
                 slot.colours.store(u64::from(spec.colours), Relaxed);
             }
             if self.admit(number as usize, &spec, colours, strategy).is_ok() && spec.kind == StrategyKind::Exact {
-                self.will_hunt(number as usize, plan.words(spec.values));
+                self.will_search(number as usize, plan.words(spec.values));
             }
         }
         complete

@@ -1,7 +1,7 @@
 //! Hints: what the program itself says about its pages while it runs (the API's half of the engine).
 //!
 //! Hints are strategies with numbers beyond the plan's, handed to the handler like everything that needs the pool. One
-//! desk keeps them: whoever gives or takes a hint holds its lock, so that a number cannot be given away between being
+//! table keeps them: whoever gives or takes a hint holds its lock, so that a number cannot be given away between being
 //! chosen and being used. The handler never waits for it.
 
 mod hint_table;
@@ -30,7 +30,7 @@ use crate::state::{child, guest_file, memory_lock, plan};
 use super::{areas, program_uffd};
 
 pub use hint_table::{Asked, SPAN_BYTES, adopt_child};
-use hint_table::{DESK, ask, code, number_of};
+use hint_table::{TABLE, ask, code, number_of};
 pub use queries::{Counters, colours_around, counters, frames, strategy_at, usual_colours};
 pub use values::Values;
 
@@ -76,7 +76,7 @@ pub fn start(prepare: Prepare) -> Result<()> {
     if is_running() {
         return Ok(());
     }
-    let _desk = DESK.lock();
+    let _table = TABLE.lock();
     prepare()?;
     if start_now() { Ok(()) } else { Err(why()) }
 }
@@ -104,8 +104,8 @@ pub fn set_range(span: Span, asked: Option<Asked>, prepare: Prepare) -> Result<(
         }
         return Err(errno);
     }
-    let mut desk = DESK.lock();
-    let number = asked.map(|asked| number_of(&mut desk, asked)).transpose()?;
+    let mut table = TABLE.lock();
+    let number = asked.map(|asked| number_of(&mut table, asked)).transpose()?;
     GIVEN.store(true, Relaxed);
     let _guest = memory_lock::hold();
     change(span, Some(number.map_or(0, code)))
@@ -114,7 +114,7 @@ pub fn set_range(span: Span, asked: Option<Asked>, prepare: Prepare) -> Result<(
 /// Takes hints for `span` back.
 pub fn clear_range(span: Span, prepare: Prepare) -> Result<()> {
     start(prepare)?;
-    let _desk = DESK.lock();
+    let _table = TABLE.lock();
     let _guest = memory_lock::hold();
     change(span, None)
 }
@@ -146,15 +146,15 @@ pub fn set_default(asked: Option<Asked>, prepare: Prepare) -> Result<()> {
         }
         return Err(errno);
     }
-    let mut desk = DESK.lock();
-    let number = asked.map(|asked| number_of(&mut desk, asked)).transpose()?;
+    let mut table = TABLE.lock();
+    let number = asked.map(|asked| number_of(&mut table, asked)).transpose()?;
     change_default(Some(number.map_or(0, code)))
 }
 
 /// Takes it back.
 pub fn clear_default(prepare: Prepare) -> Result<()> {
     start(prepare)?;
-    let _desk = DESK.lock();
+    let _table = TABLE.lock();
     change_default(None)
 }
 

@@ -95,7 +95,7 @@ impl Pools {
             }
         }
         if result == (0, Some(Errno::EEXIST)) {
-            result = self.told_wrongly(from, to, then);
+            result = self.recounted(from, to, then);
         }
         tally::engine(|counts| &counts.moves, 1);
         tally::engine(|counts| &counts.move_pages, (result.0 / PAGE) as u64);
@@ -105,7 +105,7 @@ impl Pools {
     /// A page that comes back out of swap while it is moved, the kernel (6.18) moves, tries again, and says EEXIST. Pages at
     /// the beginning of what was to be moved that are gone from the pool have been moved.
     #[cold]
-    fn told_wrongly(&self, from: usize, to: Span, then: Then) -> (usize, Option<Errno>) {
+    fn recounted(&self, from: usize, to: Span, then: Then) -> (usize, Option<Errno>) {
         let mut words = [0; SLOTS];
         let Some(words) = words.get_mut(..to.len() / PAGE) else { return (0, Some(Errno::EEXIST)) };
         let gone = match self.tools.pagemap.read_there(from, words) {
@@ -142,7 +142,7 @@ impl Engine {
         let window = if self.is_squeezed(number) { 1 } else { window };
         let end = page.saturating_add(window * PAGE).min(within.end);
         tally::frames(number, |counts| &counts.faults, 1);
-        self.pools.ask_home(page, thread);
+        self.pools.ask_node(page, thread);
         self.scratch.touched = Some(page);
         let (placed, ended) = self.place(number, Span::new(page, end), Why::Fault);
         self.scratch.touched = None;
@@ -155,7 +155,7 @@ impl Engine {
                 }
                 End::Done | End::Refused | End::Dry => {
                     #[cfg(feature = "expensive")]
-                    dawdle();
+                    delay();
                     if !self.checks.stale_faults.settled(page, thread, sys::monotonic_ns()) {
                         tally::engine(|counts| &counts.doubted, 1);
                         return self.pools.wake(page_at(page));
@@ -180,7 +180,7 @@ impl Engine {
             let Some(number) = number else { return };
             let mut at = part.start;
             while at < part.end {
-                self.pools.ask_home(at, thread);
+                self.pools.ask_node(at, thread);
                 let rest = self.pools.of_one_policy(Span::new(at, part.end));
                 let (end, ended) = self.place(number, rest, Why::Eager);
                 total += end - at;
@@ -200,9 +200,9 @@ impl Engine {
         let mut at = span.start;
         while at < span.end {
             if at > span.start {
-                self.pools.next_home(at);
+                self.pools.next_node(at);
             }
-            let part = self.pools.of_one_home(Span::new(at, span.end.min(at + SLOTS * PAGE)));
+            let part = self.pools.of_one_node(Span::new(at, span.end.min(at + SLOTS * PAGE)));
             let (end, ended) = self.place_part(number, part, why);
             at = end;
             if !matches!(ended, End::Done) {
@@ -288,7 +288,9 @@ impl Engine {
                 Some(errno) => {
                     if errno == Errno::EINVAL {
                         tally::engine(|counts| &counts.einval, 1);
-                        if why == Why::Fault && at == 0 && self.place_disguised(number, span.start + at * PAGE, at)
+                        if why == Why::Fault
+                            && at == 0
+                            && self.place_with_attributes(number, span.start + at * PAGE, at)
                         {
                             return (1, count == 1, (count > 1).then_some(End::Refused));
                         }
@@ -302,7 +304,7 @@ impl Engine {
 
     /// The first `done` pages of `run` went to page `at` of the span at `start` and after it; the others stay.
     pub fn settle(&mut self, number: u32, run: Run, start: usize, at: usize, done: usize) {
-        self.pools.count_home(done);
+        self.pools.count_node(done);
         let Some(pool) = self.pool_of(number) else { return };
         let Some(Some(pool)) = self.pools.all.get_mut(pool) else { return };
         let slot = tally::slot(number);
@@ -332,12 +334,12 @@ impl Engine {
 
     /// Pages can only be moved between mappings that are equally accessible and both locked or not: makes the slot of a
     /// page like that for a moment. True: the page is placed.
-    fn place_disguised(&mut self, number: u32, page: usize, at: usize) -> bool {
+    fn place_with_attributes(&mut self, number: u32, page: usize, at: usize) -> bool {
         let Some((run, from)) = self.take_known(number, at, 1) else { return false };
         let any = c::PROT_RW | c::PROT_EXEC;
         let pinned = self.placers.get(number as usize).and_then(Option::as_ref).is_some_and(|placer| placer.pinned);
         let placed = [(true, c::PROT_RW), (false, any), (true, any)].into_iter().any(|(other, prot)| {
-            chunks::disguise(from, pinned, other, prot, || {
+            chunks::with_attributes(from, pinned, other, prot, || {
                 self.pools.shift(from, page_at(page), Then::Wake).1.is_none()
             })
         });
@@ -360,20 +362,20 @@ impl Engine {
     /// The pool that strategy `number` takes pages from, on the node in question.
     pub fn pool_of(&self, number: u32) -> Option<usize> {
         let placer = self.placers.get(number as usize)?.as_ref()?;
-        Some(placer.pool + self.pools.home.node * MAX_STRATEGIES)
+        Some(placer.pool + self.pools.source.node * MAX_STRATEGIES)
     }
 
     /// Makes sure that the pool in question is there.
-    pub fn has_home(&mut self, number: u32) -> bool {
+    pub fn has_pool(&mut self, number: u32) -> bool {
         self.pool_of(number).is_some_and(|at| self.pools.make_twin(at).is_ok())
     }
 
     /// As [`Engine::take`], from `node`.
     pub fn take_at(&mut self, node: usize, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
-        self.pools.home.node = node;
-        let found = if self.has_home(number) { self.take_here(number, at, most) } else { None };
+        self.pools.source.node = node;
+        let found = if self.has_pool(number) { self.take_here(number, at, most) } else { None };
         if found.is_none() {
-            self.pools.come_home();
+            self.pools.return_to_wanted();
         }
         found
     }
@@ -396,10 +398,10 @@ impl Engine {
     /// Pages for the wants from number `at` on, at most `most`: of another node, or another colour, only if there is
     /// nothing else to be had. And where they are.
     pub fn take(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
-        self.pools.come_home();
-        let here = self.has_home(number);
+        self.pools.return_to_wanted();
+        let here = self.has_pool(number);
         let found = if here { self.take_here(number, at, most) } else { None };
-        found.or_else(|| self.pools.abroad().find_map(|node| self.take_at(node, number, at, most)))
+        found.or_else(|| self.pools.other_nodes().find_map(|node| self.take_at(node, number, at, most)))
     }
 
     /// As [`Engine::take`], from the pool of the node in question.
@@ -446,7 +448,7 @@ impl Engine {
 
 /// Time for other threads to map something where there was nothing.
 #[cfg(feature = "expensive")]
-fn dawdle() {
+fn delay() {
     crate::boundary::sys::task::futex_wait_for(&core::sync::atomic::AtomicU32::new(0), 0, 200_000);
 }
 

@@ -31,7 +31,7 @@ pub struct Pools {
     /// Those of the first node, in any order, then the same of the second node, and so on.
     pub all: [Option<Pool>; MAX_STRATEGIES * memory_nodes::MOST],
     /// The node that pages come from.
-    pub home: Home,
+    pub source: Source,
     /// Which addresses chunks have.
     pub addresses: Addresses,
     /// Memory for the chunks' bookkeeping.
@@ -41,7 +41,7 @@ pub struct Pools {
 }
 
 /// Where the pages that are being placed come from.
-pub struct Home {
+pub struct Source {
     /// What the mapping, or the thread, wants.
     pub policy: Policy,
     /// Who wants them.
@@ -56,10 +56,10 @@ pub struct Home {
     pub dry: [u8; memory_nodes::MOST],
 }
 
-impl Home {
+impl Source {
     /// On the first node.
-    pub const fn first() -> Home {
-        Home { policy: Policy::Local, thread: 0, local: 0, wanted: 0, node: 0, dry: [0; memory_nodes::MOST] }
+    pub const fn first() -> Source {
+        Source { policy: Policy::Local, thread: 0, local: 0, wanted: 0, node: 0, dry: [0; memory_nodes::MOST] }
     }
 }
 
@@ -69,7 +69,7 @@ impl Pools {
         Pools {
             tools: Tools { uffd: Uffd(-1), pagemap: Pagemap(-1), landing: 0, transit: 0 },
             all: [const { None }; MAX_STRATEGIES * memory_nodes::MOST],
-            home: Home::first(),
+            source: Source::first(),
             addresses: Addresses::new(),
             books: Books::new(),
             group: Group::unknown(),
@@ -119,9 +119,10 @@ impl Pools {
     /// Takes a populated chunk in. EXDEV: it went to another node's pool, since the kernel had no memory on the right one.
     pub fn take_in(&mut self, meant: Order, made: &chunks::Made, frames: &[u64; SLOTS]) -> Result<()> {
         self.arrived(meant);
-        let rehomed = self.rehomed(meant, made.node);
-        let order = rehomed.unwrap_or(meant);
-        let entered = rehomed.and_then(|_| self.books.take()).and_then(|book| self.fill(book, order, made, frames));
+        let for_node = self.for_node(meant, made.node);
+        let order = for_node.unwrap_or(meant);
+        let entered =
+            for_node.and_then(|_| self.books.take()).and_then(|book| self.fill(book, order, made, frames));
         if entered.is_err() {
             chunks::unmap(order.address);
             self.addresses.give_back(order.address);

@@ -154,7 +154,7 @@ fn governed(request: &Request, section: &Section) -> Result<usize> {
     let result = match guest.pool(other.map_or(base, |span| span.start)) {
         Some(pool) => {
             let hint = hint.filter(|&hint| pool.bounds().and(Span::new(hint, hint + 1)).len() == 1);
-            backing::frugally(|| pool.map(len, request.how(), hint))
+            backing::retry_when_short(|| pool.map(len, request.how(), hint))
         }
         None => Err(Errno::EINVAL),
     };
@@ -450,7 +450,7 @@ fn advise_heap(own: Span, advice: i32) -> Result<()> {
     // SAFETY: the program's own request.
     let raw = || unsafe { sys::madvise(own.start, own.len(), advised) };
     match advice {
-        c::MADV_DONTNEED if backing::governs(own.start) => backing::giving(own, raw),
+        c::MADV_DONTNEED if backing::governs(own.start) => backing::give_back(own, raw),
         // The policy has decided.
         c::MADV_HUGEPAGE | c::MADV_NOHUGEPAGE | c::MADV_COLLAPSE if backing::governs(own.start) => {
             sys::is_mapped(own.start, own.len())

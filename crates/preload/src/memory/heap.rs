@@ -93,7 +93,7 @@ impl Heap {
         self.pending.work();
         let moved = match () {
             () if wanted <= self.end => self.shrink(wanted),
-            () => backing::frugally(|| self.grow(wanted)),
+            () => backing::retry_when_short(|| self.grow(wanted)),
         };
         match moved {
             Ok(()) => self.end = wanted,
@@ -154,7 +154,7 @@ impl Heap {
     /// Unmaps `given`, the end of what is mapped.
     fn give(&mut self, given: Span) -> Result<(), Errno> {
         // SAFETY: above the break: the program has given it back.
-        backing::giving(given, || unsafe { sys::munmap(given.start, given.len()) })?;
+        backing::give_back(given, || unsafe { sys::munmap(given.start, given.len()) })?;
         let all = [&mut self.hugetlb, &mut self.shut, &mut self.foreign];
         for set in all {
             let _ = set.remove(given);

@@ -366,7 +366,7 @@ impl Pool {
         }
         self.anchor(wide);
         // SAFETY: the program asked for `span`; what `widen` added is spare memory or nothing.
-        backing::giving(wide, || unsafe { sys::munmap(wide.start, wide.len()) })?;
+        backing::give_back(wide, || unsafe { sys::munmap(wide.start, wide.len()) })?;
         self.forget(wide);
         if wide.len() == PMD && span.len() <= churn::SMALL && self.backing_at(wide.start) == Backing::Thp(PMD) {
             self.churn.note(wide);

@@ -1,7 +1,7 @@
 //! Memory that is there already: its pages go to where their strategy wants them, contents kept.
 //!
 //! A page is moved out, copied onto a page of the pool, and that one is moved in. Threads that touch it meanwhile fault,
-//! and go on when it is back: no write is lost. The caller is a thread of the program that waits at the bell, so even its
+//! and go on when it is back: no write is lost. The caller is a thread of the program that waits for the answer, so even its
 //! own stack can be moved. File pages cannot: a copy of the whole mapping takes its place.
 
 use pagelab_frames::{Strategy, Want};
@@ -24,7 +24,7 @@ impl Pools {
             // SAFETY: the transit area is ours and empty; what is moved there comes back.
             match unsafe { self.tools.uffd.shift(page, transit, Then::Wait) } {
                 (0, Some(Errno::EAGAIN)) => {}
-                // The area was empty: see [`Pools::told_wrongly`].
+                // The area was empty: see [`Pools::recounted`].
                 (0, Some(Errno::EEXIST)) => {
                     let mut words = [0; TRANSIT];
                     let Some(words) = words.get_mut(..transit.len() / PAGE) else { return 0 };
@@ -143,7 +143,7 @@ impl Engine {
 
     /// One exchange, of pages from page `at` on, which are on frames `old`: pages dealt with, and pages moved.
     pub fn exchange(&mut self, number: u32, start: usize, at: usize, old: &[u64]) -> (usize, usize) {
-        let count = self.pools.stay_home(start + at * PAGE, old.len());
+        let count = self.pools.stay_on_node(start + at * PAGE, old.len());
         let Some((run, from)) = self.take_known(number, at, count) else { return (1, 0) };
         let pages = run.len as usize;
         let (page, transit) = (start + at * PAGE, self.transit(number));
@@ -214,7 +214,7 @@ impl Engine {
         for page in 0..count {
             let addr = span.start + page * PAGE;
             self.ask(number, addr, 0, 1);
-            self.pools.ask_home(addr, sys::getpid());
+            self.pools.ask_node(addr, sys::getpid());
             let (run, from) = self.take_known(number, 0, 1).ok_or(Errno::ENOMEM)?;
             // SAFETY: the program's readable memory, a file's or its own, that nobody has registered; and a held slot.
             unsafe { core::ptr::copy_nonoverlapping(addr as *const u8, from as *mut u8, PAGE) };

@@ -54,21 +54,21 @@ impl Asked {
 }
 
 /// Hints by number, from [`FIRST`] on.
-pub type Desk = [Option<Asked>; MOST];
+pub type Table = [Option<Asked>; MOST];
 
 /// Whoever gives or takes hints holds its lock.
-pub static DESK: Locked<Desk> = Locked::new([const { None }; MOST]);
+pub static TABLE: Locked<Table> = Locked::new([const { None }; MOST]);
 
-/// What the holder of the desk's lock shows the handler while it waits for the answer.
-pub struct Counter<T>(pub UnsafeCell<T>);
+/// What the holder of the table's lock shows the handler while it waits for the answer.
+pub struct Shown<T>(pub UnsafeCell<T>);
 
-// SAFETY: written by the holder of the desk's lock before it asks, or by the handler while that one waits.
-unsafe impl<T> Sync for Counter<T> {}
+// SAFETY: written by the holder of the table's lock before it asks, or by the handler while that one waits.
+unsafe impl<T> Sync for Shown<T> {}
 
 /// What the handler learns of a hint: the last are the frames that it names.
 type Told = (Spec, Colours, AnyStrategy<'static>, Words<'static>);
 
-static HINT: Counter<Option<Told>> = Counter(UnsafeCell::new(None));
+static HINT: Shown<Option<Told>> = Shown(UnsafeCell::new(None));
 
 /// What the table of ranges calls a strategy.
 pub fn code(number: usize) -> u8 {
@@ -76,15 +76,15 @@ pub fn code(number: usize) -> u8 {
 }
 
 /// The number of a hint's strategy; the handler knows it then.
-pub fn number_of(desk: &mut Desk, asked: Asked) -> Result<usize> {
+pub fn number_of(table: &mut Table, asked: Asked) -> Result<usize> {
     let is_used = |at: usize| areas::uses(code(FIRST + at));
-    let same = desk.iter().position(|held| held.as_ref().is_some_and(|held| held.equals(&asked)));
+    let same = table.iter().position(|held| held.as_ref().is_some_and(|held| held.equals(&asked)));
     if let Some(at) = same.filter(|at| is_used(*at)) {
         asked.values.release();
         return Ok(FIRST + at);
     }
     let free =
-        same.or_else(|| desk.iter().position(Option::is_none)).or_else(|| (0..MOST).find(|at| !is_used(*at)));
+        same.or_else(|| table.iter().position(Option::is_none)).or_else(|| (0..MOST).find(|at| !is_used(*at)));
     let Some(at) = free else {
         asked.values.release();
         return Err(Errno::ENOSPC);
@@ -92,11 +92,11 @@ pub fn number_of(desk: &mut Desk, asked: Asked) -> Result<usize> {
     let mut result = tell(FIRST + at, Some(&asked));
     if result == Err(Errno::ENOSPC) {
         // There is no pool for another colour function: pools of hints that nobody uses any more can serve.
-        drop_unused(desk);
+        drop_unused(table);
         result = tell(FIRST + at, Some(&asked));
     }
     let unwanted = match result {
-        Ok(()) => desk.get_mut(at).and_then(|place| place.replace(asked)),
+        Ok(()) => table.get_mut(at).and_then(|place| place.replace(asked)),
         Err(_) => Some(asked),
     };
     if let Some(unwanted) = unwanted {
@@ -107,14 +107,14 @@ pub fn number_of(desk: &mut Desk, asked: Asked) -> Result<usize> {
 
 /// Tells the handler what strategy `number` is. (The desk's lock is held.)
 fn tell(number: usize, asked: Option<&Asked>) -> Result<()> {
-    // SAFETY: the desk's lock is held, and nobody has been asked yet.
+    // SAFETY: the table's lock is held, and nobody has been asked yet.
     unsafe { *HINT.0.get() = asked.map(|asked| (asked.spec, asked.colours, asked.strategy, asked.frames())) };
     ask(Kind::Hint, Span::new(number, number)).map(drop)
 }
 
 /// Forgets hints without ranges.
-fn drop_unused(desk: &mut Desk) {
-    for (number, place) in (FIRST..).zip(desk.iter_mut()) {
+fn drop_unused(table: &mut Table) {
+    for (number, place) in (FIRST..).zip(table.iter_mut()) {
         if place.is_some()
             && !areas::uses(code(number))
             && tell(number, None).is_ok()
@@ -134,9 +134,9 @@ pub fn ask(kind: Kind, span: Span) -> Result<usize> {
 /// In a forked child with a new engine: its handler learns the hints anew. (The parent's threads may have had the lock;
 /// the numbers stay.)
 pub fn adopt_child() {
-    DESK.reset_after_fork();
-    let mut desk = DESK.lock();
-    for (number, place) in (FIRST..).zip(desk.iter_mut()) {
+    TABLE.reset_after_fork();
+    let mut table = TABLE.lock();
+    for (number, place) in (FIRST..).zip(table.iter_mut()) {
         if let Some(asked) = place {
             if asked.spec.pid_hash {
                 let own = PageColoring::hashed(asked.colours.count(), sys::getpid());
@@ -149,9 +149,9 @@ pub fn adopt_child() {
 
 /// The handler's half.
 impl Engine {
-    /// Takes the hint on the desk's counter as strategy `number`; none: there is no such strategy any more.
+    /// Takes the hint that is shown as strategy `number`; none: there is no such strategy any more.
     pub fn take_hint(&mut self, number: usize) -> Result<usize> {
-        // SAFETY: who asked holds the desk's lock and waits.
+        // SAFETY: who asked holds the table's lock and waits.
         let hint = unsafe { (*HINT.0.get()).take() };
         let Some((spec, colours, strategy, frames)) = hint else {
             if let Some(place) = self.placers.get_mut(number) {
@@ -169,7 +169,7 @@ impl Engine {
         tally::assign(number, spec.kind, spec.colours);
         self.admit(number, &spec, colours, strategy)?;
         if is_exact {
-            self.will_hunt(number, frames);
+            self.will_search(number, frames);
         }
         Ok(number)
     }

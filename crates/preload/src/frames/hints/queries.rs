@@ -18,10 +18,10 @@ use crate::frames::running::is_running;
 use crate::frames::threads::requests::Kind;
 use crate::state::{guest_file, plan};
 
-use super::hint_table::{Counter, DESK, FIRST, ask};
+use super::hint_table::{FIRST, Shown, TABLE, ask};
 use super::{mapped, meet};
 
-static FRAMES: Counter<[u64; SLOTS]> = Counter(UnsafeCell::new([0; SLOTS]));
+static FRAMES: Shown<[u64; SLOTS]> = Shown(UnsafeCell::new([0; SLOTS]));
 
 /// `struct pagelab_counters`.
 #[repr(C)]
@@ -45,9 +45,9 @@ pub fn frames(span: Span, into: &mut [u64]) -> Result<()> {
     meet();
     mapped(span)?;
     if is_running() {
-        let _desk = DESK.lock();
+        let _table = TABLE.lock();
         if ask(Kind::Frames, span).is_ok() {
-            // SAFETY: the desk's lock is held, and the handler has answered.
+            // SAFETY: the table's lock is held, and the handler has answered.
             let answer: &[u64; SLOTS] = unsafe { &*FRAMES.0.get() };
             for (to, from) in into.iter_mut().zip(answer) {
                 *to = *from;
@@ -74,7 +74,7 @@ pub fn colours_around(addr: usize) -> (Option<Colours>, Span) {
     let of_plan = |number: u32| plan::current().and_then(|plan| Colours::of_plan(&plan, &plan.strategy(number)?));
     let colours = match number {
         Some(number) if number as usize >= FIRST => {
-            DESK.lock().get(number as usize - FIRST).and_then(Option::as_ref).map(|asked| asked.colours)
+            TABLE.lock().get(number as usize - FIRST).and_then(Option::as_ref).map(|asked| asked.colours)
         }
         Some(number) => of_plan(number),
         None => None,
@@ -87,7 +87,7 @@ pub fn strategy_at(addr: usize) -> Option<StrategyKind> {
     meet();
     let number = areas::strategy_of(addr)?;
     match (number as usize).checked_sub(FIRST) {
-        Some(at) => DESK.lock().get(at).and_then(Option::as_ref).map(|asked| asked.spec.kind),
+        Some(at) => TABLE.lock().get(at).and_then(Option::as_ref).map(|asked| asked.spec.kind),
         None => plan::current().and_then(|plan| plan.strategy(number)).map(|spec| spec.kind),
     }
 }
@@ -117,9 +117,9 @@ pub fn counters() -> Counters {
 }
 
 impl Pools {
-    /// Puts the frames of the pages of `span` on the counter.
+    /// Puts the frames of the pages of `span` into what is shown.
     pub fn show_frames(&mut self, span: Span) -> Result<usize> {
-        // SAFETY: who asked holds the desk's lock and waits.
+        // SAFETY: who asked holds the table's lock and waits.
         let answer: &mut [u64; SLOTS] = unsafe { &mut *FRAMES.0.get() };
         let some = answer.get_mut(..span.len() / PAGE).ok_or(Errno::EINVAL)?;
         self.tools.pagemap.read(span.start, some).map(|()| some.len())

@@ -47,7 +47,7 @@ impl Pool {
 
 impl Engine {
     /// Strategy `number` asks for these frames by number.
-    pub fn will_hunt(&mut self, number: usize, frames: Words<'_>) {
+    pub fn will_search(&mut self, number: usize, frames: Words<'_>) {
         self.opened_flags();
         let pool = self.placers.get(number).and_then(Option::as_ref).map(|placer| placer.pool);
         if let Some(pool) = pool.and_then(|pool| self.pools.pool(pool))
@@ -62,7 +62,7 @@ impl Engine {
         let want = *self.scratch.wants.get(at)?;
         if let Want::Frame(frame) = want {
             let _ = self.pools.pool(at_pool)?.keep_index();
-            if self.pools.pool(at_pool)?.stock.find(frame).is_some() || self.hunt(at_pool, frame) {
+            if self.pools.pool(at_pool)?.stock.find(frame).is_some() || self.search(at_pool, frame) {
                 let stock = &mut self.pools.all.get_mut(at_pool)?.as_mut()?.stock;
                 let run = stock.take_run(self.scratch.wants.get(at..at + most)?)?;
                 return Some((run, stock.address(run.slot)?));
@@ -81,7 +81,7 @@ impl Engine {
     }
 
     /// Populates until pool `at` has `frame`, or must not hold more: whether it has it.
-    pub fn hunt(&mut self, at: usize, frame: u64) -> bool {
+    pub fn search(&mut self, at: usize, frame: u64) -> bool {
         if !self.checks.flags.may_be_free(frame) {
             return false;
         }

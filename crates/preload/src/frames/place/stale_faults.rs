@@ -18,17 +18,17 @@ struct Refusal {
     at_ns: u64,
 }
 
-/// Pages that threads asked for, once, in vain.
-pub struct Doubts {
+/// Faults that were refused once: the page, and the thread.
+pub struct StaleFaults {
     refusals: [Refusal; MOST],
     /// Where the oldest one is.
     next: usize,
 }
 
-impl Doubts {
+impl StaleFaults {
     /// None.
-    pub const fn none() -> Doubts {
-        Doubts { refusals: [Refusal { page: usize::MAX, thread: 0, at_ns: 0 }; MOST], next: 0 }
+    pub const fn none() -> StaleFaults {
+        StaleFaults { refusals: [Refusal { page: usize::MAX, thread: 0, at_ns: 0 }; MOST], next: 0 }
     }
 
     /// `thread` asked for `page` in vain, at `now_ns`. True: it really waits there, since it has asked before. False: it is
@@ -54,30 +54,30 @@ mod tests {
 
     #[test]
     fn who_asks_again_is_believed() {
-        let mut doubts = Doubts::none();
-        assert!(!doubts.settled(0x1000, 7, 1));
-        assert!(!doubts.settled(0x2000, 7, 2), "another page");
-        assert!(!doubts.settled(0x1000, 8, 3), "another thread");
-        assert!(doubts.settled(0x1000, 7, 4));
-        assert!(!doubts.settled(0x1000, 7, 5), "a new question");
+        let mut faults = StaleFaults::none();
+        assert!(!faults.settled(0x1000, 7, 1));
+        assert!(!faults.settled(0x2000, 7, 2), "another page");
+        assert!(!faults.settled(0x1000, 8, 3), "another thread");
+        assert!(faults.settled(0x1000, 7, 4));
+        assert!(!faults.settled(0x1000, 7, 5), "a new question");
     }
 
     #[test]
     fn old_messages_are_forgotten() {
-        let mut doubts = Doubts::none();
+        let mut faults = StaleFaults::none();
         for number in 0..10 * MOST {
-            assert!(!doubts.settled(number << 12, 1, number as u64 * SHORT));
+            assert!(!faults.settled(number << 12, 1, number as u64 * SHORT));
         }
-        assert!(!doubts.settled(0, 1, u64::MAX));
+        assert!(!faults.settled(0, 1, u64::MAX));
     }
 
     #[test]
     fn more_threads_than_places_do_not_wait_for_ever() {
-        let mut doubts = Doubts::none();
+        let mut faults = StaleFaults::none();
         let threads = 3 * MOST as u32;
         let rounds = 1..=4u64;
         let settled = rounds.map(|round| {
-            (0..threads).filter(|thread| doubts.settled((*thread as usize) << 12, *thread, round * 1000)).count()
+            (0..threads).filter(|thread| faults.settled((*thread as usize) << 12, *thread, round * 1000)).count()
         });
         assert!(settled.sum::<usize>() >= threads as usize);
     }

@@ -259,7 +259,7 @@ pub fn discard(span: Span) {
 
 /// Does `what` while the page at `slot` is locked (`pinned` slots: not locked), or has another protection; whether it
 /// went well.
-pub fn disguise(slot: usize, pinned: bool, other: bool, prot: i32, what: impl FnOnce() -> bool) -> bool {
+pub fn with_attributes(slot: usize, pinned: bool, other: bool, prot: i32, what: impl FnOnce() -> bool) -> bool {
     let lock = |locked| if locked { task::mlock(slot, PAGE, true) } else { task::munlock(slot, PAGE) };
     // SAFETY: the slot is ours alone, and zero; it is made executable for a moment only.
     let protect = |prot| unsafe { sys::mprotect(slot, PAGE, prot) };

@@ -29,38 +29,38 @@ impl Pools {
     }
 
     /// `thread` wants pages at `addr`: from now on they come from where the kernel would take them.
-    pub fn ask_home(&mut self, addr: usize, thread: u32) {
+    pub fn ask_node(&mut self, addr: usize, thread: u32) {
         if memory_nodes::are_several() {
-            self.home.thread = thread;
-            self.home.policy = Policy::of(addr, thread);
-            self.home.local = memory_nodes::of_processor_of(thread);
-            self.settle_home(addr);
+            self.source.thread = thread;
+            self.source.policy = Policy::of(addr, thread);
+            self.source.local = memory_nodes::of_processor_of(thread);
+            self.settle_node(addr);
         }
     }
 
     /// The page at `addr` comes from where the policy asked for last says.
-    fn settle_home(&mut self, addr: usize) {
+    fn settle_node(&mut self, addr: usize) {
         if memory_nodes::are_several() {
-            self.home.wanted = self.home.policy.node(addr / PAGE, self.home.local);
-            self.home.node = self.home.wanted;
+            self.source.wanted = self.source.policy.node(addr / PAGE, self.source.local);
+            self.source.node = self.source.wanted;
         }
     }
 
     /// The page at `addr`, where another part begins than the one that was asked for last.
-    pub fn next_home(&mut self, addr: usize) {
-        if self.home.policy.is_in_turn() {
-            self.settle_home(addr);
+    pub fn next_node(&mut self, addr: usize) {
+        if self.source.policy.is_in_turn() {
+            self.settle_node(addr);
         } else {
-            self.ask_home(addr, self.home.thread);
+            self.ask_node(addr, self.source.thread);
         }
     }
 
     /// The part at the beginning of `span` whose pages come from one node.
-    pub fn of_one_home(&self, span: Span) -> Span {
+    pub fn of_one_node(&self, span: Span) -> Span {
         if !memory_nodes::are_several() {
             return span;
         }
-        if self.home.policy.is_in_turn() {
+        if self.source.policy.is_in_turn() {
             return Span::new(span.start, span.end.min(span.start + PAGE));
         }
         self.of_one_policy(span)
@@ -79,7 +79,7 @@ impl Pools {
 
     /// The first of the pages at `addr`, which are there, are exchanged for pages of the same node: how many of `count`
     /// that is.
-    pub fn stay_home(&mut self, addr: usize, count: usize) -> usize {
+    pub fn stay_on_node(&mut self, addr: usize, count: usize) -> usize {
         if !memory_nodes::are_several() {
             return count;
         }
@@ -88,34 +88,34 @@ impl Pools {
         let known = calls::of_pages(addr, found).is_ok();
         match found.first().copied().map(usize::try_from) {
             Some(Ok(node)) if known && node < memory_nodes::MOST => {
-                (self.home.wanted, self.home.node) = (node, node);
+                (self.source.wanted, self.source.node) = (node, node);
                 found.iter().take_while(|other| **other == node as i32).count()
             }
             // In swap, for example: as if it were touched now.
             _ => {
-                let (policy, local) = (self.home.policy, self.home.local);
-                self.ask_home(addr, sys::getpid());
-                (self.home.policy, self.home.local) = (policy, local);
+                let (policy, local) = (self.source.policy, self.source.local);
+                self.ask_node(addr, sys::getpid());
+                (self.source.policy, self.source.local) = (policy, local);
                 1
             }
         }
     }
 
     /// Whether what was placed last came from another node than wanted.
-    pub fn is_abroad(&self) -> bool {
-        self.home.node != self.home.wanted
+    pub fn is_elsewhere(&self) -> bool {
+        self.source.node != self.source.wanted
     }
 
     /// `pages` were placed.
-    pub fn count_home(&self, pages: usize) {
+    pub fn count_node(&self, pages: usize) {
         if memory_nodes::are_several() {
-            tally::on_node(self.home.node, self.is_abroad(), pages);
+            tally::on_node(self.source.node, self.is_elsewhere(), pages);
         }
     }
 
     /// Whether the node in question had no memory of late.
     pub fn is_dry(&mut self) -> bool {
-        let dry = self.home.dry.get_mut(self.home.node);
+        let dry = self.source.dry.get_mut(self.source.node);
         dry.is_some_and(|dry| {
             let is_dry = *dry > 0;
             *dry = dry.saturating_sub(1);
@@ -124,15 +124,15 @@ impl Pools {
     }
 
     /// The nodes but the wanted one, nearest first; none where there is but one.
-    pub fn abroad(&self) -> impl Iterator<Item = usize> + use<> {
-        let wanted = self.home.wanted;
+    pub fn other_nodes(&self) -> impl Iterator<Item = usize> + use<> {
+        let wanted = self.source.wanted;
         let all = memory_nodes::are_several().then(|| memory_nodes::from_near(wanted));
         all.into_iter().flatten().filter(move |node| *node != wanted)
     }
 
     /// Pages come from the wanted node again, after they came from another one.
-    pub fn come_home(&mut self) {
-        self.home.node = self.home.wanted;
+    pub fn return_to_wanted(&mut self) {
+        self.source.node = self.source.wanted;
     }
 
     /// Makes pool `at`, which is another one on another node.
@@ -153,10 +153,10 @@ impl Pools {
     }
 
     /// A chunk was populated for an order, on `node`: the order as if it had been meant for that.
-    pub fn rehomed(&mut self, order: Order, node: Option<usize>) -> Result<Order> {
+    pub fn for_node(&mut self, order: Order, node: Option<usize>) -> Result<Order> {
         let meant = order.pool / MAX_STRATEGIES;
         let Some(node) = node.filter(|node| *node != meant && *node < memory_nodes::MOST) else { return Ok(order) };
-        if let Some(dry) = self.home.dry.get_mut(meant) {
+        if let Some(dry) = self.source.dry.get_mut(meant) {
             *dry = DRY;
         }
         let pool = order.pool % MAX_STRATEGIES + node * MAX_STRATEGIES;

@@ -78,7 +78,7 @@ pub struct Pool {
     filling: usize,
     /// Frames that pages ask for by number, sorted, as far as they are known.
     pub wanted: &'static [u64],
-    /// How many hunts for a colour in a row found none, as a power of two.
+    /// How many searches for a colour in a row found none, as a power of two.
     barren: u32,
 }
 
@@ -243,8 +243,8 @@ impl Pool {
         self.others_bytes = others_bytes;
     }
 
-    /// How many chunks may be populated in the hunt for one page, before another one is taken: as many as the budget
-    /// allows. Where such hunts are in vain, they become shorter.
+    /// How many chunks may be populated in the search for one page, before another one is taken: as many as the budget
+    /// allows. Where such searches are in vain, they become shorter.
     pub fn patience(&self) -> usize {
         if self.is_squeezed() {
             return 0;
@@ -260,7 +260,7 @@ impl Pool {
         self.patience().max(usize::from(self.stock.totals().free == 0))
     }
 
-    /// A hunt has found what was wanted, or not.
+    /// A search has found what was wanted, or not.
     pub fn found(&mut self, found: bool) {
         self.barren = if found { 0 } else { (self.barren + 1).min(MOST_BARREN) };
     }
@@ -325,17 +325,17 @@ impl Pool {
     }
 
     /// Whether the refiller should work, of which it is told (once).
-    pub fn is_hungry(&mut self) -> bool {
+    pub fn needs_refill(&mut self) -> bool {
         if !self.is_filled_ahead() {
             return false;
         }
-        let hungry = self.starving
+        let low = self.starving
             || core::mem::take(&mut self.short)
             || self.stock.totals().free < self.high() / SMALL_LOW_PART;
-        if hungry {
+        if low {
             self.filling = self.patience();
         }
-        hungry
+        low
     }
 
     /// Whether the refiller has been told to fill it up.
@@ -444,7 +444,7 @@ mod tests {
         pool.left(Some(2 * MIB));
         assert_eq!((pool.budget_bytes(), pool.order_pages(), pool.patience()), (MIB / 2, 64, SMALL_TURNS));
         pool.left(Some(MIB / 2));
-        assert!(pool.is_squeezed() && !pool.is_hungry());
+        assert!(pool.is_squeezed() && !pool.needs_refill());
         assert_eq!((pool.order_pages(), pool.patience(), pool.turns()), (LEAST_BATCH, 0, 1));
         pool.left(Some(0));
         assert_eq!(

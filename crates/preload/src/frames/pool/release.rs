@@ -63,7 +63,7 @@ impl Pools {
     /// Gives pages of pool `at` back to the kernel, colours in turn, while it holds too many.
     fn give_back(&mut self, at: usize, has_too_many: impl Fn(&Pool) -> bool) {
         let Some(pool) = self.all.get_mut(at).and_then(Option::as_mut) else { return };
-        // What was hunted for is not thrown away.
+        // What was searched for is not thrown away.
         if pool.exact {
             return;
         }

@@ -34,13 +34,13 @@ pub fn engine_peak(bytes: u64) {
     }
 }
 
-/// `pages` were placed that lie on memory node `node`, which is not the one they were to come from (`abroad`).
-pub fn on_node(node: usize, abroad: bool, pages: usize) {
+/// `pages` were placed that lie on memory node `node`, which is not the one they were to come from (`elsewhere`).
+pub fn on_node(node: usize, elsewhere: bool, pages: usize) {
     if let Some(file) = guest_file::file() {
         if let Some(place) = file.engine.pages_by_node.get(node.min(NODE_SLOTS - 1)) {
             place.fetch_add(pages as u64, Relaxed);
         }
-        if abroad {
+        if elsewhere {
             file.engine.counts.other_node_pages.fetch_add(pages as u64, Relaxed);
         }
     }

@@ -21,7 +21,7 @@ use crate::frames::report::{census, tally};
 use crate::frames::{areas, registrable};
 use crate::state::plan;
 
-use super::handler_affinity::{self, Spot};
+use super::handler_affinity::{self, Affinity};
 use super::requests::{self, Kind};
 use super::thread::Thread;
 use super::{own_pages, refiller, registration};
@@ -117,7 +117,7 @@ fn begin_with(uffd: Uffd, pagemap: Pagemap) -> core::result::Result<(), Stop> {
         let errno = Some(Errno(ERRNO.load(Ordering::Relaxed))).filter(|errno| errno.0 != 0);
         return Err(Stop { failure: failure.unwrap_or(EngineFailure::Other), errno });
     }
-    requests::hang(own_pages::address());
+    requests::set_page(own_pages::address());
     Ok(())
 }
 
@@ -164,11 +164,11 @@ fn prepare() -> core::result::Result<Uffd, Stop> {
     let pins = |plan: Plan<'_>| {
         (0..plan.strategy_count()).filter_map(|number| plan.strategy(number)).any(|strategy| strategy.pin)
     };
-    let yard = own_pages::map(uffd, plan::current().is_some_and(pins)).map_err(stop(EngineFailure::NoMemory))?;
+    let own = own_pages::map(uffd, plan::current().is_some_and(pins)).map_err(stop(EngineFailure::NoMemory))?;
     memory_nodes::learn();
     ENGINE.lock().pools.group.learn();
     if let Some(plan) = plan::current() {
-        let tools = Tools { uffd, pagemap, landing: yard + PAGE, transit: yard + own_pages::FIRST_TRANSIT * PAGE };
+        let tools = Tools { uffd, pagemap, landing: own + PAGE, transit: own + own_pages::FIRST_TRANSIT * PAGE };
         if !ENGINE.lock().set_up(&plan, tools) {
             tally::failed(EngineState::Running, EngineFailure::Module, None);
         }
@@ -193,7 +193,7 @@ fn is_pinned(addr: usize) -> bool {
 /// Answers messages for ever.
 fn serve(uffd: Uffd) -> ! {
     task::without_timer_slack();
-    let mut spot = Spot::new();
+    let mut affinity = Affinity::new();
     let mut messages = [Message::default(); AT_ONCE];
     let mut gathering = Gathering::new();
     loop {
@@ -213,14 +213,14 @@ fn serve(uffd: Uffd) -> ! {
             engine.wake_later();
         }
         for (addr, thread) in messages.iter().take(count).filter_map(Message::fault) {
-            if addr & !(PAGE - 1) == requests::bell() {
+            if addr & !(PAGE - 1) == requests::page() {
                 stopped |= reply(&mut engine, uffd, thread);
             } else {
                 engine.fault(addr, thread);
             }
         }
         engine.wake_all();
-        let hungry = engine.pools.is_hungry();
+        let low = engine.pools.needs_refill();
         let holds = engine.holds();
         #[cfg(feature = "expensive")]
         engine.pools.check("a batch of faults");
@@ -229,7 +229,7 @@ fn serve(uffd: Uffd) -> ! {
             release(uffd);
             end(uffd);
         }
-        if hungry {
+        if low {
             refiller::call();
         }
         if holds {
@@ -238,11 +238,11 @@ fn serve(uffd: Uffd) -> ! {
         if most > 1 {
             gathering.answered(count, arch::ticks());
         }
-        spot.follow();
+        affinity.follow();
     }
 }
 
-/// Answers what `thread` rang the bell for. True: this is the end.
+/// Answers what `thread` asks. True: this is the end.
 fn reply(engine: &mut Engine, uffd: Uffd, thread: u32) -> bool {
     if let Some((kind, span)) = requests::question() {
         let result = match kind {
@@ -280,19 +280,19 @@ fn reply(engine: &mut Engine, uffd: Uffd, thread: u32) -> bool {
         };
         requests::answer(result);
     }
-    let bell = page_at(requests::bell());
+    let page = page_at(requests::page());
     for _ in 0..1000 {
-        match uffd.zero(bell) {
+        match uffd.zero(page) {
             Err(Errno::EAGAIN) => {}
             Err(_) => break,
             Ok(()) => return false,
         }
     }
-    let _ = uffd.wake(bell);
+    let _ = uffd.wake(page);
     false
 }
 
-/// Takes all memory of the program out of our hands.
+/// Unregisters all memory of the program.
 fn release(uffd: Uffd) {
     let _ = registrable::each_registrable(&mut |span| {
         let _ = uffd.unregister(span);

@@ -46,18 +46,18 @@ fn processor() -> Option<u32> {
 }
 
 /// Keeps the handler near the program.
-pub struct Spot {
+pub struct Affinity {
     inherited: [u64; MASK_WORDS],
     words: usize,
     at: Option<u32>,
 }
 
-impl Spot {
+impl Affinity {
     /// On all processors that the program may use.
-    pub fn new() -> Spot {
-        let mut spot = Spot { inherited: [0; MASK_WORDS], words: 0, at: None };
-        spot.words = task::affinity(0, &mut spot.inherited).map_or(0, |bytes| bytes / 8);
-        spot
+    pub fn new() -> Affinity {
+        let mut affinity = Affinity { inherited: [0; MASK_WORDS], words: 0, at: None };
+        affinity.words = task::affinity(0, &mut affinity.inherited).map_or(0, |bytes| bytes / 8);
+        affinity
     }
 
     fn allows(&self, processor: u32) -> bool {

@@ -134,7 +134,7 @@ fn work(frames: &mut [u64; SLOTS]) -> bool {
     engine.pools.check("the refiller's work");
     let mut tools = engine.pools.tools;
     engine.pools.keep_to_budgets();
-    let Some(pool) = engine.pools.hungriest() else { return false };
+    let Some(pool) = engine.pools.next_to_refill() else { return false };
     engine.pools.make_room(pool);
     let Some(order) = engine.pools.order(pool) else { return false };
     drop(engine);
@@ -168,10 +168,10 @@ impl Pools {
     }
 
     /// Whether some pool runs down, so that the refiller should be called.
-    pub fn is_hungry(&mut self) -> bool {
+    pub fn needs_refill(&mut self) -> bool {
         let mut any = false;
         for pool in self.pools_mut().iter_mut().flatten() {
-            any |= pool.is_hungry();
+            any |= pool.needs_refill();
         }
         any
     }
@@ -186,7 +186,7 @@ impl Pools {
     }
 
     /// A pool that is to be filled up further.
-    fn hungriest(&mut self) -> Option<usize> {
+    fn next_to_refill(&mut self) -> Option<usize> {
         self.pools_mut().iter_mut().position(|pool| pool.as_mut().is_some_and(Pool::takes_more))
     }
 }

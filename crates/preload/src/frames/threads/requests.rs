@@ -1,7 +1,7 @@
 //! What threads of the program ask of the handler.
 //!
 //! The handler waits for faults and nothing else. So a question is laid down here and a page is touched that is always
-//! missing: its fault is the bell. This needs no descriptor, which the program could close, and no lock that the handler
+//! missing: its fault tells the handler. This needs no descriptor, which the program could close, and no lock that the handler
 //! would have to wait for. The questioner goes on when the handler has filled the page.
 
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize, Ordering};
@@ -73,33 +73,34 @@ impl Kind {
 }
 
 static TURN: Turn = Turn::new();
-static BELL: AtomicUsize = AtomicUsize::new(0);
+/// The page that is touched to send a request; 0: there is no handler.
+static PAGE_OF_REQUESTS: AtomicUsize = AtomicUsize::new(0);
 static KIND: AtomicU8 = AtomicU8::new(0);
 static START: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicUsize = AtomicUsize::new(0);
 static ANSWER: AtomicI64 = AtomicI64::new(0);
 
-/// The bell is the page at `page` from now on (0: there is no handler).
-pub fn hang(page: usize) {
-    BELL.store(page, Ordering::Release);
+/// Requests are sent by touching the page at `page` from now on (0: there is no handler).
+pub fn set_page(page: usize) {
+    PAGE_OF_REQUESTS.store(page, Ordering::Release);
 }
 
-/// Where the bell is; 0: nowhere.
-pub fn bell() -> usize {
-    BELL.load(Ordering::Acquire)
+/// The page that is touched to send a request; 0: there is none.
+pub fn page() -> usize {
+    PAGE_OF_REQUESTS.load(Ordering::Acquire)
 }
 
 /// In a forked child: there is no handler, and nobody asks.
 pub fn reset() {
     TURN.give();
-    hang(0);
+    set_page(0);
 }
 
 /// Asks, and waits for the answer. ESRCH: there is nobody to ask.
 pub fn ask(kind: Kind, span: Span) -> Result<usize> {
     let mask = sys::signal_mask(u64::MAX);
     TURN.take();
-    let answer = match bell() {
+    let answer = match self::page() {
         0 => Err(Errno::ESRCH),
         page => {
             START.store(span.start, Ordering::Relaxed);
@@ -119,13 +120,13 @@ pub fn ask(kind: Kind, span: Span) -> Result<usize> {
     answer
 }
 
-/// The question that the bell rang for.
+/// The question that the page was touched for.
 pub fn question() -> Option<(Kind, Span)> {
     let kind = Kind::from_code(KIND.swap(0, Ordering::Acquire))?;
     Some((kind, Span::new(START.load(Ordering::Relaxed), END.load(Ordering::Relaxed))))
 }
 
-/// Its answer; the questioner sees it once the bell's page is there.
+/// Its answer; the questioner sees it once the page is there.
 pub fn answer(result: Result<usize>) {
     let value = match result {
         Ok(value) => i64::try_from(value).unwrap_or(i64::MAX),

@@ -28,7 +28,7 @@ pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize
 
 fn moved(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> Result<usize> {
     match Asked::new(old, old_len, new_len, flags, new).filter(Asked::concerns_us) {
-        Some(asked) if asked.has_place() => asked.aimed(),
+        Some(asked) if asked.has_place() => asked.to_target(),
         Some(asked) if asked.len <= asked.from.len() => asked.shrunk(),
         Some(asked) => asked.grown(),
         // SAFETY: the program's own request.
@@ -137,7 +137,7 @@ impl Asked {
     }
 
     fn resized(&self, resize: &mut dyn FnMut() -> Result<usize>) -> Result<usize> {
-        if self.flags & c::MREMAP_MAYMOVE != 0 { backing::frugally(resize) } else { resize() }
+        if self.flags & c::MREMAP_MAYMOVE != 0 { backing::retry_when_short(resize) } else { resize() }
     }
 
     /// Growth in place that begins or ends outside of one pool. False: something is in the way.
@@ -181,7 +181,7 @@ impl Asked {
     }
 
     /// MREMAP_FIXED or MREMAP_DONTUNMAP.
-    fn aimed(&self) -> Result<usize> {
+    fn to_target(&self) -> Result<usize> {
         let mut guest = tables::lock();
         let own = self.is_in_one_pool(&mut guest);
         if let Some(pool) = guest.pool(self.from.start).filter(|_| own) {
@@ -223,7 +223,7 @@ impl Asked {
             Err(Errno::EFAULT) if is_uniform(self.from) => self.carried_in_pieces(),
             result => {
                 let at = result?;
-                backing::moved(self.from, at, self.keeps());
+                backing::after_move(self.from, at, self.keeps());
                 Ok(at)
             }
         }

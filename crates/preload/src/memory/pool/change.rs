@@ -172,7 +172,7 @@ impl Pool {
     fn discard(&mut self, span: Span) -> Result<(), Errno> {
         self.part_with(span);
         let advice = backing::advice_for(span.start, c::MADV_DONTNEED).unwrap_or(c::MADV_DONTNEED);
-        let result = backing::giving(span, || self.each_used(span, advice));
+        let result = backing::give_back(span, || self.each_used(span, advice));
         if let Some((heap, start)) = self.arenas.heap(span.start) {
             let open = Span::new(start, start + heap.open_bytes());
             for at in [span.start, span.end - 1] {

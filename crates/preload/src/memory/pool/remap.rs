@@ -350,7 +350,7 @@ pub fn carry(old: Span, new: Span, flags: i32) -> Result<(), Errno> {
             result => result.map(drop),
         }?;
     }
-    backing::moved(old, new.start, flags & c::MREMAP_DONTUNMAP != 0);
+    backing::after_move(old, new.start, flags & c::MREMAP_DONTUNMAP != 0);
     Ok(())
 }
 
