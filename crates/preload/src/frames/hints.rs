@@ -29,7 +29,7 @@ use crate::state::{child, guest_file, memory_lock, plan};
 
 use super::{areas, program_uffd};
 
-pub use hint_table::{Asked, SPAN_BYTES, adopt_child};
+pub use hint_table::{Asked, SPAN_BYTES, adopt_child, forget_holder};
 use hint_table::{TABLE, ask, code, number_of};
 pub use queries::{Counters, colours_around, counters, frames, strategy_at, usual_colours};
 pub use values::Values;

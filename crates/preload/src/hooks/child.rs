@@ -5,13 +5,14 @@ use crate::memory::tables;
 use crate::state::child::Reset;
 use crate::state::{fork_hold, guest_file};
 
-use super::windows;
+use super::{exit, windows};
 
 /// In this order. (Stacks of the library's own come before all of it, since it runs on one: `state::child::claim`.)
-pub static RESETS: [Reset; 7] = [
+pub static RESETS: [Reset; 8] = [
     tables::free_lock,
     guest_file::adopt_child,
     windows::forget,
+    exit::forget,
     tables::adopt_child,
     fork_hold::forget,
     backing::adopt_child,

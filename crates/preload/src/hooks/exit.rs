@@ -15,6 +15,11 @@ use crate::state::{child, guest_file, own_stack, plan, seccomp};
 /// One thread measures at a time: two in `_exit`, or one there and one in exec, would add to the same sums.
 static MEASURING: Turn = Turn::new();
 
+/// In a forked child: nobody measures.
+pub fn forget() {
+    MEASURING.give();
+}
+
 /// _exit.
 pub fn leave(code: i32) -> ! {
     // A child that never used the library has nothing to tell that its parent's record does not.

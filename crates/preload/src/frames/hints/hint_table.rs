@@ -131,10 +131,13 @@ pub fn ask(kind: Kind, span: Span) -> Result<usize> {
     requests::ask(kind, span).map_err(|errno| if errno == Errno::ESRCH { Errno::EOPNOTSUPP } else { errno })
 }
 
-/// In a forked child with a new engine: its handler learns the hints anew. (The parent's threads may have had the lock;
-/// the numbers stay.)
-pub fn adopt_child() {
+/// In a forked child: none of the parent's threads holds the lock. (The numbers stay.)
+pub fn forget_holder() {
     TABLE.reset_after_fork();
+}
+
+/// In a forked child with a new engine: its handler learns the hints anew.
+pub fn adopt_child() {
     let mut table = TABLE.lock();
     for (number, place) in (FIRST..).zip(table.iter_mut()) {
         if let Some(asked) = place {
