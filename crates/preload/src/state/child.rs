@@ -15,7 +15,7 @@ pub type Reset = fn();
 
 struct Resets(UnsafeCell<&'static [Reset]>);
 
-// SAFETY: written once, before `ALIVE` is set and before there are children; read-only afterwards.
+// SAFETY: written once, before `ALIVE` is set; read only where it was found set.
 unsafe impl Sync for Resets {}
 
 /// The list, in its order.
