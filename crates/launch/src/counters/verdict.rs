@@ -1,8 +1,8 @@
 //! From readings to the record: which counts can be trusted, and what to say about the others.
 
 use super::Counted;
+use super::announced::Tree;
 use super::breakdown::Slot;
-use super::family::Tree;
 use super::notices;
 use super::role::Role;
 use super::session::{self, Session, Total};
