@@ -191,7 +191,7 @@ class Region(_Model):
 
 
 class GuestCounters(_Model):
-    """What the preload library did, by name; see docs/architecture for each."""
+    """What the preload library did, by name; see docs/architecture/contracts.md for each."""
 
     values: dict[str, int]
 

@@ -38,7 +38,7 @@ class LauncherError(PagelabError):
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """What to run and how; the fields are those of ``pagelab.request/1`` (docs/architecture)."""
+    """What to run and how; the fields are those of ``pagelab.request/1`` (docs/architecture/contracts.md)."""
 
     argv: Sequence[str]
     policy_toml: str = ""

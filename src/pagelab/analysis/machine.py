@@ -1,4 +1,4 @@
-"""The machine as the records know it, what about it changed while the study ran, and how long programs waited for it."""
+"""The machine as the records know it, what changed while the study ran, and how long programs waited for it."""
 
 from __future__ import annotations
 
