@@ -22,7 +22,7 @@ from pagelab import terminal
 
 from . import environment, machine, paths
 from .errors import BadInputError, MachineError, PagelabError
-from .machine.colours import notes
+from .machine.colours import colour_warnings
 from .record import Record, RunWarning
 
 SCHEMA = "pagelab.request/1"
@@ -91,7 +91,7 @@ def run(request: RunRequest) -> Record:
         record = _read(record_path)
     if complaint:
         _pass_on(complaint)
-    told = [*record.warnings, *notes.warnings(record.policy.toml, described)]
+    told = [*record.warnings, *colour_warnings.warnings(record.policy.toml, described)]
     completed = {"id": uuid.uuid4().hex, "machine": described, "provenance": machine.provenance(), "warnings": told}
     return record.model_copy(update=completed)
 
