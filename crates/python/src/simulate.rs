@@ -7,7 +7,7 @@ mod paging;
 pub use input::PageRuns;
 pub use paging::Paging;
 
-use pagelab_simulate::model;
+use pagelab_simulate::analytical_model;
 use pagelab_trace::TraceError;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -32,7 +32,9 @@ pub fn model_expected_requests(py: Python<'_>, cases: Vec<(u32, u64)>) -> PyResu
     if cases.iter().any(|&(colours, _)| colours == 0) {
         return Err(refused("the model needs at least one colour"));
     }
-    Ok(py.detach(|| cases.into_iter().map(|(colours, pages)| model::expected_requests(colours, pages)).collect()))
+    Ok(py.detach(|| {
+        cases.into_iter().map(|(colours, pages)| analytical_model::expected_requests(colours, pages)).collect()
+    }))
 }
 
 /// Requests at random until a colour has had `target`, `runs` times: mean and standard deviation.
@@ -41,6 +43,6 @@ pub fn model_fill(py: Python<'_>, colours: u32, target: u32, runs: u32, seed: u6
     if colours == 0 || target == 0 || runs < 2 {
         return Err(refused("the check needs a colour, a page and two runs"));
     }
-    let fill = py.detach(|| model::fill(colours, target, runs, seed));
+    let fill = py.detach(|| analytical_model::fill(colours, target, runs, seed));
     Ok((fill.mean, fill.deviation))
 }
