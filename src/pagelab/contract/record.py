@@ -242,7 +242,7 @@ class ColourTable(Model):
 
 class GuestCounters(Model):
     """
-    What the preload library did, by name; see docs/architecture for each.
+    What the preload library did, by name; see docs/architecture/contracts.md for each.
     """
 
     model_config = ConfigDict(
