@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from statistics import median
 
-from scipy.stats import kendalltau
-
 from pagelab.analysis import wording
 from pagelab.analysis.model import Drift
 
@@ -27,6 +25,8 @@ def drift_of(ratios: list[tuple[int, float]], randomised: bool = True) -> Drift:
     first, last = median(values[:third]), median(values[-third:])
     tau, p = None, 1.0
     if len(set(values)) > 1:
+        from scipy.stats import kendalltau  # heavy: most of a second, which `compare` need not have
+
         found = kendalltau([place for place, _ in ratios], values)
         tau, p = float(found.statistic), float(found.pvalue)
     change = last / first - 1

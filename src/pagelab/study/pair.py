@@ -112,7 +112,9 @@ def run_pair(pair: Pair, directory: Path, tools: Tools, progress: Progress | Non
         trial = replace(pair, timeout_s=min(pair.timeout_s or limit, limit))
     else:
         trial = pair
-    _run(trial, directory / TRIAL, {"executions": 1}, tools, Silent())
+    # How noisy the machine is takes a second to find, and is asked where times count.
+    untimed = replace(tools, noise=lambda _plan: None)
+    _run(trial, directory / TRIAL, {"executions": 1}, untimed, Silent())
     failed = _failures(directory / TRIAL)
     if failed:
         cut = trial.timeout_s != pair.timeout_s and any(" timed-out" in one for one in failed)
