@@ -120,7 +120,7 @@ def next_size(tool: Tool, before: Sequence[Row], seconds: float, pair_s: float) 
 
 
 def run(file: Path, scratch: Path, seconds: float, repetitions: int, seed: int, until_s: float | None) -> None:
-    """Asks what has not been asked; ends early after the first question that ends later than ``until_s`` (monotonic)."""
+    """Asks what has not been asked; no question begins later than ``until_s`` (monotonic)."""
     work = _work(file, scratch)
     done = rows_of(file, seconds)
     answered = {row.place for row in done}

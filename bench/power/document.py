@@ -26,12 +26,12 @@ HOW = {
     READ: "whether the printed ratio is further from 1 than the ± beside it, as a reader takes it.",
     "pyperf": "`pyperf command -p N` of A, then of B, three values a process after one that is thrown away, loops as "
     "calibrated; the decision is that of `pyperf compare_to` (Student's t-test), the interval is of the same test.",
-    "duet": "duet's scheme (Bulej et al., ICPE 2020) for processes, written here as there is no package: both at once, a "
-    "processor each, which they change with every pair; geometric mean of the ratios, percentile bootstrap.",
+    "duet": "duet's scheme (Bulej et al., ICPE 2020) for processes, written here as there is no package: both at once, "
+    "a processor each, which they change with every pair; geometric mean of the ratios, percentile bootstrap.",
     "perfgate": "`perfgate paired --repeat N`: A, B, A, B ..., times in whole milliseconds; mean difference with the "
     "interval and the decision of its own t-test, both in percent of A's mean.",
-    "pagelab": "`pagelab compare --minutes M 'A' 'B'`: blocks of A and B in random order, Hodges–Lehmann estimate of the "
-    "pairs' log ratios, test of signed ranks.",
+    "pagelab": "`pagelab compare --minutes M 'A' 'B'`: blocks of A and B in random order, Hodges–Lehmann estimate of "
+    "the pairs' log ratios, test of signed ranks.",
 }
 
 
@@ -69,14 +69,15 @@ def document(rows: Sequence[Row], begun: dict[str, object]) -> str:
         f"# Comparing two commands in {seconds:g} s, {rows[0].at[:16].replace('T', ' ')} to "
         f"{rows[-1].at[:16].replace('T', ' ')} UTC",
         "",
-        f"{provenance()['cpu']['model_name']}, {os.cpu_count()} CPUs, Linux {platform.release().split('-')[0]}; {named}.",
+        f"{provenance()['cpu']['model_name']}, {os.cpu_count()} CPUs, Linux {platform.release().split('-')[0]}; "
+        f"{named}.",
         _load(rows),
         "",
-        f"{repetitions} repetitions, {len(rows)} answers. Each asks every tool about every pair, in random order, so that "
-        f"all see the same minutes; each tool has {seconds:g} s in all, its own start and end included (the last column "
-        "says what it took). `compute` is a chain of multiplications, `memory` a chain of updates at random places of "
-        "48 MiB; each command runs about 50 ms where nothing else does. Half-widths and estimates are medians, in percent "
-        "of A; in brackets the exact 95% interval of a share. Run by `python -m bench --only power`.",
+        f"{repetitions} repetitions, {len(rows)} answers. Each asks every tool about every pair, in random order, so "
+        f"that all see the same minutes; each tool has {seconds:g} s in all, its own start and end included (the last "
+        "column says what it took). `compute` is a chain of multiplications, `memory` a chain of updates at random "
+        "places of 48 MiB; each command runs 60 to 80 ms where nothing else does. Half-widths and estimates are medians, "
+        "in percent of A; in brackets the exact 95% interval of a share. Run by `python -m bench --only power`.",
         "",
         *(f"- {line}" for line in verdicts(rows)),
         *table(rows),

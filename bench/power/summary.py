@@ -138,8 +138,8 @@ def table(rows: Sequence[Row]) -> list[str]:
                 "",
                 f"## {cell.kind}, {100 * cell.planted:g}% planted",
                 "",
-                f"| tool | half-width | estimate | {wrong} | intervals that hold {100 * cell.planted:g}% | executions of "
-                "each | seconds |",
+                f"| tool | half-width | estimate | {wrong} | intervals that hold {100 * cell.planted:g}% "
+                "| executions of each | seconds |",
                 "|---|--:|--:|--:|--:|--:|--:|",
             ]
         own = cell.tool != READ

@@ -53,7 +53,7 @@ class Answer:
 class Asked:
     """Two commands, how large the comparison is to be, and where files may go.
 
-    ``size`` is what the tool's own option takes: executions of each; of pyperf, processes; of pagelab and duet, seconds.
+    ``size`` is what the tool takes: executions of each; of pyperf, processes of each; of pagelab and duet, seconds.
     """
 
     commands: tuple[list[str], list[str]]
@@ -280,7 +280,7 @@ def versions() -> dict[str, str]:
     """Of the tools that are installed."""
     asked = {
         "hyperfine": ["hyperfine", "--version"],
-        "pyperf": [sys.executable, "-m", "pyperf", "--version"],
+        "pyperf": [sys.executable, "-c", "import pyperf; print(pyperf.__version__)"],
         "perfgate": [_perfgate(), "--version"],
         "pagelab": [sys.executable, "-m", "pagelab", "--version"],
     }
