@@ -76,8 +76,9 @@ def document(rows: Sequence[Row], begun: dict[str, object]) -> str:
         f"{repetitions} repetitions, {len(rows)} answers. Each asks every tool about every pair, in random order, so "
         f"that all see the same minutes; each tool has {seconds:g} s in all, its own start and end included (the last "
         "column says what it took). `compute` is a chain of multiplications, `memory` a chain of updates at random "
-        "places of 48 MiB; each command runs 60 to 80 ms where nothing else does. Half-widths and estimates are medians, "
-        "in percent of A; in brackets the exact 95% interval of a share. Run by `python -m bench --only power`.",
+        "places of 48 MiB; each command runs 60 to 80 ms where nothing else does. Half-widths and estimates are "
+        "medians, in percent of A; in brackets the exact 95% interval of a share. Run by `python -m bench --only "
+        "power`.",
         "",
         *(f"- {line}" for line in verdicts(rows)),
         *table(rows),
