@@ -191,7 +191,8 @@ def _say(found: Comparison, data: StudyData, sides: Sides | None, why: str, as_j
     if as_json:
         from pagelab.analysis.compare_document import document
 
-        told = document(found, *(_told(data, sides) if sides else (None, None)), why)
+        commands, ran = _told(data, sides) if sides else (None, None)
+        told = document(found, commands, ran, why)
         terminal.echo(told.model_dump_json(by_alias=True, indent=1))
         return
     from pagelab.cli.compare_text import text
