@@ -14,7 +14,7 @@ from pagelab.analysis import Analysis, StudyData, analyse, load, wording
 from pagelab.analysis.model import WarningGroup
 from pagelab.analysis.nondeterminism.alarms import OF_STATISTICS
 from pagelab.analysis.nondeterminism.model import Trace
-from pagelab.diagnose import judge, page_tables, picture, words
+from pagelab.diagnose import judge, report_tables, picture, words
 from pagelab.diagnose.campaign import times_of
 from pagelab.diagnose.model import Diagnosis
 from pagelab.diagnose.specs import DEFAULT
@@ -160,7 +160,7 @@ def render(found: Diagnosis, phases: Phases) -> str:
         "diagnosis.html.j2",
         figures,
         command=command,
-        confirmation=page_tables.confirmation(found),
+        confirmation=report_tables.confirmation(found),
         created_by=exploration.created_by,
         d=found,
         downloads=_downloads(found, phases),
@@ -173,12 +173,12 @@ def render(found: Diagnosis, phases: Phases) -> str:
         measured=nd_tables.metrics(exploration),
         notes=[_sentence(note) for note in found.notes],
         sentences=[_sentence(text) for text in found.sentences + found.interactions],
-        sources=page_tables.sources(found),
+        sources=report_tables.sources(found),
         spread=words.spread(found.default_spread.estimate),
         subtitle=_subtitle(found, phases),
         tests=sum(1 + (one.share is not None) for one in found.findings if one.sd_ratio is not None),
         unchanged=words.spread(found.settings.unchanged),
-        values=page_tables.values(found),
+        values=report_tables.values(found),
         warnings=_warnings(phases),
     )
 
