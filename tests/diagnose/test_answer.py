@@ -74,7 +74,7 @@ def pages() -> Finding:
 def test_two_modes_and_one_cause() -> None:
     found = of("confirmed", [aslr(), made("cpu", "ruled-out", 1.0)], confirmation(contrasts=[REMOVED]))
     assert answer.headline(found) == (
-        "ASLR decides it: 7.0 or 13 ms; pinned, 86% of the variance is gone (82–88%, 40 fresh executions of each)"
+        "ASLR decides it: 7 or 13 ms; pinned, 86% of the variance is gone (82–88%, 40 fresh executions of each)"
     )
 
 
@@ -87,7 +87,7 @@ def test_a_cause_of_less_than_half_makes_a_part() -> None:
 def test_several_causes() -> None:
     found = of("confirmed", [aslr(), pages(), made("cpu", "ruled-out", 1.0)], confirmation(contrasts=[REMOVED]))
     assert answer.headline(found) == (
-        "ASLR and the size of its pages decide it: 7.0 or 13 ms; with aslr-off, 86% of the variance is gone "
+        "ASLR and the size of its pages decide it: 7 or 13 ms; with aslr-off, 86% of the variance is gone "
         "(82–88%, 40 fresh executions of each)"
     )
     together = made(COMBINED, "cause", 0.3).model_copy(update={"label": "all of these"})
@@ -99,7 +99,7 @@ def test_several_causes() -> None:
 def test_no_cause_found() -> None:
     told = answer.headline(of("unexplained"))
     assert told == (
-        "No cause found: 7.0 or 13 ms; none of 2 sources that were pinned was seen to make it, and one that halves the "
+        "No cause found: 7 or 13 ms; none of 2 sources that were pinned was seen to make it, and one that halves the "
         "spread would have shown in four diagnoses of five"
     )
     assert answer.headline(of("unexplained", wanted_minutes=40.0)).endswith("halves the spread may have been missed")
@@ -118,8 +118,8 @@ def test_the_cause_is_the_machine() -> None:
 @pytest.mark.parametrize(
     ("result", "said"),
     [
-        ("refuted", "No cause found: 7.0 or 13 ms; ASLR looked like it, and 40 fresh executions of each refute that "),
-        ("undecided", "Cannot tell what decides it: 7.0 or 13 ms; ASLR may make 40% (0–70%) of the variance, as far "),
+        ("refuted", "No cause found: 7 or 13 ms; ASLR looked like it, and 40 fresh executions of each refute that "),
+        ("undecided", "Cannot tell what decides it: 7 or 13 ms; ASLR may make 40% (0–70%) of the variance, as far "),
     ],
 )
 def test_what_fresh_executions_do_not_confirm_decides_nothing(result: str, said: str) -> None:
@@ -142,7 +142,7 @@ def test_nothing_jumps() -> None:
 
 @pytest.mark.parametrize(
     ("low", "high", "said"),
-    [(0.1, 0.1304, "100 or 130 ms"), (0.1, 0.1003, "100.0 or 100.3 ms"), (2e-6, 3e-6, "2.0 or 3.0 µs")],
+    [(0.1, 0.1304, "100 or 130 ms"), (0.1, 0.1003, "100.0 or 100.3 ms"), (2e-6, 3e-6, "2 or 3 µs")],
 )
 def test_two_times_are_told_apart(low: float, high: float, said: str) -> None:
     told = answer.headline(of("confirmed", [aslr()], confirmation(), Typical(low=low, high=high, two=True)))

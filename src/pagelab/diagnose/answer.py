@@ -140,6 +140,7 @@ def _jump(found: Diagnosis) -> str:
     told: list[str] = []
     for significant in (2, 3, 4):
         told = [wording.digits(value, significant) for value in ends]
+        told = [text.removesuffix(".0") for text in told] if significant == 2 else told
         if told[0] != told[1]:
             break
     else:
