@@ -46,10 +46,12 @@ def test_a_miss_is_whatever_is_not_slower_where_b_is() -> None:
     assert found.half_width == pytest.approx(0.025)
 
 
-def test_a_question_without_an_answer_is_neither_right_nor_wrong() -> None:
-    rows = [row("pyperf", 0.0, answer(0.0, 0.01, "none")), row("pyperf", 0.0, None, 1)]
-    assert cell(rows, "pyperf", 0.0).wrong.of == 1
-    assert "pyperf" not in {one.tool for one in summary.cells([row("pyperf", 0.0, None)])}
+def test_a_question_without_an_answer_is_a_miss_and_no_false_alarm() -> None:
+    for planted, wrong, of in ((0.0, 0, 1), (0.05, 1, 2)):
+        rows = [row("pyperf", planted, answer(planted, 0.01, "slower" if planted else "none"))]
+        found = cell([*rows, row("pyperf", planted, None, 1)], "pyperf", planted)
+        assert (found.wrong.found, found.wrong.of, found.silent, found.held.of) == (wrong, of, 1, 1)
+    assert summary.cells([row("pyperf", 0.0, None)]) == []
 
 
 def test_what_hyperfine_prints_is_judged_beside_what_its_times_say() -> None:

@@ -31,7 +31,9 @@ HOW = {
     "perfgate": "`perfgate paired --repeat N`: A, B, A, B ..., times in whole milliseconds; mean difference with the "
     "interval and the decision of its own t-test, both in percent of A's mean.",
     "pagelab": "`pagelab compare --minutes M 'A' 'B'`: blocks of A and B in random order, Hodges–Lehmann estimate of "
-    "the pairs' log ratios, test of signed ranks.",
+    "the pairs' log ratios, test of signed ranks. It compares processor time where a first execution of each did nothing "
+    "but work and wait for a processor, and else wall time; all other tools compare wall time. Where not even six pairs "
+    "fit, it says so and gives no answer, which counts as a miss.",
 }
 
 
@@ -84,7 +86,8 @@ def document(rows: Sequence[Row], begun: dict[str, object]) -> str:
         *table(rows),
     ]
     if failed:
-        lines += [f"{len(failed)} questions had no answer, the first: {failed[0].place.tool}: {failed[0].error}", ""]
+        first = (failed[0].error or "").splitlines()[-1]
+        lines += [f"{len(failed)} questions had no answer, the first of them {failed[0].place.tool}'s: {first}", ""]
     lines += ["## What each tool does", ""]
     lines += [f"- **{name}**: {HOW[name]}" for name in (TOOLS[0].name, READ, *(tool.name for tool in TOOLS[1:]))]
     return "\n".join([*lines, ""])

@@ -53,23 +53,25 @@ class Cell:
     change: float
     """Median estimate."""
     wrong: Count
-    """False alarms where nothing is planted; else misses: answers that are not "slower"."""
+    """False alarms where nothing is planted; else misses: all but the answer "slower", no answer among them."""
     held: Count
     """Intervals that hold the planted difference."""
+    silent: int
+    """Questions without an answer."""
 
 
 def cells(rows: Sequence[Row]) -> list[Cell]:
-    """In the order of kinds, planted differences and tools; a row without an answer counts as nothing."""
-    answered = [row for row in rows if row.answer is not None]
-    keys = sorted({(row.place.kind, row.place.planted) for row in answered})
+    """In the order of kinds, planted differences and tools; of tools that answered at all."""
+    keys = sorted({(row.place.kind, row.place.planted) for row in rows})
     found = []
     for kind, planted in keys:
-        here = [row for row in answered if (row.place.kind, row.place.planted) == (kind, planted)]
+        here = [row for row in rows if (row.place.kind, row.place.planted) == (kind, planted)]
         for tool in TOOLS:
             own = [row for row in here if row.place.tool == tool.name]
-            if own:
-                found.append(_cell(tool.name, own, lambda answer: answer.decision))
-            if own and tool.name == "hyperfine":
+            if not any(row.answer for row in own):
+                continue
+            found.append(_cell(tool.name, own, lambda answer: answer.decision))
+            if tool.name == "hyperfine":
                 found.append(_cell(READ, own, lambda answer: answer.read))
     return found
 
@@ -77,7 +79,11 @@ def cells(rows: Sequence[Row]) -> list[Cell]:
 def _cell(name: str, rows: Sequence[Row], decision: Callable[..., Decision | None]) -> Cell:
     place = rows[0].place
     answers = [row.answer for row in rows if row.answer is not None]
-    right = "none" if place.planted == 0 else "slower"
+    silent = len(rows) - len(answers)
+    if place.planted == 0:
+        wrong = Count(sum(decision(one) != "none" for one in answers), len(answers))
+    else:
+        wrong = Count(silent + sum(decision(one) != "slower" for one in answers), len(rows))
     return Cell(
         tool=name,
         kind=place.kind,
@@ -86,8 +92,9 @@ def _cell(name: str, rows: Sequence[Row], decision: Callable[..., Decision | Non
         executions=median(one.executions for one in answers),
         took_s=median(row.took_s for row in rows),
         change=median(one.change for one in answers),
-        wrong=Count(sum(decision(one) != right for one in answers), len(answers)),
+        wrong=wrong,
         held=Count(sum(one.low <= place.planted <= one.high for one in answers), len(answers)),
+        silent=silent,
     )
 
 
@@ -139,13 +146,13 @@ def table(rows: Sequence[Row]) -> list[str]:
                 f"## {cell.kind}, {100 * cell.planted:g}% planted",
                 "",
                 f"| tool | half-width | estimate | {wrong} | intervals that hold {100 * cell.planted:g}% "
-                "| executions of each | seconds |",
-                "|---|--:|--:|--:|--:|--:|--:|",
+                "| no answer | executions of each | seconds |",
+                "|---|--:|--:|--:|--:|--:|--:|--:|",
             ]
         own = cell.tool != READ
         width, held = (f"{100 * cell.half_width:.2f}%", str(cell.held)) if own else ("", "")
         lines.append(
-            f"| {cell.tool} | {width} | {100 * cell.change:+.2f}% | {cell.wrong} | {held} | {cell.executions:.0f} | "
-            f"{cell.took_s:.1f} |"
+            f"| {cell.tool} | {width} | {100 * cell.change:+.2f}% | {cell.wrong} | {held} | {cell.silent} "
+            f"| {cell.executions:.0f} | {cell.took_s:.1f} |"
         )
     return [*lines, ""]

@@ -197,7 +197,8 @@ def duet(asked: Asked) -> Answer:
 
 def _both(commands: tuple[list[str], list[str]], cpus: Sequence[int]) -> tuple[float, float]:
     """Wall times of both, run at once."""
-    began, ended = {}, {}
+    began: dict[int, float] = {}
+    ended: dict[int, float] = {}
     children = []
     for words, cpu in zip(commands, cpus, strict=True):
         child, moment = started(words, cpu)
