@@ -31,9 +31,9 @@ HOW = {
     "perfgate": "`perfgate paired --repeat N`: A, B, A, B ..., times in whole milliseconds; mean difference with the "
     "interval and the decision of its own t-test, both in percent of A's mean.",
     "pagelab": "`pagelab compare --minutes M 'A' 'B'`: blocks of A and B in random order, Hodges–Lehmann estimate of "
-    "the pairs' log ratios, test of signed ranks. It compares processor time where a first execution of each did nothing "
-    "but work and wait for a processor, and else wall time; all other tools compare wall time. Where not even six pairs "
-    "fit, it says so and gives no answer, which counts as a miss.",
+    "the pairs' log ratios, test of signed ranks. It compares processor time where a first execution of each did "
+    "nothing but work and wait for a processor, and else wall time; all other tools compare wall time. Where not even "
+    "six pairs fit, it says so and gives no answer, which counts as a miss.",
 }
 
 
