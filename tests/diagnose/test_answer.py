@@ -128,7 +128,9 @@ def test_what_fresh_executions_do_not_confirm_decides_nothing(result: str, said:
     found = of(outcome, [aslr()], confirmation(contrasts=[one], result=result))
     assert answer.headline(found).startswith(said)
     assert answer.fix(found) is None
-    assert [part.kind for part in answer.shares(found)] == ["unexplained"]
+    assert answer.shares(found) == [], "a bar of one part says nothing"
+    moody = found.model_copy(update={"machine": interval(0.2, 0.1, 0.3)})
+    assert [part.kind for part in answer.shares(moody)] == ["machine", "unexplained"]
 
 
 def test_nothing_jumps() -> None:

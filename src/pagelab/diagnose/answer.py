@@ -182,7 +182,7 @@ def shares(found: Diagnosis) -> list[Share]:
     """Of the default's variance: what the confirmed cause makes, what the machine does, and what is left; adds up to 1.
 
     The cause is taken from fresh executions, the machine's part from the exploration. Where both are large they can
-    exceed the whole by chance: the machine then has what the cause leaves. Empty where there is nothing to explain.
+    exceed the whole by chance: the machine then has what the cause leaves. Empty where nothing is explained, or there is nothing to explain.
     """
     if found.outcome == "nothing-to-explain":
         return []
@@ -197,7 +197,7 @@ def shares(found: Diagnosis) -> list[Share]:
         share = min(left, found.machine.estimate)
         parts.append(Share("machine", "the machine", share, _range(found.machine)))
         left -= share
-    return [*parts, Share("unexplained", "unexplained", max(0.0, left))]
+    return [*parts, Share("unexplained", "unexplained", max(0.0, left))] if parts else []
 
 
 def share_told(one: Share) -> str:
