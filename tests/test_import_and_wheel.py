@@ -50,7 +50,7 @@ def test_the_notebook_runs_and_its_results_show_themselves(path: Path) -> None:
 
 
 def test_names_of_others_are_escaped() -> None:
-    from pagelab.shown import Shown
+    from pagelab.terminal import Shown
 
     class Result(Shown):
         def _title(self) -> str:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagelab.placement import elf, folios, pages, picture, procfs, regions, scan, table
+from pagelab.placement import folios, pages, picture, procfs, regions, scan, table
 from pagelab.placement.model import AddressMap, Mapping, Region, Tile
 from pagelab.record import SizeBytes
 
@@ -116,20 +116,20 @@ def test_anonymous_memory_behind_a_library_is_bss_only_as_far_as_its_headers_say
 ) -> None:
     library = [vma(0x7F0000000000, 0x2000, "r--p", "/l.so"), vma(0x7F0000002000, 0x1000, "rw-p", "/l.so", 0x2000)]
     behind = vma(0x7F0000003000, 0x4000)
-    monkeypatch.setattr(elf, "memory_end", lambda _path: 0x6000)
+    monkeypatch.setattr(regions, "memory_end", lambda _path: 0x6000)
     assert names([*library, behind])[-1] == ("data", "bss of l.so")
-    monkeypatch.setattr(elf, "memory_end", lambda _path: 0x4000)
+    monkeypatch.setattr(regions, "memory_end", lambda _path: 0x4000)
     assert names([*library, behind])[-1] == ("anon", "anonymous")
 
 
 def test_the_memory_image_of_this_python_is_larger_than_nothing() -> None:
     import sys
 
-    end = elf.memory_end(sys.executable)
+    end = regions.memory_end(sys.executable)
     assert end is not None
     assert end > 0
-    assert elf.memory_end(__file__) is None
-    assert elf.memory_end("/nonexistent") is None
+    assert regions.memory_end(__file__) is None
+    assert regions.memory_end("/nonexistent") is None
 
 
 def extents(*rows: tuple[int, int, int]) -> scan.Extents:

@@ -16,7 +16,7 @@ import pytest
 
 from harness.mapping import NEEDS_THP, pagelab_map, sizes
 from pagelab import machine, placement
-from pagelab.placement import nodes, picture, procfs, trace
+from pagelab.placement import nodes, picture, procfs, ptrace_hold
 from pagelab.placement.model import AddressMap, Region
 
 M2 = 2 << 20
@@ -215,7 +215,7 @@ def test_a_process_of_somebody_else(guest: tuple[int, int]) -> None:
 
 
 def test_a_command_is_mapped_just_before_it_ends() -> None:
-    traced = trace.run(
+    traced = ptrace_hold.run(
         [sys.executable, "-c", GUEST + "import os; os._exit(7)", "end"],
         lambda pid, moment: placement.collect(pid, moment=moment),
     )
@@ -225,25 +225,25 @@ def test_a_command_is_mapped_just_before_it_ends() -> None:
 
 def test_a_command_is_mapped_after_some_time_and_then_ended() -> None:
     started = time.monotonic()
-    traced = trace.run(["sleep", "600"], lambda pid, moment: (procfs.command(pid), moment), 0.1)
+    traced = ptrace_hold.run(["sleep", "600"], lambda pid, moment: (procfs.command(pid), moment), 0.1)
     assert traced.value == ("sleep 600", "now")
     assert traced.exit_code == -signal.SIGTERM
     assert time.monotonic() - started < 300
 
 
 def test_a_command_that_ends_before_its_time_is_mapped_at_its_end() -> None:
-    traced = trace.run(["true"], lambda _pid, moment: moment, 60.0)
+    traced = ptrace_hold.run(["true"], lambda _pid, moment: moment, 60.0)
     assert (traced.value, traced.exit_code) == ("exit", 0)
 
 
 def test_signals_reach_a_command_that_is_to_be_mapped() -> None:
     script = 'trap "exit 5" USR1; kill -USR1 $$; exit 1'
-    assert trace.run(["sh", "-c", script], lambda _pid, moment: moment).exit_code == 5
+    assert ptrace_hold.run(["sh", "-c", script], lambda _pid, moment: moment).exit_code == 5
 
 
 def test_threads_that_outlive_main_do_not_confuse_the_end() -> None:
     script = "import os, threading; threading.Thread(target=lambda: os._exit(3)).start(); threading.Event().wait()"
-    traced = trace.run([sys.executable, "-c", script], lambda pid, _moment: placement.collect(pid).pid)
+    traced = ptrace_hold.run([sys.executable, "-c", script], lambda pid, _moment: placement.collect(pid).pid)
     assert traced.exit_code == 3
 
 

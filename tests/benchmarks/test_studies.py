@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pagelab import machine
-from pagelab.benchmarks import catalogue, debian
+from pagelab.benchmarks import catalogue
 from pagelab.study import bundled
 from pagelab.study.errors import SpecError
 from pagelab.study.feasible import cannot
@@ -40,7 +40,7 @@ def test_every_benchmark_has_all_factors_and_a_name_of_its_own() -> None:
 
 def test_every_program_that_is_needed_has_a_package() -> None:
     needed = {need for benchmark in catalogue.BENCHMARKS for need in benchmark.needs}
-    assert needed <= set(debian.PACKAGES)
+    assert needed <= set(catalogue.PACKAGES)
 
 
 def test_sets_names_and_patterns_choose() -> None:

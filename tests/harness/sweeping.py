@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelab import trace
-from pagelab.simulate.placing import History
+from pagelab.simulate.placements import History
 
 SMALL = """
 name = "small"

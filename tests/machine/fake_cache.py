@@ -1,4 +1,4 @@
-"""An invented machine for ``colours.probe``: pages, a hidden cache index, and noisy latencies that follow from both."""
+"""An invented machine for ``probe_colours``: pages, a hidden cache index, and noisy latencies that follow from both."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ from pagelab import machine, paths
 from pagelab.errors import MachineError
 from pagelab.machine.colours import masks, notes, rule
 from pagelab.machine.colours.model import Chase, Ratio, Sample, Verdict, VerdictFile
-from pagelab.machine.colours.probe import arguments, caches, probe
 from pagelab.machine.colours.store import store, stored
+from pagelab.machine.probe_colours import arguments, caches, probe
 from pagelab.machine.sysfs import Tree
 
 HASH = (0x8, 0x42, 0x10084, 0x21001, 0x100210)

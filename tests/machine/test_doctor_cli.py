@@ -126,11 +126,11 @@ def test_print_explains_every_line(kind: str) -> None:
 
 
 def test_kubernetes_part_is_yaml_and_seccomp_part_is_json() -> None:
-    from pagelab.machine import needs
+    from pagelab.machine import container_requirements
 
     text = doctor("--print", "kubernetes").stdout
     assert text.startswith("apiVersion: v1\nkind: Pod\n")
-    for rule in needs.SECCOMP:
+    for rule in container_requirements.SECCOMP:
         assert json.dumps(rule) in text
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from factory import Run, plan, store
 
 from pagelab.analysis import Analysis
-from pagelab.analysis.nondeterminism.model import NondeterminismPart
+from pagelab.analysis.nondeterminism_model import NondeterminismPart
 from pagelab.study.plan import Condition, Plan
 from pagelab.study.schedule import Slot
 

@@ -15,8 +15,8 @@ import pytest
 from factory import Run, data_of, separated, study
 
 from pagelab.analysis import NothingToAnalyseError, StudyData, analyse
+from pagelab.analysis.machine import waiting_of
 from pagelab.analysis.model import Contrast
-from pagelab.analysis.waiting import waiting_of
 from pagelab.report.export import analysis_json
 from pagelab.study.plan import Condition, Precision
 from pagelab.study.schedule import Slot

@@ -11,8 +11,8 @@ import factory
 from factory import Run, data_of
 
 from pagelab.analysis import Analysis, analyse
+from pagelab.charts import theme
 from pagelab.report import charts
-from pagelab.report.charts import theme
 from pagelab.report.figure import slug
 from pagelab.report.figures import figures_of
 

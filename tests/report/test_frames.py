@@ -12,7 +12,7 @@ from factory import SCATTERED, data_of
 
 from pagelab.analysis import Analysis, analyse
 from pagelab.analysis.frames import FramesSummary
-from pagelab.analysis.gloss import gloss
+from pagelab.analysis.policy_summary import gloss
 from pagelab.report import charts, frames_table, write_report
 from pagelab.report.charts import frames as frames_chart
 from pagelab.report.figures import figures_of

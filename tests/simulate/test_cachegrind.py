@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from harness.packages import need
-from pagelab.simulate.caching import cache
-from pagelab.simulate.placing import History
+from pagelab.simulate.cache_runs import cache
+from pagelab.simulate.placements import History
 from pagelab.simulate.references import FETCH, LOAD, STORE
 
 PROGRAM = r"""

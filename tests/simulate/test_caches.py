@@ -14,11 +14,11 @@ import pytest
 from pagelab.analysis import Analysis, analyse, load
 from pagelab.errors import BadInputError
 from pagelab.policy import PolicyError
-from pagelab.simulate.caching import cache
+from pagelab.simulate.cache_runs import cache
 from pagelab.simulate.export import as_study
 from pagelab.simulate.hardware import colours, presets, size_bytes
 from pagelab.simulate.hardware import load as processor_named
-from pagelab.simulate.placing import History, placement
+from pagelab.simulate.placements import History, placement
 from pagelab.simulate.references import STORE, pack
 from pagelab.simulate.spread import spread
 from pagelab.stats.nondeterminism import Refused

@@ -8,7 +8,7 @@ import mpmath
 import pytest
 
 from pagelab.errors import BadInputError
-from pagelab.simulate.model import Convention, effective_memory, expected_allocations, monte_carlo, table
+from pagelab.simulate.analytical_model import Convention, effective_memory, expected_allocations, monte_carlo, table
 
 
 def precise(colours: int, pages: int, digits: int = 40) -> mpmath.mpf:

@@ -13,11 +13,11 @@ import pytest
 
 from pagelab import trace
 from pagelab.errors import BadInputError
-from pagelab.simulate.caching import cache
-from pagelab.simulate.chosen_sizes import replacement
+from pagelab.simulate.cache_runs import cache
 from pagelab.simulate.page_faults import curves, paging
+from pagelab.simulate.replacement_runs import replacement
 from pagelab.simulate.sampling import sampled_paging
-from pagelab.simulate.translation import tlb
+from pagelab.simulate.tlb_runs import tlb
 from pagelab.trace import TraceError
 
 PAGES = 4096

@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from pagelab.errors import BadInputError, MachineError
-from pagelab.simulate.chosen_sizes import POLICIES, replacement
 from pagelab.simulate.page_faults import paging
+from pagelab.simulate.replacement_runs import POLICIES, replacement
 from pagelab.simulate.sampling import sampled_paging
 
 

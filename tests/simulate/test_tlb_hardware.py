@@ -11,8 +11,8 @@ import pytest
 
 from harness.launching import Run, Runner
 from pagelab import paths
-from pagelab.simulate.placing import HEAP_POOL, History
-from pagelab.simulate.translation import tlb
+from pagelab.simulate.placements import HEAP_POOL, History
+from pagelab.simulate.tlb_runs import tlb
 
 TOLERANCE = 0.15
 """Of an event for each access, either way: what else the process and its kernel do, and entries that other pages of it

@@ -9,7 +9,7 @@ import pytest
 
 from pagelab.errors import BadInputError
 from pagelab.simulate.hardware import load, presets
-from pagelab.simulate.placing import (
+from pagelab.simulate.placements import (
     ANONYMOUS_POOL,
     HEAP_POOL,
     History,
@@ -18,7 +18,7 @@ from pagelab.simulate.placing import (
     placement,
     placement_of_pages,
 )
-from pagelab.simulate.translation import tlb
+from pagelab.simulate.tlb_runs import tlb
 
 MIB = 1 << 20
 PASSES = 4

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from fakes import record
 
+from pagelab.schemas import documents
 from pagelab.study import migrations
 from pagelab.study.planning import plan_text
-from pagelab.study.schemas import documents
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "schema"
 
 
 @pytest.mark.parametrize("name", sorted(documents()))
 def test_published_schemas_are_current(name: str) -> None:
-    """Regenerate with: python -m pagelab.study.schemas docs/schema"""
+    """Regenerate with: python -m pagelab.schemas docs/schema"""
     assert (PUBLISHED / name).read_text() == documents()[name]
 
 

@@ -4,12 +4,12 @@ use crate::counters::Counted;
 use crate::frames::{Placing, report};
 use crate::guests::Guests;
 use crate::launch::Finished;
+use crate::prepare::Ready;
 use crate::processes::{self, Seen};
 use crate::record::{
     self, Command, Faults, Fetch, Kind, Measurement, Outcome, Record, Settings, Severity, Status, Times, Warnings,
 };
 use crate::request::Request;
-use crate::run::Ready;
 use crate::sys;
 use crate::sys::process::{self, End};
 use crate::tree::{Cut, Story};
@@ -43,7 +43,7 @@ pub fn record(mut ready: Ready<'_>, seen: Observed) -> Record {
     let finished = &seen.finished;
     let outcome = outcome(finished, ready.request, &mut ready.warnings);
     warn_not_loaded(&mut ready, &seen, outcome.status);
-    report::warn(&seen.guests, seen.placing.as_ref(), seen.pid, &mut ready.warnings);
+    report::warn(&seen.guests.reports, seen.placing.as_ref(), seen.pid, &mut ready.warnings);
     let limits = cgroup::limits();
     warn_limits(&limits, &mut ready.warnings);
     let usage = finished.story.usage();
@@ -55,6 +55,7 @@ pub fn record(mut ready: Ready<'_>, seen: Observed) -> Record {
     }
     Record {
         schema: record::SCHEMA,
+        id: None,
         started_at: seen.started_at.clone(),
         command: command(&ready),
         settings: settings(&ready, limits),
@@ -68,11 +69,13 @@ pub fn record(mut ready: Ready<'_>, seen: Observed) -> Record {
         },
         processes,
         placement: seen.guests.placement(),
-        frames: report::total(&seen.guests, seen.placing.as_ref()),
+        frames: report::total(&seen.guests.reports, seen.placing.as_ref()),
         fetch: Fetch { residency_at_start: seen.guests.residency(ready.run_dir.path()), ..seen.fetch },
         counters: seen.counted.counters,
         measurements: seen.measurements,
         warnings: ready.warnings.0,
+        machine: None,
+        provenance: None,
     }
 }
 

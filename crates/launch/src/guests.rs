@@ -4,6 +4,7 @@ use crate::frames::report as frames;
 use crate::record::{
     FileResidency, GuestCounters, Kind, Placement, Process, Region, Severity, SizeBytes, Warning, Warnings,
 };
+use crate::words;
 use pagelab_policy::guest::{Measuring, Note, NoteKind, RegionReport, Report, Started, State};
 use pagelab_policy::plan::{Memory, Via};
 use serde_json::json;
@@ -236,7 +237,7 @@ impl Guests {
         let uncounted = all.filter(|region| region.tiles.is_none() && region.resident_bytes > 0);
         let sizes: BTreeSet<u64> = uncounted.filter_map(|region| region.asked).collect();
         if !sizes.is_empty() {
-            let names: Vec<String> = sizes.into_iter().map(size_text).collect();
+            let names: Vec<String> = sizes.into_iter().map(words::size).collect();
             let message = format!(
                 "whether tiles of {} are as asked was not counted; run as root: pagelab map -- CMD",
                 names.join(", ")
@@ -294,7 +295,7 @@ fn region(report: &RegionReport) -> Region {
             Some(Memory::Range) => "range",
             None => "other",
         },
-        asked: report.asked.map_or_else(|| "kernel".to_owned(), size_text),
+        asked: report.asked.map_or_else(|| "kernel".to_owned(), words::size),
         via: report.via.map(|via| if via == Via::Hugetlb { "hugetlb" } else { "thp" }),
         start: report.start,
         end: report.end,
@@ -321,15 +322,6 @@ fn tiles(report: &RegionReport) -> Option<(u64, u64)> {
     match (report.tiles, report.retired_tiles) {
         (Some(now), Some(before)) => Some((now.0 + before.0, now.1 + before.1)),
         (now, before) => now.or(before),
-    }
-}
-
-/// A page size as the policy language writes it.
-pub fn size_text(bytes: u64) -> String {
-    match bytes {
-        _ if bytes >= 1 << 30 && bytes.is_multiple_of(1 << 30) => format!("{}G", bytes >> 30),
-        _ if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) && bytes != 1 << 20 => format!("{}M", bytes >> 20),
-        _ => format!("{}K", bytes >> 10),
     }
 }
 
@@ -369,16 +361,5 @@ fn note_text(kind: NoteKind) -> &'static str {
             "processes locked themselves in with seccomp: their placement and usage are those of that moment"
         }
         NoteKind::DlopenUnwatched => "libraries loaded with dlopen are not watched",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_written_as_policies_write_them() {
-        let texts: Vec<String> = [4096, 65536, 1 << 20, 2 << 20, 1 << 30].into_iter().map(size_text).collect();
-        assert_eq!(texts, ["4K", "64K", "1024K", "2M", "1G"]);
     }
 }

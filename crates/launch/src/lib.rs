@@ -24,6 +24,7 @@ pub mod measurements;
 pub mod node;
 pub mod phase;
 pub mod policy;
+pub mod prepare;
 pub mod processes;
 pub mod proctree;
 pub mod record;

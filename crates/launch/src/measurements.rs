@@ -6,8 +6,8 @@
 
 use crate::error::{Error, Result};
 use crate::record::{Kind, Measurement, Severity, Warnings};
-use crate::windows::Passed;
 use crate::words;
+use pagelab_policy::windows::Usage;
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::json;
@@ -65,6 +65,55 @@ struct WindowLine<'a> {
     major_faults: Option<u64>,
     resident_bytes: Option<u64>,
     huge_bytes: Option<u64>,
+}
+
+/// What passed in a window, as far as it is known.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs, reason = "field by field as in UsageSlot and PlacedSlot")]
+pub struct Passed {
+    pub wall_ns: Option<u64>,
+    pub user_ns: Option<u64>,
+    pub system_ns: Option<u64>,
+    pub thread_ns: Option<u64>,
+    pub minor_faults: Option<u64>,
+    pub major_faults: Option<u64>,
+    pub resident_bytes: Option<u64>,
+    pub huge_bytes: Option<u64>,
+}
+
+impl From<&Usage> for Passed {
+    fn from(used: &Usage) -> Passed {
+        Passed {
+            wall_ns: Some(used.wall_ns),
+            user_ns: Some(used.user_ns),
+            system_ns: Some(used.system_ns),
+            thread_ns: Some(used.thread_ns),
+            minor_faults: Some(used.minor_faults),
+            major_faults: Some(used.major_faults),
+            ..Passed::default()
+        }
+    }
+}
+
+impl Passed {
+    /// Its measurements: suffix of the name, value and unit.
+    pub fn measurements(&self) -> impl Iterator<Item = (&'static str, f64, &'static str)> + use<> {
+        let cpu_ns = self.user_ns.zip(self.system_ns).map(|(user, system)| user.saturating_add(system));
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let count = |number: u64| number as f64;
+        let parts = [
+            ("", self.wall_ns.map(seconds), "s"),
+            (".cpu", cpu_ns.map(seconds), "s"),
+            (".user", self.user_ns.map(seconds), "s"),
+            (".system", self.system_ns.map(seconds), "s"),
+            (".thread", self.thread_ns.map(seconds), "s"),
+            (".faults", self.minor_faults.map(count), ""),
+            (".major_faults", self.major_faults.map(count), ""),
+            (".resident", self.resident_bytes.map(count), "B"),
+            (".huge", self.huge_bytes.map(count), "B"),
+        ];
+        parts.into_iter().filter_map(|(suffix, value, unit)| Some((suffix, value?, unit)))
+    }
 }
 
 /// Compiles the regular expression of a request.

@@ -215,7 +215,7 @@ pub fn switch_mthp(held: &mut Held, sizes: &[u64], warnings: &mut Warnings) {
     let changes: Vec<(&Path, &str)> = wanted.iter().map(|(bytes, path)| (path.as_path(), wish(*bytes))).collect();
     for (number, error) in held.set(&changes, "pagelab-launch mTHP") {
         let Some((bytes, path)) = wanted.get(number) else { continue };
-        let (size, why) = (crate::guests::size_text(*bytes), sys::errno_text(&error));
+        let (size, why) = (crate::words::size(*bytes), sys::errno_text(&error));
         let message =
             format!("pages of {size} could not be switched to {:?}: {why}; mTHP sizes need root", wish(*bytes));
         warnings.warn(Kind::PlacementShortfall, message, json!({"path": path, "errno": why}));

@@ -1,10 +1,10 @@
 //! What the program measured of itself in windows (`pagelab_begin`, `pagelab_end`): read from its windows files, and made
 //! measurements of the run.
 
-use crate::measurements::Collected;
+use crate::measurements::{Collected, Passed};
 use crate::record::{Kind, Warnings};
 use crate::words;
-use pagelab_policy::windows::{HEAD_BYTES, Told, Usage, Windows};
+use pagelab_policy::windows::{HEAD_BYTES, Told, Windows};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -119,59 +119,10 @@ impl Collection {
     }
 }
 
-/// What passed in a window, as far as it is known.
-#[derive(Clone, Copy, Debug, Default)]
-#[allow(missing_docs, reason = "field by field as in UsageSlot and PlacedSlot")]
-pub struct Passed {
-    pub wall_ns: Option<u64>,
-    pub user_ns: Option<u64>,
-    pub system_ns: Option<u64>,
-    pub thread_ns: Option<u64>,
-    pub minor_faults: Option<u64>,
-    pub major_faults: Option<u64>,
-    pub resident_bytes: Option<u64>,
-    pub huge_bytes: Option<u64>,
-}
-
-impl From<&Usage> for Passed {
-    fn from(used: &Usage) -> Passed {
-        Passed {
-            wall_ns: Some(used.wall_ns),
-            user_ns: Some(used.user_ns),
-            system_ns: Some(used.system_ns),
-            thread_ns: Some(used.thread_ns),
-            minor_faults: Some(used.minor_faults),
-            major_faults: Some(used.major_faults),
-            ..Passed::default()
-        }
-    }
-}
-
-impl Passed {
-    /// Its measurements: suffix of the name, value and unit.
-    pub fn measurements(&self) -> impl Iterator<Item = (&'static str, f64, &'static str)> + use<> {
-        let cpu_ns = self.user_ns.zip(self.system_ns).map(|(user, system)| user.saturating_add(system));
-        let seconds = |ns: u64| ns as f64 / 1e9;
-        let count = |number: u64| number as f64;
-        let parts = [
-            ("", self.wall_ns.map(seconds), "s"),
-            (".cpu", cpu_ns.map(seconds), "s"),
-            (".user", self.user_ns.map(seconds), "s"),
-            (".system", self.system_ns.map(seconds), "s"),
-            (".thread", self.thread_ns.map(seconds), "s"),
-            (".faults", self.minor_faults.map(count), ""),
-            (".major_faults", self.major_faults.map(count), ""),
-            (".resident", self.resident_bytes.map(count), "B"),
-            (".huge", self.huge_bytes.map(count), "B"),
-        ];
-        parts.into_iter().filter_map(|(suffix, value, unit)| Some((suffix, value?, unit)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagelab_policy::windows::{Measured, Placed};
+    use pagelab_policy::windows::{Measured, Placed, Usage};
 
     fn image() -> Windows {
         let used = Usage { wall_ns: 2_000_000_000, user_ns: 1_500_000_000, minor_faults: 3, ..Usage::default() };

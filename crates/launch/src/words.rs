@@ -1,4 +1,4 @@
-//! A program's own words (names of processes, files and measurements), made fit to be shown.
+//! Text as people are shown it: page sizes, and a program's own words (names of processes, files and measurements).
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -42,6 +42,15 @@ pub fn plain_lines(text: &str) -> String {
     lines.join("\n")
 }
 
+/// A page size as the policy language writes it.
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        _ if bytes >= 1 << 30 && bytes.is_multiple_of(1 << 30) => format!("{}G", bytes >> 30),
+        _ if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) && bytes != 1 << 20 => format!("{}M", bytes >> 20),
+        _ => format!("{}K", bytes >> 10),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,5 +63,11 @@ mod tests {
         assert_eq!(plain_up_to("abcdef", 3), "abc…");
         assert_eq!(plain_up_to("äöü", 3), "äöü");
         assert_eq!(plain_lines("one\n\u{1b}[2Jtwo"), "one\n\\x1b[2Jtwo");
+    }
+
+    #[test]
+    fn sizes_are_written_as_policies_write_them() {
+        let texts: Vec<String> = [4096, 65536, 1 << 20, 2 << 20, 1 << 30].into_iter().map(size).collect();
+        assert_eq!(texts, ["4K", "64K", "1024K", "2M", "1G"]);
     }
 }

@@ -2,8 +2,32 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::types::Via;
 use crate::units::PageSize;
+
+/// How tiles above the base page are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Via {
+    /// Transparent huge pages. (Sizes that only hugetlb offers, such as 1G, come from hugetlb all the same.)
+    #[default]
+    Thp,
+    /// The reserved pools of hugetlb.
+    Hugetlb,
+}
+
+impl Via {
+    /// Both.
+    pub const ALL: [Via; 2] = [Via::Thp, Via::Hugetlb];
+
+    /// The word in the policy language.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Via::Thp => "thp",
+            Via::Hugetlb => "hugetlb",
+        }
+    }
+}
 
 /// A hugetlb page size the kernel knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

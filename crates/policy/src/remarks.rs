@@ -1,7 +1,7 @@
 //! What is worth saying about a compiled policy before it runs, without being an error.
 
 use crate::plan::{BASE_PAGE, PlanSpec, SectionSpec};
-use crate::warning::{RunWarning, Severity, WarningKind};
+use pagelab_contract::warning::{RunWarning, Severity, WarningKind};
 
 /// Everything worth saying of `plan`.
 #[must_use]

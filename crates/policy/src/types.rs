@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 pub use crate::frames::{ByPage, Colours, FirstBin, Frames, Span, Strategy};
+pub use crate::machine::Via;
 use crate::units::{Address, Bytes, PageSize, PoolOffset};
 
 /// Room in each pool: offsets of a mosaic lie below this.
@@ -178,31 +179,6 @@ pub enum Pages {
     Size(PageSize),
     /// Sizes by interval.
     Mosaic(Mosaic),
-}
-
-/// How tiles above the base page are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Via {
-    /// Transparent huge pages. (Sizes that only hugetlb offers, such as 1G, come from hugetlb all the same.)
-    #[default]
-    Thp,
-    /// The reserved pools of hugetlb.
-    Hugetlb,
-}
-
-impl Via {
-    /// Both.
-    pub const ALL: [Via; 2] = [Via::Thp, Via::Hugetlb];
-
-    /// The word in the policy language.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Via::Thp => "thp",
-            Via::Hugetlb => "hugetlb",
-        }
-    }
 }
 
 /// Axis `fetch`: when pages come in.

@@ -4,8 +4,9 @@
 //! at writes instead (tests/trace compares with lackey). It exists with and without the tests of addresses and kinds.
 
 use crate::api::{self, ALL_ACCESSES, Block, Id, Instruction, MemoryInfo, NO_REGISTERS};
-use crate::config::{Mode, Window};
-use crate::state::{INSTRUCTIONS, Own, Thread, active, set_active, several, shared, vcpu};
+use crate::channel;
+use crate::config::{Mode, Window, shared};
+use crate::state::{self, INSTRUCTIONS, Own, Thread, active, set_active, several, vcpu};
 use pagelab_trace::capture::instructions::{self, Meeting};
 use pagelab_trace::{ADDRESS_BITS, Kind, Reference};
 use std::ffi::{c_uint, c_void};
@@ -72,7 +73,7 @@ unsafe fn instrument<const SOME: bool>(instruction: *mut Instruction) {
             unsafe { (api::qemu_plugin_insn_vaddr(instruction), api::qemu_plugin_insn_size(instruction)) };
         if config.keeps(address) {
             if address >> ADDRESS_BITS != 0 {
-                crate::fail(&format!(
+                channel::fail(&format!(
                     "an instruction at {address:#x}: the address has more than {ADDRESS_BITS} bits, which a trace cannot hold"
                 ));
             }
@@ -185,7 +186,7 @@ unsafe extern "C" fn accessed<const SOME: bool>(index: c_uint, info: MemoryInfo,
 /// A trace cannot hold this address; cut, it would be another's.
 #[cold]
 fn too_high(thread: &Thread, address: u64) -> ! {
-    crate::fail(&format!(
+    channel::fail(&format!(
         "{}: address {address:#x} has more than {ADDRESS_BITS} bits, which a trace cannot hold",
         thread.next_record()
     ))
@@ -273,7 +274,7 @@ unsafe extern "C" fn counted(_: c_uint, data: *mut c_void) {
     if inside != active() {
         set_active(inside);
         if !inside && shared().config.quit {
-            crate::quit();
+            state::quit();
         }
     }
 }

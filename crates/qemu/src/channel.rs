@@ -1,6 +1,6 @@
 //! The connection to the collector: opened when there is something to send, by each process image for itself.
 
-use crate::state::shared;
+use crate::config::shared;
 use pagelab_trace::capture::protocol::{BlockHeader, BlockKind, Hello, VERSION};
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
@@ -66,7 +66,7 @@ pub fn send_locked(_channel: &mut Channel, kind: BlockKind, payload: &[u8]) {
         // A descriptor that the guest closed is missing, not the collector: once more, with a new one.
         drop_connection();
         if let Err(error) = connection().and_then(|mut stream| block(&mut stream, kind, payload)) {
-            crate::fail(&format!("cannot send to {}: {error}", shared().config.socket));
+            fail(&format!("cannot send to {}: {error}", shared().config.socket));
         }
     }
 }
@@ -105,4 +105,12 @@ fn raised(stream: UnixStream) -> io::Result<UnixStream> {
     }
     // SAFETY: fcntl has just given this descriptor to us.
     Ok(unsafe { UnixStream::from_raw_fd(high) })
+}
+
+/// Says what is wrong and ends the process.
+pub fn fail(message: &str) -> ! {
+    // Standard error may be closed; there is nobody else to tell.
+    let _ = writeln!(std::io::stderr(), "pagelab trace: {message}");
+    // SAFETY: _exit has no preconditions.
+    unsafe { libc::_exit(125) }
 }

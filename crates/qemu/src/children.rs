@@ -5,13 +5,11 @@
 //! executes the emulator anew, with the same arguments before the program's.
 
 use crate::api::Id;
-use crate::config::Window;
-use crate::state::{self, INSTRUCTIONS, shared};
+use crate::config::{Window, shared};
+use crate::state::{self, INSTRUCTIONS};
 use crate::{channel, elf};
 use pagelab_trace::capture::protocol::{BlockKind, End, MARKER};
-use std::ffi::{CStr, CString, OsStr, c_char, c_uint};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::ffi::{CStr, CString, c_char, c_uint};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -122,7 +120,7 @@ pub unsafe extern "C" fn system_call(
 fn mark(on: bool) {
     let was = state::set_active(on);
     if was && !on && shared().config.quit {
-        crate::quit();
+        state::quit();
     }
 }
 
@@ -231,9 +229,4 @@ fn exec(command: &[CString], environment: &[CString]) {
     let (arguments, environment) = (vector(command), vector(environment));
     // SAFETY: two vectors of C strings that end with a null pointer.
     unsafe { libc::execve(c"/proc/self/exe".as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
-}
-
-/// The path as Rust has it.
-pub fn as_path(path: &CStr) -> &Path {
-    Path::new(OsStr::from_bytes(path.to_bytes()))
 }

@@ -2,6 +2,7 @@
 
 use pagelab_trace::{Kind, Kinds, PAGE_BITS};
 use std::ops::Range;
+use std::sync::OnceLock;
 
 /// What is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,4 +98,23 @@ fn kinds(names: &str) -> Option<Kinds> {
 fn range(text: &str) -> Option<Range<u64>> {
     let (low, high) = text.split_once('-')?;
     Some(u64::from_str_radix(low, 16).ok()?..u64::from_str_radix(high, 16).ok()?)
+}
+
+/// What all parts share: written once, when the plugin is installed.
+pub struct Shared {
+    pub config: Config,
+    pub target: String,
+}
+
+static SHARED: OnceLock<Shared> = OnceLock::new();
+
+/// Sets what is shared, once.
+pub fn set_shared(shared: Shared) {
+    assert!(SHARED.set(shared).is_ok(), "installed twice");
+}
+
+/// What is shared.
+#[inline]
+pub fn shared() -> &'static Shared {
+    SHARED.get().expect("installed")
 }

@@ -1,9 +1,10 @@
 //! Which program an exec really means: scripts name an interpreter, and other architectures need another emulator.
 
-use crate::children::as_path;
-use std::ffi::CString;
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// The kernel follows as many interpreters.
 const INTERPRETERS: usize = 5;
@@ -59,4 +60,9 @@ fn elf_of(head: &[u8], target: &str) -> bool {
         _ => return false,
     };
     head.len() >= 20 && head.starts_with(b"\x7fELF\x02\x01") && head[18..20] == machine.to_le_bytes()
+}
+
+/// The path as Rust has it.
+fn as_path(path: &CStr) -> &Path {
+    Path::new(OsStr::from_bytes(path.to_bytes()))
 }

@@ -12,9 +12,7 @@ mod elf;
 mod state;
 
 use api::{Id, Info};
-use config::{Config, Window};
-use pagelab_trace::capture::protocol::{BlockKind, End};
-use state::{INSTRUCTIONS, Shared};
+use config::{Config, Shared, Window};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::io::Write;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
@@ -40,28 +38,6 @@ extern "C" fn choose_version() {
     }
 }
 
-/// Says what is wrong and ends the process.
-fn fail(message: &str) -> ! {
-    // Standard error may be closed; there is nobody else to tell.
-    let _ = writeln!(std::io::stderr(), "pagelab trace: {message}");
-    // SAFETY: _exit has no preconditions.
-    unsafe { libc::_exit(125) }
-}
-
-/// The window has ended, and the program with it.
-fn quit() -> ! {
-    // The other threads may still run: what they do from now on is cut off, as the window is.
-    state::send_all(&mut channel::lock());
-    send_end();
-    // SAFETY: _exit has no preconditions.
-    unsafe { libc::_exit(0) }
-}
-
-fn send_end() {
-    let end = End { replaced: 0, instructions: INSTRUCTIONS.load(Relaxed) };
-    channel::send(BlockKind::End, &end.encode());
-}
-
 unsafe extern "C" fn thread_begins(_id: Id, index: c_uint) {
     state::begin(index);
 }
@@ -72,11 +48,11 @@ unsafe extern "C" fn thread_ends(_id: Id, _index: c_uint) {
 
 unsafe extern "C" fn process_ends(_id: Id, _: *mut c_void) {
     // A forked child that is not followed has nothing to say.
-    if children::forked() && !state::shared().config.children {
+    if children::forked() && !config::shared().config.children {
         return;
     }
     state::send_all(&mut channel::lock());
-    send_end();
+    state::send_end();
 }
 
 /// Called by the emulator when it has loaded the plugin.
@@ -105,7 +81,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     let target = unsafe { CStr::from_ptr((*info).target_name) }.to_string_lossy().into_owned();
     callbacks::PAGE_BITS.store(config.page_bits, Relaxed);
     state::set_active(config.window == Window::Whole);
-    state::set_shared(Shared { config, target });
+    config::set_shared(Shared { config, target });
     channel::begin_image();
     children::watch_forks();
     // SAFETY: the identifier is the emulator's, the callbacks have the signatures that it asks for.

@@ -1,4 +1,4 @@
-//! State: what all share, written once, and what each vCPU has for itself.
+//! State: whether references count, and what each vCPU has for itself.
 //!
 //! A vCPU of a user-mode guest is a thread. Its references wait in a ring that it alone fills; whoever holds the channel
 //! ([`channel::lock`]) may empty the rings of all threads, and does so as soon as one is full.
@@ -18,23 +18,14 @@
 //! what was sent before cannot have waited for what was not.
 
 use crate::channel::{self, Channel};
-use crate::config::{Config, Mode};
-use pagelab_trace::capture::protocol::{BlockKind, SEGMENT_BYTES, Segment};
+use crate::config::{Mode, shared};
+use pagelab_trace::capture::protocol::{BlockKind, End, SEGMENT_BYTES, Segment};
 use std::cell::UnsafeCell;
 use std::ptr;
-use std::sync::OnceLock;
 use std::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-
-/// What all share.
-pub struct Shared {
-    pub config: Config,
-    pub target: String,
-}
-
-static SHARED: OnceLock<Shared> = OnceLock::new();
 
 /// Whether references count (bit 0), and how often threads have let others go on (the bits above): what each access looks at.
 static NOW: AtomicU64 = AtomicU64::new(0);
@@ -49,17 +40,6 @@ pub static INSTRUCTIONS: AtomicU64 = AtomicU64::new(0);
 static THREADS: AtomicU32 = AtomicU32::new(0);
 /// Threads now.
 static ALIVE: AtomicU32 = AtomicU32::new(0);
-
-/// Sets what is shared, once.
-pub fn set_shared(shared: Shared) {
-    assert!(SHARED.set(shared).is_ok(), "installed twice");
-}
-
-/// What is shared.
-#[inline]
-pub fn shared() -> &'static Shared {
-    SHARED.get().expect("installed")
-}
 
 /// Whether references count.
 pub fn active() -> bool {
@@ -449,7 +429,7 @@ pub unsafe fn vcpu<'a>(index: u32) -> Thread<'a> {
 #[cold]
 fn make(index: u32) -> *mut Vcpu {
     if index as usize >= VCPUS {
-        crate::fail(&format!("{VCPUS} threads at once are too many"));
+        channel::fail(&format!("{VCPUS} threads at once are too many"));
     }
     let made = Box::into_raw(Vcpu::new());
     TABLE[index as usize].store(made, Release);
@@ -480,6 +460,21 @@ pub fn end() {
 /// Several threads live.
 pub fn several() -> bool {
     ALIVE.load(Relaxed) > 1
+}
+
+/// The window has ended, and the program with it.
+pub fn quit() -> ! {
+    // The other threads may still run: what they do from now on is cut off, as the window is.
+    send_all(&mut channel::lock());
+    send_end();
+    // SAFETY: _exit has no preconditions.
+    unsafe { libc::_exit(0) }
+}
+
+/// The image has ended.
+pub fn send_end() {
+    let end = End { replaced: 0, instructions: INSTRUCTIONS.load(Relaxed) };
+    channel::send(BlockKind::End, &end.encode());
 }
 
 /// In a forked child: what was waiting is the parent's to send, and the other threads are not here.

@@ -6,7 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::executions::Experiment;
-use crate::report::{Report, Settings, report};
+use crate::impact::Settings;
+use crate::report::{Report, report};
 
 /// How often the caller is asked whether to go on.
 const ASK_EVERY: Duration = Duration::from_millis(20);

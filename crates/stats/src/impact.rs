@@ -2,8 +2,26 @@
 
 use crate::executions::Experiment;
 use crate::groups::{Held, draw_exchanged_pair, draw_pair};
-use crate::report::Settings;
 use crate::stream::{Part, Stream};
+
+/// What is the same for all experiments of a batch.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Names the whole analysis's random numbers.
+    pub seed: u64,
+    /// Ratios drawn for its point estimate.
+    pub estimate_draws: u32,
+    /// Ratios drawn under exchange.
+    pub null_draws: u32,
+    /// Threads; 0 is one for each CPU this process may use.
+    pub threads: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { seed: 0, estimate_draws: 5_000, null_draws: 5_000, threads: 0 }
+    }
+}
 
 /// Draws whose group within has no spread are drawn again, at most this many times the draws asked for.
 const MOST_AGAIN: u64 = 19;

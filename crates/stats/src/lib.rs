@@ -22,5 +22,6 @@ pub mod trend;
 
 pub use batch::{Batch, BatchError};
 pub use executions::Experiment;
-pub use report::{COLUMNS, Report, Settings};
+pub use impact::Settings;
+pub use report::{COLUMNS, Report};
 pub use stream::{Part, Stream};

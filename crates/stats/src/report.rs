@@ -4,27 +4,8 @@ use crate::change::change;
 use crate::dependence::{memory, serial};
 use crate::errors;
 use crate::executions::{Experiment, Levels, Moments};
-use crate::impact::{Impact, impact};
+use crate::impact::{Impact, Settings, impact};
 use crate::trend::trend;
-
-/// What is the same for all experiments of a batch.
-#[derive(Debug, Clone, Copy)]
-pub struct Settings {
-    /// Names the whole analysis's random numbers.
-    pub seed: u64,
-    /// Ratios drawn for its point estimate.
-    pub estimate_draws: u32,
-    /// Ratios drawn under exchange.
-    pub null_draws: u32,
-    /// Threads; 0 is one for each CPU this process may use.
-    pub threads: usize,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { seed: 0, estimate_draws: 5_000, null_draws: 5_000, threads: 0 }
-    }
-}
 
 macro_rules! report {
     ($($(#[$doc:meta])* $field:ident,)*) => {

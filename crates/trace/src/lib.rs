@@ -26,6 +26,7 @@ mod mix;
 mod reduce;
 mod reference;
 mod run;
+mod runs_of;
 mod source;
 pub mod work;
 
@@ -37,5 +38,6 @@ pub use format::{
 pub use mix::{MixedReferences, MixedRuns, Spaces};
 pub use reduce::Reduced;
 pub use reference::{ADDRESS_BITS, Kind, Kinds, Reference, SIZES};
-pub use run::{CoarserRuns, MAX_ASID, NUMBER_BITS, PAGE_BITS, Run, RunBuilder, RunsOfReferences};
+pub use run::{MAX_ASID, NUMBER_BITS, PAGE_BITS, Run, RunBuilder};
+pub use runs_of::{CoarserRuns, RunsOfReferences};
 pub use source::{MemoryReferences, MemoryRuns, ReferenceSource, References, Result, RunSource, Segment, Span};

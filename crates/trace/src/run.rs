@@ -1,7 +1,6 @@
-//! Page runs, and how references become runs.
+//! Page runs, and how they are put together.
 
-use crate::reference::{ADDRESS_BITS, Kinds};
-use crate::source::{ReferenceSource, Result, RunSource};
+use crate::reference::ADDRESS_BITS;
 
 /// Bits of a run's page that number the page; the other 12 are the address space.
 pub const NUMBER_BITS: u32 = 52;
@@ -10,7 +9,8 @@ pub const MAX_ASID: u16 = (1 << (64 - NUMBER_BITS)) - 1;
 /// The smallest page (16 bytes) and the largest (1 TiB) that runs may have, as shifts.
 pub const PAGE_BITS: std::ops::RangeInclusive<u32> = 4..=40;
 
-const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
+/// The bits of a run's page that number it.
+pub(crate) const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
 
 /// Consecutive references to one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,7 +44,6 @@ impl Run {
 
 /// The first page that a source does not have: never a real one, because addresses have 56 bits and pages at least 16 bytes.
 const NO_PAGE: u64 = u64::MAX;
-const BATCH_RUNS: usize = 1 << 16;
 const _: () = assert!(ADDRESS_BITS - *PAGE_BITS.start() <= NUMBER_BITS);
 
 /// Puts together consecutive references to the same page.
@@ -80,112 +79,5 @@ impl RunBuilder {
         }
         self.count = 0;
         self.page = NO_PAGE;
-    }
-}
-
-/// References as runs, on the fly.
-///
-/// A reference that crosses the end of a page is one reference to each of the pages it touches: it can fault on both.
-#[derive(Debug)]
-pub struct RunsOfReferences<S> {
-    source: S,
-    page_bits: u32,
-    kinds: Kinds,
-    builder: RunBuilder,
-    runs: Vec<Run>,
-    done: bool,
-}
-
-impl<S: ReferenceSource> RunsOfReferences<S> {
-    /// The runs of those references of `source` that are of `kinds`, in pages of `1 << page_bits` bytes.
-    ///
-    /// # Panics
-    /// Where `page_bits` is not in [`PAGE_BITS`].
-    pub fn new(source: S, page_bits: u32, kinds: Kinds) -> Self {
-        assert!(PAGE_BITS.contains(&page_bits), "pages have 16 bytes to 1 TiB");
-        let runs = Vec::with_capacity(BATCH_RUNS);
-        RunsOfReferences { source, page_bits, kinds, builder: RunBuilder::default(), runs, done: false }
-    }
-}
-
-impl<S: ReferenceSource> RunSource for RunsOfReferences<S> {
-    fn page_bits(&self) -> u32 {
-        self.page_bits
-    }
-
-    fn next_runs(&mut self) -> Result<Option<&[Run]>> {
-        self.runs.clear();
-        while self.runs.len() < BATCH_RUNS / 2 && !self.done {
-            let Some(batch) = self.source.next_references()? else {
-                self.builder.finish(&mut self.runs);
-                self.done = true;
-                break;
-            };
-            for segment in batch.segments() {
-                let space = u64::from(segment.asid) << NUMBER_BITS;
-                for reference in segment.references.iter().filter(|reference| self.kinds.has(reference.kind())) {
-                    let first = reference.page(self.page_bits);
-                    let last = reference.last_byte() >> self.page_bits;
-                    self.builder.push(first | space, 1, &mut self.runs);
-                    if first != last {
-                        pages_after(first, last, |page| self.builder.push(page | space, 1, &mut self.runs));
-                    }
-                }
-            }
-        }
-        Ok((!self.runs.is_empty()).then_some(&self.runs))
-    }
-}
-
-/// The pages after `first` up to `last`; none where the reference wraps around the end of the address space.
-#[cold]
-fn pages_after(first: u64, last: u64, touch: impl FnMut(u64)) {
-    (first + 1..=last).for_each(touch);
-}
-
-/// Runs of small pages as runs of larger ones.
-#[derive(Debug)]
-pub struct CoarserRuns<S> {
-    source: S,
-    page_bits: u32,
-    builder: RunBuilder,
-    runs: Vec<Run>,
-    done: bool,
-}
-
-impl<S: RunSource> CoarserRuns<S> {
-    /// The runs of `source` in pages of `1 << page_bits` bytes; none where its own pages are larger.
-    pub fn new(source: S, page_bits: u32) -> Option<Self> {
-        let fits = PAGE_BITS.contains(&page_bits) && source.page_bits() <= page_bits;
-        fits.then(|| CoarserRuns {
-            source,
-            page_bits,
-            builder: RunBuilder::default(),
-            runs: Vec::new(),
-            done: false,
-        })
-    }
-}
-
-impl<S: RunSource> RunSource for CoarserRuns<S> {
-    fn page_bits(&self) -> u32 {
-        self.page_bits
-    }
-
-    fn next_runs(&mut self) -> Result<Option<&[Run]>> {
-        let shift = self.page_bits - self.source.page_bits();
-        self.runs.clear();
-        while self.runs.len() < BATCH_RUNS / 2 && !self.done {
-            let Some(batch) = self.source.next_runs()? else {
-                self.builder.finish(&mut self.runs);
-                self.done = true;
-                break;
-            };
-            for run in batch {
-                let page = run.number() >> shift | run.page & !NUMBER_MASK;
-                self.builder.push(page, run.count, &mut self.runs);
-            }
-        }
-        Ok((!self.runs.is_empty()).then_some(&self.runs))
     }
 }

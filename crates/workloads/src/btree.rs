@@ -1,8 +1,8 @@
 //! Random look-ups in a B+ tree whose nodes come from malloc one by one: an index of a database in memory.
 
-use crate::measure::Measurements;
+use crate::measure::{Measurements, Proof};
+use crate::options::Memory;
 use crate::rng::{Rng, mix};
-use crate::{Memory, Proof};
 
 const FANOUT: usize = 16;
 

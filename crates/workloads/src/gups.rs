@@ -1,8 +1,8 @@
 //! Random updates of a table (after HPC Challenge RandomAccess): every access to a random page.
 
-use crate::measure::Measurements;
+use crate::measure::{Measurements, Proof};
+use crate::options::Memory;
 use crate::rng::Rng;
-use crate::{Memory, Proof};
 
 /// Random read-modify-write updates over a table.
 #[derive(clap::Args)]

@@ -10,6 +10,7 @@ mod malloc_storm;
 mod measure;
 mod mmap_scan;
 mod numeric;
+mod options;
 mod ping;
 mod pointer_chase;
 mod rng;
@@ -18,9 +19,9 @@ mod stream;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 
-use measure::Measurements;
+use measure::{Measurements, Proof};
 
 /// Benchmarks of memory and address translation
 #[derive(Parser)]
@@ -43,35 +44,6 @@ enum Workload {
     Fft(numeric::FftArgs),
     Scimark(numeric::ScimarkArgs),
     Ping(ping::Args),
-}
-
-/// Options of every workload that works on memory.
-#[derive(clap::Args)]
-struct Memory {
-    /// Bytes of the working set: 4096, 64K, 256M, 1G …
-    #[arg(long, default_value = "256M", value_parser = size::parse_bytes)]
-    bytes: usize,
-    /// Repetitions, each reported as one measurement
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    repetitions: u64,
-    /// Seed of everything random
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-}
-
-/// Order in which pages are visited.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Order {
-    /// First to last
-    Sequential,
-    /// A seeded permutation
-    Random,
-}
-
-/// What the work computed, and what it must be.
-struct Proof {
-    checksum: u64,
-    expected: u64,
 }
 
 fn main() -> ExitCode {

@@ -2,9 +2,9 @@
 
 use std::sync::Mutex;
 
-use crate::measure::Measurements;
+use crate::measure::{Measurements, Proof};
+use crate::options::Memory;
 use crate::rng::Rng;
-use crate::{Memory, Proof};
 
 const SHARED_SLOTS: usize = 64;
 const SMALLEST: usize = 16;

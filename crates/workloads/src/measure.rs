@@ -10,6 +10,12 @@ use std::time::Instant;
 /// Name of the window from the first timed repetition to the last.
 const WINDOW: &CStr = c"work";
 
+/// What the work computed, and what it must be.
+pub struct Proof {
+    pub checksum: u64,
+    pub expected: u64,
+}
+
 /// Where the measurements of this execution go; silent where nobody asked for them.
 pub struct Measurements {
     sink: Option<File>,

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 
-use crate::measure::Measurements;
+use crate::measure::{Measurements, Proof};
+use crate::options::Order;
 use crate::rng::{Rng, mix};
-use crate::{Order, Proof};
 
 const PAGE: usize = 4096;
 const MAGIC: &[u8; 8] = b"PLSCAN1\n";

@@ -13,9 +13,9 @@ mod sparse;
 
 use clap::{Subcommand, ValueEnum};
 
-use crate::measure::Measurements;
+use crate::measure::{Measurements, Proof};
 use crate::rng::Rng;
-use crate::{Proof, size};
+use crate::size;
 
 /// Floating-point operations that a measurement aims at: some milliseconds.
 const WORK: u64 = 8_000_000;

@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use crate::Proof;
-use crate::measure::Measurements;
+use crate::measure::{Measurements, Proof};
 use crate::rng::mix;
 
 /// An end that hears nothing for so long gives up rather than hang.

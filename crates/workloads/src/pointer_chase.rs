@@ -1,8 +1,8 @@
 //! Dependent loads along one random cycle: the latency of memory and of its translation, nothing overlapped.
 
-use crate::measure::Measurements;
+use crate::measure::{Measurements, Proof};
+use crate::options::Memory;
 use crate::rng::{Rng, mix};
-use crate::{Memory, Proof};
 
 const LINE_WORDS: usize = 8;
 

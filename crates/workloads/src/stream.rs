@@ -1,7 +1,7 @@
 //! Sequential bandwidth: copy, scale, add and triad over three arrays (after McCalpin's STREAM).
 
-use crate::measure::Measurements;
-use crate::{Memory, Proof};
+use crate::measure::{Measurements, Proof};
+use crate::options::Memory;
 
 const SCALAR: f64 = 3.0;
 

@@ -7,9 +7,8 @@ from pagelab.analysis.caveats import caveats_of
 from pagelab.analysis.contrasts import contrasts_of, spreads_of
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.design import design_of
-from pagelab.analysis.drift import drift_of
 from pagelab.analysis.frames import frames_of
-from pagelab.analysis.machine import machine_of
+from pagelab.analysis.machine import drift_of, machine_of, waiting_of
 from pagelab.analysis.metrics import executions_of, metric_named, metrics_of
 from pagelab.analysis.model import SCHEMA, Analysis, Contrast, Design, Execution, SetPart, Summary
 from pagelab.analysis.nondeterminism.alarms import alarms
@@ -18,7 +17,6 @@ from pagelab.analysis.notes import failures_of, warnings_of
 from pagelab.analysis.over_set import over_set_of
 from pagelab.analysis.placement import placements_of
 from pagelab.analysis.summaries import measurements_of, summaries_of
-from pagelab.analysis.waiting import waiting_of
 
 
 class NothingToAnalyseError(ValueError):

@@ -7,19 +7,19 @@ from typing import Literal
 
 import polars as pl
 
-from pagelab.analysis.answer import Answer, answer_of
+from pagelab.analysis.answer import answer_of
 from pagelab.analysis.data import StudyData
-from pagelab.analysis.gates import Gate, Judgement, Outcome, judge, overall
+from pagelab.analysis.gates import Gate, InPairs, Judgement, Outcome, judge, overall
 from pagelab.analysis.machine import machine_of
 from pagelab.analysis.metrics import executions_of as runs_of
 from pagelab.analysis.metrics import metric_named, metrics_of
 from pagelab.analysis.model import Interval as ModelInterval
 from pagelab.analysis.model import Metric as Column
+from pagelab.analysis.planned_test import paired
 from pagelab.analysis.samples import executions_of
 from pagelab.analysis.summaries import interval_of
-from pagelab.analysis.testing import paired
 from pagelab.errors import BadInputError
-from pagelab.stats import PairedRatio, Pairs, blocks_pay, paired_ratio, signed_rank
+from pagelab.stats import Pairs, blocks_pay, paired_ratio, signed_rank
 from pagelab.stats.nondeterminism import Changes, Experiment, Resampling, changes
 from pagelab.stats.paired_mean import MeanRatio, paired_mean_ratio
 from pagelab.stats.refusal import StatsRefusedError
@@ -37,21 +37,6 @@ class Settings:
     level: float = 0.95
     resamples: int = 4999
     seed: int = 1
-
-
-@dataclass(frozen=True)
-class InPairs:
-    """Two commands whose executions ran in blocks of one of each: what B is to A within a block."""
-
-    pairs: Pairs
-    answer: Answer
-    """Of the ratio of pairs, at the level of the comparison."""
-    ratio: PairedRatio
-    mean: MeanRatio | str
-    """Both at the level of the gates; of the mean, why there is none."""
-    narrower: float | None
-    """Spread of the pairs' differences over that of two executions of different blocks: below 1 where blocks pay."""
-    seconds_a_block: float | None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pagelab.analysis import compare
+from pagelab.analysis import gates
 from pagelab.analysis.answer import Said
 from pagelab.analysis.compare import BASE, NEW, Compared, Comparison
 from pagelab.analysis.gates import Outcome
@@ -235,7 +235,7 @@ def _condition(one: Compared) -> Condition:
     )
 
 
-def _in_pairs(found: compare.InPairs) -> InPairs:
+def _in_pairs(found: gates.InPairs) -> InPairs:
     answer, interval = found.answer, found.answer.interval
     assert answer.change is not None
     assert answer.p is not None

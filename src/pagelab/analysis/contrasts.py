@@ -18,8 +18,8 @@ from pagelab.analysis.model import (
     Summary,
     Verdict,
 )
+from pagelab.analysis.planned_test import Tested, paired, test_of
 from pagelab.analysis.summaries import interval_of, values_of
-from pagelab.analysis.testing import Tested, paired, test_of
 from pagelab.stats import Interval as Ends
 from pagelab.stats import (
     NotAchievable,

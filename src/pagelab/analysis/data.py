@@ -39,7 +39,7 @@ class RecordLines:
 class StudyData:
     """A study as stored: everything analysis and exports need, with the store closed again.
 
-    ``runs`` and ``measurements`` have the columns of `pagelab.study.frames`; runs are in schedule order.
+    ``runs`` and ``measurements`` have the columns of `pagelab.study.dataframes`; runs are in schedule order.
     """
 
     plan: Plan

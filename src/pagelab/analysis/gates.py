@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from math import log
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from pagelab.analysis.answer import Answer
 from pagelab.errors import BadInputError
-from pagelab.stats import NotAchievable, signed_rank
+from pagelab.stats import NotAchievable, PairedRatio, Pairs, signed_rank
 from pagelab.stats.nondeterminism import Changes, Metric, Refused
 from pagelab.stats.nondeterminism.exchange import Exchanged
-from pagelab.stats.paired_mean import Flipped, flipped
-
-if TYPE_CHECKING:
-    from pagelab.analysis.compare import InPairs
+from pagelab.stats.paired_mean import Flipped, MeanRatio, flipped
 
 Outcome = Literal["pass", "fail", "inconclusive"]
 
@@ -39,6 +37,21 @@ class Gate:
     above: bool
     """Fails above the limit (``>``); else below it."""
     limit_percent: float
+
+
+@dataclass(frozen=True)
+class InPairs:
+    """Two commands whose executions ran in blocks of one of each: what B is to A within a block."""
+
+    pairs: Pairs
+    answer: Answer
+    """Of the ratio of pairs, at the level of the comparison."""
+    ratio: PairedRatio
+    mean: MeanRatio | str
+    """Both at the level of the gates; of the mean, why there is none."""
+    narrower: float | None
+    """Spread of the pairs' differences over that of two executions of different blocks: below 1 where blocks pay."""
+    seconds_a_block: float | None
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,18 @@
-"""The machine as the records know it, and what about it changed while the study ran."""
+"""The machine as the records know it: what changed while the study ran, and how long programs waited for it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from statistics import median
 from typing import Any
+
+import polars as pl
 
 from pagelab.analysis import wording
 from pagelab.analysis.data import StudyData
-from pagelab.analysis.model import Difference, Fact, Machine
+from pagelab.analysis.metrics import ANALYSED
+from pagelab.analysis.model import Difference, Drift, Fact, Machine
 from pagelab.record import Record
 
 _VOLATILE = frozenset(
@@ -119,3 +123,65 @@ def _by_design(key: str, known: list[tuple[object, dict[str, str]]]) -> bool:
     for condition, flat in known:
         values.setdefault(condition, set()).add(flat.get(key))
     return all(len(seen) == 1 for seen in values.values())
+
+
+_FEWEST = 9
+_CHANCE = 0.01
+"""Below this p a trend is mentioned: one look a study, at data whose order was randomised."""
+
+
+def drift_of(ratios: list[tuple[int, float]], randomised: bool = True) -> Drift:
+    """Drift of (place in the schedule, metric over its condition's median), in schedule order.
+
+    Kendall's tau-b (Kendall 1945), and the medians of the first and last thirds of the schedule. With fewer than
+    nine executions nothing is said. ``randomised``: the schedule is known to be pagelab's.
+    """
+    values = [ratio for _, ratio in ratios]
+    if len(values) < _FEWEST:
+        return Drift(len(values), None, None, None, "Too few executions to look for drift.")
+    third = len(values) // 3
+    first, last = median(values[:third]), median(values[-third:])
+    tau, p = None, 1.0
+    if len(set(values)) > 1:
+        from scipy.stats import kendalltau  # heavy: most of a second, which `compare` need not have
+
+        found = kendalltau([place for place, _ in ratios], values)
+        tau, p = float(found.statistic), float(found.pvalue)
+    change = last / first - 1
+    trend = "no trend beyond chance" if p >= _CHANCE else f"there is a trend, {wording.p_value(p)}"
+    size = wording.percent(abs(change), signed=False)
+    sentence = (
+        f"From the first to the last third of the schedule, executions became {size} "
+        f"{'slower' if change > 0 else 'faster'} at the median (Kendall's τ = {wording.digits(tau or 0.0, 2)}: "
+        f"{trend}); "
+        + (
+            "the blocks spread this over all conditions alike."
+            if randomised
+            else "how it met the conditions is not known."
+        )
+    )
+    return Drift(len(values), first, last, tau, sentence)
+
+
+MUCH = 0.05
+"""Of the wall time, under any policy."""
+
+
+def waiting_of(data: StudyData) -> str | None:
+    """A caveat; None where little was waited, or it is not known."""
+    if "waiting_s" not in data.runs.columns:
+        return None
+    done = data.runs.filter(~pl.col("warmup") & pl.col("status").is_in(ANALYSED) & (pl.col("wall_s") > 0))
+    by_policy = (
+        done.filter(pl.col("waiting_s").is_not_null())
+        .group_by("policy", maintain_order=True)
+        .agg(pl.col("waiting_s").sum() / pl.col("wall_s").sum())
+    )
+    ordered = sorted(by_policy.iter_rows(), key=lambda one: -one[1])
+    if not ordered or ordered[0][1] < MUCH:
+        return None
+    told = [f"{wording.percent(share, signed=False)} under {policy}" for policy, share in ordered[:4]]
+    return (
+        "Of their wall time programs were ready to run and had no processor (others ran beside them, or their own "
+        f"threads) for {wording.listing(told)}: differences in time are differences in that waiting as well."
+    )

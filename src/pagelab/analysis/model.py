@@ -12,8 +12,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from pagelab.analysis.frames import FramesPart
-from pagelab.analysis.nondeterminism.model import NondeterminismPart
-from pagelab.analysis.sizes import PlacementSummary
+from pagelab.analysis.nondeterminism_model import NondeterminismPart
 
 SCHEMA = "pagelab.analysis/1"
 
@@ -443,3 +442,34 @@ class Analysis:
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready: dicts, lists, strings, finite numbers and ``None``."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class SizeShare:
+    """Median over executions of the bytes that pages of one size map."""
+
+    page_bytes: int
+    bytes: float
+
+
+@dataclass(frozen=True)
+class PlacementSummary:
+    """Of one condition, over its executions."""
+
+    condition: str
+    asked: str
+    """In words: the sizes that the policy named, by region."""
+    by_size: tuple[SizeShare, ...]
+    """Of the memory whose placement was measured."""
+    resident_bytes: float
+    """Median over executions of that."""
+    peak_bytes: float
+    """Median of the largest process's peak: memory given back unseen is in this and not in ``by_size``."""
+    tiles_asked: int | None
+    """Whole, touched tiles that a policy named, summed over executions."""
+    tiles_got: int | None
+    fraction_least: float | None
+    """The worst execution's share."""
+    fraction_median: float | None
+    short_runs: int
+    executions: int

@@ -20,8 +20,8 @@ from pagelab.analysis.model import (
     SetProgram,
     Verdict,
 )
+from pagelab.analysis.planned_test import paired
 from pagelab.analysis.summaries import interval_of
-from pagelab.analysis.testing import paired
 from pagelab.stats import StatsRefusedError, holm, set_ratio, spread_ratio
 from pagelab.study.answering import programs_by_policy
 

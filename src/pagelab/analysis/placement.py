@@ -6,8 +6,7 @@ from statistics import median
 
 from pagelab.analysis import wording
 from pagelab.analysis.data import StudyData
-from pagelab.analysis.model import Condition, Execution
-from pagelab.analysis.sizes import PlacementSummary, SizeShare
+from pagelab.analysis.model import Condition, Execution, PlacementSummary, SizeShare
 from pagelab.record import Record
 
 

@@ -9,8 +9,8 @@ from math import inf, log1p
 from pagelab.analysis import wording
 from pagelab.analysis.answer import NEGLIGIBLE, Answer, answer_of, facts, sentence, words
 from pagelab.analysis.commands import COMMAND
-from pagelab.analysis.gloss import gloss
 from pagelab.analysis.model import Contrast, Design, Metric
+from pagelab.analysis.policy_summary import gloss
 
 
 @dataclass(frozen=True)

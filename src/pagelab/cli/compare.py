@@ -9,7 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pagelab import terminal
-from pagelab.cli.options import JUDGE, MEASURE, OUTPUT, WHAT, Level, MeasureRegex, Seed, Timeout
+from pagelab.cli.options import (
+    JUDGE,
+    MEASURE,
+    OUTPUT,
+    WHAT,
+    Aslr,
+    Cpus,
+    Fetch,
+    Frames,
+    Level,
+    MeasureRegex,
+    Pages,
+    Policies,
+    Seed,
+    Timeout,
+    Variables,
+)
 from pagelab.cli.settings import given
 
 if TYPE_CHECKING:
@@ -21,7 +37,6 @@ if TYPE_CHECKING:
 
 EXIT = {"pass": 0, "fail": 1, "inconclusive": 3}
 _EXECUTIONS = 20
-_AXES = "What commands run under: given once for both, twice for A and B"
 
 
 def compare_command(
@@ -58,40 +73,13 @@ def compare_command(
             "--executions", "-n", metavar="N", help=f"Of each command (default: {_EXECUTIONS}).", rich_help_panel=WHAT
         ),
     ] = None,
-    pages: Annotated[
-        list[str] | None,
-        typer.Option("--pages", metavar="SIZES", help="kernel, 4K, 2M, heap=2M ...", rich_help_panel=_AXES),
-    ] = None,
-    fetch: Annotated[
-        list[str] | None,
-        typer.Option("--fetch", metavar="WHEN", help="kernel, demand, prefault, willneed ...", rich_help_panel=_AXES),
-    ] = None,
-    frames: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--frames", metavar="WHERE", help="kernel, page-coloring, random ... (root).", rich_help_panel=_AXES
-        ),
-    ] = None,
-    policy: Annotated[
-        list[Path] | None, typer.Option("--policy", metavar="FILE", help="A policy in TOML.", rich_help_panel=_AXES)
-    ] = None,
-    env: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--env",
-            metavar="NAME=VALUE",
-            help="A variable: twice the same name for two values; others hold for both.",
-            rich_help_panel=_AXES,
-        ),
-    ] = None,
-    cpu: Annotated[
-        list[str] | None,
-        typer.Option("--cpu", metavar="LIST", help="Pinned to these CPUs: 1, 0-3,8.", rich_help_panel=_AXES),
-    ] = None,
-    aslr: Annotated[
-        list[str] | None,
-        typer.Option("--aslr", metavar="on|off", help="Addresses randomised, or not.", rich_help_panel=_AXES),
-    ] = None,
+    pages: Pages = None,
+    fetch: Fetch = None,
+    frames: Frames = None,
+    policy: Policies = None,
+    env: Variables = None,
+    cpu: Cpus = None,
+    aslr: Aslr = None,
     minutes: Annotated[
         float | None,
         typer.Option("--minutes", "-m", metavar="N", help="As many of each as fit into it.", rich_help_panel=WHAT),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pagelab.analysis.compare import Compared, Comparison, InPairs
-    from pagelab.analysis.gates import Judgement
+    from pagelab.analysis.compare import Compared, Comparison
+    from pagelab.analysis.gates import InPairs, Judgement
     from pagelab.analysis.model import Metric as Column
     from pagelab.stats.nondeterminism import Change, Estimate, Refused
     from pagelab.study.sides import Sides

@@ -194,7 +194,7 @@ def _keys() -> None:
 
 def _print(kind: str) -> None:
     from pagelab.machine import describe
-    from pagelab.machine.needs import KINDS, text
+    from pagelab.machine.container_requirements import KINDS, text
 
     found = next((known for known in KINDS if known == kind), None)
     if found is None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pagelab.placement import AddressMap
     from pagelab.placement.colours import ColourFunction
     from pagelab.placement.model import Colouring
-    from pagelab.placement.trace import Moment
+    from pagelab.placement.ptrace_hold import Moment
     from pagelab.policy import Policy
     from pagelab.runner import RunRequest
 
@@ -217,7 +217,7 @@ def _seconds(at: str) -> float | None:
 
 def _check_suffix(picture: Path) -> None:
     """Before anything runs: a long run must not end with a picture that cannot be drawn."""
-    from pagelab.placement.model import PICTURE_FORMATS
+    from pagelab.charts.files import PICTURE_FORMATS
 
     if picture.suffix.lower().removeprefix(".") not in PICTURE_FORMATS:
         raise BadInputError(f"--picture {picture}: unknown kind of picture; allowed: a name in .svg, .png or .html")
@@ -241,9 +241,9 @@ def _looker(frames: bool, colouring: ColourFunction | None) -> Callable[[int, Mo
 def _run(
     argv: list[str], after_s: float | None, stdout: str, look: Callable[[int, Moment], AddressMap | PagelabError]
 ) -> tuple[AddressMap, int]:
-    from pagelab.placement import trace
+    from pagelab.placement import ptrace_hold
 
-    traced = trace.run(argv, look, after_s, stdout)
+    traced = ptrace_hold.run(argv, look, after_s, stdout)
     if isinstance(traced.value, PagelabError):
         raise traced.value
     return traced.value, 0 if traced.moment == "now" else traced.exit_code

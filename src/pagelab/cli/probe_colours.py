@@ -18,8 +18,8 @@ MOST_ROUNDS = 10_000
 def probe_colours(*, as_json: bool, rounds: int | None) -> None:
     """Measures, stores the verdict, and shows it."""
 
-    from pagelab.machine.colours.probe import ROUNDS, probe
     from pagelab.machine.colours.store import store
+    from pagelab.machine.probe_colours import ROUNDS, probe
 
     if rounds is not None and not 10 <= rounds <= MOST_ROUNDS:
         raise BadInputError(f"--rounds {rounds}: allowed: 10 to {MOST_ROUNDS}; without it, {ROUNDS} are made")

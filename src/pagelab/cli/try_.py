@@ -9,7 +9,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pagelab import terminal
-from pagelab.cli.options import MEASURE, OUTPUT, WHAT, Level, MeasureRegex, Seed, Timeout
+from pagelab.cli.options import (
+    MEASURE,
+    OUTPUT,
+    WHAT,
+    Aslr,
+    Cpus,
+    Fetch,
+    Frames,
+    Level,
+    MeasureRegex,
+    Pages,
+    Policies,
+    Seed,
+    Timeout,
+    Variables,
+)
 from pagelab.cli.settings import POLICY_AXES, given, setting, shown, variables
 from pagelab.errors import BadInputError
 
@@ -22,46 +37,18 @@ if TYPE_CHECKING:
     from pagelab.study.setting import Setting
     from pagelab.study.trying import Pilot, Trying
 
-_AXES = "What is tried: one of these twice or more, or once against the kernel's own way"
 _MOST_MINUTES = 24 * 60
 
 
 def try_command(
     argv: Annotated[list[str], typer.Argument(metavar="[--] CMD...", help="The program and its arguments.")],
-    pages: Annotated[
-        list[str] | None,
-        typer.Option("--pages", metavar="SIZES", help="kernel, 4K, 2M, heap=2M ...", rich_help_panel=_AXES),
-    ] = None,
-    fetch: Annotated[
-        list[str] | None,
-        typer.Option("--fetch", metavar="WHEN", help="kernel, demand, prefault, willneed ...", rich_help_panel=_AXES),
-    ] = None,
-    frames: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--frames", metavar="WHERE", help="kernel, page-coloring, random ... (root).", rich_help_panel=_AXES
-        ),
-    ] = None,
-    policy: Annotated[
-        list[Path] | None, typer.Option("--policy", metavar="FILE", help="A policy in TOML.", rich_help_panel=_AXES)
-    ] = None,
-    env: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--env",
-            metavar="NAME=VALUE",
-            help="A variable: twice the same name to try both values; others hold throughout.",
-            rich_help_panel=_AXES,
-        ),
-    ] = None,
-    cpu: Annotated[
-        list[str] | None,
-        typer.Option("--cpu", metavar="LIST", help="Pinned to these CPUs: 1, 0-3,8.", rich_help_panel=_AXES),
-    ] = None,
-    aslr: Annotated[
-        list[str] | None,
-        typer.Option("--aslr", metavar="on|off", help="Addresses randomised, or not.", rich_help_panel=_AXES),
-    ] = None,
+    pages: Pages = None,
+    fetch: Fetch = None,
+    frames: Frames = None,
+    policy: Policies = None,
+    env: Variables = None,
+    cpu: Cpus = None,
+    aslr: Aslr = None,
     minutes: Annotated[
         float,
         typer.Option("--minutes", "-m", metavar="N", help="Time to spend.", rich_help_panel=WHAT),

@@ -182,7 +182,8 @@ def shares(found: Diagnosis) -> list[Share]:
     """Of the default's variance: what the confirmed cause makes, what the machine does, and what is left; adds up to 1.
 
     The cause is taken from fresh executions, the machine's part from the exploration. Where both are large they can
-    exceed the whole by chance: the machine then has what the cause leaves. Empty where nothing is explained, or there is nothing to explain.
+    exceed the whole by chance: the machine then has what the cause leaves. Empty where nothing is explained, or where
+    there is nothing to explain.
     """
     if found.outcome == "nothing-to-explain":
         return []

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from pagelab.analysis import wording
 from pagelab.analysis.metrics import metric_named
 from pagelab.analysis.model import Analysis
+from pagelab.charts import theme
 from pagelab.diagnose import words
 from pagelab.diagnose.model import Confirmation, Contrast, Diagnosis, Finding
 from pagelab.diagnose.specs import COPIES, DEFAULT, default_names
-from pagelab.report.charts import theme
 
 ROW_HEIGHT = 30
 _JITTER = 0.30

@@ -26,13 +26,13 @@ def _tried(error: OSError, needs: str | None = None) -> Finding:
 
 
 def _userfaultfd(context: Context) -> Finding:
-    from . import native
+    from . import syscalls
 
     grant = f"{context.as_root('CAP_SYS_PTRACE')}; or {context.fix('unprivileged_userfaultfd=1')}"
     ways: tuple[tuple[str, Callable[[], int]], ...] = (
-        ("system call", lambda: native.userfaultfd(user_mode_only=False)),
-        ("/dev/userfaultfd", native.userfaultfd_from_device),
-        ("system call, faults in user mode only", lambda: native.userfaultfd(user_mode_only=True)),
+        ("system call", lambda: syscalls.userfaultfd(user_mode_only=False)),
+        ("/dev/userfaultfd", syscalls.userfaultfd_from_device),
+        ("system call, faults in user mode only", lambda: syscalls.userfaultfd(user_mode_only=True)),
     )
     first: OSError | None = None
     for name, way in ways:
@@ -48,18 +48,18 @@ def _userfaultfd(context: Context) -> Finding:
 
 
 def _userfaultfd_move(context: Context) -> Finding:
-    from . import native
+    from . import syscalls
 
     try:
-        descriptor = native.userfaultfd(user_mode_only=True)
+        descriptor = syscalls.userfaultfd(user_mode_only=True)
     except OSError as error:
         return _tried(error, context.as_root("userfaultfd allowed by its seccomp profile"))
     try:
-        features = native.userfaultfd_features(descriptor)
-        if not features & native.UFFD_FEATURE_MOVE:
+        features = syscalls.userfaultfd_features(descriptor)
+        if not features & syscalls.UFFD_FEATURE_MOVE:
             text = f"features {features:#x} without MOVE"
             return Finding("unsupported", text, {"features": features}, "Linux 6.8 or newer")
-        if not native.move_one_page(descriptor):
+        if not syscalls.move_one_page(descriptor):
             return Finding("unsupported", "UFFDIO_MOVE moved nothing", {"features": features})
         return Finding("ok", "moved a page", {"features": features})
     except OSError as error:
@@ -69,15 +69,15 @@ def _userfaultfd_move(context: Context) -> Finding:
 
 
 def _huge_at_fault(context: Context) -> Finding:
-    from . import native
+    from . import syscalls
 
     size = context.machine["thp_bytes"]
     if size is None:
         return Finding("unsupported", "no transparent huge pages")
-    with native.scratch(size, size) as memory:
+    with syscalls.scratch(size, size) as memory:
         try:
-            memory.advise(native.MADV_HUGEPAGE)
-            memory.advise(native.MADV_POPULATE_WRITE)
+            memory.advise(syscalls.MADV_HUGEPAGE)
+            memory.advise(syscalls.MADV_POPULATE_WRITE)
         except OSError as error:
             return _tried(error)
         got = memory.huge_bytes()
@@ -87,15 +87,15 @@ def _huge_at_fault(context: Context) -> Finding:
 
 
 def _collapse(context: Context) -> Finding:
-    from . import native
+    from . import syscalls
 
     size = context.machine["thp_bytes"]
     if size is None:
         return Finding("unsupported", "no transparent huge pages")
-    with native.scratch(size, size) as memory:
+    with syscalls.scratch(size, size) as memory:
         memory.touch()
         try:
-            memory.advise(native.MADV_COLLAPSE)
+            memory.advise(syscalls.MADV_COLLAPSE)
         except OSError as error:
             advice = "Linux 6.1 or newer" if error.errno == errno.EINVAL else None
             if error.errno in (errno.ENOMEM, errno.EAGAIN):
@@ -108,33 +108,33 @@ def _collapse(context: Context) -> Finding:
 
 
 def _populate(_context: Context) -> Finding:
-    from . import native
+    from . import syscalls
 
-    with native.scratch(4 * native.PAGE) as memory:
+    with syscalls.scratch(4 * syscalls.PAGE) as memory:
         try:
-            memory.advise(native.MADV_POPULATE_READ)
-            memory.advise(native.MADV_POPULATE_WRITE)
+            memory.advise(syscalls.MADV_POPULATE_READ)
+            memory.advise(syscalls.MADV_POPULATE_WRITE)
         except OSError as error:
             return _tried(error, "Linux 5.14 or newer" if error.errno == errno.EINVAL else None)
     return Finding("ok", "populated for reading and writing")
 
 
 def _pagemap_scan(_context: Context) -> Finding:
-    from . import native
+    from . import syscalls
 
     try:
-        seen = native.pagemap_scan()
+        seen = syscalls.pagemap_scan()
     except OSError as error:
         return _tried(error, "Linux 6.7 or newer" if error.errno == errno.ENOTTY else None)
     return Finding("ok", "works") if seen == 2 else Finding("unknown", f"saw {seen} of 2 touched pages")
 
 
 def _frames(context: Context) -> Finding:
-    from . import native
+    from . import syscalls
 
     needs = context.as_root("CAP_SYS_ADMIN")
     try:
-        number = native.own_frame_number()
+        number = syscalls.own_frame_number()
     except OSError as error:
         return _tried(error, needs)
     return Finding("ok", "visible") if number else Finding("denied", "the kernel shows 0", needs=needs)

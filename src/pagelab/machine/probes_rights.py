@@ -69,18 +69,18 @@ def _capabilities(context: Context) -> Finding:
 
 
 def _paranoid(context: Context) -> Finding:
-    from . import native
+    from . import syscalls
 
     level = context.tree.number("/proc/sys/kernel/perf_event_paranoid")
     shown = "perf_event_paranoid not told" if level is None else f"perf_event_paranoid {level}"
     needs = context.fix("perf_event_paranoid=1")
     try:
-        native.count_task_clock(with_kernel=True)
+        syscalls.count_task_clock(with_kernel=True)
         return Finding("ok", f"{shown}; tried: user and kernel side", level)
     except OSError:
         pass
     try:
-        native.count_task_clock(with_kernel=False)
+        syscalls.count_task_clock(with_kernel=False)
     except OSError as error:
         name = errno.errorcode.get(error.errno or 0, "?")
         if error.errno == errno.ENOSYS:

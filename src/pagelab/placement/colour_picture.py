@@ -8,10 +8,11 @@ from typing import Any
 
 import altair as alt
 
+from ..charts import theme
+from ..charts.files import render
 from ..errors import MachineError, PagelabError
-from ..report.charts import theme
 from .model import AddressMap, Region, RegionColours
-from .picture import render, unit_of
+from .picture import unit_of
 from .table import size
 
 STRIPS = 5

@@ -13,9 +13,9 @@ from typing import TypeVar
 from ..errors import BadInputError, MachineError
 from ..record import Record
 from ..runner import RunRequest, run
-from . import trace
+from . import ptrace_hold
 from .errors import is_alive
-from .trace import Moment, Traced
+from .ptrace_hold import Moment, Traced
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ def run_and_look(
     ours, theirs = socket.socketpair()
     asked = replace(request, announce_fd=theirs.fileno())
     worker = threading.Thread(target=_run, args=(asked, outcome, theirs), name="pagelab-run")
-    with trace.interrupts_go_to_the_program(), ours:
+    with ptrace_hold.interrupts_go_to_the_program(), ours:
         worker.start()
         try:
             pid = _announced(ours)
@@ -77,15 +77,15 @@ def _announced(ours: socket.socket) -> int | None:
 
 def _hold(pid: int, ours: socket.socket, look: Callable[[int, Moment], T], after_s: float | None) -> Traced[T] | None:
     try:
-        trace.seize(pid)
+        ptrace_hold.seize(pid)
     except ProcessLookupError:
         return None
     except OSError as error:
         if not is_alive(pid):  # a process that is ending cannot be traced: EPERM
             return None
-        raise trace.refused(f"process {pid}", error) from error
+        raise ptrace_hold.refused(f"process {pid}", error) from error
     ours.close()
-    return trace.follow(pid, look, after_s, end=_end)
+    return ptrace_hold.follow(pid, look, after_s, end=_end)
 
 
 def _end(pid: int) -> int:

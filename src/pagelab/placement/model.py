@@ -11,8 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from ..record import RunWarning, SizeBytes
 
 SCHEMA = "pagelab.map/1"
-PICTURE_FORMATS = ("svg", "png", "html")
-"""Suffixes of the pictures that can be drawn."""
 
 Kind = Literal["heap", "anon", "arenas", "file", "data", "stack", "shared", "special"]
 """As in records, and ``shared`` (shared memory), ``special`` (vdso and the like)."""

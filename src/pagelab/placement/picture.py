@@ -13,10 +13,10 @@ import altair as alt
 import numpy as np
 import numpy.typing as npt
 
+from ..charts import theme
+from ..charts.files import PICTURE_FORMATS, render
 from ..errors import BadInputError, PagelabError
-from ..report.charts import theme
-from ..terminal import plain_values
-from .model import PICTURE_FORMATS, AddressMap, Region
+from .model import AddressMap, Region
 from .table import page_size, size
 
 BINS = 256
@@ -46,19 +46,6 @@ def write(found: AddressMap, path: Path) -> None:
     except OSError as error:
         message = f"cannot write the picture {path}: {error.strerror} (errno {error.errno})"
         raise PagelabError(message) from error
-
-
-def render(spec: dict[str, Any], kind: str) -> bytes:
-    """The picture in one of :data:`PICTURE_FORMATS`; HTML stands alone, without network access."""
-    import vl_convert
-
-    spec = plain_values(spec)
-    if kind == "svg":
-        return vl_convert.vegalite_to_svg(spec).encode()
-    if kind == "png":
-        drawing: bytes = vl_convert.vegalite_to_png(spec, scale=2)
-        return drawing
-    return vl_convert.vegalite_to_html(spec, bundle=True).encode()
 
 
 def bins(region: Region, count: int = BINS) -> tuple[Shares, int]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
 
-from . import elf
 from .model import Kind
 from .procfs import Vma
 
@@ -134,7 +135,7 @@ def _is_copied_data(vma: Vma, loaded: Vma) -> bool:
 
 def _is_mostly_inside(vma: Vma, loaded: Vma) -> bool | None:
     """Whether at least half of the memory lies in the pages of a loaded file's image; ``None``: it is no ELF file."""
-    image = elf.memory_end(loaded.path)
+    image = memory_end(loaded.path)
     if image is None:
         return None
     end = (loaded.start + image + _PAGE_BYTES - 1) & -_PAGE_BYTES
@@ -162,3 +163,28 @@ def _arena_starts(vmas: Iterable[Vma]) -> set[int]:
 
 def _short(path: str) -> str:
     return PurePosixPath(path).name
+
+
+_LOAD = 1
+_HEADERS_BYTES = 1 << 16
+
+
+@lru_cache(maxsize=256)
+def memory_end(path: str) -> int | None:
+    """Bytes from the file's load address to the end of its memory image; ``None`` where it is no 64-bit ELF file."""
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(_HEADERS_BYTES)
+    except OSError:
+        return None
+    if head[:6] != b"\x7fELF\x02\x01" or len(head) < 64:
+        return None
+    (offset,) = struct.unpack_from("<Q", head, 32)
+    size, count = struct.unpack_from("<HH", head, 54)
+    ends, starts = [], []
+    for at in range(offset, min(offset + size * count, len(head) - 55), size or 1):
+        kind, _, _, address, _, _, memory_bytes, _ = struct.unpack_from("<IIQQQQQQ", head, at)
+        if kind == _LOAD:
+            starts.append(address)
+            ends.append(address + memory_bytes)
+    return max(ends) - (min(starts) & ~0xFFF) if ends else None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pagelab.report.charts import theme
+from pagelab.charts import theme
 from pagelab.terminal import plain_values
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from pagelab.analysis import wording
 from pagelab.analysis.answer import NEGLIGIBLE
 from pagelab.analysis.model import Analysis
+from pagelab.charts import theme
 from pagelab.report import charts, set_figures
-from pagelab.report.charts import theme
 from pagelab.report.figure import Figure, slug
 from pagelab.report.nondeterminism import figures as nondeterminism
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from pagelab.analysis import wording
 from pagelab.analysis.model import Analysis
+from pagelab.charts import theme
 from pagelab.report import charts
-from pagelab.report.charts import sets, theme
+from pagelab.report.charts import sets
 from pagelab.report.figure import Figure
 
 _NAMES = {"time": "set", "spread": "set-spread"}

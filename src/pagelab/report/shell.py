@@ -17,7 +17,7 @@ from importlib.resources import files
 from typing import Any
 
 from pagelab.analysis import wording
-from pagelab.report.charts import theme
+from pagelab.charts import theme
 from pagelab.report.figure import Figure
 from pagelab.terminal import plain, plain_lines
 

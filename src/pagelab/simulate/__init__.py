@@ -10,42 +10,42 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pagelab.simulate.caching import CacheRuns as CacheRuns
-    from pagelab.simulate.caching import cache as cache
-    from pagelab.simulate.chosen_sizes import replacement as replacement
+    from pagelab.simulate.analytical_model import effective_memory as effective_memory
+    from pagelab.simulate.analytical_model import expected_allocations as expected_allocations
+    from pagelab.simulate.cache_runs import CacheRuns as CacheRuns
+    from pagelab.simulate.cache_runs import cache as cache
     from pagelab.simulate.hardware import presets as presets
     from pagelab.simulate.history import AgedMemory as AgedMemory
     from pagelab.simulate.history import History as History
     from pagelab.simulate.history import aged_memory as aged_memory
-    from pagelab.simulate.model import effective_memory as effective_memory
-    from pagelab.simulate.model import expected_allocations as expected_allocations
     from pagelab.simulate.page_faults import curves as curves
     from pagelab.simulate.page_faults import paging as paging
-    from pagelab.simulate.placing import placement as placement
+    from pagelab.simulate.placements import placement as placement
+    from pagelab.simulate.replacement_runs import replacement as replacement
     from pagelab.simulate.sampling import sampled_paging as sampled_paging
     from pagelab.simulate.sweeping.run import Sweep as Sweep
     from pagelab.simulate.sweeping.run import sweep as sweep
-    from pagelab.simulate.translation import TlbRuns as TlbRuns
-    from pagelab.simulate.translation import tlb as tlb
+    from pagelab.simulate.tlb_runs import TlbRuns as TlbRuns
+    from pagelab.simulate.tlb_runs import tlb as tlb
 
 _HOMES = {
-    "CacheRuns": "pagelab.simulate.caching",
+    "CacheRuns": "pagelab.simulate.cache_runs",
     "AgedMemory": "pagelab.simulate.history",
     "History": "pagelab.simulate.history",
     "Sweep": "pagelab.simulate.sweeping.run",
-    "TlbRuns": "pagelab.simulate.translation",
+    "TlbRuns": "pagelab.simulate.tlb_runs",
     "aged_memory": "pagelab.simulate.history",
-    "cache": "pagelab.simulate.caching",
+    "cache": "pagelab.simulate.cache_runs",
     "curves": "pagelab.simulate.page_faults",
-    "effective_memory": "pagelab.simulate.model",
-    "expected_allocations": "pagelab.simulate.model",
+    "effective_memory": "pagelab.simulate.analytical_model",
+    "expected_allocations": "pagelab.simulate.analytical_model",
     "paging": "pagelab.simulate.page_faults",
-    "placement": "pagelab.simulate.placing",
+    "placement": "pagelab.simulate.placements",
     "presets": "pagelab.simulate.hardware",
-    "replacement": "pagelab.simulate.chosen_sizes",
+    "replacement": "pagelab.simulate.replacement_runs",
     "sampled_paging": "pagelab.simulate.sampling",
     "sweep": "pagelab.simulate.sweeping.run",
-    "tlb": "pagelab.simulate.translation",
+    "tlb": "pagelab.simulate.tlb_runs",
 }
 
 

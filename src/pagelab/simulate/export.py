@@ -13,7 +13,7 @@ from ..errors import BadInputError
 if TYPE_CHECKING:
     import polars as pl
 
-    from .caching import CacheRuns
+    from .cache_runs import CacheRuns
 
 CYCLES = "simulated.cycles"
 """The measurement that a study of simulated executions compares: they have cycles of memory, and no time."""

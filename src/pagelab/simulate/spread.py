@@ -10,7 +10,7 @@ import polars as pl
 
 if TYPE_CHECKING:
     from ..stats.nondeterminism import Estimate, Refused
-    from .caching import CacheRuns
+    from .cache_runs import CacheRuns
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def relative_faults(faults: pl.DataFrame) -> pl.DataFrame:
 def relative_figure(faults: pl.DataFrame, page_bytes: int, title: str) -> dict[str, Any]:
     """The Vega-Lite specification of :func:`relative_faults`: a line a memory size, at most eight of them; sizes that
     follow each other and have the same line share it."""
-    from pagelab.report.charts.colours import LINES, Line, over_colours
+    from pagelab.charts.over_colours import LINES, Line, over_colours
 
     groups: list[tuple[list[int], list[tuple[int, float]]]] = []
     for part in (
@@ -85,8 +85,8 @@ def chosen(values: Sequence[int], count: int) -> list[int]:
 
 def write_figure(spec: dict[str, Any], stem: Path) -> list[Path]:
     """The figure as SVG, PNG and a page that stands alone, beside each other; raises :class:`PagelabError`."""
-    from pagelab.placement.picture import render
-    from pagelab.report.charts import theme
+    from pagelab.charts import theme
+    from pagelab.charts.files import render
 
     paper = theme.on_paper(spec)
     written = []
@@ -119,7 +119,7 @@ def effective_memory(programs: Mapping[str, Curves]) -> pl.DataFrame:
     """
     import polars as pl
 
-    from pagelab.simulate import model
+    from pagelab.simulate import analytical_model
 
     rows = []
     for name, found in programs.items():
@@ -129,7 +129,9 @@ def effective_memory(programs: Mapping[str, Curves]) -> pl.DataFrame:
             if pages == 0:
                 continue
             at = utilisation.filter(pl.col("colours") == count, pl.col("pages_per_colour") == pages)
-            rows.append((name, count, pages, count * pages, at["m_eff"][0], model.effective_memory(count, pages)))
+            rows.append(
+                (name, count, pages, count * pages, at["m_eff"][0], analytical_model.effective_memory(count, pages))
+            )
     schema = {
         "program": pl.String,
         "colours": pl.Int64,
@@ -143,7 +145,7 @@ def effective_memory(programs: Mapping[str, Curves]) -> pl.DataFrame:
 
 def effective_figure(table: pl.DataFrame, title: str) -> dict[str, Any]:
     """The Vega-Lite specification of :func:`effective_memory`: a line a program, its model's dashed."""
-    from pagelab.report.charts.colours import Line, over_colours
+    from pagelab.charts.over_colours import Line, over_colours
 
     lines = []
     for part in table.partition_by("program", maintain_order=True):
@@ -154,10 +156,10 @@ def effective_figure(table: pl.DataFrame, title: str) -> dict[str, Any]:
 
 
 def model_figure(table: pl.DataFrame, page_bytes: int) -> dict[str, Any]:
-    """Figure 1: the M_eff of :func:`pagelab.simulate.model.table`, a line a memory size, at most eight."""
+    """Figure 1: the M_eff of :func:`pagelab.simulate.analytical_model.table`, a line a memory size, at most eight."""
     import polars as pl
 
-    from pagelab.report.charts.colours import LINES, Line, over_colours
+    from pagelab.charts.over_colours import LINES, Line, over_colours
 
     lines = []
     for memory in chosen(sorted(set(table["memory_pages"])), LINES):

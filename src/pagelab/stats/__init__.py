@@ -43,6 +43,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pagelab.stats.aggregate import ExecutionMeans, execution_means
+    from pagelab.stats.attainable_p import Reach, reachable, smallest_p
     from pagelab.stats.interval import Interval, IntervalMethod, NotAchievable
     from pagelab.stats.mean import mean_interval
     from pagelab.stats.median import Location, median_interval
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
     )
     from pagelab.stats.precision import Contrast, Decision, PrecisionPlan, StopReason, decide
     from pagelab.stats.rank_test import Alternative, PValueMethod, RankSum, rank_sum
-    from pagelab.stats.reach import Reach, reachable, smallest_p
     from pagelab.stats.refusal import Refusal, StatsRefusedError
     from pagelab.stats.relative import RelativeEffect, relative_effect
     from pagelab.stats.set_mean import SetRatio, set_ratio, spread_ratio
@@ -88,9 +88,9 @@ _HOME = {
     "PValueMethod": "rank_test",
     "RankSum": "rank_test",
     "rank_sum": "rank_test",
-    "Reach": "reach",
-    "reachable": "reach",
-    "smallest_p": "reach",
+    "Reach": "attainable_p",
+    "reachable": "attainable_p",
+    "smallest_p": "attainable_p",
     "Refusal": "refusal",
     "StatsRefusedError": "refusal",
     "RelativeEffect": "relative",

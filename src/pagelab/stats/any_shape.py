@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pagelab.stats.interval import IntervalMethod, NotAchievable
-from pagelab.stats.order import PairOrder, pair_order, sign_bound
+from pagelab.stats.order_statistics import PairOrder, pair_order, sign_bound
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,7 +10,7 @@ import numpy as np
 
 from pagelab.stats.interval import Interval, IntervalMethod, NotAchievable
 from pagelab.stats.median import Location
-from pagelab.stats.order import sign_bound
+from pagelab.stats.order_statistics import sign_bound
 from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate, one_sample
 
 if TYPE_CHECKING:

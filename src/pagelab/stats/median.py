@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from pagelab.stats.interval import Interval, IntervalMethod, NotAchievable
-from pagelab.stats.order import middle, sign_bound
+from pagelab.stats.order_statistics import middle, sign_bound
 from pagelab.stats.refusal import error_rate, one_sample
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 
 from pagelab.stats.any_shape import earlier_in_group, leading, student_quantile
 from pagelab.stats.interval import Interval, IntervalMethod, NotAchievable
-from pagelab.stats.order import MOST_PAIRS, PairOrder, middle
+from pagelab.stats.order_statistics import MOST_PAIRS, PairOrder, middle
 from pagelab.stats.refusal import Refusal, StatsRefusedError, one_sample
 from pagelab.stats.wilcoxon import walsh_order
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pagelab.stats.interval import Interval, IntervalMethod, NotAchievable
-from pagelab.stats.order import sign_bound
+from pagelab.stats.order_statistics import sign_bound
 from pagelab.stats.rank_test import PValueMethod
 from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate, one_sample
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pagelab.stats.any_shape import any_shape_order
 from pagelab.stats.interval import Interval, NotAchievable
-from pagelab.stats.order import PairOrder, middle, pair_order, refuse_too_many_pairs
+from pagelab.stats.order_statistics import PairOrder, middle, pair_order, refuse_too_many_pairs
 from pagelab.stats.refusal import Refusal, StatsRefusedError, one_sample
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from pagelab.stats.interval import IntervalMethod, NotAchievable
-from pagelab.stats.order import PairOrder, sign_bound
+from pagelab.stats.order_statistics import PairOrder, sign_bound
 from pagelab.stats.rank_null import BlockSums, field_bytes, unpack
 from pagelab.stats.rank_test import Alternative, PValueMethod
 from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate

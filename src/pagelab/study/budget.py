@@ -20,7 +20,7 @@ from ..errors import BadInputError
 from .answering import contrasts
 from .errors import StudyError, TooLongError
 from .extend import blocks_of, extend, refuse_other_rules, seen_before
-from .looks import executions
+from .interim_looks import executions
 from .plan import Plan
 from .progress import shown_duration
 from .store import Store

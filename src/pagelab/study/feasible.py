@@ -9,8 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pagelab.benchmarks.catalogue import advice
+
 from .. import paths, policy
-from ..benchmarks.debian import advice
 from ..errors import BadInputError, MachineError
 from .plan import Condition
 

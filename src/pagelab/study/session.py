@@ -19,9 +19,9 @@ from typing import Any
 from ..record import RunWarning, WarningKind
 from . import budget
 from .errors import StudyError, StudyInterruptedError
+from .interim_looks import Look, looks_of
 from .interrupts import Interrupts
 from .job import Executor, Job, LocalExecutor, Runner, run_steps
-from .looks import Look, looks_of
 from .plan import Plan
 from .prepare import OUTPUT
 from .progress import Progress, Silent, TimeLeft

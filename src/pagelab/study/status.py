@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..record import WarningKind, about_the_machine
+from .interim_looks import looks_of
 from .lock import Holder, holder_of
-from .looks import looks_of
 from .progress import TimeLeft
 from .store import FAILED, Store
 

@@ -365,37 +365,37 @@ class Store:
         return [RunWarning.model_validate(event["data"]) for event in self.events() if event["kind"] == "warning"]
 
     def runs(self) -> pl.DataFrame:
-        """One row an execution; see :func:`pagelab.study.frames.runs`."""
-        from .frames import runs
+        """One row an execution; see :func:`pagelab.study.dataframes.runs`."""
+        from .dataframes import runs
 
         return runs(self)
 
     def measurements(self) -> pl.DataFrame:
-        """``run_id, name, idx, value, unit, dropped``; see :func:`pagelab.study.frames.measurements`."""
-        from .frames import measurements
+        """``run_id, name, idx, value, unit, dropped``; see :func:`pagelab.study.dataframes.measurements`."""
+        from .dataframes import measurements
 
         return measurements(self)
 
     def conditions(self) -> pl.DataFrame:
-        """One row a condition; see :func:`pagelab.study.frames.conditions`."""
-        from .frames import conditions
+        """One row a condition; see :func:`pagelab.study.dataframes.conditions`."""
+        from .dataframes import conditions
 
         return conditions(self)
 
     def warnings(self) -> pl.DataFrame:
-        """One row a warning, study-wide ones with a null ``run_id``; see :func:`pagelab.study.frames.warnings`."""
-        from .frames import warnings
+        """One row a warning, study-wide ones with a null ``run_id``; see :func:`pagelab.study.dataframes.warnings`."""
+        from .dataframes import warnings
 
         return warnings(self)
 
     def steps(self) -> pl.DataFrame:
-        """Outcomes of set-up and tear-down commands; see :func:`pagelab.study.frames.steps`."""
-        from .frames import steps
+        """Outcomes of set-up and tear-down commands; see :func:`pagelab.study.dataframes.steps`."""
+        from .dataframes import steps
 
         return steps(self)
 
     def metric(self, name: str) -> pl.DataFrame:
-        """``run_id, value`` of one metric; see :func:`pagelab.study.frames.metric`."""
-        from .frames import metric
+        """``run_id, value`` of one metric; see :func:`pagelab.study.dataframes.metric`."""
+        from .dataframes import metric
 
         return metric(self, name)

@@ -15,8 +15,8 @@ from pagelab.trace.capture import Capture, capture
 from pagelab.trace.data import KINDS, References, Runs, page_bits
 from pagelab.trace.errors import TraceError
 from pagelab.trace.lackey import capture_with_lackey
+from pagelab.trace.operations import FORMATS, concat, convert, info, interleave, reduce
 from pagelab.trace.reading import Trace
-from pagelab.trace.work import FORMATS, concat, convert, info, interleave, reduce
 from pagelab.trace.writing import write
 
 __all__ = [

@@ -12,8 +12,8 @@ from typing import Any
 from pagelab import environment, paths
 from pagelab.trace.data import kind_codes, page_bits
 from pagelab.trace.errors import TraceError
+from pagelab.trace.operations import ask, output, records
 from pagelab.trace.program import emulator, resolve
-from pagelab.trace.work import ask, output, records
 
 
 @dataclass(frozen=True)

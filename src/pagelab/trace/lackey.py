@@ -13,7 +13,7 @@ from pagelab import environment
 from pagelab.errors import BadInputError, MachineError
 from pagelab.trace.capture import Capture
 from pagelab.trace.data import KINDS
-from pagelab.trace.work import ask, output, records
+from pagelab.trace.operations import ask, output, records
 
 
 def capture_with_lackey(
@@ -70,7 +70,7 @@ def capture_with_lackey(
 
 
 def _kinds(path: Path | str) -> dict[str, int]:
-    from pagelab.trace.work import info
+    from pagelab.trace.operations import info
 
     found: dict[str, Any] = info(path, thorough=True)["thorough"]
     return dict(zip(KINDS, found["kinds"], strict=True))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pagelab.trace.data import KINDS, kind_codes
+from pagelab.trace.data import KINDS
 from pagelab.trace.errors import TraceError
 
 if TYPE_CHECKING:
@@ -16,20 +16,9 @@ _ROWS = 1 << 18
 _COLUMNS = ("address", "kind", "size", "thread", "asid", "page", "count")
 
 
-def convert_parquet(
-    source: Path | str,
-    target: Path | str,
-    *,
-    page_bytes: int | str | None,
-    kinds: Iterable[str],
-    force: bool,
-    level: int,
-) -> dict[str, Any]:
-    """As :func:`pagelab.trace.convert`; ``kind`` may be a name or a code."""
+def columns(source: Path | str) -> list[str]:
+    """The file's columns; raises :class:`~pagelab.trace.TraceError` where a trace has others."""
     import polars as pl
-
-    from pagelab.trace.work import convert
-    from pagelab.trace.writing import write
 
     if not Path(source).is_file():
         raise TraceError("io", f"{source}: no such file")
@@ -38,19 +27,7 @@ def convert_parquet(
     except (pl.exceptions.PolarsError, OSError) as error:
         raise TraceError("invalid", f"{source}: not a Parquet file: {error}") from None
     _check(source, names)
-    if "page" in names:
-        written = write(target, _batches(source), page_bytes=page_bytes or 4096, level=level, force=force)
-        return {"records": written, "references": None, "bytes": Path(target).stat().st_size}
-    wanted = list(kinds)
-    if page_bytes is None and kind_codes(wanted) == kind_codes(KINDS):
-        written = write(target, _batches(source), level=level, force=force)
-        return {"records": written, "references": written, "bytes": Path(target).stat().st_size}
-    whole = Path(target).with_name(f"{Path(target).name}.whole")
-    try:
-        write(whole, _batches(source), level=1, force=True)
-        return convert(whole, target, page_bytes=page_bytes, kinds=wanted, force=force, level=level)
-    finally:
-        whole.unlink(missing_ok=True)
+    return names
 
 
 def _check(source: Path | str, names: list[str]) -> None:
@@ -64,7 +41,8 @@ def _check(source: Path | str, names: list[str]) -> None:
         )
 
 
-def _batches(source: Path | str) -> Iterator[pl.DataFrame]:
+def batches(source: Path | str) -> Iterator[pl.DataFrame]:
+    """The file's rows, as :func:`pagelab.trace.write` takes them."""
     import polars as pl
 
     codes = {name: code for code, name in enumerate(KINDS)}

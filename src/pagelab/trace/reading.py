@@ -12,7 +12,7 @@ import numpy as np
 from pagelab._native import TraceBatches
 from pagelab.trace.data import DEMAND, KINDS, References, Runs, kind_codes, page_bits
 from pagelab.trace.errors import native
-from pagelab.trace.work import info
+from pagelab.trace.operations import info
 
 if TYPE_CHECKING:
     import polars as pl

@@ -2,7 +2,6 @@
 
 use super::Placing;
 use super::Route;
-use crate::guests::Guests;
 use crate::record::{ColourTable, Frames, FramesEngine, FramesStrategy, Kind, Severity, Warnings};
 use pagelab_policy::guest::{
     COLOUR_SLOTS, ColourCounts, EngineFailure, EngineReport, EngineState, FramesCounts, FramesReport, NODE_SLOTS,
@@ -142,6 +141,7 @@ impl Strategy {
             moves: counts.runs,
             remapped_pages: counts.remapped_pages,
             copied_pages: counts.copied_pages,
+            harvested_pages: 0,
             ahead_pages: counts.ahead_pages,
             ahead_zero_pages: counts.ahead_zero_pages,
             resident_pages: counts.resident_pages,
@@ -207,21 +207,21 @@ impl Engine {
 }
 
 /// Frame placement of all processes; `None` where no policy was for frames, and no program had hints of its own.
-pub fn total(guests: &Guests, placing: Option<&Placing>) -> Option<Frames> {
+pub fn total(reports: &[Report], placing: Option<&Placing>) -> Option<Frames> {
     let mut sum = Sum::default();
-    guests.reports.iter().for_each(|report| sum.add(report));
+    reports.iter().for_each(|report| sum.add(report));
     (placing.is_some() || !sum.strategies.is_empty()).then(|| sum.block(true, placing.map(|placing| placing.route)))
 }
 
 /// Says what did not go as the policy asked, or the program's hints.
-pub fn warn(guests: &Guests, placing: Option<&Placing>, program: i32, warnings: &mut Warnings) {
+pub fn warn(reports: &[Report], placing: Option<&Placing>, program: i32, warnings: &mut Warnings) {
     let mut sum = Sum::default();
-    guests.reports.iter().for_each(|report| sum.add(report));
+    reports.iter().for_each(|report| sum.add(report));
     let mut counts = FramesCounts::default();
     sum.strategies.values().for_each(|strategy| counts.add(&strategy.counts));
     if let Some(placing) = placing {
-        warn_failed(guests, placing, program, warnings);
-        if !guests.reports.is_empty() {
+        warn_failed(reports, placing, program, warnings);
+        if !reports.is_empty() {
             warn_unused(&sum, warnings);
         }
     }
@@ -321,9 +321,9 @@ fn reach_text(reason: &str) -> String {
 }
 
 /// Processes that wanted their frames placed and had nobody to do it.
-fn warn_failed(guests: &Guests, placing: &Placing, program: i32, warnings: &mut Warnings) {
+fn warn_failed(reports: &[Report], placing: &Placing, program: i32, warnings: &mut Warnings) {
     let mut groups: BTreeMap<(&'static str, Option<i32>, bool), Vec<&Report>> = BTreeMap::new();
-    for report in guests.reports.iter().filter(|report| report.state != State::Disabled) {
+    for report in reports.iter().filter(|report| report.state != State::Disabled) {
         let Some(engine) = &report.engine else { continue };
         if engine.failure != EngineFailure::None {
             let own = report.pid as i32 == program;

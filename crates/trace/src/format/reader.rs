@@ -6,7 +6,8 @@ use super::index::{Entry, Index};
 use super::layout::{self, CHUNK_HEADER, ChunkHeader, FILE_HEADER, INDEX_HEADER, IndexHeader};
 use crate::error::{Place, TraceError};
 use crate::reference::{Kinds, Reference};
-use crate::run::{CoarserRuns, Run, RunsOfReferences};
+use crate::run::Run;
+use crate::runs_of::{CoarserRuns, RunsOfReferences};
 use crate::source::{ReferenceSource, References, Result, RunSource, Span};
 use std::io::{Read, Seek, SeekFrom};
 

@@ -143,7 +143,7 @@ impl<'a> Source<'a> {
             (Source::Runs(source), None) => Ok(Source::Runs(source)),
             (Source::Runs(source), Some(bits)) => {
                 let has = source.page_bits();
-                crate::run::CoarserRuns::new(source, bits)
+                crate::CoarserRuns::new(source, bits)
                     .map(|runs| Source::Runs(Box::new(runs)))
                     .ok_or(TraceError::FinerPages { has, wanted: bits })
             }
@@ -158,11 +158,11 @@ impl<'a> Source<'a> {
     }
 }
 
-fn runs_of<S: ReferenceSource>(source: S, bits: u32, kinds: Kinds) -> Result<crate::run::RunsOfReferences<S>> {
+fn runs_of<S: ReferenceSource>(source: S, bits: u32, kinds: Kinds) -> Result<crate::RunsOfReferences<S>> {
     if !crate::run::PAGE_BITS.contains(&bits) {
         return Err(TraceError::Invalid(format!("pages have 2^4 to 2^40 bytes, not 2^{bits}")));
     }
-    Ok(crate::run::RunsOfReferences::new(source, bits, kinds))
+    Ok(crate::RunsOfReferences::new(source, bits, kinds))
 }
 
 /// References of some kinds.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pagelab.analysis.nondeterminism.families import INSIDE
-from pagelab.analysis.nondeterminism.model import Doubtful, Experiment
+from pagelab.analysis.nondeterminism_model import Doubtful, Experiment
 from pagelab.record import RunWarning, WarningKind
 from pagelab.stats.nondeterminism import Doubt
 

@@ -13,8 +13,8 @@ from pagelab.analysis.nondeterminism import words
 from pagelab.analysis.nondeterminism.characterized import Sample, experiment_of, shared_size
 from pagelab.analysis.nondeterminism.families import distribution_of, family_of
 from pagelab.analysis.nondeterminism.misses import misses_of
-from pagelab.analysis.nondeterminism.model import Distribution, Experiment, Family, NondeterminismPart
 from pagelab.analysis.nondeterminism.traces import traces_of
+from pagelab.analysis.nondeterminism_model import Distribution, Experiment, Family, NondeterminismPart
 from pagelab.analysis.samples import executions_of
 from pagelab.stats import nondeterminism as nd
 from pagelab.stats.nondeterminism.dependence import ALARM

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pagelab.analysis import wording
 from pagelab.analysis.model import Metric as Column
-from pagelab.analysis.nondeterminism.model import Components, Dependence, Doubtful, Experiment, Number
+from pagelab.analysis.nondeterminism_model import Components, Dependence, Doubtful, Experiment, Number
 from pagelab.stats import nondeterminism as nd
 from pagelab.stats.refusal import StatsRefusedError
 

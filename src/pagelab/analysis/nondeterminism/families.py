@@ -8,16 +8,7 @@ from itertools import combinations
 import numpy as np
 
 from pagelab.analysis.nondeterminism.characterized import number, refused
-from pagelab.analysis.nondeterminism.model import (
-    Balance,
-    Curve,
-    Distribution,
-    Family,
-    Overhead,
-    Pair,
-    Ranking,
-    Share,
-)
+from pagelab.analysis.nondeterminism_model import Balance, Curve, Distribution, Family, Overhead, Pair, Ranking, Share
 from pagelab.stats import nondeterminism as nd
 from pagelab.stats.refusal import StatsRefusedError
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pagelab import stats
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.nondeterminism.characterized import refused
-from pagelab.analysis.nondeterminism.model import Correlated, Family, Misses, MissesPart, Number
+from pagelab.analysis.nondeterminism_model import Correlated, Family, Misses, MissesPart, Number
 from pagelab.stats import nondeterminism as nd
 from pagelab.stats.refusal import StatsRefusedError
 

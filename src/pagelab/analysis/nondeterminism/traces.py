@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pagelab.analysis.nondeterminism.model import Experiment, Trace, TraceExecution
+from pagelab.analysis.nondeterminism_model import Experiment, Trace, TraceExecution
 from pagelab.stats import nondeterminism as nd
 
 MOST_GROUPS = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pagelab.analysis import wording
-from pagelab.analysis.nondeterminism.model import Family, Ranking
+from pagelab.analysis.nondeterminism_model import Family, Ranking
 from pagelab.stats.nondeterminism import Metric
 
 FEWEST_GROUPS = 2

@@ -13,8 +13,8 @@ from pagelab import terminal
 if TYPE_CHECKING:
     import polars as pl
 
-    from pagelab.simulate.caching import CacheRuns
-    from pagelab.simulate.placing import History
+    from pagelab.simulate.cache_runs import CacheRuns
+    from pagelab.simulate.placements import History
 
 
 def cache_command(
@@ -77,7 +77,7 @@ def cache_command(
 
         pagelab simulate cache fft.trace --hierarchy pentium-4 --frames kernel --frames page-coloring --study fft.study
     """
-    from pagelab.simulate.caching import cache
+    from pagelab.simulate.cache_runs import cache
     from pagelab.simulate.export import as_study, check_directory, write_table
 
     if study is not None:

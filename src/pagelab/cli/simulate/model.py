@@ -10,7 +10,7 @@ import typer
 from pagelab import terminal
 
 if TYPE_CHECKING:
-    from pagelab.simulate.model import Convention
+    from pagelab.simulate.analytical_model import Convention
 
 _DEFAULT = "8M,16M,32M,64M"
 _TITLES = {
@@ -59,7 +59,7 @@ def model_command(
     from pagelab.cli.simulate.values import directory, memories, page_bytes_of
     from pagelab.errors import BadInputError
     from pagelab.simulate import lists
-    from pagelab.simulate.model import Convention
+    from pagelab.simulate.analytical_model import Convention
 
     page_bytes = page_bytes_of(page_size)
     counts = lists.numbers(colors, "--colors")
@@ -79,10 +79,10 @@ def model_command(
 def _table(counts: list[int], sizes: list[int], page_bytes: int, convention: Convention) -> None:
     from rich.table import Table
 
-    from pagelab.simulate import model
+    from pagelab.simulate import analytical_model
     from pagelab.simulate.tables import size_name
 
-    found = model.table(counts, sizes, convention)
+    found = analytical_model.table(counts, sizes, convention)
     cells = {(row["memory_pages"], row["colours"]): row["m_eff"] for row in found.iter_rows(named=True)}
     table = Table(title=_TITLES[convention.value], title_justify="left")
     table.add_column("memory", justify="right")
@@ -95,11 +95,11 @@ def _table(counts: list[int], sizes: list[int], page_bytes: int, convention: Con
 
 
 def _check(counts: list[int], sizes: list[int], convention: Convention, runs: int, seed: int) -> None:
-    from pagelab.simulate import model
+    from pagelab.simulate import analytical_model
 
-    for row in model.table(counts, sizes, convention).iter_rows(named=True):
+    for row in analytical_model.table(counts, sizes, convention).iter_rows(named=True):
         colours, pages = row["colours"], row["pages_per_colour"]
-        found = model.monte_carlo(colours, pages, convention, runs=runs, seed=seed)
+        found = analytical_model.monte_carlo(colours, pages, convention, runs=runs, seed=seed)
         inside = found.low <= row["allocated"] <= found.high
         verdict = "inside" if inside else "OUTSIDE, as 1 in 100 is by chance: see with more runs or another --seed"
         terminal.echo(
@@ -109,9 +109,9 @@ def _check(counts: list[int], sizes: list[int], convention: Convention, runs: in
 
 
 def _write(counts: list[int], sizes: list[int], page_bytes: int, convention: Convention, out: Path) -> None:
-    from pagelab.simulate import model, tables
+    from pagelab.simulate import analytical_model, tables
 
-    found = model.table(counts, sizes, convention)
+    found = analytical_model.table(counts, sizes, convention)
     files = tables.write_frame(found, out / "model")
     files += tables.write_figure(tables.model_figure(found, page_bytes), out / "model")
     terminal.echo(f"wrote {', '.join(path.name for path in files)} to {out}")

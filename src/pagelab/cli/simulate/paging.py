@@ -135,7 +135,7 @@ def _sampled(wanted: _Wanted, rate: float | None, most_pages: int | None, seed: 
 
 def _chosen(wanted: _Wanted, policies: list[str], seed: int, spill: Path | None) -> pl.DataFrame:
     from pagelab.cli.simulate.progress import shown
-    from pagelab.simulate.chosen_sizes import replacement
+    from pagelab.simulate.replacement_runs import replacement
 
     assert wanted.sizes is not None
     with shown(f"simulate {wanted.trace.name}") as report:

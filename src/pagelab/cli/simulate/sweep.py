@@ -80,8 +80,8 @@ def sweep_command(
 def _run(spec: Path, out: Path, how: dict[str, Any]) -> Sweep:
     """Raises SweepInterruptedError on Ctrl-C and SIGTERM, which end the workers."""
     from pagelab.cli.simulate.progress import TASKS, shown
-    from pagelab.simulate.sweeping.errors import SweepInterruptedError
     from pagelab.simulate.sweeping.run import sweep
+    from pagelab.simulate.sweeping.task import SweepInterruptedError
     from pagelab.study.interrupts import Interrupts
 
     _quiet_dask()

@@ -10,8 +10,8 @@ import typer
 from pagelab import terminal
 
 if TYPE_CHECKING:
-    from pagelab.simulate.placing import Region
-    from pagelab.simulate.translation import TlbRuns
+    from pagelab.simulate.placements import Region
+    from pagelab.simulate.tlb_runs import TlbRuns
 
 _WINDOWS_SHOWN = 10
 
@@ -61,8 +61,8 @@ def tlb_command(
     """
     from pagelab.cli.simulate.cache import _progress
     from pagelab.simulate.export import write_table
-    from pagelab.simulate.placing import placement, placement_of_pages, regions_of_map
-    from pagelab.simulate.translation import tlb
+    from pagelab.simulate.placements import placement, placement_of_pages, regions_of_map
+    from pagelab.simulate.tlb_runs import tlb
 
     known = regions_of_map(regions) if regions else []
     wanted = [placement_of_pages(text, regions=known) for text in pages or []]

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import PagelabError
 from ..sysfs import Tree
-from .identity import machine_hash
 
 if TYPE_CHECKING:
     from .model import VerdictFile
+import hashlib
+import platform
 
 VARIABLE = "PAGELAB_STATE_DIR"
 NAME = "colours.json"
@@ -91,3 +92,10 @@ def _plain(found: VerdictFile) -> dict[str, Any]:
         "virtualisation": found.virtualisation,
         "caches": [cache.model_dump(mode="json", include=kept) for cache in found.caches],
     }
+
+
+def machine_hash(tree: Tree | None = None) -> str:
+    """16 hexadecimal digits of a hash of ``/etc/machine-id`` (machine-id(5) asks not to expose it), or of the name."""
+    tree = tree or Tree()
+    identity = tree.get("/etc/machine-id") or platform.node()
+    return hashlib.sha256(f"pagelab colours {identity}".encode()).hexdigest()[:16]

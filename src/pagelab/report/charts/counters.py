@@ -8,7 +8,7 @@ import altair as alt
 
 from pagelab.analysis import wording
 from pagelab.analysis.model import Analysis, Metric
-from pagelab.report.charts import theme
+from pagelab.charts import theme
 
 HEIGHT = 240
 _PREFERRED = ("counter.tlb.walk_cycles", "counter.tlb.walks", "counter.tlb.hits")

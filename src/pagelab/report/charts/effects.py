@@ -12,7 +12,7 @@ from pagelab.analysis.answer import NEGLIGIBLE
 from pagelab.analysis.model import Analysis
 from pagelab.analysis.reach import reach
 from pagelab.analysis.verdict import Told, told_of
-from pagelab.report.charts import theme
+from pagelab.charts import theme
 
 ROW_HEIGHT = 26
 DENSE_ROW_HEIGHT = 17

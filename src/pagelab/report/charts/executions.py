@@ -8,8 +8,8 @@ import altair as alt
 
 from pagelab.analysis import wording
 from pagelab.analysis.model import Analysis
-from pagelab.analysis.nondeterminism.model import Trace, TraceExecution
-from pagelab.report.charts import theme
+from pagelab.analysis.nondeterminism_model import Trace, TraceExecution
+from pagelab.charts import theme
 
 HEIGHT = 240
 _GAP = 0.08

@@ -7,8 +7,8 @@ from typing import Any
 import altair as alt
 
 from pagelab.analysis.model import Analysis
-from pagelab.analysis.nondeterminism.model import Distribution
-from pagelab.report.charts import theme
+from pagelab.analysis.nondeterminism_model import Distribution
+from pagelab.charts import theme
 
 HEIGHT = 260
 _DASHES = ([1, 0], [7, 3], [2, 3], [9, 3, 2, 3])

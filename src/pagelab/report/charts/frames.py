@@ -10,8 +10,8 @@ import altair as alt
 from pagelab.analysis import wording
 from pagelab.analysis.frames import FramesSummary
 from pagelab.analysis.model import Analysis
-from pagelab.report.charts import theme
-from pagelab.report.charts.rows import Rows, grouped
+from pagelab.charts import theme
+from pagelab.charts.rows import Rows, grouped
 
 ROW_HEIGHT = 44
 MOST_BARS = 64

@@ -6,8 +6,8 @@ from typing import Any
 
 import altair as alt
 
-from pagelab.analysis.nondeterminism.model import Misses
-from pagelab.report.charts import theme
+from pagelab.analysis.nondeterminism_model import Misses
+from pagelab.charts import theme
 
 HEIGHT = 200
 

@@ -7,10 +7,9 @@ from typing import Any
 import altair as alt
 
 from pagelab.analysis import wording
-from pagelab.analysis.model import Analysis
-from pagelab.analysis.sizes import PlacementSummary
-from pagelab.report.charts import theme
-from pagelab.report.charts.rows import grouped
+from pagelab.analysis.model import Analysis, PlacementSummary
+from pagelab.charts import theme
+from pagelab.charts.rows import grouped
 
 ROW_HEIGHT = 22
 

@@ -10,8 +10,8 @@ import altair as alt
 
 from pagelab.analysis import wording
 from pagelab.analysis.nondeterminism import words
-from pagelab.analysis.nondeterminism.model import Family, NondeterminismPart, Ranking
-from pagelab.report.charts import theme
+from pagelab.analysis.nondeterminism_model import Family, NondeterminismPart, Ranking
+from pagelab.charts import theme
 
 ROW_HEIGHT = 26
 _LEAST_LABELLED = 7.0

@@ -8,7 +8,7 @@ import altair as alt
 
 from pagelab.analysis import wording
 from pagelab.analysis.model import Analysis
-from pagelab.report.charts import theme
+from pagelab.charts import theme
 
 HEIGHT = 220
 

@@ -11,7 +11,7 @@ import altair as alt
 from pagelab.analysis import wording
 from pagelab.analysis.model import Analysis, SetContrast, SetPart
 from pagelab.analysis.set_words import words
-from pagelab.report.charts import theme
+from pagelab.charts import theme
 from pagelab.report.charts.effects import leave_room
 
 ROW_HEIGHT = 40

@@ -8,7 +8,7 @@ import altair as alt
 
 from pagelab.analysis import wording
 from pagelab.analysis.model import Analysis, Execution, Metric, Summary
-from pagelab.report.charts import theme
+from pagelab.charts import theme
 
 ROW_HEIGHT = 46
 FEW_ROWS_HEIGHT = 64

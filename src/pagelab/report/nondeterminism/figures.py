@@ -8,9 +8,9 @@ from typing import Any
 from pagelab.analysis import wording
 from pagelab.analysis.model import Analysis
 from pagelab.analysis.nondeterminism import words
-from pagelab.analysis.nondeterminism.model import Misses, NondeterminismPart, Trace
+from pagelab.analysis.nondeterminism_model import Misses, NondeterminismPart, Trace
+from pagelab.charts import theme
 from pagelab.report import charts
-from pagelab.report.charts import theme
 from pagelab.report.charts.ranks import panels
 from pagelab.report.figure import Figure, slug
 from pagelab.stats.nondeterminism import Metric

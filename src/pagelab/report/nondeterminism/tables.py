@@ -7,15 +7,7 @@ from collections.abc import Callable, Sequence
 from pagelab.analysis import wording
 from pagelab.analysis.model import Analysis, Metric
 from pagelab.analysis.nondeterminism import words
-from pagelab.analysis.nondeterminism.model import (
-    Correlated,
-    Dependence,
-    Experiment,
-    Family,
-    Number,
-    Overhead,
-    Ranking,
-)
+from pagelab.analysis.nondeterminism_model import Correlated, Dependence, Experiment, Family, Number, Overhead, Ranking
 from pagelab.report.tables import NONE, Table, grouped
 from pagelab.stats import coverage
 from pagelab.stats import nondeterminism as nd

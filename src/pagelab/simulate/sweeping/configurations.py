@@ -18,13 +18,13 @@ import numpy as np
 import polars as pl
 
 from .. import lists
-from ..caching import cache
-from ..chosen_sizes import replacement
+from ..cache_runs import cache
 from ..hardware import Processor
 from ..page_faults import curves
-from ..placing import History, Placement
+from ..placements import History, Placement
+from ..replacement_runs import replacement
 from ..sampling import sample
-from ..translation import tlb
+from ..tlb_runs import tlb
 
 Seeds = Sequence[int | None]
 """A seed each; None where nothing is drawn."""

@@ -15,11 +15,11 @@ import polars as pl
 from ...errors import BadInputError, PagelabError
 from ...machine.provenance import provenance
 from ...study.lock import DirectoryLock
+from .operations import Failed
 from .plan import Plan
 from .rows import SCHEMA
 from .task import Task
 from .traces import Known
-from .work import Failed
 
 PLAN_SCHEMA = "pagelab.sweep/1"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import polars as pl
 
+from ...charts.by_row import executions_by_row
 from ...errors import BadInputError
-from ...report.charts.simulated import executions_by_row
 
 
 def cycles_figure(frame: pl.DataFrame, baseline: str | None = None) -> dict[str, Any]:

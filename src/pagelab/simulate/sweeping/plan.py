@@ -15,7 +15,7 @@ from ...machine.provenance import pagelab_version
 from ...study.errors import Problem, SpecError
 from ...study.toml_text import LineIndex
 from .. import hardware
-from ..placing import History, Placement, placement, placement_of_pages, regions_of_map
+from ..placements import History, Placement, placement, placement_of_pages, regions_of_map
 from . import rows, traces
 from .configurations import Cache, Configuration, Paging, Tlb
 from .spec import RawCache, RawPaging, RawSweep, RawTable, RawTlb

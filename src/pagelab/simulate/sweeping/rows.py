@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from ..caching import KINDS
-from ..translation import LEAVES
+from ..cache_runs import KINDS
+from ..tlb_runs import LEAVES
 
 _WHAT = {
     "task": pl.String,

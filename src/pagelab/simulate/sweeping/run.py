@@ -14,9 +14,9 @@ from ...distribute.model import Executor, Lost, Outcomes, ThisProcess
 from ...errors import BadInputError, MachineError
 from . import spec
 from .dataset import Dataset
+from .operations import Failed, Outcome, Unfit, perform
 from .plan import Plan, plan
 from .task import Task
-from .work import Failed, Outcome, Unfit, perform
 
 if TYPE_CHECKING:
     import polars as pl

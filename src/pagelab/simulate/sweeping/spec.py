@@ -124,7 +124,7 @@ class RawPaging(RawTable):
 
 
 class _Machine(RawTable):
-    """The simulated machine, as :class:`~pagelab.simulate.placing.History`; ``memory`` in bytes."""
+    """The simulated machine, as :class:`~pagelab.simulate.placements.History`; ``memory`` in bytes."""
 
     memory: Sizes = [1 << 30]
     used: Shares = [0.4]

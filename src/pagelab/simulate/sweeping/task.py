@@ -1,9 +1,10 @@
-"""What a worker is given."""
+"""What a worker is given, and how a sweep can end early."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...errors import PagelabError
 from .configurations import Configuration
 from .traces import TraceFile
 
@@ -25,3 +26,9 @@ class Task:
         first, last = self.seeds[0], self.seeds[-1]
         seeds = "" if first is None else f", seed {first}" if first == last else f", seeds {first} … {last}"
         return f"{self.trace.name}, {self.configuration.simulator} {self.configuration.name}{seeds}"
+
+
+class SweepInterruptedError(PagelabError):
+    """Somebody asked it to stop; everything finished so far is in the dataset."""
+
+    exit_code = 130

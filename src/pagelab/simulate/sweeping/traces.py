@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ...errors import BadInputError
-from ...trace.work import info
+from ...trace.operations import info
 
 
 class TraceGoneError(BadInputError):

@@ -11,13 +11,16 @@ import numpy as np
 
 from pagelab.stats.interval import Interval, IntervalMethod, NotAchievable
 from pagelab.stats.mean import enough
-from pagelab.stats.nondeterminism.percentile import percentile_ends
 from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate, one_sample
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import ArrayLike, NDArray
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 FEWEST = 5
 """Executions below which resampled correlations are mostly ±1 or do not exist."""
@@ -132,3 +135,10 @@ def _fisher(r: float, n: int, level: float, tail: float) -> Interval:
 def _midranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[inverse])
+
+
+def percentile_ends(resampled: NDArray[np.float64], tail: float) -> tuple[float, float]:
+    """The k-th smallest and the k-th largest, k the whole part of (count + 1) tail, at least 1."""
+    ordered = np.sort(resampled)
+    k = max(1, int((ordered.size + 1) * tail + 1e-9))
+    return float(ordered[k - 1]), float(ordered[-k])

@@ -58,9 +58,8 @@ fn placing() -> Placing {
 }
 
 fn warnings_of(reports: Vec<Report>) -> Vec<(Kind, Severity, String)> {
-    let guests = Guests { reports, ..Guests::default() };
     let mut warnings = Warnings::default();
-    warn(&guests, Some(&placing()), 7, &mut warnings);
+    warn(&reports, Some(&placing()), 7, &mut warnings);
     warnings.0.into_iter().map(|warning| (warning.kind, warning.severity, warning.message)).collect()
 }
 
@@ -69,8 +68,8 @@ fn images_add_up_by_strategy_and_colour() {
     let counts = FramesCounts { requests: 10, placed: 9, kept_pages: 3, moved_pages: 1, ..FramesCounts::default() };
     let one = report(7, vec![strategy(counts, &[4, 5])], Some(engine(EngineState::Stopped, EngineFailure::None)));
     let other = report(8, vec![strategy(counts, &[1, 8])], Some(engine(EngineState::Running, EngineFailure::None)));
-    let guests = Guests { reports: vec![one, other, report(9, Vec::new(), None)], ..Guests::default() };
-    let frames = total(&guests, Some(&placing())).expect("frames were governed");
+    let reports = vec![one, other, report(9, Vec::new(), None)];
+    let frames = total(&reports, Some(&placing())).expect("frames were governed");
     assert_eq!((frames.placed_fraction, frames.kept_fraction), (Some(0.9), Some(0.75)));
     assert_eq!((frames.engines_started, frames.engines_failed, frames.rights), (2, 0, Some("own")));
     let engine = frames.engine.expect("an engine");
@@ -82,7 +81,7 @@ fn images_add_up_by_strategy_and_colour() {
     );
     let table = strategy.by_colour.as_ref().expect("a table");
     assert_eq!((&table.placed_pages, table.folded), (&vec![5, 13], false));
-    let nothing = Guests { reports: vec![report(9, Vec::new(), None)], ..Guests::default() };
+    let nothing = vec![report(9, Vec::new(), None)];
     assert!(total(&nothing, None).is_none(), "no policy for frames, and no hints");
 }
 
@@ -92,13 +91,13 @@ fn hints_of_programs_count_without_a_policy_for_frames() {
     let engine = engine(EngineState::Stopped, EngineFailure::None);
     let one = report(7, vec![strategy(counts, &[8])], Some(engine));
     let other = report(8, vec![FramesReport { colours: 99, ..strategy(counts, &[8]) }], None);
-    let guests = Guests { reports: vec![one, other], ..Guests::default() };
-    let frames = total(&guests, None).expect("there were hints");
+    let reports = vec![one, other];
+    let frames = total(&reports, None).expect("there were hints");
     assert_eq!((frames.rights, frames.placed_fraction), (None, Some(0.8)));
     let colours: Vec<u64> = frames.strategies.iter().map(|strategy| strategy.colours).collect();
     assert_eq!(colours.len(), 2, "number 0 is something else in each process: {colours:?}");
     let mut warnings = Warnings::default();
-    warn(&guests, None, 7, &mut warnings);
+    warn(&reports, None, 7, &mut warnings);
     assert!(warnings.0.iter().any(|warning| warning.kind == Kind::FramesFallback));
 }
 

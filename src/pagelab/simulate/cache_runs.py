@@ -13,7 +13,7 @@ import polars as pl
 
 from ..errors import BadInputError
 from . import hardware
-from .placing import Design, History, What, design
+from .placements import Design, History, What, design
 from .references import Report, Trace, feed
 
 if TYPE_CHECKING:

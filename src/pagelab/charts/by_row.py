@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from pagelab.report.charts import theme
+from pagelab.charts import theme
 
 ROW_PX = 26
 

@@ -60,9 +60,7 @@ def convert(
     ``page_bytes`` makes page runs; ``recover`` keeps all whole chunks of a damaged trace of ours.
     """
     if format == "parquet":
-        from pagelab.trace.parquet import convert_parquet
-
-        return convert_parquet(source, target, page_bytes=page_bytes, kinds=kinds, force=force, level=level)
+        return _convert_parquet(source, target, page_bytes=page_bytes, kinds=kinds, force=force, level=level)
     parameters = {"convert": str(source), "format": format, "recover": recover}
     request = {
         "work": "convert",
@@ -74,6 +72,34 @@ def convert(
         "output": output(target, force, level, parameters),
     }
     return ask(request, source)
+
+
+def _convert_parquet(
+    source: Path | str,
+    target: Path | str,
+    *,
+    page_bytes: int | str | None,
+    kinds: Iterable[str],
+    force: bool,
+    level: int,
+) -> dict[str, Any]:
+    """As :func:`convert`; ``kind`` may be a name or a code."""
+    from pagelab.trace.parquet import batches, columns
+    from pagelab.trace.writing import write
+
+    wanted = list(kinds)
+    if "page" in columns(source):
+        written = write(target, batches(source), page_bytes=page_bytes or 4096, level=level, force=force)
+        return {"records": written, "references": None, "bytes": Path(target).stat().st_size}
+    if page_bytes is None and kind_codes(wanted) == kind_codes(KINDS):
+        written = write(target, batches(source), level=level, force=force)
+        return {"records": written, "references": written, "bytes": Path(target).stat().st_size}
+    whole = Path(target).with_name(f"{Path(target).name}.whole")
+    try:
+        write(whole, batches(source), level=1, force=True)
+        return convert(whole, target, page_bytes=page_bytes, kinds=wanted, force=force, level=level)
+    finally:
+        whole.unlink(missing_ok=True)
 
 
 def concat(sources: Sequence[Path | str], target: Path | str, **options: Any) -> dict[str, Any]:

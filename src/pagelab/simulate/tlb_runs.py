@@ -12,8 +12,8 @@ import polars as pl
 
 from ..errors import BadInputError
 from . import hardware
-from .caching import level_row, workers
-from .placing import Design, History, Region, What, design
+from .cache_runs import level_row, workers
+from .placements import Design, History, Region, What, design
 from .references import Report, Trace, feed
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class TlbRuns:
     level of the table (``h_4K`` …), ``table_reads, host_reads, shortened_walks, coalesced, active_cycles,
     queue_cycles``.
     ``windows``: ``placement, seed, asid, start, h, m, c`` for each window of 2 MiB with a miss in the first level.
-    ``levels``: the data caches as :class:`~pagelab.simulate.caching.CacheRuns` has them; empty where none were
+    ``levels``: the data caches as :class:`~pagelab.simulate.cache_runs.CacheRuns` has them; empty where none were
     simulated.
     """
 

@@ -9,9 +9,9 @@ from math import floor, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+from pagelab.stats.attainable_p import smallest_equal_n, smallest_p
 from pagelab.stats.interval import Interval, IntervalMethod, NotAchievable
 from pagelab.stats.rank_null import EXACT_LIMIT, order_index
-from pagelab.stats.reach import smallest_equal_n, smallest_p
 from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate
 
 if TYPE_CHECKING:

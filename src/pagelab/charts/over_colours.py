@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from pagelab.report.charts import theme
+from pagelab.charts import theme
 
 HEIGHT = 300
 LINES = 8

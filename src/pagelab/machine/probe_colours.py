@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from ... import paths
-from ...errors import MachineError, PagelabError
-from ..describe import describe
-from ..provenance import pagelab_version, provenance
-from ..sysfs import Tree
-from ..virtual import virtualisation
-from . import rule
-from .identity import machine_hash
-from .model import CacheVerdict, Chase, VerdictFile
+from pagelab.machine.colours.store import machine_hash
+
+from .. import paths
+from ..errors import MachineError, PagelabError
+from .colours import rule
+from .colours.model import CacheVerdict, Chase, VerdictFile
+from .describe import describe
+from .provenance import pagelab_version, provenance
+from .sysfs import Tree
+from .virtual import virtualisation
 
 ROUNDS = 60
 _CLASSES = 3

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
 
-from ..record import WarningKind, about_the_machine
-
-if TYPE_CHECKING:
-    from .store import Store
+from ..record import RunWarning, WarningKind, about_the_machine
+from .plan import Plan
 
 _HUGE_BYTES = 2 << 20
 
@@ -74,7 +73,18 @@ WHERE step.message IS NOT NULL ORDER BY step.id
 """
 
 
-def runs(store: Store) -> pl.DataFrame:
+class Source(Protocol):
+    """What frames are made of: an open store."""
+
+    def plan(self) -> Plan: ...
+    def rows(self, query: str, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]: ...
+    def batches(
+        self, query: str, parameters: tuple[Any, ...] = (), size: int = ...
+    ) -> Iterator[list[tuple[Any, ...]]]: ...
+    def study_warnings(self) -> list[RunWarning]: ...
+
+
+def runs(store: Source) -> pl.DataFrame:
     """One row an execution, in order of position, warm-ups and failed ones too.
 
     Columns: those of docs/architecture.md (Store), ``short_placed`` (a placement-shortfall warning), ``exit_code``,
@@ -157,7 +167,7 @@ def _sum(first: float | None, second: float | None) -> float | None:
     return None if first is None or second is None else first + second
 
 
-def measurements(store: Store) -> pl.DataFrame:
+def measurements(store: Source) -> pl.DataFrame:
     """One row a measurement inside an execution: ``run_id, name, idx, value, unit, dropped``.
 
     ``dropped`` marks the first ones of each execution that study.toml's ``drop_first`` leaves out of the mean. A window
@@ -190,14 +200,14 @@ def _of_single_window(run: int, name: str, once: set[tuple[int, str]]) -> bool:
     return {(run, name), (run, window), (run, f"{window}.cpu"), (run, f"{window}.faults")} <= once
 
 
-def _values(store: Store, run: int, name: str, count: int) -> np.ndarray[Any, Any]:
+def _values(store: Source, run: int, name: str, count: int) -> np.ndarray[Any, Any]:
     """All of one name in a run: numbers alone, since a row of Python's objects takes ten times the room."""
     query = "SELECT value FROM measurement WHERE run = ? AND name = ? ORDER BY idx"
     values = (value for rows in store.batches(query, (run, name)) for (value,) in rows)
     return np.fromiter(values, dtype=np.float64, count=count)
 
 
-def conditions(store: Store) -> pl.DataFrame:
+def conditions(store: Source) -> pl.DataFrame:
     """One row a condition: ``index, condition, workload, policy, baseline, parameters, factors, metric, left_out``.
 
     ``parameters`` and ``factors`` are JSON objects (docs/architecture: factors); ``metric`` the primary metric of its
@@ -227,7 +237,7 @@ def conditions(store: Store) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def warnings(store: Store) -> pl.DataFrame:
+def warnings(store: Source) -> pl.DataFrame:
     """One row a warning: ``run_id`` (null: the study's own), ``condition, kind, severity, message, data`` (JSON).
 
     What is true of the machine stands in every record; here it is one row, without a run.
@@ -257,7 +267,7 @@ def warnings(store: Store) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={"run_id": pl.Int64, **schema}, orient="row")
 
 
-def steps(store: Store) -> pl.DataFrame:
+def steps(store: Source) -> pl.DataFrame:
     """One row a set-up or tear-down command; ``run_id`` is null for those of a whole session."""
     schema = {
         "session": pl.Int64,
@@ -274,7 +284,7 @@ def steps(store: Store) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def metric(store: Store, name: str) -> pl.DataFrame:
+def metric(store: Source, name: str) -> pl.DataFrame:
     """``run_id, value`` for a column of :func:`runs`, ``counter.<name>``, or ``measure.<name>``.
 
     The unit of analysis is the execution: of repeated measurements inside one, the arithmetic mean is taken, without

@@ -1,0 +1,139 @@
+//! What a request comes to on this machine, decided before anything is changed.
+
+use crate::counters;
+use crate::cpus::{self, Cpus};
+use crate::environment::Environment;
+use crate::error::{Error, Result};
+use crate::measurements;
+use crate::policy::{self, Prepared};
+use crate::record::{Kind, Warnings};
+use crate::request::{Preload, Request};
+use crate::rundir::{RunDir, Token};
+use crate::target::{self, Target};
+use crate::user::{self, Runner};
+use crate::{node, scheduler};
+use regex::Regex;
+use serde_json::json;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// Everything decided before the program starts.
+pub struct Ready<'r> {
+    /// What was asked.
+    pub request: &'r Request,
+    /// Who runs it.
+    pub runner: Runner,
+    /// Where it runs.
+    pub cpus: Cpus,
+    /// Its priority under SCHED_FIFO, where that was asked for.
+    pub fifo: Option<i32>,
+    /// Its directory.
+    pub cwd: PathBuf,
+    /// What runs.
+    pub target: Target,
+    /// Under which policy.
+    pub policy: Prepared,
+    /// Whether the library is loaded.
+    pub preloaded: bool,
+    /// Its environment.
+    pub environment: Environment,
+    /// What was worth saying so far.
+    pub warnings: Warnings,
+    /// Where its files are.
+    pub run_dir: RunDir,
+    /// The library's path.
+    pub library: PathBuf,
+    /// What finds measurements in its output.
+    pub regex: Option<Regex>,
+    /// What is counted.
+    pub events: Vec<counters::Role>,
+}
+
+/// Decides it all from a request; nothing is changed but that the run directory is made.
+///
+/// # Errors
+/// The first thing that the request asks for and cannot be.
+pub fn prepare(request: &Request, token: Token) -> Result<Ready<'_>> {
+    let mut warnings = Warnings::default();
+    let sudo = |name: &str| std::env::var(name).ok();
+    let runner = user::decide(request.user.as_deref(), sudo("SUDO_UID").as_deref(), sudo("SUDO_GID").as_deref())?;
+    let cpus = cpus::choose(&request.cpus)?;
+    node::check(request.node)?;
+    let fifo = scheduler::take(request.scheduler, &mut warnings)?;
+    let regex = request.measurements.regex.as_deref().map(measurements::compile).transpose()?;
+    let events = counters::parse(&request.events)?;
+    let cwd = working_directory(request)?;
+    let mut environment = Environment::new(&request.env);
+    if runner.change {
+        user::variables(&runner.identity).into_iter().for_each(|(name, value)| environment.set(name, value));
+    }
+    let program = request.argv.first().map_or("", String::as_str);
+    let target = target::resolve(program, environment.get("PATH"), &cwd)?;
+    let policy = policy::prepare(request)?;
+    let preloaded = decide_preload(request, &target, &policy, &mut warnings)?;
+    let library = library(request, preloaded)?;
+    let identity = &runner.identity;
+    let run_dir = RunDir::create(request.run_dir_root.as_deref(), token, identity.uid, identity.gid)?;
+    if let Some(fd) = request.measurements.fd {
+        environment.set("PAGELAB_MEASURE_FD", fd.to_string());
+    }
+    Ok(Ready {
+        request,
+        runner,
+        cpus,
+        fifo,
+        cwd,
+        target,
+        policy,
+        preloaded,
+        environment,
+        warnings,
+        run_dir,
+        library,
+        regex,
+        events,
+    })
+}
+
+fn working_directory(request: &Request) -> Result<PathBuf> {
+    let own = std::env::current_dir()
+        .map_err(|error| Error::BadInput(format!("cannot find the working directory: {error}")))?;
+    Ok(request.cwd.as_ref().map_or(own.clone(), |cwd| own.join(cwd)))
+}
+
+fn decide_preload(request: &Request, target: &Target, policy: &Prepared, warnings: &mut Warnings) -> Result<bool> {
+    let asks = !policy.asks_nothing();
+    if request.preload == Preload::Never {
+        let message = "the policy asks for something, and --no-preload forbids the library that would do it; drop one of the two";
+        return if asks { Err(Error::BadInput(message.to_owned())) } else { Ok(false) };
+    }
+    let Some(obstacle) = target.obstacle else { return Ok(true) };
+    let binary = target.binary.display();
+    if asks || request.preload == Preload::Always {
+        return Err(Error::Cannot(format!("cannot govern {binary}: {}; {}", obstacle.reason(), obstacle.advice())));
+    }
+    let message =
+        format!("{binary} runs without the library: {}; its placement is not measured", obstacle.reason());
+    warnings.warn(Kind::GuestNotLoaded, message, json!({"executable": target.binary, "reason": obstacle.reason()}));
+    Ok(false)
+}
+
+/// The library's path; a run without it uses the path only for the size of the environment.
+fn library(request: &Request, preloaded: bool) -> Result<PathBuf> {
+    let library = request.library.clone().unwrap_or_default();
+    if !preloaded {
+        return Ok(library);
+    }
+    let library = std::fs::canonicalize(&library).map_err(|error| {
+        Error::BadInput(format!("cannot find the library {}: {error}; run: pip install .", library.display()))
+    })?;
+    // LD_PRELOAD separates its entries by colons and blanks and has no way to quote them.
+    if library.as_os_str().as_bytes().iter().any(|byte| b": \t\n".contains(byte)) {
+        return Err(Error::Cannot(format!(
+            "cannot preload {}: LD_PRELOAD takes no path with blanks or colons; \
+             copy the library and run: PAGELAB_LIBRARY=/tmp/libpagelab.so pagelab run …",
+            library.display()
+        )));
+    }
+    Ok(library)
+}

@@ -1,0 +1,83 @@
+"""Which part of pagelab may import which: the table in docs/architecture.md against the sources."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tools import python_source
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs/architecture.md"
+PACKAGE = "pagelab"
+
+
+def table() -> dict[str, list[str]]:
+    """Part → what it may import: a part with all it holds, or one module of a part."""
+    text = PAGE.read_text()
+    rows = text[text.index("<!-- import rules -->") : text.index("<!-- end of import rules -->")]
+    rules: dict[str, list[str]] = {}
+    for parts, allowed in re.findall(r"^\| ((?:`[\w.]+`(?:, )?)+) \|[^|]*\| ([^|]*) \|$", rows, re.MULTILINE):
+        for part in re.findall(r"`([\w.]+)`", parts):
+            assert part not in rules, f"{part} has two rows in {PAGE.name}"
+            rules[part] = re.findall(r"`([\w.]+)`", allowed)
+    return rules
+
+
+def imports() -> set[tuple[str, str]]:
+    """(importing module, imported module) wherever two parts meet; names without ``pagelab.``."""
+    graph = python_source.graph(ROOT / "src" / PACKAGE)
+    short = {name: name.removeprefix(f"{PACKAGE}.") for name in graph}
+    return {
+        (short[name], short[target])
+        for name, targets in graph.items()
+        for target in targets
+        if name != PACKAGE and part(short[name]) != part(short[target])
+    }
+
+
+def part(module: str) -> str:
+    return module.split(".")[0]
+
+
+def allows(rule: str, module: str) -> bool:
+    return module == rule or module.startswith(f"{rule}.")
+
+
+def test_every_part_has_a_row_and_every_row_a_part() -> None:
+    names = {part(name.removeprefix(f"{PACKAGE}.")) for name in python_source.modules(ROOT / "src" / PACKAGE)}
+    assert set(table()) == names - {PACKAGE, "__main__"}
+
+
+def test_parts_import_what_the_table_allows() -> None:
+    rules = table()
+    refused = {
+        f"{name} imports {target}"
+        for name, target in imports()
+        if name != "__main__" and not any(allows(rule, target) for rule in rules[part(name)])
+    }
+    assert not refused, f"not allowed by the table in {PAGE.name}: {sorted(refused)}"
+
+
+def test_the_table_allows_nothing_that_nobody_needs() -> None:
+    edges = imports()
+    unused = {
+        f"{name}: {rule}"
+        for name, allowed in table().items()
+        for rule in allowed
+        if not any(part(source) == name and allows(rule, target) for source, target in edges)
+    }
+    assert not unused, f"the table in {PAGE.name} allows what nobody imports: {sorted(unused)}"
+
+
+def test_parts_stand_on_those_above_them_in_the_table() -> None:
+    """So there are no circles, and the order in which to read is the table's."""
+    rules = table()
+    order = list(rules)
+    up = {
+        f"{name}: {rule}"
+        for name, allowed in rules.items()
+        for rule in allowed
+        if order.index(part(rule)) >= order.index(name)
+    }
+    assert not up, f"imports of parts that stand lower in the table: {sorted(up)}"

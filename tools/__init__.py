@@ -1,0 +1,1 @@
+"""Checks and measurements of this source tree; no part of pagelab."""
