@@ -1,6 +1,6 @@
 //! The model's known values.
 
-use pagelab_simulate::model::{expected_requests, fill};
+use pagelab_simulate::analytical_model::{expected_requests, fill};
 
 #[test]
 fn one_colour_refuses_the_request_after_the_last_page() {

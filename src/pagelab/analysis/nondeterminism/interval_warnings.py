@@ -1,4 +1,4 @@
-"""Doubts and refusals as typed warnings: what the terminal, the JSON and the page say about an interval."""
+"""Doubtful and refused intervals as typed warnings: what the terminal, the JSON and the page say about an interval."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ OF_STATISTICS = frozenset(kind.value for kind, _ in KINDS.values()) | {WarningKi
 """Kinds of warnings that analysis raises about its own numbers."""
 
 
-def alarms(experiments: Sequence[Experiment], refused: Mapping[str, str]) -> tuple[tuple[str, RunWarning], ...]:
+def interval_warnings(
+    experiments: Sequence[Experiment], refused: Mapping[str, str]
+) -> tuple[tuple[str, RunWarning], ...]:
     """Condition (``group/condition``) and warning, in the order of the study."""
     found: list[tuple[str, RunWarning]] = []
     for one in experiments:

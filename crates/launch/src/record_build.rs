@@ -3,13 +3,13 @@
 use crate::counters::Counted;
 use crate::frames::{Placing, report};
 use crate::guests::Guests;
-use crate::launch::Finished;
 use crate::prepare::Ready;
 use crate::processes::{self, Seen};
 use crate::record::{
     self, Command, Faults, Fetch, Kind, Measurement, Outcome, Record, Settings, Severity, Status, Times, Warnings,
 };
 use crate::request::Request;
+use crate::spawn::Finished;
 use crate::sys;
 use crate::sys::process::{self, End};
 use crate::tree::{Cut, Story};

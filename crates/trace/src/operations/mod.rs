@@ -1,17 +1,18 @@
 //! Whole operations on trace files, as data: what the command line and the Python package ask for.
 
-mod capture;
 mod combine;
 mod files;
 mod info;
 
+use crate::capture::{Outcome, Request, capture};
 use crate::error::TraceError;
-use crate::format::Settings;
+use crate::format::{Content, Header, Settings};
 use crate::reference::{Kind, Kinds};
 use crate::source::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub use files::{open_reader, open_runs};
 pub use info::Info;
@@ -169,7 +170,7 @@ impl Work {
     pub fn run(&self, go_on: &mut dyn FnMut() -> bool) -> Result<Value> {
         let answer = match self {
             Work::Capture { command, socket, grace_s, records, output } => {
-                serde_json::to_value(capture::run(command, socket, *grace_s, records, output, go_on)?)
+                serde_json::to_value(captured(command, socket, *grace_s, records, output, go_on)?)
             }
             Work::Convert { input, format, foreign_page_bits, recover, records, output } => {
                 let format = format.as_deref().map(files::format).transpose()?;
@@ -186,4 +187,23 @@ impl Work {
         };
         answer.map_err(|error| TraceError::Invalid(error.to_string()))
     }
+}
+
+/// Capture into a file.
+fn captured(
+    command: &[String],
+    socket: &Path,
+    grace_s: f64,
+    records: &Records,
+    output: &Output,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Outcome> {
+    let content = records.page_bits.map_or(Content::References, |page_bits| Content::Runs { page_bits });
+    let mut header = Header::new(content);
+    header.provenance = output.provenance.clone();
+    let grace = Duration::try_from_secs_f64(grace_s)
+        .map_err(|_| TraceError::Invalid("the time that processes may outlive the program is not a time".into()))?;
+    let request =
+        Request { command: command.to_vec(), socket: socket.to_owned(), grace, settings: output.settings() };
+    capture(&request, &header, files::create_in_place(output)?, go_on)
 }
