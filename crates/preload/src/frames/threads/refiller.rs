@@ -88,6 +88,8 @@ extern "C" fn body(_: usize) -> ! {
     while !DISMISSED.load(Ordering::Acquire) {
         let calls = CALLS.load(Ordering::Acquire);
         if !ENGINE.lock().pools.leaves_time(&mut pace) {
+            // What control groups leave may become less at any time.
+            ENGINE.lock().pools.keep_to_budgets();
             task::futex_wait_for(&AtomicU32::new(0), 0, MOMENT);
             continue;
         }
