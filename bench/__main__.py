@@ -38,7 +38,7 @@ THREADS = (
 )
 NOTES = {
     "frames": "Rows of one thread (but those without a pause) run on one processor in real time, so that what else\n"
-    "the machine does hardly counts.\n",
+    "the machine does hardly counts. Floors are the same system calls without an engine.\n",
     "paging": THREADS,
     "caches": THREADS,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,6 +43,12 @@ def test_the_map_of_the_guest_names_every_room() -> None:
     assert [line.split("/")[0].split(".")[0] for line in drawing.splitlines() if line[:1].islower()] == list(
         reversed(storeys.STOREYS)
     )
+
+
+def test_the_map_of_the_guest_names_files_that_are_there() -> None:
+    named = re.findall(r"`([\w/]+\.rs)`", (ROOT / "docs" / "architecture" / "guest.md").read_text())
+    assert len(named) > 20
+    assert [file for file in named if not (storeys.SOURCES / file).is_file()] == []
 
 
 def test_imports_of_lower_storeys_are_fine(faults: Check) -> None:

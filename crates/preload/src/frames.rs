@@ -202,15 +202,8 @@ pub fn before_fork() {
 }
 
 /// What a forked child resets of the engine, in this order.
-const RESETS: [fn(); 7] = [
-    areas::after_fork,
-    registration::close,
-    requests::reset,
-    handler::forget,
-    refiller::forget,
-    startup::forget,
-    hints::forget_holder,
-];
+const RESETS: [fn(); 6] =
+    [areas::after_fork, registration::close, requests::reset, handler::forget, refiller::forget, startup::forget];
 
 /// In a forked child, before it does anything else: an engine of its own, unless the policy is not inherited.
 pub fn adopt_child(inherits: bool) {

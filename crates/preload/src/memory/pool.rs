@@ -227,7 +227,7 @@ impl Pool {
     /// Read-write memory at `span`, which is free, with the rest of its tiles.
     fn map_plain(&mut self, span: Span) -> Result<(), Errno> {
         let layout = self.layout;
-        self.yield_anchor(span);
+        self.keep_anchor_off(span);
         let mut result = Ok(());
         layout.each(span, &mut |piece, part| {
             if result.is_ok() {
@@ -285,7 +285,7 @@ impl Pool {
 
     /// Unmaps spare memory inside `span`.
     fn drop_spare(&mut self, span: Span) {
-        self.yield_anchor(span);
+        self.keep_anchor_off(span);
         let mut at = span.start;
         while let Some(next) = self.spare.next_after(at).map(|next| next.and(span)).filter(|next| !next.is_empty())
         {
@@ -357,7 +357,7 @@ impl Pool {
             return unsafe { sys::munmap(span.start, span.len()) };
         }
         self.catch_up();
-        self.yield_anchor(span);
+        self.keep_anchor_off(span);
         let wide = self.widen(span);
         self.part_with(wide);
         let wide = self.hold_edges(wide)?;

@@ -151,7 +151,7 @@ impl Asked {
         if takes_heap || takes_pools {
             return Ok(false);
         }
-        self.soften(guest)?;
+        self.demote_reserved(guest)?;
         if let Some(heap) = &mut guest.heap {
             heap.make_way(growth.and(HEAP))?;
         }
@@ -173,7 +173,7 @@ impl Asked {
 
     /// A move to where the kernel likes, which is never in a pool.
     fn carried_off(&self, guest: &mut Tables) -> Result<usize> {
-        self.soften(guest)?;
+        self.demote_reserved(guest)?;
         self.let_go(guest)?;
         let at = self.carried()?;
         self.departed(guest);
@@ -195,7 +195,7 @@ impl Asked {
                 return copy_to(self.from, self.len, self.to, self.keeps());
             }
         }
-        self.soften(&mut guest)?;
+        self.demote_reserved(&mut guest)?;
         let plain = is_plain(&mut guest, self.from);
         self.let_go(&mut guest)?;
         if let Some(target) = self.target() {
@@ -256,7 +256,7 @@ impl Asked {
 
     /// Before the old range is moved or stretched: reserved pages become normal memory, and what is mapped in it without the
     /// program's knowledge goes.
-    fn soften(&self, guest: &mut Tables) -> Result<()> {
+    fn demote_reserved(&self, guest: &mut Tables) -> Result<()> {
         if let Some(heap) = &mut guest.heap {
             heap.demote_all(heap.own(self.from.and(HEAP)))?;
         }

@@ -40,7 +40,7 @@ impl Pool {
             return;
         }
         let Some(at) = self.holding_place(stretch, gone) else { return };
-        self.weigh_anchor();
+        self.remove_anchor();
         let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_NORESERVE | c::MAP_FIXED_NOREPLACE;
         // SAFETY: NOREPLACE: nothing that exists is touched.
         match unsafe { sys::mmap(at, PAGE, c::PROT_NONE, flags, -1, 0) } {
@@ -72,7 +72,7 @@ impl Pool {
     }
 
     /// Takes the anchor away.
-    pub(super) fn weigh_anchor(&mut self) {
+    pub(super) fn remove_anchor(&mut self) {
         if let Some(at) = self.anchor.at.take() {
             // SAFETY: ours alone: everything that comes to lie there takes the anchor away first.
             let _ = unsafe { sys::munmap(at, PAGE) };
@@ -80,7 +80,7 @@ impl Pool {
     }
 
     /// Before something else happens at `span`: the anchor must not be in the way of it or of its tiles.
-    pub(super) fn yield_anchor(&mut self, span: Span) {
+    pub(super) fn keep_anchor_off(&mut self, span: Span) {
         let Some(at) = self.anchor.at else { return };
         let around = self.align;
         if at < align_down(span.start, around) || at >= span.end.saturating_add(around) || span.is_empty() {
@@ -89,7 +89,7 @@ impl Pool {
         let [first, last] = self.ends(span);
         if at >= first.whole_tiles(page(span.start)).start && at < last.whole_tiles(page(span.end - 1)).end {
             self.anchor.far = true;
-            self.weigh_anchor();
+            self.remove_anchor();
         }
     }
 }

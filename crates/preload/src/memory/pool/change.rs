@@ -21,7 +21,7 @@ impl Pool {
             return mapping::protect(span, prot, key);
         }
         self.catch_up();
-        self.yield_anchor(span);
+        self.keep_anchor_off(span);
         if key < 0
             && prot == c::PROT_RW
             && let Some(result) = self.grow_arena(span)
@@ -123,7 +123,7 @@ impl Pool {
         if self.ready().is_err() {
             return self.advise_raw(span, advice);
         }
-        self.yield_anchor(span);
+        self.keep_anchor_off(span);
         let governed = self.backing_at(span.start) != Backing::Kernel || backing::governs(span.start);
         match advice {
             // The policy has decided.
@@ -247,7 +247,7 @@ impl Pool {
     /// Before the kernel is asked to replace what is at `span`: room in the tables, and the account of what goes.
     pub fn prepare(&mut self, span: Span) -> Result<(), Errno> {
         self.ready()?;
-        self.yield_anchor(span);
+        self.keep_anchor_off(span);
         self.part_with(span);
         self.demote_edges(span)
     }

@@ -72,7 +72,7 @@ impl Pool {
             let edge = if first { rest.start } else { rest.end - 1 };
             let Some(tile) = self.tile_at(edge) else { continue };
             let part = tile.and(rest);
-            if part == tile || self.soften(tile)? {
+            if part == tile || self.demote_if_closed(tile)? {
                 continue;
             }
             let _ = self.spare.remove(part);
@@ -91,7 +91,7 @@ impl Pool {
 
     /// Before part of a reserved page is given up: a page that the program closed to writing becomes normal memory, with the
     /// protection it has. True if it did.
-    fn soften(&mut self, tile: Span) -> Result<bool, Errno> {
+    fn demote_if_closed(&mut self, tile: Span) -> Result<bool, Errno> {
         let closed = self.shut.overlaps(tile) && protection_of(tile, true)? & c::PROT_WRITE == 0;
         if closed {
             self.demote_tile(tile)?;
@@ -232,7 +232,7 @@ impl Pool {
         if !tail.is_empty() && self.map_plain(tail).is_err() {
             return None;
         }
-        self.yield_anchor(to);
+        self.keep_anchor_off(to);
         let flags = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
         // SAFETY: the program asked for the move; nothing lies at the target.
         if unsafe { sys::mremap(from.start, from.len(), from.len(), flags, at) }.is_err() {

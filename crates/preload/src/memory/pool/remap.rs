@@ -76,7 +76,7 @@ impl Pool {
             return;
         }
         let rest = Span::new(edge, self.tile_end(asked));
-        self.yield_anchor(rest);
+        self.keep_anchor_off(rest);
         if self.spare.overlaps(rest) {
             return;
         }
@@ -197,7 +197,7 @@ impl Pool {
     /// [`Pool::shift`] to where reserved pages are wanted: nothing can be moved onto them.
     fn shift_onto_reserved(&mut self, old: Span, new: Span) -> Result<usize, Errno> {
         let (head, tail) = (Span::new(new.start, new.start + old.len()), Span::new(new.start + old.len(), new.end));
-        self.yield_anchor(head);
+        self.keep_anchor_off(head);
         // The tail first: when it cannot be had, nothing has changed.
         self.map_plain(tail)?;
         if self.has_hugetlb(head) {
@@ -302,7 +302,7 @@ impl Pool {
     /// Before a move to `new` (MREMAP_FIXED): nothing of our own may lie there.
     pub fn before_move_in(&mut self, new: Span) -> Result<(), Errno> {
         self.ready()?;
-        self.yield_anchor(new);
+        self.keep_anchor_off(new);
         self.part_with(new);
         self.demote_edges(new)
     }

@@ -137,7 +137,7 @@ fn play(number: usize, otherwise: u64, huge: &[(u64, u64)]) {
             model.take(span);
         }
         model.check(&pool);
-        pool.weigh_anchor();
+        pool.remove_anchor();
         assert_eq!(pool.spare.bytes(), 0, "an empty pool holds nothing back");
         assert_eq!(mapped_inside(pool.bounds()), 0);
     }
@@ -176,7 +176,7 @@ fn a_tile_is_mapped_whole_and_goes_whole() {
     assert_eq!((second, mapped_inside(pool.bounds())), (first + PAGE, 2 * MIB));
     pool.unmap(Span::new(first, first + PAGE)).unwrap();
     pool.unmap(Span::new(second, second + 3 * PAGE)).unwrap();
-    pool.weigh_anchor();
+    pool.remove_anchor();
     assert_eq!(mapped_inside(pool.bounds()), 0);
 }
 
