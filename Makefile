@@ -31,6 +31,10 @@ lint: $(STAMP)            ## Every configured check, warnings are errors
 	$(PY) -m ruff check src tests bench tools
 	$(PY) -m ruff format --check src tests bench tools
 	$(PY) -m mypy
+	$(PY) tools/contract.py --check
+
+contract: $(STAMP)        ## The schemas and Python models of what launcher and package tell each other, from crates/contract
+	$(PY) tools/contract.py
 
 house:                    ## Measurements of the source tree: circles of imports, lines, files, copies
 	@$(PYTHON) -m tools.house

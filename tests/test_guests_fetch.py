@@ -86,3 +86,12 @@ def test_residency_at_start_is_recorded(run_under: Runner) -> None:
     files = {Path(file.path).name: file for file in run.the_record.fetch.residency_at_start}
     assert any(name.startswith("libc.so") for name in files), run.story()
     assert all(0 <= file.resident_pages <= file.pages for file in files.values()), run.story()
+
+
+def test_a_childs_program_is_recorded_beside_what_its_parent_maps(run_under: Runner, workshop: Workshop) -> None:
+    child = workshop.build("map_hint")
+    run = run_under(BY_NAME["kernel"].toml, ["sh", "-c", f"{child} >/dev/null; exit 0"]).succeeded()
+    paths = [Path(file.path) for file in run.the_record.fetch.residency_at_start]
+    assert child in paths, run.story()
+    assert len([path for path in paths if path.name.startswith("libc.so")]) == 1, run.story()
+    assert all(file.pages > 0 for file in run.the_record.fetch.residency_at_start), run.story()

@@ -40,10 +40,6 @@ fetch = "demand"
 """
 
 
-def test_warning_kinds_are_the_same_in_rust_and_python() -> None:
-    assert sorted(_native.warning_kinds()) == sorted(kind.value for kind in WarningKind)
-
-
 def test_a_policy_has_typed_values() -> None:
     hot = policy.parse(HOT, "hot.toml")
     assert (hot.name, hot.pages, hot.fetch, hot.via, hot.is_kernel) == ("hot", K4, "kernel", "thp", False)

@@ -1,81 +1,68 @@
 """The record: what one run was asked to do, what the machine did, and what it cost.
 
 Records are written by capture and read by analysis; nothing else passes between the two. Units are in the
-names; ``None`` means "not measured", never zero.
+names; ``None`` means "not measured", never zero. The models are generated (``pagelab.contract``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
-
+from pagelab.contract import record as contract
+from pagelab.contract.record import (
+    ColourTable,
+    Command,
+    Counter,
+    Faults,
+    Fetch,
+    FileResidency,
+    Frames,
+    FramesEngine,
+    FramesStrategy,
+    GuestCounters,
+    Measurement,
+    Outcome,
+    Placement,
+    PolicyAsked,
+    Process,
+    Region,
+    RunWarning,
+    Settings,
+    SizeBytes,
+    Times,
+    WarningKind,
+)
 from pagelab.terminal import Shown
 
+__all__ = [
+    "SCHEMA",
+    "ColourTable",
+    "Command",
+    "Counter",
+    "Faults",
+    "Fetch",
+    "FileResidency",
+    "Frames",
+    "FramesEngine",
+    "FramesStrategy",
+    "GuestCounters",
+    "Measurement",
+    "Outcome",
+    "Placement",
+    "PolicyAsked",
+    "Process",
+    "Record",
+    "Region",
+    "RunWarning",
+    "Settings",
+    "SizeBytes",
+    "Times",
+    "WarningKind",
+    "about_the_machine",
+]
+
 SCHEMA = "pagelab.record/1"
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class WarningKind(StrEnum):
-    """Everything that can be worth saying about a run without being an error (STYLE: typed warnings)."""
-
-    PLACEMENT_SHORTFALL = "placement-shortfall"
-    PLACEMENT_UNKNOWN = "placement-unknown"
-    FALLBACK_TO_KERNEL = "fallback-to-kernel"
-    GUEST_NOT_LOADED = "guest-not-loaded"
-    GUEST_DISABLED = "guest-disabled"
-    CHILD_UNGOVERNED = "child-ungoverned"
-    TILE_SPLIT = "tile-split"
-    CALL_REFUSED = "call-refused"
-    READAHEAD_NOT_CONTROLLED = "readahead-not-controlled"
-    FAULT_AROUND_NOT_CONTROLLED = "fault-around-not-controlled"
-    CACHE_NOT_FLUSHED = "cache-not-flushed"
-    ASLR_NOT_CONTROLLED = "aslr-not-controlled"
-    COUNTER_UNAVAILABLE = "counter-unavailable"
-    COUNTER_IMPLAUSIBLE = "counter-implausible"
-    COUNTER_MULTIPLEXED = "counter-multiplexed"
-    COUNTER_EXPERIMENTAL = "counter-experimental"
-    PROCESS_BREAKDOWN_PARTIAL = "process-breakdown-partial"
-    PROCESS_TREE_UNKNOWN = "process-tree-unknown"
-    MEASUREMENT_UNPARSED = "measurement-unparsed"
-    WINDOW_MISUSED = "window-misused"
-    SETTING_NOT_RESTORED = "setting-not-restored"
-    CPU_RESTRICTED = "cpu-restricted"
-    MEMORY_LIMITED = "memory-limited"
-    ROOM_SCARCE = "room-scarce"
-    TIMED_OUT = "timed-out"
-    PROGRAM_FAILED = "program-failed"
-    NOISY_MACHINE = "noisy-machine"
-    LEFT_OUT = "left-out"
-    PROCESSES_LEFT = "processes-left"
-    LEVEL_NOT_REACHABLE = "level-not-reachable"
-    MACHINE_CHANGED = "machine-changed"
-    RUN_INTERRUPTED = "run-interrupted"
-    STEP_FAILED = "step-failed"
-    COLOURS_NOT_PROBED = "colours-not-probed"
-    COLOURS_WITHOUT_EFFECT = "colours-without-effect"
-    FRAMES_FALLBACK = "frames-fallback"
-    FRAMES_OUT_OF_REACH = "frames-out-of-reach"
-    FRAMES_MOVED = "frames-moved"
-    FRAMES_NOT_PLACED = "frames-not-placed"
-    REAL_TIME_LIMITED = "real-time-limited"
-    INTERVAL_DOUBTFUL = "interval-doubtful"
-    MEASUREMENTS_DEPENDENT = "measurements-dependent"
-    LEVEL_CHANGES_INSIDE = "level-changes-inside"
-    TREND_OVER_SCHEDULE = "trend-over-schedule"
-    STATISTIC_REFUSED = "statistic-refused"
-
-
-class RunWarning(_Model):
-    kind: WarningKind
-    severity: Literal["info", "warning", "serious"] = "warning"
-    message: str
-    data: dict[str, Any] = Field(default_factory=dict)
 
 
 def about_the_machine(data: Mapping[str, Any]) -> bool:
@@ -85,275 +72,8 @@ def about_the_machine(data: Mapping[str, Any]) -> bool:
     return bool(data.get("scope") == "machine")
 
 
-class Command(_Model):
-    argv: list[str]
-    cwd: str
-    executable: str
-    """Resolved path; for a script, the interpreter that the kernel starts."""
-    env: dict[str, str]
-    """Only what matters: LD_*, MALLOC_*, GLIBC_TUNABLES, OMP_*, LANG, LC_*, PATH and what the request set."""
-    env_bytes: int
-    """Bytes of argv and envp strings together: they shift the stack."""
-
-
-class PolicyAsked(_Model):
-    name: str
-    toml: str
-    path: str | None
-    digest: str
-    """SHA-256 of the canonical TOML."""
-
-
-class Settings(_Model):
-    cpus: list[int]
-    aslr: bool | None
-    node: int | None
-    uid: int
-    gid: int
-    timeout_s: float | None
-    preloaded: bool
-    flush: Literal["none", "files", "all"]
-    scheduler: str
-    cgroup: dict[str, str] = Field(default_factory=dict)
-    """Limits in force: memory.max, cpu.max, cpuset.cpus.effective … as read."""
-
-
-class Outcome(_Model):
-    status: Literal["ok", "failed", "signalled", "timed-out", "not-started"]
-    exit_code: int | None
-    signal: int | None
-    message: str | None = None
-
-
-class Times(_Model):
-    wall_ns: int
-    """From just before exec is let go to the exit of the last process of the tree that the program waited for."""
-    user_ns: int
-    system_ns: int
-    waiting_ns: int | None = None
-    """How long the program's first thread was ready to run and had no processor (schedstat). None where that is not
-    known."""
-    steal_ns: int | None = None
-    """Time that a hypervisor gave to others while processors that the program may use had work to do, in the kernel's
-    ticks (10 ms mostly). None where it is not told."""
-    spawn_to_main_ns: int | None = None
-    """From spawn to the end of the guest's start-up code; what pagelab adds before main."""
-    measuring_ns: int | None = None
-    """What all processes together took to measure their placement at exit. The program's own share is not in
-    ``wall_ns``; ``system_ns`` has it all."""
-
-
-class Faults(_Model):
-    minor: int
-    major: int
-
-
-class Counter(_Model):
-    name: str
-    """Role in its set (``tlb.hits``, ``tlb.walks``, ``tlb.walk_cycles``, ``cycles`` …) or the raw code."""
-    code: str
-    count: int | None
-    enabled_ns: int | None
-    running_ns: int | None
-    status: Literal["ok", "multiplexed", "unsupported", "denied", "implausible"]
-    verified: bool
-    """The event code was checked on hardware against a program with a known answer."""
-    source: str
-
-
-class SizeBytes(_Model):
-    """Resident bytes of one region, by the size of the page that maps them."""
-
-    page_bytes: int
-    bytes: int
-
-
-class Region(_Model):
-    """A governed range (or one tile interval of it) and what it got."""
-
-    region: Literal["heap", "anon", "arenas", "file", "data", "stack", "range", "other"]
-    asked: str
-    """Page size asked for, ``kernel`` where it was left to the kernel."""
-    via: Literal["thp", "hugetlb"] | None
-    start: int
-    end: int
-    mapped_bytes: int
-    resident_bytes: int
-    """At the end of the process."""
-    by_size: list[SizeBytes]
-    """Over the whole run: resident at the end, and what the program gave back before, as it was just then. Memory
-    that was given back and mapped again counts each time."""
-    given_back_bytes: int = 0
-    """The part of ``by_size`` that was given back before the end. Small pieces are not looked at (docs/preload)."""
-    whole_touched_tiles: int | None
-    """Tiles of the asked size that lie wholly inside mapped memory and have at least one page resident."""
-    tiles_as_asked: int | None
-
-
-class GuestCounters(_Model):
-    """What the preload library did, by name; see docs/architecture/contracts.md for each."""
-
-    values: dict[str, int]
-
-
-class ColourTable(_Model):
-    """Pages by colour: index i is colour i, or all colours that are i modulo the length where ``folded``."""
-
-    folded: bool
-    requested_pages: list[int]
-    placed_pages: list[int]
-    fallback_pages: list[int]
-
-
-class FramesStrategy(_Model):
-    """What one strategy of the policy was asked and did. Pages are of 4096 bytes and count when they are placed: one
-    that is given back and touched again counts twice."""
-
-    number: int
-    """In the order of the policy's rules that have a strategy, the default last."""
-    kind: Literal["page-coloring", "bin-hopping", "modulo", "exact", "random", "module"]
-    colours: int
-    requested_pages: int
-    """= placed + fallback + zero, where nothing was under way when the process ended."""
-    placed_pages: int
-    """On a frame as wanted: of the colour, or the very frame."""
-    fallback_pages: int
-    """On another, because the pool had none within its budget."""
-    zero_pages: int
-    """Filled by the kernel, because no page could be moved there."""
-    demand_pages: int
-    eager_pages: int
-    faults: int
-    """Missing-page faults answered; pages placed a fault = demand_pages / faults."""
-    moves: int
-    """Calls that placed pages (runs of contiguous frames)."""
-    remapped_pages: int
-    """Existing pages that were moved onto frames of the policy."""
-    copied_pages: int
-    """Of these, copied."""
-    harvested_pages: int = 0
-    """Only in older records: frames that came back to the pool from pages given up."""
-    ahead_pages: int = 0
-    """Of the pages placed by faults, those that the fault did not touch."""
-    ahead_zero_pages: int = 0
-    """At exit: of these, resident pages of zeros. At most so many were placed in vain."""
-    resident_pages: int
-    """At exit, like the three that follow; 0 where the process ended without measuring."""
-    kept_pages: int
-    """On the frame they were placed on."""
-    moved_pages: int
-    """Placed, and on another frame now."""
-    unplaced_pages: int
-    out_of_reach_bytes: dict[str, int] = Field(default_factory=dict)
-    """By reason: ``larger-page``, ``file``, ``shared``, ``locked-readonly``, ``stack-in-use``, ``early``, ``other``."""
-    by_colour: ColourTable | None = None
-    """Only in the sum over all processes."""
-
-
-class FramesEngine(_Model):
-    """The engine that placed the pages of a process, or of all processes together."""
-
-    state: Literal["off", "running", "stopped", "failed"]
-    """At the end; a process that was killed leaves it running."""
-    failure: str | None
-    errno: int | None
-    start_up_ns: int
-    """Until the first page could be placed."""
-    values: dict[str, int]
-    """Counters by name; docs/frames.md has the list."""
-
-
-class Frames(_Model):
-    """Frame placement. In the sum over a tree, ``engine`` has the sum of the engines' counters, but the largest of
-    ``budget_bytes``, ``pool_peak_bytes`` and ``nodes``."""
-
-    rights: Literal["own", "broker"] | None
-    """How processes came to frame numbers and a userfaultfd; only in the sum, and not where only programs' own hints
-    placed frames."""
-    placed_fraction: float | None
-    """placed_pages / requested_pages over all strategies; ``None`` where nothing was requested."""
-    kept_fraction: float | None
-    """kept_pages / (kept_pages + moved_pages) at exit."""
-    engines_started: int
-    engines_failed: int
-    engine: FramesEngine | None
-    strategies: list[FramesStrategy]
-
-
-class Process(_Model):
-    pid: int
-    ppid: int
-    executable: str
-    governed: bool
-    start_ns: int | None
-    """Since the start of the run."""
-    wall_ns: int | None
-    user_ns: int | None
-    system_ns: int | None
-    minor_faults: int | None
-    major_faults: int | None
-    peak_rss_bytes: int | None
-    counters: dict[str, int] = Field(default_factory=dict)
-    placement: list[Region] = Field(default_factory=list)
-    frames: Frames | None = None
-    guest: GuestCounters | None = None
-
-
-class Placement(_Model):
-    """Summed over all processes of the tree that reported."""
-
-    by_size: list[SizeBytes]
-    whole_touched_tiles: int
-    tiles_as_asked: int
-    placed_fraction: float | None
-    """tiles_as_asked / whole_touched_tiles; None when the policy named no tile that was touched."""
-
-
-class FileResidency(_Model):
-    path: str
-    pages: int
-    resident_pages: int
-
-
-class Fetch(_Model):
-    """State of the page cache and of prepaging around the run."""
-
-    readahead_kb_before: dict[str, int] = Field(default_factory=dict)
-    readahead_kb_during: dict[str, int] = Field(default_factory=dict)
-    fault_around_bytes: int | None = None
-    residency_at_start: list[FileResidency] = Field(default_factory=list)
-
-
-class Measurement(_Model):
-    """One timed operation inside the execution, as the program reported it."""
-
-    name: str
-    value: float
-    unit: str
-
-
-class Record(Shown, _Model):
-    schema_: Literal["pagelab.record/1"] = Field(default="pagelab.record/1", alias="schema")
-    id: str | None = None
-    started_at: str
-    command: Command
-    policy: PolicyAsked
-    settings: Settings
-    outcome: Outcome
-    time: Times
-    peak_rss_bytes: int
-    """Largest single process of the tree (getrusage), not the sum."""
-    faults: Faults
-    counters: list[Counter]
-    processes: list[Process]
-    placement: Placement
-    frames: Frames | None = None
-    """``None`` where the policy leaves frames to the kernel."""
-    fetch: Fetch
-    measurements: list[Measurement]
-    warnings: list[RunWarning]
-    machine: dict[str, Any] | None = None
-    provenance: dict[str, Any] | None = None
+class Record(Shown, contract.Record):
+    """One run, whole; printed as a short table."""
 
     def __str__(self) -> str:
         return Shown.__str__(self)

@@ -21,11 +21,11 @@ from typing import Any, Literal
 from pagelab import terminal
 
 from . import environment, machine, paths
+from .contract.request import EnvChanges, Flush, Measurements, Request
 from .errors import BadInputError, MachineError, PagelabError
 from .machine.colours import colour_warnings
 from .record import Record, RunWarning
 
-SCHEMA = "pagelab.request/1"
 _RECORDED = (0, 1, 130)
 """Exit codes of the launcher after which there is a record: done, the program failed, interrupted."""
 _END_PATIENCE_S = 10.0
@@ -84,7 +84,7 @@ def run(request: RunRequest) -> Record:
     with tempfile.TemporaryDirectory(prefix="pagelab-request-") as directory:
         record_path = Path(directory) / "record.json"
         request_path = Path(directory) / "request.json"
-        request_path.write_text(json.dumps(_document(request, described, record_path)))
+        request_path.write_text(_document(request, described, record_path))
         returned, complaint = _launch(request_path, () if request.announce_fd is None else (request.announce_fd,))
         if returned not in _RECORDED or not record_path.exists():
             raise _error(returned, complaint)
@@ -100,7 +100,7 @@ def scarce(request: RunRequest) -> list[RunWarning]:
     """The limits that would leave a run of this request too little room, without making it."""
     document = _document(request, machine.describe(), Path("/dev/null"))
     asked = [str(paths.launcher()), "--limits", "-"]
-    done = subprocess.run(asked, input=json.dumps(document), capture_output=True, text=True, check=False)
+    done = subprocess.run(asked, input=document, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise _error(done.returncode, done.stderr.strip())
     return [RunWarning.model_validate(warning) for warning in json.loads(done.stdout)]
@@ -120,36 +120,36 @@ def _read(path: Path) -> Record:
         ) from None
 
 
-def _document(request: RunRequest, described: dict[str, Any], record: Path) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        "argv": paths.bundled(request.argv),
-        "cwd": request.cwd,
-        "env": {"clear": request.clear_env, "set": dict(request.env), "unset": list(request.unset)},
-        "policy_toml": request.policy_toml,
-        "policy_path": request.policy_path,
-        "machine": described,
-        "preload": request.preload,
-        "library": _library(request),
-        "cpus": list(request.cpus),
-        "aslr": request.aslr,
-        "scheduler": request.scheduler,
-        "node": request.node,
-        "user": request.user,
-        "timeout_s": request.timeout_s,
-        "stdin": request.stdin,
-        "stdout": request.stdout,
-        "stderr": request.stderr,
-        "events": list(request.events),
-        "per_process_counters": request.per_process_counters,
-        "measurements": {"fd": request.measure_fd, "regex": request.measure_regex},
-        "control_readahead": request.control_readahead,
-        "flush": {"mode": request.flush, "files": list(request.flush_files)},
-        "run_dir_root": request.run_dir_root,
-        "tell_limits": request.tell_limits,
-        "record": str(record),
-        **({} if request.announce_fd is None else {"announce_fd": request.announce_fd}),
-    }
+def _document(request: RunRequest, described: dict[str, Any], record: Path) -> str:
+    """The request as the launcher reads it."""
+    return Request(
+        argv=paths.bundled(request.argv),
+        cwd=request.cwd,
+        env=EnvChanges(clear=request.clear_env, set=dict(request.env), unset=list(request.unset)),
+        policy_toml=request.policy_toml,
+        policy_path=request.policy_path,
+        machine=described,
+        preload=request.preload,
+        library=_library(request),
+        cpus=list(request.cpus),
+        aslr=request.aslr,
+        scheduler=request.scheduler,
+        node=request.node,
+        user=request.user,
+        timeout_s=request.timeout_s,
+        stdin=request.stdin,
+        stdout=request.stdout,
+        stderr=request.stderr,
+        events=list(request.events),
+        per_process_counters=request.per_process_counters,
+        measurements=Measurements(fd=request.measure_fd, regex=request.measure_regex),
+        control_readahead=request.control_readahead,
+        flush=Flush(mode=request.flush, files=list(request.flush_files)),
+        run_dir_root=request.run_dir_root,
+        tell_limits=request.tell_limits,
+        record=str(record),
+        announce_fd=request.announce_fd,
+    ).model_dump_json(by_alias=True)
 
 
 def _library(request: RunRequest) -> str | None:

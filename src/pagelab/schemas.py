@@ -1,4 +1,7 @@
-"""The published schemas in docs/schema, generated: ``python -m pagelab.schemas docs/schema``."""
+"""The published schemas in docs/schema, generated: ``python -m pagelab.schemas docs/schema``.
+
+Those of records and requests are written by ``make contract``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,6 @@ from pydantic import BaseModel
 
 from .analysis.compare_document import CompareDocument
 from .analysis.try_document import TryDocument
-from .record import Record
 from .simulate.sweeping.spec import RawSweep
 from .study import migrations
 from .study.imported import ImportedRun
@@ -19,7 +21,6 @@ from .study.plan import Plan
 from .study.spec import RawStudy
 
 JSON_SCHEMAS: dict[str, type[BaseModel]] = {
-    "record-1.json": Record,
     "imported-1.json": ImportedRun,
     "study-1.json": Plan,
     "study-toml-1.json": RawStudy,
@@ -27,7 +28,7 @@ JSON_SCHEMAS: dict[str, type[BaseModel]] = {
     "try-1.json": TryDocument,
     "sweep-toml-1.json": RawSweep,
 }
-"""File → model: a run's record, an imported run, a study's plan as stored, study.toml as written, a comparison,
+"""File → model: an imported run, a study's plan as stored, study.toml as written, a comparison,
 a try, a sweep's file as written."""
 
 _STORE_HEAD = """\

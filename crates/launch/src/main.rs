@@ -74,7 +74,7 @@ fn report(done: Result<i32>) -> i32 {
 }
 
 fn launch(source: &str) -> Result<i32> {
-    let request = Request::parse(&read(source)?)?;
+    let request = pagelab_launch::request::parse(&read(source)?)?;
     let token = Token::fresh()?;
     let work = || report(run(&request, token));
     guard::guarded(work, || token.remove(request.run_dir_root.as_deref()))
@@ -88,7 +88,7 @@ fn run(request: &Request, token: Token) -> Result<i32> {
 
 /// The warnings that runs of a request would begin with, as JSON.
 fn limits(source: &str) -> Result<i32> {
-    let warnings = pagelab_launch::run::scarce(&Request::parse(&read(source)?)?)?.0;
+    let warnings = pagelab_launch::run::scarce(&pagelab_launch::request::parse(&read(source)?)?)?.0;
     let text = serde_json::to_string(&warnings)
         .map_err(|error| Error::Internal(format!("cannot encode the warnings: {error}")))?;
     println!("{text}");

@@ -55,6 +55,7 @@ pub fn record(mut ready: Ready<'_>, seen: Observed) -> Record {
     }
     Record {
         schema: record::SCHEMA,
+        id: None,
         started_at: seen.started_at.clone(),
         command: command(&ready),
         settings: settings(&ready, limits),
@@ -73,6 +74,8 @@ pub fn record(mut ready: Ready<'_>, seen: Observed) -> Record {
         counters: seen.counted.counters,
         measurements: seen.measurements,
         warnings: ready.warnings.0,
+        machine: None,
+        provenance: None,
     }
 }
 

@@ -11,7 +11,7 @@ use crate::plan::{self, BASE_PAGE, Flags, Interval, PlanSpec, SectionSpec};
 use crate::types::{Backing, Fetch, Memory, Pages, Policy, Rule, Scope, Via};
 use crate::units::PageSize;
 use crate::validate::{applies_to, frames_obstacle};
-use crate::warning::{RunWarning, Severity, WarningKind};
+use pagelab_contract::warning::{RunWarning, Severity, WarningKind};
 
 /// What the run adds to the policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

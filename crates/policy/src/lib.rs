@@ -20,7 +20,6 @@ pub mod size;
 pub mod types;
 pub mod units;
 pub mod validate;
-pub mod warning;
 pub mod write;
 
 pub use error::{Place, PolicyError};

@@ -3,12 +3,12 @@
 mod common;
 
 use common::policy;
+use pagelab_contract::warning::WarningKind;
 use pagelab_policy::compile::{Options, compile, warnings};
 use pagelab_policy::frames::{ByPage, Colours, FirstBin, Frames, Span, Strategy};
 use pagelab_policy::machine::CacheGeometry;
 use pagelab_policy::plan::{self, ANYWHERE, FIRST_FROM_SEED, Memory as Kind, Plan, PlanSpec, StrategyKind};
 use pagelab_policy::units::{Address, Bytes, Colour, FrameNumber};
-use pagelab_policy::warning::WarningKind;
 use pagelab_policy::write::to_toml;
 use pagelab_policy::{Machine, Policy, PolicyError, parse};
 

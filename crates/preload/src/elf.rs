@@ -269,6 +269,11 @@ impl Object {
         })
     }
 
+    /// Where the object is loaded: its first mapping, but for programs with addresses of their own.
+    pub fn base(&self) -> usize {
+        self.base
+    }
+
     /// The symbol `name` that the object defines, in its default version.
     pub fn symbol(&self, name: &CStr) -> Option<Symbol> {
         let hash = hash_of(name.to_bytes());

@@ -145,34 +145,50 @@ fn govern(memory: Memory, span: Span) {
     layout.each(span, &mut |piece, part| kernel::advise(part, piece.backing));
 }
 
-/// Records how much of `mapping`'s file is in the page cache. `last`: the file asked about before, by inode, and whether the process
-/// may write to it.
-pub fn record_residency(mapping: &Mapping<'_>, buffer: &mut [u8], last: &mut Option<(u64, bool)>) {
-    if !mapping.is_file() {
-        return;
+/// Records of the files that are mapped how much of each is in the page cache.
+pub struct Residency {
+    buffer: [u8; 2048],
+    /// The file that was asked about last, by its inode, and whether it is looked at.
+    last: Option<(u64, bool)>,
+    /// Where files begin that need no look.
+    known: [usize; 2],
+}
+
+impl Residency {
+    /// Files that are mapped from an address of `known` on are left out.
+    pub fn without(known: [usize; 2]) -> Residency {
+        Residency { buffer: [0; 2048], last: None, known }
     }
-    // Mappings of one file are neighbours: it is asked about once.
-    let writable = match *last {
-        Some((inode, writable)) if inode == mapping.inode => writable,
-        _ => sys::may_write(mapping.name),
-    };
-    *last = Some((mapping.inode, writable));
-    // For files that the process might not write to, the kernel claims everything resident: say nothing then.
-    if !writable {
-        return;
-    }
-    let (mut pages, mut resident) = (0u64, 0u64);
-    let mut at = mapping.span.start;
-    while at < mapping.span.end {
-        let len = (mapping.span.end - at).min(buffer.len() * PAGE);
-        if sys::mincore(at, len, buffer).is_err() {
+
+    /// One mapping; to be called in the order of addresses.
+    pub fn record(&mut self, mapping: &Mapping<'_>) {
+        if !mapping.is_file() || !self.concerns(mapping) {
             return;
         }
-        pages += (len / PAGE) as u64;
-        resident += buffer.iter().take(len / PAGE).filter(|&&byte| byte & 1 != 0).count() as u64;
-        at += len;
+        let (mut pages, mut resident) = (0u64, 0u64);
+        let mut at = mapping.span.start;
+        while at < mapping.span.end {
+            let len = (mapping.span.end - at).min(self.buffer.len() * PAGE);
+            if sys::mincore(at, len, &mut self.buffer).is_err() {
+                return;
+            }
+            pages += (len / PAGE) as u64;
+            resident += self.buffer.iter().take(len / PAGE).filter(|&&byte| byte & 1 != 0).count() as u64;
+            at += len;
+        }
+        store_residency(mapping.name, pages, resident);
     }
-    store_residency(mapping.name, pages, resident);
+
+    /// Whether the file is looked at. Mappings of one file are neighbours: it is asked about once.
+    fn concerns(&mut self, mapping: &Mapping<'_>) -> bool {
+        let looked_at = match self.last {
+            Some((inode, looked_at)) if inode == mapping.inode => looked_at,
+            // Of files that the process might not write to, the kernel claims that everything is resident.
+            _ => !self.known.contains(&mapping.span.start) && sys::may_write(mapping.name),
+        };
+        self.last = Some((mapping.inode, looked_at));
+        looked_at
+    }
 }
 
 fn store_residency(name: &[u8], pages: u64, resident: u64) {

@@ -222,6 +222,12 @@ pub fn beside(plan: &Plan<'_>, suffix: &str, len: usize, filled: usize) -> Resul
     Ok((shared(text(&path)?, len, |fd| zero(fd, len, pages))?, pid))
 }
 
+/// Whether the parent of this process has a guest file in the same run.
+pub fn has_governed_parent(plan: &Plan<'_>) -> bool {
+    let parent = path(plan.run_dir(), sys::getppid(), 0, "guest");
+    !plan.run_dir().is_empty() && parent.is_ok_and(|path| text(&path).is_ok_and(sys::may_read))
+}
+
 struct Path {
     bytes: [u8; 1024],
     used: usize,

@@ -382,7 +382,7 @@ unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
     if needs.hugetlb || needs.frames {
         fork::watch(libc);
     }
-    scan(&plan);
+    scan(&plan, libc);
     frames::place_existing();
     Ok(())
 }
@@ -413,8 +413,17 @@ fn move_break(libc: &Object, heap: bool) {
     }
 }
 
+/// Where libc and the library begin, if a parent of this process was governed: it has recorded what was resident of them.
+fn told_by_parent(plan: &Plan<'_>, libc: &Object) -> [usize; 2] {
+    if !record::has_governed_parent(plan) {
+        return [0; 2];
+    }
+    let library = elf::find(&|object| object.symbol(c"pagelab_begin").is_some());
+    [libc.base(), library.map_or(0, |library| library.base())]
+}
+
 /// Memory that exists already: file mappings, data, the stack; and what was resident of files.
-fn scan(plan: &Plan<'_>) {
+fn scan(plan: &Plan<'_>, libc: &Object) {
     let concerns = |memory| plan.section_for(memory, usize::MAX as u64).is_some();
     let files = concerns(Memory::File) || concerns(Memory::Data) || concerns(Memory::Stack);
     let residency = plan.flags().contains(Flags::RESIDENCY);
@@ -424,10 +433,10 @@ fn scan(plan: &Plan<'_>) {
     // Advice on files is the policy's; a look at them alone is measuring.
     let begun = if files { None } else { measure::begin() };
     let mut scan = files::Scan::default();
-    let (mut buffer, mut last) = ([0u8; 2048], None);
+    let mut files_seen = files::Residency::without(if residency { told_by_parent(plan, libc) } else { [0; 2] });
     let _ = maps::each(&mut |mapping| {
         if residency {
-            files::record_residency(mapping, &mut buffer, &mut last);
+            files_seen.record(mapping);
         }
         scan.visit(mapping);
         true

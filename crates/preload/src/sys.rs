@@ -312,6 +312,13 @@ pub fn may_write(path: &[u8]) -> bool {
     unsafe { call!(nr::FACCESSAT, c::AT_FDCWD as isize, name.as_ptr(), W_OK) }.is_ok()
 }
 
+/// Whether the process may read the file at `path`.
+pub fn may_read(path: &CStr) -> bool {
+    const R_OK: usize = 4;
+    // SAFETY: `path` is NUL-terminated.
+    unsafe { call!(nr::FACCESSAT, c::AT_FDCWD as isize, path.as_ptr(), R_OK) }.is_ok()
+}
+
 /// The process's id, asked of the kernel (libc's caches could be another process's).
 pub fn getpid() -> u32 {
     // SAFETY: no arguments.

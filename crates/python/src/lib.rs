@@ -22,7 +22,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(policy::policy_to_toml, module)?)?;
     module.add_function(wrap_pyfunction!(policy::check_policy, module)?)?;
     module.add_function(wrap_pyfunction!(policy::generic_machine, module)?)?;
-    module.add_function(wrap_pyfunction!(policy::warning_kinds, module)?)?;
     module.add_function(wrap_pyfunction!(guest::read_guest, module)?)?;
     module.add_class::<caches::PlacedSimulation>()?;
     module.add_function(wrap_pyfunction!(caches::aged_memory, module)?)?;

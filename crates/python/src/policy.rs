@@ -7,7 +7,6 @@ use pagelab_policy::flags::{Document, Flags, apply};
 use pagelab_policy::framemap::LARGEST_FILE;
 use pagelab_policy::read::{Files, no_files, read_toml};
 use pagelab_policy::validate::validate;
-use pagelab_policy::warning::WarningKind;
 use pagelab_policy::write::to_toml;
 use pagelab_policy::{Machine, Place, Policy, PolicyError, parse};
 use pyo3::exceptions::PyValueError;
@@ -136,10 +135,4 @@ pub fn check_policy(text: &str, path: &str, machine_json: Option<&str>) -> PyRes
 #[pyfunction]
 pub fn generic_machine() -> PyResult<String> {
     json(&Machine::generic_x86_64())
-}
-
-/// Every kind of warning, in order.
-#[pyfunction]
-pub fn warning_kinds() -> Vec<&'static str> {
-    WarningKind::ALL.iter().map(|kind| kind.name()).collect()
 }

@@ -141,6 +141,7 @@ impl Strategy {
             moves: counts.runs,
             remapped_pages: counts.remapped_pages,
             copied_pages: counts.copied_pages,
+            harvested_pages: 0,
             ahead_pages: counts.ahead_pages,
             ahead_zero_pages: counts.ahead_zero_pages,
             resident_pages: counts.resident_pages,

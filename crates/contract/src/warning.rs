@@ -1,6 +1,4 @@
 //! Everything that can be worth saying about a run without being an error, as data.
-//!
-//! Mirrors `WarningKind` of `src/pagelab/record.py`; a test holds the two equal.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,12 +6,13 @@ macro_rules! warning_kinds {
     ($($(#[$doc:meta])* $variant:ident => $name:literal,)*) => {
         /// What kind of thing a warning is about.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         pub enum WarningKind {
             $($(#[$doc])* #[serde(rename = $name)] $variant,)*
         }
 
         impl WarningKind {
-            /// Every kind, in the order of the Python enum.
+            /// Every kind.
             pub const ALL: &[WarningKind] = &[$(WarningKind::$variant,)*];
 
             /// The name in records.
@@ -121,12 +120,14 @@ warning_kinds! {
 }
 
 /// How much a warning matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Worth knowing.
     Info,
     /// The result needs a closer look.
+    #[default]
     Warning,
     /// The result does not show what it was made for.
     Serious,
@@ -134,10 +135,13 @@ pub enum Severity {
 
 /// A warning as it stands in a record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
 pub struct RunWarning {
     /// What it is about.
     pub kind: WarningKind,
     /// How much it matters.
+    #[serde(default)]
     pub severity: Severity,
     /// What happened, in a sentence.
     pub message: String,

@@ -1,0 +1,11 @@
+"""What all models of the contract have in common."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Model(BaseModel):
+    """Read once, then never changed; a field that is not in the contract is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
