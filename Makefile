@@ -10,7 +10,7 @@ NATIVE := $(shell find crates -type f \( -name '*.rs' -o -name '*.toml' -o -name
 SOURCES := $(NATIVE) $(shell find src -type f -not -name '*.so' -not -path '*/__pycache__/*' -not -path '*.egg-info/*') \
 	pyproject.toml
 
-.PHONY: demo test test-slow lint house bench man dev setup system clean
+.PHONY: demo test test-slow lint contract house bench power man dev setup system clean
 .DEFAULT_GOAL := demo
 
 demo: $(STAMP)            ## The main job: a study of page size and prepaging on real programs, and its report
@@ -31,16 +31,20 @@ lint: $(STAMP)            ## Every configured check, warnings are errors
 	$(PY) -m ruff check src tests bench tools
 	$(PY) -m ruff format --check src tests bench tools
 	$(PY) -m mypy
-	$(PY) tools/contract.py --check
+	$(PY) -m tools.storeys
+	$(PY) -m tools.contract --check
 
 contract: $(STAMP)        ## The schemas and Python models of what launcher and package tell each other, from crates/contract
-	$(PY) tools/contract.py
+	$(PY) -m tools.contract
 
 house:                    ## Measurements of the source tree: circles of imports, lines, files, copies
 	@$(PYTHON) -m tools.house
 
 bench: $(STAMP) $(PEERS)  ## Overheads and speeds against the goals, each in one run with what it is compared with
 	$(PY) -m bench
+
+power: $(STAMP) $(PEERS) $(VENV)/bin/perfgate  ## Tools that compare two commands, 15 s each, 50 times: hours; it goes on where it was
+	$(PY) -m bench --only power
 
 man: $(STAMP)             ## The manual page and the shell completions, generated from the commands
 	$(PY) -m pagelab.cli.manpage share
@@ -65,11 +69,15 @@ $(PEERS): pyproject.toml | $(PY)
 	@$(PY) -m pip install --quiet --disable-pip-version-check $$($(PY) -c '$(EXTRA)' | sed 's/ *\([<>=]\)/\1/g')
 	@touch $@
 
+$(VENV)/bin/perfgate: | $(PY)
+	@echo "building perfgate into $(VENV) (some minutes) ..."
+	@cargo install --quiet --locked --version 0.18.1 --root $(VENV) perfgate-cli
+
 $(PY): | system
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 # What these goals need of the system is looked for, and as root installed, before anything is built.
-WITH_PACKAGES := $(filter test test-slow bench,$(MAKECMDGOALS))
+WITH_PACKAGES := $(filter test test-slow bench power,$(MAKECMDGOALS))
 system:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 		|| { echo "pagelab: Python 3.11 or newer is needed, and $(PYTHON) is not" >&2; exit 1; }

@@ -15,6 +15,7 @@ from pathlib import Path
 from pagelab import machine
 
 from . import caches, frames, mapping, overhead, simulate_paging, startup, trace
+from .power import document as power
 from .sample import Result
 from .tools import Bench
 
@@ -46,9 +47,14 @@ NOTES = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--only", choices=sorted(PARTS), action="append", help="just this part")
+    parser.add_argument("--only", choices=sorted([*PARTS, "power"]), action="append", help="just this part")
     parser.add_argument("--rounds", type=int, default=15, help="pairs of each comparison (6 give the first interval)")
+    power.add_arguments(parser)
     arguments = parser.parse_args()
+    if "power" in (arguments.only or ()):
+        if arguments.only != ["power"]:
+            parser.error("power takes hours, and runs alone")
+        return power.measure(arguments, RESULTS)
     started, load = datetime.now(UTC), os.getloadavg()
     files: dict[str, list[Result]] = {}
     with tempfile.TemporaryDirectory(prefix="pagelab-bench-") as scratch:

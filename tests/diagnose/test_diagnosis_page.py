@@ -28,11 +28,13 @@ def of_the_stack(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Diagno
 
 def test_the_diagnosis_comes_first_then_everything(of_the_stack: tuple[Path, Diagnosis]) -> None:
     directory, found = of_the_stack
-    text = render(found, Phases.load(directory, found))
+    text = render(found, Phases.load(directory, found), directory)
     order = [
-        "spread falls from", "How: pagelab run", "Fresh executions, by default and with aslr-off",
+        "ASLR decides it: 100 or 130", "Fresh executions, by default and with aslr-off", "Of the variance:",
+        "pagelab run --aslr off -- true", "a fixed layout is one draw", "What was found", "spread falls from",
         "Source by source", "Sources of variance, each pinned alone", "Every value that was pinned",
-        "Every execution of the exploration", 'id="warnings"', 'id="machine"', 'id="method"', "diagnosis.json",
+        "Before you rely on this", "Every execution of the exploration", 'id="warnings"', 'id="machine"',
+        'id="method"', "diagnosis.json",
     ]  # fmt: skip
     places = [text.index(each) for each in order]
     assert places == sorted(places)
@@ -60,13 +62,14 @@ def test_it_is_drawn_on_desk_and_phone_and_asks_for_nothing(
             assert browser.requests() == [page.resolve().as_uri()]
 
 
-def test_without_a_cause_the_sources_are_the_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_cause_the_default_alone_is_the_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allocate, "MOST_BLOCKS", 10)
     found = diagnosed(tmp_path, sleeps)
     phases = Phases.load(tmp_path / "d", found)
     assert found.outcome == "unexplained"
-    assert [figure.section for figure in figures_of(found, phases)] == ["first", "schedule"]
-    assert "Confirmation: fresh" not in render(found, phases)
+    figures = [(figure.id, figure.section) for figure in figures_of(found, phases)]
+    assert figures == [("default", "first"), ("sources", "sources"), ("schedule", "schedule")]
+    assert "Confirmation: fresh" not in render(found, phases, tmp_path / "d")
 
 
 def test_the_published_schema_is_that_of_the_code(of_the_stack: tuple[Path, Diagnosis]) -> None:

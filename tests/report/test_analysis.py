@@ -169,7 +169,7 @@ def test_short_placed_executions_stay_and_are_marked(tmp_path: Path) -> None:
     assert placement.fraction_least == 60 / 128
     assert (placement.tiles_got, placement.tiles_asked) == (7 * 128 + 60, 8 * 128)
     assert [w.kind for w in factory.recorded(found)] == ["placement-shortfall"]
-    assert any("1 execution got fewer pages of the asked size" in c for c in found.caveats)
+    assert any("1 condition got fewer pages of the asked size" in c for c in found.caveats)
 
 
 def test_warmups_are_in_no_summary(tmp_path: Path) -> None:

@@ -262,3 +262,25 @@ def test_a_command_gets_a_shell_only_where_it_needs_one(tmp_path: Path) -> None:
     study = read(Pair(("sort f | uniq", "./b {x}"), "/tmp").write(tmp_path, {"executions": 3}))
     assert study.workload[0].shell == "sort f | uniq"
     assert study.workload[1].command == ["./b", "{{x}}"]
+
+
+def test_commands_that_only_wait_for_a_processor_are_compared_by_processor_time(tmp_path: Path) -> None:
+    """Four programs on one processor, of which ours is one; the same with nobody beside it would be wall time."""
+    cpu = min(os.sched_getaffinity(0))
+    busy = [sys.executable, "-c", f"import os; os.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"]
+    others = [subprocess.Popen(busy) for _ in range(3)]
+    command = shlex.join([sys.executable, "-c", "sum(range(2_000_000))"])
+    try:
+        chosen = run(tmp_path, command, command, "--cpu", cpu, "-n", 6, "--json")
+        shown = run(tmp_path, command, command, "--cpu", cpu, "-n", 6)
+        named = run(tmp_path, command, command, "--cpu", cpu, "-n", 6, "--metric", "wall_s", "--json")
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    found = json.loads(chosen.stdout)
+    assert found["metric"] == "cpu_s", chosen.stderr
+    assert "it waited for a processor in " in found["metric_why"]
+    assert "\nCPU time is compared: it waited for a processor in " in shown.stdout
+    told = json.loads(named.stdout)
+    assert (told["metric"], told["metric_why"]) == ("wall_s", "")

@@ -51,4 +51,23 @@ def test_warnings_keep_their_type_and_are_grouped(tmp_path: Path) -> None:
     )
     assert (second.count, second.executions, second.different_messages) == (16, 16, 8)
     assert second.conditions == ("w/a", "w/b")
-    assert "1 serious warning: see Warnings." in found.caveats
+    assert "1 serious warning (setting-not-restored): see Warnings." in found.caveats
+
+
+def test_serious_warnings_are_counted_once_a_condition(tmp_path: Path) -> None:
+    """262 executions that all say the same are one thing to know of each condition, not 262."""
+
+    def warn(condition: Condition, _slot: Slot, run: Run) -> Run:
+        run.warnings = [factory.warning(WarningKind.PLACEMENT_SHORTFALL, "fewer tiles", "serious")]
+        if condition.policy == "b":
+            run.warnings.append(factory.warning(WarningKind.GUEST_DISABLED, "no room", "serious"))
+        return run
+
+    times = separated(8, 1.0, 2.0)
+    times |= {"v/a": times["w/a"], "v/b": times["w/b"]}
+    found = study(tmp_path, factory.plan(["v", "w"], ["a", "b"], 8), times, warn)
+    disabled, short = factory.recorded(found)
+    assert (disabled.count, short.count) == (16, 32), "the list of warnings has all of them"
+    assert "2 serious warnings (guest-disabled): see Warnings." in found.caveats
+    (told,) = (one for one in found.caveats if "fewer pages" in one)
+    assert told.startswith("4 conditions got fewer pages of the asked size than the policy names (v/a, in 8 of 8 exec")

@@ -15,9 +15,10 @@ from pagelab.analysis.answer import Answer, answer_of, more, sentence, words
 from pagelab.analysis.metrics import metric_named
 from pagelab.analysis.model import Interval
 from pagelab.cli.forest import WIDTH, Row, forest
+from pagelab.study.primary import metric_of
 from pagelab.study.setting import Setting
 from pagelab.study.store import Store
-from pagelab.study.trying import Pilot, Trying, metric_of
+from pagelab.study.trying import Pilot, Trying
 
 WALL = metric_named("wall_s")
 BRIEF = ("--minutes", 0.15)

@@ -6,6 +6,7 @@ from statistics import median
 
 from pagelab.analysis import wording
 from pagelab.analysis.model import Contrast, Design, Failure, Machine, WarningGroup
+from pagelab.record import WarningKind
 
 
 def caveats_of(
@@ -45,10 +46,18 @@ def caveats_of(
         )
     found += _blocks(primary)
     found += [f"{w.message[:1].upper()}{w.message[1:]}." for w in warnings if w.kind == "noisy-machine"]
-    serious = sum(w.count for w in warnings if w.severity == "serious")
-    if serious:
-        found.append(f"{wording.count(serious, 'serious warning')}: see Warnings.")
+    found += _serious(warnings)
     return (*found, *design.remarks)
+
+
+def _serious(warnings: tuple[WarningGroup, ...]) -> list[str]:
+    """Once a condition, however many executions say so; a shortfall of pages has its own sentence."""
+    serious = [w for w in warnings if w.severity == "serious" and w.kind != WarningKind.PLACEMENT_SHORTFALL]
+    if not serious:
+        return []
+    count = sum(max(1, len(w.conditions)) for w in serious)
+    kinds = _some(sorted({w.kind for w in serious}))
+    return [f"{wording.count(count, 'serious warning')} ({kinds}): see Warnings."]
 
 
 def _blocks(primary: tuple[Contrast, ...]) -> list[str]:
@@ -77,10 +86,10 @@ def _short(design: Design) -> list[str]:
     short = [c for c in design.conditions if c.short_placed]
     if not short:
         return []
-    total = wording.count(sum(c.short_placed for c in short), "execution")
+    where = _some([f"{c.id}, in {c.short_placed} of {wording.count(c.analysed, 'execution')}" for c in short])
     return [
-        f"{total} got fewer pages of the asked size than the policy names ({_some([c.id for c in short])}): they stay "
-        "in the analysis, and the effect shown is that of what the kernel gave."
+        f"{wording.count(len(short), 'condition')} got fewer pages of the asked size than the policy names ({where}): "
+        "these executions stay in the analysis, and the effect shown is that of what the kernel gave."
     ]
 
 

@@ -170,10 +170,15 @@ class CompareDocument(_Model):
     commands: Commands | None = None
     settings: Settings | None = None
     """Null for two studies."""
+    metric_why: str = ""
+    """Why something else than wall time is compared, where nobody named it."""
 
 
 def document(
-    found: Comparison, commands: tuple[str, str] | None = None, ran: tuple[Ran, Ran] | None = None
+    found: Comparison,
+    commands: tuple[str, str] | None = None,
+    ran: tuple[Ran, Ran] | None = None,
+    metric_why: str = "",
 ) -> CompareDocument:
     """``found`` as data for JSON; dump it with ``by_alias=True``. ``ran``: the two as their study planned them."""
     machine = None
@@ -197,6 +202,7 @@ def document(
         same_plan=found.same_plan,
         commands=None if commands is None else Commands(a=commands[0], b=commands[1]),
         settings=None if ran is None else Settings(a=_setting(ran[0]), b=_setting(ran[1])),
+        metric_why=metric_why,
     )
 
 

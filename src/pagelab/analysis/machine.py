@@ -1,4 +1,4 @@
-"""The machine as the records know it, what changed while the study ran, and how long programs waited for it."""
+"""The machine as the records know it: what changed while the study ran, and how long programs waited for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from statistics import median
 from typing import Any
 
 import polars as pl
-from scipy.stats import kendalltau
 
 from pagelab.analysis import wording
 from pagelab.analysis.data import StudyData
@@ -144,6 +143,8 @@ def drift_of(ratios: list[tuple[int, float]], randomised: bool = True) -> Drift:
     first, last = median(values[:third]), median(values[-third:])
     tau, p = None, 1.0
     if len(set(values)) > 1:
+        from scipy.stats import kendalltau  # heavy: most of a second, which `compare` need not have
+
         found = kendalltau([place for place, _ in ratios], values)
         tau, p = float(found.statistic), float(found.pvalue)
     change = last / first - 1

@@ -60,7 +60,11 @@ def compare_command(
     metric: Annotated[
         str | None,
         typer.Option(
-            "--metric", metavar="NAME", help="wall_s, measure.NAME ... (default: A's own).", rich_help_panel=MEASURE
+            "--metric",
+            metavar="NAME",
+            help="wall_s, cpu_s, measure.NAME ... (default: the study's own; of commands wall_s, or cpu_s if they only "
+            "wait for a processor).",
+            rich_help_panel=MEASURE,
         ),
     ] = None,
     executions: Annotated[
@@ -146,7 +150,7 @@ def compare_command(
         stray = [f"--{name}" for name in (*axes, *(name for name, value in single.items() if value is not None))]
         if stray:
             raise BadInputError(f"{', '.join(stray)}: only for commands; {base} is a study, and has run")
-        data = studies(base, new)
+        data, why = studies(base, new), ""
         sides = None if new is not None else kept(data[0].plan)
     else:
         sides = typed(base, new, axes)
@@ -161,24 +165,27 @@ def compare_command(
             regex=measure_regex,
             timeout_s=timeout,
         )
-        data = run_commands(pair, into)
+        data, why = run_commands(pair, into)
     settings = Settings(level=level, seed=seed)
     found = compare(*data, gates=gates, metric=metric, settings=settings, interleaved=sides is not None)
-    _say(found, data[0], sides, as_json)
+    _say(found, data[0], sides, why, as_json)
     if into is not None and not as_json:
         terminal.echo(f"all executions: pagelab report {into}; compare them again: pagelab compare {into}")
     raise typer.Exit(EXIT[found.outcome])
 
 
-def _say(found: Comparison, data: StudyData, sides: Sides | None, as_json: bool) -> None:
+def _say(found: Comparison, data: StudyData, sides: Sides | None, why: str, as_json: bool) -> None:
+    """``why`` something else than wall time is compared, where nobody named it."""
     if as_json:
         from pagelab.analysis.compare_document import document
 
-        terminal.echo(document(found, *(_told(data, sides) if sides else ())).model_dump_json(by_alias=True, indent=1))
+        commands, ran = _told(data, sides) if sides else (None, None)
+        told = document(found, commands, ran, why)
+        terminal.echo(told.model_dump_json(by_alias=True, indent=1))
         return
     from pagelab.cli.compare_text import text
 
-    terminal.echo(text(found, sides, None if sides is None else _again(found, data, sides)))
+    terminal.echo(text(found, sides, None if sides is None else _again(found, data, sides), why))
 
 
 def _told(data: StudyData, sides: Sides) -> tuple[tuple[str, str], tuple[Condition, Condition]]:
@@ -211,8 +218,11 @@ def studies(base: str, new: str | None) -> tuple[StudyData, StudyData]:
     return sides_of(found[0]) if len(found) == 1 else (found[0], found[1])
 
 
-def run_commands(pair: Pair, into: Path | None) -> tuple[StudyData, StudyData]:
-    """Runs both, and the data of each. Without ``into`` nothing of it stays."""
+def run_commands(pair: Pair, into: Path | None) -> tuple[tuple[StudyData, StudyData], str]:
+    """Runs both; the data of each, and why something else than wall time is compared.
+
+    Without ``into`` nothing of it stays.
+    """
     import tempfile
 
     from pagelab.errors import BadInputError
@@ -226,5 +236,5 @@ def run_commands(pair: Pair, into: Path | None) -> tuple[StudyData, StudyData]:
         raise BadInputError(f"--into {into}: it exists; compare what is in it with: pagelab compare {into}")
     with tempfile.TemporaryDirectory(prefix="pagelab-compare-") as temporary:
         directory = (into or Path(temporary) / "study").resolve()
-        run_pair(pair, directory, local_tools(), for_terminal())
-        return studies(str(directory), None)
+        why = run_pair(pair, directory, local_tools(), for_terminal())
+        return studies(str(directory), None), why

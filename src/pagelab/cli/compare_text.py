@@ -15,8 +15,11 @@ _SHOWN = 20
 """Machine differences shown; all of them are in the JSON."""
 
 
-def text(found: Comparison, sides: Sides | None, again: str | None) -> str:
-    """All of it; ``again`` is the command that compares the same two, where there is one."""
+def text(found: Comparison, sides: Sides | None, again: str | None, why: str = "") -> str:
+    """All of it; ``again`` is the command that compares the same two, where there is one.
+
+    ``why``: why something else than wall time is compared.
+    """
     from pagelab.analysis import wording
 
     heading = f"{found.metric.label}, B against A; intervals at {wording.level(found.level)}"
@@ -28,6 +31,8 @@ def text(found: Comparison, sides: Sides | None, again: str | None) -> str:
     in_pairs = next((one.in_pairs for one in found.compared if one.in_pairs is not None), None)
     if in_pairs is not None:
         lines += [*_first_screen(in_pairs, found, named, again), ""]
+        if why:
+            lines[-1:-1] = [f"{found.metric.label} is compared: {why}"]
     else:
         lines += named
     lines.append(heading)

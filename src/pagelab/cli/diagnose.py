@@ -105,7 +105,7 @@ def diagnose_command(
         console = terminal.console(highlight=False)
         if not console.is_terminal:
             console.width = max(console.width, _PIPED_WIDTH)
-        show(found, console)
+        show(found, console, directory)
         terminal.echo(f"\npicture: {page}\nall executions: pagelab report {directory}")
 
 
@@ -147,11 +147,20 @@ def _settings(
         raise BadInputError(f"--{option} {typed}: {wanted}") from None
 
 
-def show(found: Diagnosis, console: Console) -> None:
-    """The diagnosis in words, then the sources, then the confirmation."""
-    from pagelab.diagnose import words
+def show(found: Diagnosis, console: Console, directory: Path) -> None:
+    """The answer: what decides it, the picture, what is to be done; then all that was found, and how."""
+    from pagelab.diagnose import answer, words
 
-    console.print(found.headline, style="bold")
+    following = answer.following(found, directory)
+    console.print(found.headline, style="bold", markup=False)
+    for line in ["", *_picture(found, directory), *_shares(found)]:
+        console.print(line, markup=False, no_wrap=True, overflow="ignore", crop=False)
+    console.print(f"{'fix' if found.outcome == 'confirmed' else 'next'}: {following.command}", markup=False)
+    console.print(f"      ({following.why})", markup=False)
+    if found.caveat is not None:
+        grade = {"serious": "serious", "warning": "caution", "info": "note"}[found.caveat.severity]
+        console.print(f"{grade}: {found.caveat.text}", markup=False)
+    console.print()
     for sentence in found.sentences + found.interactions:
         console.print(f"  {sentence}", markup=False)
     console.print()
@@ -161,6 +170,44 @@ def show(found: Diagnosis, console: Console) -> None:
     _confirmation(found, console)
     for note in found.notes:
         console.print(f"note: {note}", markup=False)
+
+
+def _picture(found: Diagnosis, directory: Path) -> list[str]:
+    """The default and the pin beside it, from fresh executions; where there are none, the default alone."""
+    import numpy as np
+
+    from pagelab.analysis.metrics import metric_named
+    from pagelab.diagnose import words
+    from pagelab.diagnose.campaign import times_of
+    from pagelab.diagnose.specs import COPIES, DEFAULT, default_names
+    from pagelab.diagnose.strip import Row, strip
+
+    one = found.confirmation
+    times = times_of(directory if one is None else directory / "confirmation")
+    values = np.concatenate([times[name] for name in (default_names(COPIES) if one is None else [DEFAULT])])
+    spread = found.default_spread.estimate if one is None else one.cv_default
+    rows = [Row(DEFAULT, values, f"spread {words.spread(spread)}")]
+    if one is not None:
+        rows.append(Row(one.recommended, times[one.recommended], f"spread {words.spread(one.cv_recommended)}"))
+    ended = [Row(row.label, row.times[np.isfinite(row.times)], row.text) for row in rows]
+    lines = strip([row for row in ended if row.times.size], metric_named(found.metric))
+    return [*lines, ""] if lines else []
+
+
+_CELLS = {"cause": "█", "machine": "▓", "unexplained": "░"}
+
+
+def _shares(found: Diagnosis) -> list[str]:
+    """One bar of the variance, and what its cells mean."""
+    from pagelab.diagnose.answer import share_told, shares
+    from pagelab.diagnose.strip import bar
+
+    parts = shares(found)
+    if not parts:
+        return []
+    told = "  ".join(f"{_CELLS[one.kind]} {share_told(one)}" for one in parts)
+    head = "of the variance  "
+    return [f"{head}{bar([(_CELLS[one.kind], one.share) for one in parts])}", f"{'':{len(head)}}{told}", ""]
 
 
 def _table(found: Diagnosis) -> object:

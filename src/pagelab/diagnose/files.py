@@ -23,7 +23,7 @@ def write(directory: Path, found: Diagnosis) -> Path:
     (directory / PICTURE).write_text(_svg(sources), encoding="utf-8")
     page = directory / PAGE
     temporary = page.with_name(f".{PAGE}.tmp")
-    temporary.write_text(render(found, phases), encoding="utf-8")
+    temporary.write_text(render(found, phases, directory), encoding="utf-8")
     temporary.replace(page)
     return page
 

@@ -184,6 +184,22 @@ class Confirmation(_Model):
         return self.contrasts[0]
 
 
+class Typical(_Model):
+    """Times by default, in the metric's unit."""
+
+    low: float
+    high: float
+    two: bool
+    """Executions take either of two times, whose medians these are; else the tenth and the ninetieth percentile."""
+
+
+class Caveat(_Model):
+    """What a reader must know before anything else."""
+
+    severity: Literal["serious", "warning", "info"]
+    text: str
+
+
 class Diagnosis(_Model):
     """The whole answer."""
 
@@ -198,9 +214,14 @@ class Diagnosis(_Model):
     default_mean: float
     default_spread: Interval
     """Geometric coefficient of variation between executions, everything at its default."""
+    typical: Typical | None = None
+    machine: Interval | None = None
+    """Share of the default's variance that all executions of a block have in common; null: none to be seen."""
     findings: list[Finding]
     interactions: list[str]
     notes: list[str]
+    """What else there is to know; the caveat is not among them."""
+    caveat: Caveat | None = None
     confirmation: Confirmation | None = None
     spent_minutes: float
     wanted_minutes: float | None = None

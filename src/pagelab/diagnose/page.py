@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,9 +14,9 @@ from pagelab.analysis import Analysis, StudyData, analyse, load, wording
 from pagelab.analysis.model import WarningGroup
 from pagelab.analysis.nondeterminism.interval_warnings import OF_STATISTICS
 from pagelab.analysis.nondeterminism_model import Trace
-from pagelab.diagnose import judge, page_tables, picture, words
+from pagelab.diagnose import answer, judge, picture, report_tables, words
 from pagelab.diagnose.campaign import times_of
-from pagelab.diagnose.model import Diagnosis
+from pagelab.diagnose.model import Confirmation, Diagnosis
 from pagelab.diagnose.specs import DEFAULT
 from pagelab.report import charts, shell
 from pagelab.report.figure import Figure
@@ -65,31 +65,60 @@ def _ended(times: judge.Times) -> dict[str, NDArray[np.float64]]:
 
 
 def figures_of(found: Diagnosis, phases: Phases) -> tuple[Figure, ...]:
-    """In reading order: what is confirmed, the sources, executions with their measurements, the schedule."""
-    figures = [*_confirmation(found, phases), _sources(found, phases)]
+    """In reading order: the one of the first screen, the sources, executions with their measurements, the schedule."""
+    schedule = _schedule(phases)
+    if found.confirmation is not None:
+        figures = [_confirmation(found, found.confirmation, phases)]
+    elif answer.machine_decides(found):
+        figures = [replace(schedule, section="first")]
+    else:
+        figures = [_default(found, phases)]
+    figures.append(_sources(found, phases))
+    if found.confirmation is not None and len(found.confirmation.contrasts) > 1:
+        figures.append(_control(found, found.confirmation, phases))
     figures += _traces(found, phases)
-    figures.append(_schedule(phases))
+    figures += [schedule] if not answer.machine_decides(found) else []
     return tuple(replace(figure, number=number) for number, figure in enumerate(figures, start=1))
 
 
-def _confirmation(found: Diagnosis, phases: Phases) -> list[Figure]:
-    one = found.confirmation
-    if one is None:
-        return []
+def _confirmation(found: Diagnosis, one: Confirmation, phases: Phases) -> Figure:
     cvs = words.spread(one.cv_default), words.spread(one.cv_recommended)
-    told = f"spread {cvs[0]} by default, {cvs[1]} with {one.recommended}"
-    return [
-        Figure(
-            id="confirmation",
-            number=0,
-            section="first",
-            title=f"Fresh executions, by default and with {one.recommended}",
-            caption=f"A dot is an execution; {one.executions} of each, interleaved, that had no part in finding the "
-            "cause. The closer together a row, the steadier the program.",
-            alternative=f"Fresh executions: {told}.",
-            draw=lambda width: picture.confirmation(found, phases.confirmed, width),
-        )
-    ]
+    return Figure(
+        id="confirmation",
+        number=0,
+        section="first",
+        title=f"Fresh executions, by default and with {one.recommended}",
+        caption=f"A dot is an execution; {one.executions} of each, interleaved, that had no part in finding the "
+        "cause. The closer together a row, the steadier the program.",
+        alternative=f"Fresh executions: spread {cvs[0]} by default, {cvs[1]} with {one.recommended}.",
+        draw=lambda width: picture.confirmation(found, phases.confirmed, width),
+    )
+
+
+def _control(found: Diagnosis, one: Confirmation, phases: Phases) -> Figure:
+    told = "; ".join(f"{each.against}: spread {words.spread(each.cv_against)}" for each in one.contrasts[1:])
+    return Figure(
+        id="control",
+        number=0,
+        section="sources",
+        title=f"Fresh executions of the control, and with {one.recommended}",
+        caption="The control has everything that comes with the pin, and not the pinned value: where the value is the "
+        "cause, it is as the default is.",
+        alternative=f"Fresh executions. {told}.",
+        draw=lambda width: picture.control(found, phases.confirmed, width),
+    )
+
+
+def _default(found: Diagnosis, phases: Phases) -> Figure:
+    return Figure(
+        id="default",
+        number=0,
+        section="first",
+        title="Executions with everything at its default",
+        caption="A dot is an execution of the exploration.",
+        alternative=f"Executions by default: spread {words.spread(found.default_spread.estimate)}.",
+        draw=lambda width: picture.default(found, phases.explored, width),
+    )
 
 
 def _sources(found: Diagnosis, phases: Phases) -> Figure:
@@ -101,7 +130,7 @@ def _sources(found: Diagnosis, phases: Phases) -> Figure:
     return Figure(
         id="sources",
         number=0,
-        section="sources" if found.confirmation else "first",
+        section="sources",
         title="Executions with one source of variance pinned at a time",
         caption="A dot is an execution. The figures are ratios of standard deviations of log times, to what each "
         "source is compared with (see the table): below 1, pinning lowers the spread. In colour: so judged, at the "
@@ -152,35 +181,56 @@ def _schedule(phases: Phases) -> Figure:
     )
 
 
-def render(found: Diagnosis, phases: Phases) -> str:
-    """The whole page."""
+def render(found: Diagnosis, phases: Phases, directory: Path) -> str:
+    """The whole page; ``directory``: as commands name it."""
     exploration, figures = phases.exploration, figures_of(found, phases)
     command = shlex.join(found.settings.argv)
     return shell.render(
         "diagnosis.html.j2",
         figures,
         command=command,
-        confirmation=page_tables.confirmation(found),
+        confirmation=report_tables.confirmation(found),
         created_by=exploration.created_by,
         d=found,
         downloads=_downloads(found, phases),
         drift=exploration.drift.sentence,
         failures=_failures(phases),
+        following=answer.following(found, directory),
         headline=_sentence(found.headline),
         imported_from=None,
         level=wording.level(found.settings.level),
         machine=exploration.machine,
         measured=nd_tables.metrics(exploration),
         notes=[_sentence(note) for note in found.notes],
+        caveat=None if found.caveat is None else _sentence(found.caveat.text),
         sentences=[_sentence(text) for text in found.sentences + found.interactions],
-        sources=page_tables.sources(found),
+        shares=_segments(answer.shares(found)),
+        sources=report_tables.sources(found),
         spread=words.spread(found.default_spread.estimate),
         subtitle=_subtitle(found, phases),
         tests=sum(1 + (one.share is not None) for one in found.findings if one.sd_ratio is not None),
         unchanged=words.spread(found.settings.unchanged),
-        values=page_tables.values(found),
+        values=report_tables.values(found),
         warnings=_warnings(phases),
     )
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of the bar of shares, in percent of its width."""
+
+    kind: str
+    start: float
+    width: float
+    words: str
+
+
+def _segments(shares: Sequence[answer.Share]) -> list[Segment]:
+    found, start = [], 0.0
+    for one in shares:
+        found.append(Segment(one.kind, 100 * start, 100 * one.share, answer.share_told(one)))
+        start += one.share
+    return found
 
 
 def _sentence(text: str) -> str:

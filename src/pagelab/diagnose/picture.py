@@ -16,7 +16,7 @@ from pagelab.analysis.metrics import metric_named
 from pagelab.analysis.model import Analysis
 from pagelab.charts import theme
 from pagelab.diagnose import words
-from pagelab.diagnose.model import Diagnosis, Finding
+from pagelab.diagnose.model import Confirmation, Contrast, Diagnosis, Finding
 from pagelab.diagnose.specs import COPIES, DEFAULT, default_names
 
 ROW_HEIGHT = 30
@@ -53,17 +53,37 @@ def executions(found: Diagnosis, times: Times, width: theme.Width) -> dict[str, 
 
 def confirmation(found: Diagnosis, times: Times, width: theme.Width) -> dict[str, Any]:
     """Fresh executions of the default and of what is recommended; on the right their spread."""
-    one = found.confirmation
-    if one is None:
+    one = _one(found)
+    return _strips([_against(one.of_default, times), _recommended(one, times)], found.metric, width, height=56)
+
+
+def control(found: Diagnosis, times: Times, width: theme.Width) -> dict[str, Any]:
+    """The same of its control, which has all that comes with the pin."""
+    one = _one(found)
+    rows = [_against(each, times) for each in one.contrasts[1:]]
+    return _strips([*rows, _recommended(one, times)], found.metric, width, height=56)
+
+
+def default(found: Diagnosis, times: Times, width: theme.Width) -> dict[str, Any]:
+    """All executions of the default, where nothing stands beside them."""
+    rows = [times[name] for name in default_names(COPIES)]
+    text = f"spread {words.spread(found.default_spread.estimate)}"
+    return _strips([Strip(DEFAULT, "c0", rows, text)], found.metric, width, height=72)
+
+
+def _one(found: Diagnosis) -> Confirmation:
+    if found.confirmation is None:
         raise ValueError("nothing was confirmed")
+    return found.confirmation
+
+
+def _against(one: Contrast, times: Times) -> Strip:
+    return Strip(one.name, "c0", [times[one.name]], f"spread {words.spread(one.cv_against)}")
+
+
+def _recommended(one: Confirmation, times: Times) -> Strip:
     colour = "c1" if one.confirmed else "zero"
-    strips = [
-        Strip(each.name, "c0", [times[each.name]], f"spread {words.spread(each.cv_against)}") for each in one.contrasts
-    ]
-    strips.append(
-        Strip(one.recommended, colour, [times[one.recommended]], f"spread {words.spread(one.cv_recommended)}")
-    )
-    return _strips(strips, found.metric, width, height=56)
+    return Strip(one.recommended, colour, [times[one.recommended]], f"spread {words.spread(one.cv_recommended)}")
 
 
 def schedule(analysis: Analysis, width: theme.Width) -> dict[str, Any]:

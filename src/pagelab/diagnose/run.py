@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pagelab.diagnose import allocate, judge, specs, words
+from pagelab.diagnose import allocate, answer, judge, specs, words
 from pagelab.diagnose.campaign import Campaign, State, new_directory
-from pagelab.diagnose.model import Confirmation, Diagnosis, Finding, Interval, Outcome, Pin, Settings
+from pagelab.diagnose.model import Caveat, Confirmation, Diagnosis, Finding, Interval, Outcome, Pin, Settings
+from pagelab.diagnose.sources import COMBINED
+from pagelab.diagnose.spread import Range
 from pagelab.errors import BadInputError, PagelabError
 from pagelab.stats.refusal import Refusal, StatsRefusedError
 from pagelab.study.control import Tools
@@ -72,25 +74,31 @@ def _diagnose(campaign: Campaign) -> Diagnosis:
     if trouble:
         outcome = "undecided"
     interactions = judge.interactions(findings, times, copies, state.sources, settings.level)
-    return Diagnosis(
+    machine = judge.machines_share(times, copies)
+    fresh = campaign.times("confirmation").get(specs.DEFAULT) if confirmation is not None else None
+    caveat, notes = _told(campaign, findings, default.shape[1], late, machine, outcome)
+    found = Diagnosis(
         schema="pagelab.diagnosis/2",
         settings=settings,
         outcome=outcome,
-        headline=trouble[0] if trouble else words.headline(outcome, spread, confirmation, settings),
-        sentences=words.sentences(outcome, findings, confirmation, settings, default.size),
+        headline="",
+        sentences=words.sentences(outcome, findings, confirmation, settings),
         metric=settings.metric,
         blocks=default.shape[1],
         executions=campaign.executions(),
         default_mean=float(default.mean()),
         default_spread=spread,
+        typical=judge.typical(default if fresh is None else fresh[np.isfinite(fresh)]),
+        machine=None if machine is None else Interval.of(machine),
         findings=findings,
         interactions=interactions,
-        notes=words.machines_share(judge.machines_share(times, copies))
-        + _notes(campaign, findings, default.shape[1], late),
+        notes=notes,
+        caveat=caveat,
         confirmation=confirmation,
         spent_minutes=campaign.spent_s() / 60,
         wanted_minutes=state.wanted_minutes,
     )
+    return found.model_copy(update={"headline": answer.headline(found, trouble[0] if trouble else None)})
 
 
 def _confirm(
@@ -104,14 +112,17 @@ def _confirm(
         best = _decided(findings, state)
     if best is None:
         return None, []
-    finding, pin = best
+    finding, explored = best
+    pin = explored
+    if finding.key == COMBINED and state.recommended != (COMBINED, explored.name):
+        pin = judge.without_cleared(explored, findings, state.sources)
     source = next(each for each in state.sources if each.key == finding.key)
-    controls = source.controls_of(pin)[:1]
-    seen = judge.plan_confirmation(times, specs.default_names(specs.COPIES), source, pin, settings)
-    block_s = campaign.block_s([pin, *controls])
+    controls = source.controls_of(explored)[:1]
+    seen = judge.plan_confirmation(times, specs.default_names(specs.COPIES), source, explored, settings)
+    block_s = campaign.block_s([explored, *controls])
     executions = state.confirmed_runs
     if state.recommended is None:
-        value = next(one for one in finding.values if one.name == pin.name)
+        value = next(one for one in finding.values if one.name == explored.name)
         mean = float(default.mean())
         sds = float(default.std(axis=1, ddof=1).mean()), value.cv * value.mean
         enough = max(allocate.for_mean(sds, mean, settings.unchanged), *(effect.executions() for effect in seen))
@@ -146,19 +157,40 @@ def _decided(findings: list[Finding], state: State) -> tuple[Finding, Pin]:
     assert state.recommended is not None
     key, name = state.recommended
     pins = next(source.pins for source in state.sources if source.key == key)
-    return next(one for one in findings if one.key == key), next(pin for pin in pins if pin.name == name)
+    # Of a combination only what was not cleared has been confirmed, under a name of its own.
+    pin = pins[0] if key == COMBINED else next(pin for pin in pins if pin.name == name)
+    return next(one for one in findings if one.key == key), pin
 
 
-def _notes(campaign: Campaign, findings: list[Finding], blocks: int, late: judge.Late) -> list[str]:
-    told = words.value_sentences(findings) + words.extremes(findings) + words.left_out(findings)
-    told += words.colour_note(findings, campaign.colour_verdict)
+def _told(
+    campaign: Campaign,
+    findings: list[Finding],
+    blocks: int,
+    late: judge.Late,
+    machine: Range | None,
+    outcome: Outcome,
+) -> tuple[Caveat | None, list[str]]:
+    """The gravest thing to know, for the first screen; and all others, in the order of weight."""
+    lost = words.lost(campaign.state.settings, findings, campaign.state.blocks, blocks, late)
+    share = None if machine is None else Interval.of(machine)
+    moods = words.machines_share(share)
+    found = [Caveat(severity="serious", text=text) for text in lost]
+    # Where no source is the cause, that the machine is stands in the headline.
+    much = answer.mostly_the_machines(share)
+    if not much or outcome != "unexplained":
+        found += [Caveat(severity="serious" if much else "warning", text=text) for text in moods]
+        moods = []
+    found += [Caveat(severity="warning", text=text) for text in words.one_layout(findings, outcome)]
+    few: list[str] = []
     if campaign.state.wanted_minutes is not None:
-        told.append(
+        few.append(
             f"{blocks} executions of each condition may miss a source that only halves the spread; "
             f"--minutes {campaign.state.wanted_minutes:g} would find it in four of five diagnoses "
             "(fewer where times have a long tail)"
         )
-    return told + words.lost(campaign.state.settings, findings, campaign.state.blocks, blocks, late)
+    rest = [one.text for one in found[1:]] + moods + words.value_sentences(findings) + words.extremes(findings)
+    rest += few + words.left_out(findings) + words.colour_note(findings, campaign.colour_verdict)
+    return (found[0] if found else None), rest
 
 
 __all__ = ["RESULT", "Outcome", "begin", "resume"]

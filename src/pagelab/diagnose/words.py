@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pagelab.analysis import wording
-from pagelab.diagnose.model import Confirmation, Finding, Interval, Outcome, Pin, Settings, Verdict
+from pagelab.diagnose.model import Confirmation, Finding, Interval, Outcome, Pin, Settings, Value, Verdict
 from pagelab.diagnose.sources import COMBINED
 
 VERDICTS = {
@@ -47,34 +47,13 @@ def outcome_of(found: Interval, confirmation: Confirmation | None, limit: float)
     return "nothing-to-explain" if found.high < limit else "unexplained"
 
 
-def headline(outcome: Outcome, found: Interval, confirmation: Confirmation | None, settings: Settings) -> str:
-    """The first line."""
-    if outcome == "nothing-to-explain":
-        return (
-            f"there is no spread to explain: executions differ by {spread(found.estimate)} (the whole interval lies "
-            f"below {spread(settings.negligible)})"
-        )
-    if outcome == "unexplained":
-        return f"no source that pagelab can switch here was found to explain the spread of {spread(found.estimate)}"
-    assert confirmation is not None
-    change = f"from {spread(confirmation.cv_default)} to {spread(confirmation.cv_recommended)}"
-    if outcome == "confirmed":
-        return f"pin {confirmation.recommended}: spread falls {change}, mean {_mean(confirmation)}"
-    figures = (
-        f"spread {spread(confirmation.cv_default)} by default, {spread(confirmation.cv_recommended)} with "
-        f"{confirmation.recommended}, in {confirmation.executions} fresh executions of each"
-    )
-    if outcome == "refuted":
-        return f"{confirmation.source} looked like the cause, and fresh executions refute it: {figures}"
-    return f"cannot tell whether {confirmation.source} makes the spread: {figures}"
-
-
 def no_confirmation(finding: Finding, pin: Pin, reason: str) -> str:
     """Too many of the fresh executions failed."""
-    return f"cannot tell whether {finding.label} makes the spread: {pin.name} could not be confirmed, because {reason}"
+    return f"{finding.label} looked like it, and {pin.name} could not be confirmed, because {reason}"
 
 
-def _mean(found: Confirmation) -> str:
+def mean_told(found: Confirmation) -> str:
+    """``unchanged (−0.4% ± 0.6%)``."""
     if found.mean == "undecided":
         return f"not decided ({plus_minus(found.mean_shift)})"
     return f"{found.mean} ({plus_minus(found.mean_shift)})"
@@ -85,15 +64,9 @@ def sentences(
     findings: Sequence[Finding],
     confirmation: Confirmation | None,
     settings: Settings,
-    executions: int = 0,
 ) -> list[str]:
-    """What comes after the headline; ``executions`` of the default."""
+    """What comes after the first screen."""
     told = []
-    if outcome == "nothing-to-explain" and executions:
-        # Of n executions none is slow with a probability of 5% where 3/n of them are (the rule of three).
-        told.append(
-            f"seen in {executions} executions: a slow mode rarer than 1 in {executions // 3} may not have shown"
-        )
     if confirmation is not None:
         told += _of_confirmation(confirmation, settings)
     alone = [one for one in findings if one.key != COMBINED]
@@ -127,7 +100,8 @@ def quiet(verdict: Verdict) -> bool:
 def _of_confirmation(found: Confirmation, settings: Settings) -> list[str]:
     if not found.confirmed:
         return [_not_confirmed(found)]
-    told = [f"how: {found.how}"]
+    change = f"from {spread(found.cv_default)} to {spread(found.cv_recommended)}"
+    told = [f"pinned by {found.recommended}, the spread falls {change}, mean {mean_told(found)}"]
     if found.mean == "undecided":
         enough = found.minutes_for_mean
         told.append(
@@ -178,8 +152,7 @@ def value_sentences(findings: Sequence[Finding]) -> list[str]:
     for one in findings:
         if not one.values_differ:
             continue
-        slowest = max(one.values, key=lambda value: value.mean)
-        fastest = min(one.values, key=lambda value: value.mean)
+        slowest, fastest = _extremes(one)
         text = (
             f"{one.label}: the value matters: {slowest.name} is {wording.percent(slowest.mean / fastest.mean - 1)} "
             f"against {fastest.name}"
@@ -191,6 +164,23 @@ def value_sentences(findings: Sequence[Finding]) -> list[str]:
             )
         told.append(text)
     return told
+
+
+def one_layout(findings: Sequence[Finding], outcome: Outcome) -> list[str]:
+    """Addresses that are fixed are fixed somewhere: another environment, another time."""
+    environment = next((one for one in findings if one.key == "environment"), None)
+    if environment is None or not environment.values_differ or outcome == "nothing-to-explain":
+        return []
+    slowest, fastest = _extremes(environment)
+    return [
+        "with ASLR off, the time depends on the size of the environment (one of the sizes tried takes "
+        f"{slowest.mean / fastest.mean:.2f} times as long as another): a fixed layout is one draw, lucky or not"
+    ]
+
+
+def _extremes(one: Finding) -> tuple[Value, Value]:
+    """The slowest and the fastest value."""
+    return max(one.values, key=lambda value: value.mean), min(one.values, key=lambda value: value.mean)
 
 
 def lost(
@@ -243,13 +233,13 @@ MACHINES = 0.2
 """Of the default's variance: from this share on, what the machine does to whole blocks is told."""
 
 
-def machines_share(share: float | None) -> list[str]:
+def machines_share(found: Interval | None) -> list[str]:
     """What no pin takes away: executions that ran at the same time were slow together."""
-    if share is None or share < MACHINES:
+    if found is None or found.estimate < MACHINES:
         return []
     return [
         f"executions that ran at about the same time were slow together, whatever was pinned: the machine's other work "
-        f"makes about {share:.0%} of the default's variance, which no pin takes away; stop other programs, or take "
+        f"makes {gone(found)} of the default's variance, which no pin takes away; stop other programs, or take "
         "--metric cpu_s"
     ]
 

@@ -11,6 +11,7 @@ from pagelab.errors import BadInputError
 from pagelab.study.budget import checked_minutes
 from pagelab.study.control import Tools, run_study
 from pagelab.study.errors import SpecError, TooLongError
+from pagelab.study.primary import metric_of
 from pagelab.study.progress import Progress, Silent
 from pagelab.study.setting import KERNEL, Setting, names, program_name
 from pagelab.study.sides import NAME, SIDES, needs_shell
@@ -36,7 +37,7 @@ class Pair:
     """Time for them, in place of ``executions``."""
     seed: int = 1
     metric: str | None = None
-    """None: wall time, or with ``regex`` the one measurement that is found."""
+    """None: by :func:`pagelab.study.primary.metric_of`, or with ``regex`` the one measurement that is found."""
     regex: str | None = None
     timeout_s: float | None = None
 
@@ -101,10 +102,11 @@ def _words(side: str, command: str) -> list[str]:
     return words
 
 
-def run_pair(pair: Pair, directory: Path, tools: Tools, progress: Progress | None = None) -> None:
+def run_pair(pair: Pair, directory: Path, tools: Tools, progress: Progress | None = None) -> str:
     """One execution of each to see that they run, then all of them in ``directory``, interleaved in random order.
 
-    Raises BadInputError where a command cannot run or fails, and the study's own errors.
+    Returns why something else than wall time is compared, where nobody named it; else nothing. Raises BadInputError
+    where a command cannot run or fails, and the study's own errors.
     """
     if pair.minutes is not None:
         # As long as the pair's share of the time, and some more for reading from the disk.
@@ -112,18 +114,26 @@ def run_pair(pair: Pair, directory: Path, tools: Tools, progress: Progress | Non
         trial = replace(pair, timeout_s=min(pair.timeout_s or limit, limit))
     else:
         trial = pair
-    _run(trial, directory / TRIAL, {"executions": 1}, tools, Silent())
+    # How noisy the machine is takes a second to find, and is asked where times count.
+    untimed = replace(tools, noise=lambda _plan: None)
+    _run(trial, directory / TRIAL, {"executions": 1}, untimed, Silent())
     failed = _failures(directory / TRIAL)
     if failed:
         cut = trial.timeout_s != pair.timeout_s and any(" timed-out" in one for one in failed)
         hint = f"; all of it was given --minutes {pair.minutes:g}" if cut else ""
         raise BadInputError(f"{'; '.join(failed)}{hint}; nothing was compared")
+    why = ""
     if pair.regex is not None and pair.metric is None:
         pair = replace(pair, metric=only_measurement(directory / TRIAL))
+    elif pair.metric is None:
+        with Store.open(directory / TRIAL, write=False) as store:
+            metric, why = metric_of(store.runs())
+        pair = replace(pair, metric=metric)
     size: dict[str, float] = {"executions": pair.executions}
     if pair.minutes is not None:
         size = {"minutes": pair.minutes}
     _run(pair, directory, size, tools, progress or Silent())
+    return why
 
 
 def _run(pair: Pair, directory: Path, size: dict[str, float], tools: Tools, progress: Progress) -> None:

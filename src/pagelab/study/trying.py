@@ -14,6 +14,7 @@ from pagelab.errors import BadInputError
 from pagelab.study.budget import LEAST_MINUTES, fewest_of
 from pagelab.study.control import Tools
 from pagelab.study.pair import only_measurement, run_own
+from pagelab.study.primary import metric_of
 from pagelab.study.progress import Progress, Silent, shown_duration
 from pagelab.study.setting import Setting, names, program_name
 from pagelab.study.store import Store
@@ -119,30 +120,6 @@ def run_try(wanted: Trying, directory: Path, tools: Tools, progress: Progress | 
     run_own(spec, directory, tools, progress, _CANNOT)
     with Store.open(directory, write=False) as store:
         return pilot, store.plan().executions
-
-
-WAITED = 0.01
-"""From this share of its time on, waiting for a processor is worth leaving out."""
-ACCOUNTED = 0.9
-"""Who spent less than this share of the time on a processor, or waiting for one, waited for something else."""
-
-
-def metric_of(runs: pl.DataFrame) -> tuple[str, str]:
-    """What is compared where nobody says: processor time of programs that only work, or wait for a processor.
-
-    Who waits is slowed by other programs, by as much as these happen to want: with other programs beside, wall time
-    varies by 20-30% where processor time varies by 5-10%. Programs with several threads at work, and programs that wait
-    for devices, children or time, are judged by wall time: there processor time is not what passes. The rule looks at
-    the pilot's runs of all settings together and at no difference between them. Returns the metric and why.
-    """
-    times = runs.select("wall_s", "cpu_s", "waiting_s", pl.col("steal_s").fill_null(0.0)).drop_nulls()
-    if times.height < runs.height or times.height == 0:
-        return "wall_s", ""
-    wall, cpu, waiting, steal = (float(times[name].sum()) for name in times.columns)
-    if cpu > 1.02 * wall or cpu + waiting + min(steal, wall - cpu) < ACCOUNTED * wall or waiting < WAITED * wall:
-        return "wall_s", ""
-    share = 100 * waiting / wall
-    return "cpu_s", f"it waited for a processor in {share:.0f}% of its time, and for nothing else; or: --metric wall_s"
 
 
 def _pilot(wanted: Trying, directory: Path, tools: Tools) -> Pilot:

@@ -1,0 +1,1 @@
+"""``python -m bench --only power``: what tools that compare two commands see in the same time on the same machine."""

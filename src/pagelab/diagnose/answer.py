@@ -1,0 +1,253 @@
+"""The first screen of a diagnosis: what decides the run time, by how much, how surely; what to do; the one caveat.
+
+All of it is made of a :class:`Diagnosis`, so that the terminal, the JSON and the page say the same.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pagelab.analysis import wording
+from pagelab.analysis.metrics import metric_named
+from pagelab.diagnose import words
+from pagelab.diagnose.model import Confirmation, Diagnosis, Finding, Interval
+from pagelab.diagnose.sources import COMBINED
+
+MAIN = 0.5
+"""From this share of the variance on, a cause decides the time; below, it makes a part of it."""
+CAUSES = {
+    "aslr": "ASLR",
+    "addresses": "where heap and mappings lie",
+    "environment": "the size of the environment",
+    "pages": "the size of its pages",
+    "cpu": "the CPU that it runs on",
+    "page-cache": "what the page cache holds",
+    "frames-page-coloring": "the colours of its frames",
+    "frames-bin-hopping": "the colours of its frames",
+    "frames-random": "the frames that it gets",
+    COMBINED: "several sources together",
+}
+"""What varies, by the key of the source that pins it."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of the variance of the default's log times; ``range`` is empty for what is left over."""
+
+    kind: Literal["cause", "machine", "unexplained"]
+    name: str
+    share: float
+    range: str = ""
+
+
+@dataclass(frozen=True)
+class Following:
+    """One command to type, and what it is for."""
+
+    command: str
+    why: str
+
+
+def headline(found: Diagnosis, trouble: str | None = None) -> str:
+    """One sentence; ``trouble``: why what looked like the cause could not be confirmed."""
+    metric, one = metric_named(found.metric), found.confirmation
+    if found.outcome == "nothing-to-explain":
+        spread = found.default_spread
+        return (
+            f"Nothing jumps: an execution takes {wording.quantity(found.default_mean, metric, 3)}, and executions "
+            f"differ by {words.spread(spread.estimate)} (at most {words.spread(spread.high)}; {_seen(found)})"
+        )
+    jump = _jump(found)
+    if trouble is not None:
+        return f"Cannot tell what decides it: {jump}; {trouble}"
+    if one is None:
+        return _of_no_source(found, jump)
+    if one.confirmed:
+        return _confirmed(found, one, jump)
+    cause, fresh = _name(_confirmed_finding(found, one)), f"{one.executions} fresh executions of each"
+    if one.result == "refuted":
+        return (
+            f"No cause found: {jump}; {cause} looked like it, and {fresh} refute that "
+            f"({words.gone(_deciding(one))} of the variance)"
+        )
+    return (
+        f"Cannot tell what decides it: {jump}; {cause} may make {words.gone(_deciding(one))} of the variance, as far "
+        f"as {fresh} say"
+    )
+
+
+def _confirmed(found: Diagnosis, one: Confirmation, jump: str) -> str:
+    finding = _confirmed_finding(found, one)
+    others = [
+        _name(each)
+        for each in found.findings
+        if each.verdict in ("cause", "part") and each.key not in (COMBINED, finding.key)
+    ]
+    several = finding.key == COMBINED
+    names = [_name(finding), *(others if not several else [])]
+    removed = one.of_default.removed
+    plural = len(names) > 1 or several
+    ending = "" if plural else "s"
+    decides = f"decide{ending} it" if removed.estimate >= MAIN else f"make{ending} part of it"
+    pinned = f"with {one.recommended}" if plural else "pinned"
+    return (
+        f"{_capital(wording.listing(names))} {decides}: {jump}; {pinned}, {removed.estimate:.0%} of the variance is "
+        f"gone ({_range(removed)}, {one.executions} fresh executions of each)"
+    )
+
+
+def machine_decides(found: Diagnosis) -> bool:
+    """No source was found, and most of the variance is what the machine does to all executions of a moment.
+
+    The estimate alone would not do: of few blocks its interval begins near nothing.
+    """
+    return found.outcome == "unexplained" and mostly_the_machines(found.machine)
+
+
+def mostly_the_machines(share: Interval | None) -> bool:
+    return share is not None and share.estimate >= MAIN and share.low >= words.MACHINES
+
+
+def _of_no_source(found: Diagnosis, jump: str) -> str:
+    machine = found.machine
+    if machine is not None and machine_decides(found):
+        return (
+            f"The machine decides it: {jump}; executions that ran at the same time were slow together, whatever was "
+            f"pinned: {machine.estimate:.0%} of the variance ({_range(machine)})"
+        )
+    tried = sum(one.verdict != "left-out" and one.key != COMBINED for one in found.findings)
+    power = (
+        "one that halves the spread would have shown in four diagnoses of five"
+        if found.wanted_minutes is None
+        else "one that halves the spread may have been missed"
+    )
+    return (
+        f"No cause found: {jump}; none of {wording.count(tried, 'source')} that were pinned was seen to make it, and "
+        f"{power}"
+    )
+
+
+def _jump(found: Diagnosis) -> str:
+    """``7 or 13 ms``; ``5 to 13 ms`` where executions take more than two times."""
+    metric, typical = metric_named(found.metric), found.typical
+    if typical is None:
+        return f"a spread of {words.spread(found.default_spread.estimate)}"
+    factor, unit = wording.display_unit(metric, [typical.low, typical.high])
+    ends = [typical.low / factor, typical.high / factor]
+    told: list[str] = []
+    for significant in (2, 3, 4):
+        told = [wording.digits(value, significant) for value in ends]
+        told = [text.removesuffix(".0") for text in told] if significant == 2 else told
+        if told[0] != told[1]:
+            break
+    else:
+        return f"a spread of {words.spread(found.default_spread.estimate)}"
+    return f"{told[0]} {'or' if typical.two else 'to'} {told[1]} {unit}".rstrip()
+
+
+def _seen(found: Diagnosis) -> str:
+    """Of n executions none is slow with a probability of 5% where 3/n of them are (the rule of three)."""
+    from pagelab.diagnose.specs import COPIES
+
+    executions = COPIES * found.blocks
+    return f"{executions} executions, in which a slow mode rarer than 1 in {executions // 3} may not have shown"
+
+
+def _confirmed_finding(found: Diagnosis, one: Confirmation) -> Finding:
+    return next(each for each in found.findings if each.label == one.source)
+
+
+def _deciding(one: Confirmation) -> Interval:
+    """Of the contrast that the result rests on."""
+    return next(each for each in one.contrasts if each.result == one.result).removed
+
+
+def _name(one: Finding) -> str:
+    return CAUSES.get(one.key, one.label)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _range(found: Interval) -> str:
+    low, high = (min(1.0, max(0.0, value)) for value in (found.low, found.high))
+    return f"{100 * low:.0f}–{high:.0%}"
+
+
+def shares(found: Diagnosis) -> list[Share]:
+    """Of the default's variance: what the confirmed cause makes, what the machine does, and what is left; adds up to 1.
+
+    The cause is taken from fresh executions, the machine's part from the exploration. Where both are large they can
+    exceed the whole by chance: the machine then has what the cause leaves. Empty where nothing is explained, or where
+    there is nothing to explain.
+    """
+    if found.outcome == "nothing-to-explain":
+        return []
+    parts, left = [], 1.0
+    one = found.confirmation
+    if one is not None and one.confirmed:
+        removed = one.of_default.removed
+        share = min(1.0, max(0.0, removed.estimate))
+        parts.append(Share("cause", _name(_confirmed_finding(found, one)), share, _range(removed)))
+        left -= share
+    if found.machine is not None and left > 0:
+        share = min(left, found.machine.estimate)
+        parts.append(Share("machine", "the machine", share, _range(found.machine)))
+        left -= share
+    return [*parts, Share("unexplained", "unexplained", max(0.0, left))] if parts else []
+
+
+def share_told(one: Share) -> str:
+    """``ASLR 86% (82–88%)``."""
+    return f"{one.name} {one.share:.0%}" + (f" ({one.range})" if one.range else "")
+
+
+def fix(found: Diagnosis) -> str | None:
+    """What to type, or to do, to have it steady: only where that is confirmed."""
+    one = found.confirmation
+    if one is None or not one.confirmed:
+        return None
+    command = shlex.join(found.settings.argv)
+    how, _, other = one.how.partition(" (or: ")
+    how, comma, more = how.partition(", ")
+    if not how.startswith(("pagelab run", "sudo pagelab run")):
+        return one.how
+    other = f" (or: {other.removesuffix(')')} {command})" if other else ""
+    return f"{how} -- {command}{comma}{more}{other}"
+
+
+def following(found: Diagnosis, directory: Path) -> Following:
+    """The one command that comes next: the fix itself, more time, another metric, or the whole report."""
+    done, one = fix(found), found.confirmation
+    if done is not None and one is not None:
+        spread = f"spread {words.spread(one.cv_recommended)} in place of {words.spread(one.cv_default)}"
+        return Following(done, f"{spread}; mean {words.plus_minus(one.mean_shift)}")
+    report = Following(f"pagelab report {shlex.quote(str(directory))}", "every execution, in its order")
+    if found.outcome == "nothing-to-explain":
+        return report
+    if one is not None and one.minutes_for_spread is not None:
+        why = "as many executions as find such an effect in four of five diagnoses"
+        return Following(_again(found, directory, minutes=one.minutes_for_spread), why)
+    machine = 0.0 if found.machine is None else found.machine.estimate
+    if machine >= words.MACHINES and found.metric == "wall_s":
+        why = "processor time leaves out what was waited for other programs"
+        return Following(_again(found, directory, metric="cpu_s"), why)
+    if found.wanted_minutes is not None:
+        why = "enough to find a source that halves the spread in four of five diagnoses"
+        return Following(_again(found, directory, minutes=found.wanted_minutes), why)
+    return report
+
+
+def _again(found: Diagnosis, directory: Path, minutes: float | None = None, metric: str | None = None) -> str:
+    settings = found.settings
+    stem = directory.name.removesuffix(".diagnosis")
+    given = ["--minutes", f"{settings.minutes if minutes is None else minutes:g}"]
+    chosen = settings.metric if metric is None else metric
+    given += ["--metric", chosen] if chosen != "wall_s" else []
+    given += ["--measure-regex", settings.regex] if settings.regex else []
+    given += ["--timeout", f"{settings.timeout_s:g}"] if settings.timeout_s else []
+    return shlex.join(["pagelab", "diagnose", *given, "--into", f"{stem}-2.diagnosis", "--", *settings.argv])
