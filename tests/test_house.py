@@ -130,7 +130,8 @@ def test_the_table_of_a_small_tree(tmp_path: Path) -> None:
     root = tree(
         tmp_path,
         {
-            "crates/preload/src/lib.rs": "mod a;\nmod b;\nmod c;\n",
+            "crates/preload/src/lib.rs": "mod a;\nmod b;\nmod c;\nmod boundary;\n",
+            "crates/preload/src/boundary.rs": "use crate::c::h;\n",
             "crates/preload/src/a.rs": "//! A.\nuse crate::b::g;\npub fn f() {\n    // Why.\n    unsafe { g() }\n}\n",
             "crates/preload/src/b.rs": "pub unsafe fn g() {\n    crate::a::f()\n}\n",
             "crates/preload/src/c.rs": "pub fn h() {}\n",
@@ -145,13 +146,14 @@ def test_the_table_of_a_small_tree(tmp_path: Path) -> None:
     printed = dict(re.split(r" {2,}", line) for line in done.stdout.splitlines())
     assert printed == values
     assert values == {
-        "files in the guest's largest import circle": "2 of 4",
-        "the guest's top-level modules in one circle": "2 of 4",
+        "files in the guest's largest import circle": "2 of 5",
+        "the guest's top-level modules in one circle": "2 of 5",
+        "imports in the guest that climb": "1 of 3",
         "circles of Python packages": "0",
         "circles between top-level modules of a crate": "2",
-        "product lines (no tests, blanks, comments)": "16",
-        "product files": "7",
-        "product files under 50 lines": "6",
+        "product lines (no tests, blanks, comments)": "18",
+        "product files": "8",
+        "product files under 50 lines": "7",
         "median / p90 / longest Rust function": "1 / 4 / 4",
         "pairs of places that share six or more lines": "0",
         "unsafe blocks": "1",

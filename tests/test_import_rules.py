@@ -1,8 +1,9 @@
-"""Which part of pagelab may import which: the table in docs/architecture.md against the sources."""
+"""Which part of pagelab may import which: the tables in docs/architecture.md against the sources."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,16 @@ def test_files_that_the_map_names_exist(page: Path) -> None:
     missing = sorted(path for path in named if not (ROOT / path).exists())
     assert named, "the page names no files"
     assert not missing
+
+
+def test_crates_depend_on_what_the_map_says() -> None:
+    text = PAGE.read_text()
+    section = text[text.index("### Crates") : text.index("### Python")]
+    said: dict[str, set[str]] = {}
+    for names, others in re.findall(r"^\| (`[^|]*`) \|([^|]*)\|$", section, re.MULTILINE):
+        said |= {name: set(re.findall(r"`(\w+)`", others)) for name in re.findall(r"`(\w+)`", names)}
+    found = {}
+    for manifest in ROOT.glob("crates/*/Cargo.toml"):
+        used = tomllib.loads(manifest.read_text()).get("dependencies", {})
+        found[manifest.parent.name] = {name.removeprefix("pagelab-") for name in used if name.startswith("pagelab-")}
+    assert said == found

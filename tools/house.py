@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 
-from tools import python_source, rust_source
+from tools import python_source, rust_source, storeys
 from tools.circles import circles, folded, largest
 from tools.copies import Lines, Pair, pairs
 
@@ -35,6 +35,8 @@ class House:
     guest_modules: int
     guest_circles: list[list[str]]
     guest_module_circles: list[list[str]]
+    guest_imports: int
+    guest_climbing: int
     module_circles: list[list[str]]  # top-level modules, of every crate
     package_circles: list[list[str]]
     copies: list[Pair]
@@ -58,6 +60,7 @@ class House:
                 "the guest's top-level modules in one circle",
                 f"{largest(self.guest_module_circles)} of {self.guest_modules}",
             ),
+            ("imports in the guest that climb", f"{self.guest_climbing} of {self.guest_imports}"),
             ("circles of Python packages", str(len(self.package_circles))),
             ("circles between top-level modules of a crate", str(len(self.module_circles))),
             ("product lines (no tests, blanks, comments)", f"{self.lines:,}"),
@@ -71,7 +74,7 @@ class House:
 
 def measure(root: Path) -> House:
     """Reads the crates under ``root/crates`` and the packages under ``root/src``."""
-    house = House({}, {}, [], 0, 0, 0, [], [], [], [], [])
+    house = House({}, {}, [], 0, 0, 0, [], [], 0, 0, [], [], [])
     for entry in sorted([*root.glob("crates/*/src/lib.rs"), *root.glob("crates/*/src/main.rs")]):
         _add_crate(house, root, entry)
     for package in sorted(path.parent for path in root.glob("src/*/__init__.py")):
@@ -102,6 +105,10 @@ def _add_crate(house: House, root: Path, entry: Path) -> None:
     if name == GUEST:
         house.guest_files, house.guest_modules = len(graph), len(between)
         house.guest_circles, house.guest_module_circles = circles(graph), circles(between)
+        arrows, _ = storeys.read(entry.parent)
+        imports = [(module, target) for module, targets in arrows.items() for target in targets]
+        house.guest_imports = len(imports)
+        house.guest_climbing = sum(storeys.height(target) > storeys.height(module) for module, target in imports)
 
 
 def package_circles(graph: dict[str, set[str]], package: str) -> list[list[str]]:
