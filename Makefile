@@ -10,7 +10,7 @@ NATIVE := $(shell find crates -type f \( -name '*.rs' -o -name '*.toml' -o -name
 SOURCES := $(NATIVE) $(shell find src -type f -not -name '*.so' -not -path '*/__pycache__/*' -not -path '*.egg-info/*') \
 	pyproject.toml
 
-.PHONY: demo test test-slow lint house bench power man dev setup system clean
+.PHONY: demo test test-slow lint contract house bench power man dev setup system clean
 .DEFAULT_GOAL := demo
 
 demo: $(STAMP)            ## The main job: a study of page size and prepaging on real programs, and its report
@@ -31,10 +31,11 @@ lint: $(STAMP)            ## Every configured check, warnings are errors
 	$(PY) -m ruff check src tests bench tools
 	$(PY) -m ruff format --check src tests bench tools
 	$(PY) -m mypy
-	$(PY) tools/contract.py --check
+	$(PY) -m tools.storeys
+	$(PY) -m tools.contract --check
 
 contract: $(STAMP)        ## The schemas and Python models of what launcher and package tell each other, from crates/contract
-	$(PY) tools/contract.py
+	$(PY) -m tools.contract
 
 house:                    ## Measurements of the source tree: circles of imports, lines, files, copies
 	@$(PYTHON) -m tools.house

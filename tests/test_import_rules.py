@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from tools import python_source
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs/architecture.md"
 PACKAGE = "pagelab"
+NAMES_FILES = (PAGE, ROOT / "CONTRIBUTING.md")
 
 
 def table() -> dict[str, list[str]]:
@@ -17,7 +19,7 @@ def table() -> dict[str, list[str]]:
     text = PAGE.read_text()
     rows = text[text.index("<!-- import rules -->") : text.index("<!-- end of import rules -->")]
     rules: dict[str, list[str]] = {}
-    for parts, allowed in re.findall(r"^\| ((?:`[\w.]+`(?:, )?)+) \|[^|]*\| ([^|]*) \|$", rows, re.MULTILINE):
+    for parts, allowed in re.findall(r"^\| ((?:`[\w.]+`(?:, )?)+) \|[^|]*\|([^|]*)\|$", rows, re.MULTILINE):
         for part in re.findall(r"`([\w.]+)`", parts):
             assert part not in rules, f"{part} has two rows in {PAGE.name}"
             rules[part] = re.findall(r"`([\w.]+)`", allowed)
@@ -81,3 +83,11 @@ def test_parts_stand_on_those_above_them_in_the_table() -> None:
         if order.index(part(rule)) >= order.index(name)
     }
     assert not up, f"imports of parts that stand lower in the table: {sorted(up)}"
+
+
+@pytest.mark.parametrize("page", NAMES_FILES, ids=lambda page: page.name)
+def test_files_that_the_map_names_exist(page: Path) -> None:
+    named = set(re.findall(r"`((?:bench|crates|docs|src|tests|tools)/[\w./-]*)`", page.read_text()))
+    missing = sorted(path for path in named if not (ROOT / path).exists())
+    assert named, "the page names no files"
+    assert not missing

@@ -1,4 +1,4 @@
-"""``python tools/contract.py [--check]``: what the launcher and the package tell each other, as schemas and models.
+"""``python -m tools.contract [--check]``: what the launcher and the package tell each other, as schemas and models.
 
 The Rust types in ``crates/contract`` are the source. With ``--check`` nothing is written; stale copies are an error.
 """
@@ -18,7 +18,7 @@ SCHEMAS = ROOT / "docs/schema"
 MODELS = ROOT / "src/pagelab/contract"
 DOCUMENTS = {"record-1.json": "record.py", "request-1.json": "request.py"}
 HEADER = """\
-# Generated from crates/contract by tools/contract.py; change the Rust types, then: make contract
+# Generated from crates/contract by tools.contract; change the Rust types, then: make contract
 # mypy: disable-error-code="assignment"
 """
 LITERALS = (

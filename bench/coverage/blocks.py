@@ -8,7 +8,6 @@ permutations that ship (999 of them); and the interval of the mean's shift of pa
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import sqrt
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.coverage.machines import MACHINES, study
-from bench.coverage.tables import cell, table, write
+from bench.coverage.tables import cell, main, table
 from pagelab.diagnose.spread import mean_shift, moods, spread_ratio
 
 COPIES = 3
@@ -170,13 +169,5 @@ def tables(trials: int) -> Mapping[str, Callable[[], str]]:
     return {"spreads within blocks": spreads, "mean shifts within blocks": means}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.coverage.blocks", description=__doc__)
-    parser.add_argument("--trials", type=int, default=150, help="simulated for each figure")
-    parser.add_argument("--only", metavar="TABLE", help="one of the tables, by its name in the document")
-    arguments = parser.parse_args()
-    write(tables(arguments.trials), arguments.only)
-
-
 if __name__ == "__main__":
-    main()
+    main("python -m bench.coverage.blocks", __doc__, tables)

@@ -7,7 +7,6 @@ same options give the same tables.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.coverage.tables import cell, table, write
+from bench.coverage.tables import cell, main, table
 from pagelab.diagnose import allocate, judge
 from pagelab.diagnose.allocate import Effect
 from pagelab.diagnose.model import Finding, Pin, Settings, Source
@@ -420,13 +419,5 @@ def tables(trials: int) -> Mapping[str, Callable[[], str]]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.coverage.diagnose", description=__doc__)
-    parser.add_argument("--trials", type=int, default=150, help="simulated for each figure")
-    parser.add_argument("--only", metavar="TABLE", help="one of the tables, by its name in the document")
-    arguments = parser.parse_args()
-    write(tables(arguments.trials), arguments.only)
-
-
 if __name__ == "__main__":
-    main()
+    main("python -m bench.coverage.diagnose", __doc__, tables)

@@ -6,9 +6,7 @@ Seeded: the same options give the same tables.
 
 from __future__ import annotations
 
-import argparse
 import csv
-import re
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -18,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.coverage.machines import MACHINES, SHAPES, study
+from bench.coverage.tables import experiments_of, put
 from pagelab.stats.interval import Interval
 from pagelab.stats.paired import paired_ratio, pairs_of
 from pagelab.stats.rank_test import rank_sum
@@ -154,18 +153,11 @@ def tables(found: list[Cell]) -> dict[str, str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.coverage.pairs", description=__doc__)
-    parser.add_argument("--experiments", type=int, default=500, help="simulated for each cell")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
+    arguments = experiments_of("python -m bench.coverage.pairs", __doc__, "simulated for each cell")
     found = list(cells(arguments.experiments, arguments.seed, arguments.jobs))
     write(found)
-    text = DOCUMENT.read_text(encoding="utf-8")
-    for name, table in tables(found).items():
-        block = f"<!-- pairs: {name} -->\n\n{table}\n\n<!-- end -->"
-        text = re.sub(rf"<!-- pairs: {name} -->.*?<!-- end -->", lambda _, block=block: block, text, flags=re.S)
-    DOCUMENT.write_text(text, encoding="utf-8")
+    for name, text in tables(found).items():
+        put(f"pairs: {name}", text, DOCUMENT)
     worst = 100 * max(one.false_alarms for one in found if one.false_alarms == one.false_alarms)
     least = [100 * min(getattr(one, of) for one in found) for of in ("coverage", "coverage_any_shape")]
     print(f"{len(found)} cells; false alarms at most {worst:.1f}%, coverage at least {least[0]:.1f}%, {least[1]:.1f}%")

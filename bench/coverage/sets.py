@@ -6,8 +6,6 @@ that all its programs share. Seeded: the same options give the same table.
 
 from __future__ import annotations
 
-import argparse
-import re
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -18,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.coverage.machines import MACHINES, SHAPES, Array
+from bench.coverage.tables import experiments_of, put
 from pagelab.stats.interval import Interval
 from pagelab.stats.paired import paired_shift, pairs_of
 from pagelab.stats.refusal import StatsRefusedError
@@ -164,16 +163,9 @@ def _shown(one: Outcome) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.coverage.sets", description=__doc__)
-    parser.add_argument("--experiments", type=int, default=500, help="simulated for each figure")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
+    arguments = experiments_of("python -m bench.coverage.sets", __doc__, "simulated for each figure")
     found = list(outcomes(arguments.experiments, arguments.seed, arguments.jobs))
-    block = f"<!-- coverage of sets -->\n\n{table(found, arguments.experiments)}\n\n<!-- end -->"
-    text = DOCUMENT.read_text(encoding="utf-8")
-    text = re.sub(r"<!-- coverage of sets -->.*?<!-- end -->", lambda _: block, text, flags=re.DOTALL)
-    DOCUMENT.write_text(text, encoding="utf-8")
+    put("coverage of sets", table(found, arguments.experiments), DOCUMENT)
     return 0
 
 

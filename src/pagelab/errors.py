@@ -1,4 +1,4 @@
-"""Errors that a user can act on. Each class carries the exit code of docs/architecture.
+"""Errors that a user can act on. Each class carries the exit code of docs/architecture/contracts.md.
 
 The message names the operation, the object, the errno where there is one, and the next command to type.
 """

@@ -23,7 +23,7 @@ from pagelab import terminal
 from . import environment, machine, paths
 from .contract.request import EnvChanges, Flush, Measurements, Request
 from .errors import BadInputError, MachineError, PagelabError
-from .machine.colours import notes
+from .machine.colours import colour_warnings
 from .record import Record, RunWarning
 
 _RECORDED = (0, 1, 130)
@@ -38,7 +38,7 @@ class LauncherError(PagelabError):
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """What to run and how; the fields are those of ``pagelab.request/1`` (docs/architecture)."""
+    """What to run and how; the fields are those of ``pagelab.request/1`` (docs/architecture/contracts.md)."""
 
     argv: Sequence[str]
     policy_toml: str = ""
@@ -91,7 +91,7 @@ def run(request: RunRequest) -> Record:
         record = _read(record_path)
     if complaint:
         _pass_on(complaint)
-    told = [*record.warnings, *notes.warnings(record.policy.toml, described)]
+    told = [*record.warnings, *colour_warnings.warnings(record.policy.toml, described)]
     completed = {"id": uuid.uuid4().hex, "machine": described, "provenance": machine.provenance(), "warnings": told}
     return record.model_copy(update=completed)
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from pagelab import machine, paths
 from pagelab.errors import MachineError
-from pagelab.machine.colours import masks, notes, rule
+from pagelab.machine.colours import colour_warnings, masks, rule
 from pagelab.machine.colours.model import Chase, Ratio, Sample, Verdict, VerdictFile
 from pagelab.machine.colours.store import store, stored
 from pagelab.machine.probe_colours import arguments, caches, probe
@@ -287,25 +287,25 @@ FRAMES = 'name = "c"\nframes = "page-coloring"\n'
     ],
 )
 def test_policies_with_frames_are_recognised(toml: str, governs: bool) -> None:
-    assert notes.governs_frames(toml) is governs
+    assert colour_warnings.governs_frames(toml) is governs
 
 
 def test_a_run_of_a_frame_policy_carries_the_verdict() -> None:
-    (warning,) = notes.warnings(FRAMES, {"colour_verdict": None})
+    (warning,) = colour_warnings.warnings(FRAMES, {"colour_verdict": None})
     assert (warning.kind, warning.severity) == ("colours-not-probed", "warning")
     assert "sudo pagelab doctor --probe-colours" in warning.message
     told = {"verdict": Verdict.SCATTERED.value, "measured_at": "2026-01-02T03:04:05+00:00", "caches": []}
-    (warning,) = notes.warnings(FRAMES, {"colour_verdict": told})
+    (warning,) = colour_warnings.warnings(FRAMES, {"colour_verdict": told})
     assert (warning.kind, warning.severity) == ("colours-without-effect", "info")
     assert "no effect of colours can be expected (measured 2026-01-02)" in warning.message
-    assert notes.warnings(FRAMES, {"colour_verdict": {**told, "verdict": "effective"}}) == []
-    assert notes.warnings('pages = "2M"\n', {"colour_verdict": None}) == []
+    assert colour_warnings.warnings(FRAMES, {"colour_verdict": {**told, "verdict": "effective"}}) == []
+    assert colour_warnings.warnings('pages = "2M"\n', {"colour_verdict": None}) == []
 
 
 def test_masks_are_told_as_a_policy_takes_them() -> None:
     cache = {"level": 2, "colours": 4, "verdict": Verdict.HASHED.value, "reason": "", "masks": ["0x21", "0x42"]}
     told = {"verdict": Verdict.HASHED.value, "measured_at": "2026-01-02T03:04:05+00:00", "caches": [cache]}
-    assert 'L2: masks = ["0x21", "0x42"]' in notes.sentence(told)
+    assert 'L2: masks = ["0x21", "0x42"]' in colour_warnings.sentence(told)
 
 
 def pagelab(*arguments: str, state: Path) -> subprocess.CompletedProcess[str]:

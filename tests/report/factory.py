@@ -10,7 +10,7 @@ from typing import Any
 
 from pagelab.analysis import Analysis, StudyData, analyse, load
 from pagelab.analysis.model import WarningGroup
-from pagelab.analysis.nondeterminism.alarms import OF_STATISTICS
+from pagelab.analysis.nondeterminism.interval_warnings import OF_STATISTICS
 from pagelab.record import (
     ColourTable,
     Command,

@@ -16,7 +16,7 @@ from scipy import stats as scipy_stats
 
 from pagelab.analysis import Analysis, StudyData, analyse
 from pagelab.analysis.nondeterminism import words
-from pagelab.analysis.nondeterminism.alarms import KINDS
+from pagelab.analysis.nondeterminism.interval_warnings import KINDS
 from pagelab.report import write_report
 from pagelab.report.figures import figures_of, first_picture
 from pagelab.report.nondeterminism import tables

@@ -8,7 +8,6 @@
 //! `<pid>-<n>.lost` instead, whose target is the errno: it takes neither a descriptor nor space.
 
 mod decode;
-mod decode_frames;
 mod frames;
 mod names;
 mod report;

@@ -220,7 +220,7 @@ pub struct Region {
     pub tiles_as_asked: Option<u64>,
 }
 
-/// What the preload library did, by name; see docs/architecture for each.
+/// What the preload library did, by name; see docs/architecture/contracts.md for each.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::phase::Phase;
 use crate::sys::process::{self, End};
 use crate::sys::{self, signals};
-use crate::{proctree, say, settings};
+use crate::{procfs, say, settings};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
@@ -75,7 +75,7 @@ fn clean_up(launcher: i32, signal: i32) -> Error {
     let mut ended = 0;
     // New processes can appear while others are being killed; a fork bomb loses, as SIGKILL is faster than fork.
     for _ in 0..1000 {
-        let left = proctree::descendants(own);
+        let left = procfs::descendants(own);
         if left.is_empty() {
             break;
         }

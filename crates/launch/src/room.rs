@@ -5,7 +5,7 @@
 mod surcharge;
 
 use crate::cgroup;
-use crate::proctree;
+use crate::procfs;
 use crate::record::{Kind, Severity, Warnings};
 use crate::sys::{files, process};
 use pagelab_policy::guest::GuestFile;
@@ -73,7 +73,7 @@ fn in_force(row: &Surcharge, column: Column, uid: u32) -> Option<Found> {
         libc::RLIMIT_NPROC if uid == 0 => {
             return cgroup::processes().map(|(limit, used)| Found { limit, most: 0, used });
         }
-        libc::RLIMIT_NPROC => proctree::tasks_of(uid),
+        libc::RLIMIT_NPROC => procfs::tasks_of(uid),
         _ => 0,
     };
     let own = (limit != libc::RLIM_INFINITY).then_some(Found { limit, most, used });

@@ -1,22 +1,22 @@
 //! One run, from request to record.
 
 use crate::announce::Caller;
-use crate::assemble::{self, Observed};
 use crate::counters::Counting;
 use crate::error::{Error, Result};
 use crate::frames::{self, Placing};
 use crate::guest_files::Intake;
-use crate::launch;
 use crate::measurements::Collected;
 use crate::phase::Phase;
 use crate::policy;
 use crate::prepare::{Ready, prepare};
 use crate::record::{Fetch, Record, Warnings};
+use crate::record_build::{self, Observed};
 use crate::request::{Preload, Request};
 use crate::room::{self, Column};
 use crate::rundir::{self, RunDir, Token};
 use crate::say;
 use crate::settings::{self, Held};
+use crate::spawn;
 use crate::streams::{self, Capture, Copy, Streams};
 use crate::sys::child::{MemoryPolicy, Setup};
 use crate::sys::directory::{self, Directory};
@@ -161,7 +161,7 @@ fn start(
     let captured = streams.stdout.take();
     let mut prepared = setup(&ready, streams, measure.as_ref())?;
     let started_at = sys::utc_now();
-    let waiting = launch::prepare(|go, report| {
+    let waiting = spawn::prepare(|go, report| {
         (prepared.go, prepared.report) = (go, report);
         prepared
     })?;
@@ -199,7 +199,7 @@ fn start(
         placing: tending.placing,
         measurements: measurements.measurements,
     };
-    Ok(assemble::record(ready, seen))
+    Ok(record_build::record(ready, seen))
 }
 
 /// What the program reported of its operations.

@@ -1,6 +1,6 @@
 //! Watching over the process tree of a run: reaping, time-out, signals, ending what is left.
 
-use crate::proctree;
+use crate::procfs;
 use crate::sys::process::{End, Reaped, Usage};
 use crate::sys::{self, process, signals};
 use std::fs::File;
@@ -216,7 +216,7 @@ impl Watch<'_> {
 }
 
 fn signal_all(signal: i32) {
-    for pid in proctree::descendants(process::own_pid()) {
+    for pid in procfs::descendants(process::own_pid()) {
         // A stopped process acts on SIGTERM only when continued. A process that has just gone needs neither.
         let _ = process::kill(pid, signal);
         if signal != libc::SIGKILL {
@@ -226,8 +226,8 @@ fn signal_all(signal: i32) {
 }
 
 fn left_over() -> Vec<(i32, String)> {
-    let left = proctree::descendants(process::own_pid());
-    left.into_iter().map(|pid| (pid, proctree::name(pid))).collect()
+    let left = procfs::descendants(process::own_pid());
+    left.into_iter().map(|pid| (pid, procfs::name(pid))).collect()
 }
 
 /// How a run's program ended, as an outcome.

@@ -7,11 +7,11 @@ mod strategies;
 
 use crate::error::{Place, PolicyError};
 use crate::machine::Machine;
-
-use crate::plan::{self, Flags, Interval, PlanSpec, SectionSpec};
+use crate::plan::{self, BASE_PAGE, Flags, Interval, PlanSpec, SectionSpec};
 use crate::types::{Backing, Fetch, Memory, Pages, Policy, Rule, Scope, Via};
 use crate::units::PageSize;
 use crate::validate::{applies_to, frames_obstacle};
+use pagelab_contract::warning::{RunWarning, Severity, WarningKind};
 
 /// What the run adds to the policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -272,4 +272,31 @@ fn plan_fetch(fetch: Fetch) -> plan::Fetch {
         Fetch::Prefault => plan::Fetch::Prefault,
         Fetch::Willneed => plan::Fetch::WillNeed,
     }
+}
+
+/// What is worth saying of a compiled plan before it runs, without being an error.
+#[must_use]
+pub fn warnings(plan: &PlanSpec) -> Vec<RunWarning> {
+    tiles_under_frames(plan).into_iter().collect()
+}
+
+/// Tiles above the base page keep their size: their frames are the kernel's choice.
+fn tiles_under_frames(plan: &PlanSpec) -> Option<RunWarning> {
+    let has_tiles = |section: &&SectionSpec| {
+        section.frames != 0
+            && (section.otherwise > BASE_PAGE || section.intervals.iter().any(|tile| tile.page_bytes > BASE_PAGE))
+    };
+    let mut kinds: Vec<&str> =
+        plan.sections.iter().filter(has_tiles).map(|section| section.memory.name()).collect();
+    kinds.dedup();
+    if kinds.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "`pages` gives tiles larger than 4K to memory that `frames` is for ({}): these tiles keep their size and are \
+         not placed; a tile of contiguous frames has every colour in order all the same",
+        kinds.join(", ")
+    );
+    let warning = RunWarning::new(WarningKind::FramesOutOfReach, Severity::Info, message);
+    Some(warning.with("reason", "larger-page").with("memory", kinds))
 }

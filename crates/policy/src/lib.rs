@@ -16,7 +16,6 @@ pub mod machine;
 pub mod mosalloc;
 pub mod raw;
 pub mod read;
-pub mod remarks;
 pub mod size;
 pub mod types;
 pub mod units;

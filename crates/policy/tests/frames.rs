@@ -4,11 +4,10 @@ mod common;
 
 use common::policy;
 use pagelab_contract::warning::WarningKind;
-use pagelab_policy::compile::{Options, compile};
+use pagelab_policy::compile::{Options, compile, warnings};
 use pagelab_policy::frames::{ByPage, Colours, FirstBin, Frames, Span, Strategy};
 use pagelab_policy::machine::CacheGeometry;
 use pagelab_policy::plan::{self, ANYWHERE, FIRST_FROM_SEED, Memory as Kind, Plan, PlanSpec, StrategyKind};
-use pagelab_policy::remarks::remarks;
 use pagelab_policy::units::{Address, Bytes, Colour, FrameNumber};
 use pagelab_policy::write::to_toml;
 use pagelab_policy::{Machine, Policy, PolicyError, parse};
@@ -109,7 +108,7 @@ fn the_default_is_for_all_memory_whose_frames_can_be_chosen() {
     let bases: Vec<_> = plan.sections.iter().map(|section| section.pool_base).collect();
     assert_eq!(bases, [plan::HEAP_BASE, plan::ANON_BASE, plan::ANON_BASE, 0, 0]);
     assert!(plan.sections.iter().all(|section| section.otherwise == plan::KERNEL));
-    assert_eq!(remarks(&plan), []);
+    assert_eq!(warnings(&plan), []);
 }
 
 #[test]
@@ -165,11 +164,11 @@ fn one_pool_has_one_strategy_and_one_layout() {
 
 #[test]
 fn tiles_keep_their_size_and_that_is_said() {
-    let warnings = remarks(&plan_of("pages = \"2M\"\nframes = \"page-coloring\""));
-    let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+    let found = warnings(&plan_of("pages = \"2M\"\nframes = \"page-coloring\""));
+    let [warning] = &found[..] else { panic!("{found:?}") };
     assert_eq!(warning.kind, WarningKind::FramesOutOfReach);
     assert!(warning.message.contains("heap, anon, arenas, data, stack"), "{}", warning.message);
-    assert_eq!(remarks(&plan_of("pages = \"4K\"\nframes = \"page-coloring\"")), []);
+    assert_eq!(warnings(&plan_of("pages = \"4K\"\nframes = \"page-coloring\"")), []);
 }
 
 #[test]

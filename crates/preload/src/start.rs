@@ -1,62 +1,30 @@
 //! Start-up: find the plan, check libc, put the detours in place. Either all of it works, or the process is left alone
 //! and says why.
 
+mod detour;
+#[cfg(not(test))]
+mod no_std_runtime;
 mod wanted;
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use pagelab_abi::guest::{DisabledReason, NoteKind, Started, State};
-use pagelab_abi::plan::{Fetch, Flags, HEADER_BYTES, MAGIC, Memory, Plan, Section, VERSION, Via};
+use pagelab_abi::plan::{Fetch, Flags, Memory, Plan, Section, Via};
 
-use crate::arch::{self, nr};
-use crate::calls;
-use crate::detour::{Detours, Refusal, Shape, Wanted};
-use crate::elf::{self, Object};
-use crate::entry;
-use crate::environment;
-use crate::files;
-use crate::fork;
-use crate::frames;
-use crate::guest;
-use crate::kernel;
-use crate::maps;
-use crate::measure;
-use crate::msg::say;
-use crate::record;
-use crate::sandbox;
-use crate::sys::{self, Errno, c};
+use crate::backing;
+use crate::backing::thp;
+use crate::boundary::arch::{self, nr};
+use crate::boundary::elf::{self, Object};
+use crate::boundary::sys::{self, Errno, c};
+use crate::boundary::{libc, maps};
+use crate::hooks::{child, entry, environment, fork, seccomp};
+use crate::memory::{calls, files, measure, tables};
+use crate::state::message::say;
+use crate::state::{guest_file, plan};
 
+use detour::{Detours, Refusal, Shape, Wanted};
 use wanted::{wanted, wanted_exits, wanted_locks, wanted_memory, wanted_registering, wanted_sandbox};
-
-/// The variable that names the plan.
-pub const PLAN_VARIABLE: &[u8] = b"PAGELAB_PLAN=";
-
-/// libc's `__curbrk`, which its sbrk reads.
-static CURRENT_BREAK: AtomicPtr<AtomicUsize> = AtomicPtr::new(core::ptr::null_mut());
-
-/// Stores the break where libc's sbrk looks for it.
-pub fn set_current_break(end: usize) {
-    // SAFETY: null, or libc's own variable, which lives as long as the process.
-    if let Some(word) = unsafe { CURRENT_BREAK.load(Ordering::Acquire).as_ref() } {
-        word.store(end, Ordering::Relaxed);
-    }
-}
-
-/// libc's `__libc_single_threaded`.
-static ONE_THREAD: AtomicPtr<AtomicBool> = AtomicPtr::new(core::ptr::null_mut());
-
-/// Whether the process has one thread, as libc knows without asking the kernel.
-pub fn has_one_thread() -> bool {
-    // SAFETY: null, or libc's own variable, which lives as long as the process.
-    unsafe { ONE_THREAD.load(Ordering::Acquire).as_ref() }.is_some_and(|one| one.load(Ordering::Relaxed))
-}
-
-/// Whether the process has one thread now: once it had more, libc never says so again, and the kernel is asked.
-pub fn is_alone() -> bool {
-    has_one_thread() || sys::link_count(c"/proc/self/task").is_ok_and(|links| links == 3)
-}
 
 /// Why the guest does nothing.
 struct Stop {
@@ -93,7 +61,7 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
     };
     // A filter that somebody installed after the launcher started may kill us for anything but what the dynamic linker does.
     // SAFETY: as above.
-    if sandbox::filters() > unsafe { known_filters(envp) } {
+    if seccomp::filters() > unsafe { known_filters(envp) } {
         return;
     }
     let start_ns = sys::monotonic_ns();
@@ -104,23 +72,21 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
             return;
         }
     };
-    if let Err(errno) = record::create(&plan, Started::Exec, start_ns)
-        && !record::is_told()
+    if let Err(errno) = guest_file::create(&plan, Started::Exec, start_ns)
+        && !guest_file::is_told()
     {
         say(format_args!("cannot create a guest file in the run directory: errno {}", errno.0));
     }
     // SAFETY: the constructor runs before there are threads, which `govern` checks.
     match unsafe { govern(plan, &libc) } {
-        Ok(()) => record::state(State::Active),
+        Ok(()) => guest_file::state(State::Active),
         Err(stop) => {
-            record::disabled(stop.reason, stop.errno);
+            guest_file::disabled(stop.reason, stop.errno);
             let errno = stop.errno.map_or(0, |errno| errno.0);
             say(format_args!("nothing is governed in this process: {} (errno {errno})", stop.reason.name()));
         }
     }
-    if let Some(file) = record::file() {
-        record::set(&file.ready_ns, sys::monotonic_ns());
-    }
+    guest_file::ready();
 }
 
 /// The variable whose name and equals sign are `prefix`, from there on.
@@ -148,7 +114,7 @@ unsafe fn variable(mut envp: *const *const c_char, prefix: &[u8]) -> Option<&'st
 /// As [`variable`].
 unsafe fn plan_path(envp: *const *const c_char) -> Option<&'static CStr> {
     // SAFETY: as the caller promises.
-    unsafe { variable(envp, PLAN_VARIABLE) }
+    unsafe { variable(envp, environment::PLAN) }
 }
 
 /// Whether somebody asked for the library in `LD_PRELOAD`.
@@ -199,40 +165,6 @@ fn read_plan(fd: i32) -> Result<&'static [u8], Errno> {
     let at = unsafe { sys::mmap(0, len, c::PROT_READ, c::MAP_PRIVATE, fd, 0) }?;
     // SAFETY: mapped just now and never unmapped; the launcher does not change a plan it has handed out.
     Ok(unsafe { core::slice::from_raw_parts(at as *const u8, len) })
-}
-
-/// The plan of a process that was started without one and uses the API: nothing is governed.
-static NO_PLAN: [u8; HEADER_BYTES + 1] = {
-    let mut bytes = [0; HEADER_BYTES + 1];
-    let fields = [(0, MAGIC), (8, spread(VERSION as u64)), (16, spread(HEADER_BYTES as u64 + 1))];
-    let mut field = 0;
-    while field < fields.len() {
-        let mut byte = 0;
-        while byte < 8 {
-            bytes[fields[field].0 + byte] = fields[field].1[byte];
-            byte += 1;
-        }
-        field += 1;
-    }
-    bytes[12] = (Flags::INHERIT_FORK.0 | Flags::INHERIT_EXEC.0) as u8;
-    bytes
-};
-
-const fn spread(value: u64) -> [u8; 8] {
-    value.to_le_bytes()
-}
-
-/// Sets the guest up in a process that has none and asks for its services; threads may be running. Nothing is detoured.
-/// Callers take turns.
-pub fn without_plan() -> Result<(), Errno> {
-    // A guest that was refused, and said why, stays out.
-    if record::file().is_some() || elf::glibc().is_none() {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    let plan = Plan::parse(&NO_PLAN).map_err(|_| Errno::EINVAL)?;
-    record::create(&plan, Started::Exec, sys::monotonic_ns())?;
-    // SAFETY: there was no plan, and callers take turns: nobody reads it before it is complete.
-    unsafe { guest::install(plan, true) }
 }
 
 /// What the plan needs of the guest.
@@ -331,7 +263,7 @@ fn watch_objects(detours: &mut Detours) {
         detours.add(&linker, &[Wanted { name: hook, shape: Shape::Empty, target, optional: false }])
     });
     if !matches!(added, Some(Ok(()))) {
-        record::note(NoteKind::DlopenUnwatched, None, 0, 0);
+        guest_file::note(NoteKind::DlopenUnwatched, None, 0, 0);
     }
 }
 
@@ -355,35 +287,36 @@ unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
     if has_places_of_its_own() && governs_places(&plan) {
         return Err(DisabledReason::Sanitizer.into());
     }
-    frames::list_existing(&plan);
+    backing::list_existing(&plan);
     let needs = Needs::of(&plan);
     let detours = detours(&needs, libc).map_err(|refusal| {
         say(format_args!("cannot detour {:?}: {}", refusal.name, refusal.reason.name()));
         Stop { reason: refusal.reason, errno: refusal.errno }
     })?;
     if names_several(&plan) {
-        kernel::several_sizes();
+        thp::several_sizes();
     }
     if needs.sizes {
-        kernel::read_settings();
+        thp::read_settings();
         read_clocks_fast();
     }
     // SAFETY: one thread, and the first call.
-    let installed = unsafe { guest::install(plan, needs.memory || needs.heap || needs.files || needs.frames) };
+    let installed =
+        unsafe { tables::install(plan, needs.memory || needs.heap || needs.files || needs.frames, &child::RESETS) };
     installed.map_err(|errno| Stop { reason: DisabledReason::NoMemory, errno: Some(errno) })?;
     // SAFETY: one thread; the targets in `entry` have the signatures of the functions they replace.
     let written = unsafe { detours.write() };
     written.map_err(|errno| Stop { reason: DisabledReason::PatchDenied, errno: Some(errno) })?;
     if let Some(symbol) = libc.symbol(c"__libc_single_threaded") {
-        ONE_THREAD.store(symbol.address as *mut AtomicBool, Ordering::Release);
+        libc::found_one_thread(symbol.address);
     }
-    frames::learn(&plan);
+    backing::learn(&plan);
     move_break(libc, needs.heap);
     if needs.hugetlb || needs.frames {
         fork::watch(libc);
     }
     scan(&plan, libc);
-    frames::place_existing();
+    backing::place_existing();
     Ok(())
 }
 
@@ -400,22 +333,20 @@ fn read_clocks_fast() {
 /// From now on libc's sbrk works on the pool's heap.
 fn move_break(libc: &Object, heap: bool) {
     let Some(symbol) = libc.symbol(c"__curbrk").filter(|_| heap) else { return };
-    let word = symbol.address as *mut AtomicUsize;
-    CURRENT_BREAK.store(word, Ordering::Release);
-    // SAFETY: libc's own variable. Null: nobody asked yet, and the first sbrk will.
-    let known = unsafe { (*word).load(Ordering::Relaxed) };
-    if !guest::has_heap() {
+    let known = libc::found_break(symbol.address);
+    if !tables::has_heap() {
         return;
     }
-    calls::publish_heap(guest::HEAP.start, guest::HEAP.start);
+    calls::publish_heap(plan::HEAP.start, plan::HEAP.start);
+    // Null: nobody asked yet, and the first sbrk will.
     if known != 0 {
-        set_current_break(guest::HEAP.start);
+        libc::set_current_break(plan::HEAP.start);
     }
 }
 
 /// Where libc and the library begin, if a parent of this process was governed: it has recorded what was resident of them.
 fn told_by_parent(plan: &Plan<'_>, libc: &Object) -> [usize; 2] {
-    if !record::has_governed_parent(plan) {
+    if !guest_file::has_governed_parent(plan) {
         return [0; 2];
     }
     let library = elf::find(&|object| object.symbol(c"pagelab_begin").is_some());

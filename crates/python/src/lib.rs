@@ -27,8 +27,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(caches::aged_memory, module)?)?;
     module.add_function(wrap_pyfunction!(stats::stats_columns, module)?)?;
     module.add_function(wrap_pyfunction!(stats::stats_reports, module)?)?;
-    module.add_function(wrap_pyfunction!(simulate::model::model_expected_requests, module)?)?;
-    module.add_function(wrap_pyfunction!(simulate::model::model_fill, module)?)?;
+    module.add_function(wrap_pyfunction!(simulate::model_expected_requests, module)?)?;
+    module.add_function(wrap_pyfunction!(simulate::model_fill, module)?)?;
     module.add_class::<simulate::Paging>()?;
     module.add_class::<simulate::PageRuns>()?;
     module.add("TraceRefused", module.py().get_type::<trace::TraceRefused>())?;

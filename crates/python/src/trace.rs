@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use pagelab_trace::work::Work;
+use pagelab_trace::operations::Work;
 use pagelab_trace::{
     ADDRESS_BITS, Header, Index, Kind, Kinds, NUMBER_BITS, Reference, ReferenceSource, Run, RunSource, Settings,
     TraceError, TraceReader, TraceWriter,
@@ -44,7 +44,7 @@ fn invalid(error: impl std::fmt::Display) -> PyErr {
 /// How often signals are looked for.
 const SIGNALS: Duration = Duration::from_millis(50);
 
-/// Does a `pagelab_trace::work::Work`, given as JSON; the answer is JSON. Ctrl-C ends it.
+/// Does a `pagelab_trace::operations::Work`, given as JSON; the answer is JSON. Ctrl-C ends it.
 #[pyfunction]
 pub fn trace_work(py: Python<'_>, work: &str) -> PyResult<String> {
     let work: Work = serde_json::from_str(work).map_err(invalid)?;

@@ -4,9 +4,9 @@
 #![deny(unsafe_code)]
 
 pub mod allocate;
+pub mod analytical_model;
 pub mod cache;
 mod cpu;
-pub mod model;
 pub mod paging;
 pub mod tasks;
 pub mod tlb;

@@ -3,7 +3,7 @@
 //! Decoding only, as page runs, and as page runs reduced to what matters from 4096 pages up; references per second of
 //! processor time, so that a busy machine does not matter.
 
-use pagelab_trace::{Chunk, Kinds, Reduced, RunSource, work};
+use pagelab_trace::{Chunk, Kinds, Reduced, RunSource, operations};
 use std::path::Path;
 
 /// Processor time of this process so far, in seconds.
@@ -31,7 +31,7 @@ fn main() {
     let path = std::env::args().nth(1).expect("a trace");
     let path = Path::new(&path);
     let begin = processor();
-    let mut reader = work::open_reader(path).expect("a trace");
+    let mut reader = operations::open_reader(path).expect("a trace");
     let (mut references, mut records) = (0, 0);
     while let Some(chunk) = reader.next_chunk().expect("a whole trace") {
         let (more, length) = match chunk {
@@ -43,10 +43,10 @@ fn main() {
     }
     rate(&format!("decoded, {records} records"), references, begin);
     let begin = processor();
-    let (references, runs) = drain(work::open_runs(path, 12, Kinds::ALL).expect("a trace"));
+    let (references, runs) = drain(operations::open_runs(path, 12, Kinds::ALL).expect("a trace"));
     rate(&format!("as {runs} runs"), references, begin);
     let begin = processor();
-    let source = work::open_runs(path, 12, Kinds::ALL).expect("a trace");
+    let source = operations::open_runs(path, 12, Kinds::ALL).expect("a trace");
     let (references, runs) = drain(Reduced::new(source, 4096, &[1]).expect("a size"));
     rate(&format!("reduced to {runs} runs"), references, begin);
 }

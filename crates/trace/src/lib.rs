@@ -23,12 +23,12 @@ mod error;
 pub mod foreign;
 mod format;
 mod mix;
+pub mod operations;
 mod reduce;
 mod reference;
 mod run;
 mod runs_of;
 mod source;
-pub mod work;
 
 pub use error::{Place, TraceError};
 pub use format::{

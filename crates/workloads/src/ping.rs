@@ -2,11 +2,9 @@
 //! ends on loopback. Each measurement is the mean time of a call in nanoseconds.
 
 mod http;
-mod server;
-mod tcp;
 
-use std::io::{BufRead, BufReader};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -52,7 +50,7 @@ fn method(argument: u64) -> u64 {
 /// Runs client and server; the proof adds up the answers and compares with what the method gives here.
 pub fn run(args: &Args, measurements: &mut Measurements) -> Result<Option<Proof>, String> {
     if args.serve {
-        return server::serve(args.protocol).map(|()| None);
+        return serve(args.protocol).map(|()| None);
     }
     let (mut server, port) = start_server(args.protocol)?;
     let proof = call(args, port, measurements);
@@ -94,7 +92,7 @@ fn call(args: &Args, port: u16, measurements: &mut Measurements) -> Result<Proof
     let stream = TcpStream::connect(("127.0.0.1", port)).map_err(|error| format!("cannot connect: {error}"))?;
     ready(&stream)?;
     let mut client = match args.protocol {
-        Protocol::Tcp => tcp::client(stream),
+        Protocol::Tcp => tcp_client(stream),
         Protocol::Http => http::client(stream)?,
     };
     let name = match args.protocol {
@@ -121,4 +119,44 @@ fn ready(stream: &TcpStream) -> Result<(), String> {
         .set_nodelay(true)
         .and_then(|()| stream.set_read_timeout(Some(PATIENCE)))
         .map_err(|error| format!("cannot set up the connection: {error}"))
+}
+
+/// The server's process: prints the port it listens on, serves one client to its end.
+fn serve(protocol: Protocol) -> Result<(), String> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|error| format!("cannot listen: {error}"))?;
+    let port = listener.local_addr().map_err(|error| format!("cannot tell the port: {error}"))?.port();
+    println!("{port}");
+    std::io::stdout().flush().map_err(|error| format!("cannot tell the port: {error}"))?;
+    let (stream, _) = listener.accept().map_err(|error| format!("cannot accept: {error}"))?;
+    ready(&stream)?;
+    match protocol {
+        Protocol::Tcp => serve_tcp(stream),
+        Protocol::Http => http::serve(stream),
+    }
+}
+
+/// A function that makes a call over plain TCP: the argument in 8 bytes, little-endian; so is the answer.
+fn tcp_client(mut stream: TcpStream) -> Client {
+    Box::new(move |argument| {
+        let mut answer = [0; 8];
+        stream
+            .write_all(&argument.to_le_bytes())
+            .and_then(|()| stream.read_exact(&mut answer))
+            .map_err(|error| format!("cannot call: {error}"))?;
+        Ok(u64::from_le_bytes(answer))
+    })
+}
+
+/// Answers calls until the client closes its end.
+fn serve_tcp(mut stream: TcpStream) -> Result<(), String> {
+    let mut call = [0; 8];
+    loop {
+        match stream.read_exact(&mut call) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
+            Err(error) => return Err(format!("cannot read a call: {error}")),
+        }
+        let answer = method(u64::from_le_bytes(call));
+        stream.write_all(&answer.to_le_bytes()).map_err(|error| format!("cannot answer: {error}"))?;
+    }
 }

@@ -11,11 +11,11 @@ from pagelab.analysis.frames import frames_of
 from pagelab.analysis.machine import drift_of, machine_of, waiting_of
 from pagelab.analysis.metrics import executions_of, metric_named, metrics_of
 from pagelab.analysis.model import SCHEMA, Analysis, Contrast, Design, Execution, SetPart, Summary
-from pagelab.analysis.nondeterminism.alarms import alarms
 from pagelab.analysis.nondeterminism.build import nondeterminism_of
-from pagelab.analysis.notes import failures_of, warnings_of
+from pagelab.analysis.nondeterminism.interval_warnings import interval_warnings
 from pagelab.analysis.over_set import over_set_of
 from pagelab.analysis.placement import placements_of
+from pagelab.analysis.study_warnings import failures_of, warnings_of
 from pagelab.analysis.summaries import measurements_of, summaries_of
 
 
@@ -40,7 +40,7 @@ def analyse(data: StudyData) -> Analysis:
     over = over_set_of(data, design, primary, executions, metrics) if design.answer == "set" else None
     failures = failures_of(data, executions)
     nondeterminism = nondeterminism_of(data, {m.name: m for m in metrics}, design.level)
-    doubts = () if nondeterminism is None else alarms(nondeterminism.experiments, nondeterminism.refused)
+    doubts = () if nondeterminism is None else interval_warnings(nondeterminism.experiments, nondeterminism.refused)
     warnings = warnings_of(data, design.conditions, executions, doubts)
     machine = machine_of(data)
     return Analysis(

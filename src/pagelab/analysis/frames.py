@@ -117,13 +117,13 @@ def _mean(tables: Sequence[Sequence[int]]) -> tuple[float, ...]:
 
 def _verdict(records: Sequence[Record]) -> tuple[str | None, str]:
     """Of the machine as the last execution found it: a study can begin before it is measured."""
-    from pagelab.machine.colours import notes
+    from pagelab.machine.colours import colour_warnings
 
     told_by = [(record.machine or {}).get("colour_verdict") for record in records]
     known = [verdict for verdict in told_by if verdict]
     if not known:
         return None, f"{UNKNOWN}."
-    told = notes.sentence(known[-1])
+    told = colour_warnings.sentence(known[-1])
     different = {one["verdict"] for one in known}
     changed = " The verdict changed while the study ran (see Warnings)." if len(different) > 1 else ""
     return known[-1]["verdict"], f"{told[:1].upper()}{told[1:]}.{changed}"

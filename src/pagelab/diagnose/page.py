@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pagelab.analysis import Analysis, StudyData, analyse, load, wording
 from pagelab.analysis.model import WarningGroup
-from pagelab.analysis.nondeterminism.alarms import OF_STATISTICS
+from pagelab.analysis.nondeterminism.interval_warnings import OF_STATISTICS
 from pagelab.analysis.nondeterminism_model import Trace
 from pagelab.diagnose import answer, judge, picture, report_tables, words
 from pagelab.diagnose.campaign import times_of

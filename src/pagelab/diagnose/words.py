@@ -262,7 +262,7 @@ def colour_note(findings: Sequence[Finding], verdict: dict[str, Any] | None) -> 
     """Doctor's verdict, wherever a frames source ran."""
     if not any(one.key.startswith("frames-") and one.verdict != "left-out" for one in findings):
         return []
-    from pagelab.machine.colours.notes import PROBE_COMMAND, sentence
+    from pagelab.machine.colours.colour_warnings import PROBE_COMMAND, sentence
 
     if verdict is None:
         return [f"frames: whether colours can matter on this machine is not known; run: {PROBE_COMMAND}"]

@@ -17,7 +17,7 @@ POOL_BYTES = 0x100_0000_0000
 ANON_POOLS = 16
 FRAME_POOL_START = 0x65C0_0000_0000
 FRAME_POOL_BYTES = 1 << 36
-"""Where the engine keeps populated pages whose frames it knows (crates/preload, ``frames::store``)."""
+"""Where the engine keeps populated pages whose frames it knows (crates/preload, ``frames::pool::chunks``)."""
 _PAGE_BYTES = 4096
 _ARENA_BYTES = 64 << 20
 """glibc makes each thread arena's heap 64 MiB large and aligned to that (HEAP_MAX_SIZE on 64-bit)."""

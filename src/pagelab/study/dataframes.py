@@ -87,9 +87,10 @@ class Source(Protocol):
 def runs(store: Source) -> pl.DataFrame:
     """One row an execution, in order of position, warm-ups and failed ones too.
 
-    Columns: those of docs/architecture.md (Store), ``short_placed`` (a placement-shortfall warning), ``exit_code``,
-    ``signal``, ``message``, ``duration_s`` (with set-up and flushing), ``attempts`` (more than 1: it was
-    interrupted before), ``imported``, and one column ``counter.<name>`` for each counter (null where it did not count).
+    Columns: those of docs/architecture/contracts.md (Store), ``short_placed`` (a placement-shortfall warning),
+    ``exit_code``, ``signal``, ``message``, ``duration_s`` (with set-up and flushing), ``attempts`` (more than 1: it
+    was interrupted before), ``imported``, and one column ``counter.<name>`` for each counter (null where it did not
+    count).
     """
     rows = []
     counters: dict[str, None] = {}
@@ -210,8 +211,8 @@ def _values(store: Source, run: int, name: str, count: int) -> np.ndarray[Any, A
 def conditions(store: Source) -> pl.DataFrame:
     """One row a condition: ``index, condition, workload, policy, baseline, parameters, factors, metric, left_out``.
 
-    ``parameters`` and ``factors`` are JSON objects (docs/architecture: factors); ``metric`` the primary metric of its
-    workload; ``left_out`` why it was not run.
+    ``parameters`` and ``factors`` are JSON objects (docs/architecture/contracts.md: factors); ``metric`` the primary
+    metric of its workload; ``left_out`` why it was not run.
     """
     plan = {condition.index: condition for condition in store.plan().conditions}
     schema = {

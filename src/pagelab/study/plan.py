@@ -50,7 +50,7 @@ class Condition(_Model):
     parameters: dict[str, Scalar] = Field(default_factory=dict)
     factors: dict[str, str] = Field(default_factory=dict)
     """The same in all conditions of one ``workload``: what it says of itself, or else its name and the parameters it
-    uses. Summaries over many workloads group by them (docs/architecture: factors)."""
+    uses. Summaries over many workloads group by them (docs/architecture/contracts.md: factors)."""
     needs: list[str] = Field(default_factory=list)
     """What this machine must have: programs, and ``cache L3``."""
     argv: list[str]

@@ -5,14 +5,17 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::mem::{offset_of, size_of};
 
-use super::decode_frames;
-use super::report::{Measuring, Note, PlacementMethod, RegionReport, Report, Residency, Rusage};
-use super::{
-    Counter, DisabledReason, EXE_BYTES, GuestFile, MAGIC, MeasuringSlot, NOTE_SLOTS, NoteKind, NoteSlot,
-    PATH_BYTES, REGION_OTHER, REGION_SLOTS, RESIDENCY_SLOTS, RegionSlot, ResidencySlot, RusageSlot, SIZE_COLUMNS,
-    Started, State, UNCOUNTED, VERSION,
+use super::report::{
+    ColourCounts, EngineReport, FramesReport, Measuring, Note, PlacementMethod, RegionReport, Report, Residency,
+    Rusage,
 };
-use crate::plan::{Memory, Via};
+use super::{
+    COLOUR_SLOTS, Counter, DisabledReason, EXE_BYTES, EngineCounts, EngineFailure, EngineSlot, EngineState,
+    FRAMES_SLOTS, FramesCounts, FramesSlot, GuestFile, MAGIC, MeasuringSlot, NOTE_SLOTS, NoteKind, NoteSlot,
+    OutOfReach, PATH_BYTES, REGION_OTHER, REGION_SLOTS, RESIDENCY_SLOTS, RegionSlot, ResidencySlot, RusageSlot,
+    SIZE_COLUMNS, Started, State, UNCOUNTED, VERSION,
+};
+use crate::plan::{Memory, StrategyKind, Via};
 
 /// Why a file is not a guest's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,8 +99,8 @@ impl Report {
             regions_dropped: words.at(offset_of!(GuestFile, regions_dropped)),
             rusage: end_ns.map(|_| rusage(&words)),
             measuring: measuring(&words),
-            engine: decode_frames::engine(&words),
-            frames: decode_frames::frames(&words),
+            engine: engine(&words),
+            frames: frames(&words),
         })
     }
 }
@@ -193,4 +196,51 @@ fn measuring(words: &Words<'_>) -> Measuring {
         minor_faults: word(offset_of!(MeasuringSlot, minor_faults)),
         major_faults: word(offset_of!(MeasuringSlot, major_faults)),
     }
+}
+
+fn engine(words: &Words<'_>) -> Option<EngineReport> {
+    let at = offset_of!(GuestFile, engine);
+    let state = EngineState::from_code(words.at(at + offset_of!(EngineSlot, state))).unwrap_or(EngineState::Off);
+    let failure = words.at(at + offset_of!(EngineSlot, failure));
+    let failure = EngineFailure::from_code(failure).unwrap_or(EngineFailure::Other);
+    if state == EngineState::Off && failure == EngineFailure::None {
+        return None;
+    }
+    Some(EngineReport {
+        state,
+        failure,
+        errno: words.errno(at + offset_of!(EngineSlot, errno)),
+        start_ns: words.some(at + offset_of!(EngineSlot, start_ns)),
+        ready_ns: words.some(at + offset_of!(EngineSlot, ready_ns)),
+        counts: EngineCounts::read(|offset| words.at(at + offset_of!(EngineSlot, counts) + offset)),
+        pages_by_node: core::array::from_fn(|node| {
+            words.at(at + offset_of!(EngineSlot, pages_by_node) + node * size_of::<u64>())
+        }),
+    })
+}
+
+fn frames(words: &Words<'_>) -> Vec<FramesReport> {
+    (0..FRAMES_SLOTS).filter_map(|slot| strategy(words, slot)).collect()
+}
+
+fn strategy(words: &Words<'_>, slot: usize) -> Option<FramesReport> {
+    let at = offset_of!(GuestFile, frames) + slot * size_of::<FramesSlot>();
+    let kind = words.some(at + offset_of!(FramesSlot, kind))?;
+    let colours = words.at(at + offset_of!(FramesSlot, colours));
+    let word = |table: usize, index: usize| words.at(at + table + index * 8);
+    let colour = |index| ColourCounts {
+        requests: word(offset_of!(FramesSlot, requests_by_colour), index),
+        placed: word(offset_of!(FramesSlot, placed_by_colour), index),
+        fallbacks: word(offset_of!(FramesSlot, fallbacks_by_colour), index),
+    };
+    let reasons = OutOfReach::ALL.iter().enumerate();
+    let out_of_reach = reasons.map(|(index, &reason)| (reason, word(offset_of!(FramesSlot, out_of_reach), index)));
+    Some(FramesReport {
+        number: slot as u32,
+        kind: StrategyKind::from_code(kind - 1)?,
+        colours,
+        counts: FramesCounts::read(|offset| words.at(at + offset_of!(FramesSlot, counts) + offset)),
+        out_of_reach: out_of_reach.filter(|&(_, bytes)| bytes != 0).collect(),
+        by_colour: (0..colours.min(COLOUR_SLOTS as u64) as usize).map(colour).collect(),
+    })
 }

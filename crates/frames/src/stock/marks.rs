@@ -45,6 +45,13 @@ impl Stock<'_> {
         self.count(colour) * part < self.goal(colour, pages)
     }
 
+    /// Whether some colour would run out if so many more requests came, spread as those of late.
+    pub fn runs_out(&self, requests: u32) -> bool {
+        let all = u64::from(self.asked);
+        let lacks = |list: &super::List| u64::from(list.count) * all < u64::from(requests) * u64::from(list.asked);
+        self.lists.iter().any(lacks)
+    }
+
     /// A colour that has less than one part in `part` of its goal.
     pub fn short_colour(&self, pages: u32, part: u32) -> Option<u32> {
         (0..self.colours.count()).find(|colour| self.is_short(*colour, pages, part))

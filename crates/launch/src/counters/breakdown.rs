@@ -8,7 +8,7 @@
 //! into buffers of their own, so they say how many counts there must be: a breakdown in which one is missing is
 //! dropped as a whole. Totals never come from here: they have counters of their own.
 
-use super::family::{Family, u32_at, u64_at};
+use super::announced::{Family, u32_at, u64_at};
 use super::session::Opened;
 use crate::sys::perf::{RecordKind, Ring};
 use perf_event_open_sys::bindings as abi;
@@ -137,7 +137,7 @@ impl Heard {
 
 #[cfg(test)]
 mod tests {
-    use super::super::family::tests::{fork, kind, pair, words};
+    use super::super::announced::tests::{fork, kind, pair, words};
     use super::*;
 
     fn read(heard: &mut Heard, pid: u32, value: u64, id: u64) {

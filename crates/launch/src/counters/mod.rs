@@ -4,12 +4,12 @@
 //! names → roles (table, raw codes, libpfm4) → self-test, groups → opened before exec → totals, by process → record
 //! ```
 
+mod announced;
 mod breakdown;
 mod chase;
 mod codes;
-mod family;
+mod counter_warnings;
 mod groups;
-mod notices;
 mod pfm;
 mod processor;
 mod report;
@@ -22,8 +22,8 @@ mod table_arm;
 mod table_intel;
 mod verdict;
 
+pub use announced::{Announced, Image, Tree};
 pub use chase::run as chase;
-pub use family::{Announced, Image, Tree};
 pub use report::report;
 pub use role::{Role, parse};
 

@@ -1,8 +1,8 @@
 //! Opening the counters of a run: in groups that the hardware can hold, and a second set of them by CPU where
 //! processes are told apart.
 
+use super::announced::{Family, Watch};
 use super::breakdown::{Breakdown, Heard, MOST_IDS, Slot};
-use super::family::{Family, Watch};
 use super::groups::{self, Group, part};
 use super::role::{Part, Role};
 use super::selftest;

@@ -1,9 +1,9 @@
 //! From readings to the record: which counts can be trusted, and what to say about the others.
 
 use super::Counted;
+use super::announced::Tree;
 use super::breakdown::Slot;
-use super::family::Tree;
-use super::notices;
+use super::counter_warnings;
 use super::role::Role;
 use super::session::{self, Session, Total};
 use crate::record::{Counter, CounterStatus, Kind, Severity, Warnings};
@@ -31,7 +31,7 @@ pub fn judge(roles: &[Role], session: &Session, warnings: &mut Warnings) -> Coun
     let totals = session::totals(&session.opened);
     let judged: Vec<Judged> =
         roles.iter().enumerate().map(|(number, role)| judge_role(number, role, session, &totals)).collect();
-    notices::warn(roles, session, &judged, warnings);
+    counter_warnings::warn(roles, session, &judged, warnings);
     Counted {
         by_process: by_process(roles, session, &judged, &totals, warnings),
         announced: session.watch.as_ref().map(|watch| watch.family.processes.clone()).unwrap_or_default(),
@@ -43,7 +43,7 @@ pub fn judge(roles: &[Role], session: &Session, warnings: &mut Warnings) -> Coun
 fn tree(session: &Session) -> Tree {
     match (&session.watch, &session.unwatched) {
         (Some(watch), _) => watch.family.tree(),
-        (None, Some(error)) => Tree::Unknown(notices::refusal(error)),
+        (None, Some(error)) => Tree::Unknown(counter_warnings::refusal(error)),
         (None, None) => Tree::Unknown(
             "an event on each of so many CPUs would slow down every fork; run it on fewer: --cpu LIST".to_owned(),
         ),

@@ -8,7 +8,7 @@
 //! only processes that descend from the launcher, and are still who they were when they connected, are given anything.
 
 use crate::error::{Error, Result};
-use crate::proctree;
+use crate::procfs;
 use crate::rundir::RunDir;
 use crate::sys::{self, process, socket, userfault};
 use std::fs::File;
@@ -90,7 +90,7 @@ fn answer(stream: &UnixStream) -> std::result::Result<(), (i32, io::Error)> {
     let pid = peer.pid;
     let failed = |error| (pid, error);
     let refused = || failed(io::Error::from_raw_os_error(libc::EPERM));
-    if !proctree::descends(pid, process::own_pid()) {
+    if !procfs::descends(pid, process::own_pid()) {
         return Err(refused());
     }
     let pidfd: OwnedFd = socket::peer_pidfd(stream).map_err(failed)?;
@@ -104,7 +104,7 @@ fn answer(stream: &UnixStream) -> std::result::Result<(), (i32, io::Error)> {
     }
     // It may have executed a program with more rights meanwhile, whose pages are nobody's business; what was opened before
     // that is of the memory that it has left.
-    if proctree::effective_ids(pid) != Some((peer.uid, peer.gid)) {
+    if procfs::effective_ids(pid) != Some((peer.uid, peer.gid)) {
         return Err(refused());
     }
     let fds = [pagemap.as_raw_fd(), device.as_raw_fd()];

@@ -4,20 +4,24 @@
 pub mod broker;
 mod exact;
 pub mod module;
-mod pin;
 pub mod report;
 mod rights;
 
 use crate::error::{Error, Result};
-use crate::record::Warnings;
+use crate::record::{Kind, Severity, Warnings};
 use crate::rundir::RunDir;
 use crate::settings::Held;
+use crate::sys;
 use crate::user::{self, Runner};
 use broker::Broker;
 use pagelab_policy::plan::{PlanSpec, StrategyKind, StrategySpec};
+use serde_json::json;
 use std::os::fd::RawFd;
 
 pub use rights::Route;
+
+/// Whether compaction may move locked pages.
+const COMPACT: &str = "/proc/sys/vm/compact_unevictable_allowed";
 
 /// What a run that places frames holds while it goes on.
 #[derive(Debug)]
@@ -38,7 +42,7 @@ impl Placing {
         run_dir: &RunDir,
         warnings: &mut Warnings,
     ) -> Result<Option<Placing>> {
-        warnings.0.extend(pagelab_policy::remarks::remarks(plan));
+        warnings.0.extend(pagelab_policy::compile::warnings(plan));
         if plan.strategies.is_empty() {
             return Ok(None);
         }
@@ -88,7 +92,7 @@ pub fn try_here() -> Result<()> {
 /// What a run with frames needs of the machine, besides rights.
 pub fn set_up(plan: &PlanSpec, placing: &Placing, held: &mut Held, warnings: &mut Warnings) {
     if plan.strategies.iter().any(|strategy| strategy.pin) {
-        pin::allow(placing.route == Route::Own, held, warnings);
+        allow_pinning(placing.route == Route::Own, held, warnings);
     }
 }
 
@@ -152,6 +156,30 @@ fn bound_budget(strategy: &mut StrategySpec, memory: &Memory) {
 
 /// Limits below this make the default bound on a pool, 64 MiB, a large part of them.
 const SMALL_GROUP: u64 = 1 << 30;
+
+/// Raises the limit on locked memory for the program (as far as permitted) and keeps compaction from locked pages.
+/// `keeps_rights`: the program runs with the launcher's own rights.
+fn allow_pinning(keeps_rights: bool, held: &mut Held, warnings: &mut Warnings) {
+    let raised = sys::process::unlimit_locked_memory();
+    let limit = sys::process::locked_memory_limit();
+    let beyond = keeps_rights && sys::process::may_lock(limit.saturating_add(1));
+    if let (Err(error), false) = (raised, beyond) {
+        let message = format!(
+            "pinning is limited to {} KiB a process: the limit on locked memory could not be raised: {}; run as root, \
+             or: ulimit -l unlimited",
+            limit >> 10,
+            sys::errno_text(&error)
+        );
+        warnings.warn(Kind::FramesMoved, message, json!({"limit_bytes": limit}));
+    }
+    if let Some(why) = held.keep(COMPACT, "0", "pagelab-launch pin") {
+        let message = format!(
+            "pinned pages may be moved all the same: compaction could not be kept from locked memory ({COMPACT}: {why}); \
+             run as root"
+        );
+        warnings.add(Kind::FramesMoved, Severity::Info, message, json!({"errno": why}));
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -4,14 +4,19 @@
 //! policy, memory that existed at start), and on top of these the program's own hints. Nobody waits for a lock here; writers
 //! hold the guest's.
 
+mod ranges;
+
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use pagelab_abi::plan::{MAX_ANON_POOLS, Memory, POOL_BYTES, Plan};
 
-use crate::guest::{HEAP, POOLS};
-use crate::intervals::Span;
+use crate::boundary::span::Span;
+use crate::state::plan::{HEAP, POOLS};
 
-use super::ranges::{Code, Ranges};
+use ranges::{Code, Ranges};
+
+/// Strategies at a time: the plan's, and the program's own hints.
+pub const PLACERS: usize = 32;
 
 static OF_HEAP: AtomicU8 = AtomicU8::new(0);
 static OF_POOL: [AtomicU8; MAX_ANON_POOLS] = [const { AtomicU8::new(0) }; MAX_ANON_POOLS];

@@ -5,20 +5,19 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use pagelab_frames::{SlotId, State, Stock};
 
-use crate::arch::PAGE;
-use crate::msg::say;
-
-use super::engine::Engine;
-use super::pagemap::Pagemap;
-use super::store::SLOTS;
+use crate::boundary::arch::PAGE;
+use crate::frames::kernel::pagemap::Pagemap;
+use crate::frames::pool::Pools;
+use crate::frames::pool::chunks::SLOTS;
+use crate::state::message::say;
 
 /// Chunks whose pages are looked at take turns.
 static TURN: AtomicU32 = AtomicU32::new(0);
 
-impl Engine {
+impl Pools {
     /// Checks everything, after `what`.
     pub fn check(&self, what: &str) {
-        for (number, pool) in self.pools.iter().enumerate() {
+        for (number, pool) in self.all.iter().enumerate() {
             let Some(pool) = pool else { continue };
             if let Err(broken) = pool.stock.validate() {
                 fail(format_args!("pool {number} after {what}: {broken}"));

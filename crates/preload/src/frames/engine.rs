@@ -3,28 +3,23 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use pagelab_abi::plan::{MAX_STRATEGIES, Plan, StrategyKind, Words};
-use pagelab_frames::stock::Refused;
-use pagelab_frames::{AnyStrategy, Colours, Run, SlotId, Strategy, Want};
+use pagelab_abi::plan::{MAX_STRATEGIES, Plan, StrategyKind};
+use pagelab_frames::{AnyStrategy, Colours, Strategy, Want};
 
-use crate::arch::PAGE;
-use crate::intervals::Span;
-use crate::lock::Owned;
-use crate::populate;
-use crate::sys::{self, Errno, Result};
-
-use super::doubts::Doubts;
-use super::grip::Grip;
-use super::group::Group;
-use super::homes::Home;
-use super::hunt::{self, Flags};
-use super::later::Later;
-use super::nodes;
-use super::pools::{Books, Pool, Pools};
-use super::store::{self, Addresses, SLOTS, Tools};
-use super::strategies;
-use super::tally;
-use super::window::Windows;
+use crate::boundary::meminfo;
+use crate::boundary::span::Span;
+use crate::boundary::sys::{self, Errno, Result};
+use crate::frames::areas::PLACERS;
+use crate::frames::kernel::kpageflags::Flags;
+use crate::frames::place::stale_faults::StaleFaults;
+use crate::frames::place::strategies;
+use crate::frames::place::window::Windows;
+use crate::frames::pool::Pools;
+use crate::frames::pool::chunks::{self, SLOTS, Tools};
+use crate::frames::pool::grip::Grip;
+use crate::frames::pool::pools::Pool;
+use crate::frames::report::tally;
+use crate::state::lock::Owned;
 
 /// One strategy at work.
 pub struct Placer {
@@ -38,73 +33,76 @@ pub struct Placer {
     pub pinned: bool,
 }
 
-/// Strategies at a time: the plan's, and the program's own hints.
-pub const PLACERS: usize = 32;
-
 /// Everything that changes.
 pub struct Engine {
-    pub(super) tools: Tools,
-    pub(super) pools: Pools,
-    pub(super) home: Home,
-    pub(super) placers: [Option<Placer>; PLACERS],
-    pub(super) wants: [Want; SLOTS],
-    pub(super) flags: Flags,
-    pub(super) addresses: Addresses,
-    pub(super) books: Books,
-    pub(super) frames: [u64; SLOTS],
-    pub(super) doubts: Doubts,
-    pub(super) grip: Grip,
-    pub(super) group: Group,
+    /// Free pages, and what they are fetched and moved with.
+    pub pools: Pools,
+    /// The strategies at work, by number.
+    pub placers: [Option<Placer>; PLACERS],
+    /// What is looked at before a page is handed out, or given up.
+    pub checks: Checks,
+    /// What one step leaves for the next one.
+    pub scratch: Scratch,
+}
+
+/// What is looked at before a page is handed out, or given up.
+pub struct Checks {
+    /// Faults that nothing could be done about at the first try.
+    pub stale_faults: StaleFaults,
+    /// Free pages that the kernel must leave where they are.
+    pub grip: Grip,
+    /// What the kernel says of frames.
+    pub flags: Flags,
+}
+
+/// What one step leaves for the next one.
+pub struct Scratch {
+    /// What the strategy wants for the pages in question.
+    pub wants: [Want; SLOTS],
+    /// Frames that were read last.
+    pub frames: [u64; SLOTS],
     /// The page that the fault in question touched: what else it brings in comes ahead.
-    pub(super) touched: Option<usize>,
+    pub touched: Option<usize>,
     /// Several threads wait: those whose pages are there are woken together, and where these pages are.
-    pub(super) later: Option<Later>,
+    pub later: Option<Later>,
 }
 
 /// The process's engine.
 pub static ENGINE: Owned<Engine> = Owned::new(Engine::off());
 
-/// A chunk to be populated, outside the lock.
+/// Where threads wait whose pages are there.
 #[derive(Clone, Copy)]
-pub struct Order {
-    /// For this pool.
-    pub pool: usize,
-    /// There.
-    pub address: usize,
-    /// Locked in memory.
-    pub pinned: bool,
-    /// So many pages of it.
-    pub pages: usize,
-    /// Its pages may be reclaimed soon.
-    pub frugal: bool,
+pub struct Later(pub Option<Span>);
+
+impl Later {
+    /// Nobody does yet.
+    pub const fn none() -> Later {
+        Later(None)
+    }
+
+    /// And there.
+    pub fn add(&mut self, span: Span) {
+        self.0 = Some(match self.0 {
+            None => span,
+            Some(all) => Span::new(all.start.min(span.start), all.end.max(span.end)),
+        });
+    }
 }
 
 impl Engine {
     /// Before the start.
     pub const fn off() -> Engine {
-        let tools =
-            Tools { uffd: super::uffd::Uffd(-1), pagemap: super::pagemap::Pagemap(-1), landing: 0, transit: 0 };
         Engine {
-            tools,
-            pools: [const { None }; MAX_STRATEGIES * nodes::MOST],
-            home: Home::first(),
+            pools: Pools::none(),
             placers: [const { None }; PLACERS],
-            wants: [Want::Any; SLOTS],
-            flags: Flags(-1),
-            addresses: Addresses::new(),
-            books: Books::new(),
-            frames: [0; SLOTS],
-            doubts: Doubts::none(),
-            grip: Grip::none(),
-            group: Group::unknown(),
-            touched: None,
-            later: None,
+            checks: Checks { stale_faults: StaleFaults::none(), grip: Grip::none(), flags: Flags(-1) },
+            scratch: Scratch { wants: [Want::Any; SLOTS], frames: [0; SLOTS], touched: None, later: None },
         }
     }
 
     /// Sets everything up for `plan`. False: a module cannot be used (the other strategies work).
     pub fn set_up(&mut self, plan: &Plan<'static>, tools: Tools) -> bool {
-        self.tools = tools;
+        self.pools.tools = tools;
         let (mut complete, pid) = (true, sys::getpid());
         for number in 0..plan.strategy_count() {
             let Some(spec) = plan.strategy(number) else { continue };
@@ -117,29 +115,18 @@ impl Engine {
                 slot.colours.store(u64::from(spec.colours), Relaxed);
             }
             if self.admit(number as usize, &spec, colours, strategy).is_ok() && spec.kind == StrategyKind::Exact {
-                self.will_hunt(number as usize, plan.words(spec.values));
+                self.will_search(number as usize, plan.words(spec.values));
             }
         }
         complete
     }
 
-    /// Strategy `number` asks for these frames by number.
-    pub(super) fn will_hunt(&mut self, number: usize, frames: Words<'_>) {
-        self.opened_flags();
-        let pool = self.placers.get(number).and_then(Option::as_ref).map(|placer| placer.pool);
-        if let Some(pool) = pool.and_then(|pool| self.pool(pool))
-            && pool.wanted.is_empty()
-        {
-            pool.wanted = hunt::sorted(frames);
-        }
-    }
-
     /// What the kernel says of frames.
     pub fn opened_flags(&mut self) -> Flags {
-        if self.flags.0 < 0 {
-            self.flags = Flags::open();
+        if self.checks.flags.0 < 0 {
+            self.checks.flags = Flags::open();
         }
-        self.flags
+        self.checks.flags
     }
 
     /// Takes a strategy in under `number`, in place of what had it.
@@ -150,7 +137,7 @@ impl Engine {
         colours: Colours,
         strategy: AnyStrategy<'static>,
     ) -> Result<()> {
-        let available = populate::available().unwrap_or(0) as u64;
+        let available = meminfo::available().unwrap_or(0) as u64;
         let pool = self.pool_for(colours, spec, available).ok_or(Errno::ENOSPC)?;
         let windows = match usize::from(spec.fault_around) {
             0 if spec.kind == StrategyKind::BinHopping => Windows::one_by_one(),
@@ -174,102 +161,22 @@ impl Engine {
     fn pool_for(&mut self, colours: Colours, spec: &pagelab_abi::plan::Strategy, available: u64) -> Option<usize> {
         let suits = |pool: &Option<Pool>| pool.as_ref().is_some_and(|pool| pool.suits(&colours, spec));
         // Those of the first node stand for all.
-        let first = self.pools.get(..MAX_STRATEGIES)?;
+        let first = self.pools.all.get(..MAX_STRATEGIES)?;
         if let Some(at) = first.iter().position(suits) {
-            self.pools.get_mut(at)?.as_mut()?.admit(spec, available);
+            self.pools.all.get_mut(at)?.as_mut()?.admit(spec, available);
             return Some(at);
         }
         if let Some(at) = first.iter().position(Option::is_none) {
-            *self.pools.get_mut(at)? = Some(Pool::new(colours, spec, available)?);
+            *self.pools.all.get_mut(at)? = Some(Pool::new(colours, spec, available)?);
             return Some(at);
         }
         let is_used = |at: usize| self.placers.iter().flatten().any(|placer| placer.pool == at);
         let is_idle = |(at, pool): &(usize, &Pool)| pool.pinned == spec.pin && !is_used(*at);
         let (at, _) = first.iter().flatten().enumerate().find(is_idle)?;
-        for twin in self.pools.iter_mut().skip(at).step_by(MAX_STRATEGIES).flatten() {
+        for twin in self.pools.all.iter_mut().skip(at).step_by(MAX_STRATEGIES).flatten() {
             twin.recolour(colours, spec, available)?;
         }
         Some(at)
-    }
-
-    /// Pool number `at`.
-    pub fn pool(&mut self, at: usize) -> Option<&mut Pool> {
-        self.pools.get_mut(at)?.as_mut()
-    }
-
-    /// A place for another chunk of pool `at`.
-    pub fn order(&mut self, at: usize) -> Option<Order> {
-        let pool = self.pools.get(at)?.as_ref()?;
-        let (pinned, pages, frugal) = (pool.pinned, pool.order_pages(), pool.is_short_of_memory());
-        if !store::has_address_room(self.chunk_count()) {
-            return None;
-        }
-        let address = self.addresses.take()?;
-        if let Some(pool) = self.pool(at) {
-            pool.ordered += 1;
-        }
-        self.group.took((pages * PAGE) as u64);
-        Some(Order { pool: at, address, pinned, pages, frugal })
-    }
-
-    /// An order has come to its end.
-    fn arrived(&mut self, order: Order) {
-        if let Some(pool) = self.pool(order.pool) {
-            pool.ordered = pool.ordered.saturating_sub(1);
-        }
-    }
-
-    fn chunk_count(&self) -> usize {
-        self.pools().iter().flatten().map(|pool| pool.stock.chunk_count() as usize).sum()
-    }
-
-    /// An order could not be carried out.
-    pub fn cancel(&mut self, order: Order, errno: Errno) {
-        self.arrived(order);
-        // Somebody else's memory lies there: never again.
-        if errno != Errno::EEXIST {
-            self.addresses.give_back(order.address);
-        }
-    }
-
-    /// Takes a populated chunk in. EXDEV: it went to another node's pool, since the kernel had no memory on the right one.
-    pub fn take_in(&mut self, meant: Order, made: &store::Made, frames: &[u64; SLOTS]) -> Result<()> {
-        self.arrived(meant);
-        let rehomed = self.rehomed(meant, made.node);
-        let order = rehomed.unwrap_or(meant);
-        let entered = rehomed.and_then(|_| self.books.take()).and_then(|book| self.fill(book, order, made, frames));
-        if entered.is_err() {
-            store::unmap(order.address);
-            self.addresses.give_back(order.address);
-        }
-        self.account();
-        self.trim(order.pool);
-        entered.and(if order.pool == meant.pool { Ok(()) } else { Err(Errno::EXDEV) })
-    }
-
-    fn fill(
-        &mut self,
-        book: &'static mut pagelab_frames::Chunk,
-        order: Order,
-        made: &store::Made,
-        frames: &[u64; SLOTS],
-    ) -> Result<()> {
-        let pool = self.pools.get_mut(order.pool).and_then(Option::as_mut).ok_or(Errno::EINVAL)?;
-        let refused = |_: Refused| Errno::ENOMEM;
-        let number = pool.stock.add_chunk(book, order.address).map_err(refused)?;
-        pool.looks.begin(number, made.huge);
-        for (index, frame) in (0..).zip(frames) {
-            let slot = SlotId::new(number, index);
-            let end = pool.end_for(*frame);
-            if pool.stock.add(slot, *frame, end).is_err() {
-                if (index as usize) < made.pages {
-                    store::discard(page_at(order.address + index as usize * PAGE));
-                }
-                pool.stock.emptied(Run::one(slot));
-            }
-        }
-        pool.starving = false;
-        Ok(())
     }
 
     /// Populates a chunk for pool `at` here and now.
@@ -279,55 +186,34 @@ impl Engine {
 
     /// As [`Engine::refill`]; `small`: without a huge page.
     pub fn refill_with(&mut self, at: usize, small: bool) -> Result<()> {
-        let order = self.order(at).ok_or(Errno::ENOMEM)?;
+        let order = self.pools.order(at).ok_or(Errno::ENOMEM)?;
         let begin = sys::monotonic_ns();
-        let mut frames = self.frames;
-        let made = store::populate(&self.tools, &order, small, &mut frames);
-        self.frames = frames;
+        let mut frames = self.scratch.frames;
+        let made = chunks::populate(&self.pools.tools, &order, small, &mut frames);
+        self.scratch.frames = frames;
         match made {
             Ok(made) => {
                 count_chunk(&made, sys::monotonic_ns() - begin);
-                self.take_in(order, &made, &frames)
+                self.pools.take_in(order, &made, &frames)
             }
             Err(errno) => {
-                self.cancel(order, errno);
+                self.pools.cancel(order, errno);
                 Err(errno)
             }
         }
     }
 
-    /// Locks the memory of pinned pools again, and unlocks the others'.
-    pub fn relock(&self) {
-        for pool in self.pools.iter().flatten() {
-            for address in (0..pool.stock.chunk_limit()).filter_map(|number| pool.stock.chunk_address(number)) {
-                let _ = store::relock(address, pool.pinned);
-            }
-        }
+    /// Gives every chunk back that can go, because the program is short of memory.
+    pub fn shed(&mut self) {
+        self.checks.grip.let_go();
+        self.pools.shed();
     }
 
-    /// Brings the numbers of the guest file up to date.
-    pub(super) fn account(&self) {
-        let pools = || self.pools().iter().flatten();
-        let held = pools().map(Pool::held_bytes).sum();
-        tally::engine_set(|counts| &counts.pool_bytes, held);
-        tally::engine_set(|counts| &counts.budget_bytes, pools().map(Pool::most_bytes).sum());
-        tally::engine_peak(held);
-    }
-
-    /// Looks up how much memory the process has, if the budget of pool `at` depends on it, and what its control groups leave.
-    pub(super) fn measure(&mut self, at: usize) {
-        let left = self.group.left();
-        let count = self.pools().iter().flatten().count().max(1) as u64;
-        if let Some(pool) = self.pool(at) {
-            pool.left(left.map(|left| left / count));
-        }
-        if self.pool(at).is_some_and(|pool| pool.is_measured()) {
-            let held: u64 = self.pools.iter().flatten().map(Pool::held_bytes).sum();
-            let resident = populate::resident_bytes().unwrap_or(0) as u64;
-            if let Some(pool) = self.pool(at) {
-                pool.measured(resident.saturating_sub(held));
-            }
-        }
+    /// Gives all memory of the pools back to the kernel.
+    pub fn dissolve(&mut self) {
+        self.checks.grip.close();
+        self.pools.dissolve();
+        self.placers.fill_with(|| None);
     }
 }
 
@@ -347,13 +233,8 @@ pub fn is_pinned(number: u32) -> bool {
     PINNED.load(Relaxed) >> number & 1 != 0
 }
 
-/// The page at `addr`.
-pub fn page_at(addr: usize) -> Span {
-    Span::new(addr, addr + PAGE)
-}
-
 /// Counts a chunk that was populated.
-pub fn count_chunk(made: &store::Made, ns: u64) {
+pub fn count_chunk(made: &chunks::Made, ns: u64) {
     tally::engine(|counts| &counts.refills, 1);
     tally::engine(|counts| &counts.refill_pages, made.pages as u64);
     tally::engine(|counts| &counts.refill_ns, ns);

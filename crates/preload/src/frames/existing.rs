@@ -4,22 +4,27 @@
 //! it waits while its memory moves. Left out is what the handler itself works with: the library's own data, and that of
 //! strategies' modules.
 
+pub mod remap;
+
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use pagelab_abi::guest::OutOfReach;
 use pagelab_abi::plan::{Memory, Plan};
 
-use crate::arch::PAGE;
-use crate::elf;
-use crate::files;
-use crate::guest;
-use crate::intervals::Span;
-use crate::maps::{self, Mapping};
-use crate::sys::task;
+use crate::boundary::arch::PAGE;
+use crate::boundary::elf;
+use crate::boundary::maps::{self, Mapping};
+use crate::boundary::span::Span;
+use crate::boundary::sys::task;
+use crate::frames::place::module;
+use crate::frames::pool::chunks::SLOTS;
+use crate::frames::report::tally;
+use crate::frames::threads::registration;
+use crate::frames::threads::requests::{self, Kind};
+use crate::frames::threads::startup::is_ready;
+use crate::state::plan;
 
-use super::mail::{self, Kind};
-use super::store::SLOTS;
-use super::{areas, hints, module, register, tally};
+use super::{areas, hints};
 
 /// Most mappings listed.
 const ROOM: usize = 256;
@@ -70,7 +75,7 @@ fn kind_of(mapping: &Mapping<'_>, data_end: &mut usize) -> Option<Memory> {
     if !mapping.write || mapping.exec || mapping.shared {
         return None;
     }
-    match files::kind_of(mapping, *data_end) {
+    match maps::kind_of(mapping, *data_end) {
         Some(Memory::Data) => {
             *data_end = mapping.span.end;
             Some(Memory::Data)
@@ -90,8 +95,7 @@ pub fn place() {
         let span = Span::new(entry.start.load(Ordering::Relaxed), entry.end.load(Ordering::Relaxed));
         let code = entry.kind.load(Ordering::Relaxed);
         let Some(memory) = Memory::from_code((code & !FILE) as u64) else { continue };
-        let Some(section) = guest::section_for(memory, span.len()).filter(|section| section.governs_frames())
-        else {
+        let Some(section) = plan::section_for(memory, span.len()).filter(|section| section.governs_frames()) else {
             continue;
         };
         let mut at = span.start;
@@ -133,17 +137,17 @@ fn keep_out(list: &mut [Span; MOST_KEPT_OUT]) {
 
 fn place_one(span: Span, memory: Memory, is_file: bool, code: u8) {
     let governed = if memory == Memory::Stack { with_growth(span) } else { span };
-    if !areas::set(governed, code) || !super::is_ready() {
+    if !areas::set(governed, code) || !is_ready() {
         return;
     }
     let number = u32::from(code) - 1;
     if !is_file {
         // The zero page has the right colour by chance, and is another page once it is written to.
         hints::unshare(span, &mut [0; SLOTS]);
-        if register(span).is_ok() {
-            let _ = mail::ask(Kind::Remap, span);
+        if registration::govern(span).is_ok() {
+            let _ = requests::ask(Kind::Remap, span);
         }
-    } else if span.len() > LARGEST_COPY || mail::ask(Kind::Replace, span).is_err() {
+    } else if span.len() > LARGEST_COPY || requests::ask(Kind::Replace, span).is_err() {
         areas::clear(span);
         tally::out_of_reach(number, OutOfReach::File, span.len());
     }

@@ -1,39 +1,40 @@
 //! Hints: what the program itself says about its pages while it runs (the API's half of the engine).
 //!
 //! Hints are strategies with numbers beyond the plan's, handed to the handler like everything that needs the pool. One
-//! desk keeps them: whoever gives or takes a hint holds its lock, so that a number cannot be given away between being
+//! table keeps them: whoever gives or takes a hint holds its lock, so that a number cannot be given away between being
 //! chosen and being used. The handler never waits for it.
 
-mod desk;
+mod hint_table;
 mod queries;
 mod values;
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
-pub use desk::{Asked, SPAN_BYTES, adopt_child};
+use crate::boundary::arch::PAGE;
+use crate::boundary::maps;
+use crate::boundary::span::Span;
+use crate::boundary::sys::{self, Errno, Result, c, task};
+use crate::frames::engine::is_pinned;
+use crate::frames::kernel::pagemap::Pagemap;
+use crate::frames::pool::chunks::SLOTS;
+use crate::frames::registrable::{is_placeable, untiled};
+use crate::frames::report::tally;
+use crate::frames::running::is_running;
+use crate::frames::threads::registration;
+use crate::frames::threads::requests::Kind;
+use crate::frames::threads::startup::start_now;
+use crate::state::fork_hold::Hold;
+use crate::state::{child, guest_file, memory_lock, plan};
+
+use super::{areas, program_uffd};
+
+pub use hint_table::{Asked, SPAN_BYTES, adopt_child, forget_holder};
+use hint_table::{TABLE, ask, code, number_of};
 pub use queries::{Counters, colours_around, counters, frames, strategy_at, usual_colours};
 pub use values::Values;
 
 use pagelab_abi::guest::EngineFailure;
-
-use crate::arch::PAGE;
-use crate::elf;
-use crate::fork;
-use crate::guest;
-use crate::intervals::Span;
-use crate::kernel;
-use crate::maps;
-use crate::record;
-use crate::start;
-use crate::sys::{self, Errno, Result, c, task};
-
-use super::engine::is_pinned;
-use super::mail::Kind;
-use super::pagemap::Pagemap;
-use super::store::SLOTS;
-use super::{areas, gate, is_placeable, program_uffd, register, tally, untiled};
-use desk::{DESK, ask, code, number_of};
 
 /// What moving did (`struct pagelab_moved`), pages.
 #[repr(C)]
@@ -50,8 +51,8 @@ static GIVEN: AtomicBool = AtomicBool::new(false);
 
 /// Every call into the engine begins with it: a forked child sets itself up first.
 fn meet() {
-    if guest::is_new_child() {
-        guest::adopt_child();
+    if child::is_new() {
+        child::adopt();
     }
 }
 
@@ -60,32 +61,29 @@ fn meet() {
 pub fn forget(addr: usize, len: usize) {
     if GIVEN.load(Relaxed) || program_uffd::has_some() {
         let end = addr.saturating_add(len).checked_next_multiple_of(PAGE).unwrap_or(addr);
-        let _guest = guest::lock();
+        let _guest = memory_lock::hold();
         areas::hint(Span::new(addr, end), None);
         program_uffd::ends(Span::new(addr, end));
     }
 }
 
+/// What comes before the engine's start, where the program's own hints are the first to need it.
+pub type Prepare = fn() -> Result<()>;
+
 /// Makes sure that the engine runs.
-pub fn start() -> Result<()> {
+pub fn start(prepare: Prepare) -> Result<()> {
     meet();
-    if super::is_running() {
+    if is_running() {
         return Ok(());
     }
-    let _desk = DESK.lock();
-    if guest::plan().is_none() {
-        start::without_plan()?;
-    }
-    kernel::read_settings();
-    if let Some(libc) = elf::glibc() {
-        fork::watch(&libc);
-    }
-    if super::start_now() { Ok(()) } else { Err(why()) }
+    let _table = TABLE.lock();
+    prepare()?;
+    if start_now() { Ok(()) } else { Err(why()) }
 }
 
 /// Why there is no engine.
 fn why() -> Errno {
-    let failure = record::file().map_or(0, |file| file.engine.failure.load(Relaxed));
+    let failure = guest_file::file().map_or(0, |file| file.engine.failure.load(Relaxed));
     match EngineFailure::from_code(failure) {
         Some(EngineFailure::Userfaultfd | EngineFailure::FrameNumbers) => Errno::EPERM,
         Some(EngineFailure::NoMemory | EngineFailure::Threads) => Errno::ENOMEM,
@@ -94,11 +92,11 @@ fn why() -> Errno {
 }
 
 /// Gives `span` a hint; `None`: it is the kernel's.
-pub fn set_range(span: Span, asked: Option<Asked>) -> Result<()> {
+pub fn set_range(span: Span, asked: Option<Asked>, prepare: Prepare) -> Result<()> {
     // In this order: what starts may be mapped in a hole of the range.
     let begin = || {
         mapped(span)?;
-        start()
+        start(prepare)
     };
     if let Err(errno) = begin() {
         if let Some(asked) = asked {
@@ -106,18 +104,18 @@ pub fn set_range(span: Span, asked: Option<Asked>) -> Result<()> {
         }
         return Err(errno);
     }
-    let mut desk = DESK.lock();
-    let number = asked.map(|asked| number_of(&mut desk, asked)).transpose()?;
+    let mut table = TABLE.lock();
+    let number = asked.map(|asked| number_of(&mut table, asked)).transpose()?;
     GIVEN.store(true, Relaxed);
-    let _guest = guest::lock();
+    let _guest = memory_lock::hold();
     change(span, Some(number.map_or(0, code)))
 }
 
 /// Takes hints for `span` back.
-pub fn clear_range(span: Span) -> Result<()> {
-    start()?;
-    let _desk = DESK.lock();
-    let _guest = guest::lock();
+pub fn clear_range(span: Span, prepare: Prepare) -> Result<()> {
+    start(prepare)?;
+    let _table = TABLE.lock();
+    let _guest = memory_lock::hold();
     change(span, None)
 }
 
@@ -141,31 +139,31 @@ fn unpin(span: Span) {
 }
 
 /// The hint for what neither a range nor a rule of the policy names (`None`: it is the kernel's).
-pub fn set_default(asked: Option<Asked>) -> Result<()> {
-    if let Err(errno) = start() {
+pub fn set_default(asked: Option<Asked>, prepare: Prepare) -> Result<()> {
+    if let Err(errno) = start(prepare) {
         if let Some(asked) = asked {
             asked.values.release();
         }
         return Err(errno);
     }
-    let mut desk = DESK.lock();
-    let number = asked.map(|asked| number_of(&mut desk, asked)).transpose()?;
+    let mut table = TABLE.lock();
+    let number = asked.map(|asked| number_of(&mut table, asked)).transpose()?;
     change_default(Some(number.map_or(0, code)))
 }
 
 /// Takes it back.
-pub fn clear_default() -> Result<()> {
-    start()?;
-    let _desk = DESK.lock();
+pub fn clear_default(prepare: Prepare) -> Result<()> {
+    start(prepare)?;
+    let _table = TABLE.lock();
     change_default(None)
 }
 
 fn change_default(code: Option<u8>) -> Result<()> {
-    let _guest = guest::lock();
+    let _guest = memory_lock::hold();
     if !areas::set_default(code) {
         return Err(Errno::EOPNOTSUPP);
     }
-    for pool in [guest::HEAP, guest::POOLS] {
+    for pool in [plan::HEAP, plan::POOLS] {
         settle(pool);
     }
     Ok(())
@@ -182,10 +180,10 @@ fn settle(span: Span) {
         if !part.is_empty() && is_placeable(mapping) {
             areas::each(part, &mut |part, number| match number {
                 Some(_) => untiled(part, &mut |part| {
-                    let _ = register(part);
+                    let _ = registration::govern(part);
                 }),
                 None => {
-                    let _ = gate::unregister(part);
+                    let _ = registration::unregister(part);
                 }
             });
         }
@@ -194,9 +192,9 @@ fn settle(span: Span) {
 }
 
 /// Moves what is in memory of `span` to where it should be.
-pub fn remap_range(span: Span) -> Result<Moved> {
+pub fn remap_range(span: Span, prepare: Prepare) -> Result<Moved> {
     mapped(span)?;
-    start()?;
+    start(prepare)?;
     if !areas::touches(span) {
         return Err(Errno::EINVAL);
     }
@@ -208,8 +206,8 @@ pub fn remap_range(span: Span) -> Result<Moved> {
         let Some(some) = words.get_mut(..part.len() / PAGE) else { continue };
         moved.in_place += {
             // Nobody forks, maps or unmaps while pages are on their way.
-            let _hold = fork::Hold::new();
-            let _guest = guest::lock();
+            let _hold = Hold::new();
+            let _guest = memory_lock::hold();
             settle(part);
             ask(Kind::Remap, part)? as u64
         };

@@ -3,26 +3,39 @@
 //! Whatever happens, a thread that waits for a page goes on: with the page wanted, with another one, with the kernel's
 //! zero page, or with its memory taken out of our hands.
 
+pub mod exact_search;
+pub mod module;
+pub mod shadow;
+pub mod stale_faults;
+pub mod strategies;
+pub mod wake;
+pub mod window;
+
 use core::sync::atomic::Ordering::Relaxed;
 
 use pagelab_frames::{Run, Strategy, Want};
 
-use crate::arch::PAGE;
-use crate::intervals::{Span, align_down};
-use crate::sys::{self, Errno, c};
+use crate::boundary::arch::PAGE;
+use crate::boundary::span::{Span, align_down, page_at};
+use crate::boundary::sys::{self, Errno, c};
+use crate::frames::engine::Engine;
+use crate::frames::kernel::uffd::Then;
+use crate::frames::pool::Pools;
+use crate::frames::pool::chunks::{self, SLOTS};
+use crate::frames::report::tally::{self, Got};
+use pagelab_abi::plan::MAX_STRATEGIES;
 
 use super::areas;
-use super::engine::{Engine, page_at};
-use super::shadow::Shadow;
-use super::store::{self, SLOTS};
-use super::tally::{self, Got};
-use super::uffd::Then;
+
+use shadow::Shadow;
 
 /// What lies where, for the count at exit.
 pub static SHADOW: Shadow = Shadow::new();
 
+/// Chunks that are found changed, for one run of pages.
+const MOST_CHANGED: usize = 4096;
 /// How often a move that the kernel asks to repeat is repeated.
-pub(super) const PATIENCE: usize = 1000;
+pub const PATIENCE: usize = 1000;
 /// Pages of the pool that turn out to be in use, for one page placed.
 const BUSY: usize = 64;
 
@@ -47,82 +60,7 @@ pub enum Why {
     Eager,
 }
 
-impl Engine {
-    /// Answers a fault of `thread` at `addr`.
-    pub fn fault(&mut self, addr: usize, thread: u32) {
-        let page = align_down(addr, PAGE);
-        let (number, within) = areas::around(page);
-        let Some(number) = number else {
-            // An old message for memory that the program fills itself now: not with our zeros.
-            if areas::is_programs(page) {
-                return self.wake(page_at(page));
-            }
-            self.fill_or_free(page);
-            return;
-        };
-        let window = match self.placers.get_mut(number as usize).and_then(Option::as_mut) {
-            Some(placer) => placer.windows.pages(page),
-            None => {
-                self.fill_or_free(page);
-                return;
-            }
-        };
-        let window = if self.is_squeezed(number) { 1 } else { window };
-        let end = page.saturating_add(window * PAGE).min(within.end);
-        tally::frames(number, |counts| &counts.faults, 1);
-        self.ask_home(page, thread);
-        self.touched = Some(page);
-        let (placed, ended) = self.place(number, Span::new(page, end), Why::Fault);
-        self.touched = None;
-        tally::frames(number, |counts| &counts.ahead_pages, ((placed - page) / PAGE).saturating_sub(1));
-        if placed == page {
-            match ended {
-                End::Present => {
-                    tally::engine(|counts| &counts.eexist, 1);
-                    self.wake(page_at(page));
-                }
-                End::Done | End::Refused | End::Dry => {
-                    #[cfg(feature = "expensive")]
-                    dawdle();
-                    if !self.doubts.settled(page, thread, sys::monotonic_ns()) {
-                        tally::engine(|counts| &counts.doubted, 1);
-                        return self.wake(page_at(page));
-                    }
-                    SHADOW.set(page, 0, false);
-                    if self.fill_or_free(page)
-                        && let Some(slot) = tally::slot(number)
-                    {
-                        tally::page(slot, Want::Any, Got::Nothing);
-                    }
-                }
-            }
-        } else if let Some(Some(placer)) = self.placers.get_mut(number as usize) {
-            placer.windows.placed(placed);
-        }
-    }
-
-    /// Places all of `span` that is missing, for `thread`; bytes placed.
-    pub fn eager(&mut self, span: Span, thread: u32) -> usize {
-        let mut total = 0;
-        areas::each(span, &mut |part, number| {
-            let Some(number) = number else { return };
-            let mut at = part.start;
-            while at < part.end {
-                self.ask_home(at, thread);
-                let rest = self.of_one_policy(Span::new(at, part.end));
-                let (end, ended) = self.place(number, rest, Why::Eager);
-                total += end - at;
-                at = match ended {
-                    End::Dry => break,
-                    // Nothing is mapped there, or not for us: the next page may be.
-                    End::Present | End::Refused if end == at => end + PAGE,
-                    End::Present | End::Refused | End::Done => end,
-                };
-            }
-        });
-        total
-    }
-
+impl Pools {
     fn wake(&self, span: Span) {
         let _ = self.tools.uffd.wake(span);
     }
@@ -146,14 +84,125 @@ impl Engine {
         true
     }
 
+    /// Moves, again while the kernel asks for it.
+    pub fn shift(&self, from: usize, to: Span, then: Then) -> (usize, Option<Errno>) {
+        let mut result = (0, Some(Errno::EAGAIN));
+        for _ in 0..PATIENCE {
+            // SAFETY: the slots are held by the caller, their pages zero; the target gets what it is missing.
+            result = unsafe { self.tools.uffd.shift(from, to, then) };
+            if result.0 > 0 || result.1 != Some(Errno::EAGAIN) {
+                break;
+            }
+        }
+        if result == (0, Some(Errno::EEXIST)) {
+            result = self.recounted(from, to, then);
+        }
+        tally::engine(|counts| &counts.moves, 1);
+        tally::engine(|counts| &counts.move_pages, (result.0 / PAGE) as u64);
+        result
+    }
+
+    /// A page that comes back out of swap while it is moved, the kernel (6.18) moves, tries again, and says EEXIST. Pages at
+    /// the beginning of what was to be moved that are gone from the pool have been moved.
+    #[cold]
+    fn recounted(&self, from: usize, to: Span, then: Then) -> (usize, Option<Errno>) {
+        let mut words = [0; SLOTS];
+        let Some(words) = words.get_mut(..to.len() / PAGE) else { return (0, Some(Errno::EEXIST)) };
+        let gone = match self.tools.pagemap.read_there(from, words) {
+            Ok(()) => PAGE * words.iter().take_while(|there| **there == 0).count(),
+            Err(_) => 0,
+        };
+        if gone > 0 && then == Then::Wake {
+            let _ = self.tools.uffd.wake(Span::new(to.start, to.start + gone));
+        }
+        (gone, if gone == to.len() { None } else { Some(if gone > 0 { Errno::EAGAIN } else { Errno::EEXIST }) })
+    }
+}
+
+impl Engine {
+    /// Answers a fault of `thread` at `addr`.
+    pub fn fault(&mut self, addr: usize, thread: u32) {
+        let page = align_down(addr, PAGE);
+        let (number, within) = areas::around(page);
+        let Some(number) = number else {
+            // An old message for memory that the program fills itself now: not with our zeros.
+            if areas::is_programs(page) {
+                return self.pools.wake(page_at(page));
+            }
+            self.pools.fill_or_free(page);
+            return;
+        };
+        let window = match self.placers.get_mut(number as usize).and_then(Option::as_mut) {
+            Some(placer) => placer.windows.pages(page),
+            None => {
+                self.pools.fill_or_free(page);
+                return;
+            }
+        };
+        let window = if self.is_squeezed(number) { 1 } else { window };
+        let end = page.saturating_add(window * PAGE).min(within.end);
+        tally::frames(number, |counts| &counts.faults, 1);
+        self.pools.ask_node(page, thread);
+        self.scratch.touched = Some(page);
+        let (placed, ended) = self.place(number, Span::new(page, end), Why::Fault);
+        self.scratch.touched = None;
+        tally::frames(number, |counts| &counts.ahead_pages, ((placed - page) / PAGE).saturating_sub(1));
+        if placed == page {
+            match ended {
+                End::Present => {
+                    tally::engine(|counts| &counts.eexist, 1);
+                    self.pools.wake(page_at(page));
+                }
+                End::Done | End::Refused | End::Dry => {
+                    #[cfg(feature = "expensive")]
+                    delay();
+                    if !self.checks.stale_faults.settled(page, thread, sys::monotonic_ns()) {
+                        tally::engine(|counts| &counts.doubted, 1);
+                        return self.pools.wake(page_at(page));
+                    }
+                    SHADOW.set(page, 0, false);
+                    if self.pools.fill_or_free(page)
+                        && let Some(slot) = tally::slot(number)
+                    {
+                        tally::page(slot, Want::Any, Got::Nothing);
+                    }
+                }
+            }
+        } else if let Some(Some(placer)) = self.placers.get_mut(number as usize) {
+            placer.windows.placed(placed);
+        }
+    }
+
+    /// Places all of `span` that is missing, for `thread`; bytes placed.
+    pub fn eager(&mut self, span: Span, thread: u32) -> usize {
+        let mut total = 0;
+        areas::each(span, &mut |part, number| {
+            let Some(number) = number else { return };
+            let mut at = part.start;
+            while at < part.end {
+                self.pools.ask_node(at, thread);
+                let rest = self.pools.of_one_policy(Span::new(at, part.end));
+                let (end, ended) = self.place(number, rest, Why::Eager);
+                total += end - at;
+                at = match ended {
+                    End::Dry => break,
+                    // Nothing is mapped there, or not for us: the next page may be.
+                    End::Present | End::Refused if end == at => end + PAGE,
+                    End::Present | End::Refused | End::Done => end,
+                };
+            }
+        });
+        total
+    }
+
     /// Places pages from the beginning of `span` on, up to a chunk's worth at a time; where it ended, and why.
     fn place(&mut self, number: u32, span: Span, why: Why) -> (usize, End) {
         let mut at = span.start;
         while at < span.end {
             if at > span.start {
-                self.next_home(at);
+                self.pools.next_node(at);
             }
-            let part = self.of_one_home(Span::new(at, span.end.min(at + SLOTS * PAGE)));
+            let part = self.pools.of_one_node(Span::new(at, span.end.min(at + SLOTS * PAGE)));
             let (end, ended) = self.place_part(number, part, why);
             at = end;
             if !matches!(ended, End::Done) {
@@ -168,7 +217,7 @@ impl Engine {
         let count = span.len() / PAGE;
         if let Some(Some(placer)) = self.placers.get_mut(number as usize) {
             let first = (span.start / PAGE) as u64;
-            for (want, vpn) in self.wants.iter_mut().take(count).zip(first..) {
+            for (want, vpn) in self.scratch.wants.iter_mut().take(count).zip(first..) {
                 *want = placer.strategy.want(vpn);
             }
         }
@@ -187,7 +236,7 @@ impl Engine {
         };
         if waiting {
             let placed = Span::new(span.start, span.start + at * PAGE);
-            if why == Why::Fault { self.wake_in_turn(placed) } else { self.wake(placed) }
+            if why == Why::Fault { self.wake_in_turn(placed) } else { self.pools.wake(placed) }
         }
         if let Some(Some(placer)) = self.placers.get_mut(number as usize) {
             placer.strategy.take_back(count - at);
@@ -196,12 +245,17 @@ impl Engine {
         (span.start + at * PAGE, ended)
     }
 
+    /// Whether the control groups leave so little that strategy `number` places nothing ahead.
+    pub fn is_squeezed(&mut self, number: u32) -> bool {
+        self.pool_of(number).and_then(|pool| self.pools.pool(pool)).is_some_and(|pool| pool.is_squeezed())
+    }
+
     fn count(&mut self, number: u32, pages: usize, why: Why) {
         match why {
             Why::Fault => tally::frames(number, |counts| &counts.demand_pages, pages),
             Why::Eager => tally::frames(number, |counts| &counts.eager_pages, pages),
         }
-        if let Some(pool) = self.pool_of(number).and_then(|pool| self.pool(pool)) {
+        if let Some(pool) = self.pool_of(number).and_then(|pool| self.pools.pool(pool)) {
             pool.placed += pages as u64;
         }
     }
@@ -217,7 +271,7 @@ impl Engine {
             let to = Span::new(span.start + at * PAGE, span.start + (at + pages) * PAGE);
             let whole = pages == count && !(why == Why::Fault && self.wakes_later());
             let then = if whole || why == Why::Eager { Then::Wake } else { Then::Wait };
-            let (moved, errno) = self.shift(from, to, then);
+            let (moved, errno) = self.pools.shift(from, to, then);
             let done = moved / PAGE;
             self.settle(number, run, span.start, at, done);
             match errno {
@@ -234,7 +288,9 @@ impl Engine {
                 Some(errno) => {
                     if errno == Errno::EINVAL {
                         tally::engine(|counts| &counts.einval, 1);
-                        if why == Why::Fault && at == 0 && self.place_disguised(number, span.start + at * PAGE, at)
+                        if why == Why::Fault
+                            && at == 0
+                            && self.place_with_attributes(number, span.start + at * PAGE, at)
                         {
                             return (1, count == 1, (count > 1).then_some(End::Refused));
                         }
@@ -246,50 +302,16 @@ impl Engine {
         (0, false, Some(End::Refused))
     }
 
-    /// Moves, again while the kernel asks for it.
-    pub(super) fn shift(&self, from: usize, to: Span, then: Then) -> (usize, Option<Errno>) {
-        let mut result = (0, Some(Errno::EAGAIN));
-        for _ in 0..PATIENCE {
-            // SAFETY: the slots are held by the caller, their pages zero; the target gets what it is missing.
-            result = unsafe { self.tools.uffd.shift(from, to, then) };
-            if result.0 > 0 || result.1 != Some(Errno::EAGAIN) {
-                break;
-            }
-        }
-        if result == (0, Some(Errno::EEXIST)) {
-            result = self.told_wrongly(from, to, then);
-        }
-        tally::engine(|counts| &counts.moves, 1);
-        tally::engine(|counts| &counts.move_pages, (result.0 / PAGE) as u64);
-        result
-    }
-
-    /// A page that comes back out of swap while it is moved, the kernel (6.18) moves, tries again, and says EEXIST. Pages at
-    /// the beginning of what was to be moved that are gone from the pool have been moved.
-    #[cold]
-    fn told_wrongly(&self, from: usize, to: Span, then: Then) -> (usize, Option<Errno>) {
-        let mut words = [0; SLOTS];
-        let Some(words) = words.get_mut(..to.len() / PAGE) else { return (0, Some(Errno::EEXIST)) };
-        let gone = match self.tools.pagemap.read_there(from, words) {
-            Ok(()) => PAGE * words.iter().take_while(|there| **there == 0).count(),
-            Err(_) => 0,
-        };
-        if gone > 0 && then == Then::Wake {
-            let _ = self.tools.uffd.wake(Span::new(to.start, to.start + gone));
-        }
-        (gone, if gone == to.len() { None } else { Some(if gone > 0 { Errno::EAGAIN } else { Errno::EEXIST }) })
-    }
-
     /// The first `done` pages of `run` went to page `at` of the span at `start` and after it; the others stay.
-    pub(super) fn settle(&mut self, number: u32, run: Run, start: usize, at: usize, done: usize) {
-        self.count_home(done);
+    pub fn settle(&mut self, number: u32, run: Run, start: usize, at: usize, done: usize) {
+        self.pools.count_node(done);
         let Some(pool) = self.pool_of(number) else { return };
-        let Some(Some(pool)) = self.pools.get_mut(pool) else { return };
+        let Some(Some(pool)) = self.pools.all.get_mut(pool) else { return };
         let slot = tally::slot(number);
-        for ((id, want), page) in run.slots().zip(self.wants.iter().skip(at)).zip(at..at + done) {
+        for ((id, want), page) in run.slots().zip(self.scratch.wants.iter().skip(at)).zip(at..at + done) {
             let frame = pool.stock.frame(id).unwrap_or(0);
             let addr = start + page * PAGE;
-            SHADOW.set(addr, frame, self.touched.is_some_and(|touched| touched != addr));
+            SHADOW.set(addr, frame, self.scratch.touched.is_some_and(|touched| touched != addr));
             pool.asked(*want);
             let as_wanted = match *want {
                 Want::Colour(colour) => pool.stock.colours().of(frame) == colour,
@@ -312,12 +334,14 @@ impl Engine {
 
     /// Pages can only be moved between mappings that are equally accessible and both locked or not: makes the slot of a
     /// page like that for a moment. True: the page is placed.
-    fn place_disguised(&mut self, number: u32, page: usize, at: usize) -> bool {
+    fn place_with_attributes(&mut self, number: u32, page: usize, at: usize) -> bool {
         let Some((run, from)) = self.take_known(number, at, 1) else { return false };
         let any = c::PROT_RW | c::PROT_EXEC;
         let pinned = self.placers.get(number as usize).and_then(Option::as_ref).is_some_and(|placer| placer.pinned);
         let placed = [(true, c::PROT_RW), (false, any), (true, any)].into_iter().any(|(other, prot)| {
-            store::disguise(from, pinned, other, prot, || self.shift(from, page_at(page), Then::Wake).1.is_none())
+            chunks::with_attributes(from, pinned, other, prot, || {
+                self.pools.shift(from, page_at(page), Then::Wake).1.is_none()
+            })
         });
         self.settle(number, run, page - at * PAGE, at, usize::from(placed));
         placed
@@ -326,56 +350,92 @@ impl Engine {
     /// The page of a slot is of no use (somebody holds on to it): it goes back to the kernel.
     fn drop_slot(&mut self, number: u32, run: Run) {
         let Some(pool) = self.pool_of(number) else { return };
-        let Some(Some(pool)) = self.pools.get_mut(pool) else { return };
+        let Some(Some(pool)) = self.pools.all.get_mut(pool) else { return };
         if pool.stock.take_this(run.slot)
             && let Some(address) = pool.stock.address(run.slot)
         {
-            store::discard(page_at(address));
+            chunks::discard(page_at(address));
             pool.stock.emptied(run);
         }
     }
 
+    /// The pool that strategy `number` takes pages from, on the node in question.
+    pub fn pool_of(&self, number: u32) -> Option<usize> {
+        let placer = self.placers.get(number as usize)?.as_ref()?;
+        Some(placer.pool + self.pools.source.node * MAX_STRATEGIES)
+    }
+
+    /// Makes sure that the pool in question is there.
+    pub fn has_pool(&mut self, number: u32) -> bool {
+        self.pool_of(number).is_some_and(|at| self.pools.make_twin(at).is_ok())
+    }
+
+    /// As [`Engine::take`], from `node`.
+    pub fn take_at(&mut self, node: usize, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
+        self.pools.source.node = node;
+        let found = if self.has_pool(number) { self.take_here(number, at, most) } else { None };
+        if found.is_none() {
+            self.pools.return_to_wanted();
+        }
+        found
+    }
+
+    /// As [`Engine::take`], pages that are still on the frames they were found on. A chunk in which some are not is sorted
+    /// anew.
+    pub fn take_known(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
+        for _ in 0..MOST_CHANGED {
+            let (run, from) = self.take(number, at, most)?;
+            let pool = self.pool_of(number)?;
+            let pool = self.pools.all.get_mut(pool)?.as_mut()?;
+            let run = pool.shortened(run, self.checks.grip.room());
+            if pool.is_known(&mut self.checks.grip, self.pools.tools.pagemap, run, &mut self.scratch.frames) {
+                return Some((run, from));
+            }
+        }
+        None
+    }
+
     /// Pages for the wants from number `at` on, at most `most`: of another node, or another colour, only if there is
     /// nothing else to be had. And where they are.
-    pub(super) fn take(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
-        self.come_home();
-        let here = self.has_home(number);
+    pub fn take(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
+        self.pools.return_to_wanted();
+        let here = self.has_pool(number);
         let found = if here { self.take_here(number, at, most) } else { None };
-        found.or_else(|| self.abroad().find_map(|node| self.take_at(node, number, at, most)))
+        found.or_else(|| self.pools.other_nodes().find_map(|node| self.take_at(node, number, at, most)))
     }
 
     /// As [`Engine::take`], from the pool of the node in question.
-    pub(super) fn take_here(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
+    pub fn take_here(&mut self, number: u32, at: usize, most: usize) -> Option<(Run, usize)> {
         let pool = self.pool_of(number)?;
-        if self.pools.get(pool)?.as_ref()?.exact {
+        if self.pools.all.get(pool)?.as_ref()?.exact {
             return self.take_exact(pool, at, most);
         }
         let mut begin = 0;
-        let most_turns = self.pools.get(pool)?.as_ref()?.turns();
+        let most_turns = self.pools.all.get(pool)?.as_ref()?.turns();
         for turn in 0..=most_turns {
-            let stock = &mut self.pools.get_mut(pool)?.as_mut()?.stock;
-            if let Some(run) = stock.take_run(self.wants.get(at..at + most)?) {
+            let stock = &mut self.pools.all.get_mut(pool)?.as_mut()?.stock;
+            if let Some(run) = stock.take_run(self.scratch.wants.get(at..at + most)?) {
                 waited(begin);
                 if turn > 0 {
-                    self.pool(pool)?.found(true);
+                    self.pools.pool(pool)?.found(true);
                 }
-                let stock = &self.pools.get(pool)?.as_ref()?.stock;
+                let stock = &self.pools.all.get(pool)?.as_ref()?.stock;
                 return Some((run, stock.address(run.slot)?));
             }
             if turn == 0 {
                 begin = sys::monotonic_ns();
             }
-            if turn == most_turns || self.is_dry() {
+            if turn == most_turns || self.pools.is_dry() {
                 break;
             }
-            self.make_room(pool);
+            self.pools.make_room(pool);
             if self.refill(pool).is_err() {
                 break;
             }
         }
         waited(begin);
-        let want = *self.wants.get(at)?;
-        let pool = self.pool(pool)?;
+        let want = *self.scratch.wants.get(at)?;
+        let pool = self.pools.pool(pool)?;
         pool.starving = true;
         pool.found(false);
         let slot = match want {
@@ -388,8 +448,8 @@ impl Engine {
 
 /// Time for other threads to map something where there was nothing.
 #[cfg(feature = "expensive")]
-fn dawdle() {
-    crate::sys::task::futex_wait_for(&core::sync::atomic::AtomicU32::new(0), 0, 200_000);
+fn delay() {
+    crate::boundary::sys::task::futex_wait_for(&core::sync::atomic::AtomicU32::new(0), 0, 200_000);
 }
 
 /// A fault waited for a refill since `begin` (0: it did not).

@@ -7,16 +7,17 @@
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::arch::PAGE;
-use crate::guest;
-use crate::intervals::Span;
-use crate::sys::task;
+use crate::boundary::arch::PAGE;
+use crate::boundary::span::{Span, page_at};
+use crate::boundary::sys::task;
+use crate::frames::engine::is_pinned;
+use crate::frames::place::SHADOW;
+use crate::frames::pool::{Pools, chunks};
+use crate::frames::running::is_running;
+use crate::frames::threads::requests::{self, Kind};
+use crate::state::memory_lock;
 
-use super::engine::{Engine, is_pinned, page_at};
-use super::mail::{self, Kind};
-use super::place::SHADOW;
-use super::store;
-use super::{areas, is_running};
+use super::areas;
 
 /// UFFDIO_REGISTER, which no other device knows.
 pub const REGISTER: usize = 0xc020_aa00;
@@ -42,7 +43,7 @@ pub fn registering(argument: usize) {
     let span = Span::new(start, end);
     if areas::touches(span) {
         GIVEN.store(true, Relaxed);
-        let _guest = guest::lock();
+        let _guest = memory_lock::hold();
         areas::each(span, &mut |part, number| {
             // It was us who locked it.
             if number.is_some_and(is_pinned) {
@@ -50,7 +51,7 @@ pub fn registering(argument: usize) {
             }
         });
         if areas::give_to_program(span, true) {
-            let _ = mail::ask(Kind::HandOver, span);
+            let _ = requests::ask(Kind::HandOver, span);
         }
     }
 }
@@ -67,7 +68,7 @@ pub fn ends(span: Span) {
     }
 }
 
-impl Engine {
+impl Pools {
     /// The program takes `span` over. Pages that were brought in ahead of any touch are missing again, or its handler would
     /// never hear of them.
     pub fn hand_over(&mut self, span: Span) {
@@ -91,6 +92,6 @@ impl Engine {
         } else {
             self.bring_back(page_at(page), transit.start);
         }
-        store::discard(transit);
+        chunks::discard(transit);
     }
 }

@@ -2,9 +2,9 @@
 
 use core::ffi::CStr;
 
-use crate::arch::{self, nr};
-use crate::detour::{Shape, Wanted};
-use crate::entry;
+use crate::boundary::arch::nr;
+use crate::hooks::{entry, trampolines};
+use crate::start::detour::{Shape, Wanted};
 
 pub fn wanted(name: &'static CStr, number: usize, target: usize) -> Wanted {
     Wanted { name, shape: Shape::Syscall(number), target, optional: false }
@@ -53,7 +53,7 @@ pub fn wanted_exits() -> [Wanted; 4] {
 
 /// Where programs lock themselves in.
 pub fn wanted_sandbox() -> [Wanted; 2] {
-    let generic = arch::generic_syscall as *const () as usize;
+    let generic = trampolines::generic_syscall as *const () as usize;
     [
         wanted(c"prctl", nr::PRCTL, entry::prctl as *const () as usize),
         Wanted { name: c"syscall", shape: Shape::GenericSyscall, target: generic, optional: false },

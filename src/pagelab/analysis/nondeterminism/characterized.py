@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pagelab.analysis import wording
@@ -126,8 +125,3 @@ def shared_size(table: nd.Table) -> int | None:
     """The group size that all impact factors can share; None where they share one already, or there is none."""
     sizes = {int(size) for size in table.group_sizes if size}
     return min(sizes) if len(sizes) > 1 else None
-
-
-def by_place(table: nd.Table) -> Mapping[tuple[str, str], int]:
-    """Group and condition to the place in the table."""
-    return {(one.group, one.condition): i for i, one in enumerate(table.experiments)}

@@ -22,11 +22,6 @@ def size_bytes(text: str, flag: str) -> int:
     return int(match[1]) << _SHIFT[match[2].upper()]
 
 
-def sizes_bytes(text: str, flag: str) -> list[int]:
-    """A list of sizes with commas between."""
-    return [size_bytes(part, flag) for part in text.split(",")]
-
-
 def page_bytes_of(text: str) -> int:
     """The value of ``--page-size``."""
     found = size_bytes(text, "--page-size")

@@ -283,6 +283,19 @@ fn a_colour_is_short_when_it_runs_down() {
 }
 
 #[test]
+fn a_colour_runs_out_when_requests_go_on_as_of_late() {
+    let mut stock = stock(64, 1);
+    assert!(!stock.runs_out(1_000_000), "nothing was asked for");
+    huge_page(&mut stock, 512);
+    (0..64).for_each(|colour| stock.ask(colour));
+    // Eight pages of each colour, of which one in 64 requests takes one.
+    assert_eq!([512, 513].map(|requests| stock.runs_out(requests)), [false, true]);
+    (0..64).for_each(|_| stock.ask(5));
+    // Now 65 of 128 requests are for one colour: 8 × 128 / 65 is 15.8.
+    assert_eq!([15, 16].map(|requests| stock.runs_out(requests)), [false, true]);
+}
+
+#[test]
 fn more_colours_than_pages_have_no_goal_unless_they_are_asked_for() {
     let mut stock = stock(2048, 1);
     assert_eq!(stock.short_colour(512, 1), None);

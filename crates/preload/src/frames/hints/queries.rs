@@ -7,22 +7,21 @@ use pagelab_abi::guest::FramesCounts;
 use pagelab_abi::plan::StrategyKind;
 use pagelab_frames::Colours;
 
-use crate::arch::PAGE;
-use crate::guest;
-use crate::intervals::Span;
-use crate::record;
-use crate::sys::{self, Errno, Result};
+use crate::boundary::arch::PAGE;
+use crate::boundary::span::Span;
+use crate::boundary::sys::{self, Errno, Result};
+use crate::frames::areas;
+use crate::frames::kernel::pagemap::Pagemap;
+use crate::frames::pool::Pools;
+use crate::frames::pool::chunks::SLOTS;
+use crate::frames::running::is_running;
+use crate::frames::threads::requests::Kind;
+use crate::state::{guest_file, plan};
 
-use super::super::areas;
-use super::super::engine::Engine;
-use super::super::is_running;
-use super::super::mail::Kind;
-use super::super::pagemap::Pagemap;
-use super::super::store::SLOTS;
-use super::desk::{Counter, DESK, FIRST, ask};
+use super::hint_table::{FIRST, Shown, TABLE, ask};
 use super::{mapped, meet};
 
-static FRAMES: Counter<[u64; SLOTS]> = Counter(UnsafeCell::new([0; SLOTS]));
+static FRAMES: Shown<[u64; SLOTS]> = Shown(UnsafeCell::new([0; SLOTS]));
 
 /// `struct pagelab_counters`.
 #[repr(C)]
@@ -46,9 +45,9 @@ pub fn frames(span: Span, into: &mut [u64]) -> Result<()> {
     meet();
     mapped(span)?;
     if is_running() {
-        let _desk = DESK.lock();
+        let _table = TABLE.lock();
         if ask(Kind::Frames, span).is_ok() {
-            // SAFETY: the desk's lock is held, and the handler has answered.
+            // SAFETY: the table's lock is held, and the handler has answered.
             let answer: &[u64; SLOTS] = unsafe { &*FRAMES.0.get() };
             for (to, from) in into.iter_mut().zip(answer) {
                 *to = *from;
@@ -64,7 +63,7 @@ pub fn frames(span: Span, into: &mut [u64]) -> Result<()> {
 
 /// Colours as the policy counts them, if it does.
 pub fn usual_colours() -> Option<Colours> {
-    let plan = guest::plan()?;
+    let plan = plan::current()?;
     Colours::of_plan(&plan, &plan.strategy(0)?)
 }
 
@@ -72,10 +71,10 @@ pub fn usual_colours() -> Option<Colours> {
 pub fn colours_around(addr: usize) -> (Option<Colours>, Span) {
     meet();
     let (number, within) = areas::around(addr);
-    let of_plan = |number: u32| guest::plan().and_then(|plan| Colours::of_plan(&plan, &plan.strategy(number)?));
+    let of_plan = |number: u32| plan::current().and_then(|plan| Colours::of_plan(&plan, &plan.strategy(number)?));
     let colours = match number {
         Some(number) if number as usize >= FIRST => {
-            DESK.lock().get(number as usize - FIRST).and_then(Option::as_ref).map(|asked| asked.colours)
+            TABLE.lock().get(number as usize - FIRST).and_then(Option::as_ref).map(|asked| asked.colours)
         }
         Some(number) => of_plan(number),
         None => None,
@@ -88,17 +87,17 @@ pub fn strategy_at(addr: usize) -> Option<StrategyKind> {
     meet();
     let number = areas::strategy_of(addr)?;
     match (number as usize).checked_sub(FIRST) {
-        Some(at) => DESK.lock().get(at).and_then(Option::as_ref).map(|asked| asked.spec.kind),
-        None => guest::plan().and_then(|plan| plan.strategy(number)).map(|spec| spec.kind),
+        Some(at) => TABLE.lock().get(at).and_then(Option::as_ref).map(|asked| asked.spec.kind),
+        None => plan::current().and_then(|plan| plan.strategy(number)).map(|spec| spec.kind),
     }
 }
 
 /// What the engine did so far.
 pub fn counters() -> Counters {
     meet();
-    let Some(file) = record::file() else { return Counters::default() };
+    let Some(file) = guest_file::file() else { return Counters::default() };
     let mut sums = FramesCounts::default();
-    for slot in record::frames_in_use(file) {
+    for slot in guest_file::frames_in_use(file) {
         sums.add(&slot.counts.load());
     }
     let engine = &file.engine.counts;
@@ -117,10 +116,10 @@ pub fn counters() -> Counters {
     }
 }
 
-impl Engine {
-    /// Puts the frames of the pages of `span` on the counter.
+impl Pools {
+    /// Puts the frames of the pages of `span` into what is shown.
     pub fn show_frames(&mut self, span: Span) -> Result<usize> {
-        // SAFETY: who asked holds the desk's lock and waits.
+        // SAFETY: who asked holds the table's lock and waits.
         let answer: &mut [u64; SLOTS] = unsafe { &mut *FRAMES.0.get() };
         let some = answer.get_mut(..span.len() / PAGE).ok_or(Errno::EINVAL)?;
         self.tools.pagemap.read(span.start, some).map(|()| some.len())

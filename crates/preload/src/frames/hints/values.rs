@@ -2,9 +2,9 @@
 
 use pagelab_abi::plan::Words;
 
-use crate::arch::PAGE;
-use crate::intervals::Span;
-use crate::sys::{self, Result};
+use crate::boundary::arch::PAGE;
+use crate::boundary::span::Span;
+use crate::boundary::sys::{self, Result};
 
 /// Numbers of a hint in memory of our own.
 #[derive(Debug)]

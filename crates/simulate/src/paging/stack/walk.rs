@@ -2,7 +2,7 @@
 
 use super::super::colouring::{Chain, MAX_LEVELS};
 use super::super::pages::Id;
-use super::curve::Curve;
+use super::Curve;
 use super::reuses::Reuses;
 use super::top::{PLACES, Top};
 use super::window::Window;

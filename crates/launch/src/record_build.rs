@@ -1,0 +1,207 @@
+//! From what was decided and what happened to the record.
+
+use crate::counters::Counted;
+use crate::frames::{Placing, report};
+use crate::guests::Guests;
+use crate::prepare::Ready;
+use crate::processes::{self, Seen};
+use crate::record::{
+    self, Command, Faults, Fetch, Kind, Measurement, Outcome, Record, Settings, Severity, Status, Times, Warnings,
+};
+use crate::request::Request;
+use crate::spawn::Finished;
+use crate::sys;
+use crate::sys::process::{self, End};
+use crate::tree::{Cut, Story};
+use crate::{aslr, cgroup};
+use serde_json::json;
+
+/// What was seen of a run.
+pub struct Observed {
+    /// Wall-clock time of its start.
+    pub started_at: String,
+    /// The program's process id.
+    pub pid: i32,
+    /// How it went.
+    pub finished: Finished,
+    /// Time that a hypervisor took from the program's processors meanwhile.
+    pub steal_ns: Option<u64>,
+    /// What the library reported.
+    pub guests: Guests,
+    /// What the counters read.
+    pub counted: Counted,
+    /// State of prepaging.
+    pub fetch: Fetch,
+    /// What the run held for placing frames; None: the policy leaves them to the kernel.
+    pub placing: Option<Placing>,
+    /// What the program reported.
+    pub measurements: Vec<Measurement>,
+}
+
+/// Puts the record together.
+pub fn record(mut ready: Ready<'_>, seen: Observed) -> Record {
+    let finished = &seen.finished;
+    let outcome = outcome(finished, ready.request, &mut ready.warnings);
+    warn_not_loaded(&mut ready, &seen, outcome.status);
+    report::warn(&seen.guests.reports, seen.placing.as_ref(), seen.pid, &mut ready.warnings);
+    let limits = cgroup::limits();
+    warn_limits(&limits, &mut ready.warnings);
+    let usage = finished.story.usage();
+    let measuring = seen.guests.measuring(None);
+    let sources = Seen { guests: &seen.guests, counted: &seen.counted };
+    let processes = processes::list(&finished.story, finished.started_ns, seen.pid, &ready.target, &sources);
+    if ready.preloaded && ready.policy.inherits_exec() {
+        processes::warn_ungoverned(&sources, seen.pid, &mut ready.warnings);
+    }
+    Record {
+        schema: record::SCHEMA,
+        id: None,
+        started_at: seen.started_at.clone(),
+        command: command(&ready),
+        settings: settings(&ready, limits),
+        policy: ready.policy.asked,
+        outcome,
+        time: times(&seen),
+        peak_rss_bytes: usage.peak_rss_bytes,
+        faults: Faults {
+            minor: usage.minor_faults.saturating_sub(measuring.minor_faults),
+            major: usage.major_faults.saturating_sub(measuring.major_faults),
+        },
+        processes,
+        placement: seen.guests.placement(),
+        frames: report::total(&seen.guests.reports, seen.placing.as_ref()),
+        fetch: Fetch { residency_at_start: seen.guests.residency(ready.run_dir.path()), ..seen.fetch },
+        counters: seen.counted.counters,
+        measurements: seen.measurements,
+        warnings: ready.warnings.0,
+        machine: None,
+        provenance: None,
+    }
+}
+
+fn command(ready: &Ready<'_>) -> Command {
+    let arguments = &ready.request.argv;
+    Command {
+        argv: arguments.clone(),
+        cwd: ready.cwd.display().to_string(),
+        executable: ready.target.binary.display().to_string(),
+        env: ready.environment.that_matters(&ready.request.env),
+        env_bytes: ready.environment.bytes() + arguments.iter().map(|text| text.len() + 1).sum::<usize>(),
+    }
+}
+
+fn settings(ready: &Ready<'_>, limits: cgroup::Limits) -> Settings {
+    Settings {
+        cpus: ready.cpus.program.clone(),
+        aslr: aslr::in_force(ready.request.aslr),
+        node: ready.request.node,
+        uid: ready.runner.identity.uid,
+        gid: ready.runner.identity.gid,
+        timeout_s: ready.request.timeout_s,
+        preloaded: ready.preloaded,
+        flush: ready.request.flush.mode,
+        scheduler: ready.fifo.map_or_else(process::scheduler, |priority| format!("SCHED_FIFO priority {priority}")),
+        cgroup: limits.files,
+    }
+}
+
+fn times(seen: &Observed) -> Times {
+    let finished = &seen.finished;
+    let usage = finished.story.usage();
+    let end_ns = finished.story.program.map_or(finished.started_ns, |program| program.at_ns);
+    // Measuring takes longer the smaller the pages are: left in, it would pass for an effect of the page size.
+    let own_measuring_ns = seen.guests.measuring_ns(Some(seen.pid)).unwrap_or(0);
+    let measuring = seen.guests.measuring(None);
+    let main_ns = seen.guests.program(seen.pid).and_then(|report| report.ready_ns);
+    Times {
+        wall_ns: end_ns.saturating_sub(finished.started_ns + own_measuring_ns),
+        user_ns: usage.user_ns.saturating_sub(measuring.user_ns),
+        system_ns: usage.system_ns.saturating_sub(measuring.system_ns),
+        waiting_ns: finished
+            .story
+            .program
+            .and_then(|program| program.reaped.waiting_ns)
+            .zip(finished.waited_ns)
+            .map(|(all, before)| all.saturating_sub(before)),
+        steal_ns: seen.steal_ns,
+        spawn_to_main_ns: main_ns.map(|ready_ns| ready_ns.saturating_sub(finished.started_ns)),
+        measuring_ns: seen.guests.measuring_ns(None),
+    }
+}
+
+fn warn_not_loaded(ready: &mut Ready<'_>, seen: &Observed, status: Status) {
+    let heard = seen.guests.program(seen.pid).is_some() || seen.guests.lost.contains(&seen.pid);
+    if ready.preloaded && status != Status::NotStarted && !heard {
+        let message = "the library was not loaded: the program resets LD_PRELOAD, or its user may not read the library; run: pagelab doctor";
+        ready.warnings.add(Kind::GuestNotLoaded, Severity::Serious, message, json!({"pid": seen.pid}));
+    }
+}
+
+fn warn_limits(limits: &cgroup::Limits, warnings: &mut Warnings) {
+    if let Some(quota) = limits.cpu_quota {
+        let message =
+            format!("a control group limits the run to {quota:.2} CPUs' worth of time: it may be throttled");
+        warnings.warn(Kind::CpuRestricted, message, json!({"cpus": quota}));
+    }
+    if let Some(bytes) = limits.memory_bytes {
+        let message = format!("a control group limits the run to {} MiB of memory", bytes >> 20);
+        warnings.add(Kind::MemoryLimited, Severity::Info, message, json!({"bytes": bytes}));
+    }
+}
+
+fn outcome(finished: &Finished, request: &Request, warnings: &mut Warnings) -> Outcome {
+    let story = &finished.story;
+    let interrupted = matches!(story.cut, Some(Cut::Interrupted(_)));
+    if let Some((step, error)) = &finished.not_started {
+        let message = format!("cannot execute {}: {} ({step:?})", request.argv[0], sys::errno_text(error));
+        return Outcome {
+            status: Status::NotStarted,
+            exit_code: None,
+            signal: None,
+            message: Some(message),
+            interrupted,
+        };
+    }
+    warn_left(story, warnings);
+    let (exit_code, signal) = match story.program.map(|program| program.reaped.end) {
+        Some(End::Exited(code)) => (Some(code), None),
+        Some(End::Signalled(signal)) => (None, Some(signal)),
+        None => (None, None),
+    };
+    let ended = story
+        .program
+        .map_or_else(|| "it could not be ended".to_owned(), |program| crate::tree::describe(program.reaped.end));
+    let (status, message) = match story.cut {
+        Some(Cut::TimedOut) => {
+            let limit = request.timeout_s.unwrap_or_default();
+            let message = format!("ended after the time-out of {limit} s ({ended})");
+            warnings.add(Kind::TimedOut, Severity::Serious, message.clone(), json!({"timeout_s": limit}));
+            (Status::TimedOut, Some(message))
+        }
+        Some(Cut::Interrupted(by)) => {
+            (Status::Signalled, Some(format!("interrupted by {} ({ended})", sys::signals::name(by))))
+        }
+        None if exit_code == Some(0) => (Status::Ok, None),
+        None if signal.is_some() => (Status::Signalled, Some(format!("ended by {ended}"))),
+        None => (Status::Failed, Some(ended)),
+    };
+    if matches!(status, Status::Failed | Status::Signalled) {
+        let text = message.clone().unwrap_or_default();
+        warnings.add(Kind::ProgramFailed, Severity::Serious, format!("the program failed: {text}"), json!({}));
+    }
+    Outcome { status, exit_code, signal, message, interrupted }
+}
+
+fn warn_left(story: &Story, warnings: &mut Warnings) {
+    if story.left.is_empty() {
+        return;
+    }
+    let names: Vec<String> = story.left.iter().map(|(pid, name)| format!("{name} ({pid})")).collect();
+    let message = format!(
+        "{} processes were still running when the program had ended, and were ended too: {}",
+        names.len(),
+        names.join(", ")
+    );
+    let pids: Vec<i32> = story.left.iter().map(|left| left.0).collect();
+    warnings.warn(Kind::ProcessesLeft, message, json!({"pids": pids}));
+}

@@ -1,0 +1,61 @@
+//! How memory is backed: the one place that decides between transparent huge pages, reserved pages, base pages and placed
+//! frames, and the only caller of the engine that places frames: what that does for the storeys above they reach through here.
+
+pub mod hugetlb;
+pub mod thp;
+
+use pagelab_abi::guest::{Counter, NoteKind};
+use pagelab_abi::plan::Flags;
+
+use crate::boundary::span::Span;
+use crate::boundary::sys::Errno;
+use crate::boundary::{huge_pages, mapping};
+use crate::frames;
+pub use crate::frames::{
+    advice_for, after_move, all_locked_or_unlocked, before_fork, census, give_back, governs, hints, is_own, learn,
+    list_existing, period, place_existing, populate, populate_all, program_uffd, retry_when_short, stop, unlocked,
+    unpin,
+};
+use crate::state::layout::Backing;
+use crate::state::{guest_file, plan};
+
+/// Maps fresh zeroed read-write memory at exactly `span`, where nothing is mapped, and has it backed.
+pub fn map_fresh(span: Span, backing: Backing) -> Result<(), Errno> {
+    mapping::map_at(span)?;
+    apply(span, backing);
+    Ok(())
+}
+
+/// As [`map_fresh`], in base pages for now.
+pub fn map_small(span: Span) -> Result<(), Errno> {
+    mapping::map_at(span)?;
+    huge_pages::advise_base(span);
+    Ok(())
+}
+
+/// Has memory that is mapped already backed as `backing` says: in placed frames where a strategy governs it, and it is in no
+/// tile of larger pages; else as the kernel is advised.
+pub fn apply(span: Span, backing: Backing) {
+    if !backing.is_tiled() && frames::enter(span) {
+        return;
+    }
+    thp::advise(span, backing);
+}
+
+/// Counts a request that goes to the kernel unchanged.
+pub fn fallback(errno: Errno, len: usize) {
+    let counter = match errno {
+        Errno::ENOMEM => Counter::FallbackNoMemory,
+        Errno::EEXIST => Counter::FallbackOccupied,
+        _ => Counter::FallbackOther,
+    };
+    guest_file::count(counter);
+    guest_file::note(NoteKind::Fallback, Some(errno), 0, len);
+}
+
+/// In a forked child: an engine of its own that places frames, unless the policy is not inherited.
+pub fn adopt_child() {
+    if let Some(plan) = plan::current() {
+        frames::adopt_child(plan.flags().contains(Flags::INHERIT_FORK));
+    }
+}

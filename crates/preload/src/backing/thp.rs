@@ -1,0 +1,150 @@
+//! Base pages and transparent huge pages: advice, as far as the kernel's limit on mappings goes.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use pagelab_abi::guest::{Counter, NoteKind};
+
+use crate::boundary::arch::{PAGE, PMD};
+use crate::boundary::span::{Span, align_down};
+use crate::boundary::sys::{self, Errno, c};
+use crate::boundary::{huge_pages, maps};
+use crate::state::layout::Backing;
+use crate::state::{guest_file, seccomp};
+
+/// Mappings that pieces have made, at most: how far `vm.max_map_count` is.
+static PIECES: AtomicU32 = AtomicU32::new(0);
+/// `vm.max_map_count`, less a reserve for the program's own needs.
+static MOST_PIECES: AtomicU32 = AtomicU32::new(58_000);
+
+/// Learns `vm.max_map_count` and how the kernel makes transparent huge pages.
+pub fn read_settings() {
+    read_map_limit();
+    huge_pages::read_switches();
+}
+
+fn read_map_limit() {
+    let mut text = [0u8; 64];
+    let used = huge_pages::read_setting(c"/proc/sys/vm/max_map_count", &mut text);
+    let digits = text.iter().take(used).take_while(|byte| byte.is_ascii_digit());
+    let limit = digits.fold(0u32, |value, &byte| value.saturating_mul(10).saturating_add(u32::from(byte - b'0')));
+    if limit > 0 {
+        MOST_PIECES.store(limit - limit / 10, Ordering::Relaxed);
+    }
+}
+
+/// Whether another mapping may be split off; counts what really exists when the estimate comes near the limit.
+fn may_split() -> bool {
+    let most = MOST_PIECES.load(Ordering::Relaxed);
+    if PIECES.fetch_add(1, Ordering::Relaxed) < most {
+        return true;
+    }
+    if seccomp::is_active() {
+        return false;
+    }
+    let real = maps::count();
+    PIECES.store(real, Ordering::Relaxed);
+    if real < most {
+        return true;
+    }
+    guest_file::count(Counter::FallbackMapCount);
+    guest_file::note(NoteKind::MapCountNear, None, 0, real as usize);
+    // Ask again only after a while: counting takes milliseconds.
+    PIECES.store(most.saturating_sub(1000), Ordering::Relaxed);
+    false
+}
+
+/// Asks for `backing` where memory is mapped already.
+pub fn advise(span: Span, backing: Backing) {
+    let advice = match backing {
+        Backing::Kernel => return,
+        // Without the advice there are fewer mappings, and it is one call less.
+        Backing::Base if !huge_pages::come_unasked() => return,
+        Backing::Base => c::MADV_NOHUGEPAGE,
+        Backing::Thp(_) | Backing::Hugetlb(_) => c::MADV_HUGEPAGE,
+    };
+    if !may_split() {
+        return;
+    }
+    if let Backing::Thp(bytes) = backing
+        && bytes < PMD
+        && SEVERAL.load(Ordering::Relaxed)
+    {
+        keep_apart(span, bytes);
+    }
+    // SAFETY: the two advices change page sizes, never contents.
+    if let Err(errno) = unsafe { sys::madvise(span.start, span.len(), advice) } {
+        // EINVAL: a kernel without transparent huge pages has nothing to switch off.
+        if errno != Errno::EINVAL || advice == c::MADV_HUGEPAGE {
+            guest_file::note(NoteKind::Fallback, Some(errno), span.start, span.len());
+        }
+    }
+}
+
+/// Whether the plan names several sizes of transparent huge pages, smaller ones than 2 MiB among them.
+static SEVERAL: AtomicBool = AtomicBool::new(false);
+
+/// Told once, at start.
+pub fn several_sizes() {
+    SEVERAL.store(true, Ordering::Relaxed);
+}
+
+/// Whether tiles of sizes below 2 MiB are mappings of their own.
+pub fn keeps_apart() -> bool {
+    SEVERAL.load(Ordering::Relaxed)
+}
+
+/// Makes a mapping of each tile of `bytes`. Which sizes the kernel uses is a system-wide switch, and it takes the largest
+/// that is on and fits into the mapping: so no mapping may hold a tile and its neighbour, with which it would make a larger
+/// one. Every other tile gets MADV_RANDOM, which means nothing for anonymous memory (but for swap readahead), and keeps
+/// the kernel from merging it.
+fn keep_apart(span: Span, bytes: usize) {
+    let mut at = span.start;
+    while at < span.end {
+        let end = (align_down(at, bytes) + bytes).min(span.end);
+        if !(at / bytes).is_multiple_of(2) {
+            // SAFETY: changes no contents.
+            let advised = unsafe { sys::madvise(at, end - at, c::MADV_RANDOM) };
+            if !may_split() || advised.is_err() {
+                return guest_file::note(NoteKind::SwitchDenied, advised.err(), at, bytes);
+            }
+        }
+        guest_file::count(Counter::MthpTiles);
+        at = end;
+    }
+}
+
+/// What came of collapsing a tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Collapsed {
+    /// It is one page now.
+    Huge,
+    /// Nothing in it was touched: there is nothing to collapse, and the first touch can still give a huge page.
+    Untouched,
+    /// It consists of several mappings that the kernel cannot merge: parts of it were moved there.
+    Patchwork,
+    /// No page was to be had, or something else went wrong.
+    Failed,
+}
+
+/// Makes one page of a whole tile of 2 MiB that consists of small ones.
+pub fn collapse(tile: Span) -> Collapsed {
+    // SAFETY: collapsing changes page sizes, never contents.
+    match unsafe { sys::madvise(tile.start, tile.len(), c::MADV_COLLAPSE) } {
+        Ok(()) => {
+            guest_file::count(Counter::TilesCollapsed);
+            Collapsed::Huge
+        }
+        Err(Errno::EINVAL) if is_untouched(tile) => Collapsed::Untouched,
+        Err(Errno::EINVAL) => Collapsed::Patchwork,
+        Err(errno) => {
+            guest_file::count(Counter::TilesCollapseFailed);
+            guest_file::note(NoteKind::CollapseFailed, Some(errno), tile.start, tile.len());
+            Collapsed::Failed
+        }
+    }
+}
+
+fn is_untouched(tile: Span) -> bool {
+    let mut pages = [0u8; PMD / PAGE];
+    sys::mincore(tile.start, tile.len(), &mut pages).is_ok() && pages.iter().all(|&page| page & 1 == 0)
+}

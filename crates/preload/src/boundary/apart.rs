@@ -1,0 +1,55 @@
+//! Files that the library opens for a moment, while the program has other threads.
+//!
+//! Any of them may close what it does not know (closefrom, a daemon's loop) and get the number for a file of its own: the library would
+//! read that file, and close it. So there such work is done by a thread of a moment with a table of its own, which begins empty: it
+//! holds none of the program's files open either. The caller waits for it.
+
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use crate::boundary::sys::{Errno, Result, task};
+
+use super::{libc, stack};
+
+/// What the thread does, and what came of it.
+struct Job<F, R> {
+    what: UnsafeCell<Option<F>>,
+    result: UnsafeCell<MaybeUninit<Result<R>>>,
+}
+
+/// Does `what`, which opens files and closes them again, where no other thread of the program can reach them. Fails where there can
+/// be no such thread (limits, kernels before Linux 5.9).
+pub fn apart<R>(what: impl FnOnce() -> R) -> Result<R> {
+    // Threads of the library's own have tables of their own, and so has who is there already.
+    let Some(top) = stack::beside().filter(|_| !libc::is_alone()) else { return Ok(what()) };
+    elsewhere(top, what)
+}
+
+fn elsewhere<F: FnOnce() -> R, R>(top: usize, what: F) -> Result<R> {
+    let job = Job { what: UnsafeCell::new(Some(what)), result: UnsafeCell::new(MaybeUninit::uninit()) };
+    let tid = AtomicU32::new(0);
+    // SAFETY: the stack is this thread's, which waits; the entry uses no thread-local storage.
+    unsafe { task::start_thread_with_files(top, &tid, body::<F, R>, &raw const job as usize) }?;
+    loop {
+        match tid.load(Ordering::Acquire) {
+            0 => break,
+            running => task::futex_wait_for(&tid, running, 1_000_000_000),
+        }
+    }
+    // SAFETY: the thread has ended, and wrote it before.
+    unsafe { job.result.into_inner().assume_init() }
+}
+
+extern "C" fn body<F: FnOnce() -> R, R>(job: usize) -> ! {
+    // SAFETY: `elsewhere` passes such a job and leaves it alone until this thread has ended.
+    let job = unsafe { &*(job as *const Job<F, R>) };
+    let result = match task::leave_files() {
+        // SAFETY: as above.
+        Ok(()) => unsafe { (*job.what.get()).take() }.map(|what| what()).ok_or(Errno::EINVAL),
+        Err(errno) => Err(errno),
+    };
+    // SAFETY: as above.
+    unsafe { (*job.result.get()).write(result) };
+    task::exit_thread()
+}

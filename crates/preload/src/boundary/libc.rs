@@ -1,0 +1,43 @@
+//! Variables of libc's that the library reads or sets.
+
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+
+use super::sys;
+
+/// libc's `__curbrk`, which its sbrk reads.
+static CURRENT_BREAK: AtomicPtr<AtomicUsize> = AtomicPtr::new(core::ptr::null_mut());
+
+/// libc's `__curbrk` lies at `address`; what it says now (0: nobody has asked yet).
+pub fn found_break(address: usize) -> usize {
+    let word = address as *mut AtomicUsize;
+    CURRENT_BREAK.store(word, Ordering::Release);
+    // SAFETY: libc's own variable, which lives as long as the process.
+    unsafe { (*word).load(Ordering::Relaxed) }
+}
+
+/// Stores the break where libc's sbrk looks for it.
+pub fn set_current_break(end: usize) {
+    // SAFETY: null, or libc's own variable, which lives as long as the process.
+    if let Some(word) = unsafe { CURRENT_BREAK.load(Ordering::Acquire).as_ref() } {
+        word.store(end, Ordering::Relaxed);
+    }
+}
+
+/// libc's `__libc_single_threaded`.
+static ONE_THREAD: AtomicPtr<AtomicBool> = AtomicPtr::new(core::ptr::null_mut());
+
+/// libc's `__libc_single_threaded` lies at `address`.
+pub fn found_one_thread(address: usize) {
+    ONE_THREAD.store(address as *mut AtomicBool, Ordering::Release);
+}
+
+/// Whether the process has one thread, as libc knows without asking the kernel.
+pub fn has_one_thread() -> bool {
+    // SAFETY: null, or libc's own variable, which lives as long as the process.
+    unsafe { ONE_THREAD.load(Ordering::Acquire).as_ref() }.is_some_and(|one| one.load(Ordering::Relaxed))
+}
+
+/// Whether the process has one thread now: once it had more, libc never says so again, and the kernel is asked.
+pub fn is_alone() -> bool {
+    has_one_thread() || sys::link_count(c"/proc/self/task").is_ok_and(|links| links == 3)
+}

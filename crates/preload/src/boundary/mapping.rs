@@ -1,0 +1,67 @@
+//! Mappings: made at one place, looked at, and closed.
+
+use crate::boundary::apart::apart;
+use crate::boundary::arch::PAGE;
+use crate::boundary::span::Span;
+use crate::boundary::sys::{self, Errno, c};
+
+/// Maps fresh zeroed read-write memory at exactly `span`, where nothing is mapped.
+pub fn map_at(span: Span) -> Result<(), Errno> {
+    let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_FIXED_NOREPLACE;
+    // SAFETY: NOREPLACE: nothing that exists is touched.
+    let at = unsafe { sys::mmap(span.start, span.len(), c::PROT_RW, flags, -1, 0) }?;
+    if at != span.start {
+        // Kernels before 4.17 take the address for a hint.
+        // SAFETY: the mapping was just made and nobody knows of it.
+        let _ = unsafe { sys::munmap(at, span.len()) };
+        return Err(Errno::EEXIST);
+    }
+    Ok(())
+}
+
+/// Whether the pages on both sides of `border` belong to one mapping, so that both carry the same: mremap refuses to grow
+/// what crosses mappings before it finds that there is no room to grow.
+pub fn is_one_mapping(border: usize) -> bool {
+    is_within_one(Span::new(border - PAGE, border + PAGE))
+}
+
+/// Whether all of `span` belongs to one mapping.
+pub fn is_within_one(span: Span) -> bool {
+    const TOO_MUCH: usize = 1 << 46;
+    // SAFETY: nothing moves without MREMAP_MAYMOVE, and there is no room for that much anywhere.
+    let grown = unsafe { sys::mremap(span.start, span.len(), TOO_MUCH, 0, 0) };
+    grown != Err(Errno::EFAULT)
+}
+
+/// mprotect, or pkey_mprotect with `key` ≥ 0: the program's own request about its own memory.
+pub fn protect(span: Span, prot: i32, key: i32) -> Result<(), Errno> {
+    // SAFETY: as the caller says.
+    unsafe {
+        match key {
+            0.. => sys::pkey_mprotect(span.start, span.len(), prot, key),
+            _ => sys::mprotect(span.start, span.len(), prot),
+        }
+    }
+}
+
+/// Reads memory that the program has closed to itself: the kernel's view of the process ignores protections.
+pub fn read_closed(from: usize, into: &mut [u8]) -> Result<(), Errno> {
+    apart(|| read_memory(from, into))?
+}
+
+fn read_memory(from: usize, into: &mut [u8]) -> Result<(), Errno> {
+    let fd = sys::open(c"/proc/self/mem", c::O_RDONLY, 0)?;
+    let mut done = 0;
+    let result = loop {
+        match into.get_mut(done..) {
+            None | Some([]) => break Ok(()),
+            Some(rest) => match sys::pread(fd, rest, from + done) {
+                Ok(0) => break Err(Errno::EFAULT),
+                Ok(bytes) => done += bytes,
+                Err(errno) => break Err(errno),
+            },
+        }
+    };
+    sys::close(fd);
+    result
+}

@@ -1,0 +1,100 @@
+//! As much of Unix sockets as it takes to be given descriptors.
+
+use crate::boundary::arch::{nr, syscall6};
+
+use super::{Errno, Result, check, pad};
+
+const AF_UNIX: u16 = 1;
+const SOCK_STREAM: usize = 1;
+const SOCK_CLOEXEC: usize = 0o200_0000;
+const SOL_SOCKET: usize = 1;
+const SCM_RIGHTS: u32 = 1;
+const SO_RCVTIMEO: usize = 20;
+const MSG_CMSG_CLOEXEC: usize = 0x4000_0000;
+/// How long an answer is waited for.
+const PATIENCE_S: u64 = 5;
+/// Bytes of a path, with its NUL.
+const PATH: usize = 108;
+
+#[repr(C)]
+struct Address {
+    family: u16,
+    path: [u8; PATH],
+}
+
+/// `struct msghdr` on 64-bit machines.
+#[repr(C)]
+struct Header {
+    name: usize,
+    name_bytes: u64,
+    parts: usize,
+    part_count: usize,
+    control: usize,
+    control_bytes: usize,
+    flags: u64,
+}
+
+/// A control message with up to two descriptors.
+#[repr(C, align(8))]
+struct Control {
+    bytes: u64,
+    level: u32,
+    kind: u32,
+    descriptors: [i32; 2],
+}
+
+/// Connects to the socket at `path` (not NUL-terminated).
+pub fn connect(path: &[u8]) -> Result<i32> {
+    connect_to(path, 0)
+}
+
+/// Connects to the socket with the abstract address `name`.
+pub fn connect_abstract(name: &[u8]) -> Result<i32> {
+    connect_to(name, 1)
+}
+
+/// `skip`: zero bytes before the name; with one, the address ends with the name.
+fn connect_to(name: &[u8], skip: usize) -> Result<i32> {
+    let mut address = Address { family: AF_UNIX, path: [0; PATH] };
+    let room = address.path.get_mut(skip..skip + name.len()).filter(|_| skip + name.len() < PATH);
+    room.ok_or(Errno::EINVAL)?.copy_from_slice(name);
+    let bytes = if skip > 0 { size_of::<u16>() + skip + name.len() } else { size_of::<Address>() };
+    // SAFETY: makes a new descriptor only.
+    let fd = unsafe { call!(nr::SOCKET, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) }? as i32;
+    let timeout = [PATIENCE_S, 0];
+    // SAFETY: the kernel reads a `timeval`, 16 bytes, and the address.
+    let connected = unsafe {
+        let _ = call!(nr::SETSOCKOPT, fd, SOL_SOCKET, SO_RCVTIMEO, timeout.as_ptr(), 16);
+        call!(nr::CONNECT, fd, &raw const address, bytes)
+    };
+    if connected.is_err() {
+        super::close(fd);
+    }
+    connected.map(|_| fd)
+}
+
+/// Receives one word and two descriptors (none: the message had none).
+pub fn receive(fd: i32) -> Result<(u32, Option<[i32; 2]>)> {
+    let mut word = 0u32;
+    let part = [(&raw mut word) as usize, size_of::<u32>()];
+    let mut control = Control { bytes: 0, level: 0, kind: 0, descriptors: [-1; 2] };
+    let mut header = Header {
+        name: 0,
+        name_bytes: 0,
+        parts: part.as_ptr() as usize,
+        part_count: 1,
+        control: (&raw mut control) as usize,
+        control_bytes: size_of::<Control>(),
+        flags: 0,
+    };
+    // SAFETY: the header describes `word` and `control`, which outlive the call.
+    let used = unsafe { call!(nr::RECVMSG, fd, &raw mut header, MSG_CMSG_CLOEXEC) }?;
+    if used != size_of::<u32>() {
+        return Err(Errno::EPIPE);
+    }
+    let given = header.control_bytes >= size_of::<Control>()
+        && control.level == SOL_SOCKET as u32
+        && control.kind == SCM_RIGHTS
+        && control.bytes == size_of::<Control>() as u64;
+    Ok((word, given.then_some(control.descriptors)))
+}

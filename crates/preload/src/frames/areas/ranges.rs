@@ -1,0 +1,208 @@
+//! A sorted table of address ranges with a strategy each, read without a lock: the handler must not wait for threads whose
+//! faults it answers. Writers take turns.
+
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence};
+
+use crate::boundary::span::Span;
+use crate::boundary::sys;
+
+/// Most ranges.
+const ROOM: usize = 16 << 10;
+
+/// Strategy number plus one; 0: the kernel.
+pub type Code = u8;
+
+struct Range {
+    start: AtomicUsize,
+    end: AtomicUsize,
+    code: AtomicU8,
+}
+
+type Table = [Range; ROOM];
+
+/// One table. Its memory is mapped with the first range.
+pub struct Ranges {
+    table: AtomicPtr<Table>,
+    count: AtomicUsize,
+    /// Odd while the table changes.
+    version: AtomicU32,
+}
+
+impl Ranges {
+    /// Without ranges.
+    pub const fn new() -> Ranges {
+        Ranges {
+            table: AtomicPtr::new(core::ptr::null_mut()),
+            count: AtomicUsize::new(0),
+            version: AtomicU32::new(0),
+        }
+    }
+
+    /// The range around `addr`, or else the addresses around it that no range covers.
+    pub fn around(&self, addr: usize) -> (Option<Code>, Span) {
+        loop {
+            let version = self.version.load(Ordering::Acquire);
+            let found = if version.is_multiple_of(2) { self.search(addr) } else { (None, Span::new(0, 0)) };
+            fence(Ordering::Acquire);
+            if version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version {
+                return found;
+            }
+            core::hint::spin_loop();
+        }
+    }
+
+    fn table(&self) -> Option<&'static Table> {
+        // SAFETY: null, or the mapping that `set` made, which is never taken away.
+        unsafe { self.table.load(Ordering::Acquire).as_ref() }
+    }
+
+    fn range(&self, at: usize) -> Option<(Span, Code)> {
+        let range = self.table()?.get(at)?;
+        let span = Span::new(range.start.load(Ordering::Relaxed), range.end.load(Ordering::Relaxed));
+        Some((span, range.code.load(Ordering::Relaxed)))
+    }
+
+    /// Number of the first range that ends after `addr`.
+    fn position(&self, addr: usize) -> usize {
+        let (mut low, mut high) = (0, self.count.load(Ordering::Relaxed));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.range(middle) {
+                Some((span, _)) if span.end <= addr => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        low
+    }
+
+    fn search(&self, addr: usize) -> (Option<Code>, Span) {
+        let at = self.position(addr);
+        let next = if at < self.count.load(Ordering::Relaxed) { self.range(at) } else { None };
+        if let Some((span, code)) = next
+            && span.start <= addr
+        {
+            return (Some(code), span);
+        }
+        let before = at.checked_sub(1).and_then(|at| self.range(at)).map_or(0, |(span, _)| span.end);
+        (None, Span::new(before, next.map_or(usize::MAX, |(span, _)| span.start)))
+    }
+
+    fn put(&self, at: usize, span: Span, code: Code) {
+        if let Some(range) = self.table().and_then(|table| table.get(at)) {
+            range.start.store(span.start, Ordering::Relaxed);
+            range.end.store(span.end, Ordering::Relaxed);
+            range.code.store(code, Ordering::Relaxed);
+        }
+    }
+
+    /// Moves the ranges from number `from` on to number `to` on.
+    fn slide(&self, from: usize, to: usize) {
+        let count = self.count.load(Ordering::Relaxed);
+        let one = |at: usize| {
+            if let Some((span, code)) = self.range(at) {
+                self.put(at + to - from, span, code);
+            }
+        };
+        if to > from {
+            (from..count).rev().for_each(one)
+        } else {
+            (from..count).for_each(one)
+        }
+        self.count.store(count + to - from, Ordering::Relaxed);
+    }
+
+    /// Gives `span` a code, or takes what it has away. False if there are too many ranges.
+    pub fn change(&self, span: Span, code: Option<Code>) -> bool {
+        if span.is_empty() {
+            return true;
+        }
+        if self.table().is_none() {
+            let Ok(at) = sys::mmap_sparse(size_of::<Table>()) else { return false };
+            self.table.store(at as *mut Table, Ordering::Release);
+        }
+        if self.count.load(Ordering::Relaxed) + 2 > ROOM {
+            return false;
+        }
+        self.version.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.replace(span, code);
+        self.version.fetch_add(1, Ordering::Release);
+        true
+    }
+
+    fn replace(&self, span: Span, code: Option<Code>) {
+        let first = self.position(span.start);
+        let (mut end, mut kept) = (first, [None; 3]);
+        kept[1] = code.map(|code| (span, code));
+        while end < self.count.load(Ordering::Relaxed)
+            && let Some((old, other)) = self.range(end).filter(|(old, _)| old.start < span.end)
+        {
+            if old.start < span.start {
+                kept[0] = Some((Span::new(old.start, span.start), other));
+            }
+            if old.end > span.end {
+                kept[2] = Some((Span::new(span.end, old.end), other));
+            }
+            end += 1;
+        }
+        let count = kept.iter().flatten().count();
+        self.slide(end, first + count);
+        for (at, (span, code)) in kept.into_iter().flatten().enumerate() {
+            self.put(first + at, span, code);
+        }
+    }
+
+    /// Whether some range has this code. Callers take turns with writers.
+    pub fn has(&self, code: Code) -> bool {
+        (0..self.count.load(Ordering::Relaxed)).any(|at| self.range(at).is_some_and(|(_, held)| held == code))
+    }
+
+    /// In a forked child: a writer that was at work is not there to finish; its range may be lost, readers must not wait.
+    pub fn after_fork(&self) {
+        if !self.version.load(Ordering::Relaxed).is_multiple_of(2) {
+            self.version.fetch_add(1, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_the_naive_map_of_pages() {
+        static RANGES: Ranges = Ranges::new();
+        let at = |addr| RANGES.around(addr).0;
+        let base = 0x100_0000;
+        assert_eq!(at(base), None);
+        let mut naive = [None; 64];
+        let mut seed = 1u64;
+        for step in 0..3000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (from, len) = ((seed >> 33) as usize % 60, 1 + (seed >> 45) as usize % 4);
+            let code = (step % 3 != 0).then_some((seed >> 55) as u8 % 5);
+            assert!(RANGES.change(Span::new(base + from * 4096, base + (from + len) * 4096), code));
+            naive[from..from + len].fill(code);
+            for (page, wanted) in naive.iter().enumerate() {
+                assert_eq!(at(base + page * 4096), *wanted, "page {page} after step {step}");
+            }
+            for code in 0..5 {
+                assert_eq!(RANGES.has(code), naive.contains(&Some(code)));
+            }
+        }
+        assert!(RANGES.change(Span::new(0, usize::MAX), None));
+        assert_eq!(RANGES.count.load(Ordering::Relaxed), 0);
+        assert_eq!(RANGES.around(base).1, Span::new(0, usize::MAX));
+    }
+
+    #[test]
+    fn readers_go_on_where_a_writer_was_lost() {
+        static RANGES: Ranges = Ranges::new();
+        assert!(RANGES.change(Span::new(4096, 8192), Some(2)));
+        RANGES.version.fetch_add(1, Ordering::Relaxed);
+        RANGES.after_fork();
+        assert_eq!(RANGES.around(5000), (Some(2), Span::new(4096, 8192)));
+        RANGES.after_fork();
+        assert_eq!(RANGES.around(9000).0, None);
+    }
+}

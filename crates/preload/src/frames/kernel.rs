@@ -1,0 +1,8 @@
+//! What the engine asks of the kernel: userfaultfd, frame numbers, memory nodes, control groups.
+
+pub mod control_groups;
+pub mod kpageflags;
+pub mod memory_nodes;
+pub mod pagemap;
+pub mod rights;
+pub mod uffd;

@@ -1,0 +1,107 @@
+//! Exact frames: finding them among the free memory of the machine.
+//!
+//! Nobody can ask the kernel for a frame. But what is populated shows its frames, so chunks are populated, and held, until
+//! the frame is among them or the budget is used up. Where `/proc/kpageflags` tells that a frame is in use, or in which
+//! company it is free, nothing is populated in vain, or the smaller way.
+
+use pagelab_abi::plan::{ANYWHERE, Words};
+use pagelab_frames::{End, Run, Want};
+
+use crate::boundary::arch::{PAGE, PMD};
+use crate::boundary::sys::{self, Result};
+use crate::frames::engine::Engine;
+use crate::frames::pool::pools::{Pool, table};
+
+/// The frames among `values`, sorted.
+fn sorted(values: Words<'_>) -> &'static [u64] {
+    let Ok(list) = table::<u64>(values.len()) else { return &[] };
+    for (place, value) in list.iter_mut().zip(values.iter()) {
+        *place = value;
+    }
+    list.sort_unstable();
+    let count = list.partition_point(|frame| *frame != ANYWHERE);
+    list.get(..count).unwrap_or(&[])
+}
+
+impl Pool {
+    /// Which end of its list a page goes to: those that somebody will ask for by number are handed out last.
+    pub fn end_for(&self, frame: u64) -> End {
+        if self.wanted.is_empty() || self.wanted.binary_search(&frame).is_ok() { End::Back } else { End::Front }
+    }
+
+    /// Makes frames findable by number.
+    fn keep_index(&mut self) -> Result<()> {
+        if self.stock.has_index() {
+            return Ok(());
+        }
+        // Room for twice of what is there: it is made anew seldom.
+        let words = table::<u64>(2 * self.stock.index_room())?;
+        if let Some(old) = self.stock.set_index(Some(words)) {
+            let bytes = size_of_val(old).next_multiple_of(PAGE);
+            // SAFETY: the old index was a mapping of its own, and nothing refers to it any more.
+            let _ = unsafe { sys::munmap(old.as_ptr() as usize, bytes) };
+        }
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Strategy `number` asks for these frames by number.
+    pub fn will_search(&mut self, number: usize, frames: Words<'_>) {
+        self.opened_flags();
+        let pool = self.placers.get(number).and_then(Option::as_ref).map(|placer| placer.pool);
+        if let Some(pool) = pool.and_then(|pool| self.pools.pool(pool))
+            && pool.wanted.is_empty()
+        {
+            pool.wanted = sorted(frames);
+        }
+    }
+
+    /// As [`Engine::take`], from a pool of which pages ask for frames by number: what others may ask for is taken last.
+    pub fn take_exact(&mut self, at_pool: usize, at: usize, most: usize) -> Option<(Run, usize)> {
+        let want = *self.scratch.wants.get(at)?;
+        if let Want::Frame(frame) = want {
+            let _ = self.pools.pool(at_pool)?.keep_index();
+            if self.pools.pool(at_pool)?.stock.find(frame).is_some() || self.search(at_pool, frame) {
+                let stock = &mut self.pools.all.get_mut(at_pool)?.as_mut()?.stock;
+                let run = stock.take_run(self.scratch.wants.get(at..at + most)?)?;
+                return Some((run, stock.address(run.slot)?));
+            }
+        }
+        if self.pools.pool(at_pool)?.stock.totals().free == 0 {
+            self.pools.measure(at_pool);
+            self.refill(at_pool).ok()?;
+        }
+        let stock = &mut self.pools.pool(at_pool)?.stock;
+        let slot = match want {
+            Want::Colour(colour) => stock.take(colour).or_else(|| stock.take_near(colour))?,
+            Want::Frame(_) | Want::Any => stock.take_any()?,
+        };
+        Some((Run::one(slot), stock.address(slot)?))
+    }
+
+    /// Populates until pool `at` has `frame`, or must not hold more: whether it has it.
+    pub fn search(&mut self, at: usize, frame: u64) -> bool {
+        if !self.checks.flags.may_be_free(frame) {
+            return false;
+        }
+        let small = !self.checks.flags.is_whole_free(frame);
+        loop {
+            self.pools.measure(at);
+            let Some(pool) = self.pools.pool(at) else { return false };
+            if pool.held_bytes() + PMD as u64 > pool.budget_bytes() {
+                return false;
+            }
+            if self.refill_with(at, small).is_err() {
+                return false;
+            }
+            let Some(pool) = self.pools.pool(at) else { return false };
+            if pool.keep_index().is_err() {
+                return false;
+            }
+            if pool.stock.find(frame).is_some() {
+                return true;
+            }
+        }
+    }
+}

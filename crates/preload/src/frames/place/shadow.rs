@@ -1,0 +1,139 @@
+//! What each page was placed on: the low 31 bits of a frame number for every governed page, 0 where we placed nothing, and
+//! one bit for pages that were placed ahead of a touch.
+//!
+//! Two levels, each made when first needed: a directory over all user addresses, and leaves of one word a page. A leaf
+//! is never taken away; words of memory that was given back stay, and are written over when their page is placed again.
+
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use crate::boundary::arch::PAGE;
+use crate::boundary::span::Span;
+use crate::boundary::sys;
+
+/// Addresses that one leaf covers.
+const REACH: usize = 1 << 30;
+/// User addresses have 47 bits.
+const LEAVES: usize = (1 << 47) / REACH;
+const PAGES: usize = REACH / PAGE;
+
+/// The page was placed ahead of a touch.
+const AHEAD: u32 = 1 << 31;
+
+/// As much of a frame number as is kept.
+pub fn low(frame: u64) -> u32 {
+    frame as u32 & !AHEAD
+}
+
+type Leaf = [AtomicU32; PAGES];
+
+/// The words.
+pub struct Shadow {
+    directory: AtomicPtr<[AtomicPtr<Leaf>; LEAVES]>,
+}
+
+/// Fresh zeroed memory for `place`, unless somebody was faster.
+fn fill<T>(place: &AtomicPtr<T>) -> Option<&'static T> {
+    let at = sys::mmap_sparse(size_of::<T>()).ok()?;
+    let made = at as *mut T;
+    match place.compare_exchange(core::ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
+        // SAFETY: a fresh zeroed mapping of that size, never unmapped; zero is a value of everything kept here.
+        Ok(_) => Some(unsafe { &*made }),
+        Err(first) => {
+            // SAFETY: nobody else knows of the mapping.
+            let _ = unsafe { sys::munmap(at, size_of::<T>()) };
+            // SAFETY: not null, and as above.
+            Some(unsafe { &*first })
+        }
+    }
+}
+
+fn get<T>(place: &AtomicPtr<T>) -> Option<&'static T> {
+    // SAFETY: null, or a mapping that `fill` made.
+    unsafe { place.load(Ordering::Acquire).as_ref() }
+}
+
+impl Shadow {
+    /// Nothing placed anywhere.
+    pub const fn new() -> Shadow {
+        Shadow { directory: AtomicPtr::new(core::ptr::null_mut()) }
+    }
+
+    fn word(&self, addr: usize) -> Option<&'static AtomicU32> {
+        get(get(&self.directory)?.get(addr / REACH)?)?.get(addr % REACH / PAGE)
+    }
+
+    fn word_made(&self, addr: usize) -> Option<&'static AtomicU32> {
+        let directory = get(&self.directory).or_else(|| fill(&self.directory))?;
+        let place = directory.get(addr / REACH)?;
+        let leaf = get(place).or_else(|| fill(place))?;
+        leaf.get(addr % REACH / PAGE)
+    }
+
+    /// The page at `addr` was placed on frame `frame` (0: not by us), `ahead` of a touch.
+    pub fn set(&self, addr: usize, frame: u64, ahead: bool) {
+        self.store(addr, low(frame) | if ahead { AHEAD } else { 0 });
+    }
+
+    fn store(&self, addr: usize, value: u32) {
+        let word = if value == 0 { self.word(addr) } else { self.word_made(addr) };
+        if let Some(word) = word {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    fn load(&self, addr: usize) -> u32 {
+        self.word(addr).map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    /// Low bits of the frame that the page at `addr` was placed on; 0: not by us.
+    pub fn get(&self, addr: usize) -> u32 {
+        self.load(addr) & !AHEAD
+    }
+
+    /// Whether the page at `addr` was placed ahead of a touch.
+    pub fn is_ahead(&self, addr: usize) -> bool {
+        self.load(addr) & AHEAD != 0
+    }
+
+    /// The pages of `old` lie at `new` from now on.
+    pub fn carry(&self, old: Span, new: usize) {
+        for offset in (0..old.len()).step_by(PAGE) {
+            let word = self.load(old.start + offset);
+            self.store(old.start + offset, 0);
+            self.store(new + offset, word);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAR: usize = 0x6100_0000_0000;
+
+    #[test]
+    fn words_are_kept_by_page() {
+        let shadow = Shadow::new();
+        assert_eq!(shadow.get(FAR), 0);
+        shadow.set(FAR, 0, false);
+        assert_eq!(shadow.get(FAR), 0);
+        shadow.set(FAR, 77, false);
+        shadow.set(FAR + PAGE, 78, false);
+        shadow.set(FAR + REACH, 79, false);
+        assert_eq!([0, PAGE, REACH, 2 * PAGE].map(|at| shadow.get(FAR + at)), [77, 78, 79, 0]);
+        assert_eq!(shadow.get(FAR + 5), 77);
+        assert_eq!(shadow.get(usize::MAX), 0);
+        shadow.set(usize::MAX - 1, 5, false);
+    }
+
+    #[test]
+    fn moved_pages_keep_theirs() {
+        let shadow = Shadow::new();
+        shadow.set(FAR, 1, true);
+        shadow.set(FAR + 2 * PAGE, 3, false);
+        shadow.carry(Span::new(FAR, FAR + 3 * PAGE), FAR + REACH - PAGE);
+        assert_eq!([0, PAGE, 2 * PAGE].map(|at| shadow.get(FAR + at)), [0; 3]);
+        assert_eq!([0, PAGE, 2 * PAGE].map(|at| shadow.get(FAR + REACH - PAGE + at)), [1, 0, 3]);
+        assert!(shadow.is_ahead(FAR + REACH - PAGE) && !shadow.is_ahead(FAR + REACH + PAGE));
+    }
+}

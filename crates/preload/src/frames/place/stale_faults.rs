@@ -1,0 +1,84 @@
+//! Faults that nothing could be done about at the first try.
+//!
+//! A message may be older than what it asks for: where mappings of two threads lie side by side, a window opened for one of
+//! them brings in what the other one waits for, which goes on, gives its memory back, and has its old message answered
+//! afterwards. Nothing can be moved there then; a moment later another thread may have mapped the same addresses, and what is
+//! filled for the old message is taken from it. So whoever waits is woken first. Who really waits asks again.
+
+/// Refusals remembered.
+const MOST: usize = 64;
+/// So many refusals in so short a time, ns, are those of many threads that really wait: none may push out the others for
+/// ever.
+const SHORT: u64 = 10_000_000;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Refusal {
+    page: usize,
+    thread: u32,
+    at_ns: u64,
+}
+
+/// Faults that were refused once: the page, and the thread.
+pub struct StaleFaults {
+    refusals: [Refusal; MOST],
+    /// Where the oldest one is.
+    next: usize,
+}
+
+impl StaleFaults {
+    /// None.
+    pub const fn none() -> StaleFaults {
+        StaleFaults { refusals: [Refusal { page: usize::MAX, thread: 0, at_ns: 0 }; MOST], next: 0 }
+    }
+
+    /// `thread` asked for `page` in vain, at `now_ns`. True: it really waits there, since it has asked before. False: it is
+    /// to be woken, and will ask again.
+    pub fn settled(&mut self, page: usize, thread: u32, now_ns: u64) -> bool {
+        if let Some(known) = self.refusals.iter_mut().find(|known| (known.page, known.thread) == (page, thread)) {
+            *known = Refusal { page: usize::MAX, thread: 0, at_ns: 0 };
+            return true;
+        }
+        let Some(oldest) = self.refusals.get_mut(self.next) else { return true };
+        if oldest.page != usize::MAX && now_ns.saturating_sub(oldest.at_ns) < SHORT {
+            return true;
+        }
+        *oldest = Refusal { page, thread, at_ns: now_ns };
+        self.next = (self.next + 1) % MOST;
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_again_is_believed() {
+        let mut faults = StaleFaults::none();
+        assert!(!faults.settled(0x1000, 7, 1));
+        assert!(!faults.settled(0x2000, 7, 2), "another page");
+        assert!(!faults.settled(0x1000, 8, 3), "another thread");
+        assert!(faults.settled(0x1000, 7, 4));
+        assert!(!faults.settled(0x1000, 7, 5), "a new question");
+    }
+
+    #[test]
+    fn old_messages_are_forgotten() {
+        let mut faults = StaleFaults::none();
+        for number in 0..10 * MOST {
+            assert!(!faults.settled(number << 12, 1, number as u64 * SHORT));
+        }
+        assert!(!faults.settled(0, 1, u64::MAX));
+    }
+
+    #[test]
+    fn more_threads_than_places_do_not_wait_for_ever() {
+        let mut faults = StaleFaults::none();
+        let threads = 3 * MOST as u32;
+        let rounds = 1..=4u64;
+        let settled = rounds.map(|round| {
+            (0..threads).filter(|thread| faults.settled((*thread as usize) << 12, *thread, round * 1000)).count()
+        });
+        assert!(settled.sum::<usize>() >= threads as usize);
+    }
+}

@@ -1,0 +1,146 @@
+//! Threads that are woken together.
+//!
+//! A thread that is woken runs at once on some processor. Where several wait, the pages of the others are moved while it
+//! runs, and each move has to interrupt its processor for what it may have cached (two to four times the price of the
+//! move). So their pages are all moved first. One call wakes everybody who waits between the first and the last page:
+//! a thread there whose message has not been read yet asks again.
+//!
+//! For that, messages must come together. Where the scheduler keeps the threads on the handler's processor they do so by
+//! themselves; where it spreads them, the handler has to sleep for a moment while they come to their next faults. Which of
+//! both is faster cannot be known, so it is measured.
+
+use core::sync::atomic::AtomicU32;
+
+use crate::boundary::span::Span;
+use crate::boundary::sys::task;
+use crate::frames::engine::{Engine, Later};
+
+/// When so many faults were answered together, others may be waited for.
+const MANY: usize = 3;
+/// How long, ns: about as long as a woken thread needs to come to its next fault.
+const WHILE: u64 = 10_000;
+/// So many messages tell the pace.
+const ENOUGH: u64 = 256;
+/// Of so many paces one is that of the slower way, which may have become the faster one.
+const AGAIN: u32 = 16;
+/// Messages further apart than this, ticks of the processor's clock (0.1 to 0.3 ms), are not many at a time.
+const APART: u64 = 1 << 18;
+
+/// Whether faults are left to gather.
+pub struct Gathering {
+    /// They are, where there are many.
+    waits: bool,
+    /// Ticks a message without waiting and with it; 0: not known yet.
+    paces: [u64; 2],
+    /// How many paces were measured.
+    count: u32,
+    /// Since when the messages are counted, and when the last one was.
+    since: u64,
+    last: u64,
+    messages: u64,
+}
+
+impl Gathering {
+    /// Nothing is known.
+    pub const fn new() -> Gathering {
+        Gathering { waits: true, paces: [0; 2], count: 0, since: 0, last: 0, messages: 0 }
+    }
+
+    /// `count` messages were answered together, the last one `now`. Lets others gather where that pays.
+    pub fn answered(&mut self, count: usize, now: u64) {
+        if self.is_worth_it(count, now) {
+            task::futex_wait_for(&AtomicU32::new(0), 0, WHILE);
+        }
+    }
+
+    fn is_worth_it(&mut self, count: usize, now: u64) -> bool {
+        if now.wrapping_sub(core::mem::replace(&mut self.last, now)) > APART {
+            (self.since, self.messages) = (now, 0);
+        } else {
+            self.messages += count as u64;
+        }
+        if self.messages >= ENOUGH {
+            self.measured(now.wrapping_sub(self.since) / self.messages);
+            (self.since, self.messages) = (now, 0);
+        }
+        self.waits && count >= MANY
+    }
+
+    fn measured(&mut self, pace: u64) {
+        let [without, with] = &mut self.paces;
+        let known = if self.waits { with } else { without };
+        *known = pace;
+        let [without, with] = self.paces;
+        self.count = self.count.wrapping_add(1);
+        self.waits = (with <= without) != self.count.is_multiple_of(AGAIN);
+    }
+}
+
+impl Engine {
+    /// Wakes threads that wait for `span`, or has them woken later.
+    pub fn wake_in_turn(&mut self, span: Span) {
+        match &mut self.scratch.later {
+            Some(later) => later.add(span),
+            None => {
+                let _ = self.pools.tools.uffd.wake(span);
+            }
+        }
+    }
+
+    /// Whether threads are woken later.
+    pub fn wakes_later(&self) -> bool {
+        self.scratch.later.is_some()
+    }
+
+    /// Threads that wait for pages that are placed from now on are woken by [`Engine::wake_all`].
+    pub fn wake_later(&mut self) {
+        self.scratch.later = Some(Later::none());
+    }
+
+    /// Wakes them.
+    pub fn wake_all(&mut self) {
+        if let Some(Later(Some(span))) = self.scratch.later.take() {
+            let _ = self.pools.tools.uffd.wake(span);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers `batches` of `size` messages that take so many ticks without waiting, or with it: how many were followed by a
+    /// wait.
+    fn answer(gathering: &mut Gathering, now: &mut u64, batches: usize, size: usize, ticks: [u64; 2]) -> usize {
+        let mut waits = 0;
+        for _ in 0..batches {
+            *now += ticks[usize::from(gathering.waits)];
+            waits += usize::from(gathering.is_worth_it(size, *now));
+        }
+        waits
+    }
+
+    #[test]
+    fn what_is_faster_is_done_and_the_other_one_tried_now_and_then() {
+        let (mut gathering, mut now) = (Gathering::new(), 1 << 40);
+        assert!(answer(&mut gathering, &mut now, 320, 8, [60_000, 100_000]) <= 2 * 34);
+        let few = answer(&mut gathering, &mut now, 3200, 8, [60_000, 100_000]);
+        assert!((150..300).contains(&few), "one pace in 16: {few} of 3,200");
+        // The threads are elsewhere now.
+        answer(&mut gathering, &mut now, 3200, 8, [200_000, 100_000]);
+        let many = answer(&mut gathering, &mut now, 3200, 8, [200_000, 100_000]);
+        assert!((2900..3050).contains(&many), "all but one pace in 16: {many} of 3,200");
+    }
+
+    #[test]
+    fn few_messages_are_not_waited_for_and_pauses_count_for_nothing() {
+        let (mut gathering, mut now) = (Gathering::new(), 1 << 40);
+        assert_eq!(answer(&mut gathering, &mut now, 1000, 2, [1000, 1000]), 0);
+        let mut gathering = Gathering::new();
+        for _ in 0..1000 {
+            answer(&mut gathering, &mut now, 1, 8, [1000, 1000]);
+            now += 2 * APART;
+        }
+        assert_eq!((gathering.count, gathering.paces), (0, [0; 2]));
+    }
+}

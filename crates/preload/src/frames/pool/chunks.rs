@@ -1,0 +1,277 @@
+//! The pool's memory: chunks of 2 MiB, populated here, split, and given back.
+//!
+//! Cut from huge pages, because these are nothing but contiguous frames: one system call moves a run of them. Split
+//! before use (moving one page out and back splits the whole), because that takes time which no fault should wait for.
+
+use crate::boundary::arch::{PAGE, PMD};
+use crate::boundary::meminfo;
+use crate::boundary::span::Span;
+use crate::boundary::sys::{self, Errno, Result, c, task};
+use crate::frames::kernel::memory_nodes;
+use crate::frames::kernel::pagemap::Pagemap;
+use crate::frames::kernel::uffd::{Then, Uffd};
+use pagelab_abi::plan::MAX_STRATEGIES;
+
+/// Slots of a chunk.
+pub const SLOTS: usize = PMD / PAGE;
+/// Chunks' addresses begin here, below the heap and above what the kernel gives programs and their break.
+pub const BASE: usize = 0x65c0_0000_0000;
+/// Most chunks (64 GiB).
+const MOST: usize = 1 << 15;
+/// All addresses that chunks can have.
+pub const ROOM: Span = Span::new(BASE, BASE + MOST * PMD);
+
+/// Which addresses are taken.
+pub struct Addresses {
+    taken: [u64; MOST / 64],
+}
+
+impl Addresses {
+    /// None.
+    pub const fn new() -> Addresses {
+        Addresses { taken: [0; MOST / 64] }
+    }
+
+    /// The lowest free place.
+    pub fn take(&mut self) -> Option<usize> {
+        let (at, word) = self.taken.iter_mut().enumerate().find(|(_, word)| **word != u64::MAX)?;
+        let bit = word.trailing_ones() as usize;
+        *word |= 1 << bit;
+        Some(BASE + (at * 64 + bit) * PMD)
+    }
+
+    /// Takes a place back.
+    pub fn give_back(&mut self, address: usize) {
+        let number = address.wrapping_sub(BASE) / PMD;
+        if let Some(word) = self.taken.get_mut(number / 64) {
+            *word &= !(1 << (number % 64));
+        }
+    }
+}
+
+/// Whether another chunk fits into the address space that the program may use (`ulimit -v`): chunks get an eighth of what
+/// it leaves over.
+pub fn has_address_room(chunks: usize) -> bool {
+    let limit = task::soft_limit(task::LIMIT_ADDRESSES).unwrap_or(u64::MAX);
+    if limit == u64::MAX {
+        return true;
+    }
+    let own = (chunks * PMD) as u64;
+    let others = (meminfo::mapped_bytes().unwrap_or(0) as u64).saturating_sub(own);
+    own + PMD as u64 <= limit.saturating_sub(others) / 8
+}
+
+/// What populating needs; copied to whichever thread does it.
+#[derive(Clone, Copy)]
+pub struct Tools {
+    /// The userfaultfd.
+    pub uffd: Uffd,
+    /// Frame numbers.
+    pub pagemap: Pagemap,
+    /// A registered page of its own for each thread, and next to it one that is locked as pinned chunks are.
+    pub landing: usize,
+    /// Registered pages to which pages of the program are moved for a moment, and as many that are locked.
+    pub transit: usize,
+}
+
+/// A chunk to be populated, outside the lock.
+#[derive(Clone, Copy)]
+pub struct Order {
+    /// For this pool.
+    pub pool: usize,
+    /// There.
+    pub address: usize,
+    /// Locked in memory.
+    pub pinned: bool,
+    /// So many pages of it.
+    pub pages: usize,
+    /// Its pages may be reclaimed soon.
+    pub frugal: bool,
+}
+
+impl Order {
+    /// The node that its pages are to come from; `None`: there is but one.
+    pub fn node(&self) -> Option<usize> {
+        memory_nodes::are_several().then_some(self.pool / MAX_STRATEGIES)
+    }
+}
+
+/// One chunk, populated.
+pub struct Made {
+    /// The memory node that its pages are on; `None`: there is but one, or it cannot be known.
+    pub node: Option<usize>,
+    /// Whether there is a huge page underneath.
+    pub huge: bool,
+    /// How many of its pages are there: those at its beginning.
+    pub pages: usize,
+    /// Time that splitting took.
+    pub split_ns: u64,
+}
+
+fn span_at(address: usize) -> Span {
+    Span::new(address, address + PMD)
+}
+
+/// Gives the memory of a chunk back to the kernel.
+pub fn unmap(address: usize) {
+    // SAFETY: the chunk is the pool's, and nobody uses its pages.
+    let _ = unsafe { sys::munmap(address, PMD) };
+}
+
+/// A kernel without transparent huge pages has nothing to switch.
+fn without_huge_pages(errno: Errno) -> Result<()> {
+    if errno == Errno::EINVAL { Ok(()) } else { Err(errno) }
+}
+
+fn map(address: usize, pinned: bool) -> Result<()> {
+    let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_NORESERVE | c::MAP_FIXED_NOREPLACE;
+    // SAFETY: NOREPLACE: nothing that exists is touched.
+    let at = unsafe { sys::mmap(address, PMD, c::PROT_RW, flags, -1, 0) }?;
+    if at != address {
+        unmap(at);
+        return Err(Errno::EEXIST);
+    }
+    // SAFETY: a forked child has no use for it, and shared pages could not be moved any more.
+    unsafe { sys::madvise(address, PMD, c::MADV_DONTFORK) }?;
+    // Beyond the limit on locked memory pages are placed, but not pinned.
+    let _ = relock(address, pinned);
+    Ok(())
+}
+
+/// Locks the memory of a chunk, or unlocks it. (The program may have asked for all memory to be locked: its own, that is.)
+pub fn relock(address: usize, pinned: bool) -> Result<()> {
+    if pinned { task::mlock(address, PMD, true) } else { task::munlock(address, PMD) }
+}
+
+/// Maps the chunk that `order` names and populates as much of it as it says, `small`: without a huge page; `frames` has the
+/// frame of each slot then (0: no page), the pages are zero.
+pub fn populate(tools: &Tools, order: &Order, small: bool, frames: &mut [u64; SLOTS]) -> Result<Made> {
+    let Order { address, pinned, pages, .. } = *order;
+    let small = small || pages < SLOTS;
+    let mut result = Err(Errno::EAGAIN);
+    // A huge page that cannot be split is of no use.
+    for advice in [c::MADV_HUGEPAGE, c::MADV_NOHUGEPAGE].into_iter().skip(usize::from(small)) {
+        map(address, pinned)?;
+        if let Some(node) = order.node() {
+            // Where that node is out of bounds for the program, pages come from another one, as they would without us.
+            let _ = sys::nodes::prefer(address, PMD, node);
+        }
+        result = fill(tools, order, advice, frames);
+        if result.is_ok() {
+            break;
+        }
+        unmap(address);
+        if !matches!(result, Err(Errno::EAGAIN)) {
+            break;
+        }
+    }
+    result
+}
+
+fn fill(tools: &Tools, order: &Order, advice: i32, frames: &mut [u64; SLOTS]) -> Result<Made> {
+    let Order { address, pinned, pages, .. } = *order;
+    let each_page = || (address..address + pages * PAGE).step_by(PAGE);
+    // SAFETY: changes page sizes only.
+    unsafe { sys::madvise(address, PMD, advice) }.or_else(without_huge_pages)?;
+    // A huge page comes with the first touch. Small ones come faster by MADV_POPULATE_WRITE, but marked as referenced, on top of the
+    // processor's own mark. The kernel takes such pages for active the first time it looks at them, and in a small control group,
+    // whose counts lag behind, it may then find nothing left to reclaim and end the program (6.18).
+    mark(address, 1);
+    if !order.frugal && pages > 1 && !tools.pagemap.is_there(address + PAGE) {
+        // SAFETY: populates what was mapped just now.
+        match unsafe { sys::madvise(address, pages * PAGE, c::MADV_POPULATE_WRITE) } {
+            // Before Linux 5.14 (which cannot move pages either) or where memory is short: said again by the touch.
+            Ok(()) | Err(Errno::EINVAL) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    each_page().for_each(|page| mark(page, 1));
+    tools.pagemap.read(address, frames)?;
+    let huge = is_huge(frames);
+    // SAFETY: as above.
+    unsafe { sys::madvise(address, PMD, c::MADV_NOHUGEPAGE) }.or_else(without_huge_pages)?;
+    tools.uffd.register(span_at(address))?;
+    let begin = sys::monotonic_ns();
+    if huge {
+        split(tools, address, pinned)?;
+    }
+    let split_ns = sys::monotonic_ns() - begin;
+    each_page().for_each(|page| mark(page, 0));
+    let node = memory_nodes::are_several().then(|| one_node(address, frames)).flatten();
+    Ok(Made { node, huge, pages, split_ns })
+}
+
+/// The node of the first page of the chunk at `address`; `frames` keeps only the pages that are on it, too.
+fn one_node(address: usize, frames: &mut [u64; SLOTS]) -> Option<usize> {
+    let mut found = [-1i32; SLOTS];
+    sys::nodes::of_pages(address, &mut found).ok()?;
+    let [first, ..] = found;
+    for (frame, _) in frames.iter_mut().zip(found).filter(|(_, node)| *node != first) {
+        *frame = 0;
+    }
+    usize::try_from(first).ok()
+}
+
+/// Writes a byte into a page. A huge page with zero pages in it would lose them to the shared zero page when it is split.
+fn mark(page: usize, byte: u8) {
+    // SAFETY: our own memory, mapped read-write, and present (a missing page that is registered would be waited for).
+    unsafe { core::ptr::write_volatile(page as *mut u8, byte) };
+}
+
+/// Takes from the pages of `span` what a system call left on them: the mark that they are referenced (see [`fill`]).
+pub fn unmark(span: Span) {
+    // SAFETY: the slots are the pool's; nothing is done to contents. (Locked ones are not reclaimed anyway, and refused.)
+    let _ = unsafe { sys::madvise(span.start, span.len(), c::MADV_COLD) };
+}
+
+fn is_huge(frames: &[u64; SLOTS]) -> bool {
+    let [first, ..] = *frames;
+    first.is_multiple_of(SLOTS as u64) && frames.iter().zip(first..).all(|(frame, wanted)| *frame == wanted)
+}
+
+/// Splits the huge page at `address`: by moving its first page out and back. EAGAIN: it cannot be split now.
+fn split(tools: &Tools, address: usize, pinned: bool) -> Result<()> {
+    let landing = tools.landing + if pinned { PAGE } else { 0 };
+    let (out, back) = (Span::new(landing, landing + PAGE), Span::new(address, address + PAGE));
+    let one = |from, to| {
+        // The kernel splits in steps, and asks to be called again.
+        (0..100).any(|_| {
+            // SAFETY: the chunk and the landing page are ours; nobody else uses them now.
+            unsafe { tools.uffd.shift(from, to, Then::Wait) }.1.is_none()
+        })
+    };
+    let split = one(address, out) && one(landing, back);
+    if !split {
+        discard(out);
+    }
+    if split { Ok(()) } else { Err(Errno::EAGAIN) }
+}
+
+/// Gives pages of slots back to the kernel.
+pub fn discard(span: Span) {
+    // SAFETY: the slots are the pool's, and nobody uses their pages. (Locked ones need the other advice.)
+    unsafe {
+        if sys::madvise(span.start, span.len(), c::MADV_DONTNEED).is_err() {
+            let _ = sys::madvise(span.start, span.len(), c::MADV_DONTNEED_LOCKED);
+        }
+    }
+}
+
+/// Does `what` while the page at `slot` is locked (`pinned` slots: not locked), or has another protection; whether it
+/// went well.
+pub fn with_attributes(slot: usize, pinned: bool, other: bool, prot: i32, what: impl FnOnce() -> bool) -> bool {
+    let lock = |locked| if locked { task::mlock(slot, PAGE, true) } else { task::munlock(slot, PAGE) };
+    // SAFETY: the slot is ours alone, and zero; it is made executable for a moment only.
+    let protect = |prot| unsafe { sys::mprotect(slot, PAGE, prot) };
+    if (other && lock(!pinned).is_err()) || (prot != c::PROT_RW && protect(prot).is_err()) {
+        return false;
+    }
+    let done = what();
+    if prot != c::PROT_RW {
+        let _ = protect(c::PROT_RW);
+    }
+    if other {
+        let _ = lock(pinned);
+    }
+    done
+}

@@ -1,0 +1,498 @@
+//! Free pages by colour function: one stock for all strategies that share the function.
+
+use pagelab_abi::plan::{Strategy as Spec, StrategyKind};
+use pagelab_frames::stock::{CHUNK_SLOTS, Refused};
+use pagelab_frames::{Chunk, Colours, List, Run, SlotId, State, Stock, Want};
+
+use crate::boundary::arch::PAGE;
+use crate::boundary::span::Span;
+use crate::boundary::sys::{self, Result, c};
+use crate::frames::kernel::pagemap::Pagemap;
+
+use super::chunks;
+use super::verify::Looks;
+
+/// Chunks of one pool, at most (64 GiB).
+pub const MOST_CHUNKS: usize = 1 << 15;
+/// Free pages kept at least: one chunk, so that small processes stay small.
+const LOWEST_HIGH: u32 = CHUNK_SLOTS as u32;
+/// ... and at most, unless some colour runs out: 16 MiB.
+const HIGHEST_HIGH: u32 = 8 * CHUNK_SLOTS as u32;
+/// A colour is low at half of its goal; in small processes at a quarter, for they may never need what is fetched.
+const LOW_PART: u32 = 2;
+const SMALL_LOW_PART: u32 = 4;
+/// Filling up cannot wait where there is only one part in so many of that ...
+const PRESSED_PART: u32 = SMALL_LOW_PART;
+/// ... or not enough for so many moments like the last one.
+const MOMENTS_AHEAD: u32 = 8;
+/// Chunks populated for one page, at most.
+const MOST_HUNTED: u64 = 64;
+/// ... and of pieces smaller than that.
+const SMALL_TURNS: usize = 4;
+/// Halvings of that, at most.
+const MOST_BARREN: u32 = 16;
+/// Default budget: what the pool may hold, bytes ...
+const BUDGET: u64 = 64 << 20;
+/// ... or one part in so many of what the process has besides, if that is more.
+const BUDGET_SHARE: u64 = 20;
+/// Where control groups have limits, the pool has at most one part in so many of what they leave ...
+const LEFT_SHARE: u64 = 4;
+/// ... or that, where strategies must hold what they reject.
+const HOARD_SHARE: u64 = 2;
+/// A chunk, with what is held, must leave one part in so many of it.
+const RESERVE: u64 = 4;
+/// Where they leave less than that, bytes, the kernel may be at work in the pool.
+const SHORT: u64 = 64 << 20;
+/// ... and less than that, it has next to nothing.
+const SQUEEZED: u64 = 1 << 20;
+/// Pages populated at a time, at least: a mapping and its tables cost memory, too.
+const LEAST_BATCH: usize = 16;
+
+/// One pool.
+pub struct Pool {
+    /// The free pages.
+    pub stock: Stock<'static>,
+    /// What is known of their frames.
+    pub looks: Looks,
+    /// Its chunks are locked in memory.
+    pub pinned: bool,
+    /// Its pages ask for frames by number: what others may ask for is kept, and found by number.
+    pub exact: bool,
+    /// Bytes it may hold; 0: the default.
+    budget_bytes: u64,
+    /// Its strategies reject much of what they hold.
+    hoards: bool,
+    /// Bytes that the control groups leave it, with what it holds; `None`: they have no limit.
+    left_bytes: Option<u64>,
+    /// Chunks being populated for it.
+    pub ordered: u32,
+    /// What the process has besides the pools, bytes; looked up where it matters.
+    others_bytes: u64,
+    /// Pages placed out of it.
+    pub placed: u64,
+    /// Some colour ran out.
+    pub starving: bool,
+    /// Some colour is low.
+    short: bool,
+    /// The refiller fills it up: chunks that it may still populate before it needs to be told again.
+    filling: usize,
+    /// Frames that pages ask for by number, sorted, as far as they are known.
+    pub wanted: &'static [u64],
+    /// How many searches for a colour in a row found none, as a power of two.
+    barren: u32,
+}
+
+/// Own memory for the tables that a stock is given.
+pub fn table<T>(entries: usize) -> Result<&'static mut [T]> {
+    let bytes = (entries * size_of::<T>()).next_multiple_of(PAGE);
+    let at = sys::mmap_sparse(bytes)?;
+    // SAFETY: a fresh mapping; a forked child makes its own.
+    unsafe { sys::madvise(at, bytes, c::MADV_DONTFORK) }?;
+    // SAFETY: zeroed memory of that size, never unmapped, known to nobody else; zero is a value of all types used here
+    // (an absent reference, a list of no meaning, a number).
+    Ok(unsafe { core::slice::from_raw_parts_mut(at as *mut T, entries) })
+}
+
+impl Pool {
+    /// An empty pool.
+    pub fn new(colours: Colours, spec: &Spec, available: u64) -> Option<Pool> {
+        let chunks = table::<Option<&'static mut Chunk>>(MOST_CHUNKS).ok()?;
+        let lists = table::<List>(colours.count() as usize).ok()?;
+        let stock = Stock::new(colours, chunks, lists).ok()?;
+        let exact = spec.kind == StrategyKind::Exact;
+        let mut pool = Pool { pinned: spec.pin, exact, ..Pool::of(stock, Looks::none().ok()?) };
+        pool.admit(spec, available);
+        Some(pool)
+    }
+
+    /// Without rules.
+    fn of(stock: Stock<'static>, looks: Looks) -> Pool {
+        Pool {
+            stock,
+            looks,
+            pinned: false,
+            exact: false,
+            budget_bytes: 0,
+            hoards: false,
+            left_bytes: None,
+            ordered: 0,
+            others_bytes: 0,
+            placed: 0,
+            starving: false,
+            short: false,
+            filling: 0,
+            wanted: &[],
+            barren: 0,
+        }
+    }
+
+    /// An empty one with the same rules, for another node.
+    pub fn twin(&self) -> Option<Pool> {
+        let chunks = table::<Option<&'static mut Chunk>>(MOST_CHUNKS).ok()?;
+        let lists = table::<List>(self.stock.colours().count() as usize).ok()?;
+        let stock = Stock::new(*self.stock.colours(), chunks, lists).ok()?;
+        let (pinned, exact, hoards) = (self.pinned, self.exact, self.hoards);
+        let (budget_bytes, wanted) = (self.budget_bytes, self.wanted);
+        Some(Pool { pinned, exact, hoards, budget_bytes, wanted, ..Pool::of(stock, Looks::none().ok()?) })
+    }
+
+    /// Sorts its pages by another colour function, for `spec`: whoever took pages from here does so no more.
+    pub fn recolour(&mut self, colours: Colours, spec: &Spec, available: u64) -> Option<()> {
+        let lists = table::<List>(colours.count() as usize).ok()?;
+        let old = self.stock.recolour(colours, lists).ok()?;
+        // SAFETY: the old lists were a mapping of their own, and nothing refers to them any more.
+        let _ = unsafe { sys::munmap(old.as_ptr() as usize, size_of_val(old).next_multiple_of(PAGE)) };
+        (self.budget_bytes, self.wanted, self.exact) = (0, &[], spec.kind == StrategyKind::Exact);
+        self.hoards = false;
+        self.admit(spec, available);
+        Some(())
+    }
+
+    /// Whether `spec`'s pages can come from here.
+    pub fn suits(&self, colours: &Colours, spec: &Spec) -> bool {
+        let exact = spec.kind == StrategyKind::Exact;
+        self.stock.colours() == colours && (self.pinned, self.exact) == (spec.pin, exact)
+    }
+
+    /// Another strategy takes its pages from here.
+    pub fn admit(&mut self, spec: &Spec, available: u64) {
+        let wanted = match spec.kind {
+            _ if spec.budget_bytes > 0 => spec.budget_bytes,
+            // They may have to hold much that they reject.
+            StrategyKind::Modulo | StrategyKind::Exact | StrategyKind::Module => available / 4,
+            StrategyKind::PageColoring | StrategyKind::BinHopping | StrategyKind::Random => 0,
+        };
+        self.budget_bytes = self.budget_bytes.max(wanted);
+        self.hoards |= matches!(spec.kind, StrategyKind::Modulo | StrategyKind::Exact | StrategyKind::Module);
+    }
+
+    /// Bytes it may hold now.
+    pub fn budget_bytes(&self) -> u64 {
+        self.most_bytes().min(self.room_bytes())
+    }
+
+    /// Bytes it may hold where there is room for them.
+    pub fn most_bytes(&self) -> u64 {
+        match self.budget_bytes {
+            0 => BUDGET.max(self.others_bytes / BUDGET_SHARE),
+            bytes => bytes,
+        }
+    }
+
+    /// Whether its budget depends on how much memory the process has.
+    pub fn is_measured(&self) -> bool {
+        self.budget_bytes == 0 && self.held_bytes() + (CHUNK_SLOTS * PAGE) as u64 > BUDGET
+    }
+
+    /// The control groups leave it so many bytes, besides what it holds.
+    pub fn left(&mut self, left: Option<u64>) {
+        self.left_bytes = left.map(|left| left + self.held_bytes());
+    }
+
+    /// What of that the pool may have.
+    fn room_bytes(&self) -> u64 {
+        match self.left_bytes {
+            None => u64::MAX,
+            Some(all) if self.hoards => all / HOARD_SHARE,
+            Some(all) => all / LEFT_SHARE,
+        }
+    }
+
+    /// Whether the control groups leave so little that next to nothing is held, and nothing placed ahead.
+    pub fn is_squeezed(&self) -> bool {
+        self.left_bytes.is_some_and(|bytes| bytes < SQUEEZED)
+    }
+
+    /// Whether the refiller works for it: where it cannot keep a chunk, what is fetched ahead would be thrown away again.
+    fn is_filled_ahead(&self) -> bool {
+        !self.is_limited() || self.budget_bytes() >= (CHUNK_SLOTS * PAGE) as u64
+    }
+
+    /// Whether the control groups may soon reclaim memory.
+    pub fn is_short_of_memory(&self) -> bool {
+        self.left_bytes.is_some_and(|bytes| bytes < SHORT)
+    }
+
+    /// Whether memory may be short here sooner than elsewhere: a control group has a limit.
+    pub fn is_limited(&self) -> bool {
+        self.left_bytes.is_some()
+    }
+
+    /// Pages to make room for before some are populated: a chunk, or half of what it may hold where that is less.
+    fn batch(&self) -> usize {
+        let pages = usize::try_from(self.budget_bytes() / PAGE as u64).unwrap_or(usize::MAX);
+        if pages >= CHUNK_SLOTS { CHUNK_SLOTS } else { (pages / 2).max(LEAST_BATCH) }
+    }
+
+    /// Pages to populate at a time. A whole chunk has all colours, and what is too much of it is given back at once; but even
+    /// for that moment it must fit into what the control groups leave.
+    pub fn order_pages(&self) -> usize {
+        let fits = |all| {
+            let chunks = u64::from(self.ordered) + 1;
+            self.held_bytes() + chunks * (CHUNK_SLOTS * PAGE) as u64 <= all - all / RESERVE
+        };
+        match self.batch() {
+            _ if self.left_bytes.is_none_or(fits) => CHUNK_SLOTS,
+            CHUNK_SLOTS => 4 * LEAST_BATCH,
+            less => less,
+        }
+    }
+
+    /// The process has so many bytes besides the pools.
+    pub fn measured(&mut self, others_bytes: u64) {
+        self.others_bytes = others_bytes;
+    }
+
+    /// How many chunks may be populated in the search for one page, before another one is taken: as many as the budget
+    /// allows. Where such searches are in vain, they become shorter.
+    pub fn patience(&self) -> usize {
+        if self.is_squeezed() {
+            return 0;
+        }
+        let chunks = (self.budget_bytes() / (CHUNK_SLOTS * PAGE) as u64).clamp(2, MOST_HUNTED) as usize;
+        // Less than a chunk is mostly made of the frames that were given back just now.
+        let turns = if self.order_pages() < CHUNK_SLOTS { SMALL_TURNS } else { chunks };
+        turns >> self.barren.min(usize::BITS - 1)
+    }
+
+    /// As [`Pool::patience`], for a page that must come from somewhere.
+    pub fn turns(&self) -> usize {
+        self.patience().max(usize::from(self.stock.totals().free == 0))
+    }
+
+    /// A search has found what was wanted, or not.
+    pub fn found(&mut self, found: bool) {
+        self.barren = if found { 0 } else { (self.barren + 1).min(MOST_BARREN) };
+    }
+
+    /// Looks up the frames of the free pages of chunk `number` again. Those that are not in memory any more are given up:
+    /// which frame they would come back on is the kernel's choice. How many were not where they had been.
+    pub fn sort_anew(&mut self, pagemap: Pagemap, number: u32, frames: &mut [u64; CHUNK_SLOTS]) -> u64 {
+        let Some(address) = self.stock.chunk_address(number) else { return 0 };
+        if pagemap.read(address, frames).is_err() {
+            return 0;
+        }
+        let mut changed = 0;
+        for (index, frame) in (0..).zip(frames.iter()) {
+            let slot = SlotId::new(number, index);
+            changed +=
+                u64::from(self.stock.state(slot) == Some(State::Free) && self.stock.frame(slot) != Some(*frame));
+            if self.stock.refresh(slot, *frame) == Err(Refused::Frame) && self.stock.take_this(slot) {
+                let page = address + index as usize * PAGE;
+                chunks::discard(Span::new(page, page + PAGE));
+                self.stock.emptied(Run::one(slot));
+            }
+        }
+        changed
+    }
+
+    /// Bytes it holds.
+    pub fn held_bytes(&self) -> u64 {
+        let totals = self.stock.totals();
+        u64::from(totals.free + totals.held) * PAGE as u64
+    }
+
+    /// Whether it must not take in another chunk, with those on the way.
+    pub fn is_full(&self) -> bool {
+        let batches = u64::from(self.ordered) + 1;
+        self.held_bytes() + batches * (self.batch() * PAGE) as u64 > self.budget_bytes()
+    }
+
+    /// Whether it holds more than its budget, where control groups have limits. What the least order brings stays: a fault waits
+    /// for it.
+    pub fn exceeds(&self) -> bool {
+        self.is_limited() && self.held_bytes() > self.budget_bytes().max((LEAST_BATCH * PAGE) as u64)
+    }
+
+    /// Free pages to fill up to: more when more were placed, and one of each colour if that is not too much.
+    pub fn high(&self) -> u32 {
+        let room = (self.budget_bytes() / PAGE as u64).try_into().unwrap_or(u32::MAX);
+        let wanted = u32::try_from(self.placed / 4).unwrap_or(u32::MAX);
+        let lowest = self.stock.colours().count().clamp(LOWEST_HIGH, HIGHEST_HIGH);
+        wanted.clamp(lowest, HIGHEST_HIGH).min(room)
+    }
+
+    fn low_part(&self) -> u32 {
+        if self.placed / 4 <= u64::from(LOWEST_HIGH) { SMALL_LOW_PART } else { LOW_PART }
+    }
+
+    /// Notes that a page wanted `want`, and got what it got.
+    pub fn asked(&mut self, want: Want) {
+        if let Want::Colour(colour) = want {
+            self.stock.ask(colour);
+            self.short |= self.stock.is_short(colour, self.high(), self.low_part());
+        }
+    }
+
+    /// Whether the refiller should work, of which it is told (once).
+    pub fn needs_refill(&mut self) -> bool {
+        if !self.is_filled_ahead() {
+            return false;
+        }
+        let low = self.starving
+            || core::mem::take(&mut self.short)
+            || self.stock.totals().free < self.high() / SMALL_LOW_PART;
+        if low {
+            self.filling = self.patience();
+        }
+        low
+    }
+
+    /// Whether the refiller has been told to fill it up.
+    pub fn is_filling(&self) -> bool {
+        self.filling > 0
+    }
+
+    /// Whether that cannot wait, where so many pages were placed in the last moment.
+    pub fn is_pressed(&self, of_late: u64) -> bool {
+        let high = self.high();
+        let soon = u32::try_from(of_late).unwrap_or(u32::MAX).saturating_mul(MOMENTS_AHEAD);
+        let free = self.stock.totals().free;
+        self.starving
+            || free < soon
+            || free * PRESSED_PART < high
+            || self.stock.short_colour(high, PRESSED_PART).is_some()
+            || self.stock.runs_out(soon)
+    }
+
+    /// Whether the refiller is to populate another chunk for it: colours fill up to their goals, but where that takes
+    /// throwing other pages away, only those do that are low. It gives up on what is not to be found.
+    pub fn takes_more(&mut self) -> bool {
+        if self.filling == 0 || !self.is_filled_ahead() {
+            return false;
+        }
+        let (high, free) = (self.high(), self.stock.totals().free);
+        let part = if self.is_full() { self.low_part() } else { 1 };
+        let takes = self.starving || free * part < high || self.stock.short_colour(high, part).is_some();
+        self.filling = if takes { self.filling - 1 } else { 0 };
+        takes
+    }
+}
+
+/// Bookkeeping of chunks: memory for [`Chunk`]s, and those not in use.
+pub struct Books {
+    fresh: *mut Chunk,
+    left: usize,
+    spare: [Option<&'static mut Chunk>; SPARE],
+}
+
+// SAFETY: the memory belongs to this value alone.
+unsafe impl Send for Books {}
+
+const SPARE: usize = 256;
+/// Chunks whose bookkeeping is mapped at a time.
+const AT_ONCE: usize = 64;
+
+impl Books {
+    /// None mapped.
+    pub const fn new() -> Books {
+        Books { fresh: core::ptr::null_mut(), left: 0, spare: [const { None }; SPARE] }
+    }
+
+    /// Memory for one.
+    pub fn take(&mut self) -> Result<&'static mut Chunk> {
+        if let Some(chunk) = self.spare.iter_mut().find_map(Option::take) {
+            return Ok(chunk);
+        }
+        if self.left == 0 {
+            let memory = table::<Chunk>(AT_ONCE)?;
+            (self.fresh, self.left) = (memory.as_mut_ptr(), AT_ONCE);
+        }
+        self.left -= 1;
+        // SAFETY: `left` more lie in the mapping, each handed out once; zeroed memory is a valid one.
+        unsafe {
+            let chunk = &mut *self.fresh;
+            self.fresh = self.fresh.add(1);
+            Ok(chunk)
+        }
+    }
+
+    /// Takes one back (beyond a certain number they are lost: 8 KiB each).
+    pub fn give_back(&mut self, chunk: &'static mut Chunk) {
+        if let Some(place) = self.spare.iter_mut().find(|place| place.is_none()) {
+            *place = Some(chunk);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagelab_frames::stock::End;
+
+    const MIB: u64 = 1 << 20;
+
+    fn pool(kind: StrategyKind, budget_bytes: u64) -> Pool {
+        let mut spec = Spec::plain(kind, 64);
+        spec.budget_bytes = budget_bytes;
+        Pool::new(Colours::low_bits(64).unwrap(), &spec, 64 * MIB).unwrap()
+    }
+
+    #[test]
+    fn a_pool_follows_what_control_groups_leave() {
+        let mut pool = pool(StrategyKind::PageColoring, 0);
+        assert_eq!((pool.budget_bytes(), pool.order_pages(), pool.is_limited()), (64 * MIB, 512, false));
+        pool.left(Some(1 << 30));
+        assert_eq!((pool.budget_bytes(), pool.order_pages()), (64 * MIB, 512), "plenty");
+        assert!(pool.is_filled_ahead() && !pool.is_short_of_memory());
+        pool.left(Some(6 * MIB));
+        assert_eq!((pool.budget_bytes(), pool.order_pages()), (3 * MIB / 2, 512));
+        assert!(!pool.is_filled_ahead() && pool.is_short_of_memory() && !pool.is_squeezed());
+        pool.ordered = 2;
+        assert_eq!(pool.order_pages(), 192, "with two on the way a third chunk does not fit");
+        pool.ordered = 0;
+        pool.left(Some(2 * MIB));
+        assert_eq!((pool.budget_bytes(), pool.order_pages(), pool.patience()), (MIB / 2, 64, SMALL_TURNS));
+        pool.left(Some(MIB / 2));
+        assert!(pool.is_squeezed() && !pool.needs_refill());
+        assert_eq!((pool.order_pages(), pool.patience(), pool.turns()), (LEAST_BATCH, 0, 1));
+        pool.left(Some(0));
+        assert_eq!(
+            (pool.budget_bytes(), pool.order_pages()),
+            (0, LEAST_BATCH),
+            "a fault's page must come from somewhere"
+        );
+        assert_eq!(pool.most_bytes(), 64 * MIB);
+        pool.left(None);
+        assert_eq!((pool.budget_bytes(), pool.is_limited()), (64 * MIB, false));
+    }
+
+    #[test]
+    fn hoards_get_half_and_no_budget_is_more_than_there_is() {
+        let mut hoard = pool(StrategyKind::Modulo, 8 * MIB);
+        hoard.left(Some(6 * MIB));
+        assert_eq!((hoard.budget_bytes(), hoard.order_pages()), (3 * MIB, 512));
+        hoard.ordered = 2;
+        assert_eq!(hoard.order_pages(), 4 * LEAST_BATCH);
+        let mut asked = pool(StrategyKind::Random, 8 * MIB);
+        asked.left(Some(16 * MIB));
+        assert_eq!((asked.budget_bytes(), asked.most_bytes()), (4 * MIB, 8 * MIB));
+    }
+
+    #[test]
+    fn filling_up_waits_until_the_pool_would_run_out() {
+        let mut pool = pool(StrategyKind::PageColoring, 0);
+        for number in 0..4u32 {
+            let book = Box::leak(Box::new(Chunk::new()));
+            assert_eq!(pool.stock.add_chunk(book, (number as usize) << 21), Ok(number));
+            for index in 0..CHUNK_SLOTS as u32 {
+                let frame = 512 + u64::from(number * 512 + index);
+                pool.stock.add(SlotId::new(number, index), frame, End::Back).unwrap();
+            }
+        }
+        pool.placed = 8 * 2048;
+        assert_eq!((pool.high(), pool.stock.totals().free), (4096, 2048));
+        let soon = u64::from(MOMENTS_AHEAD);
+        assert_eq!([0, 2048 / soon, 2048 / soon + 1].map(|pages| pool.is_pressed(pages)), [false, false, true]);
+        // Of one colour there are 32, and nothing but this is asked for.
+        (0..4).for_each(|_| pool.asked(Want::Colour(3)));
+        assert_eq!([32 / soon, 32 / soon + 1].map(|pages| pool.is_pressed(pages)), [false, true]);
+        pool.starving = true;
+        assert!(pool.is_pressed(0));
+        pool.starving = false;
+        while pool.stock.totals().free >= 1024 {
+            pool.stock.take_any().unwrap();
+        }
+        assert!(pool.is_pressed(0), "less than a quarter");
+    }
+}

@@ -1,0 +1,246 @@
+//! Whether free pages of the pool are still on the frames that they were found on.
+//!
+//! The kernel moves them (compaction) and swaps them out. That has to be noticed before they are handed out: a page that
+//! the program has may be referenced by the kernel, and cannot be exchanged for another one without harm. One look before
+//! each move would cost a tenth of a fault, so neighbours are looked up together, and what was looked up a moment ago is
+//! not looked up again.
+//!
+//! That is enough while the kernel leaves free pages alone. Once some have strayed, it is at work on them, and pages are
+//! held on to ([`crate::frames::pool::grip`]) from their look-up to their move, for a while after the last one was seen to stray. So are
+//! those of chunks without a huge page, which compaction is after at any time.
+
+use pagelab_frames::stock::CHUNK_SLOTS;
+use pagelab_frames::{Run, SlotId, State};
+
+use crate::boundary::arch::{self, PAGE};
+use crate::boundary::span::Span;
+use crate::boundary::sys::Result;
+use crate::boundary::sys::pipes::MOST_PAGES;
+use crate::frames::kernel::pagemap::Pagemap;
+use crate::frames::report::tally;
+
+use super::chunks;
+use super::grip::{Grip, List};
+use super::pools::{MOST_CHUNKS, Pool, table};
+
+/// Slots looked up together.
+const GROUP: usize = 32;
+const GROUPS: usize = CHUNK_SLOTS / GROUP;
+/// A moment, in ticks of the processor's clock, as a power of two: 0.3 to 1 ms.
+const MOMENT: u32 = 20;
+/// The kernel is taken to be at work on free pages for so many moments after the last one strayed: 1 to 4 s.
+const WARY: u32 = 1 << 12;
+/// Tells numbers of requests from moments, both of 31 bits.
+const HELD: u32 = 1 << 31;
+
+/// What is known of the groups of a pool.
+pub struct Looks {
+    /// Of each, the moment of the last look-up, or, with [`HELD`], the number of the request that holds it; 0: nothing.
+    words: &'static mut [u32],
+    /// Chunks without a huge page underneath: 1.
+    small: &'static mut [u8],
+    /// Until when the kernel is taken to be at work on free pages; 0: it is not.
+    wary_until: u32,
+}
+
+impl Looks {
+    /// Never.
+    pub fn none() -> Result<Looks> {
+        Ok(Looks { words: table::<u32>(MOST_CHUNKS * GROUPS)?, small: table::<u8>(MOST_CHUNKS)?, wary_until: 0 })
+    }
+
+    /// Chunk `number` is a new one, with a huge page underneath or not.
+    pub fn begin(&mut self, number: u32, huge: bool) {
+        if let Some(small) = self.small.get_mut(number as usize) {
+            *small = u8::from(!huge);
+        }
+        let first = number as usize * GROUPS;
+        self.words.get_mut(first..first + GROUPS).unwrap_or(&mut []).fill(0);
+    }
+
+    /// Whether all groups of `run` were looked up a moment ago.
+    fn are_fresh(&self, run: Run, now: u32) -> bool {
+        let is_fresh = |word: &u32| *word != 0 && *word & HELD == 0 && now.wrapping_sub(*word) & !HELD <= 1;
+        self.words.get(groups(run)).unwrap_or(&[]).iter().all(is_fresh)
+    }
+
+    /// Whether `group` is held.
+    fn is_held(&self, group: usize, grip: &Grip) -> bool {
+        let word = self.words.get(group).copied().unwrap_or(0);
+        word & HELD != 0 && grip.has(word & !HELD)
+    }
+
+    fn is_small(&self, number: u32) -> bool {
+        self.small.get(number as usize).is_some_and(|small| *small != 0)
+    }
+
+    fn is_wary(&mut self, now: u32) -> bool {
+        if self.wary_until != 0 && now.wrapping_sub(self.wary_until) & !HELD < HELD / 2 {
+            self.wary_until = 0;
+        }
+        self.wary_until != 0
+    }
+
+    fn be_wary(&mut self, now: u32) {
+        self.wary_until = (now.wrapping_add(WARY) & !HELD).max(1);
+    }
+}
+
+fn groups(run: Run) -> core::ops::Range<usize> {
+    let end = (run.slot.0 + run.len) as usize;
+    run.slot.0 as usize / GROUP..end.div_ceil(GROUP)
+}
+
+/// Moments counted, for ever around.
+fn now() -> u32 {
+    (arch::ticks() >> MOMENT) as u32 & !HELD
+}
+
+/// The pages of `run` are handed out as they were found a moment ago.
+#[cold]
+fn unheld(run: Run) -> bool {
+    tally::engine(|counts| &counts.unheld_pages, u64::from(run.len));
+    true
+}
+
+/// The slots of one group.
+fn group_run(group: usize) -> Run {
+    Run { slot: SlotId((group * GROUP) as u32), len: GROUP as u32 }
+}
+
+impl Pool {
+    /// Whether the pages of `run`, which is held, are on their frames. If not, nothing of it is held any more.
+    pub fn is_known(
+        &mut self,
+        grip: &mut Grip,
+        pagemap: Pagemap,
+        run: Run,
+        frames: &mut [u64; CHUNK_SLOTS],
+    ) -> bool {
+        let now = now();
+        if self.looks.is_wary(now) || self.looks.is_small(run.slot.chunk()) {
+            return self.is_gripped(grip, pagemap, run, now, frames);
+        }
+        if self.looks.are_fresh(run, now) {
+            return true;
+        }
+        let wide =
+            Run { slot: SlotId((groups(run).start * GROUP) as u32), len: (groups(run).len() * GROUP) as u32 };
+        match self.is_as_found(pagemap, wide, run, frames) {
+            false => self.strayed(pagemap, run, now, frames),
+            true => {
+                if self.is_short_of_memory() {
+                    self.unmark(wide);
+                }
+                self.looks.words.get_mut(groups(run)).unwrap_or(&mut []).fill(now);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// As [`Pool::is_known`], where the kernel may be at work on free pages: what is handed out is held on to.
+    fn is_gripped(
+        &mut self,
+        grip: &mut Grip,
+        pagemap: Pagemap,
+        run: Run,
+        now: u32,
+        frames: &mut [u64; CHUNK_SLOTS],
+    ) -> bool {
+        let by_group = run.len as usize <= GROUP / 2 && grip.room() >= 2 * GROUP;
+        let all_held = |looks: &Looks, grip: &Grip| by_group && groups(run).all(|group| looks.is_held(group, grip));
+        // Holding one group may let go of another one: then that is held once more.
+        for _ in 0..2 {
+            if all_held(&self.looks, grip) {
+                return true;
+            }
+            for group in groups(run) {
+                let part = if by_group { group_run(group) } else { run };
+                if by_group && self.looks.is_held(group, grip) {
+                    continue;
+                }
+                // What has gone already is not to be waited for until it is back from swap.
+                if !self.is_as_found(pagemap, part, run, frames) {
+                    self.strayed(pagemap, run, now, frames);
+                    return false;
+                }
+                let number = self.hold(grip, part, run);
+                if !self.is_as_found(pagemap, part, run, frames) {
+                    self.strayed(pagemap, run, now, frames);
+                    return false;
+                }
+                match number {
+                    None => return unheld(run),
+                    Some(_) if !by_group => return true,
+                    Some(number) => {
+                        if let Some(place) = self.looks.words.get_mut(group) {
+                            *place = number | HELD;
+                        }
+                    }
+                }
+            }
+        }
+        if all_held(&self.looks, grip) { true } else { unheld(run) }
+    }
+
+    /// Holds what has a page of `part`: the request's number.
+    fn hold(&self, grip: &mut Grip, part: Run, run: Run) -> Option<u32> {
+        let base = self.stock.chunk_address(part.slot.chunk())?;
+        let mut list = List::new();
+        for slot in part.slots().filter(|slot| self.has_page(*slot, run)) {
+            list.push(base, slot.index() as usize);
+        }
+        let number = grip.hold(list.pages());
+        if self.is_short_of_memory() {
+            self.unmark(part);
+        }
+        number
+    }
+
+    /// Takes the marks of having been used from the pages of `part`, which are about to be handed out: looking at them and holding
+    /// them is no use, and what is marked twice the kernel is slow to reclaim (see [`chunks`]).
+    fn unmark(&self, part: Run) {
+        if let Some(address) = self.stock.address(part.slot) {
+            chunks::unmark(Span::new(address, address + part.len as usize * PAGE));
+        }
+    }
+
+    /// Whether `slot` is free, or one of `run`, which is held.
+    fn has_page(&self, slot: SlotId, run: Run) -> bool {
+        self.stock.state(slot) == Some(State::Free) || (run.slot.0..run.slot.0 + run.len).contains(&slot.0)
+    }
+
+    /// Whether all pages of `part` are where they were found last.
+    fn is_as_found(&self, pagemap: Pagemap, part: Run, run: Run, frames: &mut [u64; CHUNK_SLOTS]) -> bool {
+        let Some(base) = self.stock.chunk_address(part.slot.chunk()) else { return true };
+        let Some(words) = frames.get_mut(..part.len as usize) else { return true };
+        if pagemap.read(base + part.slot.index() as usize * PAGE, words).is_err() {
+            return true;
+        }
+        part.slots()
+            .zip(words)
+            .all(|(slot, frame)| !self.has_page(slot, run) || self.stock.frame(slot) == Some(*frame))
+    }
+
+    /// Pages around `run` are not where they were: it is not held any more, and its chunk is sorted anew.
+    #[cold]
+    fn strayed(&mut self, pagemap: Pagemap, run: Run, now: u32, frames: &mut [u64; CHUNK_SLOTS]) {
+        self.looks.be_wary(now);
+        self.stock.give_back(run);
+        let changed = self.sort_anew(pagemap, run.slot.chunk(), frames);
+        tally::engine(|counts| &counts.strayed_pages, changed);
+    }
+}
+
+impl Pool {
+    /// As much of `run` as can be held on to, where that is needed; the rest is free again.
+    pub fn shortened(&mut self, run: Run, room: usize) -> Run {
+        let most = room.clamp(1, MOST_PAGES) as u32;
+        if run.len <= most || !(self.looks.wary_until != 0 || self.looks.is_small(run.slot.chunk())) {
+            return run;
+        }
+        self.stock.give_back(Run { slot: SlotId(run.slot.0 + most), len: run.len - most });
+        Run { slot: run.slot, len: most }
+    }
+}

@@ -1,0 +1,87 @@
+//! Where the handler runs.
+//!
+//! A thread woken on another processor costs twice as much as one woken on the processor that is about to idle. So while
+//! the program has one thread, the handler goes where that thread is; with several, it goes where the scheduler likes,
+//! among the processors that the program may use.
+
+use core::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
+
+use crate::boundary::sys::task::{self, MASK_WORDS};
+use crate::boundary::{arch, elf, libc};
+
+/// Where the kernel keeps the number of the processor that the program's first thread runs on (its rseq area, which
+/// glibc registers since 2.35); 0: unknown.
+static PROCESSOR: AtomicUsize = AtomicUsize::new(0);
+/// Offset of `cpu_id` in `struct rseq`.
+const CPU_ID: usize = 4;
+/// Offset of the rseq area from the thread pointer; 0: there is none.
+static OFFSET: AtomicIsize = AtomicIsize::new(0);
+
+/// Looks up where rseq areas are. Not to be done later: it takes the dynamic linker's lock.
+pub fn learn() {
+    let Some(libc) = elf::find(&|object| object.symbol(c"__rseq_offset").is_some()) else { return };
+    let (Some(offset), Some(size)) = (libc.symbol(c"__rseq_offset"), libc.symbol(c"__rseq_size")) else { return };
+    // SAFETY: variables of glibc with these types, set before any initialiser runs and never changed.
+    let (offset, size) = unsafe { (*(offset.address as *const isize), *(size.address as *const u32)) };
+    OFFSET.store(if size > 0 { offset } else { 0 }, Ordering::Relaxed);
+}
+
+/// Called by the program's only thread: it is to be followed.
+pub fn attach() {
+    let offset = OFFSET.load(Ordering::Relaxed);
+    let area = arch::thread_pointer().wrapping_add_signed(offset);
+    PROCESSOR.store(if offset == 0 { 0 } else { area + CPU_ID }, Ordering::Release);
+}
+
+/// The processor of the program's first thread, while it is the only one.
+fn processor() -> Option<u32> {
+    let place = PROCESSOR.load(Ordering::Acquire);
+    if place == 0 || !libc::has_one_thread() {
+        return None;
+    }
+    // SAFETY: the thread control block of the program's first thread, which exists while the process has one thread.
+    let processor = unsafe { (*(place as *const AtomicU32)).load(Ordering::Relaxed) };
+    // Negative: rseq is not registered (yet).
+    (processor < (MASK_WORDS * 64) as u32).then_some(processor)
+}
+
+/// Keeps the handler near the program.
+pub struct Affinity {
+    inherited: [u64; MASK_WORDS],
+    words: usize,
+    at: Option<u32>,
+}
+
+impl Affinity {
+    /// On all processors that the program may use.
+    pub fn new() -> Affinity {
+        let mut affinity = Affinity { inherited: [0; MASK_WORDS], words: 0, at: None };
+        affinity.words = task::affinity(0, &mut affinity.inherited).map_or(0, |bytes| bytes / 8);
+        affinity
+    }
+
+    fn allows(&self, processor: u32) -> bool {
+        let word = self.inherited.get(processor as usize / 64).copied().unwrap_or(0);
+        word >> (processor % 64) & 1 != 0
+    }
+
+    /// To where the program is now.
+    pub fn follow(&mut self) {
+        let wanted = processor().filter(|processor| self.words > 0 && self.allows(*processor));
+        if wanted == self.at {
+            return;
+        }
+        let mut mask = [0; MASK_WORDS];
+        let chosen = match wanted {
+            None => &self.inherited,
+            Some(processor) => {
+                if let Some(word) = mask.get_mut(processor as usize / 64) {
+                    *word = 1 << (processor % 64);
+                }
+                &mask
+            }
+        };
+        let _ = task::set_affinity(chosen.get(..self.words).unwrap_or(&[]));
+        self.at = wanted;
+    }
+}

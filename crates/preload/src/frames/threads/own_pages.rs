@@ -1,0 +1,55 @@
+//! Pages of our own that are always missing: the one that requests are sent by, and those that pages of the pool pass
+//! through.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::boundary::arch::PAGE;
+use crate::boundary::span::Span;
+use crate::boundary::sys::{self, Result, c, task};
+use crate::frames::kernel::uffd::Uffd;
+
+/// Pages moved out at a time: the size of a transit area.
+pub const TRANSIT: usize = 64;
+
+static AREA: AtomicUsize = AtomicUsize::new(0);
+
+/// The pages: the one that requests are sent by; for each of our threads a landing page and a locked one; two transit
+/// areas, the second locked.
+const PAGES: usize = FIRST_TRANSIT + 2 * TRANSIT;
+/// The first page of the transit areas.
+pub const FIRST_TRANSIT: usize = 5;
+/// Where it lies; 0: nowhere.
+pub fn address() -> usize {
+    AREA.load(Ordering::Relaxed)
+}
+
+/// Maps them, and registers them.
+pub fn map(uffd: Uffd, is_pinned: bool) -> Result<usize> {
+    let bytes = PAGES * PAGE;
+    let area = sys::mmap_own(bytes)?;
+    // SAFETY: a fresh mapping of our own; children make theirs.
+    unsafe { sys::madvise(area, bytes, c::MADV_DONTFORK) }?;
+    if is_pinned {
+        lock_area(area);
+    }
+    uffd.register(Span::new(area, area + bytes))?;
+    AREA.store(area, Ordering::Relaxed);
+    Ok(area)
+}
+
+/// Somebody's memory is to be pinned: so are the pages that the pool's pages pass through.
+pub fn lock() {
+    lock_area(AREA.load(Ordering::Relaxed));
+}
+
+/// Locks those of them that are to be locked, and unlocks the others: pages can be moved between locked memory and
+/// locked memory only.
+fn lock_area(area: usize) {
+    let page = |number: usize| area + number * PAGE;
+    for (first, pages) in [(2, 1), (4, 1), (FIRST_TRANSIT + TRANSIT, TRANSIT)] {
+        let _ = task::mlock(page(first), pages * PAGE, true);
+    }
+    for (first, pages) in [(0, 2), (3, 1), (FIRST_TRANSIT, TRANSIT)] {
+        let _ = task::munlock(page(first), pages * PAGE);
+    }
+}

@@ -1,0 +1,136 @@
+//! What threads of the program ask of the handler.
+//!
+//! The handler waits for faults and nothing else. So a question is laid down here and a page is touched that is always
+//! missing: its fault tells the handler. This needs no descriptor, which the program could close, and no lock that the handler
+//! would have to wait for. The questioner goes on when the handler has filled the page.
+
+use core::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize, Ordering};
+
+use crate::boundary::arch::PAGE;
+use crate::boundary::span::Span;
+use crate::boundary::sys::{self, Errno, Result, c};
+use crate::state::lock::Turn;
+
+/// What can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Register the span.
+    Register = 1,
+    /// Undo that.
+    Unregister = 2,
+    /// Place all of the span now. Answer: bytes placed.
+    Eager = 3,
+    /// Count what is where, into the guest file. Answer: resident pages.
+    Census = 4,
+    /// Unregister everything and end.
+    Stop = 5,
+    /// Put the span's pages (at most 512), contents kept, where their strategies want them. Answer: how many are there
+    /// then.
+    Remap = 6,
+    /// Count resident pages of tiles of larger pages, which are out of reach.
+    CensusTiled = 7,
+    /// Take the hint on the counter as the strategy whose number is the span's start ([`crate::frames::hints`]).
+    Hint = 8,
+    /// Put the frames of the span's pages on the counter. Answer: how many.
+    Frames = 9,
+    /// Put a copy, placed, in the place of the span, a private mapping of a file. Answer: its pages.
+    Replace = 10,
+    /// Lock the pool's memory again where it is to be locked, and unlock the rest.
+    Relock = 11,
+    /// Give memory of the pool back: the program is short of it.
+    Shed = 12,
+    /// Let go of the span, which the program registers with a userfaultfd of its own.
+    HandOver = 13,
+    /// Let go of pages that are held on to ([`crate::frames::pool::grip`]).
+    LetGo = 14,
+}
+
+impl Kind {
+    fn from_code(code: u8) -> Option<Kind> {
+        use Kind::{
+            Census, CensusTiled, Eager, Frames, HandOver, Hint, LetGo, Register, Relock, Remap, Replace, Shed,
+            Stop, Unregister,
+        };
+        let all = [
+            Register,
+            Unregister,
+            Eager,
+            Census,
+            Stop,
+            Remap,
+            CensusTiled,
+            Hint,
+            Frames,
+            Replace,
+            Relock,
+            Shed,
+            HandOver,
+            LetGo,
+        ];
+        all.into_iter().find(|kind| *kind as u8 == code)
+    }
+}
+
+static TURN: Turn = Turn::new();
+/// The page that is touched to send a request; 0: there is no handler.
+static PAGE_OF_REQUESTS: AtomicUsize = AtomicUsize::new(0);
+static KIND: AtomicU8 = AtomicU8::new(0);
+static START: AtomicUsize = AtomicUsize::new(0);
+static END: AtomicUsize = AtomicUsize::new(0);
+static ANSWER: AtomicI64 = AtomicI64::new(0);
+
+/// Requests are sent by touching the page at `page` from now on (0: there is no handler).
+pub fn set_page(page: usize) {
+    PAGE_OF_REQUESTS.store(page, Ordering::Release);
+}
+
+/// The page that is touched to send a request; 0: there is none.
+pub fn page() -> usize {
+    PAGE_OF_REQUESTS.load(Ordering::Acquire)
+}
+
+/// In a forked child: there is no handler, and nobody asks.
+pub fn reset() {
+    TURN.give();
+    set_page(0);
+}
+
+/// Asks, and waits for the answer. ESRCH: there is nobody to ask.
+pub fn ask(kind: Kind, span: Span) -> Result<usize> {
+    let mask = sys::signal_mask(u64::MAX);
+    TURN.take();
+    let answer = match self::page() {
+        0 => Err(Errno::ESRCH),
+        page => {
+            START.store(span.start, Ordering::Relaxed);
+            END.store(span.end, Ordering::Relaxed);
+            ANSWER.store(-i64::from(Errno::ESRCH.0), Ordering::Relaxed);
+            KIND.store(kind as u8, Ordering::Release);
+            // SAFETY: our own page; when it is missing, the handler fills it.
+            unsafe { core::ptr::read_volatile(page as *const u8) };
+            let answer = ANSWER.load(Ordering::Acquire);
+            // SAFETY: our own page: missing again.
+            let _ = unsafe { sys::madvise(page, PAGE, c::MADV_DONTNEED) };
+            usize::try_from(answer).map_err(|_| Errno(answer.unsigned_abs() as i32))
+        }
+    };
+    TURN.give();
+    sys::signal_mask(mask);
+    answer
+}
+
+/// The question that the page was touched for.
+pub fn question() -> Option<(Kind, Span)> {
+    let kind = Kind::from_code(KIND.swap(0, Ordering::Acquire))?;
+    Some((kind, Span::new(START.load(Ordering::Relaxed), END.load(Ordering::Relaxed))))
+}
+
+/// Its answer; the questioner sees it once the page is there.
+pub fn answer(result: Result<usize>) {
+    let value = match result {
+        Ok(value) => i64::try_from(value).unwrap_or(i64::MAX),
+        Err(errno) => -i64::from(errno.0),
+    };
+    ANSWER.store(value, Ordering::Release);
+}

@@ -1,0 +1,70 @@
+//! The engine's start, when it is first needed.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use pagelab_abi::guest::EngineState;
+
+use crate::boundary::sys;
+use crate::frames::report::tally;
+use crate::frames::running::{self, GONE, IDLE, RUNNING, is_running};
+use crate::state::guest_file;
+use crate::state::lock::Turn;
+use crate::state::message::say;
+
+use super::handler;
+
+/// One start at a time.
+static TURN: Turn = Turn::new();
+/// This process was forked.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
+
+/// Starts the engine for the program's own hints, whatever the plan says: whether it runs.
+pub fn start_now() -> bool {
+    running::want();
+    is_ready()
+}
+
+/// Starts the engine, if it has not been tried yet: whether it runs.
+pub fn is_ready() -> bool {
+    match running::state() {
+        RUNNING => true,
+        IDLE => {
+            let mask = sys::signal_mask(u64::MAX);
+            TURN.take();
+            if running::state() == IDLE {
+                start();
+            }
+            TURN.give();
+            sys::signal_mask(mask);
+            is_running()
+        }
+        _ => false,
+    }
+}
+
+fn start() {
+    if let Some(file) = guest_file::file() {
+        guest_file::set(&file.engine.start_ns, sys::monotonic_ns());
+    }
+    match handler::begin() {
+        Ok(()) => {
+            tally::state(EngineState::Running);
+            running::set_state(RUNNING);
+        }
+        Err(stop) => {
+            tally::failed(EngineState::Failed, stop.failure, stop.errno);
+            // The record tells it, and the launcher says it; the stream belongs to the program.
+            if guest_file::file().is_none() && !IS_CHILD.load(Ordering::Relaxed) {
+                let errno = stop.errno.map_or(0, |errno| errno.0);
+                say(format_args!("no frames are placed in this process: {} (errno {errno})", stop.failure.name()));
+            }
+            running::set_state(GONE);
+        }
+    }
+}
+
+/// In a forked child: nobody starts it.
+pub fn forget() {
+    IS_CHILD.store(true, Ordering::Relaxed);
+    TURN.give();
+}

@@ -1,0 +1,109 @@
+//! Threads of our own in somebody else's process.
+//!
+//! Made by clone(2) past libc, which never hears of them: main's pthread_exit does not wait for them, no signal reaches
+//! them. They run on stacks of their own that a fork does not copy, and use no thread-local storage.
+
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use crate::boundary::arch::PAGE;
+use crate::boundary::sys::{self, Result, c, task};
+
+const STACK: usize = 128 << 10;
+
+/// One thread.
+pub struct Thread {
+    /// Its id while it runs.
+    tid: AtomicU32,
+    /// Its stack, kept for the next start.
+    base: AtomicUsize,
+}
+
+impl Thread {
+    /// Not running.
+    pub const fn new() -> Thread {
+        Thread { tid: AtomicU32::new(0), base: AtomicUsize::new(0) }
+    }
+
+    /// Its id, or 0.
+    pub fn id(&self) -> u32 {
+        self.tid.load(Ordering::Acquire)
+    }
+
+    /// After a fork: the thread and its stack are the parent's.
+    pub fn forget(&self) {
+        self.tid.store(0, Ordering::Relaxed);
+        self.base.store(0, Ordering::Relaxed);
+    }
+
+    /// Starts it, with all signals blocked, at `entry(argument)`.
+    ///
+    /// # Safety
+    /// It is not running; `entry` uses no thread-local storage.
+    pub unsafe fn start(&self, entry: extern "C" fn(usize) -> !, argument: usize) -> Result<()> {
+        let base = match self.base.load(Ordering::Relaxed) {
+            0 => {
+                let base = stack()?;
+                self.base.store(base, Ordering::Relaxed);
+                base
+            }
+            base => base,
+        };
+        let mask = sys::signal_mask(u64::MAX);
+        // SAFETY: the stack is this thread's alone; `self` is a static's part.
+        let started = unsafe { task::start_thread(base + STACK, &self.tid, entry, argument) };
+        sys::signal_mask(mask);
+        started.map(drop)
+    }
+
+    /// Waits for its end, at most a second or so: whether it has ended.
+    pub fn join(&self) -> bool {
+        for _ in 0..100 {
+            match self.id() {
+                0 => return true,
+                tid => task::futex_wait_for(&self.tid, tid, 10_000_000),
+            }
+        }
+        false
+    }
+}
+
+/// A stack with a page without access below it.
+fn stack() -> Result<usize> {
+    let base = sys::mmap_own(STACK)?;
+    // SAFETY: a fresh mapping of our own.
+    unsafe {
+        sys::mprotect(base, PAGE, c::PROT_NONE)?;
+        sys::madvise(base, STACK, c::MADV_DONTFORK)?;
+    }
+    Ok(base)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static SEEN: AtomicUsize = AtomicUsize::new(0);
+    static DESCRIPTORS: AtomicUsize = AtomicUsize::new(0);
+
+    extern "C" fn body(argument: usize) -> ! {
+        task::set_name(c"pagelab-test");
+        let _ = task::close_range(3, u32::MAX);
+        DESCRIPTORS.store(sys::open(c"/dev/null", c::O_RDONLY, 0).unwrap_or(-1) as usize, Ordering::Relaxed);
+        SEEN.store(argument, Ordering::Release);
+        task::exit_thread()
+    }
+
+    #[test]
+    fn a_thread_has_descriptors_of_its_own() {
+        static THREAD: Thread = Thread::new();
+        let kept = sys::open(c"/dev/null", c::O_RDONLY, 0).unwrap();
+        for turn in 1..=3 {
+            // SAFETY: not running; the body uses nothing but system calls.
+            unsafe { THREAD.start(body, 1234 + turn) }.unwrap();
+            assert!(THREAD.join());
+            assert_eq!(SEEN.load(Ordering::Acquire), 1234 + turn);
+        }
+        assert_eq!(DESCRIPTORS.load(Ordering::Relaxed), 3, "it closed everything, in its own table");
+        assert!(task::dup_above(kept, 100).is_ok_and(|copy| copy >= 100), "ours is still open");
+    }
+}

@@ -1,0 +1,12 @@
+//! Where the program comes in: libc's entry points, `pagelab.h`, fork, exec, exit and seccomp.
+
+mod api;
+pub mod child;
+pub mod entry;
+pub mod environment;
+mod exit;
+pub mod fork;
+mod late_start;
+pub mod seccomp;
+pub mod trampolines;
+pub mod windows;

@@ -1,0 +1,230 @@
+//! What libc's functions do instead: the same signatures, results and errno.
+
+use core::ffi::{c_int, c_long, c_uint, c_void};
+
+use crate::backing::program_uffd;
+use crate::boundary::sys::{self, Errno, Result, c, task};
+use crate::memory::calls;
+use crate::state::{own_stack, seccomp as flags};
+
+use super::{exit, seccomp};
+
+unsafe extern "C" {
+    fn __errno_location() -> *mut c_int;
+}
+
+fn fail(errno: Errno) {
+    // SAFETY: libc's own errno of this thread; the function reads the thread pointer and nothing else.
+    unsafe { *__errno_location() = errno.0 };
+}
+
+/// Sets errno; for code in assembly.
+pub(crate) extern "C" fn fail_with(errno: c_int) {
+    fail(Errno(errno));
+}
+
+fn status(result: Result<()>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(errno) => {
+            fail(errno);
+            -1
+        }
+    }
+}
+
+fn pointer(result: Result<usize>) -> *mut c_void {
+    match result {
+        Ok(address) => address as *mut c_void,
+        Err(errno) => {
+            fail(errno);
+            usize::MAX as *mut c_void
+        }
+    }
+}
+
+/// What a detoured call does: where the program has locked itself in, its own system call and nothing else; otherwise `ours`,
+/// on a stack of the library's own.
+fn either<R>(raw: impl FnOnce() -> Result<R>, ours: impl FnOnce() -> Result<R>) -> Result<R> {
+    if flags::is_raw() { raw() } else { own_stack::run(ours) }
+}
+
+pub(crate) extern "C" fn mmap(
+    addr: usize,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: c_long,
+) -> *mut c_void {
+    pointer(either(
+        // SAFETY: the program's own request.
+        || unsafe { sys::mmap(addr, len, prot, flags, fd, offset) },
+        || calls::mmap(addr, len, prot, flags, fd, offset),
+    ))
+}
+
+pub(crate) extern "C" fn munmap(addr: usize, len: usize) -> c_int {
+    // SAFETY: the program's own request.
+    status(either(|| unsafe { sys::munmap(addr, len) }, || calls::munmap(addr, len)))
+}
+
+pub(crate) extern "C" fn mremap(
+    old: usize,
+    old_len: usize,
+    new_len: usize,
+    flags: c_int,
+    new: usize,
+) -> *mut c_void {
+    pointer(either(
+        // SAFETY: the program's own request.
+        || unsafe { sys::mremap(old, old_len, new_len, flags, new) },
+        || calls::mremap(old, old_len, new_len, flags, new),
+    ))
+}
+
+pub(crate) extern "C" fn brk(addr: usize) -> c_int {
+    status(either(|| calls::brk_alone(addr), || calls::brk(addr)))
+}
+
+pub(crate) extern "C" fn madvise(addr: usize, len: usize, advice: c_int) -> c_int {
+    status(advise(addr, len, advice))
+}
+
+fn advise(addr: usize, len: usize, advice: c_int) -> Result<()> {
+    // SAFETY: the program's own request.
+    let raw = || unsafe { sys::madvise(addr, len, advice) };
+    let populates = matches!(advice, c::MADV_POPULATE_READ | c::MADV_POPULATE_WRITE);
+    if populates && !flags::is_raw() && own_stack::run(|| calls::may_populate(addr, len, advice)) {
+        // Faults may wait for the program itself (its own userfaultfd): not on our stack.
+        return raw();
+    }
+    either(raw, || calls::madvise(addr, len, advice))
+}
+
+/// Returns the error number, as POSIX wants it; its DONTNEED discards nothing, as in glibc.
+pub(crate) extern "C" fn posix_madvise(addr: usize, len: usize, advice: c_int) -> c_int {
+    const POSIX_MADV_DONTNEED: c_int = 4;
+    if advice == POSIX_MADV_DONTNEED {
+        return 0;
+    }
+    advise(addr, len, advice).err().map_or(0, |errno| errno.0)
+}
+
+pub(crate) extern "C" fn mprotect(addr: usize, len: usize, prot: c_int) -> c_int {
+    // SAFETY: the program's own request.
+    status(either(|| unsafe { sys::mprotect(addr, len, prot) }, || calls::mprotect(addr, len, prot, -1)))
+}
+
+pub(crate) extern "C" fn pkey_mprotect(addr: usize, len: usize, prot: c_int, key: c_int) -> c_int {
+    // SAFETY: the program's own request.
+    let raw = || unsafe { sys::pkey_mprotect(addr, len, prot, key) };
+    status(either(raw, || calls::mprotect(addr, len, prot, key)))
+}
+
+/// Locking waits for faults, which may wait for the program itself: the system calls are made on its own stack.
+fn locking(before: impl FnOnce(), lock: impl FnOnce() -> Result<()>, after: impl FnOnce()) -> c_int {
+    if flags::is_raw() {
+        return status(lock());
+    }
+    own_stack::run(before);
+    let result = lock();
+    if result.is_ok() {
+        own_stack::run(after);
+    }
+    status(result)
+}
+
+pub(crate) extern "C" fn mlock(addr: usize, len: usize) -> c_int {
+    locking(|| calls::place_ahead(addr, len), || task::mlock_with(addr, len, 0), || {})
+}
+
+pub(crate) extern "C" fn mlock2(addr: usize, len: usize, flags: c_uint) -> c_int {
+    let place = || {
+        if flags == 0 {
+            calls::place_ahead(addr, len);
+        }
+    };
+    locking(place, || task::mlock_with(addr, len, flags as usize), || {})
+}
+
+pub(crate) extern "C" fn munlock(addr: usize, len: usize) -> c_int {
+    locking(|| {}, || task::munlock(addr, len), || calls::unlocked(addr, len))
+}
+
+pub(crate) extern "C" fn munlockall() -> c_int {
+    locking(|| {}, task::munlock_all, calls::all_locked_or_unlocked)
+}
+
+pub(crate) extern "C" fn mlockall(flags: c_int) -> c_int {
+    let flags = flags as u32 as usize;
+    locking(|| calls::before_lock_all(flags), || task::mlock_all(flags), calls::all_locked_or_unlocked)
+}
+
+pub(crate) extern "C" fn prctl(option: usize, a: usize, b: usize, c: usize, d: usize) -> c_int {
+    match seccomp::prctl([option, a, b, c, d]) {
+        Ok(value) => value as c_int,
+        Err(errno) => {
+            fail(errno);
+            -1
+        }
+    }
+}
+
+/// libc's `syscall` with the number of seccomp(2).
+pub(crate) extern "C" fn seccomp(_number: usize, operation: usize, flags: usize, args: usize) -> c_long {
+    match seccomp::seccomp(operation, flags, args) {
+        Ok(value) => value as c_long,
+        Err(errno) => {
+            fail(errno);
+            -1
+        }
+    }
+}
+
+pub(crate) extern "C" fn exit_now(code: c_int) -> ! {
+    exit::leave(code)
+}
+
+pub(crate) extern "C" fn execve(path: usize, argv: usize, envp: usize) -> c_int {
+    fail(exit::execve(path, argv, envp));
+    -1
+}
+
+pub(crate) extern "C" fn execveat(fd: c_int, path: usize, argv: usize, envp: usize, flags: c_int) -> c_int {
+    fail(exit::execveat(fd, path, argv, envp, flags));
+    -1
+}
+
+pub(crate) extern "C" fn fexecve(fd: c_int, argv: usize, envp: usize) -> c_int {
+    fail(exit::fexecve(fd, argv, envp));
+    -1
+}
+
+/// ioctl, which registers memory with userfaultfds.
+pub(crate) extern "C" fn ioctl(fd: c_int, request: usize, argument: usize) -> c_int {
+    ioctl_entered(fd, request, argument);
+    // SAFETY: the program's own request.
+    match unsafe { sys::ioctl(fd, request, argument) } {
+        Ok(value) => value as c_int,
+        Err(errno) => {
+            fail(errno);
+            -1
+        }
+    }
+}
+
+/// An ioctl is about to be made; for code in assembly, too.
+pub(crate) extern "C" fn ioctl_entered(_fd: c_int, request: usize, argument: usize) {
+    // The kernel looks at 32 bits.
+    if request as u32 as usize == program_uffd::REGISTER {
+        program_uffd::registering(argument);
+    }
+}
+
+/// ld.so calls this when its list of objects has changed (for debuggers to stop at).
+pub(crate) extern "C" fn objects_changed() {
+    if !flags::is_raw() {
+        own_stack::run(crate::memory::files::rescan);
+    }
+}

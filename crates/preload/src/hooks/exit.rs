@@ -1,0 +1,134 @@
+//! The process's end: exit and exec. Placement is measured before the memory goes.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use pagelab_abi::guest::{Counter, State};
+use pagelab_abi::plan::Flags;
+
+use crate::boundary::stack;
+use crate::boundary::sys::{self, Errno, c};
+use crate::hooks::environment::Stripped;
+use crate::memory::measure;
+use crate::state::lock::Turn;
+use crate::state::{child, guest_file, own_stack, plan, seccomp};
+
+/// One thread measures at a time: two in `_exit`, or one there and one in exec, would add to the same sums.
+static MEASURING: Turn = Turn::new();
+
+/// In a forked child: nobody measures.
+pub fn forget() {
+    MEASURING.give();
+}
+
+/// _exit.
+pub fn leave(code: i32) -> ! {
+    // A child that never used the library has nothing to tell that its parent's record does not.
+    if !seccomp::is_raw() && guest_file::is_own() {
+        // Without stacks of our own nothing is measured: the caller's may be small.
+        if stack::install().is_ok() {
+            own_stack::run(finish);
+        }
+    }
+    sys::exit_group(code)
+}
+
+fn finish() {
+    // Never given back: whoever else comes here waits for the end.
+    MEASURING.take();
+    if plan::has_flag(Flags::MEASURE) {
+        measure::all();
+    }
+    if let Some(file) = guest_file::file().filter(|file| file.state.load(Relaxed) == State::Active.code()) {
+        guest_file::set(&file.state, State::Exited.code());
+    }
+}
+
+/// An exec that can succeed, as far as a look at the file tells.
+struct Attempt {
+    /// The file is this process's, and its state was that.
+    before: Option<u64>,
+}
+
+impl Attempt {
+    /// Measures.
+    fn begin() -> Attempt {
+        let before = guest_file::file().map(|file| file.state.load(Relaxed));
+        MEASURING.take();
+        guest_file::count(Counter::Execs);
+        if plan::has_flag(Flags::MEASURE) {
+            measure::all();
+        }
+        guest_file::state(State::Execed);
+        MEASURING.give();
+        Attempt { before }
+    }
+
+    /// It failed: the process goes on.
+    fn undo(&self) {
+        if let (Some(before), Some(file)) = (self.before, guest_file::file()) {
+            guest_file::set(&file.state, before);
+            guest_file::set(&file.end_ns, 0);
+        }
+    }
+}
+
+/// Around an exec of the file at `path`: measures, strips the environment where the policy is not inherited, and takes the
+/// state back when the exec fails. The exec itself is made on the caller's stack.
+fn around(dir: i32, path: usize, flags: i32, envp: usize, exec: &dyn Fn(usize) -> Errno) -> Errno {
+    /// No environment, by which the kernel refuses an exec after it has opened the file.
+    const NOWHERE: usize = 1;
+    let raw = seccomp::is_raw();
+    // A child between fork and exec has no file yet and gets none: nothing of it is worth a record.
+    let measures = !raw && !child::is_new() && guest_file::is_own();
+    // Nothing is measured for what cannot succeed: execvp tries every directory of PATH. (Before Linux 6.8 the file is opened
+    // last.)
+    if measures {
+        match exec(NOWHERE) {
+            Errno::EFAULT if sys::may_be_executed(dir, path, flags) => {}
+            Errno::EFAULT => return exec(envp),
+            errno => return errno,
+        }
+    }
+    let attempt = if measures && stack::install().is_ok() {
+        own_stack::run(Attempt::begin)
+    } else {
+        Attempt { before: None }
+    };
+    // An image under the program's filter is left alone: it could do nothing there.
+    let inherits = !raw && plan::has_flag(Flags::INHERIT_EXEC);
+    let errno = if inherits || plan::current().is_none() {
+        exec(envp)
+    } else {
+        guest_file::count(Counter::ExecsStripped);
+        // SAFETY: the program's own null-terminated environment.
+        match unsafe { Stripped::new(envp) } {
+            Ok(stripped) => exec(stripped.pointer()),
+            // It has too many variables to be copied without a system call.
+            Err(_) if raw => exec(envp),
+            Err(errno) => errno,
+        }
+    };
+    attempt.undo();
+    errno
+}
+
+/// execve.
+pub fn execve(path: usize, argv: usize, envp: usize) -> Errno {
+    // SAFETY: the program's own arguments.
+    around(c::AT_FDCWD, path, 0, envp, &|envp| unsafe { sys::execve(path, argv, envp) })
+}
+
+/// execveat.
+pub fn execveat(fd: i32, path: usize, argv: usize, envp: usize, flags: i32) -> Errno {
+    // SAFETY: the program's own arguments.
+    around(fd, path, flags, envp, &|envp| unsafe { sys::execveat(fd, path, argv, envp, flags) })
+}
+
+/// fexecve: as glibc does it on kernels that have execveat.
+pub fn fexecve(fd: i32, argv: usize, envp: usize) -> Errno {
+    const AT_EMPTY_PATH: i32 = 0x1000;
+    if fd < 0 || argv == 0 || envp == 0 {
+        return Errno::EINVAL;
+    }
+    execveat(fd, c"".as_ptr() as usize, argv, envp, AT_EMPTY_PATH)
+}

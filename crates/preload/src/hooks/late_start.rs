@@ -1,0 +1,58 @@
+//! A program that gives hints in a process where nothing is placed yet.
+
+use pagelab_abi::guest::Started;
+use pagelab_abi::plan::{Flags, HEADER_BYTES, MAGIC, Plan, VERSION};
+
+use crate::backing::thp;
+use crate::boundary::elf;
+use crate::boundary::sys::{self, Errno};
+use crate::memory::tables;
+use crate::state::{guest_file, plan};
+
+use super::{child, fork};
+
+/// Sets up what the engine needs before it starts. Callers take turns.
+pub fn prepare() -> Result<(), Errno> {
+    if plan::current().is_none() {
+        without_plan()?;
+    }
+    thp::read_settings();
+    if let Some(libc) = elf::glibc() {
+        fork::watch(&libc);
+    }
+    Ok(())
+}
+
+/// The plan of a process that was started without one and uses the API: nothing is governed.
+static NO_PLAN: [u8; HEADER_BYTES + 1] = {
+    let mut bytes = [0; HEADER_BYTES + 1];
+    let fields = [(0, MAGIC), (8, spread(VERSION as u64)), (16, spread(HEADER_BYTES as u64 + 1))];
+    let mut field = 0;
+    while field < fields.len() {
+        let mut byte = 0;
+        while byte < 8 {
+            bytes[fields[field].0 + byte] = fields[field].1[byte];
+            byte += 1;
+        }
+        field += 1;
+    }
+    bytes[12] = (Flags::INHERIT_FORK.0 | Flags::INHERIT_EXEC.0) as u8;
+    bytes
+};
+
+const fn spread(value: u64) -> [u8; 8] {
+    value.to_le_bytes()
+}
+
+/// Sets the guest up in a process that has none and asks for its services; threads may be running. Nothing is detoured.
+/// Callers take turns.
+fn without_plan() -> Result<(), Errno> {
+    // A guest that was refused, and said why, stays out.
+    if guest_file::file().is_some() || elf::glibc().is_none() {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let plan = Plan::parse(&NO_PLAN).map_err(|_| Errno::EINVAL)?;
+    guest_file::create(&plan, Started::Exec, sys::monotonic_ns())?;
+    // SAFETY: there was no plan, and callers take turns: nobody reads it before it is complete.
+    unsafe { tables::install(plan, true, &child::RESETS) }
+}

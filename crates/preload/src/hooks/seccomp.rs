@@ -1,0 +1,127 @@
+//! Programs that lock themselves in with seccomp.
+//!
+//! A filter may kill the process for any system call that the program itself does not make. So just before the program
+//! installs one (prctl, or seccomp(2) through libc's `syscall`), placement is measured for the last time, what needs us is
+//! made such that it does not any more, and from then on a detoured call makes exactly the program's own system call: no
+//! lock, no tables, no accounts. Filters that are already there when the image starts, beyond those that the launcher is
+//! under, leave it alone from the beginning. Filters set by a raw system call instruction are not noticed.
+
+use pagelab_abi::guest::NoteKind;
+use pagelab_abi::plan::Flags;
+
+use crate::backing;
+use crate::boundary::span::Span;
+use crate::boundary::stack;
+use crate::boundary::sys::{self, Result, c};
+use crate::memory::{calls, measure, tables};
+use crate::state::{child, guest_file, own_stack, plan, seccomp as flags};
+
+/// How long other threads may take to finish what they are at.
+const PATIENCE_NS: u64 = 100_000_000;
+
+/// The program is about to install a filter. The memory that was made for its heap.
+fn enter() -> Span {
+    flags::set_raw(true);
+    // A child that has not met the guest has nothing that needs it.
+    if !child::is_new() {
+        // Where there can be no stack, the caller's must do.
+        let _ = stack::install();
+        own_stack::run(settle);
+    }
+    let opened = calls::open_heap();
+    flags::set_active(true);
+    opened
+}
+
+/// The last work of the guest in this image.
+fn settle() {
+    let begin = sys::monotonic_ns();
+    while stack::has_others() && sys::monotonic_ns() < begin + PATIENCE_NS {
+        core::hint::spin_loop();
+    }
+    if guest_file::is_own() && plan::has_flag(Flags::MEASURE) {
+        measure::all();
+        guest_file::note(NoteKind::Sandboxed, None, 0, 0);
+    }
+    backing::stop();
+    // Their calls can only be emulated by more than one.
+    let mut guest = tables::lock();
+    if let Err(errno) = guest.demote_all() {
+        guest_file::note(NoteKind::Fallback, Some(errno), 0, 0);
+    }
+    if let Some(heap) = &guest.heap {
+        calls::publish_heap(heap.end(), heap.room());
+    }
+}
+
+/// Whether the kernel will take a filter: programs ask for impossible ones to learn what there is.
+fn can_succeed(filter: usize) -> bool {
+    const PR_GET_NO_NEW_PRIVS: usize = 39;
+    // SAFETY: asks only.
+    let no_new_privileges = unsafe { sys::prctl([PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0]) } == Ok(1);
+    filter != 0 && (no_new_privileges || sys::geteuid() == 0)
+}
+
+/// Does `install`, which installs a filter if `is_likely`.
+fn around(is_likely: bool, install: impl Fn() -> Result<usize>) -> Result<usize> {
+    if flags::is_raw() {
+        return install();
+    }
+    let opened = if is_likely { Some(enter()) } else { None };
+    let result = install();
+    if let Some(opened) = opened.filter(|_| result.is_err()) {
+        calls::close_heap(opened);
+    }
+    if result.is_ok() != is_likely {
+        // The kernel refused it; or took it although it looked impossible.
+        flags::set_active(result.is_ok());
+        flags::set_raw(result.is_ok());
+    }
+    result
+}
+
+/// prctl with its five arguments.
+pub fn prctl(args: [usize; 5]) -> Result<usize> {
+    const PR_SET_SECCOMP: usize = 22;
+    const STRICT: usize = 1;
+    // SAFETY: the program's own request.
+    let raw = || unsafe { sys::prctl(args) };
+    match args {
+        [option, mode, filter, ..] if option & 0xffff_ffff == PR_SET_SECCOMP => {
+            around(mode == STRICT || can_succeed(filter), raw)
+        }
+        _ => raw(),
+    }
+}
+
+/// seccomp(2). Only what sets a filter counts, not what asks for features.
+pub fn seccomp(operation: usize, flags: usize, args: usize) -> Result<usize> {
+    const SET_MODE_STRICT: u32 = 0;
+    const SET_MODE_FILTER: u32 = 1;
+    // SAFETY: the program's own request.
+    let raw = || unsafe { sys::seccomp(operation, flags, args) };
+    match operation as u32 {
+        SET_MODE_STRICT => around(flags == 0 && args == 0, raw),
+        SET_MODE_FILTER => around(can_succeed(args), raw),
+        _ => raw(),
+    }
+}
+
+/// Filters that this process is under, read with no system calls but those that the dynamic linker has just made: open,
+/// read, close.
+pub fn filters() -> u32 {
+    let mut text = [0u8; 2048];
+    let Ok(fd) = sys::open(c"/proc/self/status", c::O_RDONLY, 0) else { return 0 };
+    let used = sys::read(fd, &mut text).unwrap_or(0);
+    sys::close(fd);
+    let number = |name: &[u8]| {
+        let text = text.get(..used)?;
+        let at = text.windows(name.len()).position(|window| window == name)?;
+        let digits = text.get(at + name.len()..)?.iter().skip_while(|&&byte| byte == b'\t');
+        Some(
+            digits.take_while(|byte| byte.is_ascii_digit()).fold(0, |sum, &byte| sum * 10 + u32::from(byte - b'0')),
+        )
+    };
+    // Before Linux 5.9 the number is not told, only that there are some.
+    number(b"\nSeccomp_filters:").or_else(|| number(b"\nSeccomp:")).unwrap_or(0)
+}

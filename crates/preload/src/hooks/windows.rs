@@ -1,0 +1,268 @@
+//! Windows: what the program wants measured of itself, between `pagelab_begin` and `pagelab_end`.
+//!
+//! Nothing is locked after the first window: a thread writes to its own slots of the windows file only, and ended windows
+//! are claimed one by one. System calls are what a window costs (0.2 to 0.8 µs each on virtual machines): two, getrusage at
+//! its begin and its end, and two more where the process has several threads. The threads' own
+//! clocks would cost twice what getrusage does.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize};
+
+use pagelab_abi::windows::{
+    FILE_BYTES, GROWTH, HEAD_BYTES, MAGIC, NAME_BYTES, NameSlot, OpenSlot, PlacedSlot, SUFFIX, ThreadSlot,
+    UsageSlot, VERSION, WindowSlot, WindowsFile,
+};
+
+use crate::boundary::apart::apart;
+use crate::boundary::arch::{self, PAGE};
+use crate::boundary::elf;
+use crate::boundary::sys::{self, Errno, Result, c};
+use crate::memory::measure;
+use crate::state::lock::Locked;
+use crate::state::{child, guest_file, own_stack, plan, seccomp};
+
+static FILE: AtomicPtr<WindowsFile> = AtomicPtr::new(core::ptr::null_mut());
+/// Held while the file is made and while names are added.
+static MAKING: Locked<()> = Locked::new(());
+/// Slots of `windows` that there is space for, and the lock under which they become more.
+static ROOM: AtomicUsize = AtomicUsize::new(0);
+static GROWING: Locked<()> = Locked::new(());
+
+/// libc's own `__libc_single_threaded` (glibc 2.32); null: not there.
+static SINGLE: AtomicPtr<AtomicU8> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Looks it up; not what a program may have put in front of it.
+fn find_single() {
+    if let Some(single) = elf::glibc().and_then(|libc| libc.symbol(c"__libc_single_threaded")) {
+        SINGLE.store(single.address as *mut AtomicU8, Relaxed);
+    }
+}
+
+/// Whether the process has never had a second thread.
+fn is_single() -> bool {
+    // SAFETY: null, or libc's own variable of one byte, which lives as long as the process.
+    unsafe { SINGLE.load(Relaxed).as_ref() }.is_some_and(|single| single.load(Relaxed) != 0)
+}
+
+/// Processor time of the thread, then what the process has used (user and system time, faults without I/O and with I/O).
+fn used() -> [u64; 5] {
+    let [user_ns, system_ns, minor, major] = measure::used_by(sys::OF_PROCESS).unwrap_or_default();
+    let thread_ns = match is_single() {
+        true => user_ns + system_ns,
+        false => measure::used_by(sys::OF_THREAD).map_or(0, |[user_ns, system_ns, ..]| user_ns + system_ns),
+    };
+    [thread_ns, user_ns, system_ns, minor, major]
+}
+
+/// Forgets the file: after a fork it is the parent's.
+pub fn forget() {
+    FILE.store(core::ptr::null_mut(), Release);
+    ROOM.store(0, Relaxed);
+    MAKING.reset_after_fork();
+    GROWING.reset_after_fork();
+}
+
+fn made() -> Option<&'static WindowsFile> {
+    // SAFETY: null, or a mapping that is never taken away again and has atomic fields only.
+    unsafe { FILE.load(Acquire).as_ref() }
+}
+
+/// The file, made at the first window.
+fn file() -> Result<&'static WindowsFile> {
+    if seccomp::is_active() {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    child::adopt();
+    made().map_or_else(|| own_stack::run(make), Ok)
+}
+
+#[cold]
+fn make() -> Result<&'static WindowsFile> {
+    let _held = MAKING.lock();
+    if let Some(file) = made() {
+        return Ok(file);
+    }
+    let plan = plan::current().ok_or(Errno::EOPNOTSUPP)?;
+    let (address, pid) = guest_file::beside(&plan, SUFFIX, FILE_BYTES, HEAD_BYTES)?;
+    // A child that knows nothing of us yet must not find its parent's windows: it has none.
+    // SAFETY: the mapping was just made, and is ours.
+    unsafe { sys::madvise(address, FILE_BYTES.next_multiple_of(PAGE), c::MADV_DONTFORK) }?;
+    let pointer = address as *mut WindowsFile;
+    // SAFETY: a fresh zeroed mapping of the right size and alignment, never unmapped.
+    let file = unsafe { &*pointer };
+    guest_file::set(&file.version, VERSION);
+    guest_file::set(&file.file_bytes, FILE_BYTES as u64);
+    guest_file::set(&file.pid, u64::from(pid));
+    find_single();
+    file.magic.store(MAGIC, Release);
+    FILE.store(pointer, Release);
+    Ok(file)
+}
+
+/// Begins a window of the calling thread.
+pub fn begin(name: &[u8]) -> Result<()> {
+    if name.is_empty() || name.len() > NAME_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    let file = file()?;
+    let told = &file.told;
+    let number = number_of(file, name).ok_or_else(|| refused(&told.names_left_out))?;
+    let own = thread_slot(file).ok_or_else(|| refused(&told.threads_left_out))?;
+    let depth = own.depth.load(Relaxed) as usize;
+    let (outer, slot) = (own.open.get(..depth).unwrap_or(&[]), own.open.get(depth));
+    if outer.iter().any(|open| open.name.load(Relaxed) == number) {
+        told.begun_twice.fetch_add(1, Relaxed);
+    }
+    let OpenSlot { name, placed, begin } = slot.ok_or_else(|| refused(&told.too_deep))?;
+    guest_file::set(name, number);
+    guest_file::set(&placed.looked, 0);
+    own.depth.store(depth as u64 + 1, Relaxed);
+    // The clock last, as it is read first at the end: what reading the rest takes is in no window's time.
+    let used = used();
+    for (field, value) in fields(begin).into_iter().zip([sys::monotonic_ns()].into_iter().chain(used)) {
+        guest_file::set(field, value);
+    }
+    Ok(())
+}
+
+/// Ends the window of the calling thread that began last.
+pub fn end() -> Result<()> {
+    let (wall_ns, used) = (sys::monotonic_ns(), used());
+    let file = file()?;
+    let told = &file.told;
+    let Some((own, depth, OpenSlot { name, placed, begin })) = innermost(file) else {
+        told.not_begun.fetch_add(1, Relaxed);
+        return Err(Errno::EINVAL);
+    };
+    let done = claim(file).map(|slot| {
+        guest_file::set(&slot.begin_ns, begin.wall_ns.load(Relaxed));
+        for (into, found) in looks(&slot.placed).into_iter().zip(looks(placed)) {
+            guest_file::set(into, found.load(Relaxed));
+        }
+        let ends = [wall_ns].into_iter().chain(used);
+        for ((used, begin), end) in fields(&slot.used).into_iter().zip(fields(begin)).zip(ends) {
+            guest_file::set(used, end.saturating_sub(begin.load(Relaxed)));
+        }
+        slot.name.store(name.load(Relaxed) + 1, Release);
+    });
+    own.depth.store(depth as u64, Relaxed);
+    if depth == 0 {
+        own.thread.store(0, Release);
+    }
+    done.ok_or_else(|| refused(&told.windows_left_out))
+}
+
+/// The calling thread's slot, its last window's index and that window; `None`: it has none open.
+fn innermost(file: &'static WindowsFile) -> Option<(&'static ThreadSlot, usize, &'static OpenSlot)> {
+    let pointer = arch::thread_pointer() as u64;
+    let own = file.threads.iter().find(|slot| slot.thread.load(Relaxed) == pointer)?;
+    let depth = (own.depth.load(Relaxed) as usize).checked_sub(1)?;
+    Some((own, depth, own.open.get(depth)?))
+}
+
+/// Looks what memory the process has, for the window that the calling thread began last. What that takes is taken out of
+/// the times of all windows that this thread has open.
+pub fn placement() -> Result<()> {
+    let before = (sys::monotonic_ns(), used());
+    let (own, depth, open) = innermost(file()?).ok_or(Errno::EINVAL)?;
+    let (resident, huge) = own_stack::run(|| apart(measure::in_memory))??;
+    let found = [1, resident as u64, huge as u64];
+    for (field, value) in looks(&open.placed).into_iter().zip(found) {
+        guest_file::set(field, value);
+    }
+    let after = (sys::monotonic_ns(), used());
+    let took =
+        [after.0 - before.0].into_iter().chain(after.1.into_iter().zip(before.1).map(|(b, a)| b.saturating_sub(a)));
+    for (level, took) in took.enumerate() {
+        for open in own.open.iter().take(depth + 1) {
+            if let Some(field) = fields(&open.begin).get(level) {
+                guest_file::set(field, field.load(Relaxed) + took);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn looks(slot: &PlacedSlot) -> [&AtomicU64; 3] {
+    let PlacedSlot { looked, resident, huge } = slot;
+    [looked, resident, huge]
+}
+
+/// The clock, the thread's clock, and what the process has used.
+fn fields(slot: &UsageSlot) -> [&AtomicU64; 6] {
+    let UsageSlot { wall_ns, thread_ns, user_ns, system_ns, minor_faults, major_faults } = slot;
+    [wall_ns, thread_ns, user_ns, system_ns, minor_faults, major_faults]
+}
+
+fn refused(told: &AtomicU64) -> Errno {
+    told.fetch_add(1, Relaxed);
+    Errno::ENOSPC
+}
+
+/// The slot of an ended window; `None`: there are too many, or no space.
+fn claim(file: &'static WindowsFile) -> Option<&'static WindowSlot> {
+    loop {
+        let next = file.count.load(Relaxed);
+        let slot = file.windows.get(next as usize)?;
+        if next as usize >= ROOM.load(Acquire) && !own_stack::run(|| grow(file, next as usize)) {
+            return None;
+        }
+        if file.count.compare_exchange_weak(next, next + 1, Relaxed, Relaxed).is_ok() {
+            return Some(slot);
+        }
+    }
+}
+
+/// Makes space for windows from the `first` on. A store into a page that the file system has no room for would end the
+/// process; populating it only fails.
+#[cold]
+fn grow(file: &'static WindowsFile, first: usize) -> bool {
+    let _held = GROWING.lock();
+    if first < ROOM.load(Relaxed) {
+        return true;
+    }
+    let more = file.windows.get(first..(first + GROWTH).min(file.windows.len())).unwrap_or(&[]);
+    let start = more.as_ptr() as usize / PAGE * PAGE;
+    let end = (more.as_ptr_range().end as usize).next_multiple_of(PAGE);
+    // SAFETY: pages of the file's own mapping, whose contents populating keeps.
+    let populated = unsafe { sys::madvise(start, end - start, c::MADV_POPULATE_WRITE) }.is_ok();
+    if populated {
+        ROOM.store(first + more.len(), Release);
+    }
+    populated
+}
+
+fn is_named(slot: &NameSlot, name: &[u8]) -> bool {
+    slot.bytes.load(Acquire) as usize == name.len()
+        && slot.text.iter().zip(name).all(|(have, byte)| have.load(Relaxed) == *byte)
+}
+
+/// The number of a name; `None`: there are too many.
+fn number_of(file: &'static WindowsFile, name: &[u8]) -> Option<u64> {
+    let find = || {
+        let mut used = file.names.iter().take_while(|slot| slot.bytes.load(Acquire) != 0);
+        used.position(|slot| is_named(slot, name)).map(|number| number as u64)
+    };
+    let add = || {
+        let _held = MAKING.lock();
+        // Another thread may have added it.
+        find().or_else(|| {
+            let (number, slot) = file.names.iter().enumerate().find(|(_, slot)| slot.bytes.load(Relaxed) == 0)?;
+            for (to, from) in slot.text.iter().zip(name) {
+                to.store(*from, Relaxed);
+            }
+            slot.bytes.store(name.len() as u64, Release);
+            Some(number as u64)
+        })
+    };
+    find().or_else(|| own_stack::run(add))
+}
+
+/// The calling thread's slot, a free one if it has none.
+fn thread_slot(file: &'static WindowsFile) -> Option<&'static ThreadSlot> {
+    let pointer = arch::thread_pointer() as u64;
+    let own = file.threads.iter().find(|slot| slot.thread.load(Relaxed) == pointer);
+    own.or_else(|| {
+        file.threads.iter().find(|slot| slot.thread.compare_exchange(0, pointer, Acquire, Relaxed).is_ok())
+    })
+}

@@ -1,0 +1,552 @@
+//! The memory calls: which go to the kernel unchanged, which to a pool.
+
+mod locks;
+mod remap;
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use pagelab_abi::guest::Counter;
+use pagelab_abi::plan::{Fetch, Memory, Section};
+
+use crate::backing;
+use crate::boundary::arch::PAGE;
+use crate::boundary::span::{Span, align_down, align_up};
+use crate::boundary::sys::{self, Errno, Result, c, task};
+use crate::boundary::{libc, mapping};
+use crate::memory::pool::{How, discards, looks_like_arena};
+use crate::state::guest_file;
+use crate::state::layout::Layout;
+use crate::state::plan::{self, HEAP, POOLS};
+
+use super::{files, prefault, tables};
+
+pub use locks::{all_locked_or_unlocked, before_lock_all, place_ahead, unlocked};
+pub use remap::mremap;
+
+/// Flags with which anonymous memory is governed; all others go to the kernel: MAP_SHARED (another kind of memory),
+/// MAP_GROWSDOWN and MAP_32BIT (they ask for a place), MAP_HUGETLB (the program has decided), MAP_LOCKED (the rest of a
+/// tile would be locked, too).
+const GOVERNED_FLAGS: i32 = c::MAP_PRIVATE
+    | c::MAP_ANONYMOUS
+    | c::MAP_NORESERVE
+    | c::MAP_POPULATE
+    | c::MAP_NONBLOCK
+    | c::MAP_STACK
+    | c::MAP_FIXED
+    | c::MAP_FIXED_NOREPLACE
+    | IGNORED_FLAGS;
+/// MAP_DENYWRITE and MAP_EXECUTABLE: the kernel ignores them.
+const IGNORED_FLAGS: i32 = 0x1800;
+const FIXED: i32 = c::MAP_FIXED | c::MAP_FIXED_NOREPLACE;
+
+/// One mmap call.
+#[derive(Clone, Copy)]
+struct Request {
+    addr: usize,
+    len: usize,
+    prot: i32,
+    flags: i32,
+    fd: i32,
+    offset: i64,
+}
+
+impl Request {
+    fn raw(&self) -> Result<usize> {
+        self.raw_with(self.addr, self.flags)
+    }
+
+    fn raw_with(&self, addr: usize, flags: i32) -> Result<usize> {
+        // SAFETY: the program's own request.
+        unsafe { sys::mmap(addr, self.len, self.prot, flags, self.fd, self.offset) }
+    }
+
+    fn how(&self) -> How {
+        let dropped = FIXED | c::MAP_POPULATE | c::MAP_NONBLOCK | IGNORED_FLAGS;
+        How { prot: self.prot, flags: self.flags & !dropped }
+    }
+
+    fn is_anonymous(&self) -> bool {
+        self.flags & c::MAP_ANONYMOUS != 0
+    }
+
+    fn is_governable(&self) -> bool {
+        self.is_anonymous() && self.flags & c::MAP_TYPE == c::MAP_PRIVATE && self.flags & !GOVERNED_FLAGS == 0
+    }
+
+    fn span_at(&self, addr: usize) -> Span {
+        Span::new(addr, addr.saturating_add(align_up(self.len, PAGE).unwrap_or(self.len)))
+    }
+
+    fn section(&self) -> Option<Section> {
+        let arena = looks_like_arena(self.len, self.how());
+        plan::section_for(if arena { Memory::Arenas } else { Memory::Anon }, self.len)
+    }
+}
+
+/// mmap.
+pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, offset: i64) -> Result<usize> {
+    let request = Request { addr, len, prot, flags, fd, offset };
+    // A hint counts as well: the kernel puts what is not governed where it is told to, if nothing is there.
+    let at_pool = addr != 0 && plan::touches_pools(addr, len);
+    if flags & FIXED != 0 && at_pool {
+        return placed_in_pool(&request);
+    }
+    if !request.is_governable() || flags & FIXED != 0 || len == 0 {
+        return if at_pool { placed_in_pool(&request) } else { passed(&request) };
+    }
+    match request.section() {
+        Some(section) if section.governs_pages() || section.governs_frames() => governed(&request, &section),
+        _ if at_pool => placed_in_pool(&request),
+        section => {
+            let result = passed(&request);
+            if let (Ok(at), Some(section)) = (result, section) {
+                prefault::after_mmap(section.fetch, request.span_at(at), prot, flags);
+            }
+            result
+        }
+    }
+}
+
+fn passed(request: &Request) -> Result<usize> {
+    if request.flags & FIXED != 0 {
+        part_with_heap(
+            request.addr,
+            request.len,
+            request.flags & c::MAP_FIXED_NOREPLACE == c::MAP_FIXED_NOREPLACE,
+        )?;
+    }
+    let result = request.raw();
+    guest_file::count(Counter::MmapPassed);
+    if let Ok(at) = result
+        && !request.is_anonymous()
+    {
+        files::after_mmap(request.span_at(at), request.prot, request.flags);
+    }
+    if let Ok(at) = result
+        && request.is_governable()
+    {
+        prefault::advise_ranges(request.span_at(at));
+    }
+    result
+}
+
+fn governed(request: &Request, section: &Section) -> Result<usize> {
+    let Some(len) = align_up(request.len, PAGE) else { return request.raw() };
+    let base = section.pool_base as usize;
+    // As the kernel rounds hints.
+    let hint = Some(align_down(request.addr, PAGE)).filter(|&hint| hint != 0);
+    if let Some(hint) = hint
+        && !plan::touches_pools(hint, len)
+        && let Ok(at) = at_hint(request, section, hint)
+    {
+        return Ok(at);
+    }
+    if let Some(hint) = hint
+        && plan::touches_pools(hint, len)
+        && let Ok(at) = at_border(request, Span::new(hint, hint.saturating_add(len)))
+    {
+        return Ok(at);
+    }
+    let mut guest = tables::lock();
+    // A hint into a hole of another rule's pool is honoured, too.
+    let wanted = hint.map(|hint| Span::new(hint, hint.saturating_add(len)));
+    let other = wanted.filter(|span| guest.pool(span.start).is_some_and(|pool| pool.is_free(*span)));
+    let result = match guest.pool(other.map_or(base, |span| span.start)) {
+        Some(pool) => {
+            let hint = hint.filter(|&hint| pool.bounds().and(Span::new(hint, hint + 1)).len() == 1);
+            backing::retry_when_short(|| pool.map(len, request.how(), hint))
+        }
+        None => Err(Errno::EINVAL),
+    };
+    drop(guest);
+    match result {
+        Ok(at) => {
+            guest_file::count(Counter::MmapGoverned);
+            prefault::after_mmap(section.fetch, Span::new(at, at + len), request.prot, request.flags);
+            Ok(at)
+        }
+        Err(errno) => {
+            backing::fallback(errno, len);
+            // Without a hint into the pool: nothing must come to lie there unknown to it.
+            let addr = if plan::touches_pools(request.addr, len) { 0 } else { request.addr };
+            request.raw_with(addr, request.flags)
+        }
+    }
+}
+
+/// A hint outside the pools: honoured where the kernel would honour it.
+fn at_hint(request: &Request, section: &Section, hint: usize) -> Result<usize> {
+    let at = request.raw_with(hint, request.flags | c::MAP_FIXED_NOREPLACE)?;
+    if at != hint {
+        // An old kernel, or a place the kernel moved: as good as any.
+        return Ok(at);
+    }
+    guest_file::count(Counter::MmapPassed);
+    let span = request.span_at(at);
+    if let Some(plan) = plan::current() {
+        let layout = Layout::new(plan, *section, span.start, span.len());
+        // Offsets mean nothing outside the pool: the size for "everything else" applies.
+        if section.interval_count() == 0 {
+            layout.each(span, &mut |piece, part| backing::apply(part, piece.backing));
+        }
+    }
+    prefault::after_mmap(section.fetch, span, request.prot, request.flags);
+    Ok(at)
+}
+
+/// A hint that no single pool holds, but pools touch or could: honoured where nothing is mapped.
+fn at_border(request: &Request, wanted: Span) -> Result<usize> {
+    let mut guest = tables::lock();
+    if guest.pool(wanted.start).is_some_and(|pool| wanted.and(pool.bounds()) == wanted) {
+        return Err(Errno::EEXIST);
+    }
+    drop(guest);
+    let flags = request.flags | c::MAP_FIXED_NOREPLACE;
+    placed_in_pool(&Request { addr: wanted.start, flags, ..*request })
+}
+
+/// A mapping at addresses of a pool that the program chose: MAP_FIXED, MAP_FIXED_NOREPLACE, or a hint for memory that is
+/// not governed.
+fn placed_in_pool(request: &Request) -> Result<usize> {
+    let fixed = request.flags & FIXED != 0;
+    if fixed && !request.addr.is_multiple_of(PAGE) {
+        return request.raw();
+    }
+    let span = request.span_at(align_down(request.addr, PAGE));
+    let mut guest = tables::lock();
+    let plain = fixed && request.is_governable() && request.how().is_plain();
+    if request.flags & c::MAP_FIXED_NOREPLACE != 0
+        && let Some(pool) = guest.pool(span.start).filter(|pool| plain && span.and(pool.bounds()) == span)
+        && !pool.holds(span)
+    {
+        pool.clear_of_used(span)?;
+        return pool.map(span.len(), request.how(), Some(span.start));
+    }
+    if let Some(heap) = guest.heap.as_mut().filter(|_| fixed && !span.and(HEAP).is_empty()) {
+        match request.flags & c::MAP_FIXED_NOREPLACE != 0 {
+            true => heap.make_way(span.and(HEAP))?,
+            false => heap.part_with(span.and(HEAP))?,
+        }
+    }
+    for pool in guest.pools.iter_mut().flatten() {
+        let part = span.and(pool.bounds());
+        if part.is_empty() {
+            continue;
+        }
+        if request.flags & c::MAP_FIXED_NOREPLACE != 0 {
+            pool.clear_for(part)?;
+        } else if fixed {
+            pool.prepare(part)?;
+        } else if pool.clear_for(part).is_err() {
+            // Taken: the kernel will find another place.
+            break;
+        }
+    }
+    let at = request.raw()?;
+    for pool in guest.pools.iter_mut().flatten() {
+        let part = request.span_at(at).and(pool.bounds());
+        if !part.is_empty() {
+            pool.replaced(part, request.how());
+            guest_file::count(Counter::MmapGoverned);
+        }
+    }
+    drop(guest);
+    if !request.is_anonymous() {
+        files::after_mmap(request.span_at(at), request.prot, request.flags);
+    }
+    Ok(at)
+}
+
+/// Whose addresses a part of a range are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Heap,
+    /// The pool around the part, if the plan has one there.
+    Pool,
+    /// Outside of heap and pools.
+    Kernel,
+}
+
+/// Whether any of `[addr, addr + len)` can be the heap's or a pool's.
+pub fn concerns_us(addr: usize, len: usize) -> bool {
+    addr < POOLS.end && addr.saturating_add(len) > HEAP.start
+}
+
+/// Where a program's addresses end.
+const TASK_END: usize = 1 << 47;
+
+/// The whole pages of a range that the kernel would accept, and that touches heap or pools.
+fn our_span(addr: usize, len: usize) -> Option<Span> {
+    if len == 0 || !addr.is_multiple_of(PAGE) || !concerns_us(addr, len) {
+        return None;
+    }
+    let end = addr.checked_add(align_up(len, PAGE)?).filter(|&end| end <= TASK_END)?;
+    Some(Span::new(addr, end))
+}
+
+/// Calls `visit` with the parts of `span`, lowest first, cut where the heap's memory (up to `heap_end`) and pools begin and end,
+/// until it fails.
+fn each_part(span: Span, heap_end: usize, visit: &mut dyn FnMut(Owner, Span) -> Result<()>) -> Result<()> {
+    let mut at = span.start;
+    while at < span.end {
+        let (owner, end) = match at {
+            _ if at < HEAP.start => (Owner::Kernel, HEAP.start),
+            _ if at < heap_end => (Owner::Heap, heap_end),
+            _ if at < POOLS.start => (Owner::Kernel, POOLS.start),
+            _ if at < POOLS.end => (Owner::Pool, plan::pool_end(at)),
+            _ => (Owner::Kernel, span.end),
+        };
+        let part = Span::new(at, end.min(span.end));
+        visit(owner, part)?;
+        at = part.end;
+    }
+    Ok(())
+}
+
+/// munmap.
+pub fn munmap(addr: usize, len: usize) -> Result<()> {
+    backing::hints::forget(addr, len);
+    // SAFETY: the program's own request.
+    let raw = |span: Span| unsafe { sys::munmap(span.start, span.len()) };
+    // SAFETY: as above, with the program's own arguments.
+    let Some(span) = our_span(addr, len) else { return unsafe { sys::munmap(addr, len) } };
+    let mut guest = tables::lock();
+    let heap_end = guest.heap_end();
+    each_part(span, heap_end, &mut |owner, part| match (owner, &mut guest.heap) {
+        (Owner::Heap, Some(heap)) => {
+            heap.part_with(part)?;
+            raw(part)
+        }
+        (Owner::Pool, _) => match guest.pool(part.start) {
+            Some(pool) => {
+                guest_file::count(Counter::MunmapGoverned);
+                pool.unmap(part)
+            }
+            None => raw(part),
+        },
+        _ => raw(part),
+    })
+}
+
+/// mprotect (`key` < 0) and pkey_mprotect.
+pub fn mprotect(addr: usize, len: usize, prot: i32, key: i32) -> Result<()> {
+    let Some(span) = our_span(addr, len) else {
+        return mapping::protect(Span::new(addr, addr.saturating_add(len)), prot, key);
+    };
+    let mut guest = tables::lock();
+    let heap_end = guest.heap_end();
+    let result = each_part(span, heap_end, &mut |owner, part| match (owner, &mut guest.heap) {
+        (Owner::Heap, Some(heap)) => heap.protect(part, prot, key),
+        (Owner::Pool, _) => match guest.pool(part.start) {
+            Some(pool) => {
+                guest_file::count(Counter::MprotectGoverned);
+                pool.protect(part, prot, key)
+            }
+            None => mapping::protect(part, prot, key),
+        },
+        _ => mapping::protect(part, prot, key),
+    });
+    drop(guest);
+    if result.is_ok() && span.and(POOLS) == span {
+        let fetch = plan::section_for(Memory::Arenas, len).map_or(Fetch::Kernel, |section| section.fetch);
+        prefault::after_mmap(fetch, span, prot, 0);
+    }
+    result
+}
+
+/// Before part of the heap is unmapped, moved away or, unless `keeps`, replaced.
+fn part_with_heap(addr: usize, len: usize, keeps: bool) -> Result<()> {
+    let Some(span) = our_span(addr, len).map(|span| span.and(HEAP)).filter(|span| !span.is_empty()) else {
+        return Ok(());
+    };
+    match &mut tables::lock().heap {
+        Some(heap) if keeps => heap.make_way(span),
+        Some(heap) => heap.part_with(span),
+        None => Ok(()),
+    }
+}
+
+/// madvise.
+pub fn madvise(addr: usize, len: usize, advice: i32) -> Result<()> {
+    let Some(span) = our_span(addr, len) else { return advise_elsewhere(addr, len, advice) };
+    // As natively: what is mapped is advised, and holes are an error in the end.
+    let mut holes = false;
+    let heap_end = tables::lock().heap_end();
+    each_part(span, heap_end, &mut |owner, part| {
+        let mut guest = tables::lock();
+        let result = match (owner, &mut guest.heap) {
+            (Owner::Heap, Some(heap)) => {
+                let own = heap.own(part);
+                holes |= own != part;
+                match own.is_empty() {
+                    true => Ok(()),
+                    false if heap.has_hugetlb(own) && discards(advice) => heap.discard(own, advice),
+                    // Which reserved pages, that the kernel takes for a file, would have another error for.
+                    false if heap.has_hugetlb(own) && advice == c::MADV_REMOVE => Err(Errno::EINVAL),
+                    false => match advise_heap(own, advice) {
+                        // What the kernel refuses for reserved pages alone is given to normal memory in their place.
+                        Err(Errno::EINVAL) if heap.has_hugetlb(own) => {
+                            heap.demote_all(own)?;
+                            advise_heap(own, advice)
+                        }
+                        result => result,
+                    },
+                }
+            }
+            (Owner::Pool, _) => match guest.pool(part.start) {
+                Some(pool) => {
+                    guest_file::count(Counter::MadviseGoverned);
+                    pool.advise(part, advice)
+                }
+                None => advise_elsewhere(part.start, part.len(), advice),
+            },
+            _ => {
+                drop(guest);
+                advise_elsewhere(part.start, part.len(), advice)
+            }
+        };
+        holes |= result == Err(Errno::ENOMEM);
+        if result == Err(Errno::ENOMEM) { Ok(()) } else { result }
+    })?;
+    if holes { Err(Errno::ENOMEM) } else { Ok(()) }
+}
+
+/// Whether the kernel can be asked to populate all of `[addr, addr + len)`, none of it mapped in advance; what a strategy
+/// governs is placed first.
+pub fn may_populate(addr: usize, len: usize, advice: i32) -> bool {
+    if advice == c::MADV_POPULATE_WRITE {
+        // What is missing then the kernel is asked for, which also finds the errors.
+        place_ahead(addr, len);
+    }
+    let Some(span) = our_span(addr, len) else { return true };
+    let mut guest = tables::lock();
+    let mut whole = true;
+    let heap_end = guest.heap_end();
+    let _ = each_part(span, heap_end, &mut |owner, part| {
+        whole &= match (owner, &guest.heap) {
+            (Owner::Heap, Some(heap)) => heap.own(part) == part,
+            (Owner::Pool, _) => guest.pool(part.start).is_none_or(|pool| pool.is_all_used(part)),
+            _ => true,
+        };
+        Ok(())
+    });
+    whole
+}
+
+fn advise_elsewhere(addr: usize, len: usize, advice: i32) -> Result<()> {
+    if files::overrules(len, advice) {
+        return sys::is_mapped(addr, len);
+    }
+    match backing::advice_for(addr, advice) {
+        // SAFETY: the program's own request.
+        Some(advised) => unsafe { sys::madvise(addr, len, advised) },
+        None => Ok(()),
+    }
+}
+
+/// Advice about the program's part of the heap.
+fn advise_heap(own: Span, advice: i32) -> Result<()> {
+    let Some(advised) = backing::advice_for(own.start, advice) else { return Ok(()) };
+    // SAFETY: the program's own request.
+    let raw = || unsafe { sys::madvise(own.start, own.len(), advised) };
+    match advice {
+        c::MADV_DONTNEED if backing::governs(own.start) => backing::give_back(own, raw),
+        // The policy has decided.
+        c::MADV_HUGEPAGE | c::MADV_NOHUGEPAGE | c::MADV_COLLAPSE if backing::governs(own.start) => {
+            sys::is_mapped(own.start, own.len())
+        }
+        _ => raw(),
+    }
+}
+
+/// Where the heap's break is, and how far its memory reaches, for when there is no lock any more; 0: not governed.
+static HEAP_END: AtomicUsize = AtomicUsize::new(0);
+static HEAP_ROOM: AtomicUsize = AtomicUsize::new(0);
+/// The highest break there was since there is no lock: memory above it was never the program's.
+static HEAP_HIGH: AtomicUsize = AtomicUsize::new(0);
+
+/// The heap is governed: what its break is before the program moves it.
+pub fn publish_heap(end: usize, room: usize) {
+    HEAP_END.store(end, Ordering::Relaxed);
+    HEAP_HIGH.store(end, Ordering::Relaxed);
+    HEAP_ROOM.store(room, Ordering::Release);
+}
+
+/// brk. Without a governed heap it is the kernel's own.
+pub fn brk(addr: usize) -> Result<()> {
+    let mut guest = tables::lock();
+    let (before, end) = match &mut guest.heap {
+        Some(heap) => {
+            let before = heap.end();
+            let end = heap.set(addr);
+            publish_heap(end, heap.room());
+            (before, end)
+        }
+        None => (sys::brk(0), sys::brk(addr)),
+    };
+    drop(guest);
+    guest_file::count(Counter::BrkGoverned);
+    libc::set_current_break(end);
+    if end > before {
+        let fetch = plan::section_for(Memory::Heap, 0).map_or(Fetch::Kernel, |section| section.fetch);
+        let span = Span::new(align_down(before, PAGE), align_up(end, PAGE).unwrap_or(end));
+        prefault::after_mmap(fetch, span, c::PROT_RW, 0);
+    }
+    // The kernel's own rule, by way of glibc: only a break below the wanted one is an error.
+    if end < addr { Err(Errno::ENOMEM) } else { Ok(()) }
+}
+
+/// Before the program locks itself in: memory for the heap to grow into without any system call, because the kernel's own
+/// brk knows nothing of it. Little where address space or data are limited.
+pub fn open_heap() -> Span {
+    const ROOMS: [usize; 4] = [1 << 30, 128 << 20, 16 << 20, 2 << 20];
+    let room = HEAP_ROOM.load(Ordering::Acquire);
+    let nothing = Span::new(room, room);
+    if room == 0 {
+        return nothing;
+    }
+    let limited = |resource| task::soft_limit(resource).is_ok_and(|limit| limit < UNLIMITED);
+    let most = if limited(task::LIMIT_ADDRESSES) || limited(task::LIMIT_DATA) { 16 << 20 } else { 1 << 30 };
+    let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_NORESERVE | c::MAP_FIXED_NOREPLACE;
+    for len in ROOMS.into_iter().filter(|&len| len <= most && room + len <= HEAP.end) {
+        // SAFETY: NOREPLACE: nothing that exists is touched.
+        if unsafe { sys::mmap(room, len, c::PROT_RW, flags, -1, 0) } == Ok(room) {
+            HEAP_ROOM.store(room + len, Ordering::Release);
+            return Span::new(room, room + len);
+        }
+    }
+    nothing
+}
+
+/// The program has not locked itself in after all: takes back what [`open_heap`] made.
+pub fn close_heap(opened: Span) {
+    HEAP_ROOM.store(opened.start, Ordering::Release);
+    if !opened.is_empty() {
+        // SAFETY: mapped a moment ago, above the program's break.
+        let _ = unsafe { sys::munmap(opened.start, opened.len()) };
+    }
+}
+
+/// Limits above this are none.
+const UNLIMITED: u64 = 1 << 46;
+
+/// brk in a program that has locked itself in: growth within what is mapped needs no system call. Lowering the break gives
+/// nothing back, so that memory which the program has had cannot come again: it would have to be new.
+pub fn brk_alone(addr: usize) -> Result<()> {
+    let room = HEAP_ROOM.load(Ordering::Acquire);
+    let end = match room {
+        0 => sys::brk(addr),
+        _ => {
+            let end = HEAP_END.load(Ordering::Relaxed);
+            let high = HEAP_HIGH.load(Ordering::Relaxed);
+            // Of the page that the break lies in the rest stays as it is, as natively.
+            let most = if end < high { align_up(end, PAGE).unwrap_or(end).min(high) } else { room };
+            let moved = if (HEAP.start..=most).contains(&addr) { addr } else { end };
+            HEAP_END.store(moved, Ordering::Relaxed);
+            HEAP_HIGH.fetch_max(moved, Ordering::Relaxed);
+            moved
+        }
+    };
+    libc::set_current_break(end);
+    if end < addr { Err(Errno::ENOMEM) } else { Ok(()) }
+}

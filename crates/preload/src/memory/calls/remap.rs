@@ -1,0 +1,334 @@
+//! mremap: inside a pool, out of one, into one, and across the borders of heap and pools.
+
+use pagelab_abi::guest::Counter;
+
+use crate::backing;
+use crate::boundary::arch::PAGE;
+use crate::boundary::span::{Span, align_up};
+use crate::boundary::sys::{self, Errno, Result, c};
+use crate::memory::pool::{Pool, carry, is_uniform, moves_in_part};
+use crate::memory::tables::{self, Tables};
+use crate::state::guest_file;
+use crate::state::plan::HEAP;
+
+use super::{Owner, TASK_END, concerns_us, each_part, madvise, mmap, munmap};
+
+/// mremap; `new` counts only with MREMAP_FIXED or MREMAP_DONTUNMAP.
+pub fn mremap(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> Result<usize> {
+    let result = match moved(old, old_len, new_len, flags, new) {
+        // Locked memory may not grow beyond the limit on that; but it was us who locked it.
+        Err(Errno::EAGAIN) if backing::unpin(old, old_len) => moved(old, old_len, new_len, flags, new),
+        result => result,
+    };
+    if flags & c::MREMAP_DONTUNMAP == 0 && result.is_ok_and(|at| at != old) {
+        backing::hints::forget(old, old_len);
+    }
+    result
+}
+
+fn moved(old: usize, old_len: usize, new_len: usize, flags: i32, new: usize) -> Result<usize> {
+    match Asked::new(old, old_len, new_len, flags, new).filter(Asked::concerns_us) {
+        Some(asked) if asked.has_place() => asked.to_target(),
+        Some(asked) if asked.len <= asked.from.len() => asked.shrunk(),
+        Some(asked) => asked.grown(),
+        // SAFETY: the program's own request.
+        None => unsafe { sys::mremap(old, old_len, new_len, flags, new) },
+    }
+}
+
+/// A call whose arguments the kernel would accept; lengths are whole pages.
+struct Asked {
+    /// Empty: shared memory is to be mapped once more.
+    from: Span,
+    len: usize,
+    flags: i32,
+    /// Counts only with MREMAP_FIXED; otherwise with MREMAP_DONTUNMAP a hint.
+    to: usize,
+}
+
+impl Asked {
+    fn new(old: usize, old_len: usize, new_len: usize, flags: i32, to: usize) -> Option<Asked> {
+        let len = align_up(new_len, PAGE).filter(|len| (1..=TASK_END).contains(len))?;
+        let end = old.checked_add(align_up(old_len, PAGE)?).filter(|&end| end <= TASK_END)?;
+        let from = Span::new(old, end);
+        let known = flags & !(c::MREMAP_MAYMOVE | c::MREMAP_FIXED | c::MREMAP_DONTUNMAP) == 0;
+        let asked = Asked { from, len, flags, to };
+        let fits = !asked.has_place()
+            || (flags & c::MREMAP_MAYMOVE != 0
+                && to.is_multiple_of(PAGE)
+                && to <= TASK_END - len
+                && (flags & c::MREMAP_DONTUNMAP == 0 || len == from.len())
+                && from.and(Span::new(to, to + len)).is_empty());
+        (known && fits && old.is_multiple_of(PAGE)).then_some(asked)
+    }
+
+    /// Whether the kernel looks at an address for the result.
+    fn has_place(&self) -> bool {
+        self.flags & (c::MREMAP_FIXED | c::MREMAP_DONTUNMAP) != 0
+    }
+
+    /// MREMAP_FIXED: what will be replaced.
+    fn target(&self) -> Option<Span> {
+        (self.flags & c::MREMAP_FIXED != 0).then(|| Span::new(self.to, self.to + self.len))
+    }
+
+    fn keeps(&self) -> bool {
+        self.flags & c::MREMAP_DONTUNMAP != 0
+    }
+
+    fn concerns_us(&self) -> bool {
+        concerns_us(self.from.start, self.len.max(self.from.len()))
+            || self.target().is_some_and(|target| concerns_us(target.start, target.len()))
+    }
+
+    /// Whether all of the old range lies in one pool.
+    fn is_in_one_pool(&self, guest: &mut Tables) -> bool {
+        let pool = guest.pool(self.from.start);
+        !self.from.is_empty() && pool.is_some_and(|pool| self.from.and(pool.bounds()) == self.from)
+    }
+
+    /// What is longer than it shall be loses its end. As natively, only its first page must be there.
+    fn shrunk(&self) -> Result<usize> {
+        let first = Span::new(self.from.start, self.from.start + PAGE);
+        let mut guest = tables::lock();
+        let heap_end = guest.heap_end();
+        each_part(first, heap_end, &mut |owner, part| {
+            let is_there = match (owner, &guest.heap) {
+                (Owner::Heap, Some(heap)) => heap.own(part) == part && sys::is_mapped(part.start, PAGE).is_ok(),
+                (Owner::Pool, _) => match guest.pool(part.start) {
+                    Some(pool) => {
+                        guest_file::count(Counter::MremapGoverned);
+                        pool.has(part)
+                    }
+                    None => sys::is_mapped(part.start, PAGE).is_ok(),
+                },
+                _ => sys::is_mapped(part.start, PAGE).is_ok(),
+            };
+            if is_there { Ok(()) } else { Err(Errno::EFAULT) }
+        })?;
+        drop(guest);
+        if self.len < self.from.len() {
+            munmap(self.from.start + self.len, self.from.len() - self.len)?;
+        }
+        Ok(self.from.start)
+    }
+
+    /// Growth in place, where there is room, or else somewhere else, if it may move.
+    fn grown(&self) -> Result<usize> {
+        let may_move = self.flags & c::MREMAP_MAYMOVE != 0;
+        let mut guest = tables::lock();
+        let own = self.is_in_one_pool(&mut guest);
+        let end = self.from.start + self.len;
+        if let Some(pool) = guest.pool(self.from.start).filter(|pool| own && (end <= pool.bounds().end)) {
+            guest_file::count(Counter::MremapGoverned);
+            return self.resized(&mut || pool.remap(self.from, self.len, may_move));
+        }
+        if !self.from.is_empty() && end <= TASK_END && self.stretched(&mut guest)? {
+            return Ok(self.from.start);
+        }
+        if !may_move {
+            return Err(Errno::ENOMEM);
+        }
+        if let Some(pool) = guest.pool(self.from.start).filter(|_| own) {
+            guest_file::count(Counter::MremapGoverned);
+            return self.resized(&mut || pool.remap(self.from, self.len, true));
+        }
+        self.carried_off(&mut guest)
+    }
+
+    fn resized(&self, resize: &mut dyn FnMut() -> Result<usize>) -> Result<usize> {
+        if self.flags & c::MREMAP_MAYMOVE != 0 { backing::retry_when_short(resize) } else { resize() }
+    }
+
+    /// Growth in place that begins or ends outside of one pool. False: something is in the way.
+    fn stretched(&self, guest: &mut Tables) -> Result<bool> {
+        let growth = Span::new(self.from.end, self.from.start + self.len);
+        let takes_heap = guest.heap.as_ref().is_some_and(|heap| !heap.own(growth.and(HEAP)).is_empty());
+        let takes_pools = guest.pools.iter().flatten().any(|pool| {
+            let part = growth.and(pool.bounds());
+            !part.is_empty() && !pool.is_free(part)
+        });
+        if takes_heap || takes_pools {
+            return Ok(false);
+        }
+        self.soften(guest)?;
+        if let Some(heap) = &mut guest.heap {
+            heap.make_way(growth.and(HEAP))?;
+        }
+        each_pool_part(guest, growth, &mut |pool, part| pool.clear_for(part))?;
+        let plain = is_plain(guest, self.from);
+        // SAFETY: without MREMAP_MAYMOVE the mapping stays, and the kernel checks that nothing follows it.
+        let raw = |from: Span| unsafe { sys::mremap(from.start, from.len(), from.len() + growth.len(), 0, 0) };
+        let grown = match raw(self.from) {
+            Err(Errno::EFAULT) if is_uniform(self.from) => raw(Span::new(self.from.end - PAGE, self.from.end)),
+            result => result,
+        };
+        match grown {
+            Err(Errno::ENOMEM) => return Ok(false),
+            result => result?,
+        };
+        self.arrived(guest, growth, plain);
+        Ok(true)
+    }
+
+    /// A move to where the kernel likes, which is never in a pool.
+    fn carried_off(&self, guest: &mut Tables) -> Result<usize> {
+        self.soften(guest)?;
+        self.let_go(guest)?;
+        let at = self.carried()?;
+        self.departed(guest);
+        Ok(at)
+    }
+
+    /// MREMAP_FIXED or MREMAP_DONTUNMAP.
+    fn to_target(&self) -> Result<usize> {
+        let mut guest = tables::lock();
+        let own = self.is_in_one_pool(&mut guest);
+        if let Some(pool) = guest.pool(self.from.start).filter(|_| own) {
+            guest_file::count(Counter::MremapGoverned);
+            if self.target().is_none() {
+                // A wish for an address without MREMAP_FIXED is only a hint.
+                return pool.duplicate(self.from);
+            }
+            if pool.has_hugetlb(self.from) && pool.is_plain_at(self.from) {
+                drop(guest);
+                return copy_to(self.from, self.len, self.to, self.keeps());
+            }
+        }
+        self.soften(&mut guest)?;
+        let plain = is_plain(&mut guest, self.from);
+        self.let_go(&mut guest)?;
+        if let Some(target) = self.target() {
+            if let Some(heap) = &mut guest.heap {
+                heap.part_with(target.and(HEAP))?;
+            }
+            each_pool_part(&mut guest, target, &mut |pool, part| pool.before_move_in(part))?;
+        }
+        let at = self.carried()?;
+        if !self.keeps() {
+            self.departed(&mut guest);
+        }
+        self.arrived(&mut guest, Span::new(at, at + self.len), plain);
+        Ok(at)
+    }
+
+    /// The move itself, where everything is prepared.
+    fn carried(&self) -> Result<usize> {
+        if self.target().is_some() && moves_in_part(self.from, self.len) {
+            return self.carried_in_pieces();
+        }
+        // SAFETY: the program's own request.
+        let raw = unsafe { sys::mremap(self.from.start, self.from.len(), self.len, self.flags, self.to) };
+        match raw {
+            Err(Errno::EFAULT) if is_uniform(self.from) => self.carried_in_pieces(),
+            result => {
+                let at = result?;
+                backing::after_move(self.from, at, self.keeps());
+                Ok(at)
+            }
+        }
+    }
+
+    /// What the program got as one mapping is several for the kernel, which moves them one by one, to a given place.
+    fn carried_in_pieces(&self) -> Result<usize> {
+        let mut from = self.from;
+        if self.len < from.len() {
+            // SAFETY: the program gives it up by the same call.
+            unsafe { sys::munmap(from.start + self.len, from.len() - self.len) }?;
+            from = Span::new(from.start, from.start + self.len);
+        }
+        let flags = self.flags | c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
+        if let Some(target) = self.target() {
+            return carry(from, target, flags).map(|()| target.start);
+        }
+        let reserved = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_NORESERVE;
+        // SAFETY: no address is given, so nothing that exists is touched.
+        let at = unsafe { sys::mmap(0, self.len, c::PROT_NONE, reserved, -1, 0) }?;
+        match carry(from, Span::new(at, at + self.len), flags) {
+            Ok(()) => Ok(at),
+            Err(errno) => {
+                // SAFETY: mapped a moment ago, and nobody knows of it.
+                let _ = unsafe { sys::munmap(at, self.len) };
+                Err(errno)
+            }
+        }
+    }
+
+    /// Before the old range is moved or stretched: reserved pages become normal memory, and what is mapped in it without the
+    /// program's knowledge goes.
+    fn soften(&self, guest: &mut Tables) -> Result<()> {
+        if let Some(heap) = &mut guest.heap {
+            heap.demote_all(heap.own(self.from.and(HEAP)))?;
+        }
+        each_pool_part(guest, self.from, &mut |pool, part| pool.before_move_out(part))
+    }
+
+    /// Before the old range is moved: the heap's part is not the heap's any more.
+    fn let_go(&self, guest: &mut Tables) -> Result<()> {
+        match &mut guest.heap {
+            Some(heap) if !self.keeps() => heap.part_with(self.from.and(HEAP)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The old range is not mapped any more.
+    fn departed(&self, guest: &mut Tables) {
+        for pool in guest.pools.iter_mut().flatten() {
+            let part = self.from.and(pool.bounds());
+            if !part.is_empty() {
+                pool.moved_away(part);
+            }
+        }
+    }
+
+    /// `span` holds what was moved there; `plain`: it is memory as the pools hand it out.
+    fn arrived(&self, guest: &mut Tables, span: Span, plain: bool) {
+        for pool in guest.pools.iter_mut().flatten() {
+            let part = span.and(pool.bounds());
+            if !part.is_empty() {
+                pool.moved_in(part, plain);
+            }
+        }
+    }
+}
+
+fn each_pool_part(
+    guest: &mut Tables,
+    span: Span,
+    visit: &mut dyn FnMut(&mut Pool, Span) -> Result<()>,
+) -> Result<()> {
+    for pool in guest.pools.iter_mut().flatten() {
+        let part = span.and(pool.bounds());
+        if !part.is_empty() {
+            visit(pool, part)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether all of `span` is plain memory of pools.
+fn is_plain(guest: &mut Tables, span: Span) -> bool {
+    let mut plain = 0;
+    for pool in guest.pools.iter().flatten() {
+        let part = span.and(pool.bounds());
+        if !part.is_empty() && pool.is_plain_at(part) {
+            plain += part.len();
+        }
+    }
+    !span.is_empty() && plain == span.len()
+}
+
+/// mremap to a fixed place out of reserved pages: a copy, because they cannot be moved.
+fn copy_to(old: Span, new_len: usize, new: usize, keep: bool) -> Result<usize> {
+    let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_FIXED;
+    let at = mmap(new, new_len, c::PROT_RW, flags, -1, 0)?;
+    // SAFETY: the program's own memory on both sides; it asked for the move, and mremap forbids overlaps.
+    unsafe { core::ptr::copy_nonoverlapping(old.start as *const u8, at as *mut u8, old.len().min(new_len)) };
+    guest_file::count(Counter::HugetlbEmulated);
+    if keep {
+        madvise(old.start, old.len(), c::MADV_DONTNEED)?;
+    } else {
+        munmap(old.start, old.len())?;
+    }
+    Ok(at)
+}

@@ -1,0 +1,209 @@
+//! File mappings: prepaging as the policy wants it, and what was resident at start.
+//!
+//! `demand` is MADV_RANDOM: no readahead on faults. Mappings come from three sides: libc's mmap (detoured), before the
+//! library started (scanned once), and ld.so's own mmap for dlopen (scanned again each time ld.so tells debuggers that
+//! its list of objects is complete; it does so before relocating the new object).
+
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
+
+use pagelab_abi::guest::{Counter, NoteKind, PATH_BYTES};
+use pagelab_abi::plan::{Fetch, Memory};
+
+use crate::backing;
+use crate::boundary::arch::PAGE;
+use crate::boundary::elf;
+use crate::boundary::maps::{self, Mapping};
+use crate::boundary::span::Span;
+use crate::boundary::sys::{self, c};
+use crate::state::layout::Layout;
+use crate::state::{guest_file, plan, seccomp};
+
+use super::prefault;
+
+/// `r_state` of ld.so's `_r_debug`.
+static OBJECTS_STATE: AtomicPtr<AtomicI32> = AtomicPtr::new(core::ptr::null_mut());
+const CONSISTENT: i32 = 0;
+/// Offset of `r_state` in `struct r_debug`: after a version, a list and an address.
+const STATE_OFFSET: usize = 24;
+
+/// Tells where ld.so's `_r_debug` lies.
+pub fn watch(r_debug: usize) {
+    OBJECTS_STATE.store((r_debug + STATE_OFFSET) as *mut AtomicI32, Ordering::Release);
+    LOADS.store(elf::each(&mut |_, _| {}).1, Ordering::Relaxed);
+}
+
+fn fetch_of(len: usize) -> Fetch {
+    plan::section_for(Memory::File, len).map_or(Fetch::Kernel, |section| section.fetch)
+}
+
+/// After libc's mmap of a file.
+pub fn after_mmap(span: Span, prot: i32, flags: i32) {
+    apply(span, prot, fetch_of(span.len()));
+    let _ = flags;
+}
+
+fn apply(span: Span, prot: i32, fetch: Fetch) {
+    let advice = match fetch {
+        Fetch::Kernel => return,
+        Fetch::Demand => c::MADV_RANDOM,
+        Fetch::WillNeed => c::MADV_WILLNEED,
+        Fetch::Prefault if prot & c::PROT_READ == 0 || !prefault::has_room(span.len()) => return,
+        Fetch::Prefault => c::MADV_POPULATE_READ,
+    };
+    // SAFETY: these advices change no contents.
+    match unsafe { sys::madvise(span.start, span.len(), advice) } {
+        Ok(()) if fetch == Fetch::Prefault => guest_file::count(Counter::FilesPrefaulted),
+        Ok(()) => guest_file::count(Counter::FilesAdvised),
+        // Beyond the end of the file there is nothing to populate.
+        Err(sys::Errno::EFAULT) if fetch == Fetch::Prefault => {}
+        Err(errno) => {
+            guest_file::count(Counter::FilesRefused);
+            guest_file::note(NoteKind::AdviceRefused, Some(errno), span.start, span.len());
+        }
+    }
+}
+
+/// Whether the program's own advice would undo the policy.
+pub fn overrules(len: usize, advice: i32) -> bool {
+    const MADV_SEQUENTIAL: i32 = 2;
+    matches!(advice, c::MADV_NORMAL | MADV_SEQUENTIAL | c::MADV_WILLNEED)
+        && fetch_of(len) == Fetch::Demand
+        && !seccomp::is_active()
+}
+
+/// ld.so's list of objects has changed.
+pub fn rescan() {
+    // SAFETY: null, or ld.so's own variable, which lives as long as the process.
+    let state = unsafe { OBJECTS_STATE.load(Ordering::Acquire).as_ref() };
+    if seccomp::is_active() || state.is_none_or(|state| state.load(Ordering::Relaxed) != CONSISTENT) {
+        return;
+    }
+    guest_file::count(Counter::DlopenRescans);
+    let (objects, loads) = elf::each(&mut |_, _| {});
+    let new = loads.saturating_sub(LOADS.swap(loads, Ordering::Relaxed));
+    // New objects are at the list's end; dlclose may have taken others out before them.
+    let first_new = u64::from(objects).saturating_sub(new);
+    elf::each(&mut |index, segments| {
+        if u64::from(index) < first_new {
+            return;
+        }
+        for segment in segments {
+            apply(segment.file, c::PROT_READ, fetch_of(segment.file.len()));
+            if segment.write {
+                govern(Memory::Data, segment.memory);
+            }
+        }
+    });
+}
+
+/// Objects loaded up to the last scan.
+static LOADS: AtomicU64 = AtomicU64::new(0);
+
+/// Applies what concerns existing mappings, in the order of their addresses.
+#[derive(Default)]
+pub struct Scan {
+    /// End of the last mapping that was data of an object: bss may follow.
+    data_end: usize,
+}
+
+impl Scan {
+    /// One mapping.
+    pub fn visit(&mut self, mapping: &Mapping<'_>) {
+        if mapping.is_file() {
+            let prot = if mapping.read { c::PROT_READ } else { c::PROT_NONE };
+            apply(mapping.span, prot, fetch_of(mapping.span.len()));
+        }
+        match maps::kind_of(mapping, self.data_end) {
+            Some(Memory::Data) => {
+                self.data_end = mapping.span.end;
+                govern(Memory::Data, mapping.span);
+            }
+            Some(Memory::Stack) => govern(Memory::Stack, mapping.span),
+            _ => {}
+        }
+    }
+}
+
+/// Advises memory that exists already; whole tiles that are touched are collapsed.
+fn govern(memory: Memory, span: Span) {
+    let Some(plan) = plan::current() else { return };
+    let Some(section) = plan::section_for(memory, span.len()).filter(|section| section.governs_pages()) else {
+        return;
+    };
+    let layout = Layout::new(plan, section, span.start, span.len());
+    layout.each(span, &mut |piece, part| backing::apply(part, piece.backing));
+}
+
+/// Records of the files that are mapped how much of each is in the page cache.
+pub struct Residency {
+    buffer: [u8; 2048],
+    /// The file that was asked about last, by its inode, and whether it is looked at.
+    last: Option<(u64, bool)>,
+    /// Where files begin that need no look.
+    known: [usize; 2],
+}
+
+impl Residency {
+    /// Files that are mapped from an address of `known` on are left out.
+    pub fn without(known: [usize; 2]) -> Residency {
+        Residency { buffer: [0; 2048], last: None, known }
+    }
+
+    /// One mapping; to be called in the order of addresses.
+    pub fn record(&mut self, mapping: &Mapping<'_>) {
+        if !mapping.is_file() || !self.concerns(mapping) {
+            return;
+        }
+        let (mut pages, mut resident) = (0u64, 0u64);
+        let mut at = mapping.span.start;
+        while at < mapping.span.end {
+            let len = (mapping.span.end - at).min(self.buffer.len() * PAGE);
+            if sys::mincore(at, len, &mut self.buffer).is_err() {
+                return;
+            }
+            pages += (len / PAGE) as u64;
+            resident += self.buffer.iter().take(len / PAGE).filter(|&&byte| byte & 1 != 0).count() as u64;
+            at += len;
+        }
+        store_residency(mapping.name, pages, resident);
+    }
+
+    /// Whether the file is looked at. Mappings of one file are neighbours: it is asked about once.
+    fn concerns(&mut self, mapping: &Mapping<'_>) -> bool {
+        let looked_at = match self.last {
+            Some((inode, looked_at)) if inode == mapping.inode => looked_at,
+            // Of files that the process might not write to, the kernel claims that everything is resident.
+            _ => !self.known.contains(&mapping.span.start) && sys::may_write(mapping.name),
+        };
+        self.last = Some((mapping.inode, looked_at));
+        looked_at
+    }
+}
+
+fn store_residency(name: &[u8], pages: u64, resident: u64) {
+    use core::sync::atomic::Ordering::Relaxed;
+    let Some(file) = guest_file::file() else { return };
+    let kept = name.get(name.len().saturating_sub(PATH_BYTES)..).unwrap_or(name);
+    let used = file.residency_count.load(Relaxed) as usize;
+    // Mappings of one file are neighbours: add to its slot.
+    if let Some(last) = used.checked_sub(1).and_then(|index| file.residency.get(index)) {
+        let same = last.path_bytes.load(Relaxed) as usize == kept.len()
+            && last.path.iter().zip(kept).all(|(a, b)| a.load(Relaxed) == *b);
+        if same {
+            last.pages.fetch_add(pages, Relaxed);
+            last.resident.fetch_add(resident, Relaxed);
+            return;
+        }
+    }
+    let Some(slot) = file.residency.get(used).filter(|slot| guest_file::has_room(*slot)) else {
+        file.residency_dropped.fetch_add(1, Relaxed);
+        return;
+    };
+    for (to, from) in slot.path.iter().zip(kept) {
+        to.store(*from, Relaxed);
+    }
+    guest_file::set(&slot.path_bytes, kept.len() as u64);
+    guest_file::set(&slot.pages, pages);
+    guest_file::set(&slot.resident, resident);
+    guest_file::set(&file.residency_count, used as u64 + 1);
+}

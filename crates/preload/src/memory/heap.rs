@@ -1,0 +1,420 @@
+//! The program break: what brk and sbrk move, kept in the heap's pool.
+//!
+//! The kernel's own break is left alone. What is mapped here ends at a tile's end, the program sees its own break
+//! inside. Memory given back by lowering the break is unmapped, as natively, and mapped anew when it comes again: the kernel
+//! may still reference its pages, and its mapping carries what the program put on it.
+
+use pagelab_abi::guest::Counter;
+use pagelab_abi::plan::Memory;
+
+use crate::backing;
+use crate::backing::hugetlb;
+use crate::boundary::arch::{PAGE, PMD};
+use crate::boundary::span::{Span, align_up};
+use crate::boundary::sys::{self, Errno, c};
+use crate::boundary::{mapping, maps};
+use crate::given_back::retire::{Known, retire};
+use crate::memory::pool::{Pending, demote};
+use crate::state::guest_file;
+use crate::state::intervals::Intervals;
+use crate::state::layout::{Backing, Layout, Piece};
+
+/// The heap.
+pub struct Heap {
+    layout: Layout,
+    /// The program's break.
+    end: usize,
+    /// Mapped from the base to here.
+    mapped: usize,
+    /// Tiles from the kernel's reserved pools.
+    hugetlb: Intervals,
+    /// What the program protected, as far as it is not read-write since.
+    shut: Intervals,
+    /// Holes that the program made, and what it mapped over the heap.
+    foreign: Intervals,
+    /// What the program gave back of the last reserved page, which the kernel cannot unmap: from here to the end of what is
+    /// mapped (`usize::MAX`: there is no such part).
+    stale: usize,
+    pending: Pending,
+}
+
+impl Heap {
+    /// An empty heap.
+    pub fn new(layout: Layout) -> Heap {
+        let base = layout.bounds().start;
+        Heap {
+            layout,
+            end: base,
+            mapped: base,
+            hugetlb: Intervals::new(),
+            shut: Intervals::new(),
+            foreign: Intervals::new(),
+            stale: usize::MAX,
+            pending: Pending::new(),
+        }
+    }
+
+    /// All addresses it may ever have.
+    pub fn bounds(&self) -> Span {
+        self.layout.bounds()
+    }
+
+    /// What is mapped.
+    pub fn mapped(&self) -> Span {
+        Span::new(self.bounds().start, self.mapped)
+    }
+
+    /// Up to where the break can be raised without mapping anything.
+    pub fn room(&self) -> usize {
+        self.mapped.min(self.stale).max(self.end)
+    }
+
+    /// Its layout.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Changes what applies to memory from now on.
+    pub fn set_layout(&mut self, layout: Layout) {
+        self.layout = layout;
+    }
+
+    /// The break.
+    pub fn end(&self) -> usize {
+        self.end
+    }
+
+    /// Moves the break to `wanted` as brk(2) does: the new break, or the old one if that cannot be.
+    pub fn set(&mut self, wanted: usize) -> usize {
+        let bounds = self.bounds();
+        if wanted < bounds.start || wanted > bounds.end {
+            return self.end;
+        }
+        self.pending.work();
+        let moved = match () {
+            () if wanted <= self.end => self.shrink(wanted),
+            () => backing::retry_when_short(|| self.grow(wanted)),
+        };
+        match moved {
+            Ok(()) => self.end = wanted,
+            Err(errno) => backing::fallback(errno, wanted.saturating_sub(self.end)),
+        }
+        self.end
+    }
+
+    fn grow(&mut self, wanted: usize) -> Result<(), Errno> {
+        let page_end = align_up(wanted, PAGE).ok_or(Errno::ENOMEM)?;
+        if page_end > self.stale {
+            self.cut(self.stale)?;
+        }
+        let before = self.mapped;
+        while self.mapped < page_end {
+            let piece = self.layout.piece(self.mapped);
+            let part = Span::new(self.mapped, page_end.min(piece.span.end));
+            if let Some(tile) = self.reserved_tile(&piece) {
+                self.mapped = tile.end;
+                guest_file::count(Counter::TilesAsked);
+                continue;
+            }
+            let wide = Span::new(part.start, piece.whole_tiles(part).end);
+            let mapped = match backing::map_fresh(wide, piece.backing) {
+                Ok(()) => wide,
+                Err(_) if wide != part => match backing::map_fresh(part, piece.backing) {
+                    Ok(()) => part,
+                    Err(errno) => return self.undo(before, errno),
+                },
+                Err(errno) => return self.undo(before, errno),
+            };
+            self.mapped = mapped.end;
+            count_tiles(&piece, mapped);
+            // The tile at the break is whole again.
+            if let Some(tile) =
+                piece.tile(wide.start).filter(|tile| tile.start < wide.start && tile.end <= mapped.end)
+                && tile.len() == PMD
+                && !self.foreign.overlaps(tile)
+                && !self.shut.overlaps(tile)
+            {
+                guest_file::count(Counter::TilesRefilled);
+                self.pending.push(tile);
+            }
+        }
+        Ok(())
+    }
+
+    /// Unmaps everything from `from` on; a reserved page that it cuts becomes normal memory first.
+    fn cut(&mut self, from: usize) -> Result<(), Errno> {
+        let tile =
+            self.layout.piece(from).tile(from).filter(|tile| tile.start < from && self.hugetlb.covers(*tile));
+        if let Some(tile) = tile {
+            demote(tile, &mut self.hugetlb, self.shut.overlaps(tile))?;
+        }
+        self.give(Span::new(from, self.mapped))
+    }
+
+    /// Unmaps `given`, the end of what is mapped.
+    fn give(&mut self, given: Span) -> Result<(), Errno> {
+        // SAFETY: above the break: the program has given it back.
+        backing::give_back(given, || unsafe { sys::munmap(given.start, given.len()) })?;
+        let all = [&mut self.hugetlb, &mut self.shut, &mut self.foreign];
+        for set in all {
+            let _ = set.remove(given);
+        }
+        self.pending.forget(given);
+        self.mapped = given.start;
+        self.stale = usize::MAX;
+        Ok(())
+    }
+
+    /// Maps one tile from the reserved pool at the end of what is mapped, if the policy wants that and there is one.
+    fn reserved_tile(&mut self, piece: &Piece) -> Option<Span> {
+        let Backing::Hugetlb(bytes) = piece.backing else { return None };
+        let tile = piece.tile(self.mapped).filter(|tile| tile.start == self.mapped)?;
+        self.hugetlb.reserve(4).ok()?;
+        hugetlb::map(tile, bytes).ok()?;
+        let _ = self.hugetlb.insert(tile);
+        Some(tile)
+    }
+
+    /// Whether any of `span` comes from a reserved pool.
+    pub fn has_hugetlb(&self, span: Span) -> bool {
+        self.hugetlb.overlaps(span)
+    }
+
+    /// Calls `visit` with every tile from a reserved pool, and whether its protection is anything but read and write.
+    pub fn each_hugetlb(&self, visit: &mut dyn FnMut(Span, bool)) {
+        let mut at = 0;
+        while let Some(run) = self.hugetlb.next_after(at) {
+            let bytes = self.layout.piece(run.start).backing.tile_bytes();
+            for start in (run.start..run.end).step_by(bytes) {
+                let tile = Span::new(start, start + bytes);
+                visit(tile, self.shut.overlaps(tile));
+            }
+            at = run.end;
+        }
+    }
+
+    /// None of them comes from a reserved pool any more.
+    pub fn all_demoted(&mut self) {
+        self.hugetlb = Intervals::new();
+        if self.stale < self.mapped {
+            let _ = self.cut(self.stale);
+        }
+    }
+
+    /// Makes normal memory of all reserved pages, and unmaps what was held of them.
+    pub fn settle(&mut self) -> Result<(), Errno> {
+        self.demote_all(self.mapped())?;
+        if self.stale < self.mapped { self.cut(self.stale) } else { Ok(()) }
+    }
+
+    /// mprotect or pkey_mprotect (`key` ≥ 0) of whole pages.
+    pub fn protect(&mut self, wide: Span, prot: i32, key: i32) -> Result<(), Errno> {
+        let span = self.own(wide);
+        if span.is_empty() {
+            return Err(Errno::ENOMEM);
+        }
+        self.shut.reserve(4).map_err(|_| Errno::ENOMEM)?;
+        self.demote_edges(span)?;
+        if key >= 0 {
+            // What a key closes cannot be read for a copy later.
+            self.demote_all(span)?;
+        }
+        mapping::protect(span, prot, key)?;
+        let _ = if prot == c::PROT_RW && key < 0 { self.shut.remove(span) } else { self.shut.insert(span) };
+        // Above the break natively nothing would be mapped.
+        if span == wide { Ok(()) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// Before the program maps something at `span` where it has nothing: memory mapped in advance must not be in the way,
+    /// nor be taken for ours later.
+    pub fn make_way(&mut self, span: Span) -> Result<(), Errno> {
+        let spare = Span::new(self.own(self.bounds()).end, self.mapped);
+        if span.and(spare).is_empty() { Ok(()) } else { self.cut(spare.start) }
+    }
+
+    /// Before the program unmaps `span`, moves it away or maps something else there.
+    pub fn part_with(&mut self, span: Span) -> Result<(), Errno> {
+        let own = self.own(span);
+        self.make_way(span)?;
+        if own.is_empty() {
+            return Ok(());
+        }
+        for set in [&mut self.foreign, &mut self.hugetlb, &mut self.shut] {
+            set.reserve(4).map_err(|_| Errno::ENOMEM)?;
+        }
+        self.demote_edges(own)?;
+        let _ = self.foreign.insert(own);
+        // Reserved pages in there go with it: what comes is no such page, whatever its protection.
+        let _ = self.hugetlb.remove(own);
+        let _ = self.shut.remove(own);
+        self.pending.forget(own);
+        Ok(())
+    }
+
+    /// Makes normal memory of every reserved page that `span` cuts.
+    fn demote_edges(&mut self, span: Span) -> Result<(), Errno> {
+        for at in [span.start, span.end - 1] {
+            let tile = self.layout.piece(at).tile(at);
+            if let Some(tile) = tile.filter(|tile| tile.and(span) != *tile && self.hugetlb.covers(*tile)) {
+                demote(tile, &mut self.hugetlb, self.shut.overlaps(tile))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes normal memory of every reserved page that `span` touches.
+    pub fn demote_all(&mut self, span: Span) -> Result<(), Errno> {
+        while let Some(run) = first_inside(&self.hugetlb, span) {
+            let tile = self.layout.piece(run.start).tile(run.start).ok_or(Errno::EINVAL)?;
+            demote(tile, &mut self.hugetlb, self.shut.overlaps(tile))?;
+        }
+        Ok(())
+    }
+
+    /// MADV_DONTNEED (or its kind, `advice`) where reserved pages are concerned: of a part the kernel says that it is done and does nothing. The page
+    /// becomes normal memory first.
+    pub fn discard(&mut self, span: Span, advice: i32) -> Result<(), Errno> {
+        self.demote_edges(span)?;
+        // SAFETY: the program gives up the contents.
+        unsafe { sys::madvise(span.start, span.len(), advice) }
+    }
+
+    /// The program's own part of `span`: below its break.
+    pub fn own(&self, span: Span) -> Span {
+        span.and(Span::new(self.bounds().start, align_up(self.end, PAGE).unwrap_or(self.end)))
+    }
+
+    fn undo(&mut self, before: usize, errno: Errno) -> Result<(), Errno> {
+        if self.mapped > before {
+            // SAFETY: mapped a moment ago, above the program's break.
+            let _ = unsafe { sys::munmap(before, self.mapped - before) };
+            self.mapped = before;
+        }
+        Err(errno)
+    }
+
+    fn shrink(&mut self, wanted: usize) -> Result<(), Errno> {
+        let from = align_up(wanted, PAGE).ok_or(Errno::ENOMEM)?;
+        if from >= align_up(self.end, PAGE).ok_or(Errno::ENOMEM)? {
+            return Ok(());
+        }
+        let mut from = from;
+        if let Some(tile) = self.layout.piece(from).tile(from).filter(|tile| tile.start < from)
+            && self.hugetlb.covers(tile)
+        {
+            // The kernel cannot unmap part of it: that comes when the break is raised again.
+            self.stale = self.stale.min(from);
+            guest_file::count(Counter::HugetlbEmulated);
+            from = tile.end.min(self.mapped);
+        }
+        if from == self.mapped {
+            return Ok(());
+        }
+        let mapped = self.mapped();
+        let counts = |tile: Span| tile.and(mapped) == tile;
+        let reserved = |run: Span| self.has_hugetlb(run);
+        let known = Known { counts: &counts, reserved: &reserved };
+        retire(Memory::Heap, &self.layout, Span::new(from, self.mapped), &known);
+        let stale = self.stale;
+        self.give(Span::new(from, self.mapped))?;
+        self.stale = if stale < from { stale } else { usize::MAX };
+        Ok(())
+    }
+
+    /// After a fork that caught another thread in the middle of a change: what is mapped without a hole is the heap.
+    pub fn rebuild(&mut self) {
+        let base = self.bounds().start;
+        let mut mapped = base;
+        let _ = maps::each(&mut |mapping| {
+            if mapping.span.start == mapped {
+                mapped = mapping.span.end;
+            }
+            true
+        });
+        (self.shut, self.foreign) = (Intervals::new(), Intervals::new());
+        (self.stale, self.pending) = (usize::MAX, Pending::new());
+        self.mapped = mapped.max(base);
+        self.end = self.end.min(self.mapped);
+    }
+}
+
+fn first_inside(set: &Intervals, span: Span) -> Option<Span> {
+    set.next_after(span.start).map(|run| run.and(span)).filter(|run| !run.is_empty())
+}
+
+fn count_tiles(piece: &Piece, span: Span) {
+    if matches!(piece.backing, Backing::Thp(_) | Backing::Hugetlb(_)) {
+        let tiles = (span.len() / piece.backing.tile_bytes()) as u64;
+        guest_file::add(Counter::TilesAsked, tiles);
+        guest_file::add(Counter::TilesMaterialised, tiles);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagelab_abi::plan::{Plan, PlanSpec, SectionSpec, Via};
+
+    /// A heap of its own for each test, in address room that nothing else uses.
+    fn heap(number: usize, page_bytes: u64) -> Heap {
+        let section = SectionSpec::uniform(Memory::Heap, page_bytes, Via::Thp);
+        let bytes = PlanSpec { sections: vec![section], ..PlanSpec::default() }.encode().unwrap();
+        let plan = Plan::parse(bytes.leak()).unwrap();
+        let section = plan.section_for(Memory::Heap, 0).unwrap();
+        Heap::new(Layout::new(plan, section, 0x4000_0000_0000 + (number << 36), 1 << 32))
+    }
+
+    fn fill(from: usize, to: usize) {
+        // SAFETY: the test's own heap.
+        unsafe { core::ptr::write_bytes(from as *mut u8, 0xa5, to - from) };
+    }
+
+    fn is_zero(from: usize, to: usize) -> bool {
+        // SAFETY: the test's own heap.
+        unsafe { core::slice::from_raw_parts(from as *const u8, to - from) }.iter().all(|&byte| byte == 0)
+    }
+
+    #[test]
+    fn regrown_memory_is_zero_whatever_the_page_size() {
+        for (number, page_bytes) in [(0, 4096), (1, 2 << 20)] {
+            let mut heap = heap(number, page_bytes);
+            let base = heap.end();
+            assert_eq!(heap.set(base + 5_000_000), base + 5_000_000);
+            fill(base, base + 5_000_000);
+            assert_eq!(heap.set(base + 1_000_001), base + 1_000_001);
+            assert_eq!(heap.set(base + 6_000_000), base + 6_000_000);
+            let boundary = base + 1_003_520;
+            assert!(is_zero(boundary, base + 6_000_000));
+            assert!(!is_zero(base + 1_000_001, boundary), "the rest of the page stays, as natively");
+            assert_eq!(heap.set(base), base);
+            assert_eq!(heap.set(base + 4096), base + 4096);
+            assert!(is_zero(base, base + 4096));
+        }
+    }
+
+    #[test]
+    fn it_ends_with_a_tile_and_gives_tiles_back() {
+        let mut heap = heap(2, 2 << 20);
+        let base = heap.end();
+        heap.set(base + 100);
+        assert_eq!(heap.mapped().len(), 2 << 20);
+        heap.set(base + (9 << 20));
+        assert_eq!(heap.mapped().len(), 10 << 20);
+        heap.set(base + (3 << 20));
+        assert_eq!(heap.mapped().len(), 3 << 20, "what is given back is unmapped, as natively");
+        heap.set(base + (3 << 20) + 1);
+        assert_eq!(heap.mapped().len(), 4 << 20);
+        heap.set(base);
+        assert_eq!(heap.mapped().len(), 0);
+    }
+
+    #[test]
+    fn impossible_breaks_change_nothing() {
+        let mut heap = heap(3, 4096);
+        let base = heap.end();
+        heap.set(base + 4096);
+        for wanted in [0, base - 1, base + (1 << 33), usize::MAX] {
+            assert_eq!(heap.set(wanted), base + 4096);
+        }
+    }
+}

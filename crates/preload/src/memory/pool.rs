@@ -1,0 +1,435 @@
+//! One pool of anonymous memory: which of its addresses the program has, and which are mapped in advance.
+//!
+//! Every address of the pool is in one of three states:
+//! - *used*: the program has it;
+//! - *spare*: mapped read-write by us as the rest of a tile, never handed out since, hence zero;
+//! - neither: not mapped at all.
+//!
+//! A request that enters a tile with nothing in it maps the whole tile, because the kernel gives a huge page at the
+//! first touch only where one mapping covers all of it and nothing is populated. When the program gives back the last
+//! used byte of a tile, its spare part goes too. Memory that the program gave back is really unmapped and mapped anew when
+//! it is wanted again: what is handed out is zero, stale pointers fault, the kernel's own references (pages in pipes, I/O
+//! under way) keep what they had, and nothing that the program put on the old mapping is left.
+
+mod account;
+mod anchor;
+mod arenas;
+mod change;
+mod churn;
+mod fill;
+mod hugetlb;
+mod pending;
+mod remap;
+#[cfg(test)]
+mod tests;
+
+use pagelab_abi::guest::{Counter, NoteKind};
+
+use crate::backing;
+use crate::boundary::arch::{PAGE, PMD};
+use crate::boundary::maps;
+use crate::boundary::span::{Span, align_down, align_up};
+use crate::boundary::sys::{self, Errno, c};
+use crate::state::guest_file;
+use crate::state::intervals::{Full, Intervals};
+use crate::state::layout::{Backing, Layout, Piece};
+
+use anchor::Anchor;
+use arenas::Arenas;
+pub use arenas::{ARENA_BYTES, looks_like_arena};
+pub use change::discards;
+use churn::Churn;
+pub use hugetlb::{copy_of, demote, protection_of};
+pub use pending::Pending;
+pub use remap::{carry, is_uniform, moves_in_part};
+
+/// A pool.
+pub struct Pool {
+    layout: Layout,
+    /// What the program has.
+    used: Intervals,
+    /// What is mapped beyond that.
+    spare: Intervals,
+    /// The part of `used` that is private anonymous memory without read-write access now (guards, reservations).
+    shut: Intervals,
+    /// The part of `used` that is something else for good: no-reserve mappings, files, shared memory.
+    foreign: Intervals,
+    /// Tiles that the program broke up: accounted for when it did, and not made whole since.
+    broken: Intervals,
+    /// Tiles from the kernel's reserved pools.
+    hugetlb: Intervals,
+    /// The part of `used` that the program gave back and the kernel cannot take back yet: parts of reserved pages.
+    held: Intervals,
+    /// The part of `spare` that is one mapping with a block before it, which was moved or stretched: it carries what the
+    /// program put on that block, so that only that block may grow into it.
+    attached: Intervals,
+    arenas: Arenas,
+    pending: Pending,
+    churn: Churn,
+    anchor: Anchor,
+    /// Requests of at least this many bytes begin on a multiple of it.
+    align: usize,
+}
+
+/// How to map something that is not plain read-write memory.
+#[derive(Clone, Copy, Debug)]
+pub struct How {
+    /// Protection.
+    pub prot: i32,
+    /// Flags, without any `MAP_FIXED`.
+    pub flags: i32,
+}
+
+impl How {
+    /// Whether it is plain read-write memory.
+    pub fn is_plain(self) -> bool {
+        self.prot == c::PROT_RW && self.flags & c::MAP_NORESERVE == 0
+    }
+}
+
+impl Pool {
+    /// An empty pool.
+    pub fn new(layout: Layout) -> Pool {
+        let align = layout.largest_tile();
+        Pool {
+            layout,
+            used: Intervals::new(),
+            spare: Intervals::new(),
+            shut: Intervals::new(),
+            foreign: Intervals::new(),
+            broken: Intervals::new(),
+            hugetlb: Intervals::new(),
+            held: Intervals::new(),
+            attached: Intervals::new(),
+            arenas: Arenas::new(layout.bounds().start),
+            pending: Pending::new(),
+            churn: Churn::new(),
+            anchor: Anchor::default(),
+            align,
+        }
+    }
+
+    /// All its addresses.
+    pub fn bounds(&self) -> Span {
+        self.layout.bounds()
+    }
+
+    /// Its layout.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Changes what applies to memory from now on (a child that does not inherit the policy).
+    pub fn set_layout(&mut self, layout: Layout) {
+        self.layout = layout;
+    }
+
+    /// Whether `addr` lies in the heap of a thread arena.
+    pub fn is_arena(&self, addr: usize) -> bool {
+        self.arenas.covers(addr)
+    }
+
+    /// Room in the tables for the few changes that one call makes.
+    fn ready(&mut self) -> Result<(), Errno> {
+        let all = [&mut self.used, &mut self.spare, &mut self.shut, &mut self.foreign, &mut self.broken];
+        let more = [&mut self.hugetlb, &mut self.held, &mut self.attached];
+        all.into_iter().chain(more).try_for_each(|set| set.reserve(16)).map_err(|Full| {
+            guest_file::count(Counter::FallbackTables);
+            Errno::ENOMEM
+        })
+    }
+
+    fn place(&self, len: usize, how: How, arena: bool) -> Option<usize> {
+        let plain = how.is_plain();
+        let align = match () {
+            () if arena => ARENA_BYTES,
+            () if len >= self.align => self.align,
+            // What is not read-write cannot share a huge page: keep it out of tiles that others use.
+            () if !plain || len >= PMD => PMD.min(self.align),
+            () => PAGE,
+        };
+        // Larger tiles would be spoilt by it, one by one: far away from them.
+        if !plain && !arena && self.align > PMD {
+            let Span { start, end } = self.bounds();
+            return self.place_clear(Span::new(start + (end - start) / 2, end), len, align);
+        }
+        if plain {
+            self.place_without(&[&self.attached], self.bounds(), len, align)
+        } else {
+            self.place_clear(self.bounds(), len, align)
+        }
+    }
+
+    /// The lowest free place in `bounds` without spare parts of reserved pages, which could not be replaced.
+    fn place_clear(&self, bounds: Span, len: usize, align: usize) -> Option<usize> {
+        self.place_without(&[&self.attached, &self.hugetlb], bounds, len, align)
+    }
+
+    /// The lowest free place in `bounds` that touches none of `avoided`.
+    fn place_without(&self, avoided: &[&Intervals], bounds: Span, len: usize, align: usize) -> Option<usize> {
+        let mut from = bounds.start;
+        loop {
+            let at = self.used.first_fit(Span::new(from, bounds.end), len, align)?;
+            let in_the_way = avoided.iter().filter_map(|set| set.next_after(at).filter(|run| run.start < at + len));
+            match in_the_way.map(|run| run.end).max() {
+                Some(end) => from = end,
+                None => return Some(at),
+            }
+        }
+    }
+
+    /// Whether the program has anything in `span`.
+    fn is_live(&self, span: Span) -> bool {
+        let mut at = span.start;
+        while let Some(run) = self.used.next_after(at).filter(|run| at < span.end && run.start < span.end) {
+            at = at.max(run.start);
+            match self.held.next_after(at) {
+                Some(held) if held.start <= at => at = held.end,
+                _ => return true,
+            }
+        }
+        false
+    }
+
+    /// Maps `len` bytes (whole pages) at the lowest place that fits, or at `hint` if that is free.
+    pub fn map(&mut self, len: usize, how: How, hint: Option<usize>) -> Result<usize, Errno> {
+        self.ready()?;
+        self.catch_up();
+        let arena = looks_like_arena(len, how);
+        for _ in 0..8 {
+            let wanted = hint.map(|at| Span::new(at, at.saturating_add(len)));
+            let free = wanted.filter(|span| span.and(self.bounds()) == *span && !self.used.overlaps(*span));
+            let at = match free {
+                Some(span) => span.start,
+                None => self.place(len, how, arena).ok_or_else(|| {
+                    guest_file::count(Counter::FallbackPoolFull);
+                    Errno::ENOMEM
+                })?,
+            };
+            let span = Span::new(at, at + len);
+            self.detach(span);
+            let mapped = if how.is_plain() { self.map_plain(span) } else { self.map_other(span, how) };
+            match mapped {
+                Err(Errno::EEXIST) => self.block_foreign(span),
+                Err(errno) => return Err(errno),
+                Ok(()) => {
+                    if arena {
+                        self.arenas.enter(span);
+                        guest_file::count(Counter::ArenasRecognised);
+                    }
+                    return Ok(at);
+                }
+            }
+        }
+        Err(Errno::EEXIST)
+    }
+
+    /// Read-write memory at `span`, which is free, with the rest of its tiles.
+    fn map_plain(&mut self, span: Span) -> Result<(), Errno> {
+        let layout = self.layout;
+        self.yield_anchor(span);
+        let mut result = Ok(());
+        layout.each(span, &mut |piece, part| {
+            if result.is_ok() {
+                result = self.fill(&piece, part);
+            }
+        });
+        if let Err(errno) = result {
+            self.give_up(span);
+            return Err(errno);
+        }
+        let _ = self.spare.remove(span);
+        let _ = self.attached.remove(span);
+        let _ = self.used.insert(span);
+        Ok(())
+    }
+
+    /// Spare memory in `span` that carries what the program put on the block before it goes: a new block begins anew.
+    fn detach(&mut self, span: Span) {
+        while let Some(run) =
+            self.attached.next_after(span.start).map(|run| run.and(span)).filter(|run| !run.is_empty())
+        {
+            self.drop_spare(run);
+            let _ = self.attached.remove(run);
+        }
+    }
+
+    /// Memory of another kind at `span`, which is free; replaces spare parts.
+    fn map_other(&mut self, span: Span, how: How) -> Result<(), Errno> {
+        self.demote_edges(span)?;
+        self.drop_spare(span);
+        let flags = how.flags | c::MAP_FIXED_NOREPLACE;
+        // SAFETY: NOREPLACE: nothing that exists is touched.
+        let at = unsafe { sys::mmap(span.start, span.len(), how.prot, flags, -1, 0) }?;
+        debug_assert_eq!(at, span.start);
+        self.layout.each(span, &mut |piece, part| backing::apply(part, piece.backing));
+        let _ = self.used.insert(span);
+        self.classify(span, how);
+        Ok(())
+    }
+
+    /// Files `span`, which is used, under what it is.
+    fn classify(&mut self, span: Span, how: How) {
+        let anonymous = how.flags & c::MAP_ANONYMOUS != 0 && how.flags & c::MAP_TYPE == c::MAP_PRIVATE;
+        if !anonymous || how.flags & c::MAP_NORESERVE != 0 {
+            let _ = self.foreign.insert(span);
+        } else if how.prot != c::PROT_RW {
+            let _ = self.shut.insert(span);
+        }
+    }
+
+    /// Whether all of `span` is plain read-write memory.
+    fn is_plain(&self, span: Span) -> bool {
+        self.is_mapped(span) && !self.shut.overlaps(span) && !self.foreign.overlaps(span)
+    }
+
+    /// Unmaps spare memory inside `span`.
+    fn drop_spare(&mut self, span: Span) {
+        self.yield_anchor(span);
+        let mut at = span.start;
+        while let Some(next) = self.spare.next_after(at).map(|next| next.and(span)).filter(|next| !next.is_empty())
+        {
+            // SAFETY: spare memory is ours and nobody has been told of it.
+            let _ = unsafe { sys::munmap(next.start, next.len()) };
+            let _ = self.spare.remove(next);
+            let _ = self.attached.remove(next);
+            at = next.end;
+        }
+    }
+
+    /// Somebody else's mapping lies in `span` (made past libc): keep out of the whole span from now on.
+    fn block_foreign(&mut self, span: Span) {
+        guest_file::note(NoteKind::PoolOccupied, None, span.start, span.len());
+        guest_file::count(Counter::FallbackOccupied);
+        self.drop_spare(span);
+        let _ = self.used.insert(span);
+        let _ = self.foreign.insert(span);
+    }
+
+    /// The pieces around the first and the last byte of `span`.
+    fn ends(&self, span: Span) -> [Piece; 2] {
+        let first = self.layout.piece(span.start);
+        let last = if span.end <= first.span.end { first } else { self.layout.piece(span.end - 1) };
+        [first, last]
+    }
+
+    /// `span` widened over its outer tiles, as far as the program has nothing else in them.
+    fn widen(&self, span: Span) -> Span {
+        let mut wide = span;
+        if self.align == PAGE {
+            return wide;
+        }
+        let [first, last] = self.ends(span);
+        if let Some(tile) = first.tile(span.start) {
+            let before = Span::new(tile.start, span.start);
+            let after = Span::new(span.end.min(tile.end), tile.end);
+            if !self.is_live(before) && !self.is_live(after) {
+                wide.start = tile.start;
+            }
+        }
+        if let Some(tile) = last.tile(span.end - 1) {
+            let before = Span::new(tile.start, span.start.max(tile.start));
+            let after = Span::new(span.end, tile.end);
+            if !self.is_live(before) && !self.is_live(after) {
+                wide.end = tile.end;
+            }
+        }
+        wide
+    }
+
+    /// Whether all of `span` is mapped, used or spare.
+    fn is_mapped(&self, span: Span) -> bool {
+        let mut at = span.start;
+        while at < span.end {
+            match first_of(self.used.next_after(at), self.spare.next_after(at)) {
+                Some(next) if next.start <= at => at = next.end,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// Takes back `span`: whole pages, wherever the program has something there.
+    pub fn unmap(&mut self, span: Span) -> Result<(), Errno> {
+        if self.ready().is_err() && !self.has_hugetlb(span) {
+            // Without room in the tables the memory goes all the same; its addresses are not handed out again.
+            // SAFETY: the program's own request.
+            return unsafe { sys::munmap(span.start, span.len()) };
+        }
+        self.catch_up();
+        self.yield_anchor(span);
+        let wide = self.widen(span);
+        self.part_with(wide);
+        let wide = self.hold_edges(wide)?;
+        if wide.is_empty() {
+            return Ok(());
+        }
+        self.anchor(wide);
+        // SAFETY: the program asked for `span`; what `widen` added is spare memory or nothing.
+        backing::give_back(wide, || unsafe { sys::munmap(wide.start, wide.len()) })?;
+        self.forget(wide);
+        if wide.len() == PMD && span.len() <= churn::SMALL && self.backing_at(wide.start) == Backing::Thp(PMD) {
+            self.churn.note(wide);
+        }
+        Ok(())
+    }
+
+    /// Strikes `span` from all tables: it is not mapped any more, or belongs to somebody else.
+    fn forget(&mut self, span: Span) {
+        let _ = self.used.remove(span);
+        let _ = self.spare.remove(span);
+        let _ = self.shut.remove(span);
+        let _ = self.foreign.remove(span);
+        let _ = self.hugetlb.remove(span);
+        let _ = self.held.remove(span);
+        let _ = self.attached.remove(span);
+        self.forget_broken(span);
+        self.arenas.leave(span);
+        self.pending.forget(span);
+    }
+
+    /// Tiles wholly inside `span` are not broken any more: they are gone.
+    fn forget_broken(&mut self, span: Span) {
+        if !self.broken.overlaps(span) {
+            return;
+        }
+        let layout = self.layout;
+        layout.each(span, &mut |piece, part| {
+            let tile = piece.backing.tile_bytes();
+            let start = align_up(part.start, tile).unwrap_or(part.end);
+            let _ = self.broken.remove(Span::new(start, align_down(part.end, tile)));
+        });
+    }
+
+    /// After a fork that caught another thread in the middle of a change: believe `/proc/self/maps` alone. Spare memory
+    /// counts as the program's then (lost, but never handed out twice).
+    pub fn rebuild(&mut self) {
+        let bounds = self.bounds();
+        (self.used, self.spare) = (Intervals::new(), Intervals::new());
+        (self.shut, self.foreign) = (Intervals::new(), Intervals::new());
+        (self.held, self.attached) = (Intervals::new(), Intervals::new());
+        self.pending = Pending::new();
+        self.anchor = Anchor::default();
+        self.arenas = Arenas::new(bounds.start);
+        let _ = maps::each(&mut |mapping| {
+            let span = mapping.span.and(bounds);
+            if !span.is_empty() && self.ready().is_ok() {
+                let _ = self.used.insert(span);
+                let _ = self.foreign.insert(span);
+            }
+            true
+        });
+    }
+
+    /// How memory at `addr` is to be backed.
+    pub fn backing_at(&self, addr: usize) -> Backing {
+        self.layout.piece(addr).backing
+    }
+}
+
+fn first_of(a: Option<Span>, b: Option<Span>) -> Option<Span> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(if a.start <= b.start { a } else { b }),
+        (a, b) => a.or(b),
+    }
+}

@@ -1,0 +1,259 @@
+//! Changes to what the program has: protection, advice, mappings it puts over its own.
+
+use pagelab_abi::guest::Counter;
+
+use crate::backing;
+use crate::boundary::arch::PMD;
+use crate::boundary::mapping;
+use crate::boundary::span::{Span, align_down};
+use crate::boundary::sys::{self, Errno, c};
+use crate::state::guest_file;
+use crate::state::layout::{Backing, Piece};
+
+use super::arenas::ARENA_BYTES;
+use super::{How, Pool};
+
+impl Pool {
+    /// mprotect or pkey_mprotect (`key` ≥ 0) of whole pages.
+    pub fn protect(&mut self, span: Span, prot: i32, key: i32) -> Result<(), Errno> {
+        if self.ready().is_err() {
+            // Without room in the tables the program's own memory still obeys it; a tile may be judged wrongly later.
+            return mapping::protect(span, prot, key);
+        }
+        self.catch_up();
+        self.yield_anchor(span);
+        if key < 0
+            && prot == c::PROT_RW
+            && let Some(result) = self.grow_arena(span)
+        {
+            return result;
+        }
+        // Spare memory behind the program's is not its own: there natively nothing would be mapped.
+        let own = match self.used.next_after(span.start) {
+            Some(first) if first.start <= span.start => Span::new(span.start, span.end.min(first.end)),
+            _ if self.spare.overlaps(span) => return Err(Errno::ENOMEM),
+            _ => span,
+        };
+        if own != span && !self.spare.overlaps(span) {
+            return mapping::protect(span, prot, key);
+        }
+        self.pending.forget(own);
+        if prot != c::PROT_RW || key >= 0 {
+            self.part_with(own);
+        }
+        match key {
+            // What a key closes cannot be read for a copy later.
+            0.. => self.demote_all(own)?,
+            _ if prot == c::PROT_RW => self.demote_shut_edges(own)?,
+            _ => self.demote_edges(own)?,
+        }
+        self.arenas.leave(span);
+        mapping::protect(own, prot, key)?;
+        if prot == c::PROT_RW && key < 0 {
+            let _ = self.shut.remove(own);
+            self.retry_edges(own);
+        } else {
+            let _ = self.shut.insert(own);
+        }
+        if own == span { Ok(()) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// Tiles at the edges of `span` have one protection again, perhaps.
+    fn retry_edges(&mut self, span: Span) {
+        for at in [span.start, span.end - 1] {
+            if let Some(tile) = self.layout.piece(at).tile(at)
+                && tile.and(span) != tile
+                && self.is_plain(tile)
+            {
+                self.restore(tile);
+            }
+        }
+    }
+
+    /// Growth of an arena's heap: access for the rest of the tile as well. `None`: not that.
+    fn grow_arena(&mut self, span: Span) -> Option<Result<(), Errno>> {
+        let layout = self.layout;
+        let (heap, start) = self.arenas.heap(span.start)?;
+        if !heap.grows(start, span) {
+            return None;
+        }
+        let open = start + heap.open_bytes();
+        if open >= span.end {
+            heap.grown(start, span.end, open);
+            return Some(Ok(()));
+        }
+        let last = layout.piece(span.end - 1);
+        let end = last.whole_tiles(Span::new(span.end - 1, span.end)).end.min(start + ARENA_BYTES);
+        let wide = Span::new(open.max(start), end);
+        let result = self.open_arena(wide, &last);
+        if result.is_ok()
+            && let Some((heap, start)) = self.arenas.heap(span.start)
+        {
+            heap.grown(start, span.end, end);
+            let tile = last.backing.tile_bytes();
+            if last.backing.is_tiled() {
+                let tiles = (end - align_down(wide.start, tile)) / tile;
+                guest_file::add(Counter::TilesAsked, tiles as u64);
+                guest_file::add(Counter::TilesMaterialised, tiles as u64);
+            }
+        }
+        Some(result)
+    }
+
+    /// Gives access to `wide` of an arena's heap, from reserved pages where the policy wants that.
+    fn open_arena(&mut self, wide: Span, last: &Piece) -> Result<(), Errno> {
+        if let Backing::Hugetlb(bytes) = last.backing {
+            let mut at = wide.start;
+            while let Some(tile) = last.tile(at).filter(|tile| tile.start == at && tile.end <= wide.end) {
+                if !self.replace_by_tile(tile, bytes) {
+                    break;
+                }
+                at = tile.end;
+            }
+            if at == wide.end {
+                return Ok(());
+            }
+        }
+        // SAFETY: the program asked for access; the rest of the tile belongs to the same heap.
+        unsafe { sys::mprotect(wide.start, wide.len(), c::PROT_RW) }
+    }
+
+    /// madvise of whole pages.
+    pub fn advise(&mut self, span: Span, advice: i32) -> Result<(), Errno> {
+        if self.ready().is_err() {
+            return self.advise_raw(span, advice);
+        }
+        self.yield_anchor(span);
+        let governed = self.backing_at(span.start) != Backing::Kernel || backing::governs(span.start);
+        match advice {
+            // The policy has decided.
+            c::MADV_HUGEPAGE | c::MADV_NOHUGEPAGE | c::MADV_COLLAPSE if governed => {
+                if self.used.covers(span) {
+                    Ok(())
+                } else {
+                    Err(Errno::ENOMEM)
+                }
+            }
+            _ if self.has_hugetlb(span) && discards(advice) => self.discard_hugetlb(span),
+            // Private memory that is no file's: which the kernel takes reserved pages for.
+            c::MADV_REMOVE if self.has_hugetlb(span) => Err(Errno::EINVAL),
+            c::MADV_DONTNEED => self.discard(span),
+            // Reserved pages get copies in forked children: what the program keeps from them must not be one.
+            c::MADV_DONTFORK if self.has_hugetlb(span) => {
+                self.demote_all(span)?;
+                self.advise_raw(span, advice)
+            }
+            // Lazily freed or not: the contents may be kept, and reserved pages are.
+            c::MADV_FREE if self.has_hugetlb(span) => Ok(()),
+            _ => {
+                if matches!(advice, c::MADV_FREE | c::MADV_REMOVE | c::MADV_DONTNEED_LOCKED | c::MADV_GUARD_INSTALL)
+                {
+                    self.part_with(span);
+                }
+                self.advise_raw(span, advice)
+            }
+        }
+    }
+
+    /// Advice as it is; what the kernel refuses for reserved pages alone is given to normal memory in their place.
+    fn advise_raw(&mut self, span: Span, advice: i32) -> Result<(), Errno> {
+        let Some(advice) = backing::advice_for(span.start, advice) else { return Ok(()) };
+        match self.each_used(span, advice) {
+            Err(Errno::EINVAL) if self.has_hugetlb(span) => {
+                self.demote_all(span)?;
+                self.each_used(span, advice)
+            }
+            result => result,
+        }
+    }
+
+    /// MADV_DONTNEED. Always the kernel's: zeroes written over the pages would show wherever it still reads them. In an arena
+    /// the tiles at the edges, which malloc trims every few pages and touches again a moment later, are collapsed again.
+    fn discard(&mut self, span: Span) -> Result<(), Errno> {
+        self.part_with(span);
+        let advice = backing::advice_for(span.start, c::MADV_DONTNEED).unwrap_or(c::MADV_DONTNEED);
+        let result = backing::give_back(span, || self.each_used(span, advice));
+        if let Some((heap, start)) = self.arenas.heap(span.start) {
+            let open = Span::new(start, start + heap.open_bytes());
+            for at in [span.start, span.end - 1] {
+                let tile =
+                    self.layout.piece(at).tile(at).filter(|tile| tile.len() == PMD && tile.and(open) == *tile);
+                if let Some(tile) = tile.filter(|tile| tile.and(span) != *tile && !self.hugetlb.covers(*tile)) {
+                    self.pending.wait(tile);
+                }
+            }
+        }
+        result
+    }
+
+    /// Advice for what the program has of `span`, not for spare memory beside it; ENOMEM in the end if that is not all.
+    fn each_used(&self, span: Span, advice: i32) -> Result<(), Errno> {
+        // SAFETY: the program's own advice about its own memory.
+        let raw = |part: Span| unsafe { sys::madvise(part.start, part.len(), advice) };
+        if !self.spare.overlaps(span) {
+            return raw(span);
+        }
+        let mut at = span.start;
+        while let Some(run) = self.used.next_after(at).map(|run| run.and(span)).filter(|run| !run.is_empty()) {
+            match raw(run) {
+                Ok(()) | Err(Errno::ENOMEM) => at = run.end,
+                result => return result,
+            }
+        }
+        Err(Errno::ENOMEM)
+    }
+
+    /// The program mapped something at exactly `span` (MAP_FIXED), replacing what was there; it is done already.
+    pub fn replaced(&mut self, span: Span, how: How) {
+        self.forget(span);
+        let _ = self.used.insert(span);
+        let anonymous = how.flags & c::MAP_ANONYMOUS != 0 && how.flags & c::MAP_TYPE == c::MAP_PRIVATE;
+        self.classify(span, how);
+        if anonymous {
+            self.layout.each(span, &mut |piece, part| backing::apply(part, piece.backing));
+            self.retry_edges(span);
+        }
+    }
+
+    /// Whether `span` lies in the pool and the program has nothing there.
+    pub fn is_free(&self, span: Span) -> bool {
+        span.and(self.bounds()) == span && !self.used.overlaps(span)
+    }
+
+    /// Whether the program has all of `span`.
+    pub fn is_all_used(&self, span: Span) -> bool {
+        self.used.covers(span)
+    }
+
+    /// Whether any of `span` was given back and is still mapped.
+    pub fn holds(&self, span: Span) -> bool {
+        self.held.overlaps(span)
+    }
+
+    /// EEXIST if the program has something in `span`.
+    pub fn clear_of_used(&self, span: Span) -> Result<(), Errno> {
+        if self.is_live(span) { Err(Errno::EEXIST) } else { Ok(()) }
+    }
+
+    /// Makes way at `span` for a MAP_FIXED_NOREPLACE mapping: EEXIST if the program has something there.
+    pub fn clear_for(&mut self, span: Span) -> Result<(), Errno> {
+        self.ready()?;
+        self.clear_of_used(span)?;
+        self.demote_edges(span)?;
+        self.drop_spare(span);
+        Ok(())
+    }
+
+    /// Before the kernel is asked to replace what is at `span`: room in the tables, and the account of what goes.
+    pub fn prepare(&mut self, span: Span) -> Result<(), Errno> {
+        self.ready()?;
+        self.yield_anchor(span);
+        self.part_with(span);
+        self.demote_edges(span)
+    }
+}
+
+/// Whether this advice has memory begin anew at once.
+pub fn discards(advice: i32) -> bool {
+    matches!(advice, c::MADV_DONTNEED | c::MADV_DONTNEED_LOCKED)
+}

@@ -1,0 +1,383 @@
+//! Tiles from the kernel's reserved pools.
+//!
+//! They cannot be unmapped, protected or discarded in part (the kernel says EINVAL, or success without doing it), so
+//! that is done by hand here: parts given back are held, as they are, until the whole tile is free; parts that are discarded
+//! or need another protection turn the tile into normal memory first, or the call is refused. They are mapped *with* reservation: when
+//! the pool is exhausted, mapping fails and normal memory takes its place, and no later touch can raise SIGBUS.
+
+use pagelab_abi::guest::{Counter, NoteKind};
+
+use crate::backing;
+use crate::backing::hugetlb;
+use crate::boundary::arch::PMD;
+use crate::boundary::span::{Span, align_down};
+use crate::boundary::sys::{self, Errno, c};
+use crate::boundary::{libc, mapping, maps};
+use crate::state::intervals::Intervals;
+use crate::state::layout::{Backing, Piece};
+use crate::state::{guest_file, seccomp};
+
+use super::Pool;
+
+impl Pool {
+    /// Maps the tiles of `part` that are missing, from the reserved pool where it has pages left.
+    pub(super) fn fill_hugetlb(&mut self, piece: &Piece, part: Span, bytes: usize) -> Result<(), Errno> {
+        let whole = piece.whole_tiles(part);
+        let mut at = whole.start;
+        while at < whole.end {
+            let around = Span::new(align_down(at, bytes), align_down(at, bytes) + bytes).and(whole);
+            let fresh = !self.used.overlaps(around) && !self.spare.overlaps(around);
+            if fresh && piece.tile(at) == Some(around) && self.map_tile(around, bytes) {
+                guest_file::count(Counter::TilesAsked);
+                let _ = self.spare.insert(around);
+            } else {
+                self.fill_thp(piece, around, part)?;
+            }
+            at = around.end;
+        }
+        Ok(())
+    }
+
+    /// Maps one tile from the reserved pool, where nothing is mapped.
+    fn map_tile(&mut self, tile: Span, bytes: usize) -> bool {
+        let mapped = hugetlb::map(tile, bytes).is_ok();
+        if mapped {
+            let _ = self.hugetlb.insert(tile);
+        }
+        mapped
+    }
+
+    /// Whether any of `span` comes from a reserved pool.
+    pub fn has_hugetlb(&self, span: Span) -> bool {
+        self.hugetlb.overlaps(span)
+    }
+
+    /// The reserved page around `addr`.
+    fn tile_at(&self, addr: usize) -> Option<Span> {
+        self.layout.piece(addr).tile(addr).filter(|tile| self.hugetlb.covers(*tile))
+    }
+
+    /// Before `span` is unmapped: parts of reserved pages that reach beyond it stay mapped, with what they hold, and are
+    /// handed out to nobody until the whole page is free: the kernel cannot unmap them, and zeroes written over them would
+    /// show wherever it still reads them. Returns what can really be unmapped.
+    pub(super) fn hold_edges(&mut self, span: Span) -> Result<Span, Errno> {
+        let mut rest = span;
+        if !self.hugetlb.overlaps(span) {
+            return Ok(rest);
+        }
+        for first in [true, false] {
+            if rest.is_empty() {
+                break;
+            }
+            let edge = if first { rest.start } else { rest.end - 1 };
+            let Some(tile) = self.tile_at(edge) else { continue };
+            let part = tile.and(rest);
+            if part == tile || self.soften(tile)? {
+                continue;
+            }
+            let _ = self.spare.remove(part);
+            let _ = self.shut.remove(part);
+            let _ = self.used.insert(part);
+            let _ = self.held.insert(part);
+            guest_file::count(Counter::HugetlbEmulated);
+            rest = if part.start == rest.start {
+                Span::new(part.end, rest.end)
+            } else {
+                Span::new(rest.start, part.start)
+            };
+        }
+        Ok(rest)
+    }
+
+    /// Before part of a reserved page is given up: a page that the program closed to writing becomes normal memory, with the
+    /// protection it has. True if it did.
+    fn soften(&mut self, tile: Span) -> Result<bool, Errno> {
+        let closed = self.shut.overlaps(tile) && protection_of(tile, true)? & c::PROT_WRITE == 0;
+        if closed {
+            self.demote_tile(tile)?;
+        }
+        Ok(closed)
+    }
+
+    /// Makes normal memory of one reserved page; what was held of it goes.
+    fn demote_tile(&mut self, tile: Span) -> Result<(), Errno> {
+        demote(tile, &mut self.hugetlb, self.shut.overlaps(tile))?;
+        self.release(tile);
+        Ok(())
+    }
+
+    /// Unmaps what is held of `span`, which is normal memory now.
+    fn release(&mut self, span: Span) {
+        while let Some(run) =
+            self.held.next_after(span.start).map(|run| run.and(span)).filter(|run| !run.is_empty())
+        {
+            // SAFETY: the program gave it back.
+            let _ = unsafe { sys::munmap(run.start, run.len()) };
+            let _ = self.held.remove(run);
+            let _ = self.used.remove(run);
+        }
+    }
+
+    /// Before `span` is opened: as [`Pool::demote_edges`], where the page around an edge was closed as a whole.
+    pub(super) fn demote_shut_edges(&mut self, span: Span) -> Result<(), Errno> {
+        if self.hugetlb.overlaps(span) && self.shut.overlaps(span) { self.demote_edges(span) } else { Ok(()) }
+    }
+
+    /// Makes normal memory of every reserved page that `span` cuts, so that the kernel can split it. Fails when its
+    /// contents would have to be copied while other threads may write to them.
+    pub(super) fn demote_edges(&mut self, span: Span) -> Result<(), Errno> {
+        if !self.hugetlb.overlaps(span) {
+            return Ok(());
+        }
+        for at in [span.start, span.end - 1] {
+            if let Some(tile) = self.tile_at(at).filter(|tile| tile.and(span) != *tile) {
+                self.demote_tile(tile)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes normal memory of every reserved page that `span` touches.
+    pub fn demote_all(&mut self, span: Span) -> Result<(), Errno> {
+        while let Some(run) = self.hugetlb.next_after(span.start).filter(|run| run.start < span.end) {
+            let Some(tile) = self.tile_at(run.start.max(span.start)) else { break };
+            self.demote_tile(tile)?;
+        }
+        Ok(())
+    }
+
+    /// MADV_DONTNEED on a span with reserved pages. Of the part of a page, the kernel says that it is done and does nothing:
+    /// the page becomes normal memory first. (Zeroes written by hand would show wherever the kernel still reads the page.)
+    pub(super) fn discard_hugetlb(&mut self, span: Span) -> Result<(), Errno> {
+        // All or nothing: what cannot be done is found out first.
+        let mut at = span.start;
+        while let Some(part) = self.next_part(at, span) {
+            if let Some(tile) = self.tile_at(part.start).filter(|tile| *tile != part) {
+                self.demote_tile(tile)?;
+            }
+            at = part.end;
+        }
+        at = span.start;
+        while let Some(part) = self.next_part(at, span) {
+            // SAFETY: the program gives up the contents.
+            unsafe { sys::madvise(part.start, part.len(), c::MADV_DONTNEED) }?;
+            at = part.end;
+        }
+        // As natively: what is mapped is discarded, and holes are an error in the end.
+        if self.used.covers(span) { Ok(()) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// The first part of `span` from `at` on that the program has: in one reserved page, or up to the next one.
+    fn next_part(&self, at: usize, span: Span) -> Option<Span> {
+        let used = self.used.next_after(at)?.and(Span::new(at, span.end));
+        if used.is_empty() {
+            return None;
+        }
+        let end = match self.tile_at(used.start) {
+            Some(tile) => tile.end.min(used.end),
+            None => self.hugetlb.next_after(used.start).map_or(used.end, |tile| tile.start.min(used.end)),
+        };
+        Some(Span::new(used.start, end))
+    }
+
+    /// A tile of an arena's heap, reserved without access and never touched, from the reserved pool instead.
+    pub(super) fn replace_by_tile(&mut self, tile: Span, bytes: usize) -> bool {
+        if bytes != PMD || !matches!(self.layout.piece(tile.start).backing, Backing::Hugetlb(PMD)) {
+            return false;
+        }
+        let flags = hugetlb::flags_for(bytes) | c::MAP_FIXED;
+        // SAFETY: the program has had no access to the tile yet, and asks for it now.
+        let mapped = unsafe { sys::mmap(tile.start, tile.len(), c::PROT_RW, flags, -1, 0) };
+        match mapped {
+            Ok(_) => {
+                guest_file::count(Counter::HugetlbTiles);
+                let _ = self.hugetlb.insert(tile);
+                true
+            }
+            Err(errno) => {
+                hugetlb::note_exhausted(errno, bytes);
+                // The kernel has unmapped what was there before it found that it has no page.
+                let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_NORESERVE | c::MAP_FIXED;
+                // SAFETY: puts back what the program had: reserved, untouched, without access.
+                let _ = unsafe { sys::mmap(tile.start, tile.len(), c::PROT_NONE, flags, -1, 0) };
+                backing::apply(tile, Backing::Thp(bytes));
+                false
+            }
+        }
+    }
+
+    /// mremap of whole reserved pages: moved as they are (Linux 5.16), because I/O under way would go on in the page that a
+    /// copy was made of. `None`: that cannot be done here.
+    fn shift_tiles(&mut self, old: Span, new_len: usize) -> Option<usize> {
+        let [first, last] = self.ends(old);
+        let from = Span::new(old.start, last.tile(old.end - 1)?.end);
+        let alone = first.tile(old.start)?.start == old.start && !self.is_live(Span::new(old.end, from.end));
+        if !alone || !self.hugetlb.covers(from) || self.held.overlaps(from) {
+            return None;
+        }
+        let at = self.place_clear(self.bounds(), new_len.max(from.len()), PMD)?;
+        let to = Span::new(at, at + from.len());
+        let (mut alike, mut at_tile) = (true, to.start);
+        while at_tile < to.end && alike {
+            let tile = self.layout.piece(at_tile).tile(at_tile);
+            alike = tile.is_some_and(|tile| tile == Span::new(at_tile, at_tile + tile.len()) && tile.len() == PMD)
+                && self.layout.piece(at_tile).backing == Backing::Hugetlb(PMD);
+            at_tile += PMD;
+        }
+        if !alike || first.backing != Backing::Hugetlb(PMD) || last.backing != Backing::Hugetlb(PMD) {
+            return None;
+        }
+        let tail = Span::new(to.end.min(at + new_len), at + new_len);
+        let tail = if tail.start < to.end { Span::new(0, 0) } else { tail };
+        if !tail.is_empty() && self.map_plain(tail).is_err() {
+            return None;
+        }
+        self.yield_anchor(to);
+        let flags = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
+        // SAFETY: the program asked for the move; nothing lies at the target.
+        if unsafe { sys::mremap(from.start, from.len(), from.len(), flags, at) }.is_err() {
+            if !tail.is_empty() {
+                let _ = self.unmap(tail);
+            }
+            return None;
+        }
+        self.forget(from);
+        let _ = self.hugetlb.insert(to);
+        let _ = self.used.insert(Span::new(at, at + new_len));
+        let _ = self.spare.insert(Span::new((at + new_len).min(to.end), to.end));
+        Some(at)
+    }
+
+    /// mremap where reserved pages are concerned: a copy, because parts of them cannot be moved.
+    pub(super) fn shift_by_copy(&mut self, old: Span, new_len: usize) -> Result<usize, Errno> {
+        if let Some(at) = self.shift_tiles(old, new_len) {
+            return Ok(at);
+        }
+        let at = self.place_without(&[&self.attached], self.bounds(), new_len, self.align.min(PMD));
+        let at = at.ok_or(Errno::ENOMEM)?;
+        let new = Span::new(at, at + new_len);
+        self.map_plain(new)?;
+        // SAFETY: both are the program's read-write memory, and it asked for the move.
+        unsafe { core::ptr::copy_nonoverlapping(old.start as *const u8, at as *mut u8, old.len()) };
+        guest_file::count(Counter::HugetlbEmulated);
+        self.unmap(old)?;
+        Ok(at)
+    }
+
+    /// mremap with MREMAP_DONTUNMAP where reserved pages are concerned: a copy, and zeroes where it was.
+    pub(super) fn duplicate_by_copy(&mut self, old: Span) -> Result<usize, Errno> {
+        let at = self.place_without(&[&self.attached], self.bounds(), old.len(), self.align.min(PMD));
+        let at = at.ok_or(Errno::ENOMEM)?;
+        self.map_plain(Span::new(at, at + old.len()))?;
+        // SAFETY: both are the program's read-write memory, and it asked for the move.
+        unsafe { core::ptr::copy_nonoverlapping(old.start as *const u8, at as *mut u8, old.len()) };
+        guest_file::count(Counter::HugetlbEmulated);
+        self.discard_hugetlb(old)?;
+        Ok(at)
+    }
+
+    /// Calls `visit` with every reserved page, and whether its protection is anything but read and write.
+    pub fn each_hugetlb(&self, visit: &mut dyn FnMut(Span, bool)) {
+        let mut at = 0;
+        while let Some(run) = self.hugetlb.next_after(at) {
+            let mut tile = run.start;
+            while let Some(span) = self.tile_at(tile).filter(|_| tile < run.end) {
+                visit(span, self.shut.overlaps(span));
+                tile = span.end;
+            }
+            at = run.end;
+        }
+    }
+
+    /// In a forked child, after the copies have taken their places: all is normal memory.
+    pub fn all_demoted(&mut self) {
+        let mut at = 0;
+        while let Some(run) = self.hugetlb.next_after(at) {
+            let layout = self.layout;
+            layout.each(run, &mut |piece, part| backing::apply(part, piece.backing));
+            at = run.end;
+        }
+        self.hugetlb = Intervals::new();
+        self.release(self.bounds());
+    }
+}
+
+/// Protection of the reserved page `tile`; `shut`: the program has changed it.
+pub fn protection_of(tile: Span, shut: bool) -> Result<i32, Errno> {
+    match shut {
+        false => Ok(c::PROT_RW),
+        // It cannot be looked up any more.
+        true if seccomp::is_active() => refuse(tile),
+        true => maps::protection(tile.start).ok_or(Errno::ENOMEM),
+    }
+}
+
+fn refuse<T>(tile: Span) -> Result<T, Errno> {
+    guest_file::count(Counter::CallsRefused);
+    guest_file::note(NoteKind::CallRefused, Some(Errno::ENOMEM), tile.start, tile.len());
+    Err(Errno::ENOMEM)
+}
+
+/// Makes normal memory of one reserved page, which `set` lists; its protection stays (`shut`: it is not read-write).
+/// Fails when its contents would have to be copied while other threads may write to them.
+pub fn demote(tile: Span, set: &mut Intervals, shut: bool) -> Result<(), Errno> {
+    let protection = protection_of(tile, shut)?;
+    if protection & c::PROT_WRITE != 0 && hugetlb::is_resident(tile.start) && !libc::is_alone() {
+        return refuse(tile);
+    }
+    set.reserve(4).map_err(|_| Errno::ENOMEM)?;
+    replace_by_copy(tile, protection)?;
+    let _ = set.remove(tile);
+    guest_file::count(Counter::HugetlbDemoted);
+    Ok(())
+}
+
+/// Replaces the memory at `tile` by normal memory with the same contents and protection.
+fn replace_by_copy(tile: Span, protection: i32) -> Result<(), Errno> {
+    let scratch = copy_of(tile, protection)?;
+    let flags = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
+    // SAFETY: the scratch copy is ours; it takes the place of what it is a copy of.
+    match unsafe { sys::mremap(scratch, tile.len(), tile.len(), flags, tile.start) } {
+        Ok(_) => Ok(()),
+        Err(errno) => {
+            // SAFETY: ours alone.
+            let _ = unsafe { sys::munmap(scratch, tile.len()) };
+            Err(errno)
+        }
+    }
+}
+
+/// Normal memory somewhere else with the contents and the protection of `tile`; untouched pages stay so.
+pub fn copy_of(tile: Span, protection: i32) -> Result<usize, Errno> {
+    // With reservation, as the program's own: the copy becomes the program's memory.
+    let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS;
+    // SAFETY: no address is given, so nothing that exists is touched.
+    let scratch = unsafe { sys::mmap(0, tile.len(), c::PROT_RW, flags, -1, 0) }?;
+    match fill_copy(tile, protection, scratch) {
+        Ok(()) => Ok(scratch),
+        Err(errno) => {
+            // SAFETY: ours alone.
+            let _ = unsafe { sys::munmap(scratch, tile.len()) };
+            Err(errno)
+        }
+    }
+}
+
+fn fill_copy(tile: Span, protection: i32, scratch: usize) -> Result<(), Errno> {
+    if hugetlb::is_resident(tile.start) {
+        if protection & c::PROT_READ != 0 {
+            // SAFETY: the program's readable memory; a fresh target of the same length.
+            unsafe { core::ptr::copy_nonoverlapping(tile.start as *const u8, scratch as *mut u8, tile.len()) };
+        } else {
+            // Opening it for a moment would let accesses of other threads pass that must fault.
+            // SAFETY: a fresh mapping of that length that nobody else knows.
+            let target = unsafe { core::slice::from_raw_parts_mut(scratch as *mut u8, tile.len()) };
+            mapping::read_closed(tile.start, target)?;
+        }
+    }
+    if protection == c::PROT_RW {
+        return Ok(());
+    }
+    // SAFETY: ours alone.
+    unsafe { sys::mprotect(scratch, tile.len(), protection) }
+}

@@ -1,0 +1,415 @@
+//! mremap inside a pool, out of it and into it.
+
+use crate::backing;
+use crate::backing::thp;
+use crate::boundary::arch::{PAGE, PMD};
+use crate::boundary::span::{Span, align_down, align_up};
+use crate::boundary::sys::{self, Errno, c};
+use crate::boundary::{mapping, maps};
+use crate::state::layout::Backing;
+use crate::state::seccomp;
+
+use super::Pool;
+
+const MOVE: i32 = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
+
+impl Pool {
+    /// Whether the program has all of `span`.
+    pub fn has(&self, span: Span) -> bool {
+        self.used.covers(span) && !self.held.overlaps(span)
+    }
+
+    /// mremap without a target address: `old` lies in this pool, lengths are whole pages, `new_len` is not 0.
+    pub fn remap(&mut self, old: Span, new_len: usize, may_move: bool) -> Result<usize, Errno> {
+        self.ready()?;
+        if !self.has(old) {
+            return Err(Errno::EFAULT);
+        }
+        if new_len <= old.len() {
+            if new_len < old.len() {
+                self.unmap(Span::new(old.start + new_len, old.end))?;
+            }
+            return Ok(old.start);
+        }
+        let growth = Span::new(old.end, old.start.checked_add(new_len).ok_or(Errno::ENOMEM)?);
+        if growth.and(self.bounds()) == growth && !self.used.overlaps(growth) && self.grow(old, growth) {
+            return Ok(old.start);
+        }
+        if may_move { self.shift(old, new_len) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// Growth in place into `growth`, where the program has nothing.
+    fn grow(&mut self, old: Span, growth: Span) -> bool {
+        if self.is_plain(old) {
+            // What grows carries what the program put on it, as natively; spare memory beside it that is a mapping of its own
+            // does not.
+            let beside = self.spare.next_after(growth.start).filter(|run| run.start <= growth.start);
+            if beside.is_none() || self.has_hugetlb(old) || mapping::is_one_mapping(growth.start) {
+                self.stretch(growth);
+                return self.map_plain(growth).is_ok();
+            }
+            self.part_with(Span::new(growth.start, growth.start + PAGE));
+        }
+        if self.has_hugetlb(Span::new(old.start, growth.end)) {
+            return false;
+        }
+        self.drop_spare(growth);
+        // SAFETY: without MREMAP_MAYMOVE the mapping stays, and the kernel checks that nothing follows it.
+        let grown = unsafe { sys::mremap(old.end - PAGE, PAGE, PAGE + growth.len(), 0, 0) };
+        if grown.is_ok() {
+            self.inherit(old, growth);
+        }
+        grown.is_ok()
+    }
+
+    /// Stretches the mapping that ends at `end` (with its spare rest) to hold `growth` and the rest of its last tile. It
+    /// may have been moved there, and a new mapping would not merge with it: several would be moved one by one the next
+    /// time, and a tile made of two can never be one page.
+    fn stretch(&mut self, growth: Span) {
+        let edge = self.spare.next_after(growth.start).filter(|run| run.start <= growth.start);
+        let edge = edge.map_or(growth.start, |run| run.end);
+        let piece = self.layout.piece(edge - 1);
+        let asked = Span::new(edge - 1, growth.end.min(piece.span.end));
+        let middle = (PAGE + 1..PMD).contains(&piece.backing.tile_bytes());
+        let apart = matches!(piece.backing, Backing::Hugetlb(_)) || (middle && thp::keeps_apart());
+        if apart || asked.len() < 2 {
+            return;
+        }
+        let rest = Span::new(edge, self.tile_end(asked));
+        self.yield_anchor(rest);
+        if self.spare.overlaps(rest) {
+            return;
+        }
+        // SAFETY: without MREMAP_MAYMOVE the mapping stays, and the kernel checks that nothing follows it.
+        if unsafe { sys::mremap(edge - PAGE, PAGE, PAGE + rest.len(), 0, 0) }.is_ok() {
+            let _ = self.spare.insert(rest);
+            let _ = self.attached.insert(rest);
+            backing::apply(rest, piece.backing);
+            self.count_tiles(&piece, rest);
+        }
+    }
+
+    /// `new` is the program's and what `old` is (its beginning decides).
+    fn inherit(&mut self, old: Span, new: Span) {
+        let first = Span::new(old.start, old.start + 1);
+        let (foreign, shut) = (self.foreign.overlaps(first), self.shut.overlaps(first));
+        let _ = self.used.insert(new);
+        if foreign {
+            let _ = self.foreign.insert(new);
+        } else if shut {
+            let _ = self.shut.insert(new);
+        }
+    }
+
+    /// A place for `old` grown to `len` bytes.
+    ///
+    /// Memory that has been touched keeps its offset in the kernel's eyes when it moves, so it never merges with what is
+    /// mapped beside it: a tile can only be one page if what moves there fills it from its beginning. What holds a whole
+    /// tile already keeps its offset in it, so that the kernel moves huge entries as they are instead of splitting them.
+    fn place_like(&self, old: Span, len: usize) -> Option<usize> {
+        let tile = self.align.min(PMD);
+        let period = backing::period(old.start);
+        if tile == PAGE && period > PAGE {
+            // Moved by a multiple of the period, pages keep the frames that their new addresses ask for.
+            let at = self.place_clear(self.bounds(), len.checked_add(period)?, PAGE)?;
+            let offset = |addr: usize| addr % period;
+            return Some(at + (period + offset(old.start) - offset(at)) % period);
+        }
+        let first = align_up(old.start, tile)?;
+        let offset = if first + tile <= old.end { old.start - align_down(old.start, tile) } else { 0 };
+        // To the end of the last tile: others' memory in it would keep it from being one page.
+        let room = align_up(len.checked_add(offset)?, tile)?;
+        Some(self.place_clear(self.bounds(), room, tile)? + offset)
+    }
+
+    /// Growth by moving to another place of the pool.
+    fn shift(&mut self, old: Span, new_len: usize) -> Result<usize, Errno> {
+        if self.has_hugetlb(old) && self.is_plain(old) {
+            return self.shift_by_copy(old, new_len);
+        }
+        self.demote_all(old)?;
+        let at = self.place_like(old, new_len).ok_or(Errno::ENOMEM)?;
+        let new = Span::new(at, at + new_len);
+        if self.is_plain(old) && self.wants_hugetlb(new) {
+            return self.shift_onto_reserved(old, new);
+        }
+        if !self.is_plain(old) {
+            self.part_with(old);
+            self.drop_spare(new);
+            carry(old, new, MOVE)?;
+            self.inherit(old, new);
+            self.leave_behind(old);
+            self.settle(new, new, false);
+            return Ok(at);
+        }
+        self.part_with(self.widen(old));
+        // The rest of the last tile comes along: nothing mapped there later could merge with what was moved.
+        let whole = Span::new(at, self.tile_end(new));
+        let from = self.with_rest(old, whole);
+        self.drop_spare(whole);
+        let room = match carry(from, whole, MOVE) {
+            Err(Errno::ENOMEM) if whole.len() > new_len.max(from.len()) => {
+                let least = Span::new(at, at + new_len.max(from.len()));
+                carry(from, least, MOVE).map(|()| least)
+            }
+            moved => moved.map(|()| whole),
+        }?;
+        let _ = self.spare.remove(Span::new(old.end, from.end));
+        let _ = self.used.insert(new);
+        let _ = self.spare.insert(Span::new(new.end, room.end));
+        let _ = self.attached.insert(Span::new(new.end, room.end));
+        let as_it_is = self.is_congruent(old, at);
+        if as_it_is {
+            self.follow(from, at);
+        }
+        self.leave_behind(old);
+        self.settle(new, Span::new(at, at + from.len()), as_it_is);
+        Ok(at)
+    }
+
+    /// Whether memory that moves from `old` to `at` keeps its offsets in tiles.
+    fn is_congruent(&self, old: Span, at: usize) -> bool {
+        (old.start ^ at) & (self.align.min(PMD) - 1) == 0
+    }
+
+    /// `old` and the spare rest of its last tile, if that can come along to `target`.
+    fn with_rest(&self, old: Span, target: Span) -> Span {
+        let end = self.tile_end(old);
+        let wide = Span::new(old.start, end);
+        let movable = self.is_congruent(old, target.start) && wide.len() <= target.len();
+        if movable && self.spare.covers(Span::new(old.end, end)) { wide } else { old }
+    }
+
+    /// What is known of the tiles wholly inside `old`, which moved to `at` as they are.
+    fn follow(&mut self, old: Span, at: usize) {
+        self.pending.follow(old, at);
+        let tile = self.align.min(PMD);
+        let mut from = align_up(old.start, tile).unwrap_or(old.end);
+        let end = align_down(old.end, tile);
+        while let Some(run) = self.broken.next_after(from).filter(|run| from < end && run.start < end) {
+            let start = run.start.max(from);
+            let moved = Span::new(at + (start - old.start), at + (run.end.min(end) - old.start));
+            let _ = self.broken.insert(moved);
+            from = run.end;
+        }
+    }
+
+    /// [`Pool::shift`] to where reserved pages are wanted: nothing can be moved onto them.
+    fn shift_onto_reserved(&mut self, old: Span, new: Span) -> Result<usize, Errno> {
+        let (head, tail) = (Span::new(new.start, new.start + old.len()), Span::new(new.start + old.len(), new.end));
+        self.yield_anchor(head);
+        // The tail first: when it cannot be had, nothing has changed.
+        self.map_plain(tail)?;
+        if self.has_hugetlb(head) {
+            // The tail's first tile is a reserved page.
+            self.unmap(tail)?;
+            return self.shift_by_copy(old, new.len());
+        }
+        self.part_with(old);
+        if let Err(errno) = carry(old, head, MOVE) {
+            let _ = self.unmap(tail);
+            return Err(errno);
+        }
+        let _ = self.spare.remove(head);
+        let _ = self.used.insert(head);
+        self.leave_behind(old);
+        self.settle(head, head, false);
+        Ok(new.start)
+    }
+
+    /// Where the last tile of `span`, or what is free of it, ends.
+    fn tile_end(&self, span: Span) -> usize {
+        let end = self.ends(span)[1].whole_tiles(Span::new(span.end - 1, span.end)).end;
+        self.used.next_after(span.end).map_or(end, |next| end.min(next.start.max(span.end)))
+    }
+
+    /// Whether any tile of `span` is to come from a reserved pool: nothing can be moved there.
+    fn wants_hugetlb(&self, span: Span) -> bool {
+        let mut wanted = false;
+        self.layout.each(span, &mut |piece, _| wanted |= matches!(piece.backing, Backing::Hugetlb(_)));
+        wanted
+    }
+
+    /// `old` is not mapped any more: neither is the rest of its tiles, where nobody uses them.
+    fn leave_behind(&mut self, old: Span) {
+        let wide = self.widen(old);
+        for edge in [Span::new(wide.start, old.start), Span::new(old.end, wide.end)] {
+            if !edge.is_empty() {
+                self.drop_spare(edge);
+            }
+        }
+        self.forget(wide);
+    }
+
+    /// Gives `span` the page sizes of its place. `moved` came from elsewhere, the rest is fresh; `as_it_is`: whole tiles
+    /// moved as such.
+    fn settle(&mut self, span: Span, moved: Span, as_it_is: bool) {
+        let layout = self.layout;
+        let room = Span::new(span.start, self.tile_end(span));
+        layout.each(room, &mut |piece, part| backing::apply(part, piece.backing));
+        if !self.is_plain(span) {
+            return;
+        }
+        let is_mixed = |tile: Span| match tile.and(moved) {
+            part if part.is_empty() => false,
+            part => part != tile || !as_it_is,
+        };
+        layout.each(span, &mut |piece, part| {
+            let mut at = part.start;
+            while at < part.end {
+                let Some(tile) = piece.tile(at) else { break };
+                if tile.start < span.start {
+                    // What lies before it in the tile is, or will be, another mapping.
+                    let _ = self.broken.insert(tile);
+                } else if piece.backing == Backing::Thp(PMD) && is_mixed(tile) && self.is_plain(tile) {
+                    self.restore(tile);
+                }
+                at = tile.end;
+            }
+        });
+    }
+
+    /// mremap with MREMAP_DONTUNMAP and no target: the kernel would choose one; the pool does.
+    pub fn duplicate(&mut self, old: Span) -> Result<usize, Errno> {
+        self.ready()?;
+        if self.held.overlaps(old) {
+            return Err(Errno::EFAULT);
+        }
+        if self.has_hugetlb(old) && self.is_plain(old) {
+            return self.duplicate_by_copy(old);
+        }
+        self.demote_all(old)?;
+        let at = self.place_like(old, old.len()).ok_or(Errno::ENOMEM)?;
+        let new = Span::new(at, at + old.len());
+        self.drop_spare(new);
+        carry(old, new, MOVE | c::MREMAP_DONTUNMAP)?;
+        self.inherit(old, new);
+        self.settle(new, new, false);
+        Ok(at)
+    }
+
+    /// Before `old` is moved or stretched by the kernel: what the program does not know of goes, and reserved pages become normal
+    /// memory.
+    pub fn before_move_out(&mut self, old: Span) -> Result<(), Errno> {
+        self.ready()?;
+        self.demote_all(old)?;
+        if !self.used.covers(old) {
+            self.drop_spare(old);
+        }
+        Ok(())
+    }
+
+    /// Before a move to `new` (MREMAP_FIXED): nothing of our own may lie there.
+    pub fn before_move_in(&mut self, new: Span) -> Result<(), Errno> {
+        self.ready()?;
+        self.yield_anchor(new);
+        self.part_with(new);
+        self.demote_edges(new)
+    }
+
+    /// A move to elsewhere has been done: `old` is not mapped any more.
+    pub fn moved_away(&mut self, old: Span) {
+        if self.ready().is_ok() {
+            self.leave_behind(old);
+        }
+    }
+
+    /// A move to `new` (MREMAP_FIXED) has been done; `governed`: it came from a pool and is plain memory.
+    pub fn moved_in(&mut self, new: Span, governed: bool) {
+        if self.ready().is_err() {
+            return;
+        }
+        self.forget(new);
+        let _ = self.used.insert(new);
+        if governed {
+            self.settle(new, new, false);
+        } else {
+            let _ = self.foreign.insert(new);
+        }
+    }
+
+    /// Whether `span` is plain read-write memory.
+    pub fn is_plain_at(&self, span: Span) -> bool {
+        self.is_plain(span)
+    }
+}
+
+/// Moves `old` to the beginning of `new`, which may be longer.
+///
+/// What the program got as one mapping may be several here (tiles of different sizes, or mapped at different times),
+/// which the kernel refuses to move at once: then one after the other, if they are all of one kind, as they would be
+/// without us.
+pub fn carry(old: Span, new: Span, flags: i32) -> Result<(), Errno> {
+    // SAFETY: the program asked for the move; nothing that it wants to keep lies at the target.
+    let whole = || unsafe { sys::mremap(old.start, old.len(), new.len(), flags, new.start) };
+    if moves_in_part(old, new.len()) {
+        carry_each(old, new, flags)?;
+    } else {
+        match whole() {
+            Err(Errno::EFAULT) if is_uniform(old) => carry_each(old, new, flags),
+            result => result.map(drop),
+        }?;
+    }
+    backing::after_move(old, new.start, flags & c::MREMAP_DONTUNMAP != 0);
+    Ok(())
+}
+
+/// Whether the kernel could move the beginning of `old` and then find that it does not move the rest: where nothing grows or
+/// shrinks it takes several mappings (Linux 6.17), but none of them may be registered with a userfaultfd.
+pub fn moves_in_part(old: Span, new_len: usize) -> bool {
+    let placed = backing::governs(old.start) || old.end > old.start && backing::governs(old.end - PAGE);
+    placed && old.len() == new_len && !mapping::is_within_one(old) && is_uniform(old)
+}
+
+/// Whether `span` is mapped without holes, with one protection, and either no file or one.
+pub fn is_uniform(span: Span) -> bool {
+    if seccomp::is_active() {
+        return false;
+    }
+    let mut at = span.start;
+    let mut first = None;
+    let mut uniform = true;
+    let walked = maps::each(&mut |mapping| {
+        if mapping.span.end <= span.start {
+            return true;
+        }
+        if mapping.span.start >= span.end {
+            return false;
+        }
+        let kind = (mapping.read, mapping.write, mapping.exec, mapping.shared, mapping.inode);
+        uniform &= mapping.span.start <= at && *first.get_or_insert(kind) == kind && mapping.inode == 0;
+        at = mapping.span.end;
+        uniform
+    });
+    walked.is_ok() && uniform && at >= span.end
+}
+
+fn carry_each(old: Span, new: Span, flags: i32) -> Result<(), Errno> {
+    let mut done = 0;
+    while done < old.len() {
+        let from = old.start + done;
+        let part = mapping_around(from).map(|span| span.and(Span::new(from, old.end))).ok_or(Errno::EFAULT)?;
+        let last = part.end == old.end;
+        let len = if last { new.len() - done } else { part.len() };
+        // SAFETY: as in `carry`, piece by piece.
+        if let Err(errno) = unsafe { sys::mremap(from, part.len(), len, flags, new.start + done) } {
+            if flags & c::MREMAP_DONTUNMAP == 0 && done > 0 {
+                let _ = carry_each(Span::new(new.start, new.start + done), Span::new(old.start, from), flags);
+            }
+            return Err(errno);
+        }
+        done += part.len();
+    }
+    Ok(())
+}
+
+fn mapping_around(addr: usize) -> Option<Span> {
+    let mut found = None;
+    let _ = maps::each(&mut |mapping| {
+        if mapping.span.end > addr && mapping.span.start <= addr {
+            found = Some(mapping.span);
+        }
+        mapping.span.end <= addr
+    });
+    found
+}

@@ -1,0 +1,200 @@
+//! Heap and pools, behind one lock.
+
+use core::cell::UnsafeCell;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use pagelab_abi::guest::{DisabledReason, State};
+use pagelab_abi::plan::{Flags, MAX_ANON_POOLS, Memory, POOL_BYTES, Plan, Section};
+
+use crate::boundary::span::Span;
+use crate::boundary::stack;
+use crate::boundary::sys::Errno;
+use crate::memory::heap::Heap;
+use crate::memory::pool::Pool;
+use crate::state::child::{self, Reset};
+use crate::state::layout::Layout;
+use crate::state::lock::Guard;
+use crate::state::plan::{self, HEAP, POOLS};
+use crate::state::{guest_file, memory_lock};
+
+/// The tables: what of the heap and of the pools is whose.
+pub struct Tables {
+    /// The heap, if it is governed.
+    pub heap: Option<Heap>,
+    /// The anonymous pools, by their number.
+    pub pools: [Option<Pool>; MAX_ANON_POOLS],
+}
+
+struct Cell(UnsafeCell<Tables>);
+
+// SAFETY: reached through `Held` only, and there is one at a time: it holds the lock.
+unsafe impl Sync for Cell {}
+
+static TABLES: Cell = Cell(UnsafeCell::new(Tables { heap: None, pools: [const { None }; MAX_ANON_POOLS] }));
+/// In a forked child: some thread of the parent was changing the tables.
+static TORN: AtomicBool = AtomicBool::new(false);
+
+/// Proof that the lock is held.
+pub struct Held {
+    _lock: Guard<'static, ()>,
+}
+
+impl Deref for Held {
+    type Target = Tables;
+    fn deref(&self) -> &Tables {
+        // SAFETY: the lock is held, so this is the only access.
+        unsafe { &*TABLES.0.get() }
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut Tables {
+        // SAFETY: as above, and the proof is borrowed exclusively.
+        unsafe { &mut *TABLES.0.get() }
+    }
+}
+
+/// Sets up heap and pools for `plan`. `calls`: memory calls will be made, which run on stacks of the library's own; where only the
+/// end of the process is looked at, those are made then: each mapping costs every fork something. `resets`: what forked children do first.
+///
+/// # Safety
+/// This is the first call, and no other is under way.
+pub unsafe fn install(plan: Plan<'static>, calls: bool, resets: &'static [Reset]) -> Result<(), Errno> {
+    let word = child::new_word()?;
+    if calls {
+        stack::install()?;
+    }
+    let mut tables = Held { _lock: memory_lock::hold_at_once() };
+    for section in (0..plan.section_count()).filter_map(|number| plan.section(number)) {
+        if section.governs_pages() || section.governs_frames() {
+            tables.add(plan, section);
+        }
+    }
+    drop(tables);
+    // SAFETY: as the caller promises.
+    unsafe {
+        plan::put(plan);
+        child::know(word, resets);
+    }
+    plan::ready();
+    Ok(())
+}
+
+impl Tables {
+    fn add(&mut self, plan: Plan<'static>, section: Section) {
+        let base = section.pool_base as usize;
+        let layout = Layout::new(plan, section, base, POOL_BYTES as usize);
+        match section.memory {
+            Memory::Heap if HEAP.start == base && self.heap.is_none() => self.heap = Some(Heap::new(layout)),
+            Memory::Anon | Memory::Arenas => {
+                if let Some(slot @ None) = index_of(base).and_then(|index| self.pools.get_mut(index)) {
+                    *slot = Some(Pool::new(layout));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Where the heap's memory ends; where its addresses begin, if it is not governed.
+    pub fn heap_end(&self) -> usize {
+        self.heap.as_ref().map_or(HEAP.start, |heap| heap.mapped().end)
+    }
+
+    /// The pool around `addr`.
+    pub fn pool(&mut self, addr: usize) -> Option<&mut Pool> {
+        self.pools.get_mut(index_of(addr)?)?.as_mut()
+    }
+
+    /// Whether `addr` lies in the heap of a thread arena.
+    pub fn is_arena(&self, addr: usize) -> bool {
+        let pool = index_of(addr).and_then(|index| self.pools.get(index)?.as_ref());
+        pool.is_some_and(|pool| pool.is_arena(addr))
+    }
+
+    /// Calls `visit` with every tile from a reserved pool, and whether its protection is anything but read and write.
+    pub fn each_hugetlb(&self, visit: &mut dyn FnMut(Span, bool)) {
+        if let Some(heap) = &self.heap {
+            heap.each_hugetlb(visit);
+        }
+        self.pools.iter().flatten().for_each(|pool| pool.each_hugetlb(visit));
+    }
+
+    /// Makes normal memory of all reserved pages, as far as that can be done.
+    pub fn demote_all(&mut self) -> Result<(), Errno> {
+        let heap = self.heap.as_mut().map_or(Ok(()), Heap::settle);
+        let pools = self.pools.iter_mut().flatten();
+        pools.fold(heap, |result, pool| result.and(pool.demote_all(pool.bounds())))
+    }
+
+    /// None of them comes from a reserved pool any more.
+    pub fn all_demoted(&mut self) {
+        if let Some(heap) = &mut self.heap {
+            heap.all_demoted();
+        }
+        self.pools.iter_mut().flatten().for_each(Pool::all_demoted);
+    }
+
+    fn mute(&mut self) {
+        if let Some(heap) = &mut self.heap {
+            let layout = heap.layout().muted();
+            heap.set_layout(layout);
+        }
+        for pool in self.pools.iter_mut().flatten() {
+            let layout = pool.layout().muted();
+            pool.set_layout(layout);
+        }
+    }
+
+    fn rebuild(&mut self) {
+        if let Some(heap) = &mut self.heap {
+            heap.rebuild();
+        }
+        self.pools.iter_mut().flatten().for_each(Pool::rebuild);
+    }
+}
+
+/// Whether any of `span` comes from a reserved pool.
+pub fn has_hugetlb(span: Span) -> bool {
+    let mut tables = lock();
+    tables.heap.as_ref().is_some_and(|heap| heap.has_hugetlb(span))
+        || tables.pool(span.start).is_some_and(|pool| pool.has_hugetlb(span))
+}
+
+/// Whether the heap lives in its pool.
+pub fn has_heap() -> bool {
+    let tables = Held { _lock: memory_lock::hold_at_once() };
+    tables.heap.is_some()
+}
+
+fn index_of(addr: usize) -> Option<usize> {
+    let inside = (POOLS.start..POOLS.end).contains(&addr);
+    inside.then(|| (addr - POOLS.start) / POOL_BYTES as usize)
+}
+
+/// The tables, locked; in a forked child set up anew first.
+pub fn lock() -> Held {
+    Held { _lock: memory_lock::hold() }
+}
+
+/// In a forked child, before anything else: no thread holds the lock.
+pub fn free_lock() {
+    TORN.store(memory_lock::reset_after_fork(), Ordering::Relaxed);
+}
+
+/// In a forked child: what a thread of the parent was changing is looked up anew, and a child that does not inherit the policy
+/// is governed no more.
+pub fn adopt_child() {
+    let Some(plan) = plan::current() else { return };
+    let mut tables = Held { _lock: memory_lock::hold_at_once() };
+    if TORN.load(Ordering::Relaxed) {
+        tables.rebuild();
+    }
+    if plan.flags().contains(Flags::INHERIT_FORK) {
+        guest_file::state(State::Active);
+    } else {
+        tables.mute();
+        plan::mute();
+        guest_file::disabled(DisabledReason::NotInherited, None);
+    }
+}

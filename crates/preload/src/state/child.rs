@@ -1,0 +1,105 @@
+//! A forked child's first meeting with the library, whose data are the parent's until then.
+//!
+//! Whatever a room keeps that is not the child's, it resets by one function, and all these functions are in one list
+//! (`hooks::child`), which the first thread of the child that calls the library walks.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+
+use crate::boundary::arch::{self, PAGE};
+use crate::boundary::stack;
+use crate::boundary::sys::{self, Errno, c, task};
+
+/// What one room does in a forked child, where it is the only thread that uses the library.
+pub type Reset = fn();
+
+struct Resets(UnsafeCell<&'static [Reset]>);
+
+// SAFETY: written once, before `ALIVE` is set; read only where it was found set.
+unsafe impl Sync for Resets {}
+
+/// The list, in its order.
+static RESETS: Resets = Resets(UnsafeCell::new(&[]));
+/// One word in a page that the kernel clears in forked children: [`NEW`], [`ADOPTING`] or [`KNOWN`].
+static ALIVE: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
+/// This process was forked and has not met the guest yet.
+const NEW: u32 = 0;
+/// A thread of this process, [`ADOPTER`], is setting the guest up.
+const ADOPTING: u32 = 2;
+const KNOWN: u32 = 1;
+/// The thread pointer of the thread that does so.
+static ADOPTER: AtomicUsize = AtomicUsize::new(0);
+
+/// The word, [`KNOWN`] in this process, for [`know`].
+pub fn new_word() -> Result<*mut AtomicU32, Errno> {
+    let page = sys::mmap_own(PAGE)?;
+    // SAFETY: a fresh page of our own.
+    unsafe { sys::madvise(page, PAGE, c::MADV_WIPEONFORK) }?;
+    let word = page as *mut AtomicU32;
+    // SAFETY: the page is mapped, aligned and never unmapped.
+    unsafe { (*word).store(KNOWN, Ordering::Relaxed) };
+    Ok(word)
+}
+
+/// From now on children are told by `word`, and walk `resets`.
+///
+/// # Safety
+/// `word` is [`new_word`]'s, and there was none before.
+pub unsafe fn know(word: *mut AtomicU32, resets: &'static [Reset]) {
+    // SAFETY: ALIVE is not set yet, so nobody reads.
+    unsafe { *RESETS.0.get() = resets };
+    ALIVE.store(word, Ordering::Release);
+}
+
+fn word() -> Option<&'static AtomicU32> {
+    // SAFETY: null or the page of `install`, which is never unmapped.
+    unsafe { ALIVE.load(Ordering::Acquire).as_ref() }
+}
+
+/// Whether this process was forked and has not met the guest yet.
+pub fn is_new() -> bool {
+    word().is_some_and(|word| word.load(Ordering::Relaxed) == NEW)
+}
+
+/// In a forked child that has not met the guest yet: true for one thread, which has to [`set_up`]. (Others, which the
+/// child may have made past libc, wait until that is done.)
+pub fn claim() -> bool {
+    let Some(word) = word() else { return false };
+    loop {
+        match word.compare_exchange(NEW, ADOPTING, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => {
+                ADOPTER.store(arch::thread_pointer(), Ordering::Release);
+                stack::after_fork();
+                return true;
+            }
+            Err(KNOWN) => return false,
+            Err(_) if ADOPTER.load(Ordering::Acquire) == arch::thread_pointer() => return false,
+            Err(_) => task::futex_wait_for(word, ADOPTING, WAIT_NS),
+        }
+    }
+}
+
+const WAIT_NS: u64 = 1_000_000;
+
+/// In a forked child that has not met the guest yet: sets it up.
+pub fn adopt() {
+    if claim() {
+        set_up();
+    }
+}
+
+/// First call of the guest in a forked child, by the thread that claimed it.
+#[cold]
+pub fn set_up() {
+    let mask = sys::signal_mask(u64::MAX);
+    // SAFETY: not written any more after ALIVE was set.
+    for reset in unsafe { *RESETS.0.get() } {
+        reset();
+    }
+    if let Some(word) = word() {
+        ADOPTER.store(0, Ordering::Release);
+        word.store(KNOWN, Ordering::Release);
+        task::futex_wake_all(word);
+    }
+    sys::signal_mask(mask);
+}

@@ -1,0 +1,321 @@
+//! The guest file of this process: plain stores into a shared mapping.
+
+use core::ffi::CStr;
+use core::fmt::Write;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use pagelab_abi::guest::{
+    Counter, DIRECTORY, DisabledReason, EXE_BYTES, FRAMES_SLOTS, FramesSlot, GuestFile, MAGIC, NOTE_SLOTS,
+    NoteKind, NoteSlot, Started, State, VERSION,
+};
+use pagelab_abi::plan::Plan;
+
+use crate::boundary::apart::apart;
+use crate::boundary::arch::PAGE;
+use crate::boundary::sys::{self, Errno, c, task};
+
+use super::{plan, seccomp};
+
+static FILE: AtomicPtr<GuestFile> = AtomicPtr::new(core::ptr::null_mut());
+
+/// The file, once there is one.
+pub fn file() -> Option<&'static GuestFile> {
+    // SAFETY: points to a mapping that is never taken away again; all fields are atomics.
+    unsafe { FILE.load(Ordering::Acquire).as_ref() }
+}
+
+/// The process that the file was made for; 0: there is none. In a child of fork or vfork it is the parent. (Not read from the
+/// file: a child would have to bring its page in, which takes longer than the rest of what it does before it ends.)
+static OWNER: AtomicU32 = AtomicU32::new(0);
+
+/// Whether the file is this process's: a child of vfork shares the parent's memory and must not touch it.
+pub fn is_own() -> bool {
+    let owner = OWNER.load(Ordering::Relaxed);
+    owner != 0 && owner == sys::getpid()
+}
+
+/// In a forked child: the file is the parent's, and the child gets its own.
+pub fn adopt_child() {
+    FILE.store(core::ptr::null_mut(), Ordering::Release);
+    OWNER.store(0, Ordering::Relaxed);
+    // A child in another mount namespace or root cannot reach the run directory: it is governed, but silent.
+    if let Some(plan) = plan::current().filter(|_| !seccomp::is_active()) {
+        let start_ns = sys::monotonic_ns();
+        let _ = apart(|| create(&plan, Started::Fork, start_ns));
+    }
+}
+
+/// The guest is ready for the program.
+pub fn ready() {
+    if let Some(file) = file() {
+        set(&file.ready_ns, sys::monotonic_ns());
+    }
+}
+
+/// Stores into a field.
+pub fn set(field: &AtomicU64, value: u64) {
+    field.store(value, Ordering::Relaxed);
+}
+
+/// Counts `by` more.
+pub fn add(counter: Counter, by: u64) {
+    if let Some(slot) = file().and_then(|file| file.counters.get(counter as usize)) {
+        slot.fetch_add(by, Ordering::Relaxed);
+    }
+}
+
+/// Counts one more.
+pub fn count(counter: Counter) {
+    add(counter, 1);
+}
+
+/// Where the process stands.
+pub fn state(state: State) {
+    if let Some(file) = file() {
+        set(&file.state, state.code());
+    }
+}
+
+/// Why the process is left alone.
+pub fn disabled(reason: DisabledReason, errno: Option<Errno>) {
+    if let Some(file) = file() {
+        set(&file.disabled_reason, reason.code());
+        set(&file.disabled_errno, errno.map_or(0, |errno| errno.0 as u64));
+        set(&file.state, State::Disabled.code());
+    }
+}
+
+fn slot_of(kind: NoteKind) -> Option<&'static NoteSlot> {
+    let code = kind.code() + 1;
+    file()?.notes.iter().find(|slot| {
+        let claimed = slot.kind.compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed);
+        claimed.is_ok() || claimed == Err(code)
+    })
+}
+
+/// Takes a note; details are kept of the first of its kind.
+pub fn note(kind: NoteKind, errno: Option<Errno>, address: usize, bytes: usize) {
+    const { assert!(NoteKind::ALL.len() <= NOTE_SLOTS) };
+    let Some(slot) = slot_of(kind) else { return };
+    if slot.count.fetch_add(1, Ordering::Relaxed) == 0 {
+        set(&slot.errno, errno.map_or(0, |errno| errno.0 as u64));
+        set(&slot.address, address as u64);
+        set(&slot.bytes, bytes as u64);
+    }
+}
+
+/// Takes a note that stands for `count` of its kind.
+pub fn note_many(kind: NoteKind, address: usize, bytes: usize, count: usize) {
+    note(kind, None, address, bytes);
+    if let Some(slot) = slot_of(kind) {
+        slot.count.fetch_add(count.saturating_sub(1) as u64, Ordering::Relaxed);
+    }
+}
+
+/// Pages of the file that are written to at its creation, because every process uses them.
+const COMMON: [usize; 2] = [0, page_of(offset_of!(GuestFile, residency))];
+/// What new pages of the file are written with: a store into a page that the file system has no room for would end the
+/// process (SIGBUS), a write only fails.
+static ZEROS: [u8; PAGE] = [0; PAGE];
+/// The file is shared with the launcher, and pages of it may still be missing.
+static SHARED: AtomicBool = AtomicBool::new(false);
+/// Slots of `frames` in use, the lowest first.
+static FRAMES_IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+const fn page_of(offset: usize) -> usize {
+    offset / PAGE * PAGE
+}
+
+/// Whether there is space for `slot` of the file; asked before the first store into it. What finds none is dropped.
+pub fn has_room<T>(slot: &T) -> bool {
+    let Some(file) = file().filter(|_| SHARED.load(Ordering::Relaxed)) else { return true };
+    let base = core::ptr::from_ref(file) as usize;
+    let start = page_of((core::ptr::from_ref(slot) as usize).wrapping_sub(base));
+    let end = (core::ptr::from_ref(slot) as usize).wrapping_sub(base).wrapping_add(size_of::<T>());
+    if COMMON.iter().any(|&page| start == page && end <= page + PAGE) {
+        return true;
+    }
+    // SAFETY: pages of the file's own mapping, whose contents populating keeps.
+    unsafe { sys::madvise(base + start, (end - start).next_multiple_of(PAGE), c::MADV_POPULATE_WRITE) }.is_ok()
+}
+
+/// The slots of `frames` that are in use: reading others could take space that there is not.
+pub fn frames_in_use(file: &GuestFile) -> &[FramesSlot] {
+    file.frames.get(..FRAMES_IN_USE.load(Ordering::Acquire)).unwrap_or(&[])
+}
+
+/// Takes the next slot of `frames`; its number.
+pub fn take_frames(file: &GuestFile) -> Option<usize> {
+    let next = FRAMES_IN_USE.load(Ordering::Acquire);
+    file.frames.get(next).filter(|slot| has_room(*slot))?;
+    FRAMES_IN_USE.store(next + 1, Ordering::Release);
+    Some(next)
+}
+
+/// Makes and maps the file at `path`, with space for what every process writes and for so many slots of `frames`.
+fn mapped(path: &CStr, slots: usize) -> Result<usize, Errno> {
+    let len = size_of::<GuestFile>();
+    let frames = offset_of!(GuestFile, frames);
+    let used = if slots == 0 { 0..0 } else { page_of(frames)..frames + slots * size_of::<FramesSlot>() };
+    shared(path, len, |fd| zero(fd, len, COMMON.into_iter().chain(used.step_by(PAGE))))
+}
+
+/// Makes a file at `path`, has `fill` give it its length and space, and maps it.
+fn shared(path: &CStr, len: usize, fill: impl FnOnce(i32) -> Result<(), Errno>) -> Result<usize, Errno> {
+    // Before anything is created: a file larger than the limit costs a signal (SIGXFSZ), not just an error.
+    if task::soft_limit(task::LIMIT_FILE_SIZE)? < len as u64 {
+        return Err(Errno::EFBIG);
+    }
+    let fd = sys::open(path, c::O_RDWR | c::O_CREAT | c::O_EXCL | c::O_NOFOLLOW, 0o600)?;
+    let mapped = fill(fd).and_then(|()| {
+        // SAFETY: no address is given, so nothing that exists is touched.
+        unsafe { sys::mmap(0, len, c::PROT_RW, c::MAP_SHARED, fd, 0) }
+    });
+    sys::close(fd);
+    if mapped.is_err() {
+        let _ = sys::unlink(path);
+    }
+    mapped
+}
+
+/// Gives a new file its length, and space for these pages.
+fn zero(fd: i32, len: usize, pages: impl Iterator<Item = usize>) -> Result<(), Errno> {
+    sys::ftruncate(fd, len)?;
+    for page in pages {
+        let bytes = ZEROS.get(..PAGE.min(len - page)).unwrap_or(&ZEROS);
+        if sys::pwrite(fd, bytes, page)? != bytes.len() {
+            return Err(Errno::ENOSPC);
+        }
+    }
+    Ok(())
+}
+
+/// Creates this process's file in the plan's run directory; `start_ns` is when the guest began to work.
+///
+/// Where the plan names no directory nobody will read the file, and memory of our own takes its place. Where no file may
+/// be had, the launcher is left a word of it, and nothing is recorded.
+pub fn create(plan: &Plan<'_>, started: Started, start_ns: u64) -> Result<(), Errno> {
+    let pid = sys::getpid();
+    let len = size_of::<GuestFile>();
+    // A forked child goes on with what its parent opened for hints.
+    let in_use = FRAMES_IN_USE.load(Ordering::Relaxed).max(plan.strategy_count() as usize).min(FRAMES_SLOTS);
+    let pointer = match plan.run_dir() {
+        [] => sys::mmap_own(len.next_multiple_of(PAGE))?,
+        run_dir => in_directory(run_dir, pid, in_use)?,
+    } as *mut GuestFile;
+    SHARED.store(!plan.run_dir().is_empty(), Ordering::Relaxed);
+    FRAMES_IN_USE.store(in_use, Ordering::Release);
+    // SAFETY: a fresh zeroed mapping of the right size and alignment, never unmapped.
+    let file = unsafe { &*pointer };
+    set(&file.version, VERSION);
+    set(&file.file_bytes, len as u64);
+    set(&file.pid, u64::from(pid));
+    set(&file.ppid, u64::from(sys::getppid()));
+    set(&file.started, started.code());
+    set(&file.state, State::Starting.code());
+    set(&file.start_ns, start_ns);
+    let mut path = [0u8; EXE_BYTES];
+    let used = sys::readlink(c"/proc/self/exe", &mut path).unwrap_or(0);
+    for (to, from) in file.exe.iter().zip(path.get(..used).unwrap_or(&[])) {
+        to.store(*from, Ordering::Relaxed);
+    }
+    set(&file.exe_bytes, used as u64);
+    file.magic.store(MAGIC, Ordering::Release);
+    OWNER.store(pid, Ordering::Relaxed);
+    FILE.store(pointer, Ordering::Release);
+    Ok(())
+}
+
+/// Makes and maps another file of this image, `<its guest file's name>.<suffix>`, of `len` bytes, the first `filled` of which
+/// have space. Its address, and the process's id.
+pub fn beside(plan: &Plan<'_>, suffix: &str, len: usize, filled: usize) -> Result<(usize, u32), Errno> {
+    let file = file().filter(|_| SHARED.load(Ordering::Relaxed)).ok_or(Errno::EOPNOTSUPP)?;
+    let pid = file.pid.load(Ordering::Relaxed) as u32;
+    let path = path(plan.run_dir(), pid, NUMBER.load(Ordering::Relaxed), suffix)?;
+    let pages = (0..filled).step_by(PAGE);
+    Ok((shared(text(&path)?, len, |fd| zero(fd, len, pages))?, pid))
+}
+
+/// Whether the parent of this process has a guest file in the same run.
+pub fn has_governed_parent(plan: &Plan<'_>) -> bool {
+    let parent = path(plan.run_dir(), sys::getppid(), 0, "guest");
+    !plan.run_dir().is_empty() && parent.is_ok_and(|path| text(&path).is_ok_and(sys::may_read))
+}
+
+struct Path {
+    bytes: [u8; 1024],
+    used: usize,
+}
+
+impl Write for Path {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        let end = self.used + text.len();
+        // The last byte stays 0.
+        let room = self.bytes.len() - 1;
+        let to = self.bytes.get_mut(self.used..end).filter(|_| end <= room).ok_or(core::fmt::Error)?;
+        to.copy_from_slice(text.as_bytes());
+        self.used = end;
+        Ok(())
+    }
+}
+
+/// `<run dir>/guests/<pid>-<n>.<suffix>`.
+fn path(run_dir: &[u8], pid: u32, n: u32, suffix: &str) -> Result<Path, Errno> {
+    let dir = core::str::from_utf8(run_dir).map_err(|_| Errno::EINVAL)?;
+    let mut path = Path { bytes: [0; 1024], used: 0 };
+    write!(path, "{dir}/{DIRECTORY}/{pid}-{n}.{suffix}").map_err(|_| Errno::EINVAL)?;
+    Ok(path)
+}
+
+fn text(path: &Path) -> Result<&CStr, Errno> {
+    CStr::from_bytes_until_nul(&path.bytes).map_err(|_| Errno::EINVAL)
+}
+
+/// Images that one process may run one after the other.
+const IMAGES: u32 = 100_000;
+
+/// Number of this image's file.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// Maps a new file of this process, with the first number that is free: one process can run several images.
+fn in_directory(run_dir: &[u8], pid: u32, slots: usize) -> Result<usize, Errno> {
+    for n in 0..IMAGES {
+        let path = path(run_dir, pid, n, "guest")?;
+        NUMBER.store(n, Ordering::Relaxed);
+        match mapped(text(&path)?, slots) {
+            Err(Errno::EEXIST) => continue,
+            Err(errno) => {
+                say_lost(run_dir, pid, errno);
+                return Err(errno);
+            }
+            done => return done,
+        }
+    }
+    Err(Errno::EEXIST)
+}
+
+/// The launcher knows that there is no file.
+static TOLD: AtomicBool = AtomicBool::new(false);
+
+/// Whether the launcher was left word that there is no file: the program's own standard error need not have any.
+pub fn is_told() -> bool {
+    TOLD.load(Ordering::Relaxed)
+}
+
+/// Leaves the launcher word that there is no file, and why. Who cannot reach the directory cannot leave any.
+fn say_lost(run_dir: &[u8], pid: u32, errno: Errno) {
+    let mut reason = Path { bytes: [0; 1024], used: 0 };
+    let _ = write!(reason, "{}", errno.0);
+    for n in 0..IMAGES {
+        let Ok(path) = path(run_dir, pid, n, "lost") else { return };
+        let (Ok(reason), Ok(name)) = (text(&reason), text(&path)) else { return };
+        match sys::symlink(reason, name) {
+            Err(Errno::EEXIST) => {}
+            done => {
+                TOLD.store(done.is_ok(), Ordering::Relaxed);
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Room for treap nodes: one growing mapping of the guest's own, indexed by number, with a free list.
+
+use crate::boundary::sys::{self, c};
+
+use super::Full;
+
+/// No node.
+pub const NIL: u32 = u32::MAX;
+
+/// One interval and what its subtree knows.
+#[derive(Clone, Copy)]
+pub struct Node {
+    /// First byte.
+    pub start: usize,
+    /// One past the last byte.
+    pub end: usize,
+    /// Lowest start of the subtree.
+    pub low: usize,
+    /// Highest end of the subtree.
+    pub high: usize,
+    /// Largest gap between two intervals of the subtree.
+    pub gap: usize,
+    /// Subtree before it. In a free node: the next free one.
+    pub left: u32,
+    /// Subtree after it.
+    pub right: u32,
+    /// Heap order of the treap.
+    pub priority: u32,
+}
+
+/// The nodes.
+pub struct Slab {
+    base: *mut Node,
+    capacity: u32,
+    used: u32,
+    free: u32,
+    live: u32,
+}
+
+// SAFETY: the mapping belongs to this value alone; nothing in it depends on the thread.
+unsafe impl Send for Slab {}
+
+const FIRST_BYTES: usize = 64 << 10;
+const MAX_NODES: usize = 1 << 22;
+
+impl Slab {
+    /// Without any mapping yet.
+    pub const fn new() -> Slab {
+        Slab { base: core::ptr::null_mut(), capacity: 0, used: 0, free: NIL, live: 0 }
+    }
+
+    /// Nodes in use.
+    #[cfg(test)]
+    pub fn live(&self) -> usize {
+        self.live as usize
+    }
+
+    /// Makes sure that `count` further nodes can be taken.
+    pub fn reserve(&mut self, count: u32) -> Result<(), Full> {
+        if self.live + count <= self.capacity {
+            return Ok(());
+        }
+        let bytes = self.capacity as usize * size_of::<Node>();
+        let wanted = if bytes == 0 { FIRST_BYTES } else { bytes.next_power_of_two() * 2 };
+        let nodes = wanted / size_of::<Node>();
+        if nodes > MAX_NODES {
+            return Err(Full);
+        }
+        let base = if bytes == 0 {
+            sys::mmap_own(wanted)
+        } else {
+            let old = bytes.next_power_of_two();
+            // SAFETY: the mapping is ours, and `base` is replaced by its new address before anyone looks.
+            unsafe { sys::mremap(self.base as usize, old, wanted, c::MREMAP_MAYMOVE, 0) }
+        };
+        self.base = base.map_err(|_| Full)? as *mut Node;
+        self.capacity = nodes as u32;
+        Ok(())
+    }
+
+    /// A node with stale contents; only after [`Slab::reserve`].
+    pub fn take(&mut self) -> u32 {
+        self.live += 1;
+        if self.free != NIL {
+            let at = self.free;
+            self.free = self.get(at).left;
+            return at;
+        }
+        self.used += 1;
+        self.used - 1
+    }
+
+    /// Takes a node back.
+    pub fn give_back(&mut self, at: u32) {
+        self.live -= 1;
+        let free = self.free;
+        self.get_mut(at).left = free;
+        self.free = at;
+    }
+
+    /// Node `at`.
+    pub fn get(&self, at: u32) -> &Node {
+        debug_assert!(at < self.used);
+        // SAFETY: numbers come from `take`, which stays below the capacity that `reserve` mapped.
+        unsafe { &*self.base.add(at as usize) }
+    }
+
+    /// Node `at`.
+    pub fn get_mut(&mut self, at: u32) -> &mut Node {
+        debug_assert!(at < self.used);
+        // SAFETY: as in `get`, and `self` is borrowed exclusively.
+        unsafe { &mut *self.base.add(at as usize) }
+    }
+}
+
+#[cfg(test)]
+impl Drop for Slab {
+    fn drop(&mut self) {
+        if self.capacity != 0 {
+            let bytes = (self.capacity as usize * size_of::<Node>()).next_power_of_two();
+            // SAFETY: nothing refers to the nodes any more.
+            let _ = unsafe { sys::munmap(self.base as usize, bytes) };
+        }
+    }
+}

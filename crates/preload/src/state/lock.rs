@@ -1,0 +1,201 @@
+//! The lock around the guest's tables.
+//!
+//! A futex word, taken with all signals blocked: a handler that maps memory, or that jumps out of the interrupted
+//! call with `siglongjmp`, can therefore never meet a held lock of its own thread. Two extra system calls a governed
+//! call (0.1 µs each) is the price; a re-entrancy path would be cheaper but loses the lock to such jumps.
+
+use core::cell::UnsafeCell;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use crate::boundary::{stack, sys};
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const CONTENDED: u32 = 2;
+
+/// The bare lock, for what begins in one function and ends in another.
+pub struct Turn {
+    word: AtomicU32,
+}
+
+impl Turn {
+    /// Free.
+    pub const fn new() -> Turn {
+        Turn { word: AtomicU32::new(FREE) }
+    }
+
+    /// Waits for it and takes it.
+    pub fn take(&self) {
+        if self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            self.wait();
+        }
+    }
+
+    #[cold]
+    fn wait(&self) {
+        for _ in 0..100 {
+            if self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                return;
+            }
+            core::hint::spin_loop();
+        }
+        while self.word.swap(CONTENDED, Ordering::Acquire) != FREE {
+            sys::futex_wait(&self.word, CONTENDED);
+        }
+    }
+
+    /// Gives it back.
+    pub fn give(&self) {
+        if self.word.swap(FREE, Ordering::Release) == CONTENDED {
+            sys::futex_wake(&self.word);
+        }
+    }
+}
+
+/// A value behind the lock.
+pub struct Locked<T> {
+    turn: Turn,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached through the guard only, and there is one guard at a time.
+unsafe impl<T> Sync for Locked<T> {}
+
+/// Proof that the lock is held; releases it, then restores the signal mask.
+pub struct Guard<'a, T> {
+    lock: &'a Locked<T>,
+    /// `None`: they are blocked anyway.
+    mask: Option<u64>,
+}
+
+impl<T> Locked<T> {
+    /// An unlocked value.
+    pub const fn new(value: T) -> Locked<T> {
+        Locked { turn: Turn::new(), value: UnsafeCell::new(value) }
+    }
+
+    /// Blocks all signals and takes the lock.
+    pub fn lock(&self) -> Guard<'_, T> {
+        let mask = if stack::is_own() { None } else { Some(sys::signal_mask(u64::MAX)) };
+        self.turn.take();
+        Guard { lock: self, mask }
+    }
+
+    /// In a forked child, before anything else runs there: frees the lock; says whether some thread held it.
+    pub fn reset_after_fork(&self) -> bool {
+        self.turn.word.swap(FREE, Ordering::Relaxed) != FREE
+    }
+}
+
+/// A value that only threads of our own reach, which have all signals blocked for good.
+pub struct Owned<T> {
+    turn: Turn,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached through the guard only, and there is one guard at a time.
+unsafe impl<T> Sync for Owned<T> {}
+
+/// Proof that the lock is held.
+pub struct OwnedGuard<'a, T>(&'a Owned<T>);
+
+impl<T> Owned<T> {
+    /// An unlocked value.
+    pub const fn new(value: T) -> Owned<T> {
+        Owned { turn: Turn::new(), value: UnsafeCell::new(value) }
+    }
+
+    /// Takes the lock.
+    pub fn lock(&self) -> OwnedGuard<'_, T> {
+        self.turn.take();
+        OwnedGuard(self)
+    }
+
+    /// Puts `value` there without looking at what was there, and frees the lock.
+    ///
+    /// # Safety
+    /// No thread holds the lock or will ask for it meanwhile.
+    pub unsafe fn reset(&self, value: T) {
+        // SAFETY: as the caller promises.
+        unsafe { self.value.get().write(value) };
+        self.turn.word.store(FREE, Ordering::Release);
+    }
+}
+
+impl<T> Deref for OwnedGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is held, so this is the only access.
+        unsafe { &*self.0.value.get() }
+    }
+}
+
+impl<T> DerefMut for OwnedGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above, and the guard is borrowed exclusively.
+        unsafe { &mut *self.0.value.get() }
+    }
+}
+
+impl<T> Drop for OwnedGuard<'_, T> {
+    fn drop(&mut self) {
+        self.0.turn.give();
+    }
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is held, so this is the only access.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above, and the guard is borrowed exclusively.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    fn drop(&mut self) {
+        self.lock.turn.give();
+        if let Some(mask) = self.mask {
+            sys::signal_mask(mask);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn threads_take_turns() {
+        let total = Arc::new(Locked::new(0u64));
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let total = Arc::clone(&total);
+                std::thread::spawn(move || {
+                    for _ in 0..10_000 {
+                        *total.lock() += 1;
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(*total.lock(), 40_000);
+    }
+
+    #[test]
+    fn the_signal_mask_comes_back() {
+        let before = sys::signal_mask(0b10_0000_0000);
+        drop(Locked::new(()).lock());
+        assert_eq!(sys::signal_mask(before), 0b10_0000_0000);
+    }
+}

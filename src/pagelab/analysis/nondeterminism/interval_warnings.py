@@ -1,0 +1,75 @@
+"""Doubtful and refused intervals as typed warnings: what the terminal, the JSON and the page say about an interval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from pagelab.analysis.nondeterminism.families import INSIDE
+from pagelab.analysis.nondeterminism_model import Doubtful, Experiment
+from pagelab.record import RunWarning, WarningKind
+from pagelab.stats.nondeterminism import Doubt
+
+Severity = Literal["info", "warning", "serious"]
+KINDS: Mapping[Doubt, tuple[WarningKind, Severity]] = {
+    Doubt.FEW_EXECUTIONS: (WarningKind.INTERVAL_DOUBTFUL, "info"),
+    Doubt.UNBALANCED: (WarningKind.INTERVAL_DOUBTFUL, "info"),
+    Doubt.NEGATIVE_COMPONENT: (WarningKind.INTERVAL_DOUBTFUL, "info"),
+    Doubt.SMALL_GROUPS: (WarningKind.INTERVAL_DOUBTFUL, "info"),
+    Doubt.DEPENDENT_MEASUREMENTS: (WarningKind.MEASUREMENTS_DEPENDENT, "info"),
+    Doubt.DEPENDENT_EXECUTIONS: (WarningKind.MEASUREMENTS_DEPENDENT, "warning"),
+    Doubt.WARM_UP: (WarningKind.LEVEL_CHANGES_INSIDE, "warning"),
+    Doubt.LEVEL_SHIFT: (WarningKind.LEVEL_CHANGES_INSIDE, "warning"),
+    Doubt.TREND: (WarningKind.TREND_OVER_SCHEDULE, "warning"),
+}
+"""Every doubt of the statistics; a test holds this complete."""
+OF_STATISTICS = frozenset(kind.value for kind, _ in KINDS.values()) | {WarningKind.STATISTIC_REFUSED.value}
+"""Kinds of warnings that analysis raises about its own numbers."""
+
+
+def interval_warnings(
+    experiments: Sequence[Experiment], refused: Mapping[str, str]
+) -> tuple[tuple[str, RunWarning], ...]:
+    """Condition (``group/condition``) and warning, in the order of the study."""
+    found: list[tuple[str, RunWarning]] = []
+    for one in experiments:
+        name = f"{one.group}/{one.condition}"
+        found += [(name, _of_doubt(name, doubt)) for doubt in one.doubts]
+        found += [(name, warning) for warning in _refusals(name, one)]
+    for name, reason in refused.items():
+        data = {"condition": name}
+        found.append((name, _warning(WarningKind.STATISTIC_REFUSED, "warning", f"{name}: {reason}", data)))
+    return tuple(found)
+
+
+def of_doubt(condition: str, doubt: Doubt, message: str, metrics: Sequence[str]) -> RunWarning:
+    """The typed warning of one doubt about one condition."""
+    kind, severity = KINDS[doubt]
+    data = {"doubt": doubt.value, "condition": condition, "metrics": list(metrics)}
+    return _warning(kind, severity, f"{condition}: {message}", data)
+
+
+def _of_doubt(condition: str, found: Doubtful) -> RunWarning:
+    return of_doubt(condition, Doubt(found.doubt), found.message, found.metrics)
+
+
+def _refusals(condition: str, one: Experiment) -> list[RunWarning]:
+    """One a reason; that executions of one measurement have no spread inside is what they are, and no warning."""
+    inside = {metric.value for metric in INSIDE}
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for metric, number in one.numbers.items():
+        if number.refusal is not None and (one.repeated or metric not in inside):
+            reasons.setdefault((number.refusal, number.reason), []).append(metric)
+    return [
+        _warning(
+            WarningKind.STATISTIC_REFUSED,
+            "warning" if len(metrics) == len(one.numbers) else "info",
+            f"{condition}: {reason}",
+            {"refusal": refusal, "condition": condition, "metrics": metrics},
+        )
+        for (refusal, reason), metrics in reasons.items()
+    ]
+
+
+def _warning(kind: WarningKind, severity: Severity, message: str, data: Mapping[str, object]) -> RunWarning:
+    return RunWarning(kind=kind, severity=severity, message=message, data=dict(data))
