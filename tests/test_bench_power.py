@@ -86,8 +86,21 @@ def test_widths_are_compared_within_a_repetition_and_a_planted_difference() -> N
 def test_many_false_alarms_miss_the_goal() -> None:
     rows = [row("pagelab", 0.0, answer(0.0, 0.01, "slower" if i < 8 else "none"), i) for i in range(50)]
     (told,) = summary.verdicts(rows)
-    assert "8 of 50" in told
-    assert "**missed**" in told
+    assert told == "memory: false alarms of pagelab 8 of 50 (7–29%) (goal ≤ 5%: **missed**)"
+
+
+def test_a_share_above_the_goal_is_missed_even_where_it_may_be_chance() -> None:
+    rows = []
+    for kind, alarms in (("compute", 2), ("memory", 0)):
+        said: list[Decision] = ["slower" if i < alarms else "none" for i in range(19)]
+        rows += [row("pagelab", 0.0, answer(0.0, 0.01, one), i, kind) for i, one in enumerate(said)]
+        rows += [row("pagelab", 0.05, answer(0.05, 0.01, "slower"), 0, kind)]
+        rows += [row("duet", 0.05, answer(0.05, 0.1, "none"), 0, kind)]
+    told = summary.verdicts(rows)
+    assert told[0] == "compute: false alarms of pagelab 2 of 19 (1–33%) (goal ≤ 5%: **missed**, which may be chance)"
+    assert told[1] == "compute: of 5% pagelab missed 0 of 1 (0–98%), the others 100–100%"
+    assert told[2].endswith("0 of 19 (0–18%) (goal ≤ 5%: met, as far as so many tell)")
+    assert told[4] == "all kinds: false alarms of pagelab 2 of 38 (1–18%) (goal ≤ 5%: **missed**, which may be chance)"
 
 
 def test_every_tool_is_asked_about_every_pair_in_every_repetition() -> None:
