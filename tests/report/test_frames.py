@@ -172,7 +172,7 @@ def test_triangles_are_what_got_fewer_pages_and_hollow_means_one_thing(typical_a
     captions = " ".join(figure.caption for figure in figures_of(typical_analysis))
     assert captions.count("hollow") == 1, "no difference found, in the plot of effects"
     assert "Triangles got fewer pages of the asked size." in captions
-    assert any("they stay in the analysis" in caveat for caveat in typical_analysis.caveats)
+    assert any("these executions stay in the analysis" in caveat for caveat in typical_analysis.caveats)
 
 
 @pytest.fixture(scope="module")
