@@ -300,11 +300,11 @@ def test_without_root_sizes_are_seen_and_frames_are_not() -> None:
     program = (
         "import ctypes, os\n"
         "from pagelab import placement\n"
-        "from pagelab.placement import trace\n"
+        "from pagelab.placement import ptrace_hold\n"
         "if os.geteuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "ctypes.CDLL(None).prctl(4, 1)  # PR_SET_DUMPABLE: a change of user forbids tracing until exec\n"
         "look = lambda pid, moment: placement.collect(pid, frames=True, use_nodes=True)\n"
-        "print(trace.run(['true'], look).value.model_dump_json(by_alias=True))\n"
+        "print(ptrace_hold.run(['true'], look).value.model_dump_json(by_alias=True))\n"
     )
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr

@@ -23,7 +23,7 @@ T = TypeVar("T")
 def run_and_look(
     request: RunRequest, look: Callable[[int, Moment], T], after_s: float | None = None
 ) -> tuple[Traced[T], Record]:
-    """Makes the run and calls ``look(pid, moment)`` while its program is held, as :func:`trace.run` does.
+    """Makes the run and calls ``look(pid, moment)`` while its program is held, as :func:`ptrace_hold.run` does.
 
     The launcher tells of the process while that still waits to execute the program, and waits in turn until it is held.
 
