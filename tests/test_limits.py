@@ -175,3 +175,18 @@ def test_limits(command: str, limit: str, made: Path, everyones: Path) -> None:
             become_nobody()
 
     works_or_says_why(*limited(made, everyones, COMMANDS[command], apply, python))
+
+
+@pytest.mark.parametrize(("command", "expected"), [("simulate", 3), ("compare", 0)])
+def test_children_at_rest_are_no_work_but_of_commands_that_start_programs(command: str, expected: int) -> None:
+    """Regression: a sweep that hung in a library beside a helper process of its own was never ended."""
+    program = (
+        "import subprocess, sys\n"
+        "from pagelab.cli import limits\n"
+        "limits.PATIENCE_S = 2.0\n"
+        "work = lambda: subprocess.run(['sleep', '6'], check=True)\n"
+        f"limits.guarded(work, {command!r}, ['this is limited'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == expected, done.stderr
+    assert ("nothing has happened for 2 s; this is limited" in done.stderr) == (expected == 3), done.stderr

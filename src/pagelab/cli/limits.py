@@ -27,7 +27,7 @@ STARTS_NO_PROGRAM = {"simulate", "report", "import"}
 WATCHED = STARTS_NO_PROGRAM | {"compare", "diagnose", "demo", "trace", "try"}
 """Commands whose libraries or threads may hang or crash."""
 PATIENCE_S = 20.0
-"""Processor time for loading one native module, and real time in which a process without children does nothing."""
+"""Processor time for loading one native module, and real time in which a process, with its own, does nothing."""
 _M_ARENA_MAX = -8
 _ENDED = mmap.PAGESIZE - 1
 """Byte of the page shared with the process that does the work: 1 once Python code of ours decides how it ends."""
@@ -97,7 +97,8 @@ def guarded(work: Callable[[], None], command: str, limits: list[str]) -> NoRetu
             _die_with(parent)
         _announce_loads(loading)
         _told(work, limits, loading)
-    _as_it_ended(_Watched(child, loading, limits).ended(), limits, is_ours=loading[_ENDED] != 0)
+    watched = _Watched(child, loading, limits, own_children=command in STARTS_NO_PROGRAM)
+    _as_it_ended(watched.ended(), limits, is_ours=loading[_ENDED] != 0)
 
 
 def _told(work: Callable[[], None], limits: list[str], place: mmap.mmap) -> NoReturn:
@@ -158,8 +159,10 @@ def _announce_loads(place: mmap.mmap) -> None:
 class _Watched:
     """The child at work. Looked at once a second, by a timer, so that its end is seen at once."""
 
-    def __init__(self, child: int, loading: mmap.mmap, limits: list[str]) -> None:
+    def __init__(self, child: int, loading: mmap.mmap, limits: list[str], *, own_children: bool) -> None:
+        """``own_children``: it starts no program; what its own processes do is its work, and their rest is none."""
         self._child = child
+        self._own_children = own_children
         self._loading = loading
         self._limits = limits
         self._module = b""
@@ -182,8 +185,11 @@ class _Watched:
         os.kill(self._child, number)
 
     def _look(self, _number: int, _frame: FrameType | None) -> None:
-        now, used_s = time.monotonic(), _processor_s(self._child)
-        if used_s is None or used_s > self._used_s or _is_stopped(self._child) or _has_children(self._child):
+        children = _children(self._child)
+        used_s = _processor_s([self._child, *(children or [])] if self._own_children else [self._child])
+        waits = children is None or bool(children and not self._own_children)
+        now = time.monotonic()
+        if used_s is None or used_s > self._used_s or _is_stopped(self._child) or waits:
             self._moved_at, self._used_s = now, used_s or 0.0
         module = self._loading[:200].split(b"\0")[0]
         if module != self._module:
@@ -212,9 +218,12 @@ def _stat(pid: int) -> list[str]:
         os.close(fd)
 
 
-def _processor_s(pid: int) -> float | None:
-    fields = _stat(pid)
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else None
+def _processor_s(processes: list[int]) -> float | None:
+    """Of all of them, with their children that have ended; None where it cannot be read of the first."""
+    all_fields = [_stat(pid) for pid in processes]
+    if not all_fields[0]:
+        return None
+    return sum(sum(map(int, fields[11:15])) for fields in all_fields) / os.sysconf("SC_CLK_TCK")
 
 
 def _is_stopped(pid: int) -> bool:
@@ -222,15 +231,21 @@ def _is_stopped(pid: int) -> bool:
     return _stat(pid)[:1] not in (["S"], ["R"])
 
 
-def _has_children(pid: int) -> bool:
+def _children(pid: int) -> list[int] | None:
+    """Children of all of its threads; None where they cannot be read."""
+    found = []
     try:
-        fd = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY)
+        with os.scandir(f"/proc/{pid}/task") as threads:
+            lists = [f"{thread.path}/children" for thread in threads]
+        for one in lists:
+            fd = os.open(one, os.O_RDONLY)
+            try:
+                found += [int(word) for word in os.read(fd, 1 << 16).split()]
+            finally:
+                os.close(fd)
     except OSError:
-        return True
-    try:
-        return bool(os.read(fd, 16).strip())
-    finally:
-        os.close(fd)
+        return None
+    return found
 
 
 def _as_it_ended(status: int, limits: list[str], *, is_ours: bool) -> NoReturn:
