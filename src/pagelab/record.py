@@ -36,7 +36,6 @@ from pagelab.contract.record import (
 from pagelab.terminal import Shown
 
 __all__ = [
-    "SCHEMA",
     "ColourTable",
     "Command",
     "Counter",
@@ -61,8 +60,6 @@ __all__ = [
     "WarningKind",
     "about_the_machine",
 ]
-
-SCHEMA = "pagelab.record/1"
 
 
 def about_the_machine(data: Mapping[str, Any]) -> bool:

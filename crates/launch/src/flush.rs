@@ -1,8 +1,8 @@
 //! Dropping files from the page cache before a run.
 
-use crate::record::{Kind, Severity, Warnings};
 use crate::request::{Flush, FlushMode};
 use crate::sys;
+use crate::warnings::{Kind, Severity, Warnings};
 use serde_json::json;
 use std::fs::File;
 use std::path::Path;

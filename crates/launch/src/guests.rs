@@ -1,10 +1,9 @@
 //! What the library reported: guest files into processes, placement, residency and warnings.
 
 use crate::frames::report as frames;
-use crate::record::{
-    FileResidency, GuestCounters, Kind, Placement, Process, Region, Severity, SizeBytes, Warning, Warnings,
-};
+use crate::warnings::{Kind, Severity, Warning, Warnings};
 use crate::words;
+use pagelab_contract::record::{FileResidency, GuestCounters, Placement, Process, Region, SizeBytes};
 use pagelab_policy::guest::{Measuring, Note, NoteKind, RegionReport, Report, Started, State};
 use pagelab_policy::plan::{Memory, Via};
 use serde_json::json;

@@ -3,10 +3,11 @@
 use std::io::Read;
 use std::process::ExitCode;
 
+use pagelab_contract::record::{Record, Status};
 use pagelab_launch::error::{Error, Result};
-use pagelab_launch::record::{Record, Status, Warnings};
 use pagelab_launch::request::{Request, Scheduler};
 use pagelab_launch::rundir::Token;
+use pagelab_launch::warnings::Warnings;
 use pagelab_launch::{frames, guard, say, scheduler};
 
 const USAGE: &str = "usage: pagelab-launch [[--complaint FILE] REQUEST.json]   (standard input without it; people use: pagelab run)";

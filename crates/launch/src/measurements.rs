@@ -5,8 +5,9 @@
 //! (see [`crate::windows`]), which a line can be as well: `{"window": …, "wall_ns": …}`.
 
 use crate::error::{Error, Result};
-use crate::record::{Kind, Measurement, Severity, Warnings};
+use crate::warnings::{Kind, Severity, Warnings};
 use crate::words;
+use pagelab_contract::record::Measurement;
 use pagelab_policy::windows::Usage;
 use regex::Regex;
 use serde::Deserialize;

@@ -1,8 +1,8 @@
 //! The policy of a run: text to plan.
 
 use crate::error::{Error, Result};
-use crate::record::PolicyAsked;
 use crate::request::Request;
+use pagelab_contract::record::PolicyAsked;
 use pagelab_policy::compile::{Options, compile};
 use pagelab_policy::framemap::LARGEST_FILE;
 use pagelab_policy::plan::{BASE_PAGE, Fetch, PlanSpec, SectionSpec, Via};

@@ -2,10 +2,11 @@
 
 use crate::counters::{Announced, Counted, Image, Tree};
 use crate::guests::Guests;
-use crate::record::{Kind, Process, SCOPE, SCOPE_MACHINE, Severity, Warnings};
 use crate::sys::process;
 use crate::target::Target;
 use crate::tree::Story;
+use crate::warnings::{Kind, SCOPE, SCOPE_MACHINE, Severity, Warnings};
+use pagelab_contract::record::Process;
 use serde_json::json;
 
 /// All processes that are known of, in order of their start.

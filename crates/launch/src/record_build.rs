@@ -5,15 +5,16 @@ use crate::frames::{Placing, report};
 use crate::guests::Guests;
 use crate::prepare::Ready;
 use crate::processes::{self, Seen};
-use crate::record::{
-    self, Command, Faults, Fetch, Kind, Measurement, Outcome, Record, Settings, Severity, Status, Times, Warnings,
-};
 use crate::request::Request;
 use crate::spawn::Finished;
 use crate::sys;
 use crate::sys::process::{self, End};
 use crate::tree::{Cut, Story};
+use crate::warnings::{Kind, Severity, Warnings};
 use crate::{aslr, cgroup};
+use pagelab_contract::record::{
+    self, Command, Faults, Fetch, Measurement, Outcome, Record, Settings, Status, Times,
+};
 use serde_json::json;
 
 /// What was seen of a run.

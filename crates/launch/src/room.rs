@@ -6,8 +6,8 @@ mod surcharge;
 
 use crate::cgroup;
 use crate::procfs;
-use crate::record::{Kind, Severity, Warnings};
 use crate::sys::{files, process};
+use crate::warnings::{Kind, Severity, Warnings};
 use pagelab_policy::guest::GuestFile;
 use pagelab_policy::plan::{Fetch, PlanSpec};
 use serde_json::json;

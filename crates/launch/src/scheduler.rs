@@ -5,9 +5,9 @@
 //! the priority is the test.
 
 use crate::error::{Error, Result};
-use crate::record::{Kind, Severity, Warnings};
 use crate::request::Scheduler;
 use crate::sys::{self, process};
+use crate::warnings::{Kind, Severity, Warnings};
 use serde_json::json;
 
 const RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";

@@ -1,8 +1,9 @@
 //! System-wide settings that a run needs, written to the journal first and always put back.
 
 use crate::journal::{self, Journal, Undone};
-use crate::record::{Fetch, Kind, Severity, Warnings};
 use crate::sys;
+use crate::warnings::{Kind, Severity, Warnings};
+use pagelab_contract::record::Fetch;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;

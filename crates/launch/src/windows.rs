@@ -2,7 +2,7 @@
 //! measurements of the run.
 
 use crate::measurements::{Collected, Passed};
-use crate::record::{Kind, Warnings};
+use crate::warnings::{Kind, Warnings};
 use crate::words;
 use pagelab_policy::windows::{HEAD_BYTES, Told, Windows};
 use serde_json::{Map, Value};

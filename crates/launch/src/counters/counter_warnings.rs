@@ -4,9 +4,10 @@
 use super::role::Role;
 use super::session::Session;
 use super::verdict::Judged;
-use crate::record::{CounterStatus, Kind, SCOPE, SCOPE_MACHINE, Severity, Warnings};
 use crate::sandbox;
 use crate::sys;
+use crate::warnings::{Kind, SCOPE, SCOPE_MACHINE, Severity, Warnings};
+use pagelab_contract::record::CounterStatus;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io;
@@ -146,7 +147,7 @@ fn warn_user_only(roles: &[Role], session: &Session, warnings: &mut Warnings) {
 mod tests {
     use super::*;
     use crate::counters::role;
-    use crate::record::Warning;
+    use crate::warnings::Warning;
 
     fn warned(event: &str, errno: i32) -> Vec<Warning> {
         let roles = role::parse(&[event.to_owned()]).expect("known");

@@ -28,7 +28,8 @@ pub use report::report;
 pub use role::{Role, parse};
 
 use crate::cpus::Cpus;
-use crate::record::{Counter, Warnings};
+use crate::warnings::Warnings;
+use pagelab_contract::record::Counter;
 use session::Session;
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;

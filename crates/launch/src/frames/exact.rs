@@ -1,8 +1,8 @@
 //! Exact frames: that they exist, and that programs can have them at all.
 
 use crate::error::{Error, Result};
-use crate::record::{Kind, Severity, Warnings};
 use crate::sys;
+use crate::warnings::{Kind, Severity, Warnings};
 use pagelab_policy::plan::{ANYWHERE, PlanSpec, StrategyKind};
 use serde_json::json;
 use std::fs::File;

@@ -8,11 +8,11 @@ pub mod report;
 mod rights;
 
 use crate::error::{Error, Result};
-use crate::record::{Kind, Severity, Warnings};
 use crate::rundir::RunDir;
 use crate::settings::Held;
 use crate::sys;
 use crate::user::{self, Runner};
+use crate::warnings::{Kind, Severity, Warnings};
 use broker::Broker;
 use pagelab_policy::plan::{PlanSpec, StrategyKind, StrategySpec};
 use serde_json::json;

@@ -2,7 +2,8 @@
 
 use super::Placing;
 use super::Route;
-use crate::record::{ColourTable, Frames, FramesEngine, FramesStrategy, Kind, Severity, Warnings};
+use crate::warnings::{Kind, Severity, Warnings};
+use pagelab_contract::record::{ColourTable, Frames, FramesEngine, FramesStrategy};
 use pagelab_policy::guest::{
     COLOUR_SLOTS, ColourCounts, EngineFailure, EngineReport, EngineState, FramesCounts, FramesReport, NODE_SLOTS,
     Report, State,

@@ -1,6 +1,5 @@
-//! The record's types, and the warnings of a run as they are collected.
+//! The warnings of a run, as they are collected.
 
-pub use pagelab_contract::record::*;
 pub use pagelab_contract::{RunWarning as Warning, Severity, WarningKind as Kind};
 
 use serde_json::{Map, Value};
