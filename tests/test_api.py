@@ -34,7 +34,7 @@ frames = { kind = "bin-hopping", colors = 16 }
 """,
     root=True,
 )
-GUESTS = ["hints", "remap", "exact", "errors", "many", "children", "storm"]
+GUESTS = ["hints", "remap", "exact", "errors", "many", "children", "storm", "fork_while_another_hints"]
 
 
 @pytest.fixture(autouse=True)

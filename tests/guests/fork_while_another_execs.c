@@ -11,22 +11,6 @@ static void *exec_often(void *unused) {
     return unused;
 }
 
-/* Not for ever: a child that hangs is said to. */
-static void child_ends(pid_t pid) {
-    int status;
-    for (int i = 0; i < 20000; i++) {
-        pid_t ended = waitpid(pid, &status, WNOHANG);
-        CHECK(ended >= 0);
-        if (ended == pid) {
-            CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 3);
-            return;
-        }
-        usleep(1000);
-    }
-    kill(pid, SIGKILL);
-    FAIL("a forked child does not end");
-}
-
 int main(void) {
     int fd = mkstemp(nonsense);
     CHECK(fd >= 0 && write(fd, "no program\n", 11) == 11 && fchmod(fd, 0700) == 0 && close(fd) == 0);
@@ -42,7 +26,7 @@ int main(void) {
             CHECK(all_zero(q, 3 * MIB));
             _exit(3);
         }
-        child_ends(pid);
+        CHECK(wait_20_s_for(pid) == 3);
     }
     stop = 1;
     CHECK(pthread_join(thread, NULL) == 0);

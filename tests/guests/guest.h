@@ -136,6 +136,19 @@ __attribute__((unused)) static int wait_for(pid_t pid) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+/* As wait_for, but not for ever: a child that hangs is said to. */
+__attribute__((unused)) static int wait_20_s_for(pid_t pid) {
+    int status;
+    for (int i = 0; i < 20000; i++) {
+        pid_t ended = waitpid(pid, &status, WNOHANG);
+        CHECK(ended >= 0);
+        if (ended == pid) return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        usleep(1000);
+    }
+    kill(pid, SIGKILL);
+    FAIL("a forked child does not end");
+}
+
 __attribute__((unused)) static pthread_t start(void *(*run)(void *), void *argument) {
     pthread_t thread;
     int error = pthread_create(&thread, NULL, run, argument);
