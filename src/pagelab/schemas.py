@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from .advise.document import AdviceDocument
 from .analysis.compare_document import CompareDocument
 from .analysis.try_document import TryDocument
 from .simulate.sweeping.spec import RawSweep
@@ -26,10 +27,11 @@ JSON_SCHEMAS: dict[str, type[BaseModel]] = {
     "study-toml-1.json": RawStudy,
     "compare-1.json": CompareDocument,
     "try-1.json": TryDocument,
+    "advice-1.json": AdviceDocument,
     "sweep-toml-1.json": RawSweep,
 }
 """File → model: an imported run, a study's plan as stored, study.toml as written, a comparison,
-a try, a sweep's file as written."""
+a try, an advice, a sweep's file as written."""
 
 _STORE_HEAD = """\
 # The store
