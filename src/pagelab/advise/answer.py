@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from pagelab.advise.campaign import CHECK, MOSAICS, POLICY, Asked, Found
-from pagelab.advise.design import TILE, Region
+from pagelab.advise.design import Region
 from pagelab.advise.document import AdviceDocument, Checked, RegionGain
 from pagelab.analysis import analyse, answer, load, wording
 from pagelab.analysis.answer import Answer
@@ -91,14 +91,16 @@ def _answer(c: Contrast, family: int) -> Answer:
 def _verdict(found: Found, chosen: list[Region], answers: dict[str, Answer], analysis: Analysis | None) -> str:
     if analysis is None:
         uses = wording.size(sum(found.used.values()))
-        return (
-            f"Nothing to gain: the command uses {uses} of heap and anonymous memory, less than one 2M page."
-            if sum(found.used.values()) < TILE
-            else f"Nothing to advise on: none of its {uses} of heap and anonymous memory is half a 2M page or more."
-        )
+        return f"Nothing to gain: the command uses {uses} of heap and anonymous memory, less than one 2M page."
     metric = analysis.primary
     everything = answers["2M"]
     if not chosen:
+        if found.choice is not None and found.choice.left_out:
+            smallest = min(region.bytes for region in found.regions)
+            return (
+                f"The budget is less than a region, which has {wording.size(smallest)} or more: with more time regions "
+                "are smaller, and the best of them may fit."
+            )
         if everything.said == "lower":
             sentence = answer.sentence(everything, metric, "everything in 2M pages", _KERNEL)
             return f"No region stands out, but {sentence} ({', '.join(answer.facts(everything))})."
@@ -158,7 +160,8 @@ def _next(
     command = shlex.join(asked.argv)
     if policy is not None and answers["advice"].said == "lower":
         return f"pagelab run --policy {shlex.quote(str(policy))} -- {command}", "runs it as advised"
-    if any(one.said == "cannot-tell" for one in answers.values()):
+    unfitting = found.choice is not None and found.choice.left_out and policy is None
+    if unfitting or any(one.said == "cannot-tell" for one in answers.values()):
         needed = max((one.needed or 0) / max(1, one.pairs) for one in answers.values())
         minutes = ceil(asked.minutes * max(2.0, min(needed, 100.0)))
         budget = f" --budget {asked.budget >> 20}M" if asked.budget is not None else ""

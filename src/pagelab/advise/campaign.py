@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from pagelab.advise.choose import Choice, choose
 from pagelab.advise.design import SIZES, TILE, Region, mosaics, regions, rows
 from pagelab.advise.effects import Effects, effects
+from pagelab.advise.footprint import lacks_huge_pages, used
 from pagelab.errors import BadInputError, MachineError
-from pagelab.record import Record
 from pagelab.study.budget import LEAST_MINUTES, fewest_of
 from pagelab.study.control import Tools
 from pagelab.study.pair import only_measurement, run_own
@@ -37,11 +37,6 @@ CHECKED = ("kernel", "advice", "2M")
 _EXPLORED = 0.6
 """Share of the time that goes to mosaics; the rest checks what they promise."""
 _FEWEST_BLOCKS, _MOST_BLOCKS = 2, 40
-_POOL_ROWS = {"heap": "heap", "anon": "anon", "arena": "anon"}
-"""Rows of a record's placement, and the pool whose memory they are."""
-_POOLS = {"heap": 0x6600_0000_0000, "anon": 0x6700_0000_0000}
-"""First addresses (docs/policy.md)."""
-_POOL_BYTES = 1 << 40
 _CANNOT = "no advice can be given"
 
 
@@ -91,26 +86,25 @@ def advise(asked: Asked, directory: Path, tools: Tools, progress: Progress | Non
     pilot = _trying(asked, (Setting("4K", policy_text("4K", [])), Setting("2M", _all_huge())))
     runs = _footprint(pilot, directory / FOOTPRINT, tools, asked)
     metric, why = _metric(asked, directory / FOOTPRINT, runs)
-    used, resident = _used(directory / FOOTPRINT)
+    extent, resident = _used(directory / FOOTPRINT)
     run_s = float(runs["duration_s"].median())  # type: ignore[arg-type]
     left_s = 60 * asked.minutes - (monotonic() - began)
-    found = regions(used, _regions_for(used, run_s, left_s * _EXPLORED, asked))
+    found = regions(extent, _regions_for(extent, run_s, left_s * _EXPLORED, asked))
     if not found:
-        return Found(used, found, None, None, 0, 0, metric, why, *resident)
+        return Found(extent, found, None, None, 0, 0, metric, why, *resident)
     asked = replace(asked, metric=metric)
     included, blocks = _explore(asked, found, run_s, left_s, directory / MOSAICS, tools, progress)
     times = _times(directory / MOSAICS, metric, included.shape[0], blocks)
-    level = float(np.median(times))
-    shares = effects(included, times, base=level, rng=np.random.default_rng(asked.seed))
-    # Gains are fractions of the time in base pages, which no mosaic has: half of all gains above the middle.
-    base = level / (1 - min(0.9, float(shares.mean.sum()) / 2))
-    shares = effects(included, times, base=base, rng=np.random.default_rng(asked.seed))
+    # Gains are fractions of the time in base pages, which no mosaic has: half of all gains above the mean.
+    mean = float(times.mean())
+    half = float(effects(included, times, base=mean, rng=np.random.default_rng(asked.seed)).mean.sum()) / 2
+    shares = effects(included, times, base=mean * max(0.1, 1 + half), rng=np.random.default_rng(asked.seed))
     choice = choose(found, shares, asked.budget)
     text = policy_text("4K", [region for region, taken in zip(found, choice.chosen, strict=True) if taken])
     if choice.chosen.any():
         (directory / POLICY).write_text(f'name = "advice"\n{text}', encoding="utf-8")
         huge = [region for region, taken in zip(found, choice.chosen, strict=True) if taken]
-        (directory / LAYOUT).write_text(mosalloc_text(used, huge), encoding="utf-8")
+        (directory / LAYOUT).write_text(mosalloc_text(extent, huge), encoding="utf-8")
     left_s = 60 * asked.minutes - (monotonic() - began)
     settings = [Setting("kernel", KERNEL), Setting("advice", text), Setting("2M", _all_huge())]
     if not choice.chosen.any():
@@ -120,7 +114,7 @@ def advise(asked: Asked, directory: Path, tools: Tools, progress: Progress | Non
     minutes = max(round(left_s / 60, 4), ceil(1000 * least) / 1000, LEAST_MINUTES)
     spec = check.write(directory / CHECK, {"minutes": minutes})
     run_own(spec, directory / CHECK, tools, _Titled(progress, "check"), _CANNOT)
-    return Found(used, found, shares, choice, included.shape[0], blocks, metric, why, *resident)
+    return Found(extent, found, shares, choice, included.shape[0], blocks, metric, why, *resident)
 
 
 class _Titled:
@@ -157,13 +151,13 @@ def policy_text(otherwise: str, huge: Iterable[Region]) -> str:
     return f'pages = "{otherwise}"\n' + "".join(rules)
 
 
-def mosalloc_text(used: Mapping[str, int], huge: Iterable[Region]) -> str:
-    """The advice as Mosalloc's CSV (docs/policy.md, "Mosalloc layouts"); pools as far as they were used, whole tiles."""
+def mosalloc_text(extent: Mapping[str, int], huge: Iterable[Region]) -> str:
+    """The advice as Mosalloc's CSV (docs/policy.md, "Mosalloc layouts"); pools as far as they were used, in tiles."""
     lines = ["type,pageSize,startOffset,endOffset"]
     regions_ = list(huge)
     for pool, kind in (("heap", "brk"), ("anon", "mmap")):
         spans = _joined(region for region in regions_ if region.pool == pool)
-        size = max([-(-used.get(pool, 0) // TILE) * TILE, TILE, *(end for _, end in spans)])
+        size = max([-(-extent.get(pool, 0) // TILE) * TILE, TILE, *(end for _, end in spans)])
         lines += [f"{kind},-1,0,{size}", *(f"{kind},{TILE},{start},{end}" for start, end in spans)]
     return "\n".join(lines) + "\n"
 
@@ -227,48 +221,22 @@ def _metric(asked: Asked, directory: Path, runs: pl.DataFrame) -> tuple[str, str
 
 
 def _used(directory: Path) -> tuple[dict[str, int], tuple[int, int]]:
-    """Bytes used of each pool, and peak resident bytes in base and in huge pages.
-
-    The execution in huge pages tells the extent: there, memory that is given back is accounted for in tiles.
-    """
+    """Bytes used of each pool, and peak resident bytes in base and in huge pages."""
     with Store.open(directory, write=False) as store:
-        policies = [condition.policy for condition in store.plan().conditions]
-        peaks = dict(store.runs().select("policy", "peak_rss_bytes").iter_rows())
-        records = list(store.records())
-    used: dict[str, int] = {}
-    short = False
-    for record in records:
-        for pool, end in _ends(record):
-            used[pool] = max(used.get(pool, 0), end)
-        short |= record.policy.name != "4K" and record.placement is not None and _lacks_huge(record)
-    if short and used:
+        names = [condition.policy for condition in store.plan().conditions]
+        order = store.runs()["policy"].to_list()
+        records = dict(zip(order, store.records(), strict=True))
+    by_size = {"4K": records[names[0]], "2M": records[names[1]]}
+    if lacks_huge_pages(by_size["2M"]):
         raise MachineError(
             f"the kernel gave the program's memory no 2M page, so {_CANNOT}; what is in the way: pagelab doctor"
         )
-    return used, (int(peaks[policies[0]] or 0), int(peaks[policies[1]] or 0))
+    return used(by_size), (by_size["4K"].peak_rss_bytes or 0, by_size["2M"].peak_rss_bytes or 0)
 
 
-def _ends(record: Record) -> Iterable[tuple[str, int]]:
-    """How far into each pool memory was used, by rows of the record's placement."""
-    for process in record.processes or []:
-        for row in process.placement or []:
-            pool = _POOL_ROWS.get(row.region)
-            if pool is None:
-                continue
-            base = _POOLS[pool]
-            if base <= row.start and row.end <= base + _POOL_BYTES:
-                yield pool, row.end - base
-
-
-def _lacks_huge(record: Record) -> bool:
-    sizes = record.placement.by_size if record.placement else []
-    wanted = any(row.asked == "2M" and row.whole_touched_tiles for p in record.processes for row in p.placement or [])
-    return wanted and not any(size.page_bytes >= TILE and size.bytes for size in sizes)
-
-
-def _regions_for(used: dict[str, int], run_s: float, seconds: float, asked: Asked) -> int:
+def _regions_for(extent: dict[str, int], run_s: float, seconds: float, asked: Asked) -> int:
     """How many regions the time allows: the most of :data:`SIZES` for which three blocks fit, or at least two."""
-    tiles = sum(-(-size // TILE) for size in used.values())
+    tiles = sum(-(-size // TILE) for size in extent.values())
     fitting = {
         blocks: [size for size in SIZES if rows(size) * blocks * run_s <= seconds] for blocks in (3, _FEWEST_BLOCKS)
     }

@@ -41,14 +41,14 @@ class Region:
 def regions(used: Mapping[str, int], most: int) -> list[Region]:
     """At most ``most`` regions over the used parts of the pools; ``used``: bytes from the beginning of each.
 
-    Tiles are shared out evenly; a region never reaches from one pool into another. A pool of which less than half a tile
-    is used is left out, unless all are.
+    Tiles are shared out evenly; a region never reaches from one pool into another. A pool of which less than half a
+    tile is used is left out; where all pools together use less than a tile, nothing is left.
     """
-    tiles = {pool: -(-size // TILE) for pool, size in used.items() if size > 0}
-    if any(size >= TILE // 2 for size in used.values()):
-        tiles = {pool: count for pool, count in tiles.items() if used[pool] >= TILE // 2}
+    if sum(used.values()) < TILE:
+        return []
+    tiles = {pool: -(-size // TILE) for pool, size in used.items() if size >= TILE // 2}
     total = sum(tiles.values())
-    if total == 0 or most < len(tiles):
+    if most < len(tiles):
         return []
     # Largest remainders, with at least one region a pool.
     shares = {pool: min(count, max(1, most * count // total)) for pool, count in tiles.items()}
