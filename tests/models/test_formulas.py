@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import combinations_with_replacement as choose
 
 import numpy as np
 import pytest
