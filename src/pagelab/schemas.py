@@ -14,6 +14,9 @@ from pydantic import BaseModel
 
 from .analysis.compare_document import CompareDocument
 from .analysis.try_document import TryDocument
+from .models.answer import ModelReport
+from .models.document import ModelFile
+from .models.prediction import Prediction
 from .simulate.sweeping.spec import RawSweep
 from .study import migrations
 from .study.imported import ImportedRun
@@ -27,9 +30,12 @@ JSON_SCHEMAS: dict[str, type[BaseModel]] = {
     "compare-1.json": CompareDocument,
     "try-1.json": TryDocument,
     "sweep-toml-1.json": RawSweep,
+    "model-1.json": ModelFile,
+    "model-report-1.json": ModelReport,
+    "prediction-1.json": Prediction,
 }
 """File → model: an imported run, a study's plan as stored, study.toml as written, a comparison,
-a try, a sweep's file as written."""
+a try, a sweep's file as written, a model's file, what it reports, a prediction."""
 
 _STORE_HEAD = """\
 # The store
