@@ -14,7 +14,7 @@ from .document import Fits, ModelFile
 
 _WAYS = ("in-sample", "one left out", "test layouts", "the paper’s largest")
 _COLOURS = ("var(--zero)", "var(--c1)", "var(--c3)", "var(--c2)")
-_SHAPES = ("circle", "diamond", "square", "stroke")
+_SHAPES = ("circle", "diamond", "square", "cross")
 _LEAST = 1e-3
 """Percent; errors below are drawn there: the axis is logarithmic."""
 
@@ -39,17 +39,18 @@ def errors(fits: Fits, width: theme.Width) -> dict[str, Any]:
     colours, shapes = [marks[way][0] for way in used], [marks[way][1] for way in used]
     chart = (
         alt.Chart(theme.rows(rows))
-        .mark_point(filled=True, size=80, opacity=1, strokeWidth=2)
+        .mark_point(filled=True, size=60, opacity=1)
         .encode(
             x=alt.X("error:Q", scale=alt.Scale(type="log"),
-                    axis=alt.Axis(title="maximal relative error (%)", tickCount=6)),
-            y=alt.Y("model:N", sort=names, title=None),
+                    axis=alt.Axis(title="maximal relative error (%)", values=[0.1, 1, 10, 100])),
+            y=alt.Y("model:N", sort=names, title=None, axis=alt.Axis(grid=True)),
+            yOffset=alt.YOffset("way:N", sort=used),
             color=alt.Color("way:N", sort=None, legend=legend).scale(domain=used, range=colours),
             shape=alt.Shape("way:N", sort=None, legend=legend).scale(domain=used, range=shapes),
             tooltip=[alt.Tooltip("model:N"), alt.Tooltip("way:N"), alt.Tooltip("error:Q", title="%", format=".3g")],
         )
     )  # fmt: skip
-    return theme.finish(chart, width, 26 * max(len(names), 2))
+    return theme.finish(chart, width, 30 * max(len(names), 2))
 
 
 def _rows(file: ModelFile, fits: Fits) -> tuple[list[dict[str, Any]], dict[str, str], dict[str, str]]:
