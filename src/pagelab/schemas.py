@@ -15,6 +15,9 @@ from pydantic import BaseModel
 from .advise.document import AdviceDocument
 from .analysis.compare_document import CompareDocument
 from .analysis.try_document import TryDocument
+from .models.answer import ModelReport
+from .models.document import ModelFile
+from .models.prediction import Prediction
 from .simulate.sweeping.spec import RawSweep
 from .study import migrations
 from .study.imported import ImportedRun
@@ -29,9 +32,12 @@ JSON_SCHEMAS: dict[str, type[BaseModel]] = {
     "try-1.json": TryDocument,
     "advice-1.json": AdviceDocument,
     "sweep-toml-1.json": RawSweep,
+    "model-1.json": ModelFile,
+    "model-report-1.json": ModelReport,
+    "prediction-1.json": Prediction,
 }
 """File → model: an imported run, a study's plan as stored, study.toml as written, a comparison,
-a try, an advice, a sweep's file as written."""
+a try, an advice, a sweep's file as written, a model's file, what it reports, a prediction."""
 
 _STORE_HEAD = """\
 # The store

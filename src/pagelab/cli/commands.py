@@ -22,6 +22,8 @@ COMMANDS = {
     "advise": Entry("pagelab.cli.advise", "advise_command", _TAKES_A_COMMAND),
     "compare": Entry("pagelab.cli.compare", "compare_command"),
     "simulate": Entry("pagelab.cli.simulate", "simulate_app"),
+    "model": Entry("pagelab.cli.model", "model_app"),
+    "predict": Entry("pagelab.cli.predict", "predict_command"),
     "import": Entry("pagelab.cli.import_", "import_command"),
     "doctor": Entry("pagelab.cli.doctor", "doctor_command"),
     "demo": Entry("pagelab.cli.demo", "demo_command"),
