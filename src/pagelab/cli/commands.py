@@ -21,6 +21,7 @@ COMMANDS = {
     "diagnose": Entry("pagelab.cli.diagnose", "diagnose_command", _TAKES_A_COMMAND),
     "compare": Entry("pagelab.cli.compare", "compare_command"),
     "simulate": Entry("pagelab.cli.simulate", "simulate_app"),
+    "model": Entry("pagelab.cli.model", "model_app"),
     "import": Entry("pagelab.cli.import_", "import_command"),
     "doctor": Entry("pagelab.cli.doctor", "doctor_command"),
     "demo": Entry("pagelab.cli.demo", "demo_command"),

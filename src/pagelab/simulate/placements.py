@@ -60,6 +60,10 @@ class Placement:
             "otherwise": otherwise,
         }
 
+    def of_trace(self, pools: Sequence[Pool]) -> Placement:
+        """The same for a trace with these pools; as it is where the trace tells none."""
+        return replace(self, pools=tuple(pools)) if pools else self
+
     def extents(self) -> tuple[list[tuple[int, int, int]], int]:
         """As :func:`page_sizes`."""
         return page_sizes(self.policy, self.regions, self.pools)
@@ -95,11 +99,7 @@ class Design:
 
     def of_trace(self, pools: Sequence[Pool]) -> Design:
         """The same with the pools of a trace, where it tells them."""
-        return (
-            replace(self, placements=tuple(replace(one, pools=tuple(pools)) for one in self.placements))
-            if pools
-            else self
-        )
+        return replace(self, placements=tuple(one.of_trace(pools) for one in self.placements))
 
     def executions(self) -> list[tuple[Placement, int]]:
         """In the order of the native part's outcomes."""

@@ -64,6 +64,11 @@ def of_header(header: Mapping[str, Any]) -> tuple[Pool, ...]:
     return sources.pop() if len(sources) == 1 else ()
 
 
+def in_header(pools: Sequence[Pool]) -> dict[str, Any]:
+    """What a trace's header says of its pools, as :func:`of_header` reads it."""
+    return {"pools": {pool.memory: f"{pool.start:#x}-{pool.end:#x}" for pool in pools}} if pools else {}
+
+
 def _pool(memory: str, span: str) -> Pool:
     start, _, end = span.partition("-")
     return Pool(memory, int(start, 16), int(end, 16))
@@ -95,8 +100,8 @@ class Governing:
     @property
     def parameters(self) -> dict[str, Any]:
         """What the trace's header says of it."""
-        spans = {pool.memory: f"{pool.start:#x}-{pool.end:#x}" for pool in self.pools}
-        return {"pools": spans, "policy": self.policy.name, "policy_toml": self.policy.toml} if spans else {}
+        told = in_header(self.pools)
+        return told | {"policy": self.policy.name, "policy_toml": self.policy.toml} if told else {}
 
     def refusals(self) -> list[str]:
         """Why images of the program were not governed: the names of the reasons."""
