@@ -15,6 +15,9 @@ pub use decode::{Measured, Placed, Told, Usage, Windows};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PGLBWNDW");
 /// Version of the layout.
 pub const VERSION: u64 = 2;
+/// What a program that is traced in an emulator calls prctl with where its first window begins (then 1) and its last ends
+/// (then 0): an option that no kernel knows.
+pub const TRACE_MARKER: usize = 0x5047_4c42;
 /// Suffix of the file's name.
 pub const SUFFIX: &str = "windows";
 

@@ -281,7 +281,9 @@ fn governs_places(plan: &Plan<'_>) -> bool {
 /// # Safety
 /// The process has one thread.
 unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
-    if sys::link_count(c"/proc/self/task").is_ok_and(|links| links > 3) {
+    // An emulator's own threads never touch libc's code: it alone runs the program's, of which this is the first.
+    let emulated = plan.flags().contains(Flags::EMULATED);
+    if !emulated && sys::link_count(c"/proc/self/task").is_ok_and(|links| links > 3) {
         return Err(DisabledReason::Threads.into());
     }
     if has_places_of_its_own() && governs_places(&plan) {

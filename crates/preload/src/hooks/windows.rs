@@ -8,9 +8,11 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize};
 
+use pagelab_abi::plan::Flags;
+
 use pagelab_abi::windows::{
-    FILE_BYTES, GROWTH, HEAD_BYTES, MAGIC, NAME_BYTES, NameSlot, OpenSlot, PlacedSlot, SUFFIX, ThreadSlot,
-    UsageSlot, VERSION, WindowSlot, WindowsFile,
+    FILE_BYTES, GROWTH, HEAD_BYTES, MAGIC, NAME_BYTES, NameSlot, OpenSlot, PlacedSlot, SUFFIX, TRACE_MARKER,
+    ThreadSlot, UsageSlot, VERSION, WindowSlot, WindowsFile,
 };
 
 use crate::boundary::apart::apart;
@@ -58,8 +60,27 @@ fn used() -> [u64; 5] {
 pub fn forget() {
     FILE.store(core::ptr::null_mut(), Release);
     ROOM.store(0, Relaxed);
+    OPEN.store(0, Relaxed);
     MAKING.reset_after_fork();
     GROWING.reset_after_fork();
+}
+
+/// Windows that threads of a traced program have open.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+/// In an emulator, tells it where the program's windows begin and end: its trace can keep what lies in them.
+fn mark_trace(begins: bool) {
+    if !plan::has_flag(Flags::EMULATED) {
+        return;
+    }
+    let changes = match begins {
+        true => OPEN.fetch_add(1, Relaxed) == 0,
+        false => OPEN.fetch_sub(1, Relaxed) == 1,
+    };
+    if changes {
+        // SAFETY: an option that the kernel refuses.
+        let _ = unsafe { sys::prctl([TRACE_MARKER, usize::from(begins), 0, 0, 0]) };
+    }
 }
 
 fn made() -> Option<&'static WindowsFile> {
@@ -122,6 +143,7 @@ pub fn begin(name: &[u8]) -> Result<()> {
     for (field, value) in fields(begin).into_iter().zip([sys::monotonic_ns()].into_iter().chain(used)) {
         guest_file::set(field, value);
     }
+    mark_trace(true);
     Ok(())
 }
 
@@ -134,6 +156,7 @@ pub fn end() -> Result<()> {
         told.not_begun.fetch_add(1, Relaxed);
         return Err(Errno::EINVAL);
     };
+    mark_trace(false);
     let done = claim(file).map(|slot| {
         guest_file::set(&slot.begin_ns, begin.wall_ns.load(Relaxed));
         for (into, found) in looks(&slot.placed).into_iter().zip(looks(placed)) {
