@@ -68,7 +68,7 @@ impl Broker {
                 Err((pid, error)) => {
                     let errno = error.raw_os_error().unwrap_or(libc::EACCES);
                     // A peer that is gone needs no answer.
-                    let _ = socket::send(&stream.0, &errno.to_le_bytes(), None);
+                    let _ = socket::send(&stream.0, &errno.to_le_bytes(), &[]);
                     self.refused = Some((pid, sys::errno_text(&error)));
                 }
             }
@@ -108,7 +108,7 @@ fn answer(stream: &UnixStream) -> std::result::Result<(), (i32, io::Error)> {
         return Err(refused());
     }
     let fds = [pagemap.as_raw_fd(), device.as_raw_fd()];
-    socket::send(stream, &0_i32.to_le_bytes(), Some(fds)).map_err(failed)
+    socket::send(stream, &0_i32.to_le_bytes(), &fds).map_err(failed)
 }
 
 #[cfg(test)]

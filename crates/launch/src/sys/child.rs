@@ -2,6 +2,7 @@
 
 use super::process::CpuSet;
 use super::signals;
+use super::socket::{self, DESCRIPTORS};
 use super::user::{self, Identity};
 use super::{check, check_long};
 use std::ffi::{CStr, CString};
@@ -89,7 +90,7 @@ pub struct Setup {
     pub identity: Option<Identity>,
     /// The launcher's process id.
     pub parent: i32,
-    /// Read end of the pipe whose first byte lets exec go.
+    /// Socket whose first message, a [`Go`], lets exec go.
     pub go: RawFd,
     /// Write end of the pipe on which the child reports; closed by exec.
     pub report: RawFd,
@@ -155,7 +156,7 @@ fn run(setup: &Setup, vectors: &Vectors) -> ! {
         failed(problem);
     }
     send(setup.report, Report::Ready);
-    wait_for_go(setup.go);
+    take_over(wait_for_go(setup.go));
     // SAFETY: the path and all strings are NUL-terminated and alive, the vectors end with a null pointer.
     unsafe { libc::execve(setup.path.as_ptr(), vectors.argv.as_ptr(), vectors.envp.as_ptr()) };
     failed((Step::Exec, io::Error::last_os_error()))
@@ -167,14 +168,34 @@ fn send(fd: RawFd, report: Report) {
     unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
 }
 
-fn wait_for_go(fd: RawFd) {
-    let mut byte = 0_u8;
-    // SAFETY: the buffer has room for one byte.
-    while unsafe { libc::read(fd, (&raw mut byte).cast(), 1) } < 1 {
-        // End of file: the launcher died or gave up.
-        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            super::process::exit_now(127);
+/// What lets exec go: the number that the first of the descriptors that come with it gets, the others following.
+pub type Go = [u8; 4];
+
+/// Descriptors that the program gets beside its own, and the first one's number.
+struct Given {
+    first: RawFd,
+    fds: [RawFd; DESCRIPTORS],
+    count: usize,
+}
+
+fn wait_for_go(fd: RawFd) -> Given {
+    let (mut first, mut fds): (Go, _) = (Go::default(), [-1; DESCRIPTORS]);
+    loop {
+        match socket::receive(fd, &mut first, &mut fds) {
+            Ok((got, count)) if got == first.len() => {
+                return Given { first: RawFd::from_le_bytes(first), fds, count };
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // End of file: the launcher died or gave up.
+            _ => super::process::exit_now(127),
         }
+    }
+}
+
+/// Gives descriptors their numbers. One that cannot have its number is missing in the program, which finds that out.
+fn take_over(given: Given) {
+    for (number, fd) in given.fds.iter().enumerate().take(given.count) {
+        let _ = duplicate(*fd, given.first + number as RawFd);
     }
 }
 

@@ -25,6 +25,12 @@ pub fn high_duplicate(file: &impl AsRawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Whether a descriptor has this number.
+pub fn is_open(number: RawFd) -> bool {
+    // SAFETY: plain integers.
+    unsafe { libc::fcntl(number, libc::F_GETFD) != -1 }
+}
+
 /// Makes a descriptor that the caller of this process left open our own; close-on-exec.
 pub fn take_over(fd: RawFd) -> io::Result<File> {
     // SAFETY: plain integers; fails for a number that is not an open descriptor.

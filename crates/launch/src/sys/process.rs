@@ -133,6 +133,14 @@ pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     check(unsafe { libc::kill(pid, signal) }).map(drop)
 }
 
+/// How many descriptors a process may have (the soft limit); None: it is gone, or out of reach.
+pub fn descriptor_limit(pid: i32) -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: no new limit is given, and `limit` is alive.
+    let done = unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, std::ptr::null(), &mut limit) };
+    (done == 0).then_some(limit.rlim_cur)
+}
+
 /// Whether a process with this id exists (also one that has ended and was not reaped).
 pub fn exists(pid: i32) -> bool {
     !kill(pid, 0).is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH))

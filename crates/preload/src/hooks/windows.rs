@@ -3,7 +3,9 @@
 //! Nothing is locked after the first window: a thread writes to its own slots of the windows file only, and ended windows
 //! are claimed one by one. System calls are what a window costs (0.2 to 0.8 µs each on virtual machines): two, getrusage at
 //! its begin and its end, and two more where the process has several threads. The threads' own
-//! clocks would cost twice what getrusage does.
+//! clocks would cost twice what getrusage does. Where events are counted, two more for each ([`counters`]).
+
+mod counters;
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize};
@@ -61,6 +63,7 @@ pub fn forget() {
     FILE.store(core::ptr::null_mut(), Release);
     ROOM.store(0, Relaxed);
     OPEN.store(0, Relaxed);
+    counters::forget();
     MAKING.reset_after_fork();
     GROWING.reset_after_fork();
 }
@@ -115,6 +118,7 @@ fn make() -> Result<&'static WindowsFile> {
     guest_file::set(&file.file_bytes, FILE_BYTES as u64);
     guest_file::set(&file.pid, u64::from(pid));
     find_single();
+    guest_file::set(&file.events, counters::find(plan.run_dir()) as u64);
     file.magic.store(MAGIC, Release);
     FILE.store(pointer, Release);
     Ok(file)
@@ -138,7 +142,9 @@ pub fn begin(name: &[u8]) -> Result<()> {
     guest_file::set(name, number);
     guest_file::set(&placed.looked, 0);
     own.depth.store(depth as u64 + 1, Relaxed);
-    // The clock last, as it is read first at the end: what reading the rest takes is in no window's time.
+    // The clock last, as it is read first at the end: what reading the rest takes is in no window's time, and what reading
+    // counters takes is in none of its processor time either.
+    counters::begin(index_of(file, own), depth);
     let used = used();
     for (field, value) in fields(begin).into_iter().zip([sys::monotonic_ns()].into_iter().chain(used)) {
         guest_file::set(field, value);
@@ -149,7 +155,7 @@ pub fn begin(name: &[u8]) -> Result<()> {
 
 /// Ends the window of the calling thread that began last.
 pub fn end() -> Result<()> {
-    let (wall_ns, used) = (sys::monotonic_ns(), used());
+    let (wall_ns, used, counted) = (sys::monotonic_ns(), used(), counters::read());
     let file = file()?;
     let told = &file.told;
     let Some((own, depth, OpenSlot { name, placed, begin })) = innermost(file) else {
@@ -166,6 +172,7 @@ pub fn end() -> Result<()> {
         for ((used, begin), end) in fields(&slot.used).into_iter().zip(fields(begin)).zip(ends) {
             guest_file::set(used, end.saturating_sub(begin.load(Relaxed)));
         }
+        counters::end(index_of(file, own), depth, &counted, &slot.counts);
         slot.name.store(name.load(Relaxed) + 1, Release);
     });
     own.depth.store(depth as u64, Relaxed);
@@ -186,8 +193,9 @@ fn innermost(file: &'static WindowsFile) -> Option<(&'static ThreadSlot, usize, 
 /// Looks what memory the process has, for the window that the calling thread began last. What that takes is taken out of
 /// the times of all windows that this thread has open.
 pub fn placement() -> Result<()> {
-    let before = (sys::monotonic_ns(), used());
-    let (own, depth, open) = innermost(file()?).ok_or(Errno::EINVAL)?;
+    let (counted, before) = (counters::read(), (sys::monotonic_ns(), used()));
+    let file = file()?;
+    let (own, depth, open) = innermost(file).ok_or(Errno::EINVAL)?;
     let (resident, huge) = own_stack::run(|| apart(measure::in_memory))??;
     let found = [1, resident as u64, huge as u64];
     for (field, value) in looks(&open.placed).into_iter().zip(found) {
@@ -203,7 +211,13 @@ pub fn placement() -> Result<()> {
             }
         }
     }
+    counters::leave_out(index_of(file, own), depth, &counted);
     Ok(())
+}
+
+/// The number of a thread's slot.
+fn index_of(file: &WindowsFile, own: &ThreadSlot) -> usize {
+    (core::ptr::from_ref(own) as usize - file.threads.as_ptr() as usize) / size_of::<ThreadSlot>()
 }
 
 fn looks(slot: &PlacedSlot) -> [&AtomicU64; 3] {
