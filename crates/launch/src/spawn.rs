@@ -4,9 +4,10 @@ use crate::error::{Error, Result, no_descriptor};
 use crate::sys::child::{self, Report, Setup, Step};
 use crate::sys::{self, files, process, signals};
 use crate::tree::{Companion, Story, Watch};
+use nix::sys::signalfd::SignalFd;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// A child that has set itself up and waits for the go before exec.
 pub struct Waiting {
@@ -14,7 +15,7 @@ pub struct Waiting {
     pub pid: i32,
     go: OwnedFd,
     report: File,
-    signals: File,
+    signals: SignalFd,
 }
 
 /// What came of a started program.
@@ -82,7 +83,7 @@ impl Waiting {
         companion: &mut dyn Companion,
     ) -> Result<Finished> {
         let terminal = std::io::stdin();
-        let foreground = interactive && signals::is_foreground(terminal.as_raw_fd());
+        let foreground = interactive && signals::is_foreground(terminal.as_fd());
         if foreground {
             // A terminal that cannot be handed over costs the program its keyboard, not the run.
             let _ = signals::set_foreground(&terminal, self.pid);
