@@ -180,7 +180,9 @@ fn start(
     let intake = Intake::default();
     let mut tending = Tending { copy, counting, placing: machine.placing, intake, run_dir: &ready.run_dir };
     let stolen_before = process::steal_ns(&ready.cpus.program);
-    let given = handed.as_ref().map_or((0, [].as_slice()), |handed| (handed.first, handed.fds.as_slice()));
+    let (first, descriptors) =
+        handed.as_ref().map_or((0, Vec::new()), |handed| (handed.first, handed.descriptors()));
+    let given = (first, descriptors.as_slice());
     let finished = waiting.go(given, ready.request.timeout_s, ready.request.stdin == "inherit", &mut tending)?;
     let stolen = process::steal_ns(&ready.cpus.program).zip(stolen_before);
     tending.visit();

@@ -4,9 +4,10 @@ use crate::error::{Error, Result, no_descriptor};
 use crate::sys::child::{self, Go, Report, Setup, Step};
 use crate::sys::{self, files, process, signals, socket};
 use crate::tree::{Companion, Story, Watch};
+use nix::sys::signalfd::SignalFd;
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
 /// A child that has set itself up and waits for the go before exec.
@@ -15,7 +16,7 @@ pub struct Waiting {
     pub pid: i32,
     go: OwnedFd,
     report: File,
-    signals: File,
+    signals: SignalFd,
 }
 
 /// What came of a started program.
@@ -35,17 +36,19 @@ fn internal(what: &'static str) -> impl Fn(std::io::Error) -> Error {
     move |error| Error::Internal(format!("cannot {what}: {}", sys::errno_text(&error)))
 }
 
+fn high(fd: &impl AsFd) -> Result<OwnedFd> {
+    files::high_duplicate(fd).map_err(no_descriptor)
+}
+
 /// Forks the child and waits until it is ready. `complete` gets the descriptors the child needs: (go, report).
 pub fn prepare(complete: impl FnOnce(i32, i32) -> Setup) -> Result<Waiting> {
     let signals = signals::watch().map_err(internal("watch signals"))?;
     process::become_subreaper().map_err(internal("become a subreaper"))?;
     let (go_read, go_write) = UnixStream::pair().map_err(internal("make a pair of sockets"))?;
     let (report_read, report_write) = files::pipe().map_err(internal("make a pipe"))?;
-    let high = |fd: RawFd| files::high_duplicate(&fd).map_err(no_descriptor);
     // High numbers, and only one copy of each end in the child: the program's own descriptors (0, 1, 2, the
     // measurement descriptor) are put in place over whatever has their numbers.
-    let (go_child, report_child, go) =
-        (high(go_read.as_raw_fd())?, high(report_write.as_raw_fd())?, high(go_write.as_raw_fd())?);
+    let (go_child, report_child, go) = (high(&go_read)?, high(&report_write)?, high(&go_write)?);
     drop((go_read, go_write, report_write));
     let setup = complete(go_child.as_raw_fd(), report_child.as_raw_fd());
     let pid = child::spawn(&setup).map_err(|error| {
@@ -80,13 +83,13 @@ impl Waiting {
     /// on. A program that reads the terminal (`interactive`) gets it.
     pub fn go(
         mut self,
-        given: (RawFd, &[RawFd]),
+        given: (RawFd, &[BorrowedFd<'_>]),
         timeout_s: Option<f64>,
         interactive: bool,
         companion: &mut dyn Companion,
     ) -> Result<Finished> {
         let terminal = std::io::stdin();
-        let foreground = interactive && signals::is_foreground(terminal.as_raw_fd());
+        let foreground = interactive && signals::is_foreground(terminal.as_fd());
         if foreground {
             // A terminal that cannot be handed over costs the program its keyboard, not the run.
             let _ = signals::set_foreground(&terminal, self.pid);

@@ -8,7 +8,7 @@ use super::session::Session;
 use crate::sys::process;
 use pagelab_contract::record::Counter;
 use pagelab_policy::windows::{self, EVENTS, HandedCounter};
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 /// Numbers from which on the program gets them, the first choice first: out of the way of its own, within the usual limits
 /// of 1024 and 256.
@@ -18,8 +18,7 @@ const FIRST: [RawFd; 2] = [1024 - EVENTS as RawFd, 256 - EVENTS as RawFd];
 pub struct Handed {
     /// The first one's number in the program.
     pub first: RawFd,
-    /// Descriptors of the launcher.
-    pub fds: Vec<RawFd>,
+    fds: Vec<OwnedFd>,
     ids: Vec<u64>,
     /// By role: its number, and the parts' places in `fds`.
     roles: Vec<(usize, Vec<usize>)>,
@@ -57,7 +56,7 @@ impl Handed {
         let mut handed = Handed { first, fds: Vec::new(), ids: Vec::new(), roles: Vec::new(), left_out: 0 };
         for (number, role) in roles.iter().enumerate() {
             let of_role = session.opened.iter().filter(|opened| opened.slot.0 == number);
-            let singles: Option<Vec<(RawFd, u64)>> = of_role.map(super::session::Opened::single).collect();
+            let singles: Option<Vec<(OwnedFd, u64)>> = of_role.map(super::session::Opened::single).collect();
             let Some(singles) = singles.filter(|parts| !parts.is_empty() && parts.len() == role.parts.len()) else {
                 continue;
             };
@@ -66,10 +65,17 @@ impl Handed {
                 continue;
             }
             handed.roles.push((number, (handed.fds.len()..handed.fds.len() + singles.len()).collect()));
-            handed.fds.extend(singles.iter().map(|single| single.0));
-            handed.ids.extend(singles.iter().map(|single| single.1));
+            for (fd, id) in singles {
+                handed.fds.push(fd);
+                handed.ids.push(id);
+            }
         }
         (!handed.fds.is_empty()).then_some(handed)
+    }
+
+    /// The launcher's descriptors of them, in order of their numbers in the program.
+    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.fds.iter().map(AsFd::as_fd).collect()
     }
 
     /// What the library in the program reads.

@@ -73,10 +73,10 @@ impl Opened {
         Ok(Some(total))
     }
 
-    /// Its descriptor and its id, if it has one of the whole tree.
-    pub fn single(&self) -> Option<(std::os::fd::RawFd, u64)> {
+    /// A duplicate of its descriptor, and its id, if it has one of the whole tree.
+    pub fn single(&self) -> Option<(OwnedFd, u64)> {
         let [fd] = self.fds.as_slice() else { return None };
-        Some((std::os::fd::AsRawFd::as_raw_fd(fd), perf::read(fd).ok()??.id))
+        Some((fd.try_clone().ok()?, perf::read(fd).ok()??.id))
     }
 
     fn ids(&self) -> io::Result<Vec<u64>> {

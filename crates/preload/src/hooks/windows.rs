@@ -20,12 +20,13 @@ use pagelab_abi::windows::{
 use crate::boundary::apart::apart;
 use crate::boundary::arch::{self, PAGE};
 use crate::boundary::elf;
-use crate::boundary::sys::{self, Errno, Result, c};
+use crate::boundary::own::Published;
+use crate::boundary::sys::{self, Advice, Errno, Result, c};
 use crate::memory::measure;
 use crate::state::lock::Locked;
 use crate::state::{child, guest_file, own_stack, plan, seccomp};
 
-static FILE: AtomicPtr<WindowsFile> = AtomicPtr::new(core::ptr::null_mut());
+static FILE: Published<WindowsFile> = Published::none();
 /// Held while the file is made and while names are added.
 static MAKING: Locked<()> = Locked::new(());
 /// Slots of `windows` that there is space for, and the lock under which they become more.
@@ -60,7 +61,7 @@ fn used() -> [u64; 5] {
 
 /// Forgets the file: after a fork it is the parent's.
 pub fn forget() {
-    FILE.store(core::ptr::null_mut(), Release);
+    FILE.set(None);
     ROOM.store(0, Relaxed);
     OPEN.store(0, Relaxed);
     counters::forget();
@@ -87,8 +88,7 @@ fn mark_trace(begins: bool) {
 }
 
 fn made() -> Option<&'static WindowsFile> {
-    // SAFETY: null, or a mapping that is never taken away again and has atomic fields only.
-    unsafe { FILE.load(Acquire).as_ref() }
+    FILE.get()
 }
 
 /// The file, made at the first window.
@@ -111,16 +111,15 @@ fn make() -> Result<&'static WindowsFile> {
     // A child that knows nothing of us yet must not find its parent's windows: it has none.
     // SAFETY: the mapping was just made, and is ours.
     unsafe { sys::madvise(address, FILE_BYTES.next_multiple_of(PAGE), c::MADV_DONTFORK) }?;
-    let pointer = address as *mut WindowsFile;
-    // SAFETY: a fresh zeroed mapping of the right size and alignment, never unmapped.
-    let file = unsafe { &*pointer };
+    // SAFETY: a fresh zeroed mapping of the right size and alignment, never unmapped, with atomic fields only.
+    let file = unsafe { &*(address as *const WindowsFile) };
     guest_file::set(&file.version, VERSION);
     guest_file::set(&file.file_bytes, FILE_BYTES as u64);
     guest_file::set(&file.pid, u64::from(pid));
     find_single();
     guest_file::set(&file.events, counters::find(plan.run_dir()) as u64);
     file.magic.store(MAGIC, Release);
-    FILE.store(pointer, Release);
+    FILE.set(Some(file));
     Ok(file)
 }
 
@@ -261,8 +260,7 @@ fn grow(file: &'static WindowsFile, first: usize) -> bool {
     let more = file.windows.get(first..(first + GROWTH).min(file.windows.len())).unwrap_or(&[]);
     let start = more.as_ptr() as usize / PAGE * PAGE;
     let end = (more.as_ptr_range().end as usize).next_multiple_of(PAGE);
-    // SAFETY: pages of the file's own mapping, whose contents populating keeps.
-    let populated = unsafe { sys::madvise(start, end - start, c::MADV_POPULATE_WRITE) }.is_ok();
+    let populated = sys::advise(start, end - start, Advice::PopulateWrite).is_ok();
     if populated {
         ROOM.store(first + more.len(), Release);
     }

@@ -157,8 +157,7 @@ impl Asked {
         }
         each_pool_part(guest, growth, &mut |pool, part| pool.clear_for(part))?;
         let kind = Kind::of(guest, self.from);
-        // SAFETY: without MREMAP_MAYMOVE the mapping stays, and the kernel checks that nothing follows it.
-        let raw = |from: Span| unsafe { sys::mremap(from.start, from.len(), from.len() + growth.len(), 0, 0) };
+        let raw = |from: Span| sys::grow_in_place(from.start, from.len(), from.len() + growth.len());
         let grown = match raw(self.from) {
             Err(Errno::EFAULT) if is_uniform(self.from) => raw(Span::new(self.from.end - PAGE, self.from.end)),
             result => result,
@@ -241,9 +240,7 @@ impl Asked {
         if let Some(target) = self.target() {
             return carry(from, target, flags).map(|()| target.start);
         }
-        let reserved = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_NORESERVE;
-        // SAFETY: no address is given, so nothing that exists is touched.
-        let at = unsafe { sys::mmap(0, self.len, c::PROT_NONE, reserved, -1, 0) }?;
+        let at = sys::map_anywhere(self.len, c::PROT_NONE, c::MAP_NORESERVE)?;
         match carry(from, Span::new(at, at + self.len), flags) {
             Ok(()) => Ok(at),
             Err(errno) => {

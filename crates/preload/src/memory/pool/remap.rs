@@ -54,8 +54,7 @@ impl Pool {
             return false;
         }
         self.drop_spare(growth);
-        // SAFETY: without MREMAP_MAYMOVE the mapping stays, and the kernel checks that nothing follows it.
-        let grown = unsafe { sys::mremap(old.end - PAGE, PAGE, PAGE + growth.len(), 0, 0) };
+        let grown = sys::grow_in_place(old.end - PAGE, PAGE, PAGE + growth.len());
         if grown.is_ok() {
             self.inherit(old, growth);
         }
@@ -80,8 +79,7 @@ impl Pool {
         if self.spare.overlaps(rest) {
             return;
         }
-        // SAFETY: without MREMAP_MAYMOVE the mapping stays, and the kernel checks that nothing follows it.
-        if unsafe { sys::mremap(edge - PAGE, PAGE, PAGE + rest.len(), 0, 0) }.is_ok() {
+        if sys::grow_in_place(edge - PAGE, PAGE, PAGE + rest.len()).is_ok() {
             let _ = self.spare.insert(rest);
             let _ = self.attached.insert(rest);
             backing::apply(rest, piece.backing);
