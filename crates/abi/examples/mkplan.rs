@@ -7,7 +7,9 @@
 
 use std::process::exit;
 
-use pagelab_abi::plan::{Fetch, Flags, Interval, Memory, PlanSpec, SectionSpec, StrategyKind, StrategySpec, Via};
+use pagelab_abi::plan::{
+    Fetch, Flags, Interval, Memory, PlanSpec, RunSpec, SectionSpec, StrategyKind, StrategySpec, Via,
+};
 
 fn size(text: &str) -> u64 {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -61,8 +63,7 @@ fn main() {
     let args: Vec<String> = args.collect();
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
     let via = if has("hugetlb") { Via::Hugetlb } else { Via::Thp };
-    let mut spec = PlanSpec { run_dir: run_dir.clone().into_bytes(), ..PlanSpec::default() };
-    spec.flags = Flags::MEASURE | Flags::RESIDENCY;
+    let mut spec = PlanSpec::default();
     if !has("nofork") {
         spec.flags = spec.flags | Flags::INHERIT_FORK;
     }
@@ -100,6 +101,8 @@ fn main() {
         }
     }
     std::fs::create_dir_all(&run_dir).expect("run directory");
-    std::fs::write(format!("{run_dir}/plan"), spec.encode().expect("a valid plan")).expect("plan");
+    let flags = Flags::MEASURE | Flags::RESIDENCY;
+    let run = RunSpec { run_dir: run_dir.clone().into_bytes(), flags, ..RunSpec::default() };
+    std::fs::write(format!("{run_dir}/plan"), spec.encode(&run).expect("a valid plan")).expect("plan");
     println!("PAGELAB_PLAN={run_dir}/plan");
 }

@@ -23,7 +23,7 @@ mod tests;
 
 use core::fmt;
 
-pub use encode::{PlanSpec, SectionSpec, StrategySpec};
+pub use encode::{PlanSpec, RunSpec, SectionSpec, StrategySpec};
 pub use kinds::{Fetch, Flags, Memory, StrategyKind, Via};
 pub use strategy::{ANYWHERE, FIRST_FROM_SEED, Span, Strategy, WordRange, Words};
 

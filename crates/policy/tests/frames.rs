@@ -4,10 +4,12 @@ mod common;
 
 use common::policy;
 use pagelab_contract::warning::WarningKind;
-use pagelab_policy::compile::{Options, compile, warnings};
+use pagelab_policy::compile::{compile, warnings};
 use pagelab_policy::frames::{ByPage, Colours, FirstBin, Frames, Span, Strategy};
 use pagelab_policy::machine::CacheGeometry;
-use pagelab_policy::plan::{self, ANYWHERE, FIRST_FROM_SEED, Memory as Kind, Plan, PlanSpec, StrategyKind};
+use pagelab_policy::plan::{
+    self, ANYWHERE, FIRST_FROM_SEED, Memory as Kind, Plan, PlanSpec, RunSpec, StrategyKind,
+};
 use pagelab_policy::units::{Address, Bytes, Colour, FrameNumber};
 use pagelab_policy::write::to_toml;
 use pagelab_policy::{Machine, Policy, PolicyError, parse};
@@ -19,8 +21,8 @@ fn machine() -> Machine {
 }
 
 fn compiled(policy: &Policy) -> Result<PlanSpec, PolicyError> {
-    let spec = compile(policy, &machine(), &Options::default())?;
-    let bytes = spec.encode().unwrap_or_else(|error| panic!("{error}"));
+    let spec = compile(policy, &machine())?;
+    let bytes = spec.encode(&RunSpec::default()).unwrap_or_else(|error| panic!("{error}"));
     let plan = Plan::parse(&bytes).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(plan.governs_frames(), spec.sections.iter().any(|section| section.frames != 0));
     Ok(spec)
@@ -226,7 +228,7 @@ fn a_replayed_map_is_written_out() {
 
 #[test]
 fn colours_that_nobody_says() {
-    let unknown = |text: &str| compile(&policy(text), &Machine::generic_x86_64(), &Options::default());
+    let unknown = |text: &str| compile(&policy(text), &Machine::generic_x86_64());
     let error = unknown("frames = \"bin-hopping\"").expect_err("no cache in the description");
     assert!(error.message.contains("no last-level cache"), "{error}");
     assert_eq!(error.allowed.first().map(String::as_str), Some("colors = N"));

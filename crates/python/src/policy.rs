@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pagelab_policy::compile::{Options, compile};
+use pagelab_policy::compile::compile;
 use pagelab_policy::flags::{Document, Flags, apply};
 use pagelab_policy::framemap::LARGEST_FILE;
 use pagelab_policy::read::{Files, no_files, read_toml};
@@ -127,7 +127,7 @@ pub fn policy_to_toml(policy_json: &str) -> PyResult<String> {
 pub fn check_policy(text: &str, path: &str, machine_json: Option<&str>) -> PyResult<()> {
     let machine = machine(machine_json)?;
     let policy = parse(text, path, &machine, &loader(path)).map_err(|error| refused(&error))?;
-    compile(&policy, &machine, &Options::default()).map_err(|error| refused(&error))?;
+    compile(&policy, &machine).map_err(|error| refused(&error))?;
     Ok(())
 }
 
