@@ -1,9 +1,9 @@
 //! Starting the program, waiting for its tree, and giving the terminal back.
 
 use crate::error::{Error, Result, no_descriptor};
+use crate::process_tree::reap::{Companion, Story, Watch};
 use crate::sys::child::{self, Report, Setup, Step};
 use crate::sys::{self, files, process, signals};
-use crate::tree::{Companion, Story, Watch};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
