@@ -20,6 +20,7 @@ MODELS = ROOT / "src/pagelab/contract"
 DOCUMENTS = {"record-1.json": "record.py", "request-1.json": "request.py"}
 REQUEST = "request-1.json"
 SETTINGS = "settings.py"
+STRATEGIES = "strategies.py"
 HEADER = """\
 # Generated from crates/contract by tools.contract; change the Rust types, then: make contract
 # mypy: disable-error-code="assignment"
@@ -50,8 +51,9 @@ def main() -> int:
         for schema, model in DOCUMENTS.items():
             _write_model(made / schema, made / model)
         _write_settings(made / REQUEST, made / SETTINGS)
+        _write_strategies(made / "strategies.json", made / STRATEGIES)
         copies = {made / schema: SCHEMAS / schema for schema in DOCUMENTS}
-        copies |= {made / model: MODELS / model for model in (*DOCUMENTS.values(), SETTINGS)}
+        copies |= {made / model: MODELS / model for model in (*DOCUMENTS.values(), SETTINGS, STRATEGIES)}
         stale = []
         for fresh, kept in copies.items():
             if not kept.exists() or fresh.read_text() != kept.read_text():
@@ -93,16 +95,30 @@ def _write_settings(schema: Path, to: Path) -> None:
             facts = {"field": field, **_form(described), **described["x-setting"]}
             shown = (f"{key}={tuple(value) if isinstance(value, list) else value!r}" for key, value in facts.items())
             rows.append(f"RunSetting({', '.join(shown)}),")
+    title = "The settings of a run that people choose, as the request has them."
+    _write_table(to, title, "pagelab.contract.run_setting", "RunSetting", "RUN_SETTINGS", rows)
+
+
+def _write_strategies(table: Path, to: Path) -> None:
+    rows = []
+    for one in json.loads(table.read_text()):
+        facts = {**one, "parameters": tuple(map(tuple, one["parameters"]))}
+        rows.append(f"Strategy({', '.join(f'{key}={value!r}' for key, value in facts.items())}),")
+    title = "The strategies that place frames, as the table of the plan has them."
+    _write_table(to, title, "pagelab.contract.strategy", "Strategy", "STRATEGIES", rows)
+
+
+def _write_table(to: Path, title: str, module: str, row: str, name: str, rows: list[str]) -> None:
     text = [
         HEADER.splitlines()[0] + "\n",
-        '"""The settings of a run that people choose, as the request has them."""\n',
+        f'"""{title}"""\n',
         "from __future__ import annotations\n",
-        "from pagelab.contract.run_setting import RunSetting\n",
-        "RUN_SETTINGS = (",
+        f"from {module} import {row}\n",
+        f"{name} = (",
         *rows,
         ")",
     ]
-    command = [str(Path(sysconfig.get_path("scripts")) / "ruff"), "format", "-", "--stdin-filename", str(SETTINGS)]
+    command = [str(Path(sysconfig.get_path("scripts")) / "ruff"), "format", "-", "--stdin-filename", to.name]
     done = subprocess.run(command, input="\n".join(text), capture_output=True, text=True, cwd=ROOT, check=True)
     to.write_text(done.stdout)
 

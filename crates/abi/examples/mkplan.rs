@@ -41,7 +41,7 @@ fn section(spec: &mut PlanSpec, memory: Memory) -> &mut SectionSpec {
 fn strategy(text: &str) -> StrategySpec {
     let mut parts = text.split('/');
     let name = parts.next().unwrap_or_default();
-    let kind = StrategyKind::ALL.into_iter().find(|kind| kind.name() == name).expect("a strategy");
+    let kind = StrategyKind::ALL.iter().copied().find(|kind| kind.name() == name).expect("a strategy");
     let mut numbers = parts.map(|part| part.parse::<u64>().expect("a number"));
     let mut strategy = StrategySpec::new(kind, numbers.next().expect("a number of colours") as u32);
     match kind {

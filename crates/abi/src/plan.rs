@@ -17,6 +17,7 @@
 
 mod encode;
 mod kinds;
+mod strategies;
 mod strategy;
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,8 @@ mod tests;
 use core::fmt;
 
 pub use encode::{PlanSpec, RunSpec, SectionSpec, StrategySpec};
-pub use kinds::{Fetch, Flags, Memory, StrategyKind, Via};
+pub use kinds::{Fetch, Flags, Memory, Via};
+pub use strategies::{Facts, Parameter, StrategyKind};
 pub use strategy::{ANYWHERE, FIRST_FROM_SEED, Span, Strategy, WordRange, Words};
 
 /// First eight bytes of a plan.

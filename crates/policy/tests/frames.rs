@@ -5,7 +5,7 @@ mod common;
 use common::policy;
 use pagelab_contract::warning::WarningKind;
 use pagelab_policy::compile::{compile, warnings};
-use pagelab_policy::frames::{ByPage, Colours, FirstBin, Frames, Span, Strategy};
+use pagelab_policy::frames::{ByNumbers, ByPage, Colours, FirstBin, Frames, Span, Strategy};
 use pagelab_policy::machine::CacheGeometry;
 use pagelab_policy::plan::{
     self, ANYWHERE, FIRST_FROM_SEED, Memory as Kind, Plan, PlanSpec, RunSpec, StrategyKind,
@@ -28,6 +28,10 @@ fn compiled(policy: &Policy) -> Result<PlanSpec, PolicyError> {
     Ok(spec)
 }
 
+fn by(numbers: ByNumbers) -> Strategy {
+    Strategy::ByNumbers(numbers)
+}
+
 fn plan_of(text: &str) -> PlanSpec {
     compiled(&policy(text)).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -41,17 +45,17 @@ fn strategies(spec: &PlanSpec) -> Vec<(Kind, u16)> {
 fn words_tables_and_parameters() {
     let frames = |text: &str| policy(&format!("frames = {text}")).frames;
     let of = |strategy| Frames { strategy, ..Frames::default() };
-    assert_eq!(frames("\"page-coloring\""), of(Strategy::PageColoring { hash_pid: false }));
+    assert_eq!(frames("\"page-coloring\""), of(by(ByNumbers::of(StrategyKind::PageColoring))));
     let hopping = Frames {
         colours: Colours::Count(64),
         pin: true,
         fault_around: Some(16),
-        ..of(Strategy::BinHopping { first: FirstBin::Colour(3) })
+        ..of(by(ByNumbers { first: FirstBin::Colour(3), ..ByNumbers::of(StrategyKind::BinHopping) }))
     };
     let parameters = "colors = 64, first = 3, pin = true, fault-around = 16";
     assert_eq!(frames(&format!("{{ kind = \"bin-hopping\", {parameters} }}")), hopping);
     assert_eq!(frames(&format!("{{ bin-hopping = {{ {parameters} }} }}")), hopping);
-    let seeded = of(Strategy::BinHopping { first: FirstBin::Seed(9) });
+    let seeded = of(by(ByNumbers { first: FirstBin::Seed(9), ..ByNumbers::of(StrategyKind::BinHopping) }));
     assert_eq!(frames("{ bin-hopping = { seed = 9 } }"), seeded);
     let pattern = ByPage::List(vec![Colour(0), Colour(3)]);
     let modulo = Frames { colours: Colours::Count(4), ..of(Strategy::Modulo { colours: pattern }) };
@@ -59,10 +63,13 @@ fn words_tables_and_parameters() {
     let hashed = Frames {
         colours: Colours::Cache { bytes: Bytes(1 << 20), ways: 16 },
         budget: Some(Bytes(256 << 20)),
-        ..of(Strategy::PageColoring { hash_pid: true })
+        ..of(by(ByNumbers { hash_pid: true, ..ByNumbers::of(StrategyKind::PageColoring) }))
     };
     assert_eq!(frames("{ page-coloring = { cache = \"1M,16\", hash = \"pid\", budget = \"256M\" } }"), hashed);
-    let masked = Frames { colours: Colours::Masks(vec![0x41, 2]), ..of(Strategy::Random { seed: 42 }) };
+    let masked = Frames {
+        colours: Colours::Masks(vec![0x41, 2]),
+        ..of(by(ByNumbers { seed: 42, ..ByNumbers::of(StrategyKind::Random) }))
+    };
     assert_eq!(frames("{ random = { seed = 42, masks = [\"0x41\", 2] } }"), masked);
     let (path, argument) = ("/opt/x.so".to_owned(), "a=1".to_owned());
     assert_eq!(

@@ -12,6 +12,7 @@ import typer
 from pagelab import terminal
 from pagelab.cli.options import MEASURE, OUTPUT, WHAT, MeasureRegex
 from pagelab.cli.run_settings import NOTHING, Typed, asked, once
+from pagelab.contract.strategies import STRATEGIES
 from pagelab.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def run_command(
         typer.Option(
             "--frames",
             metavar="WHERE",
-            help="Where pages lie: page-coloring, bin-hopping, modulo:…, exact:…, random:seed=N, module:path=F, with "
+            help=f"Where pages lie: {', '.join(one.example for one in STRATEGIES)}, with "
             "parameters (colors=64,pin=true); or MEMORY=WHERE. Needs root. Repeatable.",
             rich_help_panel=_POLICY,
         ),

@@ -146,7 +146,7 @@ fn budget_bound(kind: StrategyKind, memory: &Memory) -> u64 {
     let limit = memory.limit_bytes.filter(|limit| memory.total_bytes.is_none_or(|total| *limit < total));
     match (limit, kind) {
         (None, _) => 0,
-        (Some(limit), StrategyKind::Modulo | StrategyKind::Exact | StrategyKind::Module) => limit / 4,
+        (Some(limit), kind) if kind.facts().is_particular => limit / 4,
         (Some(limit), _) if limit < SMALL_GROUP => limit / 16,
         (Some(_), _) => 0,
     }
