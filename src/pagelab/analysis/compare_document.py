@@ -48,7 +48,7 @@ class Change(_Model):
     """By non-overlap of the intervals of ``a`` and ``b``."""
 
 
-class Caution(_Model):
+class IntervalWarning(_Model):
     """Why an interval may not have its level."""
 
     side: Literal["A", "B"]
@@ -92,7 +92,7 @@ class Condition(_Model):
     executions: Executions
     changes: dict[str, Change]
     """By metric: mean-response-time, nondeterminism-in-measurement, ..."""
-    cautions: list[Caution]
+    cautions: list[IntervalWarning]
     coverage: str
     """Which of these intervals held the truth in less than 90% of simulations with so few executions; else empty."""
     left_out: list[str]
@@ -231,9 +231,9 @@ def _condition(one: Compared) -> Condition:
         for change in one.found.changes
     }
     cautions = [
-        Caution(side=side, doubt=caution.doubt.value, message=caution.message)
+        IntervalWarning(side=side, doubt=caution.kind.value, message=caution.message)
         for i, side in enumerate(_SIDES)
-        for caution in table.cautions(i)
+        for caution in table.warnings(i)
     ]
     return Condition(
         condition=one.condition,
