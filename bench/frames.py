@@ -20,7 +20,7 @@ from .tools import KERNEL, Bench
 class Shield(TypedDict):
     """Fields of a request."""
 
-    cpus: tuple[int, ...]
+    cpus: list[int]
     scheduler: Literal["fifo"]
 
 
@@ -31,7 +31,7 @@ MANY = 10_000
 PAUSE_MS = 25
 """Between repeats: what the refiller has to sort and zero what was given back."""
 
-SHIELD: Shield = {"cpus": (max(os.sched_getaffinity(0)),), "scheduler": "fifo"}
+SHIELD: Shield = {"cpus": [max(os.sched_getaffinity(0))], "scheduler": "fifo"}
 """What has one thread runs on one processor in real time: what else the machine does must not count."""
 
 
@@ -144,7 +144,8 @@ def _bare(bench: Bench, program: str, arguments: tuple[int, ...], request: RunRe
     """Columns of what ``program`` prints, without pagelab in it."""
     output = bench.scratch / f"{program}.out"
     argv = [bench.compiled(program, "-pthread"), *map(str, arguments)]
-    record = run(replace(request, argv=argv, policy_toml=KERNEL, preload="never", stdout=str(output), timeout_s=300))
+    changes = {"argv": argv, "policy_toml": KERNEL, "preload": "never", "stdout": str(output), "timeout_s": 300}
+    record = run(request.model_copy(update=changes))
     if record.outcome.status != "ok":
         raise SystemExit(f"{' '.join(argv)}: {record.outcome}")
     rows = [[float(word) for word in line.split()] for line in output.read_text().splitlines()]
@@ -176,7 +177,7 @@ def _run(bench: Bench, case: Case, repeats: int) -> tuple[list[Sample], list[Sam
     argv = case.argv(bench, repeats)
     request = RunRequest(argv=argv, policy_toml=case.toml, preload="always", stdout=str(output), timeout_s=300)
     if case.is_shielded:
-        request = replace(request, **SHIELD)
+        request = request.model_copy(update=SHIELD)
     record = run(request)
     if record.outcome.status != "ok":
         raise SystemExit(f"{' '.join(argv)} under\n{case.toml}{record.outcome}")
@@ -263,7 +264,8 @@ def _against_bare(bench: Bench) -> Result:
 def _run_threads(bench: Bench, repeats: int, request: RunRequest) -> tuple[list[list[float]], Record]:
     output = bench.scratch / "threads.out"
     argv = [bench.compiled("frames_threads", "-pthread"), *map(str, (THREADS, 1024, repeats, PAUSE_MS))]
-    record = run(replace(request, argv=argv, policy_toml=BINS_1, preload="always", stdout=str(output), timeout_s=300))
+    changes = {"argv": argv, "policy_toml": BINS_1, "preload": "always", "stdout": str(output), "timeout_s": 300}
+    record = run(request.model_copy(update=changes))
     if record.outcome.status != "ok":
         raise SystemExit(f"{' '.join(argv)}: {record.outcome}")
     return [[float(word) for word in line.split()] for line in output.read_text().splitlines()], record

@@ -10,7 +10,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -69,7 +68,7 @@ def _start_us(bench: Bench, form: str, preload: Preload, env: dict[str, str]) ->
     out = bench.scratch / "spawning.ns"
     path = ":".join(f"/nowhere/{i}" for i in range(11))
     argv = [bench.compiled("spawning"), form, str(times), str(resident_mib), "/bin/true", str(out)]
-    _cpu_s(run(replace(_request(argv, preload, bench.scratch), env={"PATH": path, **env})))
+    _cpu_s(run(_request(argv, preload, bench.scratch, {"PATH": path, **env})))
     return int(out.read_text()) / 1e3
 
 
@@ -105,9 +104,18 @@ def _cpu_s(record: Record) -> float:
     return (record.time.user_ns + record.time.system_ns) / 1e9
 
 
-def _request(argv: list[str], preload: Preload, cwd: Path, stdin: str = "null") -> RunRequest:
+def _request(
+    argv: list[str], preload: Preload, cwd: Path, env: dict[str, str] | None = None, stdin: str = "null"
+) -> RunRequest:
     return RunRequest(
-        argv=argv, policy_toml=KERNEL, preload=preload, cwd=str(cwd), stdin=stdin, stdout="null", timeout_s=300
+        argv=argv,
+        policy_toml=KERNEL,
+        preload=preload,
+        cwd=str(cwd),
+        env=env or {},
+        stdin=stdin,
+        stdout="null",
+        timeout_s=300,
     )
 
 

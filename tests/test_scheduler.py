@@ -79,9 +79,9 @@ def test_a_policy_of_a_study_may_ask_for_it() -> None:
 
     text = 'name = "s"\n[[workload]]\nname = "w"\ncommand = "true"\n[[policy]]\nname = "kernel"\n'
     both = plan_text(text + '[[policy]]\nname = "fifo"\nscheduler = "fifo"\n', Path("/x/s.toml"), Path("/x/out"))
-    assert [condition.scheduler for condition in both.conditions] == [None, "fifo"]
+    assert [condition.request.scheduler for condition in both.conditions] == [None, "fifo"]
     whole = plan_text('scheduler = "fifo"\n' + text, Path("/x/s.toml"), Path("/x/out"))
-    assert [condition.scheduler for condition in whole.conditions] == ["fifo"]
+    assert [condition.request.scheduler for condition in whole.conditions] == ["fifo"]
 
 
 def test_a_study_is_refused_before_its_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

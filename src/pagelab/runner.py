@@ -14,7 +14,6 @@ import subprocess
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,49 +31,55 @@ _END_PATIENCE_S = 10.0
 """What an interrupted launcher is given to end the tree (TERM, 2 s, KILL), restore settings and write the record."""
 
 
+MEASURE_FD = 3
+"""Descriptor on which a program reports measurements, unless told otherwise."""
+_NO_VARIABLES: Mapping[str, str] = {}
+
+
 class LauncherError(PagelabError):
     """``pagelab-launch`` failed in a way that is nobody's fault but pagelab's."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunRequest:
-    """What to run and how; the fields are those of ``pagelab.request/1`` (docs/architecture/contracts.md)."""
+class RunRequest(Request):
+    """What to run and how: the fields of :class:`pagelab.contract.request.Request`, with shorter forms of nested ones.
 
-    argv: Sequence[str]
-    policy_toml: str = ""
-    policy_path: str | None = None
-    cwd: str | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
-    unset: Sequence[str] = ()
-    clear_env: bool = False
-    preload: Literal["auto", "always", "never"] = "auto"
-    cpus: Sequence[int] = ()
-    aslr: bool | None = None
-    scheduler: Literal["fifo"] | None = None
-    node: int | None = None
-    user: str | None = None
-    timeout_s: float | None = None
-    stdin: str = "null"
-    stdout: str = "inherit"
-    stderr: str = "inherit"
-    events: Sequence[str] = ()
-    per_process_counters: bool = True
-    measure_fd: int | None = 3
-    measure_regex: str | None = None
-    control_readahead: bool = True
-    flush: Literal["none", "files", "all"] = "none"
-    flush_files: Sequence[str] = ()
-    run_dir_root: str | None = None
-    tell_limits: bool = False
-    """Limits that leave the program too little room are told on standard error before it starts; the record's warnings
-    have them in any case."""
-    announce_fd: int | None = None
-    """One end of a stream socket: the launcher writes the program's process id there before the program executes, and
-    waits for a byte, or for the other end to be closed."""
+    ``env`` (variables to set), ``unset`` and ``clear_env`` make its ``env``; ``measure_fd`` and ``measure_regex`` its
+    ``measurements``; a word as ``flush``, with ``flush_files``, its ``flush``. Raises :class:`BadInputError` for an
+    unknown field, and for a value of the wrong kind.
+    """
+
+    def __init__(
+        self,
+        *,
+        argv: Sequence[str],
+        env: Mapping[str, str] | EnvChanges = _NO_VARIABLES,
+        unset: Sequence[str] = (),
+        clear_env: bool = False,
+        measure_fd: int | None = MEASURE_FD,
+        measure_regex: str | None = None,
+        flush: Literal["none", "files", "all"] | Flush = "none",
+        flush_files: Sequence[str] = (),
+        **fields: Any,
+    ) -> None:
+        from pydantic import ValidationError
+
+        try:
+            if not isinstance(env, EnvChanges):
+                env = EnvChanges(clear=clear_env, set=dict(env), unset=list(unset))
+            if not isinstance(flush, Flush):
+                flush = Flush(mode=flush, files=list(flush_files))
+            measured = {"measurements": Measurements(fd=measure_fd, regex=measure_regex)}
+            super().__init__(argv=list(argv), env=env, flush=flush, **{**measured, **fields})
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise BadInputError(f"RunRequest: {where} = {first['input']!r}: {first['msg']}") from None
 
 
-def run(request: RunRequest) -> Record:
+def run(request: Request) -> Record:
     """Makes the run and returns its record, whatever became of the program.
+
+    Where the library is, what the machine offers and where the record goes is filled in.
 
     Raises :class:`BadInputError` or :class:`MachineError` when the run was refused before the program started,
     and :class:`LauncherError` when pagelab itself failed. ``KeyboardInterrupt`` (or whatever else a signal
@@ -96,7 +101,7 @@ def run(request: RunRequest) -> Record:
     return record.model_copy(update=completed)
 
 
-def scarce(request: RunRequest) -> list[RunWarning]:
+def scarce(request: Request) -> list[RunWarning]:
     """The limits that would leave a run of this request too little room, without making it."""
     document = _document(request, machine.describe(), Path("/dev/null"))
     asked = [str(paths.launcher()), "--limits", "-"]
@@ -120,39 +125,18 @@ def _read(path: Path) -> Record:
         ) from None
 
 
-def _document(request: RunRequest, described: dict[str, Any], record: Path) -> str:
+def _document(request: Request, described: dict[str, Any], record: Path) -> str:
     """The request as the launcher reads it."""
-    return Request(
-        argv=paths.bundled(request.argv),
-        cwd=request.cwd,
-        env=EnvChanges(clear=request.clear_env, set=dict(request.env), unset=list(request.unset)),
-        policy_toml=request.policy_toml,
-        policy_path=request.policy_path,
-        machine=described,
-        preload=request.preload,
-        library=_library(request),
-        cpus=list(request.cpus),
-        aslr=request.aslr,
-        scheduler=request.scheduler,
-        node=request.node,
-        user=request.user,
-        timeout_s=request.timeout_s,
-        stdin=request.stdin,
-        stdout=request.stdout,
-        stderr=request.stderr,
-        events=list(request.events),
-        per_process_counters=request.per_process_counters,
-        measurements=Measurements(fd=request.measure_fd, regex=request.measure_regex),
-        control_readahead=request.control_readahead,
-        flush=Flush(mode=request.flush, files=list(request.flush_files)),
-        run_dir_root=request.run_dir_root,
-        tell_limits=request.tell_limits,
-        record=str(record),
-        announce_fd=request.announce_fd,
-    ).model_dump_json(by_alias=True)
+    found = {
+        "argv": paths.bundled(request.argv),
+        "machine": described,
+        "library": _library(request),
+        "record": str(record),
+    }
+    return request.model_copy(update=found).model_dump_json(by_alias=True)
 
 
-def _library(request: RunRequest) -> str | None:
+def _library(request: Request) -> str | None:
     """Without preloading the path only counts for the size of the environment, and may be missing."""
     try:
         return str(paths.library())

@@ -26,7 +26,7 @@ from .study.spec import RawStudy
 
 JSON_SCHEMAS: dict[str, type[BaseModel]] = {
     "imported-1.json": ImportedRun,
-    "study-1.json": Plan,
+    "study-2.json": Plan,
     "study-toml-1.json": RawStudy,
     "compare-1.json": CompareDocument,
     "try-1.json": TryDocument,
@@ -50,7 +50,7 @@ One finished run is one transaction: its row in `run`, its `measurement` rows, t
 in `step`, and the end of its `attempt`. An attempt without an outcome is a run in progress, or one that was killed.
 
 `run.record_json` holds [pagelab.record/1](record-1.json), or [pagelab.imported/1](imported-1.json) for what was
-measured elsewhere. `meta` holds `store_version`, `plan` ([pagelab.study/1](study-1.json)), `spec` (study.toml as it was
+measured elsewhere. `meta` holds `store_version`, `plan` ([pagelab.study/2](study-2.json)), `spec` (study.toml as it was
 run), `digest`, `schedule_algorithm`, `created_at`, `source`, `programs` (path → SHA-256 of what is run), `machine`,
 and `origin` for imported studies.
 """

@@ -33,7 +33,7 @@ def test_every_benchmark_has_all_factors_and_a_name_of_its_own() -> None:
     conditions = plan('benchmarks = ["*"]\n' + HEAD).conditions
     for condition in conditions:
         assert tuple(condition.factors) == catalogue.FACTORS
-        assert not any("{" in value for value in [*condition.factors.values(), *condition.argv])
+        assert not any("{" in value for value in [*condition.factors.values(), *condition.request.argv])
         assert (condition.metric == "wall_s") == (condition.factors["granularity"] == "process")
     assert {condition.workload_name for condition in conditions} == set(names)
 
@@ -67,7 +67,10 @@ def test_sizes_are_those_of_this_machines_caches(monkeypatch: pytest.MonkeyPatch
         'name = "s"\n', ""
     )
     conditions = plan('name = "s"\n' + text).conditions
-    sizes = {condition.workload: condition.argv[condition.argv.index("--bytes") + 1] for condition in conditions}
+    sizes = {
+        condition.workload: condition.request.argv[condition.request.argv.index("--bytes") + 1]
+        for condition in conditions
+    }
     assert sizes["scimark-sor cache=L1 memory=each size=half"] == "16384"
     assert sizes["scimark-sor cache=L2 memory=each size=double"] == str(2 << 20)
     (absent,) = {reason for condition in conditions if (reason := cannot(condition, machine.describe()))}
@@ -126,7 +129,7 @@ def test_the_quick_form_lays_its_table_over_the_study() -> None:
 def test_one_cpu_is_one_that_may_be_used() -> None:
     work = '[[workload]]\nname = "w"\ncommand = "x"\n'
     (condition,) = plan('cpus = "one"\n' + HEAD + work).conditions
-    assert condition.cpus == [max(os.sched_getaffinity(0))]
+    assert condition.request.cpus == [max(os.sched_getaffinity(0))]
     with pytest.raises(SpecError, match="cpus"):
         plan('cpus = "two"\n' + HEAD + work)
 

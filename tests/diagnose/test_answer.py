@@ -255,7 +255,7 @@ def test_a_combination_is_confirmed_without_what_was_cleared_and_resumed_so(tmp_
     """ASLR and the CPU are a cause each, so small that only both together show; nothing else matters."""
 
     def program(condition: Condition, random: np.random.Generator) -> float:
-        held = (condition.aslr is False, bool(condition.cpus))
+        held = (condition.request.aslr is False, bool(condition.request.cpus))
         noise = sum(random.normal(0, 0.03) * (not one) for one in held)
         return float(100 * np.exp(noise + random.normal(0, 0.004)))
 

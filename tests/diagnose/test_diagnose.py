@@ -65,8 +65,8 @@ def finding(found: Diagnosis, key: str) -> Finding:
 
 def stack(condition: Condition, random: np.random.Generator) -> float:
     """30% slower at every other place of the stack; with ASLR off the environment decides."""
-    if condition.aslr is False:
-        slow = len(condition.env.get("PAGELAB_PADDING", "")) > 2048
+    if condition.request.aslr is False:
+        slow = len(condition.request.env.set.get("PAGELAB_PADDING", "")) > 2048
     else:
         slow = bool(random.random() < 0.5)
     return (130 if slow else 100) * float(random.lognormal(0, 0.003))
@@ -74,8 +74,8 @@ def stack(condition: Condition, random: np.random.Generator) -> float:
 
 def pages(condition: Condition, random: np.random.Generator) -> float:
     """Half of the executions get huge pages, unless a size is asked for."""
-    slow = 'pages = "4K"' in condition.policy_toml
-    if 'pages = "' not in condition.policy_toml:
+    slow = 'pages = "4K"' in condition.request.policy_toml
+    if 'pages = "' not in condition.request.policy_toml:
         slow = bool(random.random() < 0.5)
     return (150 if slow else 100) * float(random.lognormal(0, 0.003))
 
@@ -159,7 +159,7 @@ def test_a_finding_that_fresh_executions_do_not_show_is_not_quoted(tmp_path: Pat
 
 
 def test_what_the_machine_cannot_do_is_left_out_with_the_reason(tmp_path: Path) -> None:
-    found = diagnosed(tmp_path, steady, lambda each: "needs root" if "frames" in each.policy_toml else None)
+    found = diagnosed(tmp_path, steady, lambda each: "needs root" if "frames" in each.request.policy_toml else None)
     for key in ("frames-random", "frames-bin-hopping", "frames-page-coloring"):
         assert (finding(found, key).verdict, finding(found, key).reason) == ("left-out", "needs root")
     assert any("was left out: needs root" in note for note in found.notes)
@@ -167,7 +167,7 @@ def test_what_the_machine_cannot_do_is_left_out_with_the_reason(tmp_path: Path) 
 
 def test_a_source_under_which_the_program_fails_is_left_out(tmp_path: Path) -> None:
     def behave(condition: Condition) -> Record:
-        if 'pages = "2M"' in condition.policy_toml:
+        if 'pages = "2M"' in condition.request.policy_toml:
             return record(condition, outcome={"status": "failed", "exit_code": 7, "signal": None})
         return record(condition, wall_ns=int(np.random.default_rng().normal(1e8, 1e5)))
 
@@ -253,7 +253,7 @@ def test_names_of_parameters_in_a_command_reach_the_program(tmp_path: Path) -> N
     seen: set[tuple[str, ...]] = set()
 
     def noting(condition: Condition, random: np.random.Generator) -> float:
-        seen.add(tuple(condition.argv))
+        seen.add(tuple(condition.request.argv))
         return steady(condition, random)
 
     diagnosed(tmp_path, noting)

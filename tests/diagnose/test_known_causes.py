@@ -26,7 +26,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def in_pools(condition: Condition) -> bool:
     """The library keeps heap and mappings at fixed addresses."""
-    return "pages" in condition.policy_toml or "frames" in condition.policy_toml
+    return "pages" in condition.request.policy_toml or "frames" in condition.request.policy_toml
 
 
 @pytest.mark.parametrize("blocks", [15, 40])
@@ -63,7 +63,7 @@ def test_aslr_that_is_off_with_an_environment_size_is_not_the_environment(tmp_pa
     """ASLR off makes it steady, whatever the environment's size is."""
 
     def program(condition: Condition, random: np.random.Generator) -> float:
-        slow = condition.aslr is not False and random.random() < 0.5
+        slow = condition.request.aslr is not False and random.random() < 0.5
         return float((130 if slow else 100) * random.lognormal(0, 0.003))
 
     found = diagnosed(tmp_path, program)
@@ -80,7 +80,7 @@ def test_a_confirmation_against_the_control_says_so(tmp_path: Path) -> None:
     """Steady with 4K pages, and neither by default nor in the control."""
 
     def program(condition: Condition, random: np.random.Generator) -> float:
-        slow = 'pages = "4K"' not in condition.policy_toml and random.random() < 0.5
+        slow = 'pages = "4K"' not in condition.request.policy_toml and random.random() < 0.5
         return float((130 if slow else 100) * random.lognormal(0, 0.003))
 
     found = diagnosed(tmp_path, program)
@@ -99,9 +99,9 @@ def test_causes_that_add_up_are_not_said_to_interact(tmp_path: Path) -> None:
 
     def program(condition: Condition, random: np.random.Generator) -> float:
         pinned = [
-            condition.aslr is False,
+            condition.request.aslr is False,
             in_pools(condition),
-            bool(condition.cpus),
+            bool(condition.request.cpus),
             any("cat" in str(step) and "/dev/null" not in str(step) for step in condition.setup),
         ]
         noise = sum(random.normal(0, 0.05) * (not held) for held in pinned)
@@ -132,13 +132,13 @@ def test_a_confirmation_is_sized_for_the_spread(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(allocate, "MOST_CONFIRMED", 2000)
 
     def program(condition: Condition, random: np.random.Generator) -> float:
-        return float(100 * np.exp(random.normal(0, 0.007 if condition.aslr is False else 0.012)))
+        return float(100 * np.exp(random.normal(0, 0.007 if condition.request.aslr is False else 0.012)))
 
     few = {"pages", "frames", "cpus", "env", "flush", "setup"}
 
     def left_out(condition: Condition) -> str | None:
-        others = in_pools(condition) or condition.cpus or condition.env or condition.setup
-        return f"not needed: {few}" if others or condition.flush.mode != "none" else None
+        others = in_pools(condition) or condition.request.cpus or condition.request.env.set or condition.setup
+        return f"not needed: {few}" if others or condition.request.flush.mode != "none" else None
 
     asked = settings(tmp_path).model_copy(update={"unchanged": 0.02})
     found = begin(asked, tmp_path / "d", tools(program, left_out))
@@ -207,9 +207,9 @@ def test_a_confirmation_that_fails_leaves_the_exploration(tmp_path: Path) -> Non
     random = np.random.default_rng(1)
 
     def behave(condition: Condition) -> Record:
-        if (tmp_path / "d" / "confirmation" / "study.db").exists() and condition.aslr is False:
+        if (tmp_path / "d" / "confirmation" / "study.db").exists() and condition.request.aslr is False:
             return record(condition, outcome={"status": "failed", "exit_code": 7, "signal": None})
-        slow = condition.aslr is not False and random.random() < 0.5
+        slow = condition.request.aslr is not False and random.random() < 0.5
         return record(condition, wall_ns=int((1.3e8 if slow else 1e8) * random.lognormal(0, 0.003)))
 
     machine = {"machine": {}, "provenance": {}}

@@ -89,15 +89,15 @@ def test_every_source_is_a_study_that_can_be_planned(tmp_path: Path) -> None:
     text = study_toml(chosen, "d", pins, executions=9, warmups=1, copies=COPIES, question="?")
     plan = plan_text(text, tmp_path / "study.toml", tmp_path)
     assert len(plan.conditions) == len(pins) + COPIES
-    assert {tuple(each.argv) for each in plan.conditions} == {("cat", "{x}", "a b")}
+    assert {tuple(each.request.argv) for each in plan.conditions} == {("cat", "{x}", "a b")}
     by_name = {each.policy: each for each in plan.conditions}
-    assert by_name["aslr-off"].aslr is False
-    assert by_name["default"].aslr is None
-    assert by_name["default"].cpus is None
-    assert by_name["cache-flushed"].flush.mode == "files"
-    assert by_name["default"].flush.mode == "none"
-    assert by_name["everything"].aslr is False
-    assert by_name["everything"].cpus is not None
+    assert by_name["aslr-off"].request.aslr is False
+    assert by_name["default"].request.aslr is None
+    assert by_name["default"].request.cpus == []
+    assert by_name["cache-flushed"].request.flush.mode == "files"
+    assert by_name["default"].request.flush.mode == "none"
+    assert by_name["everything"].request.aslr is False
+    assert by_name["everything"].request.cpus != []
 
 
 def test_environments_are_drawn_in_steps_of_the_stacks_alignment(tmp_path: Path) -> None:
@@ -120,15 +120,15 @@ def test_every_pin_that_brings_something_with_it_has_a_control_that_brings_the_s
     text = study_toml(chosen, "d", conditions(list(found.values())), executions=9, warmups=1, copies=1, question="?")
     plan = {each.policy: each for each in plan_text(text, tmp_path / "study.toml", tmp_path).conditions}
     for control in found["environment"].controls:
-        assert plan[control.name].aslr is False
+        assert plan[control.name].request.aslr is False
         assert plan[control.name].env == {PADDING: ""}
     for pin in found["pages"].pins:
         (control,) = found["pages"].controls_of(pin)
-        assert 'otherwise = "kernel"' in plan[control.name].policy_toml
-        assert pin.keys["pages"] in plan[control.name].policy_toml
+        assert 'otherwise = "kernel"' in plan[control.name].request.policy_toml
+        assert pin.keys["pages"] in plan[control.name].request.policy_toml
     for key in ("frames-random", "frames-bin-hopping", "frames-page-coloring"):
         assert found[key].controls == found["frames-random"].controls
-        assert all("modulo" in plan[control.name].policy_toml for control in found[key].controls)
+        assert all("modulo" in plan[control.name].request.policy_toml for control in found[key].controls)
     assert all(plan[control.name].setup for control in found["page-cache"].controls)
     assert len(plan) == len({pin.name for pin in conditions(list(found.values()))}) + 1
 

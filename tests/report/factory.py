@@ -11,6 +11,7 @@ from typing import Any
 from pagelab.analysis import Analysis, StudyData, analyse, load
 from pagelab.analysis.model import WarningGroup
 from pagelab.analysis.nondeterminism.interval_warnings import OF_STATISTICS
+from pagelab.contract.request import Request
 from pagelab.record import (
     ColourTable,
     Command,
@@ -111,8 +112,8 @@ def record(condition: Condition, run: Run) -> Record:
     ]  # fmt: skip
     return Record(
         started_at="2026-01-01T00:00:00.000+00:00",
-        command=Command(argv=condition.argv, cwd="/", executable="/bin/true", env={}, env_bytes=100),
-        policy=PolicyAsked(name=condition.policy_name, toml=condition.policy_toml, path=None, digest="0" * 64),
+        command=Command(argv=condition.request.argv, cwd="/", executable="/bin/true", env={}, env_bytes=100),
+        policy=PolicyAsked(name=condition.policy_name, toml=condition.request.policy_toml, path=None, digest="0" * 64),
         settings=Settings(
             cpus=[1],
             aslr=run.aslr,
@@ -159,7 +160,7 @@ def _process(condition: Condition, run: Run, placement: Placement) -> Process:
         whole_touched_tiles=placement.whole_touched_tiles, tiles_as_asked=placement.tiles_as_asked,
     )  # fmt: skip
     return Process(
-        pid=10, ppid=1, executable=condition.argv[0], governed=True, start_ns=0, wall_ns=None, user_ns=None,
+        pid=10, ppid=1, executable=condition.request.argv[0], governed=True, start_ns=0, wall_ns=None, user_ns=None,
         system_ns=None, minor_faults=None, major_faults=None, peak_rss_bytes=None, placement=[region],
     )  # fmt: skip
 
@@ -183,7 +184,7 @@ def plan(
     conditions = [
         Condition(
             index=index, name=f"{w}/{p}", workload=w, policy=p, workload_name=w, policy_name=p, baseline=p == base,
-            argv=[f"/usr/bin/{w}"], cwd="/", policy_toml=f'pages = "{p}"\n', metric=metric,
+            request=Request(argv=[f"/usr/bin/{w}"], cwd="/", policy_toml=f'pages = "{p}"\n'), metric=metric,
             left_out=(left_out or {}).get(f"{w}/{p}"),
         )
         for index, (w, p) in enumerate((w, p) for w in workloads for p in names)
@@ -253,8 +254,8 @@ def crowded(directory: Path) -> Path:
     kept = [c for c in kept if not (c.workload.startswith("scan") and c.policy in ("4K", "2M", "mosaic"))]
     fetch = ("demand", "willneed")
     kept = [
-        c.model_copy(
-            update={"index": index, "policy_toml": f'fetch = "{c.policy}"\n'} if c.policy in fetch else {"index": index}
+        (c.asking(policy_toml=f'fetch = "{c.policy}"\n') if c.policy in fetch else c).model_copy(
+            update={"index": index}
         )
         for index, c in enumerate(kept)
     ]
@@ -337,7 +338,7 @@ def coloured(
     """A study of two frame policies; ``effect`` is page colouring's factor on the time."""
     rng = random.Random(11)
     made = plan(workloads, FRAME_POLICIES, 8, question="Does it matter where pages lie?")
-    texts = [c.model_copy(update={"policy_toml": FRAME_POLICIES[c.policy]}) for c in made.conditions]
+    texts = [c.asking(policy_toml=FRAME_POLICIES[c.policy]) for c in made.conditions]
     made = made.model_copy(update={"conditions": texts})
 
     def run_of(condition: Condition, slot: Slot) -> Run:

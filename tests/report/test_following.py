@@ -87,7 +87,7 @@ def test_what_try_cannot_ask_is_asked_by_more_executions(tmp_path: Path) -> None
     """A study whose programs need steps, or policies that no flag says, grows as a whole."""
     plan = factory.plan(["w"], ["kernel", "2M"], 8)
     toml = 'name = "2M"\npages = { mosaic = [["0", "64M", "2M"]], otherwise = "4K" }\n'
-    changed = [c.model_copy(update={"policy_toml": toml}) if c.policy == "2M" else c for c in plan.conditions]
+    changed = [c.asking(policy_toml=toml) if c.policy == "2M" else c for c in plan.conditions]
     found, data = study(tmp_path, 0.0, 0.05, conditions=changed)
     (told,) = told_of(found.planned(), found.design, found.metrics)
     following = following_of(found, data)

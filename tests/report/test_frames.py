@@ -153,7 +153,7 @@ def test_policies_are_explained_in_a_few_words(toml: str, wanted: str | None) ->
 
 def test_the_headline_is_a_sentence_and_explains_the_policy_it_names(tmp_path: Path) -> None:
     made = factory.plan(["scan"], ["kernel", "demand"], 8)
-    texts = [c.model_copy(update={"policy_toml": f'fetch = "{c.policy}"\n'}) for c in made.conditions]
+    texts = [c.asking(policy_toml=f'fetch = "{c.policy}"\n') for c in made.conditions]
     found = factory.study(
         tmp_path,
         made.model_copy(update={"conditions": texts}),

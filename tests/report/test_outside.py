@@ -14,7 +14,7 @@ from pagelab.report.outside import outside
 
 def study(directory: Path, change: float, toml: str = 'name = "2M"\npages = "2M"\n') -> Analysis:
     plan = factory.plan(["w"], ["kernel", "2M"], 12)
-    changed = [c.model_copy(update={"policy_toml": toml}) if c.policy == "2M" else c for c in plan.conditions]
+    changed = [c.asking(policy_toml=toml) if c.policy == "2M" else c for c in plan.conditions]
     made = factory.store(
         directory / "study",
         plan.model_copy(update={"conditions": changed}),

@@ -147,7 +147,7 @@ def test_minutes_in_which_nothing_fits_spend_no_look(tmp_path: Path) -> None:
 
 def test_one_run_that_takes_longer_than_all_is_cut_and_not_kept(tmp_path: Path) -> None:
     def behave(condition: Condition) -> Record:
-        assert condition.timeout_s is not None
+        assert condition.request.timeout_s is not None
         outcome = {"status": "timed-out", "exit_code": None, "signal": 9}
         return record(condition, outcome=outcome)
 
@@ -161,7 +161,7 @@ def test_the_studys_own_timeout_is_an_outcome(tmp_path: Path) -> None:
     text = TIMED.replace("seed = 7\n", 'seed = 7\ntimeout = "10ms"\n')
 
     def behave(condition: Condition) -> Record:
-        assert condition.timeout_s == 0.01
+        assert condition.request.timeout_s == 0.01
         time.sleep(0.005)
         return record(condition, outcome={"status": "timed-out", "exit_code": None, "signal": 9})
 

@@ -264,7 +264,7 @@ def test_the_demo_is_a_study_that_fits_its_budget(tmp_path: Path) -> None:
     assert by_workload["gups"] == {"kernel", "2M"}
     assert by_workload["btree"] == {"kernel", "2M", "mosaic"}
     assert by_workload["scan"] == {"kernel", "willneed"}
-    assert all(c.flush.mode == "files" for c in made.conditions if c.workload.startswith("scan"))
+    assert all(c.request.flush.mode == "files" for c in made.conditions if c.workload.startswith("scan"))
     pilot = fewest_blocks(made) + made.warmups
     assert len(made.conditions) * pilot * 0.6 < 150, "half of the time at 0.6 s a run"
 

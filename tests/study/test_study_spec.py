@@ -97,7 +97,7 @@ def test_conditions_are_workloads_times_policies() -> None:
     found = plan(TWO_BY_TWO)
     assert [condition.name for condition in found.conditions] == ["a/kernel", "a/4K", "b/kernel", "b/4K"]
     assert [condition.baseline for condition in found.conditions] == [True, False, True, False]
-    assert found.conditions[1].policy_toml == 'name = "4K"\npages = "4K"\n'
+    assert found.conditions[1].request.policy_toml == 'name = "4K"\npages = "4K"\n'
 
 
 def test_parameters_multiply_only_where_they_are_used() -> None:
@@ -118,7 +118,7 @@ def test_parameters_multiply_only_where_they_are_used() -> None:
         "plain/ra kb=0",
         "plain/ra kb=128",
     ]
-    assert found.conditions[1].argv == ["gups", "1G", "{size}", "${HOME}"]
+    assert found.conditions[1].request.argv == ["gups", "1G", "{size}", "${HOME}"]
     assert found.conditions[3].setup[0].argv == ["/bin/sh", "-c", "echo 128"]
 
 
@@ -140,8 +140,8 @@ def test_policy_files_and_layouts_are_part_of_the_digest(tmp_path: Path) -> None
 def test_paths_count_from_the_study_file() -> None:
     found = plan(HEAD + WORK + 'command = "x"\ncwd = "sub"\nstdin = "in"\nstdout = "{out}/o"\n')
     condition = found.conditions[0]
-    assert (condition.cwd, condition.stdin) == ("/nowhere/sub", "/nowhere/sub/in")
-    assert condition.stdout == "/nowhere/out/o"
+    assert (condition.request.cwd, condition.request.stdin) == ("/nowhere/sub", "/nowhere/sub/in")
+    assert condition.request.stdout == "/nowhere/out/o"
 
 
 def test_warm_up_measurements_and_the_test_are_part_of_the_plan(tmp_path: Path) -> None:

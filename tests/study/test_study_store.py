@@ -77,6 +77,28 @@ def test_an_old_store_migrates_and_keeps_its_runs(tmp_path: Path) -> None:
     assert _version(tmp_path) == str(migrations.VERSION)
 
 
+def test_the_conditions_of_a_store_of_version_2_ask_for_what_they_did(tmp_path: Path) -> None:
+    """store-v2.sql is a dump of a store as version 2 wrote it, of a study that says each setting of a run; its plan is
+    now what planning that study gives."""
+    _load(FIXTURES / "store-v2.sql", tmp_path)
+    with Store.open(tmp_path, write=False) as store:
+        plan = store.plan()
+        spec = store.meta()["spec"]
+        assert store.runs().height == 4
+    assert plan == plan_text(spec, Path("/home/user/s.toml"), Path("/home/user/out"))
+    pinned = plan.conditions[1].request
+    assert (pinned.cpus, pinned.aslr, pinned.scheduler, pinned.node) == ([0, 1], False, "fifo", 0)
+    assert (pinned.timeout_s, pinned.preload, pinned.events) == (90.0, "always", ["faults"])
+    assert (pinned.env.set, pinned.env.unset) == ({"A": "1", "B": "2"}, ["LD_LIBRARY_PATH"])
+    assert (pinned.flush.mode, pinned.flush.files) == ("files", ["/home/user/in.txt"])
+    assert pinned.measurements.regex == "(?P<value>[0-9]+)"
+    assert (pinned.stdin, pinned.stderr) == ("/home/user/in.txt", "/home/user/err.txt")
+    assert [c.keeps_stderr for c in plan.conditions] == [False, False, True, True]
+    with Store.open(tmp_path) as store:
+        assert store.plan() == plan
+    assert _version(tmp_path) == str(migrations.VERSION)
+
+
 def _load(dump: Path, directory: Path) -> None:
     connection = sqlite3.connect(directory / "study.db")
     connection.executescript(dump.read_text())

@@ -42,7 +42,7 @@ def test_a_variable_that_matters_is_found_and_the_study_is_kept(tmp_path: Path) 
     with Store.open(tmp_path / "try-sh.study", write=False) as store:
         plan, runs = store.plan(), store.runs()
     assert (plan.test, plan.metric) == ("pairs", "measure.op")
-    assert [condition.env for condition in plan.conditions] == [{"OP": "10"}, {"OP": "15"}]
+    assert [condition.request.env.set for condition in plan.conditions] == [{"OP": "10"}, {"OP": "15"}]
     assert runs.height == 2 * plan.executions
     assert plan.executions >= 6
 

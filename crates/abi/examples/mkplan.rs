@@ -7,7 +7,9 @@
 
 use std::process::exit;
 
-use pagelab_abi::plan::{Fetch, Flags, Interval, Memory, PlanSpec, SectionSpec, StrategyKind, StrategySpec, Via};
+use pagelab_abi::plan::{
+    Fetch, Flags, Interval, Memory, PlanSpec, RunSpec, SectionSpec, StrategyKind, StrategySpec, Via,
+};
 
 fn size(text: &str) -> u64 {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -39,7 +41,7 @@ fn section(spec: &mut PlanSpec, memory: Memory) -> &mut SectionSpec {
 fn strategy(text: &str) -> StrategySpec {
     let mut parts = text.split('/');
     let name = parts.next().unwrap_or_default();
-    let kind = StrategyKind::ALL.into_iter().find(|kind| kind.name() == name).expect("a strategy");
+    let kind = StrategyKind::ALL.iter().copied().find(|kind| kind.name() == name).expect("a strategy");
     let mut numbers = parts.map(|part| part.parse::<u64>().expect("a number"));
     let mut strategy = StrategySpec::new(kind, numbers.next().expect("a number of colours") as u32);
     match kind {
@@ -61,8 +63,7 @@ fn main() {
     let args: Vec<String> = args.collect();
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
     let via = if has("hugetlb") { Via::Hugetlb } else { Via::Thp };
-    let mut spec = PlanSpec { run_dir: run_dir.clone().into_bytes(), ..PlanSpec::default() };
-    spec.flags = Flags::MEASURE | Flags::RESIDENCY;
+    let mut spec = PlanSpec::default();
     if !has("nofork") {
         spec.flags = spec.flags | Flags::INHERIT_FORK;
     }
@@ -100,6 +101,8 @@ fn main() {
         }
     }
     std::fs::create_dir_all(&run_dir).expect("run directory");
-    std::fs::write(format!("{run_dir}/plan"), spec.encode().expect("a valid plan")).expect("plan");
+    let flags = Flags::MEASURE | Flags::RESIDENCY;
+    let run = RunSpec { run_dir: run_dir.clone().into_bytes(), flags, ..RunSpec::default() };
+    std::fs::write(format!("{run_dir}/plan"), spec.encode(&run).expect("a valid plan")).expect("plan");
     println!("PAGELAB_PLAN={run_dir}/plan");
 }

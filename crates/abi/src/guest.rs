@@ -21,10 +21,10 @@ pub use frames::{
     COLOUR_SLOTS, EngineCountSlot, EngineCounts, EngineSlot, FRAMES_SLOTS, FramesCountSlot, FramesCounts,
     FramesSlot, NODE_SLOTS, OUT_OF_REACH_SLOTS,
 };
-pub use names::{Counter, DisabledReason, EngineFailure, EngineState, NoteKind, OutOfReach, Started, State};
+pub use names::{Counter, DisabledReason, EngineFailure, EngineState, GuestWarning, OutOfReach, Started, State};
 pub use report::{
-    ColourCounts, EngineReport, FramesReport, Measuring, Note, PlacementMethod, RegionReport, Report, Residency,
-    Rusage,
+    ColourCounts, EngineReport, FramesReport, Measuring, PlacementMethod, RegionReport, Report, Residency, Rusage,
+    WarningReport,
 };
 
 /// First word of a guest file ("PGLBGUST").
@@ -36,8 +36,8 @@ pub const VERSION: u64 = 4;
 pub const EXE_BYTES: usize = 512;
 /// Room for counters (more than there are, so that adding one keeps the layout).
 pub const COUNTER_SLOTS: usize = 64;
-/// Kinds of note kept.
-pub const NOTE_SLOTS: usize = 20;
+/// Kinds of warning kept.
+pub const WARNING_SLOTS: usize = 20;
 /// Files kept in the residency table.
 pub const RESIDENCY_SLOTS: usize = 256;
 /// Bytes kept of a file's path.
@@ -52,16 +52,16 @@ pub const DIRECTORY: &str = "guests";
 pub const SIZE_COLUMNS: [u64; 10] =
     [4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 1 << 30];
 
-/// One kind of note and how often it was taken.
+/// One kind of warning and how often there was cause.
 #[repr(C)]
-pub struct NoteSlot {
-    /// [`NoteKind`] code plus one; 0: empty.
+pub struct WarningSlot {
+    /// [`GuestWarning`] code plus one; 0: empty.
     pub kind: AtomicU64,
     /// How often.
     pub count: AtomicU64,
     /// errno of the first time (0: none).
     pub errno: AtomicU64,
-    /// An address or a file descriptor of the first time; see [`NoteKind`].
+    /// An address or a file descriptor of the first time; see [`GuestWarning`].
     pub address: AtomicU64,
     /// Bytes concerned the first time.
     pub bytes: AtomicU64,
@@ -192,7 +192,7 @@ pub struct GuestFile {
     /// By [`Counter`] code.
     pub counters: [AtomicU64; COUNTER_SLOTS],
     /// Notes, in order of their first time.
-    pub notes: [NoteSlot; NOTE_SLOTS],
+    pub warnings: [WarningSlot; WARNING_SLOTS],
     /// Bytes of `exe` used.
     pub exe_bytes: AtomicU64,
     /// The executable's path, as `/proc/self/exe` gives it.

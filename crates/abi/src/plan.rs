@@ -17,14 +17,16 @@
 
 mod encode;
 mod kinds;
+mod strategies;
 mod strategy;
 #[cfg(test)]
 mod tests;
 
 use core::fmt;
 
-pub use encode::{PlanSpec, SectionSpec, StrategySpec};
-pub use kinds::{Fetch, Flags, Memory, StrategyKind, Via};
+pub use encode::{PlanSpec, RunSpec, SectionSpec, StrategySpec};
+pub use kinds::{Fetch, Flags, Memory, Via};
+pub use strategies::{Facts, Parameter, StrategyKind};
 pub use strategy::{ANYWHERE, FIRST_FROM_SEED, Span, Strategy, WordRange, Words};
 
 /// First eight bytes of a plan.

@@ -341,18 +341,24 @@ pub struct FramesStrategy {
     pub by_colour: Option<ColourTable>,
 }
 
-/// Strategies that place frames, by the names that `pagelab_abi` gives them.
+/// The names of strategies, which are those of the table in `pagelab_abi`.
 #[cfg(feature = "schema")]
-#[allow(dead_code, reason = "a list of names")]
-#[derive(schemars::JsonSchema, Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum StrategyKind {
-    PageColoring,
-    BinHopping,
-    Modulo,
-    Exact,
-    Random,
-    Module,
+struct StrategyKind;
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for StrategyKind {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "StrategyKind".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let names: Vec<&str> = pagelab_abi::plan::StrategyKind::ALL.iter().map(|kind| kind.name()).collect();
+        schemars::json_schema!({
+            "description": "Strategies that place frames, by the names that `pagelab_abi` gives them.",
+            "type": "string",
+            "enum": names,
+        })
+    }
 }
 
 /// Pages by colour: index i is colour i, or all colours that are i modulo the length where `folded`.

@@ -5,6 +5,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+// A field with `x-setting` is a setting of a run that people choose, too: `study` names the tables of study.toml that may
+// say it (with the key of the field, without its unit); `flag`, `metavar` and `help` are its option of `pagelab run`;
+// `compared` the help where `try` and `compare` offer it, `short` its name before a value there, `label` its name in
+// reports. tools/contract.py makes src/pagelab/contract/settings.py of it, which all of these read.
+
 /// The request's schema name.
 pub const SCHEMA: &str = "pagelab.request/1";
 
@@ -35,27 +40,58 @@ pub struct Request {
     pub machine: serde_json::Value,
     /// Whether the library is loaded into the program.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(extend("x-setting" = {
+        "study": ["study"],
+    })))]
     pub preload: Preload,
     /// Path of `libpagelab.so`; needed unless `preload` is `never`.
     #[serde(default)]
     pub library: Option<PathBuf>,
     /// CPUs the program may run on; empty: all it may use now.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(extend("x-setting" = {
+        "study": ["study", "policy"],
+        "flag": "cpu", "metavar": "LIST", "help": "Pin to these CPUs: 1, 0-3,8.",
+        "compared": "Pinned to these CPUs: 1, 0-3,8.",
+        "label": "pinned to CPUs", "short": "CPU",
+    })))]
     pub cpus: Vec<usize>,
     /// Address-space randomisation; null: as it is.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(extend("x-setting" = {
+        "study": ["study", "policy"],
+        "flag": "aslr", "metavar": "on|off", "help": "Randomise addresses, or not.",
+        "compared": "Addresses randomised, or not.",
+        "label": "ASLR", "short": "ASLR",
+    })))]
     pub aslr: Option<bool>,
     /// Scheduling policy; null: as it is.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(extend("x-setting" = {
+        "study": ["study", "policy"],
+        "flag": "scheduler", "metavar": "fifo", "help": "Real-time priority (SCHED_FIFO).",
+        "label": "scheduler",
+    })))]
     pub scheduler: Option<Scheduler>,
     /// Memory node to bind to; null: no binding.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(extend("x-setting" = {
+        "study": ["study"],
+        "flag": "node", "metavar": "N", "help": "Bind memory to this node.",
+    })))]
     pub node: Option<u32>,
     /// User to run as; null: the user who asked.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(extend("x-setting" = {
+        "flag": "user", "metavar": "NAME", "help": "Run as this user instead of the one asking.",
+    })))]
     pub user: Option<String>,
     /// Seconds after which the whole tree is ended; null: never.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(extend("x-setting" = {
+        "study": ["study", "workload"],
+        "flag": "timeout", "metavar": "SECONDS", "help": "End an execution after this long.",
+    })))]
     pub timeout_s: Option<f64>,
     /// `inherit`, `null`, or a path.
     #[serde(default = "null_stream")]

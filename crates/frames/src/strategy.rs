@@ -1,6 +1,7 @@
 //! Strategies: what the pages of a program want.
 //!
-//! A new one is a file here, a variant of [`AnyStrategy`] and a word of the policy language; the engine does not change.
+//! A new one is a file here, a variant of [`AnyStrategy`] and a row of the table ([`pagelab_abi::plan::StrategyKind`]); the
+//! engine, the policy language and the simulator do not change.
 
 mod bin_hopping;
 mod exact;
@@ -48,19 +49,58 @@ pub trait Strategy {
     fn period(&self) -> u64;
 }
 
-/// One of the strategies, dispatched without allocation.
+/// What a strategy is told that reads no lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// Number of colours.
+    pub colours: u32,
+    /// Colour of the first page; `None`: drawn from the seed.
+    pub first: Option<u32>,
+    /// Seed of what is drawn.
+    pub seed: u64,
+    /// The process whose id turns the colours; `None`: nothing turns them.
+    pub hashed_pid: Option<u32>,
+}
+
+/// One of the strategies that numbers are all they are told.
 #[derive(Clone, Copy, Debug)]
-pub enum AnyStrategy<'p> {
+pub enum Numbered {
     /// The virtual page's colour.
     PageColoring(PageColoring),
     /// The next colour.
     BinHopping(BinHopping),
+    /// A random colour for each page.
+    Random(Random),
+}
+
+impl Numbered {
+    /// The strategy of this kind; `None` for those that read lists, and for modules.
+    pub fn new(kind: StrategyKind, numbers: Numbers) -> Option<Numbered> {
+        let Numbers { colours, first, seed, hashed_pid } = numbers;
+        Some(match kind {
+            StrategyKind::PageColoring => Numbered::PageColoring(match hashed_pid {
+                Some(pid) => PageColoring::hashed(colours, pid),
+                None => PageColoring::new(colours),
+            }),
+            StrategyKind::BinHopping => Numbered::BinHopping(match first {
+                Some(first) => BinHopping::starting_at(colours, first),
+                None => BinHopping::seeded(colours, seed),
+            }),
+            StrategyKind::Random => Numbered::Random(Random::new(colours, seed)),
+            StrategyKind::Modulo | StrategyKind::Exact | StrategyKind::Module => return None,
+        })
+    }
+}
+
+/// One of the strategies, dispatched without allocation.
+#[derive(Clone, Copy, Debug)]
+pub enum AnyStrategy<'p> {
+    /// One that reads no lists.
+    Numbered(Numbered),
     /// A colour for each page.
     Modulo(Modulo<'p>),
     /// A frame for each page.
     Exact(Exact<'p>),
-    /// A random colour for each page.
-    Random(Random),
     /// A shared object's.
     Module(Module),
 }
@@ -71,53 +111,48 @@ impl<'p> AnyStrategy<'p> {
     pub fn of_plan(plan: &Plan<'p>, strategy: &plan::Strategy, pid: u32) -> Option<AnyStrategy<'p>> {
         let (colours, values) = (strategy.colours, plan.words(strategy.values));
         let spans = Spans::new(plan.span_words(strategy), values);
-        Some(match strategy.kind {
-            StrategyKind::PageColoring if strategy.pid_hash => {
-                AnyStrategy::PageColoring(PageColoring::hashed(colours, pid))
-            }
-            StrategyKind::PageColoring => AnyStrategy::PageColoring(PageColoring::new(colours)),
-            StrategyKind::BinHopping if strategy.first == FIRST_FROM_SEED => {
-                AnyStrategy::BinHopping(BinHopping::seeded(colours, strategy.seed))
-            }
-            StrategyKind::BinHopping => AnyStrategy::BinHopping(BinHopping::starting_at(colours, strategy.first)),
+        match strategy.kind {
             StrategyKind::Modulo if strategy.span_count() == 0 => {
-                AnyStrategy::Modulo(Modulo::repeating(colours, values))
+                Some(AnyStrategy::Modulo(Modulo::repeating(colours, values)))
             }
-            StrategyKind::Modulo => AnyStrategy::Modulo(Modulo::replaying(colours, spans)),
-            StrategyKind::Exact => AnyStrategy::Exact(Exact::new(spans)),
-            StrategyKind::Random => AnyStrategy::Random(Random::new(colours, strategy.seed)),
-            StrategyKind::Module => return None,
-        })
-    }
-}
-
-macro_rules! each {
-    ($any:expr, $strategy:ident => $what:expr) => {
-        match $any {
-            AnyStrategy::PageColoring($strategy) => $what,
-            AnyStrategy::BinHopping($strategy) => $what,
-            AnyStrategy::Modulo($strategy) => $what,
-            AnyStrategy::Exact($strategy) => $what,
-            AnyStrategy::Random($strategy) => $what,
-            AnyStrategy::Module($strategy) => $what,
+            StrategyKind::Modulo => Some(AnyStrategy::Modulo(Modulo::replaying(colours, spans))),
+            StrategyKind::Exact => Some(AnyStrategy::Exact(Exact::new(spans))),
+            kind => {
+                let numbers = Numbers {
+                    colours,
+                    first: (strategy.first != FIRST_FROM_SEED).then_some(strategy.first),
+                    seed: strategy.seed,
+                    hashed_pid: strategy.pid_hash.then_some(pid),
+                };
+                Numbered::new(kind, numbers).map(AnyStrategy::Numbered)
+            }
         }
-    };
+    }
 }
 
-impl Strategy for AnyStrategy<'_> {
-    fn want(&mut self, vpn: u64) -> Want {
-        each!(self, strategy => strategy.want(vpn))
-    }
+macro_rules! dispatch {
+    ($($any:ident$(<$life:lifetime>)? { $($variant:ident),* })*) => {$(
+        impl Strategy for $any$(<$life>)? {
+            fn want(&mut self, vpn: u64) -> Want {
+                match self { $($any::$variant(strategy) => strategy.want(vpn),)* }
+            }
 
-    fn take_back(&mut self, count: usize) {
-        each!(self, strategy => strategy.take_back(count))
-    }
+            fn take_back(&mut self, count: usize) {
+                match self { $($any::$variant(strategy) => strategy.take_back(count),)* }
+            }
 
-    fn is_by_address(&self) -> bool {
-        each!(self, strategy => strategy.is_by_address())
-    }
+            fn is_by_address(&self) -> bool {
+                match self { $($any::$variant(strategy) => strategy.is_by_address(),)* }
+            }
 
-    fn period(&self) -> u64 {
-        each!(self, strategy => strategy.period())
-    }
+            fn period(&self) -> u64 {
+                match self { $($any::$variant(strategy) => strategy.period(),)* }
+            }
+        }
+    )*};
+}
+
+dispatch! {
+    Numbered { PageColoring, BinHopping, Random }
+    AnyStrategy<'_> { Numbered, Modulo, Exact, Module }
 }

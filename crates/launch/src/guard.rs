@@ -9,9 +9,10 @@
 use crate::announce::Caller;
 use crate::error::{Error, Result};
 use crate::phase::Phase;
+use crate::process_tree::procfs;
 use crate::sys::process::{self, End};
 use crate::sys::{self, signals};
-use crate::{procfs, say, settings};
+use crate::{say, settings};
 use nix::sys::signalfd::SignalFd;
 use rustix::process::Signal;
 use std::os::fd::AsRawFd;

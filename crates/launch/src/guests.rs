@@ -4,7 +4,7 @@ use crate::frames::report as frames;
 use crate::warnings::{Kind, Severity, Warning, Warnings};
 use crate::words;
 use pagelab_contract::record::{FileResidency, GuestCounters, Placement, Process, Region, SizeBytes};
-use pagelab_policy::guest::{Measuring, Note, NoteKind, RegionReport, Report, Started, State};
+use pagelab_policy::guest::{GuestWarning, Measuring, RegionReport, Report, Started, State, WarningReport};
 use pagelab_policy::plan::{Memory, Via};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -128,8 +128,8 @@ impl Guests {
         self.warn_lost(warnings);
         self.warn_disabled(program, warnings);
         self.warn_unmeasured(warnings);
-        for (kind, total) in self.notes() {
-            warnings.0.push(note_warning(kind, &total));
+        for (kind, total) in self.guest_warnings() {
+            warnings.0.push(run_warning(kind, &total));
         }
         self.warn_uncounted(warnings);
         let placement = self.placement();
@@ -245,13 +245,13 @@ impl Guests {
         }
     }
 
-    /// Notes of all processes, added up by kind.
-    fn notes(&self) -> Vec<(NoteKind, Note)> {
-        let mut totals: Vec<(NoteKind, Note)> = Vec::new();
-        for note in self.reports.iter().flat_map(|report| &report.notes) {
-            match totals.iter_mut().find(|(kind, _)| *kind == note.kind) {
-                Some((_, total)) => total.count += note.count,
-                None => totals.push((note.kind, note.clone())),
+    /// Warnings of all processes, added up by kind.
+    fn guest_warnings(&self) -> Vec<(GuestWarning, WarningReport)> {
+        let mut totals: Vec<(GuestWarning, WarningReport)> = Vec::new();
+        for warning in self.reports.iter().flat_map(|report| &report.warnings) {
+            match totals.iter_mut().find(|(kind, _)| *kind == warning.kind) {
+                Some((_, total)) => total.count += warning.count,
+                None => totals.push((warning.kind, warning.clone())),
             }
         }
         totals
@@ -324,10 +324,10 @@ fn tiles(report: &RegionReport) -> Option<(u64, u64)> {
     }
 }
 
-fn note_warning(kind: NoteKind, total: &Note) -> Warning {
+fn run_warning(kind: GuestWarning, total: &WarningReport) -> Warning {
     let errno = total.errno.map(|errno| crate::sys::errno_text(&std::io::Error::from_raw_os_error(errno)));
     let first = errno.as_deref().map(|text| format!("; the first time: {text}")).unwrap_or_default();
-    let message = format!("{} ({} times{first})", note_text(kind), total.count);
+    let message = format!("{} ({} times{first})", warning_text(kind), total.count);
     let data = json!({
         "note": kind.name(), "count": total.count, "errno": errno,
         "first_address": total.address, "first_bytes": total.bytes,
@@ -335,30 +335,32 @@ fn note_warning(kind: NoteKind, total: &Note) -> Warning {
     let data = if let serde_json::Value::Object(map) = data { map } else { serde_json::Map::new() };
     let known = Kind::ALL.iter().copied().find(|known| known.name() == kind.warning_kind());
     // Splits are the program's own doing and common; what they cost in placement is judged by the tiles.
-    let severity = if kind == NoteKind::TileSplit { Severity::Info } else { Severity::Warning };
+    let severity = if kind == GuestWarning::TileSplit { Severity::Info } else { Severity::Warning };
     Warning { kind: known.unwrap_or(Kind::FallbackToKernel), severity, message, data }
 }
 
-fn note_text(kind: NoteKind) -> &'static str {
+fn warning_text(kind: GuestWarning) -> &'static str {
     match kind {
-        NoteKind::Fallback => "requests for memory went to the kernel unchanged",
-        NoteKind::CollapseFailed => "the kernel refused to make tiles huge",
-        NoteKind::TileSplit => "the program split tiles by unmapping, protecting or discarding parts of them",
-        NoteKind::CallRefused => "calls of the program were answered with an error the kernel would not have given",
-        NoteKind::HugetlbExhausted => {
+        GuestWarning::Fallback => "requests for memory went to the kernel unchanged",
+        GuestWarning::CollapseFailed => "the kernel refused to make tiles huge",
+        GuestWarning::TileSplit => "the program split tiles by unmapping, protecting or discarding parts of them",
+        GuestWarning::CallRefused => {
+            "calls of the program were answered with an error the kernel would not have given"
+        }
+        GuestWarning::HugetlbExhausted => {
             "the kernel's pool of huge pages was exhausted; run: sudo pagelab doctor --fix hugepages=N"
         }
-        NoteKind::MapCountNear => {
+        GuestWarning::MapCountNear => {
             "tiles were not made because vm.max_map_count is near; run: sysctl vm.max_map_count"
         }
-        NoteKind::AdviceRefused => "the kernel refused advice on file mappings",
-        NoteKind::PrefaultSkipped => "memory was not populated for lack of it",
-        NoteKind::SwitchDenied => "a page size could not be switched on; mTHP sizes need root",
-        NoteKind::PlacementUnknown => "placement could not be measured",
-        NoteKind::PoolOccupied => "something else lay in a pool's address range",
-        NoteKind::Sandboxed => {
+        GuestWarning::AdviceRefused => "the kernel refused advice on file mappings",
+        GuestWarning::PrefaultSkipped => "memory was not populated for lack of it",
+        GuestWarning::SwitchDenied => "a page size could not be switched on; mTHP sizes need root",
+        GuestWarning::PlacementUnknown => "placement could not be measured",
+        GuestWarning::PoolOccupied => "something else lay in a pool's address range",
+        GuestWarning::Sandboxed => {
             "processes locked themselves in with seccomp: their placement and usage are those of that moment"
         }
-        NoteKind::DlopenUnwatched => "libraries loaded with dlopen are not watched",
+        GuestWarning::DlopenUnwatched => "libraries loaded with dlopen are not watched",
     }
 }

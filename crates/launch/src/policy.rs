@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::request::Request;
 use pagelab_contract::record::PolicyAsked;
-use pagelab_policy::compile::{Options, compile};
+use pagelab_policy::compile::compile;
 use pagelab_policy::framemap::LARGEST_FILE;
 use pagelab_policy::plan::{BASE_PAGE, Fetch, PlanSpec, SectionSpec, Via};
 use pagelab_policy::read::{Files, read_toml};
@@ -12,13 +12,14 @@ use pagelab_policy::{Machine, Policy, PolicyError};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 
-/// A policy that has been validated for this machine.
+/// A policy that has been validated for this machine, and compiled: both once for a run.
 #[derive(Debug)]
 pub struct Prepared {
     /// What the record says of it.
     pub asked: PolicyAsked,
+    /// The compiled policy. What the run adds is a [`pagelab_policy::plan::RunSpec`].
+    pub plan: PlanSpec,
     policy: Policy,
-    machine: Machine,
 }
 
 /// What a request without a policy means.
@@ -37,7 +38,7 @@ pub fn prepare(request: &Request) -> Result<Prepared> {
     let raw = read_toml(text, source, &Beside(directory)).map_err(refused)?;
     let machine = machine(&request.machine)?;
     let policy = validate(&raw, &machine).map_err(refused)?;
-    compile(&policy, &machine, &Options::default()).map_err(|error| Error::Cannot(error.to_string()))?;
+    let plan = compile(&policy, &machine).map_err(|error| Error::Cannot(error.to_string()))?;
     let toml = pagelab_policy::write::to_toml(&policy);
     let asked = PolicyAsked {
         name: policy.name.clone(),
@@ -45,7 +46,7 @@ pub fn prepare(request: &Request) -> Result<Prepared> {
         toml,
         path: request.policy_path.clone(),
     };
-    Ok(Prepared { asked, policy, machine })
+    Ok(Prepared { asked, plan, policy })
 }
 
 /// Files that a policy names, relative to the policy's own.
@@ -90,17 +91,6 @@ impl Prepared {
     /// Whether programs that the program executes are governed too.
     pub fn inherits_exec(&self) -> bool {
         self.policy.inherit.exec
-    }
-
-    /// The plan for a run directory.
-    pub fn plan(&self, run_dir: &Path) -> Result<PlanSpec> {
-        let run_dir = std::os::unix::ffi::OsStrExt::as_bytes(run_dir.as_os_str()).to_vec();
-        compile(
-            &self.policy,
-            &self.machine,
-            &Options { run_dir, measure: true, residency: true, ..Options::default() },
-        )
-        .map_err(refused)
     }
 }
 

@@ -4,12 +4,12 @@ use crate::counters::Counted;
 use crate::frames::{Placing, report};
 use crate::guests::Guests;
 use crate::prepare::Ready;
-use crate::processes::{self, Seen};
+use crate::process_tree::reap::{Cut, Story};
+use crate::process_tree::record::{self as processes, Seen};
 use crate::request::Request;
 use crate::spawn::Finished;
 use crate::sys;
 use crate::sys::process::{self, End};
-use crate::tree::{Cut, Story};
 use crate::warnings::{Kind, Severity, Warnings};
 use crate::{aslr, cgroup};
 use pagelab_contract::record::{
@@ -169,9 +169,10 @@ fn outcome(finished: &Finished, request: &Request, warnings: &mut Warnings) -> O
         Some(End::Signalled(signal)) => (None, Some(signal)),
         None => (None, None),
     };
-    let ended = story
-        .program
-        .map_or_else(|| "it could not be ended".to_owned(), |program| crate::tree::describe(program.reaped.end));
+    let ended = story.program.map_or_else(
+        || "it could not be ended".to_owned(),
+        |program| crate::process_tree::reap::describe(program.reaped.end),
+    );
     let (status, message) = match story.cut {
         Some(Cut::TimedOut) => {
             let limit = request.timeout_s.unwrap_or_default();

@@ -9,6 +9,7 @@ use crate::measurements::Collected;
 use crate::phase::Phase;
 use crate::policy;
 use crate::prepare::{Ready, prepare};
+use crate::process_tree::reap::Companion;
 use crate::record_build::{self, Observed};
 use crate::request::{Preload, Request};
 use crate::room::{self, Column};
@@ -21,12 +22,11 @@ use crate::sys::child::{MemoryPolicy, Setup};
 use crate::sys::directory::{self, Directory};
 use crate::sys::process::{self, CpuSet};
 use crate::sys::{self};
-use crate::tree::Companion;
 use crate::user;
 use crate::warnings::Warnings;
 use crate::{aslr, flush};
 use pagelab_contract::record::{Fetch, Record};
-use pagelab_policy::plan::PlanSpec;
+use pagelab_policy::plan::{Flags, PlanSpec, RunSpec};
 use pagelab_policy::windows::HANDED;
 use std::ffi::CString;
 use std::fs::File;
@@ -42,15 +42,16 @@ pub fn run(request: &Request, token: Token) -> Result<Record> {
     let mut watcher = Caller::take(request.phase_fd)?;
     Phase::Prepare.begin(&mut watcher);
     let mut ready = prepare(request, token)?;
-    let (plan, placing) = plan(&mut ready)?;
+    let placing = write_plan(&mut ready)?;
     let streams = streams::prepare(request, &ready.run_dir)?;
     let measure = match request.measurements.fd {
         Some(_) => Some(Capture::create(&ready.run_dir, c"measure")?),
         None => None,
     };
     let mut held = Held::default();
-    let (fetch, mut warnings) = set_up_machine(&ready, plan.as_ref(), &mut held);
-    if let Some((plan, placing)) = plan.as_ref().zip(placing.as_ref()) {
+    let plan = ready.preloaded.then_some(&ready.policy.plan);
+    let (fetch, mut warnings) = set_up_machine(&ready, plan, &mut held);
+    if let Some((plan, placing)) = plan.zip(placing.as_ref()) {
         frames::set_up(plan, placing, &mut held, &mut warnings);
     }
     ready.warnings.0.extend(warnings.0);
@@ -58,29 +59,35 @@ pub fn run(request: &Request, token: Token) -> Result<Record> {
 }
 
 /// Writes the plan where the library finds it, and loads the library; what placing frames needs is checked first.
-fn plan(ready: &mut Ready<'_>) -> Result<(Option<PlanSpec>, Option<Placing>)> {
+fn write_plan(ready: &mut Ready<'_>) -> Result<Option<Placing>> {
     let plan_path = ready.run_dir.path().join("plan");
     if ready.target.elf.needed.iter().any(|library| library.starts_with("libasan.so")) {
         ready.environment.allow_before_asan();
     }
     if !ready.preloaded {
         ready.environment.pad(&ready.library, &plan_path);
-        return Ok((None, None));
+        return Ok(None);
     }
-    let mut plan = ready.policy.plan(ready.run_dir.path())?;
-    tell_room(ready, &plan);
-    let modules = frames::module::prepare(&mut plan)?;
-    let placing = Placing::prepare(&mut plan, &ready.runner, &ready.run_dir, &mut ready.warnings)?;
-    let bytes = plan.encode().map_err(|error| Error::Internal(format!("cannot encode the plan: {error}")))?;
+    tell_room(ready);
+    let plan = &ready.policy.plan;
+    let modules = frames::module::prepare(plan)?;
+    let placing = Placing::prepare(plan, &ready.runner, &ready.run_dir, &mut ready.warnings)?;
+    let added = RunSpec {
+        run_dir: ready.run_dir.path().as_os_str().as_bytes().to_vec(),
+        flags: Flags::MEASURE | Flags::RESIDENCY,
+        budgets: placing.as_ref().map(|placing| placing.budgets.clone()).unwrap_or_default(),
+        modules: modules.by_strategy,
+    };
+    let bytes = plan.encode(&added).map_err(|error| Error::Internal(format!("cannot encode the plan: {error}")))?;
     ready.run_dir.write(c"plan", &bytes)?;
-    ready.environment.preload(&ready.library, &modules, &plan_path);
-    Ok((Some(plan), placing))
+    ready.environment.preload(&ready.library, &modules.paths, &plan_path);
+    Ok(placing)
 }
 
 /// Before the program starts, because it may fail for it, and hours later.
-fn tell_room(ready: &mut Ready<'_>, plan: &PlanSpec) {
+fn tell_room(ready: &mut Ready<'_>) {
     let mut found = Warnings::default();
-    room::warn(Column::of(plan), ready.runner.identity.uid, ready.run_dir.path(), &mut found);
+    room::warn(Column::of(&ready.policy.plan), ready.runner.identity.uid, ready.run_dir.path(), &mut found);
     if ready.request.tell_limits {
         found.0.iter().for_each(|warning| say::early(&warning.message));
     }
@@ -96,7 +103,7 @@ pub fn scarce(request: &Request) -> Result<Warnings> {
     let sudo = |name: &str| std::env::var(name).ok();
     let runner = user::decide(request.user.as_deref(), sudo("SUDO_UID").as_deref(), sudo("SUDO_GID").as_deref())?;
     let place = rundir::place(request.run_dir_root.as_deref());
-    let plan = policy::prepare(request)?.plan(&place)?;
+    let plan = policy::prepare(request)?.plan;
     room::warn(Column::of(&plan), runner.identity.uid, &place, &mut warnings);
     Ok(warnings)
 }

@@ -1,9 +1,9 @@
 //! Starting the program, waiting for its tree, and giving the terminal back.
 
 use crate::error::{Error, Result, no_descriptor};
+use crate::process_tree::reap::{Companion, Story, Watch};
 use crate::sys::child::{self, Go, Report, Setup, Step};
 use crate::sys::{self, files, process, signals, socket};
-use crate::tree::{Companion, Story, Watch};
 use nix::sys::signalfd::SignalFd;
 use std::fs::File;
 use std::io::Read;

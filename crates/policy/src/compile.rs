@@ -13,24 +13,12 @@ use crate::units::PageSize;
 use crate::validate::{applies_to, frames_obstacle};
 use pagelab_contract::warning::{RunWarning, Severity, WarningKind};
 
-/// What the run adds to the policy.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Options {
-    /// Absolute path of the run directory, in the file system's own bytes.
-    pub run_dir: Vec<u8>,
-    /// Measure placement at exit.
-    pub measure: bool,
-    /// Record what is resident of mapped files at start.
-    pub residency: bool,
-    /// The program runs in a user-mode emulator.
-    pub emulated: bool,
-}
-
-/// Resolves `policy` for `machine`.
+/// Resolves `policy` for `machine`. What a run adds is of another type, [`crate::plan::RunSpec`], and comes in when the plan
+/// is written.
 ///
 /// # Errors
 /// More separate pools or strategies than the plan has room for, and colours whose number nobody says.
-pub fn compile(policy: &Policy, machine: &Machine, options: &Options) -> Result<PlanSpec, PolicyError> {
+pub fn compile(policy: &Policy, machine: &Machine) -> Result<PlanSpec, PolicyError> {
     let compiler = Compiler { policy, machine };
     let mut sections = Vec::new();
     let governing = if policy.is_kernel() { &[][..] } else { &policy.rules[..] };
@@ -47,14 +35,11 @@ pub fn compile(policy: &Policy, machine: &Machine, options: &Options) -> Result<
     let switches = [
         (policy.inherit.fork, Flags::INHERIT_FORK),
         (policy.inherit.exec, Flags::INHERIT_EXEC),
-        (options.measure, Flags::MEASURE),
-        (options.residency, Flags::RESIDENCY),
-        (options.emulated, Flags::EMULATED),
         (sections.iter().any(|section| uses_mthp(section, machine)), Flags::MTHP_SWITCHES),
     ];
     let flags = switches.into_iter().filter(|(on, _)| *on).fold(Flags(0), |flags, (_, flag)| flags | flag);
     let rules = u16::try_from(policy.rules.len()).unwrap_or(u16::MAX);
-    Ok(PlanSpec { flags, sections, rules, strategies, run_dir: options.run_dir.clone() })
+    Ok(PlanSpec { flags, sections, rules, strategies })
 }
 
 fn uses_mthp(section: &SectionSpec, machine: &Machine) -> bool {

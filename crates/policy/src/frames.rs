@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
+use crate::plan::{Parameter, StrategyKind};
 use crate::units::{Address, Bytes, Colour, FrameNumber};
 
 /// How frame numbers have colours.
@@ -90,16 +91,6 @@ pub enum Strategy {
     /// Left to the kernel.
     #[default]
     Kernel,
-    /// The colour of the virtual page.
-    PageColoring {
-        /// Turned by a hash of the process id, so that processes do not compete for the same colours.
-        hash_pid: bool,
-    },
-    /// One colour after another, in the order of faults.
-    BinHopping {
-        /// Colour of the first page.
-        first: FirstBin,
-    },
     /// A colour for each page.
     Modulo {
         /// Which.
@@ -110,11 +101,6 @@ pub enum Strategy {
         /// Which.
         frames: ByPage<FrameNumber>,
     },
-    /// A colour drawn for each page from the seed and its address.
-    Random {
-        /// Seed of the generator.
-        seed: u64,
-    },
     /// What a shared object of the user's says.
     Module {
         /// Its path.
@@ -124,20 +110,77 @@ pub enum Strategy {
         /// A seed, which it is told too.
         seed: u64,
     },
+    /// Any other: numbers are all that it is told.
+    #[serde(untagged)]
+    ByNumbers(ByNumbers),
+}
+
+/// A strategy that reads no lists, with the numbers that it is told; those that its row of the table
+/// ([`StrategyKind::facts`]) does not name have their defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ByNumbers {
+    /// Which.
+    #[serde(serialize_with = "write_kind", deserialize_with = "read_kind")]
+    pub kind: StrategyKind,
+    /// Colours are turned by a hash of the process id, so that processes do not compete for the same ones.
+    pub hash_pid: bool,
+    /// Colour of the first page.
+    pub first: FirstBin,
+    /// Seed of what is drawn for each page.
+    pub seed: u64,
+}
+
+impl ByNumbers {
+    /// The strategy without any parameter.
+    #[must_use]
+    pub fn of(kind: StrategyKind) -> ByNumbers {
+        ByNumbers { kind, hash_pid: false, first: FirstBin::default(), seed: 0 }
+    }
+
+    /// The parameters that are not at their defaults, as a flag has them; a seed that draws each page's colour always.
+    pub(crate) fn words(&self) -> Vec<(Parameter, String)> {
+        let mut words = Vec::new();
+        words.extend(self.hash_pid.then(|| (Parameter::Hash, "pid".to_owned())));
+        match self.first {
+            FirstBin::Colour(0) => {}
+            FirstBin::Colour(first) => words.push((Parameter::First, first.to_string())),
+            FirstBin::Seed(seed) => words.push((Parameter::Seed, seed.to_string())),
+        }
+        if self.kind.takes(Parameter::Seed) && !self.kind.takes(Parameter::First) {
+            words.push((Parameter::Seed, self.seed.to_string()));
+        }
+        words
+    }
+}
+
+fn write_kind<S: serde::Serializer>(kind: &StrategyKind, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_str(kind.name())
+}
+
+fn read_kind<'de, D: serde::Deserializer<'de>>(from: D) -> Result<StrategyKind, D::Error> {
+    let name = String::deserialize(from)?;
+    StrategyKind::from_name(&name).ok_or_else(|| serde::de::Error::custom(format!("no strategy {name:?}")))
 }
 
 impl Strategy {
     /// The word in the policy language.
     #[must_use]
     pub const fn name(&self) -> &'static str {
+        match self.kind() {
+            None => "kernel",
+            Some(kind) => kind.name(),
+        }
+    }
+
+    /// Its row of the table; `None`: the kernel.
+    #[must_use]
+    pub const fn kind(&self) -> Option<StrategyKind> {
         match self {
-            Strategy::Kernel => "kernel",
-            Strategy::PageColoring { .. } => "page-coloring",
-            Strategy::BinHopping { .. } => "bin-hopping",
-            Strategy::Modulo { .. } => "modulo",
-            Strategy::Exact { .. } => "exact",
-            Strategy::Random { .. } => "random",
-            Strategy::Module { .. } => "module",
+            Strategy::Kernel => None,
+            Strategy::Modulo { .. } => Some(StrategyKind::Modulo),
+            Strategy::Exact { .. } => Some(StrategyKind::Exact),
+            Strategy::Module { .. } => Some(StrategyKind::Module),
+            Strategy::ByNumbers(numbers) => Some(numbers.kind),
         }
     }
 }
@@ -192,12 +235,10 @@ impl Strategy {
     fn brief(&self) -> Option<String> {
         match self {
             Strategy::Kernel => None,
-            Strategy::PageColoring { hash_pid } => hash_pid.then(|| "hash=pid".to_owned()),
-            Strategy::BinHopping { first: FirstBin::Colour(first) } => {
-                (*first != 0).then(|| format!("first={first}"))
-            }
-            Strategy::BinHopping { first: FirstBin::Seed(seed) } | Strategy::Random { seed } => {
-                Some(format!("seed={seed}"))
+            Strategy::ByNumbers(numbers) => {
+                let words =
+                    numbers.words().into_iter().map(|(parameter, value)| format!("{}={value}", parameter.name()));
+                Some(words.collect::<Vec<_>>().join(",")).filter(|words| !words.is_empty())
             }
             Strategy::Modulo { colours: ByPage::List(pattern) } => {
                 const SHOWN: usize = 8;

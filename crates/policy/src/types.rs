@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::frames::{ByPage, Colours, FirstBin, Frames, Span, Strategy};
+pub use crate::frames::{ByNumbers, ByPage, Colours, FirstBin, Frames, Span, Strategy};
 pub use crate::machine::Via;
 use crate::units::{Address, Bytes, PageSize, PoolOffset};
 

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::frames::{ByPage, Colours, FirstBin, Frames, Span, Strategy};
+use crate::plan::Parameter;
 use crate::types::{Backing, Memory, Mosaic, Pages, Policy, Rule, Scope};
 use crate::validate::write_values;
 
@@ -66,10 +67,15 @@ fn frames(frames: &Frames) -> String {
     fields.extend(colours(&frames.colours));
     match &frames.strategy {
         Strategy::Kernel => return quoted(frames.strategy.name()),
-        Strategy::PageColoring { hash_pid } => fields.extend(hash_pid.then(|| "hash = \"pid\"".to_owned())),
-        Strategy::BinHopping { first: FirstBin::Colour(first) } => fields.push(format!("first = {first}")),
-        Strategy::BinHopping { first: FirstBin::Seed(seed) } | Strategy::Random { seed } => {
-            fields.push(format!("seed = {seed}"));
+        Strategy::ByNumbers(numbers) => {
+            // Where a sequence begins is written out.
+            if numbers.kind.takes(Parameter::First) && numbers.first == FirstBin::Colour(0) {
+                fields.push("first = 0".to_owned());
+            }
+            fields.extend(numbers.words().into_iter().map(|(parameter, value)| {
+                let value = if parameter == Parameter::Hash { quoted(&value) } else { value };
+                format!("{} = {value}", parameter.name())
+            }));
         }
         Strategy::Modulo { colours } => fields.push(by_page("pattern", colours, |colour| colour.0.into())),
         Strategy::Exact { frames } => fields.push(by_page("frames", frames, |frame| frame.0)),

@@ -4,6 +4,7 @@ mod common;
 
 use pagelab_policy::flags::{Document, Flags, apply};
 use pagelab_policy::frames::{self, Colours, Frames};
+use pagelab_policy::plan::StrategyKind;
 use pagelab_policy::read::{no_files, read_toml};
 use pagelab_policy::types::{Fetch, Inherit, Memory, Pages, Policy, Scope, Via};
 use pagelab_policy::units::{Colour, PageSize};
@@ -74,7 +75,8 @@ fn every_axis_has_its_flag() {
     let policy = accepted(alone(&flags));
     assert_eq!((policy.name.as_str(), policy.via, policy.fetch), ("mine", Via::Hugetlb, Fetch::Demand));
     assert_eq!(policy.inherit, Inherit { fork: true, exec: false });
-    assert_eq!(policy.frames.strategy, frames::Strategy::Random { seed: 7 });
+    let random = frames::ByNumbers { seed: 7, ..frames::ByNumbers::of(StrategyKind::Random) };
+    assert_eq!(policy.frames.strategy, frames::Strategy::ByNumbers(random));
     assert_eq!(policy.rules[0].fetch, Some(Fetch::Willneed));
     let pattern = frames::ByPage::List(vec![Colour(0), Colour(3)]);
     let modulo = frames::Strategy::Modulo { colours: pattern };

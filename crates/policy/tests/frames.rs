@@ -4,10 +4,12 @@ mod common;
 
 use common::policy;
 use pagelab_contract::warning::WarningKind;
-use pagelab_policy::compile::{Options, compile, warnings};
-use pagelab_policy::frames::{ByPage, Colours, FirstBin, Frames, Span, Strategy};
+use pagelab_policy::compile::{compile, warnings};
+use pagelab_policy::frames::{ByNumbers, ByPage, Colours, FirstBin, Frames, Span, Strategy};
 use pagelab_policy::machine::CacheGeometry;
-use pagelab_policy::plan::{self, ANYWHERE, FIRST_FROM_SEED, Memory as Kind, Plan, PlanSpec, StrategyKind};
+use pagelab_policy::plan::{
+    self, ANYWHERE, FIRST_FROM_SEED, Memory as Kind, Plan, PlanSpec, RunSpec, StrategyKind,
+};
 use pagelab_policy::units::{Address, Bytes, Colour, FrameNumber};
 use pagelab_policy::write::to_toml;
 use pagelab_policy::{Machine, Policy, PolicyError, parse};
@@ -19,11 +21,15 @@ fn machine() -> Machine {
 }
 
 fn compiled(policy: &Policy) -> Result<PlanSpec, PolicyError> {
-    let spec = compile(policy, &machine(), &Options::default())?;
-    let bytes = spec.encode().unwrap_or_else(|error| panic!("{error}"));
+    let spec = compile(policy, &machine())?;
+    let bytes = spec.encode(&RunSpec::default()).unwrap_or_else(|error| panic!("{error}"));
     let plan = Plan::parse(&bytes).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(plan.governs_frames(), spec.sections.iter().any(|section| section.frames != 0));
     Ok(spec)
+}
+
+fn by(numbers: ByNumbers) -> Strategy {
+    Strategy::ByNumbers(numbers)
 }
 
 fn plan_of(text: &str) -> PlanSpec {
@@ -39,17 +45,17 @@ fn strategies(spec: &PlanSpec) -> Vec<(Kind, u16)> {
 fn words_tables_and_parameters() {
     let frames = |text: &str| policy(&format!("frames = {text}")).frames;
     let of = |strategy| Frames { strategy, ..Frames::default() };
-    assert_eq!(frames("\"page-coloring\""), of(Strategy::PageColoring { hash_pid: false }));
+    assert_eq!(frames("\"page-coloring\""), of(by(ByNumbers::of(StrategyKind::PageColoring))));
     let hopping = Frames {
         colours: Colours::Count(64),
         pin: true,
         fault_around: Some(16),
-        ..of(Strategy::BinHopping { first: FirstBin::Colour(3) })
+        ..of(by(ByNumbers { first: FirstBin::Colour(3), ..ByNumbers::of(StrategyKind::BinHopping) }))
     };
     let parameters = "colors = 64, first = 3, pin = true, fault-around = 16";
     assert_eq!(frames(&format!("{{ kind = \"bin-hopping\", {parameters} }}")), hopping);
     assert_eq!(frames(&format!("{{ bin-hopping = {{ {parameters} }} }}")), hopping);
-    let seeded = of(Strategy::BinHopping { first: FirstBin::Seed(9) });
+    let seeded = of(by(ByNumbers { first: FirstBin::Seed(9), ..ByNumbers::of(StrategyKind::BinHopping) }));
     assert_eq!(frames("{ bin-hopping = { seed = 9 } }"), seeded);
     let pattern = ByPage::List(vec![Colour(0), Colour(3)]);
     let modulo = Frames { colours: Colours::Count(4), ..of(Strategy::Modulo { colours: pattern }) };
@@ -57,10 +63,13 @@ fn words_tables_and_parameters() {
     let hashed = Frames {
         colours: Colours::Cache { bytes: Bytes(1 << 20), ways: 16 },
         budget: Some(Bytes(256 << 20)),
-        ..of(Strategy::PageColoring { hash_pid: true })
+        ..of(by(ByNumbers { hash_pid: true, ..ByNumbers::of(StrategyKind::PageColoring) }))
     };
     assert_eq!(frames("{ page-coloring = { cache = \"1M,16\", hash = \"pid\", budget = \"256M\" } }"), hashed);
-    let masked = Frames { colours: Colours::Masks(vec![0x41, 2]), ..of(Strategy::Random { seed: 42 }) };
+    let masked = Frames {
+        colours: Colours::Masks(vec![0x41, 2]),
+        ..of(by(ByNumbers { seed: 42, ..ByNumbers::of(StrategyKind::Random) }))
+    };
     assert_eq!(frames("{ random = { seed = 42, masks = [\"0x41\", 2] } }"), masked);
     let (path, argument) = ("/opt/x.so".to_owned(), "a=1".to_owned());
     assert_eq!(
@@ -226,7 +235,7 @@ fn a_replayed_map_is_written_out() {
 
 #[test]
 fn colours_that_nobody_says() {
-    let unknown = |text: &str| compile(&policy(text), &Machine::generic_x86_64(), &Options::default());
+    let unknown = |text: &str| compile(&policy(text), &Machine::generic_x86_64());
     let error = unknown("frames = \"bin-hopping\"").expect_err("no cache in the description");
     assert!(error.message.contains("no last-level cache"), "{error}");
     assert_eq!(error.allowed.first().map(String::as_str), Some("colors = N"));

@@ -3,15 +3,14 @@
 mod common;
 
 use common::policy;
-use pagelab_policy::compile::{Options, compile};
-use pagelab_policy::plan::{self, Flags, Memory as Kind, Plan, PlanSpec, SectionSpec};
+use pagelab_policy::compile::compile;
+use pagelab_policy::plan::{self, Flags, Memory as Kind, Plan, PlanSpec, RunSpec, SectionSpec};
 use pagelab_policy::types::{Backing, Fetch, Inherit, Memory, MemorySet, Pages, Scope, Via};
 use pagelab_policy::units::{Bytes, PageSize};
 use pagelab_policy::{Machine, Policy, parse};
 
 fn plan_of(text: &str) -> PlanSpec {
-    compile(&policy(text), &Machine::generic_x86_64(), &Options::default())
-        .unwrap_or_else(|error| panic!("{error}"))
+    compile(&policy(text), &Machine::generic_x86_64()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn sections(spec: &PlanSpec, memory: Kind) -> Vec<&SectionSpec> {
@@ -125,7 +124,7 @@ fn rules_have_pools_of_their_own_in_rule_order() {
 fn more_anonymous_pools_than_there_is_room_for() {
     let rule = |n: u64| format!("[[rule]]\nmemory = \"anon\"\nat_least = \"{n}M\"\npages = \"2M\"\n");
     let text: String = (1..=17).rev().map(rule).collect();
-    let error = compile(&policy(&text), &Machine::generic_x86_64(), &Options::default()).expect_err("17 pools");
+    let error = compile(&policy(&text), &Machine::generic_x86_64()).expect_err("17 pools");
     assert!(error.message.contains("more than 16 rules"), "{error}");
 }
 
@@ -154,13 +153,15 @@ fn a_range_left_to_the_kernel_matters_only_beside_something_else() {
 
 #[test]
 fn what_the_run_adds() {
-    let options = Options { run_dir: b"/run/x".to_vec(), measure: true, residency: true };
+    let flags = Flags::MEASURE | Flags::RESIDENCY;
+    let run = RunSpec { run_dir: b"/run/x".to_vec(), flags, ..RunSpec::default() };
     let policy = policy("pages = \"2M\"\ninherit = { fork = true, exec = false }");
-    let spec = compile(&policy, &Machine::generic_x86_64(), &options).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(spec.flags, Flags::INHERIT_FORK | Flags::MEASURE | Flags::RESIDENCY);
-    let bytes = spec.encode().unwrap_or_else(|error| panic!("{error}"));
+    let spec = compile(&policy, &Machine::generic_x86_64()).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(spec.flags, Flags::INHERIT_FORK, "the compiled policy is that of every run");
+    let bytes = spec.encode(&run).unwrap_or_else(|error| panic!("{error}"));
     let plan = Plan::parse(&bytes).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(plan.run_dir(), b"/run/x");
+    assert_eq!(plan.flags(), Flags::INHERIT_FORK | flags);
     assert_eq!(plan.section_for(Kind::Anon, 1).map(|section| section.otherwise), Some(2 << 20));
 }
 
@@ -183,7 +184,7 @@ fn a_layout_gives_each_kind_its_pool() {
 
     let text = "[[rule]]\nmemory = [\"heap\", \"arenas\"]\npages = { csv = \"l.csv\" }\nfetch = \"prefault\"\nvia = \"hugetlb\"";
     let part = parse(text, "p.toml", &machine, &load).unwrap_or_else(|e| panic!("{e}"));
-    let plan = compile(&part, &machine, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
+    let plan = compile(&part, &machine).unwrap_or_else(|e| panic!("{e}"));
     let kinds: Vec<_> = plan.sections.iter().map(|s| (s.memory, s.intervals[0].page_bytes, s.fetch)).collect();
     assert_eq!(
         kinds,

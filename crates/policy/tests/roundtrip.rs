@@ -7,7 +7,7 @@ use pagelab_policy::error::Place;
 use pagelab_policy::flags::{Flags, apply};
 use pagelab_policy::machine::CacheGeometry;
 use pagelab_policy::mosalloc::read_layout;
-use pagelab_policy::plan::{self, Plan};
+use pagelab_policy::plan::{self, Plan, RunSpec};
 use pagelab_policy::raw::{At, RawAxes, RawFrames, RawMosaic, RawPages, RawPolicy, RawRule, RawScope, RawTile};
 use pagelab_policy::read::no_files;
 use pagelab_policy::types::{Backing, Memory, Pages, Policy, Rule, Scope};
@@ -220,11 +220,11 @@ proptest! {
         let validated = validate(&raw, &machine());
         prop_assume!(validated.is_ok());
         let policy = validated.map_err(|error| TestCaseError::fail(error.to_string()))?;
-        let plan = match compile::compile(&policy, &machine(), &compile::Options::default()) {
+        let plan = match compile::compile(&policy, &machine()) {
             Err(error) if error.message.contains("counts from the start of one pool") => return Ok(()),
             plan => plan.map_err(|error| TestCaseError::fail(error.to_string()))?,
         };
-        let bytes = plan.encode().map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let bytes = plan.encode(&RunSpec::default()).map_err(|error| TestCaseError::fail(error.to_string()))?;
         let read = Plan::parse(&bytes).map_err(|error| TestCaseError::fail(error.to_string()))?;
         prop_assert_eq!(read.strategy_count() as usize, plan.strategies.len());
         for (number, wanted) in (0..).zip(&plan.strategies) {
@@ -247,9 +247,9 @@ proptest! {
         let validated = validate(&raw, &machine());
         prop_assume!(validated.is_ok());
         let policy = validated.map_err(|error| TestCaseError::fail(error.to_string()))?;
-        let plan = compile::compile(&policy, &machine(), &compile::Options::default());
+        let plan = compile::compile(&policy, &machine());
         prop_assume!(plan.is_ok());
-        let bytes = plan.map(|plan| plan.encode().expect("a plan that encodes"));
+        let bytes = plan.map(|plan| plan.encode(&RunSpec::default()).expect("a plan that encodes"));
         let bytes = bytes.map_err(|error| TestCaseError::fail(error.to_string()))?;
         let plan = Plan::parse(&bytes).map_err(|error| TestCaseError::fail(error.to_string()))?;
         let kind = plan::Memory::from_code(memory as u64).expect("the same kinds in the same order");

@@ -4,7 +4,7 @@
 pub mod hugetlb;
 pub mod thp;
 
-use pagelab_abi::guest::{Counter, NoteKind};
+use pagelab_abi::guest::{Counter, GuestWarning};
 use pagelab_abi::plan::Flags;
 
 use crate::boundary::span::Span;
@@ -50,7 +50,7 @@ pub fn fallback(errno: Errno, len: usize) {
         _ => Counter::FallbackOther,
     };
     guest_file::count(counter);
-    guest_file::note(NoteKind::Fallback, Some(errno), 0, len);
+    guest_file::warn(GuestWarning::Fallback, Some(errno), 0, len);
 }
 
 /// In a forked child: an engine of its own that places frames, unless the policy is not inherited.

@@ -9,7 +9,7 @@ mod wanted;
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int};
 
-use pagelab_abi::guest::{DisabledReason, NoteKind, Started, State};
+use pagelab_abi::guest::{DisabledReason, GuestWarning, Started, State};
 use pagelab_abi::plan::{Fetch, Flags, Memory, Plan, Section, Via};
 
 use crate::backing;
@@ -233,7 +233,7 @@ fn watch_objects(detours: &mut Detours) {
         detours.add(&linker, &[Wanted { name: hook, shape: Shape::Empty, target, optional: false }])
     });
     if !matches!(added, Some(Ok(()))) {
-        guest_file::note(NoteKind::DlopenUnwatched, None, 0, 0);
+        guest_file::warn(GuestWarning::DlopenUnwatched, None, 0, 0);
     }
 }
 

@@ -3,10 +3,10 @@
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use pagelab_policy::compile::{Options, compile};
+use pagelab_policy::compile::compile;
 use pagelab_policy::flags::{Document, Flags, apply};
 use pagelab_policy::framemap::LARGEST_FILE;
-use pagelab_policy::plan::SectionSpec;
+use pagelab_policy::plan::{self, RunSpec, SectionSpec};
 use pagelab_policy::read::{Files, no_files, read_toml};
 use pagelab_policy::validate::validate;
 use pagelab_policy::write::to_toml;
@@ -129,7 +129,7 @@ pub fn policy_to_toml(policy_json: &str) -> PyResult<String> {
 pub fn check_policy(text: &str, path: &str, machine_json: Option<&str>) -> PyResult<()> {
     let machine = machine(machine_json)?;
     let policy = parse(text, path, &machine, &loader(path)).map_err(|error| refused(&error))?;
-    compile(&policy, &machine, &Options::default()).map_err(|error| refused(&error))?;
+    compile(&policy, &machine).map_err(|error| refused(&error))?;
     Ok(())
 }
 
@@ -140,8 +140,8 @@ pub fn emulated_plan(text: &str, path: &str, run_dir: PathBuf) -> PyResult<(Vec<
     let machine = Machine::generic_x86_64();
     let policy = parse(text, path, &machine, &loader(path)).map_err(|error| refused(&error))?;
     let run_dir = run_dir.into_os_string().into_vec();
-    let options = Options { run_dir, emulated: true, ..Options::default() };
-    let plan = compile(&policy, &machine, &options).map_err(|error| refused(&error))?;
+    let run = RunSpec { run_dir, flags: plan::Flags::EMULATED, ..RunSpec::default() };
+    let plan = compile(&policy, &machine).map_err(|error| refused(&error))?;
     let largest = |section: &SectionSpec| {
         section.intervals.iter().map(|piece| piece.page_bytes).fold(section.otherwise, u64::max)
     };
@@ -156,7 +156,7 @@ pub fn emulated_plan(text: &str, path: &str, run_dir: PathBuf) -> PyResult<(Vec<
             })
         })
         .collect();
-    let bytes = plan.encode().map_err(|error| PyValueError::new_err(format!("the plan: {error}")))?;
+    let bytes = plan.encode(&run).map_err(|error| PyValueError::new_err(format!("the plan: {error}")))?;
     Ok((bytes, json(&pools)?))
 }
 

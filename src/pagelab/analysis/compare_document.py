@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from pagelab.analysis import gates
 from pagelab.analysis.answer import Said
 from pagelab.analysis.compare import BASE, NEW, Compared, Comparison
 from pagelab.analysis.gates import Outcome
+from pagelab.contract.run_setting import said_type
 from pagelab.stats import coverage
 from pagelab.stats.nondeterminism import Estimate, Refused
 from pagelab.stats.nondeterminism.pair import Verdict
 from pagelab.stats.refusal import Refusal
 from pagelab.study.plan import Condition as Ran
+from pagelab.study.sides import COMPARED
 
 SCHEMA: Literal["pagelab.compare/1"] = "pagelab.compare/1"
 _SIDES: tuple[Literal["A", "B"], ...] = (BASE, NEW)
@@ -46,7 +48,7 @@ class Change(_Model):
     """By non-overlap of the intervals of ``a`` and ``b``."""
 
 
-class Caution(_Model):
+class IntervalWarning(_Model):
     """Why an interval may not have its level."""
 
     side: Literal["A", "B"]
@@ -90,7 +92,7 @@ class Condition(_Model):
     executions: Executions
     changes: dict[str, Change]
     """By metric: mean-response-time, nondeterminism-in-measurement, ..."""
-    cautions: list[Caution]
+    cautions: list[IntervalWarning]
     coverage: str
     """Which of these intervals held the truth in less than 90% of simulations with so few executions; else empty."""
     left_out: list[str]
@@ -130,15 +132,23 @@ class Commands(_Model):
     b: str
 
 
-class Setting(_Model):
-    """What one of the two commands ran under."""
-
+class _Named(_Model):
     policy: str
     """In TOML, as it was resolved on that machine."""
     env: dict[str, str]
-    cpus: list[int] | None
-    aslr: Literal["on", "off"] | None
-    """Null: as the machine has it."""
+
+
+if TYPE_CHECKING:
+
+    class _Setting(_Named): ...
+else:
+    _Setting = create_model(
+        "_Setting", __base__=_Named, **{one.field: (said_type(one) | None, ...) for one in COMPARED}
+    )
+
+
+class Setting(_Setting):
+    """What one of the two commands ran under; a setting of the run that is null: as the machine has it."""
 
 
 class Settings(_Model):
@@ -207,8 +217,9 @@ def document(
 
 
 def _setting(ran: Ran) -> Setting:
-    aslr: Literal["on", "off"] | None = None if ran.aslr is None else "on" if ran.aslr else "off"
-    return Setting(policy=ran.policy_toml, env=ran.env, cpus=ran.cpus, aslr=aslr)
+    request = ran.request
+    asked = {one.field: one.said(getattr(request, one.field)) for one in COMPARED}
+    return Setting(policy=request.policy_toml, env=request.env.set, **asked)
 
 
 def _condition(one: Compared) -> Condition:
@@ -220,9 +231,9 @@ def _condition(one: Compared) -> Condition:
         for change in one.found.changes
     }
     cautions = [
-        Caution(side=side, doubt=caution.doubt.value, message=caution.message)
+        IntervalWarning(side=side, doubt=caution.kind.value, message=caution.message)
         for i, side in enumerate(_SIDES)
-        for caution in table.cautions(i)
+        for caution in table.warnings(i)
     ]
     return Condition(
         condition=one.condition,

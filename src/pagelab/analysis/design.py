@@ -58,7 +58,7 @@ def design_of(data: StudyData, executions: tuple[Execution, ...], metrics: tuple
         imported_from=data.origin,
         complete=_complete(data),
         commands={} if data.origin else _commands(plan),
-        policy_texts={} if data.origin else {c.policy: c.policy_toml.strip() for c in plan.conditions},
+        policy_texts={} if data.origin else {c.policy: c.request.policy_toml.strip() for c in plan.conditions},
         notes=tuple(f"no execution has a value of the primary metric {name}" for name in absent)
         + tuple(text for is_primary, text in warm_up if is_primary),
         remarks=tuple(text for is_primary, text in warm_up if not is_primary),
@@ -68,7 +68,7 @@ def design_of(data: StudyData, executions: tuple[Execution, ...], metrics: tuple
 def _commands(plan: plan_module.Plan) -> dict[str, str]:
     if are_two_commands(plan):
         return {side: told.told() for side, told in zip(SIDES, kept(plan), strict=True)}
-    return {c.workload: shlex.join(c.argv) for c in plan.conditions}
+    return {c.workload: shlex.join(c.request.argv) for c in plan.conditions}
 
 
 def _all_warm_up(data: StudyData, executions: tuple[Execution, ...], primaries: set[str]) -> list[tuple[bool, str]]:

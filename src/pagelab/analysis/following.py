@@ -134,7 +134,7 @@ def _known_to_try(one: Told, data: StudyData) -> bool:
     """What every run has, or the program itself reports; what a pattern found in its output would need the pattern."""
     if one.metric.name in ("wall_s", "user_s", "cpu_s"):
         return True
-    patterns = {c.regex for c in data.plan.conditions if c.workload == one.contrast.workload}
+    patterns = {c.request.measurements.regex for c in data.plan.conditions if c.workload == one.contrast.workload}
     return one.metric.name.startswith("measure.") and patterns == {None}
 
 

@@ -13,6 +13,7 @@ from pagelab.analysis import wording
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.metrics import ANALYSED
 from pagelab.analysis.model import Difference, Drift, Fact, Machine
+from pagelab.contract.settings import RUN_SETTINGS
 from pagelab.record import Record
 
 _VOLATILE = frozenset(
@@ -37,13 +38,15 @@ _FIRST = (
     ("provenance.boost", "frequency boost"),
     ("provenance.smt", "SMT"),
     ("provenance.swap", "swap"),
-    ("settings.cpus", "pinned to CPUs"),
-    ("settings.aslr", "ASLR"),
-    ("settings.scheduler", "scheduler"),
+    *((f"settings.{one.field}", one.label) for one in RUN_SETTINGS if one.label),
     ("provenance.pagelab.version", "pagelab"),
     ("provenance.pagelab.commit", "pagelab commit"),
 )
 """What a reader asks first; everything else follows under its own key."""
+
+
+_SETTINGS = {"cgroup", "uid", *(one.field for one in RUN_SETTINGS if one.kind != "seconds")}
+"""Of the record's settings; a time limit may differ by workload, and says nothing of the machine."""
 
 
 def machine_of(data: StudyData) -> Machine:
@@ -56,7 +59,7 @@ def machine_of(data: StudyData) -> Machine:
 
 
 def _flat(record: Record) -> dict[str, str]:
-    settings = record.settings.model_dump(mode="json", include={"cpus", "aslr", "node", "scheduler", "cgroup", "uid"})
+    settings = record.settings.model_dump(mode="json", include=_SETTINGS)
     found: dict[str, str] = {}
     for part, value in (("provenance", record.provenance), ("machine", record.machine), ("settings", settings)):
         found |= dict(_walk(part, value or {}))

@@ -140,6 +140,8 @@ class Summary:
     median_interval: Interval | None
     median_note: str = ""
     """Why there is no interval."""
+    more: dict[str, float | None] = field(default_factory=dict)
+    """Further statistics, by the names of :data:`pagelab.analysis.summaries.STATISTICS`."""
 
 
 @dataclass(frozen=True)

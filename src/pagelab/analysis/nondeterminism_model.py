@@ -19,7 +19,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Doubtful:
+class IntervalWarning:
     """Why an interval may not have its level."""
 
     doubt: str
@@ -86,7 +86,7 @@ class Experiment:
     null_log_impact: float | None
     dependence: Dependence | None
     components: Components | None
-    doubts: tuple[Doubtful, ...]
+    doubts: tuple[IntervalWarning, ...]
     left_out: tuple[str, ...]
     """Executions and values that are in no number, with the reason."""
 

@@ -6,19 +6,14 @@ import tomllib
 from collections.abc import Iterable
 from typing import Any
 
+from pagelab.contract.strategies import STRATEGIES
+
 _FETCH = {
     "demand": "pages come when they are touched, none ahead",
     "prefault": "all of a mapping’s pages come when it is made",
     "willneed": "files are read in the background as soon as they are mapped",
 }
-_FRAMES = {
-    "page-coloring": "a page’s cache colour follows its address",
-    "bin-hopping": "cache colours are dealt in the order of page faults",
-    "random": "cache colours are drawn at random",
-    "modulo": "each page has a cache colour that the policy names",
-    "exact": "each page has a frame that the policy names",
-    "module": "a module of the user’s places the pages",
-}
+_FRAMES = {one.name: one.summary for one in STRATEGIES}
 
 
 def gloss(policy_toml: str) -> str | None:

@@ -2,12 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import polars as pl
 
 from pagelab import stats
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.model import Condition, Execution, Interval, MeasurementSummary, Metric, Summary
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A number of the executions of a condition, beside the five: its column of the table of times is made of this."""
+
+    name: str
+    label: str
+    of: Callable[[Sequence[float]], float | None] | None = None
+    """Of the metric's values, one an execution; its value is None where it does not exist. Without a function it is a
+    field of :class:`Summary`."""
+    is_share: bool = False
+    """Shown in percent; else in the metric's unit."""
+    digits: int = 4
+
+    def value(self, summary: Summary) -> float | None:
+        """Of a summary that :func:`summaries_of` made."""
+        found: float | None = getattr(summary, self.name) if self.of is None else summary.more[self.name]
+        return found
+
+
+STATISTICS = (
+    Statistic("mean", "mean"),
+    Statistic("sd", "sd", digits=2),
+    Statistic("cv", "CV", is_share=True),
+)
+"""A new one is a row here, with its function."""
 
 
 def interval_of(found: stats.Interval | stats.NotAchievable, scale: float = 1.0) -> tuple[Interval | None, str]:
@@ -37,6 +67,7 @@ def summaries_of(
 
 def _summary(condition: str, metric: str, values: list[float], level: float) -> Summary:
     s = stats.summarize(values)
+    more = {one.name: one.of(values) for one in STATISTICS if one.of is not None}
     interval, note = interval_of(stats.median_interval(values, level=level).interval)
     return Summary(
         condition=condition,
@@ -52,6 +83,7 @@ def _summary(condition: str, metric: str, values: list[float], level: float) -> 
         cv=s.cv,
         median_interval=interval,
         median_note=note,
+        more=more,
     )
 
 

@@ -14,8 +14,6 @@ from pagelab.cli.options import (
     MEASURE,
     OUTPUT,
     WHAT,
-    Aslr,
-    Cpus,
     Fetch,
     Frames,
     Level,
@@ -26,6 +24,7 @@ from pagelab.cli.options import (
     Timeout,
     Variables,
 )
+from pagelab.cli.run_settings import NOTHING, Typed, compared
 from pagelab.cli.settings import given
 
 if TYPE_CHECKING:
@@ -39,6 +38,7 @@ EXIT = {"pass": 0, "fail": 1, "inconclusive": 3}
 _EXECUTIONS = 20
 
 
+@compared
 def compare_command(
     base: Annotated[str, typer.Argument(metavar="A", help="Directory of the study before; or a command, in quotes.")],
     new: Annotated[
@@ -78,8 +78,7 @@ def compare_command(
     frames: Frames = None,
     policy: Policies = None,
     env: Variables = None,
-    cpu: Cpus = None,
-    aslr: Aslr = None,
+    settings: Typed = NOTHING,
     minutes: Annotated[
         float | None,
         typer.Option("--minutes", "-m", metavar="N", help="As many of each as fit into it.", rich_help_panel=WHAT),
@@ -136,9 +135,7 @@ def compare_command(
     if executions is not None and minutes is not None:
         raise BadInputError("--executions and --minutes exclude each other: each decides how many executions there are")
     gates = tuple(parse_gate(text) for text in fail_if or [])
-    axes = given(
-        {"pages": pages, "fetch": fetch, "frames": frames, "policy": policy, "env": env, "cpu": cpu, "aslr": aslr}
-    )
+    axes = given({"pages": pages, "fetch": fetch, "frames": frames, "policy": policy, "env": env, **settings})
     if are_studies(base, new):
         single = {
             "executions": executions,
@@ -166,8 +163,8 @@ def compare_command(
             timeout_s=timeout,
         )
         data, why = run_commands(pair, into)
-    settings = Settings(level=level, seed=seed)
-    found = compare(*data, gates=gates, metric=metric, settings=settings, interleaved=sides is not None)
+    judged = Settings(level=level, seed=seed)
+    found = compare(*data, gates=gates, metric=metric, settings=judged, interleaved=sides is not None)
     _say(found, data[0], sides, why, as_json)
     if into is not None and not as_json:
         terminal.echo(f"all executions: pagelab report {into}; compare them again: pagelab compare {into}")

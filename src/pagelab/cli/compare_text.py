@@ -118,7 +118,7 @@ def _condition(one: Compared, column: Column) -> list[str]:
     lines += [f"  {told}"] if told else []
     notes: dict[str, list[str]] = {}
     for i, side in enumerate("AB"):
-        for caution in table.cautions(i):
+        for caution in table.warnings(i):
             notes.setdefault(caution.message, []).append(side)
     lines += [f"  note on {' and '.join(sides)}: {message}" for message, sides in notes.items()]
     return lines + [f"  left out of {note}" for note in one.left_out]

@@ -16,15 +16,12 @@ JUDGE = "How it is judged"
 OUTPUT = "Output"
 SETTINGS = "Settings: given once for all that is run, or one of them twice or more, to be compared"
 
-Cpu = Annotated[
-    str | None,
-    typer.Option("--cpu", metavar="LIST", help="Pin to these CPUs: 1, 0-3,8.", rich_help_panel=WHAT),
-]
 Pages = Annotated[
     list[str] | None,
     typer.Option("--pages", metavar="SIZES", help="kernel, 4K, 2M, heap=2M ...", rich_help_panel=SETTINGS),
 ]
-"""This and those up to :data:`Aslr`: settings of which one is given several times, to be compared."""
+"""This and those up to :data:`Variables`: settings of which one is given several times, to be compared; those of the
+run follow (:func:`pagelab.cli.run_settings.compared`)."""
 Fetch = Annotated[
     list[str] | None,
     typer.Option("--fetch", metavar="WHEN", help="kernel, demand, prefault, willneed ...", rich_help_panel=SETTINGS),
@@ -46,14 +43,6 @@ Variables = Annotated[
         help="A variable: twice the same name for two values; others hold throughout.",
         rich_help_panel=SETTINGS,
     ),
-]
-Cpus = Annotated[
-    list[str] | None,
-    typer.Option("--cpu", metavar="LIST", help="Pinned to these CPUs: 1, 0-3,8.", rich_help_panel=SETTINGS),
-]
-Aslr = Annotated[
-    list[str] | None,
-    typer.Option("--aslr", metavar="on|off", help="Addresses randomised, or not.", rich_help_panel=SETTINGS),
 ]
 Timeout = Annotated[
     float | None,

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from pagelab import terminal
-from pagelab.cli.options import MEASURE, OUTPUT, WHAT, Cpu, MeasureRegex, Timeout, cpus_of, on_off
+from pagelab.cli.options import MEASURE, OUTPUT, WHAT, MeasureRegex
+from pagelab.cli.run_settings import NOTHING, Typed, asked, once
+from pagelab.contract.strategies import STRATEGIES
 from pagelab.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 _POLICY = "The policy"
 
 
+@once
 def run_command(
     argv: Annotated[list[str], typer.Argument(metavar="[--] CMD...", help="The program and its arguments.")],
     policy: Annotated[
@@ -42,7 +45,7 @@ def run_command(
         typer.Option(
             "--frames",
             metavar="WHERE",
-            help="Where pages lie: page-coloring, bin-hopping, modulo:…, exact:…, random:seed=N, module:path=F, with "
+            help=f"Where pages lie: {', '.join(one.example for one in STRATEGIES)}, with "
             "parameters (colors=64,pin=true); or MEMORY=WHERE. Needs root. Repeatable.",
             rich_help_panel=_POLICY,
         ),
@@ -63,18 +66,7 @@ def run_command(
             rich_help_panel=_POLICY,
         ),
     ] = True,
-    cpu: Cpu = None,
-    node: Annotated[
-        int | None, typer.Option("--node", metavar="N", help="Bind memory to this node.", rich_help_panel=WHAT)
-    ] = None,
-    aslr: Annotated[
-        str | None,
-        typer.Option("--aslr", metavar="on|off", help="Randomise addresses, or not.", rich_help_panel=WHAT),
-    ] = None,
-    scheduler: Annotated[
-        str | None,
-        typer.Option("--scheduler", metavar="fifo", help="Real-time priority (SCHED_FIFO).", rich_help_panel=WHAT),
-    ] = None,
+    settings: Typed = NOTHING,
     env: Annotated[
         list[str] | None,
         typer.Option("--env", metavar="NAME=VALUE", help="Set a variable.", rich_help_panel=WHAT),
@@ -88,13 +80,6 @@ def run_command(
     cwd: Annotated[
         Path | None, typer.Option("--cwd", metavar="DIR", help="Working directory.", rich_help_panel=WHAT)
     ] = None,
-    user: Annotated[
-        str | None,
-        typer.Option(
-            "--user", metavar="NAME", help="Run as this user instead of the one asking.", rich_help_panel=WHAT
-        ),
-    ] = None,
-    timeout: Timeout = None,
     stdin: Annotated[
         str, typer.Option("--stdin", metavar="FILE", help="inherit, null, or a file.", rich_help_panel=WHAT)
     ] = "inherit",
@@ -167,16 +152,10 @@ def run_command(
         policy_toml=_policy(policy, pages, fetch, frames, via, layout),
         policy_path=None if policy is None else str(policy),
         preload="auto" if preload else "never",
-        cpus=cpus_of(cpu),
-        node=node,
-        aslr=on_off(aslr),
-        scheduler=_scheduler(scheduler),
         env=_variables(env or []),
         unset=unset or [],
         clear_env=clear_env,
         cwd=None if cwd is None else str(cwd),
-        user=user,
-        timeout_s=timeout,
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
@@ -187,6 +166,7 @@ def run_command(
         flush=mode,
         flush_files=files,
         tell_limits=not quiet,
+        **asked(settings),
     )
     _check_output(output)
     record = runner.run(request)
@@ -213,12 +193,6 @@ def _policy(
     found = policies.from_flags(flags, described, policy)
     policies.check_runnable(found, described)
     return found.toml
-
-
-def _scheduler(text: str | None) -> Literal["fifo"] | None:
-    if text not in (None, "fifo"):
-        raise BadInputError(f"--scheduler {text}: allowed: fifo (without the flag it is left as it is)")
-    return "fifo" if text else None
 
 
 def _variables(texts: list[str]) -> dict[str, str]:

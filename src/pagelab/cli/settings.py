@@ -31,20 +31,20 @@ def variables(texts: list[str]) -> dict[str, list[str]]:
 
 def setting(name: str, chosen: dict[str, str], env: dict[str, str]) -> Setting:
     """The setting with one value for each axis that is ``chosen``; checked against this machine."""
-    from pagelab.cli.options import cpus_of, on_off
+    from pagelab.cli.run_settings import FLAGS, read
     from pagelab.study.setting import Setting
 
-    on_off(chosen.get("aslr"))
-    return Setting(
-        name, policy(chosen), env, tuple(cpus_of(chosen["cpu"])) if "cpu" in chosen else None, chosen.get("aslr")
-    )
+    run = {FLAGS[flag].key: read(FLAGS[flag], typed) for flag, typed in chosen.items() if flag in FLAGS}
+    return Setting(name, policy(chosen), env, run)
 
 
 def shown(axis: str, value: str) -> str:
     """A short name of the value: ``2M``, ``huge`` for huge.toml, ``CPU 1``, ``ASLR off``."""
     if axis == "policy":
         return Path(value).stem
-    return f"{'CPU' if axis == 'cpu' else 'ASLR'} {value}" if axis in ("cpu", "aslr") else value
+    from pagelab.cli.run_settings import FLAGS
+
+    return f"{FLAGS[axis].short} {value}" if axis in FLAGS else value
 
 
 def policy(chosen: dict[str, str]) -> str:

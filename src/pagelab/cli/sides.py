@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pagelab.cli import settings
 from pagelab.errors import BadInputError
-from pagelab.study.sides import VARIABLE, Side, Sides, flag, words_of
+from pagelab.study.sides import COMPARED, VARIABLE, Side, Sides, flag, words_of
 
 if TYPE_CHECKING:
     from pagelab.study.setting import Setting
@@ -71,7 +71,7 @@ _EXAMPLES = {
     "frames": ("kernel", "random"),
     "policy": ("other.toml", "another.toml"),
     "cpu": ("0", "1"),
-    "aslr": ("on", "off"),
+    **{one.flag: one.words for one in COMPARED if len(one.words) > 1},
 }
 
 

@@ -280,7 +280,7 @@ def _show_plan(prepared: object, directory: Path, minutes: float | None) -> None
         planned = len(QUANTITIES) * len(programs_by_policy(plan))
         terminal.echo(f"one answer over {most_programs(plan)} programs: {planned} comparisons (time and spread)")
     for condition in plan.conditions:
-        words = " ".join(condition.argv)
+        words = " ".join(condition.request.argv)
         terminal.echo(f"  {condition.name}{'  (baseline)' if condition.baseline else ''}: {words}")
     for note in prepared.notes:
         terminal.echo(note)

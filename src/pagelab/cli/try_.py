@@ -13,8 +13,6 @@ from pagelab.cli.options import (
     MEASURE,
     OUTPUT,
     WHAT,
-    Aslr,
-    Cpus,
     Fetch,
     Frames,
     Level,
@@ -25,6 +23,7 @@ from pagelab.cli.options import (
     Timeout,
     Variables,
 )
+from pagelab.cli.run_settings import FLAGS, NOTHING, Typed, compared
 from pagelab.cli.settings import POLICY_AXES, given, setting, shown, variables
 from pagelab.errors import BadInputError
 
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
 _MOST_MINUTES = 24 * 60
 
 
+@compared
 def try_command(
     argv: Annotated[list[str], typer.Argument(metavar="[--] CMD...", help="The program and its arguments.")],
     pages: Pages = None,
@@ -47,8 +47,7 @@ def try_command(
     frames: Frames = None,
     policy: Policies = None,
     env: Variables = None,
-    cpu: Cpus = None,
-    aslr: Aslr = None,
+    settings: Typed = NOTHING,
     minutes: Annotated[
         float,
         typer.Option("--minutes", "-m", metavar="N", help="Time to spend.", rich_help_panel=WHAT),
@@ -101,7 +100,7 @@ def try_command(
     from pagelab.study.progress import for_terminal
     from pagelab.study.trying import Trying, run_try
 
-    axes = {"pages": pages, "fetch": fetch, "frames": frames, "policy": policy, "env": env, "cpu": cpu, "aslr": aslr}
+    axes = {"pages": pages, "fetch": fetch, "frames": frames, "policy": policy, "env": env, **settings}
     wanted = Trying(
         argv=tuple(argv),
         cwd=str(Path.cwd()),
@@ -153,9 +152,9 @@ def _settings(axes: dict[str, list[str]]) -> tuple[Setting, ...]:
                 f"{' and '.join('--' + name.split()[0] for name in single)}: which is to be tried? Give it twice, with "
                 "the value to compare with first"
             )
-        if single[0] == "aslr":
-            other = "off" if fixed["aslr"] == "on" else "on"
-            return tuple(_one("aslr", value, {}, {}) for value in (other, fixed["aslr"]))
+        if single[0] in FLAGS and FLAGS[single[0]].kind == "switch":
+            other = "off" if fixed[single[0]] == "on" else "on"
+            return tuple(_one(single[0], value, {}, {}) for value in (other, fixed[single[0]]))
         return Setting("kernel" if single[0] in POLICY_AXES else "as it is", KERNEL), _one(
             single[0], fixed.get(single[0]) or always[single[0].split()[-1]], {}, {}
         )

@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeVar
 
 from ..errors import BadInputError, MachineError
@@ -32,7 +31,7 @@ def run_and_look(
     """
     outcome: list[Record | BaseException] = []
     ours, theirs = socket.socketpair()
-    asked = replace(request, announce_fd=theirs.fileno())
+    asked = request.model_copy(update={"announce_fd": theirs.fileno()})
     worker = threading.Thread(target=_run, args=(asked, outcome, theirs), name="pagelab-run")
     with ptrace_hold.interrupts_go_to_the_program(), ours:
         worker.start()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from pagelab.analysis import wording
 from pagelab.analysis.model import Analysis, Contrast, Interval, Metric, Summary
+from pagelab.analysis.summaries import STATISTICS, Statistic
 from pagelab.stats import coverage
 
 NONE = "–"
@@ -141,7 +142,7 @@ def times(analysis: Analysis) -> Table:
         summaries = [analysis.summary(c.id, metric.name) for c in mine]
         scale = wording.display_unit(metric, [s.maximum for s in summaries if s])
         part = [
-            (c.policy, *(_five(s, scale[0]) if s else ("0", *([NONE] * 9))))
+            (c.policy, *(_five(s, scale[0]) if s else ("0", *([NONE] * (6 + len(STATISTICS))))))
             for c, s in zip(mine, summaries, strict=True)
         ]
         parts.append((f"{workload}: {metric.label}{f' ({scale[1]})' if scale[1] else ''}", part))
@@ -149,7 +150,7 @@ def times(analysis: Analysis) -> Table:
     level = wording.level(analysis.design.interval_level)
     head = ("policy", "n", "least", "lower hinge", "median", f"{level} interval of the median", "upper hinge", "most")
     return Table(
-        columns=(*head, "mean", "sd", "CV"),
+        columns=(*head, *(one.label for one in STATISTICS)),
         rows=rows,
         groups=groups,
         caption="Five-number summaries and moments, by condition",
@@ -169,10 +170,15 @@ def _five(s: Summary, factor: float) -> tuple[str, ...]:
         _span(s.median_interval, factor),
         show(s.hinge_high),
         show(s.maximum),
-        show(s.mean),
-        wording.digits(s.sd / factor, 2) if s.sd is not None else NONE,
-        wording.percent(s.cv, signed=False) if s.cv is not None else NONE,
+        *(_statistic(one, s, factor) for one in STATISTICS),
     )
+
+
+def _statistic(one: Statistic, s: Summary, factor: float) -> str:
+    value = one.value(s)
+    if value is None:
+        return NONE
+    return wording.percent(value, signed=False) if one.is_share else wording.digits(value / factor, one.digits)
 
 
 def _span(interval: Interval | None, factor: float) -> str:

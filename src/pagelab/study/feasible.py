@@ -37,18 +37,18 @@ def _needs(condition: Condition) -> str | None:
     caches = [need.removeprefix("cache ") for need in condition.needs if need.startswith("cache ")]
     if caches:
         return f"this machine has no cache {caches[0]}, or does not tell its size"
-    path = condition.env.get("PATH", os.environ.get("PATH"))
+    path = condition.request.env.set.get("PATH", os.environ.get("PATH"))
     absent = [program for program in condition.needs if shutil.which(program, path=path) is None]
     return advice(absent) if absent else None
 
 
 def _policy(condition: Condition, machine: dict[str, Any]) -> str | None:
-    path = condition.policy_path or "policy"
+    path = condition.request.policy_path or "policy"
     try:
-        parsed = policy.parse(condition.policy_toml, path)
+        parsed = policy.parse(condition.request.policy_toml, path)
     except policy.PolicyError as error:
         raise BadInputError(f"{_place(condition, error)}: {_reason(error)}") from None
-    if condition.preload == "never" and not parsed.is_kernel:
+    if condition.request.preload == "never" and not parsed.is_kernel:
         forbidden = 'preload = "never" forbids the library that would do it; drop one of the two'
         raise BadInputError(f'{path}: policy "{condition.policy_name}" asks for something, and {forbidden}')
     try:
@@ -69,7 +69,7 @@ def _fifo() -> str | None:
 
 
 def _scheduler(condition: Condition) -> str | None:
-    return _fifo() if condition.scheduler == "fifo" else None
+    return _fifo() if condition.request.scheduler == "fifo" else None
 
 
 def _refused(what: str) -> str | None:
@@ -80,7 +80,7 @@ def _refused(what: str) -> str | None:
 
 def _place(condition: Condition, error: policy.PolicyError) -> str:
     """An inline policy was written out anew, so that its line numbers are not those of study.toml."""
-    if error.line is None or condition.policy_toml.startswith("name = "):
+    if error.line is None or condition.request.policy_toml.startswith("name = "):
         return f'{error.file}: policy "{condition.policy_name}"'
     return f"{error.file}:{error.line}"
 
@@ -94,7 +94,7 @@ def _reason(error: policy.PolicyError) -> str:
 
 def _cpus(condition: Condition) -> str | None:
     allowed = os.sched_getaffinity(0)
-    absent = sorted(set(condition.cpus or ()) - allowed)
+    absent = sorted(set(condition.request.cpus) - allowed)
     if not absent:
         return None
     shown = ", ".join(map(str, sorted(allowed)))
@@ -103,6 +103,6 @@ def _cpus(condition: Condition) -> str | None:
 
 def _flush(condition: Condition) -> str | None:
     """A run with a warm cache is not a bad run with a cold one: it answers another question."""
-    if condition.flush.mode != "all" or os.access(_DROP_CACHES, os.W_OK, effective_ids=True):
+    if condition.request.flush.mode != "all" or os.access(_DROP_CACHES, os.W_OK, effective_ids=True):
         return None
     return 'flush = "all" needs root; flush by file with: flush = { mode = "files", files = ["…"] }'

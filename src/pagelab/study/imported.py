@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from ..contract.request import Request
 from .answering import reachability
 from .errors import Problem, SpecError, StudyError
 from .lock import DirectoryLock
@@ -331,9 +332,7 @@ def _conditions(samples: Iterable[Sample], baseline: str, metric: str) -> dict[t
                 policy_name=sample.policy,
                 baseline=sample.policy == baseline,
                 parameters=dict(sample.parameters),
-                argv=sample.argv,
-                cwd="",
-                policy_toml="",
+                request=Request(argv=sample.argv, cwd=""),
                 metric=metric,
             )
     return conditions

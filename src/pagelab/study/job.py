@@ -99,7 +99,7 @@ def perform(job: Job, runner: Runner, interruptible: Interruptible = nullcontext
     status = record.outcome.status if record else "not-started"
     if record and status != "ok":
         message = record.outcome.message or describe(record)
-    if status == "ok" and job.condition.stderr is None:
+    if status == "ok" and job.condition.keeps_stderr:
         job.stderr.unlink(missing_ok=True)
     return RunResult(status, started_at, time.monotonic() - start, record, message, tuple(outcomes))
 

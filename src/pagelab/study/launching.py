@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from .. import machine
+from ..contract.request import Request
 from ..errors import BadInputError, MachineError
 from ..record import Record, RunWarning, WarningKind
-from ..runner import RunRequest, run, scarce
+from ..runner import run, scarce
 from .control import Tools
 from .feasible import cannot
 from .job import RunNotStarted
 from .plan import Condition, Plan
-
-MEASURE_FD = 3
 
 
 class LocalRunner:
@@ -29,31 +28,9 @@ class LocalRunner:
             raise RunNotStarted(str(error)) from error
 
 
-def request(condition: Condition, stderr: Path) -> RunRequest:
+def request(condition: Condition, stderr: Path) -> Request:
     """What the launcher is asked for ``condition``."""
-    return RunRequest(
-        argv=condition.argv,
-        policy_toml=condition.policy_toml,
-        policy_path=condition.policy_path,
-        cwd=condition.cwd,
-        env=condition.env,
-        unset=condition.unset,
-        preload=condition.preload,
-        cpus=condition.cpus or (),
-        aslr=condition.aslr,
-        scheduler=condition.scheduler,
-        node=condition.node,
-        timeout_s=condition.timeout_s,
-        stdin=condition.stdin,
-        stdout=condition.stdout,
-        stderr=condition.stderr or str(stderr),
-        events=condition.events,
-        per_process_counters=condition.per_process_counters,
-        measure_fd=MEASURE_FD,
-        measure_regex=condition.regex,
-        flush=condition.flush.mode,
-        flush_files=condition.flush.files,
-    )
+    return condition.asking(stderr=str(stderr)).request if condition.keeps_stderr else condition.request
 
 
 def describe_machine() -> dict[str, Any]:
@@ -93,7 +70,7 @@ def is_processor_time(metric: str) -> bool:
 
 def limits_now(plan: Plan) -> list[RunWarning]:
     """Limits that are too tight for some policy of the plan, each once, as the policy that takes most says it."""
-    policies = {(condition.policy_toml, condition.preload): condition for condition in plan.active()}
+    policies = {(condition.request.policy_toml, condition.request.preload): condition for condition in plan.active()}
     worst: dict[str, RunWarning] = {}
     for condition in policies.values():
         for warning in scarce(request(condition, Path("/dev/null"))):

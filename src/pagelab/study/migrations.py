@@ -5,7 +5,9 @@ Never edit a released entry: add the next one. docs/schema/store.md is generated
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from typing import Any
 
 from .errors import StudyError
 
@@ -87,8 +89,44 @@ CREATE TABLE event (
 ) STRICT;
 """
 
-CHAIN = (V1, V2)
+V3 = """
+-- meta.plan is pagelab.study/2: what a condition asks of each run is in its `request`, as the launcher reads it.
+"""
+
+CHAIN = (V1, V2, V3)
 VERSION = len(CHAIN)
+
+
+def _plan_with_requests(connection: sqlite3.Connection) -> None:
+    """Gives the plan of a store its new form; a store that is being made has none."""
+    row = connection.execute("SELECT value FROM meta WHERE key = 'plan'").fetchone()
+    if row is not None:
+        plan = json.loads(row[0])
+        plan["schema"] = "pagelab.study/2"
+        plan["conditions"] = [_with_request(condition) for condition in plan["conditions"]]
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'plan'", (json.dumps(plan),))
+
+
+_ASKED = (
+    *("argv", "cwd", "stdin", "stdout", "policy_toml", "policy_path", "scheduler", "node", "aslr", "preload"),
+    *("timeout_s", "flush", "events", "per_process_counters"),
+)
+"""Fields of a condition of pagelab.study/1 that its request has by the same name and in the same form."""
+
+
+def _with_request(condition: dict[str, Any]) -> dict[str, Any]:
+    """A condition of pagelab.study/1 as pagelab.study/2 has it. Older ones lack what came later."""
+    request = {name: condition.pop(name) for name in _ASKED if name in condition}
+    request["env"] = {"set": condition.pop("env", {}), "unset": condition.pop("unset", [])}
+    request["cpus"] = condition.pop("cpus", None) or []
+    request["measurements"] = {"fd": 3, "regex": condition.pop("regex", None)}
+    stderr = condition.pop("stderr", None)
+    request["stderr"] = stderr or "null"
+    return {**condition, "request": request, "keeps_stderr": stderr is None}
+
+
+REWRITES = {3: _plan_with_requests}
+"""What a version changes beside its tables, in the same transaction."""
 
 
 def version_of(connection: sqlite3.Connection) -> int:
@@ -112,9 +150,15 @@ def migrate(connection: sqlite3.Connection) -> int:
     refuse_newer(found)
     for version in range(found, VERSION):
         statements = "".join(CHAIN[version])
-        connection.executescript(
-            f"BEGIN IMMEDIATE;{statements}INSERT OR REPLACE INTO meta VALUES ('store_version', '{version + 1}');COMMIT;"
-        )
+        connection.executescript(f"BEGIN IMMEDIATE;{statements}")
+        try:
+            if version + 1 in REWRITES:
+                REWRITES[version + 1](connection)
+            connection.execute("INSERT OR REPLACE INTO meta VALUES ('store_version', ?)", (str(version + 1),))
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
     return found
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from ..contract.request import Request
 
 Scalar = str | int | float | bool
 
@@ -20,11 +22,6 @@ class Step(_Model):
     argv: list[str]
     shown: str
     cwd: str
-
-
-class Flush(_Model):
-    mode: Literal["none", "files", "all"] = "none"
-    files: list[str] = Field(default_factory=list)
 
 
 class Precision(_Model):
@@ -53,27 +50,11 @@ class Condition(_Model):
     uses. Summaries over many workloads group by them (docs/architecture/contracts.md: factors)."""
     needs: list[str] = Field(default_factory=list)
     """What this machine must have: programs, and ``cache L3``."""
-    argv: list[str]
-    cwd: str
-    env: dict[str, str] = Field(default_factory=dict)
-    unset: list[str] = Field(default_factory=list)
-    stdin: str = "null"
-    stdout: str = "null"
-    stderr: str | None = None
-    """None: kept in the study directory when the run fails."""
-    policy_toml: str
-    policy_path: str | None = None
-    """The file the policy was read from: relative paths inside it (layout CSVs) count from there."""
-    cpus: list[int] | None = None
-    scheduler: Literal["fifo"] | None = None
-    node: int | None = None
-    aslr: bool | None = None
-    preload: Literal["auto", "always", "never"] = "auto"
-    timeout_s: float | None = None
-    flush: Flush = Flush()
-    events: list[str] = Field(default_factory=list)
-    per_process_counters: bool = True
-    regex: str | None = None
+    request: Request
+    """What every run of it is asked for; ``policy_path`` is the file the policy was read from: relative paths inside it
+    (layout CSVs) count from there."""
+    keeps_stderr: bool = True
+    """Standard error goes into a file of the study directory, which stays there when the run fails."""
     metric: str
     drop_first: int = 0
     """Measurements at the start of each execution that are warm-up: kept, and in no mean."""
@@ -82,9 +63,13 @@ class Condition(_Model):
     left_out: str | None = None
     """Why this condition is not run on this machine (``--skip-impossible``)."""
 
+    def asking(self, **changes: Any) -> Condition:
+        """The same with other fields of the request."""
+        return self.model_copy(update={"request": self.request.model_copy(update=changes)})
+
 
 class Plan(_Model):
-    schema_: Literal["pagelab.study/1"] = Field(default="pagelab.study/1", alias="schema")
+    schema_: Literal["pagelab.study/2"] = Field(default="pagelab.study/2", alias="schema")
     name: str
     question: str = ""
     executions: int

@@ -10,13 +10,17 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from .. import paths
+from ..contract.request import EnvChanges, Flush, Measurements, Request
+from ..contract.settings import RUN_SETTINGS
+from ..runner import MEASURE_FD
 from ..spelling import meant, meant_of
 from .bundled import BYTES, SIZED, bundle, bytes_of, unknown_size
 from .errors import Problem, SpecError
-from .plan import Condition, Flush, Plan, Precision, Scalar, Step, digest_of
-from .spec import RawFlush, RawPolicy, RawStep, RawStudy, RawWorkload, parse, read
+from .plan import Condition, Plan, Precision, Scalar, Step, digest_of
+from .spec import ONE, RawFlush, RawPolicy, RawStep, RawStudy, RawWorkload, parse, read
 from .substitute import BUILT_IN, HERE, OUT, PYTHON, names_in, shown, substitute
 from .toml_text import LineIndex, Location, dotted, dumps
 
@@ -265,25 +269,22 @@ class _Planner:
             factors={key: substitute(value, values) for key, value in workload.factors.items()}
             or {"workload": workload.name, **{name: shown(parameters[name]) for name in workload_names}},
             needs=needs,
-            argv=paths.bundled([substitute(word, values) for word in _argv(workload)]),
-            cwd=cwd,
-            env={key: substitute(value, values) for key, value in env.items()},
-            unset=raw.unset,
-            stdin=self._stream(workload.stdin, values, cwd),
-            stdout=self._stream(workload.stdout, values, cwd),
-            stderr=None if workload.stderr is None else self._stream(workload.stderr, values, cwd),
-            policy_toml=substitute(policy.toml, values) if policy.names else policy.toml,
-            policy_path=policy.path,
-            cpus=_cpus(policy.raw.cpus or raw.cpus),
-            scheduler="fifo" if (policy.raw.scheduler or raw.scheduler) == "fifo" else None,
-            node=raw.node,
-            aslr={"on": True, "off": False, "keep": None}[policy.raw.aslr or raw.aslr],
-            preload=raw.preload,
-            timeout_s=workload.timeout or raw.timeout,
-            flush=_flush(flush, values, cwd),
-            events=raw.counters.events,
-            per_process_counters=raw.counters.per_process,
-            regex=workload.measure.regex if workload.measure else None,
+            request=Request(
+                argv=paths.bundled([substitute(word, values) for word in _argv(workload)]),
+                cwd=cwd,
+                env=EnvChanges(set={key: substitute(value, values) for key, value in env.items()}, unset=raw.unset),
+                policy_toml=substitute(policy.toml, values) if policy.names else policy.toml,
+                policy_path=policy.path,
+                stdin=self._stream(workload.stdin, values, cwd),
+                stdout=self._stream(workload.stdout, values, cwd),
+                stderr=self._stream(workload.stderr or "null", values, cwd),
+                events=raw.counters.events,
+                per_process_counters=raw.counters.per_process,
+                measurements=Measurements(fd=MEASURE_FD, regex=workload.measure.regex if workload.measure else None),
+                flush=_flush(flush, values, cwd),
+                **_settings(policy.raw, workload, raw),
+            ),
+            keeps_stderr=workload.stderr is None,
             metric=workload.metric or raw.metric,
             drop_first=raw.drop_first if workload.drop_first is None else workload.drop_first,
             # The policy switches the machine first; the workload prepares itself on the machine as switched.
@@ -341,9 +342,20 @@ class _Policy:
         self.names = set().union(*(names_in(text) for text in texts)) if texts else set()
 
 
-def _cpus(asked: list[int] | str | None) -> list[int] | None:
-    """``one`` is the last CPU that this process may use: the first has the most interrupts to serve."""
-    return [max(os.sched_getaffinity(0))] if isinstance(asked, str) else asked
+def _settings(policy: RawPolicy, workload: RawWorkload, study: RawStudy) -> dict[str, Any]:
+    """The settings of a run, each by field: as the policy says it, else the workload, else the study."""
+    found = {}
+    for one in RUN_SETTINGS:
+        said = (getattr(table, one.key, None) for table in (policy, workload, study))
+        word = next((word for word in said if word is not None), None)
+        if word is not None:
+            found[one.field] = one.asked(_last_cpu() if word == ONE else word)
+    return found
+
+
+def _last_cpu() -> list[int]:
+    """Of those that this process may use: the first has the most interrupts to serve."""
+    return [max(os.sched_getaffinity(0))]
 
 
 def _argv(workload: RawWorkload) -> list[str]:

@@ -21,11 +21,11 @@ def path_with_bundled() -> str:
 
 def resolve(condition: Condition) -> Path | None:
     """The file that the condition's first word starts, looked up as exec would; None when there is none."""
-    word = condition.argv[0]
+    word = condition.request.argv[0]
     if "/" in word:
-        path = Path(condition.cwd) / word
+        path = Path(condition.request.cwd or ".") / word
         return path if os.access(path, os.X_OK) and path.is_file() else None
-    found = shutil.which(word, path=condition.env.get("PATH", os.environ.get("PATH")))
+    found = shutil.which(word, path=condition.request.env.set.get("PATH", os.environ.get("PATH")))
     return Path(found) if found else None
 
 
@@ -38,7 +38,7 @@ def fingerprints(plan: Plan) -> dict[str, str]:
 def missing(plan: Plan) -> list[str]:
     """What is wrong with commands that cannot be started; conditions with a set-up may yet create theirs."""
     return [
-        f"{condition.name}: cannot find the program {condition.argv[0]} (directory {condition.cwd})"
+        f"{condition.name}: cannot find the program {condition.request.argv[0]} (directory {condition.request.cwd})"
         for condition in plan.active()
         if not condition.setup and not plan.setup and resolve(condition) is None
     ]

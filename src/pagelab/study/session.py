@@ -168,16 +168,16 @@ class Session:
 
     def _stop_if_cut(self, job: Job, result: RunResult) -> None:
         """A run that the pilot's limit ended is none of the study's: it is repeated if the study gets more time."""
-        own = self._conditions[job.slot.condition].timeout_s
-        if result.status == "timed-out" and job.condition.timeout_s != own:
+        own = self._conditions[job.slot.condition].request.timeout_s
+        if result.status == "timed-out" and job.condition.request.timeout_s != own:
             raise budget.too_long(self._directory, self._plan, job.condition.name)
 
     def _jobs(self, slots: list[Slot]) -> Iterator[Job]:
         limit = budget.longest_s(self._plan) if self._in_pilot else None
         for slot in slots:
             condition = self._conditions[slot.condition]
-            if limit is not None and limit < (condition.timeout_s or math.inf):
-                condition = condition.model_copy(update={"timeout_s": limit})
+            if limit is not None and limit < (condition.request.timeout_s or math.inf):
+                condition = condition.asking(timeout_s=limit)
             self._attempts[slot.position] = self._store.begin_attempt(slot.position, self._id)
             self._progress.running(condition.name)
             yield Job(slot, condition, self._directory.resolve() / OUTPUT, self._plan.step_timeout_s)

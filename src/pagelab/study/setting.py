@@ -28,8 +28,8 @@ class Setting:
     """As it was typed: ``2M``, ``MALLOC_ARENA_MAX=1``, ``kernel``."""
     policy_toml: str
     env: dict[str, str] = field(default_factory=dict)
-    cpus: tuple[int, ...] | None = None
-    aslr: str | None = None
+    run: dict[str, Any] = field(default_factory=dict)
+    """Settings of the run, as study.toml has them: ``{"cpus": [1], "aslr": "off"}``."""
 
     def table(self, name: str, directory: Path) -> dict[str, Any]:
         """The ``[[policy]]`` of this name; its text goes into a file below ``directory``, where study.toml is."""
@@ -40,11 +40,7 @@ class Setting:
             policy["file"] = f"{POLICIES}/{name}.toml"
         if self.env:
             policy["env"] = {key: literal(value) for key, value in self.env.items()}
-        if self.cpus is not None:
-            policy["cpus"] = list(self.cpus)
-        if self.aslr is not None:
-            policy["aslr"] = self.aslr
-        return policy
+        return policy | self.run
 
 
 def named(word: str, instead: str) -> str:

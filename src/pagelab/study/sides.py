@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, field
 
+from pagelab.contract.settings import RUN_SETTINGS
 from pagelab.study.plan import Condition, Plan
 from pagelab.study.setting import AXES, flags_of
 from pagelab.study.spec import SHELL_WORDS
@@ -33,6 +34,9 @@ class Side:
 
 Sides = tuple[Side, Side]
 
+COMPARED = tuple(one for one in RUN_SETTINGS if one.compared)
+"""Settings of a run of which two values can be compared."""
+
 
 def kept(plan: Plan) -> Sides:
     """The two that ran in one study."""
@@ -41,9 +45,10 @@ def kept(plan: Plan) -> Sides:
 
 
 def _command(one: Condition) -> str:
-    if one.argv[:2] == ["/bin/sh", "-c"] and len(one.argv) == 3 and needs_shell(one.argv[2]):
-        return one.argv[2]
-    return shlex.join(one.argv)
+    argv = one.request.argv
+    if argv[:2] == ["/bin/sh", "-c"] and len(argv) == 3 and needs_shell(argv[2]):
+        return argv[2]
+    return shlex.join(argv)
 
 
 def needs_shell(command: str) -> bool:
@@ -57,13 +62,14 @@ def _unquoted(command: str) -> str:
 
 
 def _kept(one: Condition) -> dict[str, str]:
-    said = flags_of(one.policy_toml)
-    chosen = dict(said) if said is not None else {"policy": one.policy_path or one.policy}
-    if one.cpus is not None:
-        chosen["cpu"] = ",".join(map(str, one.cpus))
-    if one.aslr is not None:
-        chosen["aslr"] = "on" if one.aslr else "off"
-    return chosen | {f"{VARIABLE}{name}": value for name, value in one.env.items()}
+    request = one.request
+    said = flags_of(request.policy_toml)
+    chosen = dict(said) if said is not None else {"policy": request.policy_path or one.policy}
+    for setting in COMPARED:
+        typed = setting.typed(getattr(request, setting.field))
+        if typed is not None:
+            chosen[str(setting.flag)] = typed
+    return chosen | {f"{VARIABLE}{name}": value for name, value in request.env.set.items()}
 
 
 def again(sides: Sides) -> list[str] | None:
@@ -82,9 +88,9 @@ def again(sides: Sides) -> list[str] | None:
 
 def measured(plan: Plan) -> list[str]:
     """The words that say what was measured, and for how long at most."""
-    ran = plan.conditions[0]
+    ran = plan.conditions[0].request
     words = ["--metric", plan.metric] if plan.metric != "wall_s" else []
-    words += ["--measure-regex", ran.regex] if ran.regex is not None else []
+    words += ["--measure-regex", ran.measurements.regex] if ran.measurements.regex is not None else []
     return words + (["--timeout", f"{ran.timeout_s:g}"] if ran.timeout_s is not None else [])
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
+from ..contract.run_setting import KEEP, RunSetting
+from ..contract.settings import RUN_SETTINGS
 from . import toml_model
 
 Scalar = str | int | float | bool
@@ -70,12 +72,42 @@ Fraction = Annotated[float, BeforeValidator(_fraction), Field(gt=0, lt=1)]
 Words = Annotated[list[str], BeforeValidator(_words), AfterValidator(_nonempty)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=80)]
 ParameterName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-Cpus = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | Literal["one"]
+ONE = "one"
+"""The word for one CPU, whichever it is."""
+_Cpus = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | Literal["one"]
 Values = Annotated[list[Scalar], Field(min_length=1)]
 
 
 class _Raw(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+
+def _form(one: RunSetting) -> Any:
+    """The type of a setting's value, as study.toml writes it."""
+    if one.kind in ("switch", "words"):
+        return Literal[*one.words, *([KEEP] if one.default is None else [])]
+    return {"cpus": _Cpus, "number": Annotated[int, Field(ge=0)], "seconds": Duration, "text": str}[one.kind]
+
+
+def _settings_of(table: str) -> type[_Raw]:
+    """The keys of run settings that a table has: those of the contract (:mod:`pagelab.contract.settings`)."""
+    fields: dict[str, Any] = {}
+    for one in RUN_SETTINGS:
+        if table in one.study:
+            is_choice = table == "study" and one.words
+            fields[one.key] = (_form(one), one.default or KEEP) if is_choice else (_form(one) | None, None)
+    return create_model(f"_{table.title()}Settings", __base__=_Raw, **fields)
+
+
+if TYPE_CHECKING:
+
+    class _StudySettings(_Raw): ...
+
+    class _WorkloadSettings(_Raw): ...
+
+    class _PolicySettings(_Raw): ...
+else:
+    _StudySettings, _WorkloadSettings, _PolicySettings = map(_settings_of, ("study", "workload", "policy"))
 
 
 class RawStep(_Raw):
@@ -141,7 +173,7 @@ class RawMeasure(_Raw):
         return self
 
 
-class RawWorkload(_Raw):
+class RawWorkload(_WorkloadSettings):
     name: Name
     command: Words | None = None
     shell: str | None = None
@@ -162,7 +194,6 @@ class RawWorkload(_Raw):
     factors: dict[ParameterName, str] = Field(default_factory=dict)
     """What this workload is an instance of (``language = "java"``): reports on many workloads group by it."""
     policies: list[str] | None = Field(default=None, min_length=1)
-    timeout: Duration | None = None
 
     @model_validator(mode="after")
     def _one_command(self) -> RawWorkload:
@@ -171,7 +202,7 @@ class RawWorkload(_Raw):
         return self
 
 
-class RawPolicy(_Raw):
+class RawPolicy(_PolicySettings):
     """A placement policy and what goes with it. The policy's own keys are checked by the policy language."""
 
     name: Name
@@ -183,9 +214,6 @@ class RawPolicy(_Raw):
     inherit: Any = None
     rule: Any = None
     env: dict[str, str] = Field(default_factory=dict)
-    cpus: Cpus | None = None
-    aslr: Literal["on", "off", "keep"] | None = None
-    scheduler: Literal["fifo", "keep"] | None = None
     flush: RawFlush | None = None
     setup: Steps = Field(default_factory=list)
     teardown: Steps = Field(default_factory=list)
@@ -214,7 +242,7 @@ class RawQuick(_Raw):
     exclude: list[dict[str, Scalar]] | None = None
 
 
-class RawStudy(_Raw):
+class RawStudy(_StudySettings):
     name: Name
     question: str = ""
     executions: int = Field(default=20, ge=1, le=100_000)
@@ -227,12 +255,6 @@ class RawStudy(_Raw):
     answer: Literal["each", "set"] | None = None
     """Each program by itself, or all as a set; None: each, where that can reach the level (study.answering)."""
     drop_first: int = Field(default=0, ge=0, le=1_000_000)
-    cpus: Cpus | None = None
-    node: int | None = Field(default=None, ge=0)
-    aslr: Literal["on", "off", "keep"] = "keep"
-    scheduler: Literal["fifo", "keep"] = "keep"
-    preload: Literal["auto", "always", "never"] = "auto"
-    timeout: Duration | None = None
     setup_timeout: Duration = 600.0
     cwd: str | None = None
     env: dict[str, str] = Field(default_factory=dict)

@@ -6,14 +6,14 @@ use core::fmt;
 use core::mem::{offset_of, size_of};
 
 use super::report::{
-    ColourCounts, EngineReport, FramesReport, Measuring, Note, PlacementMethod, RegionReport, Report, Residency,
-    Rusage,
+    ColourCounts, EngineReport, FramesReport, Measuring, PlacementMethod, RegionReport, Report, Residency, Rusage,
+    WarningReport,
 };
 use super::{
     COLOUR_SLOTS, Counter, DisabledReason, EXE_BYTES, EngineCounts, EngineFailure, EngineSlot, EngineState,
-    FRAMES_SLOTS, FramesCounts, FramesSlot, GuestFile, MAGIC, MeasuringSlot, NOTE_SLOTS, NoteKind, NoteSlot,
-    OutOfReach, PATH_BYTES, REGION_OTHER, REGION_SLOTS, RESIDENCY_SLOTS, RegionSlot, ResidencySlot, RusageSlot,
-    SIZE_COLUMNS, Started, State, UNCOUNTED, VERSION,
+    FRAMES_SLOTS, FramesCounts, FramesSlot, GuestFile, GuestWarning, MAGIC, MeasuringSlot, OutOfReach, PATH_BYTES,
+    REGION_OTHER, REGION_SLOTS, RESIDENCY_SLOTS, RegionSlot, ResidencySlot, RusageSlot, SIZE_COLUMNS, Started,
+    State, UNCOUNTED, VERSION, WARNING_SLOTS, WarningSlot,
 };
 use crate::plan::{Memory, StrategyKind, Via};
 
@@ -92,7 +92,7 @@ impl Report {
                 _ => PlacementMethod::None,
             },
             counters: counters(&words),
-            notes: (0..NOTE_SLOTS).filter_map(|slot| note(&words, slot)).collect(),
+            warnings: (0..WARNING_SLOTS).filter_map(|slot| warning(&words, slot)).collect(),
             residency: residency(&words),
             residency_dropped: words.at(offset_of!(GuestFile, residency_dropped)),
             regions: regions(&words),
@@ -116,15 +116,15 @@ fn counters(words: &Words<'_>) -> Vec<(&'static str, u64)> {
     all.filter(|&(_, value)| value != 0).collect()
 }
 
-fn note(words: &Words<'_>, slot: usize) -> Option<Note> {
-    let at = offset_of!(GuestFile, notes) + slot * size_of::<NoteSlot>();
-    let code = words.some(at + offset_of!(NoteSlot, kind))?;
-    Some(Note {
-        kind: NoteKind::from_code(code - 1)?,
-        count: words.at(at + offset_of!(NoteSlot, count)),
-        errno: words.errno(at + offset_of!(NoteSlot, errno)),
-        address: words.at(at + offset_of!(NoteSlot, address)),
-        bytes: words.at(at + offset_of!(NoteSlot, bytes)),
+fn warning(words: &Words<'_>, slot: usize) -> Option<WarningReport> {
+    let at = offset_of!(GuestFile, warnings) + slot * size_of::<WarningSlot>();
+    let code = words.some(at + offset_of!(WarningSlot, kind))?;
+    Some(WarningReport {
+        kind: GuestWarning::from_code(code - 1)?,
+        count: words.at(at + offset_of!(WarningSlot, count)),
+        errno: words.errno(at + offset_of!(WarningSlot, errno)),
+        address: words.at(at + offset_of!(WarningSlot, address)),
+        bytes: words.at(at + offset_of!(WarningSlot, bytes)),
     })
 }
 

@@ -231,7 +231,7 @@ coded! {
 
 coded! {
     /// Things worth a typed warning.
-    NoteKind {
+    GuestWarning {
         /// A request went to the kernel unchanged. `bytes`: its length.
         Fallback = "fallback",
         /// A tile could not be collapsed. `address`: the tile.
@@ -261,20 +261,21 @@ coded! {
     }
 }
 
-impl NoteKind {
+impl GuestWarning {
     /// The `WarningKind` of the record that it becomes.
     pub fn warning_kind(self) -> &'static str {
         match self {
-            NoteKind::Fallback | NoteKind::HugetlbExhausted | NoteKind::MapCountNear | NoteKind::PoolOccupied => {
-                "fallback-to-kernel"
-            }
-            NoteKind::CollapseFailed | NoteKind::SwitchDenied => "placement-shortfall",
-            NoteKind::TileSplit => "tile-split",
-            NoteKind::CallRefused => "call-refused",
-            NoteKind::AdviceRefused | NoteKind::DlopenUnwatched | NoteKind::PrefaultSkipped => {
+            GuestWarning::Fallback
+            | GuestWarning::HugetlbExhausted
+            | GuestWarning::MapCountNear
+            | GuestWarning::PoolOccupied => "fallback-to-kernel",
+            GuestWarning::CollapseFailed | GuestWarning::SwitchDenied => "placement-shortfall",
+            GuestWarning::TileSplit => "tile-split",
+            GuestWarning::CallRefused => "call-refused",
+            GuestWarning::AdviceRefused | GuestWarning::DlopenUnwatched | GuestWarning::PrefaultSkipped => {
                 "readahead-not-controlled"
             }
-            NoteKind::PlacementUnknown | NoteKind::Sandboxed => "placement-unknown",
+            GuestWarning::PlacementUnknown | GuestWarning::Sandboxed => "placement-unknown",
         }
     }
 }

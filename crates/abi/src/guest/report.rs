@@ -4,7 +4,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::guest::{
-    DisabledReason, EngineCounts, EngineFailure, EngineState, FramesCounts, NoteKind, OutOfReach, Started, State,
+    DisabledReason, EngineCounts, EngineFailure, EngineState, FramesCounts, GuestWarning, OutOfReach, Started,
+    State,
 };
 use crate::plan::{Memory, StrategyKind, Via};
 
@@ -20,18 +21,18 @@ pub enum PlacementMethod {
     Smaps = 2,
 }
 
-/// One kind of note.
+/// One kind of warning, as a process counted it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct WarningReport {
     /// What happened.
-    pub kind: NoteKind,
+    pub kind: GuestWarning,
     /// How often.
     pub count: u64,
     /// errno of the first time.
     pub errno: Option<i32>,
-    /// See [`NoteKind`].
+    /// See [`GuestWarning`].
     pub address: u64,
-    /// See [`NoteKind`].
+    /// See [`GuestWarning`].
     pub bytes: u64,
 }
 
@@ -179,7 +180,7 @@ pub struct Report {
     /// Non-zero counters by name.
     pub counters: Vec<(&'static str, u64)>,
     /// Notes, in order of their first time.
-    pub notes: Vec<Note>,
+    pub warnings: Vec<WarningReport>,
     /// Residency of mapped files at start.
     pub residency: Vec<Residency>,
     /// Files that found no slot.

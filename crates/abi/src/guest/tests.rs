@@ -78,12 +78,12 @@ fn absurd_counts_and_codes_do_not_lead_out_of_bounds() {
     let report = Report::decode(&bytes).unwrap();
     assert_eq!(report.regions.len(), REGION_SLOTS);
     assert_eq!(report.residency.len(), RESIDENCY_SLOTS);
-    assert!(report.notes.is_empty() && report.frames.is_empty());
+    assert!(report.warnings.is_empty() && report.frames.is_empty());
 }
 
 #[test]
 fn codes_and_names_are_distinct_and_fit() {
-    const { assert!(Counter::ALL.len() <= COUNTER_SLOTS && NoteKind::ALL.len() <= NOTE_SLOTS) };
+    const { assert!(Counter::ALL.len() <= COUNTER_SLOTS && GuestWarning::ALL.len() <= WARNING_SLOTS) };
     const { assert!(OutOfReach::ALL.len() <= OUT_OF_REACH_SLOTS) };
     let names: std::collections::BTreeSet<_> = Counter::ALL.iter().map(|counter| counter.name()).collect();
     assert_eq!(names.len(), Counter::ALL.len());

@@ -135,10 +135,10 @@ impl StrategySpec {
     }
 }
 
-/// A whole plan to be written.
+/// A compiled policy: what a plan says in every run of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanSpec {
-    /// See [`Flags`].
+    /// See [`Flags`]; those that a run adds are in [`RunSpec`].
     pub flags: Flags,
     /// In rule order.
     pub sections: Vec<SectionSpec>,
@@ -146,32 +146,58 @@ pub struct PlanSpec {
     pub rules: u16,
     /// What [`SectionSpec::frames`] counts in.
     pub strategies: Vec<StrategySpec>,
+}
+
+/// What one run adds to a compiled policy. It fills in what the policy leaves open, and changes nothing that it says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunSpec {
     /// Absolute path of the run directory, where guests create their files.
     pub run_dir: Vec<u8>,
+    /// [`Flags::MEASURE`] and [`Flags::RESIDENCY`], where the run wants them.
+    pub flags: Flags,
+    /// Bound on what a strategy's pool may hold, by its number; counts where the policy names none ([`Strategy`]).
+    pub budgets: Vec<u64>,
+    /// Path under which a strategy's module is loaded, by its number; empty: as the policy has it.
+    pub modules: Vec<Vec<u8>>,
+}
+
+impl RunSpec {
+    /// Bytes that strategy `number` of the plan may hold beyond what it places; 0: as the library has it.
+    fn budget(&self, number: usize, strategy: &StrategySpec) -> u64 {
+        match strategy.budget_bytes {
+            0 => self.budgets.get(number).copied().unwrap_or(0),
+            named => named,
+        }
+    }
+
+    fn module<'s>(&'s self, number: usize, strategy: &'s StrategySpec) -> &'s [u8] {
+        self.modules.get(number).filter(|path| !path.is_empty()).unwrap_or(&strategy.module)
+    }
 }
 
 impl PlanSpec {
-    /// The file's bytes, read back and checked before they are handed out.
-    pub fn encode(&self) -> Result<Vec<u8>, PlanError> {
+    /// The file's bytes for one run, read back and checked before they are handed out.
+    pub fn encode(&self, run: &RunSpec) -> Result<Vec<u8>, PlanError> {
         let intervals: usize = self.sections.iter().map(|section| section.intervals.len()).sum();
         let mut table = Vec::new();
         let mut strategies = Vec::with_capacity(self.strategies.len() * STRATEGY_BYTES);
-        for strategy in &self.strategies {
-            encode_strategy(&mut strategies, &mut table, strategy)?;
+        for (number, strategy) in self.strategies.iter().enumerate() {
+            let (budget, module) = (run.budget(number, strategy), run.module(number, strategy));
+            encode_strategy(&mut strategies, &mut table, strategy, budget, module)?;
         }
         let total = HEADER_BYTES
             + self.sections.len() * SECTION_BYTES
             + intervals * INTERVAL_BYTES
             + strategies.len()
             + table.len() * 8
-            + self.run_dir.len()
+            + run.run_dir.len()
             + 1;
         let mut out = Vec::with_capacity(total);
         out.extend(MAGIC);
         out.extend(VERSION.to_le_bytes());
-        out.extend(self.flags.0.to_le_bytes());
+        out.extend((self.flags | run.flags).0.to_le_bytes());
         out.extend((total as u64).to_le_bytes());
-        let counts = [self.sections.len(), intervals, self.run_dir.len(), self.strategies.len(), table.len()];
+        let counts = [self.sections.len(), intervals, run.run_dir.len(), self.strategies.len(), table.len()];
         for count in counts {
             out.extend(counted(count)?.to_le_bytes());
         }
@@ -189,7 +215,7 @@ impl PlanSpec {
         }
         out.extend(&strategies);
         out.extend(table.iter().flat_map(|word: &u64| word.to_le_bytes()));
-        out.extend(&self.run_dir);
+        out.extend(&run.run_dir);
         out.push(0);
         Plan::parse(&out)?;
         Ok(out)
@@ -215,7 +241,13 @@ fn encode_section(out: &mut Vec<u8>, section: &SectionSpec, first: u32) {
 }
 
 /// Writes the fixed part to `out`, and the lists and texts to the end of `table`.
-fn encode_strategy(out: &mut Vec<u8>, table: &mut Vec<u64>, strategy: &StrategySpec) -> Result<(), PlanError> {
+fn encode_strategy(
+    out: &mut Vec<u8>,
+    table: &mut Vec<u64>,
+    strategy: &StrategySpec,
+    budget_bytes: u64,
+    module: &[u8],
+) -> Result<(), PlanError> {
     let end = out.len() + STRATEGY_BYTES;
     out.extend([strategy.kind as u8, u8::from(strategy.pin), u8::from(strategy.pid_hash), 0]);
     out.extend(strategy.fault_around.to_le_bytes());
@@ -223,7 +255,7 @@ fn encode_strategy(out: &mut Vec<u8>, table: &mut Vec<u64>, strategy: &StrategyS
     out.extend(strategy.colours.to_le_bytes());
     out.extend(strategy.first.to_le_bytes());
     out.extend(strategy.seed.to_le_bytes());
-    out.extend(strategy.budget_bytes.to_le_bytes());
+    out.extend(budget_bytes.to_le_bytes());
     let spans: Vec<u64> =
         strategy.spans.iter().flat_map(|span| [span.start, span.pages, span.first_value]).collect();
     for words in [&strategy.masks, &strategy.values, &spans] {
@@ -232,12 +264,12 @@ fn encode_strategy(out: &mut Vec<u8>, table: &mut Vec<u64>, strategy: &StrategyS
         out.extend(counted(words.len())?.to_le_bytes());
         table.extend(words);
     }
-    for text in [&strategy.module, &strategy.argument] {
+    for text in [module, &strategy.argument] {
         let first = if text.is_empty() { 0 } else { counted(table.len())? };
         out.extend(first.to_le_bytes());
         out.extend(counted(text.len())?.to_le_bytes());
         if !text.is_empty() {
-            let mut padded = text.clone();
+            let mut padded = text.to_vec();
             padded.resize((text.len() / 8 + 1) * 8, 0);
             table.extend(padded.chunks_exact(8).map(|raw| super::u64_at(raw, 0).unwrap_or(0)));
         }

@@ -85,53 +85,6 @@ impl Fetch {
     }
 }
 
-/// How the frames of pages are chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum StrategyKind {
-    /// The colour of the virtual page.
-    PageColoring = 0,
-    /// One colour after another, in the order in which pages are placed.
-    BinHopping = 1,
-    /// A colour for each page: a pattern that repeats over the virtual pages, or spans of addresses.
-    Modulo = 2,
-    /// A frame for each page of the spans.
-    Exact = 3,
-    /// A colour drawn for each page from the seed and its address.
-    Random = 4,
-    /// What a module (a shared object of the user's) answers.
-    Module = 5,
-}
-
-impl StrategyKind {
-    /// All kinds, in the order of their codes.
-    pub const ALL: [StrategyKind; 6] = [
-        StrategyKind::PageColoring,
-        StrategyKind::BinHopping,
-        StrategyKind::Modulo,
-        StrategyKind::Exact,
-        StrategyKind::Random,
-        StrategyKind::Module,
-    ];
-
-    /// The kind with this code.
-    pub fn from_code(code: u64) -> Option<StrategyKind> {
-        StrategyKind::ALL.get(usize::try_from(code).ok()?).copied()
-    }
-
-    /// Its name in policies and records.
-    pub fn name(self) -> &'static str {
-        match self {
-            StrategyKind::PageColoring => "page-coloring",
-            StrategyKind::BinHopping => "bin-hopping",
-            StrategyKind::Modulo => "modulo",
-            StrategyKind::Exact => "exact",
-            StrategyKind::Random => "random",
-            StrategyKind::Module => "module",
-        }
-    }
-}
-
 /// Switches of a whole plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(pub u32);

@@ -1,6 +1,6 @@
 //! Strategies of a plan, and the table of words that their lists lie in.
 
-use super::{BASE_PAGE, MAX_STRATEGIES, MOST_COLOURS, Plan, PlanError, STRATEGY_BYTES, StrategyKind};
+use super::{BASE_PAGE, MAX_STRATEGIES, MOST_COLOURS, Parameter, Plan, PlanError, STRATEGY_BYTES, StrategyKind};
 use super::{u16_at, u32_at, u64_at};
 
 /// [`Strategy::first`]: the first colour is drawn from the seed.
@@ -33,13 +33,13 @@ pub struct Strategy {
     pub kind: StrategyKind,
     /// Placed pages are locked in memory, so that swap and compaction leave them.
     pub pin: bool,
-    /// [`StrategyKind::PageColoring`]: colours are turned by a hash of the process id.
+    /// [`Parameter::Hash`]: colours are turned by a hash of the process id.
     pub pid_hash: bool,
     /// Pages placed for one fault at most; 0: as the strategy likes.
     pub fault_around: u16,
     /// Number of colours, 1 to [`MOST_COLOURS`].
     pub colours: u32,
-    /// [`StrategyKind::BinHopping`]: colour of the first page, or [`FIRST_FROM_SEED`].
+    /// [`Parameter::First`]: colour of the first page, or [`FIRST_FROM_SEED`].
     pub first: u32,
     /// Seed of what is drawn.
     pub seed: u64,
@@ -222,7 +222,7 @@ impl<'a> Plan<'a> {
             if !(1..=MOST_COLOURS).contains(&strategy.colours) {
                 return Err(invalid("number of colours"));
             }
-            let drawn = strategy.kind == StrategyKind::BinHopping && strategy.first == FIRST_FROM_SEED;
+            let drawn = strategy.kind.takes(Parameter::First) && strategy.first == FIRST_FROM_SEED;
             if strategy.first >= strategy.colours && !drawn {
                 return Err(invalid("first colour"));
             }

@@ -31,6 +31,28 @@ fn strategies() -> Vec<StrategySpec> {
     ]
 }
 
+#[test]
+fn a_run_fills_in_what_the_policy_leaves_open_and_nothing_else() {
+    let named = StrategySpec { budget_bytes: 5 << 20, ..StrategySpec::new(StrategyKind::Modulo, 4) };
+    let module = StrategySpec { module: b"mine.so".to_vec(), ..StrategySpec::new(StrategyKind::Module, 4) };
+    let spec = PlanSpec { strategies: vec![named, module], ..PlanSpec::default() };
+    let run = RunSpec {
+        budgets: vec![1 << 20, 2 << 20],
+        modules: vec![Vec::new(), b"/opt/mine.so".to_vec()],
+        ..RunSpec::default()
+    };
+    let bytes = spec.encode(&run).unwrap();
+    let plan = Plan::parse(&bytes).unwrap();
+    let budget = |number| plan.strategy(number).unwrap().budget_bytes;
+    assert_eq!((budget(0), budget(1)), (5 << 20, 2 << 20), "what the policy names counts");
+    assert_eq!(plan.module(&plan.strategy(1).unwrap()), b"/opt/mine.so");
+    let alone = spec.encode(&RunSpec::default()).unwrap();
+    let plan = Plan::parse(&alone).unwrap();
+    for (number, wanted) in (0..).zip(&spec.strategies) {
+        assert!(wanted.matches(&plan, &plan.strategy(number).unwrap()));
+    }
+}
+
 fn sample() -> PlanSpec {
     let mut heap = SectionSpec::uniform(Memory::Heap, BASE_PAGE, Via::Thp);
     heap.intervals = vec![interval(0, 64 * MIB, 2 * MIB), interval(128 * MIB, 130 * MIB, 64 << 10)];
@@ -44,21 +66,22 @@ fn sample() -> PlanSpec {
     heap.frames = 1;
     range.frames = 5;
     PlanSpec {
-        flags: Flags::INHERIT_FORK | Flags::MEASURE,
+        flags: Flags::INHERIT_FORK,
         sections: vec![heap, large, range, small],
         rules: 2,
         strategies: strategies(),
-        run_dir: b"/run/pagelab/0123456789".to_vec(),
     }
 }
 
 #[test]
 fn what_was_written_is_read() {
     let spec = sample();
-    let bytes = spec.encode().unwrap();
+    let run_dir = b"/run/pagelab/0123456789".to_vec();
+    let run = RunSpec { run_dir, flags: Flags::MEASURE, ..RunSpec::default() };
+    let bytes = spec.encode(&run).unwrap();
     let plan = Plan::parse(&bytes).unwrap();
-    assert_eq!(plan.flags(), spec.flags);
-    assert_eq!(plan.run_dir(), spec.run_dir);
+    assert_eq!(plan.flags(), Flags::INHERIT_FORK | Flags::MEASURE);
+    assert_eq!(plan.run_dir(), run.run_dir);
     assert_eq!(plan.section_count() as usize, spec.sections.len());
     for (number, wanted) in spec.sections.iter().enumerate() {
         let section = plan.section(number as u32).unwrap();
@@ -78,7 +101,7 @@ fn what_was_written_is_read() {
 
 #[test]
 fn the_first_section_that_matches_wins() {
-    let bytes = sample().encode().unwrap();
+    let bytes = sample().encode(&RunSpec::default()).unwrap();
     let plan = Plan::parse(&bytes).unwrap();
     assert_eq!(plan.section_for(Memory::Anon, MIB).unwrap().otherwise, 2 * MIB);
     assert_eq!(plan.section_for(Memory::Anon, MIB - 1).unwrap().otherwise, BASE_PAGE);
@@ -87,7 +110,7 @@ fn the_first_section_that_matches_wins() {
 
 #[test]
 fn pieces_cover_the_pool_without_gaps() {
-    let bytes = sample().encode().unwrap();
+    let bytes = sample().encode(&RunSpec::default()).unwrap();
     let plan = Plan::parse(&bytes).unwrap();
     let heap = plan.section_for(Memory::Heap, 0).unwrap();
     let mut offset = 0;
@@ -104,7 +127,7 @@ fn pieces_cover_the_pool_without_gaps() {
 
 #[test]
 fn every_truncation_is_refused() {
-    let bytes = sample().encode().unwrap();
+    let bytes = sample().encode(&RunSpec::default()).unwrap();
     for len in 0..bytes.len() {
         assert!(Plan::parse(&bytes[..len]).is_err(), "accepted {len} of {} bytes", bytes.len());
     }
@@ -112,7 +135,7 @@ fn every_truncation_is_refused() {
 
 #[test]
 fn foreign_files_and_other_versions_are_refused() {
-    let mut bytes = sample().encode().unwrap();
+    let mut bytes = sample().encode(&RunSpec::default()).unwrap();
     bytes[8] = 9;
     assert_eq!(Plan::parse(&bytes).unwrap_err(), PlanError::Version(9));
     bytes[0] = b'x';
@@ -122,7 +145,7 @@ fn foreign_files_and_other_versions_are_refused() {
 /// Whatever single byte is damaged, reading stays in bounds: it is refused, or every accessor still answers.
 #[test]
 fn damaged_plans_never_lead_out_of_bounds() {
-    let bytes = sample().encode().unwrap();
+    let bytes = sample().encode(&RunSpec::default()).unwrap();
     for at in 0..bytes.len() {
         for value in [0, 1, 0x7f, 0xff] {
             let mut damaged = bytes.clone();
@@ -161,13 +184,13 @@ fn unaligned_and_overlapping_intervals_are_not_written() {
     ] {
         let mut spec = sample();
         spec.sections[0].intervals = bad;
-        assert!(matches!(spec.encode(), Err(PlanError::Invalid("interval", _))));
+        assert!(matches!(spec.encode(&RunSpec::default()), Err(PlanError::Invalid("interval", _))));
     }
 }
 
 #[test]
 fn sections_name_their_strategies() {
-    let bytes = sample().encode().unwrap();
+    let bytes = sample().encode(&RunSpec::default()).unwrap();
     let plan = Plan::parse(&bytes).unwrap();
     assert!(plan.governs_frames());
     let strategy = |memory| plan.section_for(memory, MIB).unwrap().strategy();
@@ -176,7 +199,7 @@ fn sections_name_their_strategies() {
     assert_eq!(strategy(Memory::Anon), None);
     let mut spec = sample();
     spec.sections.iter_mut().for_each(|section| section.frames = 0);
-    assert!(!Plan::parse(&spec.encode().unwrap()).unwrap().governs_frames());
+    assert!(!Plan::parse(&spec.encode(&RunSpec::default()).unwrap()).unwrap().governs_frames());
 }
 
 /// Every list, text and number of a strategy is checked before anything reads it.
@@ -207,12 +230,15 @@ fn strategies_that_make_no_sense_are_not_written() {
         let mut spec = sample();
         let at = spec.strategies.iter().position(kinds(kind)).unwrap();
         damage(&mut spec.strategies[at]);
-        assert!(matches!(spec.encode(), Err(PlanError::Invalid(_, n)) if n as usize == at), "damage {number}");
+        assert!(
+            matches!(spec.encode(&RunSpec::default()), Err(PlanError::Invalid(_, n)) if n as usize == at),
+            "damage {number}"
+        );
     }
     let mut spec = sample();
     spec.sections[0].frames = 7;
-    assert_eq!(spec.encode().unwrap_err(), PlanError::Invalid("strategy", 0));
+    assert_eq!(spec.encode(&RunSpec::default()).unwrap_err(), PlanError::Invalid("strategy", 0));
     spec = sample();
     spec.strategies = vec![StrategySpec::new(StrategyKind::Random, 1); MAX_STRATEGIES + 1];
-    assert!(spec.encode().is_err());
+    assert!(spec.encode(&RunSpec::default()).is_err());
 }

@@ -1,8 +1,9 @@
-//! `pagelab-contract DIR`: writes the JSON schemas of the request and the record into DIR.
+//! `pagelab-contract DIR`: writes the JSON schemas of the request and the record, and the table of strategies, into DIR.
 
 use std::path::Path;
 use std::process::ExitCode;
 
+use pagelab_abi::plan::StrategyKind;
 use pagelab_contract::{record, request};
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
@@ -43,13 +44,26 @@ fn document<T: JsonSchema>() -> String {
     text + "\n"
 }
 
+/// The table of strategies, for what Python shows of them.
+fn strategies() -> String {
+    let row = |kind: &StrategyKind| {
+        let facts = kind.facts();
+        let parameters = facts.parameters.iter().map(|one| json!([one.name(), one.takes()])).collect::<Vec<_>>();
+        json!({"name": facts.name, "summary": facts.summary, "example": facts.example, "parameters": parameters})
+    };
+    json!(StrategyKind::ALL.iter().map(row).collect::<Vec<_>>()).to_string()
+}
+
 fn main() -> ExitCode {
     let Some(directory) = std::env::args_os().nth(1) else {
         eprintln!("usage: pagelab-contract DIR");
         return ExitCode::from(2);
     };
-    let documents =
-        [("record-1.json", document::<record::Record>()), ("request-1.json", document::<request::Request>())];
+    let documents = [
+        ("record-1.json", document::<record::Record>()),
+        ("request-1.json", document::<request::Request>()),
+        ("strategies.json", strategies()),
+    ];
     for (name, text) in documents {
         let path = Path::new(&directory).join(name);
         if let Err(error) = std::fs::write(&path, text) {

@@ -3,8 +3,8 @@
 use core::ffi::{c_char, c_int, c_void};
 use std::vec::Vec;
 
-use pagelab_abi::plan::{ANYWHERE, FIRST_FROM_SEED, PlanSpec, SectionSpec, Span, StrategySpec};
-use pagelab_abi::plan::{Flags, Memory, Plan, StrategyKind, Via, Words};
+use pagelab_abi::plan::{ANYWHERE, FIRST_FROM_SEED, PlanSpec, RunSpec, SectionSpec, Span, StrategySpec};
+use pagelab_abi::plan::{Memory, Plan, StrategyKind, Via, Words};
 use proptest::{prop_assert_eq, proptest};
 
 use super::*;
@@ -164,14 +164,8 @@ proptest! {
 fn planned(spec: StrategySpec, pid: u32) -> (Vec<Want>, Colours) {
     let mut section = SectionSpec::uniform(Memory::Anon, 0, Via::Thp);
     section.frames = 1;
-    let plan = PlanSpec {
-        flags: Flags::MEASURE,
-        run_dir: b"/run".into(),
-        sections: [section].into(),
-        strategies: [spec].into(),
-        ..PlanSpec::default()
-    };
-    let file = plan.encode().unwrap();
+    let plan = PlanSpec { sections: [section].into(), strategies: [spec].into(), ..PlanSpec::default() };
+    let file = plan.encode(&RunSpec { run_dir: b"/run".into(), ..RunSpec::default() }).unwrap();
     let plan = Plan::parse(&file).unwrap();
     let strategy = plan.strategy(0).unwrap();
     let mut any = AnyStrategy::of_plan(&plan, &strategy, pid).unwrap();

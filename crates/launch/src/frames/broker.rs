@@ -8,7 +8,7 @@
 //! only processes that descend from the launcher, and are still who they were when they connected, are given anything.
 
 use crate::error::{Error, Result};
-use crate::procfs;
+use crate::process_tree::procfs;
 use crate::rundir::RunDir;
 use crate::sys::{self, process, socket, userfault};
 use std::fs::File;

@@ -28,6 +28,8 @@ const COMPACT: &str = "/proc/sys/vm/compact_unevictable_allowed";
 pub struct Placing {
     /// How processes come to their rights.
     pub route: Route,
+    /// Bounds on what the pools of strategies may hold, by number, where the policy names none; 0: the library's own.
+    pub budgets: Vec<u64>,
     broker: Option<Broker>,
 }
 
@@ -37,7 +39,7 @@ impl Placing {
     /// # Errors
     /// What this machine lacks, or these rights, or what the plan asks for and cannot be.
     pub fn prepare(
-        plan: &mut PlanSpec,
+        plan: &PlanSpec,
         runner: &Runner,
         run_dir: &RunDir,
         warnings: &mut Warnings,
@@ -49,11 +51,11 @@ impl Placing {
         let route = rights::Facts::gather(keeps_rights(runner)).judge()?;
         let memory = Memory::read();
         plan.strategies.iter().try_for_each(|strategy| check_budget(strategy, &memory))?;
-        plan.strategies.iter_mut().for_each(|strategy| bound_budget(strategy, &memory));
+        let budgets = plan.strategies.iter().map(|strategy| budget_bound(strategy.kind, &memory)).collect();
         exact::check(plan, warnings)?;
         // In any case: a program that has rights may give them up.
         let in_directory = route == Route::Broker;
-        Ok(Some(Placing { route, broker: Some(Broker::open(run_dir, in_directory)?) }))
+        Ok(Some(Placing { route, budgets, broker: Some(Broker::open(run_dir, in_directory)?) }))
     }
 
     /// Become readable when a process asks for rights.
@@ -140,17 +142,13 @@ fn check_budget(strategy: &StrategySpec, memory: &Memory) -> Result<()> {
 
 /// The library's own bound on what the pool holds knows the machine's memory only: in a control group with a limit, the
 /// pool must not be what ends the program.
-fn bound_budget(strategy: &mut StrategySpec, memory: &Memory) {
-    let Some(limit) = memory.limit_bytes.filter(|limit| memory.total_bytes.is_none_or(|total| *limit < total))
-    else {
-        return;
-    };
-    if strategy.budget_bytes == 0 {
-        strategy.budget_bytes = match strategy.kind {
-            StrategyKind::Modulo | StrategyKind::Exact | StrategyKind::Module => limit / 4,
-            _ if limit < SMALL_GROUP => limit / 16,
-            _ => 0,
-        };
+fn budget_bound(kind: StrategyKind, memory: &Memory) -> u64 {
+    let limit = memory.limit_bytes.filter(|limit| memory.total_bytes.is_none_or(|total| *limit < total));
+    match (limit, kind) {
+        (None, _) => 0,
+        (Some(limit), kind) if kind.facts().is_particular => limit / 4,
+        (Some(limit), _) if limit < SMALL_GROUP => limit / 16,
+        (Some(_), _) => 0,
     }
 }
 
@@ -187,17 +185,12 @@ mod tests {
 
     #[test]
     fn default_budgets_heed_the_limit_of_the_control_group() {
-        let bounded = |kind, budget_bytes, limit_bytes| {
-            let mut strategy = StrategySpec { budget_bytes, ..StrategySpec::new(kind, 4) };
-            bound_budget(&mut strategy, &Memory { total_bytes: Some(8 << 30), limit_bytes });
-            strategy.budget_bytes
-        };
-        assert_eq!(bounded(StrategyKind::Modulo, 0, Some(2 << 30)), 512 << 20);
-        assert_eq!(bounded(StrategyKind::PageColoring, 0, Some(2 << 30)), 0);
-        assert_eq!(bounded(StrategyKind::PageColoring, 0, Some(256 << 20)), 16 << 20);
-        assert_eq!(bounded(StrategyKind::Exact, 7 << 20, Some(256 << 20)), 7 << 20, "what the policy says");
-        assert_eq!(bounded(StrategyKind::Modulo, 0, None), 0);
-        assert_eq!(bounded(StrategyKind::Modulo, 0, Some(16 << 30)), 0, "no limit at all");
+        let bound = |kind, limit_bytes| budget_bound(kind, &Memory { total_bytes: Some(8 << 30), limit_bytes });
+        assert_eq!(bound(StrategyKind::Modulo, Some(2 << 30)), 512 << 20);
+        assert_eq!(bound(StrategyKind::PageColoring, Some(2 << 30)), 0);
+        assert_eq!(bound(StrategyKind::PageColoring, Some(256 << 20)), 16 << 20);
+        assert_eq!(bound(StrategyKind::Modulo, None), 0);
+        assert_eq!(bound(StrategyKind::Modulo, Some(16 << 30)), 0, "no limit at all");
     }
 
     #[test]

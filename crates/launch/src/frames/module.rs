@@ -11,21 +11,33 @@ use std::path::PathBuf;
 /// The object that a module exports; `pagelab_strategy.h` describes it.
 const TABLE: &str = "pagelab_strategy";
 
-/// Paths of all modules of a plan, as they are to stand in LD_PRELOAD. The plan is changed to the same paths, so that
-/// the library finds the loaded object by them.
+/// The modules of a plan, as they are to be loaded.
+#[derive(Debug, Default)]
+pub struct Modules {
+    /// All paths as they are to stand in LD_PRELOAD, each once.
+    pub paths: Vec<PathBuf>,
+    /// By the number of the strategy the path of its module, by which the library finds the loaded object; else empty.
+    pub by_strategy: Vec<Vec<u8>>,
+}
+
+/// Checks the modules of a plan.
 ///
 /// # Errors
 /// A module that is not there, or not one.
-pub fn prepare(plan: &mut PlanSpec) -> Result<Vec<PathBuf>> {
-    let mut paths = Vec::new();
-    for strategy in plan.strategies.iter_mut().filter(|strategy| strategy.kind == StrategyKind::Module) {
+pub fn prepare(plan: &PlanSpec) -> Result<Modules> {
+    let mut modules = Modules::default();
+    for strategy in &plan.strategies {
+        if strategy.kind != StrategyKind::Module {
+            modules.by_strategy.push(Vec::new());
+            continue;
+        }
         let path = check(&PathBuf::from(std::ffi::OsString::from_vec(strategy.module.clone())))?;
-        strategy.module = path.as_os_str().as_bytes().to_vec();
-        if !paths.contains(&path) {
-            paths.push(path);
+        modules.by_strategy.push(path.as_os_str().as_bytes().to_vec());
+        if !modules.paths.contains(&path) {
+            modules.paths.push(path);
         }
     }
-    Ok(paths)
+    Ok(modules)
 }
 
 fn check(path: &PathBuf) -> Result<PathBuf> {
@@ -71,8 +83,8 @@ mod tests {
 
     fn refused(path: &str) -> String {
         let module = StrategySpec { module: path.into(), ..StrategySpec::new(StrategyKind::Module, 1) };
-        let mut plan = PlanSpec { strategies: vec![module], ..PlanSpec::default() };
-        let error = prepare(&mut plan).expect_err(path);
+        let plan = PlanSpec { strategies: vec![module], ..PlanSpec::default() };
+        let error = prepare(&plan).expect_err(path);
         assert_eq!(error.exit_code(), 2);
         error.to_string()
     }
@@ -88,8 +100,7 @@ mod tests {
 
     #[test]
     fn plans_without_modules_load_nothing() {
-        let mut plan =
-            PlanSpec { strategies: vec![StrategySpec::new(StrategyKind::Random, 4)], ..PlanSpec::default() };
-        assert!(prepare(&mut plan).expect("nothing to check").is_empty());
+        let plan = PlanSpec { strategies: vec![StrategySpec::new(StrategyKind::Random, 4)], ..PlanSpec::default() };
+        assert!(prepare(&plan).expect("nothing to check").paths.is_empty());
     }
 }

@@ -47,21 +47,24 @@ fn strategy(
     governed: &[&SectionSpec],
     place: &Place,
 ) -> Result<StrategySpec, PolicyError> {
+    // A section whose frames are the kernel's has no strategy.
+    let kind = frames.strategy.kind().unwrap_or(StrategyKind::PageColoring);
     let mut spec = StrategySpec {
         pin: frames.pin,
         fault_around: frames.fault_around.unwrap_or(0),
         budget_bytes: frames.budget.map_or(0, |bytes| bytes.0),
         masks: frames.colours.masks().to_vec(),
-        ..StrategySpec::new(kind(&frames.strategy), colours(frames, machine, place)?)
+        ..StrategySpec::new(kind, colours(frames, machine, place)?)
     };
     match &frames.strategy {
         Strategy::Kernel => {}
-        Strategy::PageColoring { hash_pid } => spec.pid_hash = *hash_pid,
-        Strategy::BinHopping { first: FirstBin::Colour(first) } => spec.first = *first,
-        Strategy::BinHopping { first: FirstBin::Seed(seed) } => {
-            (spec.first, spec.seed) = (FIRST_FROM_SEED, *seed);
+        Strategy::ByNumbers(numbers) => {
+            spec.pid_hash = numbers.hash_pid;
+            (spec.first, spec.seed) = match numbers.first {
+                FirstBin::Colour(first) => (first, numbers.seed),
+                FirstBin::Seed(seed) => (FIRST_FROM_SEED, seed),
+            };
         }
-        Strategy::Random { seed } => spec.seed = *seed,
         Strategy::Modulo { colours: ByPage::List(list) } => {
             spec.values = list.iter().map(|colour| u64::from(colour.0)).collect();
         }
@@ -79,17 +82,6 @@ fn strategy(
     }
     check_colours(&spec, place)?;
     Ok(spec)
-}
-
-fn kind(strategy: &Strategy) -> StrategyKind {
-    match strategy {
-        Strategy::Kernel | Strategy::PageColoring { .. } => StrategyKind::PageColoring,
-        Strategy::BinHopping { .. } => StrategyKind::BinHopping,
-        Strategy::Modulo { .. } => StrategyKind::Modulo,
-        Strategy::Exact { .. } => StrategyKind::Exact,
-        Strategy::Random { .. } => StrategyKind::Random,
-        Strategy::Module { .. } => StrategyKind::Module,
-    }
 }
 
 fn colours(frames: &Frames, machine: &Machine, place: &Place) -> Result<u32, PolicyError> {

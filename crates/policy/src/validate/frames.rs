@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use crate::error::{Place, PolicyError};
 use crate::framemap::{LARGEST_FRAME, check_masks, check_spans};
-use crate::frames::{ByPage, Colours, FirstBin, Frames, Strategy};
+use crate::frames::{ByNumbers, ByPage, Colours, FirstBin, Frames, Strategy};
 use crate::machine::Machine;
+use crate::plan::{Parameter, StrategyKind};
 use crate::raw::{At, RawFrames};
 use crate::types::{Memory, Scope};
 use crate::units::{Bytes, Colour, FrameNumber};
@@ -13,8 +14,7 @@ use crate::units::{Bytes, Colour, FrameNumber};
 use super::parameters::{Parameters, narrow};
 
 /// Words that `frames` takes.
-pub const FRAMES_WORDS: &[&str] =
-    &["kernel", "page-coloring", "bin-hopping", "modulo", "exact", "random", "module"];
+pub const FRAMES_WORDS: &[&str] = &words();
 
 /// More colours than any cache has.
 const MOST_COLOURS: u64 = crate::plan::MOST_COLOURS as u64;
@@ -28,27 +28,20 @@ const COMMON: [&str; 6] = ["colors", "cache", "masks", "fault-around", "budget",
 pub(super) fn validate(written: &At<RawFrames>, scope: Scope, machine: &Machine) -> Result<Frames, PolicyError> {
     let raw = &written.value;
     let kind = raw.kind.value.as_str();
-    let own: &[&str] = match kind {
-        "kernel" | "page-coloring" => &["hash"],
-        "bin-hopping" => &["first", "seed"],
-        "modulo" => &["pattern", "map", "spans"],
-        "exact" => &["frames", "map", "spans"],
-        "random" => &["seed"],
-        "module" => &["path", "argument", "seed"],
-        _ => {
-            let message = format!("unknown value {kind:?} of `frames`");
-            return Err(PolicyError::new(&raw.kind.place, message).allowed(FRAMES_WORDS));
-        }
-    };
-    let known: Vec<&str> = if kind == "kernel" { Vec::new() } else { own.iter().copied().chain(COMMON).collect() };
     let parameters = Parameters { raw };
-    parameters.check_names(&known)?;
     if kind == "kernel" {
+        parameters.check_names(&[])?;
         return Ok(Frames::default());
     }
+    let Some(kind) = StrategyKind::from_name(kind) else {
+        let message = format!("unknown value {kind:?} of `frames`");
+        return Err(PolicyError::new(&raw.kind.place, message).allowed(FRAMES_WORDS));
+    };
+    let own = kind.facts().parameters.iter().map(|parameter| parameter.name());
+    parameters.check_names(&own.chain(COMMON).collect::<Vec<_>>())?;
     let colours = colours(&parameters)?;
     let limit = colours.count(machine).unwrap_or(MOST_COLOURS).clamp(1, MOST_COLOURS) - 1;
-    let strategy = strategy(&parameters, limit)?;
+    let strategy = strategy(kind, &parameters, limit)?;
     let frames = Frames {
         strategy,
         colours,
@@ -60,33 +53,54 @@ pub(super) fn validate(written: &At<RawFrames>, scope: Scope, machine: &Machine)
     Ok(frames)
 }
 
-fn strategy(parameters: &Parameters<'_>, colour_limit: u64) -> Result<Strategy, PolicyError> {
-    Ok(match parameters.raw.kind.value.as_str() {
-        "page-coloring" => Strategy::PageColoring { hash_pid: hash(parameters)? },
-        "bin-hopping" => Strategy::BinHopping { first: first_bin(parameters, colour_limit)? },
-        "modulo" => {
+/// Every word that `frames` takes.
+const fn words() -> [&'static str; StrategyKind::ALL.len() + 1] {
+    let mut words = ["kernel"; StrategyKind::ALL.len() + 1];
+    let mut number = 0;
+    while number < StrategyKind::ALL.len() {
+        words[number + 1] = StrategyKind::ALL[number].name();
+        number += 1;
+    }
+    words
+}
+
+fn strategy(kind: StrategyKind, parameters: &Parameters<'_>, colour_limit: u64) -> Result<Strategy, PolicyError> {
+    Ok(match kind {
+        StrategyKind::Modulo => {
             let map = parameters.raw.map.as_ref().map(|map| map.value.page_colours.clone());
             let convert = |value| Colour(narrow(value));
             Strategy::Modulo {
                 colours: by_page(parameters, "pattern", "a list of colours", colour_limit, map, convert)?,
             }
         }
-        "exact" => {
+        StrategyKind::Exact => {
             let map = parameters.raw.map.as_ref().map(|map| map.value.frames.clone());
             let what = "a list of frame numbers";
             let frames = by_page(parameters, "frames", what, LARGEST_FRAME, map, FrameNumber)?;
             check_distinct(parameters, &frames)?;
             Strategy::Exact { frames }
         }
-        "random" => Strategy::Random { seed: parameters.integer("seed", 0, i64::MAX as u64)?.unwrap_or(0) },
-        _ => Strategy::Module {
+        StrategyKind::Module => Strategy::Module {
             path: parameters
                 .text("path")?
                 .ok_or_else(|| parameters.missing("path", "the shared object to load"))?,
             argument: parameters.text("argument")?.unwrap_or_default(),
-            seed: parameters.integer("seed", 0, i64::MAX as u64)?.unwrap_or(0),
+            seed: seed(parameters)?.unwrap_or(0),
         },
+        // Parameters that it does not take are not there.
+        kind if kind.takes(Parameter::First) => {
+            let (hash_pid, first) = (hash(parameters)?, first_bin(parameters, colour_limit)?);
+            Strategy::ByNumbers(ByNumbers { hash_pid, first, ..ByNumbers::of(kind) })
+        }
+        kind => {
+            let (hash_pid, seed) = (hash(parameters)?, seed(parameters)?.unwrap_or(0));
+            Strategy::ByNumbers(ByNumbers { hash_pid, seed, ..ByNumbers::of(kind) })
+        }
     })
+}
+
+fn seed(parameters: &Parameters<'_>) -> Result<Option<u64>, PolicyError> {
+    parameters.integer("seed", 0, i64::MAX as u64)
 }
 
 fn colours(parameters: &Parameters<'_>) -> Result<Colours, PolicyError> {
@@ -192,7 +206,7 @@ fn hash(parameters: &Parameters<'_>) -> Result<bool, PolicyError> {
 }
 
 fn first_bin(parameters: &Parameters<'_>, colour_limit: u64) -> Result<FirstBin, PolicyError> {
-    let seed = parameters.integer("seed", 0, i64::MAX as u64)?;
+    let seed = seed(parameters)?;
     let first = parameters.integer("first", 0, colour_limit)?;
     match (first, seed) {
         (Some(_), Some(_)) => {

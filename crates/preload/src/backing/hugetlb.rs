@@ -1,6 +1,6 @@
 //! Pages from the kernel's reserved pools.
 
-use pagelab_abi::guest::{Counter, NoteKind};
+use pagelab_abi::guest::{Counter, GuestWarning};
 
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, c};
@@ -28,7 +28,7 @@ pub fn map(span: Span, bytes: usize) -> Result<(), Errno> {
 /// A page from the reserved pools could not be had.
 pub fn note_exhausted(errno: Errno, bytes: usize) {
     guest_file::count(Counter::FallbackHugetlb);
-    guest_file::note(NoteKind::HugetlbExhausted, Some(errno), 0, bytes);
+    guest_file::warn(GuestWarning::HugetlbExhausted, Some(errno), 0, bytes);
 }
 
 /// Whether the page at `addr` is resident.

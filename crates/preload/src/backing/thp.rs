@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use pagelab_abi::guest::{Counter, NoteKind};
+use pagelab_abi::guest::{Counter, GuestWarning};
 
 use crate::boundary::arch::{PAGE, PMD};
 use crate::boundary::span::{Span, align_down};
@@ -47,7 +47,7 @@ fn may_split() -> bool {
         return true;
     }
     guest_file::count(Counter::FallbackMapCount);
-    guest_file::note(NoteKind::MapCountNear, None, 0, real as usize);
+    guest_file::warn(GuestWarning::MapCountNear, None, 0, real as usize);
     // Ask again only after a while: counting takes milliseconds.
     PIECES.store(most.saturating_sub(1000), Ordering::Relaxed);
     false
@@ -74,7 +74,7 @@ pub fn advise(span: Span, backing: Backing) {
     if let Err(errno) = sys::advise(span.start, span.len(), advice) {
         // EINVAL: a kernel without transparent huge pages has nothing to switch off.
         if errno != Errno::EINVAL || advice == Advice::HugePages {
-            guest_file::note(NoteKind::Fallback, Some(errno), span.start, span.len());
+            guest_file::warn(GuestWarning::Fallback, Some(errno), span.start, span.len());
         }
     }
 }
@@ -103,7 +103,7 @@ fn keep_apart(span: Span, bytes: usize) {
         if !(at / bytes).is_multiple_of(2) {
             let advised = sys::advise(at, end - at, Advice::Random);
             if !may_split() || advised.is_err() {
-                return guest_file::note(NoteKind::SwitchDenied, advised.err(), at, bytes);
+                return guest_file::warn(GuestWarning::SwitchDenied, advised.err(), at, bytes);
             }
         }
         guest_file::count(Counter::MthpTiles);
@@ -135,7 +135,7 @@ pub fn collapse(tile: Span) -> Collapsed {
         Err(Errno::EINVAL) => Collapsed::Patchwork,
         Err(errno) => {
             guest_file::count(Counter::TilesCollapseFailed);
-            guest_file::note(NoteKind::CollapseFailed, Some(errno), tile.start, tile.len());
+            guest_file::warn(GuestWarning::CollapseFailed, Some(errno), tile.start, tile.len());
             Collapsed::Failed
         }
     }

@@ -140,7 +140,7 @@ impl Engine {
         let available = meminfo::available().unwrap_or(0) as u64;
         let pool = self.pool_for(colours, spec, available).ok_or(Errno::ENOSPC)?;
         let windows = match usize::from(spec.fault_around) {
-            0 if spec.kind == StrategyKind::BinHopping => Windows::one_by_one(),
+            0 if spec.kind.facts().is_in_sequence => Windows::one_by_one(),
             0 if !strategy.is_by_address() => Windows::new(1),
             fixed => Windows::new(fixed.min(SLOTS)),
         };

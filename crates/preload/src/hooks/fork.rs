@@ -8,7 +8,7 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-use pagelab_abi::guest::{Counter, NoteKind};
+use pagelab_abi::guest::{Counter, GuestWarning};
 
 use crate::backing;
 use crate::boundary::elf::Object;
@@ -81,7 +81,7 @@ fn make_copies() {
         let copy = protection.and_then(|protection| copy_of(tile, protection).ok());
         let Some(scratch) = copy else {
             // The child shares the page and takes its chance.
-            guest_file::note(NoteKind::Fallback, None, tile.start, tile.len());
+            guest_file::warn(GuestWarning::Fallback, None, tile.start, tile.len());
             return;
         };
         // SAFETY: the table has room for ROOM entries; DONTFORK changes nothing here.

@@ -6,7 +6,7 @@
 //! lock, no tables, no accounts. Filters that are already there when the image starts, beyond those that the launcher is
 //! under, leave it alone from the beginning. Filters set by a raw system call instruction are not noticed.
 
-use pagelab_abi::guest::NoteKind;
+use pagelab_abi::guest::GuestWarning;
 use pagelab_abi::plan::Flags;
 
 use crate::backing;
@@ -41,13 +41,13 @@ fn settle() {
     }
     if guest_file::is_own() && plan::has_flag(Flags::MEASURE) {
         measure::all();
-        guest_file::note(NoteKind::Sandboxed, None, 0, 0);
+        guest_file::warn(GuestWarning::Sandboxed, None, 0, 0);
     }
     backing::stop();
     // Their calls can only be emulated by more than one.
     let mut guest = tables::lock();
     if let Err(errno) = guest.demote_all() {
-        guest_file::note(NoteKind::Fallback, Some(errno), 0, 0);
+        guest_file::warn(GuestWarning::Fallback, Some(errno), 0, 0);
     }
     if let Some(heap) = &guest.heap {
         calls::publish_heap(heap.end(), heap.room());

@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
-use pagelab_abi::guest::{Counter, NoteKind, PATH_BYTES};
+use pagelab_abi::guest::{Counter, GuestWarning, PATH_BYTES};
 use pagelab_abi::plan::{Fetch, Memory};
 
 use crate::backing;
@@ -57,7 +57,7 @@ fn apply(span: Span, prot: i32, fetch: Fetch) {
         Err(sys::Errno::EFAULT) if fetch == Fetch::Prefault => {}
         Err(errno) => {
             guest_file::count(Counter::FilesRefused);
-            guest_file::note(NoteKind::AdviceRefused, Some(errno), span.start, span.len());
+            guest_file::warn(GuestWarning::AdviceRefused, Some(errno), span.start, span.len());
         }
     }
 }

@@ -353,12 +353,13 @@ fn count_tiles(piece: &Piece, span: Span) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagelab_abi::plan::{Plan, PlanSpec, SectionSpec, Via};
+    use pagelab_abi::plan::{Plan, PlanSpec, RunSpec, SectionSpec, Via};
 
     /// A heap of its own for each test, in address room that nothing else uses.
     fn heap(number: usize, page_bytes: u64) -> Heap {
         let section = SectionSpec::uniform(Memory::Heap, page_bytes, Via::Thp);
-        let bytes = PlanSpec { sections: vec![section], ..PlanSpec::default() }.encode().unwrap();
+        let bytes =
+            PlanSpec { sections: vec![section], ..PlanSpec::default() }.encode(&RunSpec::default()).unwrap();
         let plan = Plan::parse(bytes.leak()).unwrap();
         let section = plan.section_for(Memory::Heap, 0).unwrap();
         Heap::new(Layout::new(plan, section, 0x4000_0000_0000 + (number << 36), 1 << 32))

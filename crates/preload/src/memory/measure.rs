@@ -8,7 +8,7 @@ mod tally;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use pagelab_abi::guest::{GuestFile, NoteKind, PlacementMethod, REGION_OTHER};
+use pagelab_abi::guest::{GuestFile, GuestWarning, PlacementMethod, REGION_OTHER};
 use pagelab_abi::plan::{HEAP_BASE, Memory, POOL_BYTES, Plan, Section};
 
 use crate::backing;
@@ -40,7 +40,7 @@ pub fn all() {
         end(begun);
     });
     if done.is_err() {
-        guest_file::note(NoteKind::PlacementUnknown, done.err(), 0, 0);
+        guest_file::warn(GuestWarning::PlacementUnknown, done.err(), 0, 0);
     }
 }
 
@@ -55,11 +55,11 @@ fn measure(file: &'static GuestFile) {
         Err(_) => None,
     };
     for (tile, count) in tables::lock().pools.iter().flatten().filter_map(Pool::broken_in_use) {
-        guest_file::note_many(NoteKind::TileSplit, tile.start, tile.len(), count);
+        guest_file::warn_many(GuestWarning::TileSplit, tile.start, tile.len(), count);
     }
     let method = method.or_else(|| smaps::sums(&plan, &mut tally));
     if method.is_none() {
-        guest_file::note(NoteKind::PlacementUnknown, None, 0, 0);
+        guest_file::warn(GuestWarning::PlacementUnknown, None, 0, 0);
     }
     guest_file::set(&file.placement_method, method.unwrap_or(PlacementMethod::None) as u64);
     guest_file::set(&file.measured_ns, sys::monotonic_ns());

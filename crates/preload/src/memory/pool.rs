@@ -23,7 +23,7 @@ mod remap;
 #[cfg(test)]
 mod tests;
 
-use pagelab_abi::guest::{Counter, NoteKind};
+use pagelab_abi::guest::{Counter, GuestWarning};
 
 use crate::backing;
 use crate::boundary::arch::{PAGE, PMD};
@@ -302,7 +302,7 @@ impl Pool {
 
     /// Somebody else's mapping lies in `span` (made past libc): keep out of the whole span from now on.
     fn block_foreign(&mut self, span: Span) {
-        guest_file::note(NoteKind::PoolOccupied, None, span.start, span.len());
+        guest_file::warn(GuestWarning::PoolOccupied, None, span.start, span.len());
         guest_file::count(Counter::FallbackOccupied);
         self.drop_spare(span);
         let _ = self.used.insert(span);

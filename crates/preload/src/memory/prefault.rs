@@ -1,6 +1,6 @@
 //! Populating memory when it is mapped, and advice for explicit address ranges outside the pools.
 
-use pagelab_abi::guest::{Counter, NoteKind};
+use pagelab_abi::guest::{Counter, GuestWarning};
 use pagelab_abi::plan::{Fetch, Memory};
 
 use crate::backing;
@@ -24,7 +24,7 @@ pub fn after_mmap(fetch: Fetch, span: Span, prot: i32, flags: i32) {
     if unsuitable || (!asked && !has_room(span.len())) {
         guest_file::count(Counter::PrefaultSkipped);
         if !unsuitable {
-            guest_file::note(NoteKind::PrefaultSkipped, None, span.start, span.len());
+            guest_file::warn(GuestWarning::PrefaultSkipped, None, span.start, span.len());
         }
         return;
     }
@@ -41,7 +41,7 @@ pub fn after_mmap(fetch: Fetch, span: Span, prot: i32, flags: i32) {
         Ok(()) => guest_file::count(Counter::PrefaultDone),
         Err(errno) => {
             guest_file::count(Counter::PrefaultSkipped);
-            guest_file::note(NoteKind::PrefaultSkipped, Some(errno), span.start, span.len());
+            guest_file::warn(GuestWarning::PrefaultSkipped, Some(errno), span.start, span.len());
         }
     }
 }

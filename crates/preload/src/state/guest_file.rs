@@ -6,8 +6,8 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use pagelab_abi::guest::{
-    Counter, DIRECTORY, DisabledReason, EXE_BYTES, FRAMES_SLOTS, FramesSlot, GuestFile, MAGIC, NOTE_SLOTS,
-    NoteKind, NoteSlot, Started, State, VERSION,
+    Counter, DIRECTORY, DisabledReason, EXE_BYTES, FRAMES_SLOTS, FramesSlot, GuestFile, GuestWarning, MAGIC,
+    Started, State, VERSION, WARNING_SLOTS, WarningSlot,
 };
 use pagelab_abi::plan::Plan;
 
@@ -86,17 +86,17 @@ pub fn disabled(reason: DisabledReason, errno: Option<Errno>) {
     }
 }
 
-fn slot_of(kind: NoteKind) -> Option<&'static NoteSlot> {
+fn slot_of(kind: GuestWarning) -> Option<&'static WarningSlot> {
     let code = kind.code() + 1;
-    file()?.notes.iter().find(|slot| {
+    file()?.warnings.iter().find(|slot| {
         let claimed = slot.kind.compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed);
         claimed.is_ok() || claimed == Err(code)
     })
 }
 
-/// Takes a note; details are kept of the first of its kind.
-pub fn note(kind: NoteKind, errno: Option<Errno>, address: usize, bytes: usize) {
-    const { assert!(NoteKind::ALL.len() <= NOTE_SLOTS) };
+/// Adds a warning; details are kept of the first of its kind.
+pub fn warn(kind: GuestWarning, errno: Option<Errno>, address: usize, bytes: usize) {
+    const { assert!(GuestWarning::ALL.len() <= WARNING_SLOTS) };
     let Some(slot) = slot_of(kind) else { return };
     if slot.count.fetch_add(1, Ordering::Relaxed) == 0 {
         set(&slot.errno, errno.map_or(0, |errno| errno.0 as u64));
@@ -105,9 +105,9 @@ pub fn note(kind: NoteKind, errno: Option<Errno>, address: usize, bytes: usize) 
     }
 }
 
-/// Takes a note that stands for `count` of its kind.
-pub fn note_many(kind: NoteKind, address: usize, bytes: usize, count: usize) {
-    note(kind, None, address, bytes);
+/// Adds a warning that stands for `count` of its kind.
+pub fn warn_many(kind: GuestWarning, address: usize, bytes: usize, count: usize) {
+    warn(kind, None, address, bytes);
     if let Some(slot) = slot_of(kind) {
         slot.count.fetch_add(count.saturating_sub(1) as u64, Ordering::Relaxed);
     }

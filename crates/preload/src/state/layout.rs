@@ -165,7 +165,7 @@ fn range_piece(plan: &Plan<'static>, section: &Section, within: Span, addr: usiz
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagelab_abi::plan::{PlanSpec, SectionSpec};
+    use pagelab_abi::plan::{PlanSpec, RunSpec, SectionSpec};
 
     const MIB: usize = 1 << 20;
     const BASE: usize = 0x6100_0000_0000;
@@ -181,7 +181,7 @@ mod tests {
             section.range = Some((start as u64, end as u64));
             sections.insert(0, section);
         }
-        let bytes = PlanSpec { sections, ..PlanSpec::default() }.encode().unwrap();
+        let bytes = PlanSpec { sections, ..PlanSpec::default() }.encode(&RunSpec::default()).unwrap();
         let plan = Plan::parse(bytes.leak()).unwrap();
         Layout::new(plan, plan.section_for(Memory::Anon, 0).unwrap(), BASE, 1 << 40)
     }

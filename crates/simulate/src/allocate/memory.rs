@@ -220,11 +220,16 @@ impl Memory {
 mod tests {
     use super::*;
     use crate::allocate::Extent;
-    use pagelab_policy::types::{Frames, Strategy as Named};
+    use pagelab_abi::plan::StrategyKind;
+    use pagelab_policy::types::{ByNumbers, Frames, Strategy as Named};
 
     fn memory(frames: &Frames, layout: Layout, seed: u64) -> Memory {
         let history = History { memory_bytes: 64 << 20, ..History::default() };
         Memory::new(&history, Strategy::new(frames, 16, seed).unwrap(), layout, seed)
+    }
+
+    fn by_numbers(kind: StrategyKind) -> Named {
+        Named::ByNumbers(ByNumbers { seed: 1, ..ByNumbers::of(kind) })
     }
 
     fn named(strategy: Named) -> Frames {
@@ -233,7 +238,7 @@ mod tests {
 
     #[test]
     fn pages_keep_their_frames_and_share_none() {
-        for strategy in [Named::Kernel, Named::Random { seed: 1 }, Named::PageColoring { hash_pid: false }] {
+        for strategy in [Named::Kernel, by_numbers(StrategyKind::Random), by_numbers(StrategyKind::PageColoring)] {
             let mut memory = memory(&named(strategy), Layout::default(), 9);
             let frames: Vec<u64> = (0..2000).map(|page| memory.frame((page % 3) as u16, page * 7)).collect();
             assert!((0..2000_u64).all(|page| memory.frame((page % 3) as u16, page * 7) == frames[page as usize]));
@@ -245,17 +250,18 @@ mod tests {
     #[test]
     fn colours_are_as_wanted_whatever_the_history() {
         for seed in 0..4 {
-            let mut coloured = memory(&named(Named::PageColoring { hash_pid: false }), Layout::default(), seed);
+            let mut coloured = memory(&named(by_numbers(StrategyKind::PageColoring)), Layout::default(), seed);
             assert!((5..3000).all(|page| coloured.frame(0, page) % 16 == page % 16));
             let first = pagelab_policy::types::FirstBin::Colour(3);
-            let mut hopping = memory(&named(Named::BinHopping { first }), Layout::default(), seed);
+            let hopping = Named::ByNumbers(ByNumbers { first, ..ByNumbers::of(StrategyKind::BinHopping) });
+            let mut hopping = memory(&named(hopping), Layout::default(), seed);
             assert!((0..3000).all(|nth| hopping.frame(0, nth * 31) % 16 == (nth + 3) % 16));
         }
     }
 
     #[test]
     fn memory_that_is_used_up_is_told() {
-        let mut memory = memory(&named(Named::PageColoring { hash_pid: false }), Layout::default(), 1);
+        let mut memory = memory(&named(by_numbers(StrategyKind::PageColoring)), Layout::default(), 1);
         let free = memory.kernel.available();
         (0..free).for_each(|page| _ = memory.frame(0, page * 16));
         let counts = memory.counts();

@@ -1,6 +1,7 @@
 //! The strategies of a policy's axis `frames`, with the lists they read held here.
 
-use pagelab_frames::strategy::{BinHopping, Exact, Modulo, PageColoring, Random, Spans, Strategy as _};
+use pagelab_abi::plan::Parameter;
+use pagelab_frames::strategy::{Exact, Modulo, Numbered, Numbers, Spans, Strategy as _};
 use pagelab_frames::{Colours, Want, Words};
 use pagelab_policy::types::{ByPage, FirstBin, Frames, Span, Strategy as Named};
 
@@ -48,12 +49,14 @@ impl Table {
 #[derive(Clone, Debug)]
 enum Kind {
     Kernel,
-    PageColoring(PageColoring),
-    BinHopping(BinHopping),
+    ByNumbers {
+        strategy: Numbered,
+        /// Pages of each address space are drawn for anew.
+        draws_by_address: bool,
+    },
     Pattern(Bytes),
     Colours(Table),
     Frames(Table),
-    Random(Random),
 }
 
 /// A strategy ready to be asked.
@@ -90,15 +93,22 @@ impl Strategy {
         let count = function.count();
         let kind = match &frames.strategy {
             Named::Kernel => Kind::Kernel,
-            Named::PageColoring { hash_pid: false } => Kind::PageColoring(PageColoring::new(count)),
-            Named::PageColoring { hash_pid: true } => Kind::PageColoring(PageColoring::hashed(count, seed as u32)),
-            Named::BinHopping { first: FirstBin::Colour(first) } => {
-                Kind::BinHopping(BinHopping::starting_at(count, *first))
+            Named::ByNumbers(numbers) => {
+                let (first, own) = match numbers.first {
+                    FirstBin::Colour(first) => (Some(first), numbers.seed),
+                    FirstBin::Seed(own) => (None, own),
+                };
+                let told = Numbers {
+                    colours: count,
+                    first,
+                    seed: own.wrapping_add(seed),
+                    hashed_pid: numbers.hash_pid.then_some(seed as u32),
+                };
+                let strategy = Numbered::new(numbers.kind, told)
+                    .ok_or_else(|| format!("frames = {}: it needs lists", numbers.kind.name()))?;
+                let draws_by_address = strategy.is_by_address() && numbers.kind.takes(Parameter::Seed);
+                Kind::ByNumbers { strategy, draws_by_address }
             }
-            Named::BinHopping { first: FirstBin::Seed(own) } => {
-                Kind::BinHopping(BinHopping::seeded(count, own.wrapping_add(seed)))
-            }
-            Named::Random { seed: own } => Kind::Random(Random::new(count, own.wrapping_add(seed))),
             Named::Modulo { colours: ByPage::List(list) } => {
                 let mut bytes = Bytes::default();
                 list.iter().for_each(|colour| bytes.push(u64::from(colour.0)));
@@ -137,9 +147,8 @@ impl Strategy {
     pub(crate) fn want(&mut self, asid: u16, vpn: u64) -> Want {
         match &mut self.kind {
             Kind::Kernel => Want::Any,
-            Kind::PageColoring(strategy) => strategy.want(vpn),
-            Kind::BinHopping(strategy) => strategy.want(vpn),
-            Kind::Random(strategy) => strategy.want(vpn ^ u64::from(asid) << 44),
+            Kind::ByNumbers { strategy, draws_by_address: true } => strategy.want(vpn ^ u64::from(asid) << 44),
+            Kind::ByNumbers { strategy, .. } => strategy.want(vpn),
             Kind::Pattern(bytes) => Modulo::repeating(self.colours.count(), bytes.words()).want(vpn),
             Kind::Colours(table) if asid == 0 => Modulo::replaying(self.colours.count(), table.spans()).want(vpn),
             Kind::Frames(table) if asid == 0 => Exact::new(table.spans()).want(vpn),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pagelab.analysis import wording
 from pagelab.analysis.model import Metric as Column
-from pagelab.analysis.nondeterminism_model import Components, Dependence, Doubtful, Experiment, Number
+from pagelab.analysis.nondeterminism_model import Components, Dependence, Experiment, IntervalWarning, Number
 from pagelab.stats import nondeterminism as nd
 from pagelab.stats.refusal import StatsRefusedError
 
@@ -57,8 +57,8 @@ def experiment_of(table: nd.Table, i: int, sample: Sample, level: float) -> Expe
         dependence=_dependence(table.dependence(i)),
         components=_components(sample, level),
         doubts=tuple(
-            Doubtful(one.doubt.value, one.message, tuple(m.value for m in nd.Metric if m in one.metrics))
-            for one in table.cautions(i)
+            IntervalWarning(one.kind.value, one.message, tuple(m.value for m in nd.Metric if m in one.metrics))
+            for one in table.warnings(i)
         ),
         left_out=sample.left_out,
     )

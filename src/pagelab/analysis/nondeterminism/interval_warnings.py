@@ -6,23 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pagelab.analysis.nondeterminism.families import INSIDE
-from pagelab.analysis.nondeterminism_model import Doubtful, Experiment
+from pagelab.analysis.nondeterminism_model import Experiment, IntervalWarning
 from pagelab.record import RunWarning, WarningKind
-from pagelab.stats.nondeterminism import Doubt
+from pagelab.stats.nondeterminism import IntervalWarningKind
 
 Severity = Literal["info", "warning", "serious"]
-KINDS: Mapping[Doubt, tuple[WarningKind, Severity]] = {
-    Doubt.FEW_EXECUTIONS: (WarningKind.INTERVAL_DOUBTFUL, "info"),
-    Doubt.UNBALANCED: (WarningKind.INTERVAL_DOUBTFUL, "info"),
-    Doubt.NEGATIVE_COMPONENT: (WarningKind.INTERVAL_DOUBTFUL, "info"),
-    Doubt.SMALL_GROUPS: (WarningKind.INTERVAL_DOUBTFUL, "info"),
-    Doubt.DEPENDENT_MEASUREMENTS: (WarningKind.MEASUREMENTS_DEPENDENT, "info"),
-    Doubt.DEPENDENT_EXECUTIONS: (WarningKind.MEASUREMENTS_DEPENDENT, "warning"),
-    Doubt.WARM_UP: (WarningKind.LEVEL_CHANGES_INSIDE, "warning"),
-    Doubt.LEVEL_SHIFT: (WarningKind.LEVEL_CHANGES_INSIDE, "warning"),
-    Doubt.TREND: (WarningKind.TREND_OVER_SCHEDULE, "warning"),
+KINDS: Mapping[IntervalWarningKind, tuple[WarningKind, Severity]] = {
+    IntervalWarningKind.FEW_EXECUTIONS: (WarningKind.INTERVAL_DOUBTFUL, "info"),
+    IntervalWarningKind.UNBALANCED: (WarningKind.INTERVAL_DOUBTFUL, "info"),
+    IntervalWarningKind.NEGATIVE_COMPONENT: (WarningKind.INTERVAL_DOUBTFUL, "info"),
+    IntervalWarningKind.SMALL_GROUPS: (WarningKind.INTERVAL_DOUBTFUL, "info"),
+    IntervalWarningKind.DEPENDENT_MEASUREMENTS: (WarningKind.MEASUREMENTS_DEPENDENT, "info"),
+    IntervalWarningKind.DEPENDENT_EXECUTIONS: (WarningKind.MEASUREMENTS_DEPENDENT, "warning"),
+    IntervalWarningKind.WARM_UP: (WarningKind.LEVEL_CHANGES_INSIDE, "warning"),
+    IntervalWarningKind.LEVEL_SHIFT: (WarningKind.LEVEL_CHANGES_INSIDE, "warning"),
+    IntervalWarningKind.TREND: (WarningKind.TREND_OVER_SCHEDULE, "warning"),
 }
-"""Every doubt of the statistics; a test holds this complete."""
+"""Every warning of the statistics about an interval; a test holds this complete."""
 OF_STATISTICS = frozenset(kind.value for kind, _ in KINDS.values()) | {WarningKind.STATISTIC_REFUSED.value}
 """Kinds of warnings that analysis raises about its own numbers."""
 
@@ -34,7 +34,7 @@ def interval_warnings(
     found: list[tuple[str, RunWarning]] = []
     for one in experiments:
         name = f"{one.group}/{one.condition}"
-        found += [(name, _of_doubt(name, doubt)) for doubt in one.doubts]
+        found += [(name, _typed(name, doubt)) for doubt in one.doubts]
         found += [(name, warning) for warning in _refusals(name, one)]
     for name, reason in refused.items():
         data = {"condition": name}
@@ -42,15 +42,15 @@ def interval_warnings(
     return tuple(found)
 
 
-def of_doubt(condition: str, doubt: Doubt, message: str, metrics: Sequence[str]) -> RunWarning:
-    """The typed warning of one doubt about one condition."""
-    kind, severity = KINDS[doubt]
-    data = {"doubt": doubt.value, "condition": condition, "metrics": list(metrics)}
+def of_kind(condition: str, of: IntervalWarningKind, message: str, metrics: Sequence[str]) -> RunWarning:
+    """The typed warning of this kind about one condition."""
+    kind, severity = KINDS[of]
+    data = {"doubt": of.value, "condition": condition, "metrics": list(metrics)}
     return _warning(kind, severity, f"{condition}: {message}", data)
 
 
-def _of_doubt(condition: str, found: Doubtful) -> RunWarning:
-    return of_doubt(condition, Doubt(found.doubt), found.message, found.metrics)
+def _typed(condition: str, found: IntervalWarning) -> RunWarning:
+    return of_kind(condition, IntervalWarningKind(found.doubt), found.message, found.metrics)
 
 
 def _refusals(condition: str, one: Experiment) -> list[RunWarning]:

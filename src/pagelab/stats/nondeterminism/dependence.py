@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ALARM = 0.01
-"""Below this p, a diagnostic raises a doubt: one false alarm in a hundred looks."""
+"""Below this p, a diagnostic raises a warning: one false alarm in a hundred looks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class Changes:
 
     changes: tuple[Change, ...]
     table: Table
-    """The two experiments by themselves, ``base`` first: impact factors, diagnostics, doubts."""
+    """The two experiments by themselves, ``base`` first: impact factors, diagnostics, warnings."""
 
     def exchanged(self, metric: Metric, ratio: float, tail: float) -> Exchanged:
         """The permutation test of "new / base = ``ratio``" (:mod:`.exchange`)."""

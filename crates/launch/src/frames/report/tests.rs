@@ -54,7 +54,7 @@ fn engine(state: EngineState, failure: EngineFailure) -> EngineReport {
 }
 
 fn placing() -> Placing {
-    Placing { route: Route::Own, broker: None }
+    Placing { route: Route::Own, budgets: Vec::new(), broker: None }
 }
 
 fn warnings_of(reports: Vec<Report>) -> Vec<(Kind, Severity, String)> {

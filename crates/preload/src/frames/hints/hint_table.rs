@@ -3,7 +3,7 @@
 use core::cell::UnsafeCell;
 
 use pagelab_abi::plan::{MAX_STRATEGIES, Strategy as Spec, StrategyKind, Words};
-use pagelab_frames::strategy::PageColoring;
+use pagelab_frames::strategy::{Numbered, PageColoring};
 use pagelab_frames::{AnyStrategy, Colours};
 
 use crate::boundary::span::Span;
@@ -143,7 +143,7 @@ pub fn adopt_child() {
         if let Some(asked) = place {
             if asked.spec.pid_hash {
                 let own = PageColoring::hashed(asked.colours.count(), sys::getpid());
-                asked.strategy = AnyStrategy::PageColoring(own);
+                asked.strategy = AnyStrategy::Numbered(Numbered::PageColoring(own));
             }
             let _ = tell(number, Some(asked));
         }

@@ -173,12 +173,11 @@ impl Pool {
     pub fn admit(&mut self, spec: &Spec, available: u64) {
         let wanted = match spec.kind {
             _ if spec.budget_bytes > 0 => spec.budget_bytes,
-            // They may have to hold much that they reject.
-            StrategyKind::Modulo | StrategyKind::Exact | StrategyKind::Module => available / 4,
-            StrategyKind::PageColoring | StrategyKind::BinHopping | StrategyKind::Random => 0,
+            kind if kind.facts().is_particular => available / 4,
+            _ => 0,
         };
         self.budget_bytes = self.budget_bytes.max(wanted);
-        self.hoards |= matches!(spec.kind, StrategyKind::Modulo | StrategyKind::Exact | StrategyKind::Module);
+        self.hoards |= spec.kind.facts().is_particular;
     }
 
     /// Bytes it may hold now.

@@ -1,7 +1,7 @@
 //! Hints as C programs write them, read and checked.
 
-use pagelab_abi::plan::{ANYWHERE, MOST_COLOURS, Strategy as Spec, StrategyKind, Words};
-use pagelab_frames::strategy::{BinHopping, Exact, Modulo, PageColoring, Random, Spans};
+use pagelab_abi::plan::{ANYWHERE, MOST_COLOURS, Parameter, Strategy as Spec, StrategyKind, Words};
+use pagelab_frames::strategy::{Exact, Modulo, Numbered, Numbers, PageColoring, Spans};
 use pagelab_frames::{AnyStrategy, Colours, MOST_MASKS};
 
 use crate::backing::hints;
@@ -90,14 +90,12 @@ impl RawHint {
     }
 
     fn check(&self, kind: StrategyKind, colours: &Colours) -> Result<()> {
-        let takes_values = matches!(kind, StrategyKind::Modulo | StrategyKind::Exact);
+        let takes_values = kind.takes(Parameter::Pattern) || kind.takes(Parameter::Frames);
         let values = if takes_values { 1..=MOST_VALUES } else { 0..=0 };
-        let flags = match kind {
-            StrategyKind::PageColoring => PIN | HASH_PID,
-            StrategyKind::BinHopping => PIN | DRAW_FIRST,
-            _ => PIN,
-        };
-        let first_fits = self.first == 0 || (kind == StrategyKind::BinHopping && self.first < colours.count());
+        let takes_first = kind.takes(Parameter::First);
+        let switches = [(kind.takes(Parameter::Hash), HASH_PID), (takes_first, DRAW_FIRST)];
+        let flags = switches.into_iter().filter(|(on, _)| *on).fold(PIN, |flags, (_, flag)| flags | flag);
+        let first_fits = self.first == 0 || (takes_first && self.first < colours.count());
         let sound = values.contains(&self.value_count)
             && (self.value_count == 0 || !self.values.is_null())
             && self.flags & !flags == 0
@@ -137,21 +135,21 @@ impl RawHint {
     fn strategy_of(&self, kind: StrategyKind, colours: &Colours, values: &Values) -> AnyStrategy<'static> {
         let (count, words) = (colours.count(), values.words());
         match kind {
-            StrategyKind::BinHopping if self.flags & DRAW_FIRST != 0 => {
-                AnyStrategy::BinHopping(BinHopping::seeded(count, self.seed))
-            }
-            StrategyKind::BinHopping => AnyStrategy::BinHopping(BinHopping::starting_at(count, self.first)),
             StrategyKind::Modulo => AnyStrategy::Modulo(Modulo::repeating(count, words)),
             StrategyKind::Exact => {
                 let (span, frames) = words_after_span(values);
                 AnyStrategy::Exact(Exact::new(Spans::new(span, frames)))
             }
-            StrategyKind::Random => AnyStrategy::Random(Random::new(count, self.seed)),
-            StrategyKind::PageColoring | StrategyKind::Module if self.flags & HASH_PID != 0 => {
-                AnyStrategy::PageColoring(PageColoring::hashed(count, sys::getpid()))
-            }
-            StrategyKind::PageColoring | StrategyKind::Module => {
-                AnyStrategy::PageColoring(PageColoring::new(count))
+            _ => {
+                let numbers = Numbers {
+                    colours: count,
+                    first: (self.flags & DRAW_FIRST == 0).then_some(self.first),
+                    seed: self.seed,
+                    hashed_pid: (self.flags & HASH_PID != 0).then(sys::getpid),
+                };
+                // Modules are not read from hints.
+                let plain = Numbered::PageColoring(PageColoring::new(count));
+                AnyStrategy::Numbered(Numbered::new(kind, numbers).unwrap_or(plain))
             }
         }
     }

@@ -5,7 +5,7 @@
 //! or need another protection turn the tile into normal memory first, or the call is refused. They are mapped *with* reservation: when
 //! the pool is exhausted, mapping fails and normal memory takes its place, and no later touch can raise SIGBUS.
 
-use pagelab_abi::guest::{Counter, NoteKind};
+use pagelab_abi::guest::{Counter, GuestWarning};
 
 use crate::backing;
 use crate::backing::hugetlb;
@@ -315,7 +315,7 @@ pub fn protection_of(tile: Span, shut: bool) -> Result<i32, Errno> {
 
 fn refuse<T>(tile: Span) -> Result<T, Errno> {
     guest_file::count(Counter::CallsRefused);
-    guest_file::note(NoteKind::CallRefused, Some(Errno::ENOMEM), tile.start, tile.len());
+    guest_file::warn(GuestWarning::CallRefused, Some(Errno::ENOMEM), tile.start, tile.len());
     Err(Errno::ENOMEM)
 }
 

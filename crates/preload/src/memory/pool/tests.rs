@@ -6,7 +6,7 @@ use crate::boundary::arch::PAGE;
 use super::anchor::page;
 
 use super::*;
-use pagelab_abi::plan::{Interval, Memory, Plan, PlanSpec, SectionSpec, Via};
+use pagelab_abi::plan::{Interval, Memory, Plan, PlanSpec, RunSpec, SectionSpec, Via};
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
@@ -19,7 +19,7 @@ fn pool(number: usize, otherwise: u64, huge: &[(u64, u64)]) -> Pool {
     let mut section = SectionSpec::uniform(Memory::Anon, otherwise, Via::Thp);
     section.intervals =
         huge.iter().map(|&(start, end)| Interval { start, end, page_bytes: 2 << 20, via: Via::Thp }).collect();
-    let bytes = PlanSpec { sections: vec![section], ..PlanSpec::default() }.encode().unwrap();
+    let bytes = PlanSpec { sections: vec![section], ..PlanSpec::default() }.encode(&RunSpec::default()).unwrap();
     let plan = Plan::parse(bytes.leak()).unwrap();
     let section = plan.section_for(Memory::Anon, 0).unwrap();
     Pool::new(Layout::new(plan, section, 0x5000_0000_0000 + (number << 40), 1 << 34))

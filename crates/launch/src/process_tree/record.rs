@@ -2,9 +2,9 @@
 
 use crate::counters::{Announced, Counted, Image, Tree};
 use crate::guests::Guests;
+use crate::process_tree::reap::Story;
 use crate::sys::process;
 use crate::target::Target;
-use crate::tree::Story;
 use crate::warnings::{Kind, SCOPE, SCOPE_MACHINE, Severity, Warnings};
 use pagelab_contract::record::Process;
 use serde_json::json;

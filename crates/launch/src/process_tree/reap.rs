@@ -1,6 +1,6 @@
 //! Watching over the process tree of a run: reaping, time-out, signals, ending what is left.
 
-use crate::procfs;
+use crate::process_tree::procfs;
 use crate::sys::process::{End, Reaped, Usage};
 use crate::sys::{self, process, signals};
 use nix::sys::signalfd::SignalFd;

@@ -1,0 +1,80 @@
+"""Settings of a run as options: those that the contract's request has, declared in no other place."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from pagelab.cli.options import SETTINGS, WHAT, cpus_of
+from pagelab.contract.run_setting import RunSetting
+from pagelab.contract.settings import RUN_SETTINGS
+from pagelab.errors import BadInputError
+
+Typed = dict[str, Any]
+"""Flag → what was typed, or None."""
+NOTHING: Typed = {}
+_PARAMETER = "settings"
+"""Of a command: it gets what was typed, by flag, and stands where the options are listed."""
+_TYPES: dict[str, type] = {"number": int, "seconds": float}
+FLAGS = {one.flag: one for one in RUN_SETTINGS if one.flag}
+"""Flag, without its dashes → setting."""
+
+
+def once(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives ``command`` an option for each setting of a run; ``settings``: flag → the value that was typed, or None."""
+    return _with_options(command, {flag: (_option(one), _TYPES.get(one.kind, str)) for flag, one in FLAGS.items()})
+
+
+def compared(command: Callable[..., None]) -> Callable[..., None]:
+    """The same for settings of which two values can be compared: each may be given several times."""
+    several = {
+        flag: typer.Option(f"--{flag}", metavar=one.metavar, help=one.compared, rich_help_panel=SETTINGS)
+        for flag, one in FLAGS.items()
+        if one.compared
+    }
+    return _with_options(command, {flag: (option, list[str]) for flag, option in several.items()})
+
+
+def _option(one: RunSetting) -> Any:
+    return typer.Option(f"--{one.flag}", metavar=one.metavar, help=one.help, rich_help_panel=WHAT)
+
+
+def _with_options(command: Callable[..., None], options: dict[str, tuple[Any, Any]]) -> Callable[..., None]:
+    own = inspect.signature(command, eval_str=True)
+    parameters: list[inspect.Parameter] = []
+    for one in own.parameters.values():
+        if one.name != _PARAMETER:
+            parameters.append(one)
+            continue
+        parameters += [
+            one.replace(name=flag, default=None, annotation=Annotated[kind | None, option])
+            for flag, (option, kind) in options.items()
+        ]
+
+    @functools.wraps(command)
+    def with_options(**given: Any) -> None:
+        typed = {flag: given.pop(flag) for flag in options}
+        command(**given, **{_PARAMETER: typed})
+
+    with_options.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {one.name: one.annotation for one in parameters}
+    return with_options
+
+
+def read(one: RunSetting, typed: Any) -> Any:
+    """What ``typed`` says, as study.toml would: words are checked, CPUs a list. Raises BadInputError."""
+    if one.kind == "cpus":
+        return cpus_of(typed)
+    if one.words and typed is not None and typed not in one.words:
+        left = "without the flag it is left as it is"
+        raise BadInputError(f"--{one.flag} {typed}: allowed: {', '.join(one.words)} ({left})")
+    return typed
+
+
+def asked(settings: Typed) -> dict[str, Any]:
+    """The fields of a request that what was typed, by flag, comes to."""
+    return {one.field: one.asked(read(one, settings.get(flag))) for flag, one in FLAGS.items()}

@@ -1,0 +1,72 @@
+"""What a setting of a run is: a field of the request that people choose, and the forms in which they say it.
+
+The settings themselves are listed in :mod:`pagelab.contract.settings`, which is generated from ``crates/contract``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+KEEP = "keep"
+"""The word of study.toml for what is left as it is."""
+_SWITCH = {"on": True, "off": False}
+
+Kind = Literal["switch", "words", "cpus", "number", "seconds", "text"]
+
+
+@dataclass(frozen=True)
+class RunSetting:
+    """One setting of a run."""
+
+    field: str
+    """Its field in the request, and in the record's ``settings``."""
+    kind: Kind
+    words: tuple[str, ...] = ()
+    """What may be said, where that is a choice."""
+    default: str | None = None
+    """The word that holds where nothing is said; None: it is left as it is."""
+    study: tuple[str, ...] = ()
+    """Tables of study.toml that may say it: ``study`` (the top), ``workload``, ``policy``."""
+    flag: str | None = None
+    """Its option of ``pagelab run``, without dashes."""
+    metavar: str = ""
+    help: str = ""
+    compared: str = ""
+    """Help where two values are compared (``pagelab try``, ``pagelab compare``); empty: it is not offered there."""
+    short: str = ""
+    """Its name before a value that is compared."""
+    label: str = ""
+    """Its name in reports; empty: that of the field."""
+
+    @property
+    def key(self) -> str:
+        """Its key in study.toml: the field without its unit."""
+        return self.field.removesuffix("_s") if self.kind == "seconds" else self.field
+
+    def asked(self, word: Any) -> Any:
+        """The request's value of a word or value of study.toml, or of a flag that was read."""
+        if self.kind == "switch":
+            return _SWITCH.get(word)
+        if self.kind == "cpus":
+            return list(word or ())
+        return None if word == KEEP and self.default is None else word
+
+    def said(self, value: Any) -> Any:
+        """The word or value with which study.toml says the request's ``value``; None where nothing was asked for."""
+        if self.kind == "switch":
+            return None if value is None else "on" if value else "off"
+        return value or None if self.kind == "cpus" else value
+
+    def typed(self, value: Any) -> str | None:
+        """The text with which the flag says the request's ``value``; None where nothing was asked for."""
+        said = self.said(value)
+        if said is None:
+            return None
+        return ",".join(map(str, said)) if self.kind == "cpus" else f"{said:g}" if self.kind == "seconds" else str(said)
+
+
+def said_type(one: RunSetting) -> Any:
+    """The type of what :meth:`RunSetting.said` returns, without None."""
+    plain = {"cpus": list[int], "number": int, "seconds": float, "text": str}
+    return plain[one.kind] if one.kind in plain else Literal[*one.words]
