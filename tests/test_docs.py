@@ -1,7 +1,8 @@
-"""tools/docs_lines.py: the width of the documentation's lines, and how it wraps them."""
+"""The documentation: widths of its lines (tools/docs_lines.py), and targets of its links."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from hypothesis import given
@@ -16,6 +17,24 @@ def test_no_line_of_the_documentation_is_too_wide() -> None:
     assert {str(page): docs_lines.too_wide(page.read_text()) for page in docs_lines.pages(ROOT)} == {
         str(page): [] for page in docs_lines.pages(ROOT)
     }
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    titles = [re.sub(r"[`*]|\[|\]\([^)]*\)", "", title) for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_links_lead_to_files_and_headings() -> None:
+    wrong = []
+    for page in docs_lines.pages(ROOT):
+        for link in re.findall(r"\]\((?!https?:)([^)\s]*)\)", page.read_text()):
+            file, _, anchor = link.partition("#")
+            target = (page.parent / file).resolve() if file else page
+            if not target.exists() or (anchor and anchor not in anchors(target)):
+                wrong.append(f"{page.relative_to(ROOT)}: {link}")
+    assert wrong == []
 
 
 def test_a_wide_paragraph_is_found_and_wrapped() -> None:
