@@ -1,4 +1,4 @@
-"""Placing frames: what a page costs against the kernel's own warm fault in the same process, one after the other."""
+"""Cost of placing a page against the kernel's own warm fault in the same process, one after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the library costs with all axes left to the kernel: CPU time of real work, and starting processes.
+"""Cost of the library with all axes left to the kernel: CPU time of real work, and start of processes.
 
 Without the machine's noise the same is counted, in instructions and system calls, by ``tests/test_cost.py``.
 """

@@ -1,4 +1,4 @@
-"""Stand-ins for the traces of Lynch and Flynn's paper, captured, simulated and set beside its Tables 1 to 6.
+"""Stand-ins for the traces of Lynch and Flynn's paper, captured, simulated and compared with its Tables 1 to 6.
 
 ``python -m bench.paging_paper DIR [--instructions 1000000000]``: with the default, each trace has over a billion
 references (loads, stores, fetches) and takes minutes to capture. The paper's traces are not to be had, so its values

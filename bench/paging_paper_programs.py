@@ -1,4 +1,4 @@
-"""The programs whose traces stand in for those of Lynch and Flynn's paper."""
+"""The programs that stand in for Lynch and Flynn's."""
 
 from __future__ import annotations
 

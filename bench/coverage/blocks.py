@@ -1,4 +1,4 @@
-"""What pairing within blocks gains ``pagelab diagnose``: ``python -m bench.coverage.blocks`` makes its tables anew.
+"""The gain of pairing within blocks in ``pagelab diagnose``: ``python -m bench.coverage.blocks`` makes its tables.
 
 Machines whose disturbances are known (:mod:`bench.coverage.machines`), blocks as a diagnosis has them: three copies of
 the control, one pinned value, 24 executions of other conditions, in random order. Compared are the test of spreads that

@@ -1,4 +1,4 @@
-"""How often ``pagelab diagnose`` is wrong: ``python -m bench.coverage.diagnose`` makes the tables of docs/diagnose.md.
+"""Error rates of ``pagelab diagnose``: ``python -m bench.coverage.diagnose`` makes the tables of docs/diagnose.md.
 
 Simulates run times whose causes are known, and judges them with the functions and settings that ship, but for the
 number of permutations, which is a fifth of theirs: their own noise is then larger, their level the same. Seeded: the

@@ -1,4 +1,4 @@
-"""Every tool on every pair of commands, again and again, in the same minutes; each answer is a line of a file.
+"""Every tool on every pair of commands, repeatedly, in the same minutes; each answer is a line of a file.
 
 A repetition takes every pair of commands, in random order, and asks every tool, in random order again, each for the
 same time. What a killed campaign has answered stays: the next one goes on after it.

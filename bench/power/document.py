@@ -1,4 +1,4 @@
-"""``bench/results/power.md``: the campaign as it stands, with the machine's load beside it."""
+"""``bench/results/power.md``: the campaign so far, with the machine's load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a campaign found, tool by tool: widths, false alarms, misses."""
+"""Results of a campaign, tool by tool: widths, false alarms, misses."""
 
 from __future__ import annotations
 

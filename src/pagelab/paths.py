@@ -1,4 +1,4 @@
-"""Where pagelab's own native parts are installed."""
+"""Paths of pagelab's installed native parts."""
 
 from __future__ import annotations
 

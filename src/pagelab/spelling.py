@@ -1,4 +1,4 @@
-"""What may have been meant by a word that is nearly right: a command, an option, a key, a name."""
+"""Suggestions for misspelt words: a command, an option, a key, a name."""
 
 from __future__ import annotations
 

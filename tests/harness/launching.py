@@ -1,4 +1,4 @@
-"""Runs a command under a policy through ``pagelab-launch`` and reads the record it leaves."""
+"""Runs a command under a policy through ``pagelab-launch`` and reads its record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short memory: a swap file of a test's own, and control groups with a limit."""
+"""Short memory: a swap file for a test, and control groups with a limit."""
 
 from __future__ import annotations
 

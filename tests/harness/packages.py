@@ -1,4 +1,4 @@
-"""The system packages of ``tests/packages.txt``: what is missing, and installing it. Needs nothing but Python itself.
+"""The system packages of ``tests/packages.txt``: missing ones, and their installation. Needs only Python itself.
 
 ``python3 packages.py setup`` looks for what building pagelab needs, ``python3 packages.py tests`` for what the tests
 need too; `make` calls it before it builds anything.

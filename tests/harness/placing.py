@@ -1,4 +1,4 @@
-"""Runs guests that check their own frames. The kernel may move a page between being placed and being looked at."""
+"""Runs guests that check their own frames. The kernel may move a page between placing and checking."""
 
 from __future__ import annotations
 

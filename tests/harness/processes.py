@@ -1,4 +1,4 @@
-"""Looks for processes, and whether they are still there. One may go between any two looks: that is no error."""
+"""Finds processes, and waits for their end. A process may end between two reads: that is no error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of one comparison of pairs: lower, higher, the same; or that it cannot be told, and what would do."""
+"""The answer to one comparison of pairs: lower, higher, the same, or undecided with the executions needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a study's data to its `Analysis`: pure, deterministic, nothing dropped without a word."""
+"""Builds the `Analysis` of a study's data: pure and deterministic; every omission is listed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader must know before believing the answer. Each a sentence; none when the study is clean."""
+"""Warnings about an answer, each a sentence; none for a clean study."""
 
 from __future__ import annotations
 

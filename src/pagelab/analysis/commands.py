@@ -1,4 +1,4 @@
-"""A study of two commands (``pagelab compare A B --into DIR``), as one in which one thing differs: A is the baseline.
+"""A study of two commands (``pagelab compare A B --into DIR``): A is the baseline of B.
 
 Analysis and reports compare policies of one workload. Two commands are two workloads, so they are told as one, "the
 command", that was run as A and as B. What is stored stays as it is.

@@ -1,4 +1,4 @@
-"""Two studies of the same conditions, before and after: what changed, how surely, and whether the machine did too."""
+"""Comparison of two studies of the same conditions: changes, their intervals, and differences of the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``pagelab compare --json`` prints: plain frozen data, published as ``docs/schema/compare-1.json``."""
+"""The JSON of ``pagelab compare --json``: plain frozen data, published as ``docs/schema/compare-1.json``."""
 
 from __future__ import annotations
 

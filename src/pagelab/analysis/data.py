@@ -1,4 +1,4 @@
-"""What analysis reads: one study's plan, frames and records, taken from its store in one go."""
+"""The input of an analysis: one study's plan, frames and records, read from its store at once."""
 
 from __future__ import annotations
 

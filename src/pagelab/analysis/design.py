@@ -1,4 +1,4 @@
-"""The design as the reader must know it: conditions and their counts, baseline, schedule, stopping."""
+"""The design of a study: conditions and their counts, baseline, schedule, stopping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one command to type after reading a study: what would tell what could not be told, or use what was found."""
+"""The next command after a study: it measures an undecided comparison further, or uses a finding."""
 
 from __future__ import annotations
 

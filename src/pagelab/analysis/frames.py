@@ -1,4 +1,4 @@
-"""Frame placement in a study: what its policies placed, and whether colours can matter on its machine."""
+"""Frame placement in a study: its policies' placements, and the effect of colours on its machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``--fail-if "mean>3%"``: what must not change, and whether it did."""
+"""Limits (``--fail-if "mean>3%"``) and their judgement."""
 
 from __future__ import annotations
 

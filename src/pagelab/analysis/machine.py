@@ -1,4 +1,4 @@
-"""The machine as the records know it: what changed while the study ran, and how long programs waited for it."""
+"""The machine in the records: changes during the study, and the time that programs waited for a processor."""
 
 from __future__ import annotations
 

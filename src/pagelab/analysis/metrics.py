@@ -1,4 +1,4 @@
-"""Which metrics a study has, and every execution's value of each."""
+"""The metrics of a study, and every execution's value of each."""
 
 from __future__ import annotations
 

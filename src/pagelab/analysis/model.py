@@ -1,4 +1,4 @@
-"""What a study says: plain frozen values that reports, exports and notebooks read.
+"""The `Analysis` of a study: plain frozen values for reports, exports and notebooks.
 
 An `Analysis` is built from a store by `pagelab.analysis.analyse` and is a pure function of it: the same
 store gives the same value, byte for byte when written as JSON. It holds no NaN and no infinity; what could not be

@@ -1,4 +1,4 @@
-"""What a study says of non-determinism: plain frozen values, JSON-ready; absent is None, with the reason beside it."""
+"""Results on non-determinism: plain frozen values, JSON-ready; an absent value is None, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Placement: what the policies asked for, beside what the kernel gave."""
+"""Placement: page sizes requested by the policies, and page sizes from the kernel."""
 
 from __future__ import annotations
 

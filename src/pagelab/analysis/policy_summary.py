@@ -1,4 +1,4 @@
-"""What a policy does, in a few words: its name is an abbreviation to a reader who did not write it."""
+"""Short description of a policy, for readers who do not know its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the axis of a forest plot reaches, in the terminal and on the page."""
+"""Ends of the axis of a forest plot, in the terminal and on the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The executions of a condition as the statistics of non-determinism want them: every measurement, in order."""
+"""The executions of a condition as the statistics of non-determinism need them: every measurement, in order."""
 
 from __future__ import annotations
 

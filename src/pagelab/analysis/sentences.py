@@ -1,4 +1,4 @@
-"""Conclusions in plain words: what was found, how large, how sure; or what could have been seen and was not."""
+"""Conclusions in plain words: a difference with its interval, or the size of a change that would be found."""
 
 from __future__ import annotations
 

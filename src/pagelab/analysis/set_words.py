@@ -1,4 +1,4 @@
-"""What is said of a set of programs: one sentence a policy, on its time and on its spread, by the rule of `answer`."""
+"""Sentences on a set of programs: one for each policy, on time and on spread, by the rule of `answer`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict of a study in one sentence: what, how much, how sure. By the rule of `answer`, as in ``pagelab try``."""
+"""The verdict of a study in one sentence, by the rule of `answer`, as in ``pagelab try``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers as a reader wants them: few digits, a unit, a sign where the sign is the point.
+"""Numbers as text: few digits, a unit, and a sign for changes.
 
 Digits follow the data: a difference is given three significant digits, never more than the values support.
 Used for sentences, tables and axis titles alike, so that the same number reads the same everywhere.

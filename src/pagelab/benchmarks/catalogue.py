@@ -1,4 +1,4 @@
-"""The bundled benchmarks as workloads of a study. Pure data: what runs them decides what this machine has.
+"""The bundled benchmarks as workloads of a study. Pure data: the caller checks what this machine has.
 
 Names are stable: they are part of labels in stores. Every benchmark has all of :data:`FACTORS`.
 """

@@ -1,4 +1,4 @@
-"""Simulated executions as points, a row for each of what they were simulated with."""
+"""Simulated executions as points, a row for each configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Something against the number of colours, one line a memory size or program: the shape of PAGING's figures."""
+"""A quantity against the number of colours, one line a memory size or program, as in PAGING's figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ``pagelab`` command: what every call of it goes through, before anything heavy is imported."""
+"""The ``pagelab`` command: the steps before any heavy import."""
 
 from __future__ import annotations
 

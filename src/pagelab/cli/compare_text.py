@@ -1,4 +1,4 @@
-"""What ``pagelab compare`` prints."""
+"""The text of ``pagelab compare``."""
 
 from __future__ import annotations
 

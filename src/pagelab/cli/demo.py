@@ -1,4 +1,4 @@
-"""``pagelab demo``: the main job from one command, on real programs."""
+"""``pagelab demo``: a study of real programs and its report, from one command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pagelab diagnose``: which source of between-execution variance makes a program's run time jump."""
+"""``pagelab diagnose``: the source of variance between executions of a program."""
 
 from __future__ import annotations
 

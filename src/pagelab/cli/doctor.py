@@ -1,4 +1,4 @@
-"""``pagelab doctor``: what this machine can do, what is missing, and settings that can be put back."""
+"""``pagelab doctor``: capabilities of this machine, missing features, and settings that can be restored."""
 
 from __future__ import annotations
 

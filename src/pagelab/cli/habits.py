@@ -1,4 +1,4 @@
-"""What every command line of pagelab understands, and how each says that it does not.
+"""Conventions of every command line of pagelab: help, version, spellings, and errors of usage.
 
 ``-h`` and ``-V`` everywhere; British and American spelling; commands and options that are nearly right are named;
 with ``--json`` standard output has nothing else;

@@ -1,4 +1,4 @@
-"""``pagelab import``: results that were measured elsewhere, into a store."""
+"""``pagelab import``: measurements of other tools, into a store."""
 
 from __future__ import annotations
 

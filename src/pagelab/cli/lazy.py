@@ -1,4 +1,4 @@
-"""Command groups that know their commands by name and import one when it is asked for."""
+"""Command groups that know their commands by name and import each at its first use."""
 
 from __future__ import annotations
 

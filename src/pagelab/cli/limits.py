@@ -1,4 +1,4 @@
-"""pagelab under tight limits (``ulimit``): it works in less, or ends with a message that names the limit.
+"""pagelab under resource limits (``ulimit``): it works with less, or ends with a message that names the limit.
 
 Native libraries that pagelab imports (numpy's OpenBLAS, polars, the renderer of charts) start a thread a processor.
 Where memory, threads or descriptors run out while they load, some of them try again for ever, abort, or leave half a

@@ -1,4 +1,4 @@
-"""``pagelab map``: which pages back a process, how big they are, and where they lie."""
+"""``pagelab map``: the pages that back a process, their sizes and their frames."""
 
 from __future__ import annotations
 

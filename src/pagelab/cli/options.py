@@ -1,4 +1,4 @@
-"""Options that several commands have: declared once, so that they read and mean the same everywhere."""
+"""Options that several commands share, declared once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pagelab report``: what a study says, as one page and as files."""
+"""``pagelab report``: the report of a study, as one page and as files."""
 
 from __future__ import annotations
 

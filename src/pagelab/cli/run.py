@@ -1,4 +1,4 @@
-"""``pagelab run``: one program under one policy, measured, with a summary of what it asked for and what it got."""
+"""``pagelab run``: one program under one policy, measured, with a summary of request and placement."""
 
 from __future__ import annotations
 

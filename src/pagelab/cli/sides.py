@@ -1,4 +1,4 @@
-"""What ``pagelab compare`` is asked to compare: two studies, two commands, or one under two settings."""
+"""The arguments of ``pagelab compare``: two studies, two commands, or one command under two settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pagelab stat``: what the engine of a running process has placed so far, by strategy and colour."""
+"""``pagelab stat``: placed pages of a running process, by strategy and colour."""
 
 from __future__ import annotations
 

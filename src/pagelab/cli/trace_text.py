@@ -1,4 +1,4 @@
-"""What ``pagelab trace`` prints."""
+"""The text of ``pagelab trace``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors that no command foresaw, told in one line that names the operation, the object and the errno.
+"""Unforeseen errors in one line that names the operation, the object and the errno.
 
 A full disk, a directory that somebody removed, a database on a medium that fails: they may strike anywhere, so they are
 told here, once, rather than in each place that opens a file.

@@ -1,4 +1,4 @@
-"""How a time budget is divided: blocks of the exploration, executions of the confirmation, and what would be enough."""
+"""Division of a time budget: blocks of the exploration, executions of the confirmation, and a sufficient budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first screen of a diagnosis: what decides the run time, by how much, how surely; what to do; the one caveat.
+"""The first screen of a diagnosis: the cause, its size and confidence, the fix, and the main warning.
 
 All of it is made of a :class:`Diagnosis`, so that the terminal, the JSON and the page say the same.
 """

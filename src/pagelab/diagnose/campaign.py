@@ -1,4 +1,4 @@
-"""Carrying a diagnosis out: pilot, probe, exploration, confirmation; each is a study, and each can be continued.
+"""The phases of a diagnosis: pilot, probe, exploration, confirmation. Each is a study and can be continued.
 
 Directory: ``DIR`` is the exploration's study (``pagelab report DIR`` works); ``DIR/pilot``, ``DIR/probe`` and
 ``DIR/confirmation`` are studies too; ``DIR/diagnose.json`` has what was asked and what was decided on the way.

@@ -1,4 +1,4 @@
-"""What a diagnosis leaves for readers: ``diagnosis.html`` (the whole report) and ``diagnosis.svg`` (its picture)."""
+"""Files of a diagnosis: ``diagnosis.html`` (the whole report) and ``diagnosis.svg`` (its picture)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the times of an exploration to findings: pure functions of arrays."""
+"""Findings from the times of an exploration: pure functions of arrays."""
 
 from __future__ import annotations
 

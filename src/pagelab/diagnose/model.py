@@ -1,4 +1,4 @@
-"""What a diagnosis asks and finds: plain frozen data. ``diagnosis.json`` is a :class:`Diagnosis`."""
+"""Settings and results of a diagnosis: plain frozen data. ``diagnosis.json`` is a :class:`Diagnosis`."""
 
 from __future__ import annotations
 

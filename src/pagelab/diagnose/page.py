@@ -1,4 +1,4 @@
-"""The report of a diagnosis: the diagnosis in words and a picture, then executions, tables, method, every warning."""
+"""The page of a diagnosis: words and a picture, then executions, tables, method, every warning."""
 
 from __future__ import annotations
 

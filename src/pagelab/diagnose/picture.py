@@ -1,4 +1,4 @@
-"""One picture: the executions under every pin, a dot each. Spread is seen before any figure is read."""
+"""The picture of a diagnosis: the executions under every pin, a dot each."""
 
 from __future__ import annotations
 

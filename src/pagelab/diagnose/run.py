@@ -1,4 +1,4 @@
-"""``diagnose``: from settings to a :class:`Diagnosis`, and the files it leaves."""
+"""``diagnose``: makes a :class:`Diagnosis` and its files from settings."""
 
 from __future__ import annotations
 

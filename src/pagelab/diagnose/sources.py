@@ -1,4 +1,4 @@
-"""The sources of between-execution variance that pagelab can switch, and the values it pins them to."""
+"""The sources of variance between executions that pagelab can switch, and their pinned values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the spread between executions differs between two sets of conditions, and how a set's means differ.
+"""Differences of two sets of conditions in the spread between executions and in the means.
 
 Arrays are conditions × blocks: one execution of every condition in each complete block of the schedule, in random
 order. That order is what the tests rest on: under "it makes no difference" the labels within a block are exchangeable,

@@ -1,4 +1,4 @@
-"""What every executor offers."""
+"""The interface of every executor."""
 
 from __future__ import annotations
 

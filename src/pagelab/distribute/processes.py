@@ -1,4 +1,4 @@
-"""Local processes. Each has a pipe of its own, so that it is known whose job a process took with it when it died.
+"""Local processes. Each has a pipe of its own, so that the job of a dead process is known.
 
 concurrent.futures' pool is not used: when one of its processes dies all jobs fail, and which one killed it is not told.
 """

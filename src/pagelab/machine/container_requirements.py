@@ -1,4 +1,4 @@
-"""``pagelab doctor --print``: what a unit or a container must be given for all that pagelab can do, with reasons.
+"""``pagelab doctor --print``: rights and devices that a unit or a container needs, with reasons.
 
 Each block is a comment that says what is lost without it, and the lines to paste.
 """

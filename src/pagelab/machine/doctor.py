@@ -1,4 +1,4 @@
-"""All probes together: asked one after the other, each isolated from the others' failures."""
+"""All probes in sequence, each isolated from the others' failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What disturbs measurements on this machine: scheduling, steal, the memory that others share, the clock.
+"""Disturbances of measurements on this machine: scheduling, steal, shared memory, the clock.
 
 A fixed quantum of work is repeated for half a second. On a quiet machine every repetition takes the same time. What
 takes longer was interrupted: by the kernel, another program, a neighbour of the virtual machine, or a changing clock.

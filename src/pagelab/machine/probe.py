@@ -1,4 +1,4 @@
-"""Probes: one question to the machine each, its answer as data, and the isolation of those that fail."""
+"""Probes: one property of the machine each, with its result as data; a failing probe does not affect others."""
 
 from __future__ import annotations
 

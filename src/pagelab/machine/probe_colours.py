@@ -1,4 +1,4 @@
-"""Measures with ``pagelab-workload colour-chase`` and judges: one cache after the other, the innermost first."""
+"""Measures with ``pagelab-workload colour-chase`` and judges, one cache after the other, the innermost first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Probes: the host and its settings that move run times, and limits in force."""
+"""Probes of the host: settings that change run times, and limits in force."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Probes: kernel features, each really tried on scratch memory (STYLE 12)."""
+"""Probes of kernel features, each tried on scratch memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Probes: page sizes, huge-page pools, caches and colours."""
+"""Probes of page sizes, huge-page pools, caches and colours."""
 
 from __future__ import annotations
 

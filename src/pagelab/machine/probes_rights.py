@@ -1,4 +1,4 @@
-"""Probes: what this process may do, and which counters truly count."""
+"""Probes of this process's rights, and of counters that count correctly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Provenance: what a reader of a record, years later, needs to know of the machine and the software (STYLE 24)."""
+"""Provenance: the facts about machine and software that a reader of a record needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""System calls that Python has no name for, for the probes: scratch memory, madvise, userfaultfd, PAGEMAP_SCAN.
+"""System calls without a Python function, for the probes: scratch memory, madvise, userfaultfd, PAGEMAP_SCAN.
 
 Everything here works on memory and descriptors of its own and releases them. Failures raise ``OSError``.
 """

@@ -1,4 +1,4 @@
-"""The one place that reads and writes the kernel's setting files (``/proc`` and ``/sys``).
+"""Access to the kernel's setting files (``/proc`` and ``/sys``), all in this module.
 
 Paths are always given as the kernel names them (``/sys/kernel/mm/…``); :class:`Tree` puts a root before them,
 so that the same code reads a recorded or an invented machine.

@@ -1,4 +1,4 @@
-"""Placement: which pages back the memory of a live process, how big they are, and where they lie.
+"""Placement: the pages that back the memory of a live process, their sizes and frames.
 
 >>> from pagelab import placement
 >>> placement.collect(1234).by_size  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""Puts the map of a process together from smaps, pagemap and, for root, kpageflags."""
+"""Builds the map of a process from smaps, pagemap and, for root, kpageflags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cache colours of frames: which function, and how the pages of a region spread over the colours."""
+"""Cache colours of frames: their definition, and the spread of a region's pages over them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong when a live process is looked at, and what to do about it."""
+"""Errors of reading a live process, each with the next command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maps a program that ``pagelab-launch`` runs under a policy: announced, held, looked at, let go."""
+"""Maps a program that ``pagelab-launch`` runs under a policy: announced, held, mapped, released."""
 
 from __future__ import annotations
 

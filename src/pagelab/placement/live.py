@@ -1,4 +1,4 @@
-"""Live statistics of frame placement: what a running process says in its guest file (docs/stat.md).
+"""Live statistics of frame placement, from a running process's guest file (docs/stat.md).
 
 The preload library keeps the file mapped and counts in place, so looking costs the process nothing.
 """

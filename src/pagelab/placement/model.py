@@ -1,4 +1,4 @@
-"""The map of one process: what lies where, in pages of which size. Plain data, published as ``pagelab.map/1``."""
+"""The map of one process: its regions, pages and sizes. Plain data, published as ``pagelab.map/1``."""
 
 from __future__ import annotations
 

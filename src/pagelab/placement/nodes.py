@@ -1,4 +1,4 @@
-"""The memory node of each page, by ``move_pages(2)`` as a question."""
+"""The memory node of each page, queried by ``move_pages(2)``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resident pages of one mapping: pieces of one page size, and the frames behind them, in batches of arrays.
+"""Resident pages of one mapping: pieces of one page size and their frames, in batches of arrays.
 
 A mapping can have millions of pages in millions of pieces, so nothing here works page by page.
 """

@@ -1,4 +1,4 @@
-"""Runs a command and holds it still to be mapped: just before it gives its memory back, or after some seconds.
+"""Runs a command and holds it to be mapped: just before it frees its memory, or after some seconds.
 
 The command is traced (``PTRACE_SEIZE``) with nothing but exit events and signals, so it runs at full speed. Its
 children are not traced. What is held is its main thread: a thread that outlives it runs on while the map is taken.

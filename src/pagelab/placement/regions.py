@@ -1,4 +1,4 @@
-"""What a mapping is: heap, arena, library, stack …, by its path, its neighbours, and pagelab's own pools."""
+"""The kind of a mapping (heap, arena, library, stack …) by its path, its neighbours, and pagelab's own pools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pages are resident, and which are huge: the ioctl PAGEMAP_SCAN, or ``pagemap`` entries on older kernels.
+"""Resident and huge pages: the ioctl PAGEMAP_SCAN, or ``pagemap`` entries on older kernels.
 
 Both need the right to read the other process's memory (ptrace access), and nothing more.
 """

@@ -1,4 +1,4 @@
-"""How to have outside pagelab what a study found 2 MiB pages to be good for, and what that costs."""
+"""Advice for 2 MiB pages without pagelab, with their cost in resident memory."""
 
 from __future__ import annotations
 

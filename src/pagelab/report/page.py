@@ -1,4 +1,4 @@
-"""The page of a study: what its template needs of an analysis."""
+"""The page of a study: values for its template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of a study that is answered as a set: the set's comparisons, and what each program contributes."""
+"""The tables of a study that is answered as a set: the set's comparisons, and each program's part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shell of every page: one HTML file that needs nothing else and asks nothing of any network.
+"""The shell of every page: one HTML file without other files and without a network.
 
 Programs' names, messages and paths are data: Jinja2 escapes them, JSON is written without ``<``, and the page's
 Content-Security-Policy allows only the scripts whose hashes it names, so that even a mistake here could not run theirs.

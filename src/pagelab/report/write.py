@@ -1,4 +1,4 @@
-"""Writes a report as a whole or not at all."""
+"""Writes a report completely or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated executions as a study's store, so that what reads real runs reads them too; and as tables."""
+"""Simulated executions as a study's store, readable like real runs, and as tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Descriptions of processors: caches and translation hardware, from TOML files or the presets that come with pagelab.
+"""Descriptions of processors: caches and translation hardware, from TOML files or bundled presets.
 
 A description is a TOML file with the tables ``[cache]`` and ``[tlb]``, either of which may be absent; sizes are
 written as

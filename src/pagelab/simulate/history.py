@@ -1,4 +1,4 @@
-"""What happened on a simulated machine before the program started, and what that leaves of its free memory."""
+"""The history of a simulated machine before the program starts, and its free memory."""
 
 from __future__ import annotations
 

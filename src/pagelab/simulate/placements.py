@@ -1,4 +1,4 @@
-"""Where the pages of a simulated program lie and how big they are, in the policy language of real runs."""
+"""Placement and page sizes of a simulated program's memory, in the policy language of real runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Before a study starts: can its most extreme result be significant at all?"""
+"""The smallest attainable p-value of a study, before it starts."""
 
 from __future__ import annotations
 

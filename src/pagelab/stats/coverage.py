@@ -1,4 +1,4 @@
-"""How often the intervals held the truth in simulations (``coverage.csv``), in words for where they are read."""
+"""Simulated coverage of the intervals (``coverage.csv``), in words for reports."""
 
 from __future__ import annotations
 

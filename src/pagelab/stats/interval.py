@@ -1,4 +1,4 @@
-"""What an interval is: two ends and the level they really have, or the reason there is none."""
+"""Intervals: two ends and the achieved level, or the reason for their absence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Order statistics of the n * m pairs: which of them bound an interval of a given level."""
+"""Order statistics of the n * m pairs: the ranks that bound an interval of a given level."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Effect within blocks: the treatment against the baseline that ran beside it, by Walsh averages of the pairs."""
+"""Effect within blocks: the treatment against the baseline of the same block, by Walsh averages of the pairs."""
 
 from __future__ import annotations
 

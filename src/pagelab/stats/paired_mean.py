@@ -1,4 +1,4 @@
-"""Ratio of two means whose executions ran in pairs, and the test of it that exchanges the two of a pair."""
+"""Ratio of two means of paired executions, and its test, which exchanges the two of a pair."""
 
 from __future__ import annotations
 

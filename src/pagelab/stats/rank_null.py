@@ -1,4 +1,4 @@
-"""The null distribution of the rank sum: how many of the C(N, n) equally likely assignments fall in a tail.
+"""The null distribution of the rank sum: counts of the C(N, n) equally likely assignments by their sum.
 
 Counts are exact Python integers throughout. Polynomials in x (x^s stands for "sum s") are packed into one big
 integer, a fixed number of bits a coefficient (Kronecker substitution), so that one shift and one addition by the

@@ -1,4 +1,4 @@
-"""Exact Wilcoxon rank-sum test, valid with ties: the permutation distribution over the midranks that were observed."""
+"""Exact Wilcoxon rank-sum test, valid with ties: the permutation distribution of the observed midranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a statistic was not computed: a typed refusal, never a silent NaN."""
+"""Refusals: the typed reason why a statistic was not computed, never a silent NaN."""
 
 from __future__ import annotations
 

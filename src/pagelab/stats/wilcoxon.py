@@ -1,4 +1,4 @@
-"""Wilcoxon's signed-rank test as the randomisation of the schedule gives it: within a block, labels change places."""
+"""Wilcoxon's signed-rank test as a randomisation test of the schedule: it exchanges labels within a block."""
 
 from __future__ import annotations
 

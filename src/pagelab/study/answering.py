@@ -1,4 +1,4 @@
-"""What a study plans to test: each program by itself, or all as a set; and whether that can reach the level."""
+"""The planned tests of a study: each program, or all as a set; and the attainable level."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bundled benchmarks in a study: ``benchmarks = [...]`` becomes workloads, their inputs a step of its set-up."""
+"""Bundled benchmarks in a study: ``benchmarks = [...]`` becomes workloads, with a set-up step for their inputs."""
 
 from __future__ import annotations
 

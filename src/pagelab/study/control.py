@@ -1,4 +1,4 @@
-"""Starting and continuing a study: what ``pagelab study run`` and ``resume`` do, as functions."""
+"""Functions to start and continue a study: ``pagelab study run`` and ``resume``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store as polars frames: what analysis starts from. Units are in the column names; null is "not measured"."""
+"""The store as polars frames, the input of analysis. Units are in the column names; null is "not measured"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the file that a study was begun from says something else by now: that changes no study, and is told."""
+"""Changes of the file from which a study was begun: they do not change the study, and are reported."""
 
 from __future__ import annotations
 

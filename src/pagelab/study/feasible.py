@@ -1,4 +1,4 @@
-"""Can this machine do a condition? Asked of the policy language and the system, before the first run."""
+"""Feasibility of a condition on this machine, checked with the policy language and the system before the first run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results that others measured: PREPAGE-style CSV and hyperfine's JSON, into a store that says where they came from.
+"""Results of other tools in a store with their origin: PREPAGE-style CSV and hyperfine's JSON.
 
 What the source does not tell is null: an imported run has no record, no machine, no order that can be trusted.
 """

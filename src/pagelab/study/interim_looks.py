@@ -1,4 +1,4 @@
-"""The planned looks of a precision stop: which runs come before each, and what each decided (docs/method)."""
+"""The planned looks of a precision stop: the runs before each, and each decision (docs/method)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One place of the schedule, from its set-up to its tear-down, and the interface through which it is carried out."""
+"""One place of the schedule, from its set-up to its tear-down, and the interface of its execution."""
 
 from __future__ import annotations
 

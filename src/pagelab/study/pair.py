@@ -1,4 +1,4 @@
-"""Two commands, or one under two settings, as one study, interleaved: what ``pagelab compare 'CMD A' 'CMD B'`` runs."""
+"""Two commands, or one under two settings, as one interleaved study: ``pagelab compare 'CMD A' 'CMD B'``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From study.toml as written to a validated :class:`Plan`. Reads the files a study names; touches nothing else."""
+"""Makes a validated :class:`Plan` of a study.toml. Reads the files that a study names, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that happens before the first run: plan, capability, reachability, schedule, and the study directory."""
+"""The steps before the first run: plan, capability, reachability, schedule, and the study directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What times are compared where nobody says: decided by a first execution of each, before any that counts."""
+"""The default metric of times: decided by a first execution of each command, before any that counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs a study measures, by content: a study whose program was rebuilt half-way compares nothing."""
+"""The measured programs of a study by content: a study with a program that changed half-way is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a study shows that it is getting on: a bar on a terminal, plain lines elsewhere, nothing in tests."""
+"""Progress of a study: a bar on a terminal, plain lines elsewhere, nothing in tests."""
 
 from __future__ import annotations
 

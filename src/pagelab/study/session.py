@@ -1,4 +1,4 @@
-"""A session: from the first run not yet done to the end of the schedule, one committed run after the other.
+"""A session: from the first missing run to the end of the schedule, one committed run after the other.
 
 Whatever ends a session (Ctrl-C, ``kill -9``, a power cut), the store holds every run that finished, and the next
 session continues the same permutation at the run that was in progress.

@@ -1,4 +1,4 @@
-"""A and B of a comparison: commands with the flags that each runs under, as typed, or as a study kept them."""
+"""A and B of a comparison: commands with their flags, as typed, or as stored in a study."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store of a study: one SQLite file that is right after a power cut, and frames to analyse it with.
+"""The store of a study: one SQLite file that survives a power cut, and frames for its analysis.
 
 Writers commit one run in one transaction (WAL, ``synchronous=FULL``). Readers never need the writer to stop.
 Tables: docs/schema/store.md.

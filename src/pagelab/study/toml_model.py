@@ -1,4 +1,4 @@
-"""TOML read into a pydantic model, every mistake told with file, line, key and what would be allowed."""
+"""Reads TOML into a pydantic model; every error names file, line, key and the allowed values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One command under several settings of one axis, as a study that fits a budget: what ``pagelab try`` runs."""
+"""One command under several settings of one axis, as a study that fits a budget: ``pagelab try``."""
 
 from __future__ import annotations
 

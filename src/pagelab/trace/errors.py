@@ -1,4 +1,4 @@
-"""What a trace can refuse."""
+"""Errors of traces."""
 
 from __future__ import annotations
 

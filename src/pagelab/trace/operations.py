@@ -1,4 +1,4 @@
-"""Operations on trace files: done natively, asked for as data."""
+"""Operations on trace files, requested as data and executed natively."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a trace comes from, as its header says."""
+"""Provenance of a trace, for its header."""
 
 from __future__ import annotations
 

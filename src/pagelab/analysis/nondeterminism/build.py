@@ -1,4 +1,4 @@
-"""From a study's data to what it says of non-determinism."""
+"""Builds the analysis of non-determinism from a study's data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each experiment by itself: from the statistics' table to plain values."""
+"""Each experiment by itself: rows of the statistics' table as plain values."""
 
 from __future__ import annotations
 

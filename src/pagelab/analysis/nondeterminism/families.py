@@ -1,4 +1,4 @@
-"""Over many programs: ranks, pairs, overheads, balance, and the distribution of impact factors (ALLOC 4.3, 4.4)."""
+"""All programs together: ranks, pairs, overheads, balance, and the distribution of impact factors (ALLOC 4.3, 4.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Doubtful and refused intervals as typed warnings: what the terminal, the JSON and the page say about an interval."""
+"""Warnings about doubtful and refused intervals, for the terminal, the JSON and the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Non-determinism in words that need no statistics."""
+"""Non-determinism in words, without terms of statistics."""
 
 from __future__ import annotations
 

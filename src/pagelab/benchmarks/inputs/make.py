@@ -1,4 +1,4 @@
-"""Inputs as files. Each kind is made whole in a directory beside, which is renamed: half an input is never there."""
+"""Inputs as files. Each kind is made in a temporary directory, which is then renamed, so no input is incomplete."""
 
 from __future__ import annotations
 

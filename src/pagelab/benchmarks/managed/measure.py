@@ -1,4 +1,4 @@
-"""What the Python benchmarks share. They are run as scripts by any Python 3, so nothing of pagelab is imported."""
+"""Functions shared by the Python benchmarks. Any Python 3 runs them as scripts, so they import nothing of pagelab."""
 
 import json
 import os

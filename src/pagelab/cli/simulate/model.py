@@ -1,4 +1,4 @@
-"""``pagelab simulate model``: how full memory is when the first colour runs out, by the analytical model."""
+"""``pagelab simulate model``: memory in use when the first colour runs out, by the analytical model."""
 
 from __future__ import annotations
 

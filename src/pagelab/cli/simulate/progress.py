@@ -1,4 +1,4 @@
-"""How a simulation shows that it is getting on: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of a simulation: a bar on a terminal, a line from time to time elsewhere."""
 
 from __future__ import annotations
 

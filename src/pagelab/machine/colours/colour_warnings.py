@@ -1,4 +1,4 @@
-"""What every run of a frame policy is told about colours on its machine."""
+"""Warnings about colours on this machine, for every run of a frame policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured about page colours, and what is concluded; the latter is stored as ``pagelab.colours/1``."""
+"""Measurements and verdict of the probe of colours; the verdict is stored as ``pagelab.colours/1``."""
 
 from __future__ import annotations
 

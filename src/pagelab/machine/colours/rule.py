@@ -1,4 +1,4 @@
-"""The rule that turns measured chains into a verdict; docs/doctor.md states it, simulations test it.
+"""The rule from measured chains to a verdict; docs/doctor.md states it, simulations test it.
 
 For each length of chain, the ratio of the two kinds is taken within every round (they are measured next to each other,
 in random order), and the median of the ratios gets its exact order-statistic interval. Without an effect, either kind

@@ -1,4 +1,4 @@
-"""The forest plot: what each policy does to the time, with its interval, sorted by effect."""
+"""The forest plot: each policy's effect on the time, with its interval, sorted by effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages by cache colour: how evenly each policy spread the pages that it placed."""
+"""Pages by cache colour under each policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernel gave: resident memory by page size, one bar a condition."""
+"""Resident memory by page size, one bar a condition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page's template needs of non-determinism."""
+"""Values of non-determinism for the page's template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of non-determinism: everything that the figures are made of."""
+"""The tables of non-determinism: all data of the figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task simulates: the functions behind ``pagelab simulate paging``, ``cache`` and ``tlb``, with their arguments.
+"""The simulation of a task: the functions of ``pagelab simulate paging``, ``cache`` and ``tlb`` with arguments.
 
 Plain, pickled data: whatever was in files (processors, policies, saved maps) has been read, so that workers need the
 trace only.

@@ -1,4 +1,4 @@
-"""The directory of a sweep: one Parquet file a task, written whole or not at all, and what is known about them."""
+"""The directory of a sweep: one Parquet file a task, written completely or not at all, and its description."""
 
 from __future__ import annotations
 

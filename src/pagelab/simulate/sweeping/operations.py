@@ -1,4 +1,4 @@
-"""What a worker does with a task. It returns what went wrong, too: exceptions would lose where it was."""
+"""A worker's operation on a task. Errors are returned as values, because exceptions would lose their place."""
 
 from __future__ import annotations
 

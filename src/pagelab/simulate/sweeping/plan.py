@@ -1,4 +1,4 @@
-"""From a sweep's file to its tasks."""
+"""The tasks of a sweep's file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sweep from its file to its dataset."""
+"""Runs a sweep from its file to its dataset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker is given, and how a sweep can end early."""
+"""The task of a worker, and the errors that end a sweep early."""
 
 from __future__ import annotations
 

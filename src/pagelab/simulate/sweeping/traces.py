@@ -1,4 +1,4 @@
-"""The traces of a sweep: found by pattern, known by their contents."""
+"""The traces of a sweep: found by pattern, identified by their contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The native loops: many experiments in, one array a column out."""
+"""The native loops: many experiments as input, one array a column as output."""
 
 from __future__ import annotations
 

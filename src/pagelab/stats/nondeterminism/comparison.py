@@ -1,4 +1,4 @@
-"""Who beats whom: intervals that do not overlap, ranks within groups, shares of groups (ALLOC 4.2, 4.3)."""
+"""Comparisons by disjoint intervals, ranks within groups, shares of groups (ALLOC 4.2, 4.3)."""
 
 from __future__ import annotations
 

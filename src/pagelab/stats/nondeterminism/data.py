@@ -1,4 +1,4 @@
-"""The data of one experiment: executions, each with its measurements, ragged or one each; checked once, here."""
+"""The data of one experiment: executions with one or more measurements each, checked here once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Independence diagnostics: neighbours, warm-up, trend, and how many independent measurements there really are."""
+"""Independence diagnostics: neighbours, warm-up, trend, and the effective number of measurements."""
 
 from __future__ import annotations
 

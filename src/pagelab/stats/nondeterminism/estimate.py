@@ -1,4 +1,4 @@
-"""A number with its interval, or the reason there is none; and what may be doubted about it."""
+"""Estimates with their interval, or the reason for its absence, and warnings about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is one metric of two experiments in a given ratio? A studentised permutation test that exchanges whole executions.
+"""A studentised permutation test of the ratio of one metric of two experiments; it exchanges whole executions.
 
 Under "B is distributed as A, changed by that ratio" every choice of executions is equally likely to be B's, whatever
 the distribution: rare modes, ties and unequal numbers of executions included. Studentised, the test keeps its level

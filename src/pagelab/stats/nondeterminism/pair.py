@@ -1,4 +1,4 @@
-"""How much one experiment differs from another: the ratio of each metric, with an interval."""
+"""Differences of two experiments: the ratio of each metric, with an interval."""
 
 from __future__ import annotations
 

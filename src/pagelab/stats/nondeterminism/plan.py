@@ -1,4 +1,4 @@
-"""How many executions and measurements to run: the least cost for a wanted precision."""
+"""Numbers of executions and measurements with the lowest cost for a required precision."""
 
 from __future__ import annotations
 

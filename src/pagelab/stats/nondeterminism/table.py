@@ -1,4 +1,4 @@
-"""ALLOC's four metrics for any number of experiments at once, each with its interval, its refusals and its doubts."""
+"""ALLOC's four metrics for many experiments at once, each with its interval, refusals and warnings."""
 
 from __future__ import annotations
 
