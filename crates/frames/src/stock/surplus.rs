@@ -1,4 +1,4 @@
-//! What can be given back to the kernel.
+//! Pages of the stock that can be returned to the kernel.
 
 use super::{CHUNK_SLOTS, Run, SlotId, State, Stock};
 

@@ -1,4 +1,4 @@
-//! The strategies of a policy's axis `frames`, with the lists they read held here.
+//! The strategies of a policy's axis `frames`, with their lists.
 
 use pagelab_frames::strategy::{BinHopping, Exact, Modulo, PageColoring, Random, Spans, Strategy as _};
 use pagelab_frames::{Colours, Want, Words};

@@ -1,4 +1,4 @@
-//! A victim at random.
+//! Replacement of a random page.
 
 use pagelab_stats::stream::{Stream, mix};
 

@@ -1,4 +1,4 @@
-//! Going through what is live in a window: to tell it, or to move it together.
+//! Walks over the live slots of a window: to list them, or to compact them.
 
 use super::super::super::pages::Id;
 use super::{BLOCK, BLOCK_BITS, Bits, WORDS, Window, word_of};
