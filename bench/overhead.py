@@ -121,7 +121,7 @@ def _sqlite(bench: Bench, preload: Preload) -> Record:
 
 
 def _redis(bench: Bench, preload: Preload) -> Record:
-    """The server is what is measured; the load comes from outside."""
+    """The server is measured; the load comes from another process."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])

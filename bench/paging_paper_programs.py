@@ -126,7 +126,7 @@ def capture(directory: Path, instructions: int) -> None:
 
 
 def _prepare(directory: Path) -> None:
-    """What the programs work on."""
+    """The input of the programs."""
     (directory / "tree.py").write_text(TREE)
     (directory / "tv.c").write_text(generated_c(6000))
     (directory / "commands.sh").write_text(SHELL)

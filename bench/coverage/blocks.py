@@ -108,7 +108,7 @@ class Shifts:
 
 
 def shifts(machine: str, shape: str, blocks: int, trials: int) -> tuple[Shifts, Shifts]:
-    """Of executions (Welch), and of pairs (what ships)."""
+    """Of executions (Welch), and of pairs (the released method)."""
     random = np.random.default_rng([ord(letter) for letter in repr(("shifts", machine, shape, blocks))])
     true, ends = float(np.exp(SLOWER)) - 1, np.empty((2, trials, 2))
     for trial in range(trials):

@@ -196,7 +196,7 @@ _SMALL_SD = 0.01
 
 @dataclass(frozen=True)
 class Found:
-    """Percent of diagnoses; ``confirmed`` and what follows: of those that went into a confirmation."""
+    """Percent of diagnoses; ``confirmed`` and the following: of those with a confirmation."""
 
     found: float
     confirmed: float
@@ -295,7 +295,7 @@ SEVERAL: dict[str, Program] = {
 
 @dataclass(frozen=True)
 class Told:
-    """Percent of diagnoses that say so."""
+    """Percent of diagnoses with this statement."""
 
     alone: float
     """A single source is found."""
@@ -307,7 +307,7 @@ class Told:
 
 
 def several(name: str, blocks: int, trials: int, permutations: int = PERMUTATIONS) -> Told:
-    """What is said of several causes at once."""
+    """Statements on several causes at once."""
     program, random, sources = SEVERAL[name], _random("several", name, blocks), _sources()
     copies = default_names(COPIES)
     pinned = {pin.name: frozenset([pin.name]) for source in sources for pin in source.pins}

@@ -55,7 +55,7 @@ def places(repetitions: int, seed: int) -> Iterator[Place]:
 
 @dataclass(frozen=True)
 class Row:
-    """An answer, or why there is none, with what the machine did meanwhile."""
+    """An answer, or the reason for its absence, with the machine's load meanwhile."""
 
     place: Place
     seconds: float
@@ -120,7 +120,7 @@ def next_size(tool: Tool, before: Sequence[Row], seconds: float, pair_s: float) 
 
 
 def run(file: Path, scratch: Path, seconds: float, repetitions: int, seed: int, until_s: float | None) -> None:
-    """Asks what has not been asked; no question begins later than ``until_s`` (monotonic)."""
+    """Runs the missing questions; none begins later than ``until_s`` (monotonic)."""
     work = _work(file, scratch)
     done = rows_of(file, seconds)
     answered = {row.place for row in done}

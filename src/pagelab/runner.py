@@ -74,7 +74,7 @@ class RunRequest:
 
 
 def run(request: RunRequest) -> Record:
-    """Makes the run and returns its record, whatever became of the program.
+    """Makes the run and returns its record, for every outcome of the program.
 
     Raises :class:`BadInputError` or :class:`MachineError` when the run was refused before the program started,
     and :class:`LauncherError` when pagelab itself failed. ``KeyboardInterrupt`` (or whatever else a signal
@@ -163,7 +163,7 @@ def _library(request: RunRequest) -> str | None:
 
 
 def _launch(request_path: Path, pass_on: tuple[int, ...] = ()) -> tuple[int, str]:
-    """The launcher's exit code and what it said on its own account.
+    """The launcher's exit code and its own messages.
 
     The program shares the terminal's standard error with the launcher when asked to inherit it, so the launcher
     writes its own messages to a file of their own.

@@ -106,7 +106,7 @@ def console(**options: Any) -> Console:
 
 
 class Shown:
-    """For results that say what they are in a title and a few rows of (name, value)."""
+    """Base of results with a title and a few rows of (name, value)."""
 
     def _title(self) -> str:
         raise NotImplementedError

@@ -92,7 +92,7 @@ def _names(missing: list[Package]) -> list[str]:
 
 
 def _rust() -> str | None:
-    """What is wrong with the Rust toolchain; None if nothing is."""
+    """The fault of the Rust toolchain; None without one."""
     wanted = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["rust-version"]
     least = tuple(map(int, wanted.split(".")))
     for program in ("cargo", "rustc"):

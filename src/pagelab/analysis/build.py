@@ -20,11 +20,11 @@ from pagelab.analysis.summaries import measurements_of, summaries_of
 
 
 class NothingToAnalyseError(ValueError):
-    """The store holds no run; the message says what to type."""
+    """The store holds no run; the message has the next command."""
 
 
 def analyse(data: StudyData) -> Analysis:
-    """Everything the report says, from *data*. Raises `NothingToAnalyseError` when there is no run at all."""
+    """The analysis of *data*, with all values of the report. Raises `NothingToAnalyseError` without any run."""
     if data.runs.height == 0:
         raise NothingToAnalyseError(f"study {data.plan.name} has no finished run yet")
     metrics = metrics_of(data)

@@ -51,7 +51,7 @@ def caveats_of(
 
 
 def _serious(warnings: tuple[WarningGroup, ...]) -> list[str]:
-    """Once a condition, however many executions say so; a shortfall of pages has its own sentence."""
+    """One warning a condition, for any number of executions; a shortfall of pages has its own sentence."""
     serious = [w for w in warnings if w.severity == "serious" and w.kind != WarningKind.PLACEMENT_SHORTFALL]
     if not serious:
         return []

@@ -32,7 +32,7 @@ TOGETHER = "A against B"
 
 @dataclass(frozen=True)
 class Settings:
-    """How the comparison is made."""
+    """Settings of the comparison."""
 
     level: float = 0.95
     resamples: int = 4999
@@ -62,7 +62,7 @@ class MachineDifference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What ``pagelab compare`` says."""
+    """The result of ``pagelab compare``."""
 
     metric: Column
     level: float

@@ -55,7 +55,7 @@ class Caution(_Model):
 
 
 class Executions(_Model):
-    """How many executions each side has."""
+    """Numbers of executions of each side."""
 
     a: int
     b: int
@@ -131,7 +131,7 @@ class Commands(_Model):
 
 
 class Setting(_Model):
-    """What one of the two commands ran under."""
+    """The settings of one of the two commands."""
 
     policy: str
     """In TOML, as it was resolved on that machine."""
@@ -142,7 +142,7 @@ class Setting(_Model):
 
 
 class Settings(_Model):
-    """What each of the two commands ran under; they are the same where commands alone were compared."""
+    """The settings of the two commands; equal if only the commands differ."""
 
     a: Setting
     b: Setting

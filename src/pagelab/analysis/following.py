@@ -31,7 +31,7 @@ class Following:
 
 
 def following_of(analysis: Analysis, data: StudyData) -> Following:
-    """The next command, and what for."""
+    """The next command and its purpose."""
     store = data.record_lines.store
     where = shlex.quote(str(store if store.is_dir() else store.parent))
     if not analysis.design.complete and analysis.design.imported_from is None:
@@ -75,7 +75,7 @@ def _resume(one: Told, analysis: Analysis, data: StudyData, where: str) -> Follo
 
 
 def _of_set(analysis: Analysis, data: StudyData, where: str) -> Following:
-    """The whole study after its quick form; else what failed, or every number."""
+    """The full form of a quick study; else its failures, or all numbers."""
     name = analysis.design.name
     if name.endswith(_QUICK) and analysis.design.imported_from is None:
         spec = name.removesuffix(_QUICK)
@@ -92,7 +92,7 @@ def _of_set(analysis: Analysis, data: StudyData, where: str) -> Following:
 
 
 def _compare(told: tuple[Told, ...], data: StudyData, where: str) -> Following:
-    """More of both commands where it cannot be told; else what is no part of a report."""
+    """More executions of both commands if the comparison is undecided; else the data that a report omits."""
     words = again(kept(data.plan))
     for one in told:
         if one.answer.said == "cannot-tell" and words is not None:
@@ -103,7 +103,7 @@ def _compare(told: tuple[Told, ...], data: StudyData, where: str) -> Following:
 
 
 def _try(one: Told, analysis: Analysis, data: StudyData) -> Following | None:
-    """This comparison alone, in pairs, for as long as ±3% takes; None where ``pagelab try`` cannot ask it."""
+    """This comparison alone, in pairs, with the minutes for ±3%; None if ``pagelab try`` cannot run it."""
     c = one.contrast
     command = analysis.design.commands.get(c.workload)
     flags = _flags(analysis.design.policy_texts, c.policy), _flags(analysis.design.policy_texts, c.baseline)
@@ -131,7 +131,7 @@ def _try(one: Told, analysis: Analysis, data: StudyData) -> Following | None:
 
 
 def _known_to_try(one: Told, data: StudyData) -> bool:
-    """What every run has, or the program itself reports; what a pattern found in its output would need the pattern."""
+    """Metrics that every run or the program itself reports; those found by a pattern would need the pattern."""
     if one.metric.name in ("wall_s", "user_s", "cpu_s"):
         return True
     patterns = {c.regex for c in data.plan.conditions if c.workload == one.contrast.workload}
@@ -139,7 +139,7 @@ def _known_to_try(one: Told, data: StudyData) -> bool:
 
 
 def _run(one: Told, analysis: Analysis) -> Following | None:
-    """One run under the policy with the greatest effect: what was asked, and what the kernel gave."""
+    """One run under the policy with the greatest effect: requested and actual placement."""
     c = one.contrast
     command, flags = analysis.design.commands.get(c.workload), _flags(analysis.design.policy_texts, c.policy)
     if not command or not flags:
@@ -151,7 +151,7 @@ def _run(one: Told, analysis: Analysis) -> Following | None:
 
 
 def _flags(texts: dict[str, str], policy: str) -> dict[str, str] | None:
-    """The policy as flags; None where they cannot say it."""
+    """The policy as flags; None if flags cannot express it."""
     return flags_of(texts[policy]) if policy in texts else None
 
 

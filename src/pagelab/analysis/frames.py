@@ -46,7 +46,7 @@ class FramesSummary:
 
 @dataclass(frozen=True)
 class FramesPart:
-    """What a report says of frames."""
+    """Frames in a report."""
 
     verdict: str | None
     """That of ``pagelab doctor --probe-colours`` on the machine; None where it was not measured."""

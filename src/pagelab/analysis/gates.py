@@ -41,7 +41,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class InPairs:
-    """Two commands whose executions ran in blocks of one of each: what B is to A within a block."""
+    """Two commands whose executions ran in blocks of one of each: B against A within a block."""
 
     pairs: Pairs
     answer: Answer
@@ -56,7 +56,7 @@ class InPairs:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a gate says of one condition."""
+    """The judgement of a gate on one condition."""
 
     gate: Gate
     condition: str
@@ -145,7 +145,7 @@ def _not_told(p: float, tail: float, test: Exchanged | Flipped) -> str:
 
 
 def _unseen(executions: int) -> str:
-    """What a pass cannot speak of: a mode with share s is in none of n executions with probability (1 - s)^n."""
+    """Modes that a pass does not exclude: a mode with share s is in none of n executions with probability (1 - s)^n."""
     share = 1 - 0.05 ** (1 / executions)
     return f"; a slow mode of fewer than 1 in {max(2, int(1 / share))} executions may not have shown"
 

@@ -68,7 +68,7 @@ def windows_of(names: Iterable[str]) -> set[str]:
 
 
 def _of_window(name: str, unit: str, windows: set[str]) -> Metric | None:
-    """The times inside a window, said as such; None of anything else."""
+    """The name of a metric that is a time inside a window; None for other metrics."""
     for part, label in _OF_WINDOW.items():
         if name.removesuffix(part) in windows and name.endswith(part) and unit in wording.SECONDS:
             window = name.removesuffix(part)

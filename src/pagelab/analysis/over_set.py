@@ -39,7 +39,7 @@ def over_set_of(
     executions: tuple[Execution, ...],
     metrics: tuple[Metric, ...],
 ) -> SetPart:
-    """``primary``: every contrast on the primary metric of its workload; what is planned is read from the plan.
+    """``primary``: every contrast on the primary metric of its workload; the plan names the planned ones.
 
     A planned comparison that no program has data for keeps its place in Holm's family.
     """
@@ -78,7 +78,7 @@ def _is_time(metric: Metric) -> bool:
 
 
 def _time(c: Contrast) -> float | str:
-    """The change that stands in the program's own row."""
+    """The change in the program's own row."""
     if c.relative is not None and c.relative > -1:
         return log1p(c.relative)
     if c.n and c.n_baseline:

@@ -27,7 +27,7 @@ def placements_of(
 
 
 def mostly_gone(placement: PlacementSummary) -> bool:
-    """Most of the memory had been given back when placement was measured: little is known of how it was placed."""
+    """Most of the memory had been given back before placement was measured: its placement is mostly unknown."""
     return placement.resident_bytes < 0.5 * placement.peak_bytes
 
 

@@ -22,7 +22,7 @@ _FRAMES = {
 
 
 def gloss(policy_toml: str) -> str | None:
-    """``pages come when they are touched, none ahead``; None where the policy only names page sizes, or says nothing.
+    """``pages come when they are touched, none ahead``; None for a policy with page sizes only, or without settings.
 
     ``policy_toml`` may be anything: what cannot be read has no gloss.
     """

@@ -11,7 +11,7 @@ from pagelab.stats.nondeterminism import Executions
 
 
 def executions_of(data: StudyData, condition: str, column: Metric, what: str) -> tuple[Executions, list[str]]:
-    """The analysed executions of a condition in schedule order, with all their measurements, and what was left out.
+    """The analysed executions of a condition in schedule order, with all measurements, and the omitted ones.
 
     A column of the runs has one value an execution; ``measure.<name>`` has as many as the program reported. Raises
     ``StatsRefusedError`` where nothing is left, or where a value is not positive.

@@ -97,7 +97,7 @@ def _found(c: Contrast, metric: Metric, family: int) -> str:
 
 
 def _late(c: Contrast) -> str:
-    """What became of executions that the time limit ended, and of those that a test within blocks cannot use."""
+    """Sentence on timed-out executions, and on those that a test within blocks cannot use."""
     parts = [f"{n} of {name}" for name, n in ((c.policy, c.timed_out), (c.baseline, c.timed_out_baseline)) if n]
     late = (
         f" Timed-out executions ({wording.listing(parts)}) count as slowest in the test and have no part in the sizes."
@@ -188,7 +188,7 @@ def no_differences(found: list[Contrast]) -> str:
 
 
 def can_be_grouped(c: Contrast) -> bool:
-    """Nothing was found and there is nothing special to say."""
+    """No difference was found, and no special remark is needed."""
     interval = c.relative_interval
     return c.verdict == "no-difference" and interval is not None and not _excludes_zero(interval) and not _late(c)
 

@@ -13,7 +13,7 @@ MOST_TOLD = 2
 
 
 def answer_to(c: SetContrast, part: SetPart, design: Design) -> Answer:
-    """``lower``, ``higher``, ``same`` within ± 3%, or that it cannot be told; changes are fractions."""
+    """``lower``, ``higher``, ``same`` within ± 3%, or undecided; changes are fractions."""
     interval = (
         None
         if c.interval is None
@@ -65,7 +65,7 @@ def headline(part: SetPart, design: Design) -> str:
 
 
 def _once(text: str, design: Design) -> str:
-    """What the numbers in parentheses are is said of the first of them."""
+    """An explanation of the numbers in parentheses, at their first use only."""
     name = f"{wording.level(design.interval_level)} interval "
     lead, found, rest = text.partition(name)
     return lead + found + rest.replace(name, "")
@@ -92,7 +92,7 @@ def _of_policy(pair: tuple[SetContrast, SetContrast], part: SetPart, design: Des
 
 
 def _clause(c: SetContrast, part: SetPart, design: Design, most: int) -> str:
-    """What follows the policy's name."""
+    """The clause after the policy's name."""
     found = answer_to(c, part, design)
     if c.ratio is None:
         what = "time" if c.quantity == "time" else "spread"

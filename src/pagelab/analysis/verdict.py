@@ -28,7 +28,7 @@ class Told:
 
 
 def told_of(planned: tuple[Contrast, ...], design: Design, metrics: tuple[Metric, ...]) -> tuple[Told, ...]:
-    """By effect: the greatest reduction first, what has no size last."""
+    """Sorted by effect: the greatest reduction first, comparisons without a size last."""
     known = {m.name: m for m in metrics}
     found = [Told(c, known[c.metric], _answer(c, design, len(planned))) for c in planned]
     return tuple(sorted(found, key=lambda one: inf if one.answer.change is None else one.answer.change))
@@ -53,7 +53,7 @@ def _answer(c: Contrast, design: Design, family: int) -> Answer:
 
 
 def headline(told: tuple[Told, ...], design: Design) -> str:
-    """The greatest change that was found, and what became of the other comparisons."""
+    """The greatest change that was found, and the outcome of the other comparisons."""
     if not told:
         return "This study compares nothing: it has one policy, or no baseline ran."
     if all(one.contrast.verdict == "not-testable" for one in told):
@@ -109,7 +109,7 @@ def _tally(told: tuple[Told, ...]) -> str:
 
 
 def _blind(told: tuple[Told, ...]) -> str:
-    """What those that cannot be told would not have shown."""
+    """The changes that the undecided comparisons would have missed."""
     seen = [one.answer.seen for one in told if one.answer.said == "cannot-tell" and one.answer.seen is not None]
     if not seen:
         return ""

@@ -17,7 +17,7 @@ LINES = 8
 
 @dataclass(frozen=True)
 class Line:
-    """One line: what it stands for, and its points (colours, value); ``dashed``: modelled, not simulated."""
+    """One line: its label and its points (colours, value); ``dashed``: modelled, not simulated."""
 
     name: str
     points: Sequence[tuple[int, float]]

@@ -102,7 +102,7 @@ def compare_command(
         typer.Option("--json", help="Print the comparison as JSON (pagelab.compare/1).", rich_help_panel=OUTPUT),
     ] = False,
 ) -> None:
-    """Compare two studies of the same conditions, or two commands: what changed from A to B, and how surely.
+    """Compare two studies of the same conditions, or two commands: the change from A to B, with its confidence.
 
     Studies: every condition that both have, by name, and what differs between their machines. Commands: both are run
     many times, interleaved in pairs, and B is judged against the A beside it; so is one command under two settings,

@@ -65,7 +65,7 @@ def diagnose_command(
         bool, typer.Option("--json", help="Print the diagnosis as JSON (pagelab.diagnosis/2).", rich_help_panel=OUTPUT)
     ] = False,
 ) -> None:
-    """Find out what makes a program's run time jump from execution to execution, and how to stop it.
+    """Find the source of a program's variation in run time from execution to execution, and a way to remove it.
 
     Runs the program many times, everything at its default and with one source of variance pinned at a time (ASLR,
     environment size, page size, page placement, page cache, CPU), in random order. What it recommends it measures again
@@ -148,7 +148,7 @@ def _settings(
 
 
 def show(found: Diagnosis, console: Console, directory: Path) -> None:
-    """The answer: what decides it, the picture, what is to be done; then all that was found, and how."""
+    """The answer (cause, picture, fix), then all findings."""
     from pagelab.diagnose import answer, words
 
     following = answer.following(found, directory)
@@ -198,7 +198,7 @@ _CELLS = {"cause": "█", "machine": "▓", "unexplained": "░"}
 
 
 def _shares(found: Diagnosis) -> list[str]:
-    """One bar of the variance, and what its cells mean."""
+    """One bar of the variance, with its legend."""
     from pagelab.diagnose.answer import share_told, shares
     from pagelab.diagnose.strip import bar
 

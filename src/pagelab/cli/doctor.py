@@ -64,7 +64,7 @@ def doctor_command(
         int | None, typer.Option("--rounds", metavar="N", help="With --probe-colours: rounds of measurement.")
     ] = None,
 ) -> None:
-    """What this machine can do, what each missing thing needs, and how to put everything back.
+    """Show the capabilities of this machine and the needs of missing ones; change settings, and restore them.
 
     **Examples**
 
@@ -233,7 +233,7 @@ def _fix(assignments: list[str], dry_run: bool) -> None:
 
 
 def _check_rights(changer: Changer, changes: list[Change], command: str) -> None:
-    """Before anything is touched: an ordinary user is told the command, root in a container where to type it."""
+    """Before any change: shows an ordinary user the command with sudo, and root in a container the host to use."""
     for change in changes:
         if not os.access(changer.tree.path(change.path), os.W_OK, effective_ids=True):
             if os.geteuid() != 0:

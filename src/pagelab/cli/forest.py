@@ -27,7 +27,7 @@ class Row:
 
 
 def forest(rows: list[Row], marks: Sequence[float] = ()) -> list[str]:
-    """The rows in the order given, under an axis in percent. Dotted: changes of at most 3%. ``marks``: limits."""
+    """The rows in their order, under an axis in percent. Dotted: changes of at most 3%. ``marks``: limits."""
     ends = [(row.low, row.high) for row in rows if row.low is not None and row.high is not None]
     if not ends:
         return [f"{row.label}  {row.words}" for row in rows]

@@ -157,7 +157,7 @@ def _check_rights(wanting: list[tuple[str, bool]]) -> None:
 
 
 def _colouring(colors: int | None, cache: str | None, masks: str | None) -> ColourFunction | None:
-    """What flags say, else the machine's; ``None`` where neither tells."""
+    """The colouring of the flags, else the machine's; ``None`` without either."""
     from pagelab import machine
     from pagelab.placement import colours
 

@@ -87,7 +87,7 @@ def cpus_of(text: str | None) -> list[int]:
 
 
 def on_off(text: str | None) -> bool | None:
-    """What ``--aslr`` says."""
+    """The value of ``--aslr``."""
     if text not in (None, "on", "off"):
         raise BadInputError(f"--aslr {text}: allowed: on, off (without the flag it is left as it is)")
     return None if text is None else text == "on"

@@ -142,7 +142,7 @@ def run_command(
         typer.Option("--propagate", help="Exit with the program's own code, or 128 + signal.", rich_help_panel=OUTPUT),
     ] = False,
 ) -> None:
-    """Run a program under a policy and say what it cost and which pages it got.
+    """Run a program under a policy, and show its times and its page placement.
 
     The summary goes to standard error, so that the program's output can be piped on. Without policy flags everything
     is left to the kernel, and measured all the same.

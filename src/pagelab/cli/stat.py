@@ -30,7 +30,7 @@ def stat_command(
         bool, typer.Option("--json", help="Print JSON (pagelab.stat/1), with --watch one line a time.")
     ] = False,
 ) -> None:
-    """What frame placement has done in a running process: requests, placed pages, fallbacks, refills, waits.
+    """Show the frame placement of a running process: requests, placed pages, fallbacks, refills, waits.
 
     Counters are read from memory that the process shares with pagelab: looking costs it nothing.
 
@@ -57,7 +57,7 @@ def stat_command(
 
 
 def _watch(pid: int, seconds: float, *, tree: bool, as_json: bool, by_colour: bool) -> None:
-    """The first look raises what is wrong; afterwards, the end of the process is the end of the watch."""
+    """The first read raises errors; later, the end of the process ends the watch."""
     from pagelab.placement import live
     from pagelab.placement.errors import NoSuchProcessError, ProcessGoneError
 

@@ -163,7 +163,7 @@ def status_command(
     directory: Directory,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
-    """How far a running or dead study is, what failed, and how long it still takes.
+    """Show the progress of a running or dead study, its failures, and the remaining time.
 
     **Examples**
 

@@ -20,7 +20,7 @@ _HOW = "How"
 
 
 class _CaptureByDefault(TyperGroup):
-    """What is no command's name begins the arguments of ``capture``: ``pagelab trace -- CMD``."""
+    """A first word that is no command's name begins the arguments of ``capture``: ``pagelab trace -- CMD``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] != "--help":
@@ -209,7 +209,7 @@ def info_command(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """What is in a trace, and where it comes from.
+    """Show the contents of a trace and its origin.
 
     **Examples**
 
@@ -253,7 +253,7 @@ def convert_command(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Make a trace of another tool's trace, or a trace with less in it, or what can be saved of a damaged one.
+    """Convert another tool's trace, make a smaller trace, or recover a damaged one.
 
     **Examples**
 

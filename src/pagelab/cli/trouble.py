@@ -33,7 +33,7 @@ _SQLITE = {"database or disk is full": errno.ENOSPC, "disk I/O error": errno.EIO
 
 
 def told(work: Callable[[], None]) -> None:
-    """Does the work; what fails unforeseen ends with a line and an exit code, not with a traceback."""
+    """Does the work; an unforeseen failure ends with a line and an exit code, not with a traceback."""
     try:
         work()
     except Exception as error:
@@ -63,7 +63,7 @@ def explain(error: BaseException) -> tuple[str, int]:
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """The error and what it came of, outermost first."""
+    """The error and its causes, outermost first."""
     found = [error]
     while (cause := found[-1].__cause__ or found[-1].__context__) is not None and cause not in found:
         found.append(cause)

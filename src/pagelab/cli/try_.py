@@ -129,7 +129,7 @@ def try_command(
 
 
 def _settings(axes: dict[str, list[str]]) -> tuple[Setting, ...]:
-    """The conditions: the values of the axis that is given several times; or the one given, against none."""
+    """The conditions: the values of the axis with several values; or a single value, against the default."""
     from pagelab.study.setting import KERNEL, Setting
 
     by_name = variables(axes.get("env", []))
@@ -168,7 +168,7 @@ def _settings(axes: dict[str, list[str]]) -> tuple[Setting, ...]:
 
 
 def _one(axis: str, value: str, fixed: dict[str, str], always: dict[str, str]) -> Setting:
-    """The condition in which ``axis`` has this value, and the others what is fixed."""
+    """The condition with this value of ``axis``, and the other settings fixed."""
     if axis.startswith("env "):
         name = axis.split()[1]
         return setting(f"{name}={value}", fixed, {**always, name: value})
@@ -289,7 +289,7 @@ def _text(told: TryDocument, found: Analysis) -> str:
 
 
 def _first(told: TryDocument) -> str:
-    """The answer: the largest change that was found; or that of the only setting; or what all have in common."""
+    """The answer: the largest change that was found; or that of the only setting; or the common result."""
     found = [one for one in told.settings if one.said in ("lower", "higher")]
     if found:
         return max(found, key=lambda one: abs(one.change_percent or 0.0)).sentence

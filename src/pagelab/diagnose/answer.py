@@ -35,7 +35,7 @@ CAUSES = {
 
 @dataclass(frozen=True)
 class Share:
-    """A part of the variance of the default's log times; ``range`` is empty for what is left over."""
+    """A part of the variance of the default's log times; ``range`` is empty for the rest."""
 
     kind: Literal["cause", "machine", "unexplained"]
     name: str
@@ -45,14 +45,14 @@ class Share:
 
 @dataclass(frozen=True)
 class Following:
-    """One command to type, and what it is for."""
+    """The next command and its purpose."""
 
     command: str
     why: str
 
 
 def headline(found: Diagnosis, trouble: str | None = None) -> str:
-    """One sentence; ``trouble``: why what looked like the cause could not be confirmed."""
+    """One sentence; ``trouble``: the reason why the apparent cause was not confirmed."""
     metric, one = metric_named(found.metric), found.confirmation
     if found.outcome == "nothing-to-explain":
         spread = found.default_spread
@@ -100,7 +100,7 @@ def _confirmed(found: Diagnosis, one: Confirmation, jump: str) -> str:
 
 
 def machine_decides(found: Diagnosis) -> bool:
-    """No source was found, and most of the variance is what the machine does to all executions of a moment.
+    """No source was found, and most of the variance is common to all executions of a block.
 
     The estimate alone would not do: of few blocks its interval begins near nothing.
     """
@@ -179,7 +179,7 @@ def _range(found: Interval) -> str:
 
 
 def shares(found: Diagnosis) -> list[Share]:
-    """Of the default's variance: what the confirmed cause makes, what the machine does, and what is left; adds up to 1.
+    """Parts of the default's variance: the confirmed cause, the machine, and the rest; they add up to 1.
 
     The cause is taken from fresh executions, the machine's part from the exploration. Where both are large they can
     exceed the whole by chance: the machine then has what the cause leaves. Empty where nothing is explained, or where
@@ -207,7 +207,7 @@ def share_told(one: Share) -> str:
 
 
 def fix(found: Diagnosis) -> str | None:
-    """What to type, or to do, to have it steady: only where that is confirmed."""
+    """The command or action that removes the variation; only if it is confirmed."""
     one = found.confirmation
     if one is None or not one.confirmed:
         return None
@@ -221,7 +221,7 @@ def fix(found: Diagnosis) -> str | None:
 
 
 def following(found: Diagnosis, directory: Path) -> Following:
-    """The one command that comes next: the fix itself, more time, another metric, or the whole report."""
+    """The next command: the fix itself, more time, another metric, or the whole report."""
     done, one = fix(found), found.confirmation
     if done is not None and one is not None:
         spread = f"spread {words.spread(one.cv_recommended)} in place of {words.spread(one.cv_default)}"

@@ -60,7 +60,7 @@ Late = Mapping[str, int]
 
 
 def family(sources: Sequence[Source]) -> int:
-    """How many tests the false alarms are divided over."""
+    """Number of tests over which the error is divided."""
     active = [source for source in sources if source.left_out is None]
     return sum(1 + (len(source.pins) > 1) for source in active)
 
@@ -167,7 +167,7 @@ def _compared(
 def moods_beside(
     times: Times, compared: Sequence[str], blocks: NDArray[np.bool_] | None = None
 ) -> NDArray[np.float64] | None:
-    """What the machine did to these blocks, as all conditions show it but those that are compared.
+    """Effects of these blocks, estimated from all conditions except the compared ones.
 
     Without those, it has no part in which of them is called pinned: the permutations stay exact.
     """
@@ -308,7 +308,7 @@ def default_spread(rows: NDArray[np.float64], level: float) -> Range:
 
 
 def recommended(found: Sequence[Finding], sources: Sequence[Source], sd_default: float) -> tuple[Finding, Pin] | None:
-    """What to confirm: of the sources that lower the spread, what leaves the least; the simplest of about equals.
+    """The pin to confirm: of the sources that lower the spread, the one with the least rest; the simplest of near ties.
 
     ``sd_default``: standard deviation of the default's log times. Nothing is proposed that leaves more than that: a
     source can lower the spread of its control and still have more of it than the default. All of them together are
@@ -357,7 +357,7 @@ def _is_cleared(one: Finding) -> bool:
 
 
 def _together(pins: Sequence[Pin]) -> str:
-    """How to have all of them: one command with their options, and what cannot be an option behind it."""
+    """The command with the options of all of them, followed by the settings without an option."""
     if len(pins) == 1:
         return pins[0].how
     command = "pagelab run "
@@ -384,7 +384,7 @@ def _choice(one: Finding, drawn: bool, sd_default: float) -> tuple[str, float]:
 def interactions(
     found: Sequence[Finding], times: Times, copies: Sequence[str], sources: Sequence[Source], level: float
 ) -> list[str]:
-    """What the rows of the table do not say by themselves; only what a test supports.
+    """Relations between rows of the table; only those that a test supports.
 
     Variances of independent causes add, and so does what their pins remove. A difference between that sum and what all
     of them together remove is an interaction, or an overlap, only where its interval excludes 0.
@@ -422,7 +422,7 @@ def interactions(
 def _sum_beyond_all(
     alone: Sequence[Finding], times: Times, copies: Sequence[str], sources: Sequence[Source], level: float
 ) -> str | None:
-    """What these sources remove in all, where its interval lies above what the default has; else None."""
+    """The sum of these sources' effects, if its interval lies above the default's variance; else None."""
     known = {source.key: source for source in sources}
     parts = [(list(copies), -1.0)]
     for one in alone:
@@ -496,7 +496,7 @@ def confirm(
     settings: Settings,
     permutations: int | None = None,
 ) -> Confirmation:
-    """The only figures to be quoted: from executions that had no part in choosing what is recommended.
+    """The quoted figures: from executions that had no part in the choice of the recommendation.
 
     ``control``: name and words of what, beside the default, it must differ from; ``seen``: the effects in the
     exploration, of the default and of the control. The cause is confirmed when both contrasts are significant, and

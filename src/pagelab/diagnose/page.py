@@ -249,7 +249,7 @@ def _subtitle(found: Diagnosis, phases: Phases) -> str:
 
 
 def _warnings(phases: Phases) -> list[WarningGroup]:
-    """Of all phases; what analysis doubts of its own intervals, only where executions were meant for an interval."""
+    """Warnings of all phases; those about intervals only in phases with enough executions for one."""
     found = []
     for phase, analysis in phases.analyses.items():
         for group in analysis.warnings:

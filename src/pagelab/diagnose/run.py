@@ -104,7 +104,7 @@ def _diagnose(campaign: Campaign) -> Diagnosis:
 def _confirm(
     campaign: Campaign, findings: list[Finding], times: judge.Times, default: NDArray[np.float64]
 ) -> tuple[Confirmation | None, list[str]]:
-    """Fresh executions of what is recommended; or, where too many of them failed, why there is no confirmation."""
+    """Fresh executions of the recommendation; or, if too many of them failed, the reason for a missing confirmation."""
     state, settings = campaign.state, campaign.state.settings
     sd_default = sqrt(float(np.log(default).var(axis=1, ddof=1).mean()))
     best = judge.recommended(findings, state.sources, sd_default)
@@ -153,7 +153,7 @@ def _confirm(
 
 
 def _decided(findings: list[Finding], state: State) -> tuple[Finding, Pin]:
-    """What an earlier session chose to confirm: its executions exist."""
+    """The choice of an earlier session: its executions exist."""
     assert state.recommended is not None
     key, name = state.recommended
     pins = next(source.pins for source in state.sources if source.key == key)

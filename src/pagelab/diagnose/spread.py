@@ -88,7 +88,7 @@ class SpreadRatio:
 
     @property
     def removed(self) -> Range:
-        """Share of the control's variance that is gone with X pinned: 1 - ratio²; negative where spread is added."""
+        """Share of the control's variance that pinning X removes: 1 - ratio²; negative for added spread."""
         ratio = self.ratio
         return Range(1 - ratio.estimate**2, 1 - ratio.high**2, 1 - ratio.low**2, ratio.level)
 
@@ -100,7 +100,7 @@ class SpreadRatio:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """What the choice among several pinned values does to the mean log time."""
+    """The effect of the choice among several pinned values on the mean log time."""
 
     share: Range | None
     """Intraclass correlation: of the variance over random values that the value makes. None where values are fixed."""
@@ -149,7 +149,7 @@ def logs(rows: ArrayLike) -> NDArray[np.float64]:
 
 
 def moods(others: ArrayLike) -> NDArray[np.float64] | None:
-    """What the machine did to all executions of a block: of each block, in log times; None where it cannot be told.
+    """Effects of the machine on all executions of each block, in log times; None without an estimate.
 
     ``others``: times of conditions that are not compared, × blocks, NaN where one failed. Each less its own median; of
     each block the mean of the middle half, which a few slow executions do not move.

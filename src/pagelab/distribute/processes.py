@@ -159,7 +159,7 @@ class _Worker(Generic[Job, Result]):
 
 
 def _heard(busy: list[_Worker[Job, Result]]) -> list[_Worker[Job, Result]]:
-    """Workers with something to take; waits for the first. Connections tell of deaths too: their other end closes."""
+    """Workers with pending messages; waits for the first. A closed connection reports a death."""
     while True:
         speaking = set(wait([worker.connection for worker in busy]))
         found = [worker for worker in busy if worker.connection in speaking and worker.heard()]

@@ -76,7 +76,7 @@ QUESTIONS: tuple[Question, ...] = (
 def examine(
     context: Context, *, with_noise: bool = True, asking: Callable[[str], None] = lambda _name: None
 ) -> list[Probe]:
-    """Ask every question (about a second, half of it noise); ``asking`` is told the name of each first."""
+    """Runs every probe (about a second, half of it noise); ``asking`` gets the name of each before it runs."""
     probes: list[Probe] = []
     for question in QUESTIONS:
         if question.group == "noise" and not with_noise:
@@ -87,7 +87,7 @@ def examine(
 
 
 def report(context: Context, probes: list[Probe]) -> dict[str, Any]:
-    """What ``doctor --json`` prints."""
+    """The JSON of ``doctor --json``."""
     return {
         "schema": SCHEMA,
         "machine": context.machine,

@@ -98,7 +98,7 @@ _PROBE = "doctor --probe-colours"
 
 
 def _colours(context: Context) -> Finding:
-    """Whether frame numbers reach the caches: what was measured, else what is known without measuring."""
+    """Whether frame numbers reach the caches: the measured verdict, else facts known without measuring."""
     found = context.machine["colour_verdict"]
     if found is not None:
         known: dict[str, Status] = {"effective": "ok", "inconclusive": "unknown"}

@@ -151,7 +151,7 @@ def counters_finding(context: Context, report: Any) -> Finding:
 
 
 def _no_counter(context: Context, problem: str, report: Any) -> Finding:
-    """No counter opens: the errno tells refusal from absence."""
+    """No counter opens: the errno distinguishes refusal from absence."""
     if any(name in problem for name in ("EACCES", "EPERM")):
         return Finding("denied", f"none opens: {problem}", report, context.fix("perf_event_paranoid=1"))
     return Finding("unsupported", f"none opens: {problem}", report, "a machine, or a virtual machine, with counters")

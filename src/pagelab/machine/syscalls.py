@@ -94,7 +94,7 @@ class Scratch:
 
 @contextmanager
 def scratch(size_bytes: int, align_bytes: int = PAGE) -> Iterator[Scratch]:
-    """Scratch memory that is given back at the end."""
+    """Scratch memory that is freed at the end."""
     memory = Scratch(size_bytes, align_bytes)
     try:
         yield memory

@@ -13,13 +13,13 @@ _NAME = 40
 
 
 def heading(colouring: Colouring) -> str:
-    """One line: how many colours, and what they are."""
+    """One line: the number of colours and their definition."""
     how = f"XOR of frame-number bits under {len(colouring.masks)} masks" if colouring.masks else "low bits"
     return f"pages by colour: {colouring.colours} colours ({colouring.source}; {how} of the frame number)"
 
 
 def table(found: AddressMap, *, everything: bool = False, width: int = 120) -> tuple[Table, str]:
-    """The regions with their pages by colour, in the order of their addresses, and what is left out, in words."""
+    """The regions with their pages by colour, in the order of addresses, and a note on the omitted ones."""
     with_colours = [region for region in found.regions if region.colours is not None]
     largest = sorted(with_colours, key=lambda region: region.colours.pages if region.colours else 0, reverse=True)
     chosen = {id(region) for region in (with_colours if everything else largest[:_SHOWN])}

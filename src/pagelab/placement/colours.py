@@ -44,7 +44,7 @@ class ColourFunction:
 
     @property
     def described(self) -> Colouring:
-        """As it stands in a map."""
+        """The colouring in a map's form."""
         return Colouring(colours=self.colours, masks=[hex(mask) for mask in self.masks], source=self.source)
 
 
@@ -107,7 +107,7 @@ def from_policy(document: Mapping[str, Any], machine: Mapping[str, Any]) -> Colo
 
 
 def of_machine(machine: Mapping[str, Any]) -> ColourFunction | None:
-    """That of the second-level cache, else of the last level; ``None`` where the kernel tells neither."""
+    """That of the second-level cache, else of the last level; ``None`` if the kernel reports neither."""
     known = [entry for entry in machine["caches"] if entry["kind"] != "instruction" and entry["colours"]]
     chosen = next((entry for entry in known if entry["level"] == 2), known[-1] if known else None)
     if chosen is None:
@@ -117,7 +117,7 @@ def of_machine(machine: Mapping[str, Any]) -> ColourFunction | None:
 
 
 def required(machine: Mapping[str, Any]) -> ColourFunction:
-    """As :func:`of_machine`; raises :class:`MachineError` where the kernel does not tell."""
+    """As :func:`of_machine`; raises :class:`MachineError` if the kernel reports neither."""
     found = of_machine(machine)
     if found is None:
         raise MachineError("the kernel does not tell the caches' shape; say how many colours: --colors 64")

@@ -20,12 +20,12 @@ class NotPermittedError(MachineError):
 
 
 class ProcessGoneError(MachineError):
-    """The process ended while it was being looked at."""
+    """The process ended while it was being read."""
 
 
 @contextmanager
 def explained(pid: int, what: str) -> Iterator[None]:
-    """Turns ``OSError`` of reading about a process into an error that says what to do."""
+    """Turns ``OSError`` of reading a process into an error with the next command."""
     try:
         yield
     except PermissionError as error:

@@ -89,7 +89,7 @@ def _hold(pid: int, ours: socket.socket, look: Callable[[int, Moment], T], after
 
 
 def _end(pid: int) -> int:
-    """Ends a program whose parent is the launcher; that one tells how it ended."""
+    """Ends a program whose parent is the launcher, which reports its end."""
     import signal
 
     for number, patience_s in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):

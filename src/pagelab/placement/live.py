@@ -45,7 +45,7 @@ class ByColour(_Model):
 
 
 class StrategyStat(_Model):
-    """What one strategy of the policy was asked and did so far; pages are of 4096 bytes."""
+    """Requests and results of one strategy so far; pages are of 4096 bytes."""
 
     number: int
     kind: str
@@ -78,7 +78,7 @@ class ProcessStat(_Model):
 
 
 class Stat(_Model):
-    """What ``pagelab stat --json`` prints (``pagelab.stat/1``)."""
+    """The JSON of ``pagelab stat --json`` (``pagelab.stat/1``)."""
 
     schema_: Literal["pagelab.stat/1"] = Field(default="pagelab.stat/1", alias="schema")
     pid: int
@@ -161,7 +161,7 @@ def _guest_bytes(pid: int) -> bytes:
 
 
 def _read_bounded(name: str) -> bytes:
-    """A process decides what its paths lead to: neither a link is followed nor a pipe waited for."""
+    """Reads a path that the process controls: follows no link and waits for no pipe."""
     follow = os.O_NOFOLLOW if "/map_files/" not in name else 0
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | follow)
     with os.fdopen(descriptor, "rb") as file:

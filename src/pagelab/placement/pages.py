@@ -124,7 +124,7 @@ class FrameSummary:
             self._kept.append(found)
 
     def _continues(self, found: folios.Runs) -> bool:
-        """Whether the last piece so far goes on in these: batches cut what is contiguous."""
+        """Whether the last piece continues in these pages: batches split contiguous pieces."""
         if self._open is None:
             return False
         start, frame, pages = self._open

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Traced(Generic[T]):
-    """What was made of the held process, when, and how the process ended (as ``waitpid`` tells it)."""
+    """The result of the held process, its time, and the end of the process (``waitpid``'s status)."""
 
     value: T
     moment: Moment
@@ -109,7 +109,7 @@ def _start(argv: Sequence[str], stdout: str) -> tuple[int, int, int]:
 
 
 def _become_the_user_who_asked() -> None:
-    """Under sudo, the command is not given the rights that only the look needs."""
+    """Under sudo, drops the rights that only the map needs before the command starts."""
     uid, gid = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
     if os.geteuid() != 0 or uid is None or gid is None or uid == "0":
         return
@@ -133,7 +133,7 @@ def interrupts_go_to_the_program() -> Iterator[None]:
 def follow(
     pid: int, look: Callable[[int, Moment], T], after_s: float | None, end: Callable[[int], int] | None = None
 ) -> Traced[T]:
-    """Lets a seized process run until it is to be looked at; see :func:`run`.
+    """Lets a seized process run until it is to be mapped; see :func:`run`.
 
     ``end`` ends a process that was looked at before its end, and tells how; without it, the process is our child.
     """

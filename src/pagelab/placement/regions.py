@@ -33,7 +33,7 @@ class Group:
 
 
 def pool_of(address: int) -> tuple[Kind, str] | None:
-    """The pool of pagelab's library that an address lies in."""
+    """The pagelab pool that contains an address."""
     if HEAP_POOL_START <= address < HEAP_POOL_START + POOL_BYTES:
         return "heap", "heap pool"
     if FRAME_POOL_START <= address < FRAME_POOL_START + FRAME_POOL_BYTES:

@@ -31,7 +31,7 @@ def size(count: int) -> str:
 
 
 def page_size(count: int) -> str:
-    """The name of a page size; 0 stands for sizes that are not known."""
+    """The name of a page size; 0 means an unknown size."""
     if count == 0:
         return "unknown"
     for shift, unit in ((30, "G"), (20, "M"), (10, "K")):
@@ -41,7 +41,7 @@ def page_size(count: int) -> str:
 
 
 def summary(found: AddressMap) -> str:
-    """One line: the process, and what it has in pages of which size."""
+    """One line: the process, and its pages by size."""
     total = sum(entry.bytes for entry in found.by_size)
     parts = [f"{size(entry.bytes)} in {page_size(entry.page_bytes)} pages" for entry in found.by_size]
     when = "just before it ended" if found.moment == "exit" else "now"
@@ -72,7 +72,7 @@ def table(found: AddressMap, *, everything: bool = False, width: int = 120) -> T
 
 @dataclass(frozen=True)
 class _Shape:
-    """Which columns the table has."""
+    """The columns of the table."""
 
     wide: bool
     swap: bool

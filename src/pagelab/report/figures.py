@@ -21,7 +21,7 @@ _BOXPLOT = (
 
 
 def figures_of(analysis: Analysis) -> tuple[Figure, ...]:
-    """All figures, numbered in reading order; what has no data has no figure."""
+    """All figures, numbered in reading order; none without data."""
     found: list[Figure] = []
     first: tuple[Callable[[Analysis, int], list[Figure]], ...]
     answers, spread = (_effects, _times), nondeterminism.MAKERS

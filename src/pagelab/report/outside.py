@@ -67,7 +67,7 @@ def outside(analysis: Analysis) -> Outside | None:
 
 
 def _pages(text: str) -> str | None:
-    """The size a policy asks for everywhere, where it asks for nothing else; ``kernel`` where it asks for nothing."""
+    """The page size of a policy with one size everywhere; ``kernel`` for a policy without one."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError:

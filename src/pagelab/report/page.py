@@ -85,7 +85,7 @@ def _tables(analysis: Analysis) -> dict[str, tables.Table]:
 
 
 def _answers(analysis: Analysis) -> list[tuple[str, list[str]]]:
-    """Sentences by workload; those that say "no difference" and nothing else share one."""
+    """Sentences by workload; those with only "no difference" share one."""
     if analysis.over_set is not None:
         return [("", list(analysis.answers))] if analysis.answers else []
     answers = []
@@ -140,7 +140,7 @@ def _subtitle(analysis: Analysis) -> str:
 
 
 def _unseen(analysis: Analysis) -> list[str]:
-    """Workloads, or conditions where not all of a workload's are concerned, of which placement says little."""
+    """Workloads, or single conditions of them, whose placement is mostly unknown."""
     gone = {p.condition for p in analysis.placements if mostly_gone(p)}
     found = []
     for workload in analysis.design.workloads:

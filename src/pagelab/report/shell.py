@@ -31,7 +31,7 @@ _TIED = re.compile(r"(?<=p) (?==)|(?<==) (?=\d)| (?=×)|(?<=×) |(?<=\d) (?=(?:[
 
 @dataclass(frozen=True)
 class Download:
-    """A file that travels inside the page; ``href`` is None where it is too large and lies beside it."""
+    """A file inside the page; ``href`` is None if it is too large and lies beside the page."""
 
     name: str
     href: str | None
@@ -83,7 +83,7 @@ def render(template: str, figures: Sequence[Figure], **values: Any) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """Names are other people's words; what is marked up is this package's own."""
+    """Escapes names from outside; only this package's own markup is kept."""
     from markupsafe import Markup
 
     return plain_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value

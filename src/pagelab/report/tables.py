@@ -32,7 +32,7 @@ class Table:
 def grouped(
     parts: Sequence[tuple[str, Sequence[tuple[str, ...]]]],
 ) -> tuple[tuple[tuple[str, ...], ...], dict[int, str]]:
-    """The rows of all parts that have any, and where each part's heading stands."""
+    """The rows of all parts with rows, and the places of their headings."""
     rows: list[tuple[str, ...]] = []
     groups: dict[int, str] = {}
     for heading, part in parts:
@@ -43,7 +43,7 @@ def grouped(
 
 
 def without_empty_columns(table: Table) -> Table:
-    """Without columns of numbers in which every cell is a dash: they say nothing, and take the others' room."""
+    """Without columns of numbers in which every cell is a dash, to save space."""
     kept = [
         i for i in range(len(table.columns)) if i < table.words or any(row[i] not in (NONE, "") for row in table.rows)
     ]
@@ -72,7 +72,7 @@ def contrasts(analysis: Analysis) -> Table:
 
 
 def _of_shifts(analysis: Analysis) -> str:
-    """What is known of how often such intervals hold the truth, with a space before it; empty where they do.
+    """The simulated coverage of such intervals, with a space before it; empty if they have their level.
 
     Those of pairs do, by the schedule's own draw (docs/method/pairs.md has the simulations).
     """
@@ -182,7 +182,7 @@ def _span(interval: Interval | None, factor: float) -> str:
 
 
 def spread(analysis: Analysis) -> Table:
-    """How far the executions of a condition scatter, as shares of its median."""
+    """The scatter of a condition's executions, as shares of its median."""
     parts = []
     for workload in analysis.design.workloads:
         metric = analysis.primary_of(workload)

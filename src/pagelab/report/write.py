@@ -19,7 +19,7 @@ _MARK = ".pagelab-report"
 
 @dataclass(frozen=True)
 class Written:
-    """What was written where."""
+    """The written files."""
 
     directory: Path
     page: Path | None

@@ -22,7 +22,7 @@ MOST_PAGES = 1 << 30
 
 
 class Convention(Enum):
-    """What is counted."""
+    """The counted requests."""
 
     REFUSED = "refused"
     """E(c, k), the paper's formula: counts the refused request too, so that E(1, k) = k + 1, and M_eff can exceed 1."""

@@ -38,7 +38,7 @@ class Placement:
     """What the kinds of memory in rules stand for; without it, rules can name only ranges and pagelab's pools."""
 
     def native(self, colours: int) -> dict[str, Any]:
-        """What the native part is given. ``colours``: of the cache, where the policy does not say.
+        """The input of the native part. ``colours``: of the cache, if the policy does not set them.
 
         Raises :class:`BadInputError` for rules that cannot be applied to addresses alone.
         """
@@ -75,7 +75,7 @@ class Design:
 
 
 def design(placements: What | Sequence[What], seeds: int | Iterable[int], history: History | None = None) -> Design:
-    """What is to be simulated. ``seeds``: a number n stands for 0 … n-1.
+    """The simulated placements. ``seeds``: a number n means 0 … n-1.
 
     Raises :class:`BadInputError` where there is none, or a name is there twice.
     """
@@ -122,7 +122,7 @@ def placement_of_pages(text: str, *, regions: Iterable[Region] = ()) -> Placemen
 
 
 def _machine() -> Mapping[str, Any]:
-    """A machine that offers everything: what is simulated need not exist here."""
+    """A machine with all capabilities, since simulated hardware need not exist here."""
     from .. import _native
 
     machine: dict[str, Any] = json.loads(_native.generic_machine())
@@ -130,7 +130,7 @@ def _machine() -> Mapping[str, Any]:
 
 
 def page_sizes(policy: policies.Policy, regions: Sequence[Region] = ()) -> tuple[list[tuple[int, int, int]], int]:
-    """Extents (start, end, binary logarithm of the page size), and the logarithm for what lies outside of them.
+    """Extents (start, end, binary logarithm of the page size), and the logarithm outside of them.
 
     The first rule that matches decides, as in a run. A region whose ends are no multiples of the size has 4K pages
     there.

@@ -82,7 +82,7 @@ def _require_exact(
     colouring: str,
     page_bytes: int,
 ) -> None:
-    """Refuses what a reduced trace is not exact for."""
+    """Refuses requests for which a reduced trace is not exact."""
     if header.get("reduction") is None:
         return
     if set(policies) != {"lru"}:

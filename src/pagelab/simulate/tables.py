@@ -84,7 +84,7 @@ def chosen(values: Sequence[int], count: int) -> list[int]:
 
 
 def write_figure(spec: dict[str, Any], stem: Path) -> list[Path]:
-    """The figure as SVG, PNG and a page that stands alone, beside each other; raises :class:`PagelabError`."""
+    """The figure as SVG, PNG and a standalone page, in one directory; raises :class:`PagelabError`."""
     from pagelab.charts import theme
     from pagelab.charts.files import render
 

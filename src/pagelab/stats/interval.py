@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class IntervalMethod(StrEnum):
-    """How an interval's ends and its achieved level were found."""
+    """The method of an interval's ends and achieved level."""
 
     EXACT_ORDER = "exact-order"
     """Order statistics; the level comes from an exact count."""

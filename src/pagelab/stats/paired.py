@@ -103,7 +103,7 @@ def _labelled(values: ArrayLike, blocks: ArrayLike, what: str) -> tuple[NDArray[
 
 @dataclass(frozen=True, slots=True)
 class PairedShift:
-    """Where treatment less baseline lies within a block, in the unit of the differences."""
+    """Location of treatment minus baseline within a block, in the unit of the differences."""
 
     estimate: float
     """Hodges and Lehmann's: the median of the Walsh averages."""
@@ -199,7 +199,7 @@ def _in_percent(found: Interval | NotAchievable) -> Interval | NotAchievable:
 
 @dataclass(frozen=True, slots=True)
 class BlocksPay:
-    """What pairing made of the spread."""
+    """The effect of pairing on the spread."""
 
     narrower: float
     """Standard deviation of the pairs' differences over that of two executions of different blocks; 0.5: half."""
@@ -212,7 +212,7 @@ class BlocksPay:
 
 
 def blocks_pay(pairs: Pairs) -> BlocksPay | None:
-    """Whether executions of a block are alike. A description: the test within blocks stands, whatever it says.
+    """Whether executions of a block are alike. A description only: the test within blocks stays.
 
     By ranks, and by the mean absolute deviation from the median, which a few slow executions hardly move. None where
     there are fewer than six pairs, or where nothing varies.
@@ -235,7 +235,7 @@ def _deviation(values: NDArray[np.float64]) -> float:
 
 
 def pairs_for(half_width: float, spread: float) -> int:
-    """How many pairs give an interval of ± ``half_width`` where now n pairs give ± ``spread`` √n: at least six.
+    """Number of pairs for an interval of ± ``half_width`` if n pairs give ± ``spread`` √n: at least six.
 
     Both on the scale of logarithms. The interval of the Walsh averages narrows as 1/√n.
     """
@@ -251,6 +251,6 @@ def log_half_width(ratio: PairedRatio) -> float | None:
 
 
 def spread_of(ratio: PairedRatio) -> float | None:
-    """Half-width times √n: what :func:`pairs_for` needs."""
+    """Half-width times √n, the input of :func:`pairs_for`."""
     width = log_half_width(ratio)
     return None if width is None else width * sqrt(ratio.n)

@@ -33,7 +33,7 @@ class MeanRatio:
 
 @dataclass(frozen=True, slots=True)
 class Flipped:
-    """How likely the observed ratio, or one further off, is where the true one is as given."""
+    """Probability of the observed ratio, or one further off, under the given true ratio."""
 
     lower: float
     """One-sided p of "the true ratio is not lower"."""

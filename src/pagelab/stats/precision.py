@@ -94,7 +94,7 @@ class PrecisionPlan:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a look decided, and from what."""
+    """The decision of a look, and its input."""
 
     stop: bool
     reason: StopReason

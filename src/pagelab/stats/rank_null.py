@@ -117,7 +117,7 @@ class BlockSums:
 
     @staticmethod
     def total(blocks: Sequence[tuple[Sequence[int], int]]) -> int:
-        """How many choices there are."""
+        """Number of choices."""
         return prod(comb(len(scores), k) for scores, k in blocks)
 
     def at_most(self, limit: int) -> int:

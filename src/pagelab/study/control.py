@@ -26,7 +26,7 @@ from .store import NAME, Store
 
 @dataclass(frozen=True)
 class Tools:
-    """What a session needs of the outside world; tests give their own."""
+    """A session's access to the machine; tests replace it."""
 
     runner: Runner
     check: Check
@@ -80,7 +80,7 @@ def run_study(
 
 
 def _refuse_another(prepared: Prepared, directory: Path) -> None:
-    """Where the directory holds a study that began with another text, what differs is said with it."""
+    """Refuses a directory with another study's text, and lists the differences."""
     if not (directory / NAME).exists():
         return
     with Store.open(directory, write=False) as store:

@@ -186,7 +186,7 @@ def _seconds(text: str, path: Path, column: str, line: int) -> float:
 
 
 class _HyperfineResult(BaseModel):
-    """What is needed of one entry of hyperfine's ``results``; newer versions may add keys."""
+    """The used keys of an entry of hyperfine's ``results``; newer versions may add keys."""
 
     command: str
     times: list[Annotated[float, Field(ge=0, allow_inf_nan=False)]]

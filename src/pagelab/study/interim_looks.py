@@ -56,7 +56,7 @@ class Looks:
 
 
 def looks_of(store: Store) -> Looks:
-    """Where the study stands between its looks."""
+    """The study's state between its looks."""
     plan = store.plan()
     ends = plan.precision.looks if plan.precision else [plan.executions]
     taken = [event["data"] for event in store.events() if event["kind"] == "look"]

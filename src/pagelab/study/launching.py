@@ -30,7 +30,7 @@ class LocalRunner:
 
 
 def request(condition: Condition, stderr: Path) -> RunRequest:
-    """What the launcher is asked for ``condition``."""
+    """The launcher's request for ``condition``."""
     return RunRequest(
         argv=condition.argv,
         policy_toml=condition.policy_toml,

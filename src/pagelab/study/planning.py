@@ -31,7 +31,7 @@ def plan_file(path: Path, out: Path) -> Plan:
 
 
 def plan_text(text: str, path: Path, out: Path) -> Plan:
-    """Like :func:`plan_file` for text that stands, or stood, in ``path``."""
+    """Like :func:`plan_file` for text from ``path``."""
     return _Planner(parse(text, path), text, path, out).plan()
 
 

@@ -93,7 +93,7 @@ def _refusal(plan: Plan, reasons: dict[int, str]) -> str:
 
 
 def _left_out(plan: Plan) -> list[RunWarning]:
-    """One warning a reason: what a missing program costs is one line, however many conditions it is."""
+    """One warning a reason, for any number of conditions."""
     by_reason: dict[str, list[Condition]] = {}
     for condition in plan.conditions:
         if condition.left_out:
@@ -110,7 +110,7 @@ def _left_out(plan: Plan) -> list[RunWarning]:
 
 
 def _loses_a_baseline(plan: Plan, lost: list[Condition]) -> bool:
-    """Whether something that does run has lost what it is compared with."""
+    """Whether a running condition has lost its baseline."""
     run = {condition.workload for condition in plan.active()}
     return any(condition.baseline and condition.workload in run for condition in lost)
 

@@ -31,7 +31,7 @@ from .store import FAILED, RunResult, StepOutcome, Store
 
 @dataclass(frozen=True)
 class Finished:
-    """How a study stands when a session comes to its end."""
+    """The study's state at the end of a session."""
 
     runs: int
     failed: int
@@ -109,7 +109,7 @@ class Session:
             self._store.commit_steps(tuple(outcomes), self._id)
 
     def _run_planned(self, interrupts: Interrupts) -> None:
-        """All that is planned; in a study that is given a time, then what still fits."""
+        """All planned runs; in a study with a time, then further ones that fit."""
         began = time.monotonic()
         self._run_segments(interrupts)
         while self._plan.minutes is not None:
@@ -153,7 +153,7 @@ class Session:
                 budget.refuse_too_long(self._store, self._plan, job.slot.block)
 
     def _stop_if_nothing_starts(self, last: Job, message: str | None) -> None:
-        """When not one run of the very first block could be started, none will be: say why instead of going on."""
+        """Ends the session with the reason if no run of the very first block could be started."""
         if last.slot.position != len(self._plan.active()) - 1:
             return
         if self._store.rows("SELECT count(*) FROM run WHERE status != 'not-started'") == [(0,)]:
@@ -231,7 +231,7 @@ _MATTERS = (
 
 
 def machine_changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What differs, of what can change a result: ``"kernel.release: 6.1 → 6.12"``."""
+    """Differences of the machine that can change a result: ``"kernel.release: 6.1 → 6.12"``."""
     changes = []
     for path in _MATTERS:
         old, new = _at(before, path), _at(now, path)

@@ -67,7 +67,7 @@ def _kept(one: Condition) -> dict[str, str]:
 
 
 def again(sides: Sides) -> list[str] | None:
-    """The words of the command line that compares them; None where flags cannot say what differs."""
+    """The command line of the same comparison; None if flags cannot express the difference."""
     a, b = sides
     words = ["pagelab", "compare", *([a.command] if a.command == b.command else [a.command, b.command])]
     if sides[0] == sides[1]:
@@ -81,7 +81,7 @@ def again(sides: Sides) -> list[str] | None:
 
 
 def measured(plan: Plan) -> list[str]:
-    """The words that say what was measured, and for how long at most."""
+    """The words for the metric and the time limit."""
     ran = plan.conditions[0]
     words = ["--metric", plan.metric] if plan.metric != "wall_s" else []
     words += ["--measure-regex", ran.regex] if ran.regex is not None else []

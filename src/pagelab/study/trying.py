@@ -28,7 +28,7 @@ _CANNOT = "this cannot be tried"
 
 @dataclass(frozen=True)
 class Trying:
-    """What to run; the first setting is what the others are compared with."""
+    """The command and its settings; the first setting is the baseline."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -84,7 +84,7 @@ class Trying:
 
 @dataclass(frozen=True)
 class Pilot:
-    """What one block says of the time that one takes, after an execution that read files from the disk."""
+    """The duration of one block, after an execution that read files from the disk."""
 
     block_s: float
     spent_s: float

@@ -26,7 +26,7 @@ def capture_with_lackey(
     force: bool = False,
     level: int = 3,
 ) -> Capture:
-    """As :func:`~pagelab.trace.capture`, without windows, ranges and children; threads are not told apart."""
+    """As :func:`~pagelab.trace.capture`, without windows, ranges and children; threads are not distinguished."""
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         raise MachineError("cannot find valgrind; run: sudo apt install valgrind")

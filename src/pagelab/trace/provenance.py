@@ -7,7 +7,7 @@ from typing import Any
 
 
 def provenance(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Command line, machine, software, time, and the parameters of what was done."""
+    """Command line, machine, software, time, and the parameters of the operation."""
     from pagelab.machine.provenance import provenance as of_machine
 
     return {"argv": list(sys.argv), "parameters": parameters, "machine": of_machine()}

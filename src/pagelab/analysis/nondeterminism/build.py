@@ -92,7 +92,7 @@ def _samples(data: StudyData, columns: Mapping[str, Column]) -> tuple[dict[tuple
 
 
 def _factors(conditions: Sequence[Condition]) -> dict[str, dict[str, str]]:
-    """Workload to what it is an instance of; every workload has a level of every factor."""
+    """Workload to its factors; every workload has a level of every factor."""
     own = {one.workload: one.factors for one in conditions}
     names = list(dict.fromkeys(name for levels in own.values() for name in levels))
     return {workload: {name: levels.get(name, NO_LEVEL) for name in names} for workload, levels in own.items()}
@@ -129,7 +129,7 @@ def _runs(data: StudyData) -> dict[tuple[str, str], list[int]]:
 
 
 def _looks(one: Experiment) -> int:
-    """Diagnostics that looked at an experiment."""
+    """Number of diagnostics of an experiment."""
     found = one.dependence
     if found is None:
         return 0

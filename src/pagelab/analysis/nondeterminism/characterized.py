@@ -17,7 +17,7 @@ PRECISION = 0.01
 
 @dataclass(frozen=True)
 class Sample:
-    """One experiment's data, and what its numbers are shown with."""
+    """One experiment's data, with the labels of its numbers."""
 
     experiment: nd.Experiment
     column: Column

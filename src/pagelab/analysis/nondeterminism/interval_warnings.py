@@ -54,7 +54,7 @@ def _of_doubt(condition: str, found: Doubtful) -> RunWarning:
 
 
 def _refusals(condition: str, one: Experiment) -> list[RunWarning]:
-    """One a reason; that executions of one measurement have no spread inside is what they are, and no warning."""
+    """One warning a reason; a missing spread inside single measurements is no warning."""
     inside = {metric.value for metric in INSIDE}
     reasons: dict[tuple[str, str], list[str]] = {}
     for metric, number in one.numbers.items():

@@ -20,13 +20,13 @@ NAMES = {
 
 
 def speed(families: Sequence[Family]) -> str:
-    """How often each condition was among the fastest."""
+    """Shares of programs in which each condition was among the fastest."""
     told = [_told(family, Metric.MEAN, "fastest") for family in families]
     return _joined("Speed", [one for one in told if one])
 
 
 def steadiness(families: Sequence[Family]) -> str:
-    """How often each condition was among those whose executions differ least."""
+    """Shares of programs in which each condition was among those with the least spread."""
     told = []
     for family in families:
         metric = Metric.EXECUTION if family.repeated else Metric.UNCLASSIFIED

@@ -72,7 +72,7 @@ def _run(command: list[str]) -> None:
 
 
 def _scratch(directory: Path) -> None:
-    """Where programs write, whoever they run as."""
+    """A directory that the programs of every user can write."""
     directory.chmod(0o1777)
 
 

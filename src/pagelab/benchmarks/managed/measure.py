@@ -7,7 +7,7 @@ import time
 
 
 def measured(name, operations, work):
-    """Runs ``work`` and reports its mean time an operation, in ns, to whoever asked (``PAGELAB_MEASURE_FD``)."""
+    """Runs ``work`` and reports its mean time an operation, in ns, to the descriptor ``PAGELAB_MEASURE_FD``."""
     start = time.perf_counter_ns()
     result = work()
     elapsed_ns = time.perf_counter_ns() - start

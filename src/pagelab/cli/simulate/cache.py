@@ -126,7 +126,7 @@ def _text(runs: CacheRuns) -> str:
 
 
 def _replayed(executions: pl.DataFrame) -> list[str]:
-    """How much of the program a saved map says something about."""
+    """The share of the program's pages that a saved map covers."""
     lines = []
     for row in executions.unique("placement", keep="first", maintain_order=True).iter_rows(named=True):
         name = row["placement"]
@@ -143,7 +143,7 @@ def _replayed(executions: pl.DataFrame) -> list[str]:
 
 
 def _trouble(executions: pl.DataFrame) -> list[str]:
-    """What did not go as asked."""
+    """Warnings about the request."""
     said = {
         "beyond": "pages found no memory: give the simulated machine more with --memory",
         "fallbacks": "pages got another colour than asked: there was none left",
@@ -157,6 +157,6 @@ def _trouble(executions: pl.DataFrame) -> list[str]:
 
 
 def _references(levels: pl.DataFrame) -> int:
-    """Accesses of the core: what the levels of data and instructions next to it have seen."""
+    """Accesses of the core: those of the first levels of data and instructions."""
     first = levels.filter((levels["placement"] == levels["placement"][0]) & (levels["seed"] == levels["seed"][0]))
     return sum(max(first[f"{kind}_accesses"].to_list()) for kind in ("load", "store", "fetch"))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What was asked for, checked."""
+    """The checked request."""
 
     trace: Path
     colours: list[int]

@@ -16,7 +16,7 @@ _EVERY_S = 30.0
 
 @dataclass(frozen=True)
 class Unit:
-    """What is counted, and how a number of it is written."""
+    """The counted unit, and the format of its numbers."""
 
     each: float
     text: str

@@ -108,7 +108,7 @@ def _say(text: str) -> None:
 
 
 def _quiet_dask() -> None:
-    """Its messages about workers that come and go are for clusters' logs; what matters to a sweep is said by it."""
+    """Silences Dask's messages about workers, which are for clusters' logs; the sweep reports the relevant ones."""
     import logging
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
@@ -152,7 +152,7 @@ def _summary(done: Sweep) -> str:
 
 
 def _show_spread(done: Sweep) -> None:
-    """How much executions differ, where there are several and not too many to read."""
+    """The spread of executions, if there are several and not too many to read."""
     from pagelab.simulate.spread import table
 
     found = done.spread()

@@ -45,7 +45,7 @@ def tlb_command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print every execution as JSON.")] = False,
 ) -> None:
-    """Simulate TLBs and page walks: what translation costs a program with other page sizes, or on another processor.
+    """Simulate TLBs and page walks: the cost of translation with other page sizes, or on another processor.
 
     H, M and C are those of MOSAIC's Table 2: misses of the first level that hit in the second, misses of both, and
     the cycles

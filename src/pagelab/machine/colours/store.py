@@ -25,7 +25,7 @@ _MACHINE_WIDE = Path("/var/lib/pagelab")
 
 
 def directories() -> list[Path]:
-    """Where verdicts are looked for, the user's own first."""
+    """Directories of verdicts, the user's own first."""
     override = os.environ.get(VARIABLE)
     if override:
         return [Path(override)]

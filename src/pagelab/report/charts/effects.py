@@ -50,7 +50,7 @@ def shown(analysis: Analysis) -> list[Told]:
 
 
 def is_cut(analysis: Analysis) -> bool:
-    """Whether an interval reaches beyond the axis: captions say what the arrows mean."""
+    """Whether an interval reaches beyond the axis; captions explain the arrows."""
     ends = [(i.low, i.high) for one in shown(analysis) if (i := one.contrast.relative_interval)]
     if not ends:
         return False
@@ -59,7 +59,7 @@ def is_cut(analysis: Analysis) -> bool:
 
 
 def _keys(told: list[Told]) -> list[str]:
-    """Labels of the rows; imported names can be anything: a zero-width space tells equal ones apart."""
+    """Labels of the rows; a zero-width space distinguishes equal imported names."""
     several = len({one.contrast.workload for one in told}) > 1
     keys: list[str] = []
     for one in told:
@@ -165,7 +165,7 @@ def _layers(
 
 
 def _words(values: list[dict[str, Any]], width: theme.Width) -> str:
-    """What is said of each row; briefly where the picture is narrow."""
+    """The words of each row; shorter in a narrow picture."""
     full, brief = (json.dumps({value["row"]: value[key] for value in values}) for key in ("words", "brief"))
     return (
         f"({full})[datum.value]"

@@ -11,7 +11,7 @@ from pagelab.report.tables import without_empty_columns
 
 
 def for_page(analysis: Analysis) -> dict[str, Any]:
-    """Tables, sentences and what to leave out, by the names in the template."""
+    """Tables, sentences and omissions, by the names in the template."""
     part = analysis.nondeterminism
     sentences = [] if part is None else [text for text in (part.speed, part.steadiness) if text]
     on_top = is_the_answer(analysis)

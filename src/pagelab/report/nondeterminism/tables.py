@@ -91,7 +91,7 @@ def _times(found: Number) -> str:
 
 
 def components(analysis: Analysis) -> Table:
-    """Variance components, independence diagnostics, and what to run next time."""
+    """Variance components, independence diagnostics, and the recommended numbers for the next study."""
     rows, groups = _by_group(analysis, lambda one: _component_row(one, analysis.metric(one.column)))
     return Table(
         columns=(
@@ -198,7 +198,7 @@ def pairs(analysis: Analysis) -> Table:
 
 
 def overheads(analysis: Analysis) -> Table:
-    """How large the differences are (ALLOC 4.4, 5.5)."""
+    """Sizes of differences (ALLOC 4.4, 5.5)."""
     rows, groups = _by_ranking(analysis, lambda _, ranking: [_overhead_row(one) for one in ranking.overheads])
     return Table(
         columns=("policy", "against", "no overlap", "greatest reduction", "greatest increase", "mean change"),
@@ -293,7 +293,7 @@ def balance_sentences(analysis: Analysis) -> list[str]:
 
 
 def refusals(analysis: Analysis) -> list[str]:
-    """What does not exist, and what to add: each reason once, with the experiments it holds for."""
+    """Missing statistics and the data they need: each reason once, with its experiments."""
     part = analysis.nondeterminism
     found: dict[tuple[str, str], list[str]] = {}
     for one in part.experiments if part is not None else ():

@@ -29,7 +29,7 @@ Spec = str | PathLike[str] | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Sweep:
-    """How a sweep stands."""
+    """State of a sweep."""
 
     directory: Path
     plan: Plan
@@ -69,7 +69,7 @@ Progress = Callable[[int, int, int], None]
 
 
 def planned(sweep_spec: Spec, out: str | PathLike[str]) -> tuple[Plan, list[Task]]:
-    """What a sweep would do: all tasks, and those that are missing. Nothing is written."""
+    """The tasks of a sweep, and the missing ones. Writes nothing."""
     dataset = Dataset(Path(out))
     dataset.check()
     made = _plan(sweep_spec, dataset)
@@ -144,7 +144,7 @@ def _plan(sweep_spec: Spec, dataset: Dataset) -> Plan:
 
 
 def _take(dataset: Dataset, task: Task, outcome: Outcome | Lost, *, on_cluster: bool) -> Failed | None:
-    """Keeps a part, or what went wrong with it."""
+    """Stores a part, or its error."""
     if isinstance(outcome, Unfit):
         if on_cluster:
             raise MachineError(

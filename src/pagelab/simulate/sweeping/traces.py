@@ -68,7 +68,7 @@ def read(paths: Iterable[Path], known: Known) -> dict[Path, TraceFile]:
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """File names without ending; with as many directories before them as it takes to tell them apart."""
+    """File names without suffix, with as many directories before them as distinguish them."""
     names = [path.with_suffix("") for path in paths]
     for depth in range(1, max((len(name.parts) for name in names), default=1) + 1):
         short = ["/".join(name.parts[-depth:]) for name in names]

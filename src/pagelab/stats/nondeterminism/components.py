@@ -43,7 +43,7 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """Grand mean, its interval, and where the variance comes from."""
+    """Grand mean, its interval, and the variance of each level."""
 
     mean: float
     """Unweighted: mean of the means of the highest level's units."""

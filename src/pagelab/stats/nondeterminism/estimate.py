@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Metric(StrEnum):
-    """What ALLOC compares (section 4.2); smaller is better in each."""
+    """The metrics that ALLOC compares (section 4.2); smaller is better in each."""
 
     MEAN = "mean-response-time"
     MEASUREMENT = "nondeterminism-in-measurement"
@@ -70,7 +70,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """No value: why, and what to add."""
+    """No value: the reason, and the missing data."""
 
     refusal: Refusal
     message: str

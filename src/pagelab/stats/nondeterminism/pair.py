@@ -37,7 +37,7 @@ class Change:
 
     @property
     def verdict(self) -> Verdict:
-        """By non-overlap of the two intervals, as in all of ALLOC's comparisons; of few executions none is given."""
+        """By disjoint intervals, as in all of ALLOC's comparisons; none with few executions."""
         if isinstance(self.base, Refused) or isinstance(self.new, Refused):
             return "undecided"
         if self.executions < FEWEST:

@@ -24,7 +24,7 @@ MOST_MEASUREMENTS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run, and what it should give if the spread stays as it was."""
+    """Recommended numbers, and the expected precision with unchanged spread."""
 
     executions: int
     measurements: int

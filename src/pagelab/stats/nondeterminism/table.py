@@ -59,7 +59,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Table:
-    """What :func:`characterize` found: of one experiment by its place, of a metric as arrays (:meth:`grid`)."""
+    """The result of :func:`characterize`: an experiment by its index, a metric as arrays (:meth:`grid`)."""
 
     experiments: Sequence[Experiment]
     settings: Resampling
