@@ -137,7 +137,7 @@ def run(file: Path, scratch: Path, seconds: float, repetitions: int, seed: int, 
         row = _asked(place, tool, asked, seconds)
         done.append(row)
         _append(file, row.line())
-        print(_told(row), flush=True)
+        print(_line(row), flush=True)
 
 
 def _quickest(words: list[str]) -> float:
@@ -195,7 +195,7 @@ def _own() -> float:
     return sum(one.ru_utime + one.ru_stime for one in both)
 
 
-def _told(row: Row) -> str:
+def _line(row: Row) -> str:
     place = row.place
     head = f"{place.repetition:3} {place.kind:7} {place.planted:4.0%} {place.tool:9} {row.took_s:5.1f} s"
     if row.answer is None:

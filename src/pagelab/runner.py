@@ -91,8 +91,13 @@ def run(request: RunRequest) -> Record:
         record = _read(record_path)
     if complaint:
         _pass_on(complaint)
-    told = [*record.warnings, *colour_warnings.warnings(record.policy.toml, described)]
-    completed = {"id": uuid.uuid4().hex, "machine": described, "provenance": machine.provenance(), "warnings": told}
+    all_warnings = [*record.warnings, *colour_warnings.warnings(record.policy.toml, described)]
+    completed = {
+        "id": uuid.uuid4().hex,
+        "machine": described,
+        "provenance": machine.provenance(),
+        "warnings": all_warnings,
+    }
     return record.model_copy(update=completed)
 
 

@@ -129,8 +129,8 @@ def test_what_fresh_executions_do_not_confirm_decides_nothing(result: str, said:
     assert answer.headline(found).startswith(said)
     assert answer.fix(found) is None
     assert answer.shares(found) == [], "a bar of one part says nothing"
-    moody = found.model_copy(update={"machine": interval(0.2, 0.1, 0.3)})
-    assert [part.kind for part in answer.shares(moody)] == ["machine", "unexplained"]
+    disturbed = found.model_copy(update={"machine": interval(0.2, 0.1, 0.3)})
+    assert [part.kind for part in answer.shares(disturbed)] == ["machine", "unexplained"]
 
 
 def test_nothing_jumps() -> None:
@@ -157,7 +157,7 @@ def test_shares_add_up_to_the_whole() -> None:
     assert [(part.kind, round(part.share, 3)) for part in parts] == [
         ("cause", 0.861), ("machine", 0.1), ("unexplained", 0.039),
     ]  # fmt: skip
-    assert [answer.share_told(part) for part in parts] == [
+    assert [answer.share_text(part) for part in parts] == [
         "ASLR 86% (82–88%)", "the machine 10% (5–20%)", "unexplained 4%",
     ]  # fmt: skip
     beyond = answer.shares(of("confirmed", [aslr()], one, machine=interval(0.6, 0.4, 0.8)))
@@ -270,7 +270,7 @@ def test_a_combination_is_confirmed_without_what_was_cleared_and_resumed_so(tmp_
     assert resume(tmp_path / "d", tools(program)).confirmation == one
 
 
-def test_a_machine_with_moods_is_named(tmp_path: Path) -> None:
+def test_a_machine_with_block_effects_is_named(tmp_path: Path) -> None:
     """It becomes slower and faster again, slowly; the program does nothing but run."""
     count = iter(range(1_000_000))
 

@@ -12,7 +12,7 @@ from factory import SCATTERED, data_of
 
 from pagelab.analysis import Analysis, analyse
 from pagelab.analysis.frames import FramesSummary
-from pagelab.analysis.policy_summary import gloss
+from pagelab.analysis.policy_summary import policy_summary
 from pagelab.report import charts, frames_table, write_report
 from pagelab.report.charts import frames as frames_chart
 from pagelab.report.figures import figures_of
@@ -143,7 +143,7 @@ def test_several_strategies_of_a_policy_are_told_apart(tmp_path: Path) -> None:
     ],
 )
 def test_policies_are_explained_in_a_few_words(toml: str, wanted: str | None) -> None:
-    found = gloss(toml)
+    found = policy_summary(toml)
     if wanted is None:
         assert found is None
     else:

@@ -244,7 +244,7 @@ def test_all_figures_are_drawn_on_desk_and_phone(
 
 
 def test_every_doubt_is_a_typed_warning() -> None:
-    assert set(KINDS) == set(nd.Doubt)
+    assert set(KINDS) == set(nd.IntervalWarningKind)
     assert set(words.NAMES) == {metric.value for metric in nd.Metric}
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pagelab.stats import nondeterminism as nd
 from pagelab.stats.interval import IntervalMethod
-from pagelab.stats.nondeterminism.estimate import Doubt, Estimate, Metric, Refused
+from pagelab.stats.nondeterminism.estimate import Estimate, IntervalWarningKind, Metric, Refused
 from pagelab.stats.refusal import Refusal, StatsRefusedError
 
 SETTINGS = nd.Resampling(seed=2010)
@@ -140,10 +140,10 @@ def test_metrics_are_their_definitions() -> None:
     methods = {metric: one.interval.method for metric, one in values.items()}
     assert methods.pop(Metric.MEAN) is IntervalMethod.HIERARCHICAL_T
     assert set(methods.values()) == {IntervalMethod.LOG_T}
-    assert table.cautions(0) == ()
-    (few,) = characterized(normal(3, 1, executions=9, seed=2)).cautions(0)
-    assert few.doubt is Doubt.FEW_EXECUTIONS
-    assert characterized(normal(3, 1, executions=20, seed=2)).cautions(0) == ()
+    assert table.interval_warnings(0) == ()
+    (few,) = characterized(normal(3, 1, executions=9, seed=2)).interval_warnings(0)
+    assert few.doubt is IntervalWarningKind.FEW_EXECUTIONS
+    assert characterized(normal(3, 1, executions=20, seed=2)).interval_warnings(0) == ()
 
 
 def test_the_interval_of_the_impact_factor_shrinks_with_executions() -> None:
@@ -228,7 +228,7 @@ def test_a_constant_program_is_a_right_answer() -> None:
 def test_three_measurements_are_enough_but_doubtful() -> None:
     table = characterized(normal(3, 1, measurements=3))
     assert refusals(table) == {}
-    assert Doubt.SMALL_GROUPS in {one.doubt for one in table.cautions(0)}
+    assert IntervalWarningKind.SMALL_GROUPS in {one.doubt for one in table.interval_warnings(0)}
     no_silent_nan(table)
 
 
@@ -238,7 +238,7 @@ def test_unequal_executions_are_answered_and_said_to_be() -> None:
     table = characterized(rows)
     assert refusals(table) == {}
     assert int(table.group_sizes[0]) == 5
-    assert Doubt.UNBALANCED in {one.doubt for one in table.cautions(0)}
+    assert IntervalWarningKind.UNBALANCED in {one.doubt for one in table.interval_warnings(0)}
     mean = table.estimate(0, Metric.MEAN)
     assert isinstance(mean, Estimate)
     assert mean.value == pytest.approx(np.mean([row.mean() for row in rows]))
@@ -272,7 +272,7 @@ def test_group_sizes_are_checked_and_names_must_differ() -> None:
     with pytest.raises(StatsRefusedError) as caught:
         nd.characterize([nd.Experiment("g", "c", data)] * 2, SETTINGS)
     assert caught.value.refusal is Refusal.DUPLICATE
-    assert nd.characterize([], SETTINGS).doubts[Doubt.TREND].size == 0
+    assert nd.characterize([], SETTINGS).doubts[IntervalWarningKind.TREND].size == 0
 
 
 def test_experiments_of_a_group_share_the_group_size() -> None:
@@ -296,27 +296,29 @@ def test_rescaling_the_unit_changes_nothing() -> None:
 # Doubts
 
 
-def doubts(rows: object) -> set[Doubt]:
-    return {one.doubt for one in characterized(rows).cautions(0)}
+def doubts(rows: object) -> set[IntervalWarningKind]:
+    return {one.doubt for one in characterized(rows).interval_warnings(0)}
 
 
 def test_few_executions_are_said_to_be() -> None:
     for rows in (normal(1, 1, executions=5), normal(1, 1, executions=5)[:, 0]):
-        (few,) = (one for one in characterized(rows).cautions(0) if one.doubt is Doubt.FEW_EXECUTIONS)
+        (few,) = (
+            one for one in characterized(rows).interval_warnings(0) if one.doubt is IntervalWarningKind.FEW_EXECUTIONS
+        )
         assert "59%" in few.message  # 0.9 to the fifth
 
 
 def test_a_negative_component_is_said_to_be() -> None:
     rows = np.tile(np.random.default_rng(1).normal(100, 1, 20), (10, 1))
     rows[:, 0] += np.linspace(0, 1e-6, 10)
-    assert Doubt.NEGATIVE_COMPONENT in doubts(rows)
+    assert IntervalWarningKind.NEGATIVE_COMPONENT in doubts(rows)
 
 
 def test_a_slow_start_is_warm_up_and_a_late_change_is_not() -> None:
     rows = normal(1, 0.5)
     rows[:, :2] += 20
     table = characterized(rows)
-    (warm,) = [one for one in table.cautions(0) if one.doubt is Doubt.WARM_UP]
+    (warm,) = [one for one in table.interval_warnings(0) if one.doubt is IntervalWarningKind.WARM_UP]
     assert "drop_first = 2" in warm.message
     change = table.dependence(0).change
     assert change is not None
@@ -324,13 +326,13 @@ def test_a_slow_start_is_warm_up_and_a_late_change_is_not() -> None:
     assert change.percent == pytest.approx(20, abs=2)
     late = normal(1, 0.5)
     late[:, 15:] += 20
-    assert Doubt.LEVEL_SHIFT in doubts(late)
-    assert Doubt.WARM_UP not in doubts(late)
+    assert IntervalWarningKind.LEVEL_SHIFT in doubts(late)
+    assert IntervalWarningKind.WARM_UP not in doubts(late)
 
 
 def test_a_trend_over_the_schedule_is_seen() -> None:
     found = characterized(normal(0.5, 1) + 3 * np.arange(10)[:, None])
-    (caution,) = [one for one in found.cautions(0) if one.doubt is Doubt.TREND]
+    (caution,) = [one for one in found.interval_warnings(0) if one.doubt is IntervalWarningKind.TREND]
     assert "slower" in caution.message
     trend = found.dependence(0).trend
     assert trend is not None
@@ -348,7 +350,7 @@ def test_dependent_measurements_are_seen_and_counted() -> None:
         rows[:, k] = 0.8 * rows[:, k - 1] + noise[:, k]
     table = characterized(100 + rows)
     dependence = table.dependence(0)
-    assert Doubt.DEPENDENT_MEASUREMENTS in {one.doubt for one in table.cautions(0)}
+    assert IntervalWarningKind.DEPENDENT_MEASUREMENTS in {one.doubt for one in table.interval_warnings(0)}
     assert dependence.inside is not None
     assert dependence.inside.correlation == pytest.approx(0.8, abs=0.05)
     assert dependence.effective_measurements == pytest.approx(4000 * 0.2 / 1.8, rel=0.2)  # τ = (1 + φ)/(1 - φ) = 9
@@ -360,9 +362,13 @@ def test_false_alarms_are_as_rare_as_they_say() -> None:
     rows = random.lognormal(0, 0.3, (600, 12, 15))
     experiments = [nd.Experiment(str(i), "c", nd.Executions.of(each)) for i, each in enumerate(rows)]
     found = nd.characterize(experiments, nd.Resampling(seed=1, estimate_draws=100))
-    for doubt in (Doubt.DEPENDENT_MEASUREMENTS, Doubt.TREND, Doubt.DEPENDENT_EXECUTIONS):
+    for doubt in (
+        IntervalWarningKind.DEPENDENT_MEASUREMENTS,
+        IntervalWarningKind.TREND,
+        IntervalWarningKind.DEPENDENT_EXECUTIONS,
+    ):
         assert found.doubts[doubt].sum() <= 17, doubt
-    assert (found.doubts[Doubt.WARM_UP] | found.doubts[Doubt.LEVEL_SHIFT]).sum() <= 17
+    assert (found.doubts[IntervalWarningKind.WARM_UP] | found.doubts[IntervalWarningKind.LEVEL_SHIFT]).sum() <= 17
 
 
 times = st.one_of(
@@ -392,4 +398,4 @@ def test_whatever_the_times_every_number_is_finite_or_refused(tables: list[list[
             assert np.isfinite([*numbers, impact.log_mean.interval.high, impact.draw_error]).all()
         dependence = table.dependence(i)
         assert dependence.effective_measurements is None or 0 < dependence.effective_measurements <= 100
-        assert all("nan" not in one.message for one in table.cautions(i))
+        assert all("nan" not in one.message for one in table.interval_warnings(i))

@@ -32,6 +32,6 @@ def test_importing_the_package_loads_neither_numpy_nor_scipy() -> None:
 def test_every_doubt_has_words_and_a_place_in_the_method() -> None:
     from pagelab.stats.nondeterminism import table
 
-    assert set(table._CONCERNS) == set(nd.Doubt)
+    assert set(table._CONCERNS) == set(nd.IntervalWarningKind)
     named = set(re.findall(r"`([a-z-]+)`", METHOD.read_text()))
-    assert {doubt.value for doubt in nd.Doubt} <= named
+    assert {doubt.value for doubt in nd.IntervalWarningKind} <= named

@@ -47,7 +47,7 @@ def analyse(data: StudyData) -> Analysis:
         schema=SCHEMA,
         created_by=_version(),
         design=design,
-        headline=verdict.headline(verdict.told_of(planned, design, metrics), design)
+        headline=verdict.headline(verdict.judged_of(planned, design, metrics), design)
         if over is None
         else set_words.headline(over, design),
         answers=tuple(c.sentence for c in planned) if over is None else set_words.sentences(over, design),

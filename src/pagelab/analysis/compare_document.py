@@ -90,7 +90,7 @@ class Condition(_Model):
     executions: Executions
     changes: dict[str, Change]
     """By metric: mean-response-time, nondeterminism-in-measurement, ..."""
-    cautions: list[Caution]
+    interval_warnings: list[Caution]
     coverage: str
     """Which of these intervals held the truth in less than 90% of simulations with so few executions; else empty."""
     left_out: list[str]
@@ -219,17 +219,17 @@ def _condition(one: Compared) -> Condition:
         )
         for change in one.found.changes
     }
-    cautions = [
+    interval_warnings = [
         Caution(side=side, doubt=caution.doubt.value, message=caution.message)
         for i, side in enumerate(_SIDES)
-        for caution in table.cautions(i)
+        for caution in table.interval_warnings(i)
     ]
     return Condition(
         condition=one.condition,
         executions=Executions(a=int(table.executions[0]), b=int(table.executions[1])),
         changes=changes,
-        cautions=cautions,
-        coverage=coverage.told((int(count) for count in table.executions), coverage.RATIOS),
+        interval_warnings=interval_warnings,
+        coverage=coverage.sentence((int(count) for count in table.executions), coverage.RATIOS),
         left_out=list(one.left_out),
         in_pairs=None if one.in_pairs is None else _in_pairs(one.in_pairs),
     )

@@ -123,7 +123,7 @@ def _verdict(records: Sequence[Record]) -> tuple[str | None, str]:
     known = [verdict for verdict in told_by if verdict]
     if not known:
         return None, f"{UNKNOWN}."
-    told = colour_warnings.sentence(known[-1])
+    sentence = colour_warnings.sentence(known[-1])
     different = {one["verdict"] for one in known}
     changed = " The verdict changed while the study ran (see Warnings)." if len(different) > 1 else ""
-    return known[-1]["verdict"], f"{told[:1].upper()}{told[1:]}.{changed}"
+    return known[-1]["verdict"], f"{sentence[:1].upper()}{sentence[1:]}.{changed}"

@@ -104,7 +104,9 @@ def judge(
     if low > limit:
         return Judgement(gate, condition, "fail", "the whole interval is beyond the limit")
     executions = int(found.table.executions.min())
-    return Judgement(gate, condition, "pass", f"the whole interval is within the limit{_unseen(executions)}")
+    return Judgement(
+        gate, condition, "pass", f"the whole interval is within the limit{_modes_not_excluded(executions)}"
+    )
 
 
 def _interval(gate: Gate, found: Changes, in_pairs: InPairs | None) -> tuple[float, float] | str:
@@ -144,7 +146,7 @@ def _not_told(p: float, tail: float, test: Exchanged | Flipped) -> str:
     return f"the interval does not hold the limit, but exchanged executions do as well (p = {p:.2g}): run more"
 
 
-def _unseen(executions: int) -> str:
+def _modes_not_excluded(executions: int) -> str:
     """Modes that a pass does not exclude: a mode with share s is in none of n executions with probability (1 - s)^n."""
     share = 1 - 0.05 ** (1 / executions)
     return f"; a slow mode of fewer than 1 in {max(2, int(1 / share))} executions may not have shown"

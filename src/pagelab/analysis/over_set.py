@@ -132,17 +132,17 @@ def _contrast(policy: str, baseline: str, quantity: Quantity, found: Logs, desig
     logs = [value for value in found.values() if isinstance(value, float)]
     if not logs:
         return empty
-    told = set_ratio([exp(value) for value in logs], level=design.interval_level, seed=SEED)
-    interval: Interval | None = interval_of(told.interval)[0]
+    result = set_ratio([exp(value) for value in logs], level=design.interval_level, seed=SEED)
+    interval: Interval | None = interval_of(result.interval)[0]
     return replace(
         empty,
-        programs=told.programs,
-        ratio=told.ratio,
+        programs=result.programs,
+        ratio=result.ratio,
         interval=interval,
-        p=told.p,
-        p_method=str(told.method),
-        below=told.below,
-        above=told.above,
+        p=result.p,
+        p_method=str(result.method),
+        below=result.below,
+        above=result.above,
     )
 
 

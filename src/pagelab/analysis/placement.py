@@ -26,7 +26,7 @@ def placements_of(
     return tuple(found)
 
 
-def mostly_gone(placement: PlacementSummary) -> bool:
+def mostly_given_back(placement: PlacementSummary) -> bool:
     """Most of the memory had been given back before placement was measured: its placement is mostly unknown."""
     return placement.resident_bytes < 0.5 * placement.peak_bytes
 

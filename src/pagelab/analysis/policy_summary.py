@@ -21,7 +21,7 @@ _FRAMES = {
 }
 
 
-def gloss(policy_toml: str) -> str | None:
+def policy_summary(policy_toml: str) -> str | None:
     """``pages come when they are touched, none ahead``; None for a policy with page sizes only, or without settings.
 
     ``policy_toml`` may be anything: what cannot be read has no gloss.
@@ -32,9 +32,9 @@ def gloss(policy_toml: str) -> str | None:
         return None
     rules = document.get("rule", [])
     parts = [document, *(rule for rule in rules if isinstance(rule, dict))] if isinstance(rules, list) else [document]
-    told = [*_known(_FRAMES, (_frames(part.get("frames")) for part in parts))]
-    told += _known(_FETCH, (part.get("fetch") for part in parts))
-    return "; ".join(told) or None
+    phrases = [*_known(_FRAMES, (_frames(part.get("frames")) for part in parts))]
+    phrases += _known(_FETCH, (part.get("fetch") for part in parts))
+    return "; ".join(phrases) or None
 
 
 def _frames(value: Any) -> Any:

@@ -125,14 +125,14 @@ def _not_found(c: Contrast, metric: Metric, design: Design, family: int) -> str:
             f"{wording.count(family, 'planned contrast')} none could have been found: the smallest possible p is "
             f"{wording.digits(c.smallest_p, 2)} before correction.{_late(c)}"
         )
-    return f"{lead}{_could_have_seen(c, metric)}"
+    return f"{lead}{_detectable(c, metric)}"
 
 
 def _of_executions(design: Design) -> str:
     return " of executions" if design.test == "pairs" else " executions"
 
 
-def _could_have_seen(c: Contrast, metric: Metric) -> str:
+def _detectable(c: Contrast, metric: Metric) -> str:
     interval = c.relative_interval if c.relative is not None else c.shift_interval
     if interval is None:
         return f" There is no interval: {c.note}." if c.note else ""

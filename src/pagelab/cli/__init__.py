@@ -14,7 +14,7 @@ def main() -> None:
     if not found:
         from pagelab.cli import trouble
 
-        trouble.told(_run)
+        trouble.reporting(_run)
         return
     command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     limits.prepare(command)

@@ -179,16 +179,16 @@ def _say(found: Comparison, data: StudyData, sides: Sides | None, why: str, as_j
     if as_json:
         from pagelab.analysis.compare_document import document
 
-        commands, ran = _told(data, sides) if sides else (None, None)
-        told = document(found, commands, ran, why)
-        terminal.echo(told.model_dump_json(by_alias=True, indent=1))
+        commands, ran = _document_sides(data, sides) if sides else (None, None)
+        answer_document = document(found, commands, ran, why)
+        terminal.echo(answer_document.model_dump_json(by_alias=True, indent=1))
         return
     from pagelab.cli.compare_text import text
 
     terminal.echo(text(found, sides, None if sides is None else _again(found, data, sides), why))
 
 
-def _told(data: StudyData, sides: Sides) -> tuple[tuple[str, str], tuple[Condition, Condition]]:
+def _document_sides(data: StudyData, sides: Sides) -> tuple[tuple[str, str], tuple[Condition, Condition]]:
     a, b = data.plan.conditions
     return (sides[0].command, sides[1].command), (a, b)
 

@@ -199,15 +199,15 @@ _CELLS = {"cause": "█", "machine": "▓", "unexplained": "░"}
 
 def _shares(found: Diagnosis) -> list[str]:
     """One bar of the variance, with its legend."""
-    from pagelab.diagnose.answer import share_told, shares
+    from pagelab.diagnose.answer import share_text, shares
     from pagelab.diagnose.strip import bar
 
     parts = shares(found)
     if not parts:
         return []
-    told = "  ".join(f"{_CELLS[one.kind]} {share_told(one)}" for one in parts)
+    legend = "  ".join(f"{_CELLS[one.kind]} {share_text(one)}" for one in parts)
     head = "of the variance  "
-    return [f"{head}{bar([(_CELLS[one.kind], one.share) for one in parts])}", f"{'':{len(head)}}{told}", ""]
+    return [f"{head}{bar([(_CELLS[one.kind], one.share) for one in parts])}", f"{'':{len(head)}}{legend}", ""]
 
 
 def _table(found: Diagnosis) -> object:

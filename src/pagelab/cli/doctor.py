@@ -135,8 +135,8 @@ def _show(console: Console, context: Context, probes: list[Probe], why: bool) ->
             console.print(_table(members, why))
     _show_needs(console, context, probes)
     counts = {mark: sum(probe.status == mark for probe in probes) for mark in _MARKS}
-    told = [Text(f"{_MARKS[m][0]} {m} {n}", style=_MARKS[m][1]) for m, n in counts.items() if n]
-    console.print(Text("\n") + Text("  ").join(told), highlight=False)
+    totals = [Text(f"{_MARKS[m][0]} {m} {n}", style=_MARKS[m][1]) for m, n in counts.items() if n]
+    console.print(Text("\n") + Text("  ").join(totals), highlight=False)
     if context.container.kind != "none":
         hint = f"{context.pagelab} doctor --print {context.print_kind}"
         console.print(f"In a container: settings belong to the host. What it must give: {hint}")

@@ -96,12 +96,12 @@ def guarded(work: Callable[[], None], command: str, limits: list[str]) -> NoRetu
         if os.getpid() != parent:
             _die_with(parent)
         _announce_loads(loading)
-        _told(work, limits, loading)
+        _reporting(work, limits, loading)
     watched = _Watched(child, loading, limits, own_children=command in STARTS_NO_PROGRAM)
     _as_it_ended(watched.ended(), limits, is_ours=loading[_ENDED] != 0)
 
 
-def _told(work: Callable[[], None], limits: list[str], place: mmap.mmap) -> NoReturn:
+def _reporting(work: Callable[[], None], limits: list[str], place: mmap.mmap) -> NoReturn:
     try:
         work()
     except (SystemExit, KeyboardInterrupt):

@@ -128,16 +128,16 @@ def map_command(
     if governed:
         asked, chosen = _policy(flags, policy, chosen)
         request = _request(target, stdout, asked, randomised)
-        found, ended = _run_governed(request, asked[0].name, after_s, _looker(pieces or save is not None, chosen))
+        found, ended = _run_governed(request, asked[0].name, after_s, _mapper(pieces or save is not None, chosen))
     elif randomised is not None:
         request = _request(target, stdout, None, randomised)
-        found, ended = _run_governed(request, None, after_s, _looker(pieces or save is not None, chosen))
+        found, ended = _run_governed(request, None, after_s, _mapper(pieces or save is not None, chosen))
     elif pid is not None:
         from pagelab import placement
 
         found, ended = placement.collect(pid, frames=pieces or save is not None, colouring=chosen), 0
     else:
-        found, ended = _run(target, after_s, stdout, _looker(pieces or save is not None, chosen))
+        found, ended = _run(target, after_s, stdout, _mapper(pieces or save is not None, chosen))
     if save is not None and chosen is not None:
         terminal.echo(f"saved: {save} ({framemap.save(found, chosen, save):,} pages)", err=True)
     _show(found if pieces else _without_pieces(found), as_json=as_json, output=output, everything=everything)
@@ -225,7 +225,7 @@ def _check_suffix(picture: Path) -> None:
         raise BadInputError(f"--picture {picture}: there is no directory {picture.absolute().parent}")
 
 
-def _looker(frames: bool, colouring: ColourFunction | None) -> Callable[[int, Moment], AddressMap | PagelabError]:
+def _mapper(frames: bool, colouring: ColourFunction | None) -> Callable[[int, Moment], AddressMap | PagelabError]:
     """Errors are values here, and raised once the program has been let go."""
     from pagelab import placement
 
@@ -295,7 +295,7 @@ def _run_governed(
 ) -> tuple[AddressMap, int]:
     from pagelab.placement import governed
 
-    traced, record = governed.run_and_look(request, look, after_s)
+    traced, record = governed.run_and_map(request, look, after_s)
     if isinstance(traced.value, PagelabError):
         raise traced.value
     found = traced.value.model_copy(update={"policy": policy, "warnings": [*traced.value.warnings, *record.warnings]})

@@ -59,7 +59,7 @@ def stat_command(
 def _watch(pid: int, seconds: float, *, tree: bool, as_json: bool, by_colour: bool) -> None:
     """The first read raises errors; later, the end of the process ends the watch."""
     from pagelab.placement import live
-    from pagelab.placement.errors import NoSuchProcessError, ProcessGoneError
+    from pagelab.placement.errors import NoSuchProcessError, ProcessEndedError
 
     found = live.collect(pid, tree=tree)
     while True:
@@ -70,7 +70,7 @@ def _watch(pid: int, seconds: float, *, tree: bool, as_json: bool, by_colour: bo
         time.sleep(seconds)
         try:
             found = live.collect(pid, tree=tree)
-        except (NoSuchProcessError, ProcessGoneError):
+        except (NoSuchProcessError, ProcessEndedError):
             terminal.say(f"process {pid} has ended\n")
             return
         except live.NotGovernedError as error:

@@ -32,7 +32,7 @@ _NEXT = {
 _SQLITE = {"database or disk is full": errno.ENOSPC, "disk I/O error": errno.EIO, "readonly": errno.EROFS}
 
 
-def told(work: Callable[[], None]) -> None:
+def reporting(work: Callable[[], None]) -> None:
     """Does the work; an unforeseen failure ends with a line and an exit code, not with a traceback."""
     try:
         work()

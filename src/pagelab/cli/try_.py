@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pagelab.analysis import Analysis
     from pagelab.analysis.answer import Answer
     from pagelab.analysis.model import Contrast, Metric
-    from pagelab.analysis.try_document import Setting as Told
+    from pagelab.analysis.try_document import Setting as Judged
     from pagelab.analysis.try_document import TryDocument
     from pagelab.study.setting import Setting
     from pagelab.study.trying import Pilot, Trying
@@ -222,7 +222,7 @@ def _document(
         minutes=wanted.minutes,
         executions=blocks,
         settings=[
-            _told(answer, setting.name, name, baseline, found.primary)
+            _judged(answer, setting.name, name, baseline, found.primary)
             for answer, setting, name in zip(answers, wanted.settings[1:], wanted.names()[1:], strict=True)
         ],
         caveats=list(found.caveats),
@@ -238,12 +238,12 @@ def _answer(c: Contrast, level: float, family: int) -> Answer:
     return answer_of(c.relative, c.relative_interval, c.p_holm, c.pairs or 0, level=level, family=family)
 
 
-def _told(found: Answer, setting: str, name: str, baseline: str, metric: Metric) -> Told:
+def _judged(found: Answer, setting: str, name: str, baseline: str, metric: Metric) -> Judged:
     from pagelab.analysis import answer
-    from pagelab.analysis.try_document import Setting as Told
+    from pagelab.analysis.try_document import Setting as Judged
 
     interval = found.interval
-    return Told(
+    return Judged(
         setting=setting,
         condition=name,
         said=found.said,
@@ -259,7 +259,7 @@ def _told(found: Answer, setting: str, name: str, baseline: str, metric: Metric)
     )
 
 
-def _text(told: TryDocument, found: Analysis) -> str:
+def _text(document: TryDocument, found: Analysis) -> str:
     from pagelab.analysis import wording
     from pagelab.cli.forest import Row, forest
 
@@ -270,33 +270,32 @@ def _text(told: TryDocument, found: Analysis) -> str:
     base = next(c for c in found.design.conditions if c.is_baseline)
     summary = found.summary(base.id, metric.name)
     middle = f"median {wording.quantity(summary.median, metric)}" if summary else "no value"
-    rows = [Row(told.baseline, None, None, None, middle)]
+    rows = [Row(document.baseline, None, None, None, middle)]
     rows += [
         Row(one.setting, share(one.change_percent), share(one.low_percent), share(one.high_percent), one.words)
-        for one in sorted(told.settings, key=lambda one: one.change_percent or 0.0)
+        for one in sorted(document.settings, key=lambda one: one.change_percent or 0.0)
     ]
-    head = (
-        f"{shlex.join(told.command)}: {metric.label}, {wording.count(told.executions, 'execution')} of each, in pairs"
-    )
-    verdict = _first(told)
-    lines = [verdict, "", f"{head}; change against {told.baseline}", *forest(rows), ""]
-    lines += [f"CPU time is compared: {told.metric_why}"] if told.metric_why else []
-    lines += [one.sentence for one in told.settings if one.sentence != verdict]
+    of_each = f"{wording.count(document.executions, 'execution')} of each, in pairs"
+    head = f"{shlex.join(document.command)}: {metric.label}, {of_each}"
+    verdict = _first(document)
+    lines = [verdict, "", f"{head}; change against {document.baseline}", *forest(rows), ""]
+    lines += [f"CPU time is compared: {document.metric_why}"] if document.metric_why else []
+    lines += [one.sentence for one in document.settings if one.sentence != verdict]
     # That the machine is not quiet was said when the study began.
     serious = [caveat for caveat in found.caveats if not caveat.startswith("The machine was ")]
     lines += [f"caution: {serious[0]}"] if serious else []
-    return "\n".join([*lines, f"next: {told.next}", f"      ({told.why})"])
+    return "\n".join([*lines, f"next: {document.next}", f"      ({document.why})"])
 
 
-def _first(told: TryDocument) -> str:
+def _first(document: TryDocument) -> str:
     """The answer: the largest change that was found; or that of the only setting; or the common result."""
-    found = [one for one in told.settings if one.said in ("lower", "higher")]
+    found = [one for one in document.settings if one.said in ("lower", "higher")]
     if found:
         return max(found, key=lambda one: abs(one.change_percent or 0.0)).sentence
-    if len(told.settings) == 1:
-        return told.settings[0].sentence
-    same = sum(one.said == "same" for one in told.settings)
-    if same == len(told.settings):
-        return f"All {same} are the same as {told.baseline}, within ±3%."
-    unknown = len(told.settings) - same
-    return f"No difference from {told.baseline} was found; {unknown} of {len(told.settings)} cannot be told."
+    if len(document.settings) == 1:
+        return document.settings[0].sentence
+    same = sum(one.said == "same" for one in document.settings)
+    if same == len(document.settings):
+        return f"All {same} are the same as {document.baseline}, within ±3%."
+    unknown = len(document.settings) - same
+    return f"No difference from {document.baseline} was found; {unknown} of {len(document.settings)} cannot be told."

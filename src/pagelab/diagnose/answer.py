@@ -137,15 +137,15 @@ def _jump(found: Diagnosis) -> str:
         return f"a spread of {words.spread(found.default_spread.estimate)}"
     factor, unit = wording.display_unit(metric, [typical.low, typical.high])
     ends = [typical.low / factor, typical.high / factor]
-    told: list[str] = []
+    texts: list[str] = []
     for significant in (2, 3, 4):
-        told = [wording.digits(value, significant) for value in ends]
-        told = [text.removesuffix(".0") for text in told] if significant == 2 else told
-        if told[0] != told[1]:
+        texts = [wording.digits(value, significant) for value in ends]
+        texts = [text.removesuffix(".0") for text in texts] if significant == 2 else texts
+        if texts[0] != texts[1]:
             break
     else:
         return f"a spread of {words.spread(found.default_spread.estimate)}"
-    return f"{told[0]} {'or' if typical.two else 'to'} {told[1]} {unit}".rstrip()
+    return f"{texts[0]} {'or' if typical.two else 'to'} {texts[1]} {unit}".rstrip()
 
 
 def _seen(found: Diagnosis) -> str:
@@ -201,7 +201,7 @@ def shares(found: Diagnosis) -> list[Share]:
     return [*parts, Share("unexplained", "unexplained", max(0.0, left))] if parts else []
 
 
-def share_told(one: Share) -> str:
+def share_text(one: Share) -> str:
     """``ASLR 86% (82–88%)``."""
     return f"{one.name} {one.share:.0%}" + (f" ({one.range})" if one.range else "")
 

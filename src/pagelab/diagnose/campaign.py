@@ -206,7 +206,7 @@ class Campaign:
         directory.mkdir(parents=True, exist_ok=True)
         spec = directory / "study.toml"
         spec.write_text(text, encoding="utf-8")
-        run_study(spec, directory, self._tools, progress=_Brief(self._progress, first=phase == "pilot"))
+        run_study(spec, directory, self._tools, progress=_WithoutRepeats(self._progress, first=phase == "pilot"))
 
     def times(self, phase: str) -> dict[str, NDArray[np.float64]]:
         return times_of(self.directory / phase)
@@ -284,7 +284,7 @@ class Campaign:
         return found
 
 
-class _Brief:
+class _WithoutRepeats:
     """Passes on a session's messages, those common to all phases only once; the stores keep all of them."""
 
     def __init__(self, inner: Progress, *, first: bool) -> None:

@@ -32,12 +32,12 @@ from pagelab.diagnose.spread import (
     Range,
     SpreadRatio,
     between_values,
+    block_effects,
     checked,
     coefficient_of_variation,
     log_sd,
     logs,
     mean_shift,
-    moods,
     permutations_for,
     spread_ratio,
     weighted_variances,
@@ -108,10 +108,10 @@ def findings(
         if source.left_out is not None:
             continue
         try:
-            control, pinned, mood = _compared(times, source, copies, late or {})
+            control, pinned, block_effect = _compared(times, source, copies, late or {})
             rows[source.key] = control, pinned
             how: Any = {"seed": settings.seed + number, "level": settings.level, "permutations": permutations}
-            ratio = spread_ratio(control, pinned, tests=tests, mood=mood, **how)
+            ratio = spread_ratio(control, pinned, tests=tests, block_effect=block_effect, **how)
             if len(pinned) > 1:
                 between[source.key] = between_values(pinned, drawn=source.drawn, **how)
             ratios[source.key] = ratio
@@ -143,7 +143,7 @@ def findings(
 def _compared(
     times: Times, source: Source, copies: Sequence[str], late: Late
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64] | None]:
-    """Control and pinned values of a source, conditions × whole blocks; and the moods of these blocks."""
+    """Control and pinned values of a source, conditions × whole blocks; and the effects of these blocks."""
     names = [control.name for control in source.controls] or list(copies), [pin.name for pin in source.pins]
     for part in names:
         executions = sum(len(times[name]) for name in part)
@@ -161,10 +161,10 @@ def _compared(
             Refusal.INCOMPLETE_BLOCKS,
             f"only {control.shape[1]} of {total} blocks have no failed execution of it or of what it is compared with",
         )
-    return control, pinned, moods_beside(times, [*names[0], *names[1]], _whole(parts))
+    return control, pinned, other_block_effects(times, [*names[0], *names[1]], _whole(parts))
 
 
-def moods_beside(
+def other_block_effects(
     times: Times, compared: Sequence[str], blocks: NDArray[np.bool_] | None = None
 ) -> NDArray[np.float64] | None:
     """Effects of these blocks, estimated from all conditions except the compared ones.
@@ -175,39 +175,39 @@ def moods_beside(
     if not others:
         return None
     rows = np.stack(others)
-    return moods(rows if blocks is None else rows[:, blocks])
+    return block_effects(rows if blocks is None else rows[:, blocks])
 
 
 def machines_share(times: Times, copies: Sequence[str], level: float = 0.95) -> Range | None:
     """Share of the variance of the default's log times that all executions of a block have in common.
 
     Its interval is the jackknife's over blocks, of Fisher's transform of its root. None where it cannot be told, or may
-    be nothing (the lower end of Fisher's 95% interval of the correlation with the mood).
+    be nothing (the lower end of Fisher's 95% interval of the correlation with the block effect).
     """
     from scipy.special import stdtrit
 
     parts = [stacked(times, copies)]
     whole = _whole(parts)
-    mood = moods_beside(times, copies, whole)
+    block_effect = other_block_effects(times, copies, whole)
     rows = logs(parts[0][:, whole])
     n = rows.shape[1]
-    if mood is None or n < SMALLEST_BLOCKS or np.ptp(mood) == 0 or np.ptp(rows.mean(axis=0)) == 0:
+    if block_effect is None or n < SMALLEST_BLOCKS or np.ptp(block_effect) == 0 or np.ptp(rows.mean(axis=0)) == 0:
         return None
-    r = float(np.corrcoef(rows.mean(axis=0), mood)[0, 1])
+    r = float(np.corrcoef(rows.mean(axis=0), block_effect)[0, 1])
     if np.arctanh(min(r, 1 - 1e-12)) - 1.96 / sqrt(n - 3) <= 0:
         return None
-    middle = _in_common(rows, mood)
-    without = np.array([_in_common(np.delete(rows, i, axis=1), np.delete(mood, i)) for i in range(n)])
+    middle = _in_common(rows, block_effect)
+    without = np.array([_in_common(np.delete(rows, i, axis=1), np.delete(block_effect, i)) for i in range(n)])
     error = sqrt((n - 1) * float(((without - without.mean()) ** 2).mean()))
     reach = float(stdtrit(n - 1, (1 + level) / 2)) * error
     low, estimate, high = (float(np.tanh(max(0.0, z))) ** 2 for z in (middle - reach, middle, middle + reach))
     return Range(estimate, low, high, level)
 
 
-def _in_common(rows: NDArray[np.float64], mood: NDArray[np.float64]) -> float:
-    """Fisher's transform of the root of the share that the mood explains."""
+def _in_common(rows: NDArray[np.float64], block_effect: NDArray[np.float64]) -> float:
+    """Fisher's transform of the root of the share that the block effect explains."""
     of_total = float(rows.mean(axis=0).var(ddof=1)) / float(rows.var(axis=1, ddof=1).mean())
-    root = float(np.corrcoef(rows.mean(axis=0), mood)[0, 1]) * sqrt(of_total)
+    root = float(np.corrcoef(rows.mean(axis=0), block_effect)[0, 1]) * sqrt(of_total)
     return float(np.arctanh(min(max(root, 0.0), 1 - 1e-6)))
 
 
@@ -392,31 +392,31 @@ def interactions(
     lowering = [one for one in found if one.verdict in ("cause", "part")]
     alone = [one for one in lowering if one.key != COMBINED]
     combined = next((one for one in found if one.key == COMBINED), None)
-    told = []
+    sentences = []
     if len(alone) > 1 and (beyond := _sum_beyond_all(alone, times, copies, sources, level)):
-        told.append(
+        sentences.append(
             f"{', '.join(one.label for one in alone)}: what they remove, each alone, adds up to more than all of the "
             f"variance ({beyond}): they overlap, and act on the same thing"
         )
     if combined in lowering and combined is not None and combined.removed is not None:
         gone = combined.removed
-        told_of = f"{gone.estimate:.0%} of the variance ({100 * max(0.0, gone.low):.0f}–{gone.high:.0%})"
+        judged_of = f"{gone.estimate:.0%} of the variance ({100 * max(0.0, gone.low):.0f}–{gone.high:.0%})"
         surplus = _surplus(times, copies, sources, level)
         if surplus is not None and surplus.low > 0:
-            told.append(
-                f"all of them together remove {told_of}, more than the sum of what each removes alone: they act "
+            sentences.append(
+                f"all of them together remove {judged_of}, more than the sum of what each removes alone: they act "
                 "together, and pinning a single one does not show it"
             )
         elif not alone:
-            told.append(
-                f"all of them together remove {told_of}; no single source is large enough to be seen with "
+            sentences.append(
+                f"all of them together remove {judged_of}; no single source is large enough to be seen with "
                 f"{combined.blocks} executions of each"
             )
         elif combined.sd_ratio is not None:
             best = min((one.sd_ratio.low for one in alone if one.sd_ratio is not None), default=0.0)
             if combined.sd_ratio.high < best:
-                told.append("all of them together lower the spread further than any alone")
-    return told
+                sentences.append("all of them together lower the spread further than any alone")
+    return sentences
 
 
 def _sum_beyond_all(

@@ -96,7 +96,7 @@ def _confirmation(found: Diagnosis, one: Confirmation, phases: Phases) -> Figure
 
 
 def _control(found: Diagnosis, one: Confirmation, phases: Phases) -> Figure:
-    told = "; ".join(f"{each.against}: spread {words.spread(each.cv_against)}" for each in one.contrasts[1:])
+    comparisons = "; ".join(f"{each.against}: spread {words.spread(each.cv_against)}" for each in one.contrasts[1:])
     return Figure(
         id="control",
         number=0,
@@ -104,7 +104,7 @@ def _control(found: Diagnosis, one: Confirmation, phases: Phases) -> Figure:
         title=f"Fresh executions of the control, and with {one.recommended}",
         caption="The control has everything that comes with the pin, and not the pinned value: where the value is the "
         "cause, it is as the default is.",
-        alternative=f"Fresh executions. {told}.",
+        alternative=f"Fresh executions. {comparisons}.",
         draw=lambda width: picture.control(found, phases.confirmed, width),
     )
 
@@ -122,7 +122,7 @@ def _default(found: Diagnosis, phases: Phases) -> Figure:
 
 
 def _sources(found: Diagnosis, phases: Phases) -> Figure:
-    told = "; ".join(
+    comparisons = "; ".join(
         f"{one.label}: {one.sd_ratio.estimate:.2f} times the deviation of {one.against}"
         for one in found.findings
         if one.sd_ratio is not None
@@ -136,7 +136,7 @@ def _sources(found: Diagnosis, phases: Phases) -> Figure:
         "source is compared with (see the table): below 1, pinning lowers the spread. In colour: so judged, at the "
         "joint level of all sources. Rows of one page size, CPU or cache state have that value’s own ratio to the "
         "default.",
-        alternative=f"Executions by source. {told}.",
+        alternative=f"Executions by source. {comparisons}.",
         draw=lambda width: picture.executions(found, phases.explored, width),
     )
 
@@ -228,7 +228,7 @@ class Segment:
 def _segments(shares: Sequence[answer.Share]) -> list[Segment]:
     found, start = [], 0.0
     for one in shares:
-        found.append(Segment(one.kind, 100 * start, 100 * one.share, answer.share_told(one)))
+        found.append(Segment(one.kind, 100 * start, 100 * one.share, answer.share_text(one)))
         start += one.share
     return found
 

@@ -52,7 +52,7 @@ def no_confirmation(finding: Finding, pin: Pin, reason: str) -> str:
     return f"{finding.label} looked like it, and {pin.name} could not be confirmed, because {reason}"
 
 
-def mean_told(found: Confirmation) -> str:
+def mean_text(found: Confirmation) -> str:
     """``unchanged (−0.4% ± 0.6%)``."""
     if found.mean == "undecided":
         return f"not decided ({plus_minus(found.mean_shift)})"
@@ -101,7 +101,7 @@ def _of_confirmation(found: Confirmation, settings: Settings) -> list[str]:
     if not found.confirmed:
         return [_not_confirmed(found)]
     change = f"from {spread(found.cv_default)} to {spread(found.cv_recommended)}"
-    told = [f"pinned by {found.recommended}, the spread falls {change}, mean {mean_told(found)}"]
+    told = [f"pinned by {found.recommended}, the spread falls {change}, mean {mean_text(found)}"]
     if found.mean == "undecided":
         enough = found.minutes_for_mean
         told.append(

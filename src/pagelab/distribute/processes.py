@@ -60,7 +60,7 @@ class LocalProcesses:
                     worker.give(attempt)
                 if not busy:
                     return
-                for worker in _heard(busy):
+                for worker in _pending(busy):
                     busy.remove(worker)
                     attempt = worker.attempt
                     try:
@@ -158,7 +158,7 @@ class _Worker(Generic[Job, Result]):
             self._process.join()
 
 
-def _heard(busy: list[_Worker[Job, Result]]) -> list[_Worker[Job, Result]]:
+def _pending(busy: list[_Worker[Job, Result]]) -> list[_Worker[Job, Result]]:
     """Workers with pending messages; waits for the first. A closed connection reports a death."""
     while True:
         speaking = set(wait([worker.connection for worker in busy]))

@@ -89,10 +89,14 @@ def _pmd_bytes(tree: Tree, base: int) -> int | None:
     """Size of a PMD-mapped huge page. Without /sys, /proc/meminfo still tells whether the kernel has any; a page table
     of ``base`` bytes holds ``base / 8`` entries, on every architecture that has them.
     """
-    told = tree.number(f"{_THP}/hpage_pmd_size")
-    if told is None and not tree.exists("/sys/kernel/mm") and "AnonHugePages:" in (tree.get("/proc/meminfo") or ""):
+    pmd_bytes = tree.number(f"{_THP}/hpage_pmd_size")
+    if (
+        pmd_bytes is None
+        and not tree.exists("/sys/kernel/mm")
+        and "AnonHugePages:" in (tree.get("/proc/meminfo") or "")
+    ):
         return base * base // 8
-    return told
+    return pmd_bytes
 
 
 def _mthp(tree: Tree, pmd: int | None) -> list[dict[str, Any]]:

@@ -47,13 +47,13 @@ def _journal(context: Context) -> Finding:
         return Finding("unknown", str(error))
     if not entries:
         return Finding("ok", "nothing changed by pagelab", [])
-    told = ", ".join(f"{entry.path} {entry.old} → {entry.new}" for entry in entries[:3])
+    changes = ", ".join(f"{entry.path} {entry.old} → {entry.new}" for entry in entries[:3])
     more = f" and {len(entries) - 3} more" if len(entries) > 3 else ""
     value = [asdict(entry) for entry in entries]
     if all(is_alive(entry) for entry in entries):
-        return Finding("ok", f"changed for a run in progress: {told}{more}", value)
+        return Finding("ok", f"changed for a run in progress: {changes}{more}", value)
     return Finding(
-        "degraded", f"changed, not put back: {told}{more}", value, f"sudo {context.pagelab} doctor --restore"
+        "degraded", f"changed, not put back: {changes}{more}", value, f"sudo {context.pagelab} doctor --restore"
     )
 
 

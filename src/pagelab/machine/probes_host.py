@@ -177,10 +177,10 @@ def _cgroup(context: Context) -> Finding:
         return Finding("ok", "none", value)
     if not found.limits:
         return Finding("ok", f"version {found.version}, no limits", value)
-    told = ", ".join(f"{name} {limit}" for name, limit in found.limits.items())
+    limits_text = ", ".join(f"{name} {limit}" for name, limit in found.limits.items())
     throttles = [name for name in found.limits if name.startswith("cpu.")]
     advice = "take the CPU quota away: throttling shows up as noise" if throttles else None
-    return Finding("degraded" if throttles else "ok", f"version {found.version}: {told}", value, advice)
+    return Finding("degraded" if throttles else "ok", f"version {found.version}: {limits_text}", value, advice)
 
 
 def _nmi_watchdog(context: Context) -> Finding:

@@ -6,7 +6,7 @@
 """
 
 from .collect import collect
-from .errors import NoSuchProcessError, NotPermittedError, ProcessGoneError
+from .errors import NoSuchProcessError, NotPermittedError, ProcessEndedError
 from .model import AddressMap, Mapping, Region, Tile
 
 __all__ = [
@@ -14,7 +14,7 @@ __all__ = [
     "Mapping",
     "NoSuchProcessError",
     "NotPermittedError",
-    "ProcessGoneError",
+    "ProcessEndedError",
     "Region",
     "Tile",
     "collect",

@@ -19,7 +19,7 @@ class NotPermittedError(MachineError):
     """The process belongs to somebody else, or a security module hides it."""
 
 
-class ProcessGoneError(MachineError):
+class ProcessEndedError(MachineError):
     """The process ended while it was being read."""
 
 
@@ -41,9 +41,9 @@ def explained(pid: int, what: str) -> Iterator[None]:
         raise
 
 
-def gone(pid: int, what: str) -> ProcessGoneError:
+def gone(pid: int, what: str) -> ProcessEndedError:
     """The error for a process that was there a moment ago."""
-    return ProcessGoneError(
+    return ProcessEndedError(
         f"process {pid} ended while {what} was read; to map a program before it ends: pagelab map -- COMMAND"
     )
 

@@ -20,7 +20,7 @@ from .ptrace_hold import Moment, Traced
 T = TypeVar("T")
 
 
-def run_and_look(
+def run_and_map(
     request: RunRequest, look: Callable[[int, Moment], T], after_s: float | None = None
 ) -> tuple[Traced[T], Record]:
     """Makes the run and calls ``look(pid, moment)`` while its program is held, as :func:`ptrace_hold.run` does.

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..errors import BadInputError
-from .errors import NoSuchProcessError, NotPermittedError, ProcessGoneError, explained, gone, is_alive
+from .errors import NoSuchProcessError, NotPermittedError, ProcessEndedError, explained, gone, is_alive
 
 SCHEMA = "pagelab.stat/1"
 _GUEST = re.compile(r"/pagelab-[0-9a-f]{16}/guests/(\d+)-\d+\.guest$")
@@ -99,7 +99,7 @@ def collect(pid: int, *, tree: bool = False) -> Stat:
             found.append(read(one))
         except NotGovernedError as error:
             refused = refused or error
-        except (NoSuchProcessError, ProcessGoneError):
+        except (NoSuchProcessError, ProcessEndedError):
             if one == pid:
                 raise
     if not found:

@@ -92,7 +92,7 @@ def _start(argv: Sequence[str], stdout: str) -> tuple[int, int, int]:
             os.close(permission)
             os.read(permission_read, 1)
             what = "become the user who called sudo"
-            _become_the_user_who_asked()
+            _become_the_calling_user()
             if stdout != "inherit":
                 what = f"open {stdout}"
                 path = os.devnull if stdout == "null" else stdout
@@ -108,7 +108,7 @@ def _start(argv: Sequence[str], stdout: str) -> tuple[int, int, int]:
     return pid, permission, failure
 
 
-def _become_the_user_who_asked() -> None:
+def _become_the_calling_user() -> None:
     """Under sudo, drops the rights that only the map needs before the command starts."""
     uid, gid = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
     if os.geteuid() != 0 or uid is None or gid is None or uid == "0":

@@ -85,7 +85,7 @@ def _times(analysis: Analysis, before: int) -> list[Figure]:
         ]
         if not rows:
             continue
-        told = "; ".join(
+        description = "; ".join(
             f"{c.policy}: median {wording.quantity(s.median, metric)}, from {wording.quantity(s.minimum, metric)} to "
             f"{wording.quantity(s.maximum, metric)}, {wording.count(s.n, 'execution')}"
             for c, s in rows
@@ -98,7 +98,7 @@ def _times(analysis: Analysis, before: int) -> list[Figure]:
                 section="times",
                 title=f"{workload}: {metric.label} by policy",
                 caption=(_BOXPLOT if not found else f"Drawn as Figure {found[0].number}.") + short,
-                alternative=f"{metric.label} of {workload}. {told}.",
+                alternative=f"{metric.label} of {workload}. {description}.",
                 draw=_of_workload(charts.boxplot, analysis, workload),
             )
         )
@@ -120,7 +120,7 @@ def _tlb(analysis: Analysis, before: int) -> list[Figure]:
         counter = charts.counter_for(analysis, workload)
         if spec is None or counter is None:
             continue
-        told = "; ".join(
+        description = "; ".join(
             f"{c.policy}: {wording.quantity(s.median, counter)}"
             for c in analysis.design.conditions
             if c.workload == workload and (s := analysis.summary(c.id, counter.name)) is not None
@@ -136,7 +136,7 @@ def _tlb(analysis: Analysis, before: int) -> list[Figure]:
                 f"{counter.label[:1].upper()}{counter.label[1:]}: {counter.description}."
                 if not found
                 else f"Drawn as Figure {found[0].number}.",
-                alternative=f"Median {counter.label} of {workload}. {told}.",
+                alternative=f"Median {counter.label} of {workload}. {description}.",
                 draw=_of_workload(charts.tlb_scatter, analysis, workload),
             )
         )
@@ -146,7 +146,7 @@ def _tlb(analysis: Analysis, before: int) -> list[Figure]:
 def _placement(analysis: Analysis, before: int) -> list[Figure]:
     if charts.bars(analysis) is None:
         return []
-    told = "; ".join(
+    description = "; ".join(
         f"{p.condition}: "
         + ", ".join(f"{wording.size(s.bytes)} in {wording.page_size(s.page_bytes)} pages" for s in p.by_size if s.bytes)
         for p in analysis.placements
@@ -160,7 +160,7 @@ def _placement(analysis: Analysis, before: int) -> list[Figure]:
             title="Memory by page size",
             caption="Memory whose placement was measured, by the size of the page that mapped it, in shares of the "
             "peak on the right. Empty: given back unseen. Medians over executions.",
-            alternative=f"Resident memory by page size. {told}.",
+            alternative=f"Resident memory by page size. {description}.",
             draw=lambda width: charts.bars(analysis, width) or {},
         )
     ]
@@ -169,7 +169,7 @@ def _placement(analysis: Analysis, before: int) -> list[Figure]:
 def _colours(analysis: Analysis, before: int) -> list[Figure]:
     if charts.pages_by_colour(analysis) is None or analysis.frames is None:
         return []
-    told = "; ".join(
+    description = "; ".join(
         f"{one.condition} ({one.strategy}, {one.colours} colours): {one.requested_pages:,.0f} pages"
         + ("" if one.placed_median is None else f", {wording.share(one.placed_median)} placed as asked")
         for one in analysis.frames.summaries
@@ -183,7 +183,7 @@ def _colours(analysis: Analysis, before: int) -> list[Figure]:
             caption="One bar a colour (or a group of neighbouring colours), as high as the pages that were wanted "
             "there, means over executions; pale: wanted there, and placed elsewhere. The dashed line is the even "
             "share. Bars are cut at two and a half times of it.",
-            alternative=f"Pages placed by cache colour. {told}.",
+            alternative=f"Pages placed by cache colour. {description}.",
             draw=lambda width: charts.pages_by_colour(analysis, width) or {},
         )
     ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pagelab.analysis import wording
 from pagelab.analysis.model import Analysis
-from pagelab.analysis.verdict import told_of
+from pagelab.analysis.verdict import judged_of
 from pagelab.report.tables import Table
 
 _MEMORY = "peak_rss_bytes"
@@ -33,19 +33,19 @@ _WAYS = (
 
 
 @dataclass(frozen=True)
-class Outside:
+class WithoutPagelab:
     sentences: tuple[str, ...]
     ways: Table
 
 
-def outside(analysis: Analysis) -> Outside | None:
+def outside(analysis: Analysis) -> WithoutPagelab | None:
     """None where no program was faster under uniform 2 MiB pages than under the kernel's own choice."""
     if analysis.over_set is not None or analysis.design.imported_from is not None:
         return None
     pages = {policy: _pages(text) for policy, text in analysis.design.policy_texts.items()}
     faster = [
         one.contrast
-        for one in told_of(analysis.planned(), analysis.design, analysis.metrics)
+        for one in judged_of(analysis.planned(), analysis.design, analysis.metrics)
         if one.answer.said == "lower"
         and one.metric.kind == "time"
         and pages.get(one.contrast.policy) == "2M"
@@ -63,7 +63,7 @@ def outside(analysis: Analysis) -> Outside | None:
             f"What it costs is memory that is resident but not used: at their peak {wording.listing(costs)}."
         )
     ways = Table(("for", "how", "what it reaches"), _WAYS, "2 MiB pages outside pagelab", words=3)
-    return Outside(tuple(sentences), ways)
+    return WithoutPagelab(tuple(sentences), ways)
 
 
 def _pages(text: str) -> str | None:

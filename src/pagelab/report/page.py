@@ -6,7 +6,7 @@ from pagelab.analysis import sentences, wording
 from pagelab.analysis.commands import COMMAND
 from pagelab.analysis.following import Following
 from pagelab.analysis.model import Analysis
-from pagelab.analysis.placement import mostly_gone
+from pagelab.analysis.placement import mostly_given_back
 from pagelab.report import set_tables, shell, tables
 from pagelab.report.figures import figures_of, first_picture
 from pagelab.report.frames_table import frames
@@ -61,7 +61,7 @@ def render(analysis: Analysis, downloads: list[Download], following: Following) 
         ref=lambda section: f"{_METHOD}#{section}",
         subtitle=_subtitle(analysis),
         unit_words="seconds" if analysis.primary.unit == "s" else "the metric’s own unit",
-        unseen=wording.listing(_unseen(analysis)),
+        unseen=wording.listing(_placement_unknown(analysis)),
         without_ratio=set_tables.without_ratio(analysis),
         tables=_tables(analysis),
     )
@@ -94,10 +94,10 @@ def _answers(analysis: Analysis) -> list[tuple[str, list[str]]]:
         alike = [c for c in mine if sentences.can_be_grouped(c)]
         if len(alike) < 2 or len({c.metric for c in alike}) > 1:
             alike = []
-        told = [c.sentence for c in mine if c not in alike]
-        told += [sentences.no_differences(alike)] if alike else []
-        if told:
-            answers.append((workload, told))
+        shown_sentences = [c.sentence for c in mine if c not in alike]
+        shown_sentences += [sentences.no_differences(alike)] if alike else []
+        if shown_sentences:
+            answers.append((workload, shown_sentences))
     return answers
 
 
@@ -139,9 +139,9 @@ def _subtitle(analysis: Analysis) -> str:
     return " · ".join(parts)
 
 
-def _unseen(analysis: Analysis) -> list[str]:
+def _placement_unknown(analysis: Analysis) -> list[str]:
     """Workloads, or single conditions of them, whose placement is mostly unknown."""
-    gone = {p.condition for p in analysis.placements if mostly_gone(p)}
+    gone = {p.condition for p in analysis.placements if mostly_given_back(p)}
     found = []
     for workload in analysis.design.workloads:
         mine = [p.condition for p in analysis.placements if analysis.condition(p.condition).workload == workload]

@@ -39,23 +39,23 @@ def over_set(analysis: Analysis, before: int) -> list[Figure]:
                 section="set",
                 title=f"{title}, program by program and over all of them",
                 caption=caption,
-                alternative=_told(analysis, quantity),
+                alternative=_description(analysis, quantity),
                 draw=_of_quantity(analysis, quantity),
             )
         )
     return found
 
 
-def _told(analysis: Analysis, quantity: str) -> str:
+def _description(analysis: Analysis, quantity: str) -> str:
     part = analysis.over_set
     found = [] if part is None else sets.drawn(part, quantity)
-    told = [
+    description = [
         f"{c.policy}: {wording.digits(c.ratio or 0)} times that under {c.baseline}"
         + (f", from {wording.digits(c.interval.low)} to {wording.digits(c.interval.high)}" if c.interval else "")
         + f", {wording.count(c.programs, 'program')}"
         for c in found
     ]
-    return f"{'; '.join(told)}."
+    return f"{'; '.join(description)}."
 
 
 def _of_quantity(analysis: Analysis, quantity: str) -> Callable[[theme.Width], dict[str, Any]]:

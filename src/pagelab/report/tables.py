@@ -78,7 +78,7 @@ def _of_shifts(analysis: Analysis) -> str:
     """
     if analysis.design.test == "pairs":
         return ""
-    said = coverage.told_of_shifts(n for c in analysis.planned() for n in (c.n, c.n_baseline))
+    said = coverage.sentence_on_shifts(n for c in analysis.planned() for n in (c.n, c.n_baseline))
     return f" {said}" if said else ""
 
 
@@ -153,7 +153,7 @@ def times(analysis: Analysis) -> Table:
         rows=rows,
         groups=groups,
         caption="Five-number summaries and moments, by condition",
-        note=coverage.told((int(row[1]) for row in rows), coverage.MEDIANS),
+        note=coverage.sentence((int(row[1]) for row in rows), coverage.MEDIANS),
     )
 
 
@@ -227,7 +227,7 @@ def secondary(analysis: Analysis) -> Table:
         words=2,
         caption="Everything else that was measured: medians, and changes against the baseline",
         note="Descriptive: no test, intervals unadjusted. "
-        + coverage.told((s.n for s in analysis.summaries), coverage.MEDIANS | coverage.SHIFTS),
+        + coverage.sentence((s.n for s in analysis.summaries), coverage.MEDIANS | coverage.SHIFTS),
     )
 
 

@@ -42,7 +42,7 @@ class Sample:
     unsure: tuple[tuple[int, int], ...]
     """Colours and memory sizes (pages) whose 95% interval is as wide as the estimate: left out."""
 
-    def told(self) -> str | None:
+    def omissions(self) -> str | None:
         """Omitted colours by size, and the sizes with valid estimates; ``None`` without omissions."""
         if not self.unsure:
             return None
@@ -98,9 +98,9 @@ def sampled_paging(
         seed=seed,
         report=report,
     )
-    told = found.told()
-    if told is not None:
-        warnings.warn(told, SampleWarning, stacklevel=2)
+    omissions = found.omissions()
+    if omissions is not None:
+        warnings.warn(omissions, SampleWarning, stacklevel=2)
     return found.faults
 
 

@@ -112,8 +112,8 @@ class _Planner:
         for index, workload in enumerate(raw.workload):
             for name in workload.policies or []:
                 if name not in policies:
-                    told = meant_of(name, policies)
-                    self._wrong(("workload", index, "policies"), f'no policy is called "{name}"{told}')
+                    suggestion = meant_of(name, policies)
+                    self._wrong(("workload", index, "policies"), f'no policy is called "{name}"{suggestion}')
             self._check_metric(workload.metric, ("workload", index, "metric"))
         self._check_metric(raw.metric, ("metric",))
 
@@ -121,9 +121,11 @@ class _Planner:
         if metric is None or metric in METRICS:
             return
         if not re.fullmatch(r"(counter|measure)\.\S+", metric):
-            told = meant(metric, METRICS)
-            allowed = f"{' Allowed' if told else '; allowed'}: {', '.join(METRICS)}, counter.<role>, measure.<name>"
-            self._wrong(location, f'unknown metric "{metric}"{told}{allowed}')
+            suggestion = meant(metric, METRICS)
+            allowed = (
+                f"{' Allowed' if suggestion else '; allowed'}: {', '.join(METRICS)}, counter.<role>, measure.<name>"
+            )
+            self._wrong(location, f'unknown metric "{metric}"{suggestion}{allowed}')
         elif metric.startswith("counter.") and not self.raw.counters.events:
             self._wrong(location, f'"{metric}" needs [counters] events = ["…"]')
 

@@ -113,11 +113,11 @@ class Session:
         began = time.monotonic()
         self._run_segments(interrupts)
         while self._plan.minutes is not None:
-            told = budget.go_on(self._store, self._plan, time.monotonic() - began)
-            if told is None:
+            message = budget.go_on(self._store, self._plan, time.monotonic() - began)
+            if message is None:
                 return
-            if told:
-                self._progress.note(told)
+            if message:
+                self._progress.note(message)
             self._plan = self._store.plan()
             self._run_segments(interrupts)
 

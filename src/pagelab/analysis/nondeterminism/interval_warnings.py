@@ -8,19 +8,19 @@ from typing import Literal
 from pagelab.analysis.nondeterminism.families import INSIDE
 from pagelab.analysis.nondeterminism_model import Doubtful, Experiment
 from pagelab.record import RunWarning, WarningKind
-from pagelab.stats.nondeterminism import Doubt
+from pagelab.stats.nondeterminism import IntervalWarningKind
 
 Severity = Literal["info", "warning", "serious"]
-KINDS: Mapping[Doubt, tuple[WarningKind, Severity]] = {
-    Doubt.FEW_EXECUTIONS: (WarningKind.INTERVAL_DOUBTFUL, "info"),
-    Doubt.UNBALANCED: (WarningKind.INTERVAL_DOUBTFUL, "info"),
-    Doubt.NEGATIVE_COMPONENT: (WarningKind.INTERVAL_DOUBTFUL, "info"),
-    Doubt.SMALL_GROUPS: (WarningKind.INTERVAL_DOUBTFUL, "info"),
-    Doubt.DEPENDENT_MEASUREMENTS: (WarningKind.MEASUREMENTS_DEPENDENT, "info"),
-    Doubt.DEPENDENT_EXECUTIONS: (WarningKind.MEASUREMENTS_DEPENDENT, "warning"),
-    Doubt.WARM_UP: (WarningKind.LEVEL_CHANGES_INSIDE, "warning"),
-    Doubt.LEVEL_SHIFT: (WarningKind.LEVEL_CHANGES_INSIDE, "warning"),
-    Doubt.TREND: (WarningKind.TREND_OVER_SCHEDULE, "warning"),
+KINDS: Mapping[IntervalWarningKind, tuple[WarningKind, Severity]] = {
+    IntervalWarningKind.FEW_EXECUTIONS: (WarningKind.INTERVAL_DOUBTFUL, "info"),
+    IntervalWarningKind.UNBALANCED: (WarningKind.INTERVAL_DOUBTFUL, "info"),
+    IntervalWarningKind.NEGATIVE_COMPONENT: (WarningKind.INTERVAL_DOUBTFUL, "info"),
+    IntervalWarningKind.SMALL_GROUPS: (WarningKind.INTERVAL_DOUBTFUL, "info"),
+    IntervalWarningKind.DEPENDENT_MEASUREMENTS: (WarningKind.MEASUREMENTS_DEPENDENT, "info"),
+    IntervalWarningKind.DEPENDENT_EXECUTIONS: (WarningKind.MEASUREMENTS_DEPENDENT, "warning"),
+    IntervalWarningKind.WARM_UP: (WarningKind.LEVEL_CHANGES_INSIDE, "warning"),
+    IntervalWarningKind.LEVEL_SHIFT: (WarningKind.LEVEL_CHANGES_INSIDE, "warning"),
+    IntervalWarningKind.TREND: (WarningKind.TREND_OVER_SCHEDULE, "warning"),
 }
 """Every doubt of the statistics; a test holds this complete."""
 OF_STATISTICS = frozenset(kind.value for kind, _ in KINDS.values()) | {WarningKind.STATISTIC_REFUSED.value}
@@ -42,7 +42,7 @@ def interval_warnings(
     return tuple(found)
 
 
-def of_doubt(condition: str, doubt: Doubt, message: str, metrics: Sequence[str]) -> RunWarning:
+def of_doubt(condition: str, doubt: IntervalWarningKind, message: str, metrics: Sequence[str]) -> RunWarning:
     """The typed warning of one doubt about one condition."""
     kind, severity = KINDS[doubt]
     data = {"doubt": doubt.value, "condition": condition, "metrics": list(metrics)}
@@ -50,7 +50,7 @@ def of_doubt(condition: str, doubt: Doubt, message: str, metrics: Sequence[str])
 
 
 def _of_doubt(condition: str, found: Doubtful) -> RunWarning:
-    return of_doubt(condition, Doubt(found.doubt), found.message, found.metrics)
+    return of_doubt(condition, IntervalWarningKind(found.doubt), found.message, found.metrics)
 
 
 def _refusals(condition: str, one: Experiment) -> list[RunWarning]:

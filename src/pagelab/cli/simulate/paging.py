@@ -127,9 +127,9 @@ def _sampled(wanted: _Wanted, rate: float | None, most_pages: int | None, seed: 
             report=report,
             **wanted.shared,
         )
-    told = found.told()
-    if told is not None:
-        typer.echo(told, err=True)
+    omissions = found.omissions()
+    if omissions is not None:
+        typer.echo(omissions, err=True)
     return found.faults
 
 

@@ -14,7 +14,7 @@ from ...errors import PagelabError
 from ...machine.provenance import pagelab_version
 from .rows import conform
 from .task import Task
-from .traces import TraceGoneError
+from .traces import TraceMissingError
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def perform(task: Task) -> Outcome:
         task.trace.verify()
         found = task.configuration.rows(task.trace.path, task.seeds)
         return _part(task, found, host, time.perf_counter() - start)
-    except TraceGoneError as error:
+    except TraceMissingError as error:
         return Unfit(str(error), host)
     except PagelabError as error:
         return Failed(str(error), host)

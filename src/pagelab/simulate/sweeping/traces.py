@@ -13,7 +13,7 @@ from ...errors import BadInputError
 from ...trace.operations import info
 
 
-class TraceGoneError(BadInputError):
+class TraceMissingError(BadInputError):
     """A trace is not where it was, or is another one."""
 
 
@@ -38,9 +38,11 @@ class TraceFile:
             # Copies have the contents, and times of their own.
             same = found.st_size == self.size_bytes and self.sha256 == _digest(self.path, found.st_mtime_ns)
         except OSError as error:
-            raise TraceGoneError(f"cannot read the trace {self.path}: {error.strerror} (errno {error.errno})") from None
+            raise TraceMissingError(
+                f"cannot read the trace {self.path}: {error.strerror} (errno {error.errno})"
+            ) from None
         if not same:
-            raise TraceGoneError(f"the trace {self.path} is not the one that the sweep was planned with")
+            raise TraceMissingError(f"the trace {self.path} is not the one that the sweep was planned with")
 
 
 Known = Mapping[tuple[str, int, int], str]

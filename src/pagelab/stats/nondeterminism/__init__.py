@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pagelab.stats.nondeterminism.components import Component, Components, nested_components, variance_components
     from pagelab.stats.nondeterminism.data import Executions, Experiment
     from pagelab.stats.nondeterminism.dependence import Dependence, LevelChange, Neighbours, ScheduleTrend
-    from pagelab.stats.nondeterminism.estimate import Caution, Doubt, Estimate, Metric, Refused
+    from pagelab.stats.nondeterminism.estimate import Estimate, IntervalWarning, IntervalWarningKind, Metric, Refused
     from pagelab.stats.nondeterminism.misses import Correlation, correlation, normalized, within_strategies
     from pagelab.stats.nondeterminism.pair import Change, Changes, changes, ratio_of_means
     from pagelab.stats.nondeterminism.plan import Plan, cheapest_plan, repetitions
@@ -71,7 +71,7 @@ _FILES = {
     "misses": ("Correlation", "correlation", "normalized", "within_strategies"),
     "data": ("Executions", "Experiment"),
     "dependence": ("Dependence", "LevelChange", "Neighbours", "ScheduleTrend"),
-    "estimate": ("Caution", "Doubt", "Estimate", "Metric", "Refused"),
+    "estimate": ("IntervalWarning", "IntervalWarningKind", "Estimate", "Metric", "Refused"),
     "sizes": ("Ecdf", "Overhead", "Overheads", "ecdf", "geometric_mean", "overheads"),
     "plan": ("Plan", "cheapest_plan", "repetitions"),
     "settings": ("Resampling",),
@@ -82,14 +82,12 @@ _HOME = {name: file for file, names in _FILES.items() for name in names}
 __all__ = [
     "THRESHOLDS",
     "Balance",
-    "Caution",
     "Change",
     "Changes",
     "Component",
     "Components",
     "Correlation",
     "Dependence",
-    "Doubt",
     "Ecdf",
     "Estimate",
     "Executions",
@@ -97,6 +95,8 @@ __all__ = [
     "Grid",
     "Groups",
     "ImpactFactor",
+    "IntervalWarning",
+    "IntervalWarningKind",
     "LevelChange",
     "Metric",
     "Neighbours",

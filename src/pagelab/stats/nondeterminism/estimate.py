@@ -22,7 +22,7 @@ class Metric(StrEnum):
     EXECUTION = "nondeterminism-in-execution"
 
 
-class Doubt(StrEnum):
+class IntervalWarningKind(StrEnum):
     """Why an interval may not have its level; stable names for reports and JSON."""
 
     FEW_EXECUTIONS = "few-executions"
@@ -46,10 +46,10 @@ class Doubt(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Caution:
+class IntervalWarning:
     """One doubt, in words."""
 
-    doubt: Doubt
+    doubt: IntervalWarningKind
     message: str
     metrics: frozenset[Metric]
     """What it makes doubtful."""

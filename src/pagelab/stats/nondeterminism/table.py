@@ -13,7 +13,7 @@ from pagelab.stats.interval import Interval, IntervalMethod
 from pagelab.stats.nondeterminism.columns import columns
 from pagelab.stats.nondeterminism.components import t_quantile
 from pagelab.stats.nondeterminism.dependence import ALARM, Dependence, dependence_at, p_values
-from pagelab.stats.nondeterminism.estimate import Caution, Doubt, Estimate, Metric, Refused
+from pagelab.stats.nondeterminism.estimate import Estimate, IntervalWarning, IntervalWarningKind, Metric, Refused
 from pagelab.stats.refusal import Refusal, StatsRefusedError
 
 if TYPE_CHECKING:
@@ -30,15 +30,15 @@ FEW_EXECUTIONS = 10
 _EVERY = frozenset(Metric)
 _INSIDE = frozenset({Metric.MEASUREMENT, Metric.EXECUTION})
 _CONCERNS = {
-    Doubt.FEW_EXECUTIONS: _EVERY,
-    Doubt.UNBALANCED: frozenset({Metric.MEAN}),
-    Doubt.NEGATIVE_COMPONENT: frozenset({Metric.EXECUTION}),
-    Doubt.DEPENDENT_MEASUREMENTS: _INSIDE,
-    Doubt.WARM_UP: _EVERY,
-    Doubt.LEVEL_SHIFT: _INSIDE,
-    Doubt.TREND: _EVERY,
-    Doubt.DEPENDENT_EXECUTIONS: _EVERY,
-    Doubt.SMALL_GROUPS: frozenset({Metric.EXECUTION}),
+    IntervalWarningKind.FEW_EXECUTIONS: _EVERY,
+    IntervalWarningKind.UNBALANCED: frozenset({Metric.MEAN}),
+    IntervalWarningKind.NEGATIVE_COMPONENT: frozenset({Metric.EXECUTION}),
+    IntervalWarningKind.DEPENDENT_MEASUREMENTS: _INSIDE,
+    IntervalWarningKind.WARM_UP: _EVERY,
+    IntervalWarningKind.LEVEL_SHIFT: _INSIDE,
+    IntervalWarningKind.TREND: _EVERY,
+    IntervalWarningKind.DEPENDENT_EXECUTIONS: _EVERY,
+    IntervalWarningKind.SMALL_GROUPS: frozenset({Metric.EXECUTION}),
 }
 
 SMALLEST_GROUP = 3
@@ -99,7 +99,7 @@ class Table:
         return self.grids[metric]
 
     @cached_property
-    def doubts(self) -> Mapping[Doubt, NDArray[np.bool_]]:
+    def doubts(self) -> Mapping[IntervalWarningKind, NDArray[np.bool_]]:
         """Which experiment each doubt is about."""
         return _find(self)
 
@@ -133,9 +133,9 @@ class Table:
     def dependence(self, i: int) -> Dependence:
         return dependence_at(self.columns, self.dependence_p, i, self.experiments[i].executions.values.size)
 
-    def cautions(self, i: int) -> tuple[Caution, ...]:
+    def interval_warnings(self, i: int) -> tuple[IntervalWarning, ...]:
         """Every doubt about experiment ``i``, in words."""
-        return tuple(_caution(self, doubt, i) for doubt, where in self.doubts.items() if where[i])
+        return tuple(_interval_warning(self, doubt, i) for doubt, where in self.doubts.items() if where[i])
 
     def _grid(self, metric: Metric) -> Grid:
         columns = self.columns
@@ -252,7 +252,7 @@ def characterize(experiments: Sequence[Experiment], settings: Resampling, *, gro
     return Table(tuple(experiments), settings, sizes, found)
 
 
-def _find(table: Table) -> dict[Doubt, NDArray[np.bool_]]:
+def _find(table: Table) -> dict[IntervalWarningKind, NDArray[np.bool_]]:
     """One mask over the experiments for each doubt. Comparisons with NaN (nothing to look at) are False."""
     columns, p = table.columns, table.dependence_p
     changed = p["change"] < ALARM
@@ -260,52 +260,52 @@ def _find(table: Table) -> dict[Doubt, NDArray[np.bool_]]:
     impact = ~np.isnan(table.grids[Metric.EXECUTION].value)
     few = (table.executions < FEW_EXECUTIONS) & (table.executions > 1)
     return {
-        Doubt.FEW_EXECUTIONS: few,
-        Doubt.UNBALANCED: table.fewest != table.most,
-        Doubt.NEGATIVE_COMPONENT: columns["between_means"] < columns["within_share"],
-        Doubt.DEPENDENT_MEASUREMENTS: p["inside"] < ALARM,
-        Doubt.WARM_UP: changed & early,
-        Doubt.LEVEL_SHIFT: changed & ~early,
-        Doubt.TREND: p["trend"] < ALARM,
-        Doubt.DEPENDENT_EXECUTIONS: p["between"] < ALARM,
-        Doubt.SMALL_GROUPS: impact & (table.group_sizes == 3),
+        IntervalWarningKind.FEW_EXECUTIONS: few,
+        IntervalWarningKind.UNBALANCED: table.fewest != table.most,
+        IntervalWarningKind.NEGATIVE_COMPONENT: columns["between_means"] < columns["within_share"],
+        IntervalWarningKind.DEPENDENT_MEASUREMENTS: p["inside"] < ALARM,
+        IntervalWarningKind.WARM_UP: changed & early,
+        IntervalWarningKind.LEVEL_SHIFT: changed & ~early,
+        IntervalWarningKind.TREND: p["trend"] < ALARM,
+        IntervalWarningKind.DEPENDENT_EXECUTIONS: p["between"] < ALARM,
+        IntervalWarningKind.SMALL_GROUPS: impact & (table.group_sizes == 3),
     }
 
 
-def _caution(table: Table, doubt: Doubt, i: int) -> Caution:
+def _interval_warning(table: Table, doubt: IntervalWarningKind, i: int) -> IntervalWarning:
     """The doubt about experiment ``i`` in words, with what to do."""
-    return Caution(doubt, _message(table, doubt, i), _CONCERNS[doubt])
+    return IntervalWarning(doubt, _message(table, doubt, i), _CONCERNS[doubt])
 
 
-def _message(table: Table, doubt: Doubt, i: int) -> str:
+def _message(table: Table, doubt: IntervalWarningKind, i: int) -> str:
     at = {name: float(column[i]) for name, column in table.columns.items()}
-    if doubt is Doubt.FEW_EXECUTIONS:
+    if doubt is IntervalWarningKind.FEW_EXECUTIONS:
         return _few(int(table.executions[i]))
-    if doubt is Doubt.UNBALANCED:
+    if doubt is IntervalWarningKind.UNBALANCED:
         return (
             f"executions have {table.fewest[i]} to {table.most[i]} measurements: they count alike, and the mean's "
             "interval is approximate"
         )
-    if doubt is Doubt.NEGATIVE_COMPONENT:
+    if doubt is IntervalWarningKind.NEGATIVE_COMPONENT:
         return (
             f"the variance between executions is estimated as {at['between_means'] - at['within_share']:.3g} and "
             "set to 0: the spread inside explains all of it"
         )
-    if doubt is Doubt.DEPENDENT_MEASUREMENTS:
+    if doubt is IntervalWarningKind.DEPENDENT_MEASUREMENTS:
         return (
             f"neighbouring measurements are correlated ({at['lag_one']:+.2f}): {_effective(table, i)}; the mean's "
             "interval does not rely on them"
         )
-    if doubt in (Doubt.WARM_UP, Doubt.LEVEL_SHIFT):
+    if doubt in (IntervalWarningKind.WARM_UP, IntervalWarningKind.LEVEL_SHIFT):
         return _change(doubt, at)
-    if doubt is Doubt.TREND:
+    if doubt is IntervalWarningKind.TREND:
         shift = "" if np.isnan(at["trend_shift"]) else f" by {abs(at['trend_shift']):.1%}"
         way = "slower" if at["trend_s"] > 0 else "faster"
         return (
             f"executions became {way}{shift} over the schedule (tau {at['trend_tau']:+.2f}): they do not vary around "
             "one mean; quieten the machine, or interleave and repeat"
         )
-    if doubt is Doubt.DEPENDENT_EXECUTIONS:
+    if doubt is IntervalWarningKind.DEPENDENT_EXECUTIONS:
         return f"neighbouring executions are correlated ({at['means_lag_one']:+.2f}): randomise their order"
     return "groups of 3: the mean of their ratios converges slowly; run at least 5 executions of 5 measurements"
 
@@ -327,9 +327,9 @@ def _effective(table: Table, i: int) -> str:
     return f"{total} measurements are worth {bound} {total / time:.0f} independent ones"
 
 
-def _change(doubt: Doubt, at: dict[str, float]) -> str:
+def _change(doubt: IntervalWarningKind, at: dict[str, float]) -> str:
     after, way = int(at["change_after"]), "slower" if at["change_shift"] > 0 else "faster"
     what = f"the first {after} measurement{'s' * (after > 1)} of the executions are {abs(at['change_shift']):.1%} {way}"
-    if doubt is Doubt.WARM_UP:
+    if doubt is IntervalWarningKind.WARM_UP:
         return f"{what} than the rest: leave them out (drop_first = {after})"
     return f"{what} than the last {int(at['change_places']) + 1 - after}: the executions change while they run"
