@@ -291,7 +291,7 @@ def test_a_machine_with_block_effects_is_named(tmp_path: Path) -> None:
     assert lines[0].startswith("The machine decides it: ")
     assert any(line.startswith("default  ") and "spread" in line for line in lines[:6])
     assert any("▓ the machine " in line and "░ unexplained " in line for line in lines[:9])
-    assert sum(line.startswith(("serious: ", "caution: ")) for line in lines) == 0, "the headline has said it"
+    assert sum(line.startswith(("serious: ", "warning: ")) for line in lines) == 0, "the headline has said it"
 
 
 def test_a_row_is_as_high_as_there_are_executions() -> None:

@@ -89,7 +89,7 @@ def _short(design: Design) -> list[str]:
     where = _some([f"{c.id}, in {c.short_placed} of {wording.count(c.analysed, 'execution')}" for c in short])
     return [
         f"{wording.count(len(short), 'condition')} got fewer pages of the asked size than the policy names ({where}): "
-        "these executions stay in the analysis, and the effect shown is that of what the kernel gave."
+        "these executions stay in the analysis, and the effect shown is that of the actual placement."
     ]
 
 

@@ -146,7 +146,7 @@ def _run(one: Judged, analysis: Analysis) -> Following | None:
         return None
     words = ["pagelab", "run", *(word for axis, value in flags.items() for word in (f"--{axis}", value)), "--"]
     return Following(
-        f"{shlex.join(words)} {command}", f"one run under {c.policy}: what was asked, what the kernel gave"
+        f"{shlex.join(words)} {command}", f"one run under {c.policy}: requested and actual placement"
     )
 
 

@@ -118,9 +118,9 @@ def _condition(one: Compared, column: Column) -> list[str]:
     lines += [f"  {told}"] if told else []
     notes: dict[str, list[str]] = {}
     for i, side in enumerate("AB"):
-        for caution in table.interval_warnings(i):
-            notes.setdefault(caution.message, []).append(side)
-    lines += [f"  note on {' and '.join(sides)}: {message}" for message, sides in notes.items()]
+        for warning in table.interval_warnings(i):
+            notes.setdefault(warning.message, []).append(side)
+    lines += [f"  warning on {' and '.join(sides)}: {message}" for message, sides in notes.items()]
     return lines + [f"  left out of {note}" for note in one.left_out]
 
 

@@ -158,7 +158,7 @@ def show(found: Diagnosis, console: Console, directory: Path) -> None:
     console.print(f"{'fix' if found.outcome == 'confirmed' else 'next'}: {following.command}", markup=False)
     console.print(f"      ({following.why})", markup=False)
     if found.caveat is not None:
-        grade = {"serious": "serious", "warning": "caution", "info": "note"}[found.caveat.severity]
+        grade = {"serious": "serious", "warning": "warning", "info": "info"}[found.caveat.severity]
         console.print(f"{grade}: {found.caveat.text}", markup=False)
     console.print()
     for sentence in found.sentences + found.interactions:
@@ -169,7 +169,7 @@ def show(found: Diagnosis, console: Console, directory: Path) -> None:
         console.print(line, markup=False)
     _confirmation(found, console)
     for note in found.notes:
-        console.print(f"note: {note}", markup=False)
+        console.print(f"info: {note}", markup=False)
 
 
 def _picture(found: Diagnosis, directory: Path) -> list[str]:

@@ -206,7 +206,7 @@ def _document(
     baseline = wanted.settings[0].name
     answers = [_answer(contrasts[name], wanted.level, len(contrasts)) for name in wanted.names()[1:]]
     missing = [one.needed or 2 * wanted.fewest for one in answers if one.said == "cannot-tell"]
-    following, why = f"pagelab report {shlex.quote(str(directory))}", "every execution, and what the kernel gave"
+    following, why = f"pagelab report {shlex.quote(str(directory))}", "every execution, and the kernel's placement"
     if missing and max(missing) > blocks:
         from pagelab.study.progress import shown_duration
 
@@ -283,7 +283,7 @@ def _text(document: TryDocument, found: Analysis) -> str:
     lines += [one.sentence for one in document.settings if one.sentence != verdict]
     # That the machine is not quiet was said when the study began.
     serious = [caveat for caveat in found.caveats if not caveat.startswith("The machine was ")]
-    lines += [f"caution: {serious[0]}"] if serious else []
+    lines += [f"warning: {serious[0]}"] if serious else []
     return "\n".join([*lines, f"next: {document.next}", f"      ({document.why})"])
 
 

@@ -170,10 +170,10 @@ def block_effects(others: ArrayLike) -> NDArray[np.float64] | None:
 def shared(rows: NDArray[np.float64], copies: int, block_effect: NDArray[np.float64]) -> NDArray[np.float64]:
     """The part of the block effects that control and pinned values have in common: batch × blocks.
 
-    ``rows``: batch × conditions × blocks, of log times. The slope is the mean of two regressions on the block effect, that of
-    the control's mean and that of the pinned values': where one of them follows the machine and the other does not,
-    both are left with as much of it, and none seems to have more spread. Between 0 and 1; on a quiet machine what it
-    multiplies is next to nothing.
+    ``rows``: batch × conditions × blocks, of log times. The slope is the mean of two regressions on the block effect,
+    that of the control's mean and that of the pinned values': where one of them follows the machine and the other does
+    not, both are left with as much of it, and none seems to have more spread. Between 0 and 1; on a quiet machine what
+    it multiplies is next to nothing.
     """
     centred = block_effect - block_effect.mean()
     size = float((centred**2).sum())
@@ -197,13 +197,13 @@ def spread_ratio(
 
     ``control``: copies × blocks; ``pinned``: values × blocks, of the same blocks. Statistics: difference of the logs
     over its error; of the pooled variances by the jackknife (Miller 1968), of the mean absolute deviations from the
-    medians by the delta method (Brown and Forsythe's scores). With ``block_effect`` (:func:`block_effects` of the same blocks, from
-    other conditions) there are four: the same two of times less what they share of it. All are compared with two null
-    distributions: of the log times permuted within blocks, as the schedule did (exact where the source does nothing at
-    all), and of the same after taking each condition's median out (where it moves the times by a factor and not the
-    spread). ``p`` is that of the smallest of the statistics' p, against the permutation distribution of just that
-    (Westfall and Young 1993, min-P); the larger of the two nulls counts. Intervals take the larger of the two quantiles
-    in place of Student's. ``tests``: sources that are judged together, for ``joint_log_low``.
+    medians by the delta method (Brown and Forsythe's scores). With ``block_effect`` (:func:`block_effects` of the same
+    blocks, from other conditions) there are four: the same two of times minus its common part. All are compared with
+    two null distributions: of the log times permuted within blocks, as the schedule did (exact where the source does
+    nothing at all), and of the same after taking each condition's median out (where it moves the times by a factor and
+    not the spread). ``p`` is that of the smallest of the statistics' p, against the permutation distribution of just
+    that (Westfall and Young 1993, min-P); the larger of the two nulls counts. Intervals take the larger of the two
+    quantiles in place of Student's. ``tests``: sources that are judged together, for ``joint_log_low``.
     """
     first, second = logs(control), logs(pinned)
     rows, copies = np.concatenate([first, second]), len(first)
@@ -288,9 +288,9 @@ def _sizes(differences: NDArray[np.float64], errors: NDArray[np.float64]) -> NDA
 def _all_statistics(
     rows: NDArray[np.float64], copies: int, block_effect: NDArray[np.float64] | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """:func:`_statistics` of the times; and, where block effects are known, of the times without what both sides share of them.
+    """:func:`_statistics` of the times; with known block effects, also of the times without their common part.
 
-    What is taken out is computed anew from the permuted times: it is a part of the statistic.
+    The common part is computed again from the permuted times: it is a part of the statistic.
     """
     found = _statistics(rows, copies)
     if block_effect is None:
