@@ -16,9 +16,8 @@ from test_parts import finding as made
 from pagelab.analysis.metrics import metric_named
 from pagelab.cli.diagnose import show
 from pagelab.diagnose import allocate, answer, judge
-from pagelab.diagnose.files import write
 from pagelab.diagnose.model import Confirmation, Diagnosis, Finding, Interval, Outcome, Pin, Settings, Typical
-from pagelab.diagnose.page import Phases, figures_of
+from pagelab.diagnose.page import Phases, figures_of, write
 from pagelab.diagnose.run import begin, resume
 from pagelab.diagnose.sources import COMBINED, sources
 from pagelab.diagnose.strip import WIDTH, Row, bar, strip

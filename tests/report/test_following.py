@@ -10,9 +10,8 @@ import pytest
 from factory import Run, data_of
 
 from pagelab.analysis import Analysis, StudyData, analyse
-from pagelab.analysis.answer import fewest_of
+from pagelab.analysis.answer import fewest_of, reach
 from pagelab.analysis.following import following_of
-from pagelab.analysis.reach import reach
 from pagelab.analysis.verdict import judged_of
 from pagelab.stats.paired import FEWEST_PAIRS
 

@@ -12,11 +12,10 @@ from pagelab.analysis.data import StudyData
 from pagelab.analysis.gates import Gate, InPairs, Judgement, Outcome, judge, overall
 from pagelab.analysis.machine import machine_of
 from pagelab.analysis.metrics import executions_of as runs_of
-from pagelab.analysis.metrics import metric_named, metrics_of
+from pagelab.analysis.metrics import metric_named, metrics_of, samples_of
 from pagelab.analysis.model import Interval as ModelInterval
 from pagelab.analysis.model import Metric as Column
 from pagelab.analysis.planned_test import paired
-from pagelab.analysis.samples import executions_of
 from pagelab.analysis.summaries import interval_of
 from pagelab.errors import BadInputError
 from pagelab.stats import Pairs, blocks_pay, paired_ratio, signed_rank
@@ -188,7 +187,7 @@ def _compared(
     left_out: list[str] = []
 
     def experiment(side: str, data: StudyData) -> Experiment:
-        executions, notes = executions_of(data, condition, column, f"{side}, {condition}, {column.label}")
+        executions, notes = samples_of(data, condition, column, f"{side}, {condition}, {column.label}")
         left_out.extend(f"{side}: {note}" for note in notes)
         return Experiment(condition, side, executions)
 

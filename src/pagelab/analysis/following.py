@@ -145,9 +145,7 @@ def _run(one: Judged, analysis: Analysis) -> Following | None:
     if not command or not flags:
         return None
     words = ["pagelab", "run", *(word for axis, value in flags.items() for word in (f"--{axis}", value)), "--"]
-    return Following(
-        f"{shlex.join(words)} {command}", f"one run under {c.policy}: requested and actual placement"
-    )
+    return Following(f"{shlex.join(words)} {command}", f"one run under {c.policy}: requested and actual placement")
 
 
 def _flags(texts: dict[str, str], policy: str) -> dict[str, str] | None:

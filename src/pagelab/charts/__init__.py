@@ -1,1 +1,1 @@
-"""Charts for every picture: one look (`theme`), marks without a study (`over_colours`, `by_row`), files."""
+"""Charts for every picture: one look (`theme`), marks without a study (`marks`, `rows`), files."""

@@ -81,7 +81,7 @@ def diagnose_command(
 
         pagelab diagnose --resume bench.diagnosis
     """
-    from pagelab.diagnose.files import write
+    from pagelab.diagnose.page import write
     from pagelab.diagnose.run import begin
     from pagelab.diagnose.run import resume as go_on
     from pagelab.errors import BadInputError

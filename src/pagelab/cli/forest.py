@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pagelab.analysis import wording
-from pagelab.analysis.answer import NEGLIGIBLE
-from pagelab.analysis.reach import reach
+from pagelab.analysis.answer import NEGLIGIBLE, reach
 
 WIDTH = 41
 """Columns of the axis: odd, so that a symmetric one has a middle."""

@@ -329,11 +329,11 @@ def _show(found: AddressMap, *, as_json: bool, output: Path | None, everything: 
 
 
 def _show_colours(console: Console, found: AddressMap, colouring: Colouring, *, everything: bool) -> None:
-    from pagelab.placement.colour_table import LEGEND, heading, table
+    from pagelab.placement.table import COLOUR_LEGEND, colour_heading, colour_table
 
-    console.print(f"\n{heading(colouring)}", highlight=False, markup=False)
-    shown, rest = table(found, everything=everything, width=console.width)
+    console.print(f"\n{colour_heading(colouring)}", highlight=False, markup=False)
+    shown, rest = colour_table(found, everything=everything, width=console.width)
     console.print(shown)
     if rest:
         console.print(rest, style="dim", highlight=False)
-    console.print(LEGEND, style="dim", highlight=False, soft_wrap=True)
+    console.print(COLOUR_LEGEND, style="dim", highlight=False, soft_wrap=True)

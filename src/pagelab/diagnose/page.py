@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,9 @@ from pagelab.report.figure import Figure
 from pagelab.report.nondeterminism import tables as nd_tables
 from pagelab.report.tables import Table
 from pagelab.study.store import NAME, Store
+
+if TYPE_CHECKING:
+    from pagelab.report.figure import Figure
 
 _PHASES = {"": "exploration", "confirmation": "confirmation", "pilot": "pilot", "probe": "probe"}
 _TRACED = 4
@@ -280,3 +284,26 @@ def _downloads(found: Diagnosis, phases: Phases) -> list[shell.Download]:
             content = data.measurements.write_csv().encode()
             files.append(shell.download(f"{phase}-measurements.csv", content, "text/csv", "one row a measurement"))
     return files
+
+
+PAGE = "diagnosis.html"
+PICTURE = "diagnosis.svg"
+
+
+def write(directory: Path, found: Diagnosis) -> Path:
+    """Writes both files into ``directory``; returns the page's path."""
+    phases = Phases.load(directory, found)
+    sources = next(figure for figure in figures_of(found, phases) if figure.id == "sources")
+    (directory / PICTURE).write_text(_svg(sources), encoding="utf-8")
+    page = directory / PAGE
+    temporary = page.with_name(f".{PAGE}.tmp")
+    temporary.write_text(render(found, phases, directory), encoding="utf-8")
+    temporary.replace(page)
+    return page
+
+
+def _svg(figure: Figure) -> str:
+    import vl_convert
+
+    svg: str = vl_convert.vegalite_to_svg(figure.for_paper(), allowed_base_urls=[])
+    return svg

@@ -9,7 +9,7 @@ from pagelab.analysis import wording
 from pagelab.analysis.answer import NEGLIGIBLE
 from pagelab.analysis.model import Analysis
 from pagelab.charts import theme
-from pagelab.report import charts, set_figures
+from pagelab.report import charts, over_set
 from pagelab.report.figure import Figure, slug
 from pagelab.report.nondeterminism import figures as nondeterminism
 
@@ -26,7 +26,7 @@ def figures_of(analysis: Analysis) -> tuple[Figure, ...]:
     first: tuple[Callable[[Analysis, int], list[Figure]], ...]
     answers, spread = (_effects, _times), nondeterminism.MAKERS
     if analysis.over_set is not None:
-        first = (set_figures.over_set, *spread, _times)
+        first = (over_set.set_figures, *spread, _times)
     elif nondeterminism.is_the_answer(analysis):
         first = (*spread, *answers)
     else:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from pagelab.analysis.data import StudyData
-from pagelab.analysis.metrics import ANALYSED
+from pagelab.analysis.metrics import ANALYSED, samples_of
 from pagelab.analysis.model import Metric as Column
 from pagelab.analysis.nondeterminism import words
 from pagelab.analysis.nondeterminism.characterized import Sample, experiment_of, shared_size
@@ -15,7 +15,6 @@ from pagelab.analysis.nondeterminism.families import distribution_of, family_of
 from pagelab.analysis.nondeterminism.misses import misses_of
 from pagelab.analysis.nondeterminism.traces import traces_of
 from pagelab.analysis.nondeterminism_model import Distribution, Experiment, Family, NondeterminismPart
-from pagelab.analysis.samples import executions_of
 from pagelab.stats import nondeterminism as nd
 from pagelab.stats.nondeterminism.dependence import ALARM
 from pagelab.stats.refusal import StatsRefusedError
@@ -80,7 +79,7 @@ def _samples(data: StudyData, columns: Mapping[str, Column]) -> tuple[dict[tuple
         if column is None or runs.height == 0:
             continue
         try:
-            executions, notes = executions_of(data, one.name, column, column.label)
+            executions, notes = samples_of(data, one.name, column, column.label)
         except StatsRefusedError as error:
             refused[one.name] = str(error)
             continue

@@ -163,7 +163,7 @@ def _show_spread(done: Sweep) -> None:
 
 
 def _draw(done: Sweep, stem: Path) -> None:
-    from pagelab.simulate.sweeping.figure import cycles_figure
+    from pagelab.simulate.sweeping.run import cycles_figure
     from pagelab.simulate.tables import write_figure
 
     written = write_figure(cycles_figure(done.frame()), stem)

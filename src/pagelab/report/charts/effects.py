@@ -8,9 +8,8 @@ from typing import Any
 import altair as alt
 
 from pagelab.analysis import wording
-from pagelab.analysis.answer import NEGLIGIBLE
+from pagelab.analysis.answer import NEGLIGIBLE, reach
 from pagelab.analysis.model import Analysis
-from pagelab.analysis.reach import reach
 from pagelab.analysis.verdict import Judged, judged_of
 from pagelab.charts import theme
 
