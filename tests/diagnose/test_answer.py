@@ -109,7 +109,7 @@ def test_no_cause_found() -> None:
 def test_the_cause_is_the_machine() -> None:
     found = of("unexplained", typical=RANGE, machine=interval(0.62, 0.5, 0.7))
     assert answer.headline(found) == (
-        "The machine decides it: 5.1 to 13 ms; executions that ran at the same time were slow together, whatever was "
+        "The machine decides it: 5.1 to 13 ms; executions that ran at the same time were slow together under every pin"
         "pinned: 62% of the variance (50–70%)"
     )
 
@@ -118,7 +118,7 @@ def test_the_cause_is_the_machine() -> None:
     ("result", "said"),
     [
         ("refuted", "No cause found: 7 or 13 ms; ASLR looked like it, and 40 fresh executions of each refute that "),
-        ("undecided", "Cannot tell what decides it: 7 or 13 ms; ASLR may make 40% (0–70%) of the variance, as far "),
+        ("undecided", "No confirmed cause: 7 or 13 ms; ASLR may make 40% (0–70%) of the variance, as far "),
     ],
 )
 def test_what_fresh_executions_do_not_confirm_decides_nothing(result: str, said: str) -> None:

@@ -21,8 +21,8 @@ def caveats_of(
     found = list(design.notes)
     if not design.complete:
         found.append(
-            "The study is not finished: what follows is its state so far, and p-values hold only when all planned "
-            "executions are done. Stopping now because of what is seen here would make them wrong."
+            "The study is not finished: this is its state so far, and p-values hold only when all planned "
+            "executions are done. Stopping now because of these results would make them wrong."
         )
     found += _failed(design, failures)
     found += [f"{c.id} was left out: {c.left_out}" for c in design.conditions if c.left_out]
@@ -37,7 +37,7 @@ def caveats_of(
         found.append(f"The machine was not the same throughout: {keys}{rest} changed (see Machine).")
     if design.precision_stop:
         found.append(
-            "The number of executions was decided by a precision stop: see Method for what its intervals cover."
+            "The number of executions was decided by a precision stop: see Method for the coverage of its intervals."
         )
     if design.precision_missed:
         found.append(

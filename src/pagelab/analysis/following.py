@@ -52,7 +52,7 @@ def following_of(analysis: Analysis, data: StudyData) -> Following:
     if unknown and analysis.design.imported_from is None and not analysis.design.precision_stop:
         return _resume(unknown[0], analysis, data, where)
     if analysis.failures:
-        return Following(f"pagelab study status {where}", "what failed, and where its output is kept")
+        return Following(f"pagelab study status {where}", "the failed runs, and the files of their output")
     found = [one for one in judged if one.answer.said in ("lower", "higher")]
     for one in found:
         used = _run(one, analysis)
@@ -87,7 +87,7 @@ def _of_set(analysis: Analysis, data: StudyData, where: str) -> Following:
             _WHOLE,
         )
     if analysis.failures:
-        return Following(f"pagelab study status {where}", "what failed, and where its output is kept")
+        return Following(f"pagelab study status {where}", "the failed runs, and the files of their output")
     return Following(f"pagelab report {where} --format data", "every program’s ratio, as CSV and JSON")
 
 

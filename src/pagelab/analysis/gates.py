@@ -142,7 +142,7 @@ def _of_ratio(found: InPairs, ratio: float) -> Flipped:
 
 def _not_told(p: float, tail: float, test: Exchanged | Flipped) -> str:
     if test.exact and test.choices * tail < 1:
-        return f"so few executions cannot be told apart at this level (least p {1 / test.choices:.2g}): run more"
+        return f"so few executions cannot differ at this level (least p {1 / test.choices:.2g}): run more"
     return f"the interval does not hold the limit, but exchanged executions do as well (p = {p:.2g}): run more"
 
 

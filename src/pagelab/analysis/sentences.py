@@ -72,7 +72,7 @@ def _sized(c: Contrast) -> bool:
 
 def _unsized(c: Contrast, metric: Metric, family: int) -> str:
     return (
-        f"{c.policy} {_verb(c, metric)} ({_p(c, family)}); how large the difference is cannot be said from the "
+        f"{c.policy} {_verb(c, metric)} ({_p(c, family)}); the size of the difference cannot be estimated from the "
         f"executions that finished.{_late(c)}"
     )
 
@@ -155,13 +155,13 @@ def _none_in_time(c: Contrast, family: int) -> str:
     verb = "lengthens" if c.verdict == "higher" else "shortens"
     return (
         f"{c.policy} {verb} {c.workload} ({_p(c, family)}): no execution under {late} ended within the time limit, "
-        f"as those under {other} did; how large the difference is cannot be said."
+        f"as those under {other} did; the size of the difference cannot be estimated."
     )
 
 
 def _missing(c: Contrast, metric: Metric) -> str:
     who = [name for name, n in ((c.policy, c.n), (c.baseline, c.n_baseline)) if n == 0]
-    return f"{c.workload}: nothing can be said of {c.policy}; no {metric.label} from {wording.listing(who)}."
+    return f"{c.workload}: no result for {c.policy}; no {metric.label} from {wording.listing(who)}."
 
 
 def _descriptive(c: Contrast, metric: Metric) -> str:

@@ -84,7 +84,7 @@ def _sentence(one: Judged, design: Design) -> str:
     if one.answer.said not in ("lower", "higher"):
         return f"{lead}{c.workload} under {policy} against {c.baseline}: {said}"
     said, _, unknown = said.partition(", size unknown")
-    size = "; how much cannot be said" if one.answer.change is None else unknown
+    size = "; the size is unknown" if one.answer.change is None else unknown
     than = "as" if " times as " in said else "than"
     verb = "takes" if said.endswith("as long") else "is"
     return f"{lead}{c.workload} {verb} {said} under {policy} {than} under {c.baseline}{size}"

@@ -82,7 +82,13 @@ def compare_command(
     aslr: Aslr = None,
     minutes: Annotated[
         float | None,
-        typer.Option("--minutes", "-m", metavar="N", help="As many of each as fit into it.", rich_help_panel=WHAT),
+        typer.Option(
+            "--minutes",
+            "-m",
+            metavar="N",
+            help="Time instead of a number: as many executions of each as fit.",
+            rich_help_panel=WHAT,
+        ),
     ] = None,
     timeout: Timeout = None,
     measure_regex: MeasureRegex = None,
@@ -233,7 +239,7 @@ def run_commands(pair: Pair, into: Path | None) -> tuple[tuple[StudyData, StudyD
     if not 2 <= pair.executions <= 100_000:
         raise BadInputError(f"--executions {pair.executions}: not within 2 ... 100000 (one execution has no spread)")
     if into is not None and into.exists() and (not into.is_dir() or any(into.iterdir())):
-        raise BadInputError(f"--into {into}: it exists; compare what is in it with: pagelab compare {into}")
+        raise BadInputError(f"--into {into}: it exists; compare its executions with: pagelab compare {into}")
     with tempfile.TemporaryDirectory(prefix="pagelab-compare-") as temporary:
         directory = (into or Path(temporary) / "study").resolve()
         why = run_pair(pair, directory, local_tools(), for_terminal())

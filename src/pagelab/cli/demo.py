@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def demo_command(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where inputs, store and report go.")] = Path(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory of inputs, store and report.")] = Path(
         "demo-out"
     ),
     minutes: Annotated[

@@ -28,7 +28,7 @@ def diagnose_command(
     into: Annotated[
         Path | None,
         typer.Option(
-            "--into", metavar="DIR", help="Where it is kept (default: CMD.diagnosis).", rich_help_panel=OUTPUT
+            "--into", metavar="DIR", help="Directory of the diagnosis (default: CMD.diagnosis).", rich_help_panel=OUTPUT
         ),
     ] = None,
     resume: Annotated[
@@ -40,7 +40,7 @@ def diagnose_command(
         typer.Option(
             "--unchanged",
             metavar="PERCENT",
-            help="The mean is unchanged when its interval lies within ± so much.",
+            help="The mean is unchanged if its interval lies within ± this share.",
             rich_help_panel=JUDGE,
         ),
     ] = 1.0,
@@ -49,7 +49,7 @@ def diagnose_command(
         typer.Option(
             "--negligible",
             metavar="PERCENT",
-            help="A spread whose interval lies below this needs no explanation.",
+            help="A spread with its whole interval below this needs no explanation.",
             rich_help_panel=JUDGE,
         ),
     ] = 1.0,

@@ -34,17 +34,17 @@ def doctor_command(
     ] = None,
     fix: Annotated[
         list[str] | None,
-        typer.Option("--fix", metavar="KEY=VALUE", help="Change a setting; journalled first. --keys lists them."),
+        typer.Option("--fix", metavar="KEY=VALUE", help="Change a setting (journalled). --keys lists them."),
     ] = None,
     restore: Annotated[
-        bool, typer.Option("--restore", help="Put back whatever pagelab changed on this machine.")
+        bool, typer.Option("--restore", help="Restore all settings that pagelab changed on this machine.")
     ] = False,
     force: Annotated[
         bool,
-        typer.Option("--force", help="With --restore: also what a run in progress or somebody else has changed."),
+        typer.Option("--force", help="With --restore: also settings changed by a run in progress or by others."),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With --fix or --restore: say what would be written.")
+        bool, typer.Option("--dry-run", help="With --fix or --restore: print the values that would be written.")
     ] = False,
     print_: Annotated[
         str | None,
@@ -53,7 +53,7 @@ def doctor_command(
     keys: Annotated[bool, typer.Option("--keys", help="List the settings that --fix knows.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print all answers as JSON.")] = False,
     noise: Annotated[bool, typer.Option(help="Measure noise (half a second of one CPU).")] = True,
-    why: Annotated[bool, typer.Option("--why", help="Say for each line what it matters for.")] = False,
+    why: Annotated[bool, typer.Option("--why", help="Show the use of each line.")] = False,
     probe_colours: Annotated[
         bool,
         typer.Option(

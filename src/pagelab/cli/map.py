@@ -31,7 +31,7 @@ def map_command(
         list[str], typer.Argument(metavar="PID | -- CMD...", help="A process, or a command to run and map.")
     ],
     at: Annotated[
-        str, typer.Option("--at", metavar="exit|SECONDS", help="When to map a command; SECONDS ends it afterwards.")
+        str, typer.Option("--at", metavar="exit|SECONDS", help="When a command is mapped; then it is ended.")
     ] = "exit",
     picture: Annotated[
         Path | None, typer.Option("--picture", metavar="FILE", help="Draw it: a name in .svg, .png or .html.")
@@ -42,9 +42,7 @@ def map_command(
     ] = None,
     draw: Annotated[
         str | None,
-        typer.Option(
-            "--draw", metavar="sizes|colours", help="What the picture shows; colours where any are asked for."
-        ),
+        typer.Option("--draw", metavar="sizes|colours", help="Contents of the picture; default: colours if requested."),
     ] = None,
     save: Annotated[
         Path | None,
@@ -169,7 +167,7 @@ def _drawing(draw: str | None, picture: Path | None, *, colours_asked: bool) -> 
     if draw not in (None, "sizes", "colours"):
         raise BadInputError(f"--draw {draw}: allowed: sizes, colours")
     if picture is None and draw is not None:
-        raise BadInputError(f"--draw {draw} says what a picture shows; name its file: --picture FILE")
+        raise BadInputError(f"--draw {draw} sets the contents of a picture; name its file: --picture FILE")
     if picture is not None:
         _check_suffix(picture)
     return draw or ("colours" if colours_asked else "sizes")

@@ -43,7 +43,7 @@ Variables = Annotated[
     typer.Option(
         "--env",
         metavar="NAME=VALUE",
-        help="A variable: twice the same name for two values; others hold throughout.",
+        help="A variable: the same name twice compares two values; others apply to all executions.",
         rich_help_panel=SETTINGS,
     ),
 ]
@@ -71,7 +71,7 @@ MeasureRegex = Annotated[
 Level = Annotated[float, typer.Option("--level", help="Confidence level.", rich_help_panel=JUDGE)]
 Seed = Annotated[
     int,
-    typer.Option("--seed", help="Of everything drawn: the same seed gives the same digits.", rich_help_panel=JUDGE),
+    typer.Option("--seed", help="Seed of all draws: the same seed gives the same digits.", rich_help_panel=JUDGE),
 ]
 
 

@@ -14,7 +14,7 @@ def report_command(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The study's directory.")],
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Where the report goes (default: DIR/report)."),
+        typer.Option("--out", metavar="DIR", help="Directory of the report (default: DIR/report)."),
     ] = None,
     format_: Annotated[
         list[str] | None,

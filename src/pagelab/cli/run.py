@@ -91,7 +91,7 @@ def run_command(
     user: Annotated[
         str | None,
         typer.Option(
-            "--user", metavar="NAME", help="Run as this user instead of the one asking.", rich_help_panel=WHAT
+            "--user", metavar="NAME", help="Run as this user instead of the calling one.", rich_help_panel=WHAT
         ),
     ] = None,
     timeout: Timeout = None,
@@ -106,7 +106,7 @@ def run_command(
     ] = "inherit",
     run_dir: Annotated[
         Path | None,
-        typer.Option("--run-dir", metavar="DIR", help="Where run directories are made.", rich_help_panel=WHAT),
+        typer.Option("--run-dir", metavar="DIR", help="Parent of run directories.", rich_help_panel=WHAT),
     ] = None,
     events: Annotated[
         list[str] | None,

@@ -24,7 +24,7 @@ def stat_command(
     by_colour: Annotated[bool, typer.Option("--by-colour", help="One row a colour.")] = False,
     watch: Annotated[
         float | None,
-        typer.Option("--watch", metavar="SECONDS", help="Again and again, until the process ends or Ctrl-C."),
+        typer.Option("--watch", metavar="SECONDS", help="Repeat until the process ends or Ctrl-C."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON (pagelab.stat/1), with --watch one line a time.")

@@ -53,7 +53,7 @@ def explain(error: BaseException) -> tuple[str, int]:
             return _database(str(one)), _MACHINE
         if _is_lost_cluster(one):
             return (
-                f"the Dask scheduler does not answer any more ({_first_line(one)}); what is done is kept; "
+                f"the Dask scheduler does not answer ({_first_line(one)}); finished tasks are kept; "
                 "start it, and run the same command again",
                 _MACHINE,
             )

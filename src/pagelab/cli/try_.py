@@ -68,7 +68,7 @@ def try_command(
     seed: Seed = 1,
     into: Annotated[
         Path | None,
-        typer.Option("--into", metavar="DIR", help="Where the study goes.", rich_help_panel=OUTPUT),
+        typer.Option("--into", metavar="DIR", help="Directory of the study.", rich_help_panel=OUTPUT),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the answer as JSON (pagelab.try/1).", rich_help_panel=OUTPUT)
@@ -163,7 +163,7 @@ def _settings(axes: dict[str, list[str]]) -> tuple[Setting, ...]:
     values = by_name[axis.split()[1]] if axis.startswith("env ") else axes[axis]
     twice = next((value for value in values if values.count(value) > 1), None)
     if twice is not None:
-        raise BadInputError(f"--{axis.split()[0]} {twice} is given twice; a setting against itself tells nothing")
+        raise BadInputError(f"--{axis.split()[0]} {twice} is given twice; a setting cannot be compared with itself")
     return tuple(_one(axis, value, fixed, always) for value in values)
 
 
@@ -179,7 +179,7 @@ def _directory(into: Path | None, program: str) -> Path:
     """``--into``, or ``try-NAME.study``, or the next number that is free."""
     if into is not None:
         if into.exists() and (not into.is_dir() or any(into.iterdir())):
-            raise BadInputError(f"--into {into}: it exists; what is in it: pagelab report {into}")
+            raise BadInputError(f"--into {into}: it exists; see its report: pagelab report {into}")
         return into
     name = f"try-{Path(program).name}"
     found = Path(f"{name}.study")

@@ -62,7 +62,7 @@ def headline(found: Diagnosis, trouble: str | None = None) -> str:
         )
     jump = _jump(found)
     if trouble is not None:
-        return f"Cannot tell what decides it: {jump}; {trouble}"
+        return f"No confirmed cause: {jump}; {trouble}"
     if one is None:
         return _of_no_source(found, jump)
     if one.confirmed:
@@ -74,7 +74,7 @@ def headline(found: Diagnosis, trouble: str | None = None) -> str:
             f"({words.gone(_deciding(one))} of the variance)"
         )
     return (
-        f"Cannot tell what decides it: {jump}; {cause} may make {words.gone(_deciding(one))} of the variance, as far "
+        f"No confirmed cause: {jump}; {cause} may make {words.gone(_deciding(one))} of the variance, as far "
         f"as {fresh} say"
     )
 
@@ -115,8 +115,8 @@ def _of_no_source(found: Diagnosis, jump: str) -> str:
     machine = found.machine
     if machine is not None and machine_decides(found):
         return (
-            f"The machine decides it: {jump}; executions that ran at the same time were slow together, whatever was "
-            f"pinned: {machine.estimate:.0%} of the variance ({_range(machine)})"
+            f"The machine decides it: {jump}; executions that ran at the same time were slow together under every "
+            f"pin: {machine.estimate:.0%} of the variance ({_range(machine)})"
         )
     tried = sum(one.verdict != "left-out" and one.key != COMBINED for one in found.findings)
     power = (
@@ -234,7 +234,7 @@ def following(found: Diagnosis, directory: Path) -> Following:
         return Following(_again(found, directory, minutes=one.minutes_for_spread), why)
     machine = 0.0 if found.machine is None else found.machine.estimate
     if machine >= words.MACHINES and found.metric == "wall_s":
-        why = "processor time leaves out what was waited for other programs"
+        why = "processor time excludes waiting for other programs"
         return Following(_again(found, directory, metric="cpu_s"), why)
     if found.wanted_minutes is not None:
         why = "enough to find a source that halves the spread in four of five diagnoses"

@@ -269,13 +269,13 @@ def _failures(phases: Phases) -> Table:
         for phase, analysis in phases.analyses.items()
         for one in analysis.failures
     )
-    columns = ("phase", "condition", "what happened", "message", "place")
+    columns = ("phase", "condition", "event", "message", "place")
     return Table(columns=columns, rows=rows, words=4, caption="Executions without a time")
 
 
 def _downloads(found: Diagnosis, phases: Phases) -> list[shell.Download]:
     text = found.model_dump_json(by_alias=True, indent=1).encode()
-    note = "everything this page says (pagelab.diagnosis/2)"
+    note = "the contents of this page (pagelab.diagnosis/2)"
     files = [shell.download("diagnosis.json", text, "application/json", note)]
     for phase, data in phases.data.items():
         content = data.runs.write_csv().encode()

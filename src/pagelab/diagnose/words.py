@@ -110,7 +110,7 @@ def _of_confirmation(found: Confirmation, settings: Settings) -> list[str]:
         )
     for one in found.contrasts[1:]:
         told.append(
-            f"it is the cause, not what comes with it: against {one.against} ({spread(one.cv_against)}), "
+            f"it is the cause, not its side effects: against {one.against} ({spread(one.cv_against)}), "
             f"{gone(one.removed)} of the variance is gone"
         )
     if found.of_default.sd_ratio.high >= 1:
@@ -215,7 +215,7 @@ def extremes(findings: Sequence[Finding]) -> list[str]:
         if one.rests_beside and one.sd_ratio_beside is not None:
             if ratio_.low < 1 < ratio_.high:
                 told.append(
-                    f"{one.label}: what the machine did to whole blocks hides it in the ratio of standard deviations; "
+                    f"{one.label}: block effects hide it in the ratio of standard deviations; "
                     f"the verdict rests on the times without that: SD ratio {ratio(one.sd_ratio_beside)}"
                 )
             continue
@@ -238,7 +238,7 @@ def machines_share(found: Interval | None) -> list[str]:
     if found is None or found.estimate < MACHINES:
         return []
     return [
-        f"executions that ran at about the same time were slow together, whatever was pinned: the machine's other work "
+        f"executions that ran at about the same time were slow together under every pin: the machine's other work "
         f"makes {gone(found)} of the default's variance, which no pin takes away; stop other programs, or take "
         "--metric cpu_s"
     ]

@@ -69,7 +69,7 @@ QUESTIONS: tuple[Question, ...] = (
     *probes_host.QUESTIONS,
     *noise.QUESTIONS,
     Question("parts", "pagelab", "the native parts that start and govern programs", _parts),
-    Question("settings", "pagelab", "what pagelab changed on this machine", _journal),
+    Question("settings", "pagelab", "settings that pagelab changed on this machine", _journal),
 )
 
 

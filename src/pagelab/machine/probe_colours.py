@@ -105,8 +105,8 @@ def probe(
     wanted = caches(described)
     if not wanted:
         raise MachineError(
-            "cannot probe colours: the kernel tells no cache with more than one colour below "
-            "/sys/devices/system/cpu/cpu0/cache; what it tells: pagelab doctor"
+            "cannot probe colours: the kernel reports no cache with more than one colour below "
+            "/sys/devices/system/cpu/cpu0/cache; see its caches with: pagelab doctor"
         )
     found: list[CacheVerdict] = []
     for cache in wanted:

@@ -54,7 +54,7 @@ def from_flags(colors: int | None, cache: str | None, masks: str | None, page: i
         name for name, value in (("--colors", colors), ("--cache", cache), ("--masks", masks)) if value is not None
     ]
     if len(given) > 1:
-        raise BadInputError(f"{' and '.join(given)} both say how many colours there are; give one of them")
+        raise BadInputError(f"{' and '.join(given)} both set the number of colours; give one of them")
     if colors is not None:
         return ColourFunction(_checked(colors, f"--colors {colors}"))
     if cache is not None:
@@ -120,7 +120,7 @@ def required(machine: Mapping[str, Any]) -> ColourFunction:
     """As :func:`of_machine`; raises :class:`MachineError` if the kernel reports neither."""
     found = of_machine(machine)
     if found is None:
-        raise MachineError("the kernel does not tell the caches' shape; say how many colours: --colors 64")
+        raise MachineError("the kernel does not report the caches' shape; give the number of colours: --colors 64")
     return found
 
 

@@ -50,7 +50,7 @@ def _effects(analysis: Analysis, before: int) -> list[Figure]:
     if not planned:
         return []
     level = wording.level(analysis.design.interval_level)
-    cut = " Arrows point at what lies outside." if charts.is_cut(analysis) else ""
+    cut = " Arrows mark values outside." if charts.is_cut(analysis) else ""
     what = "ratios of pairs" if analysis.design.test == "pairs" else "ratios between executions"
     base = sorted({c.baseline for c in planned})
     against = f"Zero is {base[0]}. " if len(base) == 1 else "Zero is the baseline of each program. "

@@ -15,7 +15,7 @@ _WAYS = (
     (
         "one program, its heap",
         "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 PROGRAM",
-        "what malloc gives, from glibc 2.35 on, where THP is madvise or always; not what the program maps itself",
+        "memory from malloc, from glibc 2.35 on, if THP is madvise or always; not the program's own mappings",
     ),
     (
         "in the source",
@@ -62,7 +62,7 @@ def outside(analysis: Analysis) -> WithoutPagelab | None:
         sentences.append(
             f"What it costs is memory that is resident but not used: at their peak {wording.listing(costs)}."
         )
-    ways = Table(("for", "how", "what it reaches"), _WAYS, "2 MiB pages outside pagelab", words=3)
+    ways = Table(("for", "how", "effect"), _WAYS, "2 MiB pages outside pagelab", words=3)
     return WithoutPagelab(tuple(sentences), ways)
 
 

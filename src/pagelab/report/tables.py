@@ -358,7 +358,7 @@ def conditions(analysis: Analysis) -> Table:
 def failures(analysis: Analysis) -> Table:
     """Each execution that has no time to analyse."""
     return Table(
-        columns=("condition", "what happened", "message", "place", "execution"),
+        columns=("condition", "event", "message", "place", "execution"),
         rows=tuple(
             (f.condition, f.status, f.message, str(f.position), "warm-up" if f.warmup else str(f.execution))
             for f in analysis.failures

@@ -147,7 +147,7 @@ def page_sizes(policy: policies.Policy, regions: Sequence[Region] = ()) -> tuple
         if "pages" not in rule.names:
             continue
         if rule.at_least_bytes:
-            raise BadInputError(f"{policy.name}: at_least is about mappings, which a trace does not tell; name a range")
+            raise BadInputError(f"{policy.name}: at_least needs mappings, which a trace lacks; name a range")
         if rule.range is not None:
             claim(*rule.range, rule.pages, None)
             continue

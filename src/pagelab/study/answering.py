@@ -88,7 +88,7 @@ def set_unreachable(plan: Plan) -> list[RunWarning]:
 
     if plan.executions < FEWEST_EXECUTIONS:
         message = (
-            f"a set of programs with {plan.executions} execution of each can tell nothing of their spread; "
+            f"a set of programs with {plan.executions} execution of each has no spread; "
             f"use at least {FEWEST_EXECUTIONS} executions"
         )
         return [_warning(message, executions=plan.executions, smallest_n=FEWEST_EXECUTIONS)]

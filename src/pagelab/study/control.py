@@ -87,9 +87,9 @@ def _refuse_another(prepared: Prepared, directory: Path) -> None:
         found = between(store.meta().get("spec", ""), prepared.text)
     if found:
         raise StudyError(
-            f"{directory} already holds a study, which began with another text ({told(found)}); "
+            f"{directory} already holds a study, which began with another file ({told(found)}); "
             f"{prepared.source.name} as it is now: pagelab study run {prepared.source} --into ANOTHER; "
-            f"what is there, as it began: pagelab study resume {directory} --as-begun"
+            f"continue it with its original file: pagelab study resume {directory} --as-begun"
         )
 
 

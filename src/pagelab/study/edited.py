@@ -39,7 +39,7 @@ def refuse_edited(
     if changed == ["minutes"]:
         advice = f"for more time: pagelab study resume {directory} --minutes N; {advice}"
     raise StudyError(
-        f"{source} was edited since the study began ({told(found)}), and a study keeps what it began with; {advice}"
+        f"{source} was edited since the study began ({told(found)}), and a study keeps its original file; {advice}"
     )
 
 

@@ -36,7 +36,7 @@ def _needs(condition: Condition) -> str | None:
     """Programs and caches that are not here; for programs, with the Debian package that has them."""
     caches = [need.removeprefix("cache ") for need in condition.needs if need.startswith("cache ")]
     if caches:
-        return f"this machine has no cache {caches[0]}, or does not tell its size"
+        return f"this machine has no cache {caches[0]}, or does not report its size"
     path = condition.env.get("PATH", os.environ.get("PATH"))
     absent = [program for program in condition.needs if shutil.which(program, path=path) is None]
     return advice(absent) if absent else None

@@ -166,7 +166,7 @@ def _roles(path: Path, header: list[str], columns: Columns) -> tuple[str, str, s
             raise SpecError(path, [Problem("--execution", f'column "{execution}" has another meaning already', 1)])
     places = [name for name in free if name.lower() in MEASUREMENT]
     if places and execution is None:
-        message = f'column "{places[0]}" numbers measurements: say which column tells their executions'
+        message = f'column "{places[0]}" numbers measurements: name the column of their executions'
         raise SpecError(path, [Problem("--execution", message, 1)])
     rest = [name for name in header if name not in (time, columns.workload, execution, *places)]
     if columns.workload:

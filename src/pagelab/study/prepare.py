@@ -88,7 +88,7 @@ def _listing(plan: Plan, reasons: dict[int, str]) -> str:
 def _refusal(plan: Plan, reasons: dict[int, str]) -> str:
     return (
         f"this machine cannot do {len(reasons)} of {len(plan.conditions)} conditions:\n{_listing(plan, reasons)}\n"
-        "see what it needs with: pagelab doctor; or leave them out, and have the report say so, with: --skip-impossible"
+        "see the requirements with: pagelab doctor; or leave these conditions out of the study with: --skip-impossible"
     )
 
 

@@ -64,7 +64,7 @@ def capture_with_lackey(
         0.0,
         _kinds(path) if full else None,
         [{"command": list(argv), "references": written["references"], "ended": "exit" if status >= 0 else "killed"}],
-        ["lackey sees one process, and does not tell its threads apart"],
+        ["lackey records one process, and does not distinguish its threads"],
         0,
     )
 

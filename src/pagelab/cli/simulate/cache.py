@@ -39,7 +39,7 @@ def cache_command(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the first execution; the others count on.")] = 0,
     memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="Memory of the simulated machine.")] = "1G",
     past: Annotated[
-        str, typer.Option("--past", metavar="NAME", help="What it did before: mixed, compile, page-cache, forks.")
+        str, typer.Option("--past", metavar="NAME", help="History of the machine: mixed, compile, page-cache, forks.")
     ] = "mixed",
     used: Annotated[
         float | None, typer.Option("--used", help="Share of it that other programs hold (default: the past's).")
@@ -49,7 +49,7 @@ def cache_command(
     ] = None,
     turnover: Annotated[
         float | None,
-        typer.Option("--turnover", help="How often memory was handed out before; 0: a machine just booted."),
+        typer.Option("--turnover", help="How often memory was allocated before; 0: a machine just booted."),
     ] = None,
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="Threads (default: all processors).")] = None,
     output: Annotated[

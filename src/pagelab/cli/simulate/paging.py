@@ -57,9 +57,9 @@ def paging_command(
     ] = None,
     page_size: Annotated[str, typer.Option("--page-size", metavar="SIZE", help="Page size, for traces.")] = "4K",
     threads: Annotated[int, typer.Option("--threads", metavar="N", min=1, help="Threads for LRU at all sizes.")] = 1,
-    seed: Annotated[int, typer.Option("--seed", help="Of random replacement and of samples.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of random replacement and of samples.")] = 1,
     spill: Annotated[
-        Path | None, typer.Option("--spill", metavar="DIR", help="Where OPT puts 12 bytes a change of page.")
+        Path | None, typer.Option("--spill", metavar="DIR", help="Directory of OPT's spill files.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write tables (CSV, Parquet) and figures there.")

@@ -22,10 +22,8 @@ _SPREAD_SHOWN = 40
 
 
 def sweep_command(
-    spec: Annotated[Path, typer.Argument(metavar="FILE", help="What to simulate: a TOML file (docs/simulate-sweep).")],
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="The dataset: made, or gone on with where it is there.")
-    ],
+    spec: Annotated[Path, typer.Argument(metavar="FILE", help="The sweep: a TOML file (docs/simulate-sweep).")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The dataset; an existing one is continued.")],
     processes: Annotated[
         int | None, typer.Option("--processes", metavar="N", min=0, help="Local processes (default: processors).")
     ] = None,
@@ -34,16 +32,16 @@ def sweep_command(
         typer.Option("--cluster", metavar="ADDRESS", help="A Dask scheduler, tcp://host:port, instead of processes."),
     ] = None,
     attempts: Annotated[
-        int, typer.Option("--attempts", metavar="N", min=1, help="How many local processes may die of one task.")
+        int, typer.Option("--attempts", metavar="N", min=1, help="Local processes that may die in one task.")
     ] = 3,
     figure: Annotated[
         Path | None,
         typer.Option("--figure", metavar="STEM", help="Each execution's cycles of memory, as STEM.svg, .png, .html."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything and say what would be done; do nothing.")
+        bool, typer.Option("--dry-run", help="Check everything and list the tasks; do nothing.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Say it as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Simulate many traces in many configurations with many seeds, on all processors or on a Dask cluster.
 

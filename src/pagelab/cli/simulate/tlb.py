@@ -30,7 +30,7 @@ def tlb_command(
         typer.Option("--policy", metavar="FILE", help="A policy's TOML file or a Mosalloc CSV; repeat to compare."),
     ] = None,
     regions: Annotated[
-        Path | None, typer.Option("--regions", metavar="FILE", help="What is where: the output of pagelab map --json.")
+        Path | None, typer.Option("--regions", metavar="FILE", help="Memory regions: the output of pagelab map --json.")
     ] = None,
     caches: Annotated[
         bool, typer.Option("--caches", help="Simulate the data caches too: table entries compete for their lines.")
