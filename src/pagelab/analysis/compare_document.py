@@ -47,7 +47,7 @@ class Change(_Model):
 
 
 class Caution(_Model):
-    """Why an interval may not have its level."""
+    """A warning about an interval: it may not have its level. (The names are those of ``pagelab.compare/1``.)"""
 
     side: Literal["A", "B"]
     doubt: str
@@ -90,7 +90,7 @@ class Condition(_Model):
     executions: Executions
     changes: dict[str, Change]
     """By metric: mean-response-time, nondeterminism-in-measurement, ..."""
-    interval_warnings: list[Caution]
+    cautions: list[Caution]
     coverage: str
     """Which of these intervals held the truth in less than 90% of simulations with so few executions; else empty."""
     left_out: list[str]
@@ -220,15 +220,15 @@ def _condition(one: Compared) -> Condition:
         for change in one.found.changes
     }
     interval_warnings = [
-        Caution(side=side, doubt=caution.doubt.value, message=caution.message)
+        Caution(side=side, doubt=warning.doubt.value, message=warning.message)
         for i, side in enumerate(_SIDES)
-        for caution in table.interval_warnings(i)
+        for warning in table.interval_warnings(i)
     ]
     return Condition(
         condition=one.condition,
         executions=Executions(a=int(table.executions[0]), b=int(table.executions[1])),
         changes=changes,
-        interval_warnings=interval_warnings,
+        cautions=interval_warnings,
         coverage=coverage.sentence((int(count) for count in table.executions), coverage.RATIOS),
         left_out=list(one.left_out),
         in_pairs=None if one.in_pairs is None else _in_pairs(one.in_pairs),
