@@ -35,7 +35,7 @@ def experiments(triplets: int) -> list[nd.Experiment]:
 def summarize(found: list[nd.Experiment], settings: nd.Resampling) -> int:
     """Everything that is shown for all triplets; returns how many numbers."""
     table = nd.characterize(found, settings)
-    numbers = sum(int(mask.sum()) for mask in table.doubts.values())
+    numbers = sum(int(mask.sum()) for mask in table.warned.values())
     for metric in nd.Metric:
         groups = nd.groups_of(table, metric)
         numbers += sum(len(share.percent) for share in nd.rank_shares(groups))

@@ -220,7 +220,7 @@ def _condition(one: Compared) -> Condition:
         for change in one.found.changes
     }
     interval_warnings = [
-        Caution(side=side, doubt=warning.doubt.value, message=warning.message)
+        Caution(side=side, doubt=warning.kind.value, message=warning.message)
         for i, side in enumerate(_SIDES)
         for warning in table.interval_warnings(i)
     ]

@@ -57,7 +57,7 @@ def experiment_of(table: nd.Table, i: int, sample: Sample, level: float) -> Expe
         dependence=_dependence(table.dependence(i)),
         components=_components(sample, level),
         doubts=tuple(
-            Doubtful(one.doubt.value, one.message, tuple(m.value for m in nd.Metric if m in one.metrics))
+            Doubtful(one.kind.value, one.message, tuple(m.value for m in nd.Metric if m in one.metrics))
             for one in table.interval_warnings(i)
         ),
         left_out=sample.left_out,

@@ -47,12 +47,12 @@ class IntervalWarningKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class IntervalWarning:
-    """One doubt, in words."""
+    """One warning about an interval, in words."""
 
-    doubt: IntervalWarningKind
+    kind: IntervalWarningKind
     message: str
     metrics: frozenset[Metric]
-    """What it makes doubtful."""
+    """The metrics whose intervals may not have their level."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,8 +107,8 @@ class Table:
         return self.grids[metric]
 
     @cached_property
-    def doubts(self) -> Mapping[IntervalWarningKind, NDArray[np.bool_]]:
-        """Which experiment each doubt is about."""
+    def warned(self) -> Mapping[IntervalWarningKind, NDArray[np.bool_]]:
+        """The experiments of each kind of warning, as masks."""
         return _find(self)
 
     def estimate(self, i: int, metric: Metric) -> Estimate | Refused:
@@ -142,8 +142,8 @@ class Table:
         return dependence_at(self.columns, self.dependence_p, i, self.experiments[i].executions.values.size)
 
     def interval_warnings(self, i: int) -> tuple[IntervalWarning, ...]:
-        """Every doubt about experiment ``i``, in words."""
-        return tuple(_interval_warning(self, doubt, i) for doubt, where in self.doubts.items() if where[i])
+        """Every warning about experiment ``i``, in words."""
+        return tuple(_interval_warning(self, kind, i) for kind, where in self.warned.items() if where[i])
 
     def _grid(self, metric: Metric) -> Grid:
         columns = self.columns
@@ -261,7 +261,7 @@ def characterize(experiments: Sequence[Experiment], settings: Resampling, *, gro
 
 
 def _find(table: Table) -> dict[IntervalWarningKind, NDArray[np.bool_]]:
-    """One mask over the experiments for each doubt. Comparisons with NaN (nothing to look at) are False."""
+    """One mask over the experiments for each kind of warning. Comparisons with NaN (nothing to look at) are False."""
     columns, p = table.columns, table.dependence_p
     changed = p["change"] < ALARM
     early = 2 * columns["change_after"] <= columns["change_places"] + 1
@@ -280,40 +280,40 @@ def _find(table: Table) -> dict[IntervalWarningKind, NDArray[np.bool_]]:
     }
 
 
-def _interval_warning(table: Table, doubt: IntervalWarningKind, i: int) -> IntervalWarning:
-    """The doubt about experiment ``i`` in words, with what to do."""
-    return IntervalWarning(doubt, _message(table, doubt, i), _CONCERNS[doubt])
+def _interval_warning(table: Table, kind: IntervalWarningKind, i: int) -> IntervalWarning:
+    """The warning about experiment ``i`` in words, with the remedy."""
+    return IntervalWarning(kind, _message(table, kind, i), _CONCERNS[kind])
 
 
-def _message(table: Table, doubt: IntervalWarningKind, i: int) -> str:
+def _message(table: Table, kind: IntervalWarningKind, i: int) -> str:
     at = {name: float(column[i]) for name, column in table.columns.items()}
-    if doubt is IntervalWarningKind.FEW_EXECUTIONS:
+    if kind is IntervalWarningKind.FEW_EXECUTIONS:
         return _few(int(table.executions[i]))
-    if doubt is IntervalWarningKind.UNBALANCED:
+    if kind is IntervalWarningKind.UNBALANCED:
         return (
             f"executions have {table.fewest[i]} to {table.most[i]} measurements: they count alike, and the mean's "
             "interval is approximate"
         )
-    if doubt is IntervalWarningKind.NEGATIVE_COMPONENT:
+    if kind is IntervalWarningKind.NEGATIVE_COMPONENT:
         return (
             f"the variance between executions is estimated as {at['between_means'] - at['within_share']:.3g} and "
             "set to 0: the spread inside explains all of it"
         )
-    if doubt is IntervalWarningKind.DEPENDENT_MEASUREMENTS:
+    if kind is IntervalWarningKind.DEPENDENT_MEASUREMENTS:
         return (
             f"neighbouring measurements are correlated ({at['lag_one']:+.2f}): {_effective(table, i)}; the mean's "
             "interval does not rely on them"
         )
-    if doubt in (IntervalWarningKind.WARM_UP, IntervalWarningKind.LEVEL_SHIFT):
-        return _change(doubt, at)
-    if doubt is IntervalWarningKind.TREND:
+    if kind in (IntervalWarningKind.WARM_UP, IntervalWarningKind.LEVEL_SHIFT):
+        return _change(kind, at)
+    if kind is IntervalWarningKind.TREND:
         shift = "" if np.isnan(at["trend_shift"]) else f" by {abs(at['trend_shift']):.1%}"
         way = "slower" if at["trend_s"] > 0 else "faster"
         return (
             f"executions became {way}{shift} over the schedule (tau {at['trend_tau']:+.2f}): they do not vary around "
             "one mean; quieten the machine, or interleave and repeat"
         )
-    if doubt is IntervalWarningKind.DEPENDENT_EXECUTIONS:
+    if kind is IntervalWarningKind.DEPENDENT_EXECUTIONS:
         return f"neighbouring executions are correlated ({at['means_lag_one']:+.2f}): randomise their order"
     return "groups of 3: the mean of their ratios converges slowly; run at least 5 executions of 5 measurements"
 
@@ -335,10 +335,10 @@ def _effective(table: Table, i: int) -> str:
     return f"{total} measurements are worth {bound} {total / time:.0f} independent ones"
 
 
-def _change(doubt: IntervalWarningKind, at: dict[str, float]) -> str:
+def _change(kind: IntervalWarningKind, at: dict[str, float]) -> str:
     after, way = int(at["change_after"]), "slower" if at["change_shift"] > 0 else "faster"
     what = f"the first {after} measurement{'s' * (after > 1)} of the executions are {abs(at['change_shift']):.1%} {way}"
-    if doubt is IntervalWarningKind.WARM_UP:
+    if kind is IntervalWarningKind.WARM_UP:
         return f"{what} than the rest: leave them out (drop_first = {after})"
     return f"{what} than the last {int(at['change_places']) + 1 - after}: the executions change while they run"
 
