@@ -152,8 +152,6 @@ def test_the_default_is_the_second_level_cache() -> None:
     assert without_second is not None
     assert without_second.colours == 512
     assert colours.of_machine({"caches": []}) is None
-    with pytest.raises(MachineError, match="--colors 64"):
-        colours.required({"caches": []})
 
 
 @pytest.mark.parametrize(

@@ -109,8 +109,8 @@ def test_no_cause_found() -> None:
 def test_the_cause_is_the_machine() -> None:
     found = of("unexplained", typical=RANGE, machine=interval(0.62, 0.5, 0.7))
     assert answer.headline(found) == (
-        "The machine decides it: 5.1 to 13 ms; executions that ran at the same time were slow together under every pin"
-        "pinned: 62% of the variance (50–70%)"
+        "The machine decides it: 5.1 to 13 ms; executions that ran at the same time were slow together under every "
+        "pin: 62% of the variance (50–70%)"
     )
 
 

@@ -120,10 +120,6 @@ class _Memory:
     as_asked: int = 0
     by_size: Counter_[int] = field(default_factory=Counter_)
 
-    @property
-    def total_bytes(self) -> int:
-        return self.resident_bytes + self.given_back_bytes
-
     def add(self, region: Region) -> None:
         self.resident_bytes += region.resident_bytes
         self.given_back_bytes += region.given_back_bytes

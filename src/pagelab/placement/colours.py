@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import BadInputError, MachineError
+from ..errors import BadInputError
 from . import folios
 from .model import Colouring, RegionColours
 
@@ -114,14 +114,6 @@ def of_machine(machine: Mapping[str, Any]) -> ColourFunction | None:
         return None
     text = f"L{chosen['level']}: {chosen['size_bytes'] >> 10}K, {chosen['ways']} ways"
     return ColourFunction(chosen["colours"], (), text)
-
-
-def required(machine: Mapping[str, Any]) -> ColourFunction:
-    """As :func:`of_machine`; raises :class:`MachineError` if the kernel reports neither."""
-    found = of_machine(machine)
-    if found is None:
-        raise MachineError("the kernel does not report the caches' shape; give the number of colours: --colors 64")
-    return found
 
 
 class ColourSummary:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, log1p, sqrt
+from math import exp
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -232,25 +232,3 @@ def blocks_pay(pairs: Pairs) -> BlocksPay | None:
 
 def _deviation(values: NDArray[np.float64]) -> float:
     return float(np.abs(values - np.median(values)).mean())
-
-
-def pairs_for(half_width: float, spread: float) -> int:
-    """Number of pairs for an interval of ± ``half_width`` if n pairs give ± ``spread`` √n: at least six.
-
-    Both on the scale of logarithms. The interval of the Walsh averages narrows as 1/√n.
-    """
-    needed = (spread / half_width) ** 2
-    return max(FEWEST_PAIRS, int(np.ceil(needed)))
-
-
-def log_half_width(ratio: PairedRatio) -> float | None:
-    """Half the interval's width on the scale of logarithms; None where there is no interval."""
-    if isinstance(ratio.interval, NotAchievable):
-        return None
-    return (log1p(ratio.interval.high / 100) - log1p(ratio.interval.low / 100)) / 2
-
-
-def spread_of(ratio: PairedRatio) -> float | None:
-    """Half-width times √n, the input of :func:`pairs_for`."""
-    width = log_half_width(ratio)
-    return None if width is None else width * sqrt(ratio.n)
