@@ -108,7 +108,8 @@ def test_what_is_allowed_is_listed_with_a_guess_and_without() -> None:
 
 
 def unforeseen(tmp_path: Path, statement: str) -> subprocess.CompletedProcess[str]:
-    script = f"import errno, sqlite3\nfrom pagelab.cli.trouble import reporting\ndef work():\n    {statement}\nreporting(work)\n"
+    imports = "import errno, sqlite3\nfrom pagelab.cli.trouble import reporting"
+    script = f"{imports}\ndef work():\n    {statement}\nreporting(work)\n"
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
 
 
