@@ -356,7 +356,7 @@ def test_a_cause_is_found_behind_block_effects(tmp_path: Path) -> None:
     assert aslr.sd_ratio_beside is not None
     assert aslr.sd_ratio.low < 1 < aslr.sd_ratio.high
     assert aslr.sd_ratio_beside.high < 0.8
-    assert any(text.startswith("ASLR: what the machine did to whole blocks hides it") for text in words.extremes(found))
+    assert any(text.startswith("ASLR: block effects hide it") for text in words.extremes(found))
     assert share is not None
     assert share.estimate == pytest.approx(0.06**2 / (0.06**2 + 0.03**2), abs=0.15)
     (told,) = words.machines_share(Interval.of(share))
