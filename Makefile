@@ -32,6 +32,7 @@ lint: $(STAMP)            ## Every configured check, warnings are errors
 	$(PY) -m ruff format --check src tests bench tools
 	$(PY) -m mypy
 	$(PY) -m tools.storeys
+	$(PY) -m tools.docs_lines --check
 	$(PY) -m tools.contract --check
 
 contract: $(STAMP)        ## The schemas and Python models of what launcher and package tell each other, from crates/contract

@@ -1,4 +1,4 @@
-"""``make bench``: measures, prints one line a comparison with its goal beside it, writes ``bench/results``."""
+"""``make bench``: measures, prints one line a comparison with its goal, writes ``bench/results``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Placing frames: what a page costs against the kernel's own warm fault in the same process, one after the other."""
+"""Cost of placing a page against the kernel's own warm fault in the same process, one after the other."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _bare(bench: Bench, program: str, arguments: tuple[int, ...], request: RunRe
 
 
 def _floor(bench: Bench, repeats: int) -> list[Result]:
-    """What the system calls cost by themselves, in a program with neither colours nor books."""
+    """Cost of the system calls alone, in a program without colours and counts."""
     _warm_up()
     kernel, *others, chunk = _bare(bench, "frames_floor", (repeats,), RunRequest(argv=[], **SHIELD))
     rows = [
@@ -247,7 +247,7 @@ def _threads_of(bench: Bench, repeats: int, how: str, request: RunRequest) -> li
 
 
 def _against_bare(bench: Bench) -> Result:
-    """One page a fault against the same without an engine, in turn: what the bookkeeping takes."""
+    """One page a fault against the same without an engine, interleaved: the cost of the bookkeeping."""
     samples = interleave(
         {
             "bare": lambda: statistics.median(
@@ -335,7 +335,7 @@ def _pool(bench: Bench) -> list[Result]:
 
 
 def _population(bench: Bench) -> Result:
-    """What filling the pool takes where the machine has the memory, and nothing else gets in its way."""
+    """Cost of filling the pool on a machine with enough memory and no other load."""
     per_page: list[float] = []
     split: list[float] = []
     for _ in range(max(6, bench.rounds // 2)):
@@ -351,7 +351,7 @@ def _population(bench: Bench) -> Result:
 
 
 def _small_process(bench: Bench) -> Result:
-    """What a process that hardly needs memory pays for having an engine."""
+    """Cost of an engine in a process that hardly needs memory."""
 
     def wall_ms(toml: str) -> float:
         record = run(RunRequest(argv=["true"], policy_toml=toml, preload="always", stdout="null", timeout_s=60))
@@ -378,7 +378,7 @@ def _pages_a_move(record: Record) -> str:
 
 
 def _as_asked(record: Record) -> str:
-    """A time says nothing where pages did not come to lie as asked."""
+    """Refuses times of pages that were not placed as requested."""
     _engine(record)
     asked = record.frames.strategies if record.frames else []
     requested, placed = (

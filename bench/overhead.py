@@ -1,4 +1,4 @@
-"""What the library costs with all axes left to the kernel: CPU time of real work, and starting processes.
+"""Cost of the library with all axes left to the kernel: CPU time of real work, and start of processes.
 
 Without the machine's noise the same is counted, in instructions and system calls, by ``tests/test_cost.py``.
 """
@@ -129,7 +129,7 @@ def _sqlite(bench: Bench, preload: Preload) -> Record:
 
 
 def _redis(bench: Bench, preload: Preload) -> Record:
-    """The server is what is measured; the load comes from outside."""
+    """The server is measured; the load comes from another process."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Stand-ins for the traces of Lynch and Flynn's paper, captured, simulated and set beside its Tables 1 to 6.
+"""Stand-ins for the traces of Lynch and Flynn's paper, captured, simulated and compared with its Tables 1 to 6.
 
 ``python -m bench.paging_paper DIR [--instructions 1000000000]``: with the default, each trace has over a billion
 references (loads, stores, fetches) and takes minutes to capture. The paper's traces are not to be had, so its values
@@ -28,7 +28,7 @@ MEMORY = [mib * (1 << 20) // PAGE_BYTES for mib in PAPER_MEMORY_MIB]
 
 
 def simulate(directory: Path, one: StandIn) -> None:
-    """Simulates one stand-in and writes what Tables 1 to 6 and Figure 2 need; nothing where that is there."""
+    """Simulates one stand-in and writes the data of Tables 1 to 6 and Figure 2, unless they exist."""
     if (directory / f"{one.name}-effective.parquet").exists():
         return
     print(f"simulate {one.name}", flush=True)
@@ -94,7 +94,7 @@ def markdown(directory: Path) -> Iterator[str]:
 
 
 def changed(directory: Path) -> Iterator[str]:
-    """What 64 colours change by more than 1% against one, from 8 MiB up (section 4.2), as lines of a table."""
+    """The combinations that 64 colours change by more than 1%, from 8 MiB up (section 4.2), as lines of a table."""
     yield "| | memory | stand-in | paper |"
     yield "|---|---:|---:|---:|"
     for one in STAND_INS:

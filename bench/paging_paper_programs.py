@@ -1,4 +1,4 @@
-"""The programs whose traces stand in for those of Lynch and Flynn's paper."""
+"""The programs that stand in for Lynch and Flynn's."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def capture(directory: Path, instructions: int) -> None:
 
 
 def _prepare(directory: Path) -> None:
-    """What the programs work on."""
+    """The input of the programs."""
     (directory / "tree.py").write_text(TREE)
     (directory / "tv.c").write_text(generated_c(6000))
     (directory / "commands.sh").write_text(SHELL)

@@ -1,4 +1,4 @@
-"""Interleaved samples and what is said about them."""
+"""Interleaved samples and their statistics."""
 
 from __future__ import annotations
 

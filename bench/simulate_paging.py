@@ -73,7 +73,7 @@ def sweep(references: int) -> Numbers:
 
 
 def page_runs(bench: Bench) -> References:
-    """What a compiler does while it compiles one of the programs here."""
+    """References of a compiler that compiles one of the programs here."""
     from pagelab.trace.reading import Trace
 
     path = bench.scratch / "gcc.trace"

@@ -1,4 +1,4 @@
-"""What all benchmarks need: a scratch directory, compiled helpers, and the policies compared."""
+"""Functions for all benchmarks: a scratch directory, compiled helpers, and the compared policies."""
 
 from __future__ import annotations
 

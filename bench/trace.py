@@ -1,4 +1,4 @@
-"""What capturing a trace costs: processor time of everything, against the program's own."""
+"""Cost of capturing a trace: processor time in all, against the program's own."""
 
 from __future__ import annotations
 

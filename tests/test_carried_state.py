@@ -74,6 +74,6 @@ def test_a_new_block_has_nothing_of_the_old_one(
 
 def test_the_list_in_the_documentation_is_the_list_of_the_test(natively: list[str]) -> None:
     text = (Path(__file__).parent.parent / "docs" / "preload.md").read_text()
-    section = text.partition("## What a block carried ends with it")[2].partition("\n## ")[0]
+    section = text.partition("## Properties of a block end with it")[2].partition("\n## ")[0]
     for name in {line.split()[0] for line in natively} - {"nothing"}:
         assert f"`{name}`" in section, name

@@ -108,7 +108,8 @@ def test_what_is_allowed_is_listed_with_a_guess_and_without() -> None:
 
 
 def unforeseen(tmp_path: Path, statement: str) -> subprocess.CompletedProcess[str]:
-    script = f"import errno, sqlite3\nfrom pagelab.cli.trouble import told\ndef work():\n    {statement}\ntold(work)\n"
+    imports = "import errno, sqlite3\nfrom pagelab.cli.trouble import reporting"
+    script = f"{imports}\ndef work():\n    {statement}\nreporting(work)\n"
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
 
 
@@ -118,7 +119,7 @@ def unforeseen(tmp_path: Path, statement: str) -> subprocess.CompletedProcess[st
         ("open('/dev/full', 'w', buffering=1).write('x\\n')", 3, "No space left on device (errno 28)"),
         ("open('gone/file')", 2, "gone/file: No such file or directory (errno 2)"),
         ("raise sqlite3.OperationalError('database or disk is full')", 3, "No space left on device (errno 28)"),
-        ("raise type('CommClosedError', (Exception,), {})('in tcp')", 3, "scheduler does not answer any more (in tcp)"),
+        ("raise type('CommClosedError', (Exception,), {})('in tcp')", 3, "scheduler does not answer (in tcp)"),
         ("raise RuntimeError('a slip')", 4, "PAGELAB_TRACEBACK=1"),
     ],
 )

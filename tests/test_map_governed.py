@@ -65,7 +65,7 @@ def test_however_short_a_command_under_a_policy_is_it_is_held() -> None:
     """Regression: the program was looked for below the launcher, and a short one could be over by then."""
     request = RunRequest(argv=["/bin/true"], policy_toml='pages = "4K"')
     for _ in range(20):
-        traced, record = governed.run_and_look(request, lambda pid, _: Path(f"/proc/{pid}/exe").readlink())
+        traced, record = governed.run_and_map(request, lambda pid, _: Path(f"/proc/{pid}/exe").readlink())
         assert (traced.value.name, traced.moment) == ("true", "exit")
         assert record.outcome.status == "ok"
 
@@ -75,7 +75,7 @@ def test_a_command_under_a_policy_that_cannot_be_executed_is_refused(tmp_path: P
     broken.write_bytes(Path("/bin/true").read_bytes()[:200])
     broken.chmod(0o755)
     with pytest.raises(PagelabError, match="broken"):
-        governed.run_and_look(RunRequest(argv=[str(broken)], preload="never"), lambda pid, _: pid)
+        governed.run_and_map(RunRequest(argv=[str(broken)], preload="never"), lambda pid, _: pid)
 
 
 @pytest.mark.parametrize(

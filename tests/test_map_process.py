@@ -194,7 +194,7 @@ def test_a_process_that_ends_in_the_middle(guest: tuple[int, int], monkeypatch: 
         return line
 
     monkeypatch.setattr(procfs, "command", then_killed)
-    with pytest.raises(placement.ProcessGoneError, match=f"process {pid} ended while .* was read"):
+    with pytest.raises(placement.ProcessEndedError, match=f"process {pid} ended while .* was read"):
         placement.collect(pid)
 
 

@@ -57,5 +57,5 @@ def folded(graph: Graph, group: Callable[[str], str]) -> dict[str, set[str]]:
 
 
 def largest(found: Sequence[Sequence[str]]) -> int:
-    """How many nodes the largest circle has; 0 without circles."""
+    """Number of nodes in the largest circle; 0 without circles."""
     return max(map(len, found), default=0)

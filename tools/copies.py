@@ -29,7 +29,7 @@ class Pair:
 
 
 def telling(lines: Lines) -> list[tuple[int, str]]:
-    """The lines that a comparison looks at."""
+    """The lines that take part in a comparison."""
     kept: list[tuple[int, str]] = []
     in_import = False
     for number, text in lines:

@@ -50,7 +50,7 @@ class House:
         return sorted(file for file, length in self.lengths.items() if length < SHORT)
 
     def rows(self) -> list[tuple[str, str]]:
-        """What is measured and its value, as printed."""
+        """Names and values of all measurements, as printed."""
         lengths = sorted(length for length, _ in self.functions)
         p90 = round(quantiles(lengths, n=10)[-1]) if len(lengths) > 1 else sum(lengths)
         function_text = f"{median(lengths):.0f} / {p90} / {lengths[-1]}" if lengths else "–"
@@ -130,7 +130,7 @@ def _part(name: str, depth: int) -> str:
 
 
 def details(house: House) -> str:
-    """What is behind the counts."""
+    """The lists behind the counts."""
     sections = {
         "circles of Python packages": [" ".join(circle) for circle in house.package_circles],
         "circles between top-level modules of a crate": [" ".join(circle) for circle in house.module_circles],

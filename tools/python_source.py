@@ -58,7 +58,7 @@ def graph(package: Path) -> dict[str, set[str]]:
 
 
 def imported(name: str, path: Path, known: set[str]) -> Iterator[str]:
-    """What one module imports of the known ones."""
+    """The known modules that one module imports."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):

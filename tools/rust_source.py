@@ -49,7 +49,7 @@ def _block_end(text: str, start: int) -> int:
 
 
 def item_end(code: str, start: int) -> int:
-    """Where the item that begins at or after ``start`` ends: at its ``;`` or at the end of its braces."""
+    """The end of the item that begins at or after ``start``: its ``;`` or the end of its braces."""
     depth = 0
     for mark in re.finditer(r"[;(){}\[\]]", code[start:]):
         depth += (mark[0] in "({[") - (mark[0] in ")}]")
@@ -121,7 +121,7 @@ class Module:
 
 
 def modules(root: Path) -> list[Module]:
-    """The product's modules under a crate's ``lib.rs`` or ``main.rs``: what only tests have is left out."""
+    """The product's modules under a crate's ``lib.rs`` or ``main.rs``, without those of tests."""
     return list(_modules(root, (), root.parent))
 
 
@@ -137,7 +137,7 @@ def _modules(path: Path, name: tuple[str, ...], folder: Path) -> Iterator[Module
 
 @dataclass
 class Crate:
-    """The modules under one root, and what imports what."""
+    """The modules under one root, and their imports."""
 
     by_name: dict[tuple[str, ...], Module]
 
@@ -166,7 +166,7 @@ class Crate:
         return {name for name in found - own if name is not None and name != module.name}
 
     def _target(self, module: Module, path: tuple[str, ...], depth: int = 0) -> tuple[str, ...] | None:
-        """The module that has what a path names; None for what lies outside of the crate."""
+        """The module of a path's item; None outside of the crate."""
         here, rest = module.name, list(path)
         if rest[0] == "crate":
             here, rest = (), rest[1:]
@@ -197,5 +197,5 @@ def functions(code: str) -> Iterator[tuple[str, int]]:
 
 
 def unsafe_blocks(code: str) -> int:
-    """How many ``unsafe { … }`` masked code has (not functions, implementations or traits)."""
+    """Number of ``unsafe { … }`` blocks in masked code (not functions, implementations or traits)."""
     return len(UNSAFE_BLOCK.findall(code))

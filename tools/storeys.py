@@ -33,12 +33,12 @@ PATH = re.compile(r"\b(?:crate|super|self)(?:::\w+)+")
 
 
 def top(module: str) -> str:
-    """The storey that a module is, or lies in."""
+    """The storey of a module."""
     return module.partition("::")[0]
 
 
 def height(module: str) -> int:
-    """How high a module lies; what belongs to no storey lies above all."""
+    """The height of a module; those of no storey are above all."""
     return STOREYS.index(top(module)) if top(module) in STOREYS else len(STOREYS)
 
 
@@ -69,7 +69,7 @@ def imports(module: Module, known: set[tuple[str, ...]]) -> set[str]:
 
 
 def read(root: Path) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
-    """Of each module below `root` what it imports, and which parts it declares."""
+    """The imports of each module below `root`, and the parts that it declares."""
     all_modules = modules(root / "lib.rs")
     known = {(), *(module.name for module in all_modules)}
     arrows = {"::".join(module.name): imports(module, known) for module in all_modules if module.name}
@@ -80,7 +80,7 @@ def read(root: Path) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
 
 
 def check(root: Path) -> list[str]:
-    """Prints what there is; returns what must not be."""
+    """Prints the storeys; returns the violations."""
     arrows, parts = read(root)
     faults = [f"{storey} is no storey" for storey in sorted({*map(top, arrows)} - {*STOREYS})]
     climbing = [(a, b) for a in sorted(arrows) for b in sorted(arrows[a]) if height(b) > height(a)]

@@ -1,4 +1,4 @@
-"""``python -m bench.coverage``: simulate, write the CSVs, and make the tables of docs/method anew."""
+"""``python -m bench.coverage``: simulates, writes the CSVs, and makes the tables of docs/method again."""
 
 from __future__ import annotations
 

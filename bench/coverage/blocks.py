@@ -1,8 +1,8 @@
-"""What pairing within blocks gains ``pagelab diagnose``: ``python -m bench.coverage.blocks`` makes its tables anew.
+"""The gain of pairing within blocks in ``pagelab diagnose``: ``python -m bench.coverage.blocks`` makes its tables.
 
 Machines whose disturbances are known (:mod:`bench.coverage.machines`), blocks as a diagnosis has them: three copies of
 the control, one pinned value, 24 executions of other conditions, in random order. Compared are the test of spreads that
-ships, the same without the moods of blocks, and Pitman's and Morgan's test of paired variances, each with the
+ships, the same without block effects, and Pitman's and Morgan's test of paired variances, each with the
 permutations that ship (999 of them); and the interval of the mean's shift of pairs with Welch's, of executions.
 """
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from bench.coverage.machines import MACHINES, study
 from bench.coverage.tables import cell, main, table
-from pagelab.diagnose.spread import mean_shift, moods, spread_ratio
+from pagelab.diagnose.spread import block_effects, mean_shift, spread_ratio
 
 COPIES = 3
 OTHERS = 24
@@ -69,7 +69,7 @@ def rates(
         p = (
             spread_ratio(control, pinned, **how).p,
             pitman_morgan(control, pinned, **how),
-            spread_ratio(control, pinned, mood=moods(others), **how).p,
+            spread_ratio(control, pinned, block_effect=block_effects(others), **how).p,
         )
         found += np.array(p) <= ALPHA
     return Rates(*(100 * found / trials))
@@ -108,7 +108,7 @@ class Shifts:
 
 
 def shifts(machine: str, shape: str, blocks: int, trials: int) -> tuple[Shifts, Shifts]:
-    """Of executions (Welch), and of pairs (what ships)."""
+    """Of executions (Welch), and of pairs (the released method)."""
     random = np.random.default_rng([ord(letter) for letter in repr(("shifts", machine, shape, blocks))])
     true, ends = float(np.exp(SLOWER)) - 1, np.empty((2, trials, 2))
     for trial in range(trials):
@@ -140,7 +140,7 @@ def tables(trials: int) -> Mapping[str, Callable[[], str]]:
     sizes = (10, 30)
 
     def spreads() -> str:
-        columns = ("as they are", "Pitman–Morgan", "and beside the moods")
+        columns = ("as they are", "Pitman–Morgan", "and without block effects")
         heads = ["machine", "times", "blocks", *(f"false: {c}" for c in columns), *(f"found: {c}" for c in columns)]
 
         def rows() -> Iterator[list[str]]:

@@ -1,4 +1,4 @@
-"""How often ``pagelab diagnose`` is wrong: ``python -m bench.coverage.diagnose`` makes the tables of docs/diagnose.md.
+"""Error rates of ``pagelab diagnose``: ``python -m bench.coverage.diagnose`` makes the tables of docs/diagnose.md.
 
 Simulates run times whose causes are known, and judges them with the functions and settings that ship, but for the
 number of permutations, which is a fifth of theirs: their own noise is then larger, their level the same. Seeded: the
@@ -22,7 +22,7 @@ from pagelab.diagnose.allocate import Effect
 from pagelab.diagnose.model import Finding, Pin, Settings, Source
 from pagelab.diagnose.sources import COMBINED, CONTROL_COPIES
 from pagelab.diagnose.specs import COPIES, DEFAULT, default_names
-from pagelab.diagnose.spread import between_values, coefficient_of_variation, moods, spread_ratio
+from pagelab.diagnose.spread import between_values, block_effects, coefficient_of_variation, spread_ratio
 
 LEVEL = 0.95
 PERMUTATIONS = 999
@@ -88,7 +88,7 @@ def accused(draw: Draw, blocks: int, factor: float, random: np.random.Generator,
         else:
             control = frames = next(controls)
         others = np.concatenate([each for i, each in enumerate(rows) if i not in (control, 5 + number)])
-        p.append(spread_ratio(rows[control], pinned, mood=moods(others), **settings).p)
+        p.append(spread_ratio(rows[control], pinned, block_effect=block_effects(others), **settings).p)
         if values > 1:
             p.append(between_values(pinned, drawn=False, **settings).p)
     return any(holm(p).rejected)
@@ -196,7 +196,7 @@ _SMALL_SD = 0.01
 
 @dataclass(frozen=True)
 class Found:
-    """Percent of diagnoses; ``confirmed`` and what follows: of those that went into a confirmation."""
+    """Percent of diagnoses; ``confirmed`` and the following: of those with a confirmation."""
 
     found: float
     confirmed: float
@@ -228,8 +228,8 @@ def true_cause(cause: str, share: float, blocks: int, trials: int) -> Found:
         sizes.append(executions)
         fresh = {DEFAULT: times(1, executions, pinned=False)[0], "pin": times(1, executions, pinned=True)[0]}
         settings = Settings(argv=["x"], cwd="/", seed=trial)
-        told = judge.confirm(fresh, _NOTHING, Pin(name="pin"), None, [seen], settings, PERMUTATIONS)
-        counts[told.result] += 1
+        result = judge.confirm(fresh, _NOTHING, Pin(name="pin"), None, [seen], settings, PERMUTATIONS)
+        counts[result.result] += 1
     chosen = max(1, counts["found"])
     shares = (100 * counts[result] / chosen for result in _RESULTS)
     return Found(100 * counts["found"] / trials, *shares, float(np.median(sizes)) if sizes else 0.0)
@@ -294,8 +294,8 @@ SEVERAL: dict[str, Program] = {
 
 
 @dataclass(frozen=True)
-class Told:
-    """Percent of diagnoses that say so."""
+class Judged:
+    """Percent of diagnoses with this statement."""
 
     alone: float
     """A single source is found."""
@@ -306,8 +306,8 @@ class Told:
     overlap: float
 
 
-def several(name: str, blocks: int, trials: int, permutations: int = PERMUTATIONS) -> Told:
-    """What is said of several causes at once."""
+def several(name: str, blocks: int, trials: int, permutations: int = PERMUTATIONS) -> Judged:
+    """Statements on several causes at once."""
     program, random, sources = SEVERAL[name], _random("several", name, blocks), _sources()
     copies = default_names(COPIES)
     pinned = {pin.name: frozenset([pin.name]) for source in sources for pin in source.pins}
@@ -317,12 +317,12 @@ def several(name: str, blocks: int, trials: int, permutations: int = PERMUTATION
     for trial in range(trials):
         times = {each: program(random, blocks, pinned.get(each, frozenset())) for each in names}
         found = judge.findings(times, copies, sources, Settings(argv=["x"], cwd="/", seed=trial), None, permutations)
-        told = " ".join(judge.interactions(found, times, copies, sources, LEVEL))
+        result = " ".join(judge.interactions(found, times, copies, sources, LEVEL))
         counts["alone"] += any(one.verdict in ("cause", "part") for one in found if one.key != COMBINED)
-        counts["together"] += "they act together" in told
-        counts["small"] += "no single source is large enough" in told
-        counts["overlap"] += "overlap" in told
-    return Told(**{key: 100 * count / trials for key, count in counts.items()})
+        counts["together"] += "they act together" in result
+        counts["small"] += "no single source is large enough" in result
+        counts["overlap"] += "overlap" in result
+    return Judged(**{key: 100 * count / trials for key, count in counts.items()})
 
 
 # -- tables ----------------------------------------------------------------------------------------------------------

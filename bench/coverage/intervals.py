@@ -33,7 +33,7 @@ RATIOS = {
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """In what share of simulated experiments an interval held the truth."""
+    """Share of simulated experiments whose interval held the truth."""
 
     interval: str
     program: Program

@@ -1,4 +1,4 @@
-"""Machines whose disturbances are known: drift, bursts, neighbours that come and go. What tests and tables share.
+"""Simulated machines with known disturbances (drift, bursts, other load), for tests and tables.
 
 A machine is a factor on the time of each place of a schedule, in the order in which the executions run. A program is a
 distribution of log times, drawn anew for each execution. A study is complete blocks in random order, as pagelab's are.

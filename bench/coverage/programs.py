@@ -1,4 +1,4 @@
-"""Programs whose times are known: a distribution, with or without differences between executions."""
+"""Simulated programs with known times: a distribution, with or without differences between executions."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def table(heads: list[str], rows: Iterator[list[str]]) -> str:
 
 
 def cell(percent: float, *, wanted: float = 0.0) -> str:
-    """Bold below what is wanted."""
+    """Bold below the wanted value."""
     text = f"{percent:.1f}"
     return f"**{text}**" if percent < wanted else text
 

@@ -1,1 +1,1 @@
-"""``python -m bench --only power``: what tools that compare two commands see in the same time on the same machine."""
+"""``python -m bench --only power``: tools that compare two commands, in the same time on the same machine."""

@@ -1,4 +1,4 @@
-"""Every tool on every pair of commands, again and again, in the same minutes; each answer is a line of a file.
+"""Every tool on every pair of commands, repeatedly, in the same minutes; each answer is a line of a file.
 
 A repetition takes every pair of commands, in random order, and asks every tool, in random order again, each for the
 same time. What a killed campaign has answered stays: the next one goes on after it.
@@ -55,7 +55,7 @@ def places(repetitions: int, seed: int) -> Iterator[Place]:
 
 @dataclass(frozen=True)
 class Row:
-    """An answer, or why there is none, with what the machine did meanwhile."""
+    """An answer, or the reason for its absence, with the machine's load meanwhile."""
 
     place: Place
     seconds: float
@@ -120,7 +120,7 @@ def next_size(tool: Tool, before: Sequence[Row], seconds: float, pair_s: float) 
 
 
 def run(file: Path, scratch: Path, seconds: float, repetitions: int, seed: int, until_s: float | None) -> None:
-    """Asks what has not been asked; no question begins later than ``until_s`` (monotonic)."""
+    """Runs the missing questions; none begins later than ``until_s`` (monotonic)."""
     work = _work(file, scratch)
     done = rows_of(file, seconds)
     answered = {row.place for row in done}
@@ -137,7 +137,7 @@ def run(file: Path, scratch: Path, seconds: float, repetitions: int, seed: int, 
         row = _asked(place, tool, asked, seconds)
         done.append(row)
         _append(file, row.line())
-        print(_told(row), flush=True)
+        print(_line(row), flush=True)
 
 
 def _quickest(words: list[str]) -> float:
@@ -195,7 +195,7 @@ def _own() -> float:
     return sum(one.ru_utime + one.ru_stime for one in both)
 
 
-def _told(row: Row) -> str:
+def _line(row: Row) -> str:
     place = row.place
     head = f"{place.repetition:3} {place.kind:7} {place.planted:4.0%} {place.tool:9} {row.took_s:5.1f} s"
     if row.answer is None:

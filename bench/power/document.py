@@ -1,4 +1,4 @@
-"""``bench/results/power.md``: the campaign as it stands, with the machine's load beside it."""
+"""``bench/results/power.md``: the campaign so far, with the machine's load."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(arguments: argparse.Namespace, results: Path) -> int:
-    """Goes on with the campaign in ``results`` and writes what it says by then."""
+    """Continues the campaign in ``results`` and writes its present state."""
     file, seconds = results / FILE, arguments.seconds
     until = None if arguments.for_minutes is None else time.monotonic() + 60 * arguments.for_minutes
     try:
@@ -94,7 +94,7 @@ def document(rows: Sequence[Row], begun: dict[str, object]) -> str:
 
 
 def _load(rows: Sequence[Row]) -> str:
-    """Who else worked there."""
+    """The load by other programs."""
     loads = sorted(row.load[0] for row in rows)
     others = sorted(row.others for row in rows)
     if len(rows) < 4:

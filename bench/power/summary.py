@@ -1,4 +1,4 @@
-"""What a campaign found, tool by tool: widths, false alarms, misses."""
+"""Results of a campaign, tool by tool: widths, false alarms, misses."""
 
 from __future__ import annotations
 
@@ -117,30 +117,30 @@ def against_hyperfine(rows: Sequence[Row], kind: str) -> tuple[float, int]:
 
 def verdicts(rows: Sequence[Row]) -> list[str]:
     """The goals, kind by kind."""
-    told = []
+    verdict_lines = []
     found = cells(rows)
     for kind in sorted({cell.kind for cell in found}):
         ratio, pairs = against_hyperfine(rows, kind)
         if pairs:
             met = "met" if ratio <= GOAL_WIDTH else "**missed**"
-            told.append(
+            verdict_lines.append(
                 f"{kind}: pagelab's half-width is {ratio:.2f} of hyperfine's (median of {pairs} repetitions; goal ≤ "
                 f"{GOAL_WIDTH:g}: {met})"
             )
         of_kind = {(cell.tool, cell.planted): cell.wrong for cell in found if cell.kind == kind}
         if ("pagelab", 0.0) in of_kind:
-            told.append(f"{kind}: false alarms of pagelab {_alarms(of_kind['pagelab', 0.0])}")
+            verdict_lines.append(f"{kind}: false alarms of pagelab {_alarms(of_kind['pagelab', 0.0])}")
         others = [count.share for (tool, planted), count in of_kind.items() if planted == MAIN and tool != "pagelab"]
         if ("pagelab", MAIN) in of_kind and others:
-            told.append(
+            verdict_lines.append(
                 f"{kind}: of {100 * MAIN:g}% pagelab missed {of_kind['pagelab', MAIN]}, the others "
                 f"{100 * min(others):.0f}–{100 * max(others):.0f}%"
             )
     alarms = [cell.wrong for cell in found if (cell.tool, cell.planted) == ("pagelab", 0.0)]
     if len(alarms) > 1:
         together = Count(sum(one.found for one in alarms), sum(one.of for one in alarms))
-        told.append(f"all kinds: false alarms of pagelab {_alarms(together)}")
-    return told
+        verdict_lines.append(f"all kinds: false alarms of pagelab {_alarms(together)}")
+    return verdict_lines
 
 
 def _alarms(count: Count) -> str:

@@ -1,4 +1,4 @@
-"""The tools that are compared: each compares two commands in a given time, and says so in its own way.
+"""The compared tools: each compares two commands in a given time; its answer is parsed here.
 
 What a tool finds becomes an :class:`Answer`: a change in percent with its 95% interval, and its decision. Where a tool
 gives no interval, or no decision, the rule that made one of what it gives stands in the tool's docstring.

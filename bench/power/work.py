@@ -1,4 +1,4 @@
-"""Pairs of commands that differ by a planted amount of work."""
+"""Pairs of commands with a known difference of work."""
 
 from __future__ import annotations
 

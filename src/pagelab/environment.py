@@ -1,4 +1,4 @@
-"""The environment that programs inherit: that of whoever called pagelab, without what its own libraries add to it.
+"""The environment that programs inherit: the caller's, without the additions of pagelab's own libraries.
 
 polars sets a variable of its allocator when it is imported. A program measured before and one measured after would have
 different environments, and so other addresses on their stacks; and one that has the same allocator would obey it.

@@ -25,6 +25,6 @@ class BadInputError(PagelabError):
 
 
 class MachineError(PagelabError):
-    """The machine cannot do what was asked."""
+    """The machine cannot do it."""
 
     exit_code = 3

@@ -1,4 +1,4 @@
-"""Where pagelab's own native parts are installed."""
+"""Paths of pagelab's installed native parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pagelab.errors import PagelabError
 
 
 class MissingPartError(PagelabError):
-    """A part of the installation is missing; the message says which, and how to install it."""
+    """A part of the installation is missing; the message names it and the command that installs it."""
 
 
 def library() -> Path:
@@ -43,7 +43,7 @@ def qemu_plugin() -> Path:
 
 
 def include() -> Path:
-    """The directory of ``pagelab.h`` and ``pagelab_strategy.h``: what a C compiler's ``-I`` takes (docs/api)."""
+    """The directory of ``pagelab.h`` and ``pagelab_strategy.h``, for a C compiler's ``-I`` (docs/api)."""
     return Path(__file__).parent / "include"
 
 

@@ -1,4 +1,4 @@
-"""Policies: where a program's pages lie, how big they are, and when they come in.
+"""Policies: place, size and fetch time of a program's pages.
 
 Reading and checking is done by the Rust crate ``policy``; this module gives it Python types. Every function takes
 the description of the machine that the policy is for (``pagelab.machine.describe()``); without one, a policy is

@@ -1,4 +1,4 @@
-"""The record: what one run was asked to do, what the machine did, and what it cost.
+"""The record of one run: request, result, times and counts.
 
 Records are written by capture and read by analysis; nothing else passes between the two. Units are in the
 names; ``None`` means "not measured", never zero. The models are generated (``pagelab.contract``).

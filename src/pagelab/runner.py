@@ -96,8 +96,13 @@ def run(request: Request) -> Record:
         record = _read(record_path)
     if complaint:
         _pass_on(complaint)
-    told = [*record.warnings, *colour_warnings.warnings(record.policy.toml, described)]
-    completed = {"id": uuid.uuid4().hex, "machine": described, "provenance": machine.provenance(), "warnings": told}
+    all_warnings = [*record.warnings, *colour_warnings.warnings(record.policy.toml, described)]
+    completed = {
+        "id": uuid.uuid4().hex,
+        "machine": described,
+        "provenance": machine.provenance(),
+        "warnings": all_warnings,
+    }
     return record.model_copy(update=completed)
 
 
@@ -147,7 +152,7 @@ def _library(request: Request) -> str | None:
 
 
 def _launch(request_path: Path, pass_on: tuple[int, ...] = ()) -> tuple[int, str]:
-    """The launcher's exit code and what it said on its own account.
+    """The launcher's exit code and its own messages.
 
     The program shares the terminal's standard error with the launcher when asked to inherit it, so the launcher
     writes its own messages to a file of their own.

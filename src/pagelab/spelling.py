@@ -1,4 +1,4 @@
-"""What may have been meant by a word that is nearly right: a command, an option, a key, a name."""
+"""Suggestions for misspelt words: a command, an option, a key, a name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MOST = 3
 
 
 def nearest(word: str, known: Iterable[str]) -> list[str]:
-    """What may have been meant: names that begin with the word, or differ in a few letters."""
+    """Suggestions: names that begin with the word, or differ in a few letters."""
     names = list(known)
     bare = word.lstrip("-")
     begins = [name for name in names if len(bare) > 1 and name.lstrip("-").startswith(bare)]
@@ -25,7 +25,7 @@ def meant(word: str, known: Iterable[str]) -> str:
 
 
 def meant_of(word: str, known: Iterable[str]) -> str:
-    """``; did you mean NAME? Allowed: …``, or just what is allowed."""
+    """``; did you mean NAME? Allowed: …``, or only the allowed names."""
     names = sorted(known)
     found = meant(word, names)
     return f"{found} Allowed: {', '.join(names)}" if found else f"; allowed: {', '.join(names)}"

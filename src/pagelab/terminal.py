@@ -1,4 +1,4 @@
-"""What pagelab writes for people to read: the only way to a terminal and to logs.
+"""Output of pagelab for people: the only access to a terminal and to logs.
 
 Names of processes, files, measurements and conditions are other people's words: a measured program chooses them, or the
 author of an imported file. :func:`plain` shows what would move a cursor, change a title or turn text around, instead of
@@ -106,7 +106,7 @@ def console(**options: Any) -> Console:
 
 
 class Shown:
-    """For results that say what they are in a title and a few rows of (name, value)."""
+    """Base of results with a title and a few rows of (name, value)."""
 
     def _title(self) -> str:
         raise NotImplementedError

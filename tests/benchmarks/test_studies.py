@@ -74,7 +74,7 @@ def test_sizes_are_those_of_this_machines_caches(monkeypatch: pytest.MonkeyPatch
     assert sizes["scimark-sor cache=L1 memory=each size=half"] == "16384"
     assert sizes["scimark-sor cache=L2 memory=each size=double"] == str(2 << 20)
     (absent,) = {reason for condition in conditions if (reason := cannot(condition, machine.describe()))}
-    assert absent == "this machine has no cache L3, or does not tell its size"
+    assert absent == "this machine has no cache L3, or does not report its size"
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,8 @@ from test_parts import finding as made
 from pagelab.analysis.metrics import metric_named
 from pagelab.cli.diagnose import show
 from pagelab.diagnose import allocate, answer, judge
-from pagelab.diagnose.files import write
 from pagelab.diagnose.model import Confirmation, Diagnosis, Finding, Interval, Outcome, Pin, Settings, Typical
-from pagelab.diagnose.page import Phases, figures_of
+from pagelab.diagnose.page import Phases, figures_of, write
 from pagelab.diagnose.run import begin, resume
 from pagelab.diagnose.sources import COMBINED, sources
 from pagelab.diagnose.strip import WIDTH, Row, bar, strip
@@ -110,8 +109,8 @@ def test_no_cause_found() -> None:
 def test_the_cause_is_the_machine() -> None:
     found = of("unexplained", typical=RANGE, machine=interval(0.62, 0.5, 0.7))
     assert answer.headline(found) == (
-        "The machine decides it: 5.1 to 13 ms; executions that ran at the same time were slow together, whatever was "
-        "pinned: 62% of the variance (50–70%)"
+        "The machine decides it: 5.1 to 13 ms; executions that ran at the same time were slow together under every "
+        "pin: 62% of the variance (50–70%)"
     )
 
 
@@ -119,7 +118,7 @@ def test_the_cause_is_the_machine() -> None:
     ("result", "said"),
     [
         ("refuted", "No cause found: 7 or 13 ms; ASLR looked like it, and 40 fresh executions of each refute that "),
-        ("undecided", "Cannot tell what decides it: 7 or 13 ms; ASLR may make 40% (0–70%) of the variance, as far "),
+        ("undecided", "No confirmed cause: 7 or 13 ms; ASLR may make 40% (0–70%) of the variance, as far "),
     ],
 )
 def test_what_fresh_executions_do_not_confirm_decides_nothing(result: str, said: str) -> None:
@@ -129,8 +128,8 @@ def test_what_fresh_executions_do_not_confirm_decides_nothing(result: str, said:
     assert answer.headline(found).startswith(said)
     assert answer.fix(found) is None
     assert answer.shares(found) == [], "a bar of one part says nothing"
-    moody = found.model_copy(update={"machine": interval(0.2, 0.1, 0.3)})
-    assert [part.kind for part in answer.shares(moody)] == ["machine", "unexplained"]
+    disturbed = found.model_copy(update={"machine": interval(0.2, 0.1, 0.3)})
+    assert [part.kind for part in answer.shares(disturbed)] == ["machine", "unexplained"]
 
 
 def test_nothing_jumps() -> None:
@@ -157,7 +156,7 @@ def test_shares_add_up_to_the_whole() -> None:
     assert [(part.kind, round(part.share, 3)) for part in parts] == [
         ("cause", 0.861), ("machine", 0.1), ("unexplained", 0.039),
     ]  # fmt: skip
-    assert [answer.share_told(part) for part in parts] == [
+    assert [answer.share_text(part) for part in parts] == [
         "ASLR 86% (82–88%)", "the machine 10% (5–20%)", "unexplained 4%",
     ]  # fmt: skip
     beyond = answer.shares(of("confirmed", [aslr()], one, machine=interval(0.6, 0.4, 0.8)))
@@ -270,7 +269,7 @@ def test_a_combination_is_confirmed_without_what_was_cleared_and_resumed_so(tmp_
     assert resume(tmp_path / "d", tools(program)).confirmation == one
 
 
-def test_a_machine_with_moods_is_named(tmp_path: Path) -> None:
+def test_a_machine_with_block_effects_is_named(tmp_path: Path) -> None:
     """It becomes slower and faster again, slowly; the program does nothing but run."""
     count = iter(range(1_000_000))
 
@@ -291,7 +290,7 @@ def test_a_machine_with_moods_is_named(tmp_path: Path) -> None:
     assert lines[0].startswith("The machine decides it: ")
     assert any(line.startswith("default  ") and "spread" in line for line in lines[:6])
     assert any("▓ the machine " in line and "░ unexplained " in line for line in lines[:9])
-    assert sum(line.startswith(("serious: ", "caution: ")) for line in lines) == 0, "the headline has said it"
+    assert sum(line.startswith(("serious: ", "warning: ")) for line in lines) == 0, "the headline has said it"
 
 
 def test_a_row_is_as_high_as_there_are_executions() -> None:

@@ -15,8 +15,8 @@ import pytest
 from pagelab.diagnose import allocate
 from pagelab.diagnose.answer import fix
 from pagelab.diagnose.campaign import State, times_of
-from pagelab.diagnose.files import write
 from pagelab.diagnose.model import Diagnosis, Finding, Settings
+from pagelab.diagnose.page import write
 from pagelab.diagnose.run import begin, resume
 from pagelab.errors import BadInputError, RunFailedError
 from pagelab.record import Record

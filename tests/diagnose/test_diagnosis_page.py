@@ -9,9 +9,8 @@ import pytest
 from test_diagnose import diagnosed, sleeps, stack
 
 from pagelab.diagnose import allocate
-from pagelab.diagnose.files import write
 from pagelab.diagnose.model import Diagnosis
-from pagelab.diagnose.page import Phases, figures_of, render
+from pagelab.diagnose.page import Phases, figures_of, render, write
 from report.browser import Browser
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schema" / "diagnosis-2.json"

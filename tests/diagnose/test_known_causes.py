@@ -90,7 +90,7 @@ def test_a_confirmation_against_the_control_says_so(tmp_path: Path) -> None:
     assert [each.name for each in one.contrasts] == ["default", "addresses-fixed"]
     assert all(each.result == "confirmed" for each in one.contrasts)
     assert any(
-        told.startswith("it is the cause, not what comes with it: against the same library") for told in found.sentences
+        told.startswith("it is the cause, not its side effects: against the same library") for told in found.sentences
     )
 
 
@@ -215,7 +215,7 @@ def test_a_confirmation_that_fails_leaves_the_exploration(tmp_path: Path) -> Non
     machine = {"machine": {}, "provenance": {}}
     found = begin(settings(tmp_path), tmp_path / "d", Tools(FakeRunner(behave), lambda _: None, lambda: machine))
     assert found.outcome == "undecided"
-    assert found.headline.startswith("Cannot tell what decides it: 100 or 130 ms; ASLR looked like it, and aslr-off")
+    assert found.headline.startswith("No confirmed cause: 100 or 130 ms; ASLR looked like it, and aslr-off")
     assert finding(found, "aslr").verdict == "cause"
     assert (tmp_path / "d" / "diagnosis.json").exists()
 

@@ -333,21 +333,21 @@ def test_causes_that_add_up_are_too_small_to_be_seen_alone(tmp_path: Path) -> No
     assert "act together" not in told
 
 
-def by_aslr(tmp_path: Path, blocks: int, mood: NDArray[np.float64]) -> tuple[list[Finding], Range | None]:
-    """ASLR makes three quarters of the variance of what is the program's own; the machine has its moods."""
+def by_aslr(tmp_path: Path, blocks: int, block_effect: NDArray[np.float64]) -> tuple[list[Finding], Range | None]:
+    """ASLR makes three quarters of the variance of what is the program's own; the machine has block effects."""
     random, chosen = np.random.default_rng(1), settings(tmp_path)
 
     def program(held: frozenset[str]) -> float:
         return float(np.exp(random.normal(0, 0.01 if "aslr-off" in held else 0.03)))
 
-    times = {name: row * np.exp(mood) for name, row in times_of(program, blocks, chosen).items()}
+    times = {name: row * np.exp(block_effect) for name, row in times_of(program, blocks, chosen).items()}
     known, copies = sources(chosen, MACHINE, 2, 2), default_names(COPIES)
     return judge.findings(times, copies, known, chosen), judge.machines_share(times, copies)
 
 
-def test_a_cause_is_found_behind_the_moods_of_the_machine(tmp_path: Path) -> None:
-    mood = np.random.default_rng(5).normal(0, 0.06, 40)
-    found, share = by_aslr(tmp_path, 40, mood)
+def test_a_cause_is_found_behind_block_effects(tmp_path: Path) -> None:
+    block_effect = np.random.default_rng(5).normal(0, 0.06, 40)
+    found, share = by_aslr(tmp_path, 40, block_effect)
     lowering = {one.key for one in found if one.verdict in ("cause", "part")}
     assert lowering == {"aslr", "everything"}
     aslr = next(one for one in found if one.key == "aslr")
@@ -356,7 +356,7 @@ def test_a_cause_is_found_behind_the_moods_of_the_machine(tmp_path: Path) -> Non
     assert aslr.sd_ratio_beside is not None
     assert aslr.sd_ratio.low < 1 < aslr.sd_ratio.high
     assert aslr.sd_ratio_beside.high < 0.8
-    assert any(text.startswith("ASLR: what the machine did to whole blocks hides it") for text in words.extremes(found))
+    assert any(text.startswith("ASLR: block effects hide it") for text in words.extremes(found))
     assert share is not None
     assert share.estimate == pytest.approx(0.06**2 / (0.06**2 + 0.03**2), abs=0.15)
     (told,) = words.machines_share(Interval.of(share))
@@ -367,9 +367,9 @@ def test_intervals_of_the_machines_share_hold_it() -> None:
     """200 machines; fewer than 175 that hold it are less likely than 1 in 10,000 at 95%."""
     random, held, copies = np.random.default_rng(4), 0, default_names(COPIES)
     for _ in range(200):
-        mood = random.normal(0, 0.05 * np.sqrt(0.5), 20)
+        block_effect = random.normal(0, 0.05 * np.sqrt(0.5), 20)
         names = [*copies, *(f"other-{i}" for i in range(20))]
-        times = {name: np.exp(mood + random.normal(0, 0.05 * np.sqrt(0.5), 20)) for name in names}
+        times = {name: np.exp(block_effect + random.normal(0, 0.05 * np.sqrt(0.5), 20)) for name in names}
         share = judge.machines_share(times, copies)
         assert share is not None
         held += share.low <= 0.5 <= share.high

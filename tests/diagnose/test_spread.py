@@ -12,9 +12,9 @@ from pagelab.diagnose.judge import default_spread
 from pagelab.diagnose.spread import (
     Group,
     between_values,
+    block_effects,
     log_sd,
     mean_shift,
-    moods,
     shared,
     spread_ratio,
     weighted_variances,
@@ -67,9 +67,9 @@ def test_over_whole_blocks_the_jackknife_leaves_out_a_block_of_everything() -> N
 
 
 def test_what_executions_of_one_block_share_makes_the_comparison_sharper() -> None:
-    mood = np.random.default_rng(3).normal(0, 3, 40)
+    block_effect = np.random.default_rng(3).normal(0, 3, 40)
     alone = normal(1, 3, 40, 3.16), normal(2, 1, 40, 3.16)
-    shared = normal(1, 3, 40, 1.0) + mood, normal(2, 1, 40, 1.0) + mood
+    shared = normal(1, 3, 40, 1.0) + block_effect, normal(2, 1, 40, 1.0) + block_effect
     errors = [spread_ratio(*rows, seed=1, permutations=19).error for rows in (alone, shared)]
     assert errors[1] < 0.6 * errors[0]
 
@@ -187,7 +187,7 @@ def test_what_the_machine_does_to_a_block_is_not_in_the_shift_of_the_mean() -> N
     assert loud.high - loud.low < 1.3 * (quiet.high - quiet.low)
 
 
-def naive_mood(others: NDArray[np.float64]) -> list[float]:
+def naive_block_effect(others: NDArray[np.float64]) -> list[float]:
     rows = [np.log(row) - np.median(np.log(row)) for row in others]
     found = []
     for block in zip(*rows, strict=True):
@@ -196,29 +196,29 @@ def naive_mood(others: NDArray[np.float64]) -> list[float]:
     return found
 
 
-def test_the_mood_of_a_block_is_the_middle_of_what_its_executions_are_beside_their_own_condition() -> None:
+def test_the_effect_of_a_block_is_the_middle_of_what_its_executions_are_beside_their_own_condition() -> None:
     others = normal(1, 9, 11, 3.0) * np.array([[1, 2, 3, 4, 5, 6, 7, 8, 9]]).T
-    assert moods(others) == pytest.approx(naive_mood(others))
+    assert block_effects(others) == pytest.approx(naive_block_effect(others))
     slow = others.copy()
     slow[2, 5] *= 100
-    difference = np.asarray(moods(slow)) - np.asarray(moods(others))
+    difference = np.asarray(block_effects(slow)) - np.asarray(block_effects(others))
     assert np.abs(difference).max() < 0.02
     missing = np.concatenate([others, np.full((1, 11), np.nan)])
-    assert moods(missing) == pytest.approx(naive_mood(others))
+    assert block_effects(missing) == pytest.approx(naive_block_effect(others))
 
 
-def test_too_few_other_conditions_tell_no_mood() -> None:
-    assert moods(normal(1, 5, 11, 3.0)) is None
-    assert moods(np.full((9, 11), np.nan)) is None
+def test_too_few_other_conditions_tell_no_block_effect() -> None:
+    assert block_effects(normal(1, 5, 11, 3.0)) is None
+    assert block_effects(np.full((9, 11), np.nan)) is None
     broken = normal(1, 6, 11, 3.0)
     broken[0, 3] = np.nan
-    assert moods(broken) is None
+    assert block_effects(broken) is None
 
 
-def drifting(seed: int, sd: float, mood: float, *, follows: float = 1.0) -> tuple[NDArray[np.float64], ...]:
-    """Control, pinned and others of 30 blocks; pinned with ``sd`` and so much of the mood."""
+def drifting(seed: int, sd: float, block_effect: float, *, follows: float = 1.0) -> tuple[NDArray[np.float64], ...]:
+    """Control, pinned and others of 30 blocks; pinned with ``sd`` and so much of the block effect."""
     random = np.random.default_rng(seed)
-    moved = random.normal(0, mood, 30)
+    moved = random.normal(0, block_effect, 30)
     rows = random.normal(0, 0.02, (27, 30)) + moved
     pinned = random.normal(0, sd, (1, 30)) + follows * moved
     return np.exp(rows[:3]), np.exp(pinned), np.exp(rows[3:])
@@ -227,7 +227,7 @@ def drifting(seed: int, sd: float, mood: float, *, follows: float = 1.0) -> tupl
 def test_a_source_is_found_behind_what_the_machine_does_to_whole_blocks() -> None:
     control, pinned, others = drifting(1, 0.005, 0.06)
     alone = spread_ratio(control, pinned, seed=1)
-    beside = spread_ratio(control, pinned, seed=1, mood=moods(others))
+    beside = spread_ratio(control, pinned, seed=1, block_effect=block_effects(others))
     assert alone.p > 0.05
     assert beside.p < 0.002
     assert (beside.direction, beside.rests_beside) == (-1, True)
@@ -237,9 +237,9 @@ def test_a_source_is_found_behind_what_the_machine_does_to_whole_blocks() -> Non
 
 
 def test_a_pin_that_keeps_the_machine_away_is_found_as_before() -> None:
-    """Without the mood it has the spread of its control: the times as they are must be looked at, too."""
+    """Without the block effect it has the spread of its control: the times as they are must be looked at, too."""
     control, pinned, others = drifting(1, 0.02, 0.1, follows=0.0)
-    found = spread_ratio(control, pinned, seed=1, mood=moods(others))
+    found = spread_ratio(control, pinned, seed=1, block_effect=block_effects(others))
     assert found.p < 0.03
     assert (found.direction, found.rests_beside) == (-1, False)
     assert found.ratio.high < 1
@@ -247,22 +247,24 @@ def test_a_pin_that_keeps_the_machine_away_is_found_as_before() -> None:
     assert found.ratio_beside.low < 1 < found.ratio_beside.high, "what it follows less is no spread that it adds"
 
 
-def test_what_is_taken_out_is_the_regression_on_the_mood_half_from_either_side() -> None:
+def test_what_is_taken_out_is_the_regression_on_the_block_effect_half_from_either_side() -> None:
     control, pinned, others = drifting(2, 0.02, 0.05, follows=0.5)
-    first, second, mood = np.log(control), np.log(pinned), moods(others)
-    assert mood is not None
-    slopes = [np.polyfit(mood, part.mean(axis=0), 1)[0] for part in (first, second)]
-    found = shared(np.concatenate([first, second])[None], 3, mood)
-    assert found[0] == pytest.approx(np.mean(slopes) * (mood - mood.mean()))
+    first, second, block_effect = np.log(control), np.log(pinned), block_effects(others)
+    assert block_effect is not None
+    slopes = [np.polyfit(block_effect, part.mean(axis=0), 1)[0] for part in (first, second)]
+    found = shared(np.concatenate([first, second])[None], 3, block_effect)
+    assert found[0] == pytest.approx(np.mean(slopes) * (block_effect - block_effect.mean()))
     assert not shared(first[None], 1, np.zeros(30)).any()
 
 
-def test_with_moods_as_without_a_program_without_a_cause_is_hardly_ever_accused() -> None:
+def test_with_block_effects_as_without_a_program_without_a_cause_is_hardly_ever_accused() -> None:
     """100 comparisons at 5%; more than 12 are less likely than 1 in 1,000."""
     alarms = 0
     for seed in range(100):
         control, pinned, others = drifting(seed, 0.02, 0.05)
-        alarms += spread_ratio(control, pinned * 2, seed=seed, permutations=299, mood=moods(others)).p <= 0.05
+        alarms += (
+            spread_ratio(control, pinned * 2, seed=seed, permutations=299, block_effect=block_effects(others)).p <= 0.05
+        )
     assert alarms <= 12
 
 

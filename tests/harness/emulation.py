@@ -1,4 +1,4 @@
-"""Counts what a program executes with the library and without it: instructions in QEMU's user mode, calls by strace.
+"""Counts a program's instructions (QEMU's user mode) and calls (strace), with and without the library.
 
 QEMU runs a thread of its own, which an emulated program finds in /proc/self/task, and the library stands aside where
 there are threads before it. So the emulated program is shown that directory with one thread in it: it has one.

@@ -1,4 +1,4 @@
-"""Policies that place frames, what their guests are told of them, and whether this machine can."""
+"""Policies that place frames, the arguments of their guests, and the requirements of the machine."""
 
 from __future__ import annotations
 

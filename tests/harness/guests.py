@@ -1,4 +1,4 @@
-"""Compiles the guest programs of ``tests/guests`` and knows how each is to be called."""
+"""Compiles the guest programs of ``tests/guests``, and knows their arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a command under a policy through ``pagelab-launch`` and reads the record it leaves."""
+"""Runs a command under a policy through ``pagelab-launch`` and reads its record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pagelab.record import Process, Record, Region, WarningKind
 
 @dataclass
 class Run:
-    """What a run left behind; ``record`` is None when the launcher refused it."""
+    """The result of a run; ``record`` is None if the launcher refused it."""
 
     request: dict[str, Any]
     launcher_exit: int

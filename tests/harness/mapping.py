@@ -1,4 +1,4 @@
-"""What the tests of ``pagelab map`` share."""
+"""Functions shared by the tests of ``pagelab map``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short memory: a swap file of a test's own, and control groups with a limit."""
+"""Short memory: a swap file for a test, and control groups with a limit."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class MemoryGroup:
         return ("sh", "-c", f'echo $$ >{self.path}/cgroup.procs && exec "$0" "$@"')
 
     def killed(self) -> int:
-        """How many processes the group's limit has ended."""
+        """Number of processes killed by the group's limit."""
         files = ("memory.oom_control",) if self.is_first_version else ("memory.events",)
         lines = (self.path / files[0]).read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))

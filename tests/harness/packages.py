@@ -1,4 +1,4 @@
-"""The system packages of ``tests/packages.txt``: what is missing, and installing it. Needs nothing but Python itself.
+"""The system packages of ``tests/packages.txt``: missing ones, and their installation. Needs only Python itself.
 
 ``python3 packages.py setup`` looks for what building pagelab needs, ``python3 packages.py tests`` for what the tests
 need too; `make` calls it before it builds anything.
@@ -92,7 +92,7 @@ def _names(missing: list[Package]) -> list[str]:
 
 
 def _rust() -> str | None:
-    """What is wrong with the Rust toolchain; None if nothing is."""
+    """The fault of the Rust toolchain; None without one."""
     wanted = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["rust-version"]
     least = tuple(map(int, wanted.split(".")))
     for program in ("cargo", "rustc"):

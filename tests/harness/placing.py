@@ -1,4 +1,4 @@
-"""Runs guests that check their own frames. The kernel may move a page between being placed and being looked at."""
+"""Runs guests that check their own frames. The kernel may move a page between placing and checking."""
 
 from __future__ import annotations
 
@@ -46,6 +46,6 @@ def pages_migrated() -> int:
 
 
 def moved_pages(run: Run) -> int:
-    """Pages that were not, at the end, where the engine had put them."""
+    """Pages that were not on the engine's frames at the end."""
     frames = run.the_record.frames
     return sum(strategy.moved_pages for strategy in frames.strategies) if frames else 0

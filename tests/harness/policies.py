@@ -1,4 +1,4 @@
-"""The policies that every guest and every real program must survive, and what each needs of the machine."""
+"""The policies that every guest and every real program must survive, with their requirements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks for processes, and whether they are still there. One may go between any two looks: that is no error."""
+"""Finds processes, and waits for their end. A process may end between two reads: that is no error."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def is_gone(pid: int) -> bool:
 
 
 def parent_of(pid: int) -> int | None:
-    """None: the process is gone."""
+    """None if the process has ended."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except (FileNotFoundError, ProcessLookupError):
@@ -41,7 +41,7 @@ def parent_of(pid: int) -> int | None:
 
 
 def children_of(pid: int) -> list[int]:
-    """Children of the process's first thread; none of a process that is gone."""
+    """Children of the process's first thread; none of an ended process."""
     try:
         return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except (FileNotFoundError, ProcessLookupError):
@@ -49,7 +49,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def arguments_of(pid: int) -> list[bytes]:
-    """None of a process that is gone, and of one that nobody has collected."""
+    """None of a process that has ended, also if it is still a zombie."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Reads ``/proc/PID/smaps`` text: the kernel's own word on what backs each mapping."""
+"""Reads ``/proc/PID/smaps`` text: the kernel's report on the pages of each mapping."""
 
 from __future__ import annotations
 

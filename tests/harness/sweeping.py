@@ -1,4 +1,4 @@
-"""What tests of sweeps simulate: two small traces, small hardware, and a file with some of everything."""
+"""Input of sweep tests: two small traces, small hardware, and a file with every kind of table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What test processes and cluster workers are given to do: in a module, since work is sent by name."""
+"""Functions for test processes and cluster workers: in a module, since work is sent by name."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ def test_lengths_lie_below_at_and_above_the_ways_and_the_pool_is_bounded() -> No
 
 
 def test_a_machine_that_tells_no_caches_is_refused() -> None:
-    with pytest.raises(MachineError, match="tells no cache with more than one colour"):
+    with pytest.raises(MachineError, match="reports no cache with more than one colour"):
         probe(machine={"caches": [{"level": 2, "kind": "unified", "ways": None, "colours": None}]}, virtual="none")
 
 
@@ -321,7 +321,7 @@ def pagelab(*arguments: str, state: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.skipif(os.geteuid() != 0, reason="frame numbers need root; run: sudo make test")
 def test_this_machine_is_measured_and_the_verdict_kept(state: Path) -> None:
     if not caches(machine.describe()):
-        pytest.skip("the kernel tells no caches here; on a machine that does, run: make test")
+        pytest.skip("the kernel reports no caches here; on a machine where it does, run: make test")
     done = pagelab("--probe-colours", "--rounds", "12", "--json", state=state)
     assert done.returncode == 0, done.stderr
     found = VerdictFile.model_validate_json(done.stdout)

@@ -57,7 +57,7 @@ def test_a_contrast_without_executions_keeps_its_place_in_the_family(tmp_path: P
     b, c = found.planned()
     assert b.p_holm == pytest.approx(2 * 2 / math.comb(12, 6))
     assert c.verdict == "not-testable"
-    assert c.sentence == "w: nothing can be said of c; no wall time from c."
+    assert c.sentence == "w: no result for c; no wall time from c."
     assert "could not be made" in found.headline
 
 
@@ -138,8 +138,8 @@ def test_a_policy_under_which_nothing_ends_in_time_has_a_direction_and_no_size(t
     assert contrast.p == pytest.approx(2 / math.comb(16, 8))
     assert (contrast.verdict, contrast.shift, contrast.relative) == ("higher", None, None)
     assert contrast.sentence == (
-        "b lengthens w (p = 1.6 × 10⁻⁴): no execution under b ended within the time limit, as those under a did; how "
-        "large the difference is cannot be said."
+        "b lengthens w (p = 1.6 × 10⁻⁴): no execution under b ended within the time limit, as those under a did; the "
+        "size of the difference cannot be estimated."
     )
 
 
@@ -260,7 +260,7 @@ def test_a_precision_stop_is_marked(tmp_path: Path) -> None:
 def test_an_unfinished_study_says_so(tmp_path: Path) -> None:
     found = study(tmp_path, factory.plan(["w"], ["a", "b"], 10), separated(6, 1.0, 2.0))
     assert not found.design.complete
-    assert any(c.startswith("The study is not finished: what follows is its state so far") for c in found.caveats)
+    assert any(c.startswith("The study is not finished: this is its state so far") for c in found.caveats)
 
 
 def test_drift_is_seen(tmp_path: Path) -> None:

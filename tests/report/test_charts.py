@@ -67,7 +67,7 @@ def test_what_reaches_far_beyond_the_others_is_cut_off_with_an_arrow(tmp_path: P
     assert [row["policy"] for row in rows if row["above"] is not None] == ["b"]
     assert [row["policy"] for row in rows if row["relative"] is None] == ["b"]
     assert max(row["high"] for row in rows) <= 100
-    assert "Arrows point at what lies outside" in next(f.caption for f in figures_of(analysis) if f.id == "effects")
+    assert "Arrows mark values outside" in next(f.caption for f in figures_of(analysis) if f.id == "effects")
 
 
 def test_the_forest_plot_is_sorted_and_says_what_the_rule_says(typical_analysis: Analysis) -> None:

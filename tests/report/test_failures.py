@@ -67,6 +67,6 @@ def test_no_size_is_given_where_those_that_finished_point_the_other_way(tmp_path
     found = study(tmp_path, factory.plan(["w"], ["a", "b"], 20), times, stop)
     (contrast,) = found.planned()
     assert (contrast.verdict, (contrast.shift or 0) < 0) == ("higher", True)
-    assert "how large the difference is cannot be said from the executions that finished" in contrast.sentence
+    assert "the size of the difference cannot be estimated from the executions that finished" in contrast.sentence
     assert "%" not in contrast.sentence
     assert "14 of b" in contrast.sentence

@@ -10,10 +10,9 @@ import pytest
 from factory import Run, data_of
 
 from pagelab.analysis import Analysis, StudyData, analyse
-from pagelab.analysis.answer import fewest_of
+from pagelab.analysis.answer import fewest_of, reach
 from pagelab.analysis.following import following_of
-from pagelab.analysis.reach import reach
-from pagelab.analysis.verdict import told_of
+from pagelab.analysis.verdict import judged_of
 from pagelab.stats.paired import FEWEST_PAIRS
 
 
@@ -35,7 +34,7 @@ def study(
 
 def test_what_cannot_be_told_is_asked_in_pairs_for_as_long_as_it_takes(tmp_path: Path) -> None:
     found, data = study(tmp_path, 0.0, 0.05)
-    (told,) = told_of(found.planned(), found.design, found.metrics)
+    (told,) = judged_of(found.planned(), found.design, found.metrics)
     assert told.answer.said == "cannot-tell"
     assert found.headline.startswith("w under 2M against kernel: cannot tell: under ")
     following = following_of(found, data)
@@ -59,7 +58,7 @@ def test_an_unfinished_study_is_continued_first(tmp_path: Path) -> None:
 
 def test_where_no_test_could_reject_the_number_that_could_is_said(tmp_path: Path) -> None:
     found, _ = study(tmp_path, -0.5, 0.001, executions=5, test="pairs")
-    (told,) = told_of(found.planned(), found.design, found.metrics)
+    (told,) = judged_of(found.planned(), found.design, found.metrics)
     assert told.words == "cannot tell: 5 pairs, 6 are the fewest"
     assert "cannot tell: 5 pairs, 6 are the fewest" in found.headline
 
@@ -89,7 +88,7 @@ def test_what_try_cannot_ask_is_asked_by_more_executions(tmp_path: Path) -> None
     toml = 'name = "2M"\npages = { mosaic = [["0", "64M", "2M"]], otherwise = "4K" }\n'
     changed = [c.asking(policy_toml=toml) if c.policy == "2M" else c for c in plan.conditions]
     found, data = study(tmp_path, 0.0, 0.05, conditions=changed)
-    (told,) = told_of(found.planned(), found.design, found.metrics)
+    (told,) = judged_of(found.planned(), found.design, found.metrics)
     following = following_of(found, data)
     assert following.command == f"pagelab study resume {tmp_path / 'study'} --executions {told.answer.needed}"
     assert "more, and a further look, which is judged more strictly" in following.why

@@ -12,8 +12,8 @@ from factory import SCATTERED, data_of
 
 from pagelab.analysis import Analysis, analyse
 from pagelab.analysis.frames import FramesSummary
-from pagelab.analysis.policy_summary import gloss
-from pagelab.report import charts, frames_table, write_report
+from pagelab.analysis.policy_summary import policy_summary
+from pagelab.report import charts, tables, write_report
 from pagelab.report.charts import frames as frames_chart
 from pagelab.report.figures import figures_of
 
@@ -51,7 +51,7 @@ def test_what_was_placed_is_summed_up_by_condition(tmp_path: Path) -> None:
 def test_a_study_without_frame_policies_says_nothing_of_frames(typical_analysis: Analysis) -> None:
     assert typical_analysis.frames is None
     assert charts.pages_by_colour(typical_analysis) is None
-    assert frames_table.frames(typical_analysis).rows == ()
+    assert tables.frames(typical_analysis).rows == ()
 
 
 def test_where_caches_do_not_follow_frames_no_effect_of_colours_is_to_be_expected(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_machine_that_was_not_measured_is_told_the_command(tmp_path: Path) -> 
 
 
 def test_the_table_says_placed_fallbacks_kept_and_out_of_reach(tmp_path: Path) -> None:
-    table = frames_table.frames(coloured(tmp_path))
+    table = tables.frames(coloured(tmp_path))
     page, hopping = table.rows
     assert page == ("page-coloring", "page-coloring", "–", "64", "6,400", "100%", "100%", "0", "93.8%")
     assert hopping[:4] == ("bin-hopping", "bin-hopping", "page cache of files 33.5 MiB, larger pages 2 MiB", "64")
@@ -143,7 +143,7 @@ def test_several_strategies_of_a_policy_are_told_apart(tmp_path: Path) -> None:
     ],
 )
 def test_policies_are_explained_in_a_few_words(toml: str, wanted: str | None) -> None:
-    found = gloss(toml)
+    found = policy_summary(toml)
     if wanted is None:
         assert found is None
     else:

@@ -311,4 +311,4 @@ def test_only_failures(browser: Browser, tmp_path: Path) -> None:
     assert browser.complaints() == []
     assert drawn(browser) == {}
     assert "6 executions ended without a time to analyse" in browser.value("document.body.innerText")
-    assert "nothing can be said of b; no wall time from b and a" in browser.value("document.body.innerText")
+    assert "no result for b; no wall time from b and a" in browser.value("document.body.innerText")

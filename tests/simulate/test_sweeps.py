@@ -286,7 +286,7 @@ def test_executions_are_compared_by_the_statistics_of_real_runs(here: Path) -> N
 
 
 def test_the_figure_shows_every_execution(here: Path) -> None:
-    from pagelab.simulate.sweeping.figure import cycles_figure
+    from pagelab.simulate.sweeping.run import cycles_figure
 
     done = run(written(here), here / "out")
     (values,) = cycles_figure(done.frame())["datasets"].values()

@@ -107,11 +107,11 @@ def test_published_table_is_what_the_code_gives() -> None:
 
 def test_low_coverage_is_told_where_it_is_read() -> None:
     """At the fewest executions; numbers between the simulated ones take the next lower one's figures."""
-    at_ten = coverage.told([40, 12, 1])
+    at_ten = coverage.sentence([40, 12, 1])
     assert at_ten.startswith("In simulations with 10 executions")
     assert "rare mode between executions" in at_ten
     assert all(f"{name} " in at_ten for name in ("the mean", "the impact factor", "the spread of everything"))
-    assert coverage.told([]) == ""
+    assert coverage.sentence([]) == ""
     figures = [share for cell, share in coverage.covered().items() if cell.interval == "mean" and cell.n == 10]
     assert len(figures) == 8  # four distributions, between executions or inside
 
@@ -140,12 +140,12 @@ def test_a_shift_between_shapes_is_told_with_the_figure_of_the_table() -> None:
     fixed = [row for row in read_csv(TABLE) if row.rule == "fixed" and row.interval == "exact" and row.n]
     low = [row for row in fixed if (row.n or 0) >= coverage.TIGHT_FROM and row.coverage]
     assert round(min(row.coverage for row in low), 2) == coverage.TIGHT_LEAST
-    assert f"{100 * coverage.TIGHT_LEAST:.0f}%" in coverage.told_of_shifts([6, coverage.TIGHT_FROM])
-    assert "any shape" not in coverage.told_of_shifts([6, 6])
+    assert f"{100 * coverage.TIGHT_LEAST:.0f}%" in coverage.sentence_on_shifts([6, coverage.TIGHT_FROM])
+    assert "any shape" not in coverage.sentence_on_shifts([6, 6])
 
 
 def test_intervals_of_medians_are_told_where_they_hold_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
     cells = {coverage.Cell("median", "two modes", True, n): held for n, held in ((6, 0.85), (10, 0.95))}
     monkeypatch.setattr(coverage, "covered", lambda: cells)
-    assert "the median 85% (two modes between executions)" in coverage.told([40, 7], coverage.MEDIANS)
-    assert coverage.told([10, 40], coverage.MEDIANS) == ""
+    assert "the median 85% (two modes between executions)" in coverage.sentence([40, 7], coverage.MEDIANS)
+    assert coverage.sentence([10, 40], coverage.MEDIANS) == ""

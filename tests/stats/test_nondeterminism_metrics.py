@@ -1,4 +1,4 @@
-"""The four metrics: known values, bad input, refusals and doubts."""
+"""The four metrics: known values, bad input, refusals and warnings."""
 
 from __future__ import annotations
 
@@ -140,10 +140,10 @@ def test_metrics_are_their_definitions() -> None:
     methods = {metric: one.interval.method for metric, one in values.items()}
     assert methods.pop(Metric.MEAN) is IntervalMethod.HIERARCHICAL_T
     assert set(methods.values()) == {IntervalMethod.LOG_T}
-    assert table.warnings(0) == ()
-    (few,) = characterized(normal(3, 1, executions=9, seed=2)).warnings(0)
+    assert table.interval_warnings(0) == ()
+    (few,) = characterized(normal(3, 1, executions=9, seed=2)).interval_warnings(0)
     assert few.kind is IntervalWarningKind.FEW_EXECUTIONS
-    assert characterized(normal(3, 1, executions=20, seed=2)).warnings(0) == ()
+    assert characterized(normal(3, 1, executions=20, seed=2)).interval_warnings(0) == ()
 
 
 def test_the_interval_of_the_impact_factor_shrinks_with_executions() -> None:
@@ -222,13 +222,13 @@ def test_a_constant_program_is_a_right_answer() -> None:
     dependence = table.dependence(0)
     assert (dependence.inside, dependence.change, dependence.trend) == (None, None, None)
     assert dependence.effective_measurements is None
-    assert doubts(np.full((20, 20), 0.1)) == set()
+    assert warned_kinds(np.full((20, 20), 0.1)) == set()
 
 
 def test_three_measurements_are_enough_but_doubtful() -> None:
     table = characterized(normal(3, 1, measurements=3))
     assert refusals(table) == {}
-    assert IntervalWarningKind.SMALL_GROUPS in {one.kind for one in table.warnings(0)}
+    assert IntervalWarningKind.SMALL_GROUPS in {one.kind for one in table.interval_warnings(0)}
     no_silent_nan(table)
 
 
@@ -238,7 +238,7 @@ def test_unequal_executions_are_answered_and_said_to_be() -> None:
     table = characterized(rows)
     assert refusals(table) == {}
     assert int(table.group_sizes[0]) == 5
-    assert IntervalWarningKind.UNBALANCED in {one.kind for one in table.warnings(0)}
+    assert IntervalWarningKind.UNBALANCED in {one.kind for one in table.interval_warnings(0)}
     mean = table.estimate(0, Metric.MEAN)
     assert isinstance(mean, Estimate)
     assert mean.value == pytest.approx(np.mean([row.mean() for row in rows]))
@@ -296,27 +296,29 @@ def test_rescaling_the_unit_changes_nothing() -> None:
 # Doubts
 
 
-def doubts(rows: object) -> set[IntervalWarningKind]:
-    return {one.kind for one in characterized(rows).warnings(0)}
+def warned_kinds(rows: object) -> set[IntervalWarningKind]:
+    return {one.kind for one in characterized(rows).interval_warnings(0)}
 
 
 def test_few_executions_are_said_to_be() -> None:
     for rows in (normal(1, 1, executions=5), normal(1, 1, executions=5)[:, 0]):
-        (few,) = (one for one in characterized(rows).warnings(0) if one.kind is IntervalWarningKind.FEW_EXECUTIONS)
+        (few,) = (
+            one for one in characterized(rows).interval_warnings(0) if one.kind is IntervalWarningKind.FEW_EXECUTIONS
+        )
         assert "59%" in few.message  # 0.9 to the fifth
 
 
 def test_a_negative_component_is_said_to_be() -> None:
     rows = np.tile(np.random.default_rng(1).normal(100, 1, 20), (10, 1))
     rows[:, 0] += np.linspace(0, 1e-6, 10)
-    assert IntervalWarningKind.NEGATIVE_COMPONENT in doubts(rows)
+    assert IntervalWarningKind.NEGATIVE_COMPONENT in warned_kinds(rows)
 
 
 def test_a_slow_start_is_warm_up_and_a_late_change_is_not() -> None:
     rows = normal(1, 0.5)
     rows[:, :2] += 20
     table = characterized(rows)
-    (warm,) = [one for one in table.warnings(0) if one.kind is IntervalWarningKind.WARM_UP]
+    (warm,) = [one for one in table.interval_warnings(0) if one.kind is IntervalWarningKind.WARM_UP]
     assert "drop_first = 2" in warm.message
     change = table.dependence(0).change
     assert change is not None
@@ -324,13 +326,13 @@ def test_a_slow_start_is_warm_up_and_a_late_change_is_not() -> None:
     assert change.percent == pytest.approx(20, abs=2)
     late = normal(1, 0.5)
     late[:, 15:] += 20
-    assert IntervalWarningKind.LEVEL_SHIFT in doubts(late)
-    assert IntervalWarningKind.WARM_UP not in doubts(late)
+    assert IntervalWarningKind.LEVEL_SHIFT in warned_kinds(late)
+    assert IntervalWarningKind.WARM_UP not in warned_kinds(late)
 
 
 def test_a_trend_over_the_schedule_is_seen() -> None:
     found = characterized(normal(0.5, 1) + 3 * np.arange(10)[:, None])
-    (caution,) = [one for one in found.warnings(0) if one.kind is IntervalWarningKind.TREND]
+    (caution,) = [one for one in found.interval_warnings(0) if one.kind is IntervalWarningKind.TREND]
     assert "slower" in caution.message
     trend = found.dependence(0).trend
     assert trend is not None
@@ -348,7 +350,7 @@ def test_dependent_measurements_are_seen_and_counted() -> None:
         rows[:, k] = 0.8 * rows[:, k - 1] + noise[:, k]
     table = characterized(100 + rows)
     dependence = table.dependence(0)
-    assert IntervalWarningKind.DEPENDENT_MEASUREMENTS in {one.kind for one in table.warnings(0)}
+    assert IntervalWarningKind.DEPENDENT_MEASUREMENTS in {one.kind for one in table.interval_warnings(0)}
     assert dependence.inside is not None
     assert dependence.inside.correlation == pytest.approx(0.8, abs=0.05)
     assert dependence.effective_measurements == pytest.approx(4000 * 0.2 / 1.8, rel=0.2)  # τ = (1 + φ)/(1 - φ) = 9
@@ -360,12 +362,12 @@ def test_false_alarms_are_as_rare_as_they_say() -> None:
     rows = random.lognormal(0, 0.3, (600, 12, 15))
     experiments = [nd.Experiment(str(i), "c", nd.Executions.of(each)) for i, each in enumerate(rows)]
     found = nd.characterize(experiments, nd.Resampling(seed=1, estimate_draws=100))
-    for doubt in (
+    for kind in (
         IntervalWarningKind.DEPENDENT_MEASUREMENTS,
         IntervalWarningKind.TREND,
         IntervalWarningKind.DEPENDENT_EXECUTIONS,
     ):
-        assert found.warned[doubt].sum() <= 17, doubt
+        assert found.warned[kind].sum() <= 17, kind
     assert (found.warned[IntervalWarningKind.WARM_UP] | found.warned[IntervalWarningKind.LEVEL_SHIFT]).sum() <= 17
 
 
@@ -396,4 +398,4 @@ def test_whatever_the_times_every_number_is_finite_or_refused(tables: list[list[
             assert np.isfinite([*numbers, impact.log_mean.interval.high, impact.draw_error]).all()
         dependence = table.dependence(i)
         assert dependence.effective_measurements is None or 0 < dependence.effective_measurements <= 100
-        assert all("nan" not in one.message for one in table.warnings(i))
+        assert all("nan" not in one.message for one in table.interval_warnings(i))

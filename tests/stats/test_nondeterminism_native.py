@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pagelab import _native
 from pagelab.stats.nondeterminism import Executions, Experiment, Resampling, characterize
-from pagelab.stats.nondeterminism.columns import columns
+from pagelab.stats.nondeterminism.table import columns
 
 CLOSE = 1e-11
 """Both sum in doubles, in different orders."""

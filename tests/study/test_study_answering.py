@@ -83,7 +83,7 @@ def test_a_set_of_too_few_programs_is_told_before(tmp_path: Path) -> None:
 
 def test_a_set_of_single_executions_is_told_before(tmp_path: Path) -> None:
     (warning,) = prepared(tmp_path, text_of(20, executions=1, head='answer = "set"\n')).warnings
-    assert "1 execution of each can tell nothing of their spread; use at least 2 executions" in warning.message
+    assert "1 execution of each has no spread; use at least 2 executions" in warning.message
 
 
 def test_the_answer_is_stored_and_told(tmp_path: Path) -> None:

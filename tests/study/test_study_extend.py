@@ -130,7 +130,7 @@ def test_an_edited_file_is_noticed(tmp_path: Path, name: str) -> None:
     with pytest.raises(StudyError, match=message):
         resume_study(tmp_path / "out", tools())
     if name != "broken":
-        with pytest.raises(StudyError, match="began with another text"):
+        with pytest.raises(StudyError, match="began with another file"):
             run_study(spec, tmp_path / "out", tools())
     resume_study(tmp_path / "out", tools(), as_begun=True)
     if name == "executions":

@@ -193,7 +193,7 @@ def test_one_row_an_execution_is_what_it_was(tmp_path: Path) -> None:
 def test_numbers_of_measurements_need_executions(tmp_path: Path) -> None:
     path = tmp_path / "r.csv"
     path.write_text("policy,iteration,time\n4K,1,1.5\n4K,2,1.0\n")
-    with pytest.raises(SpecError, match="say which column tells their executions"):
+    with pytest.raises(SpecError, match="name the column of their executions"):
         read_csv(path, Columns())
     path.write_text("policy,pid,iteration,time\n4K,7,1,1.5\n4K,7,2,1.0\n")
     assert len(read_csv(path, Columns(execution="pid"))) == 1

@@ -1,4 +1,4 @@
-"""What is simulated: pairs of distributions with known truth, in units of the baseline's centre (about 1)."""
+"""The simulated cells: pairs of distributions with known truth, in units of the baseline's centre (about 1)."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def fill(text: str, rows: list[Row]) -> str:
 
 
 def cell_table(cells: tuple[Cell, ...]) -> str:
-    """Markdown: what is simulated."""
+    """Markdown: the simulated cells."""
     lines = ["cell | treatment, baseline", "--- | ---", *(f"{cell.name} | {cell.description}" for cell in cells)]
     return "\n".join(f"| {line} |" for line in lines)
 

@@ -1,4 +1,4 @@
-"""Draw studies, and keep every interval at every look; each finished chunk is a file, so that a stop loses little."""
+"""Draws studies and keeps every interval at every look; each finished chunk is a file, so a stop loses little."""
 
 from __future__ import annotations
 

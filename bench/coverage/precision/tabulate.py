@@ -1,4 +1,4 @@
-"""From simulated intervals to the published table."""
+"""The published table of simulated intervals."""
 
 from __future__ import annotations
 

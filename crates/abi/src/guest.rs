@@ -1,4 +1,4 @@
-//! The guest file: what one process image tells about itself, as one fixed-layout shared mapping.
+//! The guest file: the report of one process image, as one fixed-layout shared mapping.
 //!
 //! The guest creates `<run dir>/guests/<pid>-<n>.guest` at start, maps it shared and closes the descriptor at once; every
 //! later update is a plain store, so what it knows survives even SIGKILL. All fields are 64-bit words in the machine's

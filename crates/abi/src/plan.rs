@@ -1,4 +1,4 @@
-//! The compiled plan: what the guest needs to know of a policy, as one flat little-endian file.
+//! The compiled plan: the guest's view of a policy, as one flat little-endian file.
 //!
 //! The launcher writes it once; every process of the tree maps it read-only and reads it in place. Nothing here
 //! allocates on the reading side, and [`Plan::parse`] checks every offset before anything else is read, so that a

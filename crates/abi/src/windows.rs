@@ -1,4 +1,4 @@
-//! The windows file: what a program measured of itself between `pagelab_begin` and `pagelab_end`.
+//! The windows file: the program's own measurements between `pagelab_begin` and `pagelab_end`.
 //!
 //! The guest creates `<run dir>/guests/<pid>-<n>.windows` beside its guest file when the first window begins. Like that file
 //! it is a shared mapping that is only ever stored into, so windows survive whatever ends the program. All fields are 64-bit

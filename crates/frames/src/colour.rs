@@ -1,4 +1,4 @@
-//! The colour of a frame: where in a physically indexed cache its lines go.
+//! The colour of a frame: the sets of a physically indexed cache to which its lines map.
 
 use pagelab_abi::plan::{MOST_COLOURS, Plan, Strategy};
 

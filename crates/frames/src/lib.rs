@@ -1,4 +1,4 @@
-//! Frame placement without a machine: which frame a page shall get, and the store of free frames it is taken from.
+//! Frame placement without a machine: strategies for the frame of a page, and the stock of free frames.
 //!
 //! Three parts. [`Colours`] maps a frame number to its cache colour. A [`Strategy`] says what each page of the program
 //! wants ([`Want`]): a colour, one frame, anything. The [`Stock`] knows the free pages of pagelab's pool, sorted by

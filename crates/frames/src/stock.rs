@@ -1,4 +1,4 @@
-//! The store of free pages, sorted by colour.
+//! The stock of free pages, sorted by colour.
 //!
 //! Pages lie in **slots**: 4096 bytes of pagelab's own address space, 512 to a **chunk** (2 MiB, contiguous). A slot is
 //! *free* (it holds a page whose frame number is known, and the page may be handed out), *held* (whoever took it is

@@ -1,4 +1,4 @@
-//! Strategies: what the pages of a program want.
+//! Strategies: the wanted colour or frame of each page of a program.
 //!
 //! A new one is a file here, a variant of [`AnyStrategy`] and a row of the table ([`pagelab_abi::plan::StrategyKind`]); the
 //! engine, the policy language and the simulator do not change.

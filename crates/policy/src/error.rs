@@ -1,4 +1,4 @@
-//! One error type for everything that is refused before anything runs: where it stands, what is wrong, what is allowed.
+//! The error type of refused policies: place, problem, allowed values.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Saved maps: the frames and colours that a process had, as `pagelab map --save` writes them.
+//! Saved maps: the frames and colours of a process, as `pagelab map --save` writes them.
 //!
 //! ```json
 //! {"schema": "pagelab.framemap/1", "pid": 4711, "colours": 64, "masks": [],

@@ -1,4 +1,4 @@
-//! Axis `frames` as validated values: where pages come to lie.
+//! Axis `frames` as validated values: the frames of pages.
 
 use serde::{Deserialize, Serialize};
 

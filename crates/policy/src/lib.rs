@@ -1,4 +1,4 @@
-//! Page placement policies: where pages lie, how big they are, and when they come in.
+//! Page placement policies: place, size and fetch time of pages.
 //!
 //! Pure: text and a description of the machine go in, a validated [`Policy`] and the compiled [`plan`] come out. No
 //! file is opened, no clock read, no environment looked at.

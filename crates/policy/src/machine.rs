@@ -1,4 +1,4 @@
-//! What a machine offers, as data: the policy crate never looks for itself.
+//! Capabilities of a machine, as data: the policy crate never reads the machine itself.
 
 use serde::{Deserialize, Serialize};
 

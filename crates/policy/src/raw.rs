@@ -1,4 +1,4 @@
-//! A policy as it was written: plain text with its place, nothing checked beyond its shape.
+//! A policy as written: plain text with its place; only the shape is checked.
 
 use crate::error::Place;
 use crate::framemap::FrameMap;

@@ -1,4 +1,4 @@
-//! A validated policy: three independent axes, each with the default `kernel`, and rules that say where they apply.
+//! A validated policy: three independent axes, each with the default `kernel`, and rules with their memory.
 //!
 //! For each axis separately, the first rule that matches a piece of memory and names the axis decides; what no rule
 //! names gets the policy's default. Values of these types satisfy what [`crate::validate`] checks.

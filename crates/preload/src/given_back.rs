@@ -1,4 +1,4 @@
-//! What pages were before they go: looked at just before the program gives them back, and summed up by region.
+//! Pages that the program gives back: examined just before, and summed up by region.
 
 pub mod regions;
 pub mod retire;

@@ -1,4 +1,4 @@
-//! Where the program comes in: libc's entry points, `pagelab.h`, fork, exec, exit and seccomp.
+//! Entry points: libc's functions, `pagelab.h`, fork, exec, exit and seccomp.
 
 mod api;
 pub mod child;

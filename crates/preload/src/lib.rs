@@ -1,4 +1,4 @@
-//! libpagelab.so: governs the memory of the program it is loaded into.
+//! libpagelab.so: governs the memory of the program that loads it.
 //!
 //! Everything here runs inside somebody else's process: no allocation from its malloc, no libc calls but two that only
 //! read (`dl_iterate_phdr`, `__errno_location`), no panics; on trouble a call goes to the kernel unchanged, and is

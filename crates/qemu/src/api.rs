@@ -1,4 +1,4 @@
-//! The functions of QEMU's plugin interface that are used here, version 1 (QEMU 4.2 to 8.2; tried with Debian's 7.2).
+//! The used functions of QEMU's plugin interface, version 1 (QEMU 4.2 to 8.2; tested with Debian's 7.2).
 //!
 //! Declared from the interface's documentation; the emulator resolves them when it loads the plugin.
 

@@ -1,4 +1,4 @@
-//! What runs for each translated block, instruction and access: the hot part.
+//! Callbacks for each translated block, instruction and access: the hot part.
 //!
 //! There is one callback for reads and writes: QEMU 7.2 calls those for writes only at reads too, and those for reads only
 //! at writes instead (tests/trace compares with lackey). It exists with and without the tests of addresses and kinds.

@@ -1,4 +1,4 @@
-//! The connection to the collector: opened when there is something to send, by each process image for itself.
+//! The connection to the collector: opened at the first send, by each process image for itself.
 
 use crate::config::shared;
 use pagelab_trace::capture::protocol::{BlockHeader, BlockKind, Hello, VERSION};

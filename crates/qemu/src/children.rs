@@ -1,4 +1,4 @@
-//! Processes that fork, and programs that they execute.
+//! Forked processes, and programs that they execute.
 //!
 //! The emulator's fork copies the emulator, plugin and all: a child goes on as an image of its own. Its exec, though,
 //! hands the new program to the kernel, which runs it natively. So before the emulator does that, the plugin itself

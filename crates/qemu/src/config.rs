@@ -1,4 +1,4 @@
-//! What the plugin is asked to do: the arguments behind `-plugin FILE,`.
+//! Settings of the plugin: the arguments behind `-plugin FILE,`.
 
 use pagelab_trace::{Kind, Kinds, PAGE_BITS};
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Which program an exec really means: scripts name an interpreter, and other architectures need another emulator.
+//! The program that an exec starts: scripts name an interpreter, and other architectures need another emulator.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! State: whether references count, and what each vCPU has for itself.
+//! State: whether references count, and the data of each vCPU.
 //!
 //! A vCPU of a user-mode guest is a thread. Its references wait in a ring that it alone fills; whoever holds the channel
 //! ([`channel::lock`]) may empty the rings of all threads, and does so as soon as one is full.

@@ -1,4 +1,4 @@
-//! Where pages come to lie on a simulated machine: Linux's page allocator with a history, and pagelab's own strategies on it.
+//! Page allocation on a simulated machine: Linux's allocator with a history, and pagelab's strategies on it.
 
 mod buddy;
 mod history;

@@ -1,4 +1,4 @@
-//! What the processor can do beyond its baseline.
+//! Optional instructions of the processor.
 
 /// Instructions that code is compiled for, each with those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,4 +1,4 @@
-//! Work that several threads share.
+//! Work shared by several threads.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;

@@ -1,4 +1,4 @@
-//! Many experiments on several threads, with the same digits as on one.
+//! Many experiments on several threads, with the same results as on one.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! What can go wrong with a trace, as data.
+//! Errors of traces, as data.
 
 use std::fmt;
 use std::io;

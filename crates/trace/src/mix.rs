@@ -1,4 +1,4 @@
-//! Several traces as one: one after the other, or in turns.
+//! Several traces as one: joined, or interleaved.
 
 use crate::error::TraceError;
 use crate::reference::Reference;

@@ -1,4 +1,4 @@
-//! Page runs, and how they are put together.
+//! Page runs, and their construction.
 
 use crate::reference::ADDRESS_BITS;
 

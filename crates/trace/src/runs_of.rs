@@ -1,4 +1,4 @@
-//! Sources of page runs that are made of other sources, on the fly: of references, and of runs of smaller pages.
+//! Sources of page runs made of other sources during reading: of references, and of runs of smaller pages.
 
 use crate::reference::Kinds;
 use crate::run::{NUMBER_BITS, NUMBER_MASK, PAGE_BITS, Run, RunBuilder};

@@ -1,4 +1,4 @@
-//! What every trace is to a consumer: a source of batches.
+//! The interface of every trace: a source of batches.
 
 use crate::error::TraceError;
 use crate::reference::Reference;

@@ -1,4 +1,4 @@
-//! Chains of pages of one cache colour against spread pages: what `pagelab doctor --probe-colours` measures with.
+//! Chains of pages of one cache colour against spread pages: the measurement of `pagelab doctor --probe-colours`.
 //!
 //! Only measures: it prints every sample, and the sets of pages that conflict by timing whatever their frame numbers
 //! are. What that means for the machine is decided elsewhere (`pagelab.machine.colours`).

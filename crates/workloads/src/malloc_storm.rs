@@ -1,4 +1,4 @@
-//! Threads that allocate and free blocks of many sizes, and hand some to each other: malloc's arenas at work.
+//! Threads that allocate and free blocks of many sizes, and pass some to each other, to exercise malloc's arenas.
 
 use std::sync::Mutex;
 

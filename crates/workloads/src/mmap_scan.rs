@@ -1,4 +1,4 @@
-//! Scanning a mapped file, in order or at random: what prepaging (readahead, fault-around) is for.
+//! Scanning a mapped file, in order or at random, to measure prepaging (readahead, fault-around).
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -1,4 +1,4 @@
-//! Options that several workloads have.
+//! Options shared by several workloads.
 
 use clap::ValueEnum;
 

@@ -1,4 +1,4 @@
-"""Analysis: from a study's store to what it says, in numbers and in words. Reads records only; runs nothing.
+"""Analysis of a study's store, in numbers and in words. Reads records only; runs nothing.
 
 >>> from pathlib import Path
 >>> from pagelab.analysis import analyse, load

@@ -1,4 +1,4 @@
-"""From a study's data to its `Analysis`: pure, deterministic, nothing dropped without a word."""
+"""Builds the `Analysis` of a study's data: pure and deterministic; every omission is listed."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from pagelab.analysis.summaries import measurements_of, summaries_of
 
 
 class NothingToAnalyseError(ValueError):
-    """The store holds no run; the message says what to type."""
+    """The store holds no run; the message has the next command."""
 
 
 def analyse(data: StudyData) -> Analysis:
-    """Everything the report says, from *data*. Raises `NothingToAnalyseError` when there is no run at all."""
+    """The analysis of *data*, with all values of the report. Raises `NothingToAnalyseError` without any run."""
     if data.runs.height == 0:
         raise NothingToAnalyseError(f"study {data.plan.name} has no finished run yet")
     metrics = metrics_of(data)
@@ -47,7 +47,7 @@ def analyse(data: StudyData) -> Analysis:
         schema=SCHEMA,
         created_by=_version(),
         design=design,
-        headline=verdict.headline(verdict.told_of(planned, design, metrics), design)
+        headline=verdict.headline(verdict.judged_of(planned, design, metrics), design)
         if over is None
         else set_words.headline(over, design),
         answers=tuple(c.sentence for c in planned) if over is None else set_words.sentences(over, design),

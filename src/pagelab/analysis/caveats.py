@@ -1,4 +1,4 @@
-"""What a reader must know before believing the answer. Each a sentence; none when the study is clean."""
+"""Warnings about an answer, each a sentence; none for a clean study."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def caveats_of(
     found = list(design.notes)
     if not design.complete:
         found.append(
-            "The study is not finished: what follows is its state so far, and p-values hold only when all planned "
-            "executions are done. Stopping now because of what is seen here would make them wrong."
+            "The study is not finished: this is its state so far, and p-values hold only when all planned "
+            "executions are done. Stopping now because of these results would make them wrong."
         )
     found += _failed(design, failures)
     found += [f"{c.id} was left out: {c.left_out}" for c in design.conditions if c.left_out]
@@ -37,7 +37,7 @@ def caveats_of(
         found.append(f"The machine was not the same throughout: {keys}{rest} changed (see Machine).")
     if design.precision_stop:
         found.append(
-            "The number of executions was decided by a precision stop: see Method for what its intervals cover."
+            "The number of executions was decided by a precision stop: see Method for the coverage of its intervals."
         )
     if design.precision_missed:
         found.append(
@@ -51,7 +51,7 @@ def caveats_of(
 
 
 def _serious(warnings: tuple[WarningGroup, ...]) -> list[str]:
-    """Once a condition, however many executions say so; a shortfall of pages has its own sentence."""
+    """One warning a condition, for any number of executions; a shortfall of pages has its own sentence."""
     serious = [w for w in warnings if w.severity == "serious" and w.kind != WarningKind.PLACEMENT_SHORTFALL]
     if not serious:
         return []
@@ -89,7 +89,7 @@ def _short(design: Design) -> list[str]:
     where = _some([f"{c.id}, in {c.short_placed} of {wording.count(c.analysed, 'execution')}" for c in short])
     return [
         f"{wording.count(len(short), 'condition')} got fewer pages of the asked size than the policy names ({where}): "
-        "these executions stay in the analysis, and the effect shown is that of what the kernel gave."
+        "these executions stay in the analysis, and the effect shown is that of the actual placement."
     ]
 
 

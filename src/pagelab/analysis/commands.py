@@ -1,4 +1,4 @@
-"""A study of two commands (``pagelab compare A B --into DIR``), as one in which one thing differs: A is the baseline.
+"""A study of two commands (``pagelab compare A B --into DIR``): A is the baseline of B.
 
 Analysis and reports compare policies of one workload. Two commands are two workloads, so they are told as one, "the
 command", that was run as A and as B. What is stored stays as it is.
@@ -29,7 +29,7 @@ def as_one(plan: Plan, runs: pl.DataFrame) -> tuple[Plan, pl.DataFrame]:
         for side, one in enumerate(plan.conditions)
     ]
     policies = {one.name: one.policy for one in conditions}
-    told = runs.with_columns(
+    labelled = runs.with_columns(
         workload=pl.lit(COMMAND), policy=pl.col("condition").replace_strict(policies, return_dtype=pl.String)
     )
-    return plan.model_copy(update={"conditions": conditions, "baseline": SIDES[0]}), told
+    return plan.model_copy(update={"conditions": conditions, "baseline": SIDES[0]}), labelled

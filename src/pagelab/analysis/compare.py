@@ -1,4 +1,4 @@
-"""Two studies of the same conditions, before and after: what changed, how surely, and whether the machine did too."""
+"""Comparison of two studies of the same conditions: changes, their intervals, and differences of the machine."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from pagelab.analysis.data import StudyData
 from pagelab.analysis.gates import Gate, InPairs, Judgement, Outcome, judge, overall
 from pagelab.analysis.machine import machine_of
 from pagelab.analysis.metrics import executions_of as runs_of
-from pagelab.analysis.metrics import metric_named, metrics_of
+from pagelab.analysis.metrics import metric_named, metrics_of, samples_of
 from pagelab.analysis.model import Interval as ModelInterval
 from pagelab.analysis.model import Metric as Column
 from pagelab.analysis.planned_test import paired
-from pagelab.analysis.samples import executions_of
 from pagelab.analysis.summaries import interval_of
 from pagelab.errors import BadInputError
 from pagelab.stats import Pairs, blocks_pay, paired_ratio, signed_rank
@@ -32,7 +31,7 @@ TOGETHER = "A against B"
 
 @dataclass(frozen=True)
 class Settings:
-    """How the comparison is made."""
+    """Settings of the comparison."""
 
     level: float = 0.95
     resamples: int = 4999
@@ -62,7 +61,7 @@ class MachineDifference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What ``pagelab compare`` says."""
+    """The result of ``pagelab compare``."""
 
     metric: Column
     level: float
@@ -188,7 +187,7 @@ def _compared(
     left_out: list[str] = []
 
     def experiment(side: str, data: StudyData) -> Experiment:
-        executions, notes = executions_of(data, condition, column, f"{side}, {condition}, {column.label}")
+        executions, notes = samples_of(data, condition, column, f"{side}, {condition}, {column.label}")
         left_out.extend(f"{side}: {note}" for note in notes)
         return Experiment(condition, side, executions)
 

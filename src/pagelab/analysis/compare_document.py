@@ -1,4 +1,4 @@
-"""What ``pagelab compare --json`` prints: plain frozen data, published as ``docs/schema/compare-1.json``."""
+"""The JSON of ``pagelab compare --json``: plain frozen data, published as ``docs/schema/compare-1.json``."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class IntervalWarning(_Model):
 
 
 class Executions(_Model):
-    """How many executions each side has."""
+    """Numbers of executions of each side."""
 
     a: int
     b: int
@@ -152,7 +152,7 @@ class Setting(_Setting):
 
 
 class Settings(_Model):
-    """What each of the two commands ran under; they are the same where commands alone were compared."""
+    """The settings of the two commands; equal if only the commands differ."""
 
     a: Setting
     b: Setting
@@ -230,17 +230,17 @@ def _condition(one: Compared) -> Condition:
         )
         for change in one.found.changes
     }
-    cautions = [
+    [
         IntervalWarning(side=side, doubt=caution.kind.value, message=caution.message)
         for i, side in enumerate(_SIDES)
-        for caution in table.warnings(i)
+        for caution in table.interval_warnings(i)
     ]
     return Condition(
         condition=one.condition,
         executions=Executions(a=int(table.executions[0]), b=int(table.executions[1])),
         changes=changes,
-        cautions=cautions,
-        coverage=coverage.told((int(count) for count in table.executions), coverage.RATIOS),
+        cautions=interval_warnings,
+        coverage=coverage.sentence((int(count) for count in table.executions), coverage.RATIOS),
         left_out=list(one.left_out),
         in_pairs=None if one.in_pairs is None else _in_pairs(one.in_pairs),
     )

@@ -136,7 +136,7 @@ class _Estimate:
 
 @dataclass(frozen=True)
 class _Size:
-    """How large a difference is, in the metric's unit and in percent."""
+    """The size of a difference, in the metric's unit and in percent."""
 
     shift: _Estimate
     ratio: _Estimate | None
@@ -186,7 +186,7 @@ def _test(pair: _Pair, executions: tuple[Execution, ...], design: Design) -> Tes
 
 
 def _timed_out(pair: _Pair, condition: Condition) -> int:
-    """Executions known to be slower than all that finished: on wall time alone, for that is what the limit is on."""
+    """Executions known to be slower than all that finished: on wall time only, because the limit is on wall time."""
     return condition.failures.get("timed-out", 0) if pair.planned and pair.metric.name == "wall_s" else 0
 
 

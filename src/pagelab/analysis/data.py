@@ -1,4 +1,4 @@
-"""What analysis reads: one study's plan, frames and records, taken from its store in one go."""
+"""The input of an analysis: one study's plan, frames and records, read from its store at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BASE_METRICS = ("wall_s", "user_s", "system_s", "cpu_s", "peak_rss_bytes", "mino
 
 @dataclass(frozen=True)
 class RecordLines:
-    """Records as they are stored, read when they are asked for: with millions of measurements they take gigabytes."""
+    """Stored records, read at their first use: with millions of measurements they take gigabytes."""
 
     store: Path
     runs: frozenset[int]
@@ -62,7 +62,7 @@ class StudyData:
 
 
 def load(store: Store) -> StudyData:
-    """Everything in *store* about the runs it holds now; what is committed while it is read is left out."""
+    """All runs that *store* holds now; later commits are left out."""
     from pagelab.analysis.commands import as_one
 
     meta = store.meta()

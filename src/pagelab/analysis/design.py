@@ -1,4 +1,4 @@
-"""The design as the reader must know it: conditions and their counts, baseline, schedule, stopping."""
+"""The design of a study: conditions and their counts, baseline, schedule, stopping."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pagelab.study.sides import SIDES, kept
 
 
 def design_of(data: StudyData, executions: tuple[Execution, ...], metrics: tuple[Metric, ...]) -> Design:
-    """The design of *data*, with what really ran beside what was planned."""
+    """The design of *data*: planned and actual counts."""
     plan = data.plan
     conditions = tuple(_condition(c, data, executions) for c in plan.conditions)
     workloads = tuple(dict.fromkeys(c.workload for c in conditions))

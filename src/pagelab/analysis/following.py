@@ -1,4 +1,4 @@
-"""The one command to type after reading a study: what would tell what could not be told, or use what was found."""
+"""The next command after a study: it measures an undecided comparison further, or uses a finding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pagelab.analysis.answer import NEGLIGIBLE
 from pagelab.analysis.commands import are_two_commands
 from pagelab.analysis.data import StudyData
 from pagelab.analysis.model import Analysis
-from pagelab.analysis.verdict import Told, told_of
+from pagelab.analysis.verdict import Judged, judged_of
 from pagelab.study.progress import shown_duration
 from pagelab.study.setting import AXES, flags_of
 from pagelab.study.sides import again, kept, measured
@@ -31,18 +31,18 @@ class Following:
 
 
 def following_of(analysis: Analysis, data: StudyData) -> Following:
-    """The next command, and what for."""
+    """The next command and its purpose."""
     store = data.record_lines.store
     where = shlex.quote(str(store if store.is_dir() else store.parent))
     if not analysis.design.complete and analysis.design.imported_from is None:
         return Following(f"pagelab study resume {where}", "the study is not finished")
     if analysis.over_set is not None:
         return _of_set(analysis, data, where)
-    told = told_of(analysis.planned(), analysis.design, analysis.metrics)
+    judged = judged_of(analysis.planned(), analysis.design, analysis.metrics)
     if are_two_commands(data.plan):
-        return _compare(told, data, where)
+        return _compare(judged, data, where)
     unknown = sorted(
-        (one for one in told if one.answer.said == "cannot-tell" and one.contrast.n and one.contrast.n_baseline),
+        (one for one in judged if one.answer.said == "cannot-tell" and one.contrast.n and one.contrast.n_baseline),
         key=lambda one: one.answer.needed or one.answer.fewest,
     )
     for one in unknown:
@@ -52,8 +52,8 @@ def following_of(analysis: Analysis, data: StudyData) -> Following:
     if unknown and analysis.design.imported_from is None and not analysis.design.precision_stop:
         return _resume(unknown[0], analysis, data, where)
     if analysis.failures:
-        return Following(f"pagelab study status {where}", "what failed, and where its output is kept")
-    found = [one for one in told if one.answer.said in ("lower", "higher")]
+        return Following(f"pagelab study status {where}", "the failed runs, and the files of their output")
+    found = [one for one in judged if one.answer.said in ("lower", "higher")]
     for one in found:
         used = _run(one, analysis)
         if used is not None:
@@ -61,7 +61,7 @@ def following_of(analysis: Analysis, data: StudyData) -> Following:
     return Following(f"pagelab report {where} --format data", "every number of it, as CSV and JSON")
 
 
-def _resume(one: Told, analysis: Analysis, data: StudyData, where: str) -> Following:
+def _resume(one: Judged, analysis: Analysis, data: StudyData, where: str) -> Following:
     """More executions of the whole study, as a further look at it."""
     c = one.contrast
     had = analysis.design.executions or one.answer.pairs
@@ -75,7 +75,7 @@ def _resume(one: Told, analysis: Analysis, data: StudyData, where: str) -> Follo
 
 
 def _of_set(analysis: Analysis, data: StudyData, where: str) -> Following:
-    """The whole study after its quick form; else what failed, or every number."""
+    """The full form of a quick study; else its failures, or all numbers."""
     name = analysis.design.name
     if name.endswith(_QUICK) and analysis.design.imported_from is None:
         spec = name.removesuffix(_QUICK)
@@ -87,14 +87,14 @@ def _of_set(analysis: Analysis, data: StudyData, where: str) -> Following:
             _WHOLE,
         )
     if analysis.failures:
-        return Following(f"pagelab study status {where}", "what failed, and where its output is kept")
+        return Following(f"pagelab study status {where}", "the failed runs, and the files of their output")
     return Following(f"pagelab report {where} --format data", "every program’s ratio, as CSV and JSON")
 
 
-def _compare(told: tuple[Told, ...], data: StudyData, where: str) -> Following:
-    """More of both commands where it cannot be told; else what is no part of a report."""
+def _compare(judged: tuple[Judged, ...], data: StudyData, where: str) -> Following:
+    """More executions of both commands if the comparison is undecided; else the data that a report omits."""
     words = again(kept(data.plan))
-    for one in told:
+    for one in judged:
         if one.answer.said == "cannot-tell" and words is not None:
             executions = max(one.answer.needed or 2 * one.answer.fewest, 2 * one.answer.pairs)
             more = [*words, *measured(data.plan), "--executions", str(executions)]
@@ -102,8 +102,8 @@ def _compare(told: tuple[Told, ...], data: StudyData, where: str) -> Following:
     return Following(f"pagelab compare {where}", "means and spreads beside the ratio; limits with --fail-if")
 
 
-def _try(one: Told, analysis: Analysis, data: StudyData) -> Following | None:
-    """This comparison alone, in pairs, for as long as ±3% takes; None where ``pagelab try`` cannot ask it."""
+def _try(one: Judged, analysis: Analysis, data: StudyData) -> Following | None:
+    """This comparison alone, in pairs, with the minutes for ±3%; None if ``pagelab try`` cannot run it."""
     c = one.contrast
     command = analysis.design.commands.get(c.workload)
     flags = _flags(analysis.design.policy_texts, c.policy), _flags(analysis.design.policy_texts, c.baseline)
@@ -130,28 +130,26 @@ def _try(one: Told, analysis: Analysis, data: StudyData) -> Following | None:
     return Following(f"{shlex.join(words)} {command}", f"{aim} for {who} needs about {executions:,} executions of each")
 
 
-def _known_to_try(one: Told, data: StudyData) -> bool:
-    """What every run has, or the program itself reports; what a pattern found in its output would need the pattern."""
+def _known_to_try(one: Judged, data: StudyData) -> bool:
+    """Metrics that every run or the program itself reports; those found by a pattern would need the pattern."""
     if one.metric.name in ("wall_s", "user_s", "cpu_s"):
         return True
     patterns = {c.request.measurements.regex for c in data.plan.conditions if c.workload == one.contrast.workload}
     return one.metric.name.startswith("measure.") and patterns == {None}
 
 
-def _run(one: Told, analysis: Analysis) -> Following | None:
-    """One run under the policy with the greatest effect: what was asked, and what the kernel gave."""
+def _run(one: Judged, analysis: Analysis) -> Following | None:
+    """One run under the policy with the greatest effect: requested and actual placement."""
     c = one.contrast
     command, flags = analysis.design.commands.get(c.workload), _flags(analysis.design.policy_texts, c.policy)
     if not command or not flags:
         return None
     words = ["pagelab", "run", *(word for axis, value in flags.items() for word in (f"--{axis}", value)), "--"]
-    return Following(
-        f"{shlex.join(words)} {command}", f"one run under {c.policy}: what was asked, what the kernel gave"
-    )
+    return Following(f"{shlex.join(words)} {command}", f"one run under {c.policy}: requested and actual placement")
 
 
 def _flags(texts: dict[str, str], policy: str) -> dict[str, str] | None:
-    """The policy as flags; None where they cannot say it."""
+    """The policy as flags; None if flags cannot express it."""
     return flags_of(texts[policy]) if policy in texts else None
 
 

@@ -1,4 +1,4 @@
-"""Frame placement in a study: what its policies placed, and whether colours can matter on its machine."""
+"""Frame placement in a study: its policies' placements, and the effect of colours on its machine."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FramesSummary:
 
 @dataclass(frozen=True)
 class FramesPart:
-    """What a report says of frames."""
+    """Frames in a report."""
 
     verdict: str | None
     """That of ``pagelab doctor --probe-colours`` on the machine; None where it was not measured."""
@@ -123,7 +123,7 @@ def _verdict(records: Sequence[Record]) -> tuple[str | None, str]:
     known = [verdict for verdict in told_by if verdict]
     if not known:
         return None, f"{UNKNOWN}."
-    told = colour_warnings.sentence(known[-1])
+    sentence = colour_warnings.sentence(known[-1])
     different = {one["verdict"] for one in known}
     changed = " The verdict changed while the study ran (see Warnings)." if len(different) > 1 else ""
-    return known[-1]["verdict"], f"{told[:1].upper()}{told[1:]}.{changed}"
+    return known[-1]["verdict"], f"{sentence[:1].upper()}{sentence[1:]}.{changed}"

@@ -1,4 +1,4 @@
-"""``--fail-if "mean>3%"``: what must not change, and whether it did."""
+"""Limits (``--fail-if "mean>3%"``) and their judgement."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class InPairs:
-    """Two commands whose executions ran in blocks of one of each: what B is to A within a block."""
+    """Two commands whose executions ran in blocks of one of each: B against A within a block."""
 
     pairs: Pairs
     answer: Answer
@@ -56,7 +56,7 @@ class InPairs:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a gate says of one condition."""
+    """The judgement of a gate on one condition."""
 
     gate: Gate
     condition: str
@@ -104,7 +104,9 @@ def judge(
     if low > limit:
         return Judgement(gate, condition, "fail", "the whole interval is beyond the limit")
     executions = int(found.table.executions.min())
-    return Judgement(gate, condition, "pass", f"the whole interval is within the limit{_unseen(executions)}")
+    return Judgement(
+        gate, condition, "pass", f"the whole interval is within the limit{_modes_not_excluded(executions)}"
+    )
 
 
 def _interval(gate: Gate, found: Changes, in_pairs: InPairs | None) -> tuple[float, float] | str:
@@ -140,12 +142,12 @@ def _of_ratio(found: InPairs, ratio: float) -> Flipped:
 
 def _not_told(p: float, tail: float, test: Exchanged | Flipped) -> str:
     if test.exact and test.choices * tail < 1:
-        return f"so few executions cannot be told apart at this level (least p {1 / test.choices:.2g}): run more"
+        return f"so few executions cannot differ at this level (least p {1 / test.choices:.2g}): run more"
     return f"the interval does not hold the limit, but exchanged executions do as well (p = {p:.2g}): run more"
 
 
-def _unseen(executions: int) -> str:
-    """What a pass cannot speak of: a mode with share s is in none of n executions with probability (1 - s)^n."""
+def _modes_not_excluded(executions: int) -> str:
+    """Modes that a pass does not exclude: a mode with share s is in none of n executions with probability (1 - s)^n."""
     share = 1 - 0.05 ** (1 / executions)
     return f"; a slow mode of fewer than 1 in {max(2, int(1 / share))} executions may not have shown"
 

@@ -1,4 +1,4 @@
-"""The machine as the records know it: what changed while the study ran, and how long programs waited for it."""
+"""The machine in the records: changes during the study, and the time that programs waited for a processor."""
 
 from __future__ import annotations
 
@@ -183,8 +183,8 @@ def waiting_of(data: StudyData) -> str | None:
     ordered = sorted(by_policy.iter_rows(), key=lambda one: -one[1])
     if not ordered or ordered[0][1] < MUCH:
         return None
-    told = [f"{wording.percent(share, signed=False)} under {policy}" for policy, share in ordered[:4]]
+    shares = [f"{wording.percent(share, signed=False)} under {policy}" for policy, share in ordered[:4]]
     return (
         "Of their wall time programs were ready to run and had no processor (others ran beside them, or their own "
-        f"threads) for {wording.listing(told)}: differences in time are differences in that waiting as well."
+        f"threads) for {wording.listing(shares)}: differences in time are differences in that waiting as well."
     )

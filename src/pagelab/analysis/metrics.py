@@ -1,4 +1,4 @@
-"""Which metrics a study has, and every execution's value of each."""
+"""The metrics of a study, and every execution's value of each."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pagelab.analysis import wording
 from pagelab.analysis.data import BASE_METRICS, StudyData
 from pagelab.analysis.model import Execution, Metric
 from pagelab.stats import execution_means
+from pagelab.stats.nondeterminism import Executions
 
 ANALYSED = ("ok",)
 """Statuses of executions that have a time to analyse."""
@@ -68,7 +69,7 @@ def windows_of(names: Iterable[str]) -> set[str]:
 
 
 def _of_window(name: str, unit: str, windows: set[str]) -> Metric | None:
-    """The times inside a window, said as such; None of anything else."""
+    """The name of a metric that is a time inside a window; None for other metrics."""
     for part, label in _OF_WINDOW.items():
         if name.removesuffix(part) in windows and name.endswith(part) and unit in wording.SECONDS:
             window = name.removesuffix(part)
@@ -137,3 +138,30 @@ def _measurement_means(data: StudyData) -> dict[int, dict[str, float]]:
         for run_id, mean in zip(means.execution, means.mean, strict=True):
             found.setdefault(int(run_id), {})[f"measure.{name}"] = float(mean)
     return found
+
+
+def samples_of(data: StudyData, condition: str, column: Metric, what: str) -> tuple[Executions, list[str]]:
+    """The analysed executions of a condition in schedule order, with all measurements, and the omitted ones.
+
+    A column of the runs has one value an execution; ``measure.<name>`` has as many as the program reported. Raises
+    ``StatsRefusedError`` where nothing is left, or where a value is not positive.
+    """
+    runs = data.runs.filter((pl.col("condition") == condition) & ~pl.col("warmup"))
+    good = runs.filter(pl.col("status").is_in(ANALYSED))
+    notes = []
+    if good.height < runs.height:
+        failed = runs.height - good.height
+        notes.append(f"{failed} of {runs.height} executions did not end well")
+    if column.name.startswith("measure."):
+        name = column.name.removeprefix("measure.")
+        rows = data.measurements.filter((pl.col("name") == name) & ~pl.col("dropped"))
+        rows = good.select("run_id").with_row_index("order").join(rows, on="run_id", how="inner").sort("order", "idx")
+    else:
+        rows = good.select("run_id", pl.col(column.name).cast(pl.Float64).alias("value")).drop_nulls()
+    usable = rows.filter(pl.col("value").is_finite())
+    if usable.height < rows.height:
+        notes.append(f"{rows.height - usable.height} of {rows.height} values are not finite numbers")
+    without = good.height - usable["run_id"].n_unique()
+    if without:
+        notes.append(f"{without} executions have no value")
+    return Executions.labelled(usable["run_id"].to_numpy(), usable["value"].to_numpy(), what=what), notes

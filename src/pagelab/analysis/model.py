@@ -1,4 +1,4 @@
-"""What a study says: plain frozen values that reports, exports and notebooks read.
+"""The `Analysis` of a study: plain frozen values for reports, exports and notebooks.
 
 An `Analysis` is built from a store by `pagelab.analysis.analyse` and is a pure function of it: the same
 store gives the same value, byte for byte when written as JSON. It holds no NaN and no infinity; what could not be
@@ -23,7 +23,7 @@ secondary metrics are ``descriptive``."""
 
 @dataclass(frozen=True)
 class Interval:
-    """A confidence interval. ``level`` is what was asked; ``achieved`` is the exact coverage of the orders used."""
+    """A confidence interval. ``level`` is the requested one; ``achieved`` is the exact coverage of the orders used."""
 
     low: float
     high: float
@@ -198,7 +198,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Spread:
-    """How the executions of a policy scatter, beside its baseline. Descriptive: no test."""
+    """The scatter of a policy's executions, and of its baseline's. Descriptive: no test."""
 
     workload: str
     policy: str
@@ -243,7 +243,7 @@ class SetContrast:
 
 @dataclass(frozen=True)
 class SetProgram:
-    """What one program contributes under one policy: described, not tested."""
+    """One program's part under one policy: described, not tested."""
 
     program: str
     policy: str
@@ -426,7 +426,7 @@ class Analysis:
         return {(one.condition, one.metric): one for one in self.summaries}
 
     def ratio_to_median(self, run: Execution) -> float | None:
-        """Primary metric of *run* over the median of its condition; None where that says nothing."""
+        """Primary metric of *run* over the median of its condition; None if undefined."""
         metric = self.primary_of(run.workload).name
         summary = self.summary(run.condition, metric)
         if not run.analysed or summary is None or summary.median <= 0 or metric not in run.values:

@@ -1,4 +1,4 @@
-"""What a study says of non-determinism: plain frozen values, JSON-ready; absent is None, with the reason beside it."""
+"""Results on non-determinism: plain frozen values, JSON-ready; an absent value is None, with the reason."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class IntervalWarning:
 
 @dataclass(frozen=True)
 class Dependence:
-    """Independence diagnostics of one experiment; None where there is too little to look at."""
+    """Independence diagnostics of one experiment; None with too few values."""
 
     inside: float | None
     """Lag-1 correlation of neighbouring measurements, and its p."""
@@ -52,7 +52,7 @@ class Dependence:
 
 @dataclass(frozen=True)
 class Components:
-    """Where the variance comes from, and what to run."""
+    """Variance components, and the recommended numbers of executions and measurements."""
 
     sd_between: float | None
     """Between executions, in the metric's unit; a negative component is set to 0."""
@@ -64,7 +64,7 @@ class Components:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One workload under one policy: ALLOC's four metrics, and what may be doubted about them."""
+    """One workload under one policy: ALLOC's four metrics, with their warnings."""
 
     group: str
     condition: str
@@ -98,7 +98,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Share:
-    """At one least difference: in what percentage of groups each condition has rank 1, 2 …"""
+    """Percentages of groups in which each condition has rank 1, 2 …, at one threshold."""
 
     threshold: float
     percent: dict[str, tuple[float, ...]]
@@ -166,7 +166,7 @@ class Balance:
 
 @dataclass(frozen=True)
 class Family:
-    """Groups with the same conditions and the same shape of data: what percentages can be taken over."""
+    """Groups with the same conditions and the same shape of data, which percentages can summarise."""
 
     repeated: bool
     """Several measurements an execution (ALLOC's non-Csibe benchmarks); else one (Csibe)."""
@@ -263,7 +263,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class NondeterminismPart:
-    """What a report says of non-determinism."""
+    """Non-determinism in a report."""
 
     level: float
     draws: int

@@ -39,7 +39,7 @@ def over_set_of(
     executions: tuple[Execution, ...],
     metrics: tuple[Metric, ...],
 ) -> SetPart:
-    """``primary``: every contrast on the primary metric of its workload; what is planned is read from the plan.
+    """``primary``: every contrast on the primary metric of its workload; the plan names the planned ones.
 
     A planned comparison that no program has data for keeps its place in Holm's family.
     """
@@ -78,7 +78,7 @@ def _is_time(metric: Metric) -> bool:
 
 
 def _time(c: Contrast) -> float | str:
-    """The change that stands in the program's own row."""
+    """The change in the program's own row."""
     if c.relative is not None and c.relative > -1:
         return log1p(c.relative)
     if c.n and c.n_baseline:
@@ -132,17 +132,17 @@ def _contrast(policy: str, baseline: str, quantity: Quantity, found: Logs, desig
     logs = [value for value in found.values() if isinstance(value, float)]
     if not logs:
         return empty
-    told = set_ratio([exp(value) for value in logs], level=design.interval_level, seed=SEED)
-    interval: Interval | None = interval_of(told.interval)[0]
+    result = set_ratio([exp(value) for value in logs], level=design.interval_level, seed=SEED)
+    interval: Interval | None = interval_of(result.interval)[0]
     return replace(
         empty,
-        programs=told.programs,
-        ratio=told.ratio,
+        programs=result.programs,
+        ratio=result.ratio,
         interval=interval,
-        p=told.p,
-        p_method=str(told.method),
-        below=told.below,
-        above=told.above,
+        p=result.p,
+        p_method=str(result.method),
+        below=result.below,
+        above=result.above,
     )
 
 

@@ -1,4 +1,4 @@
-"""Placement: what the policies asked for, beside what the kernel gave."""
+"""Placement: page sizes requested by the policies, and page sizes from the kernel."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def placements_of(
     return tuple(found)
 
 
-def mostly_gone(placement: PlacementSummary) -> bool:
-    """Most of the memory had been given back when placement was measured: little is known of how it was placed."""
+def mostly_given_back(placement: PlacementSummary) -> bool:
+    """Most of the memory had been given back before placement was measured: its placement is mostly unknown."""
     return placement.resident_bytes < 0.5 * placement.peak_bytes
 
 

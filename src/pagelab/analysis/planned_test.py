@@ -36,7 +36,7 @@ def test_of(treatment: list[Execution], baseline: list[Execution], metric: str, 
 
 
 def paired(treatment: list[Execution], baseline: list[Execution], metric: str) -> Pairs | None:
-    """The executions that stand in one block, those without a value as timed out; None where no block has both."""
+    """The executions of one block, those without a value as timed out; None if no block has both."""
     groups = [
         [(e.block, e.values.get(metric, inf)) for e in group if e.block is not None] for group in (treatment, baseline)
     ]

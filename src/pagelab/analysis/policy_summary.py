@@ -1,4 +1,4 @@
-"""What a policy does, in a few words: its name is an abbreviation to a reader who did not write it."""
+"""Short description of a policy, for readers who do not know its name."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _FETCH = {
 _FRAMES = {one.name: one.summary for one in STRATEGIES}
 
 
-def gloss(policy_toml: str) -> str | None:
-    """``pages come when they are touched, none ahead``; None where the policy only names page sizes, or says nothing.
+def policy_summary(policy_toml: str) -> str | None:
+    """``pages come when they are touched, none ahead``; None for a policy with page sizes only, or without settings.
 
     ``policy_toml`` may be anything: what cannot be read has no gloss.
     """
@@ -27,9 +27,9 @@ def gloss(policy_toml: str) -> str | None:
         return None
     rules = document.get("rule", [])
     parts = [document, *(rule for rule in rules if isinstance(rule, dict))] if isinstance(rules, list) else [document]
-    told = [*_known(_FRAMES, (_frames(part.get("frames")) for part in parts))]
-    told += _known(_FETCH, (part.get("fetch") for part in parts))
-    return "; ".join(told) or None
+    phrases = [*_known(_FRAMES, (_frames(part.get("frames")) for part in parts))]
+    phrases += _known(_FETCH, (part.get("fetch") for part in parts))
+    return "; ".join(phrases) or None
 
 
 def _frames(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Conclusions in plain words: what was found, how large, how sure; or what could have been seen and was not."""
+"""Conclusions in plain words: a difference with its interval, or the size of a change that would be found."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _sized(c: Contrast) -> bool:
 
 def _unsized(c: Contrast, metric: Metric, family: int) -> str:
     return (
-        f"{c.policy} {_verb(c, metric)} ({_p(c, family)}); how large the difference is cannot be said from the "
+        f"{c.policy} {_verb(c, metric)} ({_p(c, family)}); the size of the difference cannot be estimated from the "
         f"executions that finished.{_late(c)}"
     )
 
@@ -97,7 +97,7 @@ def _found(c: Contrast, metric: Metric, family: int) -> str:
 
 
 def _late(c: Contrast) -> str:
-    """What became of executions that the time limit ended, and of those that a test within blocks cannot use."""
+    """Sentence on timed-out executions, and on those that a test within blocks cannot use."""
     parts = [f"{n} of {name}" for name, n in ((c.policy, c.timed_out), (c.baseline, c.timed_out_baseline)) if n]
     late = (
         f" Timed-out executions ({wording.listing(parts)}) count as slowest in the test and have no part in the sizes."
@@ -125,14 +125,14 @@ def _not_found(c: Contrast, metric: Metric, design: Design, family: int) -> str:
             f"{wording.count(family, 'planned contrast')} none could have been found: the smallest possible p is "
             f"{wording.digits(c.smallest_p, 2)} before correction.{_late(c)}"
         )
-    return f"{lead}{_could_have_seen(c, metric)}"
+    return f"{lead}{_detectable(c, metric)}"
 
 
 def _of_executions(design: Design) -> str:
     return " of executions" if design.test == "pairs" else " executions"
 
 
-def _could_have_seen(c: Contrast, metric: Metric) -> str:
+def _detectable(c: Contrast, metric: Metric) -> str:
     interval = c.relative_interval if c.relative is not None else c.shift_interval
     if interval is None:
         return f" There is no interval: {c.note}." if c.note else ""
@@ -155,13 +155,13 @@ def _none_in_time(c: Contrast, family: int) -> str:
     verb = "lengthens" if c.verdict == "higher" else "shortens"
     return (
         f"{c.policy} {verb} {c.workload} ({_p(c, family)}): no execution under {late} ended within the time limit, "
-        f"as those under {other} did; how large the difference is cannot be said."
+        f"as those under {other} did; the size of the difference cannot be estimated."
     )
 
 
 def _missing(c: Contrast, metric: Metric) -> str:
     who = [name for name, n in ((c.policy, c.n), (c.baseline, c.n_baseline)) if n == 0]
-    return f"{c.workload}: nothing can be said of {c.policy}; no {metric.label} from {wording.listing(who)}."
+    return f"{c.workload}: no result for {c.policy}; no {metric.label} from {wording.listing(who)}."
 
 
 def _descriptive(c: Contrast, metric: Metric) -> str:
@@ -188,7 +188,7 @@ def no_differences(found: list[Contrast]) -> str:
 
 
 def can_be_grouped(c: Contrast) -> bool:
-    """Nothing was found and there is nothing special to say."""
+    """No difference was found, and no special remark is needed."""
     interval = c.relative_interval
     return c.verdict == "no-difference" and interval is not None and not _excludes_zero(interval) and not _late(c)
 

@@ -1,4 +1,4 @@
-"""What is said of a set of programs: one sentence a policy, on its time and on its spread, by the rule of `answer`."""
+"""Sentences on a set of programs: one for each policy, on time and on spread, by the rule of `answer`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_TOLD = 2
 
 
 def answer_to(c: SetContrast, part: SetPart, design: Design) -> Answer:
-    """``lower``, ``higher``, ``same`` within ± 3%, or that it cannot be told; changes are fractions."""
+    """``lower``, ``higher``, ``same`` within ± 3%, or undecided; changes are fractions."""
     interval = (
         None
         if c.interval is None
@@ -34,7 +34,7 @@ def words(c: SetContrast, part: SetPart, design: Design) -> str:
         return _changed(c, part)
     if found.said == "same" and found.interval is not None:
         return f"same within ±{_reach(found.interval)}"
-    blind = _blind(c, found, part)
+    blind = _undecided(c, found, part)
     return f"cannot tell: {blind}" if blind else "cannot tell"
 
 
@@ -50,22 +50,22 @@ def headline(part: SetPart, design: Design) -> str:
         return "This study compares nothing: it has one policy, or no baseline ran."
     if all(c.verdict == "not-testable" for c in part.contrasts):
         return "Nothing can be compared yet: no program has executions of a policy and of its baseline."
-    told, rest = pairs, ""
+    shown_pairs, rest = pairs, ""
     if len(pairs) > MOST_TOLD:
         least = sorted(pairs, key=lambda pair: min(1.0 if c.p is None else c.p for c in pair))
-        told = least[:MOST_TOLD]
+        shown_pairs = least[:MOST_TOLD]
         found = sum(c.verdict in ("lower", "higher") for c in part.contrasts)
         rest = f"; in {found or 'none'} of {len(part.contrasts)} comparisons a difference was found"
-    counts = {max(c.programs for c in pair) for pair in told}
+    counts = {max(c.programs for c in pair) for pair in shown_pairs}
     if len(counts) == 1:
-        text = f"{_over(*told[0])} {'; '.join(_of_policy(pair, part, design) for pair in told)}"
+        text = f"{_over(*shown_pairs[0])} {'; '.join(_of_policy(pair, part, design) for pair in shown_pairs)}"
     else:
-        text = "; ".join(f"{_over(*pair)} {_of_policy(pair, part, design)}" for pair in told)
+        text = "; ".join(f"{_over(*pair)} {_of_policy(pair, part, design)}" for pair in shown_pairs)
     return _once(f"{text}{rest}.", design)
 
 
 def _once(text: str, design: Design) -> str:
-    """What the numbers in parentheses are is said of the first of them."""
+    """An explanation of the numbers in parentheses, at their first use only."""
     name = f"{wording.level(design.interval_level)} interval "
     lead, found, rest = text.partition(name)
     return lead + found + rest.replace(name, "")
@@ -92,7 +92,7 @@ def _of_policy(pair: tuple[SetContrast, SetContrast], part: SetPart, design: Des
 
 
 def _clause(c: SetContrast, part: SetPart, design: Design, most: int) -> str:
-    """What follows the policy's name."""
+    """The clause after the policy's name."""
     found = answer_to(c, part, design)
     if c.ratio is None:
         what = "time" if c.quantity == "time" else "spread"
@@ -107,23 +107,23 @@ def _clause(c: SetContrast, part: SetPart, design: Design, most: int) -> str:
     what = "the spread of runs" if c.quantity == "spread" else "times" if part.is_time else "the primary metric"
     if found.said == "same" and found.interval is not None:
         return f"leaves {what} the same within ±{_reach(found.interval)} ({facts})"
-    blind = _blind(c, found, part)
+    blind = _undecided(c, found, part)
     return f"may or may not change {what} (cannot tell: {_estimate(c)}, {facts}{f'; {blind}' if blind else ''})"
 
 
 def _facts(c: SetContrast, found: Answer, most: int) -> str:
     """``95% interval 0.3–2.1%, p = 0.012``."""
-    told = []
+    facts = []
     if c.interval is not None:
         ends = f"{_factor(c.interval.low)}–{_factor(c.interval.high)}"
         as_factor = c.quantity == "spread" or (c.ratio is not None and c.ratio >= 3)
         shown = ends if as_factor or found.interval is None else span(found.interval)
-        told.append(f"{wording.level(c.interval.level)} interval {shown}")
+        facts.append(f"{wording.level(c.interval.level)} interval {shown}")
     if c.programs < most:
-        told.append(wording.count(c.programs, "program"))
+        facts.append(wording.count(c.programs, "program"))
     if c.p_holm is not None:
-        told.append(wording.p_value(c.p_holm))
-    return ", ".join(told)
+        facts.append(wording.p_value(c.p_holm))
+    return ", ".join(facts)
 
 
 def _changed(c: SetContrast, part: SetPart) -> str:
@@ -153,7 +153,7 @@ def _estimate(c: SetContrast) -> str:
     return wording.percent(c.ratio - 1)
 
 
-def _blind(c: SetContrast, found: Answer, part: SetPart) -> str:
+def _undecided(c: SetContrast, found: Answer, part: SetPart) -> str:
     """Why it cannot be told: too few programs, a difference that the correction takes away; or what less than four of
     five such studies would find.
     """

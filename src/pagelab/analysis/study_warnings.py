@@ -1,4 +1,4 @@
-"""What went wrong or needs saying: failed executions and typed warnings, none left out."""
+"""Failed executions and typed warnings of a study, all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each condition by itself: five numbers, moments, an interval for the median; and what programs reported."""
+"""Summary of each condition: five numbers, moments, an interval for the median, and reported measurements."""
 
 from __future__ import annotations
 

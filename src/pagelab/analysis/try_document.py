@@ -1,4 +1,4 @@
-"""What ``pagelab try --json`` prints: plain frozen data, published as ``docs/schema/try-1.json``."""
+"""The JSON of ``pagelab try --json``: plain frozen data, published as ``docs/schema/try-1.json``."""
 
 from __future__ import annotations
 

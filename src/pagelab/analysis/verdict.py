@@ -1,4 +1,4 @@
-"""The verdict of a study in one sentence: what, how much, how sure. By the rule of `answer`, as in ``pagelab try``."""
+"""The verdict of a study in one sentence, by the rule of `answer`, as in ``pagelab try``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pagelab.analysis import wording
 from pagelab.analysis.answer import NEGLIGIBLE, Answer, answer_of, facts, sentence, words
 from pagelab.analysis.commands import COMMAND
 from pagelab.analysis.model import Contrast, Design, Metric
-from pagelab.analysis.policy_summary import gloss
+from pagelab.analysis.policy_summary import policy_summary
 
 
 @dataclass(frozen=True)
-class Told:
+class Judged:
     """A planned comparison and what is said of it."""
 
     contrast: Contrast
@@ -27,10 +27,10 @@ class Told:
         return "could not be made" if self.contrast.verdict == "not-testable" else words(self.answer, self.metric)
 
 
-def told_of(planned: tuple[Contrast, ...], design: Design, metrics: tuple[Metric, ...]) -> tuple[Told, ...]:
-    """By effect: the greatest reduction first, what has no size last."""
+def judged_of(planned: tuple[Contrast, ...], design: Design, metrics: tuple[Metric, ...]) -> tuple[Judged, ...]:
+    """Sorted by effect: the greatest reduction first, comparisons without a size last."""
     known = {m.name: m for m in metrics}
-    found = [Told(c, known[c.metric], _answer(c, design, len(planned))) for c in planned]
+    found = [Judged(c, known[c.metric], _answer(c, design, len(planned))) for c in planned]
     return tuple(sorted(found, key=lambda one: inf if one.answer.change is None else one.answer.change))
 
 
@@ -52,47 +52,48 @@ def _answer(c: Contrast, design: Design, family: int) -> Answer:
     return found
 
 
-def headline(told: tuple[Told, ...], design: Design) -> str:
-    """The greatest change that was found, and what became of the other comparisons."""
-    if not told:
+def headline(judged: tuple[Judged, ...], design: Design) -> str:
+    """The greatest change that was found, and the outcome of the other comparisons."""
+    if not judged:
         return "This study compares nothing: it has one policy, or no baseline ran."
-    if all(one.contrast.verdict == "not-testable" for one in told):
+    if all(one.contrast.verdict == "not-testable" for one in judged):
         return "Nothing can be compared yet: a condition in every comparison has no executions."
-    found = [one for one in told if one.answer.said in ("lower", "higher")]
-    if not found and len(told) > 1:
-        return f"No difference was found in {wording.count(len(told), 'comparison')}: {_tally(told)}{_blind(told)}."
-    most = max(found or told, key=lambda one: abs(log1p(max(one.answer.change or 0.0, -0.999999))))
-    rest = f"; of {len(told)} comparisons {_tally(told)}" if len(told) > 1 else ""
+    found = [one for one in judged if one.answer.said in ("lower", "higher")]
+    if not found and len(judged) > 1:
+        comparisons = wording.count(len(judged), "comparison")
+        return f"No difference was found in {comparisons}: {_tally(judged)}{_undecided(judged)}."
+    most = max(found or judged, key=lambda one: abs(log1p(max(one.answer.change or 0.0, -0.999999))))
+    rest = f"; of {len(judged)} comparisons {_tally(judged)}" if len(judged) > 1 else ""
     return f"{_sentence(most, design)} ({', '.join(facts(most.answer, _unequal(most, design)))}){rest}."
 
 
-def _unequal(one: Told, design: Design) -> str | None:
+def _unequal(one: Judged, design: Design) -> str | None:
     """``5 against 6 executions``, where the two sides have different numbers."""
     c = one.contrast
     return f"{c.n} against {c.n_baseline} executions" if design.test != "pairs" and c.n != c.n_baseline else None
 
 
-def _sentence(one: Told, design: Design) -> str:
+def _sentence(one: Judged, design: Design) -> str:
     """``gups is 38.1% faster under 2M than under kernel``."""
     c, said = one.contrast, one.words
     if c.workload == COMMAND and one.answer.change is not None:
         return sentence(one.answer, one.metric, c.policy, c.baseline)
     lead = "" if one.metric.kind == "time" else f"{one.metric.label}: "
-    meaning = gloss(design.policy_texts.get(c.policy, ""))
+    meaning = policy_summary(design.policy_texts.get(c.policy, ""))
     policy = f"{c.policy} ({meaning})" if meaning else c.policy
     if one.answer.said not in ("lower", "higher"):
         return f"{lead}{c.workload} under {policy} against {c.baseline}: {said}"
     said, _, unknown = said.partition(", size unknown")
-    size = "; how much cannot be said" if one.answer.change is None else unknown
+    size = "; the size is unknown" if one.answer.change is None else unknown
     than = "as" if " times as " in said else "than"
     verb = "takes" if said.endswith("as long") else "is"
     return f"{lead}{c.workload} {verb} {said} under {policy} {than} under {c.baseline}{size}"
 
 
-def _tally(told: tuple[Told, ...]) -> str:
+def _tally(judged: tuple[Judged, ...]) -> str:
     """``6 are faster, 2 slower, 3 the same within ±3% and 1 cannot be told``."""
-    names = ("faster", "slower") if all(one.metric.kind == "time" for one in told) else ("lower", "higher")
-    counts = Counter("unmade" if one.contrast.verdict == "not-testable" else one.answer.said for one in told)
+    names = ("faster", "slower") if all(one.metric.kind == "time" for one in judged) else ("lower", "higher")
+    counts = Counter("unmade" if one.contrast.verdict == "not-testable" else one.answer.said for one in judged)
     said = (
         ("lower", names[0]),
         ("higher", names[1]),
@@ -108,9 +109,9 @@ def _tally(told: tuple[Told, ...]) -> str:
     return wording.listing(shown)
 
 
-def _blind(told: tuple[Told, ...]) -> str:
-    """What those that cannot be told would not have shown."""
-    seen = [one.answer.seen for one in told if one.answer.said == "cannot-tell" and one.answer.seen is not None]
+def _undecided(judged: tuple[Judged, ...]) -> str:
+    """The changes that the undecided comparisons would have missed."""
+    seen = [one.answer.seen for one in judged if one.answer.said == "cannot-tell" and one.answer.seen is not None]
     if not seen:
         return ""
     low, high = (f"{wording.digits(100 * end, 2)}%" for end in (min(seen), max(seen)))

@@ -1,4 +1,4 @@
-"""Numbers as a reader wants them: few digits, a unit, a sign where the sign is the point.
+"""Numbers as text: few digits, a unit, and a sign for changes.
 
 Digits follow the data: a difference is given three significant digits, never more than the values support.
 Used for sentences, tables and axis titles alike, so that the same number reads the same everywhere.
@@ -51,7 +51,7 @@ def percent(fraction: float, signed: bool = True) -> str:
 
 
 def share(fraction: float) -> str:
-    """How much of a whole: 100% only when it is all, 0% only when it is nothing."""
+    """A share in percent: 100% only for the whole, 0% only for nothing."""
     if 0 < fraction < 0.0005:
         return "<0.1%"
     if 0.9995 <= fraction < 1:
@@ -125,7 +125,7 @@ def display_unit(metric: Metric, values: Sequence[float]) -> tuple[float, str]:
 
 
 def in_common(metrics: Iterable[Metric]) -> str:
-    """What metrics of several programs are called together: ``CPU time``, ``time``, ``the primary metric``."""
+    """The common name of several programs' metrics: ``CPU time``, ``time``, ``the primary metric``."""
     found = {metric.label: metric for metric in metrics}
     if len(found) == 1:
         return next(iter(found))

@@ -1,4 +1,4 @@
-"""The bundled benchmarks as workloads of a study. Pure data: what runs them decides what this machine has.
+"""The bundled benchmarks as workloads of a study. Pure data: the caller checks what this machine has.
 
 Names are stable: they are part of labels in stores. Every benchmark has all of :data:`FACTORS`.
 """
@@ -52,7 +52,7 @@ class Benchmark:
     """Files of ``managed/`` that it runs as they are."""
 
     def workload(self, study: Mapping[str, Sequence[Scalar]], measurements: int) -> dict[str, object]:
-        """As a study would write it; the study's own parameters stand in for the defaults."""
+        """The workload as a study would write it; the study's own parameters replace the defaults."""
         return {
             "name": self.name,
             "command": [str(measurements) if word == _MEASUREMENTS else word for word in self.command],
@@ -63,7 +63,7 @@ class Benchmark:
         }
 
     def files(self) -> list[Path]:
-        """What it runs of this package, which thereby belongs to the study's inputs."""
+        """Its files of this package, which thereby are inputs of the study."""
         return [managed(name) for name in self.scripts]
 
 
@@ -98,7 +98,7 @@ def _native_ping(protocol: str) -> Benchmark:
 
 @dataclass(frozen=True)
 class _Runtime:
-    """How a managed language is started: the words before the program's own, and where its programs are."""
+    """The start of a managed language: the words before the program's own, and the directory of its programs."""
 
     prefix: str
     language: str
@@ -273,7 +273,7 @@ PACKAGES = {
 
 
 def advice(programs: list[str]) -> str:
-    """What is missing and the command that installs it, as one phrase."""
+    """The missing program and the command that installs it, as one phrase."""
     packages = list(dict.fromkeys(PACKAGES[program] for program in programs if program in PACKAGES))
     missing = f"{', '.join(programs)} {'is' if len(programs) == 1 else 'are'} not installed"
     return f"{missing}; Debian: apt install {' '.join(packages)}" if packages else missing

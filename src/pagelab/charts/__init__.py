@@ -1,1 +1,1 @@
-"""What every picture is drawn with: one look (`theme`), marks that know no study (`over_colours`, `by_row`), files."""
+"""Charts for every picture: one look (`theme`), marks without a study (`marks`, `rows`), files."""

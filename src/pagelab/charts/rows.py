@@ -58,7 +58,7 @@ def grouped(pairs: Iterable[tuple[str, str]]) -> Rows:
 
 
 def _unique(key: str, rows: list[Row]) -> str:
-    """Imported names can be anything: a zero-width space tells equal keys apart."""
+    """Distinct keys for equal imported names: a zero-width space distinguishes them."""
     while any(row.key == key for row in rows):
         key += "\u200b"
     return key

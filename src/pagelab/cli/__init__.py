@@ -1,4 +1,4 @@
-"""The ``pagelab`` command: what every call of it goes through, before anything heavy is imported."""
+"""The ``pagelab`` command: the steps before any heavy import."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def main() -> None:
     if not found:
         from pagelab.cli import trouble
 
-        trouble.told(_run)
+        trouble.reporting(_run)
         return
     command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     limits.prepare(command)

@@ -81,7 +81,13 @@ def compare_command(
     settings: Typed = NOTHING,
     minutes: Annotated[
         float | None,
-        typer.Option("--minutes", "-m", metavar="N", help="As many of each as fit into it.", rich_help_panel=WHAT),
+        typer.Option(
+            "--minutes",
+            "-m",
+            metavar="N",
+            help="Time instead of a number: as many executions of each as fit.",
+            rich_help_panel=WHAT,
+        ),
     ] = None,
     timeout: Timeout = None,
     measure_regex: MeasureRegex = None,
@@ -101,7 +107,7 @@ def compare_command(
         typer.Option("--json", help="Print the comparison as JSON (pagelab.compare/1).", rich_help_panel=OUTPUT),
     ] = False,
 ) -> None:
-    """Compare two studies of the same conditions, or two commands: what changed from A to B, and how surely.
+    """Compare two studies of the same conditions, or two commands: the change from A to B, with its confidence.
 
     Studies: every condition that both have, by name, and what differs between their machines. Commands: both are run
     many times, interleaved in pairs, and B is judged against the A beside it; so is one command under two settings,
@@ -176,16 +182,16 @@ def _say(found: Comparison, data: StudyData, sides: Sides | None, why: str, as_j
     if as_json:
         from pagelab.analysis.compare_document import document
 
-        commands, ran = _told(data, sides) if sides else (None, None)
-        told = document(found, commands, ran, why)
-        terminal.echo(told.model_dump_json(by_alias=True, indent=1))
+        commands, ran = _document_sides(data, sides) if sides else (None, None)
+        answer_document = document(found, commands, ran, why)
+        terminal.echo(answer_document.model_dump_json(by_alias=True, indent=1))
         return
     from pagelab.cli.compare_text import text
 
     terminal.echo(text(found, sides, None if sides is None else _again(found, data, sides), why))
 
 
-def _told(data: StudyData, sides: Sides) -> tuple[tuple[str, str], tuple[Condition, Condition]]:
+def _document_sides(data: StudyData, sides: Sides) -> tuple[tuple[str, str], tuple[Condition, Condition]]:
     a, b = data.plan.conditions
     return (sides[0].command, sides[1].command), (a, b)
 
@@ -230,7 +236,7 @@ def run_commands(pair: Pair, into: Path | None) -> tuple[tuple[StudyData, StudyD
     if not 2 <= pair.executions <= 100_000:
         raise BadInputError(f"--executions {pair.executions}: not within 2 ... 100000 (one execution has no spread)")
     if into is not None and into.exists() and (not into.is_dir() or any(into.iterdir())):
-        raise BadInputError(f"--into {into}: it exists; compare what is in it with: pagelab compare {into}")
+        raise BadInputError(f"--into {into}: it exists; compare its executions with: pagelab compare {into}")
     with tempfile.TemporaryDirectory(prefix="pagelab-compare-") as temporary:
         directory = (into or Path(temporary) / "study").resolve()
         why = run_pair(pair, directory, local_tools(), for_terminal())

@@ -1,4 +1,4 @@
-"""What ``pagelab compare`` prints."""
+"""The text of ``pagelab compare``."""
 
 from __future__ import annotations
 
@@ -114,13 +114,13 @@ def _condition(one: Compared, column: Column) -> list[str]:
     table = one.found.table
     lines = [f"{one.condition}: {table.executions[0]} executions in A, {table.executions[1]} in B"]
     lines += [f"  {_LABEL[change.metric.value]:<16}{_change(change, column, one)}" for change in one.found.changes]
-    told = coverage.told((int(count) for count in table.executions), coverage.RATIOS)
+    told = coverage.sentence((int(count) for count in table.executions), coverage.RATIOS)
     lines += [f"  {told}"] if told else []
     notes: dict[str, list[str]] = {}
     for i, side in enumerate("AB"):
-        for caution in table.warnings(i):
+        for caution in table.interval_warnings(i):
             notes.setdefault(caution.message, []).append(side)
-    lines += [f"  note on {' and '.join(sides)}: {message}" for message, sides in notes.items()]
+    lines += [f"  warning on {' and '.join(sides)}: {message}" for message, sides in notes.items()]
     return lines + [f"  left out of {note}" for note in one.left_out]
 
 

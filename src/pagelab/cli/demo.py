@@ -1,4 +1,4 @@
-"""``pagelab demo``: the main job from one command, on real programs."""
+"""``pagelab demo``: a study of real programs and its report, from one command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def demo_command(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where inputs, store and report go.")] = Path(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory of inputs, store and report.")] = Path(
         "demo-out"
     ),
     minutes: Annotated[
@@ -25,7 +25,7 @@ def demo_command(
     ] = None,
     report: Annotated[bool, typer.Option("--report/--no-report", help="Write the report at the end.")] = True,
 ) -> None:
-    """What 2 MiB pages and prepaging do to programs on this machine: a whole study and its report, in minutes.
+    """Measure the effect of 2 MiB pages and prepaging on programs of this machine: a study and its report, in minutes.
 
     What this machine, or this user, cannot do is left out, and the report says so. Interrupted, it continues where it
     stopped when it is called again.

@@ -1,4 +1,4 @@
-"""``pagelab diagnose``: which source of between-execution variance makes a program's run time jump."""
+"""``pagelab diagnose``: the source of variance between executions of a program."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def diagnose_command(
     into: Annotated[
         Path | None,
         typer.Option(
-            "--into", metavar="DIR", help="Where it is kept (default: CMD.diagnosis).", rich_help_panel=OUTPUT
+            "--into", metavar="DIR", help="Directory of the diagnosis (default: CMD.diagnosis).", rich_help_panel=OUTPUT
         ),
     ] = None,
     resume: Annotated[
@@ -40,7 +40,7 @@ def diagnose_command(
         typer.Option(
             "--unchanged",
             metavar="PERCENT",
-            help="The mean is unchanged when its interval lies within ± so much.",
+            help="The mean is unchanged if its interval lies within ± this share.",
             rich_help_panel=JUDGE,
         ),
     ] = 1.0,
@@ -49,7 +49,7 @@ def diagnose_command(
         typer.Option(
             "--negligible",
             metavar="PERCENT",
-            help="A spread whose interval lies below this needs no explanation.",
+            help="A spread with its whole interval below this needs no explanation.",
             rich_help_panel=JUDGE,
         ),
     ] = 1.0,
@@ -65,7 +65,7 @@ def diagnose_command(
         bool, typer.Option("--json", help="Print the diagnosis as JSON (pagelab.diagnosis/2).", rich_help_panel=OUTPUT)
     ] = False,
 ) -> None:
-    """Find out what makes a program's run time jump from execution to execution, and how to stop it.
+    """Find the source of a program's variation in run time from execution to execution, and a way to remove it.
 
     Runs the program many times, everything at its default and with one source of variance pinned at a time (ASLR,
     environment size, page size, page placement, page cache, CPU), in random order. What it recommends it measures again
@@ -81,7 +81,7 @@ def diagnose_command(
 
         pagelab diagnose --resume bench.diagnosis
     """
-    from pagelab.diagnose.files import write
+    from pagelab.diagnose.page import write
     from pagelab.diagnose.run import begin
     from pagelab.diagnose.run import resume as go_on
     from pagelab.errors import BadInputError
@@ -148,7 +148,7 @@ def _settings(
 
 
 def show(found: Diagnosis, console: Console, directory: Path) -> None:
-    """The answer: what decides it, the picture, what is to be done; then all that was found, and how."""
+    """The answer (cause, picture, fix), then all findings."""
     from pagelab.diagnose import answer, words
 
     following = answer.following(found, directory)
@@ -158,7 +158,7 @@ def show(found: Diagnosis, console: Console, directory: Path) -> None:
     console.print(f"{'fix' if found.outcome == 'confirmed' else 'next'}: {following.command}", markup=False)
     console.print(f"      ({following.why})", markup=False)
     if found.caveat is not None:
-        grade = {"serious": "serious", "warning": "caution", "info": "note"}[found.caveat.severity]
+        grade = {"serious": "serious", "warning": "warning", "info": "info"}[found.caveat.severity]
         console.print(f"{grade}: {found.caveat.text}", markup=False)
     console.print()
     for sentence in found.sentences + found.interactions:
@@ -169,7 +169,7 @@ def show(found: Diagnosis, console: Console, directory: Path) -> None:
         console.print(line, markup=False)
     _confirmation(found, console)
     for note in found.notes:
-        console.print(f"note: {note}", markup=False)
+        console.print(f"info: {note}", markup=False)
 
 
 def _picture(found: Diagnosis, directory: Path) -> list[str]:
@@ -198,16 +198,16 @@ _CELLS = {"cause": "█", "machine": "▓", "unexplained": "░"}
 
 
 def _shares(found: Diagnosis) -> list[str]:
-    """One bar of the variance, and what its cells mean."""
-    from pagelab.diagnose.answer import share_told, shares
+    """One bar of the variance, with its legend."""
+    from pagelab.diagnose.answer import share_text, shares
     from pagelab.diagnose.strip import bar
 
     parts = shares(found)
     if not parts:
         return []
-    told = "  ".join(f"{_CELLS[one.kind]} {share_told(one)}" for one in parts)
+    legend = "  ".join(f"{_CELLS[one.kind]} {share_text(one)}" for one in parts)
     head = "of the variance  "
-    return [f"{head}{bar([(_CELLS[one.kind], one.share) for one in parts])}", f"{'':{len(head)}}{told}", ""]
+    return [f"{head}{bar([(_CELLS[one.kind], one.share) for one in parts])}", f"{'':{len(head)}}{legend}", ""]
 
 
 def _table(found: Diagnosis) -> object:

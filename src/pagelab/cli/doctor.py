@@ -1,4 +1,4 @@
-"""``pagelab doctor``: what this machine can do, what is missing, and settings that can be put back."""
+"""``pagelab doctor``: capabilities of this machine, missing features, and settings that can be restored."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def doctor_command(
     ] = None,
     fix: Annotated[
         list[str] | None,
-        typer.Option("--fix", metavar="KEY=VALUE", help="Change a setting; journalled first. --keys lists them."),
+        typer.Option("--fix", metavar="KEY=VALUE", help="Change a setting (journalled). --keys lists them."),
     ] = None,
     restore: Annotated[
-        bool, typer.Option("--restore", help="Put back whatever pagelab changed on this machine.")
+        bool, typer.Option("--restore", help="Restore all settings that pagelab changed on this machine.")
     ] = False,
     force: Annotated[
         bool,
-        typer.Option("--force", help="With --restore: also what a run in progress or somebody else has changed."),
+        typer.Option("--force", help="With --restore: also settings changed by a run in progress or by others."),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With --fix or --restore: say what would be written.")
+        bool, typer.Option("--dry-run", help="With --fix or --restore: print the values that would be written.")
     ] = False,
     print_: Annotated[
         str | None,
@@ -53,7 +53,7 @@ def doctor_command(
     keys: Annotated[bool, typer.Option("--keys", help="List the settings that --fix knows.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print all answers as JSON.")] = False,
     noise: Annotated[bool, typer.Option(help="Measure noise (half a second of one CPU).")] = True,
-    why: Annotated[bool, typer.Option("--why", help="Say for each line what it matters for.")] = False,
+    why: Annotated[bool, typer.Option("--why", help="Show the use of each line.")] = False,
     probe_colours: Annotated[
         bool,
         typer.Option(
@@ -64,7 +64,7 @@ def doctor_command(
         int | None, typer.Option("--rounds", metavar="N", help="With --probe-colours: rounds of measurement.")
     ] = None,
 ) -> None:
-    """What this machine can do, what each missing thing needs, and how to put everything back.
+    """Show the capabilities of this machine and the needs of missing ones; change settings, and restore them.
 
     **Examples**
 
@@ -135,8 +135,8 @@ def _show(console: Console, context: Context, probes: list[Probe], why: bool) ->
             console.print(_table(members, why))
     _show_needs(console, context, probes)
     counts = {mark: sum(probe.status == mark for probe in probes) for mark in _MARKS}
-    told = [Text(f"{_MARKS[m][0]} {m} {n}", style=_MARKS[m][1]) for m, n in counts.items() if n]
-    console.print(Text("\n") + Text("  ").join(told), highlight=False)
+    totals = [Text(f"{_MARKS[m][0]} {m} {n}", style=_MARKS[m][1]) for m, n in counts.items() if n]
+    console.print(Text("\n") + Text("  ").join(totals), highlight=False)
     if context.container.kind != "none":
         hint = f"{context.pagelab} doctor --print {context.print_kind}"
         console.print(f"In a container: settings belong to the host. What it must give: {hint}")
@@ -233,7 +233,7 @@ def _fix(assignments: list[str], dry_run: bool) -> None:
 
 
 def _check_rights(changer: Changer, changes: list[Change], command: str) -> None:
-    """Before anything is touched: an ordinary user is told the command, root in a container where to type it."""
+    """Before any change: shows an ordinary user the command with sudo, and root in a container the host to use."""
     for change in changes:
         if not os.access(changer.tree.path(change.path), os.W_OK, effective_ids=True):
             if os.geteuid() != 0:

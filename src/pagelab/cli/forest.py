@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pagelab.analysis import wording
-from pagelab.analysis.answer import NEGLIGIBLE
-from pagelab.analysis.reach import reach
+from pagelab.analysis.answer import NEGLIGIBLE, reach
 
 WIDTH = 41
 """Columns of the axis: odd, so that a symmetric one has a middle."""
@@ -27,7 +26,7 @@ class Row:
 
 
 def forest(rows: list[Row], marks: Sequence[float] = ()) -> list[str]:
-    """The rows in the order given, under an axis in percent. Dotted: changes of at most 3%. ``marks``: limits."""
+    """The rows in their order, under an axis in percent. Dotted: changes of at most 3%. ``marks``: limits."""
     ends = [(row.low, row.high) for row in rows if row.low is not None and row.high is not None]
     if not ends:
         return [f"{row.label}  {row.words}" for row in rows]

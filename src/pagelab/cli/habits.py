@@ -1,4 +1,4 @@
-"""What every command line of pagelab understands, and how each says that it does not.
+"""Conventions of every command line of pagelab: help, version, spellings, and errors of usage.
 
 ``-h`` and ``-V`` everywhere; British and American spelling; commands and options that are nearly right are named;
 with ``--json`` standard output has nothing else;
@@ -123,7 +123,7 @@ def _refuse_repeated(order: list[Any], context: Any) -> None:
 
 
 def answer(error: Any) -> int:
-    """Say what is wrong with a command line, in one line with the next command; the exit code."""
+    """Reports an error of the command line in one line with the next command; returns the exit code."""
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()

@@ -1,4 +1,4 @@
-"""``pagelab import``: results that were measured elsewhere, into a store."""
+"""``pagelab import``: measurements of other tools, into a store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def import_command(
         str | None, typer.Option("--time", metavar="COLUMN", help="CSV: seconds (default: time, else the last).")
     ] = None,
     factor: Annotated[
-        str | None, typer.Option("--factor", metavar="COLUMN", help="CSV: what is compared (default: the first).")
+        str | None, typer.Option("--factor", metavar="COLUMN", help="CSV: the compared column (default: the first).")
     ] = None,
     workload: Annotated[
         str | None, typer.Option("--workload", metavar="COLUMN", help="CSV: the workload's name, if it has one.")
@@ -41,7 +41,7 @@ def import_command(
     label: Annotated[
         list[str] | None, typer.Option("--label", metavar="VALUE=LABEL", help="CSV: a name for a value, as 0=off.")
     ] = None,
-    question: Annotated[str, typer.Option("--question", help="What the report is to answer.")] = "",
+    question: Annotated[str, typer.Option("--question", help="The question that the report answers.")] = "",
     level: Annotated[float, typer.Option("--level", min=0.5, max=0.9999, help="Confidence level.")] = 0.95,
 ) -> None:
     """Import executions measured elsewhere; `pagelab report` then works on them.

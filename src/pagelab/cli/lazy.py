@@ -1,4 +1,4 @@
-"""Command groups that know their commands by name and import one when it is asked for."""
+"""Command groups that know their commands by name and import each at its first use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pagelab.cli.habits import CONTEXT
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a command, or a group of them, lives; ``settings`` go to the parser of its arguments."""
+    """The place of a command, or of a group; ``settings`` go to the parser of its arguments."""
 
     module: str
     attribute: str

@@ -1,4 +1,4 @@
-"""pagelab under tight limits (``ulimit``): it works in less, or ends with a message that names the limit.
+"""pagelab under resource limits (``ulimit``): it works with less, or ends with a message that names the limit.
 
 Native libraries that pagelab imports (numpy's OpenBLAS, polars, the renderer of charts) start a thread a processor.
 Where memory, threads or descriptors run out while they load, some of them try again for ever, abort, or leave half a
@@ -96,12 +96,12 @@ def guarded(work: Callable[[], None], command: str, limits: list[str]) -> NoRetu
         if os.getpid() != parent:
             _die_with(parent)
         _announce_loads(loading)
-        _told(work, limits, loading)
+        _reporting(work, limits, loading)
     watched = _Watched(child, loading, limits, own_children=command in STARTS_NO_PROGRAM)
     _as_it_ended(watched.ended(), limits, is_ours=loading[_ENDED] != 0)
 
 
-def _told(work: Callable[[], None], limits: list[str], place: mmap.mmap) -> NoReturn:
+def _reporting(work: Callable[[], None], limits: list[str], place: mmap.mmap) -> NoReturn:
     try:
         work()
     except (SystemExit, KeyboardInterrupt):

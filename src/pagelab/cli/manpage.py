@@ -50,7 +50,7 @@ class Command:
 
     @property
     def examples(self) -> tuple[str, ...]:
-        """The command lines given as examples."""
+        """The example command lines."""
         _before, heading, after = re.split(r"(\*\*Examples?\*\*)", f"{self.help} **Example**", maxsplit=1)
         del heading
         lines = after.removesuffix("**Example**").splitlines()
@@ -95,7 +95,7 @@ def _option(parameter: Any) -> Parameter:
 
 
 def _type_name(parameter: Any) -> str:
-    """What stands for the value of an option without a metavar; typer's own names changed between versions."""
+    """The placeholder of an option without a metavar; typer's own names changed between versions."""
     kind = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
     return {int: "NUMBER", float: "NUMBER", Path: "PATH"}.get(kind, "TEXT") if isinstance(kind, type) else "VALUE"
 

@@ -1,4 +1,4 @@
-"""``pagelab map``: which pages back a process, how big they are, and where they lie."""
+"""``pagelab map``: the pages that back a process, their sizes and their frames."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def map_command(
         list[str], typer.Argument(metavar="PID | -- CMD...", help="A process, or a command to run and map.")
     ],
     at: Annotated[
-        str, typer.Option("--at", metavar="exit|SECONDS", help="When to map a command; SECONDS ends it afterwards.")
+        str, typer.Option("--at", metavar="exit|SECONDS", help="When a command is mapped; then it is ended.")
     ] = "exit",
     picture: Annotated[
         Path | None, typer.Option("--picture", metavar="FILE", help="Draw it: a name in .svg, .png or .html.")
@@ -42,9 +42,7 @@ def map_command(
     ] = None,
     draw: Annotated[
         str | None,
-        typer.Option(
-            "--draw", metavar="sizes|colours", help="What the picture shows; colours where any are asked for."
-        ),
+        typer.Option("--draw", metavar="sizes|colours", help="Contents of the picture; default: colours if requested."),
     ] = None,
     save: Annotated[
         Path | None,
@@ -128,16 +126,16 @@ def map_command(
     if governed:
         asked, chosen = _policy(flags, policy, chosen)
         request = _request(target, stdout, asked, randomised)
-        found, ended = _run_governed(request, asked[0].name, after_s, _looker(pieces or save is not None, chosen))
+        found, ended = _run_governed(request, asked[0].name, after_s, _mapper(pieces or save is not None, chosen))
     elif randomised is not None:
         request = _request(target, stdout, None, randomised)
-        found, ended = _run_governed(request, None, after_s, _looker(pieces or save is not None, chosen))
+        found, ended = _run_governed(request, None, after_s, _mapper(pieces or save is not None, chosen))
     elif pid is not None:
         from pagelab import placement
 
         found, ended = placement.collect(pid, frames=pieces or save is not None, colouring=chosen), 0
     else:
-        found, ended = _run(target, after_s, stdout, _looker(pieces or save is not None, chosen))
+        found, ended = _run(target, after_s, stdout, _mapper(pieces or save is not None, chosen))
     if save is not None and chosen is not None:
         terminal.echo(f"saved: {save} ({framemap.save(found, chosen, save):,} pages)", err=True)
     _show(found if pieces else _without_pieces(found), as_json=as_json, output=output, everything=everything)
@@ -157,7 +155,7 @@ def _check_rights(wanting: list[tuple[str, bool]]) -> None:
 
 
 def _colouring(colors: int | None, cache: str | None, masks: str | None) -> ColourFunction | None:
-    """What flags say, else the machine's; ``None`` where neither tells."""
+    """The colouring of the flags, else the machine's; ``None`` without either."""
     from pagelab import machine
     from pagelab.placement import colours
 
@@ -169,7 +167,7 @@ def _drawing(draw: str | None, picture: Path | None, *, colours_asked: bool) -> 
     if draw not in (None, "sizes", "colours"):
         raise BadInputError(f"--draw {draw}: allowed: sizes, colours")
     if picture is None and draw is not None:
-        raise BadInputError(f"--draw {draw} says what a picture shows; name its file: --picture FILE")
+        raise BadInputError(f"--draw {draw} sets the contents of a picture; name its file: --picture FILE")
     if picture is not None:
         _check_suffix(picture)
     return draw or ("colours" if colours_asked else "sizes")
@@ -225,7 +223,7 @@ def _check_suffix(picture: Path) -> None:
         raise BadInputError(f"--picture {picture}: there is no directory {picture.absolute().parent}")
 
 
-def _looker(frames: bool, colouring: ColourFunction | None) -> Callable[[int, Moment], AddressMap | PagelabError]:
+def _mapper(frames: bool, colouring: ColourFunction | None) -> Callable[[int, Moment], AddressMap | PagelabError]:
     """Errors are values here, and raised once the program has been let go."""
     from pagelab import placement
 
@@ -295,7 +293,7 @@ def _run_governed(
 ) -> tuple[AddressMap, int]:
     from pagelab.placement import governed
 
-    traced, record = governed.run_and_look(request, look, after_s)
+    traced, record = governed.run_and_map(request, look, after_s)
     if isinstance(traced.value, PagelabError):
         raise traced.value
     found = traced.value.model_copy(update={"policy": policy, "warnings": [*traced.value.warnings, *record.warnings]})
@@ -329,11 +327,11 @@ def _show(found: AddressMap, *, as_json: bool, output: Path | None, everything: 
 
 
 def _show_colours(console: Console, found: AddressMap, colouring: Colouring, *, everything: bool) -> None:
-    from pagelab.placement.colour_table import LEGEND, heading, table
+    from pagelab.placement.table import COLOUR_LEGEND, colour_heading, colour_table
 
-    console.print(f"\n{heading(colouring)}", highlight=False, markup=False)
-    shown, rest = table(found, everything=everything, width=console.width)
+    console.print(f"\n{colour_heading(colouring)}", highlight=False, markup=False)
+    shown, rest = colour_table(found, everything=everything, width=console.width)
     console.print(shown)
     if rest:
         console.print(rest, style="dim", highlight=False)
-    console.print(LEGEND, style="dim", highlight=False, soft_wrap=True)
+    console.print(COLOUR_LEGEND, style="dim", highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Options that several commands have: declared once, so that they read and mean the same everywhere."""
+"""Options that several commands share, declared once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Variables = Annotated[
     typer.Option(
         "--env",
         metavar="NAME=VALUE",
-        help="A variable: twice the same name for two values; others hold throughout.",
+        help="A variable: the same name twice compares two values; others apply to all executions.",
         rich_help_panel=SETTINGS,
     ),
 ]
@@ -60,7 +60,7 @@ MeasureRegex = Annotated[
 Level = Annotated[float, typer.Option("--level", help="Confidence level.", rich_help_panel=JUDGE)]
 Seed = Annotated[
     int,
-    typer.Option("--seed", help="Of everything drawn: the same seed gives the same digits.", rich_help_panel=JUDGE),
+    typer.Option("--seed", help="Seed of all draws: the same seed gives the same digits.", rich_help_panel=JUDGE),
 ]
 
 
@@ -76,7 +76,7 @@ def cpus_of(text: str | None) -> list[int]:
 
 
 def on_off(text: str | None) -> bool | None:
-    """What ``--aslr`` says."""
+    """The value of ``--aslr``."""
     if text not in (None, "on", "off"):
         raise BadInputError(f"--aslr {text}: allowed: on, off (without the flag it is left as it is)")
     return None if text is None else text == "on"

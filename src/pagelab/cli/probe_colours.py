@@ -1,4 +1,4 @@
-"""``pagelab doctor --probe-colours``: do pages of one colour slow each other down on this machine?"""
+"""``pagelab doctor --probe-colours``: conflicts between pages of one colour on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pagelab report``: what a study says, as one page and as files."""
+"""``pagelab report``: the report of a study, as one page and as files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def report_command(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The study's directory.")],
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Where the report goes (default: DIR/report)."),
+        typer.Option("--out", metavar="DIR", help="Directory of the report (default: DIR/report)."),
     ] = None,
     format_: Annotated[
         list[str] | None,
@@ -55,16 +55,16 @@ def report_command(
         written = write_report(data, out or _beside(directory), formats)
     except NothingToAnalyseError as error:
         raise BadInputError(f"{directory}: {error}; see it with: pagelab study status {directory}") from None
-    # The answer, the gravest of what is to be known of it, and the next command; the rest comes after them.
+    # The answer, its most serious warning, and the next command; the other warnings follow.
     terminal.echo(written.analysis.headline)
     first, *others = written.analysis.caveats or (None,)
     if first is not None:
-        terminal.echo(f"caution: {first}")
+        terminal.echo(f"warning: {first}")
     following = following_of(written.analysis, data)
     terminal.echo(f"next: {following.command}\n      ({following.why})")
     terminal.echo(f"report: {(written.page or written.directory).resolve()}")
     for caveat in others:
-        terminal.echo(f"note: {caveat}")
+        terminal.echo(f"warning: {caveat}")
     if show and written.page is not None:
         _open(written.page)
 

@@ -1,4 +1,4 @@
-"""``pagelab run``: one program under one policy, measured, with a summary of what it asked for and what it got."""
+"""``pagelab run``: one program under one policy, measured, with a summary of request and placement."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def run_command(
     ] = "inherit",
     run_dir: Annotated[
         Path | None,
-        typer.Option("--run-dir", metavar="DIR", help="Where run directories are made.", rich_help_panel=WHAT),
+        typer.Option("--run-dir", metavar="DIR", help="Parent of run directories.", rich_help_panel=WHAT),
     ] = None,
     events: Annotated[
         list[str] | None,
@@ -127,7 +127,7 @@ def run_command(
         typer.Option("--propagate", help="Exit with the program's own code, or 128 + signal.", rich_help_panel=OUTPUT),
     ] = False,
 ) -> None:
-    """Run a program under a policy and say what it cost and which pages it got.
+    """Run a program under a policy, and show its times and its page placement.
 
     The summary goes to standard error, so that the program's output can be piped on. Without policy flags everything
     is left to the kernel, and measured all the same.

@@ -1,4 +1,4 @@
-"""What ``pagelab compare`` is asked to compare: two studies, two commands, or one under two settings."""
+"""The arguments of ``pagelab compare``: two studies, two commands, or one command under two settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def typed(base: str, new: str | None, axes: dict[str, list[str]]) -> Sides:
-    """Of flags: given once for both, twice for A and B. Without ``new``, A's command under B's flags."""
+    """From flags: once for both, twice for A and B. Without ``new``, A's command under B's flags."""
     values = {axis: found for axis, found in axes.items() if axis != "env"}
     values |= {f"{VARIABLE}{name}": found for name, found in settings.variables(axes.get("env", [])).items()}
     for axis, found in values.items():
@@ -46,7 +46,7 @@ def typed(base: str, new: str | None, axes: dict[str, list[str]]) -> Sides:
 
 
 def settings_of(sides: Sides) -> tuple[Setting, Setting]:
-    """What they run under, named by what differs where the command does not; checked against this machine."""
+    """The settings of A and B, named by the difference if the commands are equal; checked against this machine."""
     a, b = sides
     differ = [axis for axis in a.chosen if a.chosen[axis] != b.chosen[axis]]
     named = differ if differ and a.command == b.command else list(a.chosen)

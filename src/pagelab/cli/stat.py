@@ -1,4 +1,4 @@
-"""``pagelab stat``: what the engine of a running process has placed so far, by strategy and colour."""
+"""``pagelab stat``: placed pages of a running process, by strategy and colour."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def stat_command(
     by_colour: Annotated[bool, typer.Option("--by-colour", help="One row a colour.")] = False,
     watch: Annotated[
         float | None,
-        typer.Option("--watch", metavar="SECONDS", help="Again and again, until the process ends or Ctrl-C."),
+        typer.Option("--watch", metavar="SECONDS", help="Repeat until the process ends or Ctrl-C."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON (pagelab.stat/1), with --watch one line a time.")
     ] = False,
 ) -> None:
-    """What frame placement has done in a running process: requests, placed pages, fallbacks, refills, waits.
+    """Show the frame placement of a running process: requests, placed pages, fallbacks, refills, waits.
 
     Counters are read from memory that the process shares with pagelab: looking costs it nothing.
 
@@ -57,9 +57,9 @@ def stat_command(
 
 
 def _watch(pid: int, seconds: float, *, tree: bool, as_json: bool, by_colour: bool) -> None:
-    """The first look raises what is wrong; afterwards, the end of the process is the end of the watch."""
+    """The first read raises errors; later, the end of the process ends the watch."""
     from pagelab.placement import live
-    from pagelab.placement.errors import NoSuchProcessError, ProcessGoneError
+    from pagelab.placement.errors import NoSuchProcessError, ProcessEndedError
 
     found = live.collect(pid, tree=tree)
     while True:
@@ -70,7 +70,7 @@ def _watch(pid: int, seconds: float, *, tree: bool, as_json: bool, by_colour: bo
         time.sleep(seconds)
         try:
             found = live.collect(pid, tree=tree)
-        except (NoSuchProcessError, ProcessGoneError):
+        except (NoSuchProcessError, ProcessEndedError):
             terminal.say(f"process {pid} has ended\n")
             return
         except live.NotGovernedError as error:

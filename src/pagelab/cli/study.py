@@ -17,7 +17,7 @@ study_app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
-    help="Studies: programs × policies, many executions in a recorded random order, in a store that survives anything.",
+    help="Studies: programs × policies, many executions in a recorded random order, in a crash-safe store.",
 )
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The study's directory.")]
@@ -31,7 +31,7 @@ def run_command(
     ] = None,
     skip_impossible: Annotated[
         bool,
-        typer.Option("--skip-impossible", help="Leave out what this machine cannot do; the report says so."),
+        typer.Option("--skip-impossible", help="Leave out impossible conditions; the report lists them."),
     ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="The study's quick form: its [quick] table.")] = False,
     minutes: Annotated[
@@ -120,13 +120,13 @@ def resume_command(
     directory: Directory,
     executions: Annotated[
         int | None,
-        typer.Option("--executions", "-n", metavar="N", help="Of each condition in all: more than were planned."),
+        typer.Option("--executions", "-n", metavar="N", help="Executions of each condition in all; more than planned."),
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option("--minutes", "-m", metavar="N", help="As many more executions as fit into it.")
+        float | None, typer.Option("--minutes", "-m", metavar="N", help="Time for further executions: as many as fit.")
     ] = None,
     as_begun: Annotated[
-        bool, typer.Option("--as-begun", help="Go on although the file that it was begun from was edited.")
+        bool, typer.Option("--as-begun", help="Continue with the original file although it was edited since.")
     ] = False,
 ) -> None:
     """Continue a study that was interrupted, at the run that was in progress, in the same order; or extend it.
@@ -163,7 +163,7 @@ def status_command(
     directory: Directory,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
-    """How far a running or dead study is, what failed, and how long it still takes.
+    """Show the progress of a running or dead study, its failures, and the remaining time.
 
     **Examples**
 

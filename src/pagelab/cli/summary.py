@@ -23,7 +23,7 @@ _MARKS = {"info": "i", "warning": "!", "serious": "!!"}
 
 
 def show(record: Record, console: Console) -> None:
-    """Outcome, times, counters, placement asked and got, processes, warnings."""
+    """Outcome, times, counters, requested and actual placement, processes, warnings."""
     console.print(_headline(record))
     console.print(_times(record))
     counters = _shown_counters(record)
@@ -112,17 +112,13 @@ def _status(counter: Counter) -> Text:
 
 @dataclass
 class _Memory:
-    """All regions of one kind that asked for the same, over all processes."""
+    """All regions of one kind with the same request, over all processes."""
 
     resident_bytes: int = 0
     given_back_bytes: int = 0
     tiles: int = 0
     as_asked: int = 0
     by_size: Counter_[int] = field(default_factory=Counter_)
-
-    @property
-    def total_bytes(self) -> int:
-        return self.resident_bytes + self.given_back_bytes
 
     def add(self, region: Region) -> None:
         self.resident_bytes += region.resident_bytes
@@ -134,7 +130,7 @@ class _Memory:
 
 
 def _memory(record: Record) -> dict[tuple[str, str], _Memory]:
-    """By kind and size asked; what asked for something first, then the largest."""
+    """Sorted by kind and requested size; memory with a request first, then the largest."""
     summed: dict[tuple[str, str], _Memory] = {}
     for process in record.processes:
         for region in process.placement:
@@ -166,7 +162,7 @@ def _placement(record: Record, memory: dict[tuple[str, str], _Memory]) -> Table:
 
 
 def _frames(frames: Frames) -> Table:
-    """A line a strategy. Shares of the pages that were asked for; at the end, of those that were still there."""
+    """One line a strategy. Shares of the requested pages; at the end, of those still resident."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("frames", no_wrap=True)
     for name in ("colours", "pages", "placed", "fallbacks", "out of reach", "kept at exit"):
@@ -235,7 +231,7 @@ def _measurements(record: Record) -> Iterator[str]:
 
 
 def share(part: int, whole: int) -> str:
-    """``99.97%``; never rounded up to all, because one page missing is what a reader looks for."""
+    """``99.97%``; never rounded up to 100%, because a reader looks for single missing pages."""
     if whole == 0:
         return "–"
     percent = 100 * part / whole

@@ -20,7 +20,7 @@ _HOW = "How"
 
 
 class _CaptureByDefault(TyperGroup):
-    """What is no command's name begins the arguments of ``capture``: ``pagelab trace -- CMD``."""
+    """A first word that is no command's name begins the arguments of ``capture``: ``pagelab trace -- CMD``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] != "--help":
@@ -33,7 +33,7 @@ trace_app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
-    help="Traces of a program's references: `pagelab trace -- CMD` captures one, the commands look into it.",
+    help="Traces of a program's references: `pagelab trace -- CMD` captures one, the commands read it.",
 )
 
 Page = Annotated[
@@ -43,10 +43,10 @@ Page = Annotated[
 Kinds = Annotated[
     str | None,
     typer.Option(
-        "--kinds", metavar="LIST", help="Of full references, only these: load,store,fetch,other.", rich_help_panel=_WHAT
+        "--kinds", metavar="LIST", help="Of full references, only: load,store,fetch,other.", rich_help_panel=_WHAT
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
 Level = Annotated[int, typer.Option("--level", metavar="N", help="Compression, 1 (fast) to 19.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Out = Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The new trace.")]
@@ -54,7 +54,7 @@ Source = Annotated[Path, typer.Argument(metavar="TRACE", help="A trace.")]
 Sources = Annotated[list[Path], typer.Argument(metavar="TRACE...", help="Traces, in this order.")]
 Target = Annotated[Path, typer.Argument(metavar="NEW", help="The new trace.")]
 SameSpace = Annotated[
-    bool, typer.Option("--same-space", help="All are one process: pages of the same number are the same page.")
+    bool, typer.Option("--same-space", help="All traces are of one process: equal page numbers are the same page.")
 ]
 
 
@@ -75,7 +75,7 @@ def capture_command(
     ] = False,
     kinds: Annotated[
         str | None,
-        typer.Option("--kinds", metavar="LIST", help="Only these: load,store,fetch.", rich_help_panel=_WHAT),
+        typer.Option("--kinds", metavar="LIST", help="Only these kinds: load,store,fetch.", rich_help_panel=_WHAT),
     ] = None,
     ranges: Annotated[
         list[str] | None,
@@ -121,12 +121,12 @@ def capture_command(
         typer.Option("--policy", metavar="FILE", help="With --pools: as under this policy.", rich_help_panel=_HOW),
     ] = None,
     way: Annotated[
-        str, typer.Option("--way", metavar="qemu|lackey", help="What runs the program.", rich_help_panel=_HOW)
+        str, typer.Option("--way", metavar="qemu|lackey", help="The emulator.", rich_help_panel=_HOW)
     ] = "qemu",
     cpu: Annotated[str, typer.Option("--cpu", metavar="MODEL", help="QEMU's CPU model.", rich_help_panel=_HOW)] = "max",
     sysroot: Annotated[
         str | None,
-        typer.Option("--sysroot", metavar="DIR", help="Where a foreign program's libraries are.", rich_help_panel=_HOW),
+        typer.Option("--sysroot", metavar="DIR", help="A foreign program's library directory.", rich_help_panel=_HOW),
     ] = None,
     level: Level = 3,
     force: Force = False,
@@ -229,7 +229,7 @@ def info_command(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """What is in a trace, and where it comes from.
+    """Show the contents of a trace and its origin.
 
     **Examples**
 
@@ -268,12 +268,12 @@ def convert_command(
         str, typer.Option("--its-page", metavar="SIZE", help="Page size of a foreign trace that has page numbers.")
     ] = "4K",
     kinds: Kinds = None,
-    recover: Annotated[bool, typer.Option("--recover", help="Of a damaged trace, keep every whole chunk.")] = False,
+    recover: Annotated[bool, typer.Option("--recover", help="Keep every intact chunk of a damaged trace.")] = False,
     level: Level = 3,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Make a trace of another tool's trace, or a trace with less in it, or what can be saved of a damaged one.
+    """Convert another tool's trace, make a smaller trace, or recover a damaged one.
 
     **Examples**
 
@@ -336,7 +336,7 @@ def concat_command(
 def interleave_command(
     sources: Sources,
     out: Out,
-    quantum: Annotated[int, typer.Option("--quantum", metavar="N", help="References in a turn.")],
+    quantum: Annotated[int, typer.Option("--quantum", metavar="N", help="References from one trace before the next.")],
     page: Page = None,
     kinds: Kinds = None,
     same_space: SameSpace = False,

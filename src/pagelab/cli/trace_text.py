@@ -1,4 +1,4 @@
-"""What ``pagelab trace`` prints."""
+"""The text of ``pagelab trace``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _images(images: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def captured(found: Capture) -> Iterator[str]:
-    """What a capture got, and what it did not."""
+    """The result of a capture, and its gaps."""
     runs = "" if found.kinds is not None else f" in {found.records:,} page runs"
     kinds = f" ({_kinds(found.kinds)})" if found.kinds else ""
     wall = f" in {found.wall_s:.1f} s" if found.wall_s else ""
@@ -64,7 +64,7 @@ def captured(found: Capture) -> Iterator[str]:
 
 
 def info(path: Path, found: dict[str, Any]) -> Iterator[str]:
-    """What is in a trace."""
+    """The contents of a trace."""
     header = found["header"]
     runs = header["content"] == "runs"
     what = f"page runs of {_page(header)} pages" if runs else "full references"
@@ -80,7 +80,7 @@ def info(path: Path, found: dict[str, Any]) -> Iterator[str]:
         colours = ", ".join(str(count) for count in reduction["colours"])
         yield f"  reduced: exact for LRU memories from {memory} up, in {colours} colours"
     if not found["complete"]:
-        yield "  torn: it has no end; what is said here is of its whole chunks"
+        yield "  torn: it has no end; these figures are of its complete chunks"
     yield from _thorough(found["thorough"])
     yield from _origin(found)
 

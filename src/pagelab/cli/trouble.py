@@ -1,4 +1,4 @@
-"""Errors that no command foresaw, told in one line that names the operation, the object and the errno.
+"""Unforeseen errors in one line that names the operation, the object and the errno.
 
 A full disk, a directory that somebody removed, a database on a medium that fails: they may strike anywhere, so they are
 told here, once, rather than in each place that opens a file.
@@ -32,8 +32,8 @@ _NEXT = {
 _SQLITE = {"database or disk is full": errno.ENOSPC, "disk I/O error": errno.EIO, "readonly": errno.EROFS}
 
 
-def told(work: Callable[[], None]) -> None:
-    """Does the work; what fails unforeseen ends with a line and an exit code, not with a traceback."""
+def reporting(work: Callable[[], None]) -> None:
+    """Does the work; an unforeseen failure ends with a line and an exit code, not with a traceback."""
     try:
         work()
     except Exception as error:
@@ -53,7 +53,7 @@ def explain(error: BaseException) -> tuple[str, int]:
             return _database(str(one)), _MACHINE
         if _is_lost_cluster(one):
             return (
-                f"the Dask scheduler does not answer any more ({_first_line(one)}); what is done is kept; "
+                f"the Dask scheduler does not answer ({_first_line(one)}); finished tasks are kept; "
                 "start it, and run the same command again",
                 _MACHINE,
             )
@@ -63,7 +63,7 @@ def explain(error: BaseException) -> tuple[str, int]:
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """The error and what it came of, outermost first."""
+    """The error and its causes, outermost first."""
     found = [error]
     while (cause := found[-1].__cause__ or found[-1].__context__) is not None and cause not in found:
         found.append(cause)

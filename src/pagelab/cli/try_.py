@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pagelab.analysis import Analysis
     from pagelab.analysis.answer import Answer
     from pagelab.analysis.model import Contrast, Metric
-    from pagelab.analysis.try_document import Setting as Told
+    from pagelab.analysis.try_document import Setting as Judged
     from pagelab.analysis.try_document import TryDocument
     from pagelab.study.setting import Setting
     from pagelab.study.trying import Pilot, Trying
@@ -67,7 +67,7 @@ def try_command(
     seed: Seed = 1,
     into: Annotated[
         Path | None,
-        typer.Option("--into", metavar="DIR", help="Where the study goes.", rich_help_panel=OUTPUT),
+        typer.Option("--into", metavar="DIR", help="Directory of the study.", rich_help_panel=OUTPUT),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the answer as JSON (pagelab.try/1).", rich_help_panel=OUTPUT)
@@ -128,7 +128,7 @@ def try_command(
 
 
 def _settings(axes: dict[str, list[str]]) -> tuple[Setting, ...]:
-    """The conditions: the values of the axis that is given several times; or the one given, against none."""
+    """The conditions: the values of the axis with several values; or a single value, against the default."""
     from pagelab.study.setting import KERNEL, Setting
 
     by_name = variables(axes.get("env", []))
@@ -162,12 +162,12 @@ def _settings(axes: dict[str, list[str]]) -> tuple[Setting, ...]:
     values = by_name[axis.split()[1]] if axis.startswith("env ") else axes[axis]
     twice = next((value for value in values if values.count(value) > 1), None)
     if twice is not None:
-        raise BadInputError(f"--{axis.split()[0]} {twice} is given twice; a setting against itself tells nothing")
+        raise BadInputError(f"--{axis.split()[0]} {twice} is given twice; a setting cannot be compared with itself")
     return tuple(_one(axis, value, fixed, always) for value in values)
 
 
 def _one(axis: str, value: str, fixed: dict[str, str], always: dict[str, str]) -> Setting:
-    """The condition in which ``axis`` has this value, and the others what is fixed."""
+    """The condition with this value of ``axis``, and the other settings fixed."""
     if axis.startswith("env "):
         name = axis.split()[1]
         return setting(f"{name}={value}", fixed, {**always, name: value})
@@ -178,7 +178,7 @@ def _directory(into: Path | None, program: str) -> Path:
     """``--into``, or ``try-NAME.study``, or the next number that is free."""
     if into is not None:
         if into.exists() and (not into.is_dir() or any(into.iterdir())):
-            raise BadInputError(f"--into {into}: it exists; what is in it: pagelab report {into}")
+            raise BadInputError(f"--into {into}: it exists; see its report: pagelab report {into}")
         return into
     name = f"try-{Path(program).name}"
     found = Path(f"{name}.study")
@@ -205,7 +205,7 @@ def _document(
     baseline = wanted.settings[0].name
     answers = [_answer(contrasts[name], wanted.level, len(contrasts)) for name in wanted.names()[1:]]
     missing = [one.needed or 2 * wanted.fewest for one in answers if one.said == "cannot-tell"]
-    following, why = f"pagelab report {shlex.quote(str(directory))}", "every execution, and what the kernel gave"
+    following, why = f"pagelab report {shlex.quote(str(directory))}", "every execution, and the kernel's placement"
     if missing and max(missing) > blocks:
         from pagelab.study.progress import shown_duration
 
@@ -221,7 +221,7 @@ def _document(
         minutes=wanted.minutes,
         executions=blocks,
         settings=[
-            _told(answer, setting.name, name, baseline, found.primary)
+            _judged(answer, setting.name, name, baseline, found.primary)
             for answer, setting, name in zip(answers, wanted.settings[1:], wanted.names()[1:], strict=True)
         ],
         caveats=list(found.caveats),
@@ -237,12 +237,12 @@ def _answer(c: Contrast, level: float, family: int) -> Answer:
     return answer_of(c.relative, c.relative_interval, c.p_holm, c.pairs or 0, level=level, family=family)
 
 
-def _told(found: Answer, setting: str, name: str, baseline: str, metric: Metric) -> Told:
+def _judged(found: Answer, setting: str, name: str, baseline: str, metric: Metric) -> Judged:
     from pagelab.analysis import answer
-    from pagelab.analysis.try_document import Setting as Told
+    from pagelab.analysis.try_document import Setting as Judged
 
     interval = found.interval
-    return Told(
+    return Judged(
         setting=setting,
         condition=name,
         said=found.said,
@@ -258,7 +258,7 @@ def _told(found: Answer, setting: str, name: str, baseline: str, metric: Metric)
     )
 
 
-def _text(told: TryDocument, found: Analysis) -> str:
+def _text(document: TryDocument, found: Analysis) -> str:
     from pagelab.analysis import wording
     from pagelab.cli.forest import Row, forest
 
@@ -269,33 +269,32 @@ def _text(told: TryDocument, found: Analysis) -> str:
     base = next(c for c in found.design.conditions if c.is_baseline)
     summary = found.summary(base.id, metric.name)
     middle = f"median {wording.quantity(summary.median, metric)}" if summary else "no value"
-    rows = [Row(told.baseline, None, None, None, middle)]
+    rows = [Row(document.baseline, None, None, None, middle)]
     rows += [
         Row(one.setting, share(one.change_percent), share(one.low_percent), share(one.high_percent), one.words)
-        for one in sorted(told.settings, key=lambda one: one.change_percent or 0.0)
+        for one in sorted(document.settings, key=lambda one: one.change_percent or 0.0)
     ]
-    head = (
-        f"{shlex.join(told.command)}: {metric.label}, {wording.count(told.executions, 'execution')} of each, in pairs"
-    )
-    verdict = _first(told)
-    lines = [verdict, "", f"{head}; change against {told.baseline}", *forest(rows), ""]
-    lines += [f"CPU time is compared: {told.metric_why}"] if told.metric_why else []
-    lines += [one.sentence for one in told.settings if one.sentence != verdict]
+    of_each = f"{wording.count(document.executions, 'execution')} of each, in pairs"
+    head = f"{shlex.join(document.command)}: {metric.label}, {of_each}"
+    verdict = _first(document)
+    lines = [verdict, "", f"{head}; change against {document.baseline}", *forest(rows), ""]
+    lines += [f"CPU time is compared: {document.metric_why}"] if document.metric_why else []
+    lines += [one.sentence for one in document.settings if one.sentence != verdict]
     # That the machine is not quiet was said when the study began.
     serious = [caveat for caveat in found.caveats if not caveat.startswith("The machine was ")]
-    lines += [f"caution: {serious[0]}"] if serious else []
-    return "\n".join([*lines, f"next: {told.next}", f"      ({told.why})"])
+    lines += [f"warning: {serious[0]}"] if serious else []
+    return "\n".join([*lines, f"next: {document.next}", f"      ({document.why})"])
 
 
-def _first(told: TryDocument) -> str:
-    """The answer: the largest change that was found; or that of the only setting; or what all have in common."""
-    found = [one for one in told.settings if one.said in ("lower", "higher")]
+def _first(document: TryDocument) -> str:
+    """The answer: the largest change that was found; or that of the only setting; or the common result."""
+    found = [one for one in document.settings if one.said in ("lower", "higher")]
     if found:
         return max(found, key=lambda one: abs(one.change_percent or 0.0)).sentence
-    if len(told.settings) == 1:
-        return told.settings[0].sentence
-    same = sum(one.said == "same" for one in told.settings)
-    if same == len(told.settings):
-        return f"All {same} are the same as {told.baseline}, within ±3%."
-    unknown = len(told.settings) - same
-    return f"No difference from {told.baseline} was found; {unknown} of {len(told.settings)} cannot be told."
+    if len(document.settings) == 1:
+        return document.settings[0].sentence
+    same = sum(one.said == "same" for one in document.settings)
+    if same == len(document.settings):
+        return f"All {same} are the same as {document.baseline}, within ±3%."
+    unknown = len(document.settings) - same
+    return f"No difference from {document.baseline} was found; {unknown} of {len(document.settings)} cannot be told."

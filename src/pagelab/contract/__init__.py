@@ -1,4 +1,4 @@
-"""What the launcher and this package tell each other.
+"""Requests, records and warnings between the launcher and this package.
 
 ``record`` and ``request`` are generated from ``crates/contract``: change the Rust types, then ``make contract``.
 """

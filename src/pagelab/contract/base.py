@@ -1,4 +1,4 @@
-"""What all models of the contract have in common."""
+"""Base class of all models of the contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a time budget is divided: blocks of the exploration, executions of the confirmation, and what would be enough."""
+"""Division of a time budget: blocks of the exploration, executions of the confirmation, and a sufficient budget."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class Effect:
 
     @property
     def removed(self) -> float:
-        """Share of the variance that is gone."""
+        """Share of the variance that pinning removes."""
         return 1 - exp(2 * self.log_ratio)
 
     def executions(self) -> int:
@@ -174,7 +174,7 @@ class Effect:
 
 
 def confirmation_runs(left_s: float, block_s: float, needed: int) -> int:
-    """Executions of each in the confirmation: what spread and mean need, within what is left of the budget."""
+    """Number of confirming executions: as spread and mean need, within the remaining budget."""
     affordable = int(left_s / block_s) if block_s > 0 else MOST_CONFIRMED
     return max(FEWEST_CONFIRMED, min(needed, affordable, MOST_CONFIRMED))
 

@@ -1,4 +1,4 @@
-"""The first screen of a diagnosis: what decides the run time, by how much, how surely; what to do; the one caveat.
+"""The first screen of a diagnosis: the cause, its size and confidence, the fix, and the main warning.
 
 All of it is made of a :class:`Diagnosis`, so that the terminal, the JSON and the page say the same.
 """
@@ -35,7 +35,7 @@ CAUSES = {
 
 @dataclass(frozen=True)
 class Share:
-    """A part of the variance of the default's log times; ``range`` is empty for what is left over."""
+    """A part of the variance of the default's log times; ``range`` is empty for the rest."""
 
     kind: Literal["cause", "machine", "unexplained"]
     name: str
@@ -45,14 +45,14 @@ class Share:
 
 @dataclass(frozen=True)
 class Following:
-    """One command to type, and what it is for."""
+    """The next command and its purpose."""
 
     command: str
     why: str
 
 
 def headline(found: Diagnosis, trouble: str | None = None) -> str:
-    """One sentence; ``trouble``: why what looked like the cause could not be confirmed."""
+    """One sentence; ``trouble``: the reason why the apparent cause was not confirmed."""
     metric, one = metric_named(found.metric), found.confirmation
     if found.outcome == "nothing-to-explain":
         spread = found.default_spread
@@ -62,7 +62,7 @@ def headline(found: Diagnosis, trouble: str | None = None) -> str:
         )
     jump = _jump(found)
     if trouble is not None:
-        return f"Cannot tell what decides it: {jump}; {trouble}"
+        return f"No confirmed cause: {jump}; {trouble}"
     if one is None:
         return _of_no_source(found, jump)
     if one.confirmed:
@@ -74,7 +74,7 @@ def headline(found: Diagnosis, trouble: str | None = None) -> str:
             f"({words.gone(_deciding(one))} of the variance)"
         )
     return (
-        f"Cannot tell what decides it: {jump}; {cause} may make {words.gone(_deciding(one))} of the variance, as far "
+        f"No confirmed cause: {jump}; {cause} may make {words.gone(_deciding(one))} of the variance, as far "
         f"as {fresh} say"
     )
 
@@ -100,7 +100,7 @@ def _confirmed(found: Diagnosis, one: Confirmation, jump: str) -> str:
 
 
 def machine_decides(found: Diagnosis) -> bool:
-    """No source was found, and most of the variance is what the machine does to all executions of a moment.
+    """No source was found, and most of the variance is common to all executions of a block.
 
     The estimate alone would not do: of few blocks its interval begins near nothing.
     """
@@ -115,8 +115,8 @@ def _of_no_source(found: Diagnosis, jump: str) -> str:
     machine = found.machine
     if machine is not None and machine_decides(found):
         return (
-            f"The machine decides it: {jump}; executions that ran at the same time were slow together, whatever was "
-            f"pinned: {machine.estimate:.0%} of the variance ({_range(machine)})"
+            f"The machine decides it: {jump}; executions that ran at the same time were slow together under every "
+            f"pin: {machine.estimate:.0%} of the variance ({_range(machine)})"
         )
     tried = sum(one.verdict != "left-out" and one.key != COMBINED for one in found.findings)
     power = (
@@ -137,15 +137,15 @@ def _jump(found: Diagnosis) -> str:
         return f"a spread of {words.spread(found.default_spread.estimate)}"
     factor, unit = wording.display_unit(metric, [typical.low, typical.high])
     ends = [typical.low / factor, typical.high / factor]
-    told: list[str] = []
+    texts: list[str] = []
     for significant in (2, 3, 4):
-        told = [wording.digits(value, significant) for value in ends]
-        told = [text.removesuffix(".0") for text in told] if significant == 2 else told
-        if told[0] != told[1]:
+        texts = [wording.digits(value, significant) for value in ends]
+        texts = [text.removesuffix(".0") for text in texts] if significant == 2 else texts
+        if texts[0] != texts[1]:
             break
     else:
         return f"a spread of {words.spread(found.default_spread.estimate)}"
-    return f"{told[0]} {'or' if typical.two else 'to'} {told[1]} {unit}".rstrip()
+    return f"{texts[0]} {'or' if typical.two else 'to'} {texts[1]} {unit}".rstrip()
 
 
 def _seen(found: Diagnosis) -> str:
@@ -179,7 +179,7 @@ def _range(found: Interval) -> str:
 
 
 def shares(found: Diagnosis) -> list[Share]:
-    """Of the default's variance: what the confirmed cause makes, what the machine does, and what is left; adds up to 1.
+    """Parts of the default's variance: the confirmed cause, the machine, and the rest; they add up to 1.
 
     The cause is taken from fresh executions, the machine's part from the exploration. Where both are large they can
     exceed the whole by chance: the machine then has what the cause leaves. Empty where nothing is explained, or where
@@ -201,13 +201,13 @@ def shares(found: Diagnosis) -> list[Share]:
     return [*parts, Share("unexplained", "unexplained", max(0.0, left))] if parts else []
 
 
-def share_told(one: Share) -> str:
+def share_text(one: Share) -> str:
     """``ASLR 86% (82–88%)``."""
     return f"{one.name} {one.share:.0%}" + (f" ({one.range})" if one.range else "")
 
 
 def fix(found: Diagnosis) -> str | None:
-    """What to type, or to do, to have it steady: only where that is confirmed."""
+    """The command or action that removes the variation; only if it is confirmed."""
     one = found.confirmation
     if one is None or not one.confirmed:
         return None
@@ -221,7 +221,7 @@ def fix(found: Diagnosis) -> str | None:
 
 
 def following(found: Diagnosis, directory: Path) -> Following:
-    """The one command that comes next: the fix itself, more time, another metric, or the whole report."""
+    """The next command: the fix itself, more time, another metric, or the whole report."""
     done, one = fix(found), found.confirmation
     if done is not None and one is not None:
         spread = f"spread {words.spread(one.cv_recommended)} in place of {words.spread(one.cv_default)}"
@@ -234,7 +234,7 @@ def following(found: Diagnosis, directory: Path) -> Following:
         return Following(_again(found, directory, minutes=one.minutes_for_spread), why)
     machine = 0.0 if found.machine is None else found.machine.estimate
     if machine >= words.MACHINES and found.metric == "wall_s":
-        why = "processor time leaves out what was waited for other programs"
+        why = "processor time excludes waiting for other programs"
         return Following(_again(found, directory, metric="cpu_s"), why)
     if found.wanted_minutes is not None:
         why = "enough to find a source that halves the spread in four of five diagnoses"

@@ -1,4 +1,4 @@
-"""Carrying a diagnosis out: pilot, probe, exploration, confirmation; each is a study, and each can be continued.
+"""The phases of a diagnosis: pilot, probe, exploration, confirmation. Each is a study and can be continued.
 
 Directory: ``DIR`` is the exploration's study (``pagelab report DIR`` works); ``DIR/pilot``, ``DIR/probe`` and
 ``DIR/confirmation`` are studies too; ``DIR/diagnose.json`` has what was asked and what was decided on the way.
@@ -35,7 +35,7 @@ _ASLR = Path("/proc/sys/kernel/randomize_va_space")
 
 @dataclass
 class State:
-    """What ``diagnose.json`` holds: everything a continued diagnosis must not decide anew."""
+    """The contents of ``diagnose.json``: all decisions that a continued diagnosis must keep."""
 
     settings: Settings
     sources: list[Source] = field(default_factory=list)
@@ -90,7 +90,7 @@ class Campaign:
         self._machine: dict[str, Any] = tools.machine()["machine"]
 
     def clear_unless_run(self, *, keep: bool) -> None:
-        """Takes back what was written where nothing could be run; ``keep`` leaves the directory itself."""
+        """Removes the written files if no run was possible; ``keep`` leaves the directory itself."""
         pilot = self.directory / "pilot"
         if (pilot / NAME).exists():
             return
@@ -118,7 +118,7 @@ class Campaign:
             raise BadInputError(f"no execution has the metric {self.state.settings.metric}")
 
     def plan(self) -> None:
-        """Leaves out what cannot be switched here, starts the rest once each, and divides the budget."""
+        """Leaves out sources that cannot be switched, runs the others once each, and divides the budget."""
         if self.state.sources:
             return
         settings = self.state.settings
@@ -186,7 +186,7 @@ class Campaign:
         warmups: int = 1,
         settings: Settings | None = None,
     ) -> None:
-        """Runs the study of a phase to its end, from wherever it stands."""
+        """Runs the study of a phase to its end, from its present state."""
         directory = self.directory / phase
         if (directory / NAME).exists():
             with Store.open(directory, write=False) as store:
@@ -206,7 +206,7 @@ class Campaign:
         directory.mkdir(parents=True, exist_ok=True)
         spec = directory / "study.toml"
         spec.write_text(text, encoding="utf-8")
-        run_study(spec, directory, self._tools, progress=_Brief(self._progress, first=phase == "pilot"))
+        run_study(spec, directory, self._tools, progress=_WithoutRepeats(self._progress, first=phase == "pilot"))
 
     def times(self, phase: str) -> dict[str, NDArray[np.float64]]:
         return times_of(self.directory / phase)
@@ -284,8 +284,8 @@ class Campaign:
         return found
 
 
-class _Brief:
-    """Passes on what a session tells, but what is true of every phase only in the first; the stores keep all of it."""
+class _WithoutRepeats:
+    """Passes on a session's messages, those common to all phases only once; the stores keep all of them."""
 
     def __init__(self, inner: Progress, *, first: bool) -> None:
         self._inner, self._first = inner, first
@@ -316,7 +316,7 @@ def times_of(directory: Path) -> dict[str, NDArray[np.float64]]:
 
 
 def _without(source: Source, reasons: dict[str, str]) -> Source:
-    """The source without the pins that cannot be had, or whose control cannot; left out when none remains."""
+    """The source without impossible pins, or pins without a control; left out if none remains."""
     if source.left_out is not None:
         return source
     controls = [control for control in source.controls if control.name not in reasons]

@@ -1,4 +1,4 @@
-"""From the times of an exploration to findings: pure functions of arrays."""
+"""Findings from the times of an exploration: pure functions of arrays."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from pagelab.diagnose.spread import (
     Range,
     SpreadRatio,
     between_values,
+    block_effects,
     checked,
     coefficient_of_variation,
     log_sd,
     logs,
     mean_shift,
-    moods,
     permutations_for,
     spread_ratio,
     weighted_variances,
@@ -60,7 +60,7 @@ Late = Mapping[str, int]
 
 
 def family(sources: Sequence[Source]) -> int:
-    """How many tests the false alarms are divided over."""
+    """Number of tests over which the error is divided."""
     active = [source for source in sources if source.left_out is None]
     return sum(1 + (len(source.pins) > 1) for source in active)
 
@@ -108,10 +108,10 @@ def findings(
         if source.left_out is not None:
             continue
         try:
-            control, pinned, mood = _compared(times, source, copies, late or {})
+            control, pinned, block_effect = _compared(times, source, copies, late or {})
             rows[source.key] = control, pinned
             how: Any = {"seed": settings.seed + number, "level": settings.level, "permutations": permutations}
-            ratio = spread_ratio(control, pinned, tests=tests, mood=mood, **how)
+            ratio = spread_ratio(control, pinned, tests=tests, block_effect=block_effect, **how)
             if len(pinned) > 1:
                 between[source.key] = between_values(pinned, drawn=source.drawn, **how)
             ratios[source.key] = ratio
@@ -143,7 +143,7 @@ def findings(
 def _compared(
     times: Times, source: Source, copies: Sequence[str], late: Late
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64] | None]:
-    """Control and pinned values of a source, conditions × whole blocks; and the moods of these blocks."""
+    """Control and pinned values of a source, conditions × whole blocks; and the effects of these blocks."""
     names = [control.name for control in source.controls] or list(copies), [pin.name for pin in source.pins]
     for part in names:
         executions = sum(len(times[name]) for name in part)
@@ -161,13 +161,13 @@ def _compared(
             Refusal.INCOMPLETE_BLOCKS,
             f"only {control.shape[1]} of {total} blocks have no failed execution of it or of what it is compared with",
         )
-    return control, pinned, moods_beside(times, [*names[0], *names[1]], _whole(parts))
+    return control, pinned, other_block_effects(times, [*names[0], *names[1]], _whole(parts))
 
 
-def moods_beside(
+def other_block_effects(
     times: Times, compared: Sequence[str], blocks: NDArray[np.bool_] | None = None
 ) -> NDArray[np.float64] | None:
-    """What the machine did to these blocks, as all conditions show it but those that are compared.
+    """Effects of these blocks, estimated from all conditions except the compared ones.
 
     Without those, it has no part in which of them is called pinned: the permutations stay exact.
     """
@@ -175,39 +175,39 @@ def moods_beside(
     if not others:
         return None
     rows = np.stack(others)
-    return moods(rows if blocks is None else rows[:, blocks])
+    return block_effects(rows if blocks is None else rows[:, blocks])
 
 
 def machines_share(times: Times, copies: Sequence[str], level: float = 0.95) -> Range | None:
     """Share of the variance of the default's log times that all executions of a block have in common.
 
     Its interval is the jackknife's over blocks, of Fisher's transform of its root. None where it cannot be told, or may
-    be nothing (the lower end of Fisher's 95% interval of the correlation with the mood).
+    be nothing (the lower end of Fisher's 95% interval of the correlation with the block effect).
     """
     from scipy.special import stdtrit
 
     parts = [stacked(times, copies)]
     whole = _whole(parts)
-    mood = moods_beside(times, copies, whole)
+    block_effect = other_block_effects(times, copies, whole)
     rows = logs(parts[0][:, whole])
     n = rows.shape[1]
-    if mood is None or n < SMALLEST_BLOCKS or np.ptp(mood) == 0 or np.ptp(rows.mean(axis=0)) == 0:
+    if block_effect is None or n < SMALLEST_BLOCKS or np.ptp(block_effect) == 0 or np.ptp(rows.mean(axis=0)) == 0:
         return None
-    r = float(np.corrcoef(rows.mean(axis=0), mood)[0, 1])
+    r = float(np.corrcoef(rows.mean(axis=0), block_effect)[0, 1])
     if np.arctanh(min(r, 1 - 1e-12)) - 1.96 / sqrt(n - 3) <= 0:
         return None
-    middle = _in_common(rows, mood)
-    without = np.array([_in_common(np.delete(rows, i, axis=1), np.delete(mood, i)) for i in range(n)])
+    middle = _in_common(rows, block_effect)
+    without = np.array([_in_common(np.delete(rows, i, axis=1), np.delete(block_effect, i)) for i in range(n)])
     error = sqrt((n - 1) * float(((without - without.mean()) ** 2).mean()))
     reach = float(stdtrit(n - 1, (1 + level) / 2)) * error
     low, estimate, high = (float(np.tanh(max(0.0, z))) ** 2 for z in (middle - reach, middle, middle + reach))
     return Range(estimate, low, high, level)
 
 
-def _in_common(rows: NDArray[np.float64], mood: NDArray[np.float64]) -> float:
-    """Fisher's transform of the root of the share that the mood explains."""
+def _in_common(rows: NDArray[np.float64], block_effect: NDArray[np.float64]) -> float:
+    """Fisher's transform of the root of the share that the block effect explains."""
     of_total = float(rows.mean(axis=0).var(ddof=1)) / float(rows.var(axis=1, ddof=1).mean())
-    root = float(np.corrcoef(rows.mean(axis=0), mood)[0, 1]) * sqrt(of_total)
+    root = float(np.corrcoef(rows.mean(axis=0), block_effect)[0, 1]) * sqrt(of_total)
     return float(np.arctanh(min(max(root, 0.0), 1 - 1e-6)))
 
 
@@ -308,7 +308,7 @@ def default_spread(rows: NDArray[np.float64], level: float) -> Range:
 
 
 def recommended(found: Sequence[Finding], sources: Sequence[Source], sd_default: float) -> tuple[Finding, Pin] | None:
-    """What to confirm: of the sources that lower the spread, what leaves the least; the simplest of about equals.
+    """The pin to confirm: of the sources that lower the spread, the one with the least rest; the simplest of near ties.
 
     ``sd_default``: standard deviation of the default's log times. Nothing is proposed that leaves more than that: a
     source can lower the spread of its control and still have more of it than the default. All of them together are
@@ -357,7 +357,7 @@ def _is_cleared(one: Finding) -> bool:
 
 
 def _together(pins: Sequence[Pin]) -> str:
-    """How to have all of them: one command with their options, and what cannot be an option behind it."""
+    """The command with the options of all of them, followed by the settings without an option."""
     if len(pins) == 1:
         return pins[0].how
     command = "pagelab run "
@@ -384,7 +384,7 @@ def _choice(one: Finding, drawn: bool, sd_default: float) -> tuple[str, float]:
 def interactions(
     found: Sequence[Finding], times: Times, copies: Sequence[str], sources: Sequence[Source], level: float
 ) -> list[str]:
-    """What the rows of the table do not say by themselves; only what a test supports.
+    """Relations between rows of the table; only those that a test supports.
 
     Variances of independent causes add, and so does what their pins remove. A difference between that sum and what all
     of them together remove is an interaction, or an overlap, only where its interval excludes 0.
@@ -392,37 +392,37 @@ def interactions(
     lowering = [one for one in found if one.verdict in ("cause", "part")]
     alone = [one for one in lowering if one.key != COMBINED]
     combined = next((one for one in found if one.key == COMBINED), None)
-    told = []
+    sentences = []
     if len(alone) > 1 and (beyond := _sum_beyond_all(alone, times, copies, sources, level)):
-        told.append(
+        sentences.append(
             f"{', '.join(one.label for one in alone)}: what they remove, each alone, adds up to more than all of the "
             f"variance ({beyond}): they overlap, and act on the same thing"
         )
     if combined in lowering and combined is not None and combined.removed is not None:
         gone = combined.removed
-        told_of = f"{gone.estimate:.0%} of the variance ({100 * max(0.0, gone.low):.0f}–{gone.high:.0%})"
+        judged_of = f"{gone.estimate:.0%} of the variance ({100 * max(0.0, gone.low):.0f}–{gone.high:.0%})"
         surplus = _surplus(times, copies, sources, level)
         if surplus is not None and surplus.low > 0:
-            told.append(
-                f"all of them together remove {told_of}, more than the sum of what each removes alone: they act "
+            sentences.append(
+                f"all of them together remove {judged_of}, more than the sum of what each removes alone: they act "
                 "together, and pinning a single one does not show it"
             )
         elif not alone:
-            told.append(
-                f"all of them together remove {told_of}; no single source is large enough to be seen with "
+            sentences.append(
+                f"all of them together remove {judged_of}; no single source is large enough to be seen with "
                 f"{combined.blocks} executions of each"
             )
         elif combined.sd_ratio is not None:
             best = min((one.sd_ratio.low for one in alone if one.sd_ratio is not None), default=0.0)
             if combined.sd_ratio.high < best:
-                told.append("all of them together lower the spread further than any alone")
-    return told
+                sentences.append("all of them together lower the spread further than any alone")
+    return sentences
 
 
 def _sum_beyond_all(
     alone: Sequence[Finding], times: Times, copies: Sequence[str], sources: Sequence[Source], level: float
 ) -> str | None:
-    """What these sources remove in all, where its interval lies above what the default has; else None."""
+    """The sum of these sources' effects, if its interval lies above the default's variance; else None."""
     known = {source.key: source for source in sources}
     parts = [(list(copies), -1.0)]
     for one in alone:
@@ -496,7 +496,7 @@ def confirm(
     settings: Settings,
     permutations: int | None = None,
 ) -> Confirmation:
-    """The only figures to be quoted: from executions that had no part in choosing what is recommended.
+    """The quoted figures: from executions that had no part in the choice of the recommendation.
 
     ``control``: name and words of what, beside the default, it must differ from; ``seen``: the effects in the
     exploration, of the default and of the control. The cause is confirmed when both contrasts are significant, and

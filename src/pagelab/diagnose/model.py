@@ -1,4 +1,4 @@
-"""What a diagnosis asks and finds: plain frozen data. ``diagnosis.json`` is a :class:`Diagnosis`."""
+"""Settings and results of a diagnosis: plain frozen data. ``diagnosis.json`` is a :class:`Diagnosis`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Model(BaseModel):
 
 
 class Settings(_Model):
-    """What was asked. Stored in the directory, so that an interrupted diagnosis can be continued."""
+    """The request. Stored in the directory, so that an interrupted diagnosis can be continued."""
 
     argv: list[str] = Field(min_length=1)
     cwd: str
@@ -150,7 +150,7 @@ class Contrast(_Model):
 
 
 class Confirmation(_Model):
-    """Fresh, interleaved executions of the default, of what is recommended and of its control: what may be quoted."""
+    """Fresh, interleaved executions of the default, of the recommendation and of its control: the quotable figures."""
 
     recommended: str
     source: str
@@ -194,7 +194,7 @@ class Typical(_Model):
 
 
 class Caveat(_Model):
-    """What a reader must know before anything else."""
+    """A warning with its severity."""
 
     severity: Literal["serious", "warning", "info"]
     text: str

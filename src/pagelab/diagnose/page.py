@@ -1,4 +1,4 @@
-"""The report of a diagnosis: the diagnosis in words and a picture, then executions, tables, method, every warning."""
+"""The page of a diagnosis: words and a picture, then executions, tables, method, every warning."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,9 @@ from pagelab.report.figure import Figure
 from pagelab.report.nondeterminism import tables as nd_tables
 from pagelab.report.tables import Table
 from pagelab.study.store import NAME, Store
+
+if TYPE_CHECKING:
+    from pagelab.report.figure import Figure
 
 _PHASES = {"": "exploration", "confirmation": "confirmation", "pilot": "pilot", "probe": "probe"}
 _TRACED = 4
@@ -96,7 +100,7 @@ def _confirmation(found: Diagnosis, one: Confirmation, phases: Phases) -> Figure
 
 
 def _control(found: Diagnosis, one: Confirmation, phases: Phases) -> Figure:
-    told = "; ".join(f"{each.against}: spread {words.spread(each.cv_against)}" for each in one.contrasts[1:])
+    comparisons = "; ".join(f"{each.against}: spread {words.spread(each.cv_against)}" for each in one.contrasts[1:])
     return Figure(
         id="control",
         number=0,
@@ -104,7 +108,7 @@ def _control(found: Diagnosis, one: Confirmation, phases: Phases) -> Figure:
         title=f"Fresh executions of the control, and with {one.recommended}",
         caption="The control has everything that comes with the pin, and not the pinned value: where the value is the "
         "cause, it is as the default is.",
-        alternative=f"Fresh executions. {told}.",
+        alternative=f"Fresh executions. {comparisons}.",
         draw=lambda width: picture.control(found, phases.confirmed, width),
     )
 
@@ -122,7 +126,7 @@ def _default(found: Diagnosis, phases: Phases) -> Figure:
 
 
 def _sources(found: Diagnosis, phases: Phases) -> Figure:
-    told = "; ".join(
+    comparisons = "; ".join(
         f"{one.label}: {one.sd_ratio.estimate:.2f} times the deviation of {one.against}"
         for one in found.findings
         if one.sd_ratio is not None
@@ -136,7 +140,7 @@ def _sources(found: Diagnosis, phases: Phases) -> Figure:
         "source is compared with (see the table): below 1, pinning lowers the spread. In colour: so judged, at the "
         "joint level of all sources. Rows of one page size, CPU or cache state have that value’s own ratio to the "
         "default.",
-        alternative=f"Executions by source. {told}.",
+        alternative=f"Executions by source. {comparisons}.",
         draw=lambda width: picture.executions(found, phases.explored, width),
     )
 
@@ -228,7 +232,7 @@ class Segment:
 def _segments(shares: Sequence[answer.Share]) -> list[Segment]:
     found, start = [], 0.0
     for one in shares:
-        found.append(Segment(one.kind, 100 * start, 100 * one.share, answer.share_told(one)))
+        found.append(Segment(one.kind, 100 * start, 100 * one.share, answer.share_text(one)))
         start += one.share
     return found
 
@@ -249,7 +253,7 @@ def _subtitle(found: Diagnosis, phases: Phases) -> str:
 
 
 def _warnings(phases: Phases) -> list[WarningGroup]:
-    """Of all phases; what analysis doubts of its own intervals, only where executions were meant for an interval."""
+    """Warnings of all phases; those about intervals only in phases with enough executions for one."""
     found = []
     for phase, analysis in phases.analyses.items():
         for group in analysis.warnings:
@@ -265,13 +269,13 @@ def _failures(phases: Phases) -> Table:
         for phase, analysis in phases.analyses.items()
         for one in analysis.failures
     )
-    columns = ("phase", "condition", "what happened", "message", "place")
+    columns = ("phase", "condition", "event", "message", "place")
     return Table(columns=columns, rows=rows, words=4, caption="Executions without a time")
 
 
 def _downloads(found: Diagnosis, phases: Phases) -> list[shell.Download]:
     text = found.model_dump_json(by_alias=True, indent=1).encode()
-    note = "everything this page says (pagelab.diagnosis/2)"
+    note = "the contents of this page (pagelab.diagnosis/2)"
     files = [shell.download("diagnosis.json", text, "application/json", note)]
     for phase, data in phases.data.items():
         content = data.runs.write_csv().encode()
@@ -280,3 +284,26 @@ def _downloads(found: Diagnosis, phases: Phases) -> list[shell.Download]:
             content = data.measurements.write_csv().encode()
             files.append(shell.download(f"{phase}-measurements.csv", content, "text/csv", "one row a measurement"))
     return files
+
+
+PAGE = "diagnosis.html"
+PICTURE = "diagnosis.svg"
+
+
+def write(directory: Path, found: Diagnosis) -> Path:
+    """Writes both files into ``directory``; returns the page's path."""
+    phases = Phases.load(directory, found)
+    sources = next(figure for figure in figures_of(found, phases) if figure.id == "sources")
+    (directory / PICTURE).write_text(_svg(sources), encoding="utf-8")
+    page = directory / PAGE
+    temporary = page.with_name(f".{PAGE}.tmp")
+    temporary.write_text(render(found, phases, directory), encoding="utf-8")
+    temporary.replace(page)
+    return page
+
+
+def _svg(figure: Figure) -> str:
+    import vl_convert
+
+    svg: str = vl_convert.vegalite_to_svg(figure.for_paper(), allowed_base_urls=[])
+    return svg

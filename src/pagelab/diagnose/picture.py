@@ -1,4 +1,4 @@
-"""One picture: the executions under every pin, a dot each. Spread is seen before any figure is read."""
+"""The picture of a diagnosis: the executions under every pin, a dot each."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ def executions(found: Diagnosis, times: Times, width: theme.Width) -> dict[str, 
 
 
 def confirmation(found: Diagnosis, times: Times, width: theme.Width) -> dict[str, Any]:
-    """Fresh executions of the default and of what is recommended; on the right their spread."""
+    """Fresh executions of the default and of the recommendation; on the right their spread."""
     one = _one(found)
     return _strips([_against(one.of_default, times), _recommended(one, times)], found.metric, width, height=56)
 
 
 def control(found: Diagnosis, times: Times, width: theme.Width) -> dict[str, Any]:
-    """The same of its control, which has all that comes with the pin."""
+    """The same for its control, which has all side effects of the pin."""
     one = _one(found)
     rows = [_against(each, times) for each in one.contrasts[1:]]
     return _strips([*rows, _recommended(one, times)], found.metric, width, height=56)
 
 
 def default(found: Diagnosis, times: Times, width: theme.Width) -> dict[str, Any]:
-    """All executions of the default, where nothing stands beside them."""
+    """All executions of the default, without a comparison."""
     rows = [times[name] for name in default_names(COPIES)]
     text = f"spread {words.spread(found.default_spread.estimate)}"
     return _strips([Strip(DEFAULT, "c0", rows, text)], found.metric, width, height=72)

@@ -10,7 +10,7 @@ from pagelab.report.tables import NONE, Table, grouped
 
 
 def sources(found: Diagnosis) -> Table:
-    """Every source with its verdict; what was left out has its reason."""
+    """Every source with its verdict; those left out with the reason."""
     return Table(
         columns=(
             "pinned",
@@ -52,7 +52,7 @@ def _source_row(one: Finding) -> tuple[str, ...]:
 
 
 def values(found: Diagnosis) -> Table:
-    """Every pinned value: how it is had, its mean and its spread."""
+    """Every pinned value: its setting, its mean and its spread."""
     metric = metric_named(found.metric)
     rows, groups = grouped(
         [

@@ -1,4 +1,4 @@
-"""``diagnose``: from settings to a :class:`Diagnosis`, and the files it leaves."""
+"""``diagnose``: makes a :class:`Diagnosis` and its files from settings."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _diagnose(campaign: Campaign) -> Diagnosis:
     interactions = judge.interactions(findings, times, copies, state.sources, settings.level)
     machine = judge.machines_share(times, copies)
     fresh = campaign.times("confirmation").get(specs.DEFAULT) if confirmation is not None else None
-    caveat, notes = _told(campaign, findings, default.shape[1], late, machine, outcome)
+    caveat, notes = _caveat_and_notes(campaign, findings, default.shape[1], late, machine, outcome)
     found = Diagnosis(
         schema="pagelab.diagnosis/2",
         settings=settings,
@@ -104,7 +104,7 @@ def _diagnose(campaign: Campaign) -> Diagnosis:
 def _confirm(
     campaign: Campaign, findings: list[Finding], times: judge.Times, default: NDArray[np.float64]
 ) -> tuple[Confirmation | None, list[str]]:
-    """Fresh executions of what is recommended; or, where too many of them failed, why there is no confirmation."""
+    """Fresh executions of the recommendation; or, if too many of them failed, the reason for a missing confirmation."""
     state, settings = campaign.state, campaign.state.settings
     sd_default = sqrt(float(np.log(default).var(axis=1, ddof=1).mean()))
     best = judge.recommended(findings, state.sources, sd_default)
@@ -153,7 +153,7 @@ def _confirm(
 
 
 def _decided(findings: list[Finding], state: State) -> tuple[Finding, Pin]:
-    """What an earlier session chose to confirm: its executions exist."""
+    """The choice of an earlier session: its executions exist."""
     assert state.recommended is not None
     key, name = state.recommended
     pins = next(source.pins for source in state.sources if source.key == key)
@@ -162,7 +162,7 @@ def _decided(findings: list[Finding], state: State) -> tuple[Finding, Pin]:
     return next(one for one in findings if one.key == key), pin
 
 
-def _told(
+def _caveat_and_notes(
     campaign: Campaign,
     findings: list[Finding],
     blocks: int,
@@ -173,13 +173,13 @@ def _told(
     """The gravest thing to know, for the first screen; and all others, in the order of weight."""
     lost = words.lost(campaign.state.settings, findings, campaign.state.blocks, blocks, late)
     share = None if machine is None else Interval.of(machine)
-    moods = words.machines_share(share)
+    block_effects = words.machines_share(share)
     found = [Caveat(severity="serious", text=text) for text in lost]
     # Where no source is the cause, that the machine is stands in the headline.
     much = answer.mostly_the_machines(share)
     if not much or outcome != "unexplained":
-        found += [Caveat(severity="serious" if much else "warning", text=text) for text in moods]
-        moods = []
+        found += [Caveat(severity="serious" if much else "warning", text=text) for text in block_effects]
+        block_effects = []
     found += [Caveat(severity="warning", text=text) for text in words.one_layout(findings, outcome)]
     few: list[str] = []
     if campaign.state.wanted_minutes is not None:
@@ -188,7 +188,7 @@ def _told(
             f"--minutes {campaign.state.wanted_minutes:g} would find it in four of five diagnoses "
             "(fewer where times have a long tail)"
         )
-    rest = [one.text for one in found[1:]] + moods + words.value_sentences(findings) + words.extremes(findings)
+    rest = [one.text for one in found[1:]] + block_effects + words.value_sentences(findings) + words.extremes(findings)
     rest += few + words.left_out(findings) + words.colour_note(findings, campaign.colour_verdict)
     return (found[0] if found else None), rest
 

@@ -1,4 +1,4 @@
-"""The sources of between-execution variance that pagelab can switch, and the values it pins them to."""
+"""The sources of variance between executions that pagelab can switch, and their pinned values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _POOL_END = ("1048572M", "1T")
 
 
 def sources(settings: Settings, machine: Mapping[str, Any], aslr_mode: int | None, values: int) -> list[Source]:
-    """Every source, with ``values`` pinned values where values are drawn; what cannot be switched has its reason.
+    """Every source, with ``values`` pinned values if values are drawn; impossible ones with the reason.
 
     ``aslr_mode``: ``/proc/sys/kernel/randomize_va_space``. Feasibility of policies is for the caller to ask.
     """
@@ -51,7 +51,7 @@ def _aslr(mode: int | None) -> Source:
 
 
 def _addresses() -> Source:
-    """What a policy for page sizes brings with it. Its pin is a control of the page sizes."""
+    """The side effects of a policy for page sizes. Its pin is a control of the page sizes."""
     return Source(key="addresses", label="fixed addresses", pins=[_pool("4K", None)])
 
 
@@ -132,7 +132,7 @@ def _cache(settings: Settings) -> Source:
 
 
 def input_files(settings: Settings) -> list[str]:
-    """The program and the arguments that are files: what a page-cache state is made of, as far as can be seen."""
+    """The program and its arguments that are files: the known part of a page-cache state."""
     first = settings.argv[0]
     found = str(Path(settings.cwd) / first) if "/" in first else shutil.which(first)
     names = [found] if found else []
@@ -158,7 +158,7 @@ def _frames(kind: str, label: str, seeds: list[int]) -> Source:
 
 
 def _combined(settings: Settings, aslr_mode: int | None) -> Source:
-    """What needs no rights, all at once: it shows causes of which no single one is large enough to be seen."""
+    """All pins that need no rights at once: it shows causes that are too small to be found singly."""
     cpu = sorted(os.sched_getaffinity(0))[-1]
     aslr = {} if aslr_mode == 0 else {"aslr": "off"}
     keys = {**aslr, "pages": "4K", "cpus": [cpu], **_cache(settings).pins[0].keys}

@@ -1,4 +1,4 @@
-"""The study.toml of each phase: an ordinary study, which ``pagelab study`` and ``pagelab report`` can work on."""
+"""The study.toml of each phase: an ordinary study for ``pagelab study`` and ``pagelab report``."""
 
 from __future__ import annotations
 

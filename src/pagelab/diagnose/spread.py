@@ -1,4 +1,4 @@
-"""How the spread between executions differs between two sets of conditions, and how a set's means differ.
+"""Differences of two sets of conditions in the spread between executions and in the means.
 
 Arrays are conditions × blocks: one execution of every condition in each complete block of the schedule, in random
 order. That order is what the tests rest on: under "it makes no difference" the labels within a block are exchangeable,
@@ -27,7 +27,7 @@ SMALLEST_BLOCKS = 5
 PERMUTATIONS = 4999
 WHOLE_BLOCKS_FROM = 20
 """From so many blocks on, the jackknife leaves out whole blocks, which uses that executions of one block share the
-machine's mood; with fewer, single executions, since a jackknife over few blocks costs more power than sharing gains."""
+block effect; with fewer, single executions, since a jackknife over few blocks costs more power than sharing gains."""
 FEWEST_OTHERS = 6
 """Conditions that tell what the machine did in a block; fewer tell little beside their own spread."""
 _CHUNK = 60_000
@@ -88,7 +88,7 @@ class SpreadRatio:
 
     @property
     def removed(self) -> Range:
-        """Share of the control's variance that is gone with X pinned: 1 - ratio²; negative where spread is added."""
+        """Share of the control's variance that pinning X removes: 1 - ratio²; negative for added spread."""
         ratio = self.ratio
         return Range(1 - ratio.estimate**2, 1 - ratio.high**2, 1 - ratio.low**2, ratio.level)
 
@@ -100,7 +100,7 @@ class SpreadRatio:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """What the choice among several pinned values does to the mean log time."""
+    """The effect of the choice among several pinned values on the mean log time."""
 
     share: Range | None
     """Intraclass correlation: of the variance over random values that the value makes. None where values are fixed."""
@@ -148,8 +148,8 @@ def logs(rows: ArrayLike) -> NDArray[np.float64]:
     return np.log(checked(rows))
 
 
-def moods(others: ArrayLike) -> NDArray[np.float64] | None:
-    """What the machine did to all executions of a block: of each block, in log times; None where it cannot be told.
+def block_effects(others: ArrayLike) -> NDArray[np.float64] | None:
+    """Effects of the machine on all executions of each block, in log times; None without an estimate.
 
     ``others``: times of conditions that are not compared, × blocks, NaN where one failed. Each less its own median; of
     each block the mean of the middle half, which a few slow executions do not move.
@@ -167,15 +167,15 @@ def moods(others: ArrayLike) -> NDArray[np.float64] | None:
     return np.array(found)
 
 
-def shared(rows: NDArray[np.float64], copies: int, mood: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The part of the moods that control and pinned values have in common: batch × blocks.
+def shared(rows: NDArray[np.float64], copies: int, block_effect: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The part of the block effects that control and pinned values have in common: batch × blocks.
 
-    ``rows``: batch × conditions × blocks, of log times. The slope is the mean of two regressions on the mood, that of
-    the control's mean and that of the pinned values': where one of them follows the machine and the other does not,
-    both are left with as much of it, and none seems to have more spread. Between 0 and 1; on a quiet machine what it
-    multiplies is next to nothing.
+    ``rows``: batch × conditions × blocks, of log times. The slope is the mean of two regressions on the block effect,
+    that of the control's mean and that of the pinned values': where one of them follows the machine and the other does
+    not, both are left with as much of it, and none seems to have more spread. Between 0 and 1; on a quiet machine what
+    it multiplies is next to nothing.
     """
-    centred = mood - mood.mean()
+    centred = block_effect - block_effect.mean()
     size = float((centred**2).sum())
     if size <= _RESOLUTION:
         return np.zeros((rows.shape[0], rows.shape[2]))
@@ -191,19 +191,19 @@ def spread_ratio(
     level: float = 0.95,
     tests: int = 1,
     permutations: int = PERMUTATIONS,
-    mood: NDArray[np.float64] | None = None,
+    block_effect: NDArray[np.float64] | None = None,
 ) -> SpreadRatio:
     """Log ratios of the standard deviations, and of the mean absolute deviations, of log times within conditions.
 
     ``control``: copies × blocks; ``pinned``: values × blocks, of the same blocks. Statistics: difference of the logs
     over its error; of the pooled variances by the jackknife (Miller 1968), of the mean absolute deviations from the
-    medians by the delta method (Brown and Forsythe's scores). With ``mood`` (:func:`moods` of the same blocks, from
-    other conditions) there are four: the same two of times less what they share of it. All are compared with two null
-    distributions: of the log times permuted within blocks, as the schedule did (exact where the source does nothing at
-    all), and of the same after taking each condition's median out (where it moves the times by a factor and not the
-    spread). ``p`` is that of the smallest of the statistics' p, against the permutation distribution of just that
-    (Westfall and Young 1993, min-P); the larger of the two nulls counts. Intervals take the larger of the two quantiles
-    in place of Student's. ``tests``: sources that are judged together, for ``joint_log_low``.
+    medians by the delta method (Brown and Forsythe's scores). With ``block_effect`` (:func:`block_effects` of the same
+    blocks, from other conditions) there are four: the same two of times minus its common part. All are compared with
+    two null distributions: of the log times permuted within blocks, as the schedule did (exact where the source does
+    nothing at all), and of the same after taking each condition's median out (where it moves the times by a factor and
+    not the spread). ``p`` is that of the smallest of the statistics' p, against the permutation distribution of just
+    that (Westfall and Young 1993, min-P); the larger of the two nulls counts. Intervals take the larger of the two
+    quantiles in place of Student's. ``tests``: sources that are judged together, for ``joint_log_low``.
     """
     first, second = logs(control), logs(pinned)
     rows, copies = np.concatenate([first, second]), len(first)
@@ -212,9 +212,9 @@ def spread_ratio(
         raise StatsRefusedError(Refusal.NO_SPREAD, "every execution took the same time: there is no spread to compare")
     random = np.random.default_rng(seed)
     around = rows - np.median(rows, axis=1, keepdims=True)
-    differences, errors = (each[:, 0] for each in _all_statistics(rows[None], copies, mood))
+    differences, errors = (each[:, 0] for each in _all_statistics(rows[None], copies, block_effect))
     observed = _sizes(differences, errors)
-    nulls = [_null(each, copies, random, permutations, mood) for each in (rows, around)]
+    nulls = [_null(each, copies, random, permutations, block_effect) for each in (rows, around)]
     p, deciding = max((_smallest_p(observed, null) for null in nulls), key=lambda found: (found[0], -found[1]))
 
     def reach(kind: int, confidence: float) -> float:
@@ -236,7 +236,7 @@ def spread_ratio(
         sqrt(variances[1]),
         float(errors[0]),
         int(signs[0]) if signs[0] == signs[1] else 0,
-        ranges[_KINDS] if mood is not None else None,
+        ranges[_KINDS] if block_effect is not None else None,
         beside,
     )
 
@@ -265,7 +265,7 @@ def _null(
     copies: int,
     random: np.random.Generator,
     permutations: int,
-    mood: NDArray[np.float64] | None,
+    block_effect: NDArray[np.float64] | None,
 ) -> NDArray[np.float64]:
     """|statistic| of the permuted data: statistics × ``permutations``.
 
@@ -276,7 +276,7 @@ def _null(
     batch = max(1, _CHUNK // rows.size)
     for start in range(0, permutations, batch):
         several = np.broadcast_to(rows, (min(batch, permutations - start), *rows.shape))
-        found.append(_sizes(*_all_statistics(random.permuted(several, axis=1), copies, mood)))
+        found.append(_sizes(*_all_statistics(random.permuted(several, axis=1), copies, block_effect)))
     return np.concatenate(found, axis=1)
 
 
@@ -286,16 +286,16 @@ def _sizes(differences: NDArray[np.float64], errors: NDArray[np.float64]) -> NDA
 
 
 def _all_statistics(
-    rows: NDArray[np.float64], copies: int, mood: NDArray[np.float64] | None
+    rows: NDArray[np.float64], copies: int, block_effect: NDArray[np.float64] | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """:func:`_statistics` of the times; and, where moods are known, of the times without what both sides share of them.
+    """:func:`_statistics` of the times; with known block effects, also of the times without their common part.
 
-    What is taken out is computed anew from the permuted times: it is a part of the statistic.
+    The common part is computed again from the permuted times: it is a part of the statistic.
     """
     found = _statistics(rows, copies)
-    if mood is None:
+    if block_effect is None:
         return found
-    beside = _statistics(rows - shared(rows, copies, mood)[:, None, :], copies)
+    beside = _statistics(rows - shared(rows, copies, block_effect)[:, None, :], copies)
     return np.concatenate([found[0], beside[0]]), np.concatenate([found[1], beside[1]])
 
 

@@ -1,4 +1,4 @@
-"""Executions in a terminal: a row a condition, as high as there are executions at that time."""
+"""Executions in a terminal: one row a condition, whose height is the number of executions at that time."""
 
 from __future__ import annotations
 

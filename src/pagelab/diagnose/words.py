@@ -20,7 +20,7 @@ VERDICTS = {
 
 
 def verdict(one: Finding) -> str:
-    """Of a row; values that differ are told beside what pinning does to the spread."""
+    """The verdict of a row, with the effect of pinning on the spread, and any difference between values."""
     return VERDICTS[one.verdict] + (", its value matters" if one.values_differ else "")
 
 
@@ -41,7 +41,7 @@ def ratio(found: Interval) -> str:
 
 
 def outcome_of(found: Interval, confirmation: Confirmation | None, limit: float) -> Outcome:
-    """Which of the answers it is."""
+    """The outcome of the diagnosis."""
     if confirmation is not None:
         return confirmation.result
     return "nothing-to-explain" if found.high < limit else "unexplained"
@@ -52,7 +52,7 @@ def no_confirmation(finding: Finding, pin: Pin, reason: str) -> str:
     return f"{finding.label} looked like it, and {pin.name} could not be confirmed, because {reason}"
 
 
-def mean_told(found: Confirmation) -> str:
+def mean_text(found: Confirmation) -> str:
     """``unchanged (−0.4% ± 0.6%)``."""
     if found.mean == "undecided":
         return f"not decided ({plus_minus(found.mean_shift)})"
@@ -65,7 +65,7 @@ def sentences(
     confirmation: Confirmation | None,
     settings: Settings,
 ) -> list[str]:
-    """What comes after the first screen."""
+    """The sentences after the first screen."""
     told = []
     if confirmation is not None:
         told += _of_confirmation(confirmation, settings)
@@ -101,7 +101,7 @@ def _of_confirmation(found: Confirmation, settings: Settings) -> list[str]:
     if not found.confirmed:
         return [_not_confirmed(found)]
     change = f"from {spread(found.cv_default)} to {spread(found.cv_recommended)}"
-    told = [f"pinned by {found.recommended}, the spread falls {change}, mean {mean_told(found)}"]
+    told = [f"pinned by {found.recommended}, the spread falls {change}, mean {mean_text(found)}"]
     if found.mean == "undecided":
         enough = found.minutes_for_mean
         told.append(
@@ -110,7 +110,7 @@ def _of_confirmation(found: Confirmation, settings: Settings) -> list[str]:
         )
     for one in found.contrasts[1:]:
         told.append(
-            f"it is the cause, not what comes with it: against {one.against} ({spread(one.cv_against)}), "
+            f"it is the cause, not its side effects: against {one.against} ({spread(one.cv_against)}), "
             f"{gone(one.removed)} of the variance is gone"
         )
     if found.of_default.sd_ratio.high >= 1:
@@ -123,7 +123,7 @@ def _of_confirmation(found: Confirmation, settings: Settings) -> list[str]:
 
 
 def _not_confirmed(found: Confirmation) -> str:
-    """Why: the contrast that decided it, and what would tell."""
+    """The contrast that prevented the confirmation, and the budget that would decide."""
     one = next(each for each in found.contrasts if each.result == found.result)
     other = "" if one is found.of_default else f", against {one.against} (spread {spread(one.cv_against)})"
     removed = gone(one.removed)
@@ -147,7 +147,7 @@ def gone(removed: Interval) -> str:
 
 
 def value_sentences(findings: Sequence[Finding]) -> list[str]:
-    """Sources whose values give different times: what "one lucky layout is no cure" means in figures."""
+    """Sources whose values give different times, in figures."""
     told = []
     for one in findings:
         if not one.values_differ:
@@ -186,7 +186,7 @@ def _extremes(one: Finding) -> tuple[Value, Value]:
 def lost(
     settings: Settings, findings: Sequence[Finding], planned: int, blocks: int, late: Mapping[str, int]
 ) -> list[str]:
-    """What failed and timed-out executions do to the figures."""
+    """The effect of failed and timed-out executions on the figures."""
     told = []
     ended = sum(late.values())
     if ended:
@@ -206,7 +206,7 @@ def lost(
 
 
 def extremes(findings: Sequence[Finding]) -> list[str]:
-    """Verdicts that the interval of the SD ratio alone would not carry: what they rest on."""
+    """Evidence of verdicts that do not follow from the interval of the SD ratio alone."""
     told = []
     for one in findings:
         ratio_, typical = one.sd_ratio, one.deviation_ratio
@@ -215,7 +215,7 @@ def extremes(findings: Sequence[Finding]) -> list[str]:
         if one.rests_beside and one.sd_ratio_beside is not None:
             if ratio_.low < 1 < ratio_.high:
                 told.append(
-                    f"{one.label}: what the machine did to whole blocks hides it in the ratio of standard deviations; "
+                    f"{one.label}: block effects hide it in the ratio of standard deviations; "
                     f"the verdict rests on the times without that: SD ratio {ratio(one.sd_ratio_beside)}"
                 )
             continue
@@ -234,18 +234,18 @@ MACHINES = 0.2
 
 
 def machines_share(found: Interval | None) -> list[str]:
-    """What no pin takes away: executions that ran at the same time were slow together."""
+    """The share that no pin removes: executions of the same block were slow together."""
     if found is None or found.estimate < MACHINES:
         return []
     return [
-        f"executions that ran at about the same time were slow together, whatever was pinned: the machine's other work "
+        f"executions that ran at about the same time were slow together under every pin: the machine's other work "
         f"makes {gone(found)} of the default's variance, which no pin takes away; stop other programs, or take "
         "--metric cpu_s"
     ]
 
 
 def compared_with(findings: Sequence[Finding]) -> list[str]:
-    """What each pin was compared with, where that is not the default."""
+    """The comparison of each pin, if it is not with the default."""
     groups: dict[str, list[str]] = {}
     for one in findings:
         if one.sd_ratio is not None:

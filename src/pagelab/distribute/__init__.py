@@ -1,1 +1,1 @@
-"""Work on several processes, here or on a cluster, through one interface (:mod:`pagelab.distribute.model`)."""
+"""Distributed work on several processes, here or on a cluster, with one interface (:mod:`pagelab.distribute.model`)."""

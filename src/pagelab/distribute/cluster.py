@@ -1,4 +1,4 @@
-"""A Dask cluster (dask.distributed): its scheduler finds workers, moves jobs off dead ones, and hands results back."""
+"""A Dask cluster (dask.distributed): its scheduler finds workers, repeats jobs of dead ones, and returns results."""
 
 from __future__ import annotations
 

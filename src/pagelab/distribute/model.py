@@ -1,4 +1,4 @@
-"""What every executor offers."""
+"""The interface of every executor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Lost:
-    """A job without a result: every worker that had it died, or the work raised; ``message`` says which."""
+    """A job without a result: all its workers died, or the work raised; ``message`` has the reason."""
 
     message: str
 
@@ -23,7 +23,7 @@ Outcomes = Generator[tuple[Job, Result | Lost], None, None]
 
 
 class Executor(Protocol):
-    """Does work on jobs, in whatever order, and hands back each result as soon as there is one.
+    """Does work on jobs, in any order, and returns each result as soon as it exists.
 
     Jobs are drawn from ``jobs`` only as workers come free, so that it may be as long as it likes. Jobs, results and the
     work itself are pickled: the work is a function of a module. A worker that dies loses nothing: its job is done
@@ -34,7 +34,7 @@ class Executor(Protocol):
 
 
 class ThisProcess:
-    """No other process: one job after the other, as they are asked for. Nothing survives what kills it."""
+    """No other process: one job after the other, on request. A crash ends everything."""
 
     def execute(self, work: Callable[[Job], Result], jobs: Iterable[Job]) -> Outcomes[Job, Result]:
         """See :class:`Executor`."""
@@ -43,7 +43,7 @@ class ThisProcess:
 
 
 def attempted(work: Callable[[Job], Result], job: Job) -> Result | Lost:
-    """The work's result, or what it raised."""
+    """The work's result, or its exception."""
     try:
         return work(job)
     except (KeyboardInterrupt, SystemExit):
@@ -58,7 +58,7 @@ def raised(error: BaseException) -> Lost:
 
 
 def ending(exit_code: int | None) -> str:
-    """How a process ended, by multiprocessing's exit code (negative: a signal)."""
+    """The end of a process in words, from multiprocessing's exit code (negative: a signal)."""
     if exit_code is None:
         return "its connection broke"
     if exit_code >= 0:

@@ -1,4 +1,4 @@
-"""Local processes. Each has a pipe of its own, so that it is known whose job a process took with it when it died.
+"""Local processes. Each has a pipe of its own, so that the job of a dead process is known.
 
 concurrent.futures' pool is not used: when one of its processes dies all jobs fail, and which one killed it is not told.
 """
@@ -60,7 +60,7 @@ class LocalProcesses:
                     worker.give(attempt)
                 if not busy:
                     return
-                for worker in _heard(busy):
+                for worker in _pending(busy):
                     busy.remove(worker)
                     attempt = worker.attempt
                     try:
@@ -158,8 +158,8 @@ class _Worker(Generic[Job, Result]):
             self._process.join()
 
 
-def _heard(busy: list[_Worker[Job, Result]]) -> list[_Worker[Job, Result]]:
-    """Workers with something to take; waits for the first. Connections tell of deaths too: their other end closes."""
+def _pending(busy: list[_Worker[Job, Result]]) -> list[_Worker[Job, Result]]:
+    """Workers with pending messages; waits for the first. A closed connection reports a death."""
     while True:
         speaking = set(wait([worker.connection for worker in busy]))
         found = [worker for worker in busy if worker.connection in speaking and worker.heard()]

@@ -1,4 +1,4 @@
-"""What this machine offers, where a record comes from, what is missing, and settings that can be put back."""
+"""Capabilities of this machine, provenance of records, missing features, and settings that can be restored."""
 
 from __future__ import annotations
 

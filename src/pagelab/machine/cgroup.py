@@ -1,4 +1,4 @@
-"""Control group limits in force on this process, version 1 and 2: the tightest on the way up to the root."""
+"""Control group limits in force on this process, version 1 and 2: the lowest of all ancestors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pagelab doctor --print``: what a unit or a container must be given for all that pagelab can do, with reasons.
+"""``pagelab doctor --print``: rights and devices that a unit or a container needs, with reasons.
 
 Each block is a comment that says what is lost without it, and the lines to paste.
 """
@@ -59,7 +59,7 @@ def _blocks(blocks: list[Block], indent: str = "") -> str:
 
 
 def _host(machine: dict[str, Any], pagelab: str) -> str:
-    """What no unit or container setting can give: only the host's own settings."""
+    """Settings of the host that no unit or container can change."""
     fixes = [f"hugepages-{size_name(pool['page_bytes'])}=N" for pool in machine["hugetlb"]]
     why = (
         "On the host itself, before starting (the pools and switches are the machine's, not the container's);\n"

@@ -41,7 +41,7 @@ class Cache:
 
 
 def describe(tree: Tree | None = None) -> dict[str, Any]:
-    """What this machine offers. Geometry is read once; switches and pools are read at every call (about 1 ms)."""
+    """Capabilities of this machine. Geometry is read once; switches and pools are read at every call (about 1 ms)."""
     tree = tree or Tree.from_environment()
     base = os.sysconf("SC_PAGE_SIZE")
     geometry = _geometry(str(tree.root), base)
@@ -72,7 +72,7 @@ def describe(tree: Tree | None = None) -> dict[str, Any]:
 
 
 def _colour_verdict(tree: Tree, caches: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """What ``doctor --probe-colours`` found here; None where it was not asked, or the answer holds no longer."""
+    """The verdict of ``doctor --probe-colours``; None if it is missing or outdated."""
     if str(tree.root) != "/":
         return None  # a recorded or invented machine: this one's verdict is not its own
     from .colours.store import NAME, directories
@@ -89,10 +89,14 @@ def _pmd_bytes(tree: Tree, base: int) -> int | None:
     """Size of a PMD-mapped huge page. Without /sys, /proc/meminfo still tells whether the kernel has any; a page table
     of ``base`` bytes holds ``base / 8`` entries, on every architecture that has them.
     """
-    told = tree.number(f"{_THP}/hpage_pmd_size")
-    if told is None and not tree.exists("/sys/kernel/mm") and "AnonHugePages:" in (tree.get("/proc/meminfo") or ""):
+    pmd_bytes = tree.number(f"{_THP}/hpage_pmd_size")
+    if (
+        pmd_bytes is None
+        and not tree.exists("/sys/kernel/mm")
+        and "AnonHugePages:" in (tree.get("/proc/meminfo") or "")
+    ):
         return base * base // 8
-    return told
+    return pmd_bytes
 
 
 def _mthp(tree: Tree, pmd: int | None) -> list[dict[str, Any]]:
@@ -125,7 +129,7 @@ def _hugetlb(tree: Tree) -> list[dict[str, Any]]:
 
 
 def _obtainable(pool: dict[str, int | None]) -> int | None:
-    """Pages of a pool that a new mapping could get now: free and unreserved, plus what overcommit still allows."""
+    """Pages of a pool for a new mapping: free and unreserved, plus the rest of the overcommit limit."""
     free, reserved = pool["free_pages"], pool["reserved_pages"]
     if free is None or reserved is None:
         return None
@@ -149,7 +153,7 @@ def _sized(tree: Tree, parent: str) -> list[tuple[int, str]]:
 
 @cache
 def _geometry(root: str, base_page_bytes: int) -> dict[str, Any]:
-    """What cannot change while we run (CPU hot-plug apart)."""
+    """Properties that do not change while pagelab runs (except by CPU hot-plug)."""
     tree = Tree(root)
     online = parse_list(tree.get(f"{_CPU}/online")) or sorted(os.sched_getaffinity(0))
     caches = _caches(tree, online, base_page_bytes)
@@ -216,7 +220,7 @@ def _caches(tree: Tree, cpus: list[int], base_page_bytes: int) -> list[Cache]:
 
 
 def _last_level(caches: list[Cache]) -> dict[str, int] | None:
-    """The cache that colours refer to when a policy does not say: the last level, where its shape is known."""
+    """The cache of colours without an explicit choice: the last level with a known shape."""
     for entry in reversed(caches):
         if entry.kind != "instruction" and entry.line_bytes and entry.sets and entry.ways:
             return {"line_bytes": entry.line_bytes, "sets": entry.sets, "ways": entry.ways}

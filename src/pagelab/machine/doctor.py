@@ -1,4 +1,4 @@
-"""All probes together: asked one after the other, each isolated from the others' failures."""
+"""All probes in sequence, each isolated from the others' failures."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def _journal(context: Context) -> Finding:
         return Finding("unknown", str(error))
     if not entries:
         return Finding("ok", "nothing changed by pagelab", [])
-    told = ", ".join(f"{entry.path} {entry.old} → {entry.new}" for entry in entries[:3])
+    changes = ", ".join(f"{entry.path} {entry.old} → {entry.new}" for entry in entries[:3])
     more = f" and {len(entries) - 3} more" if len(entries) > 3 else ""
     value = [asdict(entry) for entry in entries]
     if all(is_alive(entry) for entry in entries):
-        return Finding("ok", f"changed for a run in progress: {told}{more}", value)
+        return Finding("ok", f"changed for a run in progress: {changes}{more}", value)
     return Finding(
-        "degraded", f"changed, not put back: {told}{more}", value, f"sudo {context.pagelab} doctor --restore"
+        "degraded", f"changed, not put back: {changes}{more}", value, f"sudo {context.pagelab} doctor --restore"
     )
 
 
@@ -69,14 +69,14 @@ QUESTIONS: tuple[Question, ...] = (
     *probes_host.QUESTIONS,
     *noise.QUESTIONS,
     Question("parts", "pagelab", "the native parts that start and govern programs", _parts),
-    Question("settings", "pagelab", "what pagelab changed on this machine", _journal),
+    Question("settings", "pagelab", "settings that pagelab changed on this machine", _journal),
 )
 
 
 def examine(
     context: Context, *, with_noise: bool = True, asking: Callable[[str], None] = lambda _name: None
 ) -> list[Probe]:
-    """Ask every question (about a second, half of it noise); ``asking`` is told the name of each first."""
+    """Runs every probe (about a second, half of it noise); ``asking`` gets the name of each before it runs."""
     probes: list[Probe] = []
     for question in QUESTIONS:
         if question.group == "noise" and not with_noise:
@@ -87,7 +87,7 @@ def examine(
 
 
 def report(context: Context, probes: list[Probe]) -> dict[str, Any]:
-    """What ``doctor --json`` prints."""
+    """The JSON of ``doctor --json``."""
     return {
         "schema": SCHEMA,
         "machine": context.machine,

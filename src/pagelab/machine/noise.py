@@ -1,4 +1,4 @@
-"""What disturbs measurements on this machine: scheduling, steal, the memory that others share, the clock.
+"""Disturbances of measurements on this machine: scheduling, steal, shared memory, the clock.
 
 A fixed quantum of work is repeated for half a second. On a quiet machine every repetition takes the same time. What
 takes longer was interrupted: by the kernel, another program, a neighbour of the virtual machine, or a changing clock.
@@ -34,7 +34,7 @@ MUCH = 5
 
 @dataclass(frozen=True)
 class Noise:
-    """Times of one quantum, in ns, and what was lost."""
+    """Times of one quantum, in ns, and the lost time."""
 
     quanta: int
     minimum_ns: int
@@ -92,7 +92,7 @@ def measure(tree: Tree, duration_s: float = DURATION_S, memory_s: float = MEMORY
 
 
 def _clock(times: list[int]) -> float:
-    """What a changing clock leaves of the quanta that nothing else touched: the fastest of each half."""
+    """Change of the clock between the fastest undisturbed quanta of each half."""
     half = len(times) // 2
     fastest = [sorted(part)[: max(1, half // 10)] for part in (times[:half], times[half:]) if part]
     means = [sum(part) / len(part) for part in fastest]
@@ -169,7 +169,7 @@ def _steal_fraction(before: tuple[int, int] | None, after: tuple[int, int] | Non
 
 @dataclass(frozen=True)
 class Disturbance:
-    """One of what was found."""
+    """One disturbance."""
 
     what: str
     """``scheduling``, ``steal``, ``memory`` or ``clock``."""
@@ -181,7 +181,7 @@ class Disturbance:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a measurement of noise means for whoever wants to see small effects."""
+    """The meaning of measured noise for small effects."""
 
     text: str
     """The figures, which are comparable between machines."""

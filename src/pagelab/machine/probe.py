@@ -1,4 +1,4 @@
-"""Probes: one question to the machine each, its answer as data, and the isolation of those that fail."""
+"""Probes: one property of the machine each, with its result as data; a failing probe does not affect others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Probe:
-    """A finding with its name and what it matters for; what ``doctor --json`` lists."""
+    """A finding with its name and its use; an entry of ``doctor --json``."""
 
     name: str
     group: str
@@ -45,7 +45,7 @@ class Probe:
 
 @dataclass
 class Context:
-    """What probes look at: the tree of setting files, and this process on its machine."""
+    """The input of probes: the tree of setting files, and this process."""
 
     tree: Tree = field(default_factory=Tree.from_environment)
     pagelab: str = ""
@@ -92,14 +92,14 @@ class Context:
         return self.on_host(f"sudo {self.pagelab} doctor --fix {' '.join(settings)}")
 
     def as_root(self, what: str) -> str:
-        """Advice for what an ordinary user lacks."""
+        """Advice for an ordinary user without the rights."""
         if self.container.kind != "none":
             return f"give the container {what}; see: {self.pagelab} doctor --print {self.print_kind}"
         return f"run as root: sudo {self.pagelab} …; or with {what}"
 
     @property
     def print_kind(self) -> str:
-        """What ``--print`` to point at in this container."""
+        """The value of ``--print`` for this container."""
         known = ("docker", "podman", "kubernetes")
         return self.container.kind if self.container.kind in known else "docker"
 
@@ -115,7 +115,7 @@ class Question:
     """One finding, or several with a suffix for the name of each (one a cache, one a pool)."""
 
     def answer(self, context: Context) -> list[Probe]:
-        """Never raises: a probe that fails says so and leaves the others alone."""
+        """Never raises: a failing probe returns its error and does not affect others."""
         try:
             found = self.ask(context)
         except OSError as error:
@@ -131,7 +131,7 @@ class Question:
 
 
 def own_command() -> str:
-    """How to call pagelab again from a shell: ``pagelab`` where sudo would find it too, else its full path."""
+    """The command that calls pagelab again from a shell: ``pagelab`` if sudo finds it too, else its full path."""
     started = Path(sys.argv[0])
     found = shutil.which("pagelab", path="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
     if started.name != "pagelab" or found:

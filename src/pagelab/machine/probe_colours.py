@@ -1,4 +1,4 @@
-"""Measures with ``pagelab-workload colour-chase`` and judges: one cache after the other, the innermost first."""
+"""Measures with ``pagelab-workload colour-chase`` and judges, one cache after the other, the innermost first."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LARGEST_SHARE = 4
 
 @dataclass(frozen=True)
 class Cache:
-    """What the measurement needs to know of a cache, and of the one above it."""
+    """Properties of a cache, and of the one above it, for the measurement."""
 
     level: int
     size_bytes: int
@@ -45,7 +45,7 @@ Measure = Callable[[Sequence[str]], Chase]
 
 
 def caches(machine: dict[str, Any]) -> list[Cache]:
-    """The caches with two colours or more, innermost first; those whose ways are not told are left out."""
+    """The caches with two colours or more, innermost first; those with unknown ways are left out."""
     found = []
     inner = (1, 1)
     for entry in machine["caches"]:
@@ -94,7 +94,7 @@ def probe(
     machine: dict[str, Any] | None = None,
     virtual: str | None = None,
 ) -> VerdictFile:
-    """Measures and judges every cache with colours (some seconds, one CPU); ``telling`` is told each step.
+    """Measures and judges every cache with colours (some seconds, one CPU); ``telling`` gets each step.
 
     ``measure``, ``machine`` and ``virtual`` are for tests. Raises :class:`MachineError` where the caches' shape or
     frame numbers are not to be had.
@@ -105,8 +105,8 @@ def probe(
     wanted = caches(described)
     if not wanted:
         raise MachineError(
-            "cannot probe colours: the kernel tells no cache with more than one colour below "
-            "/sys/devices/system/cpu/cpu0/cache; what it tells: pagelab doctor"
+            "cannot probe colours: the kernel reports no cache with more than one colour below "
+            "/sys/devices/system/cpu/cpu0/cache; see its caches with: pagelab doctor"
         )
     found: list[CacheVerdict] = []
     for cache in wanted:
@@ -162,7 +162,7 @@ def _examine(
 
 
 def chase(asked: Sequence[str]) -> Chase:
-    """Runs ``colour-chase`` on one CPU. Raises :class:`MachineError` where it says that it cannot measure here."""
+    """Runs ``colour-chase`` on one CPU. Raises :class:`MachineError` if it cannot measure here."""
     command = [str(paths.workload()), "colour-chase", *asked]
     with _on_one_cpu():
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -175,7 +175,7 @@ def chase(asked: Sequence[str]) -> Chase:
 
 @contextmanager
 def _on_one_cpu() -> Iterator[None]:
-    """What is started meanwhile stays on one CPU, since a cache of another one knows nothing of the chain."""
+    """Keeps processes started meanwhile on one CPU, since the chain is only in that CPU's cache."""
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(allowed)})
     try:

@@ -1,4 +1,4 @@
-"""Probes: the host and its settings that move run times, and limits in force."""
+"""Probes of the host: settings that change run times, and limits in force."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _virtualisation(context: Context) -> Finding:
     if found.kind == "none":
         return Finding("ok", "none seen", value)
     if not found.evidence:
-        return Finding("unknown", "nothing that tells can be read", value)
+        return Finding("unknown", "no source of this can be read", value)
     text = f"{found.kind}: page walks are nested, neighbours may disturb, huge pages reach as far as the host's do"
     return Finding("degraded", text, value, "a machine of one's own, for absolute numbers")
 
@@ -80,7 +80,7 @@ def _boost(context: Context) -> Finding:
     boost = context.tree.number(f"{_CPU}/cpufreq/boost")
     no_turbo = context.tree.number(f"{_CPU}/intel_pstate/no_turbo")
     if boost is None and no_turbo is None:
-        return Finding("unknown", "no driver tells")
+        return Finding("unknown", "no driver reports it")
     on = bool(boost) if boost is not None else not no_turbo
     if not on:
         return Finding("ok", "off", value=False)
@@ -92,7 +92,7 @@ def _boost(context: Context) -> Finding:
 def _smt(context: Context) -> Finding:
     control, active = context.tree.get(f"{_CPU}/smt/control"), context.tree.number(f"{_CPU}/smt/active")
     if control is None:
-        return Finding("unknown", "the kernel does not tell")
+        return Finding("unknown", "the kernel does not report it")
     if not active:
         return Finding("ok", "none active" + (" (a host may still pair them)" if _is_guest(context) else ""), control)
     text = "on: two CPUs share one core, its caches and its TLBs"
@@ -118,7 +118,7 @@ def _swap(context: Context) -> Finding:
 def _aslr(context: Context) -> Finding:
     value = context.tree.number("/proc/sys/kernel/randomize_va_space")
     if value is None:
-        return Finding("unknown", "the kernel does not tell")
+        return Finding("unknown", "the kernel does not report it")
     note = {0: "off", 1: "on, heap base fixed", 2: "on"}.get(value, str(value))
     return Finding("ok", f"{note}; run --aslr off turns it off for one program", value)
 
@@ -126,7 +126,7 @@ def _aslr(context: Context) -> Finding:
 def _max_map_count(context: Context) -> Finding:
     value = context.tree.number(f"{_VM}/max_map_count")
     if value is None:
-        return Finding("unknown", "the kernel does not tell")
+        return Finding("unknown", "the kernel does not report it")
     if value < 65530:
         return Finding(
             "degraded", f"{value}: mosaics of many tiles will not fit", value, context.fix("max_map_count=262144")
@@ -177,10 +177,10 @@ def _cgroup(context: Context) -> Finding:
         return Finding("ok", "none", value)
     if not found.limits:
         return Finding("ok", f"version {found.version}, no limits", value)
-    told = ", ".join(f"{name} {limit}" for name, limit in found.limits.items())
+    limits_text = ", ".join(f"{name} {limit}" for name, limit in found.limits.items())
     throttles = [name for name in found.limits if name.startswith("cpu.")]
     advice = "take the CPU quota away: throttling shows up as noise" if throttles else None
-    return Finding("degraded" if throttles else "ok", f"version {found.version}: {told}", value, advice)
+    return Finding("degraded" if throttles else "ok", f"version {found.version}: {limits_text}", value, advice)
 
 
 def _nmi_watchdog(context: Context) -> Finding:
@@ -192,7 +192,7 @@ def _nmi_watchdog(context: Context) -> Finding:
 
 QUESTIONS = (
     Question("virtualisation", "host", "page walks cost more, frame numbers may mean nothing", _virtualisation),
-    Question("container", "host", "who can change what is missing", _container),
+    Question("container", "host", "who can add missing features", _container),
     Question("cpus", "host", "the program gets a CPU, pagelab another", _cpus),
     Question("memory", "host", "huge pages need free memory in one piece", _memory),
     Question("nodes", "host", "memory of another node is slower", _nodes),
@@ -203,7 +203,7 @@ QUESTIONS = (
     Question("aslr", "host", "addresses differ from run to run", _aslr),
     Question("max-map-count", "host", "each tile may be a mapping of its own", _max_map_count),
     Question("overcommit", "host", "programs reserve more than they use", _overcommit),
-    Question("rlimits", "host", "limits on this process and what it starts", _rlimits),
+    Question("rlimits", "host", "limits on this process and its children", _rlimits),
     Question("cgroup", "host", "limits on memory, CPU time and CPUs", _cgroup),
     Question("nmi-watchdog", "host", "occupies a hardware counter", _nmi_watchdog),
 )

@@ -1,4 +1,4 @@
-"""Probes: kernel features, each really tried on scratch memory (STYLE 12)."""
+"""Probes of kernel features, each tried on scratch memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .settings import size_name
 
 
 def _tried(error: OSError, needs: str | None = None) -> Finding:
-    """What an errno says: refused, not there, or merely failed this time."""
+    """The meaning of an errno: refused, absent, or a temporary failure."""
     number = error.errno or 0
     status: Status = "unknown"
     if number in (errno.EPERM, errno.EACCES):

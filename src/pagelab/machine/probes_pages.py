@@ -1,4 +1,4 @@
-"""Probes: page sizes, huge-page pools, caches and colours."""
+"""Probes of page sizes, huge-page pools, caches and colours."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _pool(context: Context, pool: dict[str, Any]) -> Finding:
 def _caches(context: Context) -> list[tuple[str, Finding]]:
     caches = context.machine["caches"]
     if not caches:
-        return [("", Finding("unknown", "the kernel does not tell the caches' geometry"))]
+        return [("", Finding("unknown", "the kernel does not report the caches' geometry"))]
     return [(f"-L{entry['level']}{_letter(entry['kind'])}", _cache(entry)) for entry in caches]
 
 
@@ -85,7 +85,7 @@ def _letter(kind: str) -> str:
 def _cache(entry: dict[str, Any]) -> Finding:
     size = size_name(entry["size_bytes"])
     if entry["ways"] is None:
-        return Finding("degraded", f"{size}, ways and sets not told: colours not known", entry)
+        return Finding("degraded", f"{size}, ways and sets not reported: colours not known", entry)
     sharing = max(len(cpus) for cpus in entry["shared_cpus"])
     text = (
         f"{size}, {entry['ways']} ways, {entry['line_bytes']} B lines, {entry['sets']} sets: "
@@ -98,7 +98,7 @@ _PROBE = "doctor --probe-colours"
 
 
 def _colours(context: Context) -> Finding:
-    """Whether frame numbers reach the caches: what was measured, else what is known without measuring."""
+    """Whether frame numbers reach the caches: the measured verdict, else facts known without measuring."""
     found = context.machine["colour_verdict"]
     if found is not None:
         known: dict[str, Status] = {"effective": "ok", "inconclusive": "unknown"}
@@ -116,7 +116,7 @@ def _colours(context: Context) -> Finding:
 
 
 QUESTIONS = (
-    Question("page-sizes", "pages", "what a policy may ask for", _page_sizes),
+    Question("page-sizes", "pages", "sizes that a policy may request", _page_sizes),
     Question("thp", "pages", "2M tiles come from transparent huge pages", _thp),
     Question("mthp", "pages", "tiles of 16K to 1M are switched on machine-wide while they are filled", _mthp),
     Question("hugetlb", "pages", "1G tiles, and 2M tiles that must not fail, come from these pools", _pools),

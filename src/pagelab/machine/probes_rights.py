@@ -1,4 +1,4 @@
-"""Probes: what this process may do, and which counters truly count."""
+"""Probes of this process's rights, and of counters that count correctly."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _paranoid(context: Context) -> Finding:
     from . import syscalls
 
     level = context.tree.number("/proc/sys/kernel/perf_event_paranoid")
-    shown = "perf_event_paranoid not told" if level is None else f"perf_event_paranoid {level}"
+    shown = "perf_event_paranoid unknown" if level is None else f"perf_event_paranoid {level}"
     needs = context.fix("perf_event_paranoid=1")
     try:
         syscalls.count_task_clock(with_kernel=True)
@@ -92,7 +92,7 @@ def _paranoid(context: Context) -> Finding:
 def _lockdown(context: Context) -> Finding:
     mode = context.tree.get("/sys/kernel/security/lockdown")
     if mode is None:
-        return Finding("ok", "not in force (or not told)", None)
+        return Finding("ok", "not in force (or not reported)", None)
     if mode == "none":
         return Finding("ok", mode, mode)
     return Finding("degraded", f"{mode}: debugfs is closed, also to root", mode, "boot without lockdown=")
@@ -151,7 +151,7 @@ def counters_finding(context: Context, report: Any) -> Finding:
 
 
 def _no_counter(context: Context, problem: str, report: Any) -> Finding:
-    """No counter opens: the errno tells refusal from absence."""
+    """No counter opens: the errno distinguishes refusal from absence."""
     if any(name in problem for name in ("EACCES", "EPERM")):
         return Finding("denied", f"none opens: {problem}", report, context.fix("perf_event_paranoid=1"))
     return Finding("unsupported", f"none opens: {problem}", report, "a machine, or a virtual machine, with counters")

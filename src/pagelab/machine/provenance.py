@@ -1,4 +1,4 @@
-"""Provenance: what a reader of a record, years later, needs to know of the machine and the software (STYLE 24)."""
+"""Provenance: the facts about machine and software that a reader of a record needs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CPU = "/sys/devices/system/cpu"
 
 
 def provenance(tree: Tree | None = None) -> dict[str, Any]:
-    """Plain data, JSON-ready; what cannot be read is null. What can change is read afresh at every call."""
+    """Plain data, JSON-ready; unreadable values are null. Values that can change are read at every call."""
     from datetime import UTC, datetime
 
     tree = tree or Tree.from_environment()
@@ -131,7 +131,7 @@ def _memory_bytes(tree: Tree) -> int | None:
 
 
 def _mitigations(tree: Tree) -> dict[str, str]:
-    """Only what affects this CPU."""
+    """Only mitigations for this CPU."""
     directory = f"{_CPU}/vulnerabilities"
     states = {name: tree.get(f"{directory}/{name}") for name in tree.names(directory)}
     return {name: state for name, state in states.items() if state and state != "Not affected"}
@@ -144,7 +144,7 @@ def _governors(tree: Tree) -> list[str]:
 
 
 def _boost(tree: Tree) -> bool | None:
-    """Whether turbo frequencies are allowed; None where no driver says."""
+    """Whether turbo frequencies are allowed; None if no driver reports it."""
     boost = tree.number(f"{_CPU}/cpufreq/boost")
     if boost is not None:
         return bool(boost)

@@ -1,4 +1,4 @@
-"""System calls that Python has no name for, for the probes: scratch memory, madvise, userfaultfd, PAGEMAP_SCAN.
+"""System calls without a Python function, for the probes: scratch memory, madvise, userfaultfd, PAGEMAP_SCAN.
 
 Everything here works on memory and descriptors of its own and releases them. Failures raise ``OSError``.
 """
@@ -94,7 +94,7 @@ class Scratch:
 
 @contextmanager
 def scratch(size_bytes: int, align_bytes: int = PAGE) -> Iterator[Scratch]:
-    """Scratch memory that is given back at the end."""
+    """Scratch memory that is freed at the end."""
     memory = Scratch(size_bytes, align_bytes)
     try:
         yield memory

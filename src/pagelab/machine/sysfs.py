@@ -1,4 +1,4 @@
-"""The one place that reads and writes the kernel's setting files (``/proc`` and ``/sys``).
+"""Access to the kernel's setting files (``/proc`` and ``/sys``), all in this module.
 
 Paths are always given as the kernel names them (``/sys/kernel/mm/…``); :class:`Tree` puts a root before them,
 so that the same code reads a recorded or an invented machine.
@@ -34,7 +34,7 @@ class Tree:
         return cls(os.environ.get(ROOT_VARIABLE, "/"))
 
     def path(self, name: str) -> Path:
-        """Where the kernel's ``name`` is on this tree."""
+        """The path of the kernel's ``name`` in this tree."""
         return self.root / name.lstrip("/")
 
     def text(self, name: str) -> str:
@@ -42,7 +42,7 @@ class Tree:
         return self.path(name).read_bytes().decode("utf-8", "replace")
 
     def get(self, name: str) -> str | None:
-        """The normalised value, or None when it cannot be read for whatever reason."""
+        """The normalised value, or None if it cannot be read for any reason."""
         try:
             return normalise(self.text(name))
         except OSError:

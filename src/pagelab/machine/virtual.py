@@ -1,4 +1,4 @@
-"""Is this a virtual machine, is this a container: verdicts with the evidence they rest on."""
+"""Verdicts on virtual machine and container, each with its evidence."""
 
 from __future__ import annotations
 

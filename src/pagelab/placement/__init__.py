@@ -1,4 +1,4 @@
-"""Placement: which pages back the memory of a live process, how big they are, and where they lie.
+"""Placement: the pages that back the memory of a live process, their sizes and frames.
 
 >>> from pagelab import placement
 >>> placement.collect(1234).by_size  # doctest: +SKIP
@@ -6,7 +6,7 @@
 """
 
 from .collect import collect
-from .errors import NoSuchProcessError, NotPermittedError, ProcessGoneError
+from .errors import NoSuchProcessError, NotPermittedError, ProcessEndedError
 from .model import AddressMap, Mapping, Region, Tile
 
 __all__ = [
@@ -14,7 +14,7 @@ __all__ = [
     "Mapping",
     "NoSuchProcessError",
     "NotPermittedError",
-    "ProcessGoneError",
+    "ProcessEndedError",
     "Region",
     "Tile",
     "collect",

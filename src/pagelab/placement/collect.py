@@ -1,4 +1,4 @@
-"""Puts the map of a process together from smaps, pagemap and, for root, kpageflags."""
+"""Builds the map of a process from smaps, pagemap and, for root, kpageflags."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def collect(
 
 
 class _Look:
-    """The open files of one look at one process."""
+    """The open files of one map of one process."""
 
     def __init__(self, pid: int, page: int, huge: int, stack: ExitStack, use_scan: bool) -> None:
         self.pid, self.page, self.huge = pid, page, huge

@@ -1,4 +1,4 @@
-"""The picture of a map's colours: pages on the address axis, coloured by cache colour, and pages per colour beside."""
+"""The picture of a map's colours: pages by address, coloured by cache colour, and pages per colour."""
 
 from __future__ import annotations
 

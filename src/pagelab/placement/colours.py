@@ -1,4 +1,4 @@
-"""Cache colours of frames: which function, and how the pages of a region spread over the colours."""
+"""Cache colours of frames: their definition, and the spread of a region's pages over them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import BadInputError, MachineError
+from ..errors import BadInputError
 from . import folios
 from .model import Colouring, RegionColours
 
@@ -44,7 +44,7 @@ class ColourFunction:
 
     @property
     def described(self) -> Colouring:
-        """As it stands in a map."""
+        """The colouring in a map's form."""
         return Colouring(colours=self.colours, masks=[hex(mask) for mask in self.masks], source=self.source)
 
 
@@ -54,7 +54,7 @@ def from_flags(colors: int | None, cache: str | None, masks: str | None, page: i
         name for name, value in (("--colors", colors), ("--cache", cache), ("--masks", masks)) if value is not None
     ]
     if len(given) > 1:
-        raise BadInputError(f"{' and '.join(given)} both say how many colours there are; give one of them")
+        raise BadInputError(f"{' and '.join(given)} both set the number of colours; give one of them")
     if colors is not None:
         return ColourFunction(_checked(colors, f"--colors {colors}"))
     if cache is not None:
@@ -107,21 +107,13 @@ def from_policy(document: Mapping[str, Any], machine: Mapping[str, Any]) -> Colo
 
 
 def of_machine(machine: Mapping[str, Any]) -> ColourFunction | None:
-    """That of the second-level cache, else of the last level; ``None`` where the kernel tells neither."""
+    """That of the second-level cache, else of the last level; ``None`` if the kernel reports neither."""
     known = [entry for entry in machine["caches"] if entry["kind"] != "instruction" and entry["colours"]]
     chosen = next((entry for entry in known if entry["level"] == 2), known[-1] if known else None)
     if chosen is None:
         return None
     text = f"L{chosen['level']}: {chosen['size_bytes'] >> 10}K, {chosen['ways']} ways"
     return ColourFunction(chosen["colours"], (), text)
-
-
-def required(machine: Mapping[str, Any]) -> ColourFunction:
-    """As :func:`of_machine`; raises :class:`MachineError` where the kernel does not tell."""
-    found = of_machine(machine)
-    if found is None:
-        raise MachineError("the kernel does not tell the caches' shape; say how many colours: --colors 64")
-    return found
 
 
 class ColourSummary:

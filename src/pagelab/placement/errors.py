@@ -1,4 +1,4 @@
-"""What can go wrong when a live process is looked at, and what to do about it."""
+"""Errors of reading a live process, each with the next command."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class NotPermittedError(MachineError):
     """The process belongs to somebody else, or a security module hides it."""
 
 
-class ProcessGoneError(MachineError):
-    """The process ended while it was being looked at."""
+class ProcessEndedError(MachineError):
+    """The process ended while it was being read."""
 
 
 @contextmanager
 def explained(pid: int, what: str) -> Iterator[None]:
-    """Turns ``OSError`` of reading about a process into an error that says what to do."""
+    """Turns ``OSError`` of reading a process into an error with the next command."""
     try:
         yield
     except PermissionError as error:
@@ -41,9 +41,9 @@ def explained(pid: int, what: str) -> Iterator[None]:
         raise
 
 
-def gone(pid: int, what: str) -> ProcessGoneError:
+def gone(pid: int, what: str) -> ProcessEndedError:
     """The error for a process that was there a moment ago."""
-    return ProcessGoneError(
+    return ProcessEndedError(
         f"process {pid} ended while {what} was read; to map a program before it ends: pagelab map -- COMMAND"
     )
 

@@ -60,7 +60,7 @@ def _continues(pages: Placed, page: int) -> npt.NDArray[np.bool_]:
 
 
 class FrameFlags:
-    """``/proc/kpageflags``, read where it is asked for."""
+    """``/proc/kpageflags``, read at the requested frames."""
 
     def __init__(self) -> None:
         self._file = os.open("/proc/kpageflags", os.O_RDONLY | os.O_CLOEXEC)

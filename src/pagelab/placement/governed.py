@@ -1,4 +1,4 @@
-"""Maps a program that ``pagelab-launch`` runs under a policy: announced, held, looked at, let go."""
+"""Maps a program that ``pagelab-launch`` runs under a policy: announced, held, mapped, released."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .ptrace_hold import Moment, Traced
 T = TypeVar("T")
 
 
-def run_and_look(
+def run_and_map(
     request: RunRequest, look: Callable[[int, Moment], T], after_s: float | None = None
 ) -> tuple[Traced[T], Record]:
     """Makes the run and calls ``look(pid, moment)`` while its program is held, as :func:`ptrace_hold.run` does.
@@ -88,7 +88,7 @@ def _hold(pid: int, ours: socket.socket, look: Callable[[int, Moment], T], after
 
 
 def _end(pid: int) -> int:
-    """Ends a program whose parent is the launcher; that one tells how it ended."""
+    """Ends a program whose parent is the launcher, which reports its end."""
     import signal
 
     for number, patience_s in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):

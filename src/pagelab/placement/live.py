@@ -1,4 +1,4 @@
-"""Live statistics of frame placement: what a running process says in its guest file (docs/stat.md).
+"""Live statistics of frame placement, from a running process's guest file (docs/stat.md).
 
 The preload library keeps the file mapped and counts in place, so looking costs the process nothing.
 """
@@ -19,7 +19,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..errors import BadInputError
-from .errors import NoSuchProcessError, NotPermittedError, ProcessGoneError, explained, gone, is_alive
+from .errors import NoSuchProcessError, NotPermittedError, ProcessEndedError, explained, gone, is_alive
 
 SCHEMA = "pagelab.stat/1"
 _GUEST = re.compile(r"/pagelab-[0-9a-f]{16}/guests/(\d+)-\d+\.guest$")
@@ -45,7 +45,7 @@ class ByColour(_Model):
 
 
 class StrategyStat(_Model):
-    """What one strategy of the policy was asked and did so far; pages are of 4096 bytes."""
+    """Requests and results of one strategy so far; pages are of 4096 bytes."""
 
     number: int
     kind: str
@@ -78,7 +78,7 @@ class ProcessStat(_Model):
 
 
 class Stat(_Model):
-    """What ``pagelab stat --json`` prints (``pagelab.stat/1``)."""
+    """The JSON of ``pagelab stat --json`` (``pagelab.stat/1``)."""
 
     schema_: Literal["pagelab.stat/1"] = Field(default="pagelab.stat/1", alias="schema")
     pid: int
@@ -99,7 +99,7 @@ def collect(pid: int, *, tree: bool = False) -> Stat:
             found.append(read(one))
         except NotGovernedError as error:
             refused = refused or error
-        except (NoSuchProcessError, ProcessGoneError):
+        except (NoSuchProcessError, ProcessEndedError):
             if one == pid:
                 raise
     if not found:
@@ -161,7 +161,7 @@ def _guest_bytes(pid: int) -> bytes:
 
 
 def _read_bounded(name: str) -> bytes:
-    """A process decides what its paths lead to: neither a link is followed nor a pipe waited for."""
+    """Reads a path that the process controls: follows no link and waits for no pipe."""
     follow = os.O_NOFOLLOW if "/map_files/" not in name else 0
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | follow)
     with os.fdopen(descriptor, "rb") as file:

@@ -1,4 +1,4 @@
-"""The map of one process: what lies where, in pages of which size. Plain data, published as ``pagelab.map/1``."""
+"""The map of one process: its regions, pages and sizes. Plain data, published as ``pagelab.map/1``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class FrameRun(_Model):
 
 
 class Frames(_Model):
-    """Where the pages lie in physical memory; only root sees it."""
+    """Pages in physical memory; only root can read it."""
 
     lowest: int
     highest: int
@@ -47,7 +47,7 @@ class Frames(_Model):
 
 
 class Colouring(_Model):
-    """How frames have colours in a map."""
+    """The definition of colours in a map."""
 
     colours: int
     masks: list[str]
@@ -58,7 +58,7 @@ class Colouring(_Model):
 
 
 class RegionColours(_Model):
-    """How the pages of a region spread over the colours."""
+    """Pages of a region by colour."""
 
     pages: int
     """Base pages whose frames are known."""

@@ -1,4 +1,4 @@
-"""The memory node of each page, by ``move_pages(2)`` as a question."""
+"""The memory node of each page, queried by ``move_pages(2)``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AT_ONCE = 1 << 16
 
 
 def count(root: Path = Path("/sys/devices/system/node")) -> int:
-    """Memory nodes of this machine; 1 where the kernel does not say."""
+    """Number of memory nodes; 1 if the kernel does not report it."""
     return max(1, sum(1 for node in root.glob("node[0-9]*")))
 
 

@@ -1,4 +1,4 @@
-"""Resident pages of one mapping: pieces of one page size, and the frames behind them, in batches of arrays.
+"""Resident pages of one mapping: pieces of one page size and their frames, in batches of arrays.
 
 A mapping can have millions of pages in millions of pieces, so nothing here works page by page.
 """
@@ -124,7 +124,7 @@ class FrameSummary:
             self._kept.append(found)
 
     def _continues(self, found: folios.Runs) -> bool:
-        """Whether the last piece so far goes on in these: batches cut what is contiguous."""
+        """Whether the last piece continues in these pages: batches split contiguous pieces."""
         if self._open is None:
             return False
         start, frame, pages = self._open

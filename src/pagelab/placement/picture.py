@@ -120,7 +120,7 @@ def _subtitle(found: AddressMap, rest: list[Region]) -> list[str]:
     if left_out:
         lines.append(f"not drawn: {len(rest)} regions with {size(left_out)} resident")
     if not found.folios:
-        lines.append("sizes between the base page and 2M are not told apart without root")
+        lines.append("sizes between the base page and 2M are not distinguished without root")
     return lines
 
 

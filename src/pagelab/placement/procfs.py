@@ -1,4 +1,4 @@
-"""Reading ``/proc/PID``: mappings with their totals, and the name of the process."""
+"""Reader of ``/proc/PID``: mappings with their totals, and the name of the process."""
 
 from __future__ import annotations
 

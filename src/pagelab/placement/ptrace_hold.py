@@ -1,4 +1,4 @@
-"""Runs a command and holds it still to be mapped: just before it gives its memory back, or after some seconds.
+"""Runs a command and holds it to be mapped: just before it frees its memory, or after some seconds.
 
 The command is traced (``PTRACE_SEIZE``) with nothing but exit events and signals, so it runs at full speed. Its
 children are not traced. What is held is its main thread: a thread that outlives it runs on while the map is taken.
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Traced(Generic[T]):
-    """What was made of the held process, when, and how the process ended (as ``waitpid`` tells it)."""
+    """The result of the held process, its time, and the end of the process (``waitpid``'s status)."""
 
     value: T
     moment: Moment
@@ -92,7 +92,7 @@ def _start(argv: Sequence[str], stdout: str) -> tuple[int, int, int]:
             os.close(permission)
             os.read(permission_read, 1)
             what = "become the user who called sudo"
-            _become_the_user_who_asked()
+            _become_the_calling_user()
             if stdout != "inherit":
                 what = f"open {stdout}"
                 path = os.devnull if stdout == "null" else stdout
@@ -108,8 +108,8 @@ def _start(argv: Sequence[str], stdout: str) -> tuple[int, int, int]:
     return pid, permission, failure
 
 
-def _become_the_user_who_asked() -> None:
-    """Under sudo, the command is not given the rights that only the look needs."""
+def _become_the_calling_user() -> None:
+    """Under sudo, drops the rights that only the map needs before the command starts."""
     uid, gid = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
     if os.geteuid() != 0 or uid is None or gid is None or uid == "0":
         return
@@ -133,7 +133,7 @@ def interrupts_go_to_the_program() -> Iterator[None]:
 def follow(
     pid: int, look: Callable[[int, Moment], T], after_s: float | None, end: Callable[[int], int] | None = None
 ) -> Traced[T]:
-    """Lets a seized process run until it is to be looked at; see :func:`run`.
+    """Lets a seized process run until it is to be mapped; see :func:`run`.
 
     ``end`` ends a process that was looked at before its end, and tells how; without it, the process is our child.
     """

@@ -1,4 +1,4 @@
-"""What a mapping is: heap, arena, library, stack …, by its path, its neighbours, and pagelab's own pools."""
+"""The kind of a mapping (heap, arena, library, stack …) by its path, its neighbours, and pagelab's own pools."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Group:
 
 
 def pool_of(address: int) -> tuple[Kind, str] | None:
-    """The pool of pagelab's library that an address lies in."""
+    """The pagelab pool that contains an address."""
     if HEAP_POOL_START <= address < HEAP_POOL_START + POOL_BYTES:
         return "heap", "heap pool"
     if FRAME_POOL_START <= address < FRAME_POOL_START + FRAME_POOL_BYTES:

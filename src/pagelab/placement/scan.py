@@ -1,4 +1,4 @@
-"""Which pages are resident, and which are huge: the ioctl PAGEMAP_SCAN, or ``pagemap`` entries on older kernels.
+"""Resident and huge pages: the ioctl PAGEMAP_SCAN, or ``pagemap`` entries on older kernels.
 
 Both need the right to read the other process's memory (ptrace access), and nothing more.
 """
@@ -64,7 +64,7 @@ def read_entries(pagemap: BinaryIO, start: int, end: int, page: int) -> npt.NDAr
 
 
 def scan_entries(pagemap: BinaryIO, start: int, end: int, page: int) -> Extents:
-    """Like :func:`scan` from ``pagemap`` entries alone: huge and zero pages cannot be told from others."""
+    """Like :func:`scan` from ``pagemap`` entries alone: huge and zero pages cannot be distinguished."""
     found = []
     for low in range(start, end, _ENTRIES * page):
         entries = read_entries(pagemap, low, min(end, low + _ENTRIES * page), page)

@@ -9,7 +9,7 @@ from .table import size
 
 
 def engine(process: ProcessStat) -> list[str]:
-    """Where the engine stands, what it holds, and what faults waited for."""
+    """State of the engine, its stock, and the waits of faults."""
     found = process.engine
     if found is None:
         return ["engine: not started, since no governed page was touched yet"]

@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ..record import SizeBytes
-from .model import AddressMap, Region
+from .colours import top
+from .model import AddressMap, Colouring, Region
 
 WIDE = 116
 """Columns of a terminal from which on everything is shown."""
@@ -31,7 +32,7 @@ def size(count: int) -> str:
 
 
 def page_size(count: int) -> str:
-    """The name of a page size; 0 stands for sizes that are not known."""
+    """The name of a page size; 0 means an unknown size."""
     if count == 0:
         return "unknown"
     for shift, unit in ((30, "G"), (20, "M"), (10, "K")):
@@ -41,7 +42,7 @@ def page_size(count: int) -> str:
 
 
 def summary(found: AddressMap) -> str:
-    """One line: the process, and what it has in pages of which size."""
+    """One line: the process, and its pages by size."""
     total = sum(entry.bytes for entry in found.by_size)
     parts = [f"{size(entry.bytes)} in {page_size(entry.page_bytes)} pages" for entry in found.by_size]
     when = "just before it ended" if found.moment == "exit" else "now"
@@ -72,7 +73,7 @@ def table(found: AddressMap, *, everything: bool = False, width: int = 120) -> T
 
 @dataclass(frozen=True)
 class _Shape:
-    """Which columns the table has."""
+    """The columns of the table."""
 
     wide: bool
     swap: bool
@@ -155,3 +156,52 @@ def _sum(regions: list[Region]) -> list[SizeBytes]:
         for entry in region.by_size:
             sizes[entry.page_bytes] = sizes.get(entry.page_bytes, 0) + entry.bytes
     return [SizeBytes(page_bytes=count, bytes=total) for count, total in sorted(sizes.items())]
+
+
+_SHOWN_WITH_COLOURS = 8
+"""Regions shown, largest first; the others are summed up in words."""
+
+
+def colour_heading(colouring: Colouring) -> str:
+    """One line: the number of colours and their definition."""
+    how = f"XOR of frame-number bits under {len(colouring.masks)} masks" if colouring.masks else "low bits"
+    return f"pages by colour: {colouring.colours} colours ({colouring.source}; {how} of the frame number)"
+
+
+def colour_table(found: AddressMap, *, everything: bool = False, width: int = 120) -> tuple[Table, str]:
+    """The regions with their pages by colour, in the order of addresses, and a note on the omitted ones."""
+    with_colours = [region for region in found.regions if region.colours is not None]
+    largest = sorted(with_colours, key=lambda region: region.colours.pages if region.colours else 0, reverse=True)
+    chosen = {id(region) for region in (with_colours if everything else largest[:_SHOWN_WITH_COLOURS])}
+    wide = width >= 100
+    result = Table(box=None, pad_edge=False, header_style="bold")
+    result.add_column("region", no_wrap=True, overflow="ellipsis", max_width=_NAME)
+    for name in ("pages", "least", "most", "crowding", "along address"):
+        result.add_column(name, justify="right", no_wrap=True)
+    if wide:
+        result.add_column("fullest colours")
+    for region in with_colours:
+        if id(region) in chosen:
+            result.add_row(*_colour_cells(region, wide))
+    rest = [region for region in with_colours if id(region) not in chosen]
+    pages = sum(region.colours.pages for region in rest if region.colours)
+    return result, f"{len(rest)} smaller regions with {pages:,} pages (--all shows them)" if rest else ""
+
+
+def _colour_cells(region: Region, wide: bool) -> list[str]:
+    colours = region.colours
+    if colours is None:
+        return []
+    name = region.name if len(region.name) <= _NAME else "…" + region.name[1 - _NAME :]
+    crowding = "–" if colours.crowding is None else f"{colours.crowding:.2f}"
+    cells = [name, f"{colours.pages:,}", f"{colours.least:,}", f"{colours.most:,}", crowding]
+    cells.append(f"{colours.along_address:.1%}")
+    if wide:
+        cells.append(", ".join(f"{colour}: {count:,}" for colour, count in top(colours.counts)))
+    return cells
+
+
+COLOUR_LEGEND = (
+    "crowding: 0 = even, about 1 = as by chance, more = crowded; "
+    "along address: pages whose colour follows their virtual address, as under page colouring"
+)

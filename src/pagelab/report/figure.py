@@ -1,4 +1,4 @@
-"""A figure of a report: specification, caption, and what a reader who cannot see it is told."""
+"""A figure of a report: specification, caption, and a description for readers who cannot see it."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pagelab.analysis import wording
 from pagelab.analysis.answer import NEGLIGIBLE
 from pagelab.analysis.model import Analysis
 from pagelab.charts import theme
-from pagelab.report import charts, set_figures
+from pagelab.report import charts, over_set
 from pagelab.report.figure import Figure, slug
 from pagelab.report.nondeterminism import figures as nondeterminism
 
@@ -21,12 +21,12 @@ _BOXPLOT = (
 
 
 def figures_of(analysis: Analysis) -> tuple[Figure, ...]:
-    """All figures, numbered in reading order; what has no data has no figure."""
+    """All figures, numbered in reading order; none without data."""
     found: list[Figure] = []
     first: tuple[Callable[[Analysis, int], list[Figure]], ...]
     answers, spread = (_effects, _times), nondeterminism.MAKERS
     if analysis.over_set is not None:
-        first = (set_figures.over_set, *spread, _times)
+        first = (over_set.set_figures, *spread, _times)
     elif nondeterminism.is_the_answer(analysis):
         first = (*spread, *answers)
     else:
@@ -50,7 +50,7 @@ def _effects(analysis: Analysis, before: int) -> list[Figure]:
     if not planned:
         return []
     level = wording.level(analysis.design.interval_level)
-    cut = " Arrows point at what lies outside." if charts.is_cut(analysis) else ""
+    cut = " Arrows mark values outside." if charts.is_cut(analysis) else ""
     what = "ratios of pairs" if analysis.design.test == "pairs" else "ratios between executions"
     base = sorted({c.baseline for c in planned})
     against = f"Zero is {base[0]}. " if len(base) == 1 else "Zero is the baseline of each program. "
@@ -85,7 +85,7 @@ def _times(analysis: Analysis, before: int) -> list[Figure]:
         ]
         if not rows:
             continue
-        told = "; ".join(
+        description = "; ".join(
             f"{c.policy}: median {wording.quantity(s.median, metric)}, from {wording.quantity(s.minimum, metric)} to "
             f"{wording.quantity(s.maximum, metric)}, {wording.count(s.n, 'execution')}"
             for c, s in rows
@@ -98,7 +98,7 @@ def _times(analysis: Analysis, before: int) -> list[Figure]:
                 section="times",
                 title=f"{workload}: {metric.label} by policy",
                 caption=(_BOXPLOT if not found else f"Drawn as Figure {found[0].number}.") + short,
-                alternative=f"{metric.label} of {workload}. {told}.",
+                alternative=f"{metric.label} of {workload}. {description}.",
                 draw=_of_workload(charts.boxplot, analysis, workload),
             )
         )
@@ -120,7 +120,7 @@ def _tlb(analysis: Analysis, before: int) -> list[Figure]:
         counter = charts.counter_for(analysis, workload)
         if spec is None or counter is None:
             continue
-        told = "; ".join(
+        description = "; ".join(
             f"{c.policy}: {wording.quantity(s.median, counter)}"
             for c in analysis.design.conditions
             if c.workload == workload and (s := analysis.summary(c.id, counter.name)) is not None
@@ -136,7 +136,7 @@ def _tlb(analysis: Analysis, before: int) -> list[Figure]:
                 f"{counter.label[:1].upper()}{counter.label[1:]}: {counter.description}."
                 if not found
                 else f"Drawn as Figure {found[0].number}.",
-                alternative=f"Median {counter.label} of {workload}. {told}.",
+                alternative=f"Median {counter.label} of {workload}. {description}.",
                 draw=_of_workload(charts.tlb_scatter, analysis, workload),
             )
         )
@@ -146,7 +146,7 @@ def _tlb(analysis: Analysis, before: int) -> list[Figure]:
 def _placement(analysis: Analysis, before: int) -> list[Figure]:
     if charts.bars(analysis) is None:
         return []
-    told = "; ".join(
+    description = "; ".join(
         f"{p.condition}: "
         + ", ".join(f"{wording.size(s.bytes)} in {wording.page_size(s.page_bytes)} pages" for s in p.by_size if s.bytes)
         for p in analysis.placements
@@ -160,7 +160,7 @@ def _placement(analysis: Analysis, before: int) -> list[Figure]:
             title="Memory by page size",
             caption="Memory whose placement was measured, by the size of the page that mapped it, in shares of the "
             "peak on the right. Empty: given back unseen. Medians over executions.",
-            alternative=f"Resident memory by page size. {told}.",
+            alternative=f"Resident memory by page size. {description}.",
             draw=lambda width: charts.bars(analysis, width) or {},
         )
     ]
@@ -169,7 +169,7 @@ def _placement(analysis: Analysis, before: int) -> list[Figure]:
 def _colours(analysis: Analysis, before: int) -> list[Figure]:
     if charts.pages_by_colour(analysis) is None or analysis.frames is None:
         return []
-    told = "; ".join(
+    description = "; ".join(
         f"{one.condition} ({one.strategy}, {one.colours} colours): {one.requested_pages:,.0f} pages"
         + ("" if one.placed_median is None else f", {wording.share(one.placed_median)} placed as asked")
         for one in analysis.frames.summaries
@@ -183,7 +183,7 @@ def _colours(analysis: Analysis, before: int) -> list[Figure]:
             caption="One bar a colour (or a group of neighbouring colours), as high as the pages that were wanted "
             "there, means over executions; pale: wanted there, and placed elsewhere. The dashed line is the even "
             "share. Bars are cut at two and a half times of it.",
-            alternative=f"Pages placed by cache colour. {told}.",
+            alternative=f"Pages placed by cache colour. {description}.",
             draw=lambda width: charts.pages_by_colour(analysis, width) or {},
         )
     ]

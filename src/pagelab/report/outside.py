@@ -1,4 +1,4 @@
-"""How to have outside pagelab what a study found 2 MiB pages to be good for, and what that costs."""
+"""Advice for 2 MiB pages without pagelab, with their cost in resident memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pagelab.analysis import wording
 from pagelab.analysis.model import Analysis
-from pagelab.analysis.verdict import told_of
+from pagelab.analysis.verdict import judged_of
 from pagelab.report.tables import Table
 
 _MEMORY = "peak_rss_bytes"
@@ -15,7 +15,7 @@ _WAYS = (
     (
         "one program, its heap",
         "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 PROGRAM",
-        "what malloc gives, from glibc 2.35 on, where THP is madvise or always; not what the program maps itself",
+        "memory from malloc, from glibc 2.35 on, if THP is madvise or always; not the program's own mappings",
     ),
     (
         "in the source",
@@ -33,19 +33,19 @@ _WAYS = (
 
 
 @dataclass(frozen=True)
-class Outside:
+class WithoutPagelab:
     sentences: tuple[str, ...]
     ways: Table
 
 
-def outside(analysis: Analysis) -> Outside | None:
+def outside(analysis: Analysis) -> WithoutPagelab | None:
     """None where no program was faster under uniform 2 MiB pages than under the kernel's own choice."""
     if analysis.over_set is not None or analysis.design.imported_from is not None:
         return None
     pages = {policy: _pages(text) for policy, text in analysis.design.policy_texts.items()}
     faster = [
         one.contrast
-        for one in told_of(analysis.planned(), analysis.design, analysis.metrics)
+        for one in judged_of(analysis.planned(), analysis.design, analysis.metrics)
         if one.answer.said == "lower"
         and one.metric.kind == "time"
         and pages.get(one.contrast.policy) == "2M"
@@ -62,12 +62,12 @@ def outside(analysis: Analysis) -> Outside | None:
         sentences.append(
             f"What it costs is memory that is resident but not used: at their peak {wording.listing(costs)}."
         )
-    ways = Table(("for", "how", "what it reaches"), _WAYS, "2 MiB pages outside pagelab", words=3)
-    return Outside(tuple(sentences), ways)
+    ways = Table(("for", "how", "effect"), _WAYS, "2 MiB pages outside pagelab", words=3)
+    return WithoutPagelab(tuple(sentences), ways)
 
 
 def _pages(text: str) -> str | None:
-    """The size a policy asks for everywhere, where it asks for nothing else; ``kernel`` where it asks for nothing."""
+    """The page size of a policy with one size everywhere; ``kernel`` for a policy without one."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError:

@@ -1,16 +1,17 @@
-"""The page of a study: what its template needs of an analysis."""
+"""The page of a study: values for its template."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from pagelab.analysis import sentences, wording
 from pagelab.analysis.commands import COMMAND
 from pagelab.analysis.following import Following
 from pagelab.analysis.model import Analysis
-from pagelab.analysis.placement import mostly_gone
-from pagelab.report import set_tables, shell, tables
+from pagelab.analysis.placement import mostly_given_back
+from pagelab.report import over_set, shell, tables
 from pagelab.report.figures import figures_of, first_picture
-from pagelab.report.frames_table import frames
-from pagelab.report.nondeterminism import page as nondeterminism
+from pagelab.report.nondeterminism import tables as nd_tables
 from pagelab.report.nondeterminism.figures import is_the_answer
 from pagelab.report.outside import outside
 from pagelab.report.shell import Download
@@ -56,13 +57,13 @@ def render(analysis: Analysis, downloads: list[Download], following: Following) 
         has={"tlb": any(f.section == "tlb" for f in figures)},
         interval_level=wording.level(analysis.design.interval_level),
         outside=outside(analysis),
-        nd=nondeterminism.for_page(analysis),
+        nd=_nondeterminism(analysis),
         ndref=lambda section: f"{_METHOD_OF_NONDETERMINISM}#{section}",
         ref=lambda section: f"{_METHOD}#{section}",
         subtitle=_subtitle(analysis),
         unit_words="seconds" if analysis.primary.unit == "s" else "the metric’s own unit",
-        unseen=wording.listing(_unseen(analysis)),
-        without_ratio=set_tables.without_ratio(analysis),
+        unseen=wording.listing(_placement_unknown(analysis)),
+        without_ratio=over_set.without_ratio(analysis),
         tables=_tables(analysis),
     )
 
@@ -77,15 +78,15 @@ def _tables(analysis: Analysis) -> dict[str, tables.Table]:
         tables.placement,
         tables.measurements,
         tables.conditions,
-        frames,
-        set_tables.over_set,
-        set_tables.program_by_program,
+        tables.frames,
+        over_set.over_set,
+        over_set.program_by_program,
     )
     return {make.__name__: tables.without_empty_columns(make(analysis)) for make in makers}
 
 
 def _answers(analysis: Analysis) -> list[tuple[str, list[str]]]:
-    """Sentences by workload; those that say "no difference" and nothing else share one."""
+    """Sentences by workload; those with only "no difference" share one."""
     if analysis.over_set is not None:
         return [("", list(analysis.answers))] if analysis.answers else []
     answers = []
@@ -94,10 +95,10 @@ def _answers(analysis: Analysis) -> list[tuple[str, list[str]]]:
         alike = [c for c in mine if sentences.can_be_grouped(c)]
         if len(alike) < 2 or len({c.metric for c in alike}) > 1:
             alike = []
-        told = [c.sentence for c in mine if c not in alike]
-        told += [sentences.no_differences(alike)] if alike else []
-        if told:
-            answers.append((workload, told))
+        shown_sentences = [c.sentence for c in mine if c not in alike]
+        shown_sentences += [sentences.no_differences(alike)] if alike else []
+        if shown_sentences:
+            answers.append((workload, shown_sentences))
     return answers
 
 
@@ -139,9 +140,9 @@ def _subtitle(analysis: Analysis) -> str:
     return " · ".join(parts)
 
 
-def _unseen(analysis: Analysis) -> list[str]:
-    """Workloads, or conditions where not all of a workload's are concerned, of which placement says little."""
-    gone = {p.condition for p in analysis.placements if mostly_gone(p)}
+def _placement_unknown(analysis: Analysis) -> list[str]:
+    """Workloads, or single conditions of them, whose placement is mostly unknown."""
+    gone = {p.condition for p in analysis.placements if mostly_given_back(p)}
     found = []
     for workload in analysis.design.workloads:
         mine = [p.condition for p in analysis.placements if analysis.condition(p.condition).workload == workload]
@@ -169,4 +170,22 @@ def _design(analysis: Analysis) -> dict[str, str]:
         "alpha": alpha,
         "level": f"intervals {wording.level(design.interval_level)}, tests {alpha} after Holm over "
         f"{wording.count(family, 'planned comparison')}",
+    }
+
+
+def _nondeterminism(analysis: Analysis) -> dict[str, Any]:
+    """Tables, sentences and omissions, by the names in the template."""
+    part = analysis.nondeterminism
+    sentences = [] if part is None else [text for text in (part.speed, part.steadiness) if text]
+    on_top = is_the_answer(analysis)
+    return {
+        "tables": {make.__name__: tables.without_empty_columns(make(analysis)) for make in nd_tables.MAKERS},
+        "sentences": sentences,
+        "on_top": on_top,
+        "beside": on_top or analysis.over_set is not None,
+        "is_repeated": part is not None and any(one.repeated for one in part.experiments),
+        "is_compared": part is not None and bool(part.families),
+        "misses_reason": "" if part is None else part.misses.reason.rstrip("."),
+        "balance": nd_tables.balance_sentences(analysis),
+        "refusals": nd_tables.refusals(analysis),
     }

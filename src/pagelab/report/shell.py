@@ -1,4 +1,4 @@
-"""The shell of every page: one HTML file that needs nothing else and asks nothing of any network.
+"""The shell of every page: one HTML file without other files and without a network.
 
 Programs' names, messages and paths are data: Jinja2 escapes them, JSON is written without ``<``, and the page's
 Content-Security-Policy allows only the scripts whose hashes it names, so that even a mistake here could not run theirs.
@@ -31,7 +31,7 @@ _TIED = re.compile(r"(?<=p) (?==)|(?<==) (?=\d)| (?=×)|(?<=×) |(?<=\d) (?=(?:[
 
 @dataclass(frozen=True)
 class Download:
-    """A file that travels inside the page; ``href`` is None where it is too large and lies beside it."""
+    """A file inside the page; ``href`` is None if it is too large and lies beside the page."""
 
     name: str
     href: str | None
@@ -83,7 +83,7 @@ def render(template: str, figures: Sequence[Figure], **values: Any) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """Names are other people's words; what is marked up is this package's own."""
+    """Escapes names from outside; only this package's own markup is kept."""
     from markupsafe import Markup
 
     return plain_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pagelab.analysis import wording
+from pagelab.analysis.frames import FramesSummary
 from pagelab.analysis.model import Analysis, Contrast, Interval, Metric, Summary
 from pagelab.analysis.summaries import STATISTICS, Statistic
 from pagelab.stats import coverage
@@ -33,7 +34,7 @@ class Table:
 def grouped(
     parts: Sequence[tuple[str, Sequence[tuple[str, ...]]]],
 ) -> tuple[tuple[tuple[str, ...], ...], dict[int, str]]:
-    """The rows of all parts that have any, and where each part's heading stands."""
+    """The rows of all parts with rows, and the places of their headings."""
     rows: list[tuple[str, ...]] = []
     groups: dict[int, str] = {}
     for heading, part in parts:
@@ -44,7 +45,7 @@ def grouped(
 
 
 def without_empty_columns(table: Table) -> Table:
-    """Without columns of numbers in which every cell is a dash: they say nothing, and take the others' room."""
+    """Without columns of numbers in which every cell is a dash, to save space."""
     kept = [
         i for i in range(len(table.columns)) if i < table.words or any(row[i] not in (NONE, "") for row in table.rows)
     ]
@@ -73,13 +74,13 @@ def contrasts(analysis: Analysis) -> Table:
 
 
 def _of_shifts(analysis: Analysis) -> str:
-    """What is known of how often such intervals hold the truth, with a space before it; empty where they do.
+    """The simulated coverage of such intervals, with a space before it; empty if they have their level.
 
     Those of pairs do, by the schedule's own draw (docs/method/pairs.md has the simulations).
     """
     if analysis.design.test == "pairs":
         return ""
-    said = coverage.told_of_shifts(n for c in analysis.planned() for n in (c.n, c.n_baseline))
+    said = coverage.sentence_on_shifts(n for c in analysis.planned() for n in (c.n, c.n_baseline))
     return f" {said}" if said else ""
 
 
@@ -154,7 +155,7 @@ def times(analysis: Analysis) -> Table:
         rows=rows,
         groups=groups,
         caption="Five-number summaries and moments, by condition",
-        note=coverage.told((int(row[1]) for row in rows), coverage.MEDIANS),
+        note=coverage.sentence((int(row[1]) for row in rows), coverage.MEDIANS),
     )
 
 
@@ -188,7 +189,7 @@ def _span(interval: Interval | None, factor: float) -> str:
 
 
 def spread(analysis: Analysis) -> Table:
-    """How far the executions of a condition scatter, as shares of its median."""
+    """The scatter of a condition's executions, as shares of its median."""
     parts = []
     for workload in analysis.design.workloads:
         metric = analysis.primary_of(workload)
@@ -233,7 +234,7 @@ def secondary(analysis: Analysis) -> Table:
         words=2,
         caption="Everything else that was measured: medians, and changes against the baseline",
         note="Descriptive: no test, intervals unadjusted. "
-        + coverage.told((s.n for s in analysis.summaries), coverage.MEDIANS | coverage.SHIFTS),
+        + coverage.sentence((s.n for s in analysis.summaries), coverage.MEDIANS | coverage.SHIFTS),
     )
 
 
@@ -363,11 +364,58 @@ def conditions(analysis: Analysis) -> Table:
 def failures(analysis: Analysis) -> Table:
     """Each execution that has no time to analyse."""
     return Table(
-        columns=("condition", "what happened", "message", "place", "execution"),
+        columns=("condition", "event", "message", "place", "execution"),
         rows=tuple(
             (f.condition, f.status, f.message, str(f.position), "warm-up" if f.warmup else str(f.execution))
             for f in analysis.failures
         ),
         words=3,
         caption="Executions without a time",
+    )
+
+
+REASONS = {
+    "larger-page": "larger pages",
+    "file": "page cache of files",
+    "shared": "shared memory",
+    "locked-readonly": "locked or read-only",
+    "stack-in-use": "stack in use",
+    "early": "in use before the library",
+    "other": "other",
+}
+"""Why bytes could not be placed, in words; a reason that is not here is shown by its name."""
+
+
+def frames(analysis: Analysis) -> Table:
+    """One row a strategy of a condition."""
+    summaries = analysis.frames.summaries if analysis.frames else ()
+    parts = []
+    for workload in analysis.design.workloads:
+        mine = [one for one in summaries if analysis.condition(one.condition).workload == workload]
+        parts.append((workload, [_row(analysis, one) for one in mine]))
+    rows, groups = grouped(parts)
+    return Table(
+        columns=("policy", "strategy", "out of reach", "colours", "pages", "placed", "worst", "fallbacks", "kept"),
+        rows=rows,
+        groups=groups,
+        words=3,
+        caption="Frames asked and got",
+        note="Pages asked for, placed and out of reach: medians over executions. Placed: on a frame as wanted, at the "
+        "time. Worst: the worst execution. Fallbacks: pages on another colour or frame, and pages that the kernel "
+        "filled, of all executions. Kept: of the placed pages still resident at the end, those on the same frame.",
+    )
+
+
+def _row(analysis: Analysis, one: FramesSummary) -> tuple[str, ...]:
+    reach = [f"{REASONS.get(reason, reason)} {wording.size(size)}" for reason, size in one.out_of_reach if size]
+    return (
+        analysis.condition(one.condition).policy,
+        one.strategy,
+        ", ".join(reach) or NONE,
+        f"{one.colours:,}",
+        f"{one.requested_pages:,.0f}",
+        NONE if one.placed_median is None else wording.share(one.placed_median),
+        NONE if one.placed_least is None else wording.share(one.placed_least),
+        f"{one.fallback_pages + one.zero_pages:,}",
+        NONE if one.kept is None else wording.share(one.kept),
     )

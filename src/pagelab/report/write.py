@@ -1,4 +1,4 @@
-"""Writes a report as a whole or not at all."""
+"""Writes a report completely or not at all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MARK = ".pagelab-report"
 
 @dataclass(frozen=True)
 class Written:
-    """What was written where."""
+    """The written files."""
 
     directory: Path
     page: Path | None
@@ -49,7 +49,7 @@ def write_report(data: StudyData, out: Path, formats: tuple[str, ...] = FORMATS)
         shutil.rmtree(building, ignore_errors=True)
         reason = f"{error.strerror} (errno {error.errno})" if error.errno else str(error)
         raise MachineError(
-            f"cannot write a report to {out}: {error.filename or building}: {reason}; what was there is kept; "
+            f"cannot write a report to {out}: {error.filename or building}: {reason}; the existing report is kept; "
             f"make room, or choose a place with --out; run: df -h {out.absolute().parent}"
         ) from None
     except BaseException:
@@ -88,7 +88,7 @@ def _build(directory: Path, analysis: Analysis, data: StudyData, formats: tuple[
             if frame.height
         ]
         text = export.analysis_json(analysis).encode()
-        downloads.append(download("analysis.json", text, "application/json", "everything this page says"))
+        downloads.append(download("analysis.json", text, "application/json", "the contents of this page"))
         note = "the records, one a line"
         if data.record_lines.bytes > _MOST_RECORD_BYTES:
             downloads.append(beside("records.jsonl", note, is_there=is_there))
@@ -108,7 +108,7 @@ _NOTES = {
     "measurements": "one row a measurement inside an execution",
     "contrasts": "one row a comparison, with shift, intervals and p",
     "set": "one row a policy and quantity: the answer over all programs",
-    "set_programs": "one row a program and policy: what it contributes to the set",
+    "set_programs": "one row a program and policy: its part of the set",
 }
 
 

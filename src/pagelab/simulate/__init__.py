@@ -1,4 +1,4 @@
-"""Simulators and models: what a program would do under page colours, caches and TLBs that this machine may not have.
+"""Simulators and models of a program under page colours, caches and TLBs of other machines.
 
 ``pagelab.simulate.paging(trace, colours=[1, 2, 4])`` gives the page faults of every memory size as a polars frame.
 Names are imported when they are first used.

@@ -1,4 +1,4 @@
-"""The analytical model of page colours: how full memory is when the first colour runs out (PAGING, section 3).
+"""The analytical model of page colours: memory in use when the first colour runs out (PAGING, section 3).
 
 Requests have independent, uniformly distributed colours; c colours have k pages each. Three conventions differ, and all
 are here (:class:`Convention`): PAGING's formula, its prose, and what comes before the refused request.
@@ -22,7 +22,7 @@ MOST_PAGES = 1 << 30
 
 
 class Convention(Enum):
-    """What is counted."""
+    """The counted requests."""
 
     REFUSED = "refused"
     """E(c, k), the paper's formula: counts the refused request too, so that E(1, k) = k + 1, and M_eff can exceed 1."""

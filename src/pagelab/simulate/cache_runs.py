@@ -77,7 +77,7 @@ def cache(
 
 
 def workers(threads: int | None) -> int:
-    """As many as asked for, or as there are processors at hand."""
+    """The requested number, or the number of available processors."""
     return threads if threads is not None else len(os.sched_getaffinity(0))
 
 

@@ -1,4 +1,4 @@
-"""Simulated executions as a study's store, so that what reads real runs reads them too; and as tables."""
+"""Simulated executions as a study's store, readable like real runs, and as tables."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def as_study(runs: CacheRuns, directory: Path, trace: Path) -> None:
 
 
 def _measurements(row: Mapping[str, Any]) -> Iterator[tuple[str, float, str]]:
-    """Name, value and unit of what is compared of one execution."""
+    """Name, value and unit of the compared measurement of one execution."""
     yield CYCLES, float(row["cycles"]), "1"
     for column, value in row.items():
         if column in COUNTS or column.startswith("misses."):

@@ -1,4 +1,4 @@
-"""Descriptions of processors: caches and translation hardware, from TOML files or the presets that come with pagelab.
+"""Descriptions of processors: caches and translation hardware, from TOML files or bundled presets.
 
 A description is a TOML file with the tables ``[cache]`` and ``[tlb]``, either of which may be absent; sizes are
 written as
@@ -27,7 +27,7 @@ _RENAMED = {"size": "bytes", "line": "line_bytes", "page": "page_bytes", "level"
 
 @dataclass(frozen=True)
 class Source:
-    """Where numbers of a preset come from; ``verified`` is False where no such document was at hand.
+    """Sources of a preset's numbers; ``verified`` is False without a document.
 
     ``second_hand``: neither the vendor nor the processor itself (CPUID) says so: encyclopedias, the press, measurements
     of others.

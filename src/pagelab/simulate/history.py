@@ -1,4 +1,4 @@
-"""What happened on a simulated machine before the program started, and what that leaves of its free memory."""
+"""The history of a simulated machine before the program starts, and its free memory."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class AgedMemory(NamedTuple):
 
 
 def aged_memory(history: History, seeds: Iterable[int] = (0,), *, pages: int = 16_384) -> AgedMemory:
-    """What machines with this history have free, and how the first ``pages`` pages of a fresh process lie in memory.
+    """Free memory of machines with this history, and the frames of the first ``pages`` pages of a fresh process.
 
     Raises :class:`BadInputError` for a history that cannot be.
     """
@@ -147,7 +147,7 @@ def aged_memory(history: History, seeds: Iterable[int] = (0,), *, pages: int = 1
 
 
 def runs_of(frames: list[int]) -> dict[int, int]:
-    """How many runs of each length the frames of consecutive pages have, a run being frames in ascending order."""
+    """Numbers of runs by length in the frames of consecutive pages; a run is frames in ascending order."""
     found: dict[int, int] = {}
     length = 1
     for before, after in pairwise([*frames, -1]):

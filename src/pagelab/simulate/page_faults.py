@@ -27,7 +27,7 @@ PAPER_MEMORY_MIB = (1, 2, 4, 8, 16, 32, 64)
 
 @dataclass(frozen=True)
 class Curve:
-    """What one pass found for one colour count."""
+    """The result of one pass for one colour count."""
 
     colours: int
     references: int

@@ -1,4 +1,4 @@
-"""Where the pages of a simulated program lie and how big they are, in the policy language of real runs."""
+"""Placement and page sizes of a simulated program's memory, in the policy language of real runs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Placement:
     """Where the trace has heap, anonymous mappings and arenas."""
 
     def native(self, colours: int) -> dict[str, Any]:
-        """What the native part is given. ``colours``: of the cache, where the policy does not say.
+        """The input of the native part. ``colours``: of the cache, if the policy does not set them.
 
         Raises :class:`BadInputError` for rules that cannot be applied to addresses alone.
         """
@@ -107,7 +107,7 @@ class Design:
 
 
 def design(placements: What | Sequence[What], seeds: int | Iterable[int], history: History | None = None) -> Design:
-    """What is to be simulated. ``seeds``: a number n stands for 0 … n-1.
+    """The simulated placements. ``seeds``: a number n means 0 … n-1.
 
     Raises :class:`BadInputError` where there is none, or a name is there twice.
     """
@@ -154,7 +154,7 @@ def placement_of_pages(text: str, *, regions: Iterable[Region] = ()) -> Placemen
 
 
 def _machine() -> Mapping[str, Any]:
-    """A machine that offers everything: what is simulated need not exist here."""
+    """A machine with all capabilities, since simulated hardware need not exist here."""
     from .. import _native
 
     machine: dict[str, Any] = json.loads(_native.generic_machine())
@@ -184,7 +184,7 @@ def page_sizes(
         if "pages" not in rule.names:
             continue
         if rule.at_least_bytes:
-            raise BadInputError(f"{policy.name}: at_least is about mappings, which a trace does not tell; name a range")
+            raise BadInputError(f"{policy.name}: at_least needs mappings, which a trace lacks; name a range")
         if rule.range is not None:
             claim(*rule.range, rule.pages, None)
             continue

@@ -82,7 +82,7 @@ def _require_exact(
     colouring: str,
     page_bytes: int,
 ) -> None:
-    """Refuses what a reduced trace is not exact for."""
+    """Refuses requests for which a reduced trace is not exact."""
     if header.get("reduction") is None:
         return
     if set(policies) != {"lru"}:
@@ -90,7 +90,7 @@ def _require_exact(
     least = exact_from(header, sorted({count for count, _ in sizes}), colouring, page_bytes)
     smallest = min(count * frames for count, frames in sizes)
     if smallest < least:
-        raise BadInputError(f"the trace was reduced to what matters from {least} pages on, not for {smallest}")
+        raise BadInputError(f"the trace was reduced for memories from {least} pages on, not for {smallest}")
 
 
 @contextmanager

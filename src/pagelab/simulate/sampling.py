@@ -35,15 +35,15 @@ Epoch = tuple[float, "_Curve"]
 
 @dataclass(frozen=True)
 class Sample:
-    """What a sample says, and where it says nothing."""
+    """The estimates of a sample, and the sizes without one."""
 
     faults: pl.DataFrame
     """The rows of :func:`sampled_paging`."""
     unsure: tuple[tuple[int, int], ...]
     """Colours and memory sizes (pages) whose 95% interval is as wide as the estimate: left out."""
 
-    def told(self) -> str | None:
-        """Which colours were left out where, and at which ones estimates hold; ``None`` where nothing was."""
+    def omissions(self) -> str | None:
+        """Omitted colours by size, and the sizes with valid estimates; ``None`` without omissions."""
         if not self.unsure:
             return None
         parts = []
@@ -59,7 +59,7 @@ class Sample:
 
 
 class SampleWarning(UserWarning):
-    """A sample says too little about some of what was asked: those rows are missing."""
+    """A sample is too small for some of the requested rows: those rows are missing."""
 
 
 def sampled_paging(
@@ -98,9 +98,9 @@ def sampled_paging(
         seed=seed,
         report=report,
     )
-    told = found.told()
-    if told is not None:
-        warnings.warn(told, SampleWarning, stacklevel=2)
+    omissions = found.omissions()
+    if omissions is not None:
+        warnings.warn(omissions, SampleWarning, stacklevel=2)
     return found.faults
 
 
@@ -117,7 +117,7 @@ def sample(
     seed: int = 1,
     report: Report | None = None,
 ) -> Sample:
-    """As :func:`sampled_paging`, with what was left out."""
+    """As :func:`sampled_paging`, with the omitted rows."""
     import polars as pl
 
     from pagelab._native import Paging

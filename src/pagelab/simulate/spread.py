@@ -1,4 +1,4 @@
-"""How much simulated executions differ, by ALLOC's statistics: the same as for real runs."""
+"""Spread of simulated executions, by ALLOC's statistics, as for real runs."""
 
 from __future__ import annotations
 

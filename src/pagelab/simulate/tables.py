@@ -55,7 +55,7 @@ def relative_faults(faults: pl.DataFrame) -> pl.DataFrame:
 def relative_figure(faults: pl.DataFrame, page_bytes: int, title: str) -> dict[str, Any]:
     """The Vega-Lite specification of :func:`relative_faults`: a line a memory size, at most eight of them; sizes that
     follow each other and have the same line share it."""
-    from pagelab.charts.over_colours import LINES, Line, over_colours
+    from pagelab.charts.marks import LINES, Line, over_colours
 
     groups: list[tuple[list[int], list[tuple[int, float]]]] = []
     for part in (
@@ -84,7 +84,7 @@ def chosen(values: Sequence[int], count: int) -> list[int]:
 
 
 def write_figure(spec: dict[str, Any], stem: Path) -> list[Path]:
-    """The figure as SVG, PNG and a page that stands alone, beside each other; raises :class:`PagelabError`."""
+    """The figure as SVG, PNG and a standalone page, in one directory; raises :class:`PagelabError`."""
     from pagelab.charts import theme
     from pagelab.charts.files import render
 
@@ -145,7 +145,7 @@ def effective_memory(programs: Mapping[str, Curves]) -> pl.DataFrame:
 
 def effective_figure(table: pl.DataFrame, title: str) -> dict[str, Any]:
     """The Vega-Lite specification of :func:`effective_memory`: a line a program, its model's dashed."""
-    from pagelab.charts.over_colours import Line, over_colours
+    from pagelab.charts.marks import Line, over_colours
 
     lines = []
     for part in table.partition_by("program", maintain_order=True):
@@ -159,7 +159,7 @@ def model_figure(table: pl.DataFrame, page_bytes: int) -> dict[str, Any]:
     """Figure 1: the M_eff of :func:`pagelab.simulate.analytical_model.table`, a line a memory size, at most eight."""
     import polars as pl
 
-    from pagelab.charts.over_colours import LINES, Line, over_colours
+    from pagelab.charts.marks import LINES, Line, over_colours
 
     lines = []
     for memory in chosen(sorted(set(table["memory_pages"])), LINES):

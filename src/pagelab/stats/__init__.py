@@ -1,4 +1,4 @@
-"""Statistics on NumPy arrays: pure functions, frozen results, typed refusals; no study, store or file is known here.
+"""Statistics on NumPy arrays: pure functions, frozen results, typed refusals, without study, store or file.
 
 One statistic, one file. Every formula, source, assumption and degenerate case is in ``docs/method.md``.
 The unit of every test and interval is the **execution** (its mean); arrays are one-dimensional, finite, one value an

@@ -1,4 +1,4 @@
-"""Measurements to executions: the mean of each execution is what every test and interval works on."""
+"""Means of executions from measurements: the input of every test and interval."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def _running(steps: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def leading(flags: NDArray[np.bool_]) -> int:
-    """How many are set before the first that is not."""
+    """Number of set values before the first that is not set."""
     return int(flags.size if flags.all() else flags.argmin())
 
 

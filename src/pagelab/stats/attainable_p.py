@@ -1,4 +1,4 @@
-"""Before a study starts: can its most extreme result be significant at all?"""
+"""The smallest attainable p-value of a study, before it starts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What n against m executions can show over a family of contrasts."""
+    """The smallest attainable p of n against m executions over a family of contrasts."""
 
     n_treatment: int
     n_baseline: int

@@ -1,4 +1,4 @@
-"""How often the intervals held the truth in simulations (``coverage.csv``), in words for where they are read."""
+"""Simulated coverage of the intervals (``coverage.csv``), in words for reports."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def covered() -> Mapping[Cell, float]:
     }
 
 
-def told(executions: Iterable[int], names: Mapping[str, str] = NAMES, units: str = "executions") -> str:
+def sentence(executions: Iterable[int], names: Mapping[str, str] = NAMES, units: str = "executions") -> str:
     """A sentence on the intervals that hold too little at the fewest of these numbers; empty where none does.
 
     Numbers between the simulated ones take the next lower one's figures.
@@ -79,13 +79,13 @@ def told(executions: Iterable[int], names: Mapping[str, str] = NAMES, units: str
     )
 
 
-def told_of_shifts(executions: Iterable[int]) -> str:
-    """As :func:`told`, of intervals of a shift; and what becomes of the exact-order one where shapes differ."""
+def sentence_on_shifts(executions: Iterable[int]) -> str:
+    """As :func:`sentence`, of intervals of a shift; and what becomes of the exact-order one where shapes differ."""
     counts = [n for n in executions if n > 1]
-    sentences = [told(counts, SHIFTS)]
+    sentences = [sentence(counts, SHIFTS)]
     if any(n >= TIGHT_FROM for n in counts):
         sentences.append(
             "Where one side scatters much and the other hardly, the exact-order interval held the truth in as few "
             f"as {100 * TIGHT_LEAST:.0f}% of simulated studies with {TIGHT_FROM} executions or more: read “any shape”."
         )
-    return " ".join(sentence for sentence in sentences if sentence)
+    return " ".join(one for one in sentences if one)

@@ -1,4 +1,4 @@
-"""What an interval is: two ends and the level they really have, or the reason there is none."""
+"""Intervals: two ends and the achieved level, or the reason for their absence."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class IntervalMethod(StrEnum):
-    """How an interval's ends and its achieved level were found."""
+    """The method of an interval's ends and achieved level."""
 
     EXACT_ORDER = "exact-order"
     """Order statistics; the level comes from an exact count."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where one condition lies, with an interval for display; in the unit of the data."""
+    """The location of one condition, with an interval for display; in the unit of the data."""
 
     statistic: Literal["median", "mean"]
     estimate: float

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Holm:
-    """Adjusted p-values in the order given; None where the contrast was planned but could not be tested."""
+    """Adjusted p-values in the order of the input; None for planned contrasts that could not be tested."""
 
     adjusted: tuple[float | None, ...]
     family: int

@@ -1,4 +1,4 @@
-"""Order statistics of the n * m pairs: which of them bound an interval of a given level."""
+"""Order statistics of the n * m pairs: the ranks that bound an interval of a given level."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_PAIRS = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class PairOrder:
-    """Which ordered pairs bound the interval: the ``low``-th from below and the ``high``-th from above, from 1."""
+    """The ordered pairs that bound the interval: the ``low``-th from below and the ``high``-th from above, from 1."""
 
     low: int
     high: int

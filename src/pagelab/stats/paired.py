@@ -1,9 +1,9 @@
-"""Effect within blocks: the treatment against the baseline that ran beside it, by Walsh averages of the pairs."""
+"""Effect within blocks: the treatment against the baseline of the same block, by Walsh averages of the pairs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, log1p, sqrt
+from math import exp
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -103,7 +103,7 @@ def _labelled(values: ArrayLike, blocks: ArrayLike, what: str) -> tuple[NDArray[
 
 @dataclass(frozen=True, slots=True)
 class PairedShift:
-    """Where treatment less baseline lies within a block, in the unit of the differences."""
+    """Location of treatment minus baseline within a block, in the unit of the differences."""
 
     estimate: float
     """Hodges and Lehmann's: the median of the Walsh averages."""
@@ -199,7 +199,7 @@ def _in_percent(found: Interval | NotAchievable) -> Interval | NotAchievable:
 
 @dataclass(frozen=True, slots=True)
 class BlocksPay:
-    """What pairing made of the spread."""
+    """The effect of pairing on the spread."""
 
     narrower: float
     """Standard deviation of the pairs' differences over that of two executions of different blocks; 0.5: half."""
@@ -212,7 +212,7 @@ class BlocksPay:
 
 
 def blocks_pay(pairs: Pairs) -> BlocksPay | None:
-    """Whether executions of a block are alike. A description: the test within blocks stands, whatever it says.
+    """Whether executions of a block are alike. A description only: the test within blocks stays.
 
     By ranks, and by the mean absolute deviation from the median, which a few slow executions hardly move. None where
     there are fewer than six pairs, or where nothing varies.
@@ -232,25 +232,3 @@ def blocks_pay(pairs: Pairs) -> BlocksPay | None:
 
 def _deviation(values: NDArray[np.float64]) -> float:
     return float(np.abs(values - np.median(values)).mean())
-
-
-def pairs_for(half_width: float, spread: float) -> int:
-    """How many pairs give an interval of ± ``half_width`` where now n pairs give ± ``spread`` √n: at least six.
-
-    Both on the scale of logarithms. The interval of the Walsh averages narrows as 1/√n.
-    """
-    needed = (spread / half_width) ** 2
-    return max(FEWEST_PAIRS, int(np.ceil(needed)))
-
-
-def log_half_width(ratio: PairedRatio) -> float | None:
-    """Half the interval's width on the scale of logarithms; None where there is no interval."""
-    if isinstance(ratio.interval, NotAchievable):
-        return None
-    return (log1p(ratio.interval.high / 100) - log1p(ratio.interval.low / 100)) / 2
-
-
-def spread_of(ratio: PairedRatio) -> float | None:
-    """Half-width times √n: what :func:`pairs_for` needs."""
-    width = log_half_width(ratio)
-    return None if width is None else width * sqrt(ratio.n)

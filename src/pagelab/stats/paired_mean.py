@@ -1,4 +1,4 @@
-"""Ratio of two means whose executions ran in pairs, and the test of it that exchanges the two of a pair."""
+"""Ratio of two means of paired executions, and its test, which exchanges the two of a pair."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class MeanRatio:
 
 @dataclass(frozen=True, slots=True)
 class Flipped:
-    """How likely the observed ratio, or one further off, is where the true one is as given."""
+    """Probability of the observed ratio, or one further off, under the given true ratio."""
 
     lower: float
     """One-sided p of "the true ratio is not lower"."""

@@ -1,4 +1,4 @@
-"""Precision stop: end a study when its intervals are narrow enough; never on a p-value or an effect."""
+"""Precision stop: ends a study when its intervals are narrow enough, never because of a p-value or an effect."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class PrecisionPlan:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a look decided, and from what."""
+    """The decision of a look, and its input."""
 
     stop: bool
     reason: StopReason

@@ -1,4 +1,4 @@
-"""The null distribution of the rank sum: how many of the C(N, n) equally likely assignments fall in a tail.
+"""The null distribution of the rank sum: counts of the C(N, n) equally likely assignments by their sum.
 
 Counts are exact Python integers throughout. Polynomials in x (x^s stands for "sum s") are packed into one big
 integer, a fixed number of bits a coefficient (Kronecker substitution), so that one shift and one addition by the
@@ -117,7 +117,7 @@ class BlockSums:
 
     @staticmethod
     def total(blocks: Sequence[tuple[Sequence[int], int]]) -> int:
-        """How many choices there are."""
+        """Number of choices."""
         return prod(comb(len(scores), k) for scores, k in blocks)
 
     def at_most(self, limit: int) -> int:

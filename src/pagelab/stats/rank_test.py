@@ -1,4 +1,4 @@
-"""Exact Wilcoxon rank-sum test, valid with ties: the permutation distribution over the midranks that were observed."""
+"""Exact Wilcoxon rank-sum test, valid with ties: the permutation distribution of the observed midranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Alternative(StrEnum):
-    """Which departure from "labels are meaningless" counts against it."""
+    """The departures from "labels are meaningless" that count against it."""
 
     TWO_SIDED = "two-sided"
     GREATER = "greater"
@@ -27,7 +27,7 @@ class Alternative(StrEnum):
 
 
 class PValueMethod(StrEnum):
-    """How the p-value was found; shown wherever the p-value is."""
+    """The method of the p-value; shown with every p-value."""
 
     EXACT = "exact"
     NORMAL = "normal"
@@ -112,7 +112,7 @@ def _with_slowest(values: ArrayLike, count: int, what: str) -> NDArray[np.float6
 
 
 def doubled_midranks(pooled: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Twice the midranks (1-based): integers, whatever the ties."""
+    """Twice the midranks (1-based): integers, also with ties."""
     _, inverse, counts = np.unique(pooled, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return np.asarray((2 * last - counts + 1)[inverse], dtype=np.int64)

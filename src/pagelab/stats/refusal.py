@@ -1,4 +1,4 @@
-"""Why a statistic was not computed: a typed refusal, never a silent NaN."""
+"""Refusals: the typed reason why a statistic was not computed, never a silent NaN."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Refusal(StrEnum):
-    """What was wrong with the input; stable names for reports and JSON."""
+    """Faults of the input; stable names for reports and JSON."""
 
     EMPTY = "empty"
     NOT_ONE_DIMENSIONAL = "not-one-dimensional"
@@ -43,7 +43,7 @@ class Refusal(StrEnum):
 
 
 class StatsRefusedError(ValueError):
-    """A statistic that cannot be computed from this input; ``refusal`` says why, the message says what to do."""
+    """A statistic that cannot be computed from this input; ``refusal`` is the reason, the message has the remedy."""
 
     def __init__(self, refusal: Refusal, message: str) -> None:
         super().__init__(message)

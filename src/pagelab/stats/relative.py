@@ -1,4 +1,4 @@
-"""Relative effect in percent: the shift on the ratio scale, so that the baseline's own uncertainty is counted."""
+"""Relative effect in percent: the shift on the ratio scale, which includes the baseline's uncertainty."""
 
 from __future__ import annotations
 

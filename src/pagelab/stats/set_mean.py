@@ -1,4 +1,4 @@
-"""One answer over a set of programs: the geometric mean of their ratios, and the test that its interval inverts."""
+"""The geometric mean of the ratios over a set of programs, with its test and the inverted interval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rank-sum test within blocks: only executions of one block change places, so drift between blocks costs nothing."""
+"""Rank-sum test within blocks: it exchanges executions of one block only, so drift between blocks costs nothing."""
 
 from __future__ import annotations
 

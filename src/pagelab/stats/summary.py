@@ -1,4 +1,4 @@
-"""Five-number summary as R's ``boxplot.stats(range = 0)`` gives it, with mean, standard deviation and CV."""
+"""Five-number summary as R's ``boxplot.stats(range = 0)``, with mean, standard deviation and CV."""
 
 from __future__ import annotations
 

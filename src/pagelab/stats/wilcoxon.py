@@ -1,4 +1,4 @@
-"""Wilcoxon's signed-rank test as the randomisation of the schedule gives it: within a block, labels change places."""
+"""Wilcoxon's signed-rank test as a randomisation test of the schedule: it exchanges labels within a block."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def untied_signed_cumulative(n: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1024)
 def walsh_order(n: int, level: float) -> PairOrder | NotAchievable:
-    """Which of the ordered n(n+1)/2 Walsh averages bound an interval of at least ``level``.
+    """The ordered n(n+1)/2 Walsh averages that bound an interval of at least ``level``.
 
     The largest k with P(W <= k - 1) <= (1 - level) / 2; beyond ``EXACT_PAIRS`` by the normal approximation.
     """

@@ -1,4 +1,4 @@
-"""What a study plans to test: each program by itself, or all as a set; and whether that can reach the level."""
+"""The planned tests of a study: each program, or all as a set; and the attainable level."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def contrasts(plan: Plan) -> list[tuple[Condition, Condition]]:
 
 
 def programs_by_policy(plan: Plan) -> dict[tuple[str, str], list[str]]:
-    """Policy and baseline to the programs that have both: names of workloads, whatever their parameters.
+    """Policy and baseline to the programs that have both: names of workloads, with any parameters.
 
     Configurations of one program are no independent programs.
     """
@@ -35,7 +35,7 @@ def programs_by_policy(plan: Plan) -> dict[tuple[str, str], list[str]]:
 
 
 def answered(plan: Plan) -> tuple[Plan, str | None]:
-    """``plan`` as it is answered where its author left that open, and what to tell of it.
+    """``plan`` with its answer decided if its author left that open, and the messages about it.
 
     Each program by itself; as a set where no comparison of one program could reach the level with these executions,
     and comparisons over all of them can.
@@ -88,7 +88,7 @@ def set_unreachable(plan: Plan) -> list[RunWarning]:
 
     if plan.executions < FEWEST_EXECUTIONS:
         message = (
-            f"a set of programs with {plan.executions} execution of each can tell nothing of their spread; "
+            f"a set of programs with {plan.executions} execution of each has no spread; "
             f"use at least {FEWEST_EXECUTIONS} executions"
         )
         return [_warning(message, executions=plan.executions, smallest_n=FEWEST_EXECUTIONS)]

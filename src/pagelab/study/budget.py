@@ -42,7 +42,7 @@ _COLD = 3
 
 @dataclass(frozen=True)
 class Pace:
-    """What a block of one workload takes, and what it tells."""
+    """Duration of a block of one workload, and its effect on the interval."""
 
     workload: str
     blocks: int
@@ -76,7 +76,7 @@ def fewest_of(comparisons: int, level: float, *, stratified: bool = True) -> int
 
 
 def with_minutes(plan: Plan, minutes: float) -> Plan:
-    """The plan of a study that is given a time: its pilot."""
+    """The plan of a study with a time: its pilot."""
     if plan.precision is not None:
         raise BadInputError(
             "--minutes and [precision] exclude each other: one ends a study by time, the other by what its looks find"
@@ -91,7 +91,7 @@ def checked_minutes(minutes: float) -> float:
 
 
 def longest_s(plan: Plan) -> float | None:
-    """A run that takes longer does not fit, whatever else does: it is ended, and the study with it. None: no limit."""
+    """Longest possible run: a longer one ends the study. None: no limit."""
     return None if plan.minutes is None else max(1.0, _COLD * 60 * plan.minutes / plan.executions)
 
 
@@ -167,7 +167,7 @@ def _rounded_up(minutes: float) -> str:
 
 
 def go_on(store: Store, plan: Plan, elapsed_s: float) -> str | None:
-    """Plans further blocks while there is time, after all that was planned is done; what is to be told of it.
+    """Plans further blocks while there is time, after all planned ones are done; returns messages.
 
     None: nothing more fits. ``elapsed_s`` is what this session took for its runs: more than they say of themselves, by
     its own part.
@@ -203,7 +203,7 @@ def _size(store: Store, plan: Plan, found: Sequence[Pace], spent: float) -> str:
 
 
 def paces_of(store: Store, plan: Plan) -> list[Pace]:
-    """Of each workload that runs, from what is done."""
+    """The pace of each workload, from its finished runs."""
     rows = store.rows("SELECT condition, duration_s FROM run WHERE duration_s IS NOT NULL")
     durations: dict[int, list[float]] = {}
     for condition, seconds in rows:
@@ -276,7 +276,7 @@ def allocated(paces: Sequence[Pace], seconds: float) -> dict[str, int]:
 
 
 def outlook(paces: Sequence[Pace], blocks: Mapping[str, int], plan: Plan) -> str:
-    """What so many blocks are likely to show, before they run; and what a change of 1% would take."""
+    """The changes that so many blocks are likely to show, and the time for a change of 1%."""
     if plan.answer == "set" or not contrasts(plan) or not any(pace.scatter for pace in paces):
         return ""
     z = _reach(plan)

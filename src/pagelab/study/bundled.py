@@ -1,4 +1,4 @@
-"""Bundled benchmarks in a study: ``benchmarks = [...]`` becomes workloads, their inputs a step of its set-up."""
+"""Bundled benchmarks in a study: ``benchmarks = [...]`` becomes workloads, with a set-up step for their inputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INPUTS = "inputs"
 
 @dataclass(frozen=True)
 class Bundle:
-    """What ``benchmarks`` adds to a study."""
+    """The additions of ``benchmarks`` to a study."""
 
     workloads: list[RawWorkload]
     inputs: list[str]
@@ -32,7 +32,7 @@ class Bundle:
     problems: list[tuple[Location, str]]
 
     def setup(self, out: Path) -> list[Step]:
-        """Makes the inputs in the study's directory; what is there is kept."""
+        """Makes the inputs in the study's directory; existing ones are kept."""
         if not self.inputs:
             return []
         argv = [sys.executable, "-m", "pagelab.benchmarks.inputs", str(out / INPUTS), *self.inputs]
@@ -65,7 +65,7 @@ def _wrong_values(names: set[str], parameters: Mapping[str, Sequence[Scalar]]) -
 
 
 def unknown_size(parameters: Mapping[str, Sequence[Scalar]]) -> str | None:
-    """What is wrong with the parameters that ``{bytes}`` stands for."""
+    """Errors in the parameters of ``{bytes}``."""
     for name in SIZED:
         if name not in parameters:
             return f"{{bytes}} needs the parameters cache and size; {name} is missing"
@@ -76,7 +76,7 @@ def unknown_size(parameters: Mapping[str, Sequence[Scalar]]) -> str | None:
 
 
 def bytes_of(parameters: Mapping[str, Scalar]) -> int | None:
-    """Bytes of the data cache ``cache`` of this machine times what ``size`` says; None where there is no such cache."""
+    """Bytes of this machine's data cache ``cache`` times the factor ``size``; None without such a cache."""
     from .. import machine
 
     times, parts = _SHARES[parameters["size"]]

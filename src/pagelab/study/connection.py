@@ -1,4 +1,4 @@
-"""Connections to a store: a writer that is right after a power cut, and readers that change nothing."""
+"""Connections to a store: a writer that survives a power cut, and readers that change nothing."""
 
 from __future__ import annotations
 

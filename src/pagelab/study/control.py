@@ -1,4 +1,4 @@
-"""Starting and continuing a study: what ``pagelab study run`` and ``resume`` do, as functions."""
+"""Functions to start and continue a study: ``pagelab study run`` and ``resume``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .store import NAME, Store
 
 @dataclass(frozen=True)
 class Tools:
-    """What a session needs of the outside world; tests give their own."""
+    """A session's access to the machine; tests replace it."""
 
     runner: Runner
     check: Check
@@ -80,16 +80,16 @@ def run_study(
 
 
 def _refuse_another(prepared: Prepared, directory: Path) -> None:
-    """Where the directory holds a study that began with another text, what differs is said with it."""
+    """Refuses a directory with another study's text, and lists the differences."""
     if not (directory / NAME).exists():
         return
     with Store.open(directory, write=False) as store:
         found = between(store.meta().get("spec", ""), prepared.text)
     if found:
         raise StudyError(
-            f"{directory} already holds a study, which began with another text ({told(found)}); "
+            f"{directory} already holds a study, which began with another file ({told(found)}); "
             f"{prepared.source.name} as it is now: pagelab study run {prepared.source} --into ANOTHER; "
-            f"what is there, as it began: pagelab study resume {directory} --as-begun"
+            f"continue it with its original file: pagelab study resume {directory} --as-begun"
         )
 
 

@@ -1,4 +1,4 @@
-"""The store as polars frames: what analysis starts from. Units are in the column names; null is "not measured"."""
+"""The store as polars frames, the input of analysis. Units are in the column names; null is "not measured"."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ WHERE step.message IS NOT NULL ORDER BY step.id
 
 
 class Source(Protocol):
-    """What frames are made of: an open store."""
+    """The source of frames: an open store."""
 
     def plan(self) -> Plan: ...
     def rows(self, query: str, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]: ...

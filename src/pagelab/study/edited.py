@@ -1,4 +1,4 @@
-"""Whether the file that a study was begun from says something else by now: that changes no study, and is told."""
+"""Changes of the file from which a study was begun: they do not change the study, and are reported."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def refuse_edited(
     if changed == ["minutes"]:
         advice = f"for more time: pagelab study resume {directory} --minutes N; {advice}"
     raise StudyError(
-        f"{source} was edited since the study began ({told(found)}), and a study keeps what it began with; {advice}"
+        f"{source} was edited since the study began ({told(found)}), and a study keeps its original file; {advice}"
     )
 
 

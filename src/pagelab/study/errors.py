@@ -1,4 +1,4 @@
-"""Errors of studies. Each carries the exit code that the command line ends with (docs/architecture/contracts.md)."""
+"""Errors of studies. Each has the exit code of the command line (docs/architecture/contracts.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Can this machine do a condition? Asked of the policy language and the system, before the first run."""
+"""Feasibility of a condition on this machine, checked with the policy language and the system before the first run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _needs(condition: Condition) -> str | None:
     """Programs and caches that are not here; for programs, with the Debian package that has them."""
     caches = [need.removeprefix("cache ") for need in condition.needs if need.startswith("cache ")]
     if caches:
-        return f"this machine has no cache {caches[0]}, or does not tell its size"
+        return f"this machine has no cache {caches[0]}, or does not report its size"
     path = condition.request.env.set.get("PATH", os.environ.get("PATH"))
     absent = [program for program in condition.needs if shutil.which(program, path=path) is None]
     return advice(absent) if absent else None

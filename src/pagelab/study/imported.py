@@ -1,4 +1,4 @@
-"""Results that others measured: PREPAGE-style CSV and hyperfine's JSON, into a store that says where they came from.
+"""Results of other tools in a store with their origin: PREPAGE-style CSV and hyperfine's JSON.
 
 What the source does not tell is null: an imported run has no record, no machine, no order that can be trusted.
 """
@@ -167,7 +167,7 @@ def _roles(path: Path, header: list[str], columns: Columns) -> tuple[str, str, s
             raise SpecError(path, [Problem("--execution", f'column "{execution}" has another meaning already', 1)])
     places = [name for name in free if name.lower() in MEASUREMENT]
     if places and execution is None:
-        message = f'column "{places[0]}" numbers measurements: say which column tells their executions'
+        message = f'column "{places[0]}" numbers measurements: name the column of their executions'
         raise SpecError(path, [Problem("--execution", message, 1)])
     rest = [name for name in header if name not in (time, columns.workload, execution, *places)]
     if columns.workload:
@@ -187,7 +187,7 @@ def _seconds(text: str, path: Path, column: str, line: int) -> float:
 
 
 class _HyperfineResult(BaseModel):
-    """What is needed of one entry of hyperfine's ``results``; newer versions may add keys."""
+    """The used keys of an entry of hyperfine's ``results``; newer versions may add keys."""
 
     command: str
     times: list[Annotated[float, Field(ge=0, allow_inf_nan=False)]]

@@ -1,4 +1,4 @@
-"""The planned looks of a precision stop: which runs come before each, and what each decided (docs/method)."""
+"""The planned looks of a precision stop: the runs before each, and each decision (docs/method)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Looks:
 
 
 def looks_of(store: Store) -> Looks:
-    """Where the study stands between its looks."""
+    """The study's state between its looks."""
     plan = store.plan()
     ends = plan.precision.looks if plan.precision else [plan.executions]
     taken = [event["data"] for event in store.events() if event["kind"] == "look"]

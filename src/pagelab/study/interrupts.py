@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a study runs: stop at a place where nothing is lost but the run in progress."""
+"""Ctrl-C and SIGTERM during a study: it stops at a place where only the run in progress is lost."""
 
 from __future__ import annotations
 

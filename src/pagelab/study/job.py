@@ -1,4 +1,4 @@
-"""One place of the schedule, from its set-up to its tear-down, and the interface through which it is carried out."""
+"""One place of the schedule, from its set-up to its tear-down, and the interface of its execution."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KILL_PATIENCE_S = 2.0
 
 
 class Runner(Protocol):
-    """Starts one program under one policy and returns what happened. Raises :class:`RunNotStarted`.
+    """Starts one program under one policy and returns the result. Raises :class:`RunNotStarted`.
 
     Any other exception is a failure of pagelab itself and ends the session.
     """
@@ -34,7 +34,7 @@ class Runner(Protocol):
 
 
 class RunNotStarted(Exception):  # noqa: N818 - an outcome, which is recorded; not an error of the study
-    """This run could not be started; the reason is kept, and the study goes on."""
+    """This run could not be started; the reason is stored, and the study continues."""
 
 
 Interruptible = Callable[[], AbstractContextManager[None]]
@@ -42,7 +42,7 @@ Interruptible = Callable[[], AbstractContextManager[None]]
 
 @dataclass(frozen=True)
 class Job:
-    """What an executor is given: plain data, so that it can be sent to another host."""
+    """The input of an executor: plain data, so that it can be sent to another host."""
 
     slot: Slot
     condition: Condition
@@ -51,7 +51,7 @@ class Job:
 
     @property
     def stderr(self) -> Path:
-        """Where the program's error output goes; a constant-length path, kept only when the run fails."""
+        """File of the program's error output; a constant-length path, kept only if the run fails."""
         return self.output_directory / f"run-{self.slot.position:06d}.stderr"
 
 
@@ -105,7 +105,7 @@ def perform(job: Job, runner: Runner, interruptible: Interruptible = nullcontext
 
 
 def describe(record: Record) -> str:
-    """How the program ended, for a record whose launcher said nothing more."""
+    """The end of the program, for a record without further details."""
     outcome = record.outcome
     if outcome.status == "timed-out":
         return f"did not end within {record.settings.timeout_s} s"

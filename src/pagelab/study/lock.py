@@ -22,7 +22,7 @@ _PATIENCE_S = 0.5
 
 @dataclass(frozen=True)
 class Holder:
-    """Who works in the directory, as the holder itself wrote it."""
+    """The process that works in the directory, as written by itself."""
 
     pid: int
     host: str
@@ -83,7 +83,7 @@ class DirectoryLock:
 
 
 def holder_of(directory: Path) -> Holder | None:
-    """Who works in ``directory`` now; None when nobody does (a dead session's lock is free)."""
+    """The process that works in ``directory`` now; None without one (a dead session's lock is free)."""
     path = directory / _NAME
     try:
         descriptor = os.open(path, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""The store's tables, as the chain of changes that made them. A new store goes through the whole chain.
+"""The store's tables, as a chain of migrations. A new store goes through the whole chain.
 
 Never edit a released entry: add the next one. docs/schema/store.md is generated from here.
 """

@@ -1,4 +1,4 @@
-"""Two commands, or one under two settings, as one study, interleaved: what ``pagelab compare 'CMD A' 'CMD B'`` runs."""
+"""Two commands, or one under two settings, as one interleaved study: ``pagelab compare 'CMD A' 'CMD B'``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TRIAL = "trial"
 
 @dataclass(frozen=True)
 class Pair:
-    """What to run. A command that needs a shell gets one."""
+    """The two commands. A command that needs a shell gets one."""
 
     commands: tuple[str, str]
     cwd: str
@@ -155,7 +155,7 @@ def run_own(spec: Path, directory: Path, tools: Tools, progress: Progress, canno
 
 
 def _failures(directory: Path) -> list[str]:
-    """Which command failed, and how."""
+    """The failed command and its failure."""
     import polars as pl
 
     with Store.open(directory, write=False) as store:

@@ -1,4 +1,4 @@
-"""From study.toml as written to a validated :class:`Plan`. Reads the files a study names; touches nothing else."""
+"""Makes a validated :class:`Plan` of a study.toml. Reads the files that a study names, and nothing else."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def plan_file(path: Path, out: Path) -> Plan:
 
 
 def plan_text(text: str, path: Path, out: Path) -> Plan:
-    """Like :func:`plan_file` for text that stands, or stood, in ``path``."""
+    """Like :func:`plan_file` for text from ``path``."""
     return _Planner(parse(text, path), text, path, out).plan()
 
 
@@ -116,8 +116,8 @@ class _Planner:
         for index, workload in enumerate(raw.workload):
             for name in workload.policies or []:
                 if name not in policies:
-                    told = meant_of(name, policies)
-                    self._wrong(("workload", index, "policies"), f'no policy is called "{name}"{told}')
+                    suggestion = meant_of(name, policies)
+                    self._wrong(("workload", index, "policies"), f'no policy is called "{name}"{suggestion}')
             self._check_metric(workload.metric, ("workload", index, "metric"))
         self._check_metric(raw.metric, ("metric",))
 
@@ -125,9 +125,11 @@ class _Planner:
         if metric is None or metric in METRICS:
             return
         if not re.fullmatch(r"(counter|measure)\.\S+", metric):
-            told = meant(metric, METRICS)
-            allowed = f"{' Allowed' if told else '; allowed'}: {', '.join(METRICS)}, counter.<role>, measure.<name>"
-            self._wrong(location, f'unknown metric "{metric}"{told}{allowed}')
+            suggestion = meant(metric, METRICS)
+            allowed = (
+                f"{' Allowed' if suggestion else '; allowed'}: {', '.join(METRICS)}, counter.<role>, measure.<name>"
+            )
+            self._wrong(location, f'unknown metric "{metric}"{suggestion}{allowed}')
         elif metric.startswith("counter.") and not self.raw.counters.events:
             self._wrong(location, f'"{metric}" needs [counters] events = ["…"]')
 

@@ -1,4 +1,4 @@
-"""Everything that happens before the first run: plan, capability, reachability, schedule, and the study directory."""
+"""The steps before the first run: plan, capability, reachability, schedule, and the study directory."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ def _listing(plan: Plan, reasons: dict[int, str]) -> str:
 def _refusal(plan: Plan, reasons: dict[int, str]) -> str:
     return (
         f"this machine cannot do {len(reasons)} of {len(plan.conditions)} conditions:\n{_listing(plan, reasons)}\n"
-        "see what it needs with: pagelab doctor; or leave them out, and have the report say so, with: --skip-impossible"
+        "see the requirements with: pagelab doctor; or leave these conditions out of the study with: --skip-impossible"
     )
 
 
 def _left_out(plan: Plan) -> list[RunWarning]:
-    """One warning a reason: what a missing program costs is one line, however many conditions it is."""
+    """One warning a reason, for any number of conditions."""
     by_reason: dict[str, list[Condition]] = {}
     for condition in plan.conditions:
         if condition.left_out:
@@ -110,7 +110,7 @@ def _left_out(plan: Plan) -> list[RunWarning]:
 
 
 def _loses_a_baseline(plan: Plan, lost: list[Condition]) -> bool:
-    """Whether something that does run has lost what it is compared with."""
+    """Whether a running condition has lost its baseline."""
     run = {condition.workload for condition in plan.active()}
     return any(condition.baseline and condition.workload in run for condition in lost)
 

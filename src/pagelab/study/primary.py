@@ -1,4 +1,4 @@
-"""What times are compared where nobody says: decided by a first execution of each, before any that counts."""
+"""The default metric of times: decided by a first execution of each command, before any that counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ACCOUNTED = 0.9
 
 
 def metric_of(runs: pl.DataFrame) -> tuple[str, str]:
-    """What is compared where nobody says: processor time of programs that only work, or wait for a processor.
+    """The default metric: processor time of programs that only compute or wait for a processor.
 
     Who waits is slowed by other programs, by as much as these happen to want: with other programs beside, wall time
     varies by 20-30% where processor time varies by 5-10%. Programs with several threads at work, and programs that wait

@@ -1,4 +1,4 @@
-"""The programs a study measures, by content: a study whose program was rebuilt half-way compares nothing."""
+"""The measured programs of a study by content: a study with a program that changed half-way is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .plan import Condition, Plan
 
 
 def path_with_bundled() -> str:
-    """PATH for set-up and tear-down, with pagelab's own programs behind what the user has."""
+    """PATH for set-up and tear-down: the user's, followed by pagelab's own programs."""
     try:
         return os.pathsep.join([os.environ.get("PATH", os.defpath), str(paths.workload().parent)])
     except paths.MissingPartError:
@@ -36,7 +36,7 @@ def fingerprints(plan: Plan) -> dict[str, str]:
 
 
 def missing(plan: Plan) -> list[str]:
-    """What is wrong with commands that cannot be started; conditions with a set-up may yet create theirs."""
+    """Errors of commands that cannot be started; conditions with a set-up may still create theirs."""
     return [
         f"{condition.name}: cannot find the program {condition.request.argv[0]} (directory {condition.request.cwd})"
         for condition in plan.active()
@@ -45,7 +45,7 @@ def missing(plan: Plan) -> list[str]:
 
 
 def changed(before: dict[str, str]) -> list[str]:
-    """The programs that are no longer what they were."""
+    """The programs whose content has changed."""
     return [path for path, digest in before.items() if not Path(path).is_file() or _sha256(Path(path)) != digest]
 
 

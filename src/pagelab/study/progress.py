@@ -1,4 +1,4 @@
-"""How a study shows that it is getting on: a bar on a terminal, plain lines elsewhere, nothing in tests."""
+"""Progress of a study: a bar on a terminal, plain lines elsewhere, nothing in tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PLAIN_EVERY_S = 10.0
 
 
 class Progress(Protocol):
-    """What a session tells while it runs. ``left_s`` is None until a first run has finished.
+    """Messages of a running session. ``left_s`` is None until a first run has finished.
 
     A study that is given a time starts again when it knows how many runs fit.
     """

@@ -1,4 +1,4 @@
-"""The quick form of a study: its ``[quick]`` table laid over the rest, as a study of its own."""
+"""The quick form of a study: its ``[quick]`` table replaces the other keys, in a study of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session: from the first run not yet done to the end of the schedule, one committed run after the other.
+"""A session: from the first missing run to the end of the schedule, one committed run after the other.
 
 Whatever ends a session (Ctrl-C, ``kill -9``, a power cut), the store holds every run that finished, and the next
 session continues the same permutation at the run that was in progress.
@@ -31,7 +31,7 @@ from .store import FAILED, RunResult, StepOutcome, Store
 
 @dataclass(frozen=True)
 class Finished:
-    """How a study stands when a session comes to its end."""
+    """The study's state at the end of a session."""
 
     runs: int
     failed: int
@@ -109,15 +109,15 @@ class Session:
             self._store.commit_steps(tuple(outcomes), self._id)
 
     def _run_planned(self, interrupts: Interrupts) -> None:
-        """All that is planned; in a study that is given a time, then what still fits."""
+        """All planned runs; in a study with a time, then further ones that fit."""
         began = time.monotonic()
         self._run_segments(interrupts)
         while self._plan.minutes is not None:
-            told = budget.go_on(self._store, self._plan, time.monotonic() - began)
-            if told is None:
+            message = budget.go_on(self._store, self._plan, time.monotonic() - began)
+            if message is None:
                 return
-            if told:
-                self._progress.note(told)
+            if message:
+                self._progress.note(message)
             self._plan = self._store.plan()
             self._run_segments(interrupts)
 
@@ -153,7 +153,7 @@ class Session:
                 budget.refuse_too_long(self._store, self._plan, job.slot.block)
 
     def _stop_if_nothing_starts(self, last: Job, message: str | None) -> None:
-        """When not one run of the very first block could be started, none will be: say why instead of going on."""
+        """Ends the session with the reason if no run of the very first block could be started."""
         if last.slot.position != len(self._plan.active()) - 1:
             return
         if self._store.rows("SELECT count(*) FROM run WHERE status != 'not-started'") == [(0,)]:
@@ -231,7 +231,7 @@ _MATTERS = (
 
 
 def machine_changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What differs, of what can change a result: ``"kernel.release: 6.1 → 6.12"``."""
+    """Differences of the machine that can change a result: ``"kernel.release: 6.1 → 6.12"``."""
     changes = []
     for path in _MATTERS:
         old, new = _at(before, path), _at(now, path)

@@ -1,4 +1,4 @@
-"""A and B of a comparison: commands with the flags that each runs under, as typed, or as a study kept them."""
+"""A and B of a comparison: commands with their flags, as typed, or as stored in a study."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _kept(one: Condition) -> dict[str, str]:
 
 
 def again(sides: Sides) -> list[str] | None:
-    """The words of the command line that compares them; None where flags cannot say what differs."""
+    """The command line of the same comparison; None if flags cannot express the difference."""
     a, b = sides
     words = ["pagelab", "compare", *([a.command] if a.command == b.command else [a.command, b.command])]
     if sides[0] == sides[1]:

@@ -1,4 +1,4 @@
-"""Where a study stands, from its store alone: running or dead, how far, what failed, how long still."""
+"""Status of a study, from its store alone: running or dead, progress, failures, remaining time."""
 
 from __future__ import annotations
 

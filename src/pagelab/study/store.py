@@ -1,4 +1,4 @@
-"""The store of a study: one SQLite file that is right after a power cut, and frames to analyse it with.
+"""The store of a study: one SQLite file that survives a power cut, and frames for its analysis.
 
 Writers commit one run in one transaction (WAL, ``synchronous=FULL``). Readers never need the writer to stop.
 Tables: docs/schema/store.md.
@@ -37,7 +37,7 @@ def now() -> str:
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """What a set-up or tear-down command did."""
+    """Result of a set-up or tear-down command."""
 
     phase: Literal["setup", "teardown"]
     command: str
@@ -49,7 +49,7 @@ class StepOutcome:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What one place of the schedule produced, to be committed as one transaction."""
+    """The result of one place of the schedule, committed as one transaction."""
 
     status: str
     started_at: str | None
@@ -218,7 +218,7 @@ class Store:
             return int(cursor.lastrowid or 0)
 
     def interrupt_attempts(self, why: str) -> None:
-        """The run in progress was given up: it has no result, and a later session repeats it."""
+        """Marks the run in progress as abandoned: it has no result, and a later session repeats it."""
         with self._transaction():
             self._give_up_attempts(why)
 

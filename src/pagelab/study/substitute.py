@@ -23,7 +23,7 @@ BUILT_IN = (HERE, OUT, PYTHON)
 
 
 def names_in(text: str) -> set[str]:
-    """The names that ``text`` asks to have replaced, built-in ones included."""
+    """The names in braces in ``text``, built-in ones included."""
     return {found[2] for found in _PLACE.finditer(text) if found[2]}
 
 

@@ -1,4 +1,4 @@
-"""TOML read into a pydantic model, every mistake told with file, line, key and what would be allowed."""
+"""Reads TOML into a pydantic model; every error names file, line, key and the allowed values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read_text(path: Path, instead: str) -> str:
 
 
 def parse(text: str, path: Path | str, model: type[Model], tables: Tables) -> Model:
-    """What ``text`` says; ``path`` is only named in errors. Raises :class:`SpecError` with every problem found."""
+    """The model of ``text``; ``path`` is only named in errors. Raises :class:`SpecError` with every problem found."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -41,7 +41,7 @@ def parse(text: str, path: Path | str, model: type[Model], tables: Tables) -> Mo
 def validate(
     data: Mapping[str, Any], path: Path | str, model: type[Model], tables: Tables, lines: LineIndex | None = None
 ) -> Model:
-    """The same for what was parsed before, or never was TOML."""
+    """The same for a parsed value, or one that was never TOML."""
     try:
         return model.model_validate(data)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""The two things about TOML that tomllib leaves out: where a key stands, and writing a value."""
+"""Two functions that tomllib lacks: the line of a key, and the text of a value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One command under several settings of one axis, as a study that fits a budget: what ``pagelab try`` runs."""
+"""One command under several settings of one axis, as a study that fits a budget: ``pagelab try``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CANNOT = "this cannot be tried"
 
 @dataclass(frozen=True)
 class Trying:
-    """What to run; the first setting is what the others are compared with."""
+    """The command and its settings; the first setting is the baseline."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -84,7 +84,7 @@ class Trying:
 
 @dataclass(frozen=True)
 class Pilot:
-    """What one block says of the time that one takes, after an execution that read files from the disk."""
+    """The duration of one block, after an execution that read files from the disk."""
 
     block_s: float
     spent_s: float
@@ -144,7 +144,7 @@ def _pilot(wanted: Trying, directory: Path, tools: Tools) -> Pilot:
             )
         failed = runs.filter(pl.col("status") != "ok").select("condition", "status", "message", "exit_code")
         if failed.height:
-            raise BadInputError(f"{'; '.join(_told(*row) for row in failed.iter_rows())}; nothing was compared")
+            raise BadInputError(f"{'; '.join(_failure_text(*row) for row in failed.iter_rows())}; nothing was compared")
         durations.append(float(runs["duration_s"].sum()))
     # One hiccup must not make the study too short: the smaller of the two.
     return Pilot(max(min(durations[0] * conditions, durations[1]), 1e-3), monotonic() - began)
@@ -158,6 +158,6 @@ def _trial(wanted: Trying, directory: Path, tools: Tools, limit: float) -> pl.Da
         return store.runs()
 
 
-def _told(condition: str, status: str, message: str | None, code: int | None) -> str:
+def _failure_text(condition: str, status: str, message: str | None, code: int | None) -> str:
     reason = message or (f"exit code {code}" if code is not None else "")
     return f"{condition.split('/', 1)[1]}: {status}" + (f": {reason}" if reason else "")

@@ -1,4 +1,4 @@
-"""Reference traces: captured, read, written, converted, put together, reduced (docs/trace).
+"""Reference traces: captured, read, written, converted, combined, reduced (docs/trace).
 
 Everything streams: arrays come and go in batches of about 10⁵ records, whatever the trace's length. The native part
 releases the GIL.

@@ -59,7 +59,7 @@ def capture(
     force: bool = False,
     level: int = 3,
 ) -> Capture:
-    """Runs a program in the emulator and writes its references (docs/trace says which those are).
+    """Runs a program in the emulator and writes its references (docs/trace defines them).
 
     ``full`` keeps every reference, else page runs of ``page_bytes`` are written. ``ranges`` keeps addresses in
     [low, high). A window is ``first`` and ``count``, in instructions of each process image, or ``marker``: what the
@@ -185,7 +185,7 @@ def _options(
 
 
 def _short_directory() -> str | None:
-    """Where sockets can be: their paths have at most 107 bytes, and commas end the plugin's arguments."""
+    """A directory for sockets: their paths have at most 107 bytes, and commas end the plugin's arguments."""
     usual = tempfile.gettempdir()
     return None if len(usual) < 60 and "," not in usual else "/tmp"
 

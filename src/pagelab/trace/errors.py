@@ -1,4 +1,4 @@
-"""What a trace can refuse."""
+"""Errors of traces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pagelab.errors import BadInputError
 
 
 class TraceError(BadInputError):
-    """A trace, or what was asked of it, cannot be accepted.
+    """A trace, or a request for it, cannot be accepted.
 
     ``kind``: ``torn``, ``damaged``, ``sampled``, ``reduced``, ``not-a-trace``, ``io`` or ``invalid``.
     """

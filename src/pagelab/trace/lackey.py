@@ -26,7 +26,7 @@ def capture_with_lackey(
     force: bool = False,
     level: int = 3,
 ) -> Capture:
-    """As :func:`~pagelab.trace.capture`, without windows, ranges and children; threads are not told apart."""
+    """As :func:`~pagelab.trace.capture`, without windows, ranges and children; threads are not distinguished."""
     valgrind = shutil.which("valgrind")
     if valgrind is None:
         raise MachineError("cannot find valgrind; run: sudo apt install valgrind")
@@ -64,7 +64,7 @@ def capture_with_lackey(
         0.0,
         _kinds(path) if full else None,
         [{"command": list(argv), "references": written["references"], "ended": "exit" if status >= 0 else "killed"}],
-        ["lackey sees one process, and does not tell its threads apart"],
+        ["lackey records one process, and does not distinguish its threads"],
         0,
     )
 

@@ -1,4 +1,4 @@
-"""Operations on trace files: done natively, asked for as data."""
+"""Operations on trace files, requested as data and executed natively."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def ask(request: dict[str, Any], path: Path | str | None = None) -> dict[str, An
 
 
 def records(kinds: Iterable[str], page: str | int | None) -> dict[str, Any]:
-    """Which records a new trace has, as the native part wants it."""
+    """The records of a new trace, in the native part's form."""
     chosen = list(kinds)
     kind_codes(chosen)
     return {"kinds": chosen, "page_bits": None if page is None else page_bits(page)}
 
 
 def output(path: Path | str, force: bool, level: int, parameters: dict[str, Any]) -> dict[str, Any]:
-    """Where a new trace goes, as the native part wants it."""
+    """The file of a new trace, in the native part's form."""
     if not 1 <= level <= 19:
         raise TraceError("invalid", f"compression level {level}: 1 to 19")
     return {"path": str(path), "force": force, "level": level, "provenance": provenance(parameters)}
 
 
 def info(path: Path | str, *, thorough: bool = False) -> dict[str, Any]:
-    """What is in a trace; ``thorough`` reads all of it, checks every chunk, and counts kinds, threads and pages."""
+    """Contents of a trace; ``thorough`` reads all of it, checks every chunk, and counts kinds, threads and pages."""
     return ask({"work": "info", "input": str(path), "thorough": thorough}, path)
 
 
@@ -55,7 +55,7 @@ def convert(
     force: bool = False,
     level: int = 3,
 ) -> dict[str, Any]:
-    """Writes a trace of a foreign ``format``, or one of ours, as a new trace; what was written.
+    """Writes a trace of a foreign ``format``, or a pagelab trace, as a new trace; returns its description.
 
     ``page_bytes`` makes page runs; ``recover`` keeps all whole chunks of a damaged trace of ours.
     """
@@ -152,7 +152,7 @@ def reduce(
     force: bool = False,
     level: int = 3,
 ) -> dict[str, Any]:
-    """Drops what cannot matter to LRU memories of ``memory`` bytes and more, in each of these numbers of ``colours``.
+    """Drops references that do not affect LRU memories of ``memory`` bytes and more, for each of ``colours``.
 
     The result has page runs; LRU's faults are exact there (and OPT's), and the counts add up to all references.
     """

@@ -1,4 +1,4 @@
-"""Which file an emulator is to run: scripts name interpreters, and each architecture has an emulator of its own."""
+"""The file that an emulator runs: scripts name interpreters, and each architecture has its own emulator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a trace comes from, as its header says."""
+"""Provenance of a trace, for its header."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def provenance(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Command line, machine, software, time, and the parameters of what was done."""
+    """Command line, machine, software, time, and the parameters of the operation."""
     from pagelab.machine.provenance import provenance as of_machine
 
     return {"argv": list(sys.argv), "parameters": parameters, "machine": of_machine()}

@@ -1,4 +1,4 @@
-//! What a guest file says of frame placement: one slot a strategy, and one for the engine.
+//! Frame placement in the guest file: one slot a strategy, and one for the engine.
 //!
 //! Every word is updated while the program runs (that is what `pagelab stat` reads), except those said to be counted
 //! at exit.

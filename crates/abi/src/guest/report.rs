@@ -1,4 +1,4 @@
-//! What a guest file says, as plain values.
+//! The contents of a guest file as plain values.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! Strategies of a plan, and the table of words that their lists lie in.
+//! Strategies of a plan, and the table of words that contains their lists.
 
 use super::{BASE_PAGE, MAX_STRATEGIES, MOST_COLOURS, Parameter, Plan, PlanError, STRATEGY_BYTES, StrategyKind};
 use super::{u16_at, u32_at, u64_at};

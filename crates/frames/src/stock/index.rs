@@ -1,4 +1,4 @@
-//! From frame numbers to the free slots that hold them: open addressing, optional.
+//! Index from frame numbers to free slots: open addressing, optional.
 
 use super::{NIL, SlotId, State, Stock};
 

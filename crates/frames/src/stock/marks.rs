@@ -1,4 +1,4 @@
-//! How much of each colour the store should hold.
+//! Target numbers of pages of each colour in the stock.
 //!
 //! A colour that programs ask for often must not run out, and the others should not take its place in a bounded store. So
 //! requests are counted by colour, older ones for less and less, and a store of so many pages has a **goal** a colour in

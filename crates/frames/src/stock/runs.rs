@@ -1,4 +1,4 @@
-//! Taking: single pages, and runs whose pages are as wanted.
+//! Taking single pages, and runs of pages with the wanted colours.
 
 use super::chunk::{Chunk, bit};
 use super::lists::EMPTIES;

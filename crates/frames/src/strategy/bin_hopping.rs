@@ -1,4 +1,4 @@
-//! Bin hopping: each page gets the colour after the last page's, whatever its address.
+//! Bin hopping: each page gets the colour after the last page's, at any address.
 
 use super::{Strategy, Want};
 use crate::mix::mix_below;

@@ -1,4 +1,4 @@
-//! Modulo: a colour for each page, as a pattern that repeats over the addresses or as a saved map has it.
+//! Modulo: a colour for each page, from a pattern that repeats over the addresses or from a saved map.
 
 use super::spans::Spans;
 use super::{Strategy, Want};

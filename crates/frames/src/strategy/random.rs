@@ -1,4 +1,4 @@
-//! Random colours, the same for the same seed and address, whatever the order of faults.
+//! Random colours that depend on seed and address, not on the order of faults.
 
 use super::{Strategy, Want};
 use crate::mix::{mix, mix_below};

@@ -1,4 +1,4 @@
-//! Known answers: what the papers say each strategy does.
+//! Known answers of each strategy from the papers.
 
 use core::ffi::{c_char, c_int, c_void};
 use std::vec::Vec;

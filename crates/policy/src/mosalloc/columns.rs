@@ -1,4 +1,4 @@
-//! Lines of CSV into named fields.
+//! Parser from lines of CSV to named fields.
 
 use crate::error::{Place, PolicyError};
 

@@ -1,4 +1,4 @@
-//! Rules: what they apply to, and whether they can ever apply.
+//! Rules: their memory, and whether they can ever apply.
 
 use crate::error::{Place, PolicyError};
 use crate::machine::Machine;

@@ -1,4 +1,4 @@
-//! Which strategy places the pages of an address.
+//! The strategy of each address.
 //!
 //! Each pool and the heap have at most one strategy, known from the plan. On top of them lie ranges (address rules of the
 //! policy, memory that existed at start), and on top of these the program's own hints. Nobody waits for a lock here; writers

@@ -1,4 +1,4 @@
-//! Hints: what the program itself says about its pages while it runs (the API's half of the engine).
+//! Hints: the program's own requests for its pages while it runs (the API's half of the engine).
 //!
 //! Hints are strategies with numbers beyond the plan's, handed to the handler like everything that needs the pool. One
 //! table keeps them: whoever gives or takes a hint holds its lock, so that a number cannot be given away between being

@@ -1,4 +1,4 @@
-//! What the engine asks of the kernel: userfaultfd, frame numbers, memory nodes, control groups.
+//! The engine's kernel interfaces: userfaultfd, frame numbers, memory nodes, control groups.
 
 pub mod control_groups;
 pub mod kpageflags;

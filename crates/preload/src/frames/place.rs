@@ -1,4 +1,4 @@
-//! Placing: missing pages get pages out of the pool.
+//! Placing: missing pages get pages from the pool.
 //!
 //! Whatever happens, a thread that waits for a page goes on: with the page wanted, with another one, with the kernel's
 //! zero page, or with its memory taken out of our hands.

@@ -1,4 +1,4 @@
-//! Free pages in whose frames the engine knows: where they come from, and when they go back.
+//! Free pages with known frames: their sources, and their return to the kernel.
 
 pub mod chunks;
 pub mod grip;

@@ -1,4 +1,4 @@
-//! The program's own userfaultfd on memory whose pages we place.
+//! The program's own userfaultfd on governed memory.
 //!
 //! A mapping belongs to one userfaultfd. So where the program registers a range with its own, ours lets go of it first: the
 //! range is the program's until its memory is unmapped, and its pages are the kernel's. Seen are requests through libc

@@ -1,4 +1,4 @@
-//! Which memory can be registered, and our own threads' way to do it.
+//! Memory that can be registered, and registration by the library's own threads.
 
 use crate::boundary::maps::{self, Mapping};
 use crate::boundary::span::Span;

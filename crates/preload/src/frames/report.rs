@@ -1,4 +1,4 @@
-//! What the engine counts, and what lies where at the end.
+//! Counts of the engine, and the placement at the end.
 
 pub mod at_exit;
 pub mod census;

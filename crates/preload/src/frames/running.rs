@@ -1,4 +1,4 @@
-//! Whether the engine runs, for threads of the program.
+//! State of the engine for the program's threads: running or not.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 

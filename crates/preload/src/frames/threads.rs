@@ -1,4 +1,4 @@
-//! Threads of the engine's own, and how threads of the program reach them.
+//! The engine's own threads, and requests of the program's threads to them.
 
 pub mod handler;
 pub mod handler_affinity;

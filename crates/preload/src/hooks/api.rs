@@ -1,4 +1,4 @@
-//! What programs call themselves: the functions of `pagelab.h`, whose comments are their documentation.
+//! Functions for programs: those of `pagelab.h`, whose comments are their documentation.
 //!
 //! Arguments are read, and results written, while no lock is held: the program's memory may be the very memory whose
 //! faults the engine answers.

@@ -1,4 +1,4 @@
-//! What a forked child resets: one list. A room that keeps what is not a child's adds a function of its own here.
+//! The list of resets in a forked child. A module with data that a child must not keep adds a function here.
 
 use crate::backing::{self, hints};
 use crate::memory::tables;

@@ -1,4 +1,4 @@
-//! What libc's functions do instead: the same signatures, results and errno.
+//! Replacements of libc's functions, with the same signatures, results and errno.
 
 use core::ffi::{c_int, c_long, c_uint, c_void};
 

@@ -1,4 +1,4 @@
-//! An environment without the guest, for programs that shall not inherit the policy.
+//! An environment without the guest, for programs that must not inherit the policy.
 
 use core::ffi::{CStr, c_char};
 use core::marker::PhantomData;

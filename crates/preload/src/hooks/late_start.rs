@@ -1,4 +1,4 @@
-//! A program that gives hints in a process where nothing is placed yet.
+//! Hints of a program in a process without an engine.
 
 use pagelab_abi::guest::Started;
 use pagelab_abi::plan::{Flags, HEADER_BYTES, MAGIC, Plan, VERSION};

@@ -1,4 +1,4 @@
-//! Programs that lock themselves in with seccomp.
+//! Programs that install seccomp filters.
 //!
 //! A filter may kill the process for any system call that the program itself does not make. So just before the program
 //! installs one (prctl, or seccomp(2) through libc's `syscall`), placement is measured for the last time, what needs us is

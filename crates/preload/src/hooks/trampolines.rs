@@ -1,4 +1,4 @@
-//! Entry points in assembly: what must leave all registers as it found them.
+//! Entry points in assembly, which preserve all registers.
 
 use super::entry;
 

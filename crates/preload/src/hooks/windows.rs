@@ -1,4 +1,4 @@
-//! Windows: what the program wants measured of itself, between `pagelab_begin` and `pagelab_end`.
+//! Windows: the program's own measurements between `pagelab_begin` and `pagelab_end`.
 //!
 //! Nothing is locked after the first window: a thread writes to its own slots of the windows file only, and ended windows
 //! are claimed one by one. System calls are what a window costs (0.2 to 0.8 µs each on virtual machines): two, getrusage at

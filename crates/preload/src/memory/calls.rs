@@ -1,4 +1,4 @@
-//! The memory calls: which go to the kernel unchanged, which to a pool.
+//! The memory calls, each passed to the kernel or answered by a pool.
 
 mod locks;
 mod remap;

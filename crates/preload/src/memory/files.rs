@@ -1,4 +1,4 @@
-//! File mappings: prepaging as the policy wants it, and what was resident at start.
+//! File mappings: prepaging by the policy, and the pages resident at start.
 //!
 //! `demand` is MADV_RANDOM: no readahead on faults. Mappings come from three sides: libc's mmap (detoured), before the
 //! library started (scanned once), and ld.so's own mmap for dlopen (scanned again each time ld.so tells debuggers that

@@ -1,4 +1,4 @@
-//! The program break: what brk and sbrk move, kept in the heap's pool.
+//! The program break: brk and sbrk, kept in the heap's pool.
 //!
 //! The kernel's own break is left alone. What is mapped here ends at a tile's end, the program sees its own break
 //! inside. Memory given back by lowering the break is unmapped, as natively, and mapped anew when it comes again: the kernel

@@ -1,4 +1,4 @@
-//! Placement at the end of the process: which page sizes its memory really got, by region, against what was asked.
+//! Placement at the end of the process: requested and actual page sizes by region.
 //!
 //! Measured with `PAGEMAP_SCAN` (Linux 6.7): exact, by page, without privileges. Older kernels: sums from smaps.
 

@@ -1,4 +1,4 @@
-//! One pool of anonymous memory: which of its addresses the program has, and which are mapped in advance.
+//! One pool of anonymous memory: addresses in use, and addresses mapped in advance.
 //!
 //! Every address of the pool is in one of three states:
 //! - *used*: the program has it;

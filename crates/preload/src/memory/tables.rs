@@ -1,4 +1,4 @@
-//! Heap and pools, behind one lock.
+//! Heap and pools, protected by one lock.
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};

@@ -1,4 +1,4 @@
-//! Writing jumps over the entries of somebody else's functions.
+//! Writing jumps over the entries of functions in other libraries.
 //!
 //! All entries are checked before the first byte is written: either every detour is in place, or none. Only done while
 //! the process has one thread, because a 14-byte write is not atomic.

@@ -1,4 +1,4 @@
-//! The functions that are detoured, by what needs them.
+//! The detoured functions, grouped by purpose.
 
 use core::ffi::CStr;
 

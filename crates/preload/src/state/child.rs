@@ -1,4 +1,4 @@
-//! A forked child's first meeting with the library, whose data are the parent's until then.
+//! A forked child's first call of the library, whose data are the parent's until then.
 //!
 //! Whatever a room keeps that is not the child's, it resets by one function, and all these functions are in one list
 //! (`hooks::child`), which the first thread of the child that calls the library walks.

@@ -1,4 +1,4 @@
-//! One fork at a time, and none while something is held that must not be copied half done.
+//! One fork at a time, and none while data are half changed.
 
 use crate::boundary::sys;
 use crate::state::lock::Turn;

@@ -1,4 +1,4 @@
-//! What the plan says about an address: which piece of a pool it lies in, and how that piece is to be backed.
+//! The plan's answer for an address: the piece of a pool that contains it, and the backing of that piece.
 
 use pagelab_abi::plan::{BASE_PAGE, Interval, KERNEL, Memory, Plan, Section, Via};
 

@@ -1,4 +1,4 @@
-//! Work on a stack of the library's own, which a forked child does not begin before it is set up.
+//! Work on one of the library's stacks; a forked child is set up first.
 
 use crate::boundary::stack;
 

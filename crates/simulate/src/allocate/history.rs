@@ -1,4 +1,4 @@
-//! What happened on the simulated machine before the program started.
+//! The history of the simulated machine before the program starts.
 
 use serde::{Deserialize, Serialize};
 

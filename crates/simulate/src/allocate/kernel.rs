@@ -1,4 +1,4 @@
-//! The kernel's page allocator: free lists, a list of single pages for each processor, and the file cache, which makes room.
+//! The kernel's page allocator: free lists, a list of single pages for each processor, and a reclaimable file cache.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! How big the pages are, by address.
+//! Page sizes by address.
 
 use super::PAGE_BITS;
 

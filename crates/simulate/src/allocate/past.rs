@@ -1,4 +1,4 @@
-//! A machine on which programs have come, grown side by side, read files, and gone.
+//! A machine on which programs have started, grown concurrently, read files, and ended.
 
 use super::history::History;
 use super::kernel::{Kernel, LARGEST_FOLIO};

@@ -1,4 +1,4 @@
-//! Random numbers that a seed decides, the same on every machine.
+//! Seeded random numbers, the same on every machine.
 
 /// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! The strategies of a policy's axis `frames`, with the lists they read held here.
+//! The strategies of a policy's axis `frames`, with their lists.
 
 use pagelab_abi::plan::Parameter;
 use pagelab_frames::strategy::{Exact, Modulo, Numbered, Numbers, Spans, Strategy as _};

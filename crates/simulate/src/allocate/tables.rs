@@ -1,4 +1,4 @@
-//! Which frame backs a page: what has been placed so far.
+//! The frame of each placed page.
 
 use std::collections::HashMap;
 

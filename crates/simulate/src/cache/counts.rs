@@ -1,4 +1,4 @@
-//! What a level counts.
+//! Counts of a level.
 
 use pagelab_trace::Kind;
 

@@ -1,4 +1,4 @@
-//! A first level that needs no frames: what it lets through is computed once for all executions.
+//! A first level that does not depend on frames: its misses are computed once for all executions.
 //!
 //! If the bits that choose a set lie within the page offset, and no level below ever takes a line away from it, a cache with
 //! tags of virtual addresses hits and misses exactly where the physically tagged one does, as long as no two pages share a

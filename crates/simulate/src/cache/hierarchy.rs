@@ -1,4 +1,4 @@
-//! Levels of caches in lockstep: each reference goes all its way before the next one starts.
+//! Levels of caches in lockstep: each reference passes all levels before the next one starts.
 //!
 //! Write-back, write-allocate. A line that falls out of a level and is dirty is written back to the level below: there it
 //! becomes dirty where it is, without counting as used; where it is not, it is put in, or passed on if the level's

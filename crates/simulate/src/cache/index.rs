@@ -1,4 +1,4 @@
-//! Which set of a cache a line goes to.
+//! The set of a line in a cache.
 
 /// A function from line numbers to set numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The same caches as slowly and plainly as can be: lists of (line, dirty), most recent first, LRU only. For tests.
+//! A naive simulation of the same caches: lists of (line, dirty), most recent first, LRU only. For tests.
 
 use super::counts::{Counts, MemoryCounts};
 use super::spec::{HierarchySpec, Inclusion};

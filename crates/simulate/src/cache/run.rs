@@ -1,4 +1,4 @@
-//! A trace through a hierarchy, in as many executions as there are placements.
+//! A trace through a hierarchy, in one execution for each placement.
 
 use std::collections::HashMap;
 

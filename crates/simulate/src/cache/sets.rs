@@ -1,4 +1,4 @@
-//! Sets of ways: what caches and TLBs have in common.
+//! Sets of ways, shared by caches and TLBs.
 //!
 //! A way is one word: a key of 63 bits and a flag (dirty, for caches) in the lowest bit. Under LRU the ways of a set stand
 //! in the order of their last use, the most recent first: the way most often hit is found with one comparison, finding a

@@ -1,4 +1,4 @@
-//! What a cache hierarchy is made of, and whether that is possible.
+//! The description of a cache hierarchy, and its validation.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Which colour a page has, and which colour counts can share one simulation.
+//! The colour of a page, and the colour counts that can share one simulation.
 
 use super::VPN_BITS;
 

@@ -1,4 +1,4 @@
-//! Memories of chosen sizes under other replacement policies than LRU for all sizes.
+//! Memories of chosen sizes under FIFO, CLOCK, random replacement, LRU and OPT.
 
 mod clock;
 mod fifo;

@@ -1,4 +1,4 @@
-//! Page numbers become small dense numbers, so that all state about pages lies in arrays.
+//! Dense page numbers, so that all state of pages lies in arrays.
 
 use std::hash::{BuildHasher, RandomState};
 

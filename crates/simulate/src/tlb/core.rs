@@ -1,4 +1,4 @@
-//! One core: its arrays, its walkers, and what they cost.
+//! One core: its arrays, its walkers, and their cost.
 
 use super::array::{Array, Arrays, leaf};
 use super::settled::Settled;

@@ -1,4 +1,4 @@
-//! Pages whose entry in the first level would be found, and left as it is.
+//! Pages whose first-level entry would be a hit that changes nothing.
 //!
 //! Most references are to a handful of pages. Under LRU, using the entry that its set has used last changes nothing; under random
 //! replacement, using any entry does. Where such an entry stood is remembered by page, and holds as long as it still stands there.

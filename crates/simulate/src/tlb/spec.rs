@@ -1,4 +1,4 @@
-//! What the translation hardware of a core is made of, and whether that is possible.
+//! The description of a core's translation hardware, and its validation.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Page walks: which table entries are read, where they lie, and what the upper levels' caches save.
+//! Page walks: the table entries they read, their addresses, and the effect of walk caches.
 
 use super::array::{Array, leaf};
 use super::spec::WalkCacheSpec;

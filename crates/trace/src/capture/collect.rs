@@ -1,4 +1,4 @@
-//! Runs an emulator with the plugin, and writes what all its processes send.
+//! Runs an emulator with the plugin, and writes the references of all its processes.
 
 use super::protocol::{BlockHeader, BlockKind, HEADER_BYTES, MOST_BYTES, VERSION};
 use super::sink::{Block, Sink, Totals};

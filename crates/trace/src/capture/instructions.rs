@@ -1,4 +1,4 @@
-//! Instructions by which threads meet: what the plugin must know of a program's machine code.
+//! Instructions that synchronise threads: the plugin's knowledge of machine code.
 
 /// What an instruction means for the order between threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Capture: what the plugin in the emulator sends, and what becomes of it.
+//! Capture: references from the plugin in the emulator to a trace.
 
 mod collect;
 pub mod instructions;

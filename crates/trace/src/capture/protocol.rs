@@ -1,4 +1,4 @@
-//! Between the plugin in the emulator and the collector: one stream socket a process image, blocks in native byte order.
+//! The protocol of plugin and collector: one stream socket a process image, blocks in native byte order.
 
 /// What a block has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What a trace says of itself.
+//! The header of a trace: contents, exactness, provenance.
 
 use crate::error::TraceError;
 use crate::run::{MAX_ASID, PAGE_BITS};

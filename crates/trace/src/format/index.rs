@@ -1,4 +1,4 @@
-//! Where the chunks of a file are.
+//! The index: positions of a file's chunks.
 
 use super::layout::{self, CHUNK_HEADER, ChunkHeader, INDEX_ENTRY, IndexHeader, TAIL, u32_at, u64_at};
 use crate::error::TraceError;

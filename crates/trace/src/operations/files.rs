@@ -1,4 +1,4 @@
-//! Files: opened, and written so that a name never has half a trace made from others.
+//! Opening and writing files: a name never has an incomplete trace.
 
 use super::{Output, Records};
 use crate::error::TraceError;

@@ -1,4 +1,4 @@
-//! Whole operations on trace files, as data: what the command line and the Python package ask for.
+//! Whole operations on trace files, as data: the interface of command line and Python package.
 
 mod combine;
 mod files;

@@ -1,4 +1,4 @@
-//! Exact reduction: dropping references that cannot matter to memories above a stated size.
+//! Exact reduction: drops references that do not affect memories above a stated size.
 //!
 //! Kaplan, Smaragdakis and Wilson, "Trace reduction for virtual memory simulations" (SIGMETRICS 1999), call it Safely
 //! Allowed Drop. Of three references to a page that follow each other, the middle one may go if fewer than `k` other

@@ -1,4 +1,4 @@
-//! The pages that were referenced lately enough to matter.
+//! Pages with references recent enough to affect the reduction.
 
 use super::links::NONE;
 use std::collections::HashMap;

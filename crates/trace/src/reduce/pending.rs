@@ -1,4 +1,4 @@
-//! References that wait until it is certain whether they stay, in their order.
+//! References whose place in the reduced trace is not decided yet, in their order.
 
 use super::links::NONE;
 

@@ -1,4 +1,4 @@
-//! A clock fine enough for a few loads.
+//! A clock with the resolution of a few loads.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Pages that conflict in a cache, found by timing alone: no frame number is looked at.
+//! Pages that conflict in a cache, found by timing alone, without frame numbers.
 //!
 //! Whole pages are compared, all lines of each: an index that hashes the page's number into the lines of a page permutes
 //! its lines, and still lets the same pages compete for the same sets.

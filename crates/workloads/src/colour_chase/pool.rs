@@ -1,4 +1,4 @@
-//! Populated base pages in the order of their frame numbers, and the colours that follow from those.
+//! Populated base pages in the order of their frame numbers, with their colours.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-"""From a study's data to what it says of non-determinism."""
+"""Builds the analysis of non-determinism from a study's data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from pagelab.analysis.data import StudyData
-from pagelab.analysis.metrics import ANALYSED
+from pagelab.analysis.metrics import ANALYSED, samples_of
 from pagelab.analysis.model import Metric as Column
 from pagelab.analysis.nondeterminism import words
 from pagelab.analysis.nondeterminism.characterized import Sample, experiment_of, shared_size
@@ -15,7 +15,6 @@ from pagelab.analysis.nondeterminism.families import distribution_of, family_of
 from pagelab.analysis.nondeterminism.misses import misses_of
 from pagelab.analysis.nondeterminism.traces import traces_of
 from pagelab.analysis.nondeterminism_model import Distribution, Experiment, Family, NondeterminismPart
-from pagelab.analysis.samples import executions_of
 from pagelab.stats import nondeterminism as nd
 from pagelab.stats.nondeterminism.dependence import ALARM
 from pagelab.stats.refusal import StatsRefusedError
@@ -80,7 +79,7 @@ def _samples(data: StudyData, columns: Mapping[str, Column]) -> tuple[dict[tuple
         if column is None or runs.height == 0:
             continue
         try:
-            executions, notes = executions_of(data, one.name, column, column.label)
+            executions, notes = samples_of(data, one.name, column, column.label)
         except StatsRefusedError as error:
             refused[one.name] = str(error)
             continue
@@ -92,7 +91,7 @@ def _samples(data: StudyData, columns: Mapping[str, Column]) -> tuple[dict[tuple
 
 
 def _factors(conditions: Sequence[Condition]) -> dict[str, dict[str, str]]:
-    """Workload to what it is an instance of; every workload has a level of every factor."""
+    """Workload to its factors; every workload has a level of every factor."""
     own = {one.workload: one.factors for one in conditions}
     names = list(dict.fromkeys(name for levels in own.values() for name in levels))
     return {workload: {name: levels.get(name, NO_LEVEL) for name in names} for workload, levels in own.items()}
@@ -129,7 +128,7 @@ def _runs(data: StudyData) -> dict[tuple[str, str], list[int]]:
 
 
 def _looks(one: Experiment) -> int:
-    """Diagnostics that looked at an experiment."""
+    """Number of diagnostics of an experiment."""
     found = one.dependence
     if found is None:
         return 0

@@ -1,4 +1,4 @@
-"""Each experiment by itself: from the statistics' table to plain values."""
+"""Each experiment by itself: rows of the statistics' table as plain values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PRECISION = 0.01
 
 @dataclass(frozen=True)
 class Sample:
-    """One experiment's data, and what its numbers are shown with."""
+    """One experiment's data, with the labels of its numbers."""
 
     experiment: nd.Experiment
     column: Column
@@ -58,7 +58,7 @@ def experiment_of(table: nd.Table, i: int, sample: Sample, level: float) -> Expe
         components=_components(sample, level),
         doubts=tuple(
             IntervalWarning(one.kind.value, one.message, tuple(m.value for m in nd.Metric if m in one.metrics))
-            for one in table.warnings(i)
+            for one in table.interval_warnings(i)
         ),
         left_out=sample.left_out,
     )

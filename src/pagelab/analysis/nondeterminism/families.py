@@ -1,4 +1,4 @@
-"""Over many programs: ranks, pairs, overheads, balance, and the distribution of impact factors (ALLOC 4.3, 4.4)."""
+"""All programs together: ranks, pairs, overheads, balance, and the distribution of impact factors (ALLOC 4.3, 4.4)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _ranking(table: nd.Table, metric: nd.Metric, conditions: Sequence[str], base
 
 
 def _pairs(table: nd.Table, metric: nd.Metric, conditions: Sequence[str], baseline: str | None) -> tuple[Pair, ...]:
-    """Every pair; the baseline stands second, so that "better" is said of the policy."""
+    """Every pair, with the baseline second, so that "better" refers to the policy."""
     found: list[Pair] = []
     for first, second in combinations(conditions, 2):
         one, other = (second, first) if first == baseline else (first, second)

@@ -1,4 +1,4 @@
-"""Doubtful and refused intervals as typed warnings: what the terminal, the JSON and the page say about an interval."""
+"""Warnings about doubtful and refused intervals, for the terminal, the JSON and the page."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _typed(condition: str, found: IntervalWarning) -> RunWarning:
 
 
 def _refusals(condition: str, one: Experiment) -> list[RunWarning]:
-    """One a reason; that executions of one measurement have no spread inside is what they are, and no warning."""
+    """One warning a reason; a missing spread inside single measurements is no warning."""
     inside = {metric.value for metric in INSIDE}
     reasons: dict[tuple[str, str], list[str]] = {}
     for metric, number in one.numbers.items():

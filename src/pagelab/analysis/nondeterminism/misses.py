@@ -1,4 +1,4 @@
-"""Time against cache misses, group by group: do slow executions have more of them (ALLOC 6, Figure 10)?"""
+"""Time against cache misses in each group of programs (ALLOC 6, Figure 10)."""
 
 from __future__ import annotations
 

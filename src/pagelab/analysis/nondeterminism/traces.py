@@ -1,4 +1,4 @@
-"""ALLOC's Figure 1 for any program: every execution with its measurements, in the order in which they were taken."""
+"""ALLOC's Figure 1 for any program: every execution with its measurements, in their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Non-determinism in words that need no statistics."""
+"""Non-determinism in words, without terms of statistics."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ NAMES = {
 
 
 def speed(families: Sequence[Family]) -> str:
-    """How often each condition was among the fastest."""
-    told = [_told(family, Metric.MEAN, "fastest") for family in families]
-    return _joined("Speed", [one for one in told if one])
+    """Shares of programs in which each condition was among the fastest."""
+    clauses = [_clause(family, Metric.MEAN, "fastest") for family in families]
+    return _joined("Speed", [one for one in clauses if one])
 
 
 def steadiness(families: Sequence[Family]) -> str:
-    """How often each condition was among those whose executions differ least."""
-    told = []
+    """Shares of programs in which each condition was among those with the least spread."""
+    clauses = []
     for family in families:
         metric = Metric.EXECUTION if family.repeated else Metric.UNCLASSIFIED
-        told.append(_told(family, metric, "steadiest"))
-    return _joined("Steadiness from one execution to the next", [one for one in told if one])
+        clauses.append(_clause(family, metric, "steadiest"))
+    return _joined("Steadiness from one execution to the next", [one for one in clauses if one])
 
 
 def programs(family: Family, count: int) -> str:
@@ -40,11 +40,11 @@ def programs(family: Family, count: int) -> str:
     return f"{wording.count(count, 'program')} {how}"
 
 
-def _joined(what: str, told: Sequence[str]) -> str:
-    return f"{what}: {', and '.join(told)}." if told else ""
+def _joined(what: str, clauses: Sequence[str]) -> str:
+    return f"{what}: {', and '.join(clauses)}." if clauses else ""
 
 
-def _told(family: Family, metric: Metric, best: str) -> str:
+def _clause(family: Family, metric: Metric, best: str) -> str:
     ranking = family.ranking(metric.value)
     if ranking is None or ranking.groups < FEWEST_GROUPS:
         return ""

@@ -1,4 +1,4 @@
-"""Makes the inputs of bundled benchmarks: ``python -m pagelab.benchmarks.inputs DIR KIND…``; what is there is kept."""
+"""Makes the inputs of bundled benchmarks: ``python -m pagelab.benchmarks.inputs DIR KIND…``; existing ones are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A corpus of C files for compilers: what ALLOC's Csibe is for, made from a seed.
+"""A corpus of C files for compilers, in the role of ALLOC's Csibe, made from a seed.
 
 Each file is a program of its own, of one kind of code mostly (a lexer, an abstract machine, tables of records, loops
 over arrays, hash tables, strings, a protocol, trees, or plain functions of random structure) in several variants, and

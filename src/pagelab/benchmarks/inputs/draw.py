@@ -1,4 +1,4 @@
-"""Seeded choices on raw random bits: library updates change none of them."""
+"""Seeded choices on raw random bits, independent of library versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs as files. Each kind is made whole in a directory beside, which is renamed: half an input is never there."""
+"""Inputs as files. Each kind is made in a temporary directory, which is then renamed, so no input is incomplete."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _run(command: list[str]) -> None:
 
 
 def _scratch(directory: Path) -> None:
-    """Where programs write, whoever they run as."""
+    """A directory that the programs of every user can write."""
     directory.chmod(0o1777)
 
 

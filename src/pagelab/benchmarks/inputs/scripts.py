@@ -1,4 +1,4 @@
-"""Work for a database and for small interpreters."""
+"""Input scripts for a database and for small interpreters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text as compressors meet it: words by Zipf's law, each word's followers its own, sentences and paragraphs."""
+"""Text with the statistics of natural language: words by Zipf's law, followers by word, sentences, paragraphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rijndael as FIPS 197 has it, encrypting and decrypting a short text: ``aes.py --repetitions R --operations N``.
+"""Rijndael by FIPS 197, encrypting and decrypting a short text: ``aes.py --repetitions R --operations N``.
 
 Written from the standard, byte by byte, so that it is this program that is measured and no library. The standard's own
 examples (appendices B and C) are computed first.

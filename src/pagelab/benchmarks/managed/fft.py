@@ -62,7 +62,7 @@ def there_and_back(values, operations):
 
 
 def line(values, k):
-    """One line of the spectrum as its definition says."""
+    """One line of the spectrum by its definition."""
     points = len(values) // 2
     re = im = 0.0
     for n in range(points):
@@ -74,7 +74,7 @@ def line(values, k):
 
 
 def right_lines(points):
-    """How many of some lines are what the definition says: round trips alone would not show that it is Fourier's."""
+    """Number of lines that equal their definition: round trips alone would not prove a Fourier transform."""
     signal, found = fill(points), fill(points)
     transform(found, -1.0)
     right = 0

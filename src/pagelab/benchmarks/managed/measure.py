@@ -1,4 +1,4 @@
-"""What the Python benchmarks share. They are run as scripts by any Python 3, so nothing of pagelab is imported."""
+"""Functions shared by the Python benchmarks. Any Python 3 runs them as scripts, so they import nothing of pagelab."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import time
 
 
 def measured(name, operations, work):
-    """Runs ``work`` and reports its mean time an operation, in ns, to whoever asked (``PAGELAB_MEASURE_FD``)."""
+    """Runs ``work`` and reports its mean time an operation, in ns, to the descriptor ``PAGELAB_MEASURE_FD``."""
     start = time.perf_counter_ns()
     result = work()
     elapsed_ns = time.perf_counter_ns() - start

@@ -1,4 +1,4 @@
-"""``pagelab simulate``: one file a simulator, each imported only when it is used."""
+"""``pagelab simulate``: one file a simulator, each imported at its first use."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def cache_command(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the first execution; the others count on.")] = 0,
     memory: Annotated[str, typer.Option("--memory", metavar="SIZE", help="Memory of the simulated machine.")] = "1G",
     past: Annotated[
-        str, typer.Option("--past", metavar="NAME", help="What it did before: mixed, compile, page-cache, forks.")
+        str, typer.Option("--past", metavar="NAME", help="History of the machine: mixed, compile, page-cache, forks.")
     ] = "mixed",
     used: Annotated[
         float | None, typer.Option("--used", help="Share of it that other programs hold (default: the past's).")
@@ -49,7 +49,7 @@ def cache_command(
     ] = None,
     turnover: Annotated[
         float | None,
-        typer.Option("--turnover", help="How often memory was handed out before; 0: a machine just booted."),
+        typer.Option("--turnover", help="How often memory was allocated before; 0: a machine just booted."),
     ] = None,
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="Threads (default: all processors).")] = None,
     output: Annotated[
@@ -126,7 +126,7 @@ def _text(runs: CacheRuns) -> str:
 
 
 def _replayed(executions: pl.DataFrame) -> list[str]:
-    """How much of the program a saved map says something about."""
+    """The share of the program's pages that a saved map covers."""
     lines = []
     for row in executions.unique("placement", keep="first", maintain_order=True).iter_rows(named=True):
         name = row["placement"]
@@ -143,7 +143,7 @@ def _replayed(executions: pl.DataFrame) -> list[str]:
 
 
 def _trouble(executions: pl.DataFrame) -> list[str]:
-    """What did not go as asked."""
+    """Warnings about the request."""
     said = {
         "beyond": "pages found no memory: give the simulated machine more with --memory",
         "fallbacks": "pages got another colour than asked: there was none left",
@@ -157,6 +157,6 @@ def _trouble(executions: pl.DataFrame) -> list[str]:
 
 
 def _references(levels: pl.DataFrame) -> int:
-    """Accesses of the core: what the levels of data and instructions next to it have seen."""
+    """Accesses of the core: those of the first levels of data and instructions."""
     first = levels.filter((levels["placement"] == levels["placement"][0]) & (levels["seed"] == levels["seed"][0]))
     return sum(max(first[f"{kind}_accesses"].to_list()) for kind in ("load", "store", "fetch"))

@@ -1,4 +1,4 @@
-"""``pagelab simulate model``: how full memory is when the first colour runs out, by the analytical model."""
+"""``pagelab simulate model``: memory in use when the first colour runs out, by the analytical model."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def model_command(
     ] = "filled",
     page_size: Annotated[str, typer.Option("--page-size", metavar="SIZE", help="Page size.")] = "4K",
     check: Annotated[
-        int | None, typer.Option("--check", metavar="RUNS", help="Beside it, play the model RUNS times (99% interval).")
+        int | None, typer.Option("--check", metavar="RUNS", help="Also simulate the model RUNS times (99% interval).")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the check's draws.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the check's draws.")] = 1,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write the table (CSV, Parquet) and Figure 1 there.")
     ] = None,

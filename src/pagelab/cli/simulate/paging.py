@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What was asked for, checked."""
+    """The checked request."""
 
     trace: Path
     colours: list[int]
@@ -57,9 +57,9 @@ def paging_command(
     ] = None,
     page_size: Annotated[str, typer.Option("--page-size", metavar="SIZE", help="Page size, for traces.")] = "4K",
     threads: Annotated[int, typer.Option("--threads", metavar="N", min=1, help="Threads for LRU at all sizes.")] = 1,
-    seed: Annotated[int, typer.Option("--seed", help="Of random replacement and of samples.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of random replacement and of samples.")] = 1,
     spill: Annotated[
-        Path | None, typer.Option("--spill", metavar="DIR", help="Where OPT puts 12 bytes a change of page.")
+        Path | None, typer.Option("--spill", metavar="DIR", help="Directory of OPT's spill files.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write tables (CSV, Parquet) and figures there.")
@@ -127,9 +127,9 @@ def _sampled(wanted: _Wanted, rate: float | None, most_pages: int | None, seed: 
             report=report,
             **wanted.shared,
         )
-    told = found.told()
-    if told is not None:
-        typer.echo(told, err=True)
+    omissions = found.omissions()
+    if omissions is not None:
+        typer.echo(omissions, err=True)
     return found.faults
 
 

@@ -1,4 +1,4 @@
-"""How a simulation shows that it is getting on: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of a simulation: a bar on a terminal, a line from time to time elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EVERY_S = 30.0
 
 @dataclass(frozen=True)
 class Unit:
-    """What is counted, and how a number of it is written."""
+    """The counted unit, and the format of its numbers."""
 
     each: float
     text: str

@@ -22,10 +22,8 @@ _SPREAD_SHOWN = 40
 
 
 def sweep_command(
-    spec: Annotated[Path, typer.Argument(metavar="FILE", help="What to simulate: a TOML file (docs/simulate-sweep).")],
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="The dataset: made, or gone on with where it is there.")
-    ],
+    spec: Annotated[Path, typer.Argument(metavar="FILE", help="The sweep: a TOML file (docs/simulate-sweep).")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The dataset; an existing one is continued.")],
     processes: Annotated[
         int | None, typer.Option("--processes", metavar="N", min=0, help="Local processes (default: processors).")
     ] = None,
@@ -34,16 +32,16 @@ def sweep_command(
         typer.Option("--cluster", metavar="ADDRESS", help="A Dask scheduler, tcp://host:port, instead of processes."),
     ] = None,
     attempts: Annotated[
-        int, typer.Option("--attempts", metavar="N", min=1, help="How many local processes may die of one task.")
+        int, typer.Option("--attempts", metavar="N", min=1, help="Local processes that may die in one task.")
     ] = 3,
     figure: Annotated[
         Path | None,
         typer.Option("--figure", metavar="STEM", help="Each execution's cycles of memory, as STEM.svg, .png, .html."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything and say what would be done; do nothing.")
+        bool, typer.Option("--dry-run", help="Check everything and list the tasks; do nothing.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Say it as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Simulate many traces in many configurations with many seeds, on all processors or on a Dask cluster.
 
@@ -108,7 +106,7 @@ def _say(text: str) -> None:
 
 
 def _quiet_dask() -> None:
-    """Its messages about workers that come and go are for clusters' logs; what matters to a sweep is said by it."""
+    """Silences Dask's messages about workers, which are for clusters' logs; the sweep reports the relevant ones."""
     import logging
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
@@ -152,7 +150,7 @@ def _summary(done: Sweep) -> str:
 
 
 def _show_spread(done: Sweep) -> None:
-    """How much executions differ, where there are several and not too many to read."""
+    """The spread of executions, if there are several and not too many to read."""
     from pagelab.simulate.spread import table
 
     found = done.spread()
@@ -163,7 +161,7 @@ def _show_spread(done: Sweep) -> None:
 
 
 def _draw(done: Sweep, stem: Path) -> None:
-    from pagelab.simulate.sweeping.figure import cycles_figure
+    from pagelab.simulate.sweeping.run import cycles_figure
     from pagelab.simulate.tables import write_figure
 
     written = write_figure(cycles_figure(done.frame()), stem)

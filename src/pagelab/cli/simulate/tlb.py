@@ -30,7 +30,7 @@ def tlb_command(
         typer.Option("--policy", metavar="FILE", help="A policy's TOML file or a Mosalloc CSV; repeat to compare."),
     ] = None,
     regions: Annotated[
-        Path | None, typer.Option("--regions", metavar="FILE", help="What is where: the output of pagelab map --json.")
+        Path | None, typer.Option("--regions", metavar="FILE", help="Memory regions: the output of pagelab map --json.")
     ] = None,
     caches: Annotated[
         bool, typer.Option("--caches", help="Simulate the data caches too: table entries compete for their lines.")
@@ -45,7 +45,7 @@ def tlb_command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print every execution as JSON.")] = False,
 ) -> None:
-    """Simulate TLBs and page walks: what translation costs a program with other page sizes, or on another processor.
+    """Simulate TLBs and page walks: the cost of translation with other page sizes, or on another processor.
 
     H, M and C are those of MOSAIC's Table 2: misses of the first level that hit in the second, misses of both, and
     the cycles

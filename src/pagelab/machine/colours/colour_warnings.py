@@ -1,4 +1,4 @@
-"""What every run of a frame policy is told about colours on its machine."""
+"""Warnings about colours on this machine, for every run of a frame policy."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def sentence(found: Mapping[str, Any]) -> str:
     """The verdict in words, for summaries and reports; takes the ``colour_verdict`` of a machine description."""
     day = found["measured_at"][:10]
     masks = [f"L{cache['level']}: masks = {_listed(cache['masks'])}" for cache in found["caches"] if cache["masks"]]
-    told = {
+    verdict_words = {
         Verdict.EFFECTIVE: "frame numbers reach this machine's caches: pages of one colour slow each other down",
         Verdict.SCATTERED: (
             "this machine's caches do not follow frame numbers (a guest whose host scatters its frames), so no effect "
@@ -60,7 +60,7 @@ def sentence(found: Mapping[str, Any]) -> str:
         ),
         Verdict.INCONCLUSIVE: "whether frame numbers reach this machine's caches could not be told",
     }
-    return f"{told[Verdict(found['verdict'])]} (measured {day})"
+    return f"{verdict_words[Verdict(found['verdict'])]} (measured {day})"
 
 
 def _listed(masks: list[str]) -> str:

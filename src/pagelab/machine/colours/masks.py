@@ -1,4 +1,4 @@
-"""Which XORs of frame-number bits, if any, tell pages that conflict from those that don't: linear algebra over GF(2).
+"""XORs of frame-number bits that separate conflicting pages from others: linear algebra over GF(2).
 
 A cache index that is a linear function of the physical address (all known hashes of caches with 2^n sets are) has
 masks m with parity(m & frame) constant on every set of pages that share their cache sets. All such masks are the null

@@ -1,4 +1,4 @@
-"""What is measured about page colours, and what is concluded; the latter is stored as ``pagelab.colours/1``."""
+"""Measurements and verdict of the probe of colours; the verdict is stored as ``pagelab.colours/1``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Kind = Literal["same", "spread", "conflict"]
 
 
 class Verdict(StrEnum):
-    """What a frame policy can do on this machine."""
+    """Effect of a frame policy on this machine."""
 
     EFFECTIVE = "effective"
     SCATTERED = "not effective: this looks like a guest whose frames are scattered by its host"
@@ -34,7 +34,7 @@ class Sample(_Model):
 
 
 class Chase(BaseModel):
-    """What ``pagelab-workload colour-chase`` prints (``pagelab.colour-chase/1``)."""
+    """Output of ``pagelab-workload colour-chase`` (``pagelab.colour-chase/1``)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -77,7 +77,7 @@ class Ratio(_Model):
 
 
 class CacheVerdict(_Model):
-    """What was found about one cache."""
+    """The verdict on one cache."""
 
     level: int
     size_bytes: int
@@ -95,7 +95,7 @@ class CacheVerdict(_Model):
 
 
 class VerdictFile(_Model):
-    """The verdict for a machine, with what it rests on."""
+    """The verdict for a machine, with its evidence."""
 
     schema_: Literal["pagelab.colours/1"] = Field(default="pagelab.colours/1", alias="schema")
     verdict: Verdict

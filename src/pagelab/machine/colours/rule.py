@@ -1,4 +1,4 @@
-"""The rule that turns measured chains into a verdict; docs/doctor.md states it, simulations test it.
+"""The rule from measured chains to a verdict; docs/doctor.md states it, simulations test it.
 
 For each length of chain, the ratio of the two kinds is taken within every round (they are measured next to each other,
 in random order), and the median of the ratios gets its exact order-statistic interval. Without an effect, either kind
@@ -29,7 +29,7 @@ Answer = Literal["slower", "alike", "unclear"]
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdict on one cache, why, and the masks that do tell conflicting pages apart."""
+    """The verdict on one cache, the reason, and the masks that separate conflicting pages."""
 
     verdict: Verdict
     reason: str
@@ -88,7 +88,7 @@ def compare(found: Sequence[Ratio], kind: Literal["same", "conflict"]) -> Answer
 
 
 def judge_first(chase: Chase, found: Sequence[Ratio], *, virtual: bool) -> Judged:
-    """The cache in which conflicting pages were looked for by timing."""
+    """The verdict on the cache in which conflicting pages were searched by timing."""
     same = compare(found, "same")
     if same == "slower":
         return Judged(Verdict.EFFECTIVE, "chains of one colour are slower than spread ones where they exceed the ways")

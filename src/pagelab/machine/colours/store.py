@@ -1,4 +1,4 @@
-"""Keeps the verdict of ``doctor --probe-colours``: ``colours.json`` in pagelab's state directory.
+"""The stored verdict of ``doctor --probe-colours``: ``colours.json`` in pagelab's state directory.
 
 Root writes ``/var/lib/pagelab``, so that every user's runs have it; who is not root, ``$XDG_STATE_HOME/pagelab``
 (``~/.local/state/pagelab``). ``PAGELAB_STATE_DIR`` names another directory in place of both.
@@ -25,7 +25,7 @@ _MACHINE_WIDE = Path("/var/lib/pagelab")
 
 
 def directories() -> list[Path]:
-    """Where verdicts are looked for, the user's own first."""
+    """Directories of verdicts, the user's own first."""
     override = os.environ.get(VARIABLE)
     if override:
         return [Path(override)]

@@ -1,4 +1,4 @@
-"""The forest plot: what each policy does to the time, with its interval, sorted by effect."""
+"""The forest plot: each policy's effect on the time, with its interval, sorted by effect."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 import altair as alt
 
 from pagelab.analysis import wording
-from pagelab.analysis.answer import NEGLIGIBLE
+from pagelab.analysis.answer import NEGLIGIBLE, reach
 from pagelab.analysis.model import Analysis
-from pagelab.analysis.reach import reach
-from pagelab.analysis.verdict import Told, told_of
+from pagelab.analysis.verdict import Judged, judged_of
 from pagelab.charts import theme
 
 ROW_HEIGHT = 26
@@ -30,27 +29,27 @@ def forest(analysis: Analysis, width: theme.Width = "container") -> dict[str, An
     Filled: a difference after Holm's correction. Hollow: none found. The bar is the unadjusted interval; an arrow
     points at what the axis leaves out. Shaded: what does not matter.
     """
-    told = shown(analysis)
-    keys = _keys(told)
-    ends = [(i.low, i.high) for one in told if (i := one.contrast.relative_interval)]
-    low, high = reach(ends or [(one.contrast.relative or 0.0,) * 2 for one in told])
-    values = [_value(one, key, low, high) for one, key in zip(told, keys, strict=True)]
-    layers = _layers(values, (low, high), list(analysis.design.policies), _title(told), width)
-    spec = theme.finish(layers, width, (ROW_HEIGHT if len(told) <= MANY_ROWS else DENSE_ROW_HEIGHT) * len(told))
+    judged = shown(analysis)
+    keys = _keys(judged)
+    ends = [(i.low, i.high) for one in judged if (i := one.contrast.relative_interval)]
+    low, high = reach(ends or [(one.contrast.relative or 0.0,) * 2 for one in judged])
+    values = [_value(one, key, low, high) for one, key in zip(judged, keys, strict=True)]
+    layers = _layers(values, (low, high), list(analysis.design.policies), _title(judged), width)
+    spec = theme.finish(layers, width, (ROW_HEIGHT if len(judged) <= MANY_ROWS else DENSE_ROW_HEIGHT) * len(judged))
     if width != "container":
         leave_room(spec, values, width)
     return spec
 
 
-def shown(analysis: Analysis) -> list[Told]:
+def shown(analysis: Analysis) -> list[Judged]:
     """The planned comparisons that have a size."""
-    told = told_of(analysis.planned(), analysis.design, analysis.metrics)
-    sized = [one for one in told if one.contrast.relative is not None]
+    judged = judged_of(analysis.planned(), analysis.design, analysis.metrics)
+    sized = [one for one in judged if one.contrast.relative is not None]
     return sorted(sized, key=lambda one: one.contrast.relative or 0.0)
 
 
 def is_cut(analysis: Analysis) -> bool:
-    """Whether an interval reaches beyond the axis: captions say what the arrows mean."""
+    """Whether an interval reaches beyond the axis; captions explain the arrows."""
     ends = [(i.low, i.high) for one in shown(analysis) if (i := one.contrast.relative_interval)]
     if not ends:
         return False
@@ -58,11 +57,11 @@ def is_cut(analysis: Analysis) -> bool:
     return any(end[0] < low or end[1] > high for end in ends)
 
 
-def _keys(told: list[Told]) -> list[str]:
-    """Labels of the rows; imported names can be anything: a zero-width space tells equal ones apart."""
-    several = len({one.contrast.workload for one in told}) > 1
+def _keys(judged: list[Judged]) -> list[str]:
+    """Labels of the rows; a zero-width space distinguishes equal imported names."""
+    several = len({one.contrast.workload for one in judged}) > 1
     keys: list[str] = []
-    for one in told:
+    for one in judged:
         key = f"{one.contrast.workload} · {one.contrast.policy}" if several else one.contrast.policy
         while key in keys:
             key += "\u200b"
@@ -70,7 +69,7 @@ def _keys(told: list[Told]) -> list[str]:
     return keys
 
 
-def _value(one: Told, key: str, low: float, high: float) -> dict[str, Any]:
+def _value(one: Judged, key: str, low: float, high: float) -> dict[str, Any]:
     c = one.contrast
     estimate = c.relative or 0.0
     interval = c.relative_interval
@@ -94,10 +93,10 @@ def _value(one: Told, key: str, low: float, high: float) -> dict[str, Any]:
     }
 
 
-def _title(told: list[Told]) -> str:
-    baselines = sorted({one.contrast.baseline for one in told})
+def _title(judged: list[Judged]) -> str:
+    baselines = sorted({one.contrast.baseline for one in judged})
     against = baselines[0] if len(baselines) == 1 else "the baseline"
-    return f"change in {wording.in_common([one.metric for one in told])} against {against} (%)"
+    return f"change in {wording.in_common([one.metric for one in judged])} against {against} (%)"
 
 
 def _layers(
@@ -165,7 +164,7 @@ def _layers(
 
 
 def _words(values: list[dict[str, Any]], width: theme.Width) -> str:
-    """What is said of each row; briefly where the picture is narrow."""
+    """The words of each row; shorter in a narrow picture."""
     full, brief = (json.dumps({value["row"]: value[key] for value in values}) for key in ("words", "brief"))
     return (
         f"({full})[datum.value]"

@@ -1,4 +1,4 @@
-"""Pages by cache colour: how evenly each policy spread the pages that it placed."""
+"""Pages by cache colour under each policy."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def pages_by_colour(analysis: Analysis, width: theme.Width = "container") -> dic
 
 
 def _heights(one: FramesSummary) -> list[tuple[float, float]]:
-    """For each bar, pages placed as asked and all pages of its colours, over the even share."""
+    """For each bar, pages placed as requested and all pages of its colours, over the even share."""
     count = len(one.placed_by_colour)
     bars = min(MOST_BARS, count)
     even = (sum(one.placed_by_colour) + sum(one.fallback_by_colour)) / bars

@@ -1,4 +1,4 @@
-"""What the kernel gave: resident memory by page size, one bar a condition."""
+"""Resident memory by page size, one bar a condition."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROW_HEIGHT = 22
 
 
 def bars(analysis: Analysis, width: theme.Width = "container") -> dict[str, Any] | None:
-    """Shares of the peak by the size of the page; what was given back before the end is an empty outline.
+    """Shares of the peak by page size; memory given back before the end is an empty outline.
 
     None when nothing was reported.
     """

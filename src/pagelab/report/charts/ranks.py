@@ -1,4 +1,4 @@
-"""How often each condition was best, second …: ALLOC's Figures 4, 5 and 7, as bars that add up to all programs."""
+"""Shares of ranks by condition: ALLOC's Figures 4, 5 and 7, as bars that add up to all programs."""
 
 from __future__ import annotations
 

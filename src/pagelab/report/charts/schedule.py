@@ -1,4 +1,4 @@
-"""Drift: every execution, in the order in which they ran."""
+"""Drift: every execution, in the order of the runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The boxplot of PREPAGE, lying down: five numbers and every execution."""
+"""PREPAGE's boxplot, horizontal: five numbers and every execution."""
 
 from __future__ import annotations
 

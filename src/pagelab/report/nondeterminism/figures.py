@@ -60,7 +60,7 @@ def _ranks(analysis: Analysis, before: int, name: str, metrics: tuple[str, ...],
     shown = [] if part is None else panels(part, metrics)
     if part is None or not shown:
         return []
-    told = "; ".join(
+    description = "; ".join(
         f"{panel}: "
         + ", ".join(f"{one} best in {percent[0]:.0f}%" for one, percent in ranking.share(0.0).percent.items())
         for panel, _, ranking in shown
@@ -73,7 +73,7 @@ def _ranks(analysis: Analysis, before: int, name: str, metrics: tuple[str, ...],
             section=name,
             title=title,
             caption=(lead + caption).strip(),
-            alternative=f"{told}.",
+            alternative=f"{description}.",
             draw=lambda width: charts.ranks(part, metrics, width) or {},
         )
     ]
@@ -84,7 +84,7 @@ def factors(analysis: Analysis, before: int) -> list[Figure]:
     found = None if analysis.nondeterminism is None else analysis.nondeterminism.distribution
     if found is None or max(len(curve.values) for curve in found.curves) < words.FEWEST_GROUPS:
         return []
-    told = "; ".join(
+    description = "; ".join(
         f"{curve.condition}: half of the programs at or below {wording.digits(_median(curve.values, curve.fractions))}"
         for curve in found.curves
     )
@@ -97,7 +97,7 @@ def factors(analysis: Analysis, before: int) -> list[Figure]:
             caption="Hocko and Kalibera’s Figure 9: for each policy, the share of programs whose impact factor is at "
             "most so large. The line further left and higher is the steadier policy; about 1 means that executions do "
             f"not differ. All factors are of groups of {found.group_size}.",
-            alternative=f"Impact factors. {told}.",
+            alternative=f"Impact factors. {description}.",
             draw=lambda width: charts.impact_factors(analysis, found, width),
         )
     ]
@@ -142,12 +142,12 @@ def _trace_caption(part: NondeterminismPart | None, trace: Trace, drawn: list[Fi
 
 def _trace_words(analysis: Analysis, trace: Trace) -> str:
     metric = analysis.metric(trace.column)
-    told = []
+    description = []
     for name, runs in trace.executions.items():
         low, high = min(one.mean for one in runs), max(one.mean for one in runs)
         ends = wording.in_one_unit([low, high], metric)
-        told.append(f"{name}: means of {wording.count(len(runs), 'execution')} from {ends[0]} to {ends[1]}")
-    return f"{metric.label} of {trace.group}. {'; '.join(told)}."
+        description.append(f"{name}: means of {wording.count(len(runs), 'execution')} from {ends[0]} to {ends[1]}")
+    return f"{metric.label} of {trace.group}. {'; '.join(description)}."
 
 
 def _of_trace(analysis: Analysis, trace: Trace) -> Callable[[theme.Width], dict[str, Any]]:
@@ -178,23 +178,23 @@ def misses(analysis: Analysis, before: int) -> list[Figure]:
 
 
 def _misses_caption(one: Misses) -> str:
-    told = (
+    description = (
         "Hocko and Kalibera’s Figure 10: means of each policy, centred and scaled to ±1. Where the two lines lie on "
         "each other, the policies’ times differ as their cache misses do."
     )
     if not one.all_differ:
-        told += (
+        description += (
             " No program’s mean times differ under all policies, which theirs did; this is the one that differs most."
         )
-    return told
+    return description
 
 
 def _misses_words(one: Misses, label: str) -> str:
-    told = "; ".join(
+    description = "; ".join(
         f"{condition}: time {time:+.2f}, {label} {count:+.2f}"
         for condition, time, count in zip(one.conditions, one.normalized_time, one.normalized_misses, strict=True)
     )
-    return f"Normalized means of {one.group}. {told}."
+    return f"Normalized means of {one.group}. {description}."
 
 
 def _of_misses(one: Misses, label: str) -> Callable[[theme.Width], dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The tables of non-determinism: everything that the figures are made of."""
+"""The tables of non-determinism: all data of the figures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def metrics(analysis: Analysis) -> Table:
         "Everything: the coefficient of variation of all measurements. Impact factor: how many times larger the spread "
         "between executions is than inside. Ranks are among the program’s policies (1: no other’s interval lies "
         "wholly below), of the mean and of the impact factor; from fewer than 6 executions none can be told. "
-        + coverage.told([one.executions for one in (part.experiments if part is not None else ())]),
+        + coverage.sentence([one.executions for one in (part.experiments if part is not None else ())]),
     )
 
 
@@ -91,7 +91,7 @@ def _times(found: Number) -> str:
 
 
 def components(analysis: Analysis) -> Table:
-    """Variance components, independence diagnostics, and what to run next time."""
+    """Variance components, independence diagnostics, and the recommended numbers for the next study."""
     rows, groups = _by_group(analysis, lambda one: _component_row(one, analysis.metric(one.column)))
     return Table(
         columns=(
@@ -198,7 +198,7 @@ def pairs(analysis: Analysis) -> Table:
 
 
 def overheads(analysis: Analysis) -> Table:
-    """How large the differences are (ALLOC 4.4, 5.5)."""
+    """Sizes of differences (ALLOC 4.4, 5.5)."""
     rows, groups = _by_ranking(analysis, lambda _, ranking: [_overhead_row(one) for one in ranking.overheads])
     return Table(
         columns=("policy", "against", "no overlap", "greatest reduction", "greatest increase", "mean change"),
@@ -208,7 +208,7 @@ def overheads(analysis: Analysis) -> Table:
         caption="How large the differences are",
         note="Greatest among those whose intervals do not overlap. Mean change: geometric mean of the ratios of all "
         "programs, with Student’s interval of their logarithms over programs. "
-        + coverage.told((one.groups for one in _all_overheads(analysis)), coverage.MEANS, "programs"),
+        + coverage.sentence((one.groups for one in _all_overheads(analysis)), coverage.MEANS, "programs"),
     )
 
 
@@ -240,7 +240,7 @@ def correlations(analysis: Analysis) -> Table:
         caption=f"Do slow executions have more {label}? Correlation over the executions within each policy",
         note="Within one policy, other differences between policies (its own work, page sizes) cannot pass for an "
         "effect of misses. The counter is of the whole execution, not of the measured operations alone. "
-        + coverage.told(
+        + coverage.sentence(
             (each.n for one in (part.misses.groups if part else ()) for each in one.within), coverage.CORRELATIONS
         ),
     )
@@ -262,7 +262,7 @@ MAKERS = (metrics, components, best, pairs, overheads, correlations)
 def balance_sentences(analysis: Analysis) -> list[str]:
     """For each family: is every configuration represented alike, and which programs are in no percentage?"""
     part = analysis.nondeterminism
-    told = []
+    lines = []
     for family in part.families if part is not None else ():
         if len(family.groups) < words.FEWEST_GROUPS:
             continue
@@ -282,18 +282,18 @@ def balance_sentences(analysis: Analysis) -> list[str]:
         if 0 < found.missing <= len(family.groups):
             were = "was" if found.missing == 1 else "were"
             text += f" {wording.count(found.missing, 'combination')} of levels {were} not run."
-        told.append(text)
+        lines.append(text)
         for ranking in family.rankings:
-            told += [
+            lines += [
                 f"Not in the ranks of {words.NAMES[ranking.metric]}: {group} ({reason})."
                 for group, reason in ranking.left_out.items()
             ]
-            told += [f"No ranks of {words.NAMES[ranking.metric]}: {ranking.reason}."] if ranking.reason else []
-    return told
+            lines += [f"No ranks of {words.NAMES[ranking.metric]}: {ranking.reason}."] if ranking.reason else []
+    return lines
 
 
 def refusals(analysis: Analysis) -> list[str]:
-    """What does not exist, and what to add: each reason once, with the experiments it holds for."""
+    """Missing statistics and the data they need: each reason once, with its experiments."""
     part = analysis.nondeterminism
     found: dict[tuple[str, str], list[str]] = {}
     for one in part.experiments if part is not None else ():
@@ -301,12 +301,12 @@ def refusals(analysis: Analysis) -> list[str]:
             inside = metric in (nd.Metric.MEASUREMENT.value, nd.Metric.EXECUTION.value)
             if number.value is None and (one.repeated or not inside):
                 found.setdefault((metric, number.reason), []).append(f"{one.group}/{one.condition}")
-    told = [
+    lines = [
         f"No {words.NAMES[metric]} of {wording.listing(names[:4])}"
         f"{f' and {len(names) - 4} more' if len(names) > 4 else ''}: {reason}."
         for (metric, reason), names in found.items()
     ]
-    return told + [f"Nothing of {name}: {why}." for name, why in (part.refused.items() if part is not None else ())]
+    return lines + [f"Nothing of {name}: {why}." for name, why in (part.refused.items() if part is not None else ())]
 
 
 def _by_group(

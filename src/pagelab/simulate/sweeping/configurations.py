@@ -1,4 +1,4 @@
-"""What a task simulates: the functions behind ``pagelab simulate paging``, ``cache`` and ``tlb``, with their arguments.
+"""The simulation of a task: the functions of ``pagelab simulate paging``, ``cache`` and ``tlb`` with arguments.
 
 Plain, pickled data: whatever was in files (processors, policies, saved maps) has been read, so that workers need the
 trace only.
@@ -37,7 +37,7 @@ class Configuration(Protocol):
 
     @property
     def name(self) -> str:
-        """Different for each configuration of a sweep; it says what differs from the defaults."""
+        """A name that is unique in a sweep; it contains the differences from the defaults."""
 
     @property
     def full(self) -> bool:
@@ -59,7 +59,7 @@ class Configuration(Protocol):
         """Columns of :data:`.rows.SCHEMA`, ``seed`` among them. Raises :class:`~pagelab.errors.BadInputError`."""
 
     def check(self) -> None:
-        """Raises :class:`~pagelab.errors.BadInputError` for what no trace can be simulated with."""
+        """Raises :class:`~pagelab.errors.BadInputError` for settings that no trace can be simulated with."""
 
 
 def _digest(document: dict[str, Any]) -> str:
@@ -131,7 +131,7 @@ class Paging:
 
 @dataclass(frozen=True)
 class _Placed(ABC):
-    """What caches and TLBs have in common."""
+    """The common part of caches and TLBs."""
 
     name: str
     processor: Processor

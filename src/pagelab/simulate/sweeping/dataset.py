@@ -1,4 +1,4 @@
-"""The directory of a sweep: one Parquet file a task, written whole or not at all, and what is known about them."""
+"""The directory of a sweep: one Parquet file a task, written completely or not at all, and its description."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Dataset:
         return [task for task in plan.tasks if not any(map(_whole, (self._part(task), self._aside_of(task))))]
 
     def begin(self, plan: Plan) -> list[Task]:
-        """Makes the directory that of ``plan``: what it wants comes back from beside, what it does not want goes there.
+        """Makes the directory that of ``plan``: its results return from the set-aside directory, others go there.
 
         Returns what is missing.
         """
@@ -100,7 +100,7 @@ class Dataset:
             raise self._error(error) from error
 
     def fail(self, task: Task, failure: Failed) -> None:
-        """What went wrong with a task, for whoever looks into it."""
+        """Records the error of a task."""
         document = {"task": task.digest, "title": task.title, **asdict(failure)}
         try:
             self._write(self._failed / f"{task.digest}.json", json.dumps(document, indent=1).encode())

@@ -1,4 +1,4 @@
-"""What a worker does with a task. It returns what went wrong, too: exceptions would lose where it was."""
+"""A worker's operation on a task. Errors are returned as values, because exceptions would lose their place."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...errors import PagelabError
 from ...machine.provenance import pagelab_version
 from .rows import conform
 from .task import Task
-from .traces import TraceGoneError
+from .traces import TraceMissingError
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def perform(task: Task) -> Outcome:
         task.trace.verify()
         found = task.configuration.rows(task.trace.path, task.seeds)
         return _part(task, found, host, time.perf_counter() - start)
-    except TraceGoneError as error:
+    except TraceMissingError as error:
         return Unfit(str(error), host)
     except PagelabError as error:
         return Failed(str(error), host)

@@ -1,4 +1,4 @@
-"""From a sweep's file to its tasks."""
+"""The tasks of a sweep's file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class _Table:
-    """The configurations of one table, with what they are applied to."""
+    """The configurations of one table, with their traces and seeds."""
 
     where: str
     patterns: Sequence[str]
@@ -47,7 +47,7 @@ class _Table:
 
 
 def plan(raw: RawSweep, text: str, path: Path, known: traces.Known) -> Plan:
-    """The tasks of ``raw``; what it names lies beside ``path``.
+    """The tasks of ``raw``; its relative paths start at the directory of ``path``.
 
     Raises :class:`~pagelab.study.errors.SpecError` with every problem of the tables, and
     :class:`~pagelab.errors.BadInputError` for traces that cannot be used.
@@ -90,7 +90,7 @@ def _tables(raw: RawSweep, path: Path, lines: LineIndex) -> list[_Table]:
 
 
 def _expanded(raw: RawSweep, base: Path) -> Iterator[tuple[str, int, RawTable, Iterator[Configuration]]]:
-    """Every table with its place, and its configurations, which are made as they are asked for."""
+    """Every table with its place, and its configurations, which are made on request."""
     for at, paging in enumerate(raw.paging):
         yield "paging", at, paging, _paging(paging)
     for at, cache in enumerate(raw.cache):
@@ -100,7 +100,7 @@ def _expanded(raw: RawSweep, base: Path) -> Iterator[tuple[str, int, RawTable, I
 
 
 def _distinct(one: Configuration, where: str, seen: dict[tuple[str, str], str]) -> None:
-    """Configurations are told apart by simulator and name."""
+    """Refuses configurations of equal simulator and name."""
     key = (one.simulator, one.name)
     if key in seen:
         raise BadInputError(

@@ -61,7 +61,7 @@ FORMAT = 1
 
 
 def conform(frame: pl.DataFrame) -> pl.DataFrame:
-    """``frame`` with all columns of :data:`SCHEMA`, in its order; what it does not have is null.
+    """``frame`` with all columns of :data:`SCHEMA`, in its order; missing ones are null.
 
     Raises ValueError for a column that no dataset has: a simulator has learnt something that would be dropped.
     """

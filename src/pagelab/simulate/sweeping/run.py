@@ -1,4 +1,4 @@
-"""A sweep from its file to its dataset."""
+"""Runs a sweep from its file to its dataset."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import polars as pl
 
 from ...distribute.model import Executor, Lost, Outcomes, ThisProcess
 from ...errors import BadInputError, MachineError
@@ -29,7 +31,7 @@ Spec = str | PathLike[str] | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Sweep:
-    """How a sweep stands."""
+    """State of a sweep."""
 
     directory: Path
     plan: Plan
@@ -69,7 +71,7 @@ Progress = Callable[[int, int, int], None]
 
 
 def planned(sweep_spec: Spec, out: str | PathLike[str]) -> tuple[Plan, list[Task]]:
-    """What a sweep would do: all tasks, and those that are missing. Nothing is written."""
+    """The tasks of a sweep, and the missing ones. Writes nothing."""
     dataset = Dataset(Path(out))
     dataset.check()
     made = _plan(sweep_spec, dataset)
@@ -144,7 +146,7 @@ def _plan(sweep_spec: Spec, dataset: Dataset) -> Plan:
 
 
 def _take(dataset: Dataset, task: Task, outcome: Outcome | Lost, *, on_cluster: bool) -> Failed | None:
-    """Keeps a part, or what went wrong with it."""
+    """Stores a part, or its error."""
     if isinstance(outcome, Unfit):
         if on_cluster:
             raise MachineError(
@@ -159,3 +161,30 @@ def _take(dataset: Dataset, task: Task, outcome: Outcome | Lost, *, on_cluster: 
         return outcome
     dataset.add(task, outcome.content)
     return None
+
+
+def cycles_figure(frame: pl.DataFrame, baseline: str | None = None) -> dict[str, Any]:
+    """The Vega-Lite specification: each execution's cycles of memory, over the median of the placement ``baseline``
+    (None: the kernel's, or where that is not simulated the first).
+
+    One row a placement, the baseline first, grouped by trace and hardware; configurations that differ in anything else
+    need a frame each. Raises :class:`BadInputError` where there are no executions of caches under the baseline.
+    """
+    from ...charts.marks import executions_by_row
+
+    executions = frame.filter(pl.col("level").is_null(), simulator="cache")
+    if baseline is None:
+        placements = executions["placement"].unique(maintain_order=True).to_list()
+        baseline = placements[0] if placements and "kernel" not in placements else "kernel"
+    group = ["trace", "hardware"]
+    base = executions.filter(placement=baseline).group_by(group).agg(base=pl.col("cycles").median())
+    relative = executions.join(base, on=group).with_columns(
+        value=pl.col("cycles") / pl.col("base"), other=pl.col("placement") != baseline
+    )
+    if relative.is_empty():
+        raise BadInputError(f"the sweep has no executions of caches under {baseline} to show")
+    rows: dict[tuple[str, str], list[float]] = {}
+    ordered = relative.sort(*group, "other", "placement", "seed")
+    for part in ordered.partition_by(*group, "placement", maintain_order=True):
+        rows[f"{part['trace'][0]}, {part['hardware'][0]}", part["placement"][0]] = part["value"].to_list()
+    return executions_by_row(rows, "cycles of memory of each execution", f"relative to the median of {baseline}")

@@ -90,7 +90,7 @@ class _Raw(BaseModel):
 
 
 class RawTable(_Raw):
-    """What every simulator's table has."""
+    """The common keys of every simulator's table."""
 
     name: str | None = Field(default=None, min_length=1, max_length=80)
     traces: Words | None = None

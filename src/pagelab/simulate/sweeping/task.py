@@ -1,4 +1,4 @@
-"""What a worker is given, and how a sweep can end early."""
+"""The task of a worker, and the errors that end a sweep early."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .traces import TraceFile
 
 @dataclass(frozen=True)
 class Task:
-    """One trace in one configuration with some seeds: what a worker is given, whole."""
+    """One trace in one configuration with some seeds: the complete input of a worker."""
 
     digest: str
     """Decides the name of the part: equal for tasks with the same rows."""
@@ -29,6 +29,6 @@ class Task:
 
 
 class SweepInterruptedError(PagelabError):
-    """Somebody asked it to stop; everything finished so far is in the dataset."""
+    """The sweep was interrupted; all finished tasks are in the dataset."""
 
     exit_code = 130

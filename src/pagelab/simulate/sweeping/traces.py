@@ -1,4 +1,4 @@
-"""The traces of a sweep: found by pattern, known by their contents."""
+"""The traces of a sweep: found by pattern, identified by their contents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...errors import BadInputError
 from ...trace.operations import info
 
 
-class TraceGoneError(BadInputError):
+class TraceMissingError(BadInputError):
     """A trace is not where it was, or is another one."""
 
 
@@ -38,9 +38,11 @@ class TraceFile:
             # Copies have the contents, and times of their own.
             same = found.st_size == self.size_bytes and self.sha256 == _digest(self.path, found.st_mtime_ns)
         except OSError as error:
-            raise TraceGoneError(f"cannot read the trace {self.path}: {error.strerror} (errno {error.errno})") from None
+            raise TraceMissingError(
+                f"cannot read the trace {self.path}: {error.strerror} (errno {error.errno})"
+            ) from None
         if not same:
-            raise TraceGoneError(f"the trace {self.path} is not the one that the sweep was planned with")
+            raise TraceMissingError(f"the trace {self.path} is not the one that the sweep was planned with")
 
 
 Known = Mapping[tuple[str, int, int], str]
@@ -68,7 +70,7 @@ def read(paths: Iterable[Path], known: Known) -> dict[Path, TraceFile]:
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """File names without ending; with as many directories before them as it takes to tell them apart."""
+    """File names without suffix, with as many directories before them as distinguish them."""
     names = [path.with_suffix("") for path in paths]
     for depth in range(1, max((len(name.parts) for name in names), default=1) + 1):
         short = ["/".join(name.parts[-depth:]) for name in names]

@@ -1,4 +1,4 @@
-"""Is every configuration represented alike? If not, percentages speak for the frequent ones (ALLOC 4.3)."""
+"""Balance check: the share of each configuration, since percentages represent the frequent ones (ALLOC 4.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who beats whom: intervals that do not overlap, ranks within groups, shares of groups (ALLOC 4.2, 4.3)."""
+"""Comparisons by disjoint intervals, ranks within groups, shares of groups (ALLOC 4.2, 4.3)."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def ranks(groups: Groups, threshold_percent: float = 0.0) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class RankShares:
-    """In what percentage of groups each condition has each rank, at one threshold (ALLOC's Figures 4, 5 and 7)."""
+    """Percentages of groups by condition and rank, at one threshold (ALLOC's Figures 4, 5 and 7)."""
 
     threshold_percent: float
     groups: int

@@ -1,4 +1,4 @@
-"""Variance components of nested repetition, and the interval that follows from them (Kalibera and Jones).
+"""Variance components of nested repetition, and their interval for the mean (Kalibera and Jones).
 
 Kalibera, Jones: Rigorous benchmarking in reasonable time (ISMM 2013) and Quantifying performance changes with effect
 size confidence intervals (University of Kent 4-12, 2012). Levels are counted from the lowest: measurements in an
@@ -43,7 +43,7 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """Grand mean, its interval, and where the variance comes from."""
+    """Grand mean, its interval, and the variance of each level."""
 
     mean: float
     """Unweighted: mean of the means of the highest level's units."""

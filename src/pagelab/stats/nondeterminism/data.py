@@ -1,4 +1,4 @@
-"""The data of one experiment: executions, each with its measurements, ragged or one each; checked once, here."""
+"""The data of one experiment: executions with one or more measurements each, checked here once."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Executions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Experiment:
-    """Executions and where they stand: one workload and configuration (``group``) under one ``condition``.
+    """Executions of one workload and configuration (``group``) under one ``condition``.
 
     Experiments of one group differ in the condition only: ALLOC's triplet is a group with three conditions.
     ``factors``: the configuration, by name (platform, problem size, ...), for the balance check.
@@ -110,12 +110,12 @@ class Experiment:
 
     @property
     def key(self) -> int:
-        """Address of the experiment's random streams: depends on its names alone, not on what else is analysed."""
+        """Address of the experiment's random streams: depends on its names alone, not on the other experiments."""
         return key_of(self.group, self.condition)
 
 
 def key_of(*names: str) -> int:
-    """64 bits of a hash of names; each name is told from its neighbours."""
+    """64 bits of a hash of names, with separators between names."""
     digest = blake2b(digest_size=8)
     for name in names:
         text = name.encode()

@@ -1,4 +1,4 @@
-"""Independence diagnostics: neighbours, warm-up, trend, and how many independent measurements there really are."""
+"""Independence diagnostics: neighbours, warm-up, trend, and the effective number of measurements."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LevelChange:
 
     @property
     def is_early(self) -> bool:
-        """In the first half, so that dropping what comes before it keeps most of the data."""
+        """In the first half, so that dropping the measurements before it keeps most of the data."""
         return 2 * self.after <= self.places + 1
 
 
@@ -55,7 +55,7 @@ class ScheduleTrend:
 
 @dataclass(frozen=True, slots=True)
 class Dependence:
-    """What the diagnostics found; None where there are too few values, or no spread, to look at."""
+    """Results of the diagnostics; None with too few values or without spread."""
 
     inside: Neighbours | None
     """Neighbouring measurements inside executions."""
@@ -84,7 +84,7 @@ def two_sided(z: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def p_values(columns: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
-    """p of each diagnostic for all experiments: ``inside``, ``between``, ``change``, ``trend``; NaN: not looked at.
+    """p of each diagnostic for all experiments: ``inside``, ``between``, ``change``, ``trend``; NaN: not computed.
 
     Kendall's S gets the continuity correction of 1.
     """

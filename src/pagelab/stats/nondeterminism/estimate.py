@@ -1,4 +1,4 @@
-"""A number with its interval, or the reason there is none; and what may be doubted about it."""
+"""Estimates with their interval, or the reason for its absence, and warnings about it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Metric(StrEnum):
-    """What ALLOC compares (section 4.2); smaller is better in each."""
+    """The metrics that ALLOC compares (section 4.2); smaller is better in each."""
 
     MEAN = "mean-response-time"
     MEASUREMENT = "nondeterminism-in-measurement"
@@ -52,7 +52,7 @@ class IntervalWarning:
     kind: IntervalWarningKind
     message: str
     metrics: frozenset[Metric]
-    """What it makes doubtful."""
+    """The metrics whose intervals may not have their level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """No value: why, and what to add."""
+    """No value: the reason, and the missing data."""
 
     refusal: Refusal
     message: str

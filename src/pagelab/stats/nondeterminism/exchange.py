@@ -1,4 +1,4 @@
-"""Is one metric of two experiments in a given ratio? A studentised permutation test that exchanges whole executions.
+"""A studentised permutation test of the ratio of one metric of two experiments; it exchanges whole executions.
 
 Under "B is distributed as A, changed by that ratio" every choice of executions is equally likely to be B's, whatever
 the distribution: rare modes, ties and unequal numbers of executions included. Studentised, the test keeps its level
@@ -35,7 +35,7 @@ _EQUAL = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Exchanged:
-    """How likely the observed ratio, or one further off, is where the true one is as given."""
+    """Probability of the observed ratio, or one further off, under the given true ratio."""
 
     lower: float
     """One-sided p of "the true ratio is not lower"."""
@@ -124,7 +124,7 @@ class _Null:
         return cls(products, features.shape[1], size, estimate, floor, float(found[0]))
 
     def beyond(self, chosen: Array) -> tuple[int, int]:
-        """How many of the choices are as low, and as high, as the observed one."""
+        """Numbers of choices that are as low, and as high, as the observed one."""
         found = _statistic(chosen, self.products, self.features, self.size, self.estimate, self.floor)
         slack = _EQUAL * max(1.0, abs(self.observed)) if np.isfinite(self.observed) else 0.0
         return int((found <= self.observed + slack).sum()), int((found >= self.observed - slack).sum())

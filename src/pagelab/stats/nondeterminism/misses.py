@@ -1,4 +1,4 @@
-"""Time against cache misses: does an execution's time follow its misses, within a strategy (ALLOC 6, Figure 10)?"""
+"""Time against cache misses of executions, within a strategy (ALLOC 6, Figure 10)."""
 
 from __future__ import annotations
 

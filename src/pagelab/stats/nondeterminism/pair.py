@@ -1,4 +1,4 @@
-"""How much one experiment differs from another: the ratio of each metric, with an interval."""
+"""Differences of two experiments: the ratio of each metric, with an interval."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Change:
 
     @property
     def verdict(self) -> Verdict:
-        """By non-overlap of the two intervals, as in all of ALLOC's comparisons; of few executions none is given."""
+        """By disjoint intervals, as in all of ALLOC's comparisons; none with few executions."""
         if isinstance(self.base, Refused) or isinstance(self.new, Refused):
             return "undecided"
         if self.executions < FEWEST:

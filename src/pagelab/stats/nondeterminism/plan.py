@@ -1,4 +1,4 @@
-"""How many executions and measurements to run: the least cost for a wanted precision."""
+"""Numbers of executions and measurements with the lowest cost for a required precision."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_MEASUREMENTS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run, and what it should give if the spread stays as it was."""
+    """Recommended numbers, and the expected precision with unchanged spread."""
 
     executions: int
     measurements: int

@@ -1,4 +1,4 @@
-"""How estimates and intervals are made: seed, draws, resamples, level, threads."""
+"""Settings of estimates and intervals: seed, draws, resamples, level, threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large the differences are: relative overheads, their geometric mean, and the distribution of impact factors."""
+"""Sizes of differences: relative overheads, their geometric mean, and the distribution of impact factors."""
 
 from __future__ import annotations
 

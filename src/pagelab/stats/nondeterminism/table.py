@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pagelab import _native
 from pagelab.stats.interval import Interval, IntervalMethod
-from pagelab.stats.nondeterminism.columns import columns
 from pagelab.stats.nondeterminism.components import t_quantile
 from pagelab.stats.nondeterminism.dependence import ALARM, Dependence, dependence_at, p_values
 from pagelab.stats.nondeterminism.estimate import Estimate, IntervalWarning, IntervalWarningKind, Metric, Refused
 from pagelab.stats.refusal import Refusal, StatsRefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from pagelab.stats.nondeterminism.data import Executions
+    from pagelab.stats.nondeterminism.settings import Resampling
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,7 +67,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Table:
-    """What :func:`characterize` found: of one experiment by its place, of a metric as arrays (:meth:`grid`)."""
+    """The result of :func:`characterize`: an experiment by its index, a metric as arrays (:meth:`grid`)."""
 
     experiments: Sequence[Experiment]
     settings: Resampling
@@ -133,7 +141,7 @@ class Table:
     def dependence(self, i: int) -> Dependence:
         return dependence_at(self.columns, self.dependence_p, i, self.experiments[i].executions.values.size)
 
-    def warnings(self, i: int) -> tuple[IntervalWarning, ...]:
+    def interval_warnings(self, i: int) -> tuple[IntervalWarning, ...]:
         """Every warning about the intervals of experiment ``i``, in words."""
         return tuple(_warning(self, kind, i) for kind, where in self.warned.items() if where[i])
 
@@ -333,3 +341,33 @@ def _change(kind: IntervalWarningKind, at: dict[str, float]) -> str:
     if kind is IntervalWarningKind.WARM_UP:
         return f"{what} than the rest: leave them out (drop_first = {after})"
     return f"{what} than the last {int(at['change_places']) + 1 - after}: the executions change while they run"
+
+
+def columns(
+    experiments: Sequence[Executions], groups: NDArray[np.uint64], keys: Sequence[int], settings: Resampling
+) -> Mapping[str, NDArray[np.float64]]:
+    """One value an experiment and column (crates/stats, ``report.rs``, names and defines them); NaN: does not exist.
+
+    ``groups``: group sizes of the impact factor, 0 leaves it out. ``keys``: addresses of the random streams.
+    """
+    names = _native.stats_columns()
+    if not experiments:
+        return {name: np.empty(0) for name in names}
+    values = np.concatenate([one.values for one in experiments])
+    sizes = np.array([one.values.size for one in experiments], dtype=np.uint64)
+    counts = np.array([len(one) for one in experiments], dtype=np.uint64)
+    starts = np.cumsum(sizes) - sizes
+    ends = np.concatenate([one.ends for one in experiments]) + np.repeat(starts, counts.astype(np.int64))
+    rows = _native.stats_reports(
+        values,
+        ends,
+        np.cumsum(counts),
+        np.ascontiguousarray(groups, dtype=np.uint64),
+        np.array(keys, dtype=np.uint64),
+        seed=settings.seed,
+        estimate_draws=settings.estimate_draws,
+        null_draws=settings.estimate_draws,
+        threads=settings.threads,
+    )
+    table = np.frombuffer(rows).reshape(len(experiments), len(names))
+    return {name: np.ascontiguousarray(table[:, i]) for i, name in enumerate(names)}

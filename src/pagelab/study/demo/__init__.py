@@ -23,7 +23,7 @@ _FUNCTIONS = 120
 
 
 def make_inputs(directory: Path) -> Path:
-    """Writes what the study reads into ``directory``; returns its study.toml. The same bytes every time."""
+    """Writes the study's inputs into ``directory``; returns its study.toml. The same bytes every time."""
     directory.mkdir(parents=True, exist_ok=True)
     for name in (SPEC, *SCRIPTS):
         (directory / name).write_bytes(files(__package__).joinpath(name).read_bytes())

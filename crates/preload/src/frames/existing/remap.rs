@@ -1,4 +1,4 @@
-//! Memory that is there already: its pages go to where their strategy wants them, contents kept.
+//! Remapping of existing memory: its pages move to their strategy's frames, contents kept.
 //!
 //! A page is moved out, copied onto a page of the pool, and that one is moved in. Threads that touch it meanwhile fault,
 //! and go on when it is back: no write is lost. The caller is a thread of the program that waits for the answer, so even its

@@ -1,4 +1,4 @@
-//! The hints that are in use, and their numbers.
+//! The hints in use, and their numbers.
 
 use core::cell::UnsafeCell;
 

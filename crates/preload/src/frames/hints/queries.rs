@@ -1,4 +1,4 @@
-//! What the program can look at.
+//! Queries of the program: frames, colours, strategies, counters.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,4 @@
-//! Lists of a hint, in memory of our own: the program may do with its own copy what it likes.
+//! Lists of a hint, copied into the library's memory, because the program may change its own.
 
 use pagelab_abi::plan::Words;
 

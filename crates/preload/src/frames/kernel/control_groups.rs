@@ -1,4 +1,4 @@
-//! What the control groups of the process leave over of their memory.
+//! Free memory within the limits of the process's control groups.
 //!
 //! A page of the pool counts as the program's: in a group with a limit the pool takes from what the program could have. So
 //! before the pool grows, the groups are asked, all the way up: what they allow (version 2: `memory.max` and `memory.high`;

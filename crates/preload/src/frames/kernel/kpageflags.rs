@@ -1,4 +1,4 @@
-//! `/proc/kpageflags`: which frames are free, and which can be nobody's.
+//! `/proc/kpageflags`: free frames, and frames that no process can have.
 
 use pagelab_abi::plan::{ANYWHERE, Words};
 

@@ -1,4 +1,4 @@
-//! Memory nodes: from which one a page is to come, as the kernel would decide it for the thread that touches the page.
+//! Memory nodes: the node that the kernel would choose for the thread that touches a page.
 //!
 //! The kernel asks the mapping's policy (mbind), else the thread's (set_mempolicy, numactl), else it takes the node of
 //! the processor that the thread runs on. Pages of ours come out of a pool, populated by threads of ours: so each pool

@@ -1,4 +1,4 @@
-//! The two descriptors that the engine lives on: by the process's own rights, or else by the launcher's.
+//! The engine's two descriptors: opened with the process's own rights, or by the launcher.
 //!
 //! Where the program runs with fewer rights than the launcher, that one listens at a socket in the run directory, and
 //! hands processes of the run the frame numbers of their own pages and the device that makes userfaultfds.

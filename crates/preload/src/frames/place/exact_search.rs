@@ -1,4 +1,4 @@
-//! Exact frames: finding them among the free memory of the machine.
+//! Search for exact frames in the free memory of the machine.
 //!
 //! Nobody can ask the kernel for a frame. But what is populated shows its frames, so chunks are populated, and held, until
 //! the frame is among them or the budget is used up. Where `/proc/kpageflags` tells that a frame is in use, or in which

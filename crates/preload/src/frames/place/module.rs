@@ -1,4 +1,4 @@
-//! Strategies out of a shared object, which the launcher has had the dynamic linker load before us.
+//! Strategies in a shared object, which the dynamic linker loads before this library.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 

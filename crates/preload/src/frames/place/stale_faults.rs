@@ -1,4 +1,4 @@
-//! Faults that nothing could be done about at the first try.
+//! Faults that the first attempt could not resolve.
 //!
 //! A message may be older than what it asks for: where mappings of two threads lie side by side, a window opened for one of
 //! them brings in what the other one waits for, which goes on, gives its memory back, and has its old message answered

@@ -1,4 +1,4 @@
-//! Threads that are woken together.
+//! Waking several waiting threads at once.
 //!
 //! A thread that is woken runs at once on some processor. Where several wait, the pages of the others are moved while it
 //! runs, and each move has to interrupt its processor for what it may have cached (two to four times the price of the

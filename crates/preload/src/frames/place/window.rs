@@ -1,4 +1,4 @@
-//! How many pages one fault brings in.
+//! The number of pages that one fault brings in.
 //!
 //! Touching in order shall cost one move for many pages, touching here and there no page too many. So a fault where one
 //! of the last runs ended doubles that run's window; every other fault begins a run of one page.

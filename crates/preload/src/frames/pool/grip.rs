@@ -1,4 +1,4 @@
-//! Holding on to free pages from their look-up to their move.
+//! Holding free pages from their look-up to their move.
 //!
 //! The kernel moves free pages of the pool (compaction) and swaps them out, and what it does between a page's look-up and
 //! its move nobody sees. It does neither to a page that something else refers to. A pipe does: vmsplice(2) of a byte of a

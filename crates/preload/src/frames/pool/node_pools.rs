@@ -1,4 +1,4 @@
-//! Pools on several memory nodes: which of them a page comes out of, and which one a chunk belongs to.
+//! Pools on several memory nodes: the pool of a page, and the pool of a chunk.
 //!
 //! A pool has a twin on each node, `MAX_STRATEGIES` further on in the table for each node, made when it is first needed.
 

@@ -1,4 +1,4 @@
-//! Giving memory back: what the pools hold beyond their bounds, what the program runs short of, and everything at the end.
+//! Returning memory: the pools' surplus, memory that the program needs, and everything at the end.
 
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;

@@ -1,4 +1,4 @@
-//! Whether free pages of the pool are still on the frames that they were found on.
+//! Check that free pages of the pool are still on the frames of their look-up.
 //!
 //! The kernel moves them (compaction) and swaps them out. That has to be noticed before they are handed out: a page that
 //! the program has may be referenced by the kernel, and cannot be exchanged for another one without harm. One look before

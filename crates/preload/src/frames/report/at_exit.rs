@@ -1,4 +1,4 @@
-//! At the process's end: what lies where, mapping by mapping.
+//! Placement at the process's end, mapping by mapping.
 
 use pagelab_abi::guest::OutOfReach;
 use pagelab_abi::plan::Memory;

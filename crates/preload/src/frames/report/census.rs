@@ -1,4 +1,4 @@
-//! What lies where, against where it was placed.
+//! Current frames of pages against the frames of their placement.
 
 use core::mem::ManuallyDrop;
 use core::sync::atomic::AtomicUsize;

@@ -1,4 +1,4 @@
-//! Where the handler runs.
+//! The handler's processor.
 //!
 //! A thread woken on another processor costs twice as much as one woken on the processor that is about to idle. So while
 //! the program has one thread, the handler goes where that thread is; with several, it goes where the scheduler likes,

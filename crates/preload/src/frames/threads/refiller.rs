@@ -1,4 +1,4 @@
-//! The thread that fills the pools up, so that faults need not wait for it. Started when it is first needed.
+//! The thread that refills the pools, so that faults need not wait for it. It starts when it is first needed.
 //!
 //! While it works, faults take longer: it takes processor time, it locks the process's memory, and where it runs beside the
 //! handler each move has to interrupt its processor. So what is not urgent is left until the program touches no fresh memory

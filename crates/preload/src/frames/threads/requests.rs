@@ -1,4 +1,4 @@
-//! What threads of the program ask of the handler.
+//! Requests of the program's threads to the handler.
 //!
 //! The handler waits for faults and nothing else. So a question is laid down here and a page is touched that is always
 //! missing: its fault tells the handler. This needs no descriptor, which the program could close, and no lock that the handler

@@ -1,4 +1,4 @@
-//! Threads of our own in somebody else's process.
+//! Threads of the library in the program's process.
 //!
 //! Made by clone(2) past libc, which never hears of them: main's pthread_exit does not wait for them, no signal reaches
 //! them. They run on stacks of their own that a fork does not copy, and use no thread-local storage.

@@ -1,4 +1,4 @@
-//! The colours of this machine's second-level cache: what is meant where nobody says otherwise.
+//! The colours of this machine's second-level cache: the default of hints.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,4 @@
-//! Memory that the program wants to come in, or to stay: placed first, where a strategy governs it.
+//! Calls that populate or lock memory: governed memory is placed first.
 
 use crate::backing;
 use crate::boundary::arch::PAGE;

@@ -1,4 +1,4 @@
-//! Page sizes between 4K and 2M: seen only through the kernel's frame flags, and only by root.
+//! Page sizes between 4K and 2M, from the kernel's frame flags, which only root can read.
 
 use crate::boundary::arch::{PAGE, PMD};
 use crate::boundary::span::Span;

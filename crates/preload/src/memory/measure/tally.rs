@@ -1,4 +1,4 @@
-//! What there is at the end, summed up by region.
+//! Memory at the end of the process, summed up by region.
 
 use core::sync::atomic::Ordering::Relaxed;
 

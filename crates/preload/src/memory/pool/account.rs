@@ -1,4 +1,4 @@
-//! Tiles that the program breaks up: accounted for when it does, and restored when they are whole again.
+//! Tiles that the program splits: counted when it does, and restored when they are whole again.
 
 use pagelab_abi::guest::Counter;
 use pagelab_abi::plan::Memory;

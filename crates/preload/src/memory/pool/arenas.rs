@@ -1,4 +1,4 @@
-//! malloc's thread arenas: recognised by how glibc maps them, grown by whole tiles.
+//! malloc's thread arenas: recognised by glibc's mapping call, grown by whole tiles.
 //!
 //! glibc reserves a heap of 64 MiB without access (twice that, to cut out an aligned one) and gives it access from the
 //! bottom up, a few pages at a time, so that the kernel never sees a whole empty tile to put a huge page in. Here the

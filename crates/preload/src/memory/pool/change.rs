@@ -1,4 +1,4 @@
-//! Changes to what the program has: protection, advice, mappings it puts over its own.
+//! Changes to the program's memory: protection, advice, mappings over its own.
 
 use pagelab_abi::guest::Counter;
 

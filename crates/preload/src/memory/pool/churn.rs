@@ -1,4 +1,4 @@
-//! Tiles that come and go.
+//! Tiles that are repeatedly emptied and refilled.
 //!
 //! A program that maps and unmaps a few pages in a loop would have its tile's two megabytes cleared by the kernel each
 //! turn. So a tile that was emptied again and again a moment ago is made of base pages at first, and collapsed later if

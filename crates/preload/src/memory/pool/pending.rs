@@ -1,4 +1,4 @@
-//! Tiles that are whole again after the program broke them up: collapsed into one page.
+//! Tiles that are whole again after a split: collapsed into one page.
 //!
 //! The first time at once: it costs about what the page faults on the refilled part would. But a program that maps and
 //! unmaps in a loop would pay that each time: a tile that was collapsed a short while ago and is broken again already

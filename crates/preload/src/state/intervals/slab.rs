@@ -1,4 +1,4 @@
-//! Room for treap nodes: one growing mapping of the guest's own, indexed by number, with a free list.
+//! Memory for treap nodes: one growing mapping of the guest's own, indexed by number, with a free list.
 
 use crate::boundary::sys::{self, c};
 

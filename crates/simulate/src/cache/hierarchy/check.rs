@@ -1,4 +1,4 @@
-//! What must hold of a hierarchy between accesses.
+//! Invariants of a hierarchy between accesses.
 
 use super::super::counts::WALK;
 use super::super::spec::Inclusion;

@@ -1,4 +1,4 @@
-//! Memories whose policy decides at faults, and at hits notes a bit at most: one array of frames for each colour.
+//! Memories whose policy decides at faults and sets at most one bit at hits: an array of frames for each colour.
 
 use super::super::pages::Id;
 use super::Replace;

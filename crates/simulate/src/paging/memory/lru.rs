@@ -1,4 +1,4 @@
-//! LRU at one size: a log of uses for each list, in which only each page's last entry counts.
+//! LRU at one size: a log of uses for each list, in which only each page's last entry is valid.
 //!
 //! A hit appends to the log and touches one word beside; the page to evict is found by walking the log from its old end over
 //! entries that later uses have made stale. Each entry is walked over once.

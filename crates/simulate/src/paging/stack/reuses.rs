@@ -1,4 +1,4 @@
-//! How many references were found at which distance.
+//! Numbers of references by distance.
 
 /// Counts for `L` levels. Small words take the counts of the day, because where distances are many it is the memory that
 /// is waited for; before one of them could overflow, they are added to large words.

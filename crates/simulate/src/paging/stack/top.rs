@@ -1,4 +1,4 @@
-//! The sixteen most recent pages, whatever the colours: most references of real programs end here.
+//! The sixteen most recent pages of all colours: most references of real programs are to them.
 //!
 //! Recency is a bit matrix (as in a true-LRU cache set), and so is "has the same colour": a distance is the population
 //! count of the intersection of two rows. Every loop is over sixteen lanes, which compilers turn into one vector; what is

@@ -1,4 +1,4 @@
-//! One chain of colour counts on its way through the trace.
+//! One chain of colour counts, fed with the trace.
 
 use super::super::colouring::{Chain, MAX_LEVELS};
 use super::super::pages::Id;

@@ -1,4 +1,4 @@
-//! The pages below the top, by the time they were last used.
+//! The pages below the top, ordered by their last use.
 //!
 //! A page's *stamp* is its slot in a window of slots that fills up and is then compacted. Its distance in the list of its
 //! colour is the number of live slots of that colour above it. Because a page has one stamp whatever the colours, one

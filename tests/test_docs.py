@@ -1,0 +1,73 @@
+"""The documentation: widths of its lines (tools/docs_lines.py), and targets of its links."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tools import docs_lines
+
+ROOT = Path(__file__).resolve().parent.parent
+LONG = " ".join(["page"] * 60)
+
+
+def test_no_line_of_the_documentation_is_too_wide() -> None:
+    assert {str(page): docs_lines.too_wide(page.read_text()) for page in docs_lines.pages(ROOT)} == {
+        str(page): [] for page in docs_lines.pages(ROOT)
+    }
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    titles = [re.sub(r"[`*]|\[|\]\([^)]*\)", "", title) for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_links_lead_to_files_and_headings() -> None:
+    wrong = []
+    for page in docs_lines.pages(ROOT):
+        for link in re.findall(r"\]\((?!https?:)([^)\s]*)\)", page.read_text()):
+            file, _, anchor = link.partition("#")
+            target = (page.parent / file).resolve() if file else page
+            if not target.exists() or (anchor and anchor not in anchors(target)):
+                wrong.append(f"{page.relative_to(ROOT)}: {link}")
+    assert wrong == []
+
+
+def test_a_wide_paragraph_is_found_and_wrapped() -> None:
+    text = f"# Title\n\nshort\n{LONG}\n"
+    assert docs_lines.too_wide(text) == [4]
+    wrapped = docs_lines.rewrapped(text)
+    assert docs_lines.too_wide(wrapped) == []
+    assert wrapped.split() == text.split()
+    assert max(map(len, wrapped.splitlines())) <= docs_lines.COLUMNS
+
+
+def test_tables_code_and_headings_keep_their_lines() -> None:
+    text = f"# {LONG}\n\n| {LONG} |\n\n```\n{LONG}\n```\n"
+    assert docs_lines.too_wide(text) == []
+    assert docs_lines.rewrapped(text) == text
+
+
+def test_items_and_quotations_keep_their_indent() -> None:
+    lines = docs_lines.rewrapped(f"- {LONG}\n\n1. {LONG}\n\n> {LONG}\n> {LONG}\n").splitlines()
+    starts = {line[:3].rstrip("p") for line in lines if line}
+    assert starts == {"- ", "  ", "1. ", "   ", "> "}
+    assert [line for line in lines if "> " in line[2:]] == []
+
+
+def test_a_code_span_stays_on_one_line() -> None:
+    text = f"{LONG[:100]} `a span of several words` {LONG}\n"
+    assert "`a span of several words`" in docs_lines.rewrapped(text)
+
+
+@given(st.lists(st.sampled_from(["page", "-", "1.", "#", "+", "|", "`a b`", "[a b](c)", "word" * 20]), min_size=1))
+def test_wrapping_keeps_the_words_and_adds_no_markup(words: list[str]) -> None:
+    text = "word " + " ".join(words)
+    wrapped = docs_lines.rewrapped(text)
+    assert wrapped.split() == text.split()
+    assert not any(docs_lines.MARKUP.match(line) for line in wrapped.splitlines())
+    assert docs_lines.rewrapped(wrapped) == wrapped
