@@ -65,7 +65,6 @@ def test_a_budget_goes_to_the_block_that_gains_most(program: Path, tmp_path: Pat
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["huge_bytes"] <= 16 << 20
-    assert told["left_out"] >= 1
     assert told["checked"][0]["condition"] == "advice"
     assert -37.5 <= told["checked"][0]["change_percent"] <= -15  # half of the third block at least, not all of both
 

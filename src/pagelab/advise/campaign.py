@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import compress
 from math import ceil, floor
 from pathlib import Path
 from time import monotonic
@@ -37,6 +38,8 @@ CHECKED = ("kernel", "advice", "2M")
 _EXPLORED = 0.6
 """Share of the time that goes to mosaics; the rest checks what they promise."""
 _FEWEST_BLOCKS, _MOST_BLOCKS = 2, 40
+_FAR = (1 << 39, (1 << 39) + TILE)
+"""A tile in the middle of a pool's 1 TiB, where no program gets."""
 _CANNOT = "no advice can be given"
 
 
@@ -83,7 +86,7 @@ def advise(asked: Asked, directory: Path, tools: Tools, progress: Progress | Non
     """
     progress = progress or Silent()
     began = monotonic()
-    pilot = _trying(asked, (Setting("4K", policy_text("4K", [])), Setting("2M", _all_huge())))
+    pilot = _trying(asked, (Setting("4K", policy_text("4K", [], aligned=True)), Setting("2M", _all_huge())))
     runs = _footprint(pilot, directory / FOOTPRINT, tools, asked)
     metric, why = _metric(asked, directory / FOOTPRINT, runs)
     extent, resident = _used(directory / FOOTPRINT)
@@ -100,11 +103,11 @@ def advise(asked: Asked, directory: Path, tools: Tools, progress: Progress | Non
     half = float(effects(included, times, base=mean, rng=np.random.default_rng(asked.seed)).mean.sum()) / 2
     shares = effects(included, times, base=mean * max(0.1, 1 + half), rng=np.random.default_rng(asked.seed))
     choice = choose(found, shares, asked.budget)
-    text = policy_text("4K", [region for region, taken in zip(found, choice.chosen, strict=True) if taken])
+    text = policy_text("4K", compress(found, choice.chosen), aligned=True)
     if choice.chosen.any():
         (directory / POLICY).write_text(f'name = "advice"\n{text}', encoding="utf-8")
-        huge = [region for region, taken in zip(found, choice.chosen, strict=True) if taken]
-        (directory / LAYOUT).write_text(mosalloc_text(extent, huge), encoding="utf-8")
+        layout = mosalloc_text(extent, compress(found, choice.chosen))
+        (directory / LAYOUT).write_text(layout, encoding="utf-8")
     left_s = 60 * asked.minutes - (monotonic() - began)
     settings = [Setting("kernel", KERNEL), Setting("advice", text), Setting("2M", _all_huge())]
     if not choice.chosen.any():
@@ -140,11 +143,16 @@ class _Titled:
         self._shown.stop()
 
 
-def policy_text(otherwise: str, huge: Iterable[Region]) -> str:
-    """A policy with ``huge`` in 2M pages and the rest of heap, anonymous memory and arenas in ``otherwise``."""
+def policy_text(otherwise: str, huge: Iterable[Region], *, aligned: bool = False) -> str:
+    """A policy with ``huge`` in 2M pages and the rest of heap, anonymous memory and arenas in ``otherwise``.
+
+    Blocks of 2 MiB and more begin at multiples of the largest page size of their pool. ``aligned``: a pool without huge
+    pages gets one tile far beyond its use, so that blocks have the same offsets in all mosaics.
+    """
     rules = []
+    huge = list(huge)
     for pool, memory in (("heap", '"heap"'), ("anon", '["anon", "arenas"]')):
-        spans = _joined(region for region in huge if region.pool == pool)
+        spans = _joined(region for region in huge if region.pool == pool) or ([_FAR] if aligned else [])
         listed = ", ".join(f'["{start >> 20}M", "{end >> 20}M", "2M"]' for start, end in spans)
         pages = f'{{ mosaic = [{listed}], otherwise = "{otherwise}" }}' if spans else f'"{otherwise}"'
         rules.append(f"\n[[rule]]\nmemory = {memory}\npages = {pages}\n")
@@ -260,7 +268,7 @@ def _explore(
     seconds = min(left_s * _EXPLORED, left_s - check_s)
     blocks = max(_FEWEST_BLOCKS, min(_MOST_BLOCKS, floor(seconds / (included.shape[0] * run_s))))
     settings = tuple(
-        Setting(f"m{number:03d}", policy_text("4K", [region for region, huge in zip(found, row, strict=True) if huge]))
+        Setting(f"m{number:03d}", policy_text("4K", compress(found, row), aligned=True))
         for number, row in enumerate(included)
     )
     progress.note(

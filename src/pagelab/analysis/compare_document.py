@@ -230,7 +230,7 @@ def _condition(one: Compared) -> Condition:
         )
         for change in one.found.changes
     }
-    [
+    cautions = [
         IntervalWarning(side=side, doubt=caution.kind.value, message=caution.message)
         for i, side in enumerate(_SIDES)
         for caution in table.interval_warnings(i)
@@ -239,7 +239,7 @@ def _condition(one: Compared) -> Condition:
         condition=one.condition,
         executions=Executions(a=int(table.executions[0]), b=int(table.executions[1])),
         changes=changes,
-        cautions=interval_warnings,
+        cautions=cautions,
         coverage=coverage.sentence((int(count) for count in table.executions), coverage.RATIOS),
         left_out=list(one.left_out),
         in_pairs=None if one.in_pairs is None else _in_pairs(one.in_pairs),
