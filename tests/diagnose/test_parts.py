@@ -121,7 +121,7 @@ def test_every_pin_that_brings_something_with_it_has_a_control_that_brings_the_s
     plan = {each.policy: each for each in plan_text(text, tmp_path / "study.toml", tmp_path).conditions}
     for control in found["environment"].controls:
         assert plan[control.name].request.aslr is False
-        assert plan[control.name].env == {PADDING: ""}
+        assert plan[control.name].request.env.set == {PADDING: ""}
     for pin in found["pages"].pins:
         (control,) = found["pages"].controls_of(pin)
         assert 'otherwise = "kernel"' in plan[control.name].request.policy_toml

@@ -9,8 +9,8 @@
 use crate::announce::Caller;
 use crate::error::{Error, Result};
 use crate::phase::Phase;
-use crate::process_tree::procfs;
 use crate::sys::process::{self, End};
+use crate::sys::procfs;
 use crate::sys::{self, signals};
 use crate::{say, settings};
 use nix::sys::signalfd::SignalFd;

@@ -1,5 +1,4 @@
-//! The processes of a run: watched over and reaped, as /proc shows them, and as the record lists them.
+//! The processes of a run: watched over and reaped, and as the record lists them.
 
-pub mod procfs;
 pub mod reap;
 pub mod record;

@@ -5,7 +5,7 @@
 mod surcharge;
 
 use crate::cgroup;
-use crate::process_tree::procfs;
+use crate::sys::procfs;
 use crate::sys::{files, process};
 use crate::warnings::{Kind, Severity, Warnings};
 use pagelab_policy::guest::GuestFile;

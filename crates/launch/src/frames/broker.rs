@@ -8,8 +8,8 @@
 //! only processes that descend from the launcher, and are still who they were when they connected, are given anything.
 
 use crate::error::{Error, Result};
-use crate::process_tree::procfs;
 use crate::rundir::RunDir;
+use crate::sys::procfs;
 use crate::sys::{self, process, socket, userfault};
 use std::fs::File;
 use std::io;

@@ -1,7 +1,7 @@
 //! Watching over the process tree of a run: reaping, time-out, signals, ending what is left.
 
-use crate::process_tree::procfs;
 use crate::sys::process::{End, Reaped, Usage};
+use crate::sys::procfs;
 use crate::sys::{self, process, signals};
 use nix::sys::signalfd::SignalFd;
 use std::os::fd::{AsRawFd, RawFd};

@@ -10,6 +10,7 @@ pub mod files;
 pub mod memory;
 pub mod perf;
 pub mod process;
+pub mod procfs;
 pub mod signals;
 pub mod socket;
 pub mod user;

@@ -16,7 +16,7 @@ fn report(pid: u32, frames: Vec<FramesReport>, engine: Option<EngineReport>) -> 
         measured_ns: Some(4),
         placement: PlacementMethod::PagemapScan,
         counters: Vec::new(),
-        notes: Vec::new(),
+        warnings: Vec::new(),
         residency: Vec::new(),
         residency_dropped: 0,
         regions: Vec::new(),
