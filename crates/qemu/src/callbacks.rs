@@ -3,13 +3,12 @@
 //! There is one callback for reads and writes: QEMU 7.2 calls those for writes only at reads too, and those for reads only
 //! at writes instead (tests/trace compares with lackey). It exists with and without the tests of addresses and kinds.
 
-use crate::api::{self, ALL_ACCESSES, Block, Id, Instruction, MemoryInfo, NO_REGISTERS};
+use crate::api::{self, ALL_ACCESSES, Block, CurrentVcpu, Data, Id, Instruction, MemoryInfo, NO_REGISTERS};
 use crate::channel;
 use crate::config::{Mode, Window, shared};
-use crate::state::{self, INSTRUCTIONS, Own, Thread, active, set_active, several, vcpu};
+use crate::state::{self, INSTRUCTIONS, Own, Thread, active, set_active, several};
 use pagelab_trace::capture::instructions::{self, Meeting};
 use pagelab_trace::{ADDRESS_BITS, Kind, Reference};
-use std::ffi::{c_uint, c_void};
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,56 +20,34 @@ pub static PAGE_BITS: AtomicU32 = AtomicU32::new(12);
 const LONGEST: u64 = 64;
 
 /// Instruments a block.
-///
-/// # Safety
-/// Called by the emulator.
-pub unsafe extern "C" fn translated(_id: Id, block: *mut Block) {
+pub extern "C" fn translated(_id: Id, block: &Block) {
     let config = &shared().config;
     let all = config.ranges.is_empty() && config.kinds.has(Kind::Load) && config.kinds.has(Kind::Store);
-    // SAFETY: the emulator gives a block that is valid for this call.
-    let count = unsafe { api::qemu_plugin_tb_n_insns(block) };
+    let count = api::qemu_plugin_tb_n_insns(block);
     if matches!(config.window, Window::Instructions { .. }) {
-        // SAFETY: as above; the callback takes the number of instructions for its value.
-        unsafe {
-            api::qemu_plugin_register_vcpu_tb_exec_cb(
-                block,
-                counted,
-                NO_REGISTERS,
-                ptr::without_provenance_mut(count),
-            )
-        };
+        // The callback takes the number of instructions for its value.
+        let data = ptr::without_provenance_mut(count);
+        api::qemu_plugin_register_vcpu_tb_exec_cb(block, counted, NO_REGISTERS, data);
     }
-    for index in 0..count {
-        // SAFETY: the index is below the number of instructions.
-        let instruction = unsafe { api::qemu_plugin_tb_get_insn(block, index) };
+    for instruction in (0..count).filter_map(|index| api::qemu_plugin_tb_get_insn(block, index)) {
         if all {
-            // SAFETY: the instruction is valid for this call.
-            unsafe { instrument::<false>(instruction) };
+            instrument::<false>(instruction);
         } else {
-            // SAFETY: as above.
-            unsafe { instrument::<true>(instruction) };
+            instrument::<true>(instruction);
         }
     }
 }
 
-/// # Safety
-/// The instruction is valid.
-unsafe fn instrument<const SOME: bool>(instruction: *mut Instruction) {
+fn instrument<const SOME: bool>(instruction: &Instruction) {
     let config = &shared().config;
     let runs = config.mode == Mode::Runs;
-    // SAFETY: by the caller.
-    let meeting = unsafe { meeting(instruction) };
+    let meeting = meeting(instruction);
     if meeting != Meeting::None {
         let callback = if meeting == Meeting::Waits { waits } else { meets };
-        // SAFETY: by the caller.
-        unsafe {
-            api::qemu_plugin_register_vcpu_insn_exec_cb(instruction, callback, NO_REGISTERS, ptr::null_mut())
-        };
+        api::qemu_plugin_register_vcpu_insn_exec_cb(instruction, callback, NO_REGISTERS, ptr::null_mut());
     }
     if config.kinds.has(Kind::Fetch) {
-        // SAFETY: by the caller.
-        let (address, size) =
-            unsafe { (api::qemu_plugin_insn_vaddr(instruction), api::qemu_plugin_insn_size(instruction)) };
+        let (address, size) = (api::qemu_plugin_insn_vaddr(instruction), api::qemu_plugin_insn_size(instruction));
         if config.keeps(address) {
             if address >> ADDRESS_BITS != 0 {
                 channel::fail(&format!(
@@ -79,9 +56,9 @@ unsafe fn instrument<const SOME: bool>(instruction: *mut Instruction) {
             }
             let word = Reference::new(address, Kind::Fetch, size as u32).bits();
             let callback = if runs { fetched_run } else { fetched };
+            // The callback takes a packed reference for its value.
             let data = ptr::without_provenance_mut(word as usize);
-            // SAFETY: by the caller; the callback takes a packed reference for its value.
-            unsafe { api::qemu_plugin_register_vcpu_insn_exec_cb(instruction, callback, NO_REGISTERS, data) };
+            api::qemu_plugin_register_vcpu_insn_exec_cb(instruction, callback, NO_REGISTERS, data);
         }
     }
     if config.kinds.has(Kind::Load) || config.kinds.has(Kind::Store) {
@@ -91,31 +68,19 @@ unsafe fn instrument<const SOME: bool>(instruction: *mut Instruction) {
             (false, _) => accessed::<SOME>,
             (true, _) => accessed_run::<SOME>,
         };
-        // SAFETY: by the caller.
-        unsafe {
-            api::qemu_plugin_register_vcpu_mem_cb(
-                instruction,
-                callback,
-                NO_REGISTERS,
-                ALL_ACCESSES,
-                ptr::null_mut(),
-            );
-        }
+        let data = ptr::null_mut();
+        api::qemu_plugin_register_vcpu_mem_cb(instruction, callback, NO_REGISTERS, ALL_ACCESSES, data);
     }
 }
 
 /// Bytes of the longest instruction.
 const LONGEST_INSTRUCTION: usize = 16;
 
-/// # Safety
-/// The instruction is valid.
-unsafe fn meeting(instruction: *const Instruction) -> Meeting {
+fn meeting(instruction: &Instruction) -> Meeting {
     let mut copied = [0u8; LONGEST_INSTRUCTION];
-    // SAFETY: by the caller; the place has as many bytes as are said.
-    let (size, answer) = unsafe {
-        let size = api::qemu_plugin_insn_size(instruction).min(LONGEST_INSTRUCTION);
-        (size, api::qemu_plugin_insn_data(instruction, copied.as_mut_ptr().cast(), size))
-    };
+    let size = api::qemu_plugin_insn_size(instruction).min(LONGEST_INSTRUCTION);
+    // SAFETY: the place has as many bytes as are said.
+    let answer = unsafe { api::qemu_plugin_insn_data(instruction, copied.as_mut_ptr().cast(), size) };
     let code = if answer <= LONGEST_INSTRUCTION {
         &copied[..answer]
     } else {
@@ -126,50 +91,47 @@ unsafe fn meeting(instruction: *const Instruction) -> Meeting {
 }
 
 /// Before an atomic instruction or a fence.
-unsafe extern "C" fn meets(index: c_uint, _: *mut c_void) {
+extern "C" fn meets(mut vcpu: CurrentVcpu, _: Data) {
     if several() {
-        // SAFETY: the emulator calls in the vCPU's own thread.
-        let mut thread = unsafe { vcpu(index) };
+        let mut thread = state::thread(&mut vcpu);
         thread.lets_go();
         thread.may_have_waited();
     }
 }
 
 /// Before an instruction that only waits.
-unsafe extern "C" fn waits(index: c_uint, _: *mut c_void) {
+extern "C" fn waits(mut vcpu: CurrentVcpu, _: Data) {
     if several() {
-        // SAFETY: the emulator calls in the vCPU's own thread.
-        unsafe { vcpu(index) }.may_have_waited();
+        state::thread(&mut vcpu).may_have_waited();
     }
 }
 
 /// An access of an atomic instruction.
-unsafe extern "C" fn atomically<const SOME: bool, const RUNS: bool>(
-    index: c_uint,
+extern "C" fn atomically<const SOME: bool, const RUNS: bool>(
+    mut vcpu: CurrentVcpu,
     info: MemoryInfo,
     address: u64,
-    data: *mut c_void,
+    _: Data,
 ) {
-    // SAFETY: the emulator calls in the vCPU's own thread.
-    let again = unsafe { vcpu(index) }.again(address);
-    // SAFETY: as above.
-    unsafe {
-        if RUNS {
-            accessed_run::<SOME>(index, info, address, data)
-        } else {
-            accessed::<SOME>(index, info, address, data)
-        }
-    };
+    let mut thread = state::thread(&mut vcpu);
+    let again = thread.again(address);
+    if RUNS {
+        access_of_run::<SOME>(&mut thread, info, address);
+    } else {
+        access::<SOME>(&mut thread, info, address);
+    }
     if again {
-        // SAFETY: as above.
-        unsafe { vcpu(index) }.only_tried_again();
+        thread.only_tried_again();
     }
 }
 
 /// An access, as a full reference.
-unsafe extern "C" fn accessed<const SOME: bool>(index: c_uint, info: MemoryInfo, address: u64, _: *mut c_void) {
-    // SAFETY: the emulator calls in the vCPU's own thread.
-    let mut thread = unsafe { vcpu(index) };
+extern "C" fn accessed<const SOME: bool>(mut vcpu: CurrentVcpu, info: MemoryInfo, address: u64, _: Data) {
+    access::<SOME>(&mut state::thread(&mut vcpu), info, address);
+}
+
+#[inline]
+fn access<const SOME: bool>(thread: &mut Thread, info: MemoryInfo, address: u64) {
     thread.looks(address, info, |own| is_load(own, info));
     if !thread.counts() || SOME && !shared().config.keeps(address) {
         return;
@@ -177,7 +139,7 @@ unsafe extern "C" fn accessed<const SOME: bool>(index: c_uint, info: MemoryInfo,
     let meta = meta(thread.own, info);
     if !SOME || shared().config.kinds.has(Kind::from_code(meta)) {
         if address >> ADDRESS_BITS != 0 {
-            too_high(&thread, address);
+            too_high(thread, address);
         }
         thread.push(Reference::with_meta(address, meta).bits());
     }
@@ -208,16 +170,18 @@ fn meta(own: &mut Own, info: MemoryInfo) -> u8 {
 
 #[cold]
 fn ask(info: MemoryInfo) -> u8 {
-    // SAFETY: the emulator has just given this description.
-    let (store, shift) = unsafe { (api::qemu_plugin_mem_is_store(info), api::qemu_plugin_mem_size_shift(info)) };
+    let (store, shift) = (api::qemu_plugin_mem_is_store(info), api::qemu_plugin_mem_size_shift(info));
     let kind = if store { Kind::Store } else { Kind::Load };
     Reference::new(0, kind, 1 << shift).meta()
 }
 
 /// An access, as part of a run.
-unsafe extern "C" fn accessed_run<const SOME: bool>(index: c_uint, info: MemoryInfo, address: u64, _: *mut c_void) {
-    // SAFETY: the emulator calls in the vCPU's own thread.
-    let mut thread = unsafe { vcpu(index) };
+extern "C" fn accessed_run<const SOME: bool>(mut vcpu: CurrentVcpu, info: MemoryInfo, address: u64, _: Data) {
+    access_of_run::<SOME>(&mut state::thread(&mut vcpu), info, address);
+}
+
+#[inline]
+fn access_of_run<const SOME: bool>(thread: &mut Thread, info: MemoryInfo, address: u64) {
     thread.looks(address, info, |own| is_load(own, info));
     if !thread.counts() || SOME && !shared().config.keeps(address) {
         return;
@@ -226,13 +190,13 @@ unsafe extern "C" fn accessed_run<const SOME: bool>(index: c_uint, info: MemoryI
         return;
     }
     if address >> ADDRESS_BITS != 0 {
-        too_high(&thread, address);
+        too_high(thread, address);
     }
     let bits = PAGE_BITS.load(Relaxed);
     thread.touch(address >> bits);
     if (address + (LONGEST - 1)) >> bits != address >> bits {
         let last = Reference::with_meta(address, meta(thread.own, info)).last_byte();
-        touch_rest(&mut thread, address >> bits, last >> bits);
+        touch_rest(thread, address >> bits, last >> bits);
     }
 }
 
@@ -245,18 +209,16 @@ fn touch_rest(thread: &mut Thread, first: u64, last: u64) {
 }
 
 /// An instruction, as a full reference.
-unsafe extern "C" fn fetched(index: c_uint, data: *mut c_void) {
-    // SAFETY: the emulator calls in the vCPU's own thread.
-    let mut thread = unsafe { vcpu(index) };
+extern "C" fn fetched(mut vcpu: CurrentVcpu, data: Data) {
+    let mut thread = state::thread(&mut vcpu);
     if thread.counts() {
         thread.push(data.addr() as u64);
     }
 }
 
 /// An instruction, as part of a run.
-unsafe extern "C" fn fetched_run(index: c_uint, data: *mut c_void) {
-    // SAFETY: the emulator calls in the vCPU's own thread.
-    let mut thread = unsafe { vcpu(index) };
+extern "C" fn fetched_run(mut vcpu: CurrentVcpu, data: Data) {
+    let mut thread = state::thread(&mut vcpu);
     if thread.counts() {
         let reference = Reference::from_bits(data.addr() as u64);
         let bits = PAGE_BITS.load(Relaxed);
@@ -267,7 +229,7 @@ unsafe extern "C" fn fetched_run(index: c_uint, data: *mut c_void) {
 }
 
 /// A block begins: opens and closes a window of instructions, at the precision of a block.
-unsafe extern "C" fn counted(_: c_uint, data: *mut c_void) {
+extern "C" fn counted(_: CurrentVcpu, data: Data) {
     let Window::Instructions { first, count } = shared().config.window else { return };
     let before = INSTRUCTIONS.fetch_add(data.addr() as u64, Relaxed);
     let inside = before >= first && before - first < count;

@@ -2,6 +2,9 @@
 
 use crate::config::shared;
 use pagelab_trace::capture::protocol::{BlockHeader, BlockKind, Hello, VERSION};
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::process::{Pid, getppid};
+use rustix::time::{ClockId, clock_gettime};
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -34,9 +37,7 @@ pub fn lock() -> MutexGuard<'static, Channel> {
 /// A new process image: whatever connection there was belongs to another.
 pub fn begin_image() {
     drop_connection();
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a valid clock and a valid place for its time.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    let time = clock_gettime(ClockId::Monotonic);
     let nanoseconds = (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64);
     IMAGE.store(nanoseconds.rotate_left(22) ^ u64::from(std::process::id()), Relaxed);
 }
@@ -87,8 +88,7 @@ fn connection() -> io::Result<ManuallyDrop<UnixStream>> {
     let stream = raised(UnixStream::connect(&shared().config.socket)?)?;
     let mut stream = ManuallyDrop::new(stream);
     DESCRIPTOR.store(stream.as_raw_fd(), Relaxed);
-    // SAFETY: getppid has no preconditions.
-    let parent = unsafe { libc::getppid() } as u32;
+    let parent = Pid::as_raw(getppid()) as u32;
     let hello = Hello { image: IMAGE.load(Relaxed), pid: std::process::id(), parent };
     let mut payload = hello.encode().to_vec();
     payload.extend(std::fs::read("/proc/self/cmdline").unwrap_or_default());
@@ -98,13 +98,7 @@ fn connection() -> io::Result<ManuallyDrop<UnixStream>> {
 
 /// The same connection under a high number, closed on exec; under its own where there are no high numbers.
 fn raised(stream: UnixStream) -> io::Result<UnixStream> {
-    // SAFETY: the descriptor is open.
-    let high = unsafe { libc::fcntl(stream.as_raw_fd(), libc::F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR) };
-    if high < 0 {
-        return Ok(stream);
-    }
-    // SAFETY: fcntl has just given this descriptor to us.
-    Ok(unsafe { UnixStream::from_raw_fd(high) })
+    Ok(fcntl_dupfd_cloexec(&stream, LEAST_DESCRIPTOR).map_or(stream, UnixStream::from))
 }
 
 /// Says what is wrong and ends the process.

@@ -4,12 +4,13 @@
 //! hands the new program to the kernel, which runs it natively. So before the emulator does that, the plugin itself
 //! executes the emulator anew, with the same arguments before the program's.
 
-use crate::api::Id;
+use crate::api::{CurrentVcpu, Id};
 use crate::config::{Window, shared};
 use crate::state::{self, INSTRUCTIONS};
 use crate::{channel, elf};
 use pagelab_trace::capture::protocol::{BlockKind, End, MARKER};
-use std::ffi::{CStr, CString, c_char, c_uint};
+use rustix::fs::{Access, access};
+use std::ffi::{CStr, CString, c_char};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -71,12 +72,9 @@ extern "C" fn in_child() {
 }
 
 /// Before each system call of the guest.
-///
-/// # Safety
-/// Called by the emulator, in the thread of the vCPU.
-pub unsafe extern "C" fn system_call(
+pub extern "C" fn system_call(
     _id: Id,
-    index: c_uint,
+    mut vcpu: CurrentVcpu,
     number: i64,
     first: u64,
     second: u64,
@@ -104,15 +102,13 @@ pub unsafe extern "C" fn system_call(
     } else if number == calls.prctl && first & 0xffff_ffff == MARKER && shared().config.window == Window::Marker {
         mark(second != 0);
     } else if number == calls.execve && shared().config.children {
-        // SAFETY: the guest's addresses are the host's (guests of the host's word size have no offset); `execute` reads
-        // them as the emulator's own exec is about to.
-        unsafe { execute(first, second, third) };
+        // The guest's addresses are the host's: guests of the host's word size have no offset.
+        execute(first, second, third);
     } else if number == calls.execveat && shared().config.children {
         note("execveat: the program is executed natively, its references are not in the trace");
     }
     // Any system call may wake another thread, and may wait for one.
-    // SAFETY: by the caller.
-    let mut thread = unsafe { state::vcpu(index) };
+    let mut thread = state::thread(&mut vcpu);
     thread.lets_go();
     thread.may_have_waited();
 }
@@ -129,7 +125,7 @@ fn note(text: &str) {
 }
 
 /// A vector of C strings of the guest, copied; none where an address is not readable.
-unsafe fn strings(mut address: u64) -> Option<Vec<CString>> {
+fn strings(mut address: u64) -> Option<Vec<CString>> {
     let mut strings = Vec::new();
     while let Some(word) = read(address) {
         let string = u64::from_ne_bytes(word);
@@ -166,15 +162,13 @@ fn read<const BYTES: usize>(address: u64) -> Option<[u8; BYTES]> {
 }
 
 /// Executes the emulator with the guest's new program; returns where that cannot be, and the guest goes on natively.
-unsafe fn execute(path: u64, arguments: u64, environment: u64) {
-    // SAFETY: `strings` checks every address.
-    let (arguments, environment) = unsafe { (strings(arguments), strings(environment)) };
+fn execute(path: u64, arguments: u64, environment: u64) {
+    let (arguments, environment) = (strings(arguments), strings(environment));
     let (Some(path), Some(arguments), Some(environment)) = (text(path), arguments, environment) else {
         note("exec: its arguments cannot be read; if it succeeds, the program runs natively");
         return;
     };
-    // SAFETY: a C string.
-    if unsafe { libc::access(path.as_ptr(), libc::X_OK) } != 0 {
+    if access(&*path, Access::EXEC_OK).is_err() {
         return;
     }
     let (program, arguments) = match elf::resolve(path.clone(), arguments, &shared().target) {

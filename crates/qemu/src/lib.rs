@@ -11,9 +11,9 @@ mod config;
 mod elf;
 mod state;
 
-use api::{Id, Info};
+use api::{Data, Id, Info};
 use config::{Config, Shared, Window};
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::io::Write;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
@@ -38,15 +38,15 @@ extern "C" fn choose_version() {
     }
 }
 
-unsafe extern "C" fn thread_begins(_id: Id, index: c_uint) {
+extern "C" fn thread_begins(_id: Id, index: c_uint) {
     state::begin(index);
 }
 
-unsafe extern "C" fn thread_ends(_id: Id, _index: c_uint) {
+extern "C" fn thread_ends(_id: Id, _: c_uint) {
     state::end();
 }
 
-unsafe extern "C" fn process_ends(_id: Id, _: *mut c_void) {
+extern "C" fn process_ends(_id: Id, _: Data) {
     // A forked child that is not followed has nothing to say.
     if children::forked() && !config::shared().config.children {
         return;
@@ -84,13 +84,10 @@ pub unsafe extern "C" fn qemu_plugin_install(
     config::set_shared(Shared { config, target });
     channel::begin_image();
     children::watch_forks();
-    // SAFETY: the identifier is the emulator's, the callbacks have the signatures that it asks for.
-    unsafe {
-        api::qemu_plugin_register_vcpu_init_cb(id, thread_begins);
-        api::qemu_plugin_register_vcpu_exit_cb(id, thread_ends);
-        api::qemu_plugin_register_vcpu_tb_trans_cb(id, callbacks::translated);
-        api::qemu_plugin_register_vcpu_syscall_cb(id, children::system_call);
-        api::qemu_plugin_register_atexit_cb(id, process_ends, std::ptr::null_mut());
-    }
+    api::qemu_plugin_register_vcpu_init_cb(id, thread_begins);
+    api::qemu_plugin_register_vcpu_exit_cb(id, thread_ends);
+    api::qemu_plugin_register_vcpu_tb_trans_cb(id, callbacks::translated);
+    api::qemu_plugin_register_vcpu_syscall_cb(id, children::system_call);
+    api::qemu_plugin_register_atexit_cb(id, process_ends, std::ptr::null_mut());
     0
 }

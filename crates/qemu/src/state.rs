@@ -17,6 +17,7 @@
 //! A group whose stamp is not below the number drawn when sending began stays for the next time, with everything behind it:
 //! what was sent before cannot have waited for what was not.
 
+use crate::api::CurrentVcpu;
 use crate::channel::{self, Channel};
 use crate::config::{Mode, shared};
 use pagelab_trace::capture::protocol::{BlockKind, End, SEGMENT_BYTES, Segment};
@@ -414,15 +415,14 @@ static TABLE: [AtomicPtr<Vcpu>; VCPUS] = [const { AtomicPtr::new(ptr::null_mut()
 /// Above all numbers in use.
 static SLOTS: AtomicUsize = AtomicUsize::new(0);
 
-/// The state of a vCPU.
-///
-/// # Safety
-/// The caller is the thread of that vCPU, or has stopped it, and holds no other reference to its state.
+/// The state of the calling thread's vCPU.
 #[inline]
-pub unsafe fn vcpu<'a>(index: u32) -> Thread<'a> {
+pub fn thread(vcpu: &mut CurrentVcpu) -> Thread<'_> {
+    let index = vcpu.number();
     let slot = TABLE[index as usize % VCPUS].load(Relaxed);
     let slot = if slot.is_null() { make(index) } else { slot };
-    // SAFETY: the slot was made from a box that lives until the vCPU is dropped; the caller alone uses `own`.
+    // SAFETY: the slot was made from a box that lives until the vCPU is dropped; only its own thread uses `own`, and there is
+    // one `CurrentVcpu` there, which is borrowed meanwhile.
     unsafe { Thread { own: &mut *(*slot).own.get(), ring: &(*slot).ring } }
 }
 
