@@ -13,7 +13,7 @@ use crate::units::PageSize;
 use crate::validate::{applies_to, frames_obstacle};
 use pagelab_contract::warning::{RunWarning, Severity, WarningKind};
 
-/// What the run adds to the policy.
+/// Additions of the run to the policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     /// Absolute path of the run directory, in the file system's own bytes.

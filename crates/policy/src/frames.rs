@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::machine::Machine;
 use crate::units::{Address, Bytes, Colour, FrameNumber};
 
-/// How frame numbers have colours.
+/// Definition of a frame's colour.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Colours {
@@ -57,7 +57,7 @@ pub struct Span<T> {
     pub values: Vec<Option<T>>,
 }
 
-/// What each page is to get.
+/// The wanted value of each page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ByPage<T> {
@@ -67,7 +67,7 @@ pub enum ByPage<T> {
     Spans(Vec<Span<T>>),
 }
 
-/// Where bin hopping begins.
+/// First colour of bin hopping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FirstBin {
@@ -83,7 +83,7 @@ impl Default for FirstBin {
     }
 }
 
-/// Where frames come from.
+/// Source of frames.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Strategy {
@@ -115,13 +115,13 @@ pub enum Strategy {
         /// Seed of the generator.
         seed: u64,
     },
-    /// What a shared object of the user's says.
+    /// The answers of a shared object of the user's.
     Module {
         /// Its path.
         path: String,
-        /// What it is told at its start.
+        /// A text for it at its start.
         argument: String,
-        /// A seed, which it is told too.
+        /// A seed for it.
         seed: u64,
     },
 }
@@ -145,9 +145,9 @@ impl Strategy {
 /// Axis `frames`: where pages come to lie.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Frames {
-    /// How frames are chosen.
+    /// The choice of frames.
     pub strategy: Strategy,
-    /// How frames have colours.
+    /// Definition of colours.
     pub colours: Colours,
     /// Pages placed for one fault at most; `None`: as the strategy likes.
     pub fault_around: Option<u16>,

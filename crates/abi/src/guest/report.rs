@@ -8,7 +8,7 @@ use crate::guest::{
 };
 use crate::plan::{Memory, StrategyKind, Via};
 
-/// How placement was measured.
+/// Method of measuring placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PlacementMethod {
@@ -23,9 +23,9 @@ pub enum PlacementMethod {
 /// One kind of note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// What happened.
+    /// The event.
     pub kind: NoteKind,
-    /// How often.
+    /// Number of times.
     pub count: u64,
     /// errno of the first time.
     pub errno: Option<i32>,
@@ -104,7 +104,7 @@ pub struct Measuring {
     pub major_faults: u64,
 }
 
-/// What one colour was asked for and got.
+/// Requests and results of one colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ColourCounts {
     /// Requests for this colour.
@@ -120,11 +120,11 @@ pub struct ColourCounts {
 pub struct FramesReport {
     /// The strategy's number in the plan.
     pub number: u32,
-    /// What it does.
+    /// Its kind.
     pub kind: StrategyKind,
     /// Number of colours.
     pub colours: u64,
-    /// What it was asked and did.
+    /// Its requests and results.
     pub counts: FramesCounts,
     /// Bytes that could not be placed, by reason, without reasons that did not occur.
     pub out_of_reach: Vec<(OutOfReach, u64)>,
@@ -135,7 +135,7 @@ pub struct FramesReport {
 /// The engine of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineReport {
-    /// Where it stands.
+    /// Its state.
     pub state: EngineState,
     /// Why it is not running.
     pub failure: EngineFailure,
@@ -145,7 +145,7 @@ pub struct EngineReport {
     pub start_ns: Option<u64>,
     /// CLOCK_MONOTONIC when its first page could be placed.
     pub ready_ns: Option<u64>,
-    /// What it did.
+    /// Its counts.
     pub counts: EngineCounts,
     /// Where there are several memory nodes: pages placed, by node.
     pub pages_by_node: [u64; super::NODE_SLOTS],
@@ -160,9 +160,9 @@ pub struct Report {
     pub ppid: u32,
     /// Executable's path.
     pub exe: String,
-    /// How the image began.
+    /// Start of the image.
     pub started: Started,
-    /// Where it stands.
+    /// Its state.
     pub state: State,
     /// Why it left the process alone, and errno, when [`State::Disabled`].
     pub disabled: Option<(DisabledReason, Option<i32>)>,
@@ -174,7 +174,7 @@ pub struct Report {
     pub end_ns: Option<u64>,
     /// CLOCK_MONOTONIC when the exit measurement was finished.
     pub measured_ns: Option<u64>,
-    /// How placement was measured.
+    /// Method of measuring placement.
     pub placement: PlacementMethod,
     /// Non-zero counters by name.
     pub counters: Vec<(&'static str, u64)>,
@@ -190,7 +190,7 @@ pub struct Report {
     pub regions_dropped: u64,
     /// Usage at the end; `None`: not measured.
     pub rusage: Option<Rusage>,
-    /// What measuring took.
+    /// Cost of measuring.
     pub measuring: Measuring,
     /// The engine that places frames; `None`: never started, and never wanted.
     pub engine: Option<EngineReport>,

@@ -64,7 +64,7 @@ impl Via {
     }
 }
 
-/// When pages come into memory.
+/// The time at which pages are brought in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Fetch {
@@ -85,7 +85,7 @@ impl Fetch {
     }
 }
 
-/// How the frames of pages are chosen.
+/// The choice of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum StrategyKind {
@@ -99,7 +99,7 @@ pub enum StrategyKind {
     Exact = 3,
     /// A colour drawn for each page from the seed and its address.
     Random = 4,
-    /// What a module (a shared object of the user's) answers.
+    /// The answer of a module (a shared object of the user's).
     Module = 5,
 }
 

@@ -63,7 +63,7 @@ pub struct Windows {
     pub ended: Vec<Measured>,
     /// Names (by index) of windows that never ended, one for each.
     pub open: Vec<usize>,
-    /// What was wrong.
+    /// The misuse.
     pub told: Told,
 }
 

@@ -43,7 +43,7 @@ impl Message {
     }
 }
 
-/// What to do when a move has been done.
+/// Action after a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// Wake threads that wait for the target.
