@@ -128,7 +128,7 @@ def test_flags_name_a_colour_function(
         ((None, None, "0x,1"), "not masks over frame-number bits"),
         ((None, None, "0"), "not masks over frame-number bits"),
         ((None, None, ",".join(["1"] * 20)), "1048576 colours; allowed"),
-        ((64, "1M,8", None), "--colors and --cache both say"),
+        ((64, "1M,8", None), "--colors and --cache both set"),
     ],
 )
 def test_flags_that_make_no_sense(flags: tuple[int | None, str | None, str | None], words: str) -> None:

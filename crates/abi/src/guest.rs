@@ -57,7 +57,7 @@ pub const SIZE_COLUMNS: [u64; 10] =
 pub struct WarningSlot {
     /// [`GuestWarning`] code plus one; 0: empty.
     pub kind: AtomicU64,
-    /// How often.
+    /// Number of times.
     pub count: AtomicU64,
     /// errno of the first time (0: none).
     pub errno: AtomicU64,
@@ -136,7 +136,7 @@ pub struct RusageSlot {
     pub max_rss_bytes: AtomicU64,
 }
 
-/// What the library's own measuring took, in the threads that did it: it is in the kernel's accounts of the process.
+/// Cost of the library's own measuring, in the measuring threads; the kernel's accounts of the process include it.
 #[repr(C)]
 pub struct MeasuringSlot {
     /// User time.
@@ -185,7 +185,7 @@ pub struct GuestFile {
     pub placement_method: AtomicU64,
     /// Usage at the time of measuring.
     pub rusage: RusageSlot,
-    /// What measuring took, all of it in this image.
+    /// Cost of measuring, in this image in all.
     pub measuring: MeasuringSlot,
     /// The engine that places frames.
     pub engine: EngineSlot,

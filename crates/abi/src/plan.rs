@@ -54,7 +54,7 @@ pub const HEAP_BASE: u64 = 0x6600_0000_0000;
 pub const ANON_BASE: u64 = 0x6700_0000_0000;
 /// Address room of each pool (1 TiB).
 pub const POOL_BYTES: u64 = 0x100_0000_0000;
-/// How many separate pools of anonymous memory a plan may name.
+/// Greatest number of separate pools of anonymous memory in a plan.
 pub const MAX_ANON_POOLS: usize = 16;
 
 /// Page size that stands for "left to the kernel".
@@ -73,7 +73,7 @@ pub struct Interval {
     pub end: u64,
     /// Page size in bytes, or [`KERNEL`].
     pub page_bytes: u64,
-    /// How its tiles are made.
+    /// The method of making its tiles.
     pub via: Via,
 }
 
@@ -90,7 +90,7 @@ pub struct Section {
     pub otherwise: u64,
     /// How tiles outside its intervals are made.
     pub otherwise_via: Via,
-    /// When its pages come in.
+    /// The time at which its pages are brought in.
     pub fetch: Fetch,
     /// Number of the rule it came from; the default is one past the last rule.
     pub rule: u16,

@@ -94,7 +94,7 @@ pub struct NameSlot {
     pub text: [AtomicU8; NAME_BYTES],
 }
 
-/// What memory the process had, at the last look inside a window.
+/// Memory of the process, at the last query inside a window.
 #[repr(C)]
 pub struct PlacedSlot {
     /// 1: there was a look.
@@ -112,7 +112,7 @@ pub struct OpenSlot {
     pub name: AtomicU64,
     /// What was found in it so far.
     pub placed: PlacedSlot,
-    /// When it began.
+    /// Time of its start.
     pub begin: UsageSlot,
 }
 
@@ -121,7 +121,7 @@ pub struct OpenSlot {
 pub struct ThreadSlot {
     /// Its thread pointer; 0: free.
     pub thread: AtomicU64,
-    /// How many are open.
+    /// Number of open ones.
     pub depth: AtomicU64,
     /// They.
     pub open: [OpenSlot; DEPTH],
@@ -170,7 +170,7 @@ pub struct WindowsFile {
     pub file_bytes: AtomicU64,
     /// Process id.
     pub pid: AtomicU64,
-    /// What was wrong.
+    /// The misuse.
     pub told: ToldSlot,
     /// Counters that were handed over; the rest of each window's `counts` is not used.
     pub events: AtomicU64,

@@ -19,7 +19,6 @@ mod index;
 mod lists;
 mod marks;
 mod runs;
-mod surplus;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -63,7 +62,7 @@ impl SlotId {
 pub struct Run {
     /// The first one.
     pub slot: SlotId,
-    /// How many.
+    /// Their number.
     pub len: u32,
 }
 

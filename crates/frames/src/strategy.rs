@@ -23,14 +23,14 @@ pub use spans::Spans;
 
 use pagelab_abi::plan::{self, FIRST_FROM_SEED, Plan, StrategyKind};
 
-/// What a page shall get.
+/// The wanted frame of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
     /// A frame of this colour.
     Colour(u32),
     /// This frame.
     Frame(u64),
-    /// Whatever is there.
+    /// Any page.
     Any,
 }
 

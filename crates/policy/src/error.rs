@@ -40,9 +40,9 @@ impl fmt::Display for Place {
 /// A policy that is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyError {
-    /// Where the fault stands.
+    /// Place of the fault.
     pub place: Place,
-    /// What is wrong.
+    /// The fault.
     pub message: String,
     /// The values that would be accepted there, where they can be listed.
     pub allowed: Vec<String>,

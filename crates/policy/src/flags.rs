@@ -16,7 +16,7 @@ use crate::read::{Load, frames_with_files};
 pub struct Document {
     /// Its path, for messages.
     pub path: String,
-    /// What it holds.
+    /// Its contents.
     pub text: String,
 }
 

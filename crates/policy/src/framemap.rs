@@ -27,7 +27,7 @@ const ADDRESS_END: u64 = 1 << 56;
 /// A saved map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrameMap {
-    /// How frames had colours in it.
+    /// Its definition of colours.
     pub colours: Colours,
     /// Frames by address.
     pub frames: Vec<Span<FrameNumber>>,

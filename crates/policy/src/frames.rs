@@ -6,7 +6,7 @@ use crate::machine::Machine;
 use crate::plan::{Parameter, StrategyKind};
 use crate::units::{Address, Bytes, Colour, FrameNumber};
 
-/// How frame numbers have colours.
+/// Definition of a frame's colour.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Colours {
@@ -58,7 +58,7 @@ pub struct Span<T> {
     pub values: Vec<Option<T>>,
 }
 
-/// What each page is to get.
+/// The wanted value of each page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ByPage<T> {
@@ -68,7 +68,7 @@ pub enum ByPage<T> {
     Spans(Vec<Span<T>>),
 }
 
-/// Where bin hopping begins.
+/// First colour of bin hopping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FirstBin {
@@ -84,7 +84,7 @@ impl Default for FirstBin {
     }
 }
 
-/// Where frames come from.
+/// Source of frames.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Strategy {
@@ -105,9 +105,9 @@ pub enum Strategy {
     Module {
         /// Its path.
         path: String,
-        /// What it is told at its start.
+        /// A text for it at its start.
         argument: String,
-        /// A seed, which it is told too.
+        /// A seed for it.
         seed: u64,
     },
     /// Any other: numbers are all that it is told.
@@ -188,9 +188,9 @@ impl Strategy {
 /// Axis `frames`: where pages come to lie.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Frames {
-    /// How frames are chosen.
+    /// The choice of frames.
     pub strategy: Strategy,
-    /// How frames have colours.
+    /// Definition of colours.
     pub colours: Colours,
     /// Pages placed for one fault at most; `None`: as the strategy likes.
     pub fault_around: Option<u16>,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::PageSize;
 
-/// How tiles above the base page are made.
+/// Method of making tiles above the base page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Via {
@@ -102,7 +102,7 @@ impl Machine {
     /// Reads a description from JSON.
     ///
     /// # Errors
-    /// What is wrong with the JSON, in serde's words.
+    /// The fault of the JSON, in serde's words.
     pub fn from_json(text: &str) -> Result<Machine, String> {
         serde_json::from_str(text).map_err(|error| format!("machine description: {error}"))
     }
@@ -158,7 +158,7 @@ impl Machine {
         all
     }
 
-    /// What can be had by hugetlb, for messages.
+    /// Sizes available by hugetlb, for messages.
     #[must_use]
     pub fn offered_hugetlb(&self) -> Vec<String> {
         let usable = |pool: &&HugetlbPool| pool.pages != Some(0);

@@ -8,7 +8,7 @@ use crate::framemap::FrameMap;
 pub struct At<T> {
     /// The value.
     pub value: T,
-    /// Where it stands.
+    /// Its state.
     pub place: Place,
 }
 
@@ -79,7 +79,7 @@ pub struct RawAxes {
     pub frames: Option<At<RawFrames>>,
     /// How big.
     pub pages: Option<At<RawPages>>,
-    /// How tiles are made.
+    /// Method of making tiles.
     pub via: Option<At<String>>,
     /// When.
     pub fetch: Option<At<String>>,
@@ -93,7 +93,7 @@ impl RawAxes {
     }
 }
 
-/// What a rule applies to.
+/// Memory of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RawScope {
     /// Kinds of memory by name, `all` among them.
@@ -105,13 +105,13 @@ pub enum RawScope {
 /// One rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawRule {
-    /// Where the rule begins.
+    /// Place of the rule.
     pub place: Place,
-    /// What it applies to.
+    /// Its memory.
     pub scope: RawScope,
     /// Least size of a mapping.
     pub at_least: Option<At<String>>,
-    /// What it says.
+    /// Its values.
     pub axes: RawAxes,
 }
 
@@ -133,7 +133,7 @@ pub struct RawPolicy {
 }
 
 impl RawPolicy {
-    /// A policy that says nothing.
+    /// A policy without values.
     #[must_use]
     pub fn empty(place: &Place) -> RawPolicy {
         RawPolicy {

@@ -11,7 +11,7 @@ pub enum SizeError {
     Negative,
     /// A decimal point or exponent: sizes are whole numbers.
     Fraction,
-    /// What follows the number is no unit.
+    /// The text after the number is no unit.
     Unit,
     /// No number at the start, or stray characters in it.
     Number,

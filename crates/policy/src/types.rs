@@ -16,7 +16,7 @@ pub const POOL_BYTES: Bytes = Bytes(crate::plan::POOL_BYTES);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Memory {
-    /// What grows with `brk`.
+    /// Memory that grows with `brk`.
     Heap,
     /// Private anonymous mappings, malloc's large blocks among them.
     Anon,
@@ -164,7 +164,7 @@ pub struct Tile {
 pub struct Mosaic {
     /// The intervals.
     pub tiles: Vec<Tile>,
-    /// What lies between and after them.
+    /// Size of pages between and after them.
     pub otherwise: Backing,
 }
 
@@ -227,7 +227,7 @@ impl Default for Inherit {
     }
 }
 
-/// What a rule applies to.
+/// Memory of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
@@ -247,7 +247,7 @@ pub enum Scope {
 /// One rule; an axis that is `None` is left to later rules and the defaults. At least one is named.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// What it applies to.
+    /// Its memory.
     pub scope: Scope,
     /// Only mappings of at least this many bytes.
     pub at_least: Option<Bytes>,

@@ -201,7 +201,7 @@ pub fn before_fork() {
     }
 }
 
-/// What a forked child resets of the engine, in this order.
+/// Resets of the engine in a forked child, in this order.
 const RESETS: [fn(); 6] =
     [areas::after_fork, registration::close, requests::reset, handler::forget, refiller::forget, startup::forget];
 

@@ -137,7 +137,7 @@ fn read_plan(fd: i32) -> Result<&'static [u8], Errno> {
     Ok(unsafe { core::slice::from_raw_parts(at as *const u8, len) })
 }
 
-/// What the plan needs of the guest.
+/// The plan's requirements on the guest.
 #[derive(Default)]
 struct Needs {
     memory: bool,

@@ -17,7 +17,7 @@ use serde::Serialize;
 
 pyo3::create_exception!(pagelab._native, PolicyRefused, PyValueError, "A policy is refused; the argument is JSON.");
 
-/// What Python gets of a policy.
+/// A policy's values for Python.
 #[derive(Serialize)]
 struct Parsed<'p> {
     policy: &'p Policy,

@@ -41,7 +41,7 @@ fn invalid(error: impl std::fmt::Display) -> PyErr {
     TraceRefused::new_err(("invalid", error.to_string()))
 }
 
-/// How often signals are looked for.
+/// Interval between checks for signals.
 const SIGNALS: Duration = Duration::from_millis(50);
 
 /// Does a `pagelab_trace::operations::Work`, given as JSON; the answer is JSON. Ctrl-C ends it.

@@ -4,14 +4,14 @@ use pagelab_trace::{Kind, Kinds, PAGE_BITS};
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// What is sent.
+/// Records that are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     References,
     Runs,
 }
 
-/// When references count.
+/// Condition under which references count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     /// All the time.
@@ -22,7 +22,7 @@ pub enum Window {
     Marker,
 }
 
-/// Everything that was asked for.
+/// The request.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Path of the collector's socket.
@@ -113,7 +113,7 @@ pub fn set_shared(shared: Shared) {
     assert!(SHARED.set(shared).is_ok(), "installed twice");
 }
 
-/// What is shared.
+/// Shared data.
 #[inline]
 pub fn shared() -> &'static Shared {
     SHARED.get().expect("installed")

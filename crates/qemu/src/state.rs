@@ -80,7 +80,7 @@ struct Ring {
     words: [AtomicU64; RING],
 }
 
-/// What only the holder of the channel touches.
+/// Data of the channel's holder only.
 #[derive(Default)]
 struct Sending {
     /// Stamp of the group that the next word belongs to.
@@ -89,7 +89,7 @@ struct Sending {
     taken: u64,
 }
 
-/// What only the vCPU's own thread touches.
+/// Data of the vCPU's own thread only.
 pub struct Own {
     /// What [`NOW`] was when the present group began.
     seen: u64,

@@ -71,14 +71,14 @@ fn rule() -> [(f64, f64); NODES] {
     })
 }
 
-/// What many runs of [`fill`] gave.
+/// Results of many runs of [`fill`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fill {
     /// Mean number of requests.
     pub mean: f64,
     /// Standard deviation of the number of requests, with divisor runs − 1.
     pub deviation: f64,
-    /// How many runs.
+    /// Number of runs.
     pub runs: u32,
 }
 

@@ -3,7 +3,7 @@
 /// Instructions that code is compiled for, each with those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// What every processor of the architecture has.
+    /// Instructions of every processor of the architecture.
     Baseline,
     /// AVX2, BMI, LZCNT and POPCNT.
     Avx2,
@@ -113,7 +113,7 @@ pub mod tests {
     use std::cell::Cell;
 
     thread_local! {
-        /// What this thread's code may use.
+        /// Instructions that this thread's code may use.
         pub static LIMIT: Cell<Level> = const { Cell::new(Level::Avx512) };
     }
 

@@ -23,7 +23,7 @@ pub const VPN_BITS: u32 = pagelab_trace::NUMBER_BITS;
 pub trait Touch: Copy {
     /// Virtual page number, with the address-space identifier shifted up by [`VPN_BITS`].
     fn page(&self) -> u64;
-    /// How many references.
+    /// Number of references.
     fn count(&self) -> u64;
 }
 

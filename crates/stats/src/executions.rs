@@ -21,7 +21,7 @@ impl<'a> Experiment<'a> {
         (start == values.len() && u32::try_from(start).is_ok()).then_some(Self { values, ends })
     }
 
-    /// How many executions.
+    /// Number of executions.
     #[must_use]
     pub const fn executions(&self) -> usize {
         self.ends.len()
@@ -52,7 +52,7 @@ impl<'a> Experiment<'a> {
     }
 }
 
-/// What is kept of an execution.
+/// Kept values of an execution.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Moments {
     /// Measurements.
@@ -95,7 +95,7 @@ impl Moments {
     }
 }
 
-/// What the executions say together.
+/// Values of all executions together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Levels {
     /// Mean of the executions' means, each execution counting alike.

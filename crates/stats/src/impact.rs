@@ -4,7 +4,7 @@ use crate::executions::Experiment;
 use crate::groups::{Held, draw_exchanged_pair, draw_pair};
 use crate::stream::{Part, Stream};
 
-/// What is the same for all experiments of a batch.
+/// Common settings of a batch.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// Names the whole analysis's random numbers.
@@ -38,7 +38,7 @@ pub struct Ratios {
     product: f64,
 }
 
-/// What a set of draws says.
+/// Results of a set of draws.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ratio {
     /// Mean of the ratios.

@@ -27,7 +27,7 @@ impl fmt::Display for Place {
 pub enum TraceError {
     /// The operating system refused.
     Io {
-        /// What was being done.
+        /// The operation.
         operation: &'static str,
         /// The error, with its number.
         source: io::Error,
@@ -42,9 +42,9 @@ pub enum TraceError {
     Torn(Place),
     /// A chunk's checksum or contents are wrong. All chunks before it were given.
     Damaged {
-        /// Where it is.
+        /// Its place.
         place: Place,
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
     /// Full references are wanted, but the trace has page runs.

@@ -10,7 +10,7 @@ use crate::source::{ReferenceSource, References, Result, RunSource, Span};
 pub struct Spaces {
     /// The first address space in the mixed trace.
     pub first: u16,
-    /// How many the part has.
+    /// Its number in the part.
     pub count: u16,
 }
 

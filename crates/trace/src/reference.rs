@@ -1,6 +1,6 @@
 //! One reference, packed in a word.
 
-/// What a reference does.
+/// Kind of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
@@ -142,7 +142,7 @@ impl Reference {
         self.0 & ADDRESS_MASK
     }
 
-    /// What it does.
+    /// Its kind.
     #[inline]
     pub const fn kind(self) -> Kind {
         Kind::from_code(self.meta())

@@ -18,14 +18,14 @@ pub struct Segment<'a> {
     pub references: &'a [Reference],
 }
 
-/// Where a segment lies in a batch.
+/// Place of a segment in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The address space.
     pub asid: u16,
     /// The thread.
     pub thread: u32,
-    /// How many references it has.
+    /// Number of its references.
     pub length: usize,
 }
 

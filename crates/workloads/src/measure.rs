@@ -10,7 +10,7 @@ use std::time::Instant;
 /// Name of the window from the first timed repetition to the last.
 const WINDOW: &CStr = c"work";
 
-/// What the work computed, and what it must be.
+/// Computed and expected result.
 pub struct Proof {
     pub checksum: u64,
     pub expected: u64,

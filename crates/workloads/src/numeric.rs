@@ -77,7 +77,7 @@ enum When {
 trait Kernel {
     /// The measurement's name.
     const NAME: &'static str;
-    /// What is allocated.
+    /// Allocated memory.
     type Data;
 
     /// Floating-point operations of one operation, roughly.
@@ -86,7 +86,7 @@ trait Kernel {
     fn bytes(&self) -> usize;
     /// Allocates and fills; the same contents at each call.
     fn prepare(&self, rng: Rng) -> Self::Data;
-    /// What is timed.
+    /// The timed operation.
     fn operate(&self, data: &mut Self::Data);
     /// Compares results with what another way of computing them gives, after `operated` operations.
     fn check(&self, data: &Self::Data, operated: u64) -> Tally;

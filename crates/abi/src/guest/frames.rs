@@ -58,7 +58,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What one strategy was asked and did. Pages are of 4096 bytes.
+    /// Requests and results of one strategy. Pages are of 4096 bytes.
     FramesCountSlot => FramesCounts {
         /// Pages that were to be placed.
         requests,
@@ -103,7 +103,7 @@ pub struct FramesSlot {
     pub kind: AtomicU64,
     /// Number of colours.
     pub colours: AtomicU64,
-    /// What it was asked and did.
+    /// Its requests and results.
     pub counts: FramesCountSlot,
     /// Bytes governed by the strategy that could not be placed, by [`super::OutOfReach`] code.
     pub out_of_reach: [AtomicU64; OUT_OF_REACH_SLOTS],
@@ -116,7 +116,7 @@ pub struct FramesSlot {
 }
 
 words! {
-    /// What the engine of the process did, for all strategies together.
+    /// Counts of the process's engine, for all strategies together.
     EngineCountSlot => EngineCounts {
         /// Messages read from the userfaultfd.
         messages,
@@ -136,7 +136,7 @@ words! {
         move_pages,
         /// Faults that waited for a refill.
         waits,
-        /// How long they waited.
+        /// Their waiting time.
         wait_ns,
         /// Times the pool was refilled.
         refills,
@@ -184,7 +184,7 @@ pub struct EngineSlot {
     pub start_ns: AtomicU64,
     /// CLOCK_MONOTONIC when its first page could be placed.
     pub ready_ns: AtomicU64,
-    /// What it did.
+    /// Its counts.
     pub counts: EngineCountSlot,
     /// Where there are several memory nodes: pages placed, by node.
     pub pages_by_node: [AtomicU64; NODE_SLOTS],

@@ -30,7 +30,7 @@ macro_rules! coded {
 }
 
 coded! {
-    /// Where the guest stands.
+    /// State of the guest.
     State {
         /// Start-up code running: a file left in this state means the program died in it.
         Starting = "starting",
@@ -46,7 +46,7 @@ coded! {
 }
 
 coded! {
-    /// How a process image began.
+    /// Start of a process image.
     Started {
         /// By exec: the library was loaded by the dynamic linker.
         Exec = "exec",
@@ -90,7 +90,7 @@ coded! {
 }
 
 coded! {
-    /// Where the engine that places frames stands.
+    /// State of the engine that places frames.
     EngineState {
         /// Not needed, or not needed yet.
         Off = "off",
@@ -154,7 +154,7 @@ coded! {
 }
 
 coded! {
-    /// What the guest counts. Names are stable: they are columns in records.
+    /// Counters of the guest. Names are stable: they are columns in records.
     Counter {
         /// mmap calls answered from a pool.
         MmapGoverned = "mmap.governed",

@@ -9,7 +9,7 @@ use crate::guest::{
 };
 use crate::plan::{Memory, StrategyKind, Via};
 
-/// How placement was measured.
+/// Method of measuring placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PlacementMethod {
@@ -105,7 +105,7 @@ pub struct Measuring {
     pub major_faults: u64,
 }
 
-/// What one colour was asked for and got.
+/// Requests and results of one colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ColourCounts {
     /// Requests for this colour.
@@ -121,11 +121,11 @@ pub struct ColourCounts {
 pub struct FramesReport {
     /// The strategy's number in the plan.
     pub number: u32,
-    /// What it does.
+    /// Its kind.
     pub kind: StrategyKind,
     /// Number of colours.
     pub colours: u64,
-    /// What it was asked and did.
+    /// Its requests and results.
     pub counts: FramesCounts,
     /// Bytes that could not be placed, by reason, without reasons that did not occur.
     pub out_of_reach: Vec<(OutOfReach, u64)>,
@@ -136,7 +136,7 @@ pub struct FramesReport {
 /// The engine of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineReport {
-    /// Where it stands.
+    /// Its state.
     pub state: EngineState,
     /// Why it is not running.
     pub failure: EngineFailure,
@@ -146,7 +146,7 @@ pub struct EngineReport {
     pub start_ns: Option<u64>,
     /// CLOCK_MONOTONIC when its first page could be placed.
     pub ready_ns: Option<u64>,
-    /// What it did.
+    /// Its counts.
     pub counts: EngineCounts,
     /// Where there are several memory nodes: pages placed, by node.
     pub pages_by_node: [u64; super::NODE_SLOTS],
@@ -161,9 +161,9 @@ pub struct Report {
     pub ppid: u32,
     /// Executable's path.
     pub exe: String,
-    /// How the image began.
+    /// Start of the image.
     pub started: Started,
-    /// Where it stands.
+    /// Its state.
     pub state: State,
     /// Why it left the process alone, and errno, when [`State::Disabled`].
     pub disabled: Option<(DisabledReason, Option<i32>)>,
@@ -175,7 +175,7 @@ pub struct Report {
     pub end_ns: Option<u64>,
     /// CLOCK_MONOTONIC when the exit measurement was finished.
     pub measured_ns: Option<u64>,
-    /// How placement was measured.
+    /// Method of measuring placement.
     pub placement: PlacementMethod,
     /// Non-zero counters by name.
     pub counters: Vec<(&'static str, u64)>,
@@ -191,7 +191,7 @@ pub struct Report {
     pub regions_dropped: u64,
     /// Usage at the end; `None`: not measured.
     pub rusage: Option<Rusage>,
-    /// What measuring took.
+    /// Cost of measuring.
     pub measuring: Measuring,
     /// The engine that places frames; `None`: never started, and never wanted.
     pub engine: Option<EngineReport>,

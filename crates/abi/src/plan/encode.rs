@@ -54,7 +54,7 @@ impl SectionSpec {
         }
     }
 
-    /// What a reader will see of it.
+    /// Its contents for a reader.
     pub fn matches(&self, section: &Section) -> bool {
         section.memory == self.memory
             && section.at_least == self.at_least
@@ -72,7 +72,7 @@ impl SectionSpec {
 /// One strategy to be written; see [`Strategy`] for the fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StrategySpec {
-    /// What it does.
+    /// Its kind.
     pub kind: StrategyKind,
     /// Placed pages are locked in memory.
     pub pin: bool,

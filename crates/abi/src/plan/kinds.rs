@@ -64,7 +64,7 @@ impl Via {
     }
 }
 
-/// When pages come into memory.
+/// The time at which pages are brought in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Fetch {

@@ -29,7 +29,7 @@ pub(super) struct Text {
 /// How the frames of pages are chosen; its lists are read through the plan ([`Plan::words`], [`Plan::span`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strategy {
-    /// What it does.
+    /// Its kind.
     pub kind: StrategyKind,
     /// Placed pages are locked in memory, so that swap and compaction leave them.
     pub pin: bool,
@@ -75,7 +75,7 @@ impl<'a> Words<'a> {
         Words(bytes)
     }
 
-    /// How many there are.
+    /// Their number.
     pub fn len(&self) -> usize {
         self.0.len() / 8
     }
@@ -97,7 +97,7 @@ impl<'a> Words<'a> {
 }
 
 impl WordRange {
-    /// How many words.
+    /// Number of words.
     pub fn count(&self) -> u32 {
         self.count
     }

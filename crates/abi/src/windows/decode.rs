@@ -66,7 +66,7 @@ pub struct Windows {
     pub ended: Vec<Measured>,
     /// Names (by index) of windows that never ended, one for each.
     pub open: Vec<usize>,
-    /// What was wrong.
+    /// The misuse.
     pub told: Told,
     /// How many of the run's counters the image knew of.
     pub events: usize,

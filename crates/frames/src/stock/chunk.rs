@@ -10,7 +10,7 @@ const FRAME_BITS: u32 = 40;
 const STATE_SHIFT: u32 = 56;
 const FRAME_MASK: u64 = (1 << FRAME_BITS) - 1;
 
-/// What is the matter with a slot.
+/// State of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Somebody is working on it.
@@ -21,7 +21,7 @@ pub enum State {
     Free,
 }
 
-/// How many slots are in which state.
+/// Numbers of slots by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Slots with a page that may be taken.

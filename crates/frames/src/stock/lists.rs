@@ -14,7 +14,7 @@ pub struct List {
     pub(super) head: u32,
     pub(super) tail: u32,
     pub(super) count: u32,
-    /// How often its colour was asked for, of late.
+    /// Recent requests for its colour.
     pub(super) asked: u32,
 }
 

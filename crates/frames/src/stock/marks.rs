@@ -15,7 +15,7 @@ const MEMORY: u32 = 16 * PRIOR as u32;
 const MOST_SHARES: u64 = 4;
 
 impl Stock<'_> {
-    /// Notes that a page of colour `colour` was asked for.
+    /// Counts a request for a page of colour `colour`.
     #[inline]
     pub fn ask(&mut self, colour: u32) {
         let Some(list) = self.lists.get_mut(colour as usize) else { return };

@@ -9,7 +9,7 @@ use super::{CHUNK_SLOTS, Counts, NIL, SlotId, State, Stock};
 /// An invariant that does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// What is wrong.
+    /// The fault.
     pub what: &'static str,
     /// With which slot, chunk or colour.
     pub number: u32,

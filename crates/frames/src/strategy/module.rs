@@ -13,7 +13,7 @@ pub const MODULE_VERSION: u32 = 1;
 
 /// Flag: `want` depends on the address alone.
 const BY_ADDRESS: u32 = 1;
-/// An answer: whatever is there.
+/// An answer: any page.
 const ANY: u64 = u64::MAX;
 /// Marks an answer as a frame number.
 const FRAME: u64 = 1 << 63;

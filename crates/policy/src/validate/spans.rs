@@ -6,7 +6,7 @@ use crate::frames::Span;
 use crate::raw::At;
 use crate::units::Address;
 
-/// What the text's words can be, for messages.
+/// Forms of the text's words, for messages.
 const FORMS: [&str; 4] = ["a number", "FIRST-LAST (one more each page)", ". (anywhere)", ".*COUNT"];
 
 /// Spans from texts: address, values, address, values …

@@ -111,7 +111,7 @@ fn keep_apart(span: Span, bytes: usize) {
     }
 }
 
-/// What came of collapsing a tile.
+/// Result of collapsing a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Collapsed {
     /// It is one page now.

@@ -26,14 +26,14 @@ const HEAP_BIT: usize = 31;
 /// The program's own default for them: code plus one; 0: it has none.
 static DEFAULT: AtomicU8 = AtomicU8::new(0);
 
-/// What the policy names, and memory that existed at start.
+/// Memory named by the policy, and memory that existed at start.
 static GIVEN: Ranges = Ranges::new();
 /// The program's own hints.
 static HINTS: Ranges = Ranges::new();
 /// What the program has registered with a userfaultfd of its own: the kernel places it.
 static PROGRAM: Ranges = Ranges::new();
 
-/// Learns what the plan says of pools and address ranges; whether any frame is governed.
+/// Reads the plan's pools and address ranges; returns whether any frame is governed.
 pub fn learn(plan: &Plan<'_>) -> bool {
     let mut any = false;
     for section in (0..plan.section_count()).rev().filter_map(|number| plan.section(number)) {

@@ -11,8 +11,8 @@ use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result};
 use crate::frames::areas::PLACERS;
 use crate::frames::kernel::kpageflags::Flags;
+use crate::frames::place::module;
 use crate::frames::place::stale_faults::StaleFaults;
-use crate::frames::place::strategies;
 use crate::frames::place::window::Windows;
 use crate::frames::pool::Pools;
 use crate::frames::pool::chunks::{self, SLOTS, Tools};
@@ -27,7 +27,7 @@ pub struct Placer {
     pub strategy: AnyStrategy<'static>,
     /// Its pool.
     pub pool: usize,
-    /// How much each fault brings in.
+    /// Number of pages that each fault brings in.
     pub windows: Windows,
     /// Its memory is locked.
     pub pinned: bool,
@@ -39,25 +39,25 @@ pub struct Engine {
     pub pools: Pools,
     /// The strategies at work, by number.
     pub placers: [Option<Placer>; PLACERS],
-    /// What is looked at before a page is handed out, or given up.
+    /// Checks before a page is used or released.
     pub checks: Checks,
-    /// What one step leaves for the next one.
+    /// Intermediate results.
     pub scratch: Scratch,
 }
 
-/// What is looked at before a page is handed out, or given up.
+/// Checks before a page is used or released.
 pub struct Checks {
     /// Faults that nothing could be done about at the first try.
     pub stale_faults: StaleFaults,
     /// Free pages that the kernel must leave where they are.
     pub grip: Grip,
-    /// What the kernel says of frames.
+    /// The kernel's flags of frames.
     pub flags: Flags,
 }
 
-/// What one step leaves for the next one.
+/// Intermediate results.
 pub struct Scratch {
-    /// What the strategy wants for the pages in question.
+    /// The strategy's wants for the current pages.
     pub wants: [Want; SLOTS],
     /// Frames that were read last.
     pub frames: [u64; SLOTS],
@@ -70,7 +70,7 @@ pub struct Scratch {
 /// The process's engine.
 pub static ENGINE: Owned<Engine> = Owned::new(Engine::off());
 
-/// Where threads wait whose pages are there.
+/// Places of threads that wait although their pages are present.
 #[derive(Clone, Copy)]
 pub struct Later(pub Option<Span>);
 
@@ -107,7 +107,10 @@ impl Engine {
         for number in 0..plan.strategy_count() {
             let Some(spec) = plan.strategy(number) else { continue };
             let Some(colours) = Colours::of_plan(plan, &spec) else { continue };
-            let strategy = strategies::build(plan, number, &spec, pid);
+            let strategy = match spec.kind {
+                StrategyKind::Module => module::start(plan, number, &spec, pid).map(AnyStrategy::Module),
+                _ => AnyStrategy::of_plan(plan, &spec, pid),
+            };
             complete &= strategy.is_some();
             let Some(strategy) = strategy else { continue };
             if let Some(slot) = tally::slot(number) {
@@ -121,7 +124,7 @@ impl Engine {
         complete
     }
 
-    /// What the kernel says of frames.
+    /// The kernel's flags of frames.
     pub fn opened_flags(&mut self) -> Flags {
         if self.checks.flags.0 < 0 {
             self.checks.flags = Flags::open();

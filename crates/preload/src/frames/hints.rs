@@ -36,7 +36,7 @@ pub use values::Values;
 
 use pagelab_abi::guest::EngineFailure;
 
-/// What moving did (`struct pagelab_moved`), pages.
+/// Result of moving (`struct pagelab_moved`), pages.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {

@@ -7,7 +7,6 @@ pub mod exact_search;
 pub mod module;
 pub mod shadow;
 pub mod stale_faults;
-pub mod strategies;
 pub mod wake;
 pub mod window;
 
@@ -29,7 +28,7 @@ use super::areas;
 
 use shadow::Shadow;
 
-/// What lies where, for the count at exit.
+/// Frames of placed pages, for the count at exit.
 pub static SHADOW: Shadow = Shadow::new();
 
 /// Chunks that are found changed, for one run of pages.
@@ -39,7 +38,7 @@ pub const PATIENCE: usize = 1000;
 /// Pages of the pool that turn out to be in use, for one page placed.
 const BUSY: usize = 64;
 
-/// How placing a span ended.
+/// Result of placing a span.
 enum End {
     /// All of it was placed.
     Done,

@@ -32,19 +32,19 @@ pub struct Pools {
     pub all: [Option<Pool>; MAX_STRATEGIES * memory_nodes::MOST],
     /// The node that pages come from.
     pub source: Source,
-    /// Which addresses chunks have.
+    /// Addresses of chunks.
     pub addresses: Addresses,
     /// Memory for the chunks' bookkeeping.
     pub books: Books,
-    /// What control groups leave the process.
+    /// Headroom of the process's control groups.
     pub group: Group,
 }
 
-/// Where the pages that are being placed come from.
+/// Source of the pages being placed.
 pub struct Source {
-    /// What the mapping, or the thread, wants.
+    /// Policy of the mapping or of the thread.
     pub policy: Policy,
-    /// Who wants them.
+    /// The thread that wants them.
     pub thread: u32,
     /// Node of the processor that it runs on.
     pub local: usize,

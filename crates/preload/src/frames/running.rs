@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
-/// Where the engine stands.
+/// State of the engine.
 static STATE: AtomicU8 = AtomicU8::new(NONE);
 /// No frame is governed.
 pub const NONE: u8 = 0;
@@ -13,7 +13,7 @@ pub const RUNNING: u8 = 2;
 /// Cannot be had, or ended.
 pub const GONE: u8 = 3;
 
-/// Where it stands.
+/// Its state.
 pub fn state() -> u8 {
     STATE.load(Ordering::Acquire)
 }

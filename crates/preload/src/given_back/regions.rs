@@ -12,11 +12,11 @@ use crate::state::layout::{Backing, Layout, Piece};
 /// With more intervals than this, a section is summed up by page size instead of interval by interval.
 const SEPARATE: u32 = 256;
 
-/// What one mapping is, and what governs it.
+/// Kind and backing of one mapping.
 pub struct Place {
     /// Code for the file: a kind of memory plus one, or [`pagelab_abi::guest::REGION_OTHER`].
     pub memory: u64,
-    /// What was asked; `None`: left to the kernel.
+    /// The request; `None`: left to the kernel.
     pub layout: Option<Layout>,
 }
 

@@ -50,7 +50,7 @@ fn is_untouched(span: Span) -> bool {
         && pages.iter().take(span.len() / PAGE).all(|&page| page & 1 == 0)
 }
 
-/// What the owner of the memory knows.
+/// Knowledge of the owner of the memory.
 pub struct Known<'a> {
     /// Whether a tile is whole and not accounted for yet.
     pub counts: &'a dyn Fn(Span) -> bool,

@@ -25,7 +25,7 @@ use hint::RawHint;
 const VERSION: c_int = 2;
 /// `PAGELAB_NO_COLOR`.
 const NO_COLOUR: u32 = u32::MAX;
-/// Pages asked for at a time.
+/// Pages of one query.
 const BATCH: usize = 512;
 /// User addresses end below this.
 const ADDRESS_END: usize = 1 << 56;

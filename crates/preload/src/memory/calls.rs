@@ -272,7 +272,7 @@ pub fn concerns_us(addr: usize, len: usize) -> bool {
     addr < POOLS.end && addr.saturating_add(len) > HEAP.start
 }
 
-/// Where a program's addresses end.
+/// End of a program's addresses.
 const TASK_END: usize = 1 << 47;
 
 /// The whole pages of a range that the kernel would accept, and that touches heap or pools.

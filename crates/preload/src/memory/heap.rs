@@ -59,7 +59,7 @@ impl Heap {
         self.layout.bounds()
     }
 
-    /// What is mapped.
+    /// Mapped memory.
     pub fn mapped(&self) -> Span {
         Span::new(self.bounds().start, self.mapped)
     }

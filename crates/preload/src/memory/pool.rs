@@ -46,9 +46,9 @@ pub use remap::{carry, is_uniform, moves_in_part};
 /// A pool.
 pub struct Pool {
     layout: Layout,
-    /// What the program has.
+    /// Memory of the program.
     used: Intervals,
-    /// What is mapped beyond that.
+    /// Memory mapped beyond that.
     spare: Intervals,
     /// The part of `used` that is private anonymous memory without read-write access now (guards, reservations).
     shut: Intervals,
@@ -426,7 +426,7 @@ impl Pool {
         });
     }
 
-    /// How memory at `addr` is to be backed.
+    /// Backing of memory at `addr`.
     pub fn backing_at(&self, addr: usize) -> Backing {
         self.layout.piece(addr).backing
     }

@@ -12,7 +12,7 @@ use crate::boundary::elf::Object;
 use crate::boundary::span::{Span, align_down};
 use crate::boundary::sys::{self, Advice, Errno, c};
 
-/// What the entry's code must look like.
+/// Required code of the entry.
 #[derive(Clone, Copy)]
 pub enum Shape {
     /// A wrapper around this system call.
@@ -27,9 +27,9 @@ pub enum Shape {
 pub struct Wanted {
     /// Its name.
     pub name: &'static CStr,
-    /// What it must look like.
+    /// Its required code.
     pub shape: Shape,
-    /// Where it shall go.
+    /// Its target.
     pub target: usize,
     /// Whether its absence is fine (newer functions).
     pub optional: bool,

@@ -70,7 +70,7 @@ pub fn count(counter: Counter) {
     add(counter, 1);
 }
 
-/// Where the process stands.
+/// State of the process.
 pub fn state(state: State) {
     if let Some(file) = file() {
         set(&file.state, state.code());

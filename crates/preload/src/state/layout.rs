@@ -5,7 +5,7 @@ use pagelab_abi::plan::{BASE_PAGE, Interval, KERNEL, Memory, Plan, Section, Via}
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::{Span, align_down, align_up};
 
-/// How a piece of memory is to be backed.
+/// Backing of a piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// Left to the kernel.

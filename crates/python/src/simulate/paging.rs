@@ -151,7 +151,7 @@ impl Paging {
         Ok(())
     }
 
-    /// What stacks found, for each colour count.
+    /// Results of stacks, for each colour count.
     fn curves<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<CurveRow<'py>>> {
         let Kind::Stacks(stacks) = &mut self.0 else { return Err(refused("only stacks have curves")) };
         let curves = py.detach(|| stacks.curves());

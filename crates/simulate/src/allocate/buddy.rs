@@ -135,7 +135,7 @@ impl Buddy {
     /// buddy of its order.
     ///
     /// # Errors
-    /// What does not hold.
+    /// The violated invariant.
     pub fn check(&self) -> Result<(), String> {
         let (mut listed, mut pages, mut end) = (0_u64, 0_u64, 0_u32);
         for order in 0..=MAX_ORDER {

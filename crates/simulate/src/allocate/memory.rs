@@ -21,7 +21,7 @@ const RESERVED: u64 = 1 << 36;
 /// Binary logarithm of the pages of a block for page tables (Linux: a page block, 2 MiB).
 const TABLE_BLOCK: usize = 9;
 
-/// How the pages were placed.
+/// Counts of placement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlaceCounts {
     /// Pages of 4 KiB, those of larger pages included.
@@ -190,7 +190,7 @@ impl Memory {
         !self.strategy.shares_frames()
     }
 
-    /// What has been placed so far.
+    /// Placed pages so far.
     #[must_use]
     pub const fn counts(&self) -> PlaceCounts {
         self.counts

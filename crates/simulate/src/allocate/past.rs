@@ -27,7 +27,7 @@ impl Sizes {
 struct Program {
     /// In the order in which they came.
     pages: Vec<u32>,
-    /// How many it wants.
+    /// Number of pages that it wants.
     size: u64,
 }
 

@@ -156,7 +156,7 @@ impl Strategy {
         }
     }
 
-    /// How frames have colours.
+    /// Definition of colours.
     #[must_use]
     pub const fn colours(&self) -> &Colours {
         &self.colours

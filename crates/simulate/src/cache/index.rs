@@ -11,7 +11,7 @@ pub enum Index {
     Hashed {
         /// Mask of the lowest bits.
         low: u64,
-        /// How many.
+        /// Their number.
         low_bits: u32,
         /// Over line numbers, the lowest result bit first.
         masks: Vec<u64>,

@@ -17,7 +17,7 @@ const BATCH: usize = 4096;
 /// Events between asking for the words of a set and using them.
 const AHEAD: usize = 12;
 
-/// What one execution counted.
+/// Counts of one execution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Events of each level, in the specification's order.
@@ -26,7 +26,7 @@ pub struct Outcome {
     pub memory: MemoryCounts,
     /// Cycles that the demand references took if each waits for the one before: Σ accesses × cycles of where they hit.
     pub cycles: u64,
-    /// Where the pages went.
+    /// Placement of the pages.
     pub placed: PlaceCounts,
 }
 

@@ -20,7 +20,7 @@ pub(crate) const KEY_LIMIT: u64 = (1 << 63) - 1;
 /// Most ways of a tree: one word has the nodes of 64.
 pub(crate) const MOST_TREE_WAYS: usize = 64;
 
-/// Which way of a full set is given up.
+/// Replacement in a full set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Replacement {
@@ -51,7 +51,7 @@ pub struct Sets {
     order: Order,
 }
 
-/// What fell out of a full set.
+/// The evicted entry of a full set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Victim {
     /// Its key.
@@ -188,7 +188,7 @@ impl Sets {
         }
     }
 
-    /// How many ways hold something.
+    /// Number of ways in use.
     pub fn filled(&self) -> usize {
         self.words[self.first..].iter().filter(|word| **word != EMPTY).count()
     }
@@ -215,7 +215,7 @@ impl Sets {
     /// What must hold: no key twice in a set; under LRU, empty ways behind the others.
     ///
     /// # Errors
-    /// What does not hold.
+    /// The violated invariant.
     pub fn check(&self) -> Result<(), String> {
         for (number, words) in self.words[self.first..].chunks(self.ways).enumerate() {
             let mut keys: Vec<u64> = words.iter().filter(|word| **word != EMPTY).map(|word| word >> 1).collect();

@@ -12,7 +12,7 @@ pub const MOST_CORES: usize = 256;
 const MOST_SETS: u64 = 1 << 26;
 const MOST_WAYS: u64 = 1 << 12;
 
-/// Which references a level serves.
+/// References of a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Serves {
@@ -55,17 +55,17 @@ pub enum Straddling {
 pub struct LevelSpec {
     /// `L1d`, `L2` …
     pub name: String,
-    /// Which references it serves.
+    /// Its references.
     #[serde(default)]
     pub serves: Serves,
     /// Its capacity: of each core's, where it is not shared.
     pub bytes: u64,
     /// Lines of a set.
     pub ways: u64,
-    /// What a full set gives up.
+    /// Its replacement.
     #[serde(default)]
     pub replacement: Replacement,
-    /// How it relates to the levels above.
+    /// Its relation to the levels above.
     #[serde(default)]
     pub inclusion: Inclusion,
     /// One for all cores; then so are all levels below.
@@ -86,16 +86,16 @@ pub struct LevelSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HierarchySpec {
-    /// How tables call it.
+    /// Its name in tables.
     #[serde(default)]
     pub name: String,
     /// Bytes of a line, in all levels.
     #[serde(default = "sixty_four")]
     pub line_bytes: u64,
-    /// How many cores; threads of a trace are dealt to them in turn.
+    /// Number of cores; threads of a trace are assigned to them in turn.
     #[serde(default = "one")]
     pub cores: usize,
-    /// How references over several lines are counted.
+    /// Counting of references over several lines.
     #[serde(default)]
     pub straddling: Straddling,
     /// Cycles from the reference to the data, when it is found in memory.
@@ -134,7 +134,7 @@ fn refuse<T>(message: impl Into<String>) -> Result<T, SpecError> {
 }
 
 impl LevelSpec {
-    /// How many sets; meaningful once checked.
+    /// Number of sets; valid once checked.
     #[must_use]
     pub const fn sets(&self, line_bytes: u64) -> u64 {
         self.bytes / (self.ways * line_bytes)

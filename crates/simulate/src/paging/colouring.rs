@@ -30,7 +30,7 @@ pub enum ColouringError {
     Masks {
         /// The colour count that cannot be made.
         count: u32,
-        /// How many masks were given.
+        /// Number of masks.
         masks: usize,
     },
 }
@@ -96,7 +96,7 @@ impl Chain {
         &self.counts
     }
 
-    /// How many bits a code has.
+    /// Bits of a code.
     #[must_use]
     pub fn code_bits(&self) -> u32 {
         self.odd_bits + self.doublings

@@ -1,22 +1,19 @@
 //! Memories of chosen sizes under FIFO, CLOCK, random replacement, LRU and OPT.
 
-mod clock;
-mod fifo;
 mod lists;
 mod lru;
 mod optimal;
-mod random;
 
 use super::Touch;
 use super::colouring::{Chain, Colouring, ColouringError};
 use super::pages::{Id, Pages};
-use lists::Lists;
+use lists::{Clock, Fifo, Lists, Random};
 
 pub use optimal::{Optimal, SpillError};
 
 const BATCH: usize = 1024;
 
-/// Which page leaves when a list is full.
+/// Replacement policy of a full list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
     /// The page used longest ago.
@@ -41,7 +38,7 @@ pub struct Size {
     pub frames: u32,
 }
 
-/// What one memory does with references.
+/// Operation of one memory on references.
 trait Replace: std::fmt::Debug + Send + Sync {
     /// Takes references, as ids below `bound` and the lists they belong to; returns the faults.
     fn feed(&mut self, ids: &[Id], lists: &[u16], bound: usize) -> u64;
@@ -79,9 +76,9 @@ impl Memories {
             let lists = 1 << chain.code_bits();
             let replace: Box<dyn Replace> = match policy {
                 Policy::Lru => Box::new(lru::Lru::new(lists, size.frames)),
-                Policy::Fifo => Box::new(Lists::<fifo::Fifo>::new(lists, size.frames, 0)),
-                Policy::Clock => Box::new(Lists::<clock::Clock>::new(lists, size.frames, 0)),
-                Policy::Random { seed } => Box::new(Lists::<random::Random>::new(lists, size.frames, seed)),
+                Policy::Fifo => Box::new(Lists::<Fifo>::new(lists, size.frames, 0)),
+                Policy::Clock => Box::new(Lists::<Clock>::new(lists, size.frames, 0)),
+                Policy::Random { seed } => Box::new(Lists::<Random>::new(lists, size.frames, seed)),
             };
             Ok(Memory { size, chain, faults: 0, replace })
         };

@@ -15,7 +15,7 @@ use super::stack::{Curve, Stacks};
 /// Groups that the error is estimated from.
 pub const GROUPS: usize = 8;
 
-/// How to sample.
+/// Settings of a sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampling {
     /// The rate at the beginning, above 0, at most 1.
@@ -39,7 +39,7 @@ pub struct Sampled {
     chosen: Vec<Few>,
 }
 
-/// What was counted at one rate.
+/// Counts at one rate.
 #[derive(Debug, Clone)]
 pub struct Epoch {
     /// Share of the pages in the sample.
@@ -132,7 +132,7 @@ impl Sampled {
         self.references
     }
 
-    /// What was counted, at one rate after the other.
+    /// Counts, one for each rate.
     #[must_use]
     pub fn epochs(&self) -> Vec<Epoch> {
         let mut epochs = self.finished.clone();

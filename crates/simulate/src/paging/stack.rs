@@ -109,7 +109,7 @@ impl Stacks {
         self.walks[0].1.order().into_iter().map(|id| self.pages.page(id)).collect()
     }
 
-    /// How many different pages are in the stacks.
+    /// Number of different pages in the stacks.
     #[must_use]
     pub fn held(&self) -> usize {
         self.walks[0].1.held()

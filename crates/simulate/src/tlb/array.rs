@@ -158,7 +158,7 @@ impl Arrays {
         self.arrays.is_empty()
     }
 
-    /// What an entry for pages of this size maps.
+    /// Size mapped by an entry for pages of this size.
     #[inline]
     pub(super) fn grain(&self, page_bits: u32) -> Option<u32> {
         self.table[page_bits as usize].map(|held| u32::from(held.grain))

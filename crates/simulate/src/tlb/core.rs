@@ -65,7 +65,7 @@ const fn leaf_number(page_bits: u32) -> usize {
     }
 }
 
-/// What all cores share: memory, tables, data caches.
+/// Data shared by all cores: memory, tables, data caches.
 #[derive(Debug)]
 pub(super) struct Machine {
     pub(super) memory: Memory,
@@ -146,7 +146,7 @@ pub(super) struct Core {
     second: Arrays,
     caches: WalkCaches,
     nested: Option<Nested>,
-    /// When each walker is free.
+    /// Time at which each walker is free.
     walkers: Vec<f64>,
     cycles_per_reference: f64,
     /// Cycles that references have waited so far, and the end of the last cycle with a walk under way.

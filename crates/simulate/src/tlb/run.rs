@@ -15,7 +15,7 @@ const NEAR_WINDOWS: usize = 256;
 /// A window with pages of several sizes.
 const MIXED: u32 = u32::MAX;
 
-/// What a simulation counted.
+/// Counts of a simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// All cores together.
@@ -85,7 +85,7 @@ impl Simulation {
     /// and `seed` are for the host's memory and for random replacement.
     ///
     /// # Errors
-    /// What the specifications have wrong.
+    /// Faults of the specifications.
     pub fn new(
         spec: &TlbSpec,
         caches: Option<&HierarchySpec>,

@@ -7,7 +7,7 @@ use crate::cache::{Replacement, SpecError};
 
 const MOST_ENTRIES: u64 = 1 << 20;
 
-/// Which references a first-level array serves.
+/// References of a first-level array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Side {
@@ -26,10 +26,10 @@ pub enum Side {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArraySpec {
-    /// How tables call it.
+    /// Its name in tables.
     #[serde(default)]
     pub name: String,
-    /// Which references it serves (first level only).
+    /// Its references (first level only).
     #[serde(default)]
     pub serves: Side,
     /// Bytes that an entry can map. Sizes between 4 KiB and 2 MiB are entries for several base pages that are contiguous.
@@ -38,12 +38,12 @@ pub struct ArraySpec {
     /// other. A page of a size that several parts hold goes to one of them by the bits above its set.
     #[serde(default)]
     pub parts: Vec<Vec<u64>>,
-    /// How many entries, in all parts.
+    /// Number of entries in all parts.
     pub entries: u64,
     /// Entries of a set; 0: fully associative.
     #[serde(default)]
     pub ways: u64,
-    /// Which entry of a full set is given up.
+    /// Replacement in a full set.
     #[serde(default)]
     pub replacement: Replacement,
     /// Whether a page larger than any entry is held in pieces.
@@ -57,12 +57,12 @@ pub struct ArraySpec {
 pub struct WalkCacheSpec {
     /// Bytes that one of its entries spans: 2 MiB (a walk reads the last level only), 1 GiB, 512 GiB, 256 TiB.
     pub spans: u64,
-    /// How many entries.
+    /// Number of entries.
     pub entries: u64,
     /// Entries of a set; 0: fully associative.
     #[serde(default)]
     pub ways: u64,
-    /// Which entry of a full set is given up.
+    /// Replacement in a full set.
     #[serde(default)]
     pub replacement: Replacement,
 }
@@ -88,10 +88,10 @@ pub struct NestedSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlbSpec {
-    /// How tables call it.
+    /// Its name in tables.
     #[serde(default)]
     pub name: String,
-    /// How many cores; threads of a trace are dealt to them in turn.
+    /// Number of cores; threads of a trace are assigned to them in turn.
     #[serde(default = "one")]
     pub cores: usize,
     /// The arrays looked into first; one page size in one array of a side.

@@ -6,7 +6,7 @@ use crate::allocate::tables::{NONE, Tables};
 pub const WINDOW_BITS: u32 = 21;
 const NUMBER_BITS: u32 = pagelab_trace::ADDRESS_BITS - WINDOW_BITS;
 
-/// What translation cost: MOSAIC, Table 2.
+/// Cost of translation: MOSAIC, Table 2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// H: translations that missed in the first level and hit in the second.
@@ -24,7 +24,7 @@ pub struct Window {
     pub asid: u16,
     /// First address.
     pub start: u64,
-    /// What translations in it cost.
+    /// Cost of translations in it.
     pub cost: Cost,
 }
 

@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What to run and how to write.
+/// Program, and settings of the trace.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The emulator with all its arguments, the plugin's and the program's.
@@ -24,11 +24,11 @@ pub struct Request {
     pub socket: PathBuf,
     /// How long processes may outlive the program before they are cut off.
     pub grace: Duration,
-    /// How to write.
+    /// Settings of writing.
     pub settings: Settings,
 }
 
-/// How a capture went.
+/// Result of a capture.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// Exit code of the program, or minus the signal that ended it.
@@ -37,7 +37,7 @@ pub struct Outcome {
     pub wall_s: f64,
     /// Processes that lived on after the program, and were cut off.
     pub cut_off: usize,
-    /// What is in the trace.
+    /// Contents of the trace.
     #[serde(flatten)]
     pub totals: Totals,
 }

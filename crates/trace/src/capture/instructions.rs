@@ -1,6 +1,6 @@
 //! Instructions that synchronise threads: the plugin's knowledge of machine code.
 
-/// What an instruction means for the order between threads.
+/// Effect of an instruction on the order between threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meeting {
     /// Nothing that could be seen from the instruction.

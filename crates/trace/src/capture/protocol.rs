@@ -1,6 +1,6 @@
 //! The protocol of plugin and collector: one stream socket a process image, blocks in native byte order.
 
-/// What a block has.
+/// Contents of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum BlockKind {
@@ -75,7 +75,7 @@ pub const HEADER_BYTES: usize = 16;
 /// The longest block that a collector accepts.
 pub const MOST_BYTES: u64 = 1 << 24;
 
-/// Who sends.
+/// The sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Hello {
@@ -91,7 +91,7 @@ pub struct Hello {
 /// Bytes of a [`Hello`].
 pub const HELLO_BYTES: usize = 16;
 
-/// What is known at an image's end.
+/// Facts known at an image's end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct End {

@@ -29,7 +29,7 @@ pub struct Image {
     pub ended: &'static str,
 }
 
-/// What is in a captured trace.
+/// Contents of a captured trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
     /// References; of page runs, the sum of their counts.
@@ -40,13 +40,13 @@ pub struct Totals {
     pub kinds: Option<[u64; 4]>,
     /// Process images, by address space.
     pub images: Vec<Image>,
-    /// What was not followed.
+    /// Processes that were not followed.
     pub notes: Vec<String>,
 }
 
 /// A block as received.
 pub(super) struct Block {
-    /// Which connection.
+    /// The connection.
     pub connection: u64,
     pub kind: Option<BlockKind>,
     pub payload: Vec<u8>,

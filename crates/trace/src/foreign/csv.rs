@@ -7,7 +7,7 @@ use crate::run::{MAX_ASID, NUMBER_BITS, Run, RunBuilder};
 use crate::source::{Result, RunSource};
 use std::io::BufRead;
 
-/// Where the columns are.
+/// Places of the columns.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Columns {
     address: Option<usize>,

@@ -54,7 +54,7 @@ pub(super) fn too_high(address: u64) -> Flaw {
     format!("address {address:#x} has more than {ADDRESS_BITS} bits")
 }
 
-/// What is wrong with a line.
+/// The fault of a line.
 pub(super) type Flaw = String;
 
 /// References of a batch.

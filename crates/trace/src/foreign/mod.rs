@@ -96,7 +96,7 @@ fn references<'a>(source: impl ReferenceSource + Send + 'a) -> Foreign<'a> {
     Foreign::References(Box::new(source))
 }
 
-/// What a foreign trace has.
+/// Contents of a foreign trace.
 pub enum Foreign<'a> {
     /// References.
     References(Box<dyn ReferenceSource + Send + 'a>),

@@ -9,7 +9,7 @@ use crate::reference::Reference;
 use crate::run::{MAX_ASID, Run};
 use crate::source::Span;
 
-/// What is wrong with a payload.
+/// Faults of a payload.
 pub(super) type Flaw = &'static str;
 
 #[inline]

@@ -5,7 +5,7 @@ use crate::run::{MAX_ASID, PAGE_BITS};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What the records of a trace are.
+/// Kind of a trace's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "content", rename_all = "kebab-case")]
 pub enum Content {
@@ -37,7 +37,7 @@ pub struct Sampling {
 /// The header of a trace: what its records are, what they are exact for, and where they come from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// What the records are.
+    /// Kind of the records.
     #[serde(flatten)]
     pub content: Content,
     /// Names of the address spaces, by number (a program's name, a process id); may be shorter than their number.

@@ -102,7 +102,7 @@ impl<R: Read> TraceReader<R> {
         })
     }
 
-    /// What the trace says of itself.
+    /// The trace's description of itself.
     pub fn header(&self) -> &Header {
         &self.header
     }

@@ -11,7 +11,7 @@ use crate::source::{ReferenceSource, Result, RunSource, Span};
 use serde_json::Value;
 use std::io::Write;
 
-/// How to write.
+/// Settings of writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Level of zstd's compression, 1 (fast) to 19.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::collections::HashSet;
 use std::path::Path;
 
-/// What is in a trace.
+/// Contents of a trace.
 #[derive(Clone, Debug, Serialize)]
 pub struct Info {
     /// The file's header.
@@ -24,16 +24,16 @@ pub struct Info {
     pub records: u64,
     /// References in them: of runs, the sum of their counts.
     pub references: u64,
-    /// What was known at the end of writing.
+    /// Facts known at the end of writing.
     pub ending: Value,
-    /// What only reading all of it tells.
+    /// Facts known only after reading all of it.
     pub thorough: Option<Thorough>,
 }
 
-/// What only reading all of a trace tells.
+/// Facts known only after reading all of a trace.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Thorough {
-    /// What is wrong; null where nothing is.
+    /// The fault; null without one.
     pub damage: Option<String>,
     /// Loads, stores, fetches, others; null for runs.
     pub kinds: Option<[u64; 4]>,

@@ -44,7 +44,7 @@ impl Output {
     }
 }
 
-/// Which records a new trace has.
+/// Records of a new trace.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Records {
@@ -102,7 +102,7 @@ pub enum Work {
         /// Of a damaged trace, keep all chunks that are whole.
         #[serde(default)]
         recover: bool,
-        /// What to keep.
+        /// Kept records.
         records: Records,
         /// The trace.
         output: Output,
@@ -116,7 +116,7 @@ pub enum Work {
         /// All parts are one process: address spaces keep their numbers.
         #[serde(default)]
         same_space: bool,
-        /// What to keep.
+        /// Kept records.
         records: Records,
         /// The trace.
         output: Output,
@@ -148,7 +148,7 @@ fn default_page_bits() -> u32 {
     12
 }
 
-/// What was written.
+/// The written trace.
 #[derive(Clone, Debug, Serialize)]
 pub struct Written {
     /// Records in the new trace.

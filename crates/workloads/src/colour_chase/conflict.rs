@@ -28,7 +28,7 @@ const SLOW: f64 = 1.35;
 /// Chains of random members that must all be slow before a class is believed.
 const PROOFS: usize = 9;
 
-/// What to look for.
+/// The searched pages.
 pub struct Search {
     /// Its ways.
     pub ways: usize,
@@ -42,7 +42,7 @@ pub struct Search {
     pub classes: usize,
 }
 
-/// What was found.
+/// The found pages.
 pub struct Classes {
     /// Pages that share their sets, by class.
     pub classes: Vec<Vec<usize>>,

@@ -10,7 +10,7 @@ pub const PAGE_BYTES: usize = 4096;
 const FRAME_BITS: u64 = (1 << 55) - 1;
 const PRESENT: u64 = 1 << 63;
 
-/// Which colour a frame has.
+/// The colour of a frame.
 pub struct ColourFunction {
     colours: u64,
     masks: Vec<u64>,

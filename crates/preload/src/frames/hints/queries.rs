@@ -82,7 +82,7 @@ pub fn colours_around(addr: usize) -> (Option<Colours>, Span) {
     (colours.or_else(usual_colours), within)
 }
 
-/// What places the page at `addr`.
+/// The strategy of the page at `addr`.
 pub fn strategy_at(addr: usize) -> Option<StrategyKind> {
     meet();
     let number = areas::strategy_of(addr)?;
@@ -92,7 +92,7 @@ pub fn strategy_at(addr: usize) -> Option<StrategyKind> {
     }
 }
 
-/// What the engine did so far.
+/// Counts of the engine so far.
 pub fn counters() -> Counters {
     meet();
     let Some(file) = guest_file::file() else { return Counters::default() };

@@ -12,9 +12,9 @@ use crate::boundary::sys::{self, c, nodes as calls};
 
 use text::Path;
 
-/// Nodes told apart: those with higher numbers count as the first that has memory.
+/// Distinguished nodes: those with higher numbers count as the first that has memory.
 pub const MOST: usize = 16;
-/// Processors told apart.
+/// Distinguished processors.
 const MOST_PROCESSORS: usize = 1024;
 
 /// Nodes with memory, one bit each; 0: not looked at yet, or not to be known.
@@ -22,7 +22,7 @@ static WITH_MEMORY: AtomicU64 = AtomicU64::new(0);
 static OF_PROCESSOR: [AtomicU8; MOST_PROCESSORS] = [const { AtomicU8::new(0) }; MOST_PROCESSORS];
 static DISTANCES: [[AtomicU8; MOST]; MOST] = [const { [const { AtomicU8::new(u8::MAX) }; MOST] }; MOST];
 
-/// Where pages are to come from.
+/// Source nodes of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// The node of the processor, or the nearest one that has memory.

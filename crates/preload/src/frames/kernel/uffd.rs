@@ -78,7 +78,7 @@ impl Message {
 // SAFETY: numbers only.
 unsafe impl Plain for Message {}
 
-/// What to do when a move has been done.
+/// Action after a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// Wake threads that wait for the target.

@@ -21,7 +21,7 @@ struct Refusal {
 /// Faults that were refused once: the page, and the thread.
 pub struct StaleFaults {
     refusals: [Refusal; MOST],
-    /// Where the oldest one is.
+    /// Place of the oldest one.
     next: usize,
 }
 

@@ -32,7 +32,7 @@ pub struct Gathering {
     waits: bool,
     /// Ticks a message without waiting and with it; 0: not known yet.
     paces: [u64; 2],
-    /// How many paces were measured.
+    /// Number of measured paces.
     count: u32,
     /// Since when the messages are counted, and when the last one was.
     since: u64,

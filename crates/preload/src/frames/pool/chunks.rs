@@ -21,7 +21,7 @@ const MOST: usize = 1 << 15;
 /// All addresses that chunks can have.
 pub const ROOM: Span = Span::new(BASE, BASE + MOST * PMD);
 
-/// Which addresses are taken.
+/// Addresses in use.
 pub struct Addresses {
     taken: [u64; MOST / 64],
 }

@@ -53,7 +53,7 @@ const LEAST_BATCH: usize = 16;
 pub struct Pool {
     /// The free pages.
     pub stock: Stock<'static>,
-    /// What is known of their frames.
+    /// Knowledge of their frames.
     pub looks: Looks,
     /// Its chunks are locked in memory.
     pub pinned: bool,
@@ -203,7 +203,7 @@ impl Pool {
         self.left_bytes = left.map(|left| left + self.held_bytes());
     }
 
-    /// What of that the pool may have.
+    /// The pool's share of it.
     fn room_bytes(&self) -> u64 {
         match self.left_bytes {
             None => u64::MAX,

@@ -46,7 +46,7 @@ pub fn on_node(node: usize, elsewhere: bool, pages: usize) {
     }
 }
 
-/// Where the engine stands.
+/// State of the engine.
 pub fn state(state: EngineState) {
     if let Some(file) = guest_file::file() {
         guest_file::set(&file.engine.state, state.code());
@@ -105,7 +105,7 @@ pub fn out_of_reach(number: u32, why: OutOfReach, bytes: usize) {
     }
 }
 
-/// What one page wanted and got.
+/// The want of one page and its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Got {
     /// A frame as wanted.

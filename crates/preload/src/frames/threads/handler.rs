@@ -30,7 +30,7 @@ static THREAD: Thread = Thread::new();
 /// The userfaultfd's number in the handler's table.
 static UFFD: AtomicI32 = AtomicI32::new(-1);
 static PAGEMAP: AtomicI32 = AtomicI32::new(-1);
-/// How far the handler's start has come.
+/// Progress of the handler's start.
 static STAGE: AtomicU32 = AtomicU32::new(BEGUN);
 const BEGUN: u32 = 0;
 const READY: u32 = 1;

@@ -18,7 +18,7 @@ static AREA: AtomicUsize = AtomicUsize::new(0);
 const PAGES: usize = FIRST_TRANSIT + 2 * TRANSIT;
 /// The first page of the transit areas.
 pub const FIRST_TRANSIT: usize = 5;
-/// Where it lies; 0: nowhere.
+/// Its address; 0: none.
 pub fn address() -> usize {
     AREA.load(Ordering::Relaxed)
 }

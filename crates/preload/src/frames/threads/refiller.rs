@@ -27,7 +27,7 @@ static DISMISSED: AtomicBool = AtomicBool::new(false);
 
 /// Pages are held on to ([`crate::frames::pool::grip`]), which is to end soon.
 static TIDY: AtomicBool = AtomicBool::new(false);
-/// How soon, ns.
+/// Delay, ns.
 const SOON: u64 = 20_000_000;
 const NEVER: u64 = 3_600_000_000_000;
 /// A moment, ns: so often it looks whether the program still touches fresh memory.

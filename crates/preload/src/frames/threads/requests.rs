@@ -11,7 +11,7 @@ use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, Result, c};
 use crate::state::lock::Turn;
 
-/// What can be asked.
+/// Requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {

@@ -22,7 +22,7 @@ impl Hierarchy {
     /// and read agrees with the level above.
     ///
     /// # Errors
-    /// What does not hold.
+    /// The violated invariant.
     pub fn check(&self) -> Result<(), String> {
         for (number, level) in self.levels.iter().enumerate() {
             for sets in &level.sets {

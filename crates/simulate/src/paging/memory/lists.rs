@@ -1,4 +1,7 @@
-//! Memories whose policy decides at faults and sets at most one bit at hits: an array of frames for each colour.
+//! Memories under FIFO, CLOCK and random replacement: an array of frames for each colour. These policies decide at faults and
+//! set at most one bit at hits.
+
+use pagelab_stats::stream::{Stream, mix};
 
 use super::super::pages::Id;
 use super::Replace;
@@ -6,7 +9,7 @@ use crate::cpu;
 
 const ABSENT: u32 = u32::MAX;
 
-/// How a policy chooses among the frames of a full list.
+/// A policy's choice among the frames of a full list.
 pub trait Choose: std::fmt::Debug + Send + Sync {
     /// For lists of `frames` frames.
     fn new(lists: usize, frames: u32, seed: u64) -> Self;
@@ -70,5 +73,79 @@ impl<C: Choose> Replace for Lists<C> {
             self.choose.used(frame);
         }
         faults
+    }
+}
+
+/// First in, first out: the oldest frame of each list.
+#[derive(Debug)]
+pub struct Fifo {
+    oldest: Vec<u32>,
+}
+
+impl Choose for Fifo {
+    fn new(lists: usize, _: u32, _: u64) -> Self {
+        Self { oldest: vec![0; lists] }
+    }
+
+    #[inline(always)]
+    fn used(&mut self, _: usize) {}
+
+    #[inline(always)]
+    fn victim(&mut self, list: usize, first: usize, frames: u32) -> usize {
+        let oldest = self.oldest[list];
+        self.oldest[list] = if oldest + 1 == frames { 0 } else { oldest + 1 };
+        first + oldest as usize
+    }
+}
+
+/// CLOCK, the second-chance approximation of LRU: PAGING names it as what operating systems do (section 2). It has the hand of
+/// each list, and whether each frame was used since the hand passed.
+#[derive(Debug)]
+pub struct Clock {
+    hands: Vec<u32>,
+    used: Vec<bool>,
+}
+
+impl Choose for Clock {
+    fn new(lists: usize, frames: u32, _: u64) -> Self {
+        Self { hands: vec![0; lists], used: vec![false; lists * frames as usize] }
+    }
+
+    #[inline(always)]
+    fn used(&mut self, frame: usize) {
+        self.used[frame] = true;
+    }
+
+    #[inline(always)]
+    fn victim(&mut self, list: usize, first: usize, frames: u32) -> usize {
+        let mut hand = self.hands[list];
+        loop {
+            let frame = first + hand as usize;
+            hand = if hand + 1 == frames { 0 } else { hand + 1 };
+            if !std::mem::take(&mut self.used[frame]) {
+                self.hands[list] = hand;
+                return frame;
+            }
+        }
+    }
+}
+
+/// Replacement of a random page: one stream of draws for all lists of a memory.
+#[derive(Debug)]
+pub struct Random {
+    stream: Stream,
+}
+
+impl Choose for Random {
+    fn new(lists: usize, frames: u32, seed: u64) -> Self {
+        Self { stream: Stream::at(mix(mix(mix(seed) ^ lists as u64) ^ u64::from(frames))) }
+    }
+
+    #[inline(always)]
+    fn used(&mut self, _: usize) {}
+
+    #[inline(always)]
+    fn victim(&mut self, _: usize, first: usize, frames: u32) -> usize {
+        first + self.stream.below(frames) as usize
     }
 }

@@ -22,7 +22,7 @@ const NEVER: u64 = u64::MAX - 1;
 /// The disk refused.
 #[derive(Debug)]
 pub struct SpillError {
-    /// What was being done.
+    /// The operation.
     pub operation: &'static str,
     /// The error, with its number.
     pub source: io::Error,

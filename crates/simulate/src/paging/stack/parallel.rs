@@ -43,7 +43,7 @@ pub struct Parallel {
     references: u64,
 }
 
-/// Who counts, and what there is to count.
+/// The threads and their work.
 #[derive(Debug)]
 struct Team {
     stacks: Stacks,

@@ -18,7 +18,7 @@ const TRIAL: u32 = 4096;
 /// Slots between two uses of a page that would have been found in a top, more or less.
 const NEAR: u32 = 2 * PLACES as u32;
 
-/// What all chains can do, whatever their number of levels.
+/// Operations of all chains, for any number of levels.
 pub trait Walk: std::fmt::Debug + Send + Sync {
     /// Takes references, as ids below `bound` and codes.
     fn feed(&mut self, ids: &[Id], codes: &[u16], bound: usize);
@@ -26,7 +26,7 @@ pub trait Walk: std::fmt::Debug + Send + Sync {
     fn curves(&self, counts: &[u32], references: u64) -> Vec<Curve>;
     /// Every page in the stacks, the one used longest ago first.
     fn order(&self) -> Vec<Id>;
-    /// How many pages are in the stacks.
+    /// Number of pages in the stacks.
     fn held(&self) -> usize;
     /// Every page, in the order of first uses since the last [`Walk::forget_counts`].
     fn first_uses(&self) -> &[Id];

@@ -12,12 +12,8 @@
 //! The lowest page of all, which programs that go round in circles take each time, leaves without any of this: it stays
 //! counted, and each class knows how many of those below are gone that way.
 
-mod compact;
-mod parts;
-
 use super::super::pages::Id;
 use crate::cpu;
-use parts::{AFTER_FAR, AFTER_NEAR, BEFORE, HERE, part};
 
 const LANES: usize = 32;
 const LANE_BITS: u32 = LANES.trailing_zeros();
@@ -70,7 +66,7 @@ pub struct Window<const L: usize> {
     inside: Vec<u32>,
     /// The lowest live slot, or the end; slots below still have their bits, and are counted as live ones are.
     lowest: u32,
-    /// How many of these there are, of each class.
+    /// Their number in each class.
     gone: Vec<u32>,
 }
 
@@ -363,4 +359,119 @@ fn add_counts(sums: &mut [u64; WORDS], slots: &[u64; WORDS], part: usize) {
     for (sum, slots) in sums.iter_mut().zip(slots) {
         *sum += u64::from(slots.count_ones()) << (16 * part);
     }
+}
+
+impl<const L: usize> Window<L> {
+    /// Moves the pages in the window together, and makes room for as many more; tells each its new stamp.
+    pub fn compact(&mut self, mut moved: impl FnMut(Id, u32)) {
+        let blocks = self.blocks();
+        let lowest = self.lowest;
+        (self.end, self.lowest) = (0, 0);
+        self.inside.fill(0);
+        let mut block = Vec::with_capacity(1 + self.planes);
+        for number in blocks {
+            // A copy: pages move down, into this very block at most.
+            self.copy_block(number, lowest, &mut block);
+            for (word, first) in (0..WORDS).zip((number * BLOCK as usize..).step_by(64)) {
+                each_live(&block, word, |bit, code| {
+                    let id = self.owner[first + bit as usize];
+                    if self.end.is_multiple_of(BLOCK) {
+                        self.open_block();
+                    }
+                    moved(id, self.put(id, code));
+                    for level in 0..L {
+                        let class = self.class(level, code);
+                        self.inside[class] += 1;
+                    }
+                });
+            }
+        }
+        for (pages, gone) in self.pages.iter_mut().zip(&mut self.gone) {
+            *pages -= std::mem::take(gone);
+        }
+        self.grow(self.len());
+    }
+
+    /// Tells every page in the window with its code, the one used longest ago first.
+    pub fn each(&self, mut told: impl FnMut(Id, u16)) {
+        let mut block = Vec::with_capacity(1 + self.planes);
+        for number in self.blocks() {
+            self.copy_block(number, self.lowest, &mut block);
+            for (word, first) in (0..WORDS).zip((number * BLOCK as usize..).step_by(64)) {
+                each_live(&block, word, |bit, code| told(self.owner[first + bit as usize], code));
+            }
+        }
+    }
+
+    /// Blocks with live slots.
+    fn blocks(&self) -> std::ops::Range<usize> {
+        (self.lowest >> BLOCK_BITS) as usize..self.end.div_ceil(BLOCK) as usize
+    }
+
+    /// Live bits and planes of block `number`, without slots below `lowest`.
+    fn copy_block(&self, number: usize, lowest: u32, block: &mut Vec<Bits>) {
+        block.clear();
+        block.extend_from_slice(&self.words[number * (1 + self.planes)..][..=self.planes]);
+        if number == (lowest >> BLOCK_BITS) as usize {
+            block[0].0[..word_of(lowest)].fill(0);
+            block[0].0[word_of(lowest)] &= u64::MAX << (lowest % 64);
+        }
+    }
+}
+
+/// Tells the live bits of one word of a block, and their codes.
+#[inline(always)]
+fn each_live(block: &[Bits], word: usize, mut told: impl FnMut(u32, u16)) {
+    let mut live = block[0].0[word];
+    while live != 0 {
+        let bit = live.trailing_zeros();
+        live &= live - 1;
+        let planes = block[1..].iter().enumerate();
+        let code = planes.fold(0, |code, (k, plane)| code | ((plane.0[word] >> bit & 1) as u16) << k);
+        told(bit, code);
+    }
+}
+
+// Vectors that depend on a number are parts of longer ones, by value: one load each, where comparing lanes with the number, or
+// going through a reference, made the compiler take the lanes apart.
+
+/// Part `LANES - 1 - l`: 1 in the lanes after lane l.
+static AFTER_NEAR: [u16; 2 * LANES] = {
+    let mut lanes = [0; 2 * LANES];
+    let mut lane = LANES;
+    while lane < lanes.len() {
+        lanes[lane] = 1;
+        lane += 1;
+    }
+    lanes
+};
+static AFTER_FAR: [u32; 2 * LANES] = {
+    let mut lanes = [0; 2 * LANES];
+    let mut lane = LANES;
+    while lane < lanes.len() {
+        lanes[lane] = 1;
+        lane += 1;
+    }
+    lanes
+};
+/// Part `WORDS - w`: all bits in the words before word w.
+static BEFORE: [u64; 2 * WORDS] = {
+    let mut words = [0; 2 * WORDS];
+    let mut word = 0;
+    while word < WORDS {
+        words[word] = u64::MAX;
+        word += 1;
+    }
+    words
+};
+/// Part `WORDS - w`: all bits in word w.
+static HERE: [u64; 2 * WORDS] = {
+    let mut words = [0; 2 * WORDS];
+    words[WORDS] = u64::MAX;
+    words
+};
+
+#[inline(always)]
+fn part<T: Copy, const N: usize, const M: usize>(table: &[T; M], from: usize) -> [T; N] {
+    *table[from..].first_chunk().expect("tables are twice as long as their parts")
 }
