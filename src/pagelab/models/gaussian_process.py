@@ -34,8 +34,13 @@ _TAIL = 16
 _SLOPE_SD = 10.0
 """Prior standard deviation of the slopes: so many deviations of R for one of an input."""
 _LEAST_SCATTER = 1e-6
-_REWEIGHTINGS = 20
+"""Relative; it keeps covariances of exact data positive definite."""
 _ROUNDS = 5
+"""Of importance sampling."""
+_REWEIGHTINGS = 20
+"""Steps of expectation and maximisation after each round but the last."""
+_BISECTIONS = 32
+"""Halvings of the bracket of a quantile, to less than a billionth of it."""
 
 
 @dataclass(frozen=True)
@@ -289,7 +294,7 @@ def _quantile(p: float, mean: Array, spread: Array, shares: Array) -> Array:
     """Of a mixture of normals, by bisection: ``mean`` (samples, places), ``spread`` (samples, scales, places)."""
     reach = float(ndtri(1 - 1e-9))
     low, high = (mean[:, None] - reach * spread).min(axis=(0, 1)), (mean[:, None] + reach * spread).max(axis=(0, 1))
-    for _ in range(60):
+    for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         below = np.einsum("s,skp->p", shares, ndtr((middle - mean[:, None, :]) / spread)) / spread.shape[1] < p
         low, high = np.where(below, middle, low), np.where(below, high, middle)
