@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from .advise.document import AdviceDocument
 from .analysis.compare_document import CompareDocument
 from .analysis.try_document import TryDocument
 from .models.answer import ModelReport
@@ -30,6 +31,7 @@ JSON_SCHEMAS: dict[str, type[BaseModel]] = {
     "study-toml-1.json": RawStudy,
     "compare-1.json": CompareDocument,
     "try-1.json": TryDocument,
+    "advice-1.json": AdviceDocument,
     "sweep-toml-1.json": RawSweep,
     "model-1.json": ModelFile,
     "model-report-1.json": ModelReport,
@@ -37,7 +39,8 @@ JSON_SCHEMAS: dict[str, type[BaseModel]] = {
     "prediction-1.json": Prediction,
 }
 """File → model: an imported run, a study's plan as stored, study.toml as written, a comparison,
-a try, a sweep's file as written, a model's file, what it reports, how it minds wrong counts, a prediction."""
+a try, an advice, a sweep's file as written, a model's file, what it reports and how it minds wrong counts,
+a prediction."""
 
 _STORE_HEAD = """\
 # The store

@@ -95,7 +95,12 @@ impl Prepared {
     /// The plan for a run directory.
     pub fn plan(&self, run_dir: &Path) -> Result<PlanSpec> {
         let run_dir = std::os::unix::ffi::OsStrExt::as_bytes(run_dir.as_os_str()).to_vec();
-        compile(&self.policy, &self.machine, &Options { run_dir, measure: true, residency: true }).map_err(refused)
+        compile(
+            &self.policy,
+            &self.machine,
+            &Options { run_dir, measure: true, residency: true, ..Options::default() },
+        )
+        .map_err(refused)
     }
 }
 

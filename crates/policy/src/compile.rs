@@ -22,6 +22,8 @@ pub struct Options {
     pub measure: bool,
     /// Record what is resident of mapped files at start.
     pub residency: bool,
+    /// The program runs in a user-mode emulator.
+    pub emulated: bool,
 }
 
 /// Resolves `policy` for `machine`.
@@ -47,6 +49,7 @@ pub fn compile(policy: &Policy, machine: &Machine, options: &Options) -> Result<
         (policy.inherit.exec, Flags::INHERIT_EXEC),
         (options.measure, Flags::MEASURE),
         (options.residency, Flags::RESIDENCY),
+        (options.emulated, Flags::EMULATED),
         (sections.iter().any(|section| uses_mthp(section, machine)), Flags::MTHP_SWITCHES),
     ];
     let flags = switches.into_iter().filter(|(on, _)| *on).fold(Flags(0), |flags, (_, flag)| flags | flag);

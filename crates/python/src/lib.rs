@@ -22,6 +22,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(policy::policy_to_toml, module)?)?;
     module.add_function(wrap_pyfunction!(policy::check_policy, module)?)?;
     module.add_function(wrap_pyfunction!(policy::generic_machine, module)?)?;
+    module.add_function(wrap_pyfunction!(policy::emulated_plan, module)?)?;
     module.add_function(wrap_pyfunction!(guest::read_guest, module)?)?;
     module.add_class::<caches::PlacedSimulation>()?;
     module.add_function(wrap_pyfunction!(caches::aged_memory, module)?)?;

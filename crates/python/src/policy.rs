@@ -1,10 +1,12 @@
 //! Policies for Python: text in, JSON out.
 
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use pagelab_policy::compile::{Options, compile};
 use pagelab_policy::flags::{Document, Flags, apply};
 use pagelab_policy::framemap::LARGEST_FILE;
+use pagelab_policy::plan::SectionSpec;
 use pagelab_policy::read::{Files, no_files, read_toml};
 use pagelab_policy::validate::validate;
 use pagelab_policy::write::to_toml;
@@ -129,6 +131,33 @@ pub fn check_policy(text: &str, path: &str, machine_json: Option<&str>) -> PyRes
     let policy = parse(text, path, &machine, &loader(path)).map_err(|error| refused(&error))?;
     compile(&policy, &machine, &Options::default()).map_err(|error| refused(&error))?;
     Ok(())
+}
+
+/// A policy's plan for a program in a user-mode emulator (its bytes), and the sections with a pool: JSON of `memory`,
+/// `at_least`, `base`, `largest_page`. Nothing is measured; guest files go to `run_dir`.
+#[pyfunction]
+pub fn emulated_plan(text: &str, path: &str, run_dir: PathBuf) -> PyResult<(Vec<u8>, String)> {
+    let machine = Machine::generic_x86_64();
+    let policy = parse(text, path, &machine, &loader(path)).map_err(|error| refused(&error))?;
+    let run_dir = run_dir.into_os_string().into_vec();
+    let options = Options { run_dir, emulated: true, ..Options::default() };
+    let plan = compile(&policy, &machine, &options).map_err(|error| refused(&error))?;
+    let largest = |section: &SectionSpec| {
+        section.intervals.iter().map(|piece| piece.page_bytes).fold(section.otherwise, u64::max)
+    };
+    let pooled = plan.sections.iter().filter(|section| section.pool_base != 0);
+    let pools: Vec<_> = pooled
+        .map(|section| {
+            serde_json::json!({
+                "memory": section.memory.name(),
+                "at_least": section.at_least,
+                "base": section.pool_base,
+                "largest_page": largest(section),
+            })
+        })
+        .collect();
+    let bytes = plan.encode().map_err(|error| PyValueError::new_err(format!("the plan: {error}")))?;
+    Ok((bytes, json(&pools)?))
 }
 
 /// The JSON of a machine that offers everything: for reading policies away from the machine they ran on.

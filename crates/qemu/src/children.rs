@@ -187,7 +187,8 @@ unsafe fn execute(path: u64, arguments: u64, environment: u64) {
             return;
         }
     };
-    let Some(command) = command(&program, &arguments) else {
+    let (environment, own) = for_the_program_alone(environment);
+    let Some(command) = command(&program, &arguments, &own) else {
         note(&format!(
             "{}: executed natively: the emulator's own command line is not readable",
             path.to_string_lossy()
@@ -203,18 +204,42 @@ unsafe fn execute(path: u64, arguments: u64, environment: u64) {
     note(&format!("{}: cannot execute the emulator for it", path.to_string_lossy()));
 }
 
-/// This emulator's command line up to its program, then the new program.
-fn command(program: &CStr, arguments: &[CString]) -> Option<Vec<CString>> {
+/// Variables that make pagelab's library govern whatever is loaded with them: they are for the program, not for the emulator.
+const FOR_THE_PROGRAM: [&[u8]; 2] = [b"LD_PRELOAD=", b"PAGELAB_PLAN="];
+
+fn is_for_the_program(variable: &[u8]) -> bool {
+    FOR_THE_PROGRAM.iter().any(|name| variable.starts_with(name))
+}
+
+/// The environment that the emulator gets, and what it is to set for the program, where that is governed.
+fn for_the_program_alone(environment: Vec<CString>) -> (Vec<CString>, Vec<CString>) {
+    let plan = FOR_THE_PROGRAM[1];
+    if !environment.iter().any(|variable| variable.to_bytes().starts_with(plan)) {
+        return (environment, vec![]);
+    }
+    environment.into_iter().partition(|variable| !is_for_the_program(variable.to_bytes()))
+}
+
+/// This emulator's command line up to its program, with these variables set, then the new program.
+fn command(program: &CStr, arguments: &[CString], variables: &[CString]) -> Option<Vec<CString>> {
     let own = std::fs::read("/proc/self/cmdline").ok()?;
-    let mut words = own.split(|byte| *byte == 0);
+    let mut words = own.split(|byte| *byte == 0).peekable();
     let mut command: Vec<CString> = Vec::new();
     loop {
         let word = words.next()?;
-        command.push(CString::new(word).ok()?);
         if word == b"-0" {
             break;
         }
+        // What earlier programs of this process had set.
+        if word == b"-E" && words.next_if(|value| is_for_the_program(value)).is_some() {
+            continue;
+        }
+        command.push(CString::new(word).ok()?);
     }
+    for variable in variables {
+        command.extend([c"-E".to_owned(), variable.clone()]);
+    }
+    command.push(c"-0".to_owned());
     let name = arguments.first().map_or(program, |name| name.as_c_str());
     command.push(name.to_owned());
     command.push(program.to_owned());

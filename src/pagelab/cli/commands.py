@@ -19,6 +19,7 @@ COMMANDS = {
     "report": Entry("pagelab.cli.report", "report_command"),
     "trace": Entry("pagelab.cli.trace", "trace_app"),
     "diagnose": Entry("pagelab.cli.diagnose", "diagnose_command", _TAKES_A_COMMAND),
+    "advise": Entry("pagelab.cli.advise", "advise_command", _TAKES_A_COMMAND),
     "compare": Entry("pagelab.cli.compare", "compare_command"),
     "simulate": Entry("pagelab.cli.simulate", "simulate_app"),
     "model": Entry("pagelab.cli.model", "model_app"),

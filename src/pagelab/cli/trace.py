@@ -101,13 +101,25 @@ def capture_command(
         bool,
         typer.Option(
             "--marker",
-            help="From the program's prctl(0x50474c42, 1) to its prctl(0x50474c42, 0).",
+            help="From the program's pagelab_begin or prctl(0x50474c42, 1) to its pagelab_end or prctl(0x50474c42).",
             rich_help_panel=_WINDOW,
         ),
     ] = False,
     end_program: Annotated[
         bool, typer.Option("--end-program", help="End the program with the window.", rich_help_panel=_WINDOW)
     ] = False,
+    pools: Annotated[
+        bool,
+        typer.Option(
+            "--pools",
+            help="Heap, mappings and arenas lie where governed runs have them: page sizes fit the trace.",
+            rich_help_panel=_HOW,
+        ),
+    ] = False,
+    policy: Annotated[
+        Path | None,
+        typer.Option("--policy", metavar="FILE", help="With --pools: as under this policy.", rich_help_panel=_HOW),
+    ] = None,
     way: Annotated[
         str, typer.Option("--way", metavar="qemu|lackey", help="What runs the program.", rich_help_panel=_HOW)
     ] = "qemu",
@@ -133,12 +145,17 @@ def capture_command(
 
         pagelab trace capture --first 1000000000 --count 100000000 --end-program -- ./solver
 
+        pagelab trace capture --pools --full --marker -- pagelab-workload gups --bytes 256M
+
         pagelab trace capture --way lackey --full -- true
     """
     from pagelab import trace
+    from pagelab.policy import load
 
     path = out or Path(f"{Path(argv[0]).name}.trace")
     chosen = _kinds(kinds) or (("load", "store", "fetch") if fetches else ("load", "store"))
+    if policy is not None and not pools:
+        raise BadInputError("--policy says where pools are; run: pagelab trace --pools --policy FILE -- CMD")
     if way == "qemu":
         found = trace.capture(
             argv,
@@ -156,10 +173,13 @@ def capture_command(
             sysroot=sysroot,
             level=level,
             force=force,
+            pools=pools if policy is None else load(policy),
         )
     elif way == "lackey":
-        if ranges or first or count or marker or end_program or sysroot:
-            raise BadInputError("lackey has no windows, ranges and foreign programs; run: pagelab trace --way qemu")
+        if ranges or first or count or marker or end_program or sysroot or pools:
+            raise BadInputError(
+                "lackey has no windows, ranges, pools and foreign programs; run: pagelab trace --way qemu"
+            )
         found = trace.capture_with_lackey(
             argv, path, full=full, page_bytes=page, kinds=chosen, level=level, force=force
         )

@@ -110,7 +110,9 @@ def _origin(found: dict[str, Any]) -> Iterator[str]:
     parameters = provenance.get("parameters")
     if parameters:
         said = ", ".join(
-            f"{key} {_plain(value)}" for key, value in parameters.items() if value not in (None, [], False)
+            f"{key} {_plain(value)}"
+            for key, value in parameters.items()
+            if value not in (None, [], False) and key != "policy_toml"
         )
         yield f"  made by: {said}"
     machine = provenance.get("machine") or {}

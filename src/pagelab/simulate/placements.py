@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from .. import policy as policies
 from ..errors import BadInputError
+from ..trace.pools import Pool
 from .history import History as History
 
 HEAP_POOL = 0x6600_0000_0000
 ANONYMOUS_POOL = 0x6700_0000_0000
 POOL_BYTES = 1 << 40
 """Where pagelab puts heap and anonymous memory under a policy, and how far offsets reach (docs/policy.md)."""
+POOLS = tuple(
+    Pool(memory, base, base + POOL_BYTES)
+    for memory, base in (("heap", HEAP_POOL), ("anon", ANONYMOUS_POOL), ("arenas", ANONYMOUS_POOL))
+)
+"""Where rules for kinds of memory look for it in a trace that does not say."""
 _BASE = 12
 
 
@@ -36,6 +42,8 @@ class Placement:
     policy: policies.Policy
     regions: tuple[Region, ...] = ()
     """What the kinds of memory in rules stand for; without it, rules can name only ranges and pagelab's pools."""
+    pools: tuple[Pool, ...] = POOLS
+    """Where the trace has heap, anonymous mappings and arenas."""
 
     def native(self, colours: int) -> dict[str, Any]:
         """What the native part is given. ``colours``: of the cache, where the policy does not say.
@@ -44,13 +52,33 @@ class Placement:
         """
         if any("frames" in rule.names for rule in self.policy.rules):
             raise BadInputError(f"{self.name}: rules for frames are not simulated; give frames as the policy's default")
-        extents, otherwise = page_sizes(self.policy, self.regions)
+        extents, otherwise = self.extents()
         return {
             "frames": self.policy.document["frames"],
             "colours": colours,
             "extents": extents,
             "otherwise": otherwise,
         }
+
+    def of_trace(self, pools: Sequence[Pool]) -> Placement:
+        """The same for a trace with these pools; as it is where the trace tells none."""
+        return replace(self, pools=tuple(pools)) if pools else self
+
+    def extents(self) -> tuple[list[tuple[int, int, int]], int]:
+        """As :func:`page_sizes`."""
+        return page_sizes(self.policy, self.regions, self.pools)
+
+    def claims(self) -> list[tuple[int, int, str]]:
+        """Start, end and name of what its rules, or its mosaic, give a page size; empty where it has one for all."""
+        rules = [rule for rule in self.policy.rules if "pages" in rule.names]
+        named = [(*rule.range, "range") for rule in rules if rule.range is not None]
+        wanted = [rule.memory for rule in rules if rule.range is None]
+        if isinstance(self.policy.pages, policies.Mosaic):
+            wanted.append(("heap", "anon", "arenas"))
+        for memory in wanted:
+            named += [(one.start, one.end, one.kind) for one in self.regions if _covers(memory, one.kind)]
+            named += [(one.start, one.end, one.memory) for one in self.pools if _covers(memory, one.memory)]
+        return named
 
 
 What = str | Path | policies.Policy | Placement
@@ -68,6 +96,10 @@ class Design:
         """JSON for the native part."""
         placements = [one.native(colours) for one in self.placements]
         return json.dumps({"history": asdict(self.history), "placements": placements, "seeds": self.seeds})
+
+    def of_trace(self, pools: Sequence[Pool]) -> Design:
+        """The same with the pools of a trace, where it tells them."""
+        return replace(self, placements=tuple(one.of_trace(pools) for one in self.placements))
 
     def executions(self) -> list[tuple[Placement, int]]:
         """In the order of the native part's outcomes."""
@@ -129,11 +161,16 @@ def _machine() -> Mapping[str, Any]:
     return machine
 
 
-def page_sizes(policy: policies.Policy, regions: Sequence[Region] = ()) -> tuple[list[tuple[int, int, int]], int]:
+def page_sizes(
+    policy: policies.Policy, regions: Sequence[Region] = (), pools: Sequence[Pool] = POOLS
+) -> tuple[list[tuple[int, int, int]], int]:
     """Extents (start, end, binary logarithm of the page size), and the logarithm for what lies outside of them.
 
     The first rule that matches decides, as in a run. A region whose ends are no multiples of the size has 4K pages
     there.
+
+    Raises :class:`BadInputError` for rules about what a trace does not tell, and for a mosaic over kinds of memory that
+    a run would have in one pool and the trace has in two.
     """
     extents: list[tuple[int, int, int]] = []
     taken: list[tuple[int, int]] = []
@@ -151,21 +188,38 @@ def page_sizes(policy: policies.Policy, regions: Sequence[Region] = ()) -> tuple
         if rule.range is not None:
             claim(*rule.range, rule.pages, None)
             continue
-        for start, end, pool in _kinds(rule.memory, regions, policy.name):
+        if isinstance(rule.pages, policies.Mosaic):
+            _one_pool(rule.memory, pools, policy.name)
+        for start, end, pool in _kinds(rule.memory, regions, pools, policy.name):
             claim(start, end, rule.pages, pool)
     if isinstance(policy.pages, policies.Mosaic):
-        for start, end, pool in _kinds(("heap", "anon"), regions, policy.name):
+        _one_pool(("all",), pools, policy.name)
+        for start, end, pool in _kinds(("heap", "anon", "arenas"), regions, pools, policy.name):
             claim(start, end, policy.pages, pool)
         return sorted(extents), _BASE
     return sorted(extents), _bits(policy.pages)
 
 
-def _kinds(memory: Sequence[str], regions: Sequence[Region], name: str) -> list[tuple[int, int, int]]:
+def _covers(memory: Sequence[str], kind: str) -> bool:
+    return "all" in memory or kind in memory
+
+
+def _one_pool(memory: Sequence[str], pools: Sequence[Pool], name: str) -> None:
+    """Offsets of one mosaic count in one pool of anonymous memory."""
+    both = {pool.start for pool in pools if pool.memory != "heap" and _covers(memory, pool.memory)}
+    if len(both) > 1:
+        raise BadInputError(
+            f"{name}: its mosaic is for anon and arenas in one pool, and the trace has each in its own; capture one of "
+            "this policy: pagelab trace --pools --policy FILE -- CMD"
+        )
+
+
+def _kinds(
+    memory: Sequence[str], regions: Sequence[Region], pools: Sequence[Pool], name: str
+) -> list[tuple[int, int, int]]:
     """Start, end, and where offsets count from, of the memory of these kinds."""
-    every = "all" in memory
-    known = [(region.start, region.end, region.start) for region in regions if every or region.kind in memory]
-    pools = [("heap", HEAP_POOL), ("anon", ANONYMOUS_POOL), ("arenas", ANONYMOUS_POOL)]
-    known += [(base, base + POOL_BYTES, base) for kind, base in pools if every or kind in memory]
+    known = [(region.start, region.end, region.start) for region in regions if _covers(memory, region.kind)]
+    known += [(pool.start, pool.end, pool.start) for pool in pools if _covers(memory, pool.memory)]
     if not known:
         kinds = ", ".join(memory)
         raise BadInputError(f"{name}: no addresses are known for {kinds}; give --regions MAP.json (pagelab map --json)")

@@ -14,6 +14,7 @@ from ..errors import BadInputError
 from . import hardware
 from .cache_runs import level_row, workers
 from .placements import Design, History, Region, What, design
+from .reach import pools_of, require_met, require_met_by
 from .references import Report, Trace, feed
 
 if TYPE_CHECKING:
@@ -97,12 +98,14 @@ def tlb(
     coalescing all
     seeds give the same.
 
-    Raises :class:`BadInputError` for descriptions that cannot be built, and traces that cannot be read.
+    Raises :class:`BadInputError` for descriptions that cannot be built, traces that cannot be read, and a placement
+    whose rules meet no page of the trace.
     """
     described = hardware.load(processor)
     translation = described.needed("tlb")
     data = described.needed("caches") if caches else None
-    planned = design(placements, seeds, history)
+    planned = design(placements, seeds, history).of_trace(pools_of(trace))
+    require_met(trace, planned)
     simulation = _start(translation, data, planned, workers(threads))
     feed([simulation], trace, report)
     executions: list[dict[str, Any]] = []
@@ -114,6 +117,8 @@ def tlb(
         executions.append(base | _row(outcome))
         windows += [(one.name, seed, *window) for window in outcome["windows"]]
         levels += [base | level_row(name, counts) for name, counts in zip(names, outcome["levels"], strict=True)]
+    if executions:
+        require_met_by((start for _, _, _, start, *_ in windows), planned)
     return TlbRuns(
         described.name,
         pl.DataFrame(executions),

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pagelab import environment, paths
+from pagelab.policy import Policy
+from pagelab.trace import pools as governed
 from pagelab.trace.data import kind_codes, page_bits
 from pagelab.trace.errors import TraceError
 from pagelab.trace.operations import ask, output, records
@@ -53,6 +55,7 @@ def capture(
     cpu: str = "max",
     sysroot: str | None = None,
     grace_s: float = 5.0,
+    pools: bool | Policy = False,
     force: bool = False,
     level: int = 3,
 ) -> Capture:
@@ -60,9 +63,17 @@ def capture(
 
     ``full`` keeps every reference, else page runs of ``page_bytes`` are written. ``ranges`` keeps addresses in
     [low, high). A window is ``first`` and ``count``, in instructions of each process image, or ``marker``: what the
-    program does between ``prctl(0x50474c42, 1)`` and ``prctl(0x50474c42, 0)``. ``end_program`` ends it with the window.
+    program does between ``pagelab_begin`` and ``pagelab_end`` (docs/api), or between ``prctl(0x50474c42, 1)`` and
+    ``prctl(0x50474c42, 0)``. ``end_program`` ends it with the window.
+
+    ``pools``: heap, mappings and arenas lie where a run under this policy puts them (``True``: in a pool each), and the
+    header says where that is.
+
+    Raises :class:`TraceError`; for a program that cannot be governed in pools, too.
     """
     program = resolve(argv)
+    if pools is not False:
+        governed.check_program(program, argv)
     chosen = list(kinds)
     options = _options(chosen, ranges, first, count, marker=marker, end_program=end_program, children=children)
     bits = page_bits(page_bytes)
@@ -79,10 +90,16 @@ def capture(
     }
     with tempfile.TemporaryDirectory(prefix="pagelab-trace-", dir=_short_directory()) as directory:
         socket = f"{directory}/socket"
+        governing = None
+        if pools is not False or (marker and program.target == "x86_64" and governed.is_dynamic(program)):
+            wanted = pools if isinstance(pools, Policy) else None
+            governing = governed.govern(Path(directory), wanted, pools=pools is not False)
+            parameters |= governing.parameters
         arguments = [f"{key}={value}" for key, value in options.items()]
         arguments += [f"range={low:x}-{high:x}" for low, high in ranges]
         command = [qemu, "-cpu", cpu, "-plugin", ",".join([str(plugin), f"socket={socket}", *arguments])]
         command += ["-L", sysroot] if sysroot else []
+        command += governing.arguments if governing else []
         command += ["-0", program.argv[0], program.file, *program.argv[1:]]
         with environment.restored():
             answer = ask(
@@ -95,10 +112,23 @@ def capture(
                     "output": output(path, force, level, parameters),
                 }
             )
+        if governing and governing.pools and answer["images"]:
+            _check_governed(governing, argv[0], Path(path))
     if not answer["images"]:
         status = answer["status"]
         raise TraceError("invalid", f"{argv[0]}: the emulator ended with status {status} before the program began")
     return _captured(Path(path), answer)
+
+
+def _check_governed(governing: governed.Governing, name: str, path: Path) -> None:
+    """A trace whose header tells of pools that the program did not have is none: it goes."""
+    refusals = governing.refusals()
+    if refusals or not governing.reached():
+        path.unlink(missing_ok=True)
+        why = ", ".join(refusals) or "the library did not come into it (another C library, or set-user-id?)"
+        raise TraceError(
+            "invalid", f"{name}: its memory was not put into pools: {why}; capture it without: pagelab trace -- {name}"
+        )
 
 
 def _captured(path: Path, answer: dict[str, Any]) -> Capture:

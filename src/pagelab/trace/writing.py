@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pagelab.trace.data import References, Runs, page_bits
 from pagelab.trace.errors import TraceError, native
+from pagelab.trace.pools import Pool, in_header
 from pagelab.trace.provenance import provenance
 
 if TYPE_CHECKING:
@@ -33,20 +34,22 @@ def write(
     level: int = 3,
     force: bool = False,
     sampled: str | None = None,
+    pools: Sequence[Pool] = (),
 ) -> int:
     """Writes batches as a trace; how many records it has.
 
     Without ``page_bytes``, batches are references: arrays of addresses (then all are loads), or anything with columns
     ``address`` and, where they are known, ``kind`` (codes of :data:`~pagelab.trace.KINDS`), ``size``, ``thread``,
     ``asid``. With it they are page runs: arrays of page numbers, or columns ``page``, ``count`` (else 1), ``asid``.
-    ``sampled`` says in words why this is not every reference.
+    ``sampled`` says in words why this is not every reference, ``pools`` where heap, mappings and arenas lie.
     """
     from pagelab._native import TraceFile
 
     target = Path(path)
     if target.exists() and not force:
         raise TraceError("invalid", f"{target} exists; replace it: force=True")
-    header: dict[str, Any] = {"content": "references", "provenance": provenance({"by": "pagelab.trace.write"})}
+    parameters: dict[str, Any] = {"by": "pagelab.trace.write"} | in_header(pools)
+    header: dict[str, Any] = {"content": "references", "provenance": provenance(parameters)}
     if page_bytes is not None:
         header |= {"content": "runs", "page_bits": page_bits(page_bytes)}
     if sampled is not None:

@@ -147,6 +147,8 @@ impl Flags {
     pub const RESIDENCY: Flags = Flags(1 << 3);
     /// The guest may switch mTHP sizes in sysfs around populating a tile (several mTHP sizes; root, a host of one's own).
     pub const MTHP_SWITCHES: Flags = Flags(1 << 4);
+    /// The program runs in a user-mode emulator, whose own threads are counted in `/proc/self/task` beside the program's.
+    pub const EMULATED: Flags = Flags(1 << 5);
 
     /// Whether all bits of `other` are set.
     pub fn contains(self, other: Flags) -> bool {

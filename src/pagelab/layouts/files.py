@@ -1,0 +1,62 @@
+"""Layouts as files: a policy each, and a table of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+from pagelab.errors import BadInputError, PagelabError
+from pagelab.layouts.footprint import Footprint
+from pagelab.layouts.layout import Layout
+from pagelab.layouts.profile import Profile
+
+INDEX = "layouts.csv"
+"""One row a layout: ``file, role, huge_bytes, misses_share`` (empty without a profile)."""
+
+
+def write(
+    directory: Path,
+    footprint: Footprint,
+    layouts: Sequence[Layout],
+    tests: Sequence[Layout],
+    profile: Profile | None,
+    *,
+    force: bool = False,
+) -> list[Path]:
+    """Writes every layout as a policy, ``NAME.toml``, and :data:`INDEX` last; the policies' paths.
+
+    ``tests`` have the role ``test``, the others ``model``. Raises :class:`BadInputError` where the directory has an
+    index already, unless ``force`` replaces it (policies that it lists go with it).
+    """
+    index = directory / INDEX
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if index.exists():
+            if not force:
+                raise BadInputError(f"{directory}: it has layouts already; give another directory, or --force")
+            for row in csv.DictReader(io.StringIO(index.read_text(encoding="utf-8"))):
+                (directory / Path(row["file"]).name).unlink(missing_ok=True)
+        table = io.StringIO()
+        rows = csv.writer(table, lineterminator="\n")
+        rows.writerow(["file", "role", "huge_bytes", "misses_share"])
+        paths = []
+        for role, group in (("model", layouts), ("test", tests)):
+            for layout in group:
+                path = directory / f"{layout.name}.toml"
+                path.write_text(layout.policy().toml, encoding="utf-8")
+                paths.append(path)
+                rows.writerow([path.name, role, layout.huge_bytes, _share(footprint, layout, profile)])
+        part = index.with_suffix(".part")
+        part.write_text(table.getvalue(), encoding="utf-8")
+        part.replace(index)
+    except OSError as error:
+        raise PagelabError(f"cannot write layouts into {directory}: {error.strerror} (errno {error.errno})") from error
+    return paths
+
+
+def _share(footprint: Footprint, layout: Layout, profile: Profile | None) -> str:
+    if profile is None or not profile.total:
+        return ""
+    return f"{profile.misses[footprint.positions(layout)].sum() / profile.total:.6f}"

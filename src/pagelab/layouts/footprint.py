@@ -1,0 +1,129 @@
+"""Which tiles of the pools a program really uses, one after the other: the space that layouts are made over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from pagelab.errors import BadInputError
+from pagelab.layouts.layout import POOLS, TILE, Layout, of_pieces
+from pagelab.record import Record
+from pagelab.trace import Trace
+from pagelab.trace.pools import POOL_BYTES, of_header
+
+FIRST_POOL = 0x6600_0000_0000
+"""Where the heap's pool begins, and one after the other those of anonymous memory (docs/policy.md)."""
+LAST_POOL = FIRST_POOL + 17 * POOL_BYTES
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """The used tiles, (pool, offset in bytes), in the order of the pools and of their addresses.
+
+    Position p of the concatenated pools is ``tiles[p]``. Raises :class:`BadInputError` where there is none, or one is
+    no whole tile.
+    """
+
+    tiles: tuple[tuple[str, int], ...]
+    page_bytes: int = TILE
+
+    def __post_init__(self) -> None:
+        if not self.tiles:
+            raise BadInputError("the program uses no memory of its pools: there is nothing to lay out")
+        for pool, at in self.tiles:
+            if pool not in POOLS or at % self.page_bytes or not 0 <= at <= POOL_BYTES - 2 * self.page_bytes:
+                raise BadInputError(f"{pool} {at:#x}: not a tile of {self.page_bytes} bytes in a pool")
+        ordered = sorted(set(self.tiles), key=lambda tile: (POOLS.index(tile[0]), tile[1]))
+        object.__setattr__(self, "tiles", tuple(ordered))
+
+    def __len__(self) -> int:
+        """Tiles."""
+        return len(self.tiles)
+
+    @cached_property
+    def position(self) -> Mapping[tuple[str, int], int]:
+        """Where a tile is in the concatenated pools."""
+        return {tile: at for at, tile in enumerate(self.tiles)}
+
+    @property
+    def bytes(self) -> int:
+        """Of all tiles."""
+        return len(self) * self.page_bytes
+
+    @property
+    def pools(self) -> tuple[str, ...]:
+        """The pools that are used."""
+        return tuple(dict.fromkeys(pool for pool, _ in self.tiles))
+
+    def window(self, name: str, start: int, end: int) -> Layout:
+        """The layout whose large pages are the positions [start, end); what lies outside of the space is left out."""
+        return of_pieces(name, self.tiles[max(start, 0) : max(end, 0)], self.page_bytes)
+
+    def at(self, name: str, positions: Iterable[int]) -> Layout:
+        """The layout whose large pages are these positions."""
+        return of_pieces(name, (self.tiles[at] for at in positions), self.page_bytes)
+
+    def positions(self, layout: Layout) -> list[int]:
+        """The positions that have large pages under a layout; its tiles outside of the space are left out."""
+        return sorted(at for piece in layout.pieces(self.page_bytes) if (at := self.position.get(piece)) is not None)
+
+
+def of_trace(path: Path | str, page_bytes: int = TILE) -> Footprint:
+    """The tiles that a trace has references to, of all its address spaces together.
+
+    Raises :class:`BadInputError` for a trace that was captured without pools, or with two kinds of memory in one.
+    """
+    trace = Trace(path)
+    pools = of_header(trace.header)
+    if not pools:
+        raise BadInputError(
+            f"{path}: the trace was captured without pools, so that no layout fits it; capture it with: "
+            "pagelab trace --pools -- CMD"
+        )
+    if len({pool.start for pool in pools}) < len(pools):
+        raise BadInputError(
+            f"{path}: the trace has {' and '.join(pool.memory for pool in pools)} in shared pools, layouts have one "
+            "each; capture it without --policy: pagelab trace --pools -- CMD"
+        )
+    found = np.empty(0, np.uint64)
+    for batch in trace.runs(page_bytes=page_bytes):
+        found = np.union1d(found, batch.page)
+    addresses = [int(page) * page_bytes for page in found]
+    tiles = [(pool.memory, at - pool.start) for pool in pools for at in addresses if pool.start <= at < pool.end]
+    if not tiles:
+        raise BadInputError(f"{path}: no reference of the trace lies in a pool: there is nothing to lay out")
+    return Footprint(tuple(tiles), page_bytes)
+
+
+def of_record(record: Record, page_bytes: int = TILE) -> Footprint:
+    """The tiles between the first and the last address that governed processes of a run had in each pool.
+
+    A record has no holes: what a pool has reserved and never touched (malloc's arenas do) counts, too; a trace tells
+    better. Raises :class:`BadInputError` where nothing was governed in pools, and where kinds of memory share one.
+    """
+    pieces = [
+        (piece.region, *divmod(piece.start - FIRST_POOL, POOL_BYTES), piece.end - piece.start)
+        for process in record.processes
+        for piece in process.placement
+        if piece.region in POOLS and FIRST_POOL <= piece.start < piece.end <= LAST_POOL
+    ]
+    if not pieces:
+        raise BadInputError(
+            "the record tells of no memory in pools: nothing was governed; take a trace: pagelab trace --pools -- CMD"
+        )
+    lying = {(region, pool) for region, pool, *_ in pieces}
+    if len({pool for _, pool in lying}) < len(lying):
+        kinds = " and ".join(dict.fromkeys(region for region, *_ in pieces))
+        raise BadInputError(
+            f"the record has {kinds} in shared pools, layouts have one each; take a trace: pagelab trace --pools -- CMD"
+        )
+    tiles = {
+        (region, at)
+        for region, _, start, length in pieces
+        for at in range(start // page_bytes * page_bytes, start + length, page_bytes)
+    }
+    return Footprint(tuple(tiles), page_bytes)

@@ -1,0 +1,119 @@
+"""Whether placements reach a trace: one that meets none of its pages would silently equal base pages."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import BadInputError
+from ..trace.pools import Pool, of_header
+from .placements import POOLS, Design, Placement
+from .references import Trace
+
+WINDOW_BITS = 21
+_BASE = 12
+_SHOWN = 6
+
+
+def pools_of(trace: Trace) -> tuple[Pool, ...]:
+    """The pools that a trace file was captured with; none of arrays."""
+    if not isinstance(trace, str | os.PathLike):
+        return ()
+    from ..trace import TraceError, info
+
+    try:
+        return of_header(info(os.fspath(trace))["header"])
+    except TraceError:
+        return ()  # whoever reads the trace says what is wrong with it
+
+
+def require_met(trace: Trace, design: Design) -> None:
+    """Raises :class:`BadInputError` for a placement that meets no page of ``trace``, a file or an array.
+
+    Iterators cannot be looked at before they are simulated: :func:`require_met_by` does it after.
+    """
+    bound = [one for one in design.placements if one.claims()]
+    if not bound:
+        return
+    windows = _of_file(os.fspath(trace)) if isinstance(trace, str | os.PathLike) else _of_array(trace)
+    if windows is not None and len(windows):
+        for one in bound:
+            _require(one, windows)
+
+
+def require_met_by(starts: Iterable[int], design: Design) -> None:
+    """As :func:`require_met`, by the first addresses of the windows of 2 MiB that were met."""
+    windows = np.unique(np.fromiter(starts, np.uint64)) >> np.uint64(WINDOW_BITS)
+    for one in design.placements:
+        if len(windows) and one.claims():
+            _require(one, windows)
+
+
+def _of_file(path: str) -> NDArray[np.uint64] | None:
+    from ..trace import Trace as File
+    from ..trace import TraceError
+
+    found = np.empty(0, np.uint64)
+    try:
+        for batch in File(path).runs(page_bytes=1 << WINDOW_BITS):
+            found = np.union1d(found, batch.page)
+    except TraceError:
+        return None  # as in pools_of
+    return found
+
+
+def _of_array(trace: object) -> NDArray[np.uint64] | None:
+    if not isinstance(trace, np.ndarray) or trace.dtype.kind not in "iu":
+        return None
+    return np.unique(trace).astype(np.uint64) >> np.uint64(WINDOW_BITS)
+
+
+def _require(one: Placement, windows: NDArray[np.uint64]) -> None:
+    extents, _ = one.extents()
+    large = [(start, end) for start, end, bits in extents if bits > _BASE and not _aligns(start, end, bits, one.pools)]
+    wanted = large or [(start, end) for start, end, _ in extents]
+    if any(_meets(start, end, windows) for start, end in wanted):
+        return
+    claims = list(dict.fromkeys(name for *_, name in one.claims()))
+    named = ", ".join(f"{start:#x}-{end:#x}" for start, end in wanted[:_SHOWN])
+    raise BadInputError(
+        f"{one.name}: this placement meets no page of the trace: for {' and '.join(claims)} it names {named}"
+        f"{_more(wanted)}, and the trace has pages in {_ranges(windows, one.pools)}; "
+        f"{_next(one)}"
+    )
+
+
+def _next(one: Placement) -> str:
+    if one.pools == POOLS:
+        return "to capture one whose heap, mappings and arenas lie in pools: pagelab trace --pools -- CMD"
+    return "name offsets in there, or have layouts made that fit: pagelab model layouts TRACE"
+
+
+def _aligns(start: int, end: int, bits: int, pools: Sequence[Pool]) -> bool:
+    """Whether an extent is the tile at a pool's end: there for the alignment of blocks alone (docs/layouts.md)."""
+    return end - start == 1 << bits and any(end == pool.end for pool in pools)
+
+
+def _meets(start: int, end: int, windows: NDArray[np.uint64]) -> bool:
+    first = np.searchsorted(windows, start >> WINDOW_BITS)
+    return bool(first < len(windows) and int(windows[first]) <= (end - 1) >> WINDOW_BITS)
+
+
+def _ranges(windows: NDArray[np.uint64], pools: Sequence[Pool]) -> str:
+    """Windows next to each other as ranges, with the pool that they lie in."""
+    cuts = np.flatnonzero(np.diff(windows) > 1) + 1
+    parts = [(int(part[0]) << WINDOW_BITS, int(part[-1]) + 1 << WINDOW_BITS) for part in np.split(windows, cuts)]
+    shown = [f"{start:#x}-{end:#x}{_pool(start, pools)}" for start, end in parts[:_SHOWN]]
+    return f"{', '.join(shown)}{_more(parts)}"
+
+
+def _pool(address: int, pools: Sequence[Pool]) -> str:
+    names = [pool.memory for pool in pools if pool.start <= address < pool.end]
+    return f" ({' and '.join(names)})" if names else ""
+
+
+def _more(parts: Sequence[object]) -> str:
+    return f" and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
