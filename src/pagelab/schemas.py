@@ -18,6 +18,7 @@ from .analysis.try_document import TryDocument
 from .models.answer import ModelReport
 from .models.document import ModelFile
 from .models.prediction import Prediction
+from .models.sensitivity import Sensitivity
 from .simulate.sweeping.spec import RawSweep
 from .study import migrations
 from .study.imported import ImportedRun
@@ -34,10 +35,12 @@ JSON_SCHEMAS: dict[str, type[BaseModel]] = {
     "sweep-toml-1.json": RawSweep,
     "model-1.json": ModelFile,
     "model-report-1.json": ModelReport,
+    "model-sensitivity-1.json": Sensitivity,
     "prediction-1.json": Prediction,
 }
 """File → model: an imported run, a study's plan as stored, study.toml as written, a comparison,
-a try, an advice, a sweep's file as written, a model's file, what it reports, a prediction."""
+a try, an advice, a sweep's file as written, a model's file, what it reports and how it minds wrong counts,
+a prediction."""
 
 _STORE_HEAD = """\
 # The store

@@ -54,8 +54,8 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_report_begins_with_a_verdict_and_has_the_papers_figures(fitted: Path) -> None:
     lines = pagelab(fitted, "model", "report", "w.model").stdout.splitlines()
-    assert lines[0].startswith("gp predicts the run time of w within ")
-    assert "on test layouts (mosmodel " in lines[0]
+    assert lines[0].startswith("the run time of w is predicted within ")
+    assert "% by gp on test layouts (mosmodel " in lines[0]
     assert "the noise of the repeats alone would show" in lines[0]
     rows = {line.split()[0]: line.split() for line in lines[2:14]}
     assert "192.0%" in rows["basu"]
@@ -141,7 +141,7 @@ def test_nothing_is_reported_before_it_is_fitted(tmp_path: Path) -> None:
     pagelab(tmp_path, "model", "import", str(DIGITISED), "--where", "machine=skylake", "--into", "s.model")
     assert "run: pagelab model fit s.model" in pagelab(tmp_path, "model", "report", "s.model", code=2).stderr
     said = pagelab(tmp_path, "model", "fit", "s.model", "--model", "poly3", "--model", "basu").stdout
-    assert said.startswith("poly3 predicts the run time of gups-1gib-digitised within 3.5% on layouts left out")
+    assert said.startswith("the run time of gups-1gib-digitised is predicted within 3.5% by poly3 on layouts left out")
     assert "not fitted: cannot fit basu to gups-1gib-digitised: it needs M" in said
     refused = pagelab(tmp_path, "predict", "s.model", "--c", "1e10", "--run", code=2)
     assert "the spread over repeats is not known" in refused.stderr

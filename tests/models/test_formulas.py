@@ -158,3 +158,28 @@ def test_constant_walk_cycles_explain_nothing() -> None:
     for name in ("poly1", "gp"):
         with pytest.raises(BadInputError, match="cannot fit"):
             models()[name].fit(data)
+
+
+@pytest.mark.parametrize("name", ["poly2", "mosmodel", "gp"])
+def test_equal_run_times_are_refused(name: str) -> None:
+    h, m, c = counts(12, 1)
+    with pytest.raises(BadInputError, match="R is the same in every layout; there is nothing to explain"):
+        models()[name].fit(Points.of("w", r=np.full(12, 4e10), c=c, h=h, m=m, source="simulated"))
+
+
+@pytest.mark.parametrize("name", ["mosmodel", "gp"])
+def test_inputs_that_say_the_same_do_not_hurt(name: str) -> None:
+    """H falls as C rises, M is constant: a line in C alone is found again."""
+    c = np.linspace(1e9, 9e9, 20)
+    data = Points.of("w", r=1e10 + c, c=c, h=c[::-1].copy(), m=np.full(20, 7.0))
+    fitted = models()[name].fit(data)
+    assert fitted.predict(data.h, data.m, data.c) == pytest.approx(data.r, rel=1e-3)
+
+
+def test_mosmodel_minds_columns_that_are_nearly_alike() -> None:
+    """M is C up to a part in ten thousand: least angle regression ends early, and another solver goes on."""
+    h, _, c = counts(30, 1)
+    random = np.random.default_rng(3)
+    data = Points.of("w", r=4e10 + 0.5 * c + c**2 / 1e11, c=c, h=h, m=c / 40 * (1 + 3e-4 * random.normal(size=30)))
+    fitted = models()["mosmodel"].fit(data)
+    assert fitted.predict(data.h, data.m, data.c) == pytest.approx(data.r, rel=5e-3)

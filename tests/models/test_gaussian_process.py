@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
 from models.planted import digitised, points
-from pagelab.models.gaussian_process import FREEDOM, GaussianProcess, _curves, _Data, _matern, _Posterior
+from pagelab.models.gaussian_process import FREEDOM, GaussianProcess, _Data, _matern, _Posterior
+
+
+def monomials(x: np.ndarray) -> np.ndarray:
+    """All products of two and three inputs, in every order."""
+    terms = [np.prod(x[:, list(which)], axis=1) for which in product(range(x.shape[1]), repeat=3)]
+    squares = [3**0.5 * np.prod(x[:, list(which)], axis=1) for which in product(range(x.shape[1]), repeat=2)]
+    return np.column_stack(terms + squares)
 
 
 def joint(data: _Data, x: np.ndarray, theta: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -20,7 +28,7 @@ def joint(data: _Data, x: np.ndarray, theta: np.ndarray, weights: np.ndarray) ->
         np.exp(theta[:inputs]), np.exp(theta[inputs]), np.exp(theta[inputs + 1]), np.exp(theta[inputs + 2])
     )  # fmt: skip
     squares = (((both[:, None] - both[None]) / lengths) ** 2).sum(axis=2)
-    covariance = size**2 * _matern(squares) + curvature**2 * _curves(both) @ _curves(both).T
+    covariance = size**2 * _matern(squares) + curvature**2 * monomials(both / lengths) @ monomials(both / lengths).T
     basis = np.column_stack([np.ones(len(both)), both])
     covariance += basis @ np.diag(1 / data.slope_precision) @ basis.T
     return covariance, np.diag(scatter**2 * data.y**2 / weights + data.noise)

@@ -11,7 +11,9 @@ from pagelab.analysis import wording
 from pagelab.report.tables import NONE, Table
 
 from .catalogue import OURS, PUBLISHED
+from .contradiction import Contradiction, contradiction
 from .document import ErrorsDocument, FitDocument, Fits, FloorDocument, ModelFile
+from .points import LABELS, Points
 
 SCHEMA: Literal["pagelab.model-report/1"] = "pagelab.model-report/1"
 _NO_SKILL = 0.2
@@ -36,6 +38,16 @@ class Paper(_Model):
     cross_validated: float | None
 
 
+class ContradictionDocument(_Model):
+    """Two layouts of which the longer-running has inputs that are nowhere higher, and the error that this costs."""
+
+    inputs: list[str]
+    error: float
+    """The least maximal error of a model that rises with these inputs; 0 where there are no such two."""
+    longer: str
+    shorter: str
+
+
 class ReportedModel(_Model):
     """One model with the paper's figures."""
 
@@ -58,6 +70,8 @@ class ModelReport(_Model):
     r_squared: dict[str, float]
     floor: FloorDocument | None
     floor_test: FloorDocument | None
+    contradictions: list[ContradictionDocument]
+    """Of all layouts: for models that rise with C, and for those that rise with H, M and C."""
     warnings: list[Told]
 
 
@@ -84,8 +98,32 @@ def report_of(file: ModelFile, fits: Fits) -> ModelReport:
         r_squared=fits.r_squared,
         floor=fits.floor,
         floor_test=fits.floor_test,
+        contradictions=[
+            ContradictionDocument(inputs=list(one.inputs), error=one.error, longer=one.longer, shorter=one.shorter)
+            for one in _contradictions(points)
+        ],
         warnings=[Told(kind=one.kind, message=one.message) for one in points.warnings()],
     )
+
+
+def _contradictions(points: Points) -> list[Contradiction]:
+    found = [contradiction(points, ("c",))]
+    if len(points.inputs) > 1:
+        found.append(contradiction(points, tuple(points.inputs)))
+    return found
+
+
+def contradictions_told(points: Points) -> list[str]:
+    """A sentence for each set of inputs with which no rising model can be without error."""
+    sentences = []
+    for one in _contradictions(points):
+        names = wording.listing([LABELS[name] for name in one.inputs])
+        if one.error > 0:
+            sentences.append(
+                f"no model that rises with {names} is nearer than {_percent(one.error)}: {one.longer} runs longer than "
+                f"{one.shorter}, and has no more of {'it' if len(one.inputs) == 1 else 'them'}"
+            )
+    return sentences
 
 
 def headline(fits: Fits) -> FitDocument | None:
@@ -126,9 +164,9 @@ def verdict(file: ModelFile, fits: Fits) -> str:
             f"no skill: on layouts left out, {best.model} predicts the run time of {file.workload} hardly better than "
             "its mean does"
         )
-    where = "test layouts" if best.test is not None else "layouts left out one at a time"
+    where = "on test layouts" if best.test is not None else "on layouts left out one at a time"
     if best.test is None and best.left_out is None:
-        where = "the layouts that determine it and all others"
+        where = "on all layouts"
     others = [
         f"{name} {_percent(_maximum(one))}"
         for name in ("mosmodel", "poly3", "yaniv", "basu")
@@ -137,8 +175,8 @@ def verdict(file: ModelFile, fits: Fits) -> str:
     floor = fits.floor_test if best.test is not None else fits.floor
     noise = "" if floor is None else f"; the noise of the repeats alone would show {_percent(floor.maximum)}"
     against = f" ({', '.join(others)})" if others else ""
-    within = f"{best.model} predicts the run time of {file.workload} within {_percent(errors.maximum)}"
-    return f"{within} on {where}{against}{noise}"
+    within = f"the run time of {file.workload} is predicted within {_percent(errors.maximum)} by {best.model}"
+    return f"{within} {where}{against}{noise}"
 
 
 def _percent(fraction: float | None) -> str:

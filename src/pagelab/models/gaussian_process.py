@@ -1,11 +1,12 @@
 """The model of this package: a shrunken cubic in H, M and C, and a smooth deviation from it, with an interval.
 
-R/mean(R) = β₀ + Σ βⱼ xⱼ + p(x) + f(x) + s·y·t + e. The inputs x are H, M and C, centred and over their deviation; p has
-all monomials of degree two and three, with normal coefficients of one size; f is a Gaussian process with a Matérn 5/2
-kernel and a length for each input; s·y·t is the layout's own scatter, relative to its run time, with Student's t; e is
-the noise of its mean over the repeats, known from their spread. The heavy tails of t let a few layouts lie off the
-surface without bending it. Lengths, sizes and s are not chosen but averaged over their posterior, by importance
-sampling, so that intervals hold what is not known of them.
+R/mean(R) = β₀ + Σ βⱼ xⱼ + p(x) + f(x) + s·y·t + e. The inputs x are H, M and C, centred and over their deviation; f
+is a Gaussian process with a Matérn 5/2 kernel and a length for each input; p has all monomials of degree two and three
+in the inputs over these lengths, so that an input without use for f has little in p, with normal coefficients of one
+size; s·y·t is the layout's own scatter, relative to its run time, with Student's t; e is the noise of its mean over the
+repeats, known from their spread. The heavy tails of t let a few layouts lie off the surface without bending it.
+Lengths, sizes and s are not chosen but averaged over their posterior, by importance sampling, so that intervals hold
+what is not known of them.
 
 Kernel and marginal likelihood: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), equations 2.42
 (explicit basis functions), 4.17 and 5.8. Student's t as a mixture of normals: Lange, Little and Taylor, JASA 84 (1989).
@@ -15,7 +16,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations_with_replacement
 from typing import Any, Literal
 
 import numpy as np
@@ -34,8 +34,13 @@ _TAIL = 16
 _SLOPE_SD = 10.0
 """Prior standard deviation of the slopes: so many deviations of R for one of an input."""
 _LEAST_SCATTER = 1e-6
-_REWEIGHTINGS = 20
+"""Relative; it keeps covariances of exact data positive definite."""
 _ROUNDS = 5
+"""Of importance sampling."""
+_REWEIGHTINGS = 20
+"""Steps of expectation and maximisation after each round but the last."""
+_BISECTIONS = 32
+"""Halvings of the bracket of a quantile, to less than a billionth of it."""
 
 
 @dataclass(frozen=True)
@@ -85,16 +90,6 @@ class _Data:
         return _basis(self.x)
 
     @cached_property
-    def curves(self) -> Array:
-        return _curves(self.x)
-
-    @cached_property
-    def curved(self) -> Array:
-        """Covariance of polynomials with independent coefficients of variance 1."""
-        found: Array = self.curves @ self.curves.T
-        return found
-
-    @cached_property
     def squares(self) -> Array:
         """Squared differences, shape (layouts, layouts, inputs)."""
         found: Array = (self.x[:, None, :] - self.x[None, :, :]) ** 2
@@ -107,15 +102,14 @@ class _Data:
         return np.array([1e-4] + [1 / (_SLOPE_SD * spread) ** 2] * self.x.shape[1])
 
 
-def _curves(x: Array) -> Array:
-    """Monomials of degree two and three, shape (layouts, monomials)."""
-    inputs = range(x.shape[1])
-    terms = [
-        np.prod(x[:, list(chosen)], axis=1)
-        for degree in (2, 3)
-        for chosen in combinations_with_replacement(inputs, degree)
-    ]
-    return np.column_stack(terms)
+def _curves(one: Array, other: Array, lengths: Array) -> Array:
+    """Covariance of all monomials of degree two and three in x over its lengths, shape (samples, places, places).
+
+    That is 3d² + d³ of the inner product d, the cubic kernel without its constant and linear parts.
+    """
+    products = np.einsum("id,jd,sd->sij", one, other, lengths**-2)
+    found: Array = 3 * products**2 + products**3
+    return found
 
 
 def _basis(x: Array) -> Array:
@@ -153,7 +147,8 @@ class _Posterior:
         curvature = np.exp(theta[:, inputs + 1])
         scatter = np.maximum(np.exp(theta[:, inputs + 2]), _LEAST_SCATTER)
         scaled = np.einsum("ijd,sd->sij", data.squares, lengths**-2)
-        covariance = size[:, None, None] ** 2 * _matern(scaled) + curvature[:, None, None] ** 2 * data.curved
+        covariance = size[:, None, None] ** 2 * _matern(scaled)
+        covariance += curvature[:, None, None] ** 2 * _curves(data.x, data.x, lengths)
         rows = np.arange(len(data.y))
         covariance[:, rows, rows] += scatter[:, None] ** 2 * data.y**2 / weights + data.noise
         factor = np.linalg.cholesky(covariance)
@@ -174,13 +169,13 @@ class _Posterior:
         """Mean and variance of the surface at ``x``, shapes (samples, places)."""
         squares = (x[:, None, :] - data.x[None, :, :]) ** 2
         cross = self.size[:, None, None] ** 2 * _matern(np.einsum("pnd,sd->spn", squares, self.lengths**-2))
-        curves = _curves(x)
-        cross = cross + self.curvature[:, None, None] ** 2 * (curves @ data.curves.T)
+        cross = cross + self.curvature[:, None, None] ** 2 * _curves(x, data.x, self.lengths)
         basis = _basis(x)
         mean = np.einsum("pk,sk->sp", basis, self.slopes) + np.einsum("spn,sn->sp", cross, self.solved)
         weighed = np.einsum("spn,snm->spm", cross, self.inverse)
         rest = basis - np.einsum("spn,nk->spk", weighed, data.basis)
-        own = self.size[:, None] ** 2 + self.curvature[:, None] ** 2 * np.sum(curves**2, axis=1)
+        square = np.einsum("pd,sd->sp", x**2, self.lengths**-2)
+        own = self.size[:, None] ** 2 + self.curvature[:, None] ** 2 * (3 * square**2 + square**3)
         variance = own - np.einsum("spn,spn->sp", weighed, cross)
         variance = variance + np.einsum("spk,skl,spl->sp", rest, self.slope_factor, rest)
         return mean, np.maximum(variance, 0.0)
@@ -289,7 +284,7 @@ def _quantile(p: float, mean: Array, spread: Array, shares: Array) -> Array:
     """Of a mixture of normals, by bisection: ``mean`` (samples, places), ``spread`` (samples, scales, places)."""
     reach = float(ndtri(1 - 1e-9))
     low, high = (mean[:, None] - reach * spread).min(axis=(0, 1)), (mean[:, None] + reach * spread).max(axis=(0, 1))
-    for _ in range(60):
+    for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         below = np.einsum("s,skp->p", shares, ndtr((middle - mean[:, None, :]) / spread)) / spread.shape[1] < p
         low, high = np.where(below, middle, low), np.where(below, high, middle)

@@ -122,13 +122,15 @@ class Mosmodel:
     """Of the shuffle."""
 
     def fit(self, points: Points) -> FittedMosmodel:
-        """Needs H, M and C. Inputs that are constant or follow from others stay: the Lasso takes one of them."""
+        """Needs H, M and C; those that are constant or follow linearly from the others are left out."""
         enough(points, 2 * INNER_FOLDS, self.name)
-        hits, misses = needed(points.h, "h", points, self.name), needed(points.m, "m", points, self.name)
-        if not independent(points):
+        needed(points.h, "h", points, self.name)
+        needed(points.m, "m", points, self.name)
+        kept = independent(points)
+        if not kept:
             raise BadInputError(f"cannot fit {self.name} to {points.workload}: H, M and C are the same in every layout")
-        names = ("h", "m", "c")
-        inputs = np.column_stack([hits, misses, points.c])
+        names = tuple(kept)
+        inputs = np.column_stack(list(kept.values()))
         penalty = _chosen_penalty(names, inputs, points.r, self.seed)
         design = _Design.of(names, inputs)
         centred = points.r - points.r.mean()
@@ -152,19 +154,32 @@ def _chosen_penalty(names: tuple[str, ...], inputs: Array, r: Array, seed: int) 
 
 
 def _path(columns: Array, centred: Array, penalties: Array) -> Array:
-    """Coefficients for each of the relative ``penalties``, shape (penalties, monomials); the path is linear between its
-    corners (least angle regression)."""
+    """Coefficients for each of the relative ``penalties``, shape (penalties, monomials).
+
+    By least angle regression, whose path is linear between its corners and exact. Where columns are alike it may end
+    early; then by coordinate descent, which is slower and, far down the path, only near the least sum.
+    """
     import warnings
 
     from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import lars_path
+    from sklearn.linear_model import lars_path, lasso_path
 
+    alive = np.any(columns != 0, axis=0)
+    columns, scaled = columns[:, alive], centred / np.std(centred)
+    first = float(np.max(np.abs(columns.T @ scaled))) / len(scaled)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # ends early where columns are alike: the path up to there
-        scaled = centred / np.std(centred)
-        first = float(np.max(np.abs(columns.T @ scaled))) / len(scaled)
-        least = float(np.min(penalties)) * first
-        alphas, _, path = lars_path(columns, scaled, method="lasso", alpha_min=least)
-    ends = np.asarray(alphas) / first
-    found: Array = np.array([np.interp(penalties, ends[::-1], row[::-1]) for row in path]).T
-    return found * np.std(centred)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        alphas, _, path = lars_path(columns, scaled, method="lasso", alpha_min=float(np.min(penalties)) * first)
+        ends = np.asarray(alphas) / first
+        found = np.array([np.interp(penalties, ends[::-1], row[::-1]) for row in path])
+        if not _solves(columns, scaled, found, penalties * first):
+            _, found, _ = lasso_path(columns, scaled, alphas=penalties * first, max_iter=3000)
+    every = np.zeros((len(penalties), len(alive)))
+    every[:, alive] = found.T * np.std(centred)
+    return every
+
+
+def _solves(columns: Array, target: Array, found: Array, penalties: Array) -> bool:
+    """The Lasso's condition: no column is correlated with the residual by more than its penalty, up to a tenth."""
+    rest = target[:, None] - columns @ found
+    return bool(np.all(np.abs(columns.T @ rest) / len(target) <= 1.1 * penalties + 1e-12))

@@ -71,6 +71,7 @@ def render(file: ModelFile, fits: Fits) -> str:
             ),
             shell.download("layouts.csv", layouts_csv(file, fits).encode(), "text/csv", "one row a layout"),
         ],
+        contradictions=answer.contradictions_told(file.points()),
         errors=without_empty_columns(answer.table(fits)),
         file=file,
         formulas=answer.formulas(fits),

@@ -207,7 +207,11 @@ def _check_possible(points: Points) -> None:
 
 
 def enough(points: Points, least: int, model: str) -> None:
-    """Raises `BadInputError` where the training layouts are too few for a model."""
+    """Raises `BadInputError` where the training layouts are too few for a model, or all run equally long."""
+    if not varies(points.r):
+        raise BadInputError(
+            f"cannot fit {model} to {points.workload}: R is the same in every layout; there is nothing to explain"
+        )
     if len(points) < max(least, FEWEST):
         raise BadInputError(
             f"cannot fit {model} to {points.workload}: {len(points)} training layouts, and it needs "

@@ -71,7 +71,7 @@ def predict(
             raise BadInputError(f"--{name} {value}: a count is zero or above")
     if not 0.5 <= level <= 0.9999:
         raise BadInputError(f"--level {level}: not within 0.5 ... 0.9999")
-    points, (chosen_model,) = file.points(), chosen([model])
+    points, (chosen_model,) = file.points(), chosen([model], 1 if file.fits is None else file.fits.seed)
     fitted = chosen_model.fit(points if chosen_model.own_points else points.role("train"))
     value = float(fitted.predict(h, m, c))
     warnings = [Told(kind=one.kind, message=one.message) for one in beyond(points, h, m, c)]

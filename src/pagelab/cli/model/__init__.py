@@ -9,6 +9,7 @@ COMMANDS: dict[str, Entry] = {
     "import": Entry("pagelab.cli.model.import_", "import_command"),
     "fit": Entry("pagelab.cli.model.fit", "fit_command"),
     "report": Entry("pagelab.cli.model.report", "report_command"),
+    "sensitivity": Entry("pagelab.cli.model.sensitivity", "sensitivity_command"),
 }
 
 model_app = group(

@@ -1,0 +1,32 @@
+"""The page of models in a real browser: it draws every figure, complains of nothing and loads nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from models.planted import DIGITISED, points
+from pagelab.models import chosen, judge
+from pagelab.models.document import file_of, fits_of
+from pagelab.models.page import write
+from report.browser import Browser
+
+HOSTILE = "<script>document.title='owned'</script>"
+
+
+def test_the_page_draws_everything_and_asks_nothing(tmp_path: Path) -> None:
+    data = points(16, noise=0.01, rule="kink")
+    data = replace(data, workload=HOSTILE, layouts=(*data.layouts[:-1], "</script>"), anchors={"4K": "layout0"})
+    judgement = judge(data, chosen(["basu", "poly1", "poly3"]), folds=4)
+    file = file_of(data, DIGITISED)
+    page = write(file, fits_of(data, judgement, 1), tmp_path / "page")
+    with Browser(tmp_path / "profile") as browser:
+        for width in (1280, 375):
+            browser.screen(width)
+            browser.open(page)
+            assert browser.value("document.querySelectorAll('.plot svg').length") == 3
+            assert browser.value("document.querySelectorAll('.plot svg path[aria-roledescription=point]').length") >= 16
+        assert browser.value("document.documentElement.scrollWidth") == 375
+        assert "owned" not in browser.value("document.title").replace(HOSTILE, "")
+        assert browser.complaints() == []
+        assert set(browser.requests()) == {page.resolve().as_uri()}
