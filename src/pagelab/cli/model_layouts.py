@@ -54,7 +54,7 @@ def layouts_command(
 
     **Examples**
 
-        pagelab trace --pools --full --marker -o gups.trace -- pagelab-workload gups --bytes 256M
+        pagelab trace capture --pools --full --marker -o gups.trace -- pagelab-workload gups --bytes 256M
 
         pagelab model layouts --processor broadwell -o gups-layouts gups.trace
 
