@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pagelab import paths, policy, trace
+from pagelab import layouts, paths, policy, trace
 from pagelab.errors import BadInputError
+from pagelab.layouts import footprint
 from pagelab.simulate.placements import placement, placement_of_pages
 from pagelab.simulate.tlb_runs import tlb
 from pagelab.trace.pools import of_header
@@ -110,6 +111,31 @@ def test_pages_of_a_whole_program_are_there(built: Path, tmp_path: Path, monkeyp
     traced = traced_pages(tmp_path / "t")
     assert len(native) > 100
     assert len(native - traced) <= len(native) / 50, sorted(map(hex, native - traced))[:10]
+
+
+@pytest.mark.parametrize("mode", ["heap", "threads", "all"])
+def test_blocks_lie_at_the_same_places_under_every_layout(built: Path, tmp_path: Path, mode: str) -> None:
+    """And in the trace: what is simulated under a layout is where the run under it has it."""
+    command = [str(built / "blocks"), mode, "tell"]
+    trace.capture([*command[:2]], tmp_path / "t", pools=True)
+    space = footprint.of_trace(tmp_path / "t")
+    every = [*layouts.anchors(space), space.at("every-other", range(0, len(space), 2)), space.at("first", [0])]
+    places = {}
+    for layout in every:
+        (tmp_path / f"{layout.name}.toml").write_text(layout.toml())
+        run = [sys.executable, "-m", "pagelab", "run", "--policy", str(tmp_path / f"{layout.name}.toml"), "--"]
+        done = subprocess.run([*run, *command], check=True, capture_output=True, text=True)
+        places[layout.name] = [int(line, 16) for line in done.stdout.split() if line.startswith("0x")]
+    traced = subprocess.run(
+        [sys.executable, "-m", "pagelab", "trace", "--pools", "-o", tmp_path / "told", "--", *command],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    places["traced"] = [int(line, 16) for line in traced.stdout.split()]
+    assert len(places["4K"]) > 10
+    for name, found in places.items():
+        assert found == places["4K"], name
 
 
 def test_the_header_says_where_pools_are_and_simulations_believe_it(built: Path, tmp_path: Path) -> None:
