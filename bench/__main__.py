@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pagelab import machine
 
-from . import caches, frames, mapping, overhead, simulate_paging, startup, trace
+from . import caches, frames, mapping, models, overhead, simulate_paging, startup, trace, windows
 from .power import document as power
 from .sample import Result
 from .tools import Bench
@@ -24,12 +24,14 @@ PARTS: dict[str, Callable[[Bench], Iterable[Result]]] = {
     "startup": startup.measure,
     "mapping": mapping.measure,
     "overhead": overhead.measure,
+    "windows": windows.measure,
     "frames": frames.measure,
     "trace": trace.measure,
     "paging": simulate_paging.measure,
     "caches": caches.measure,
+    "models": models.measure,
 }
-OWN_FILE = {"overhead", "frames", "trace", "paging", "caches"}
+OWN_FILE = {"overhead", "windows", "frames", "trace", "paging", "caches", "models"}
 """Parts with results in a file of their own name; those of the others are together in ``bench``."""
 THREADS = (
     "Rows of one thread over two compare real time, which says something only where nothing else runs. In their last\n"
@@ -41,6 +43,7 @@ NOTES = {
     "the machine does hardly counts. Floors are the same system calls without an engine.\n",
     "paging": THREADS,
     "caches": THREADS,
+    "models": "Seconds of processor time, which other programs on the machine hardly change.\n",
 }
 """What to say in such a file."""
 

@@ -107,6 +107,108 @@ def test_a_look_says_what_memory_there_is_and_takes_no_time_of_its_window(
     assert misused(run) == {}
 
 
+EVENTS = ["page-faults", "task-clock", "context-switches"]
+"""Software events, which every kernel counts."""
+
+
+def run_total(run: Run, name: str) -> int:
+    (count,) = [counter.count for counter in run.the_record.counters if counter.name == name]
+    assert count is not None, run.story()
+    return count
+
+
+def test_counters_count_in_a_window_and_not_outside(run_under: Runner, program: Path) -> None:
+    run = run_under("", [str(program), "plain"], events=EVENTS).succeeded()
+    names = [m.name for m in run.the_record.measurements]
+    counted = [*SUFFIXES, *(f".{event}" for event in EVENTS)]
+    assert names == [f"{name}{suffix}" for name in ("busy", "idle", "touching") for suffix in counted]
+    # The program touches 32 MiB before the first window, and 8 in the third.
+    assert run_total(run, "page-faults") >= 8192 + 2048
+    assert 2048 <= value(run, "touching.page-faults") < 2048 + 100
+    assert value(run, "busy.page-faults") < 100
+    assert 0.04e9 <= value(run, "busy.task-clock") <= run_total(run, "task-clock")
+    # Another clock of the same thing.
+    assert value(run, "busy.task-clock") / 1e9 == pytest.approx(value(run, "busy.cpu"), rel=0.2, abs=0.001)
+    assert value(run, "idle.task-clock") < 0.04e9
+    assert value(run, "idle.context-switches") >= 1
+    assert misused(run) == {}
+
+
+def test_counters_of_an_outer_window_contain_the_inner_ones(run_under: Runner, program: Path) -> None:
+    run = run_under("", [str(program), "nested"], events=EVENTS).succeeded()
+    for event in EVENTS:
+        assert value(run, f"outer.{event}") >= sum(values(run, f"inner.{event}"))
+    assert value(run, "outer.task-clock") >= 0.06e9
+    assert all(0.02e9 <= inner for inner in values(run, "inner.task-clock"))
+
+
+def test_counters_of_windows_in_threads_are_those_of_the_whole_run(run_under: Runner, program: Path) -> None:
+    run = run_under("", [str(program), "threads"], events=EVENTS).succeeded()
+    assert len(values(run, "turn.task-clock")) == 1600
+    assert len(values(run, "work.task-clock")) == 8
+    assert value(run, "all.task-clock") >= 8 * 0.02e9
+    # What other threads did meanwhile is in each of them: none has less than its own.
+    assert all(
+        whole >= 0.99e9 * own
+        for whole, own in zip(values(run, "work.task-clock"), values(run, "work.thread"), strict=True)
+    )
+
+
+def test_a_look_at_memory_is_in_no_count(run_under: Runner, program: Path) -> None:
+    run = run_under("", [str(program), "placed"], events=["task-clock"]).succeeded()
+    # A hundred walks over 64 MiB of small pages, and as many readings.
+    assert value(run, "often.task-clock") < 0.3 * value(run, "outer.task-clock") or value(run, "often.cpu") < 0.001
+
+
+def test_a_childs_windows_are_counted(run_under: Runner, program: Path) -> None:
+    run = run_under("", [str(program), "forks"], events=EVENTS).succeeded()
+    assert value(run, "child.task-clock") >= 0.005e9
+    # The run's counters count the tree: the parent's window has what its child did.
+    assert value(run, "parent.task-clock") >= value(run, "child.task-clock")
+    shell = run_under("", ["sh", "-c", f"{program} plain; exit 0"], events=EVENTS).succeeded()
+    assert 2048 <= value(shell, "touching.page-faults") < 2048 + 100
+
+
+def test_what_has_the_number_of_a_counter_is_not_read(run_under: Runner) -> None:
+    code = (
+        "import ctypes, os\n"
+        "pagelab = ctypes.CDLL(None)\n"
+        "print(pagelab.pagelab_begin(b'counted'), pagelab.pagelab_end())\n"
+        "given = [number for number in range(64, 1100) if 'perf_event' in link(number)]\n"
+        "print(len(given))\n"
+        "read, write = os.pipe()\n"
+        "os.write(write, b'whole')\n"
+        "print(pagelab.pagelab_begin(b'half'))\n"
+        "for number in given:\n"
+        "    os.dup2(read, number)\n"
+        "print(pagelab.pagelab_end())\n"
+        "print(pagelab.pagelab_begin(b'without'), pagelab.pagelab_end())\n"
+        "print(os.read(read, 100))\n"
+    )
+    link = (
+        "import os\n"
+        "def link(number):\n"
+        "    try:\n"
+        "        return os.readlink(f'/proc/self/fd/{number}')\n"
+        "    except OSError:\n"
+        "        return ''\n"
+    )
+    run = run_under("", [sys.executable, "-c", link + code], events=EVENTS).succeeded()
+    assert run.stdout.split("\n")[:6] == ["0 0", str(len(EVENTS)), "0", "0", "0 0", "b'whole'"], run.story()
+    assert len(values(run, "counted.task-clock")) == 1
+    assert values(run, "half.task-clock") == values(run, "without.task-clock") == []
+    assert misused(run) == {"not_counted": 2}
+
+
+def test_without_windows_descriptors_do_no_harm(run_under: Runner) -> None:
+    """A program that uses many descriptors, and one whose limit leaves none for counters."""
+    code = "import os, resource\nfiles = [os.dup(0) for _ in range(900)]\nprint(len(files))\n"
+    run = run_under("", [sys.executable, "-c", code], events=EVENTS).succeeded()
+    assert run.stdout == "900\n"
+    few = run_under("", ["sh", "-c", "ulimit -n 20; exec ls /proc/self/fd"], events=EVENTS).succeeded()
+    assert misused(few) == {}
+
+
 def test_a_child_does_not_end_its_parents_window(run_under: Runner, program: Path) -> None:
     run = run_under("", [str(program), "forks"]).succeeded()
     assert len(values(run, "parent")) == len(values(run, "child")) == 1

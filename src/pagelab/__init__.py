@@ -27,7 +27,19 @@ _NAMES = {
     "write_report": "pagelab.report.write",
 }
 """Functions and classes, and the module that has each."""
-_PACKAGES = ("analysis", "diagnose", "machine", "placement", "policy", "report", "simulate", "stats", "study", "trace")
+_PACKAGES = (
+    "analysis",
+    "diagnose",
+    "machine",
+    "models",
+    "placement",
+    "policy",
+    "report",
+    "simulate",
+    "stats",
+    "study",
+    "trace",
+)
 
 __all__ = [
     "BadInputError",
@@ -42,6 +54,7 @@ __all__ = [
     "diagnose",
     "load",
     "machine",
+    "models",
     "placement",
     "policy",
     "report",
@@ -54,7 +67,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from pagelab import analysis, diagnose, machine, placement, policy, report, simulate, stats, study, trace
+    from pagelab import analysis, diagnose, machine, models, placement, policy, report, simulate, stats, study, trace
     from pagelab.analysis import analyse, load
     from pagelab.errors import BadInputError, MachineError, PagelabError
     from pagelab.record import Record

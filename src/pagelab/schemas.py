@@ -12,8 +12,12 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from .advise.document import AdviceDocument
 from .analysis.compare_document import CompareDocument
 from .analysis.try_document import TryDocument
+from .models.answer import ModelReport
+from .models.document import ModelFile
+from .models.prediction import Prediction
 from .simulate.sweeping.spec import RawSweep
 from .study import migrations
 from .study.imported import ImportedRun
@@ -26,10 +30,14 @@ JSON_SCHEMAS: dict[str, type[BaseModel]] = {
     "study-toml-1.json": RawStudy,
     "compare-1.json": CompareDocument,
     "try-1.json": TryDocument,
+    "advice-1.json": AdviceDocument,
     "sweep-toml-1.json": RawSweep,
+    "model-1.json": ModelFile,
+    "model-report-1.json": ModelReport,
+    "prediction-1.json": Prediction,
 }
 """File → model: an imported run, a study's plan as stored, study.toml as written, a comparison,
-a try, a sweep's file as written."""
+a try, an advice, a sweep's file as written, a model's file, what it reports, a prediction."""
 
 _STORE_HEAD = """\
 # The store

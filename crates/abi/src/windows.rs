@@ -9,12 +9,12 @@ mod decode;
 use core::mem::size_of;
 use core::sync::atomic::{AtomicU8, AtomicU64};
 
-pub use decode::{Measured, Placed, Told, Usage, Windows};
+pub use decode::{Measured, Placed, Told, Usage, Windows, handed};
 
 /// First word of a windows file ("PGLBWNDW").
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PGLBWNDW");
 /// Version of the layout.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 /// What a program that is traced in an emulator calls prctl with where its first window begins (then 1) and its last ends
 /// (then 0): an option that no kernel knows.
 pub const TRACE_MARKER: usize = 0x5047_4c42;
@@ -32,7 +32,40 @@ pub const DEPTH: usize = 8;
 /// Windows kept of one process image.
 pub const WINDOWS: usize = 200_000;
 /// Windows for which there is space at a time: the file grows by so many.
-pub const GROWTH: usize = 1024;
+pub const GROWTH: usize = 256;
+/// Events of counters that are read in windows.
+pub const EVENTS: usize = 16;
+/// In place of a count: the counter could not be read, or was not on the hardware within the window.
+pub const NOT_COUNTED: u64 = u64::MAX;
+
+/// Name of the file in the run directory that says which descriptors are the run's counters ([`HandedFile`]); it is there
+/// where events are counted.
+pub const HANDED: &str = "counters";
+/// First word of that file ("PGLBCNTR").
+pub const HANDED_MAGIC: u64 = u64::from_le_bytes(*b"PGLBCNTR");
+/// Its bytes.
+pub const HANDED_BYTES: usize = size_of::<HandedFile>();
+
+/// A counter of the run that the program's processes have a descriptor of.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HandedCounter {
+    /// The descriptor.
+    pub descriptor: u64,
+    /// The kernel's id of the event: what has another one, or none, is not this counter.
+    pub id: u64,
+}
+
+/// The counters that the launcher hands over, written before the program starts.
+#[repr(C)]
+pub struct HandedFile {
+    /// [`HANDED_MAGIC`].
+    pub magic: u64,
+    /// How many there are.
+    pub count: u64,
+    /// They.
+    pub counters: [HandedCounter; EVENTS],
+}
 
 /// What can be read of a thread and its process at one moment; a window keeps the differences.
 #[repr(C)]
@@ -105,6 +138,8 @@ pub struct WindowSlot {
     pub placed: PlacedSlot,
     /// What passed in it.
     pub used: UsageSlot,
+    /// What the run's counters counted meanwhile, or [`NOT_COUNTED`].
+    pub counts: [AtomicU64; EVENTS],
 }
 
 /// Calls that have no window, or a doubtful one, by what was wrong.
@@ -137,6 +172,8 @@ pub struct WindowsFile {
     pub pid: AtomicU64,
     /// What was wrong.
     pub told: ToldSlot,
+    /// Counters that were handed over; the rest of each window's `counts` is not used.
+    pub events: AtomicU64,
     /// Windows that have ended.
     pub count: AtomicU64,
     /// Names, the first free one ends the list.

@@ -1,7 +1,11 @@
 //! What an ELF file says about itself: enough to know whether the library can be loaded into it.
 
+use object::elf::{DT_NEEDED, DT_STRSZ, DT_STRTAB, FileHeader32, FileHeader64, ProgramHeader64, SHT_DYNSYM};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
+use object::read::{FileKind, ReadCache, ReadRef, StringTable};
+use object::{Endianness, LittleEndian};
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::ops::Range;
 
 /// Facts of one ELF file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,162 +29,119 @@ pub const X86_64: u16 = 62;
 /// See [`X86_64`].
 pub const AARCH64: u16 = 183;
 
-const PT_LOAD: u32 = 1;
-const PT_DYNAMIC: u32 = 2;
-const PT_INTERP: u32 = 3;
-const PT_NOTE: u32 = 4;
-/// No real file has more than a few dozen program headers, or a section table or strings of more than this.
+/// No real file has a table or strings of more than this.
 const TABLE_LIMIT: u64 = 16 << 20;
 
-struct Segment {
-    kind: u32,
-    offset: u64,
-    address: u64,
-    file_bytes: u64,
+/// A file of which only as much is read as a table may have.
+#[derive(Clone, Copy)]
+struct Tables<'a>(&'a ReadCache<&'a File>);
+
+impl<'a> ReadRef<'a> for Tables<'a> {
+    fn len(self) -> Result<u64, ()> {
+        self.0.len()
+    }
+
+    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'a [u8], ()> {
+        if size > TABLE_LIMIT { Err(()) } else { self.0.read_bytes_at(offset, size) }
+    }
+
+    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'a [u8], ()> {
+        self.0.read_bytes_at_until(range, delimiter)
+    }
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
-}
-
-fn read(file: &File, offset: u64, length: u64) -> Option<Vec<u8>> {
-    let length = usize::try_from(length.min(TABLE_LIMIT)).ok()?;
-    let mut bytes = vec![0; length];
-    file.read_exact_at(&mut bytes, offset).ok()?;
-    Some(bytes)
-}
-
-fn string_at(bytes: &[u8], at: usize) -> Option<String> {
-    let rest = bytes.get(at..)?;
-    let end = rest.iter().position(|&byte| byte == 0).unwrap_or(rest.len());
-    Some(String::from_utf8_lossy(rest.get(..end)?).into_owned())
+fn string(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Reads the facts; None when the file is not an ELF file or is damaged.
 pub fn inspect(file: &File) -> Option<Elf> {
-    let header = read(file, 0, 64).or_else(|| read(file, 0, 52))?;
-    if header.get(..4) != Some(b"\x7fELF") {
+    let cache = ReadCache::new(file);
+    let data = Tables(&cache);
+    let elf = |is_64_bit, machine| Elf {
+        is_64_bit,
+        machine,
+        interpreter: None,
+        dynamic: false,
+        is_go: false,
+        needed: Vec::new(),
+    };
+    match FileKind::parse(data).ok()? {
+        FileKind::Elf32 => {
+            let header = FileHeader32::<Endianness>::parse(data).ok()?;
+            Some(elf(false, header.e_machine(header.endian().ok()?)))
+        }
+        FileKind::Elf64 => {
+            let header = FileHeader64::<Endianness>::parse(data).ok()?;
+            let machine = header.e_machine(header.endian().ok()?);
+            match FileHeader64::<LittleEndian>::parse(data) {
+                Ok(header) => read(header, data, elf(true, machine)),
+                Err(_) => Some(elf(false, machine)),
+            }
+        }
+        _ => None,
+    }
+}
+
+fn read(header: &FileHeader64<LittleEndian>, data: Tables<'_>, mut elf: Elf) -> Option<Elf> {
+    let endian = LittleEndian;
+    let segments = header.program_headers(endian, data).ok()?;
+    if segments.is_empty() {
+        // To be linked, not to be loaded.
         return None;
     }
-    let is_64_bit = header.get(4..6) == Some(&[2, 1]);
-    let machine = u16_at(&header, 18)?;
-    let mut elf = Elf { is_64_bit, machine, interpreter: None, dynamic: false, is_go: false, needed: Vec::new() };
-    if !is_64_bit {
-        return Some(elf);
-    }
-    let segments = segments(file, &header)?;
-    for segment in &segments {
-        match segment.kind {
-            PT_INTERP => elf.interpreter = string_at(&read(file, segment.offset, segment.file_bytes)?, 0),
-            PT_NOTE => elf.is_go |= has_go_note(&read(file, segment.offset, segment.file_bytes)?),
-            PT_DYNAMIC => {
-                elf.dynamic = true;
-                elf.needed = needed(file, segment, &segments).unwrap_or_default();
+    for segment in segments {
+        if let Some(path) = segment.interpreter(endian, data).ok()? {
+            elf.interpreter = Some(string(path));
+        }
+        if let Some(mut notes) = segment.notes(endian, data).ok().flatten() {
+            while let Ok(Some(note)) = notes.next() {
+                elf.is_go |= note.name() == b"Go";
             }
-            _ => {}
+        }
+        if let Some(entries) = segment.dynamic(endian, data).ok()? {
+            elf.dynamic = true;
+            elf.needed = needed(entries, segments, data).unwrap_or_default();
         }
     }
     // With external linking the note may be missing or merged; the section stays even in stripped binaries.
-    elf.is_go |= section_names(file, &header).is_some_and(|names| names.iter().any(|name| name == ".go.buildinfo"));
+    let sections = header.sections(endian, data);
+    elf.is_go |= sections.is_ok_and(|all| all.section_by_name(endian, b".go.buildinfo").is_some());
     Some(elf)
 }
 
-fn segments(file: &File, header: &[u8]) -> Option<Vec<Segment>> {
-    let (offset, entry, count) = (u64_at(header, 32)?, u16_at(header, 54)? as usize, u16_at(header, 56)? as usize);
-    if entry < 56 {
-        return None;
-    }
-    let table = read(file, offset, (entry * count) as u64)?;
-    table
-        .chunks_exact(entry)
-        .map(|raw| {
-            Some(Segment {
-                kind: u32_at(raw, 0)?,
-                offset: u64_at(raw, 8)?,
-                address: u64_at(raw, 16)?,
-                file_bytes: u64_at(raw, 32)?,
-            })
-        })
-        .collect()
-}
-
-/// Notes are name length, description length, type, then name and description padded to four bytes.
-fn has_go_note(notes: &[u8]) -> bool {
-    let mut at = 0_usize;
-    let padded = |length: u32| (length as usize).next_multiple_of(4);
-    while let (Some(name), Some(description)) = (u32_at(notes, at), u32_at(notes, at + 4)) {
-        if notes.get(at + 12..at + 12 + name as usize).is_some_and(|name| name.starts_with(b"Go\0")) {
-            return true;
-        }
-        match at.checked_add(12 + padded(name) + padded(description)) {
-            Some(next) => at = next,
-            None => return false,
-        }
-    }
-    false
-}
-
-fn needed(file: &File, dynamic: &Segment, segments: &[Segment]) -> Option<Vec<String>> {
-    const DT_NEEDED: u64 = 1;
-    const DT_STRTAB: u64 = 5;
-    const DT_STRSZ: u64 = 10;
-    let table = read(file, dynamic.offset, dynamic.file_bytes)?;
-    let entries: Vec<(u64, u64)> =
-        table.chunks_exact(16).filter_map(|raw| Some((u64_at(raw, 0)?, u64_at(raw, 8)?))).collect();
-    let value = |tag| entries.iter().find(|entry| entry.0 == tag).map(|entry| entry.1);
+fn needed(
+    entries: &[object::elf::Dyn64<LittleEndian>],
+    segments: &[ProgramHeader64<LittleEndian>],
+    data: Tables<'_>,
+) -> Option<Vec<String>> {
+    let endian = LittleEndian;
+    let value = |tag| entries.iter().find(|entry| entry.d_tag(endian) == tag).map(|entry| entry.d_val(endian));
     let (address, length) = (value(DT_STRTAB)?, value(DT_STRSZ)?);
-    let holder = segments.iter().find(|segment| {
-        segment.kind == PT_LOAD && (segment.address..segment.address + segment.file_bytes).contains(&address)
+    let offset = segments.iter().find_map(|segment| {
+        let into = address.checked_sub(segment.p_vaddr(endian))?;
+        let loaded = segment.p_type(endian) == object::elf::PT_LOAD && into < segment.p_filesz(endian);
+        loaded.then(|| segment.p_offset(endian).checked_add(into)).flatten()
     })?;
-    let strings = read(file, address - holder.address + holder.offset, length)?;
-    let names = entries.iter().filter(|entry| entry.0 == DT_NEEDED);
-    Some(names.filter_map(|entry| string_at(&strings, usize::try_from(entry.1).ok()?)).collect())
+    let strings = StringTable::new(data, offset, offset.checked_add(length)?);
+    let names = entries.iter().filter(|entry| entry.d_tag(endian) == DT_NEEDED);
+    Some(names.filter_map(|entry| entry.string(endian, strings).ok()).map(string).collect())
 }
 
 /// Whether a shared object defines a dynamic symbol of this name.
 pub fn exports(file: &File, name: &str) -> bool {
-    read(file, 0, 64).and_then(|header| has_symbol(file, &header, name)).unwrap_or(false)
+    let cache = ReadCache::new(file);
+    has_symbol(Tables(&cache), name).unwrap_or(false)
 }
 
-fn has_symbol(file: &File, header: &[u8], name: &str) -> Option<bool> {
-    const SHT_DYNSYM: u32 = 11;
-    const SYMBOL_BYTES: usize = 24;
-    let (offset, entry, count) = (u64_at(header, 40)?, u16_at(header, 58)? as usize, u16_at(header, 60)? as usize);
-    if entry < 64 {
-        return None;
-    }
-    let table = read(file, offset, (entry * count) as u64)?;
-    let section = |index: usize| table.get(index * entry..(index + 1) * entry);
-    let found = (0..count).filter_map(section).find(|raw| u32_at(raw, 4) == Some(SHT_DYNSYM))?;
-    let content = |raw: &[u8]| read(file, u64_at(raw, 24)?, u64_at(raw, 32)?);
-    let (symbols, strings) = (content(found)?, content(section(u32_at(found, 40)? as usize)?)?);
-    let defines = |raw: &[u8]| {
-        const SHN_UNDEF: u16 = 0;
-        let known = string_at(&strings, u32_at(raw, 0)? as usize)?;
-        Some(known == name && u16_at(raw, 6)? != SHN_UNDEF)
+fn has_symbol(data: Tables<'_>, name: &str) -> Option<bool> {
+    let endian = LittleEndian;
+    let sections = FileHeader64::parse(data).ok()?.sections(endian, data).ok()?;
+    let table = sections.symbols(endian, data, SHT_DYNSYM).ok()?;
+    let is_it = |symbol: &object::elf::Sym64<LittleEndian>| {
+        !symbol.is_undefined(endian) && symbol.name(endian, table.strings()) == Ok(name.as_bytes())
     };
-    Some(symbols.chunks_exact(SYMBOL_BYTES).any(|raw| defines(raw) == Some(true)))
-}
-
-fn section_names(file: &File, header: &[u8]) -> Option<Vec<String>> {
-    let (offset, entry, count) = (u64_at(header, 40)?, u16_at(header, 58)? as usize, u16_at(header, 60)? as usize);
-    let names_index = u16_at(header, 62)? as usize;
-    if entry < 64 || count == 0 {
-        return None;
-    }
-    let table = read(file, offset, (entry * count) as u64)?;
-    let section = |index: usize| table.get(index * entry..(index + 1) * entry);
-    let names = section(names_index)?;
-    let strings = read(file, u64_at(names, 24)?, u64_at(names, 32)?)?;
-    Some((0..count).filter_map(|index| string_at(&strings, u32_at(section(index)?, 0)? as usize)).collect())
+    Some(table.iter().any(is_it))
 }
 
 #[cfg(test)]
@@ -209,9 +170,31 @@ mod tests {
         assert_eq!(inspect(&File::open("/proc/self/status").expect("status")), None);
     }
 
+    /// A program of one segment: its notes.
+    fn with_notes(notes: &[u8]) -> Option<Elf> {
+        let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
+        bytes.resize(16, 0);
+        let word = |value: u64| value.to_le_bytes();
+        bytes.extend([2, 0, 62, 0, 1, 0, 0, 0]);
+        bytes.extend([word(0), word(64), word(0)].concat());
+        bytes.extend([0, 0, 0, 0, 64, 0, 56, 0, 1, 0, 64, 0, 0, 0, 0, 0]);
+        bytes.extend([4, 0, 0, 0, 4, 0, 0, 0]);
+        let size = notes.len() as u64;
+        bytes.extend([word(120), word(0), word(0), word(size), word(size), word(4)].concat());
+        bytes.extend(notes);
+        let random = u64::from_ne_bytes(crate::sys::random().expect("random"));
+        let path = std::env::temp_dir().join(format!("notes-{random:016x}"));
+        std::fs::write(&path, bytes).expect("written");
+        let elf = inspect(&File::open(&path).expect("there"));
+        std::fs::remove_file(path).expect("removed");
+        elf
+    }
+
     #[test]
     fn a_note_with_an_absurd_length_ends_the_search() {
-        assert!(!has_go_note(&[0xff; 24]));
-        assert!(has_go_note(b"\x04\0\0\0\x01\0\0\0\x04\0\0\0Go\0\0x\0\0\0"));
+        assert!(!with_notes(&[0xff; 24]).expect("ELF").is_go);
+        assert!(with_notes(b"\x04\0\0\0\0\0\0\0\x04\0\0\0Go\0\0").expect("ELF").is_go);
+        assert!(with_notes(b"\x04\0\0\0\x01\0\0\0\x04\0\0\0Go\0\0x\0\0\0").expect("ELF").is_go);
+        assert!(!with_notes(b"\x04\0\0\0\x01\0\0\0\x04\0\0\0GNU\0x\0\0\0").expect("ELF").is_go);
     }
 }

@@ -12,13 +12,14 @@ use crate::phase::Phase;
 use crate::sys::process::{self, End};
 use crate::sys::{self, signals};
 use crate::{procfs, say, settings};
-use std::fs::File;
+use nix::sys::signalfd::SignalFd;
+use rustix::process::Signal;
 use std::os::fd::AsRawFd;
 
 /// Ends the run in order when the process that called us dies: `pagelab` killed outright must leave nothing running.
 pub fn end_with_caller() {
     // Failing would only mean that a killed caller goes unnoticed.
-    let _ = process::signal_on_parent_death(libc::SIGTERM);
+    let _ = process::signal_on_parent_death(Signal::TERM);
 }
 
 fn internal(what: &'static str) -> impl Fn(std::io::Error) -> Error {
@@ -34,7 +35,7 @@ pub fn guarded(work: impl FnOnce() -> i32, clean_up: impl FnOnce()) -> Result<i3
     match process::fork().map_err(internal("fork"))? {
         0 => {
             // Failing would only mean that a killed guard goes unnoticed.
-            let _ = process::signal_on_parent_death(libc::SIGTERM);
+            let _ = process::signal_on_parent_death(Signal::TERM);
             let code = if process::parent_pid() == guard { work() } else { 4 };
             process::exit_now(code)
         }
@@ -45,10 +46,10 @@ pub fn guarded(work: impl FnOnce() -> i32, clean_up: impl FnOnce()) -> Result<i3
     }
 }
 
-fn wait(launcher: i32, mut watched: File, remove: impl FnOnce()) -> Result<i32> {
+fn wait(launcher: i32, watched: SignalFd, remove: impl FnOnce()) -> Result<i32> {
     loop {
         signals::wait_readable(&[watched.as_raw_fd()], None).map_err(internal("wait for the launcher"))?;
-        while let Some(signal) = signals::next(&mut watched) {
+        while let Some(signal) = signals::next(&watched) {
             if signal != libc::SIGCHLD {
                 // A signal from a terminal reached the launcher too; it takes the second for an echo.
                 let _ = process::kill(launcher, signal);

@@ -169,6 +169,11 @@ impl Collected {
         }
     }
 
+    /// Keeps one more part of a window.
+    pub fn push_part(&mut self, name: &str, part: &str, value: f64, unit: &str) {
+        self.push(&format!("{name}.{part}"), value, unit);
+    }
+
     fn bad(&mut self, line: &str) {
         self.bad_lines += 1;
         self.first_bad.get_or_insert_with(|| words::plain_up_to(line, SHOWN).into_owned());

@@ -1,7 +1,7 @@
 //! One run, from request to record.
 
 use crate::announce::Caller;
-use crate::counters::Counting;
+use crate::counters::{Counting, Handed};
 use crate::error::{Error, Result};
 use crate::frames::{self, Placing};
 use crate::guest_files::Intake;
@@ -27,6 +27,7 @@ use crate::warnings::Warnings;
 use crate::{aslr, flush};
 use pagelab_contract::record::{Fetch, Record};
 use pagelab_policy::plan::PlanSpec;
+use pagelab_policy::windows::HANDED;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::BufReader;
@@ -161,6 +162,7 @@ fn start(
     let copy = streams.copy_to.take();
     let captured = streams.stdout.take();
     let mut prepared = setup(&ready, streams, measure.as_ref())?;
+    let measure_number = prepared.measure.map(|(_, number)| number);
     let started_at = sys::utc_now();
     let waiting = spawn::prepare(|go, report| {
         (prepared.go, prepared.report) = (go, report);
@@ -168,6 +170,7 @@ fn start(
     })?;
     let pid = waiting.pid;
     let counting = Counting::open(&ready.events, pid, &ready.cpus, ready.request.per_process_counters);
+    let handed = hand_over(&ready, &counting, pid, measure_number)?;
     if ready.cpus.pinned {
         // Failing would only mean that the launcher shares a CPU with the program.
         let _ = CpuSet::new(&ready.cpus.launcher).apply();
@@ -177,7 +180,10 @@ fn start(
     let intake = Intake::default();
     let mut tending = Tending { copy, counting, placing: machine.placing, intake, run_dir: &ready.run_dir };
     let stolen_before = process::steal_ns(&ready.cpus.program);
-    let finished = waiting.go(ready.request.timeout_s, ready.request.stdin == "inherit", &mut tending)?;
+    let (first, descriptors) =
+        handed.as_ref().map_or((0, Vec::new()), |handed| (handed.first, handed.descriptors()));
+    let given = (first, descriptors.as_slice());
+    let finished = waiting.go(given, ready.request.timeout_s, ready.request.stdin == "inherit", &mut tending)?;
     let stolen = process::steal_ns(&ready.cpus.program).zip(stolen_before);
     tending.visit();
     Phase::Collect.begin(&mut watcher);
@@ -185,9 +191,10 @@ fn start(
     let counted = tending.counting.finish(&mut ready.warnings);
     let (guests, windows) = tending.intake.finish(&ready.run_dir);
     guests.warn(pid, &mut ready.warnings);
-    windows.warn(&mut ready.warnings);
+    let in_windows = handed.as_ref().map(|handed| handed.in_windows(&ready.events, &counted.counters));
+    windows.warn(handed.as_ref().map_or(0, Handed::left_out), &mut ready.warnings);
     let mut measurements = collect(&ready, measure, captured);
-    windows.measure(&mut measurements);
+    windows.measure(&in_windows.unwrap_or_default(), &mut measurements);
     measurements.warn(&mut ready.warnings);
     let seen = Observed {
         started_at,
@@ -201,6 +208,15 @@ fn start(
         measurements: measurements.measurements,
     };
     Ok(record_build::record(ready, seen))
+}
+
+/// Chooses counters that the library in the program can read, and leaves it word of them.
+fn hand_over(ready: &Ready<'_>, counting: &Counting, pid: i32, measure: Option<RawFd>) -> Result<Option<Handed>> {
+    let handed = ready.preloaded.then(|| counting.hand_over(pid, measure)).flatten();
+    if let Some(handed) = &handed {
+        ready.run_dir.write(&CString::new(HANDED).unwrap_or_default(), &handed.file())?;
+    }
+    Ok(handed)
 }
 
 /// What the program reported of its operations.

@@ -1,12 +1,14 @@
 //! Starting the program, waiting for its tree, and giving the terminal back.
 
 use crate::error::{Error, Result, no_descriptor};
-use crate::sys::child::{self, Report, Setup, Step};
-use crate::sys::{self, files, process, signals};
+use crate::sys::child::{self, Go, Report, Setup, Step};
+use crate::sys::{self, files, process, signals, socket};
 use crate::tree::{Companion, Story, Watch};
+use nix::sys::signalfd::SignalFd;
 use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 
 /// A child that has set itself up and waits for the go before exec.
 pub struct Waiting {
@@ -14,7 +16,7 @@ pub struct Waiting {
     pub pid: i32,
     go: OwnedFd,
     report: File,
-    signals: File,
+    signals: SignalFd,
 }
 
 /// What came of a started program.
@@ -34,13 +36,16 @@ fn internal(what: &'static str) -> impl Fn(std::io::Error) -> Error {
     move |error| Error::Internal(format!("cannot {what}: {}", sys::errno_text(&error)))
 }
 
+fn high(fd: &impl AsFd) -> Result<OwnedFd> {
+    files::high_duplicate(fd).map_err(no_descriptor)
+}
+
 /// Forks the child and waits until it is ready. `complete` gets the descriptors the child needs: (go, report).
 pub fn prepare(complete: impl FnOnce(i32, i32) -> Setup) -> Result<Waiting> {
     let signals = signals::watch().map_err(internal("watch signals"))?;
     process::become_subreaper().map_err(internal("become a subreaper"))?;
-    let (go_read, go_write) = files::pipe().map_err(internal("make a pipe"))?;
+    let (go_read, go_write) = UnixStream::pair().map_err(internal("make a pair of sockets"))?;
     let (report_read, report_write) = files::pipe().map_err(internal("make a pipe"))?;
-    let high = |file: &File| files::high_duplicate(file).map_err(no_descriptor);
     // High numbers, and only one copy of each end in the child: the program's own descriptors (0, 1, 2, the
     // measurement descriptor) are put in place over whatever has their numbers.
     let (go_child, report_child, go) = (high(&go_read)?, high(&report_write)?, high(&go_write)?);
@@ -74,24 +79,25 @@ impl Waiting {
         }
     }
 
-    /// Lets exec go and watches the tree to its end. A program that reads the terminal (`interactive`) gets it.
+    /// Lets exec go and watches the tree to its end. The program gets the descriptors `given`, numbered from the first number
+    /// on. A program that reads the terminal (`interactive`) gets it.
     pub fn go(
         mut self,
+        given: (RawFd, &[BorrowedFd<'_>]),
         timeout_s: Option<f64>,
         interactive: bool,
         companion: &mut dyn Companion,
     ) -> Result<Finished> {
         let terminal = std::io::stdin();
-        let foreground = interactive && signals::is_foreground(terminal.as_raw_fd());
+        let foreground = interactive && signals::is_foreground(terminal.as_fd());
         if foreground {
             // A terminal that cannot be handed over costs the program its keyboard, not the run.
             let _ = signals::set_foreground(&terminal, self.pid);
         }
         let waited_ns = process::waiting_ns(self.pid);
         let started_ns = sys::monotonic_ns();
-        File::from(self.go.try_clone().map_err(internal("duplicate a descriptor"))?)
-            .write_all(&[1])
-            .map_err(internal("let the child go"))?;
+        let go: Go = given.0.to_le_bytes();
+        socket::send(&self.go, &go, given.1).map_err(internal("let the child go"))?;
         // The report's write end closes at exec; a report now is a failed exec.
         let not_started = match self.read_report()? {
             Some(Report::Failed(step, errno)) => Some((step, std::io::Error::from_raw_os_error(errno))),

@@ -3,7 +3,7 @@
 use crate::procfs;
 use crate::sys::process::{End, Reaped, Usage};
 use crate::sys::{self, process, signals};
-use std::fs::File;
+use nix::sys::signalfd::SignalFd;
 use std::os::fd::{AsRawFd, RawFd};
 
 /// How long a process may take to end after SIGTERM before it gets SIGKILL.
@@ -103,7 +103,7 @@ impl Ending {
 /// Watches until the program and everything it started has ended.
 pub struct Watch<'a> {
     /// From [`signals::watch`], made before the program was started.
-    pub signals: &'a mut File,
+    pub signals: &'a SignalFd,
     /// The program's process id, also its group's.
     pub program: i32,
     /// When to end the tree.

@@ -1,6 +1,7 @@
 //! What the program measured of itself in windows (`pagelab_begin`, `pagelab_end`): read from its windows files, and made
 //! measurements of the run.
 
+use crate::counters::InWindows;
 use crate::measurements::{Collected, Passed};
 use crate::warnings::{Kind, Warnings};
 use crate::words;
@@ -46,8 +47,8 @@ impl Collection {
         self.files.push(windows);
     }
 
-    /// Makes measurements of them.
-    pub fn measure(&self, collected: &mut Collected) {
+    /// Makes measurements of them, with the counters that are read in them.
+    pub fn measure(&self, counters: &[InWindows], collected: &mut Collected) {
         for (file, window) in self.files.iter().flat_map(|file| file.ended.iter().map(move |window| (file, window)))
         {
             if let Some(name) = file.names.get(window.name) {
@@ -57,12 +58,20 @@ impl Collection {
                     ..Passed::from(&window.used)
                 };
                 collected.push_window(name, &placed);
+                for counter in counters {
+                    if let Some(count) = counter.count(&window.counts) {
+                        collected.push_part(name, &counter.name, count as f64, counter.unit());
+                    }
+                }
             }
         }
     }
 
-    /// Says which calls have no window, or a doubtful one.
-    pub fn warn(&self, warnings: &mut Warnings) {
+    /// Says which calls have no window, or a doubtful one. `not_handed` counters had no room among those read in windows.
+    pub fn warn(&self, not_handed: usize, warnings: &mut Warnings) {
+        let windows = || self.files.iter().flat_map(|file| file.ended.iter().map(move |window| (file, window)));
+        let uncounted =
+            windows().filter(|(file, window)| window.counts.iter().take(file.events).any(Option::is_none));
         let open = self.files.iter().flat_map(|file| file.open.iter().filter_map(|&name| file.names.get(name)));
         let open: Vec<&String> = open.collect();
         let total =
@@ -95,6 +104,16 @@ impl Collection {
                 total(|told| told.windows_left_out).saturating_add(self.left_out),
                 "not kept: too many, or no space in the run directory",
             ),
+            (
+                "not_counted",
+                uncounted.count() as u64,
+                "without some counters (the program closed their descriptors, or they were not on the processor within it)",
+            ),
+            (
+                "counters_left_out",
+                if windows().next().is_some() { not_handed as u64 } else { 0 },
+                "counters that no window has (16 events can be read in windows)",
+            ),
         ];
         let wrong: Vec<_> = counts.iter().filter(|(_, count, _)| *count > 0).collect();
         if wrong.is_empty() {
@@ -122,15 +141,16 @@ impl Collection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagelab_policy::windows::{Measured, Placed, Usage};
+    use pagelab_policy::windows::{EVENTS, Measured, Placed, Usage};
 
     fn image() -> Windows {
         let used = Usage { wall_ns: 2_000_000_000, user_ns: 1_500_000_000, minor_faults: 3, ..Usage::default() };
         Windows {
             names: vec!["load".to_owned(), "bad\u{1b}[2J".to_owned()],
-            ended: vec![Measured { name: 0, begin_ns: 1, placed: None, used }],
+            ended: vec![Measured { name: 0, begin_ns: 1, placed: None, used, counts: [None; EVENTS] }],
             open: vec![1],
             told: Told { not_begun: 2, ..Told::default() },
+            events: 0,
         }
     }
 
@@ -139,7 +159,7 @@ mod tests {
         let mut windows = Collection::default();
         windows.keep(image());
         let mut collected = Collected::default();
-        windows.measure(&mut collected);
+        windows.measure(&[], &mut collected);
         let found: Vec<_> = collected.measurements.iter().map(|m| (&*m.name, m.value)).collect();
         assert_eq!(found[..3], [("load", 2.0), ("load.cpu", 1.5), ("load.user", 1.5)]);
         assert_eq!(found[5..], [("load.faults", 3.0), ("load.major_faults", 0.0)]);
@@ -152,9 +172,31 @@ mod tests {
         let mut windows = Collection::default();
         windows.keep(looked);
         let mut collected = Collected::default();
-        windows.measure(&mut collected);
+        windows.measure(&[], &mut collected);
         let found: Vec<_> = collected.measurements.iter().map(|m| (&*m.name, m.value, &*m.unit)).collect();
         assert_eq!(found[7..], [("load.resident", 8192.0, "B"), ("load.huge", 4096.0, "B")]);
+    }
+
+    #[test]
+    fn counters_are_one_more_each_where_they_were_read() {
+        let mut counted = image();
+        counted.events = 2;
+        counted.ended.push(counted.ended[0]);
+        (counted.ended[0].counts[0], counted.ended[0].counts[1]) = (Some(5), Some(7));
+        counted.ended[1].counts[0] = Some(5);
+        let mut windows = Collection::default();
+        windows.keep(counted);
+        let counters = [("cycles", 0), ("task-clock", 1)]
+            .map(|(name, place)| InWindows { name: name.to_owned(), parts: vec![(place, 1)] });
+        let mut collected = Collected::default();
+        windows.measure(&counters, &mut collected);
+        let found: Vec<_> = collected.measurements.iter().map(|m| (&*m.name, m.value, &*m.unit)).collect();
+        assert_eq!(found[7..9], [("load.cycles", 5.0, ""), ("load.task-clock", 7.0, "ns")]);
+        assert_eq!(found[16..], [("load.cycles", 5.0, "")]);
+        let mut warnings = Warnings::default();
+        windows.warn(3, &mut warnings);
+        let told = |key| warnings.0[0].data.get(key).and_then(Value::as_u64);
+        assert_eq!((told("not_counted"), told("counters_left_out")), (Some(1), Some(3)));
     }
 
     #[test]
@@ -162,7 +204,7 @@ mod tests {
         let mut windows = Collection::default();
         windows.keep(image());
         let mut warnings = Warnings::default();
-        windows.warn(&mut warnings);
+        windows.warn(0, &mut warnings);
         let warning = &warnings.0[0];
         assert!(warning.message.contains("1 begun and never ended") && warning.message.contains("2 ended"));
         assert!(!warning.message.contains('\u{1b}'));

@@ -8,6 +8,7 @@ pub mod libc;
 pub mod mapping;
 pub mod maps;
 pub mod meminfo;
+pub mod own;
 pub mod span;
 pub mod stack;
 pub mod sys;

@@ -18,6 +18,7 @@ use crate::boundary::arch::{self, nr};
 use crate::boundary::elf::{self, Object};
 use crate::boundary::sys::{self, Errno, c};
 use crate::boundary::{libc, maps};
+use crate::hooks::environment::Strings;
 use crate::hooks::{child, entry, environment, fork, seccomp};
 use crate::memory::{calls, files, measure, tables};
 use crate::state::message::say;
@@ -48,11 +49,11 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
         say(format_args!("this program does not run on the GNU C library: nothing is governed (unknown-libc)"));
         return;
     };
-    // SAFETY: glibc passes the environment, terminated by a null pointer.
-    let Some(path) = (unsafe { plan_path(envp) }) else {
+    // SAFETY: glibc passes the environment, terminated by a null pointer; its strings stay.
+    let given = unsafe { Strings::at(envp as usize) };
+    let Some(path) = variable(given, environment::PLAN) else {
         // Programs that are linked with the library, for its functions, are started without a plan as a rule.
-        // SAFETY: as above.
-        if unsafe { is_preloaded(envp) } {
+        if is_preloaded(given) {
             say(format_args!(
                 "PAGELAB_PLAN is not set: nothing is governed; start programs with: pagelab run -- CMD"
             ));
@@ -60,8 +61,7 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
         return;
     };
     // A filter that somebody installed after the launcher started may kill us for anything but what the dynamic linker does.
-    // SAFETY: as above.
-    if seccomp::filters() > unsafe { known_filters(envp) } {
+    if seccomp::filters() > known_filters(given) {
         return;
     }
     let start_ns = sys::monotonic_ns();
@@ -90,49 +90,19 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
 }
 
 /// The variable whose name and equals sign are `prefix`, from there on.
-///
-/// # Safety
-/// `envp` is a null-terminated array of strings.
-unsafe fn variable(mut envp: *const *const c_char, prefix: &[u8]) -> Option<&'static CStr> {
-    loop {
-        // SAFETY: as the caller promises; strings of the environment block live as long as the process.
-        let entry = unsafe { *envp };
-        if entry.is_null() {
-            return None;
-        }
-        // SAFETY: as above.
-        let text = unsafe { CStr::from_ptr(entry) };
-        if text.to_bytes().starts_with(prefix) {
-            return CStr::from_bytes_with_nul(text.to_bytes_with_nul().get(prefix.len()..)?).ok();
-        }
-        // SAFETY: not at the null pointer yet.
-        envp = unsafe { envp.add(1) };
-    }
-}
-
-/// # Safety
-/// As [`variable`].
-unsafe fn plan_path(envp: *const *const c_char) -> Option<&'static CStr> {
-    // SAFETY: as the caller promises.
-    unsafe { variable(envp, environment::PLAN) }
+fn variable(mut environment: Strings<'static>, prefix: &[u8]) -> Option<&'static CStr> {
+    let found = environment.find(|entry| entry.to_bytes().starts_with(prefix))?;
+    CStr::from_bytes_with_nul(found.to_bytes_with_nul().get(prefix.len()..)?).ok()
 }
 
 /// Whether somebody asked for the library in `LD_PRELOAD`.
-///
-/// # Safety
-/// As [`variable`].
-unsafe fn is_preloaded(envp: *const *const c_char) -> bool {
-    // SAFETY: as the caller promises.
-    unsafe { variable(envp, environment::PRELOAD) }.is_some_and(|list| environment::names_library(list.to_bytes()))
+fn is_preloaded(environment: Strings<'static>) -> bool {
+    variable(environment, environment::PRELOAD).is_some_and(|list| environment::names_library(list.to_bytes()))
 }
 
 /// Filters that the launcher is under, as it says; none if it says nothing.
-///
-/// # Safety
-/// As [`variable`].
-unsafe fn known_filters(envp: *const *const c_char) -> u32 {
-    // SAFETY: as the caller promises.
-    let text = unsafe { variable(envp, environment::FILTERS) }.map_or(&[][..], CStr::to_bytes);
+fn known_filters(environment: Strings<'static>) -> u32 {
+    let text = variable(environment, environment::FILTERS).map_or(&[][..], CStr::to_bytes);
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit());
     digits.fold(0, |value, &byte| value.saturating_mul(10).saturating_add(u32::from(byte - b'0')))
 }

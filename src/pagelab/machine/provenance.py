@@ -18,7 +18,18 @@ from .sysfs import Tree
 from .virtual import container, virtualisation
 
 SCHEMA = "pagelab.provenance/1"
-_LIBRARIES = ("numpy", "scipy", "polars", "pydantic", "altair", "vl-convert-python", "typer", "rich", "jinja2")
+_LIBRARIES = (
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "polars",
+    "pydantic",
+    "altair",
+    "vl-convert-python",
+    "typer",
+    "rich",
+    "jinja2",
+)
 _CPU = "/sys/devices/system/cpu"
 
 

@@ -535,7 +535,9 @@ static void do_lock(struct worker *w, struct block *b, size_t from, size_t count
 /* Moves a block that the kernel has as several mappings as a program must that knows of that. */
 static unsigned char *move_by_hand(struct worker *w, struct block *b, size_t pages) {
     w->calls += 2;
+    allocate_begin();
     unsigned char *p = mmap(NULL, pages * PAGE, RW, ANON, -1, 0);
+    mapping_end();
     if (p == MAP_FAILED) wrong(w, "mmap: %d", errno);
     size_t kept = pages < b->pages ? pages : b->pages;
     if (!(b->page[0].prot & PROT_READ)) {

@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 use core::mem::{offset_of, size_of};
 
 use super::{
-    DEPTH, HEAD_BYTES, MAGIC, NAME_BYTES, NAMES, NameSlot, OpenSlot, PlacedSlot, THREADS, ThreadSlot, ToldSlot,
-    UsageSlot, VERSION, WINDOWS, WindowSlot, WindowsFile,
+    DEPTH, EVENTS, HANDED_BYTES, HANDED_MAGIC, HEAD_BYTES, HandedCounter, HandedFile, MAGIC, NAME_BYTES, NAMES,
+    NOT_COUNTED, NameSlot, OpenSlot, PlacedSlot, THREADS, ThreadSlot, ToldSlot, UsageSlot, VERSION, WINDOWS,
+    WindowSlot, WindowsFile,
 };
 
 /// What passed in a window.
@@ -40,6 +41,8 @@ pub struct Measured {
     pub placed: Option<Placed>,
     /// What passed in it.
     pub used: Usage,
+    /// What the run's counters counted meanwhile, in the order in which they were handed over; `None`: not counted.
+    pub counts: [Option<u64>; EVENTS],
 }
 
 /// Calls that have no window, or a doubtful one; see [`ToldSlot`].
@@ -65,6 +68,22 @@ pub struct Windows {
     pub open: Vec<usize>,
     /// What was wrong.
     pub told: Told,
+    /// How many of the run's counters the image knew of.
+    pub events: usize,
+}
+
+/// The file that says which descriptors are counters; those beyond [`EVENTS`] are left out.
+#[must_use]
+pub fn handed(counters: &[HandedCounter]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HANDED_BYTES);
+    let kept = counters.iter().take(EVENTS);
+    let words = [HANDED_MAGIC, kept.len() as u64].into_iter();
+    for word in words.chain(kept.flat_map(|counter| [counter.descriptor, counter.id])) {
+        bytes.extend_from_slice(&word.to_ne_bytes());
+    }
+    bytes.resize(HANDED_BYTES, 0);
+    const { assert!(offset_of!(HandedFile, counters) == 16 && size_of::<HandedCounter>() == 16) };
+    bytes
 }
 
 fn word(bytes: &[u8], at: usize) -> u64 {
@@ -128,6 +147,7 @@ impl Windows {
     #[must_use]
     pub fn decode(head: &[u8], ended: &[u8]) -> Windows {
         let names = names(head);
+        let events = word(head, offset_of!(WindowsFile, events)).min(EVENTS as u64) as usize;
         let named = |number: u64| usize::try_from(number).ok().filter(|&number| number < names.len());
         let window = |at: usize| {
             Some(Measured {
@@ -135,6 +155,10 @@ impl Windows {
                 begin_ns: word(ended, at + offset_of!(WindowSlot, begin_ns)),
                 placed: placed(ended, at + offset_of!(WindowSlot, placed)),
                 used: usage(ended, at + offset_of!(WindowSlot, used)),
+                counts: core::array::from_fn(|event| {
+                    let count = word(ended, at + offset_of!(WindowSlot, counts) + 8 * event);
+                    (event < events && count != NOT_COUNTED).then_some(count)
+                }),
             })
         };
         let open_in = |thread: usize| {
@@ -155,6 +179,7 @@ impl Windows {
             open: (0..THREADS).flat_map(open_in).filter_map(named).collect(),
             told: told(head),
             names,
+            events,
         }
     }
 }
@@ -186,6 +211,7 @@ mod tests {
         put(&mut head, thread, 0x7f00);
         put(&mut head, thread + offset_of!(ThreadSlot, depth), 1);
         put(&mut head, offset_of!(WindowsFile, told) + offset_of!(ToldSlot, begun_twice), 5);
+        put(&mut head, offset_of!(WindowsFile, events), 2);
         let bytes = Windows::ended_bytes(&head).expect("a windows file");
         let mut ended = vec![0; bytes];
         put(&mut ended, offset_of!(WindowSlot, name), 1);
@@ -193,13 +219,28 @@ mod tests {
         put(&mut ended, offset_of!(WindowSlot, used) + offset_of!(UsageSlot, user_ns), 9);
         put(&mut ended, offset_of!(WindowSlot, placed) + offset_of!(PlacedSlot, looked), 1);
         put(&mut ended, offset_of!(WindowSlot, placed) + offset_of!(PlacedSlot, huge), 11);
+        for (event, count) in [13, NOT_COUNTED, 17].into_iter().enumerate() {
+            put(&mut ended, offset_of!(WindowSlot, counts) + 8 * event, count);
+        }
         let windows = Windows::decode(&head, &ended);
         assert_eq!(windows.names, ["load"]);
         let placed = Some(Placed { resident: 0, huge: 11 });
         let used = Usage { user_ns: 9, ..Usage::default() };
-        assert_eq!(windows.ended, [Measured { name: 0, begin_ns: 7, placed, used }]);
+        let mut counts = [None; EVENTS];
+        counts[0] = Some(13);
+        assert_eq!(windows.events, 2);
+        assert_eq!(windows.ended, [Measured { name: 0, begin_ns: 7, placed, used, counts }]);
         assert_eq!(windows.open, [0]);
         assert_eq!(windows.told, Told { begun_twice: 5, ..Told::default() });
+    }
+
+    #[test]
+    fn counters_beyond_the_last_are_left_out() {
+        let many: Vec<_> = (0..EVENTS as u64 + 3).map(|id| HandedCounter { descriptor: 1000 + id, id }).collect();
+        let bytes = handed(&many);
+        assert_eq!((bytes.len(), word(&bytes, 8)), (HANDED_BYTES, EVENTS as u64));
+        assert_eq!((word(&bytes, HANDED_BYTES - 16), word(&bytes, HANDED_BYTES - 8)), (1015, 15));
+        assert_eq!(handed(&many[..1]).len(), HANDED_BYTES);
     }
 
     #[test]

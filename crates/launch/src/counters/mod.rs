@@ -10,6 +10,7 @@ mod chase;
 mod codes;
 mod counter_warnings;
 mod groups;
+mod handed;
 mod pfm;
 mod processor;
 mod report;
@@ -24,6 +25,7 @@ mod verdict;
 
 pub use announced::{Announced, Image, Tree};
 pub use chase::run as chase;
+pub use handed::{Handed, InWindows};
 pub use report::report;
 pub use role::{Role, parse};
 
@@ -65,6 +67,11 @@ impl Counting {
         let counts = self.session.breakdown.iter().flat_map(|breakdown| &breakdown.rings);
         let tree = self.session.watch.iter().flat_map(|watch| &watch.rings);
         tree.chain(counts).map(crate::sys::perf::Ring::fd).collect()
+    }
+
+    /// What processes of the program, which waits for its exec, are given of the counters; None: nothing.
+    pub fn hand_over(&self, pid: i32, measure: Option<RawFd>) -> Option<Handed> {
+        Handed::choose(&self.roles, &self.session, pid, measure)
     }
 
     /// Empties the ring buffers.

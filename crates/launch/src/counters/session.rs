@@ -73,6 +73,12 @@ impl Opened {
         Ok(Some(total))
     }
 
+    /// A duplicate of its descriptor, and its id, if it has one of the whole tree.
+    pub fn single(&self) -> Option<(OwnedFd, u64)> {
+        let [fd] = self.fds.as_slice() else { return None };
+        Some((fd.try_clone().ok()?, perf::read(fd).ok()??.id))
+    }
+
     fn ids(&self) -> io::Result<Vec<u64>> {
         let readings: io::Result<Vec<Option<Reading>>> = self.fds.iter().map(perf::read).collect();
         Ok(readings?.into_iter().flatten().map(|reading| reading.id).collect())

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 
 /// Counts from here up were seen to come from broken umask bits; no run counts so far.
-const ABSURD: u64 = 1 << 46;
+pub(super) const ABSURD: u64 = 1 << 46;
 /// No event happens more often than this in a nanosecond.
 const MOST_A_NS: u64 = 64;
 /// Running this many parts in a thousand of the enabled time is all of it: reading is not instantaneous.

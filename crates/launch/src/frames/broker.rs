@@ -13,7 +13,7 @@ use crate::rundir::RunDir;
 use crate::sys::{self, process, socket, userfault};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -68,7 +68,7 @@ impl Broker {
                 Err((pid, error)) => {
                     let errno = error.raw_os_error().unwrap_or(libc::EACCES);
                     // A peer that is gone needs no answer.
-                    let _ = socket::send(&stream.0, &errno.to_le_bytes(), None);
+                    let _ = socket::send(&stream.0, &errno.to_le_bytes(), &[]);
                     self.refused = Some((pid, sys::errno_text(&error)));
                 }
             }
@@ -107,8 +107,8 @@ fn answer(stream: &UnixStream) -> std::result::Result<(), (i32, io::Error)> {
     if procfs::effective_ids(pid) != Some((peer.uid, peer.gid)) {
         return Err(refused());
     }
-    let fds = [pagemap.as_raw_fd(), device.as_raw_fd()];
-    socket::send(stream, &0_i32.to_le_bytes(), Some(fds)).map_err(failed)
+    let fds = [pagemap.as_fd(), device.as_fd()];
+    socket::send(stream, &0_i32.to_le_bytes(), &fds).map_err(failed)
 }
 
 #[cfg(test)]

@@ -2,11 +2,14 @@
 
 use super::process::CpuSet;
 use super::signals;
+use super::socket::{self, DESCRIPTORS};
 use super::user::{self, Identity};
 use super::{check, check_long};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::Signal;
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// A step of the child's set-up, for the message when it fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +92,7 @@ pub struct Setup {
     pub identity: Option<Identity>,
     /// The launcher's process id.
     pub parent: i32,
-    /// Read end of the pipe whose first byte lets exec go.
+    /// Socket whose first message, a [`Go`], lets exec go.
     pub go: RawFd,
     /// Write end of the pipe on which the child reports; closed by exec.
     pub report: RawFd,
@@ -155,7 +158,7 @@ fn run(setup: &Setup, vectors: &Vectors) -> ! {
         failed(problem);
     }
     send(setup.report, Report::Ready);
-    wait_for_go(setup.go);
+    take_over(wait_for_go(setup.go));
     // SAFETY: the path and all strings are NUL-terminated and alive, the vectors end with a null pointer.
     unsafe { libc::execve(setup.path.as_ptr(), vectors.argv.as_ptr(), vectors.envp.as_ptr()) };
     failed((Step::Exec, io::Error::last_os_error()))
@@ -167,22 +170,41 @@ fn send(fd: RawFd, report: Report) {
     unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
 }
 
-fn wait_for_go(fd: RawFd) {
-    let mut byte = 0_u8;
-    // SAFETY: the buffer has room for one byte.
-    while unsafe { libc::read(fd, (&raw mut byte).cast(), 1) } < 1 {
-        // End of file: the launcher died or gave up.
-        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            super::process::exit_now(127);
+/// What lets exec go: the number that the first of the descriptors that come with it gets, the others following.
+pub type Go = [u8; 4];
+
+/// Descriptors that the program gets beside its own, and the first one's number.
+struct Given {
+    first: RawFd,
+    fds: [RawFd; DESCRIPTORS],
+    count: usize,
+}
+
+fn wait_for_go(fd: RawFd) -> Given {
+    let (mut first, mut fds): (Go, _) = (Go::default(), [-1; DESCRIPTORS]);
+    loop {
+        match socket::receive(fd, &mut first, &mut fds) {
+            Ok((got, count)) if got == first.len() => {
+                return Given { first: RawFd::from_le_bytes(first), fds, count };
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // End of file: the launcher died or gave up.
+            _ => super::process::exit_now(127),
         }
+    }
+}
+
+/// Gives descriptors their numbers. One that cannot have its number is missing in the program, which finds that out.
+fn take_over(given: Given) {
+    for (number, fd) in given.fds.iter().enumerate().take(given.count) {
+        let _ = duplicate(*fd, given.first + number as RawFd);
     }
 }
 
 fn prepare(setup: &Setup) -> Result<(), (Step, io::Error)> {
     let at = |step| move |error| (step, error);
     signals::reset_for_program();
-    // SAFETY: plain integers.
-    check(unsafe { libc::setpgid(0, 0) }).map_err(at(Step::Group))?;
+    rustix::process::setpgid(None, None).map_err(|error| (Step::Group, error.into()))?;
     if let Some(cpus) = &setup.cpus {
         cpus.apply().map_err(at(Step::Cpus))?;
     }
@@ -190,8 +212,7 @@ fn prepare(setup: &Setup) -> Result<(), (Step, io::Error)> {
         super::process::become_fifo(priority, false).map_err(at(Step::Scheduler))?;
     }
     if let Some(flags) = setup.personality {
-        // SAFETY: plain integers.
-        check(unsafe { libc::personality(flags.into()) }).map_err(at(Step::Personality))?;
+        super::process::set_personality(flags).map_err(at(Step::Personality))?;
     }
     if let Some(memory) = setup.memory {
         bind_memory(memory).map_err(at(Step::MemoryPolicy))?;
@@ -202,13 +223,12 @@ fn prepare(setup: &Setup) -> Result<(), (Step, io::Error)> {
         None => clear_ambient(),
     }
     // After the change of user, which would clear it.
-    super::process::signal_on_parent_death(libc::SIGKILL).map_err(at(Step::ParentGone))?;
+    super::process::signal_on_parent_death(Signal::KILL).map_err(at(Step::ParentGone))?;
     if super::process::parent_pid() != setup.parent {
         return Err((Step::ParentGone, io::Error::from_raw_os_error(libc::ESRCH)));
     }
     if let Some(cwd) = &setup.cwd {
-        // SAFETY: the path is NUL-terminated.
-        check(unsafe { libc::chdir(cwd.as_ptr()) }).map_err(at(Step::WorkingDirectory))?;
+        rustix::process::chdir(&**cwd).map_err(|error| (Step::WorkingDirectory, error.into()))?;
     }
     for (number, (stream, step)) in setup.streams.iter().zip([Step::Stdin, Step::Stdout, Step::Stderr]).enumerate()
     {
@@ -234,20 +254,19 @@ fn connect(stream: &Stream, number: RawFd) -> io::Result<()> {
         Stream::Fd(fd) => duplicate(*fd, number),
         Stream::Path(path) => {
             let opened = open(path, number == 0)?;
-            if opened != number {
-                duplicate(opened, number)?;
-                // SAFETY: closes the descriptor opened above.
-                unsafe { libc::close(opened) };
+            if opened.as_raw_fd() == number {
+                // The program's from now on.
+                let _ = opened.into_raw_fd();
+                return Ok(());
             }
-            Ok(())
+            duplicate(opened.as_raw_fd(), number)
         }
     }
 }
 
-fn open(path: &CStr, for_reading: bool) -> io::Result<RawFd> {
-    let flags = if for_reading { libc::O_RDONLY } else { libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC };
-    // SAFETY: the path is NUL-terminated; the mode is given.
-    check(unsafe { libc::open(path.as_ptr(), flags | libc::O_NOCTTY, 0o666) })
+fn open(path: &CStr, for_reading: bool) -> io::Result<OwnedFd> {
+    let access = if for_reading { OFlags::RDONLY } else { OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC };
+    Ok(rustix::fs::open(path, access | OFlags::NOCTTY, Mode::from_raw_mode(0o666))?)
 }
 
 fn duplicate(from: RawFd, to: RawFd) -> io::Result<()> {

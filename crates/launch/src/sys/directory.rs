@@ -1,11 +1,15 @@
 //! Directories held by descriptor. Names are looked up in the directory that was opened, whatever its path has come to
 //! mean since, and no link is followed: a process of another user that owns a directory on the way can redirect nothing.
 
-use super::{check, check_long};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, SeekFrom};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::{Gid, Uid};
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
@@ -26,23 +30,20 @@ pub struct Status {
 
 impl Status {
     /// Of an open file.
-    pub fn of(file: &impl AsRawFd) -> io::Result<Status> {
-        // SAFETY: all-zero bytes are a valid `stat`.
-        let mut found: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: the structure is alive.
-        check(unsafe { libc::fstat(file.as_raw_fd(), &mut found) })?;
+    pub fn of(file: &impl AsFd) -> io::Result<Status> {
+        let found = fs::fstat(file)?;
         Ok(Status {
             mode: found.st_mode,
             uid: found.st_uid,
             gid: found.st_gid,
-            links: found.st_nlink as u64,
+            links: found.st_nlink,
             size: found.st_size as u64,
         })
     }
 
     /// Whether it is a regular file.
     pub fn is_file(&self) -> bool {
-        self.mode & libc::S_IFMT == libc::S_IFREG
+        FileType::from_raw_mode(self.mode) == FileType::RegularFile
     }
 }
 
@@ -55,34 +56,22 @@ pub enum Kind {
     Other,
 }
 
-/// `struct open_how` of openat2(2).
-#[repr(C)]
-struct OpenHow {
-    flags: u64,
-    mode: u64,
-    resolve: u64,
-}
-
-const RESOLVE_NO_XDEV: u64 = 1;
-const RESOLVE_NO_MAGICLINKS: u64 = 2;
-const RESOLVE_NO_SYMLINKS: u64 = 4;
-const RESOLVE_BENEATH: u64 = 8;
-
 fn c_name(name: &[u8]) -> io::Result<CString> {
     CString::new(name).map_err(|_| io::ErrorKind::InvalidInput.into())
-}
-
-fn owned(fd: RawFd) -> OwnedFd {
-    // SAFETY: callers pass descriptors that a call has just made and nobody else owns.
-    unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
 /// An open directory.
 #[derive(Debug)]
 pub struct Directory(OwnedFd);
 
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 impl AsRawFd for Directory {
-    fn as_raw_fd(&self) -> RawFd {
+    fn as_raw_fd(&self) -> std::os::fd::RawFd {
         self.0.as_raw_fd()
     }
 }
@@ -90,18 +79,15 @@ impl AsRawFd for Directory {
 impl Directory {
     /// Opens an absolute path without links one directory after the other; `judge` is shown each and may refuse.
     pub fn walk(path: &Path, mut judge: impl FnMut(&Path, &Status) -> io::Result<()>) -> io::Result<Directory> {
-        let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
-        // SAFETY: the path is NUL-terminated.
-        let mut at = Directory(owned(check(unsafe { libc::open(c"/".as_ptr(), flags) })?));
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut at = Directory(fs::open(c"/", flags, Mode::empty())?);
         let mut so_far = std::path::PathBuf::from("/");
         judge(&so_far, &Status::of(&at)?)?;
         for component in path.components() {
             let Component::Normal(name) = component else { continue };
             so_far.push(name);
             let name = c_name(name.as_bytes())?;
-            // SAFETY: the name is NUL-terminated and the descriptor open.
-            let next = check(unsafe { libc::openat(at.as_raw_fd(), name.as_ptr(), flags | libc::O_NOFOLLOW) })?;
-            at = Directory(owned(next));
+            at = Directory(fs::openat(&at, &*name, flags | OFlags::NOFOLLOW, Mode::empty())?);
             judge(&so_far, &Status::of(&at)?)?;
         }
         Ok(at)
@@ -109,8 +95,7 @@ impl Directory {
 
     /// Makes a directory for this process's user alone, and opens it.
     pub fn make(&self, name: &CStr) -> io::Result<Directory> {
-        // SAFETY: the name is NUL-terminated and the descriptor open.
-        check(unsafe { libc::mkdirat(self.as_raw_fd(), name.as_ptr(), 0o700) })?;
+        fs::mkdirat(self, name, Mode::RWXU)?;
         let made = self.directory(name)?;
         // Who may write here can have put another in its place.
         let found = Status::of(&made)?;
@@ -122,112 +107,88 @@ impl Directory {
 
     /// Opens a directory in this one, on the same file system.
     pub fn directory(&self, name: &CStr) -> io::Result<Directory> {
-        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         self.open_at(name, flags).map(Directory)
     }
 
-    fn open_at(&self, name: &CStr, flags: libc::c_int) -> io::Result<OwnedFd> {
-        let resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV;
-        let how = OpenHow { flags: flags as u64, mode: 0, resolve };
-        let size = size_of::<OpenHow>();
-        // SAFETY: the name is NUL-terminated, and `how` alive with the size given.
-        let fd = unsafe { libc::syscall(libc::SYS_openat2, self.as_raw_fd(), name.as_ptr(), &raw const how, size) };
-        match check_long(fd) {
-            Ok(fd) => Ok(owned(fd as RawFd)),
+    fn open_at(&self, name: &CStr, flags: OFlags) -> io::Result<OwnedFd> {
+        let resolve =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+        match fs::openat2(self, name, flags, Mode::empty(), resolve) {
             // Before Linux 5.6, or in a sandbox that does not know it: names here have no slash, so O_NOFOLLOW will do.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
-                // SAFETY: the name is NUL-terminated and the descriptor open.
-                check(unsafe { libc::openat(self.as_raw_fd(), name.as_ptr(), flags) }).map(owned)
-            }
-            Err(error) => Err(error),
+            Err(Errno::NOSYS | Errno::PERM) => Ok(fs::openat(self, name, flags, Mode::empty())?),
+            done => Ok(done?),
         }
     }
 
     /// Opens what has this name, whatever it is, for [`Status::of`] alone: opening has no effect on it.
     pub fn look(&self, name: &CStr) -> io::Result<OwnedFd> {
-        self.open_at(name, libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC)
+        self.open_at(name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC)
     }
 
     /// A new file, open for reading and writing (or appending), that nobody else may open.
     pub fn create(&self, name: &CStr, append: bool) -> io::Result<File> {
-        let access = if append { libc::O_WRONLY | libc::O_APPEND } else { libc::O_RDWR };
-        let flags = access | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-        // SAFETY: the name is NUL-terminated, the descriptor open, and the mode given.
-        let fd = check(unsafe { libc::openat(self.as_raw_fd(), name.as_ptr(), flags, 0o600) })?;
-        Ok(owned(fd).into())
+        let access = if append { OFlags::WRONLY | OFlags::APPEND } else { OFlags::RDWR };
+        let flags = access | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(fs::openat(self, name, flags, Mode::RUSR | Mode::WUSR)?.into())
     }
 
     /// Opens a file for reading.
     pub fn open(&self, name: &CStr) -> io::Result<File> {
-        self.open_at(name, libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC).map(File::from)
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        self.open_at(name, flags).map(File::from)
     }
 
     /// Sets the permissions of the directory itself.
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
-        // SAFETY: plain integers.
-        check(unsafe { libc::fchmod(self.as_raw_fd(), mode) }).map(drop)
+        Ok(fs::fchmod(self, Mode::from_raw_mode(mode))?)
     }
 
     /// Gives an entry, not what it may link to, to a user.
     pub fn give(&self, name: &CStr, uid: u32, gid: u32) -> io::Result<()> {
-        let flags = libc::AT_SYMLINK_NOFOLLOW;
-        // SAFETY: the name is NUL-terminated and the descriptor open.
-        check(unsafe { libc::fchownat(self.as_raw_fd(), name.as_ptr(), uid, gid, flags) }).map(drop)
+        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+        Ok(fs::chownat(self, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
     /// What a symbolic link says, up to 64 bytes.
     pub fn read_link(&self, name: &CStr) -> io::Result<Vec<u8>> {
         let mut text = vec![0; 64];
-        let into = text.as_mut_ptr().cast();
-        // SAFETY: the name is NUL-terminated, and the buffer has the length given.
-        let used = unsafe { libc::readlinkat(self.as_raw_fd(), name.as_ptr(), into, text.len()) };
-        let used = usize::try_from(used).map_err(|_| io::Error::last_os_error())?;
+        let used = fs::readlinkat_raw(self, name, text.as_mut_slice())?;
         text.truncate(used);
         Ok(text)
     }
 
     /// Removes an entry that is no directory.
     pub fn unlink(&self, name: &CStr) -> io::Result<()> {
-        // SAFETY: the name is NUL-terminated and the descriptor open.
-        check(unsafe { libc::unlinkat(self.as_raw_fd(), name.as_ptr(), 0) }).map(drop)
+        Ok(fs::unlinkat(self, name, AtFlags::empty())?)
     }
 
     /// Removes an empty directory.
     pub fn remove(&self, name: &CStr) -> io::Result<()> {
-        // SAFETY: the name is NUL-terminated and the descriptor open.
-        check(unsafe { libc::unlinkat(self.as_raw_fd(), name.as_ptr(), libc::AT_REMOVEDIR) }).map(drop)
+        Ok(fs::unlinkat(self, name, AtFlags::REMOVEDIR)?)
     }
 
     /// Moves an entry to another directory of the file system; nothing is replaced.
     pub fn move_to(&self, name: &CStr, to: &Directory, new: &CStr, replace: bool) -> io::Result<()> {
-        let flags = if replace { 0 } else { libc::RENAME_NOREPLACE };
-        let (from, to) = (self.as_raw_fd(), to.as_raw_fd());
-        // SAFETY: both names are NUL-terminated and both descriptors open.
-        check_long(unsafe { libc::syscall(libc::SYS_renameat2, from, name.as_ptr(), to, new.as_ptr(), flags) })
-            .map(drop)
+        let flags = if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+        Ok(fs::renameat_with(self, name, to, new, flags)?)
     }
 
     /// Calls `visit` with every entry but `.` and `..`, until it returns false. Entries may come and go meanwhile.
     pub fn each(&self, mut visit: impl FnMut(&CStr, Kind) -> bool) -> io::Result<()> {
-        // SAFETY: plain integers; from the beginning again.
-        unsafe { libc::lseek(self.as_raw_fd(), 0, libc::SEEK_SET) };
-        let mut buffer = [0_u8; 16 * 1024];
-        loop {
-            let (into, room) = (buffer.as_mut_ptr(), buffer.len());
-            // SAFETY: the buffer has the length given.
-            let got = unsafe { libc::syscall(libc::SYS_getdents64, self.as_raw_fd(), into, room) };
-            let mut rest = buffer.get(..check_long(got)? as usize).unwrap_or(&[]);
-            if rest.is_empty() {
-                return Ok(());
-            }
-            while let Some((entry, after)) = next_entry(rest) {
-                rest = after;
-                let (name, kind) = entry;
-                if name != c"." && name != c".." && !visit(name, kind) {
-                    return Ok(());
-                }
+        // From the beginning again.
+        let _ = fs::seek(self, SeekFrom::Start(0));
+        let mut buffer = [MaybeUninit::uninit(); 16 * 1024];
+        let mut entries = RawDir::new(self, &mut buffer);
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            let name = entry.file_name();
+            let kind = if entry.file_type() == FileType::Directory { Kind::Directory } else { Kind::Other };
+            if name != c"." && name != c".." && !visit(name, kind) {
+                break;
             }
         }
+        Ok(())
     }
 
     /// Removes everything in it, until `deadline_ns` (CLOCK_MONOTONIC) at the latest. Contents of directories are moved up
@@ -294,8 +255,7 @@ impl Directory {
     pub fn take(&self) -> io::Result<()> {
         let (uid, _) = super::user::own_uids();
         if Status::of(self)?.uid != uid {
-            // SAFETY: plain integers.
-            check(unsafe { libc::fchown(self.as_raw_fd(), uid, u32::MAX) })?;
+            fs::fchown(self, Some(Uid::from_raw(uid)), None)?;
         }
         self.set_mode(0o700)
     }
@@ -306,51 +266,35 @@ impl Directory {
             return Err(error);
         }
         let path = c_name(&[format!("/proc/self/fd/{}/", self.as_raw_fd()).as_bytes(), name.to_bytes()].concat())?;
-        // SAFETY: the path is NUL-terminated; the last component is not followed.
-        check(unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW) }).map(drop)
+        // The last component is not followed.
+        Ok(unmount(&*path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?)
     }
 }
 
-/// The first entry of a buffer that getdents64 filled, and the rest of it.
-fn next_entry(buffer: &[u8]) -> Option<((&CStr, Kind), &[u8])> {
-    const NAME: usize = 19;
-    let length = u16::from_ne_bytes(*buffer.get(16..)?.first_chunk()?) as usize;
-    let name = CStr::from_bytes_until_nul(buffer.get(NAME..length)?).ok()?;
-    let kind = if *buffer.get(18)? == libc::DT_DIR { Kind::Directory } else { Kind::Other };
-    Some(((name, kind), buffer.get(length..)?))
-}
-
 /// Gives an open file or directory to a user.
-pub fn give_open(file: &impl AsRawFd, uid: u32, gid: u32) -> io::Result<()> {
-    // SAFETY: plain integers.
-    check(unsafe { libc::fchown(file.as_raw_fd(), uid, gid) }).map(drop)
+pub fn give_open(file: &impl AsFd, uid: u32, gid: u32) -> io::Result<()> {
+    Ok(fs::fchown(file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?)
 }
 
 /// Opens for reading what [`Directory::look`] found.
 pub fn reopen(looked: &OwnedFd) -> io::Result<File> {
     let path = c_name(format!("/proc/self/fd/{}", looked.as_raw_fd()).as_bytes())?;
-    let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
-    // SAFETY: the path is NUL-terminated.
-    check(unsafe { libc::open(path.as_ptr(), flags) }).map(|fd| owned(fd).into())
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(fs::open(&*path, flags, Mode::empty())?.into())
 }
 
-/// Permissions that new files don't get.
+/// Permissions that new files don't get. (The launcher has one thread: nothing is made meanwhile.)
 pub fn umask() -> u32 {
-    // SAFETY: umask cannot fail; the launcher has one thread.
-    unsafe {
-        let mask = libc::umask(0o077);
-        libc::umask(mask);
-        mask
-    }
+    let mask = rustix::process::umask(Mode::from_raw_mode(0o077));
+    rustix::process::umask(mask);
+    mask.bits()
 }
 
 /// Runs `work` with permissions on newly made files limited to their owner.
 pub fn for_owner_only<T>(work: impl FnOnce() -> T) -> T {
-    // SAFETY: umask cannot fail; the launcher has one thread.
-    let before = unsafe { libc::umask(0o177) };
+    let before = rustix::process::umask(Mode::from_raw_mode(0o177));
     let done = work();
-    // SAFETY: as above.
-    unsafe { libc::umask(before) };
+    rustix::process::umask(before);
     done
 }
 
@@ -365,7 +309,7 @@ mod tests {
         std::fs::create_dir(&path).expect("made");
         let path = std::fs::canonicalize(path).expect("a path");
         let at = Directory::walk(&path, |_, _| Ok(())).expect("walked");
-        (path, Directory(at.open_at(c".", libc::O_RDONLY | libc::O_DIRECTORY).expect("open")))
+        (path, Directory(at.open_at(c".", OFlags::RDONLY | OFlags::DIRECTORY).expect("open")))
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The one boundary to the operating system: every system call that std does not offer is made here.
+//! The one boundary to the operating system: every system call that std does not offer is made here, by rustix where it
+//! has it, by nix for users, groups and signals, and else by libc.
 //!
 //! Functions return `io::Error` with the errno; callers add the object and the next command. Nanoseconds are of
 //! CLOCK_MONOTONIC unless a name says otherwise. All of it assumes a single-threaded launcher where it says so.
@@ -26,40 +27,39 @@ pub(crate) fn check_long(value: libc::c_long) -> io::Result<libc::c_long> {
     if value == -1 { Err(io::Error::last_os_error()) } else { Ok(value) }
 }
 
+/// A structure of libc's that a call is to fill.
+///
+/// # Safety
+/// All-zero bytes are a valid value of it.
+unsafe trait Fillable: Sized {
+    /// With zeros in it, until the call has filled it.
+    fn zeroed() -> Self {
+        // SAFETY: what the trait promises.
+        unsafe { std::mem::zeroed() }
+    }
+}
+
+// SAFETY: numbers only.
+unsafe impl Fillable for libc::rusage {}
+// SAFETY: numbers, and pointers that may be null.
+unsafe impl Fillable for libc::siginfo_t {}
+
 /// CLOCK_MONOTONIC in nanoseconds.
 pub fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid timespec for the duration of the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Now, RFC 3339 in UTC with microseconds.
 pub fn utc_now() -> String {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let seconds = since.as_secs() as libc::time_t;
-    // SAFETY: all-zero bytes are a valid `tm` (its only pointer, the zone's name, may be null).
-    let mut broken: libc::tm = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are to live values of the right types.
-    unsafe { libc::gmtime_r(&seconds, &mut broken) };
-    format!(
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z",
-        broken.tm_year + 1900,
-        broken.tm_mon + 1,
-        broken.tm_mday,
-        broken.tm_hour,
-        broken.tm_min,
-        broken.tm_sec,
-        since.subsec_micros()
-    )
+    humantime::format_rfc3339_micros(std::time::SystemTime::now()).to_string()
 }
 
 /// Random bytes from the kernel.
 pub fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
-    // SAFETY: the pointer and length describe `bytes`.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, 0) };
-    if got == N as isize { Ok(bytes) } else { Err(io::Error::last_os_error()) }
+    let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    if got == N { Ok(bytes) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
 /// The name of an error, as it is looked up in manuals (`EPERM`), with its meaning.

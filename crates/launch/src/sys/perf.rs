@@ -1,8 +1,10 @@
 //! perf_event_open(2): opening, reading, ring buffers.
 
 use super::check;
+use memmap2::{MmapOptions, MmapRaw};
 use perf_event_open_sys as perf;
 use perf_event_open_sys::bindings as abi;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -138,16 +140,14 @@ pub fn disable(counter: &OwnedFd) -> io::Result<()> {
 
 /// Reads a counter. `Ok(None)`: a pinned counter that the hardware could not keep.
 pub fn read(counter: &OwnedFd) -> io::Result<Option<Reading>> {
-    let mut words = [0_u64; 4];
-    // SAFETY: the pointer and the size describe `words`.
-    let got = unsafe { libc::read(counter.as_raw_fd(), words.as_mut_ptr().cast(), std::mem::size_of_val(&words)) };
+    let mut bytes = [0; 4 * size_of::<u64>()];
+    let got = rustix::io::read(counter, &mut bytes)?;
+    let mut words = bytes.chunks_exact(size_of::<u64>()).map(|word| u64_of(word, 0));
+    let mut next = || words.next().unwrap_or(0);
     match got {
-        32 => {
-            let [count, enabled_ns, running_ns, id] = words;
-            Ok(Some(Reading { count, enabled_ns, running_ns, id }))
-        }
         0 => Ok(None),
-        _ => Err(io::Error::last_os_error()),
+        32 => Ok(Some(Reading { count: next(), enabled_ns: next(), running_ns: next(), id: next() })),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }
 
@@ -173,8 +173,7 @@ impl RecordKind {
 /// A ring buffer of one CPU.
 pub struct Ring {
     owner: OwnedFd,
-    base: *mut u8,
-    bytes: usize,
+    map: MmapRaw,
 }
 
 impl Ring {
@@ -183,22 +182,10 @@ impl Ring {
         let page = super::files::page_bytes() as usize;
         let mut data = RING_BYTES;
         loop {
-            let bytes = data + page;
-            // SAFETY: a fresh shared mapping of the event's own buffer.
-            let base = unsafe {
-                libc::mmap(
-                    std::ptr::null_mut(),
-                    bytes,
-                    libc::PROT_READ | libc::PROT_WRITE,
-                    libc::MAP_SHARED,
-                    owner.as_raw_fd(),
-                    0,
-                )
+            let error = match MmapOptions::new().len(data + page).map_raw(&owner) {
+                Ok(map) => return Ok(Ring { owner, map }),
+                Err(error) => error,
             };
-            if base != libc::MAP_FAILED {
-                return Ok(Ring { owner, base: base.cast(), bytes });
-            }
-            let error = io::Error::last_os_error();
             if error.raw_os_error() != Some(libc::EPERM) || data <= 4 * page {
                 return Err(error);
             }
@@ -220,7 +207,7 @@ impl Ring {
     fn word(&self, offset: usize) -> &AtomicU64 {
         // SAFETY: the offsets used are of 8-aligned u64 fields in the control page, which lives as long as `self`. The
         // kernel changes them concurrently, hence the atomic.
-        unsafe { &*self.base.add(offset).cast::<AtomicU64>() }
+        unsafe { &*self.map.as_ptr().add(offset).cast::<AtomicU64>() }
     }
 
     /// Takes out all records and hands over each one's kind and body (without its header). Fails when a record is torn
@@ -252,21 +239,18 @@ impl Ring {
 
     fn copy<'b>(&self, from: u64, length: usize, into: &'b mut Vec<u8>) -> &'b [u8] {
         let page = super::files::page_bytes() as usize;
-        let size = self.bytes - page;
+        let size = self.map.len() - page;
         into.clear();
         for at in from as usize..from as usize + length {
             // SAFETY: `page + at % size` lies inside the mapping; the kernel does not write before data_tail passes.
-            into.push(unsafe { self.base.add(page + at % size).read_volatile() });
+            into.push(unsafe { self.map.as_ptr().add(page + at % size).read_volatile() });
         }
         into
     }
 }
 
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: unmaps exactly what `new` mapped.
-        unsafe { libc::munmap(self.base.cast(), self.bytes) };
-    }
+fn u64_of(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..at + 8).and_then(|raw| raw.try_into().ok()).map_or(0, u64::from_ne_bytes)
 }
 
 fn u32_of(bytes: &[u8], at: usize) -> u32 {
@@ -279,12 +263,7 @@ fn u16_of(bytes: &[u8], at: usize) -> u16 {
 
 /// Raises the limit on open descriptors as far as allowed: one counter for each event and CPU.
 pub fn raise_descriptor_limit() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a live structure; failing leaves the limit as it is.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
-    }
+    let limit = getrlimit(Resource::Nofile);
+    // Failing leaves the limit as it is.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }

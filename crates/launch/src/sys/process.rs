@@ -1,6 +1,7 @@
 //! Processes: subreaping, reaping, signals to them, CPU sets.
 
-use super::check;
+use super::{Fillable, check};
+use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions};
 use std::io;
 
 /// A process that has been reaped.
@@ -63,8 +64,7 @@ pub fn reap() -> io::Result<Option<Reaped>> {
     let Some(pid) = ended()? else { return Ok(None) };
     let (at_ns, waiting_ns) = (super::monotonic_ns(), waiting_ns(pid));
     let mut status = 0;
-    // SAFETY: all-zero bytes are a valid `rusage`.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    let mut usage: libc::rusage = Fillable::zeroed();
     // SAFETY: both pointers are to live values of the right types.
     let pid = check(unsafe { libc::wait4(pid, &mut status, libc::WNOHANG | libc::__WALL, &mut usage) })?;
     if pid == 0 {
@@ -87,8 +87,7 @@ pub fn reap() -> io::Result<Option<Reaped>> {
 
 /// A child that has ended and was not reaped yet.
 fn ended() -> io::Result<Option<i32>> {
-    // SAFETY: all-zero bytes are a valid `siginfo_t`.
-    let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let mut found: libc::siginfo_t = Fillable::zeroed();
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     // SAFETY: the pointer is to a live value of the right type.
     check(unsafe { libc::waitid(libc::P_ALL, 0, &mut found, flags) })?;
@@ -105,8 +104,7 @@ pub fn waiting_ns(pid: i32) -> Option<u64> {
 /// Time that the hypervisor gave to others while these processors had work to do, since boot; None where it is not told.
 pub fn steal_ns(cpus: &[usize]) -> Option<u64> {
     let text = std::fs::read_to_string("/proc/stat").ok()?;
-    // SAFETY: sysconf reads no memory of ours.
-    let ticks = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|&ticks| ticks > 0)?;
+    let ticks = Some(rustix::param::clock_ticks_per_second()).filter(|&ticks| ticks > 0)?;
     let steal_of = |line: &str| {
         let mut fields = line.split_ascii_whitespace();
         let cpu: usize = fields.next()?.strip_prefix("cpu")?.parse().ok()?;
@@ -117,20 +115,26 @@ pub fn steal_ns(cpus: &[usize]) -> Option<u64> {
 
 /// Makes this process the parent of every orphan among its descendants.
 pub fn become_subreaper() -> io::Result<()> {
-    // SAFETY: this prctl takes plain integers.
-    check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }).map(drop)
+    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
 /// Asks for a signal when the parent dies.
-pub fn signal_on_parent_death(signal: i32) -> io::Result<()> {
-    // SAFETY: this prctl takes plain integers.
-    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal, 0, 0, 0) }).map(drop)
+pub fn signal_on_parent_death(signal: Signal) -> io::Result<()> {
+    Ok(rustix::process::set_parent_process_death_signal(Some(signal))?)
 }
 
 /// Sends a signal to a process (positive id) or a group (negative).
 pub fn kill(pid: i32, signal: i32) -> io::Result<()> {
     // SAFETY: kill takes plain integers.
     check(unsafe { libc::kill(pid, signal) }).map(drop)
+}
+
+/// How many descriptors a process may have (the soft limit); None: it is gone, or out of reach.
+pub fn descriptor_limit(pid: i32) -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: no new limit is given, and `limit` is alive.
+    let done = unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, std::ptr::null(), &mut limit) };
+    (done == 0).then_some(limit.rlim_cur)
 }
 
 /// Whether a process with this id exists (also one that has ended and was not reaped).
@@ -145,8 +149,7 @@ pub fn own_pid() -> i32 {
 
 /// The parent's id (0 when it is in another pid namespace).
 pub fn parent_pid() -> i32 {
-    // SAFETY: getppid has no arguments and cannot fail.
-    unsafe { libc::getppid() }
+    Pid::as_raw(rustix::process::getppid())
 }
 
 /// Ends this process at once, without running destructors or flushing.
@@ -163,14 +166,15 @@ pub fn fork() -> io::Result<i32> {
 
 /// Waits for one particular child to end.
 pub fn wait_for(pid: i32) -> io::Result<End> {
-    let mut status = 0;
+    let options = WaitOptions::from_bits_retain(libc::__WALL as u32);
     loop {
-        // SAFETY: `status` is a live int.
-        match check(unsafe { libc::waitpid(pid, &mut status, libc::__WALL) }) {
-            Ok(_) if libc::WIFSIGNALED(status) => return Ok(End::Signalled(libc::WTERMSIG(status))),
-            Ok(_) => return Ok(End::Exited(libc::WEXITSTATUS(status))),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+        match rustix::process::waitpid(Pid::from_raw(pid), options) {
+            Ok(Some((_, status))) => {
+                let signalled = status.terminating_signal().map(End::Signalled);
+                return Ok(signalled.unwrap_or(End::Exited(status.exit_status().unwrap_or(0))));
+            }
+            Ok(None) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
 }
@@ -253,9 +257,7 @@ pub fn real_time_limit() -> u64 {
 
 /// Lifts the limit on locked memory, for this process and those it starts.
 pub fn unlimit_locked_memory() -> io::Result<()> {
-    let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the structure is alive.
-    check(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) }).map(drop)
+    Ok(rustix::process::setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None })?)
 }
 
 /// A limit in force (RLIMIT_*): the soft one, and how far the process may raise it.
@@ -290,8 +292,14 @@ pub fn may_lock(bytes: u64) -> bool {
 
 /// The personality's flags, unchanged.
 pub fn personality() -> io::Result<u32> {
-    // SAFETY: 0xffffffff asks without changing.
-    check(unsafe { libc::personality(0xffff_ffff) }).map(|flags| flags as u32)
+    // This value asks without changing.
+    set_personality(0xffff_ffff)
+}
+
+/// Sets the personality's flags; those before. Async-signal-safe.
+pub fn set_personality(flags: u32) -> io::Result<u32> {
+    // SAFETY: plain integers.
+    check(unsafe { libc::personality(flags.into()) }).map(|flags| flags as u32)
 }
 
 #[cfg(test)]

@@ -1,55 +1,40 @@
 //! Signals as file descriptors, waiting with a time-out, the terminal's foreground group.
 
 use super::check;
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::process::Pid;
+use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
 
 /// Signals the launcher waits for.
-pub const WATCHED: [i32; 5] = [libc::SIGCHLD, libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+const WATCHED: [Signal; 5] = [Signal::SIGCHLD, Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
 
-fn set_of(signals: &[i32]) -> libc::sigset_t {
-    // SAFETY: all-zero bytes are a valid sigset_t, which sigemptyset then initialises.
-    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `set` is a live sigset_t and the numbers are valid signals.
-    unsafe {
-        libc::sigemptyset(&mut set);
-        for &signal in signals {
-            libc::sigaddset(&mut set, signal);
-        }
-    }
-    set
-}
-
-/// Blocks [`WATCHED`] and gives a non-blocking descriptor to read them from.
-pub fn watch() -> io::Result<File> {
-    let set = set_of(&WATCHED);
-    // SAFETY: `set` is initialised; a null old set is allowed.
-    check(unsafe { libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) })?;
-    // SAFETY: `set` is initialised.
-    let fd = check(unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) })?;
-    // SAFETY: the descriptor is new and owned by nobody else.
-    Ok(unsafe { File::from_raw_fd(fd) })
+/// Blocks the signals that the launcher waits for, and gives a non-blocking descriptor to read them from.
+pub fn watch() -> io::Result<SignalFd> {
+    let set = SigSet::from_iter(WATCHED);
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), None)?;
+    Ok(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
 }
 
 /// The next pending signal of a descriptor from [`watch`].
-pub fn next(watched: &mut File) -> Option<i32> {
-    let mut info = [0_u8; std::mem::size_of::<libc::signalfd_siginfo>()];
-    watched.read_exact(&mut info).ok()?;
-    let number = info.first_chunk::<4>().map(|bytes| u32::from_ne_bytes(*bytes))?;
-    Some(number as i32)
+pub fn next(watched: &SignalFd) -> Option<i32> {
+    watched.read_signal().ok()?.map(|info| info.ssi_signo as i32)
 }
 
 /// Undoes for a program about to be started what the launcher did to signals. Async-signal-safe.
 pub fn reset_for_program() {
-    let none = set_of(&[]);
-    // SAFETY: `none` is an initialised set; SIG_DFL is a valid disposition for both signals. std ignores SIGPIPE at
-    // start-up, and the launcher ignores SIGTTOU; a program expects neither.
-    unsafe {
-        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        libc::signal(libc::SIGTTOU, libc::SIG_DFL);
-    }
+    let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
+    // std ignores SIGPIPE at start-up, and the launcher ignores SIGTTOU; a program expects neither.
+    dispose(libc::SIGPIPE, libc::SIG_DFL);
+    dispose(libc::SIGTTOU, libc::SIG_DFL);
+}
+
+/// `how`: SIG_DFL or SIG_IGN.
+fn dispose(signal: i32, how: libc::sighandler_t) {
+    // SAFETY: no handler is set that could be called.
+    unsafe { libc::signal(signal, how) };
 }
 
 /// Waits until a descriptor is readable or the time is up (None: no limit). An interrupted wait counts as over. Gives
@@ -75,25 +60,21 @@ pub fn wait_readable(fds: &[RawFd], timeout_ns: Option<u64>) -> io::Result<Vec<R
 }
 
 /// Whether a descriptor is a terminal whose foreground group is this process's.
-pub fn is_foreground(fd: RawFd) -> bool {
-    // SAFETY: plain integers.
-    unsafe { libc::isatty(fd) == 1 && libc::tcgetpgrp(fd) == libc::getpgrp() }
+pub fn is_foreground(fd: BorrowedFd<'_>) -> bool {
+    isatty(fd) && tcgetpgrp(fd).is_ok_and(|group| group == rustix::process::getpgrp())
 }
 
 /// Makes a group the terminal's foreground group. SIGTTOU is ignored from then on: the launcher may by then be in
 /// the background itself, and must be able to take the terminal back.
-pub fn set_foreground(terminal: &impl AsRawFd, group: i32) -> io::Result<()> {
-    // SAFETY: SIG_IGN is a valid disposition; the other arguments are plain integers.
-    unsafe {
-        libc::signal(libc::SIGTTOU, libc::SIG_IGN);
-        check(libc::tcsetpgrp(terminal.as_raw_fd(), group)).map(drop)
-    }
+pub fn set_foreground(terminal: &impl AsFd, group: i32) -> io::Result<()> {
+    dispose(libc::SIGTTOU, libc::SIG_IGN);
+    let group = Pid::from_raw(group).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(tcsetpgrp(terminal, group)?)
 }
 
 /// This process's group.
 pub fn own_group() -> i32 {
-    // SAFETY: getpgrp has no arguments and cannot fail.
-    unsafe { libc::getpgrp() }
+    Pid::as_raw(Some(rustix::process::getpgrp()))
 }
 
 /// The short name of a signal (`SIGKILL`).
@@ -112,6 +93,7 @@ pub fn name(signal: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
 
     #[test]
     fn a_descriptor_that_has_hung_up_is_told_so_that_nobody_spins_on_it() {

@@ -1,74 +1,102 @@
 //! Unix sockets: who is at the other end, and handing descriptors to it.
 
-use super::check;
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use nix::sys::socket::{getsockopt, sockopt};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-/// Descriptors handed over at once.
-const DESCRIPTORS: usize = 2;
-/// Linux 6.5: a descriptor of the process that connected.
-const SO_PEERPIDFD: libc::c_int = 77;
-
-fn option<T>(stream: &UnixStream, name: libc::c_int, mut value: T) -> io::Result<T> {
-    let mut length = size_of::<T>() as libc::socklen_t;
-    let into = (&raw mut value).cast();
-    // SAFETY: `value` is alive and `length` is its size; both options give plain data.
-    check(unsafe { libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, name, into, &mut length) })?;
-    Ok(value)
-}
+/// Most descriptors that are handed over at once.
+pub const DESCRIPTORS: usize = 16;
+/// Bytes of them.
+const FD_BYTES: usize = DESCRIPTORS * size_of::<RawFd>();
+/// Room for a header and the descriptors, aligned as a cmsghdr wants it.
+type Control = [u64; 2 + FD_BYTES.div_ceil(8)];
 
 /// The process that connected, by its id as this process sees it, and the user and group it then had.
 pub fn peer(stream: &UnixStream) -> io::Result<libc::ucred> {
-    option(stream, libc::SO_PEERCRED, libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX })
+    Ok(getsockopt(stream, sockopt::PeerCredentials)?.into())
 }
 
-/// A pidfd of the process that connected: it tells whether the id still means the same process.
+/// A pidfd of the process that connected (Linux 6.5): it tells whether the id still means the same process.
 pub fn peer_pidfd(stream: &UnixStream) -> io::Result<OwnedFd> {
-    let fd: RawFd = option(stream, SO_PEERPIDFD, -1)?;
-    // SAFETY: the descriptor is new and owned by nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    Ok(getsockopt(stream, sockopt::PeerPidfd)?)
 }
 
-/// Whether the process has not ended.
+/// Whether the process has not ended: its pidfd is readable from then on.
 pub fn is_alive(pidfd: &OwnedFd) -> bool {
-    let no_info = std::ptr::null::<libc::siginfo_t>();
-    // SAFETY: signal 0 only asks; a null pointer stands for no information.
-    unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), 0, no_info, 0) == 0 }
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready == 0)
 }
 
-/// Sends `payload`, and with it descriptors, without waiting: a peer that does not read gets nothing.
-pub fn send(stream: &UnixStream, payload: &[u8], fds: Option<[RawFd; DESCRIPTORS]>) -> io::Result<()> {
-    const FD_BYTES: u32 = (DESCRIPTORS * size_of::<RawFd>()) as u32;
-    // Aligned as a cmsghdr wants it, and with room for one header and the descriptors.
-    let mut control = [0_u64; 4];
-    let mut part = libc::iovec { iov_base: payload.as_ptr().cast_mut().cast(), iov_len: payload.len() };
+/// Sends `payload`, and with it up to [`DESCRIPTORS`] descriptors, without waiting: a peer that does not read gets nothing.
+pub fn send(stream: &impl AsFd, payload: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut control = SendAncillaryBuffer::new(&mut room);
+    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    sendmsg(stream, &[IoSlice::new(payload)], &mut control, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Receives one message: the bytes of its payload, and into `fds` the descriptors that came with it, close-on-exec; how many. Does
+/// not allocate. No bytes: the peer is gone.
+pub fn receive(fd: RawFd, payload: &mut [u8], fds: &mut [RawFd; DESCRIPTORS]) -> io::Result<(usize, usize)> {
+    let mut control: Control = [0; _];
+    let mut part = libc::iovec { iov_base: payload.as_mut_ptr().cast(), iov_len: payload.len() };
     // SAFETY: all-zero bytes are a valid `msghdr` (null pointers and zero lengths).
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &mut part;
     message.msg_iovlen = 1;
-    if let Some(fds) = fds {
-        // SAFETY: CMSG_SPACE only computes; the buffer is alive, aligned, and has 32 bytes, enough for a header (16)
-        // and two descriptors (8); CMSG_FIRSTHDR points into it because its length is set.
-        unsafe {
-            message.msg_control = control.as_mut_ptr().cast();
-            message.msg_controllen = libc::CMSG_SPACE(FD_BYTES) as usize;
-            let header = libc::CMSG_FIRSTHDR(&message);
-            (*header).cmsg_level = libc::SOL_SOCKET;
-            (*header).cmsg_type = libc::SCM_RIGHTS;
-            (*header).cmsg_len = libc::CMSG_LEN(FD_BYTES) as usize;
-            libc::CMSG_DATA(header).cast::<[RawFd; DESCRIPTORS]>().write_unaligned(fds);
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control);
+    // SAFETY: the message and everything it points to are alive.
+    let got = unsafe { libc::recvmsg(fd, &mut message, libc::MSG_CMSG_CLOEXEC) };
+    if got == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut count = 0;
+    // SAFETY: the kernel has written the control messages that `msg_controllen` says; a header's length says how many
+    // descriptors follow it.
+    unsafe {
+        let header = libc::CMSG_FIRSTHDR(&message);
+        if !header.is_null() && (*header).cmsg_type == libc::SCM_RIGHTS {
+            let data = libc::CMSG_DATA(header).cast::<RawFd>();
+            count = ((*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize) / size_of::<RawFd>();
+            for (number, fd) in fds.iter_mut().enumerate().take(count) {
+                *fd = data.add(number).read_unaligned();
+            }
         }
     }
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: the message and everything it points to are alive.
-    let sent = unsafe { libc::sendmsg(stream.as_raw_fd(), &message, flags) };
-    if sent == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    Ok((got as usize, count.min(DESCRIPTORS)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn descriptors_come_with_what_was_sent() {
+        let (one, other) = UnixStream::pair().expect("pair");
+        let (first, second) = crate::sys::files::pipe().expect("pipe");
+        let mut fds = [-1; DESCRIPTORS];
+        let mut payload = [0; 8];
+        for count in [0, 1, 2] {
+            let sent = [first.as_raw_fd(), second.as_raw_fd()];
+            send(&one, b"word", &sent[..count]).expect("sent");
+            assert_eq!(receive(other.as_raw_fd(), &mut payload, &mut fds).expect("received"), (4, count));
+            for fd in &fds[..count] {
+                // SAFETY: the descriptor is new and owned by nobody else.
+                drop(unsafe { OwnedFd::from_raw_fd(*fd) });
+            }
+        }
+        assert!(send(&one, b"word", &[first.as_raw_fd(); DESCRIPTORS + 1]).is_err());
+        drop(one);
+        assert_eq!(receive(other.as_raw_fd(), &mut payload, &mut fds).expect("the end"), (0, 0));
+    }
 
     #[test]
     fn the_peer_of_an_own_socket_is_this_process() {
@@ -77,8 +105,8 @@ mod tests {
         if let Ok(pidfd) = peer_pidfd(&one) {
             assert!(is_alive(&pidfd));
         }
-        send(&one, b"none", None).expect("sent");
+        send(&one, b"none", &[]).expect("sent");
         drop(other);
-        assert!(send(&one, b"gone", None).is_err(), "and no SIGPIPE");
+        assert!(send(&one, b"gone", &[]).is_err(), "and no SIGPIPE");
     }
 }

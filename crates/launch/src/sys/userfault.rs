@@ -1,9 +1,11 @@
 //! userfaultfd: whether one can be had, and whether it can move pages. Tried in this process, on pages of its own.
 
 use super::{check, check_long};
+use memmap2::MmapMut;
 use std::fs::File;
+use std::hint::black_box;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Opens userfaultfds for whoever may open it.
 pub const DEVICE: &str = "/dev/userfaultfd";
@@ -51,8 +53,7 @@ struct Move {
 pub fn by_call() -> io::Result<OwnedFd> {
     // SAFETY: plain integers.
     let fd = check_long(unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | libc::O_NONBLOCK) })?;
-    // SAFETY: the descriptor is new and owned by nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    Ok(new(fd as RawFd))
 }
 
 /// The same, by the device.
@@ -60,8 +61,12 @@ pub fn by_device() -> io::Result<OwnedFd> {
     let device = File::options().read(true).write(true).open(DEVICE)?;
     // SAFETY: this request takes plain flags.
     let fd = check(unsafe { libc::ioctl(device.as_raw_fd(), IOC_NEW, libc::O_CLOEXEC | libc::O_NONBLOCK) })?;
-    // SAFETY: the descriptor is new and owned by nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    Ok(new(fd))
+}
+
+fn new(fd: RawFd) -> OwnedFd {
+    // SAFETY: what the kernel has just made, and nobody else owns.
+    unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
 /// Moves one page by `uffd`, from one mapping of this process to another.
@@ -70,64 +75,57 @@ pub fn by_device() -> io::Result<OwnedFd> {
 /// EINVAL from a kernel that has no UFFDIO_MOVE.
 pub fn try_move(uffd: &OwnedFd) -> io::Result<()> {
     let mut api = Api { api: API, features: FEATURE_MOVE, ioctls: 0 };
-    // SAFETY: the structure has the kernel's layout and is alive.
-    check(unsafe { libc::ioctl(uffd.as_raw_fd(), IOC_API, &mut api) })?;
-    let pages = Pages::map(2)?;
-    let (source, target) = (pages.at(0), pages.at(1));
-    let mut register =
-        Register { start: target as u64, length: PAGE as u64, mode: REGISTER_MODE_MISSING, ioctls: 0 };
-    // SAFETY: the structure has the kernel's layout; the range lies in the mapping made above.
-    check(unsafe { libc::ioctl(uffd.as_raw_fd(), IOC_REGISTER, &mut register) })?;
+    api.request(uffd)?;
+    let mut pages = MmapMut::map_anon(2 * PAGE)?;
+    let source = pages.as_mut_ptr() as u64;
+    let (target, length) = (source + PAGE as u64, PAGE as u64);
+    Register { start: target, length, mode: REGISTER_MODE_MISSING, ioctls: 0 }.request(uffd)?;
     const MARK: u8 = 0x5a;
-    // SAFETY: the first page of the mapping is writable and not registered.
-    unsafe { source.write_volatile(MARK) };
-    let mut moved = Move { target: target as u64, source: source as u64, length: PAGE as u64, mode: 0, moved: 0 };
-    // SAFETY: the structure has the kernel's layout; both pages lie in the mapping, and nothing holds references there.
-    check(unsafe { libc::ioctl(uffd.as_raw_fd(), IOC_MOVE, &mut moved) })?;
-    // SAFETY: the second page is there now: the kernel said so, and it does not fault.
-    let arrived = moved.moved == PAGE as i64 && unsafe { target.read_volatile() } == MARK;
+    pages[0] = MARK;
+    let mut moved = Move { target, source, length, mode: 0, moved: 0 };
+    moved.request(uffd)?;
+    // The second page is there now: the kernel said so, and it does not fault.
+    let arrived = moved.moved == PAGE as i64 && black_box(&mut pages)[PAGE] == MARK;
     if arrived { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EIO)) }
+}
+
+/// An argument of an ioctl of a userfaultfd.
+///
+/// # Safety
+/// The structure has the kernel's layout for this request, which fills no more than it, and touches no memory but pages of
+/// [`try_move`]'s own.
+unsafe trait Request: Sized {
+    const NUMBER: libc::c_ulong;
+
+    fn request(&mut self, uffd: &OwnedFd) -> io::Result<()> {
+        // SAFETY: what the trait promises; the structure is alive.
+        check(unsafe { libc::ioctl(uffd.as_raw_fd(), Self::NUMBER, &raw mut *self) }).map(drop)
+    }
+}
+
+// SAFETY: `struct uffdio_api`; no memory is touched.
+unsafe impl Request for Api {
+    const NUMBER: libc::c_ulong = IOC_API;
+}
+
+// SAFETY: `struct uffdio_register`; the contents of the range stay.
+unsafe impl Request for Register {
+    const NUMBER: libc::c_ulong = IOC_REGISTER;
+}
+
+// SAFETY: `struct uffdio_move`; both pages are `try_move`'s, which holds no reference to them meanwhile.
+unsafe impl Request for Move {
+    const NUMBER: libc::c_ulong = IOC_MOVE;
 }
 
 /// The frame number that pagemap gives for a page of this process; 0 where it keeps them back.
 pub fn own_frame_number() -> io::Result<u64> {
     use std::os::unix::fs::FileExt;
     const FRAME: u64 = (1 << 55) - 1;
-    let pages = Pages::map(1)?;
-    // SAFETY: the page is mapped and writable.
-    unsafe { pages.at(0).write_volatile(1) };
+    let mut page = MmapMut::map_anon(PAGE)?;
+    black_box(&mut page)[0] = 1;
     let mut entry = [0; 8];
-    let at = pages.at(0) as u64 / PAGE as u64 * 8;
+    let at = page.as_ptr() as u64 / PAGE as u64 * 8;
     File::open("/proc/self/pagemap")?.read_exact_at(&mut entry, at)?;
     Ok(u64::from_ne_bytes(entry) & FRAME)
-}
-
-/// Untouched anonymous pages.
-struct Pages {
-    base: *mut u8,
-    bytes: usize,
-}
-
-impl Pages {
-    fn map(count: usize) -> io::Result<Pages> {
-        let bytes = count * PAGE;
-        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a fresh private mapping at an address of the kernel's choice.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Pages { base: base.cast(), bytes })
-    }
-
-    fn at(&self, page: usize) -> *mut u8 {
-        self.base.wrapping_add(page * PAGE)
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        // SAFETY: unmaps exactly what `map` mapped.
-        unsafe { libc::munmap(self.base.cast(), self.bytes) };
-    }
 }

@@ -13,9 +13,7 @@ pub fn flags_for(bytes: usize) -> i32 {
 
 /// Maps pages of `bytes` from the reserved pools at exactly `span`, where nothing is mapped.
 pub fn map(span: Span, bytes: usize) -> Result<(), Errno> {
-    let flags = flags_for(bytes) | c::MAP_FIXED_NOREPLACE;
-    // SAFETY: NOREPLACE: nothing that exists is touched.
-    match unsafe { sys::mmap(span.start, span.len(), c::PROT_RW, flags, -1, 0) } {
+    match sys::map_unused(span.start, span.len(), c::PROT_RW, flags_for(bytes)) {
         Ok(_) => {
             guest_file::add(Counter::HugetlbTiles, (span.len() / bytes) as u64);
             Ok(())

@@ -6,7 +6,7 @@ use pagelab_abi::guest::{Counter, NoteKind};
 
 use crate::boundary::arch::{PAGE, PMD};
 use crate::boundary::span::{Span, align_down};
-use crate::boundary::sys::{self, Errno, c};
+use crate::boundary::sys::{self, Advice, Errno};
 use crate::boundary::{huge_pages, maps};
 use crate::state::layout::Backing;
 use crate::state::{guest_file, seccomp};
@@ -59,8 +59,8 @@ pub fn advise(span: Span, backing: Backing) {
         Backing::Kernel => return,
         // Without the advice there are fewer mappings, and it is one call less.
         Backing::Base if !huge_pages::come_unasked() => return,
-        Backing::Base => c::MADV_NOHUGEPAGE,
-        Backing::Thp(_) | Backing::Hugetlb(_) => c::MADV_HUGEPAGE,
+        Backing::Base => Advice::BasePages,
+        Backing::Thp(_) | Backing::Hugetlb(_) => Advice::HugePages,
     };
     if !may_split() {
         return;
@@ -71,10 +71,9 @@ pub fn advise(span: Span, backing: Backing) {
     {
         keep_apart(span, bytes);
     }
-    // SAFETY: the two advices change page sizes, never contents.
-    if let Err(errno) = unsafe { sys::madvise(span.start, span.len(), advice) } {
+    if let Err(errno) = sys::advise(span.start, span.len(), advice) {
         // EINVAL: a kernel without transparent huge pages has nothing to switch off.
-        if errno != Errno::EINVAL || advice == c::MADV_HUGEPAGE {
+        if errno != Errno::EINVAL || advice == Advice::HugePages {
             guest_file::note(NoteKind::Fallback, Some(errno), span.start, span.len());
         }
     }
@@ -102,8 +101,7 @@ fn keep_apart(span: Span, bytes: usize) {
     while at < span.end {
         let end = (align_down(at, bytes) + bytes).min(span.end);
         if !(at / bytes).is_multiple_of(2) {
-            // SAFETY: changes no contents.
-            let advised = unsafe { sys::madvise(at, end - at, c::MADV_RANDOM) };
+            let advised = sys::advise(at, end - at, Advice::Random);
             if !may_split() || advised.is_err() {
                 return guest_file::note(NoteKind::SwitchDenied, advised.err(), at, bytes);
             }
@@ -128,8 +126,7 @@ pub enum Collapsed {
 
 /// Makes one page of a whole tile of 2 MiB that consists of small ones.
 pub fn collapse(tile: Span) -> Collapsed {
-    // SAFETY: collapsing changes page sizes, never contents.
-    match unsafe { sys::madvise(tile.start, tile.len(), c::MADV_COLLAPSE) } {
+    match sys::advise(tile.start, tile.len(), Advice::Collapse) {
         Ok(()) => {
             guest_file::count(Counter::TilesCollapsed);
             Collapsed::Huge

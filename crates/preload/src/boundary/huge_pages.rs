@@ -4,7 +4,7 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::boundary::span::Span;
-use crate::boundary::sys::{self, c};
+use crate::boundary::sys::{self, Advice, c};
 
 /// Whether the kernel makes huge pages where nobody asked for them: then base pages must be asked for.
 static UNASKED: AtomicBool = AtomicBool::new(true);
@@ -47,14 +47,13 @@ const SWITCHES: [&CStr; 9] = [
 
 /// Asks for huge pages where memory is mapped already.
 pub fn advise_huge(span: Span) {
-    // SAFETY: changes page sizes, never contents.
-    let _ = unsafe { sys::madvise(span.start, span.len(), c::MADV_HUGEPAGE) };
+    let _ = sys::advise(span.start, span.len(), Advice::HugePages);
 }
 
 /// Asks for base pages, where the kernel would make larger ones unasked.
 pub fn advise_base(span: Span) {
     if come_unasked() {
-        // SAFETY: changes page sizes, never contents. A kernel without larger pages has nothing to switch off.
-        let _ = unsafe { sys::madvise(span.start, span.len(), c::MADV_NOHUGEPAGE) };
+        // A kernel without larger pages has nothing to switch off.
+        let _ = sys::advise(span.start, span.len(), Advice::BasePages);
     }
 }

@@ -7,9 +7,7 @@ use crate::boundary::sys::{self, Errno, c};
 
 /// Maps fresh zeroed read-write memory at exactly `span`, where nothing is mapped.
 pub fn map_at(span: Span) -> Result<(), Errno> {
-    let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_FIXED_NOREPLACE;
-    // SAFETY: NOREPLACE: nothing that exists is touched.
-    let at = unsafe { sys::mmap(span.start, span.len(), c::PROT_RW, flags, -1, 0) }?;
+    let at = sys::map_unused(span.start, span.len(), c::PROT_RW, 0)?;
     if at != span.start {
         // Kernels before 4.17 take the address for a hint.
         // SAFETY: the mapping was just made and nobody knows of it.
@@ -28,8 +26,8 @@ pub fn is_one_mapping(border: usize) -> bool {
 /// Whether all of `span` belongs to one mapping.
 pub fn is_within_one(span: Span) -> bool {
     const TOO_MUCH: usize = 1 << 46;
-    // SAFETY: nothing moves without MREMAP_MAYMOVE, and there is no room for that much anywhere.
-    let grown = unsafe { sys::mremap(span.start, span.len(), TOO_MUCH, 0, 0) };
+    // There is no room for that much anywhere.
+    let grown = sys::grow_in_place(span.start, span.len(), TOO_MUCH);
     grown != Err(Errno::EFAULT)
 }
 

@@ -3,6 +3,7 @@
 use pagelab_abi::plan::Memory;
 
 use crate::boundary::apart::apart;
+use crate::boundary::own::Fresh;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Errno, c};
 
@@ -119,13 +120,7 @@ fn read_each(buffer: &mut [u8], visit: &mut dyn FnMut(&Mapping<'_>) -> bool) -> 
 
 /// [`each_with`] and a buffer of its own, mapped and unmapped again (the caller's stack may be small).
 pub fn each(visit: &mut dyn FnMut(&Mapping<'_>) -> bool) -> Result<(), Errno> {
-    let at = sys::mmap_own(BUFFER)?;
-    // SAFETY: a fresh mapping of that size that nobody else knows.
-    let buffer = unsafe { core::slice::from_raw_parts_mut(at as *mut u8, BUFFER) };
-    let result = each_with(buffer, visit);
-    // SAFETY: `buffer` is not used any more.
-    let _ = unsafe { sys::munmap(at, BUFFER) };
-    result
+    each_with(Fresh::map(BUFFER)?.into_bytes().all(), visit)
 }
 
 /// Data and bss of a loaded object, or the stack; `data_end` is where the data before it ended.

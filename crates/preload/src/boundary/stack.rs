@@ -10,6 +10,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::boundary::arch::{self, PAGE};
+use crate::boundary::own::Fresh;
 use crate::boundary::sys::{self, Result, c};
 
 /// How many there are.
@@ -33,13 +34,12 @@ pub fn install() -> Result<()> {
     if AREA.load(Ordering::Acquire) != 0 {
         return Ok(());
     }
-    let area = sys::mmap_own(LEN)?;
-    // SAFETY: our own memory, which nobody uses yet.
-    unsafe { sys::mprotect(area, PAGE, c::PROT_NONE) }?;
-    if AREA.compare_exchange(0, area + PAGE, Ordering::AcqRel, Ordering::Acquire).is_err() {
-        // Another thread was first.
-        // SAFETY: mapped a moment ago, and nobody knows of it.
-        unsafe { sys::munmap(area, LEN) }?;
+    let mut area = Fresh::map(LEN)?.into_room();
+    area.protect(PAGE, c::PROT_NONE)?;
+    let first = area.span().start + PAGE;
+    // Else another thread was first.
+    if AREA.compare_exchange(0, first, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+        area.keep();
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::boundary::arch::PAGE;
 use crate::boundary::maps;
 use crate::boundary::span::Span;
-use crate::boundary::sys::{self, Errno, Result, c, task};
+use crate::boundary::sys::{self, Advice, Errno, Result, task};
 use crate::frames::engine::is_pinned;
 use crate::frames::kernel::pagemap::Pagemap;
 use crate::frames::pool::chunks::SLOTS;
@@ -70,7 +70,10 @@ pub fn forget(addr: usize, len: usize) {
 /// What comes before the engine's start, where the program's own hints are the first to need it.
 pub type Prepare = fn() -> Result<()>;
 
+// Of these functions of the API, which are called seldom, one copy each is enough: hence the `inline(never)`.
+
 /// Makes sure that the engine runs.
+#[inline(never)]
 pub fn start(prepare: Prepare) -> Result<()> {
     meet();
     if is_running() {
@@ -92,6 +95,7 @@ fn why() -> Errno {
 }
 
 /// Gives `span` a hint; `None`: it is the kernel's.
+#[inline(never)]
 pub fn set_range(span: Span, asked: Option<Asked>, prepare: Prepare) -> Result<()> {
     // In this order: what starts may be mapped in a hole of the range.
     let begin = || {
@@ -112,6 +116,7 @@ pub fn set_range(span: Span, asked: Option<Asked>, prepare: Prepare) -> Result<(
 }
 
 /// Takes hints for `span` back.
+#[inline(never)]
 pub fn clear_range(span: Span, prepare: Prepare) -> Result<()> {
     start(prepare)?;
     let _table = TABLE.lock();
@@ -139,6 +144,7 @@ fn unpin(span: Span) {
 }
 
 /// The hint for what neither a range nor a rule of the policy names (`None`: it is the kernel's).
+#[inline(never)]
 pub fn set_default(asked: Option<Asked>, prepare: Prepare) -> Result<()> {
     if let Err(errno) = start(prepare) {
         if let Some(asked) = asked {
@@ -192,6 +198,7 @@ fn settle(span: Span) {
 }
 
 /// Moves what is in memory of `span` to where it should be.
+#[inline(never)]
 pub fn remap_range(span: Span, prepare: Prepare) -> Result<Moved> {
     mapped(span)?;
     start(prepare)?;
@@ -229,8 +236,8 @@ pub fn unshare(span: Span, words: &mut [u64; SLOTS]) {
             continue;
         }
         for (page, _) in pages.step_by(PAGE).zip(words.iter()).filter(|(_, shared)| **shared != 0) {
-            // SAFETY: contents stay as they are. Where the memory is read-only it fails, and the page stays.
-            let copied = unsafe { sys::madvise(page, PAGE, c::MADV_POPULATE_WRITE) };
+            // Where the memory is read-only it fails, and the page stays.
+            let copied = sys::advise(page, PAGE, Advice::PopulateWrite);
             if let (Ok(()), Some(number)) = (copied, areas::strategy_of(page)) {
                 tally::frames(number, |counts| &counts.copied_pages, 1);
             }

@@ -99,6 +99,7 @@ impl Drop for Pagemap {
 mod tests {
     use super::*;
     use crate::boundary::arch::{PAGE, PMD};
+    use crate::boundary::sys::Advice;
 
     fn bytes(pagemap: &Pagemap, span: Span) -> (usize, usize) {
         let (mut small, mut large) = (0, 0);
@@ -110,10 +111,9 @@ mod tests {
     #[test]
     fn touched_pages_are_seen_one_by_one() {
         let at = sys::mmap_own(1000 * PAGE).unwrap();
-        // SAFETY: our own memory; no huge pages, so that single pages stay single.
-        unsafe { sys::madvise(at, 1000 * PAGE, c::MADV_NOHUGEPAGE) }.unwrap();
+        sys::advise(at, 1000 * PAGE, Advice::BasePages).unwrap();
         for page in (0..1000).step_by(3) {
-            // SAFETY: as above.
+            // SAFETY: our own memory.
             unsafe { core::ptr::write_volatile((at + page * PAGE) as *mut u8, 1) };
         }
         // A read only maps the shared zero page.
@@ -127,13 +127,9 @@ mod tests {
     fn huge_pages_are_seen() {
         let at = sys::mmap_own(2 * PMD).unwrap();
         let tile = at.next_multiple_of(PMD);
-        // SAFETY: our own memory.
-        let made = unsafe {
-            sys::madvise(tile, PMD, c::MADV_HUGEPAGE).unwrap();
-            sys::madvise(tile, PMD, c::MADV_POPULATE_WRITE).unwrap();
-            sys::madvise(tile, PMD, c::MADV_COLLAPSE)
-        };
-        made.unwrap();
+        for advice in [Advice::HugePages, Advice::PopulateWrite, Advice::Collapse] {
+            sys::advise(tile, PMD, advice).unwrap();
+        }
         let pagemap = Pagemap::open().unwrap();
         assert_eq!(bytes(&pagemap, Span::new(tile, tile + PMD)), (0, PMD));
     }

@@ -1,10 +1,12 @@
 //! An environment without the guest, for programs that shall not inherit the policy.
 
 use core::ffi::{CStr, c_char};
+use core::marker::PhantomData;
 
 use crate::boundary::arch::PAGE;
+use crate::boundary::own::{Bytes, Fresh};
 use crate::boundary::stack;
-use crate::boundary::sys::{self, Errno};
+use crate::boundary::sys::Errno;
 use crate::state::seccomp;
 
 /// The variable that names the plan.
@@ -16,56 +18,69 @@ pub const FILTERS: &[u8] = b"PAGELAB_FILTERS=";
 /// How the library's file is called begins so: `libpagelab.so` as cargo builds it, `libpagelab.abi3.so` in a wheel.
 const LIBRARY: &[u8] = b"libpagelab.";
 
+/// The strings of an array that ends with a null pointer, as a process gets them and exec takes them.
+#[derive(Clone, Copy)]
+pub struct Strings<'a> {
+    next: *const *const c_char,
+    lifetime: PhantomData<&'a CStr>,
+}
+
+impl Strings<'_> {
+    /// Those of the array at `address`.
+    ///
+    /// # Safety
+    /// It is 0, or there is such an array, which lives as long as this value says, and so do its strings.
+    pub const unsafe fn at(address: usize) -> Self {
+        Strings { next: address as *const *const c_char, lifetime: PhantomData }
+    }
+}
+
+impl<'a> Iterator for Strings<'a> {
+    type Item = &'a CStr;
+
+    fn next(&mut self) -> Option<&'a CStr> {
+        // SAFETY: null, or in the array: it was not left behind at the null pointer.
+        let entry = unsafe { self.next.as_ref() }?;
+        if entry.is_null() {
+            return None;
+        }
+        self.next = self.next.wrapping_add(1);
+        // SAFETY: a terminated string.
+        Some(unsafe { CStr::from_ptr(*entry) })
+    }
+}
+
 /// A copy of an environment in memory of its own; unmapped again when exec failed.
 ///
 /// In a child of vfork the mapping stays behind in the parent when exec succeeds: a page or two for each program started
 /// that way.
 pub struct Stripped {
     at: usize,
-    len: usize,
-    is_mapped: bool,
+    _mapped: Option<Bytes>,
 }
+
+const POINTER: usize = size_of::<usize>();
 
 impl Stripped {
     /// Copies `envp` without `PAGELAB_PLAN`, and without the library in `LD_PRELOAD`.
-    ///
-    /// # Safety
-    /// `envp` is null or a null-terminated array of strings.
-    pub unsafe fn new(envp: usize) -> Result<Stripped, Errno> {
-        let source = envp as *const *const c_char;
-        // SAFETY: as the caller promises.
-        let (count, longest) = unsafe { measure(source) };
-        let table = (count + 1) * size_of::<usize>();
-        let len = (table + longest + 1).next_multiple_of(PAGE);
+    pub fn new(envp: Strings<'_>) -> Result<Stripped, Errno> {
+        let is_list = |entry: &CStr| entry.to_bytes().starts_with(PRELOAD);
+        let table = (envp.count() + 1) * POINTER;
+        let text = envp.filter(|entry| is_list(entry)).map(|entry| entry.to_bytes_with_nul().len()).sum::<usize>();
+        let len = (table + text + 1).next_multiple_of(PAGE);
+        let mut mapped = None;
         // Where the program has locked itself in, not even memory may be mapped.
-        let (at, is_mapped) = match seccomp::is_raw() {
-            true => (stack::scratch(len).ok_or(Errno::ENOMEM)?, false),
-            false => (sys::mmap_own(len)?, true),
+        let room = match seccomp::is_raw() {
+            true => {
+                let at = stack::scratch(len).ok_or(Errno::ENOMEM)?;
+                // SAFETY: the library's own memory, of which this thread has been given this part.
+                unsafe { core::slice::from_raw_parts_mut(at as *mut u8, len) }
+            }
+            false => mapped.insert(Fresh::map(len)?.into_bytes()).all(),
         };
-        let stripped = Stripped { at, len, is_mapped };
-        let (out, mut text) = (at as *mut *const c_char, (at + table) as *mut u8);
-        let mut kept = 0;
-        for index in 0..count {
-            // SAFETY: `count` entries precede the null pointer; the strings are terminated.
-            let entry = unsafe { CStr::from_ptr(*source.add(index)) };
-            let bytes = entry.to_bytes();
-            if bytes.starts_with(PLAN) {
-                continue;
-            }
-            let mut pointer = entry.as_ptr();
-            if let Some(list) = bytes.strip_prefix(PRELOAD) {
-                // SAFETY: `text` has room for the longest entry and its NUL, and is used for LD_PRELOAD alone.
-                let Some(end) = (unsafe { without_library(list, text) }) else { continue };
-                pointer = text.cast();
-                text = end;
-            }
-            // SAFETY: the table has room for `count` entries and a null pointer.
-            unsafe { *out.add(kept) = pointer };
-            kept += 1;
-        }
-        // SAFETY: as above. (Memory that was used before is not zero.)
-        unsafe { *out.add(kept) = core::ptr::null() };
-        Ok(stripped)
+        let at = room.as_ptr() as usize;
+        fill(envp, room, table);
+        Ok(Stripped { at, _mapped: mapped })
     }
 
     /// The new environment.
@@ -74,38 +89,31 @@ impl Stripped {
     }
 }
 
-impl Drop for Stripped {
-    fn drop(&mut self) {
-        if !self.is_mapped {
-            return;
+/// Writes pointers to what is kept of `envp` into the first `table` bytes of `room`, and changed strings behind them.
+fn fill(envp: Strings<'_>, room: &mut [u8], table: usize) {
+    let Some((table, mut text)) = room.split_at_mut_checked(table) else { return };
+    let mut places = table.as_chunks_mut::<POINTER>().0.iter_mut();
+    let mut put = |pointer: usize| {
+        if let Some(place) = places.next() {
+            *place = pointer.to_ne_bytes();
         }
-        // SAFETY: our own mapping, not used any more.
-        let _ = unsafe { sys::munmap(self.at, self.len) };
-    }
-}
-
-/// Number of entries, and the bytes of all LD_PRELOAD entries.
-///
-/// # Safety
-/// As [`Stripped::new`].
-unsafe fn measure(source: *const *const c_char) -> (usize, usize) {
-    let (mut count, mut bytes) = (0, 0);
-    if source.is_null() {
-        return (0, 0);
-    }
-    loop {
-        // SAFETY: as the caller promises.
-        let entry = unsafe { *source.add(count) };
-        if entry.is_null() {
-            return (count, bytes);
+    };
+    for entry in envp {
+        let bytes = entry.to_bytes();
+        if bytes.starts_with(PLAN) {
+            continue;
         }
-        // SAFETY: as the caller promises.
-        let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
-        if text.starts_with(PRELOAD) {
-            bytes += text.len() + 1;
+        let Some(list) = bytes.strip_prefix(PRELOAD) else {
+            put(entry.as_ptr() as usize);
+            continue;
+        };
+        if let Some(used) = without_library(list, text) {
+            put(text.as_ptr() as usize);
+            text = text.get_mut(used..).unwrap_or_default();
         }
-        count += 1;
     }
+    // (Memory that was used before is not zero.)
+    put(0);
 }
 
 fn is_library(path: &[u8]) -> bool {
@@ -117,33 +125,29 @@ pub fn names_library(list: &[u8]) -> bool {
     list.split(|&byte| byte == b':' || byte == b' ').any(is_library)
 }
 
-/// Writes `LD_PRELOAD=` and `list` without the guest's library to `out`, terminated; `None` if nothing is left.
-///
-/// # Safety
-/// `out` has room for `LD_PRELOAD=`, `list` and a NUL.
-unsafe fn without_library(list: &[u8], out: *mut u8) -> Option<*mut u8> {
-    let mut end = out;
+/// Writes `LD_PRELOAD=` and `list` without the guest's library to `out`, terminated: the bytes used; `None` if nothing is
+/// left, or there is no room for it.
+fn without_library(list: &[u8], out: &mut [u8]) -> Option<usize> {
+    let mut used = 0;
     let mut put = |bytes: &[u8]| {
-        // SAFETY: no more is written than was in the entry.
-        unsafe {
-            core::ptr::copy_nonoverlapping(bytes.as_ptr(), end, bytes.len());
-            end = end.add(bytes.len());
-        }
+        let room = out.get_mut(used..used + bytes.len())?;
+        room.copy_from_slice(bytes);
+        used += bytes.len();
+        Some(())
     };
-    put(PRELOAD);
+    put(PRELOAD)?;
+    let items =
+        list.split(|&byte| byte == b':' || byte == b' ').filter(|item| !item.is_empty() && !is_library(item));
     let mut kept = 0;
-    for item in list.split(|&byte| byte == b':' || byte == b' ') {
-        if item.is_empty() || is_library(item) {
-            continue;
-        }
+    for item in items {
         if kept > 0 {
-            put(b":");
+            put(b":")?;
         }
-        put(item);
+        put(item)?;
         kept += 1;
     }
-    put(b"\0");
-    (kept > 0).then_some(end)
+    put(b"\0")?;
+    (kept > 0).then_some(used)
 }
 
 #[cfg(test)]
@@ -154,16 +158,16 @@ mod tests {
         let mut pointers: Vec<_> = entries.iter().map(|entry| entry.as_ptr()).collect();
         pointers.push(core::ptr::null());
         // SAFETY: a null-terminated array of strings.
-        let stripped = unsafe { Stripped::new(pointers.as_ptr() as usize) }.unwrap();
-        let table = stripped.pointer() as *const *const c_char;
+        let stripped = Stripped::new(unsafe { Strings::at(pointers.as_ptr() as usize) }).unwrap();
         // SAFETY: as built by `Stripped`.
-        let read = |index: usize| unsafe { *table.add(index) };
-        (0..)
-            .map(read)
-            .take_while(|entry| !entry.is_null())
-            // SAFETY: terminated strings.
-            .map(|entry| unsafe { CStr::from_ptr(entry) }.to_str().unwrap().to_owned())
-            .collect()
+        let left = unsafe { Strings::at(stripped.pointer()) };
+        left.map(|entry| entry.to_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn no_array_is_an_empty_one() {
+        // SAFETY: null.
+        assert_eq!(unsafe { Strings::at(0) }.count(), 0);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use pagelab_abi::plan::Flags;
 
 use crate::boundary::stack;
 use crate::boundary::sys::{self, Errno, c};
-use crate::hooks::environment::Stripped;
+use crate::hooks::environment::{Strings, Stripped};
 use crate::memory::measure;
 use crate::state::lock::Turn;
 use crate::state::{child, guest_file, own_stack, plan, seccomp};
@@ -101,7 +101,7 @@ fn around(dir: i32, path: usize, flags: i32, envp: usize, exec: &dyn Fn(usize) -
     } else {
         guest_file::count(Counter::ExecsStripped);
         // SAFETY: the program's own null-terminated environment.
-        match unsafe { Stripped::new(envp) } {
+        match Stripped::new(unsafe { Strings::at(envp) }) {
             Ok(stripped) => exec(stripped.pointer()),
             // It has too many variables to be copied without a system call.
             Err(_) if raw => exec(envp),

@@ -86,7 +86,7 @@ fn make_copies() {
         };
         // SAFETY: the table has room for ROOM entries; DONTFORK changes nothing here.
         unsafe {
-            *(table as *mut Copy).add(count) = Copy { tile, scratch };
+            *(table as *mut Copy).add(count) = Copy { tile, scratch: scratch.keep().start };
             // malloc frees the locks of its arenas in the child before it is our turn there: they must not be missing.
             if !tables.is_arena(tile.start) {
                 let _ = sys::madvise(tile.start, tile.len(), c::MADV_DONTFORK);

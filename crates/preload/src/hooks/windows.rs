@@ -3,7 +3,9 @@
 //! Nothing is locked after the first window: a thread writes to its own slots of the windows file only, and ended windows
 //! are claimed one by one. System calls are what a window costs (0.2 to 0.8 µs each on virtual machines): two, getrusage at
 //! its begin and its end, and two more where the process has several threads. The threads' own
-//! clocks would cost twice what getrusage does.
+//! clocks would cost twice what getrusage does. Where events are counted, two more for each ([`counters`]).
+
+mod counters;
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize};
@@ -18,12 +20,13 @@ use pagelab_abi::windows::{
 use crate::boundary::apart::apart;
 use crate::boundary::arch::{self, PAGE};
 use crate::boundary::elf;
-use crate::boundary::sys::{self, Errno, Result, c};
+use crate::boundary::own::Published;
+use crate::boundary::sys::{self, Advice, Errno, Result, c};
 use crate::memory::measure;
 use crate::state::lock::Locked;
 use crate::state::{child, guest_file, own_stack, plan, seccomp};
 
-static FILE: AtomicPtr<WindowsFile> = AtomicPtr::new(core::ptr::null_mut());
+static FILE: Published<WindowsFile> = Published::none();
 /// Held while the file is made and while names are added.
 static MAKING: Locked<()> = Locked::new(());
 /// Slots of `windows` that there is space for, and the lock under which they become more.
@@ -58,9 +61,10 @@ fn used() -> [u64; 5] {
 
 /// Forgets the file: after a fork it is the parent's.
 pub fn forget() {
-    FILE.store(core::ptr::null_mut(), Release);
+    FILE.set(None);
     ROOM.store(0, Relaxed);
     OPEN.store(0, Relaxed);
+    counters::forget();
     MAKING.reset_after_fork();
     GROWING.reset_after_fork();
 }
@@ -84,8 +88,7 @@ fn mark_trace(begins: bool) {
 }
 
 fn made() -> Option<&'static WindowsFile> {
-    // SAFETY: null, or a mapping that is never taken away again and has atomic fields only.
-    unsafe { FILE.load(Acquire).as_ref() }
+    FILE.get()
 }
 
 /// The file, made at the first window.
@@ -108,15 +111,15 @@ fn make() -> Result<&'static WindowsFile> {
     // A child that knows nothing of us yet must not find its parent's windows: it has none.
     // SAFETY: the mapping was just made, and is ours.
     unsafe { sys::madvise(address, FILE_BYTES.next_multiple_of(PAGE), c::MADV_DONTFORK) }?;
-    let pointer = address as *mut WindowsFile;
-    // SAFETY: a fresh zeroed mapping of the right size and alignment, never unmapped.
-    let file = unsafe { &*pointer };
+    // SAFETY: a fresh zeroed mapping of the right size and alignment, never unmapped, with atomic fields only.
+    let file = unsafe { &*(address as *const WindowsFile) };
     guest_file::set(&file.version, VERSION);
     guest_file::set(&file.file_bytes, FILE_BYTES as u64);
     guest_file::set(&file.pid, u64::from(pid));
     find_single();
+    guest_file::set(&file.events, counters::find(plan.run_dir()) as u64);
     file.magic.store(MAGIC, Release);
-    FILE.store(pointer, Release);
+    FILE.set(Some(file));
     Ok(file)
 }
 
@@ -138,7 +141,9 @@ pub fn begin(name: &[u8]) -> Result<()> {
     guest_file::set(name, number);
     guest_file::set(&placed.looked, 0);
     own.depth.store(depth as u64 + 1, Relaxed);
-    // The clock last, as it is read first at the end: what reading the rest takes is in no window's time.
+    // The clock last, as it is read first at the end: what reading the rest takes is in no window's time, and what reading
+    // counters takes is in none of its processor time either.
+    counters::begin(index_of(file, own), depth);
     let used = used();
     for (field, value) in fields(begin).into_iter().zip([sys::monotonic_ns()].into_iter().chain(used)) {
         guest_file::set(field, value);
@@ -149,7 +154,7 @@ pub fn begin(name: &[u8]) -> Result<()> {
 
 /// Ends the window of the calling thread that began last.
 pub fn end() -> Result<()> {
-    let (wall_ns, used) = (sys::monotonic_ns(), used());
+    let (wall_ns, used, counted) = (sys::monotonic_ns(), used(), counters::read());
     let file = file()?;
     let told = &file.told;
     let Some((own, depth, OpenSlot { name, placed, begin })) = innermost(file) else {
@@ -166,6 +171,7 @@ pub fn end() -> Result<()> {
         for ((used, begin), end) in fields(&slot.used).into_iter().zip(fields(begin)).zip(ends) {
             guest_file::set(used, end.saturating_sub(begin.load(Relaxed)));
         }
+        counters::end(index_of(file, own), depth, &counted, &slot.counts);
         slot.name.store(name.load(Relaxed) + 1, Release);
     });
     own.depth.store(depth as u64, Relaxed);
@@ -186,8 +192,9 @@ fn innermost(file: &'static WindowsFile) -> Option<(&'static ThreadSlot, usize, 
 /// Looks what memory the process has, for the window that the calling thread began last. What that takes is taken out of
 /// the times of all windows that this thread has open.
 pub fn placement() -> Result<()> {
-    let before = (sys::monotonic_ns(), used());
-    let (own, depth, open) = innermost(file()?).ok_or(Errno::EINVAL)?;
+    let (counted, before) = (counters::read(), (sys::monotonic_ns(), used()));
+    let file = file()?;
+    let (own, depth, open) = innermost(file).ok_or(Errno::EINVAL)?;
     let (resident, huge) = own_stack::run(|| apart(measure::in_memory))??;
     let found = [1, resident as u64, huge as u64];
     for (field, value) in looks(&open.placed).into_iter().zip(found) {
@@ -203,7 +210,13 @@ pub fn placement() -> Result<()> {
             }
         }
     }
+    counters::leave_out(index_of(file, own), depth, &counted);
     Ok(())
+}
+
+/// The number of a thread's slot.
+fn index_of(file: &WindowsFile, own: &ThreadSlot) -> usize {
+    (core::ptr::from_ref(own) as usize - file.threads.as_ptr() as usize) / size_of::<ThreadSlot>()
 }
 
 fn looks(slot: &PlacedSlot) -> [&AtomicU64; 3] {
@@ -247,8 +260,7 @@ fn grow(file: &'static WindowsFile, first: usize) -> bool {
     let more = file.windows.get(first..(first + GROWTH).min(file.windows.len())).unwrap_or(&[]);
     let start = more.as_ptr() as usize / PAGE * PAGE;
     let end = (more.as_ptr_range().end as usize).next_multiple_of(PAGE);
-    // SAFETY: pages of the file's own mapping, whose contents populating keeps.
-    let populated = unsafe { sys::madvise(start, end - start, c::MADV_POPULATE_WRITE) }.is_ok();
+    let populated = sys::advise(start, end - start, Advice::PopulateWrite).is_ok();
     if populated {
         ROOM.store(first + more.len(), Release);
     }

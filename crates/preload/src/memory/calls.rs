@@ -507,10 +507,8 @@ pub fn open_heap() -> Span {
     }
     let limited = |resource| task::soft_limit(resource).is_ok_and(|limit| limit < UNLIMITED);
     let most = if limited(task::LIMIT_ADDRESSES) || limited(task::LIMIT_DATA) { 16 << 20 } else { 1 << 30 };
-    let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_NORESERVE | c::MAP_FIXED_NOREPLACE;
     for len in ROOMS.into_iter().filter(|&len| len <= most && room + len <= HEAP.end) {
-        // SAFETY: NOREPLACE: nothing that exists is touched.
-        if unsafe { sys::mmap(room, len, c::PROT_RW, flags, -1, 0) } == Ok(room) {
+        if sys::map_unused(room, len, c::PROT_RW, c::MAP_NORESERVE) == Ok(room) {
             HEAP_ROOM.store(room + len, Ordering::Release);
             return Span::new(room, room + len);
         }

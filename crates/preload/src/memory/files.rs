@@ -14,7 +14,7 @@ use crate::boundary::arch::PAGE;
 use crate::boundary::elf;
 use crate::boundary::maps::{self, Mapping};
 use crate::boundary::span::Span;
-use crate::boundary::sys::{self, c};
+use crate::boundary::sys::{self, Advice, c};
 use crate::state::layout::Layout;
 use crate::state::{guest_file, plan, seccomp};
 
@@ -45,13 +45,12 @@ pub fn after_mmap(span: Span, prot: i32, flags: i32) {
 fn apply(span: Span, prot: i32, fetch: Fetch) {
     let advice = match fetch {
         Fetch::Kernel => return,
-        Fetch::Demand => c::MADV_RANDOM,
-        Fetch::WillNeed => c::MADV_WILLNEED,
+        Fetch::Demand => Advice::Random,
+        Fetch::WillNeed => Advice::WillNeed,
         Fetch::Prefault if prot & c::PROT_READ == 0 || !prefault::has_room(span.len()) => return,
-        Fetch::Prefault => c::MADV_POPULATE_READ,
+        Fetch::Prefault => Advice::PopulateRead,
     };
-    // SAFETY: these advices change no contents.
-    match unsafe { sys::madvise(span.start, span.len(), advice) } {
+    match sys::advise(span.start, span.len(), advice) {
         Ok(()) if fetch == Fetch::Prefault => guest_file::count(Counter::FilesPrefaulted),
         Ok(()) => guest_file::count(Counter::FilesAdvised),
         // Beyond the end of the file there is nothing to populate.

@@ -63,6 +63,8 @@ pub struct Pool {
     /// The part of `spare` that is one mapping with a block before it, which was moved or stretched: it carries what the
     /// program put on that block, so that only that block may grow into it.
     attached: Intervals,
+    /// The part of `used` that has advice of the program's, where a move could lead onto reserved pages: those cannot have it.
+    advised: Intervals,
     arenas: Arenas,
     pending: Pending,
     churn: Churn,
@@ -101,6 +103,7 @@ impl Pool {
             hugetlb: Intervals::new(),
             held: Intervals::new(),
             attached: Intervals::new(),
+            advised: Intervals::new(),
             arenas: Arenas::new(layout.bounds().start),
             pending: Pending::new(),
             churn: Churn::new(),
@@ -132,7 +135,7 @@ impl Pool {
     /// Room in the tables for the few changes that one call makes.
     fn ready(&mut self) -> Result<(), Errno> {
         let all = [&mut self.used, &mut self.spare, &mut self.shut, &mut self.foreign, &mut self.broken];
-        let more = [&mut self.hugetlb, &mut self.held, &mut self.attached];
+        let more = [&mut self.hugetlb, &mut self.held, &mut self.attached, &mut self.advised];
         all.into_iter().chain(more).try_for_each(|set| set.reserve(16)).map_err(|Full| {
             guest_file::count(Counter::FallbackTables);
             Errno::ENOMEM
@@ -383,6 +386,7 @@ impl Pool {
         let _ = self.hugetlb.remove(span);
         let _ = self.held.remove(span);
         let _ = self.attached.remove(span);
+        let _ = self.advised.remove(span);
         self.forget_broken(span);
         self.arenas.leave(span);
         self.pending.forget(span);
@@ -408,6 +412,7 @@ impl Pool {
         (self.used, self.spare) = (Intervals::new(), Intervals::new());
         (self.shut, self.foreign) = (Intervals::new(), Intervals::new());
         (self.held, self.attached) = (Intervals::new(), Intervals::new());
+        self.advised = Intervals::new();
         self.pending = Pending::new();
         self.anchor = Anchor::default();
         self.arenas = Arenas::new(bounds.start);

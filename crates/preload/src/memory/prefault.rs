@@ -6,7 +6,7 @@ use pagelab_abi::plan::{Fetch, Memory};
 use crate::backing;
 use crate::boundary::meminfo;
 use crate::boundary::span::Span;
-use crate::boundary::sys::{self, c};
+use crate::boundary::sys::{self, Advice, c};
 use crate::state::layout::Layout;
 use crate::state::{guest_file, plan, seccomp};
 
@@ -36,9 +36,8 @@ pub fn after_mmap(fetch: Fetch, span: Span, prot: i32, flags: i32) {
     if writable && backing::populate(span) {
         return guest_file::count(Counter::PrefaultDone);
     }
-    let advice = if writable { c::MADV_POPULATE_WRITE } else { c::MADV_POPULATE_READ };
-    // SAFETY: populating changes no contents.
-    match unsafe { sys::madvise(span.start, span.len(), advice) } {
+    let advice = if writable { Advice::PopulateWrite } else { Advice::PopulateRead };
+    match sys::advise(span.start, span.len(), advice) {
         Ok(()) => guest_file::count(Counter::PrefaultDone),
         Err(errno) => {
             guest_file::count(Counter::PrefaultSkipped);

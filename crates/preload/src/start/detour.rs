@@ -10,13 +10,13 @@ use pagelab_abi::guest::DisabledReason;
 use crate::boundary::arch::{self, DETOUR_BYTES, PAGE};
 use crate::boundary::elf::Object;
 use crate::boundary::span::{Span, align_down};
-use crate::boundary::sys::{self, Errno, c};
+use crate::boundary::sys::{self, Advice, Errno, c};
 
 /// What the entry's code must look like.
 #[derive(Clone, Copy)]
 pub enum Shape {
     /// A wrapper around this system call.
-    Syscall(usize),
+    Syscall(u32),
     /// libc's `syscall`.
     GenericSyscall,
     /// An empty function.
@@ -151,8 +151,7 @@ impl Detours {
 /// libc's text). So the pages from the first detour to the last of one object become a mapping of their own; what tells it
 /// from its neighbours is MADV_DONTDUMP, whose only effect is that core files have the function as the object's file has it.
 fn set_pages_apart(pages: Span) {
-    // SAFETY: changes neither contents nor protection.
-    let _ = unsafe { sys::madvise(pages.start, pages.len(), c::MADV_DONTDUMP) };
+    let _ = sys::advise(pages.start, pages.len(), Advice::NotInDumps);
 }
 
 /// The second way: where /proc/self/mem is out of reach, make the pages writable for a moment.

@@ -6,7 +6,7 @@ use crate::boundary::arch::nr;
 use crate::hooks::{entry, trampolines};
 use crate::start::detour::{Shape, Wanted};
 
-pub fn wanted(name: &'static CStr, number: usize, target: usize) -> Wanted {
+pub fn wanted(name: &'static CStr, number: u32, target: usize) -> Wanted {
     Wanted { name, shape: Shape::Syscall(number), target, optional: false }
 }
 

@@ -4,11 +4,12 @@
 //! (`hooks::child`), which the first thread of the child that calls the library walks.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::boundary::arch::{self, PAGE};
+use crate::boundary::own::{Fresh, Published};
 use crate::boundary::stack;
-use crate::boundary::sys::{self, Errno, c, task};
+use crate::boundary::sys::{self, Errno, task};
 
 /// What one room does in a forked child, where it is the only thread that uses the library.
 pub type Reset = fn();
@@ -21,7 +22,7 @@ unsafe impl Sync for Resets {}
 /// The list, in its order.
 static RESETS: Resets = Resets(UnsafeCell::new(&[]));
 /// One word in a page that the kernel clears in forked children: [`NEW`], [`ADOPTING`] or [`KNOWN`].
-static ALIVE: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
+static ALIVE: Published<AtomicU32> = Published::none();
 /// This process was forked and has not met the guest yet.
 const NEW: u32 = 0;
 /// A thread of this process, [`ADOPTER`], is setting the guest up.
@@ -31,13 +32,11 @@ const KNOWN: u32 = 1;
 static ADOPTER: AtomicUsize = AtomicUsize::new(0);
 
 /// The word, [`KNOWN`] in this process, for [`know`].
-pub fn new_word() -> Result<*mut AtomicU32, Errno> {
-    let page = sys::mmap_own(PAGE)?;
-    // SAFETY: a fresh page of our own.
-    unsafe { sys::madvise(page, PAGE, c::MADV_WIPEONFORK) }?;
-    let word = page as *mut AtomicU32;
-    // SAFETY: the page is mapped, aligned and never unmapped.
-    unsafe { (*word).store(KNOWN, Ordering::Relaxed) };
+pub fn new_word() -> Result<&'static AtomicU32, Errno> {
+    let page = Fresh::map(PAGE)?;
+    page.room().clear_in_children()?;
+    let word = page.into_one::<AtomicU32>().ok_or(Errno::ENOMEM)?;
+    *word.get_mut() = KNOWN;
     Ok(word)
 }
 
@@ -45,15 +44,14 @@ pub fn new_word() -> Result<*mut AtomicU32, Errno> {
 ///
 /// # Safety
 /// `word` is [`new_word`]'s, and there was none before.
-pub unsafe fn know(word: *mut AtomicU32, resets: &'static [Reset]) {
+pub unsafe fn know(word: &'static AtomicU32, resets: &'static [Reset]) {
     // SAFETY: ALIVE is not set yet, so nobody reads.
     unsafe { *RESETS.0.get() = resets };
-    ALIVE.store(word, Ordering::Release);
+    ALIVE.set(Some(word));
 }
 
 fn word() -> Option<&'static AtomicU32> {
-    // SAFETY: null or the page of `install`, which is never unmapped.
-    unsafe { ALIVE.load(Ordering::Acquire).as_ref() }
+    ALIVE.get()
 }
 
 /// Whether this process was forked and has not met the guest yet.

@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 use core::fmt::Write;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use pagelab_abi::guest::{
     Counter, DIRECTORY, DisabledReason, EXE_BYTES, FRAMES_SLOTS, FramesSlot, GuestFile, MAGIC, NOTE_SLOTS,
@@ -13,16 +13,16 @@ use pagelab_abi::plan::Plan;
 
 use crate::boundary::apart::apart;
 use crate::boundary::arch::PAGE;
-use crate::boundary::sys::{self, Errno, c, task};
+use crate::boundary::own::Published;
+use crate::boundary::sys::{self, Advice, Errno, c, task};
 
 use super::{plan, seccomp};
 
-static FILE: AtomicPtr<GuestFile> = AtomicPtr::new(core::ptr::null_mut());
+static FILE: Published<GuestFile> = Published::none();
 
 /// The file, once there is one.
 pub fn file() -> Option<&'static GuestFile> {
-    // SAFETY: points to a mapping that is never taken away again; all fields are atomics.
-    unsafe { FILE.load(Ordering::Acquire).as_ref() }
+    FILE.get()
 }
 
 /// The process that the file was made for; 0: there is none. In a child of fork or vfork it is the parent. (Not read from the
@@ -37,7 +37,7 @@ pub fn is_own() -> bool {
 
 /// In a forked child: the file is the parent's, and the child gets its own.
 pub fn adopt_child() {
-    FILE.store(core::ptr::null_mut(), Ordering::Release);
+    FILE.set(None);
     OWNER.store(0, Ordering::Relaxed);
     // A child in another mount namespace or root cannot reach the run directory: it is governed, but silent.
     if let Some(plan) = plan::current().filter(|_| !seccomp::is_active()) {
@@ -136,8 +136,7 @@ pub fn has_room<T>(slot: &T) -> bool {
     if COMMON.iter().any(|&page| start == page && end <= page + PAGE) {
         return true;
     }
-    // SAFETY: pages of the file's own mapping, whose contents populating keeps.
-    unsafe { sys::madvise(base + start, (end - start).next_multiple_of(PAGE), c::MADV_POPULATE_WRITE) }.is_ok()
+    sys::advise(base + start, (end - start).next_multiple_of(PAGE), Advice::PopulateWrite).is_ok()
 }
 
 /// The slots of `frames` that are in use: reading others could take space that there is not.
@@ -203,10 +202,10 @@ pub fn create(plan: &Plan<'_>, started: Started, start_ns: u64) -> Result<(), Er
     let pointer = match plan.run_dir() {
         [] => sys::mmap_own(len.next_multiple_of(PAGE))?,
         run_dir => in_directory(run_dir, pid, in_use)?,
-    } as *mut GuestFile;
+    } as *const GuestFile;
     SHARED.store(!plan.run_dir().is_empty(), Ordering::Relaxed);
     FRAMES_IN_USE.store(in_use, Ordering::Release);
-    // SAFETY: a fresh zeroed mapping of the right size and alignment, never unmapped.
+    // SAFETY: a fresh zeroed mapping of the right size and alignment, never unmapped, with atomic fields only.
     let file = unsafe { &*pointer };
     set(&file.version, VERSION);
     set(&file.file_bytes, len as u64);
@@ -223,7 +222,7 @@ pub fn create(plan: &Plan<'_>, started: Started, start_ns: u64) -> Result<(), Er
     set(&file.exe_bytes, used as u64);
     file.magic.store(MAGIC, Ordering::Release);
     OWNER.store(pid, Ordering::Relaxed);
-    FILE.store(pointer, Ordering::Release);
+    FILE.set(Some(file));
     Ok(())
 }
 

@@ -13,74 +13,28 @@ pub const PMD: usize = 2 << 20;
 /// System call numbers.
 #[allow(missing_docs, reason = "the names are the kernel's")]
 pub mod nr {
-    pub const READ: usize = 0;
-    pub const WRITE: usize = 1;
-    pub const CLOSE: usize = 3;
-    pub const FSTAT: usize = 5;
-    pub const MMAP: usize = 9;
-    pub const MPROTECT: usize = 10;
-    pub const MUNMAP: usize = 11;
-    pub const BRK: usize = 12;
-    pub const RT_SIGPROCMASK: usize = 14;
-    pub const IOCTL: usize = 16;
-    pub const PREAD64: usize = 17;
-    pub const PWRITE64: usize = 18;
-    pub const MREMAP: usize = 25;
-    pub const MSYNC: usize = 26;
-    pub const MINCORE: usize = 27;
-    pub const MADVISE: usize = 28;
-    pub const GETPID: usize = 39;
-    pub const SOCKET: usize = 41;
-    pub const CONNECT: usize = 42;
-    pub const RECVMSG: usize = 47;
-    pub const SETSOCKOPT: usize = 54;
-    pub const CLONE: usize = 56;
-    pub const EXECVE: usize = 59;
-    pub const EXIT: usize = 60;
-    pub const FCNTL: usize = 72;
-    pub const FTRUNCATE: usize = 77;
-    pub const READLINK: usize = 89;
-    pub const GETRUSAGE: usize = 98;
-    pub const GETEUID: usize = 107;
-    pub const GETPPID: usize = 110;
-    pub const CAPGET: usize = 125;
-    pub const SETGROUPS: usize = 116;
-    pub const SETRESUID: usize = 117;
-    pub const GETRESUID: usize = 118;
-    pub const SETRESGID: usize = 119;
-    pub const GETRESGID: usize = 120;
-    pub const CAPSET: usize = 126;
-    pub const RT_SIGTIMEDWAIT: usize = 128;
-    pub const MLOCK: usize = 149;
-    pub const MUNLOCK: usize = 150;
-    pub const MLOCKALL: usize = 151;
-    pub const MUNLOCKALL: usize = 152;
-    pub const PRCTL: usize = 157;
-    pub const FUTEX: usize = 202;
-    pub const SCHED_SETAFFINITY: usize = 203;
-    pub const SCHED_GETAFFINITY: usize = 204;
-    pub const CLOCK_GETTIME: usize = 228;
-    pub const EXIT_GROUP: usize = 231;
-    pub const MBIND: usize = 237;
-    pub const GET_MEMPOLICY: usize = 239;
-    pub const OPENAT: usize = 257;
-    pub const NEWFSTATAT: usize = 262;
-    pub const UNLINKAT: usize = 263;
-    pub const SYMLINKAT: usize = 266;
-    pub const FACCESSAT: usize = 269;
-    pub const VMSPLICE: usize = 278;
-    pub const MOVE_PAGES: usize = 279;
-    pub const PIPE2: usize = 293;
-    pub const PRLIMIT64: usize = 302;
-    pub const SECCOMP: usize = 317;
-    pub const EXECVEAT: usize = 322;
-    pub const USERFAULTFD: usize = 323;
-    pub const MLOCK2: usize = 325;
-    pub const PKEY_MPROTECT: usize = 329;
-    pub const PIDFD_OPEN: usize = 434;
-    pub const CLOSE_RANGE: usize = 436;
-    pub const PIDFD_GETFD: usize = 438;
-    pub const PROCESS_VM_READV: usize = 310;
+    pub use linux_raw_sys::general::{
+        __NR_brk as BRK, __NR_capget as CAPGET, __NR_capset as CAPSET, __NR_clock_gettime as CLOCK_GETTIME,
+        __NR_clone as CLONE, __NR_close as CLOSE, __NR_close_range as CLOSE_RANGE, __NR_connect as CONNECT,
+        __NR_execve as EXECVE, __NR_execveat as EXECVEAT, __NR_exit as EXIT, __NR_exit_group as EXIT_GROUP,
+        __NR_faccessat as FACCESSAT, __NR_fcntl as FCNTL, __NR_fstat as FSTAT, __NR_ftruncate as FTRUNCATE,
+        __NR_futex as FUTEX, __NR_get_mempolicy as GET_MEMPOLICY, __NR_geteuid as GETEUID, __NR_getpid as GETPID,
+        __NR_getppid as GETPPID, __NR_getresgid as GETRESGID, __NR_getresuid as GETRESUID,
+        __NR_getrusage as GETRUSAGE, __NR_ioctl as IOCTL, __NR_madvise as MADVISE, __NR_mbind as MBIND,
+        __NR_mincore as MINCORE, __NR_mlock as MLOCK, __NR_mlock2 as MLOCK2, __NR_mlockall as MLOCKALL,
+        __NR_mmap as MMAP, __NR_move_pages as MOVE_PAGES, __NR_mprotect as MPROTECT, __NR_mremap as MREMAP,
+        __NR_msync as MSYNC, __NR_munlock as MUNLOCK, __NR_munlockall as MUNLOCKALL, __NR_munmap as MUNMAP,
+        __NR_newfstatat as NEWFSTATAT, __NR_openat as OPENAT, __NR_pidfd_getfd as PIDFD_GETFD,
+        __NR_pidfd_open as PIDFD_OPEN, __NR_pipe2 as PIPE2, __NR_pkey_mprotect as PKEY_MPROTECT,
+        __NR_prctl as PRCTL, __NR_pread64 as PREAD64, __NR_prlimit64 as PRLIMIT64,
+        __NR_process_vm_readv as PROCESS_VM_READV, __NR_pwrite64 as PWRITE64, __NR_read as READ,
+        __NR_readlink as READLINK, __NR_recvmsg as RECVMSG, __NR_rt_sigprocmask as RT_SIGPROCMASK,
+        __NR_rt_sigtimedwait as RT_SIGTIMEDWAIT, __NR_sched_getaffinity as SCHED_GETAFFINITY,
+        __NR_sched_setaffinity as SCHED_SETAFFINITY, __NR_seccomp as SECCOMP, __NR_setgroups as SETGROUPS,
+        __NR_setresgid as SETRESGID, __NR_setresuid as SETRESUID, __NR_setsockopt as SETSOCKOPT,
+        __NR_socket as SOCKET, __NR_symlinkat as SYMLINKAT, __NR_unlinkat as UNLINKAT,
+        __NR_userfaultfd as USERFAULTFD, __NR_vmsplice as VMSPLICE, __NR_write as WRITE,
+    };
 }
 
 /// One raw system call; a value in `-4095..0` is a negated errno.
@@ -88,13 +42,13 @@ pub mod nr {
 /// # Safety
 /// The kernel does what the arguments say: the caller answers for every pointer among them.
 #[inline]
-pub unsafe fn syscall6(number: usize, args: [usize; 6]) -> isize {
+pub unsafe fn syscall6(number: u32, args: [usize; 6]) -> isize {
     let result: isize;
     // SAFETY: the kernel's calling convention; it clobbers rcx and r11 and may write through the caller's pointers.
     unsafe {
         asm!(
             "syscall",
-            inlateout("rax") number as isize => result,
+            inlateout("rax") i64::from(number) as isize => result,
             in("rdi") args[0],
             in("rsi") args[1],
             in("rdx") args[2],
@@ -220,8 +174,8 @@ pub fn already_detoured(code: &[u8]) -> bool {
 }
 
 /// Whether `code` is a wrapper of system call `number`: loads the number into a register, then `syscall`.
-pub fn wraps_syscall(code: &[u8], number: usize) -> bool {
-    let wanted = (number as u32).to_le_bytes();
+pub fn wraps_syscall(code: &[u8], number: u32) -> bool {
+    let wanted = number.to_le_bytes();
     let loads = |window: &[u8]| matches!(window, [0xb8..=0xbf, rest @ ..] if rest == wanted);
     code.windows(5).any(loads) && code.windows(2).any(|window| window == [0x0f, 0x05])
 }

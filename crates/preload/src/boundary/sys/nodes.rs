@@ -1,30 +1,44 @@
 //! System calls about memory nodes.
 
-use crate::boundary::arch::{PAGE, nr, syscall6};
+use linux_raw_sys::mempolicy::{MPOL_F_ADDR, MPOL_PREFERRED};
 
-use super::{Result, check, pad};
+use crate::boundary::arch::{PAGE, nr};
+
+use super::call::{Result, calls};
 
 /// Bits of the node masks that the kernel is shown: as many as it may ever have.
 const MASK_BITS: usize = 1024;
 const MASK_WORDS: usize = MASK_BITS / 64;
 
+calls! {
+    // The kernel writes the mode and at most the mask's bits.
+    fn get_mempolicy(mode: &mut u32, mask: &mut [u64; MASK_WORDS], addr: usize) -> () {
+        nr::GET_MEMPOLICY; mode, mask, MASK_BITS, addr, MPOL_F_ADDR
+    }
+
+    // A policy changes no contents; the kernel reads one word (it takes one bit off the number of bits).
+    fn mbind(addr: usize, len: usize, mode: u32, mask: &u64) -> () { nr::MBIND; addr, len, mode, mask, 65, 0 }
+}
+
+calls! { unsafe:
+    fn move_pages(count: usize, pages: &[usize; AT_ONCE], nodes: usize) -> () {
+        nr::MOVE_PAGES; 0, count, pages, 0, nodes, 0
+    }
+}
+
 /// get_mempolicy(2): mode (flags stripped) and nodes (below 64) of the policy of the mapping at `addr`, which is
 /// MPOL_DEFAULT (0) where it has none of its own.
 pub fn policy_of_mapping(addr: usize) -> Result<(u32, u64)> {
-    const MPOL_F_ADDR: usize = 2;
     const MODE_FLAGS: u32 = !0xff;
     let (mut mode, mut mask) = (0u32, [0u64; MASK_WORDS]);
-    // SAFETY: the kernel writes the mode and at most the mask's bits.
-    unsafe { call!(nr::GET_MEMPOLICY, &raw mut mode, mask.as_mut_ptr(), MASK_BITS, addr, MPOL_F_ADDR) }?;
+    get_mempolicy(&mut mode, &mut mask, addr)?;
     Ok((mode & !MODE_FLAGS, mask[0]))
 }
 
 /// mbind(2): pages of `[addr, addr + len)` are to come from `node`, while there are any.
 pub fn prefer(addr: usize, len: usize, node: usize) -> Result<()> {
-    const MPOL_PREFERRED: usize = 1;
     let mask = 1u64 << (node % 64);
-    // SAFETY: a policy changes no contents; the kernel reads one word (it takes one bit off the number of bits).
-    unsafe { call!(nr::MBIND, addr, len, MPOL_PREFERRED, &raw const mask, 65, 0) }.map(drop)
+    mbind(addr, len, MPOL_PREFERRED as u32, &mask)
 }
 
 /// Pages asked after at a time.
@@ -38,7 +52,7 @@ pub fn of_pages(addr: usize, into: &mut [i32]) -> Result<()> {
             *place = page;
         }
         // SAFETY: the kernel reads and writes `part.len()` entries.
-        unsafe { call!(nr::MOVE_PAGES, 0, part.len(), pages.as_ptr(), 0, part.as_mut_ptr(), 0) }?;
+        unsafe { move_pages(part.len(), &pages, part.as_mut_ptr() as usize) }?;
     }
     Ok(())
 }

@@ -1,16 +1,12 @@
 //! As much of Unix sockets as it takes to be given descriptors.
 
-use crate::boundary::arch::{nr, syscall6};
+use linux_raw_sys::general::O_CLOEXEC;
+use linux_raw_sys::net::{AF_UNIX, MSG_CMSG_CLOEXEC, SCM_RIGHTS, SO_RCVTIMEO, SOCK_STREAM, SOL_SOCKET};
 
-use super::{Errno, Result, check, pad};
+use crate::boundary::arch::nr;
 
-const AF_UNIX: u16 = 1;
-const SOCK_STREAM: usize = 1;
-const SOCK_CLOEXEC: usize = 0o200_0000;
-const SOL_SOCKET: usize = 1;
-const SCM_RIGHTS: u32 = 1;
-const SO_RCVTIMEO: usize = 20;
-const MSG_CMSG_CLOEXEC: usize = 0x4000_0000;
+use super::call::{Errno, Plain, Result, calls};
+
 /// How long an answer is waited for.
 const PATIENCE_S: u64 = 5;
 /// Bytes of a path, with its NUL.
@@ -20,6 +16,23 @@ const PATH: usize = 108;
 struct Address {
     family: u16,
     path: [u8; PATH],
+}
+
+// SAFETY: numbers only.
+unsafe impl Plain for Address {}
+
+calls! {
+    // SOCK_CLOEXEC is O_CLOEXEC.
+    fn socket(family: u32, kind: u32) -> i32 { nr::SOCKET; family, kind, 0 }
+
+    // A `timeval` has 16 bytes.
+    fn receive_timeout(fd: i32, time: &[u64; 2]) -> () { nr::SETSOCKOPT; fd, SOL_SOCKET, SO_RCVTIMEO, time, 16 }
+}
+
+calls! { unsafe:
+    fn connect_of(fd: i32, address: &Address, bytes: usize) -> () { nr::CONNECT; fd, address, bytes }
+
+    fn recvmsg(fd: i32, header: usize, flags: u32) -> usize { nr::RECVMSG; fd, header, flags }
 }
 
 /// `struct msghdr` on 64-bit machines.
@@ -55,18 +68,14 @@ pub fn connect_abstract(name: &[u8]) -> Result<i32> {
 
 /// `skip`: zero bytes before the name; with one, the address ends with the name.
 fn connect_to(name: &[u8], skip: usize) -> Result<i32> {
-    let mut address = Address { family: AF_UNIX, path: [0; PATH] };
+    let mut address = Address { family: AF_UNIX as u16, path: [0; PATH] };
     let room = address.path.get_mut(skip..skip + name.len()).filter(|_| skip + name.len() < PATH);
     room.ok_or(Errno::EINVAL)?.copy_from_slice(name);
     let bytes = if skip > 0 { size_of::<u16>() + skip + name.len() } else { size_of::<Address>() };
-    // SAFETY: makes a new descriptor only.
-    let fd = unsafe { call!(nr::SOCKET, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) }? as i32;
-    let timeout = [PATIENCE_S, 0];
-    // SAFETY: the kernel reads a `timeval`, 16 bytes, and the address.
-    let connected = unsafe {
-        let _ = call!(nr::SETSOCKOPT, fd, SOL_SOCKET, SO_RCVTIMEO, timeout.as_ptr(), 16);
-        call!(nr::CONNECT, fd, &raw const address, bytes)
-    };
+    let fd = socket(AF_UNIX, SOCK_STREAM | O_CLOEXEC)?;
+    let _ = receive_timeout(fd, &[PATIENCE_S, 0]);
+    // SAFETY: the kernel reads the address, which has that many bytes.
+    let connected = unsafe { connect_of(fd, &address, bytes) };
     if connected.is_err() {
         super::close(fd);
     }
@@ -88,12 +97,12 @@ pub fn receive(fd: i32) -> Result<(u32, Option<[i32; 2]>)> {
         flags: 0,
     };
     // SAFETY: the header describes `word` and `control`, which outlive the call.
-    let used = unsafe { call!(nr::RECVMSG, fd, &raw mut header, MSG_CMSG_CLOEXEC) }?;
+    let used = unsafe { recvmsg(fd, &raw mut header as usize, MSG_CMSG_CLOEXEC) }?;
     if used != size_of::<u32>() {
         return Err(Errno::EPIPE);
     }
     let given = header.control_bytes >= size_of::<Control>()
-        && control.level == SOL_SOCKET as u32
+        && control.level == SOL_SOCKET
         && control.kind == SCM_RIGHTS
         && control.bytes == size_of::<Control>() as u64;
     Ok((word, given.then_some(control.descriptors)))

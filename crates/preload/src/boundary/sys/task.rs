@@ -3,20 +3,19 @@
 use core::ffi::CStr;
 use core::sync::atomic::AtomicU32;
 
-use crate::boundary::arch::{clone_thread, nr, syscall6};
+use linux_raw_sys::general::{
+    CLONE_CHILD_CLEARTID, CLONE_FILES, CLONE_FS, CLONE_PARENT_SETTID, CLONE_SIGHAND, CLONE_SYSVSEM, CLONE_THREAD,
+    CLONE_VM, F_DUPFD_CLOEXEC, rlimit64,
+};
+use linux_raw_sys::{general, prctl};
 
-use super::{Result, c, check, pad};
+use crate::boundary::arch::{clone_thread, nr};
 
-const CLONE_VM: usize = 0x100;
-const CLONE_FS: usize = 0x200;
-const CLONE_SIGHAND: usize = 0x800;
-const CLONE_THREAD: usize = 0x1_0000;
-const CLONE_SYSVSEM: usize = 0x4_0000;
-const CLONE_PARENT_SETTID: usize = 0x10_0000;
-const CLONE_CHILD_CLEARTID: usize = 0x20_0000;
-const CLONE_FILES: usize = 0x400;
+use super::c;
+use super::call::{Plain, Result, calls, check};
+
 /// A thread of this process with descriptors of its own.
-const THREAD: usize =
+const THREAD: u32 =
     CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
 
 /// Starts a thread of this process that runs `entry(argument)` on the stack that ends at `stack_top`.
@@ -33,8 +32,8 @@ pub unsafe fn start_thread(
     argument: usize,
 ) -> Result<u32> {
     // SAFETY: as the caller promises.
-    let raw = unsafe { clone_thread(THREAD, stack_top & !15, tid.as_ptr(), entry, argument) };
-    check(raw).map(|tid| tid as u32)
+    let raw = unsafe { clone_thread(THREAD as usize, stack_top & !15, tid.as_ptr(), entry, argument) };
+    check(raw)
 }
 
 /// As [`start_thread`], with the program's table of descriptors: to be left at once ([`leave_files`]).
@@ -48,128 +47,184 @@ pub unsafe fn start_thread_with_files(
     argument: usize,
 ) -> Result<u32> {
     // SAFETY: as the caller promises.
-    let raw = unsafe { clone_thread(THREAD | CLONE_FILES, stack_top & !15, tid.as_ptr(), entry, argument) };
-    check(raw).map(|tid| tid as u32)
+    let raw =
+        unsafe { clone_thread((THREAD | CLONE_FILES) as usize, stack_top & !15, tid.as_ptr(), entry, argument) };
+    check(raw)
+}
+
+/// Of `<linux/close_range.h>`.
+const CLOSE_RANGE_UNSHARE: u32 = 1 << 1;
+
+calls! {
+    fn close_range_of(first: u32, last: u32, flags: u32) -> () { nr::CLOSE_RANGE; first, last, flags }
+
+    // Nothing of this thread's stack is used afterwards: the kernel does not come back.
+    fn exit() -> () { nr::EXIT; 0 }
+
+    fn futex_wait_until(word: &AtomicU32, value: u32, time: &[u64; 2]) -> () {
+        nr::FUTEX; word, general::FUTEX_WAIT, value, time
+    }
+
+    fn futex_wake(word: &AtomicU32, count: i32) -> () { nr::FUTEX; word, general::FUTEX_WAKE, count }
+
+    /// fcntl(2) with F_DUPFD_CLOEXEC: a copy of `fd` with a number of at least `lowest`.
+    pub fn dup_above(fd: i32, lowest: i32) -> i32 { nr::FCNTL; fd, F_DUPFD_CLOEXEC, lowest }
+
+    fn prlimit(resource: usize, limit: &mut rlimit64) -> () { nr::PRLIMIT64; 0, resource, 0, limit }
+
+    // The kernel writes at most the mask's bytes.
+    fn sched_getaffinity(tid: u32, mask: &mut [u64; MASK_WORDS]) -> usize {
+        nr::SCHED_GETAFFINITY; tid, size_of::<[u64; MASK_WORDS]>(), mask
+    }
+
+    fn prctl_name(name: &CStr) -> () { nr::PRCTL; prctl::PR_SET_NAME, name }
+
+    fn keep_capabilities(keep: bool) -> () { nr::PRCTL; prctl::PR_SET_KEEPCAPS, keep, 0, 0, 0 }
+
+    fn dumpable() -> u32 { nr::PRCTL; prctl::PR_GET_DUMPABLE, 0, 0, 0, 0 }
+
+    fn become_dumpable() -> () { nr::PRCTL; prctl::PR_SET_DUMPABLE, 1, 0, 0, 0 }
+
+    // Timers of the calling thread alone.
+    fn timer_slack(ns: usize) -> () { nr::PRCTL; prctl::PR_SET_TIMERSLACK, ns }
+
+    fn getresuid(real: &mut u32, effective: &mut u32, saved: &mut u32) -> () { nr::GETRESUID; real, effective, saved }
+
+    fn getresgid(real: &mut u32, effective: &mut u32, saved: &mut u32) -> () { nr::GETRESGID; real, effective, saved }
+
+    // System calls past libc change the calling thread alone.
+    fn no_groups() -> () { nr::SETGROUPS; 0, 0 }
+
+    fn setresgid(id: u32) -> () { nr::SETRESGID; id, id, id }
+
+    fn setresuid(id: u32) -> () { nr::SETRESUID; id, id, id }
+
+    // The header has 8 bytes, version 3 has 24: effective, permitted and inheritable, twice.
+    fn capget(header: &mut [u32; 2], data: &mut [u32; 6]) -> () { nr::CAPGET; header, data }
+
+    fn capset(header: &[u32; 2], data: &[u32; 6]) -> () { nr::CAPSET; header, data }
+
+    fn pidfd_open(tid: u32, flags: u32) -> i32 { nr::PIDFD_OPEN; tid, flags }
+
+    /// pidfd_getfd(2): a copy of descriptor `fd` of the thread behind `pidfd`.
+    pub fn pidfd_get(pidfd: i32, fd: i32) -> i32 { nr::PIDFD_GETFD; pidfd, fd, 0 }
+
+    // Locking changes no contents.
+    fn mlock_of(addr: usize, len: usize) -> () { nr::MLOCK; addr, len }
+
+    fn mlock2(addr: usize, len: usize, flags: usize) -> () { nr::MLOCK2; addr, len, flags }
+
+    /// munlock(2).
+    pub fn munlock(addr: usize, len: usize) -> () { nr::MUNLOCK; addr, len }
+
+    /// munlockall(2).
+    pub fn munlock_all() -> () { nr::MUNLOCKALL }
+
+    /// mlockall(2).
+    pub fn mlock_all(flags: usize) -> () { nr::MLOCKALL; flags }
+
+    /// userfaultfd(2), for faults of the kernel's as well.
+    pub fn userfaultfd() -> i32 { nr::USERFAULTFD; c::O_CLOEXEC }
+}
+
+calls! { unsafe:
+    fn sched_setaffinity(tid: u32, bytes: usize, mask: usize) -> () { nr::SCHED_SETAFFINITY; tid, bytes, mask }
+
+    fn process_vm_readv(pid: u32, local: &[usize; 2], remote: &[usize; 2]) -> usize {
+        nr::PROCESS_VM_READV; pid, local, 1, remote, 1, 0
+    }
 }
 
 /// The calling thread has a table of descriptors of its own from now on, in which there are none (Linux 5.9).
 pub fn leave_files() -> Result<()> {
-    const CLOSE_RANGE_UNSHARE: usize = 1 << 1;
-    // SAFETY: closes nothing of anybody else's.
-    unsafe { call!(nr::CLOSE_RANGE, 0, u32::MAX, CLOSE_RANGE_UNSHARE) }.map(drop)
+    close_range_of(0, u32::MAX, CLOSE_RANGE_UNSHARE)
 }
 
 /// Ends the calling thread alone.
 pub fn exit_thread() -> ! {
     loop {
-        // SAFETY: nothing of this thread's stack is used afterwards.
-        let _ = unsafe { call!(nr::EXIT, 0) };
+        let _ = exit();
     }
 }
 
 /// Waits while `*word == value`, at most `ns` nanoseconds; also across processes.
 pub fn futex_wait_for(word: &AtomicU32, value: u32, ns: u64) {
-    let time = [ns / 1_000_000_000, ns % 1_000_000_000];
-    // SAFETY: `word` is a live 4-byte integer, `time` a timespec.
-    let _ = unsafe { call!(nr::FUTEX, word.as_ptr(), 0, value, time.as_ptr()) };
+    let _ = futex_wait_until(word, value, &[ns / 1_000_000_000, ns % 1_000_000_000]);
 }
 
 /// Wakes all that wait with [`futex_wait_for`].
 pub fn futex_wake_all(word: &AtomicU32) {
-    // SAFETY: `word` is a live 4-byte integer.
-    let _ = unsafe { call!(nr::FUTEX, word.as_ptr(), 1, i32::MAX) };
+    let _ = futex_wake(word, i32::MAX);
 }
 
-/// close_range(2): closes `first..=last` in the calling thread's table.
+/// close_range(2): closes `first..=last` in the calling thread's table. Only called by threads with tables of their own.
 pub fn close_range(first: u32, last: u32) -> Result<()> {
-    // SAFETY: only called by threads with tables of their own.
-    unsafe { call!(nr::CLOSE_RANGE, first, last, 0) }.map(drop)
-}
-
-/// fcntl(2) with F_DUPFD_CLOEXEC: a copy of `fd` with a number of at least `lowest`.
-pub fn dup_above(fd: i32, lowest: i32) -> Result<i32> {
-    const F_DUPFD_CLOEXEC: usize = 1030;
-    // SAFETY: makes a new descriptor only.
-    unsafe { call!(nr::FCNTL, fd, F_DUPFD_CLOEXEC, lowest) }.map(|fd| fd as i32)
+    close_range_of(first, last, 0)
 }
 
 /// Soft limit of a resource.
 pub fn soft_limit(resource: usize) -> Result<u64> {
-    let mut limit = [0u64; 2];
-    // SAFETY: the kernel writes one `struct rlimit64`, 16 bytes.
-    unsafe { call!(nr::PRLIMIT64, 0, resource, 0, limit.as_mut_ptr()) }?;
-    Ok(limit[0])
+    let mut limit = rlimit64::zeroed();
+    prlimit(resource, &mut limit).map(|()| limit.rlim_cur)
 }
 
 /// RLIMIT_FSIZE.
-pub const LIMIT_FILE_SIZE: usize = 1;
+pub const LIMIT_FILE_SIZE: usize = general::RLIMIT_FSIZE as usize;
 
 /// RLIMIT_AS.
-pub const LIMIT_ADDRESSES: usize = 9;
+pub const LIMIT_ADDRESSES: usize = general::RLIMIT_AS as usize;
 
 /// RLIMIT_DATA.
-pub const LIMIT_DATA: usize = 2;
+pub const LIMIT_DATA: usize = general::RLIMIT_DATA as usize;
 
 /// RLIMIT_NOFILE.
-pub const LIMIT_DESCRIPTORS: usize = 7;
+pub const LIMIT_DESCRIPTORS: usize = general::RLIMIT_NOFILE as usize;
 
 /// Words of a processor mask (8192 processors).
 pub const MASK_WORDS: usize = 128;
 
 /// The processors that thread `tid` (0: the caller) may run on; the bytes of the mask that the kernel uses.
 pub fn affinity(tid: u32, mask: &mut [u64; MASK_WORDS]) -> Result<usize> {
-    // SAFETY: the kernel writes at most the mask's bytes.
-    unsafe { call!(nr::SCHED_GETAFFINITY, tid, size_of_val(mask), mask.as_mut_ptr()) }
+    sched_getaffinity(tid, mask)
 }
 
 /// Lets the calling thread run on the processors of `mask` only.
 pub fn set_affinity(mask: &[u64]) -> Result<()> {
     // SAFETY: the kernel reads the mask's bytes.
-    unsafe { call!(nr::SCHED_SETAFFINITY, 0, size_of_val(mask), mask.as_ptr()) }.map(drop)
+    unsafe { sched_setaffinity(0, size_of_val(mask), mask.as_ptr() as usize) }
 }
 
 /// Names the calling thread (at most 15 bytes).
 pub fn set_name(name: &CStr) {
-    const PR_SET_NAME: usize = 15;
-    // SAFETY: `name` is NUL-terminated.
-    let _ = unsafe { call!(nr::PRCTL, PR_SET_NAME, name.as_ptr()) };
+    let _ = prctl_name(name);
 }
 
 /// A user and a group that nobody is: -2. And the overflow ids, where a namespace does not know those.
 const NOBODY: [u32; 2] = [u32::MAX - 1, 65534];
-const CAPABILITIES_VERSION_3: u32 = 0x2008_0522;
-const CAP_SETGID: u64 = 1 << 6;
-const CAP_SETUID: u64 = 1 << 7;
-const CAP_IPC_LOCK: u64 = 1 << 14;
+const CAPABILITIES_VERSION_3: u32 = general::_LINUX_CAPABILITY_VERSION_3;
+const CAP_SETGID: u64 = 1 << general::CAP_SETGID;
+const CAP_SETUID: u64 = 1 << general::CAP_SETUID;
+const CAP_IPC_LOCK: u64 = 1 << general::CAP_IPC_LOCK;
 
 /// Gives up every right of the calling thread that the program may give up one day: all capabilities, and, where the
 /// program could become somebody else, the user and the groups that it is now. A thread without rights that belongs to
 /// nobody is worth nothing to whoever takes the program over later. `but_locks`: it may go on to lock memory.
 pub fn give_up_rights(but_locks: bool) {
     let permitted = permitted_capabilities(0);
-    keep_capabilities_over_users(but_locks);
+    let _ = keep_capabilities(but_locks);
     // They may be out of effect for the moment (seteuid).
     let _ = set_capabilities(permitted);
     let (mut users, mut groups) = ([0u32; 3], [0u32; 3]);
     let [user, effective_user, saved_user] = &mut users;
     let [group, effective_group, saved_group] = &mut groups;
-    // SAFETY: the kernel writes the six numbers.
-    unsafe {
-        let _ = call!(nr::GETRESUID, user as *mut u32, effective_user as *mut u32, saved_user as *mut u32);
-        let _ = call!(nr::GETRESGID, group as *mut u32, effective_group as *mut u32, saved_group as *mut u32);
-    }
+    let _ = getresuid(user, effective_user, saved_user);
+    let _ = getresgid(group, effective_group, saved_group);
     let are_several = |ids: &[u32; 3]| ids.windows(2).any(|pair| pair.first() != pair.last());
     if permitted & (CAP_SETUID | CAP_SETGID) != 0 || are_several(&users) || are_several(&groups) {
         become_nobody(users[0], groups[0]);
     }
-    keep_capabilities_over_users(false);
+    let _ = keep_capabilities(false);
     let _ = set_capabilities(if but_locks { permitted & CAP_IPC_LOCK } else { 0 });
-}
-
-fn keep_capabilities_over_users(keep: bool) {
-    const PR_SET_KEEPCAPS: usize = 8;
-    // SAFETY: a number by value.
-    let _ = unsafe { call!(nr::PRCTL, PR_SET_KEEPCAPS, keep, 0, 0, 0) };
 }
 
 /// Whether thread `tid` may lock memory beyond the limit.
@@ -184,27 +239,20 @@ pub fn give_up_capabilities() {
 
 /// Takes ids that are nobody's; where that is not permitted, the real ones alone.
 fn become_nobody(user: u32, group: u32) {
-    const PR_GET_DUMPABLE: usize = 3;
-    const PR_SET_DUMPABLE: usize = 4;
     // Another user makes the whole process undumpable, which is the program's to decide.
-    // SAFETY: reads one number.
-    let dumpable = unsafe { call!(nr::PRCTL, PR_GET_DUMPABLE, 0, 0, 0, 0) };
-    // SAFETY: system calls past libc change the calling thread alone.
-    unsafe {
-        let _ = call!(nr::SETGROUPS, 0, 0);
-        let _ = NOBODY.into_iter().chain([group]).any(|id| call!(nr::SETRESGID, id, id, id).is_ok());
-        let _ = NOBODY.into_iter().chain([user]).any(|id| call!(nr::SETRESUID, id, id, id).is_ok());
-        if dumpable == Ok(1) {
-            let _ = call!(nr::PRCTL, PR_SET_DUMPABLE, 1, 0, 0, 0);
-        }
+    let was_dumpable = dumpable();
+    let _ = no_groups();
+    let _ = NOBODY.into_iter().chain([group]).any(|id| setresgid(id).is_ok());
+    let _ = NOBODY.into_iter().chain([user]).any(|id| setresuid(id).is_ok());
+    if was_dumpable == Ok(1) {
+        let _ = become_dumpable();
     }
 }
 
 /// Of thread `tid`; 0: the caller.
 fn permitted_capabilities(tid: u32) -> u64 {
-    let (header, mut data) = ([CAPABILITIES_VERSION_3, tid], [0u32; 6]);
-    // SAFETY: the header has 8 bytes, version 3 writes 24: effective, permitted and inheritable, twice.
-    let known = unsafe { call!(nr::CAPGET, header.as_ptr(), data.as_mut_ptr()) };
+    let (mut header, mut data) = ([CAPABILITIES_VERSION_3, tid], [0u32; 6]);
+    let known = capget(&mut header, &mut data);
     let [_, low, _, _, high, _] = data;
     if known.is_ok() { u64::from(high) << 32 | u64::from(low) } else { 0 }
 }
@@ -213,70 +261,33 @@ fn permitted_capabilities(tid: u32) -> u64 {
 fn set_capabilities(kept: u64) -> Result<()> {
     let (low, high) = (kept as u32, (kept >> 32) as u32);
     let (header, data) = ([CAPABILITIES_VERSION_3, 0], [low, low, 0, high, high, 0]);
-    // SAFETY: the header has 8 bytes, version 3 reads 24 bytes of data.
-    unsafe { call!(nr::CAPSET, header.as_ptr(), data.as_ptr()) }.map(drop)
+    capset(&header, &data)
 }
 
 /// pidfd_open(2) of a thread (Linux 6.9).
 pub fn pidfd_of_thread(tid: u32) -> Result<i32> {
-    const PIDFD_THREAD: i32 = 0o200;
-    // SAFETY: makes a new descriptor only.
-    unsafe { call!(nr::PIDFD_OPEN, tid, PIDFD_THREAD) }.map(|fd| fd as i32)
-}
-
-/// pidfd_getfd(2): a copy of descriptor `fd` of the thread behind `pidfd`.
-pub fn pidfd_get(pidfd: i32, fd: i32) -> Result<i32> {
-    // SAFETY: makes a new descriptor only.
-    unsafe { call!(nr::PIDFD_GETFD, pidfd, fd, 0) }.map(|fd| fd as i32)
+    // PIDFD_THREAD is O_EXCL's bit.
+    pidfd_open(tid, general::O_EXCL)
 }
 
 /// process_vm_readv(2) of this process: memory that may be closed or go away at any time. Bytes read.
 pub fn read_own(from: usize, into: &mut [u8]) -> Result<usize> {
     let (local, remote) = ([into.as_mut_ptr() as usize, into.len()], [from, into.len()]);
-    let pid = super::getpid();
     // SAFETY: the kernel writes `into`'s bytes at most.
-    unsafe { call!(nr::PROCESS_VM_READV, pid, local.as_ptr(), 1, remote.as_ptr(), 1, 0) }
+    unsafe { process_vm_readv(super::getpid(), &local, &remote) }
 }
 
 /// mlock2(2) as the program wants it (flags 0: mlock).
 pub fn mlock_with(addr: usize, len: usize, flags: usize) -> Result<()> {
-    // SAFETY: locks pages, changes no contents.
-    unsafe { if flags == 0 { call!(nr::MLOCK, addr, len) } else { call!(nr::MLOCK2, addr, len, flags) } }.map(drop)
-}
-
-/// munlock(2).
-pub fn munlock(addr: usize, len: usize) -> Result<()> {
-    // SAFETY: unlocks pages, changes no contents.
-    unsafe { call!(nr::MUNLOCK, addr, len) }.map(drop)
-}
-
-/// munlockall(2).
-pub fn munlock_all() -> Result<()> {
-    // SAFETY: unlocks pages, changes no contents.
-    unsafe { call!(nr::MUNLOCKALL) }.map(drop)
-}
-
-/// mlockall(2).
-pub fn mlock_all(flags: usize) -> Result<()> {
-    // SAFETY: locks pages, changes no contents.
-    unsafe { call!(nr::MLOCKALL, flags) }.map(drop)
+    if flags == 0 { mlock_of(addr, len) } else { mlock2(addr, len, flags) }
 }
 
 /// mlock2(2); `on_fault`: pages are locked when they come in.
 pub fn mlock(addr: usize, len: usize, on_fault: bool) -> Result<()> {
-    // SAFETY: locks pages, changes no contents.
-    unsafe { call!(nr::MLOCK2, addr, len, on_fault) }.map(drop)
-}
-
-/// userfaultfd(2), for faults of the kernel's as well.
-pub fn userfaultfd() -> Result<i32> {
-    // SAFETY: makes a new descriptor only.
-    unsafe { call!(nr::USERFAULTFD, c::O_CLOEXEC) }.map(|fd| fd as i32)
+    mlock2(addr, len, on_fault.into())
 }
 
 /// prctl(2) with PR_SET_TIMERSLACK: timers of the calling thread expire when they are to, not some 50 µs later.
 pub fn without_timer_slack() {
-    const PR_SET_TIMERSLACK: usize = 29;
-    // SAFETY: changes when timers of this thread expire.
-    let _ = unsafe { call!(nr::PRCTL, PR_SET_TIMERSLACK, 1) };
+    let _ = timer_slack(1);
 }

@@ -1,10 +1,10 @@
 //! A sorted table of address ranges with a strategy each, read without a lock: the handler must not wait for threads whose
 //! faults it answers. Writers take turns.
 
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, fence};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering, fence};
 
+use crate::boundary::own::{Fresh, Published, Zeroed};
 use crate::boundary::span::Span;
-use crate::boundary::sys;
 
 /// Most ranges.
 const ROOM: usize = 16 << 10;
@@ -18,11 +18,14 @@ struct Range {
     code: AtomicU8,
 }
 
+// SAFETY: numbers.
+unsafe impl Zeroed for Range {}
+
 type Table = [Range; ROOM];
 
 /// One table. Its memory is mapped with the first range.
 pub struct Ranges {
-    table: AtomicPtr<Table>,
+    table: Published<Table>,
     count: AtomicUsize,
     /// Odd while the table changes.
     version: AtomicU32,
@@ -31,11 +34,7 @@ pub struct Ranges {
 impl Ranges {
     /// Without ranges.
     pub const fn new() -> Ranges {
-        Ranges {
-            table: AtomicPtr::new(core::ptr::null_mut()),
-            count: AtomicUsize::new(0),
-            version: AtomicU32::new(0),
-        }
+        Ranges { table: Published::none(), count: AtomicUsize::new(0), version: AtomicU32::new(0) }
     }
 
     /// The range around `addr`, or else the addresses around it that no range covers.
@@ -52,8 +51,7 @@ impl Ranges {
     }
 
     fn table(&self) -> Option<&'static Table> {
-        // SAFETY: null, or the mapping that `set` made, which is never taken away.
-        unsafe { self.table.load(Ordering::Acquire).as_ref() }
+        self.table.get()
     }
 
     fn range(&self, at: usize) -> Option<(Span, Code)> {
@@ -117,8 +115,8 @@ impl Ranges {
             return true;
         }
         if self.table().is_none() {
-            let Ok(at) = sys::mmap_sparse(size_of::<Table>()) else { return false };
-            self.table.store(at as *mut Table, Ordering::Release);
+            let Ok(memory) = Fresh::map_sparse(size_of::<Table>()) else { return false };
+            self.table.set_first(memory);
         }
         if self.count.load(Ordering::Relaxed) + 2 > ROOM {
             return false;

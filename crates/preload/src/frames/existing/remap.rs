@@ -7,8 +7,9 @@
 use pagelab_frames::{Strategy, Want};
 
 use crate::boundary::arch::PAGE;
+use crate::boundary::own::Fresh;
 use crate::boundary::span::{Span, page_at};
-use crate::boundary::sys::{self, Errno, Result, c};
+use crate::boundary::sys::{self, Errno, Result};
 use crate::frames::engine::Engine;
 use crate::frames::kernel::uffd::Then;
 use crate::frames::place::{PATIENCE, SHADOW};
@@ -183,29 +184,18 @@ impl Engine {
     /// write to it meanwhile.)
     pub fn replace(&mut self, span: Span) -> Result<usize> {
         let number = areas::strategy_of(span.start).ok_or(Errno::EINVAL)?;
-        let fresh = sys::mmap_own(span.len())?;
-        let whole = Span::new(fresh, fresh + span.len());
+        let fresh = Fresh::map(span.len())?.into_room();
+        let whole = fresh.span();
         let pinned = self.placers.get(number as usize).and_then(Option::as_ref).is_some_and(|placer| placer.pinned);
         let filled = registrable::prepare(self.pools.tools.uffd, whole, pinned)
-            .and_then(|()| self.fill_copy(number, span, fresh));
-        let moved = filled.and_then(|count| {
-            let flags = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
-            // SAFETY: what lay there has been copied, to the last page; nobody writes to it meanwhile.
-            unsafe { sys::mremap(fresh, span.len(), span.len(), flags, span.start) }.map(|_| count)
-        });
-        match moved {
-            Ok(count) => {
-                self.pools.tools.uffd.register(span)?;
-                tally::frames(number, |counts| &counts.copied_pages, count);
-                tally::frames(number, |counts| &counts.remapped_pages, count);
-                Ok(count)
-            }
-            Err(errno) => {
-                // SAFETY: our own copy, which nobody knows of.
-                let _ = unsafe { sys::munmap(fresh, span.len()) };
-                Err(errno)
-            }
-        }
+            .and_then(|()| self.fill_copy(number, span, whole.start));
+        let count = filled?;
+        // SAFETY: what lay there has been copied, to the last page; nobody writes to it meanwhile.
+        unsafe { fresh.take_the_place_of(span.start) }?;
+        self.pools.tools.uffd.register(span)?;
+        tally::frames(number, |counts| &counts.copied_pages, count);
+        tally::frames(number, |counts| &counts.remapped_pages, count);
+        Ok(count)
     }
 
     /// Copies `span` to `fresh`, page by page; EBUSY when a page cannot be placed at all.

@@ -2,7 +2,7 @@
 
 use pagelab_abi::plan::Words;
 
-use crate::boundary::arch::PAGE;
+use crate::boundary::own::Fresh;
 use crate::boundary::span::Span;
 use crate::boundary::sys::{self, Result};
 
@@ -22,17 +22,12 @@ impl Values {
     /// Copies the lists, one behind the other.
     pub fn copy(lists: &[&[u64]]) -> Result<Values> {
         let bytes = lists.iter().map(|list| size_of_val(*list)).sum::<usize>();
-        let len = bytes.next_multiple_of(PAGE);
-        let at = sys::mmap_own(len)?;
-        let mut to = at as *mut u64;
-        for list in lists {
-            // SAFETY: the mapping is fresh and has room for all lists.
-            unsafe {
-                core::ptr::copy_nonoverlapping(list.as_ptr(), to, list.len());
-                to = to.add(list.len());
-            }
+        let mut memory = Fresh::map(bytes)?.into_bytes();
+        let words = lists.iter().copied().flatten();
+        for (to, word) in memory.all().chunks_exact_mut(size_of::<u64>()).zip(words) {
+            to.copy_from_slice(&word.to_ne_bytes());
         }
-        Ok(Values { memory: Span::new(at, at + len), bytes })
+        Ok(Values { memory: memory.into_room().keep(), bytes })
     }
 
     /// All of them. Valid until [`Values::release`].

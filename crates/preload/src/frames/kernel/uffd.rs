@@ -1,24 +1,56 @@
 //! userfaultfd(2) as functions: registering, waiting for faults, and the three answers to them.
 
+use linux_raw_sys::general::{
+    UFFD_EVENT_PAGEFAULT, UFFD_FEATURE_MOVE, UFFD_FEATURE_THREAD_ID, UFFDIO_REGISTER_MODE_MISSING,
+};
+
+use crate::boundary::arch::nr;
 use crate::boundary::span::Span;
+use crate::boundary::sys::call::{Plain, calls};
 use crate::boundary::sys::{self, Errno, Result, c, task};
 
-const API: usize = 0xc018_aa3f;
-const REGISTER: usize = 0xc020_aa00;
-const UNREGISTER: usize = 0x8010_aa01;
-const WAKE: usize = 0x8010_aa02;
-const COPY: usize = 0xc028_aa03;
-const ZEROPAGE: usize = 0xc020_aa04;
-const MOVE: usize = 0xc028_aa05;
+const API: u32 = 0xc018_aa3f;
+const REGISTER: u32 = 0xc020_aa00;
+const UNREGISTER: u32 = 0x8010_aa01;
+const WAKE: u32 = 0x8010_aa02;
+const COPY: u32 = 0xc028_aa03;
+const ZEROPAGE: u32 = 0xc020_aa04;
+const MOVE: u32 = 0xc028_aa05;
 /// Of /dev/userfaultfd.
-const NEW: usize = 0xaa00;
+const NEW: u32 = 0xaa00;
 
-const API_VERSION: u64 = 0xaa;
-const FEATURE_THREAD_ID: u64 = 1 << 8;
-const FEATURE_MOVE: u64 = 1 << 16;
-const MODE_MISSING: u64 = 1;
+/// `UFFDIO_MOVE_MODE_DONTWAKE`.
 const MOVE_DONTWAKE: u64 = 1;
-const EVENT_PAGEFAULT: u8 = 0x12;
+const API_VERSION: u64 = 0xaa;
+const FEATURES: u64 = (UFFD_FEATURE_MOVE | UFFD_FEATURE_THREAD_ID) as u64;
+
+calls! {
+    // `struct uffdio_api`.
+    fn agree(fd: i32, argument: &mut [u64; 3]) -> () { nr::IOCTL; fd, API, argument }
+
+    // `struct uffdio_register`; contents stay as they are.
+    fn register(fd: i32, argument: &mut [u64; 4]) -> () { nr::IOCTL; fd, REGISTER, argument }
+
+    // `struct uffdio_range`.
+    fn unregister(fd: i32, argument: &[u64; 2]) -> () { nr::IOCTL; fd, UNREGISTER, argument }
+
+    // `struct uffdio_range`.
+    fn wake(fd: i32, argument: &[u64; 2]) -> () { nr::IOCTL; fd, WAKE, argument }
+
+    // `struct uffdio_zeropage`; only missing pages are filled.
+    fn zero(fd: i32, argument: &mut [u64; 4]) -> () { nr::IOCTL; fd, ZEROPAGE, argument }
+
+    // `struct uffdio_copy`; only missing pages are filled.
+    fn copy(fd: i32, argument: &mut [u64; 5]) -> () { nr::IOCTL; fd, COPY, argument }
+
+    // Flags by value; makes a new descriptor.
+    fn new_of(device: i32, flags: i32) -> i32 { nr::IOCTL; device, NEW, flags }
+}
+
+calls! { unsafe:
+    // `struct uffdio_move`, whose last word has a sign.
+    fn shift(fd: i32, argument: &mut [u64; 5]) -> () { nr::IOCTL; fd, MOVE, argument }
+}
 
 /// A userfaultfd, by number in some descriptor table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,9 +71,12 @@ pub struct Message {
 impl Message {
     /// Address and thread of a page fault.
     pub fn fault(&self) -> Option<(usize, u32)> {
-        (self.event == EVENT_PAGEFAULT).then_some((self.address as usize, self.thread))
+        (u32::from(self.event) == UFFD_EVENT_PAGEFAULT).then_some((self.address as usize, self.thread))
     }
 }
+
+// SAFETY: numbers only.
+unsafe impl Plain for Message {}
 
 /// What to do when a move has been done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,15 +85,6 @@ pub enum Then {
     Wake,
     /// Wake nobody.
     Wait,
-}
-
-#[repr(C)]
-struct Move {
-    to: u64,
-    from: u64,
-    len: u64,
-    mode: u64,
-    moved: i64,
 }
 
 impl Uffd {
@@ -71,14 +97,12 @@ impl Uffd {
 
     /// A new one made by `device`, an open /dev/userfaultfd.
     pub fn of_device(device: i32) -> Result<Uffd> {
-        // SAFETY: the request takes flags by value and makes a new descriptor.
-        let fd = unsafe { sys::ioctl(device, NEW, c::O_CLOEXEC as usize) }?;
-        Uffd(fd as i32).agreed()
+        Uffd(new_of(device, c::O_CLOEXEC)?).agreed()
     }
 
     /// Agrees on the features; closed where they cannot be had.
     fn agreed(self) -> Result<Uffd> {
-        match self.agree() {
+        match agree(self.0, &mut [API_VERSION, FEATURES, 0]) {
             Ok(()) => Ok(self),
             Err(errno) => {
                 sys::close(self.0);
@@ -87,45 +111,29 @@ impl Uffd {
         }
     }
 
-    fn agree(self) -> Result<()> {
-        let mut api = [API_VERSION, FEATURE_MOVE | FEATURE_THREAD_ID, 0];
-        // SAFETY: `struct uffdio_api` has three words.
-        unsafe { sys::ioctl(self.0, API, api.as_mut_ptr() as usize) }.map(drop)
-    }
-
     /// Registers `span` for missing pages.
     pub fn register(self, span: Span) -> Result<()> {
-        let mut argument = [span.start as u64, span.len() as u64, MODE_MISSING, 0];
-        // SAFETY: `struct uffdio_register` has four words; contents stay as they are.
-        unsafe { sys::ioctl(self.0, REGISTER, argument.as_mut_ptr() as usize) }.map(drop)
+        register(self.0, &mut [span.start as u64, span.len() as u64, UFFDIO_REGISTER_MODE_MISSING.into(), 0])
     }
 
     /// Undoes [`Uffd::register`]; threads that wait there go on.
     pub fn unregister(self, span: Span) -> Result<()> {
-        let argument = [span.start as u64, span.len() as u64];
-        // SAFETY: `struct uffdio_range` has two words.
-        unsafe { sys::ioctl(self.0, UNREGISTER, argument.as_ptr() as usize) }.map(drop)
+        unregister(self.0, &[span.start as u64, span.len() as u64])
     }
 
     /// Wakes threads that wait for pages of `span`.
     pub fn wake(self, span: Span) -> Result<()> {
-        let argument = [span.start as u64, span.len() as u64];
-        // SAFETY: as above.
-        unsafe { sys::ioctl(self.0, WAKE, argument.as_ptr() as usize) }.map(drop)
+        wake(self.0, &[span.start as u64, span.len() as u64])
     }
 
     /// Maps the shared zero page at `span`, and wakes.
     pub fn zero(self, span: Span) -> Result<()> {
-        let mut argument = [span.start as u64, span.len() as u64, 0, 0];
-        // SAFETY: `struct uffdio_zeropage` has four words; only missing pages are filled.
-        unsafe { sys::ioctl(self.0, ZEROPAGE, argument.as_mut_ptr() as usize) }.map(drop)
+        zero(self.0, &mut [span.start as u64, span.len() as u64, 0, 0])
     }
 
     /// Fills `to` with a copy of what is at `from`, on frames of the kernel's choice, and wakes.
     pub fn copy(self, from: usize, to: Span) -> Result<()> {
-        let mut argument = [to.start as u64, from as u64, to.len() as u64, 0, 0];
-        // SAFETY: `struct uffdio_copy` has five words; only missing pages are filled.
-        unsafe { sys::ioctl(self.0, COPY, argument.as_mut_ptr() as usize) }.map(drop)
+        copy(self.0, &mut [to.start as u64, from as u64, to.len() as u64, 0, 0])
     }
 
     /// Moves the pages of `[from, from + to.len())` to `to`, in order: the bytes moved, and the error that ended it early.
@@ -134,27 +142,22 @@ impl Uffd {
     /// Nobody may use the pages at `from` any more; what is there afterwards is nothing.
     pub unsafe fn shift(self, from: usize, to: Span, then: Then) -> (usize, Option<Errno>) {
         let mode = if then == Then::Wait { MOVE_DONTWAKE } else { 0 };
-        let len = to.len() as u64;
-        let mut argument = Move { to: to.start as u64, from: from as u64, len, mode, moved: 0 };
-        // SAFETY: the argument is as the request wants it; the caller answers for the pages.
-        let result = unsafe { sys::ioctl(self.0, MOVE, &raw mut argument as usize) };
-        let moved = usize::try_from(argument.moved).unwrap_or(0);
-        (moved, result.err())
+        let mut argument = [to.start as u64, from as u64, to.len() as u64, mode, 0];
+        // SAFETY: the caller answers for the pages.
+        let result = unsafe { shift(self.0, &mut argument) };
+        let [.., moved] = argument;
+        (usize::try_from(moved as i64).unwrap_or(0), result.err())
     }
 
     /// Waits for messages; how many there are.
     pub fn wait(self, into: &mut [Message]) -> Result<usize> {
-        let bytes = size_of_val(into);
-        // SAFETY: any bytes make messages.
-        let raw = unsafe { core::slice::from_raw_parts_mut(into.as_mut_ptr().cast::<u8>(), bytes) };
-        sys::read(self.0, raw).map(|used| used / size_of::<Message>())
+        sys::read(self.0, Plain::bytes_mut(into)).map(|used| used / size_of::<Message>())
     }
 }
 
 fn by_device() -> Result<i32> {
     let device = sys::open(c"/dev/userfaultfd", c::O_RDWR, 0)?;
-    // SAFETY: the request takes flags by value and makes a new descriptor.
-    let made = unsafe { sys::ioctl(device, NEW, c::O_CLOEXEC as usize) };
+    let made = new_of(device, c::O_CLOEXEC);
     sys::close(device);
-    made.map(|fd| fd as i32)
+    made
 }

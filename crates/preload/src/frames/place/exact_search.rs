@@ -7,10 +7,10 @@
 use pagelab_abi::plan::{ANYWHERE, Words};
 use pagelab_frames::{End, Run, Want};
 
-use crate::boundary::arch::{PAGE, PMD};
-use crate::boundary::sys::{self, Result};
+use crate::boundary::arch::PMD;
+use crate::boundary::sys::Result;
 use crate::frames::engine::Engine;
-use crate::frames::pool::pools::{Pool, table};
+use crate::frames::pool::pools::{Pool, give_back, table};
 
 /// The frames among `values`, sorted.
 fn sorted(values: Words<'_>) -> &'static [u64] {
@@ -37,9 +37,8 @@ impl Pool {
         // Room for twice of what is there: it is made anew seldom.
         let words = table::<u64>(2 * self.stock.index_room())?;
         if let Some(old) = self.stock.set_index(Some(words)) {
-            let bytes = size_of_val(old).next_multiple_of(PAGE);
-            // SAFETY: the old index was a mapping of its own, and nothing refers to it any more.
-            let _ = unsafe { sys::munmap(old.as_ptr() as usize, bytes) };
+            // SAFETY: the old index is such a table, and nothing refers to it any more.
+            unsafe { give_back(old) };
         }
         Ok(())
     }

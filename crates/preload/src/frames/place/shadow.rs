@@ -4,11 +4,11 @@
 //! Two levels, each made when first needed: a directory over all user addresses, and leaves of one word a page. A leaf
 //! is never taken away; words of memory that was given back stay, and are written over when their page is placed again.
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::boundary::arch::PAGE;
+use crate::boundary::own::{Fresh, Published, Zeroed};
 use crate::boundary::span::Span;
-use crate::boundary::sys;
 
 /// Addresses that one leaf covers.
 const REACH: usize = 1 << 30;
@@ -28,44 +28,28 @@ type Leaf = [AtomicU32; PAGES];
 
 /// The words.
 pub struct Shadow {
-    directory: AtomicPtr<[AtomicPtr<Leaf>; LEAVES]>,
+    directory: Published<[Published<Leaf>; LEAVES]>,
 }
 
 /// Fresh zeroed memory for `place`, unless somebody was faster.
-fn fill<T>(place: &AtomicPtr<T>) -> Option<&'static T> {
-    let at = sys::mmap_sparse(size_of::<T>()).ok()?;
-    let made = at as *mut T;
-    match place.compare_exchange(core::ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
-        // SAFETY: a fresh zeroed mapping of that size, never unmapped; zero is a value of everything kept here.
-        Ok(_) => Some(unsafe { &*made }),
-        Err(first) => {
-            // SAFETY: nobody else knows of the mapping.
-            let _ = unsafe { sys::munmap(at, size_of::<T>()) };
-            // SAFETY: not null, and as above.
-            Some(unsafe { &*first })
-        }
-    }
-}
-
-fn get<T>(place: &AtomicPtr<T>) -> Option<&'static T> {
-    // SAFETY: null, or a mapping that `fill` made.
-    unsafe { place.load(Ordering::Acquire).as_ref() }
+fn fill<T: Sync + Zeroed>(place: &Published<T>) -> Option<&'static T> {
+    place.set_first(Fresh::map_sparse(size_of::<T>()).ok()?)
 }
 
 impl Shadow {
     /// Nothing placed anywhere.
     pub const fn new() -> Shadow {
-        Shadow { directory: AtomicPtr::new(core::ptr::null_mut()) }
+        Shadow { directory: Published::none() }
     }
 
     fn word(&self, addr: usize) -> Option<&'static AtomicU32> {
-        get(get(&self.directory)?.get(addr / REACH)?)?.get(addr % REACH / PAGE)
+        self.directory.get()?.get(addr / REACH)?.get()?.get(addr % REACH / PAGE)
     }
 
     fn word_made(&self, addr: usize) -> Option<&'static AtomicU32> {
-        let directory = get(&self.directory).or_else(|| fill(&self.directory))?;
+        let directory = self.directory.get().or_else(|| fill(&self.directory))?;
         let place = directory.get(addr / REACH)?;
-        let leaf = get(place).or_else(|| fill(place))?;
+        let leaf = place.get().or_else(|| fill(place))?;
         leaf.get(addr % REACH / PAGE)
     }
 

@@ -6,7 +6,7 @@
 use crate::boundary::arch::{PAGE, PMD};
 use crate::boundary::meminfo;
 use crate::boundary::span::Span;
-use crate::boundary::sys::{self, Errno, Result, c, task};
+use crate::boundary::sys::{self, Advice, Errno, Result, c, task};
 use crate::frames::kernel::memory_nodes;
 use crate::frames::kernel::pagemap::Pagemap;
 use crate::frames::kernel::uffd::{Then, Uffd};
@@ -124,9 +124,7 @@ fn without_huge_pages(errno: Errno) -> Result<()> {
 }
 
 fn map(address: usize, pinned: bool) -> Result<()> {
-    let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_NORESERVE | c::MAP_FIXED_NOREPLACE;
-    // SAFETY: NOREPLACE: nothing that exists is touched.
-    let at = unsafe { sys::mmap(address, PMD, c::PROT_RW, flags, -1, 0) }?;
+    let at = sys::map_unused(address, PMD, c::PROT_RW, c::MAP_NORESERVE)?;
     if at != address {
         unmap(at);
         return Err(Errno::EEXIST);
@@ -150,7 +148,7 @@ pub fn populate(tools: &Tools, order: &Order, small: bool, frames: &mut [u64; SL
     let small = small || pages < SLOTS;
     let mut result = Err(Errno::EAGAIN);
     // A huge page that cannot be split is of no use.
-    for advice in [c::MADV_HUGEPAGE, c::MADV_NOHUGEPAGE].into_iter().skip(usize::from(small)) {
+    for advice in [Advice::HugePages, Advice::BasePages].into_iter().skip(usize::from(small)) {
         map(address, pinned)?;
         if let Some(node) = order.node() {
             // Where that node is out of bounds for the program, pages come from another one, as they would without us.
@@ -168,18 +166,16 @@ pub fn populate(tools: &Tools, order: &Order, small: bool, frames: &mut [u64; SL
     result
 }
 
-fn fill(tools: &Tools, order: &Order, advice: i32, frames: &mut [u64; SLOTS]) -> Result<Made> {
+fn fill(tools: &Tools, order: &Order, advice: Advice, frames: &mut [u64; SLOTS]) -> Result<Made> {
     let Order { address, pinned, pages, .. } = *order;
     let each_page = || (address..address + pages * PAGE).step_by(PAGE);
-    // SAFETY: changes page sizes only.
-    unsafe { sys::madvise(address, PMD, advice) }.or_else(without_huge_pages)?;
+    sys::advise(address, PMD, advice).or_else(without_huge_pages)?;
     // A huge page comes with the first touch. Small ones come faster by MADV_POPULATE_WRITE, but marked as referenced, on top of the
     // processor's own mark. The kernel takes such pages for active the first time it looks at them, and in a small control group,
     // whose counts lag behind, it may then find nothing left to reclaim and end the program (6.18).
     mark(address, 1);
     if !order.frugal && pages > 1 && !tools.pagemap.is_there(address + PAGE) {
-        // SAFETY: populates what was mapped just now.
-        match unsafe { sys::madvise(address, pages * PAGE, c::MADV_POPULATE_WRITE) } {
+        match sys::advise(address, pages * PAGE, Advice::PopulateWrite) {
             // Before Linux 5.14 (which cannot move pages either) or where memory is short: said again by the touch.
             Ok(()) | Err(Errno::EINVAL) => {}
             Err(errno) => return Err(errno),
@@ -188,8 +184,7 @@ fn fill(tools: &Tools, order: &Order, advice: i32, frames: &mut [u64; SLOTS]) ->
     each_page().for_each(|page| mark(page, 1));
     tools.pagemap.read(address, frames)?;
     let huge = is_huge(frames);
-    // SAFETY: as above.
-    unsafe { sys::madvise(address, PMD, c::MADV_NOHUGEPAGE) }.or_else(without_huge_pages)?;
+    sys::advise(address, PMD, Advice::BasePages).or_else(without_huge_pages)?;
     tools.uffd.register(span_at(address))?;
     let begin = sys::monotonic_ns();
     if huge {
@@ -220,8 +215,8 @@ fn mark(page: usize, byte: u8) {
 
 /// Takes from the pages of `span` what a system call left on them: the mark that they are referenced (see [`fill`]).
 pub fn unmark(span: Span) {
-    // SAFETY: the slots are the pool's; nothing is done to contents. (Locked ones are not reclaimed anyway, and refused.)
-    let _ = unsafe { sys::madvise(span.start, span.len(), c::MADV_COLD) };
+    // Locked pages are not reclaimed anyway, and refused.
+    let _ = sys::advise(span.start, span.len(), Advice::Cold);
 }
 
 fn is_huge(frames: &[u64; SLOTS]) -> bool {

@@ -5,8 +5,9 @@ use pagelab_frames::stock::{CHUNK_SLOTS, Refused};
 use pagelab_frames::{Chunk, Colours, List, Run, SlotId, State, Stock, Want};
 
 use crate::boundary::arch::PAGE;
+use crate::boundary::own::{Fresh, Zeroed};
 use crate::boundary::span::Span;
-use crate::boundary::sys::{self, Result, c};
+use crate::boundary::sys::{self, Errno, Result};
 use crate::frames::kernel::pagemap::Pagemap;
 
 use super::chunks;
@@ -83,15 +84,29 @@ pub struct Pool {
 }
 
 /// Own memory for the tables that a stock is given.
-pub fn table<T>(entries: usize) -> Result<&'static mut [T]> {
-    let bytes = (entries * size_of::<T>()).next_multiple_of(PAGE);
-    let at = sys::mmap_sparse(bytes)?;
-    // SAFETY: a fresh mapping; a forked child makes its own.
-    unsafe { sys::madvise(at, bytes, c::MADV_DONTFORK) }?;
-    // SAFETY: zeroed memory of that size, never unmapped, known to nobody else; zero is a value of all types used here
-    // (an absent reference, a list of no meaning, a number).
-    Ok(unsafe { core::slice::from_raw_parts_mut(at as *mut T, entries) })
+pub fn table<T: Zeroed>(entries: usize) -> Result<&'static mut [T]> {
+    let memory = Fresh::map_sparse(entries * size_of::<T>())?;
+    // A forked child makes its own.
+    memory.room().hide_from_children()?;
+    Ok(memory.into_slice(entries))
 }
+
+/// Gives a table back.
+///
+/// # Safety
+/// It is [`table`]'s, and nothing refers to it any more.
+pub unsafe fn give_back<T>(table: &'static mut [T]) {
+    let bytes = size_of_val(table).next_multiple_of(PAGE);
+    // SAFETY: as the caller promises.
+    let _ = unsafe { sys::munmap(table.as_ptr() as usize, bytes) };
+}
+
+// SAFETY: an absent reference is zero.
+unsafe impl Zeroed for Option<&'static mut Chunk> {}
+// SAFETY: a list of no meaning, in numbers.
+unsafe impl Zeroed for List {}
+// SAFETY: numbers, and what is zero itself.
+unsafe impl Zeroed for Chunk {}
 
 impl Pool {
     /// An empty pool.
@@ -140,8 +155,8 @@ impl Pool {
     pub fn recolour(&mut self, colours: Colours, spec: &Spec, available: u64) -> Option<()> {
         let lists = table::<List>(colours.count() as usize).ok()?;
         let old = self.stock.recolour(colours, lists).ok()?;
-        // SAFETY: the old lists were a mapping of their own, and nothing refers to them any more.
-        let _ = unsafe { sys::munmap(old.as_ptr() as usize, size_of_val(old).next_multiple_of(PAGE)) };
+        // SAFETY: the old lists are such a table, and nothing refers to them any more.
+        unsafe { give_back(old) };
         (self.budget_bytes, self.wanted, self.exact) = (0, &[], spec.kind == StrategyKind::Exact);
         self.hoards = false;
         self.admit(spec, available);
@@ -371,13 +386,10 @@ impl Pool {
 
 /// Bookkeeping of chunks: memory for [`Chunk`]s, and those not in use.
 pub struct Books {
-    fresh: *mut Chunk,
-    left: usize,
+    /// Mapped and not handed out yet. (None instead of an empty list: zeros, which take no room in the library's file.)
+    fresh: Option<&'static mut [Chunk]>,
     spare: [Option<&'static mut Chunk>; SPARE],
 }
-
-// SAFETY: the memory belongs to this value alone.
-unsafe impl Send for Books {}
 
 const SPARE: usize = 256;
 /// Chunks whose bookkeeping is mapped at a time.
@@ -386,7 +398,7 @@ const AT_ONCE: usize = 64;
 impl Books {
     /// None mapped.
     pub const fn new() -> Books {
-        Books { fresh: core::ptr::null_mut(), left: 0, spare: [const { None }; SPARE] }
+        Books { fresh: None, spare: [const { None }; SPARE] }
     }
 
     /// Memory for one.
@@ -394,17 +406,13 @@ impl Books {
         if let Some(chunk) = self.spare.iter_mut().find_map(Option::take) {
             return Ok(chunk);
         }
-        if self.left == 0 {
-            let memory = table::<Chunk>(AT_ONCE)?;
-            (self.fresh, self.left) = (memory.as_mut_ptr(), AT_ONCE);
-        }
-        self.left -= 1;
-        // SAFETY: `left` more lie in the mapping, each handed out once; zeroed memory is a valid one.
-        unsafe {
-            let chunk = &mut *self.fresh;
-            self.fresh = self.fresh.add(1);
-            Ok(chunk)
-        }
+        let fresh = match self.fresh.take() {
+            Some(fresh) => fresh,
+            None => table(AT_ONCE)?,
+        };
+        let (chunk, rest) = fresh.split_first_mut().ok_or(Errno::ENOMEM)?;
+        self.fresh = (!rest.is_empty()).then_some(rest);
+        Ok(chunk)
     }
 
     /// Takes one back (beyond a certain number they are lost: 8 KiB each).

@@ -4,8 +4,8 @@
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::boundary::arch::PAGE;
-use crate::boundary::span::Span;
-use crate::boundary::sys::{self, Result, c, task};
+use crate::boundary::own::Fresh;
+use crate::boundary::sys::{Result, task};
 use crate::frames::kernel::uffd::Uffd;
 
 /// Pages moved out at a time: the size of a transit area.
@@ -25,14 +25,15 @@ pub fn address() -> usize {
 
 /// Maps them, and registers them.
 pub fn map(uffd: Uffd, is_pinned: bool) -> Result<usize> {
-    let bytes = PAGES * PAGE;
-    let area = sys::mmap_own(bytes)?;
-    // SAFETY: a fresh mapping of our own; children make theirs.
-    unsafe { sys::madvise(area, bytes, c::MADV_DONTFORK) }?;
+    let room = Fresh::map(PAGES * PAGE)?.into_room();
+    // Children make theirs.
+    room.hide_from_children()?;
+    let span = room.keep();
+    let area = span.start;
     if is_pinned {
         lock_area(area);
     }
-    uffd.register(Span::new(area, area + bytes))?;
+    uffd.register(span)?;
     AREA.store(area, Ordering::Relaxed);
     Ok(area)
 }

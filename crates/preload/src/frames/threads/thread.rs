@@ -6,6 +6,7 @@
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::boundary::arch::PAGE;
+use crate::boundary::own::Fresh;
 use crate::boundary::sys::{self, Result, c, task};
 
 const STACK: usize = 128 << 10;
@@ -69,13 +70,10 @@ impl Thread {
 
 /// A stack with a page without access below it.
 fn stack() -> Result<usize> {
-    let base = sys::mmap_own(STACK)?;
-    // SAFETY: a fresh mapping of our own.
-    unsafe {
-        sys::mprotect(base, PAGE, c::PROT_NONE)?;
-        sys::madvise(base, STACK, c::MADV_DONTFORK)?;
-    }
-    Ok(base)
+    let mut stack = Fresh::map(STACK)?.into_room();
+    stack.protect(PAGE, c::PROT_NONE)?;
+    stack.hide_from_children()?;
+    Ok(stack.keep().start)
 }
 
 #[cfg(test)]

@@ -42,6 +42,7 @@ const LARGEST_FRAME: u64 = (1 << 40) - 1;
 ///
 /// # Safety
 /// `hint` is null or a hint, with lists as long as it says.
+#[inline(never)]
 pub unsafe fn read(hint: *const RawHint, span: Option<Span>) -> Result<Option<Asked>> {
     // SAFETY: as the caller promises.
     let Some(hint) = (unsafe { hint.as_ref() }) else { return Err(Errno::EINVAL) };

@@ -156,9 +156,8 @@ impl Asked {
             heap.make_way(growth.and(HEAP))?;
         }
         each_pool_part(guest, growth, &mut |pool, part| pool.clear_for(part))?;
-        let plain = is_plain(guest, self.from);
-        // SAFETY: without MREMAP_MAYMOVE the mapping stays, and the kernel checks that nothing follows it.
-        let raw = |from: Span| unsafe { sys::mremap(from.start, from.len(), from.len() + growth.len(), 0, 0) };
+        let kind = Kind::of(guest, self.from);
+        let raw = |from: Span| sys::grow_in_place(from.start, from.len(), from.len() + growth.len());
         let grown = match raw(self.from) {
             Err(Errno::EFAULT) if is_uniform(self.from) => raw(Span::new(self.from.end - PAGE, self.from.end)),
             result => result,
@@ -167,7 +166,7 @@ impl Asked {
             Err(Errno::ENOMEM) => return Ok(false),
             result => result?,
         };
-        self.arrived(guest, growth, plain);
+        self.arrived(guest, growth, kind);
         Ok(true)
     }
 
@@ -190,13 +189,13 @@ impl Asked {
                 // A wish for an address without MREMAP_FIXED is only a hint.
                 return pool.duplicate(self.from);
             }
-            if pool.has_hugetlb(self.from) && pool.is_plain_at(self.from) {
+            if pool.moves_by_copy(self.from) {
                 drop(guest);
                 return copy_to(self.from, self.len, self.to, self.keeps());
             }
         }
         self.demote_reserved(&mut guest)?;
-        let plain = is_plain(&mut guest, self.from);
+        let kind = Kind::of(&guest, self.from);
         self.let_go(&mut guest)?;
         if let Some(target) = self.target() {
             if let Some(heap) = &mut guest.heap {
@@ -208,7 +207,7 @@ impl Asked {
         if !self.keeps() {
             self.departed(&mut guest);
         }
-        self.arrived(&mut guest, Span::new(at, at + self.len), plain);
+        self.arrived(&mut guest, Span::new(at, at + self.len), kind);
         Ok(at)
     }
 
@@ -241,9 +240,7 @@ impl Asked {
         if let Some(target) = self.target() {
             return carry(from, target, flags).map(|()| target.start);
         }
-        let reserved = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_NORESERVE;
-        // SAFETY: no address is given, so nothing that exists is touched.
-        let at = unsafe { sys::mmap(0, self.len, c::PROT_NONE, reserved, -1, 0) }?;
+        let at = sys::map_anywhere(self.len, c::PROT_NONE, c::MAP_NORESERVE)?;
         match carry(from, Span::new(at, at + self.len), flags) {
             Ok(()) => Ok(at),
             Err(errno) => {
@@ -281,12 +278,12 @@ impl Asked {
         }
     }
 
-    /// `span` holds what was moved there; `plain`: it is memory as the pools hand it out.
-    fn arrived(&self, guest: &mut Tables, span: Span, plain: bool) {
+    /// `span` holds what was moved there.
+    fn arrived(&self, guest: &mut Tables, span: Span, kind: Kind) {
         for pool in guest.pools.iter_mut().flatten() {
             let part = span.and(pool.bounds());
             if !part.is_empty() {
-                pool.moved_in(part, plain);
+                pool.moved_in(part, kind.plain, kind.advised);
             }
         }
     }
@@ -306,16 +303,30 @@ fn each_pool_part(
     Ok(())
 }
 
-/// Whether all of `span` is plain memory of pools.
-fn is_plain(guest: &mut Tables, span: Span) -> bool {
-    let mut plain = 0;
-    for pool in guest.pools.iter().flatten() {
-        let part = span.and(pool.bounds());
-        if !part.is_empty() && pool.is_plain_at(part) {
-            plain += part.len();
+/// What is moved.
+#[derive(Clone, Copy)]
+struct Kind {
+    /// All of it is plain memory of pools.
+    plain: bool,
+    /// Some of it has advice that reserved pages could not keep.
+    advised: bool,
+}
+
+impl Kind {
+    fn of(guest: &Tables, span: Span) -> Kind {
+        let (mut plain, mut advised) = (0, false);
+        for pool in guest.pools.iter().flatten() {
+            let part = span.and(pool.bounds());
+            if part.is_empty() {
+                continue;
+            }
+            advised |= pool.is_advised(part);
+            if pool.is_plain_at(part) {
+                plain += part.len();
+            }
         }
+        Kind { plain: !span.is_empty() && plain == span.len(), advised }
     }
-    !span.is_empty() && plain == span.len()
 }
 
 /// mremap to a fixed place out of reserved pages: a copy, because they cannot be moved.

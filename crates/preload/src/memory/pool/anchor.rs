@@ -41,9 +41,7 @@ impl Pool {
         }
         let Some(at) = self.holding_place(stretch, gone) else { return };
         self.remove_anchor();
-        let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS | c::MAP_NORESERVE | c::MAP_FIXED_NOREPLACE;
-        // SAFETY: NOREPLACE: nothing that exists is touched.
-        match unsafe { sys::mmap(at, PAGE, c::PROT_NONE, flags, -1, 0) } {
+        match sys::map_unused(at, PAGE, c::PROT_NONE, c::MAP_NORESERVE) {
             Ok(mapped) if mapped == at => self.anchor.at = Some(at),
             // Kernels before 4.17 take the address for a hint.
             // SAFETY: the mapping was just made and nobody knows of it.

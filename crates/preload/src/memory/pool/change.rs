@@ -141,7 +141,7 @@ impl Pool {
             // Reserved pages get copies in forked children: what the program keeps from them must not be one.
             c::MADV_DONTFORK if self.has_hugetlb(span) => {
                 self.demote_all(span)?;
-                self.advise_raw(span, advice)
+                self.advise_and_note(span, advice)
             }
             // Lazily freed or not: the contents may be kept, and reserved pages are.
             c::MADV_FREE if self.has_hugetlb(span) => Ok(()),
@@ -150,9 +150,18 @@ impl Pool {
                 {
                     self.part_with(span);
                 }
-                self.advise_raw(span, advice)
+                self.advise_and_note(span, advice)
             }
         }
+    }
+
+    /// Notes advice that reserved pages could not keep, where the memory may be moved to some.
+    fn advise_and_note(&mut self, span: Span, advice: i32) -> Result<(), Errno> {
+        let stays = matches!(advice, c::MADV_DONTFORK | c::MADV_WIPEONFORK | c::MADV_GUARD_INSTALL);
+        if stays && self.wants_hugetlb(self.bounds()) {
+            let _ = self.advised.insert(span);
+        }
+        self.advise_raw(span, advice)
     }
 
     /// Advice as it is; what the kernel refuses for reserved pages alone is given to normal memory in their place.

@@ -10,6 +10,7 @@ use pagelab_abi::guest::{Counter, NoteKind};
 use crate::backing;
 use crate::backing::hugetlb;
 use crate::boundary::arch::PMD;
+use crate::boundary::own::{Fresh, Room};
 use crate::boundary::span::{Span, align_down};
 use crate::boundary::sys::{self, Errno, c};
 use crate::boundary::{libc, mapping, maps};
@@ -335,49 +336,31 @@ pub fn demote(tile: Span, set: &mut Intervals, shut: bool) -> Result<(), Errno> 
 /// Replaces the memory at `tile` by normal memory with the same contents and protection.
 fn replace_by_copy(tile: Span, protection: i32) -> Result<(), Errno> {
     let scratch = copy_of(tile, protection)?;
-    let flags = c::MREMAP_MAYMOVE | c::MREMAP_FIXED;
-    // SAFETY: the scratch copy is ours; it takes the place of what it is a copy of.
-    match unsafe { sys::mremap(scratch, tile.len(), tile.len(), flags, tile.start) } {
-        Ok(_) => Ok(()),
-        Err(errno) => {
-            // SAFETY: ours alone.
-            let _ = unsafe { sys::munmap(scratch, tile.len()) };
-            Err(errno)
-        }
-    }
+    // SAFETY: it takes the place of what it is a copy of.
+    unsafe { scratch.take_the_place_of(tile.start) }
 }
 
 /// Normal memory somewhere else with the contents and the protection of `tile`; untouched pages stay so.
-pub fn copy_of(tile: Span, protection: i32) -> Result<usize, Errno> {
+pub fn copy_of(tile: Span, protection: i32) -> Result<Room, Errno> {
     // With reservation, as the program's own: the copy becomes the program's memory.
-    let flags = c::MAP_PRIVATE | c::MAP_ANONYMOUS;
-    // SAFETY: no address is given, so nothing that exists is touched.
-    let scratch = unsafe { sys::mmap(0, tile.len(), c::PROT_RW, flags, -1, 0) }?;
-    match fill_copy(tile, protection, scratch) {
-        Ok(()) => Ok(scratch),
-        Err(errno) => {
-            // SAFETY: ours alone.
-            let _ = unsafe { sys::munmap(scratch, tile.len()) };
-            Err(errno)
-        }
+    let mut copy = Fresh::map_reserved(tile.len())?.into_bytes();
+    fill_copy(tile, protection, copy.all())?;
+    let mut copy = copy.into_room();
+    if protection != c::PROT_RW {
+        copy.protect(tile.len(), protection)?;
     }
+    Ok(copy)
 }
 
-fn fill_copy(tile: Span, protection: i32, scratch: usize) -> Result<(), Errno> {
+fn fill_copy(tile: Span, protection: i32, target: &mut [u8]) -> Result<(), Errno> {
     if hugetlb::is_resident(tile.start) {
         if protection & c::PROT_READ != 0 {
-            // SAFETY: the program's readable memory; a fresh target of the same length.
-            unsafe { core::ptr::copy_nonoverlapping(tile.start as *const u8, scratch as *mut u8, tile.len()) };
+            // SAFETY: the program's readable memory; a target of the same length.
+            unsafe { core::ptr::copy_nonoverlapping(tile.start as *const u8, target.as_mut_ptr(), target.len()) };
         } else {
             // Opening it for a moment would let accesses of other threads pass that must fault.
-            // SAFETY: a fresh mapping of that length that nobody else knows.
-            let target = unsafe { core::slice::from_raw_parts_mut(scratch as *mut u8, tile.len()) };
             mapping::read_closed(tile.start, target)?;
         }
     }
-    if protection == c::PROT_RW {
-        return Ok(());
-    }
-    // SAFETY: ours alone.
-    unsafe { sys::mprotect(scratch, tile.len(), protection) }
+    Ok(())
 }

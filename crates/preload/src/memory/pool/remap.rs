@@ -40,7 +40,7 @@ impl Pool {
 
     /// Growth in place into `growth`, where the program has nothing.
     fn grow(&mut self, old: Span, growth: Span) -> bool {
-        if self.is_plain(old) {
+        if self.is_plain(old) && !(self.is_advised(old) && self.wants_hugetlb(growth)) {
             // What grows carries what the program put on it, as natively; spare memory beside it that is a mapping of its own
             // does not.
             let beside = self.spare.next_after(growth.start).filter(|run| run.start <= growth.start);
@@ -54,8 +54,7 @@ impl Pool {
             return false;
         }
         self.drop_spare(growth);
-        // SAFETY: without MREMAP_MAYMOVE the mapping stays, and the kernel checks that nothing follows it.
-        let grown = unsafe { sys::mremap(old.end - PAGE, PAGE, PAGE + growth.len(), 0, 0) };
+        let grown = sys::grow_in_place(old.end - PAGE, PAGE, PAGE + growth.len());
         if grown.is_ok() {
             self.inherit(old, growth);
         }
@@ -80,8 +79,7 @@ impl Pool {
         if self.spare.overlaps(rest) {
             return;
         }
-        // SAFETY: without MREMAP_MAYMOVE the mapping stays, and the kernel checks that nothing follows it.
-        if unsafe { sys::mremap(edge - PAGE, PAGE, PAGE + rest.len(), 0, 0) }.is_ok() {
+        if sys::grow_in_place(edge - PAGE, PAGE, PAGE + rest.len()).is_ok() {
             let _ = self.spare.insert(rest);
             let _ = self.attached.insert(rest);
             backing::apply(rest, piece.backing);
@@ -99,6 +97,20 @@ impl Pool {
         } else if shut {
             let _ = self.shut.insert(new);
         }
+        if self.is_advised(old) {
+            let _ = self.advised.insert(new);
+        }
+    }
+
+    /// Whether the program gave advice on any of `span` that reserved pages could not keep.
+    pub fn is_advised(&self, span: Span) -> bool {
+        self.advised.overlaps(span)
+    }
+
+    /// Whether `old` has reserved pages and can only be moved as a copy. (What has advice becomes normal memory instead, which is
+    /// moved with it.)
+    pub fn moves_by_copy(&self, old: Span) -> bool {
+        self.has_hugetlb(old) && self.is_plain(old) && !self.is_advised(old)
     }
 
     /// A place for `old` grown to `len` bytes.
@@ -124,16 +136,17 @@ impl Pool {
 
     /// Growth by moving to another place of the pool.
     fn shift(&mut self, old: Span, new_len: usize) -> Result<usize, Errno> {
-        if self.has_hugetlb(old) && self.is_plain(old) {
+        if self.moves_by_copy(old) {
             return self.shift_by_copy(old, new_len);
         }
         self.demote_all(old)?;
         let at = self.place_like(old, new_len).ok_or(Errno::ENOMEM)?;
         let new = Span::new(at, at + new_len);
-        if self.is_plain(old) && self.wants_hugetlb(new) {
+        let reserved = self.wants_hugetlb(new);
+        if self.is_plain(old) && reserved && !self.is_advised(old) {
             return self.shift_onto_reserved(old, new);
         }
-        if !self.is_plain(old) {
+        if !self.is_plain(old) || reserved {
             self.part_with(old);
             self.drop_spare(new);
             carry(old, new, MOVE)?;
@@ -194,23 +207,25 @@ impl Pool {
         }
     }
 
-    /// [`Pool::shift`] to where reserved pages are wanted: nothing can be moved onto them.
+    /// [`Pool::shift`] to where reserved pages are wanted. Nothing can be moved onto them: what there is stays normal memory, to the
+    /// end of its last tile. It is never copied onto them: I/O under way would go on in the pages that it was copied from.
     fn shift_onto_reserved(&mut self, old: Span, new: Span) -> Result<usize, Errno> {
-        let (head, tail) = (Span::new(new.start, new.start + old.len()), Span::new(new.start + old.len(), new.end));
+        let last = new.start + old.len() - 1;
+        let seam = self.layout.piece(last).tile(last).map_or(last + 1, |tile| tile.end).min(new.end);
+        let (head, tail) = (Span::new(new.start, seam), Span::new(seam, new.end));
         self.keep_anchor_off(head);
+        self.drop_spare(head);
         // The tail first: when it cannot be had, nothing has changed.
-        self.map_plain(tail)?;
-        if self.has_hugetlb(head) {
-            // The tail's first tile is a reserved page.
-            self.unmap(tail)?;
-            return self.shift_by_copy(old, new.len());
+        if !tail.is_empty() {
+            self.map_plain(tail)?;
         }
         self.part_with(old);
         if let Err(errno) = carry(old, head, MOVE) {
-            let _ = self.unmap(tail);
+            if !tail.is_empty() {
+                let _ = self.unmap(tail);
+            }
             return Err(errno);
         }
-        let _ = self.spare.remove(head);
         let _ = self.used.insert(head);
         self.leave_behind(old);
         self.settle(head, head, false);
@@ -224,7 +239,7 @@ impl Pool {
     }
 
     /// Whether any tile of `span` is to come from a reserved pool: nothing can be moved there.
-    fn wants_hugetlb(&self, span: Span) -> bool {
+    pub(super) fn wants_hugetlb(&self, span: Span) -> bool {
         let mut wanted = false;
         self.layout.each(span, &mut |piece, _| wanted |= matches!(piece.backing, Backing::Hugetlb(_)));
         wanted
@@ -275,7 +290,7 @@ impl Pool {
         if self.held.overlaps(old) {
             return Err(Errno::EFAULT);
         }
-        if self.has_hugetlb(old) && self.is_plain(old) {
+        if self.moves_by_copy(old) {
             return self.duplicate_by_copy(old);
         }
         self.demote_all(old)?;
@@ -314,13 +329,17 @@ impl Pool {
         }
     }
 
-    /// A move to `new` (MREMAP_FIXED) has been done; `governed`: it came from a pool and is plain memory.
-    pub fn moved_in(&mut self, new: Span, governed: bool) {
+    /// A move to `new` (MREMAP_FIXED) has been done; `governed`: it came from a pool and is plain memory; `advised`: see
+    /// [`Pool::is_advised`].
+    pub fn moved_in(&mut self, new: Span, governed: bool, advised: bool) {
         if self.ready().is_err() {
             return;
         }
         self.forget(new);
         let _ = self.used.insert(new);
+        if advised && self.wants_hugetlb(self.bounds()) {
+            let _ = self.advised.insert(new);
+        }
         if governed {
             self.settle(new, new, false);
         } else {

@@ -1,0 +1,259 @@
+//! Memory of the library's own: mapped for it alone, and unmapped when it is dropped.
+
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use crate::boundary::arch::PAGE;
+use crate::boundary::span::Span;
+use crate::boundary::sys::{self, Result, c};
+
+/// Addresses that are the library's, and that nobody else has been told of.
+#[derive(Debug)]
+pub struct Room(Span);
+
+impl Room {
+    /// Where it lies.
+    pub const fn span(&self) -> Span {
+        self.0
+    }
+
+    /// Gives its first `bytes` another protection.
+    pub fn protect(&mut self, bytes: usize, prot: i32) -> Result<()> {
+        // SAFETY: nothing refers to it: what refers to such memory holds it as `Bytes`, or has kept it.
+        unsafe { sys::mprotect(self.0.start, bytes.min(self.0.len()), prot) }
+    }
+
+    /// Forked children do not have it. The library uses nothing of its parent's there before `state/child.rs` has reset what
+    /// refers to it.
+    pub fn hide_from_children(&self) -> Result<()> {
+        // SAFETY: as said; nothing changes in this process.
+        unsafe { sys::madvise(self.0.start, self.0.len(), c::MADV_DONTFORK) }
+    }
+
+    /// Forked children find zeros in it.
+    pub fn clear_in_children(&self) -> Result<()> {
+        // SAFETY: as above.
+        unsafe { sys::madvise(self.0.start, self.0.len(), c::MADV_WIPEONFORK) }
+    }
+
+    /// Moves it to `target`, where it takes the place of what is mapped; stays where it is if that fails.
+    ///
+    /// # Safety
+    /// Whoever uses the memory at `target` must expect the contents that it gets.
+    pub unsafe fn take_the_place_of(self, target: usize) -> Result<()> {
+        let (span, flags) = (self.0, c::MREMAP_MAYMOVE | c::MREMAP_FIXED);
+        // SAFETY: nobody uses it here; the caller answers for the target.
+        unsafe { sys::mremap(span.start, span.len(), span.len(), flags, target) }?;
+        self.keep();
+        Ok(())
+    }
+
+    /// It stays mapped.
+    pub fn keep(self) -> Span {
+        let span = self.0;
+        core::mem::forget(self);
+        span
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        // SAFETY: nobody else knows of it, and nothing refers to it any more.
+        let _ = unsafe { sys::munmap(self.0.start, self.0.len()) };
+    }
+}
+
+/// Memory of the library's own that can be read and written, and is zero still.
+#[derive(Debug)]
+pub struct Fresh(Room);
+
+/// Memory of the library's own that can be read and written, all of it.
+#[derive(Debug)]
+pub struct Bytes(Room);
+
+/// Zero bytes are a value of this type.
+///
+/// # Safety
+/// They are.
+pub unsafe trait Zeroed {}
+
+// SAFETY: a number.
+unsafe impl Zeroed for u8 {}
+// SAFETY: a number.
+unsafe impl Zeroed for u32 {}
+// SAFETY: a number.
+unsafe impl Zeroed for u64 {}
+// SAFETY: a number.
+unsafe impl Zeroed for AtomicU32 {}
+// SAFETY: null.
+unsafe impl<T> Zeroed for AtomicPtr<T> {}
+// SAFETY: its elements are.
+unsafe impl<T: Zeroed, const N: usize> Zeroed for [T; N] {}
+
+impl Fresh {
+    /// At least so many bytes, as whole pages.
+    pub fn map(len: usize) -> Result<Fresh> {
+        Fresh::with(len, sys::mmap_own)
+    }
+
+    /// As [`Fresh::map`], for a table that is touched here and there: in small pages.
+    pub fn map_sparse(len: usize) -> Result<Fresh> {
+        Fresh::with(len, sys::mmap_sparse)
+    }
+
+    /// As [`Fresh::map`]; the kernel sees to it that there is memory for all of it.
+    pub fn map_reserved(len: usize) -> Result<Fresh> {
+        Fresh::with(len, |len| sys::map_anywhere(len, c::PROT_RW, 0))
+    }
+
+    fn with(len: usize, map: fn(usize) -> Result<usize>) -> Result<Fresh> {
+        let len = len.next_multiple_of(PAGE);
+        map(len).map(|at| Fresh(Room(Span::new(at, at + len))))
+    }
+
+    /// As addresses.
+    pub fn room(&self) -> &Room {
+        &self.0
+    }
+
+    /// As addresses.
+    pub fn into_room(self) -> Room {
+        self.0
+    }
+
+    /// To be written to.
+    pub fn into_bytes(self) -> Bytes {
+        Bytes(self.0)
+    }
+
+    /// For good, as values that are zero: so many as there is room for, `most` at most.
+    pub fn into_slice<T: Zeroed>(self, most: usize) -> &'static mut [T] {
+        const { assert!(align_of::<T>() <= PAGE && size_of::<T>() > 0) };
+        let span = self.0.keep();
+        let count = most.min(span.len() / size_of::<T>());
+        // SAFETY: zeroed memory of that size, aligned to pages, never unmapped, and known to nobody else.
+        unsafe { core::slice::from_raw_parts_mut(span.start as *mut T, count) }
+    }
+
+    /// For good, as one value that is zero. `None`: there is no room for it.
+    pub fn into_one<T: Zeroed>(self) -> Option<&'static mut T> {
+        self.into_slice(1).first_mut()
+    }
+}
+
+impl Bytes {
+    /// All of it.
+    pub fn all(&mut self) -> &mut [u8] {
+        // SAFETY: readable and writable, and borrowed from the only value that knows of it.
+        unsafe { core::slice::from_raw_parts_mut(self.0.0.start as *mut u8, self.0.0.len()) }
+    }
+
+    /// As addresses.
+    pub fn into_room(self) -> Room {
+        self.0
+    }
+}
+
+/// A place for a value that lives as long as the process, and that all threads share.
+#[derive(Debug)]
+pub struct Published<T: 'static>(AtomicPtr<T>);
+
+impl<T: Sync> Published<T> {
+    /// Without one.
+    pub const fn none() -> Published<T> {
+        Published(AtomicPtr::new(core::ptr::null_mut()))
+    }
+
+    /// What was published last.
+    #[inline]
+    pub fn get(&self) -> Option<&'static T> {
+        // SAFETY: null, or such a reference (`set`), or zeroed memory of that size that stays (`set_first`).
+        unsafe { self.0.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Publishes a value, or takes back what was published.
+    pub fn set(&self, value: Option<&'static T>) {
+        self.0.store(
+            value.map_or(core::ptr::null_mut(), |value| core::ptr::from_ref(value).cast_mut()),
+            Ordering::Release,
+        );
+    }
+
+    /// Publishes what `memory` holds, zeros, unless another thread is faster: then the memory goes. What is published.
+    pub fn set_first(&self, memory: Fresh) -> Option<&'static T>
+    where
+        T: Zeroed,
+    {
+        const { assert!(align_of::<T>() <= PAGE) };
+        let room = memory.into_room();
+        if room.span().len() < size_of::<T>() {
+            return None;
+        }
+        let value = room.span().start as *mut T;
+        if self.0.compare_exchange(core::ptr::null_mut(), value, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            room.keep();
+        }
+        self.get()
+    }
+}
+
+// SAFETY: nothing is published.
+unsafe impl<T> Zeroed for Published<T> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::boundary::sys::Errno;
+
+    #[test]
+    fn own_memory_is_zero_and_goes_when_it_is_dropped() {
+        let fresh = Fresh::map(PAGE + 1).unwrap();
+        let span = fresh.room().span();
+        let mut bytes = fresh.into_bytes();
+        assert_eq!(span.len(), 2 * PAGE);
+        assert!(bytes.all().iter().all(|&byte| byte == 0));
+        bytes.all()[PAGE] = 7;
+        drop(bytes);
+        assert_eq!(sys::is_mapped(span.start, span.len()), Err(Errno::ENOMEM));
+    }
+
+    #[test]
+    fn kept_memory_stays() {
+        let words = Fresh::map(1).unwrap().into_slice::<u64>(usize::MAX);
+        assert_eq!(words.len(), PAGE / 8);
+        words[0] = 3;
+        assert_eq!(sys::is_mapped(words.as_ptr() as usize, PAGE), Ok(()));
+        assert_eq!(Fresh::map(PAGE).unwrap().into_slice::<u64>(2).len(), 2);
+        assert!(Fresh::map(1).unwrap().into_one::<[u64; PAGE]>().is_none());
+    }
+
+    #[test]
+    fn memory_takes_the_place_of_other_memory() {
+        let target = Fresh::map(PAGE).unwrap().into_room().keep();
+        let mut bytes = Fresh::map_reserved(PAGE).unwrap().into_bytes();
+        bytes.all().fill(9);
+        let room = bytes.into_room();
+        let from = room.span();
+        // SAFETY: the test's own memory.
+        unsafe { room.take_the_place_of(target.start) }.unwrap();
+        assert_eq!(sys::is_mapped(from.start, PAGE), Err(Errno::ENOMEM));
+        // SAFETY: as above.
+        assert_eq!(unsafe { core::ptr::read((target.end - 1) as *const u8) }, 9);
+    }
+
+    #[test]
+    fn the_first_value_is_published_once() {
+        static PLACE: Published<AtomicU32> = Published::none();
+        static OTHER: AtomicU32 = AtomicU32::new(2);
+        let place = || PLACE.get().map(|value| value.load(Ordering::Relaxed));
+        assert_eq!(place(), None);
+        PLACE.set_first(Fresh::map(PAGE).unwrap()).unwrap().store(1, Ordering::Relaxed);
+        let second = Fresh::map(PAGE).unwrap();
+        let span = second.room().span();
+        assert_eq!(PLACE.set_first(second).unwrap().load(Ordering::Relaxed), 1);
+        assert_eq!(sys::is_mapped(span.start, PAGE), Err(Errno::ENOMEM));
+        PLACE.set(Some(&OTHER));
+        assert_eq!(place(), Some(2));
+        PLACE.set(None);
+        assert_eq!(place(), None);
+    }
+}

@@ -1,0 +1,175 @@
+"""What was found as an :class:`~pagelab.advise.document.AdviceDocument`: the verdict first."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from math import ceil
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from pagelab.advise.campaign import CHECK, MOSAICS, POLICY, Asked, Found
+from pagelab.advise.design import Region
+from pagelab.advise.document import AdviceDocument, Checked, RegionGain
+from pagelab.analysis import analyse, answer, load, wording
+from pagelab.analysis.answer import Answer
+from pagelab.analysis.model import Analysis, Contrast
+from pagelab.study.store import Store
+
+_LEVEL = 0.95
+_KERNEL = "the kernel's own way"
+
+
+def document(asked: Asked, found: Found, directory: Path) -> AdviceDocument:
+    """Reads the check's study in ``directory``; where there was nothing to check, says so."""
+    answers: dict[str, Answer] = {}
+    analysis: Analysis | None = None
+    if found.choice is not None:
+        with Store.open(directory / CHECK, write=False) as store:
+            analysis = analyse(load(store))
+        contrasts = {c.policy: c for c in analysis.planned()}
+        answers = {name: _answer(contrasts[name], len(contrasts)) for name in ("advice", "2M") if name in contrasts}
+    chosen = _chosen(found)
+    verdict = _verdict(found, chosen, answers, analysis)
+    policy = directory / POLICY if chosen else None
+    following, why = _next(asked, found, answers, directory, policy)
+    promised = found.choice if chosen else None
+    return AdviceDocument(
+        command=list(asked.argv),
+        verdict=verdict,
+        metric=found.metric,
+        metric_why=found.metric_why,
+        budget_bytes=asked.budget,
+        used_bytes=found.used,
+        huge_bytes=found.choice.huge_bytes if found.choice else 0,
+        left_out=found.choice.left_out if found.choice else 0,
+        promised_percent=100 * promised.gain if promised else None,
+        promised_low_percent=100 * promised.low if promised else None,
+        promised_high_percent=100 * promised.high if promised else None,
+        regions=_gains(found),
+        mosaics=found.mosaics,
+        blocks=found.blocks,
+        checked=[_checked(name, one, analysis) for name, one in answers.items() if analysis is not None],
+        resident_base_bytes=found.resident_base,
+        resident_huge_bytes=found.resident_huge,
+        caveats=list(analysis.caveats) if analysis else [],
+        directory=str(directory),
+        policy=str(policy) if policy else None,
+        next=following,
+        why=why,
+    )
+
+
+def place(region: Region) -> str:
+    """``heap 0–64M``."""
+    return f"{region.pool} {region.start >> 20}–{region.end >> 20}M"
+
+
+def joined(regions: Iterable[Region]) -> list[Region]:
+    """Neighbours as one, in order of pools and addresses."""
+    found: list[Region] = []
+    for region in sorted(regions, key=lambda region: (region.pool != "heap", region.start)):
+        if found and found[-1].pool == region.pool and found[-1].end == region.start:
+            found[-1] = Region(region.pool, found[-1].start, region.end)
+        else:
+            found.append(region)
+    return found
+
+
+def _chosen(found: Found) -> list[Region]:
+    if found.choice is None:
+        return []
+    return [region for region, taken in zip(found.regions, found.choice.chosen, strict=True) if taken]
+
+
+def _answer(c: Contrast, family: int) -> Answer:
+    return answer.answer_of(c.relative, c.relative_interval, c.p_holm, c.pairs or 0, level=_LEVEL, family=family)
+
+
+def _verdict(found: Found, chosen: list[Region], answers: dict[str, Answer], analysis: Analysis | None) -> str:
+    if analysis is None:
+        uses = wording.size(sum(found.used.values()))
+        return f"Nothing to gain: the command uses {uses} of heap and anonymous memory, less than one 2M page."
+    metric = analysis.primary
+    everything = answers["2M"]
+    if not chosen:
+        if found.choice is not None and found.choice.left_out:
+            smallest = min(region.bytes for region in found.regions)
+            return (
+                f"The budget is less than a region, which has {wording.size(smallest)} or more: with more time regions "
+                "are smaller, and the best of them may fit."
+            )
+        if everything.said == "lower":
+            sentence = answer.sentence(everything, metric, "everything in 2M pages", _KERNEL)
+            return f"No region stands out, but {sentence} ({', '.join(answer.facts(everything))})."
+        if everything.said == "same":
+            words = answer.words(everything, metric)
+            return f"Nothing to gain: everything in 2M pages is the {words}, compared with {_KERNEL}."
+        sentence = answer.sentence(everything, metric, "everything in 2M pages", _KERNEL)
+        return f"Nothing to advise: no region gains by 2M pages; {sentence} ({', '.join(answer.facts(everything))})."
+    spans = joined(chosen)
+    shown = wording.listing([place(span) for span in spans[:3]]) if len(spans) <= 3 else f"{len(spans)} regions"
+    huge = wording.size(sum(region.bytes for region in chosen))
+    what = f"{shown} in 2M pages ({huge} of {wording.size(sum(found.used.values()))})"
+    checked = answers["advice"]
+    facts = ", ".join(answer.facts(checked))
+    if checked.said == "lower":
+        return f"{answer.sentence(checked, metric, what, _KERNEL)} ({facts})."
+    if checked.said == "higher":
+        return f"Leave it as it is: {answer.sentence(checked, metric, what, _KERNEL)} ({facts})."
+    return f"Not confirmed: mosaics promised a gain, but {answer.sentence(checked, metric, what, _KERNEL)} ({facts})."
+
+
+def _gains(found: Found) -> list[RegionGain]:
+    if found.effects is None or found.choice is None:
+        return []
+    low, high = np.quantile(found.effects.draws, [0.025, 0.975], axis=0)
+    return [
+        RegionGain(
+            pool="heap" if region.pool == "heap" else "anon",
+            start_bytes=region.start,
+            end_bytes=region.end,
+            gain_percent=100 * float(found.effects.mean[at]),
+            low_percent=100 * float(low[at]),
+            high_percent=100 * float(high[at]),
+            chosen=bool(found.choice.chosen[at]),
+        )
+        for at, region in enumerate(found.regions)
+    ]
+
+
+def _checked(name: str, one: Answer, analysis: Analysis) -> Checked:
+    condition: Literal["advice", "2M"] = "advice" if name == "advice" else "2M"
+    return Checked(
+        condition=condition,
+        said=one.said,
+        words=answer.words(one, analysis.primary),
+        change_percent=None if one.change is None else 100 * one.change,
+        low_percent=None if one.interval is None else 100 * one.interval.low,
+        high_percent=None if one.interval is None else 100 * one.interval.high,
+        p=one.p,
+        pairs=one.pairs,
+    )
+
+
+def _next(
+    asked: Asked, found: Found, answers: dict[str, Answer], directory: Path, policy: Path | None
+) -> tuple[str, str]:
+    command = shlex.join(asked.argv)
+    if policy is not None and answers["advice"].said == "lower":
+        return f"pagelab run --policy {shlex.quote(str(policy))} -- {command}", "runs it as advised"
+    unfitting = found.choice is not None and found.choice.left_out and policy is None
+    if unfitting or any(one.said == "cannot-tell" for one in answers.values()):
+        needed = max((one.needed or 0) / max(1, one.pairs) for one in answers.values())
+        minutes = ceil(asked.minutes * max(2.0, min(needed, 100.0)))
+        budget = f" --budget {asked.budget >> 20}M" if asked.budget is not None else ""
+        return (
+            f"pagelab advise --minutes {minutes}{budget} -- {command}",
+            "more executions, to see smaller gains",
+        )
+    where = directory / (CHECK if found.choice is not None else MOSAICS)
+    if found.choice is None:
+        return f"pagelab map -- {command}", "what memory it uses"
+    return f"pagelab report {shlex.quote(str(where))}", "every execution of the check"

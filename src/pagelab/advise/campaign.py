@@ -1,0 +1,289 @@
+"""Carrying advice out: a footprint, random mosaics, a choice, and a check by executions that had no part in the choice.
+
+Directory: ``DIR/footprint`` (one execution in base pages, one in huge pages), ``DIR/mosaics``, ``DIR/check``: each is a
+study. ``DIR/policy.toml`` is the advice, and ``DIR/mosalloc.csv`` the same for Mosalloc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from math import ceil, floor
+from pathlib import Path
+from time import monotonic
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from pagelab.advise.choose import Choice, choose
+from pagelab.advise.design import SIZES, TILE, Region, mosaics, regions, rows
+from pagelab.advise.effects import Effects, effects
+from pagelab.advise.footprint import lacks_huge_pages, used
+from pagelab.errors import BadInputError, MachineError
+from pagelab.study.budget import LEAST_MINUTES, fewest_of
+from pagelab.study.control import Tools
+from pagelab.study.pair import only_measurement, run_own
+from pagelab.study.primary import metric_of
+from pagelab.study.progress import Progress, Silent, shown_duration
+from pagelab.study.setting import KERNEL, Setting
+from pagelab.study.store import Store
+from pagelab.study.trying import Trying
+
+FOOTPRINT, MOSAICS, CHECK = "footprint", "mosaics", "check"
+POLICY, LAYOUT = "policy.toml", "mosalloc.csv"
+CHECKED = ("kernel", "advice", "2M")
+"""Conditions of the check: what there is without advice, the advice, and everything in huge pages."""
+_EXPLORED = 0.6
+"""Share of the time that goes to mosaics; the rest checks what they promise."""
+_FEWEST_BLOCKS, _MOST_BLOCKS = 2, 40
+_CANNOT = "no advice can be given"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be advised on."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    budget: int | None = None
+    """Bytes of huge pages that may be used; None: as many as gain something."""
+    minutes: float = 5.0
+    seed: int = 1
+    metric: str | None = None
+    regex: str | None = None
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """What mosaics showed, before the check."""
+
+    used: dict[str, int]
+    """Bytes by pool, from its beginning to the last byte that was used."""
+    regions: list[Region]
+    effects: Effects | None
+    """None where there is nothing to give huge pages to."""
+    choice: Choice | None
+    mosaics: int
+    blocks: int
+    """Executions of each mosaic."""
+    metric: str
+    metric_why: str
+    resident_base: int
+    """Peak resident bytes in base pages."""
+    resident_huge: int
+    """The same with everything in 2M pages."""
+
+
+def advise(asked: Asked, directory: Path, tools: Tools, progress: Progress | None = None) -> Found:
+    """Footprint, mosaics, choice, check; writes ``policy.toml`` where something is advised.
+
+    Raises BadInputError where the command fails or is too long for the time, MachineError where 2M pages cannot be had.
+    """
+    progress = progress or Silent()
+    began = monotonic()
+    pilot = _trying(asked, (Setting("4K", policy_text("4K", [])), Setting("2M", _all_huge())))
+    runs = _footprint(pilot, directory / FOOTPRINT, tools, asked)
+    metric, why = _metric(asked, directory / FOOTPRINT, runs)
+    extent, resident = _used(directory / FOOTPRINT)
+    run_s = float(runs["duration_s"].median())  # type: ignore[arg-type]
+    left_s = 60 * asked.minutes - (monotonic() - began)
+    found = regions(extent, _regions_for(extent, run_s, left_s * _EXPLORED, asked))
+    if not found:
+        return Found(extent, found, None, None, 0, 0, metric, why, *resident)
+    asked = replace(asked, metric=metric)
+    included, blocks = _explore(asked, found, run_s, left_s, directory / MOSAICS, tools, progress)
+    times = _times(directory / MOSAICS, metric, included.shape[0], blocks)
+    # Gains are fractions of the time in base pages, which no mosaic has: half of all gains above the mean.
+    mean = float(times.mean())
+    half = float(effects(included, times, base=mean, rng=np.random.default_rng(asked.seed)).mean.sum()) / 2
+    shares = effects(included, times, base=mean * max(0.1, 1 + half), rng=np.random.default_rng(asked.seed))
+    choice = choose(found, shares, asked.budget)
+    text = policy_text("4K", [region for region, taken in zip(found, choice.chosen, strict=True) if taken])
+    if choice.chosen.any():
+        (directory / POLICY).write_text(f'name = "advice"\n{text}', encoding="utf-8")
+        huge = [region for region, taken in zip(found, choice.chosen, strict=True) if taken]
+        (directory / LAYOUT).write_text(mosalloc_text(extent, huge), encoding="utf-8")
+    left_s = 60 * asked.minutes - (monotonic() - began)
+    settings = [Setting("kernel", KERNEL), Setting("advice", text), Setting("2M", _all_huge())]
+    if not choice.chosen.any():
+        del settings[1]
+    check = replace(_trying(asked, tuple(settings)), minutes=left_s / 60)
+    least = check.fewest * run_s * len(settings) / 60
+    minutes = max(round(left_s / 60, 4), ceil(1000 * least) / 1000, LEAST_MINUTES)
+    spec = check.write(directory / CHECK, {"minutes": minutes})
+    run_own(spec, directory / CHECK, tools, _Titled(progress, "check"), _CANNOT)
+    return Found(extent, found, shares, choice, included.shape[0], blocks, metric, why, *resident)
+
+
+class _Titled:
+    """The progress of one phase, under its name."""
+
+    def __init__(self, shown: Progress, title: str, *, notes: bool = True) -> None:
+        self._shown, self._title, self._notes = shown, title, notes
+
+    def start(self, _title: str, total: int, done: int, left_s: float | None) -> None:
+        self._shown.start(self._title, total, done, left_s)
+
+    def running(self, condition: str) -> None:
+        self._shown.running(condition)
+
+    def finished(self, condition: str, status: str, message: str | None, left_s: float | None) -> None:
+        self._shown.finished(condition, status, message, left_s)
+
+    def note(self, text: str) -> None:
+        if self._notes:
+            self._shown.note(text)
+
+    def stop(self) -> None:
+        self._shown.stop()
+
+
+def policy_text(otherwise: str, huge: Iterable[Region]) -> str:
+    """A policy with ``huge`` in 2M pages and the rest of heap, anonymous memory and arenas in ``otherwise``."""
+    rules = []
+    for pool, memory in (("heap", '"heap"'), ("anon", '["anon", "arenas"]')):
+        spans = _joined(region for region in huge if region.pool == pool)
+        listed = ", ".join(f'["{start >> 20}M", "{end >> 20}M", "2M"]' for start, end in spans)
+        pages = f'{{ mosaic = [{listed}], otherwise = "{otherwise}" }}' if spans else f'"{otherwise}"'
+        rules.append(f"\n[[rule]]\nmemory = {memory}\npages = {pages}\n")
+    return f'pages = "{otherwise}"\n' + "".join(rules)
+
+
+def mosalloc_text(extent: Mapping[str, int], huge: Iterable[Region]) -> str:
+    """The advice as Mosalloc's CSV (docs/policy.md, "Mosalloc layouts"); pools as far as they were used, in tiles."""
+    lines = ["type,pageSize,startOffset,endOffset"]
+    regions_ = list(huge)
+    for pool, kind in (("heap", "brk"), ("anon", "mmap")):
+        spans = _joined(region for region in regions_ if region.pool == pool)
+        size = max([-(-extent.get(pool, 0) // TILE) * TILE, TILE, *(end for _, end in spans)])
+        lines += [f"{kind},-1,0,{size}", *(f"{kind},{TILE},{start},{end}" for start, end in spans)]
+    return "\n".join(lines) + "\n"
+
+
+def _all_huge() -> str:
+    return policy_text("2M", [])
+
+
+def _joined(parts: Iterable[Region]) -> list[tuple[int, int]]:
+    """Spans of neighbours as one."""
+    spans: list[tuple[int, int]] = []
+    for region in sorted(parts, key=lambda region: region.start):
+        if spans and spans[-1][1] == region.start:
+            spans[-1] = (spans[-1][0], region.end)
+        else:
+            spans.append((region.start, region.end))
+    return spans
+
+
+def _trying(asked: Asked, settings: tuple[Setting, ...]) -> Trying:
+    return Trying(
+        argv=asked.argv,
+        cwd=asked.cwd,
+        settings=settings,
+        minutes=asked.minutes,
+        seed=asked.seed,
+        metric=asked.metric,
+        regex=asked.regex,
+        timeout_s=asked.timeout_s,
+    )
+
+
+def _footprint(pilot: Trying, directory: Path, tools: Tools, asked: Asked) -> pl.DataFrame:
+    """One execution in base and one in huge pages: how long they take, and how much memory they use."""
+    limit = 60 * asked.minutes / (rows(SIZES[0]) * _FEWEST_BLOCKS)
+    if asked.timeout_s is not None:
+        limit = min(limit, asked.timeout_s)
+    spec = pilot.write(directory, {"executions": 1}, timeout_s=max(1.0, limit))
+    run_own(spec, directory, replace(tools, noise=lambda _plan: None), Silent(), _CANNOT)
+    with Store.open(directory, write=False) as store:
+        runs = store.runs()
+    late = runs.filter(pl.col("status") == "timed-out").height
+    if late and limit != asked.timeout_s:
+        raise BadInputError(
+            f"one execution takes more than {shown_duration(limit)}, and {_CANNOT} with fewer than "
+            f"{rows(SIZES[0]) * _FEWEST_BLOCKS}; give it more than --minutes {asked.minutes:g}"
+        )
+    failed = runs.filter(pl.col("status") != "ok").select("condition", "status", "message")
+    if failed.height:
+        told = "; ".join(f"{name.split('/', 1)[1]}: {status}: {text}" for name, status, text in failed.iter_rows())
+        raise BadInputError(f"{told}; {_CANNOT}")
+    return runs
+
+
+def _metric(asked: Asked, directory: Path, runs: pl.DataFrame) -> tuple[str, str]:
+    if asked.metric is not None:
+        return asked.metric, ""
+    if asked.regex is not None:
+        return only_measurement(directory), ""
+    return metric_of(runs)
+
+
+def _used(directory: Path) -> tuple[dict[str, int], tuple[int, int]]:
+    """Bytes used of each pool, and peak resident bytes in base and in huge pages."""
+    with Store.open(directory, write=False) as store:
+        names = [condition.policy for condition in store.plan().conditions]
+        order = store.runs()["policy"].to_list()
+        records = dict(zip(order, store.records(), strict=True))
+    by_size = {"4K": records[names[0]], "2M": records[names[1]]}
+    if lacks_huge_pages(by_size["2M"]):
+        raise MachineError(
+            f"the kernel gave the program's memory no 2M page, so {_CANNOT}; what is in the way: pagelab doctor"
+        )
+    return used(by_size), (by_size["4K"].peak_rss_bytes or 0, by_size["2M"].peak_rss_bytes or 0)
+
+
+def _regions_for(extent: dict[str, int], run_s: float, seconds: float, asked: Asked) -> int:
+    """How many regions the time allows: the most of :data:`SIZES` for which three blocks fit, or at least two."""
+    tiles = sum(-(-size // TILE) for size in extent.values())
+    fitting = {
+        blocks: [size for size in SIZES if rows(size) * blocks * run_s <= seconds] for blocks in (3, _FEWEST_BLOCKS)
+    }
+    allowed = fitting[3] or fitting[_FEWEST_BLOCKS]
+    if not allowed:
+        least = rows(SIZES[0]) * _FEWEST_BLOCKS * run_s / 60 / _EXPLORED * 1.1
+        raise BadInputError(
+            f"one execution takes {shown_duration(max(1, run_s))}; the fewest that can tell need --minutes "
+            f"{ceil(10 * least) / 10:g}, not {asked.minutes:g}"
+        )
+    return min(tiles, allowed[-1])
+
+
+def _explore(
+    asked: Asked, found: list[Region], run_s: float, left_s: float, directory: Path, tools: Tools, progress: Progress
+) -> tuple[NDArray[np.bool_], int]:
+    """Runs mosaics; returns which regions each has in huge pages, and the number of blocks."""
+    included = mosaics(len(found), np.random.default_rng(asked.seed))
+    # What is over goes to more blocks, but never so much that the check could not tell.
+    check_s = fewest_of(2, 0.95) * len(CHECKED) * run_s
+    seconds = min(left_s * _EXPLORED, left_s - check_s)
+    blocks = max(_FEWEST_BLOCKS, min(_MOST_BLOCKS, floor(seconds / (included.shape[0] * run_s))))
+    settings = tuple(
+        Setting(f"m{number:03d}", policy_text("4K", [region for region, huge in zip(found, row, strict=True) if huge]))
+        for number, row in enumerate(included)
+    )
+    progress.note(
+        f"{len(found)} regions, {included.shape[0]} mosaics of them, {blocks} executions of each; then a check"
+    )
+    spec = _trying(asked, settings).write(directory, {"executions": blocks})
+    # A comparison of single mosaics could find nothing, and is not made.
+    run_own(spec, directory, tools, _Titled(progress, "mosaics", notes=False), _CANNOT)
+    return included, blocks
+
+
+def _times(directory: Path, metric: str, mosaics_: int, blocks: int) -> NDArray[np.float64]:
+    """Shape (blocks, mosaics). Blocks in which an execution failed or has no value are left out."""
+    with Store.open(directory, write=False) as store:
+        values = store.runs().filter(pl.col("status") == "ok").join(store.metric(metric), on="run_id")
+        order = {condition.policy: at for at, condition in enumerate(store.plan().conditions)}
+    times = np.full((blocks, mosaics_), np.nan)
+    for block, policy, value in values.select("execution", "policy", "value").iter_rows():
+        times[block, order[policy]] = value
+    kept: NDArray[np.float64] = times[np.isfinite(times).all(axis=1)]
+    if kept.shape[0] < _FEWEST_BLOCKS:
+        raise BadInputError(
+            f"only {kept.shape[0]} of {blocks} rounds of mosaics ran whole, and {_FEWEST_BLOCKS} are needed; "
+            f"what failed: pagelab study status {directory}"
+        )
+    return kept

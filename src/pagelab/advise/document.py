@@ -1,0 +1,80 @@
+"""What ``pagelab advise --json`` prints: plain frozen data, published as ``docs/schema/advice-1.json``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from pagelab.analysis.answer import Said
+
+SCHEMA: Literal["pagelab.advice/1"] = "pagelab.advice/1"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RegionGain(_Model):
+    """One region of a pool, and what it gains by 2M pages."""
+
+    pool: Literal["heap", "anon"]
+    start_bytes: int
+    """Offsets in the pool."""
+    end_bytes: int
+    gain_percent: float
+    """Posterior mean, of the time in base pages; positive is faster."""
+    low_percent: float
+    high_percent: float
+    """95% posterior interval."""
+    chosen: bool
+
+
+class Checked(_Model):
+    """One condition of the check against the kernel's own way."""
+
+    condition: Literal["advice", "2M"]
+    said: Said
+    words: str
+    change_percent: float | None
+    low_percent: float | None
+    high_percent: float | None
+    p: float | None
+    pairs: int
+
+
+class AdviceDocument(_Model):
+    """Where the huge pages of one command should go."""
+
+    schema_: Literal["pagelab.advice/1"] = Field(default=SCHEMA, alias="schema")
+    command: list[str]
+    verdict: str
+    metric: str
+    metric_why: str = ""
+    """Why it is not wall time, where nobody named it."""
+    budget_bytes: int | None
+    used_bytes: dict[str, int]
+    """By pool, up to the last byte that was used."""
+    huge_bytes: int
+    """Of the advice: what it can take in 2M pages."""
+    left_out: int
+    """Regions that gain, and for which the budget had no room."""
+    promised_percent: float | None
+    promised_low_percent: float | None
+    promised_high_percent: float | None
+    """Gain of the advice against base pages, and its 95% posterior interval, before the check."""
+    regions: list[RegionGain]
+    mosaics: int
+    blocks: int
+    """Executions of each mosaic."""
+    checked: list[Checked]
+    resident_base_bytes: int
+    """Peak resident memory in base pages."""
+    resident_huge_bytes: int
+    """The same with everything in 2M pages."""
+    caveats: list[str]
+    directory: str
+    policy: str | None
+    """The advice as a policy; None where nothing is advised."""
+    next: str
+    why: str

@@ -1,0 +1,198 @@
+"""``pagelab advise``: where a program's huge pages should go, what that gains, and a check of it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pagelab import terminal
+from pagelab.cli.options import MEASURE, OUTPUT, WHAT, MeasureRegex, Seed, Timeout
+from pagelab.errors import BadInputError
+
+if TYPE_CHECKING:
+    from pagelab.advise.document import AdviceDocument
+
+_MOST_MINUTES = 24 * 60
+_BAR = 30
+"""Columns of the longest bar."""
+
+
+def advise_command(
+    argv: Annotated[list[str], typer.Argument(metavar="[--] CMD...", help="The program and its arguments.")],
+    budget: Annotated[
+        str | None,
+        typer.Option("--budget", metavar="SIZE", help="Huge pages that may be used: 128M.", rich_help_panel=WHAT),
+    ] = None,
+    minutes: Annotated[
+        float, typer.Option("--minutes", "-m", metavar="N", help="Time to spend.", rich_help_panel=WHAT)
+    ] = 5.0,
+    timeout: Timeout = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            "--metric",
+            metavar="NAME",
+            help="wall_s, cpu_s, measure.NAME ... (default: wall_s, or cpu_s if it only waits for a processor).",
+            rich_help_panel=MEASURE,
+        ),
+    ] = None,
+    measure_regex: MeasureRegex = None,
+    seed: Seed = 1,
+    into: Annotated[
+        Path | None,
+        typer.Option("--into", metavar="DIR", help="Where it is kept (default: CMD.advice).", rich_help_panel=OUTPUT),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the advice as JSON (pagelab.advice/1).", rich_help_panel=OUTPUT)
+    ] = False,
+) -> None:
+    """Find out which of a program's memory should be in 2M pages, and check what it gains.
+
+    Runs the program under random mosaics of its heap and anonymous memory, half of the regions in 2M pages, and
+    estimates the gain of each region from all of them; needs neither counters nor a trace. What it then advises runs
+    beside the kernel's own way and beside everything in 2M pages, in executions that had no part in the choice.
+
+    Exit codes: 0 answered (nothing to gain is an answer), 2 bad input (a command that fails, or that is too long for
+    the time), 3 this machine cannot.
+
+    **Examples**
+
+        pagelab advise -- ./solver big.in
+
+        pagelab advise --budget 128M --minutes 20 -- ./solver big.in
+    """
+    if not 0 <= seed < 2**63:
+        raise BadInputError(f"--seed {seed}: not within 0 ... 2**63 - 1")
+    if not 0.05 <= minutes <= _MOST_MINUTES:
+        raise BadInputError(f"--minutes {minutes:g}: not within 0.05 ... {_MOST_MINUTES}")
+    from pagelab.advise.answer import document
+    from pagelab.advise.campaign import Asked, advise
+    from pagelab.study.launching import local_tools
+    from pagelab.study.progress import for_terminal
+
+    asked = Asked(
+        argv=tuple(argv),
+        cwd=str(Path.cwd()),
+        budget=_budget(budget),
+        minutes=minutes,
+        seed=seed,
+        metric=metric,
+        regex=measure_regex,
+        timeout_s=timeout,
+    )
+    directory = _directory(into, argv[0])
+    found = advise(asked, directory.resolve(), local_tools(), for_terminal())
+    told = document(asked, found, directory)
+    terminal.echo(told.model_dump_json(by_alias=True, indent=1) if as_json else _text(told))
+
+
+def _budget(text: str | None) -> int | None:
+    if text is None:
+        return None
+    from pagelab.cli.simulate.values import size_bytes
+
+    size = size_bytes(text, "--budget")
+    if size < 2 << 20:
+        raise BadInputError(f"--budget {text}: less than one 2M page; such as --budget 128M")
+    return size
+
+
+def _directory(into: Path | None, program: str) -> Path:
+    """``--into``, or ``NAME.advice``, or the next number that is free."""
+    if into is not None:
+        if into.exists() and (not into.is_dir() or any(into.iterdir())):
+            raise BadInputError(f"--into {into}: it exists and is not empty; choose another directory")
+        return into
+    name = Path(program).name
+    found = Path(f"{name}.advice")
+    number = 2
+    while found.exists():
+        found, number = Path(f"{name}-{number}.advice"), number + 1
+    return found
+
+
+def _text(told: AdviceDocument) -> str:
+    lines = [told.verdict, ""]
+    if told.regions:
+        lines += [
+            f"{shlex.join(told.command)}: gain of each region by 2M pages, from {told.mosaics} mosaics of "
+            f"{told.blocks} executions",
+            *_bars(told),
+            "",
+        ]
+    if told.checked:
+        lines += ["checked beside the kernel's own way, in executions that had no part in the choice", *_checks(told)]
+    if told.left_out:
+        lines.append(f"{told.left_out} more regions gain, and the budget has no room for them")
+    if told.metric_why:
+        lines.append(f"CPU time is compared: {told.metric_why}")
+    lines += [f"caution: {caveat}" for caveat in told.caveats if not caveat.startswith("The machine was ")][:1]
+    if told.policy:
+        lines.append(f"policy: {told.policy} (beside it mosalloc.csv, the same for Mosalloc)")
+        lines += _outside(told)
+    return "\n".join([*lines, f"next: {told.next}", f"      ({told.why})"])
+
+
+def _bars(told: AdviceDocument) -> list[str]:
+    """One line a region: where it lies, a bar as long as its gain, and whether it is advised."""
+    from pagelab.analysis import wording
+
+    names = [f"{one.pool} {one.start_bytes >> 20}–{one.end_bytes >> 20}M" for one in told.regions]
+    width = max(map(len, names))
+    longest = max(1.0, *(one.gain_percent for one in told.regions))
+    found = []
+    for name, one in zip(names, told.regions, strict=True):
+        bar = "█" * max(0, round(_BAR * one.gain_percent / longest))
+        interval = f"{wording.percent(one.low_percent / 100)} to {wording.percent(one.high_percent / 100)}"
+        mark = "  advised" if one.chosen else ""
+        found.append(f"{name:<{width}}  {bar:<{_BAR}}  {wording.percent(one.gain_percent / 100):>7} ({interval}){mark}")
+    return found
+
+
+def _checks(told: AdviceDocument) -> list[str]:
+    from pagelab.analysis import wording
+    from pagelab.cli.forest import Row, forest
+
+    def share(percent: float | None) -> float | None:
+        return None if percent is None else percent / 100
+
+    promised = ""
+    if told.promised_percent is not None:
+        low, high = share(told.promised_low_percent), share(told.promised_high_percent)
+        assert low is not None
+        assert high is not None
+        gain = wording.percent(told.promised_percent / 100, signed=False)
+        promised = f"; promised {gain} against 4K pages ({wording.percent(low)} to {wording.percent(high)})"
+    return forest(
+        [
+            Row(
+                one.condition,
+                share(one.change_percent),
+                share(one.low_percent),
+                share(one.high_percent),
+                one.words + (promised if one.condition == "advice" else ""),
+            )
+            for one in told.checked
+        ]
+    )
+
+
+def _outside(told: AdviceDocument) -> list[str]:
+    """What says the same without pagelab, where something does; and what everything in 2M pages costs."""
+    from pagelab.analysis import wording
+
+    everything = all(one.chosen for one in told.regions)
+    lines = []
+    if everything and {one.pool for one in told.regions} == {"heap"}:
+        lines.append("outside pagelab: GLIBC_TUNABLES=glibc.malloc.hugetlb=1 has malloc ask for the same")
+    elif not everything:
+        lines.append(
+            "outside pagelab: madvise(address, length, MADV_HUGEPAGE) on these blocks, before they are touched"
+        )
+    more = told.resident_huge_bytes - told.resident_base_bytes
+    if more > 2 << 20:
+        lines.append(f"everything in 2M pages takes {wording.size(more)} more resident memory than 4K pages")
+    return lines

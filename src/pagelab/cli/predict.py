@@ -1,0 +1,39 @@
+"""``pagelab predict``: a run time from H, M and C, by the models of a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pagelab import terminal
+
+
+def predict_command(
+    file: Annotated[Path, typer.Argument(metavar="NAME.model", help="A file of pagelab model import.")],
+    h: Annotated[float | None, typer.Option("--h", metavar="COUNT", help="Hits in the second-level TLB.")] = None,
+    m: Annotated[float | None, typer.Option("--m", metavar="COUNT", help="Misses of the second-level TLB.")] = None,
+    c: Annotated[float | None, typer.Option("--c", metavar="CYCLES", help="Walk cycles.")] = None,
+    model: Annotated[str, typer.Option("--model", metavar="NAME", help="The model; only gp has an interval.")] = "gp",
+    run: Annotated[
+        bool, typer.Option("--run/--mean", help="Interval of one run, or of a layout's mean over many.")
+    ] = False,
+    level: Annotated[float, typer.Option("--level", help="Level of the interval.")] = 0.95,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the prediction as JSON.")] = False,
+) -> None:
+    """Predict a run time from H, M and C of any simulator: of another TLB, page size or allocator.
+
+    The model is fitted to the file's training layouts. Counts must be of the same source and units as theirs.
+
+    **Examples**
+
+        pagelab predict gups.model --h 1.2e9 --m 4e7 --c 3e9
+
+        pagelab predict gups.model --c 3e9 --model yaniv --json
+    """
+    from pagelab.models.document import read
+    from pagelab.models.prediction import predict
+
+    told = predict(read(file), h, m, c, model=model, of="run" if run else "mean", level=level)
+    terminal.echo(told.model_dump_json(by_alias=True, indent=1) if as_json else told.text())

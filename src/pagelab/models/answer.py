@@ -1,0 +1,220 @@
+"""What the models of a workload say, in a sentence and a table, for terminal, page and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from pagelab.analysis import wording
+from pagelab.report.tables import NONE, Table
+
+from .catalogue import OURS, PUBLISHED
+from .document import ErrorsDocument, FitDocument, Fits, FloorDocument, ModelFile
+
+SCHEMA: Literal["pagelab.model-report/1"] = "pagelab.model-report/1"
+_NO_SKILL = 0.2
+"""Share of R's variance explained on layouts left out, below which a model is called without skill."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Told(_Model):
+    """A warning of the report."""
+
+    kind: str
+    message: str
+
+
+class Paper(_Model):
+    """The model's maximal errors over all workloads and machines of MOSAIC, as fractions; null where it gives none."""
+
+    in_sample: float | None
+    cross_validated: float | None
+
+
+class ReportedModel(_Model):
+    """One model with the paper's figures."""
+
+    fit: FitDocument
+    paper: Paper
+
+
+class ModelReport(_Model):
+    """What ``pagelab model report --json`` prints."""
+
+    schema_: Literal["pagelab.model-report/1"] = Field(default=SCHEMA, alias="schema")
+    workload: str
+    verdict: str
+    source: str
+    cycles: str
+    layouts: int
+    test_layouts: int
+    folds: int
+    models: list[ReportedModel]
+    r_squared: dict[str, float]
+    floor: FloorDocument | None
+    floor_test: FloorDocument | None
+    warnings: list[Told]
+
+
+def report_of(file: ModelFile, fits: Fits) -> ModelReport:
+    """Everything that a report says, as data."""
+    points = file.points()
+    return ModelReport(
+        workload=file.workload,
+        verdict=verdict(file, fits),
+        source=file.source,
+        cycles=file.cycles,
+        layouts=points.roles.count("train"),
+        test_layouts=points.roles.count("test"),
+        folds=fits.folds,
+        models=[
+            ReportedModel(
+                fit=one,
+                paper=Paper(
+                    in_sample=PUBLISHED[one.model].in_sample, cross_validated=PUBLISHED[one.model].cross_validated
+                ),
+            )
+            for one in fits.models
+        ],
+        r_squared=fits.r_squared,
+        floor=fits.floor,
+        floor_test=fits.floor_test,
+        warnings=[Told(kind=one.kind, message=one.message) for one in points.warnings()],
+    )
+
+
+def headline(fits: Fits) -> FitDocument | None:
+    """The model that the report is about: ours, which was chosen before any error was seen; else the best that fits."""
+    ours = fits.named(OURS)
+    if ours is not None and ours.left_out is not None:
+        return ours
+    able = [one for one in fits.models if judged(one) is not None]
+    return min(able, key=lambda one: _maximum(one), default=None)
+
+
+def judged(one: FitDocument) -> ErrorsDocument | None:
+    """The errors that count: on test layouts, else on layouts left out, else on all."""
+    return one.test or one.left_out or one.in_sample
+
+
+def relative_errors(one: FitDocument) -> dict[str, float]:
+    """Predicted over measured, minus 1, by layout: by fits without the layout where there are any."""
+    found: dict[str, float] = {}
+    for errors in (one.in_sample, one.left_out, one.test):
+        found |= {} if errors is None else errors.relative
+    return found
+
+
+def _maximum(one: FitDocument) -> float:
+    errors = judged(one)
+    return float("inf") if errors is None else errors.maximum
+
+
+def verdict(file: ModelFile, fits: Fits) -> str:
+    """One sentence: how near the run time is predicted, how near the others come, and what noise alone would show."""
+    best = headline(fits)
+    errors = None if best is None else judged(best)
+    if best is None or errors is None:
+        return f"no model could be fitted to {file.workload}: {fits.models[0].refusal if fits.models else 'none asked'}"
+    if best.skill is not None and best.skill < _NO_SKILL:
+        return (
+            f"no skill: on layouts left out, {best.model} predicts the run time of {file.workload} hardly better than "
+            "its mean does"
+        )
+    where = "test layouts" if best.test is not None else "layouts left out one at a time"
+    if best.test is None and best.left_out is None:
+        where = "the layouts that determine it and all others"
+    others = [
+        f"{name} {_percent(_maximum(one))}"
+        for name in ("mosmodel", "poly3", "yaniv", "basu")
+        if name != best.model and (one := fits.named(name)) is not None and judged(one) is not None
+    ]
+    floor = fits.floor_test if best.test is not None else fits.floor
+    noise = "" if floor is None else f"; the noise of the repeats alone would show {_percent(floor.maximum)}"
+    against = f" ({', '.join(others)})" if others else ""
+    within = f"{best.model} predicts the run time of {file.workload} within {_percent(errors.maximum)}"
+    return f"{within} on {where}{against}{noise}"
+
+
+def _percent(fraction: float | None) -> str:
+    return NONE if fraction is None else wording.percent(fraction, signed=False)
+
+
+def _cell(errors: ErrorsDocument | None) -> str:
+    return NONE if errors is None else _percent(errors.maximum)
+
+
+def table(fits: Fits) -> Table:
+    """Models and their errors, the paper's beside them; the last row is a perfect model under the repeats' noise."""
+    rows = [_row(one) for one in fits.models if one.in_sample is not None]
+    if fits.floor is not None or fits.floor_test is not None:
+        of_test = NONE if fits.floor_test is None else _percent(fits.floor_test.maximum)
+        here = NONE if fits.floor is None else _percent(fits.floor.maximum)
+        mean = NONE if fits.floor is None else _percent(fits.floor.geometric_mean)
+        rows.append(("perfect, under this noise", here, here, here, of_test, mean, NONE, NONE, NONE))
+    return Table(
+        columns=(
+            "model",
+            "in-sample",
+            f"{fits.folds} folds",
+            "one left out",
+            "test layouts",
+            "geometric mean",
+            "terms",
+            "paper",
+            "paper, folds",
+        ),
+        rows=tuple(rows),
+        caption="Maximal relative errors of the models",
+        note="Maximal |R − R̂|/R, and its geometric mean in-sample without the model’s own layouts (MOSAIC, equations 1 "
+        "and 2). Paper: the largest of all its workloads and machines. Models that one or two layouts determine cannot "
+        "be cross-validated.",
+    )
+
+
+def _row(one: FitDocument) -> tuple[str, ...]:
+    paper = PUBLISHED[one.model]
+    terms = one.parameters.get("nonzero")
+    return (
+        one.model,
+        _cell(one.in_sample),
+        _cell(one.folds),
+        _cell(one.left_out),
+        _cell(one.test),
+        NONE if one.in_sample is None else _percent(one.in_sample.geometric_mean),
+        NONE if terms is None else f"{terms:.0f}",
+        _percent(paper.in_sample),
+        _percent(paper.cross_validated),
+    )
+
+
+def formulas(fits: Fits) -> Table:
+    """The fitted formulas, and why the others have none."""
+    return Table(
+        columns=("model", "formula"),
+        rows=tuple((one.model, one.formula or f"not fitted: {one.refusal}") for one in fits.models),
+        caption="Formulas, in cycles and counts",
+        words=2,
+    )
+
+
+def r_squared(fits: Fits) -> Table:
+    """How much of R a line in each input alone explains."""
+    names = tuple(sorted(fits.r_squared))
+    return Table(
+        columns=("", *names),
+        rows=(("R²", *(f"{fits.r_squared[name]:.2f}" for name in names)),),
+        caption="Coefficient of determination of a line in one input (MOSAIC, Table 8)",
+    )
+
+
+def shown(fits: Fits, most: int = 6) -> Sequence[FitDocument]:
+    """Models for pictures, ours first: as many as can be told apart."""
+    order = (OURS, "mosmodel", "poly3", "poly1", "yaniv", "basu", "gandhi", "pham", "alam", "poly2")
+    found = [one for name in order if (one := fits.named(name)) is not None and one.in_sample is not None]
+    return found[:most]

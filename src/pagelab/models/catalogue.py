@@ -1,0 +1,58 @@
+"""All models by name, and what MOSAIC found each of them to be worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pagelab.errors import BadInputError
+
+from .alam import Alam
+from .base import Model
+from .basu import Basu
+from .gandhi import Gandhi
+from .gaussian_process import GaussianProcess
+from .mosmodel import Mosmodel
+from .pham import Pham
+from .poly import Poly
+from .yaniv import Yaniv
+
+OURS = "gp"
+
+
+@dataclass(frozen=True)
+class Published:
+    """Maximal errors over all workloads and machines of MOSAIC; None where it gives none."""
+
+    in_sample: float | None
+    cross_validated: float | None
+
+
+PUBLISHED = {
+    "basu": Published(1.92, None),
+    "gandhi": Published(1.15, None),
+    "pham": Published(1.79, None),
+    "alam": Published(1.11, None),
+    "yaniv": Published(0.25, None),
+    "poly1": Published(0.26, 0.364),
+    "poly2": Published(None, 0.191),
+    "poly3": Published(0.06, 0.200),
+    "mosmodel": Published(0.03, 0.043),
+    OURS: Published(None, None),
+}
+"""Sections III and VI and Figure 2 (in-sample, against all 54 layouts), Table 6 (K-fold cross validation)."""
+
+
+def models(seed: int = 1) -> dict[str, Model]:
+    """All of them, in the paper's order, ours last; ``seed`` is of what two of them draw."""
+    every: list[Model] = [Basu(), Gandhi(), Pham(), Alam(), Yaniv(), Poly(1), Poly(2), Poly(3)]
+    every += [Mosmodel(seed=seed), GaussianProcess(seed=seed)]
+    return {model.name: model for model in every}
+
+
+def chosen(names: list[str] | None, seed: int = 1) -> list[Model]:
+    """The models of these names, or all; `BadInputError` for a name that none has."""
+    every = models(seed)
+    for name in names or []:
+        if name not in every:
+            raise BadInputError(f"model {name}: unknown; allowed: {', '.join(every)}")
+    return [model for name, model in every.items() if names is None or name in names]

@@ -1,0 +1,270 @@
+"""A model's file: the points of one workload, where they are from, and what every model made of them.
+
+One JSON document, ``pagelab.model/1``, published as docs/schema/model-1.json.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pagelab.errors import BadInputError, MachineError
+from pagelab.machine.provenance import pagelab_version
+
+from .judgement import Errors, Floor, Judged, Judgement
+from .points import CyclesKind, Points, Role, Source
+
+SCHEMA: Literal["pagelab.model/1"] = "pagelab.model/1"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Layout(_Model):
+    """One layout: run time and counts of its measured phase, means over the repeats."""
+
+    layout: str
+    role: Role
+    r: float
+    """Cycles."""
+    c: float
+    """Walk cycles."""
+    h: float | None = None
+    """Hits in the second-level TLB; null where they were not counted."""
+    m: float | None = None
+    """Misses of the second-level TLB."""
+    r_sd: float | None = None
+    """Standard deviation of R over the repeats, in cycles; null where it is unknown."""
+    repeats: int | None = None
+    extra: dict[str, float | None] = Field(default_factory=dict)
+
+
+class Origin(_Model):
+    """Where the points are from."""
+
+    file: str
+    sha256: str
+    provenance: dict[str, Any]
+    """Of the import, not of the measurement: machine and software (pagelab.provenance/1)."""
+
+
+class ErrorsDocument(_Model):
+    """Relative errors of one way to judge, as fractions."""
+
+    maximum: float
+    geometric_mean: float
+    worst: str
+    relative: dict[str, float]
+    """Predicted over measured, minus 1, by layout."""
+
+
+class FitDocument(_Model):
+    """One model; errors are null where they cannot be had."""
+
+    model: str
+    formula: str | None
+    parameters: dict[str, float]
+    refusal: str
+    """Why there is no fit; else empty."""
+    in_sample: ErrorsDocument | None
+    folds: ErrorsDocument | None
+    left_out: ErrorsDocument | None
+    test: ErrorsDocument | None
+    skill: float | None
+
+
+class FloorDocument(_Model):
+    """What a model without any error would show under the noise of the repeats."""
+
+    maximum: float
+    maximum_high: float
+    geometric_mean: float
+
+
+class Fits(_Model):
+    """What ``pagelab model fit`` found."""
+
+    seed: int
+    folds: int
+    fitted_by: str
+    models: list[FitDocument]
+    r_squared: dict[str, float]
+    """Of a line in H, M and C alone."""
+    floor: FloorDocument | None
+    floor_test: FloorDocument | None
+
+    def named(self, name: str) -> FitDocument | None:
+        """The model of this name, if it was asked for."""
+        return next((one for one in self.models if one.model == name), None)
+
+
+class ModelFile(_Model):
+    """The points of one workload and its models."""
+
+    schema_: Literal["pagelab.model/1"] = Field(default=SCHEMA, alias="schema")
+    workload: str
+    source: Source
+    cycles: CyclesKind
+    walkers: int
+    anchors: dict[str, str]
+    """Page size → the layout with this size alone."""
+    layouts: list[Layout]
+    origin: Origin
+    fits: Fits | None = None
+
+    def points(self) -> Points:
+        """The points, checked again: a file may have been edited."""
+        rows = self.layouts
+        return Points.of(
+            self.workload,
+            r=[row.r for row in rows],
+            c=[row.c for row in rows],
+            layouts=[row.layout for row in rows],
+            h=_column([row.h for row in rows]),
+            m=_column([row.m for row in rows]),
+            r_sd=_column([row.r_sd for row in rows], absent=np.nan),
+            repeats=_column([row.repeats for row in rows], absent=1),
+            roles=[row.role for row in rows],
+            anchors=self.anchors,
+            source=self.source,
+            cycles=self.cycles,
+            walkers=self.walkers,
+            extra={name: [row.extra.get(name) for row in rows] for name in (rows[0].extra if rows else {})},
+        )
+
+
+def _column(values: list[Any], absent: float | None = None) -> list[Any] | None:
+    """None where no row has a value; ``absent`` stands for single ones that are missing."""
+    if all(value is None for value in values):
+        return None
+    return [absent if value is None else value for value in values]
+
+
+def file_of(points: Points, source: Path) -> ModelFile:
+    """The document of points that were read from ``source``."""
+    from pagelab.machine.provenance import provenance
+
+    def at(values: Any, row: int) -> Any:
+        if values is None or not np.isfinite(values[row]):
+            return None
+        return values[row].item()
+
+    return ModelFile(
+        workload=points.workload,
+        source=points.source,
+        cycles=points.cycles,
+        walkers=points.walkers,
+        anchors=dict(points.anchors),
+        layouts=[
+            Layout(
+                layout=name,
+                role=points.roles[i],
+                r=at(points.r, i),
+                c=at(points.c, i),
+                h=at(points.h, i),
+                m=at(points.m, i),
+                r_sd=at(points.r_sd, i),
+                repeats=at(points.repeats, i),
+                extra={key: at(values, i) for key, values in points.extra.items()},
+            )
+            for i, name in enumerate(points.layouts)
+        ],
+        origin=Origin(
+            file=str(source), sha256=hashlib.sha256(source.read_bytes()).hexdigest(), provenance=provenance()
+        ),
+    )
+
+
+def fits_of(points: Points, judgement: Judgement, seed: int) -> Fits:
+    """A judgement as it is kept."""
+    training = points.role("train")
+    testing = points.role("test") if "test" in points.roles else None
+    return Fits(
+        seed=seed,
+        folds=judgement.fold_count,
+        fitted_by=f"pagelab {pagelab_version()}",
+        models=[_fit(one, points, training, testing) for one in judgement.models],
+        r_squared=judgement.r_squared,
+        floor=_floor(judgement.floor),
+        floor_test=_floor(judgement.floor_test),
+    )
+
+
+def _fit(one: Judged, points: Points, training: Points, testing: Points | None) -> FitDocument:
+    judged_on = {len(points): points.layouts, len(training): training.layouts}
+    return FitDocument(
+        model=one.name,
+        formula=None if one.fitted is None else one.fitted.formula,
+        parameters={} if one.fitted is None else one.fitted.parameters,
+        refusal=one.refusal,
+        in_sample=_errors(one.in_sample, () if one.in_sample is None else judged_on[len(one.in_sample.relative)]),
+        folds=_errors(one.folds, training.layouts),
+        left_out=_errors(one.left_out, training.layouts),
+        test=_errors(one.test, () if testing is None else testing.layouts),
+        skill=one.skill,
+    )
+
+
+def _errors(found: Errors | None, layouts: tuple[str, ...]) -> ErrorsDocument | None:
+    if found is None:
+        return None
+    return ErrorsDocument(
+        maximum=found.maximum,
+        geometric_mean=found.geometric_mean,
+        worst=found.worst,
+        relative=dict(zip(layouts, found.relative.tolist(), strict=True)),
+    )
+
+
+def _floor(found: Floor | None) -> FloorDocument | None:
+    if found is None:
+        return None
+    return FloorDocument(maximum=found.maximum, maximum_high=found.maximum_high, geometric_mean=found.geometric_mean)
+
+
+def read(path: Path) -> ModelFile:
+    """The file. Raises `BadInputError` for what is no such file, and for a newer version of it."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadInputError(
+            f"cannot read {path}: it does not exist; make it with: pagelab model import FILE.csv --into {path}"
+        ) from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise BadInputError(f"cannot read {path}: it is no model's file ({error})") from None
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if schema != SCHEMA:
+        newer = isinstance(schema, str) and schema.startswith("pagelab.model/")
+        why = f"it has {schema}, and this pagelab reads {SCHEMA}" if newer else f"it is no model's file ({SCHEMA})"
+        raise BadInputError(f"cannot read {path}: {why}; make one with: pagelab model import FILE.csv")
+    try:
+        return ModelFile.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise BadInputError(f"cannot read {path}: {where}: {first['msg']}") from None
+
+
+def write(path: Path, file: ModelFile) -> None:
+    """Writes it whole or not at all: beside its place, then renamed."""
+    text = file.model_dump_json(by_alias=True, indent=1) + "\n"
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(name).chmod(0o666 & ~mask)
+        Path(name).replace(path)
+    except OSError as error:
+        raise MachineError(f"cannot write {path}: {error.strerror} (errno {error.errno})") from error

@@ -1,0 +1,372 @@
+"""The model of this package: a shrunken cubic in H, M and C, and a smooth deviation from it, with an interval.
+
+R/mean(R) = β₀ + Σ βⱼ xⱼ + p(x) + f(x) + s·y·t + e. The inputs x are H, M and C, centred and over their deviation; p has
+all monomials of degree two and three, with normal coefficients of one size; f is a Gaussian process with a Matérn 5/2
+kernel and a length for each input; s·y·t is the layout's own scatter, relative to its run time, with Student's t; e is
+the noise of its mean over the repeats, known from their spread. The heavy tails of t let a few layouts lie off the
+surface without bending it. Lengths, sizes and s are not chosen but averaged over their posterior, by importance
+sampling, so that intervals hold what is not known of them.
+
+Kernel and marginal likelihood: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), equations 2.42
+(explicit basis functions), 4.17 and 5.8. Student's t as a mixture of normals: Lange, Little and Taylor, JASA 84 (1989).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations_with_replacement
+from typing import Any, Literal
+
+import numpy as np
+from scipy.special import gammaincinv, ndtr, ndtri
+
+from pagelab.errors import BadInputError
+
+from .base import given, number, sum_of
+from .points import LABELS, Array, Points, enough, independent
+
+Of = Literal["mean", "run"]
+FREEDOM = 2.5
+"""Degrees of freedom of a layout's scatter: few, and a variance that is finite (docs/method/models.md)."""
+_TAIL = 16
+"""Equally likely scales by which the t distribution is represented as a mixture of normals."""
+_SLOPE_SD = 10.0
+"""Prior standard deviation of the slopes: so many deviations of R for one of an input."""
+_LEAST_SCATTER = 1e-6
+_REWEIGHTINGS = 20
+_ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class _Prior:
+    """Log-normal priors of (a length for each input, size of f, of p, scatter): log medians, deviations."""
+
+    mean: Array
+    deviation: Array
+
+    @classmethod
+    def of(cls, inputs: int, spread: float) -> _Prior:
+        """``spread``: the standard deviation of R/mean(R).
+
+        Lengths of two deviations of an input, give or take a factor of 3.7; f of R's own size, give or take e;
+        coefficients of the polynomial a seventh of it, and a scatter of 0.5%, both give or take a factor of 4.5.
+        """
+        size = np.log(max(spread, 1e-4))
+        mean = np.array([0.7] * inputs + [size, size - 2.0, np.log(0.005)])
+        return cls(mean, np.array([1.3] * inputs + [1.0, 1.5, 1.5]))
+
+    def log_density(self, theta: Array) -> Array:
+        """Up to a constant; ``theta`` has shape (samples, parameters)."""
+        density: Array = -0.5 * np.sum(((theta - self.mean) / self.deviation) ** 2, axis=1)
+        return density
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A normal distribution to draw parameters from; any will do that covers the posterior."""
+
+    mean: Array
+    factor: Array
+    """Cholesky factor of the covariance."""
+
+
+@dataclass(frozen=True)
+class _Data:
+    """What is fitted, scaled. ``x`` has shape (layouts, inputs), the others (layouts,)."""
+
+    x: Array
+    y: Array
+    noise: Array
+    """Known variance of each y."""
+
+    @cached_property
+    def basis(self) -> Array:
+        return _basis(self.x)
+
+    @cached_property
+    def curves(self) -> Array:
+        return _curves(self.x)
+
+    @cached_property
+    def curved(self) -> Array:
+        """Covariance of polynomials with independent coefficients of variance 1."""
+        found: Array = self.curves @ self.curves.T
+        return found
+
+    @cached_property
+    def squares(self) -> Array:
+        """Squared differences, shape (layouts, layouts, inputs)."""
+        found: Array = (self.x[:, None, :] - self.x[None, :, :]) ** 2
+        return found
+
+    @cached_property
+    def slope_precision(self) -> Array:
+        """Prior precision of (β₀, β): next to nothing is known of β₀."""
+        spread = max(float(self.y.std()), 1e-4)
+        return np.array([1e-4] + [1 / (_SLOPE_SD * spread) ** 2] * self.x.shape[1])
+
+
+def _curves(x: Array) -> Array:
+    """Monomials of degree two and three, shape (layouts, monomials)."""
+    inputs = range(x.shape[1])
+    terms = [
+        np.prod(x[:, list(chosen)], axis=1)
+        for degree in (2, 3)
+        for chosen in combinations_with_replacement(inputs, degree)
+    ]
+    return np.column_stack(terms)
+
+
+def _basis(x: Array) -> Array:
+    return np.column_stack([np.ones(len(x)), x])
+
+
+def _matern(squares: Array) -> Array:
+    """Matérn 5/2 of squared scaled distances."""
+    distance = np.sqrt(5.0 * squares)
+    found: Array = (1 + distance + 5.0 * squares / 3.0) * np.exp(-distance)
+    return found
+
+
+@dataclass(frozen=True)
+class _Posterior:
+    """Everything that follows from the data and one set of parameters a sample; leading axis: samples."""
+
+    lengths: Array
+    size: Array
+    curvature: Array
+    scatter: Array
+    log_likelihood: Array
+    solved: Array
+    """K⁻¹(y − Bβ), shape (samples, layouts)."""
+    slopes: Array
+    inverse: Array
+    """K⁻¹, shape (samples, layouts, layouts)."""
+    slope_factor: Array
+    """(BᵀK⁻¹B + Λ)⁻¹."""
+
+    @classmethod
+    def of(cls, data: _Data, theta: Array, weights: Array) -> _Posterior:
+        inputs = data.x.shape[1]
+        lengths, size = np.exp(theta[:, :inputs]), np.exp(theta[:, inputs])
+        curvature = np.exp(theta[:, inputs + 1])
+        scatter = np.maximum(np.exp(theta[:, inputs + 2]), _LEAST_SCATTER)
+        scaled = np.einsum("ijd,sd->sij", data.squares, lengths**-2)
+        covariance = size[:, None, None] ** 2 * _matern(scaled) + curvature[:, None, None] ** 2 * data.curved
+        rows = np.arange(len(data.y))
+        covariance[:, rows, rows] += scatter[:, None] ** 2 * data.y**2 / weights + data.noise
+        factor = np.linalg.cholesky(covariance)
+        inverse = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
+        solved_basis = inverse @ data.basis
+        information = data.basis.T @ solved_basis + np.diag(data.slope_precision)
+        slope_factor = np.asarray(np.linalg.inv(information), dtype=np.float64)
+        right = np.einsum("snk,n->sk", solved_basis, data.y)
+        slopes: Array = np.einsum("skl,sl->sk", slope_factor, right)
+        solved_y = inverse @ data.y
+        fit = np.einsum("n,sn->s", data.y, solved_y) - np.einsum("sk,sk->s", right, slopes)
+        half_determinant = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
+        log_likelihood = -0.5 * fit - half_determinant - 0.5 * np.linalg.slogdet(information)[1]
+        solved = solved_y - np.einsum("snk,sk->sn", solved_basis, slopes)
+        return cls(lengths, size, curvature, scatter, log_likelihood, solved, slopes, inverse, slope_factor)
+
+    def at(self, data: _Data, x: Array) -> tuple[Array, Array]:
+        """Mean and variance of the surface at ``x``, shapes (samples, places)."""
+        squares = (x[:, None, :] - data.x[None, :, :]) ** 2
+        cross = self.size[:, None, None] ** 2 * _matern(np.einsum("pnd,sd->spn", squares, self.lengths**-2))
+        curves = _curves(x)
+        cross = cross + self.curvature[:, None, None] ** 2 * (curves @ data.curves.T)
+        basis = _basis(x)
+        mean = np.einsum("pk,sk->sp", basis, self.slopes) + np.einsum("spn,sn->sp", cross, self.solved)
+        weighed = np.einsum("spn,snm->spm", cross, self.inverse)
+        rest = basis - np.einsum("spn,nk->spk", weighed, data.basis)
+        own = self.size[:, None] ** 2 + self.curvature[:, None] ** 2 * np.sum(curves**2, axis=1)
+        variance = own - np.einsum("spn,spn->sp", weighed, cross)
+        variance = variance + np.einsum("spk,skl,spl->sp", rest, self.slope_factor, rest)
+        return mean, np.maximum(variance, 0.0)
+
+    def scatter_squares(self, data: _Data, weights: Array) -> Array:
+        """Expected squares of each layout's own scatter over their scale, averaged over nothing: (samples, layouts)."""
+        own = self.scatter[:, None] ** 2 * data.y**2 / weights
+        solved_basis = self.inverse @ data.basis
+        shrunk = np.einsum("snk,skl,snl->sn", solved_basis, self.slope_factor, solved_basis)
+        diagonal = np.diagonal(self.inverse, axis1=1, axis2=2) - shrunk
+        expected = (own * self.solved) ** 2 + own - own**2 * diagonal
+        found: Array = expected / (self.scatter[:, None] ** 2 * data.y**2)
+        return found
+
+
+@dataclass(frozen=True)
+class FittedProcess:
+    """The posterior, as weighted samples of the parameters."""
+
+    names: tuple[str, ...]
+    """Inputs that are used."""
+    centre: Array
+    scale: Array
+    unit: float
+    """Mean of R, in cycles: y is R over it."""
+    data: _Data
+    posterior: _Posterior
+    shares: Array
+    """Weight of each sample; they sum up to 1."""
+    weights: Array
+    """Of each layout, near 1; far below 1 for one that lies off the surface."""
+    proposal: Proposal
+
+    @property
+    def effective_samples(self) -> float:
+        """Of importance sampling."""
+        return float(1 / np.sum(self.shares**2))
+
+    @property
+    def scatter(self) -> float:
+        """Posterior mean of the layouts' own scatter, relative to R."""
+        return float(self.shares @ self.posterior.scatter)
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """Posterior means: slopes of the line, lengths in the inputs' own units, sizes in cycles, scatter."""
+        slopes, intercept = self._line()
+        lengths = self.shares @ self.posterior.lengths * self.scale
+        return {
+            **{f"slope_{name}": float(slope) for name, slope in zip(self.names, slopes, strict=True)},
+            "intercept": float(intercept),
+            **{f"length_{name}": float(length) for name, length in zip(self.names, lengths, strict=True)},
+            "size": float(self.shares @ self.posterior.size) * self.unit,
+            "curvature": float(self.shares @ self.posterior.curvature) * self.unit,
+            "scatter": self.scatter,
+        }
+
+    @property
+    def formula(self) -> str:
+        slopes, intercept = self._line()
+        terms = [(float(slope), LABELS[name]) for name, slope in zip(self.names, slopes, strict=True)]
+        size = number(float(self.shares @ self.posterior.size) * self.unit)
+        inputs = ", ".join(LABELS[name] for name in self.names)
+        return f"{sum_of(terms, float(intercept))} + p({inputs}) + f({inputs}), f a Matérn 5/2 process of size {size}"
+
+    def _line(self) -> tuple[Array, float]:
+        slopes = self.shares @ self.posterior.slopes * self.unit
+        plain: Array = slopes[1:] / self.scale
+        return plain, float(slopes[0] - plain @ self.centre)
+
+    def predict(self, h: Any, m: Any, c: Any) -> Array:
+        x, shape = self._scaled(h, m, c)
+        mean, _ = self.posterior.at(self.data, x)
+        found: Array = (self.shares @ mean * self.unit).reshape(shape)
+        return found
+
+    def interval(
+        self, h: Any, m: Any, c: Any, *, level: float = 0.95, of: Of = "mean", run_sd: float = 0.0
+    ) -> tuple[Array, Array]:
+        """Ends of the prediction interval in cycles, for a new layout's mean (``of="mean"``) or one run of it.
+
+        ``run_sd``: relative standard deviation of single runs around their layout's mean. Where the spread of the
+        repeats was unknown, the layouts' own scatter holds their noise, too.
+        """
+        if not 0.5 <= level < 1:
+            raise BadInputError(f"cannot give an interval of level {level}: not within 0.5 ... 1")
+        x, shape = self._scaled(h, m, c)
+        mean, variance = self.posterior.at(self.data, x)
+        tail = (np.arange(_TAIL) + 0.5) / _TAIL
+        scales = FREEDOM / (2 * gammaincinv(FREEDOM / 2, tail))
+        centre = self.shares @ mean
+        own = self.posterior.scatter[:, None] ** 2 * centre**2
+        noise = (run_sd * centre) ** 2 if of == "run" else 0.0
+        spread = np.sqrt(variance[:, None, :] + own[:, None, :] * scales[None, :, None] + noise)
+        ends = [_quantile(p, mean, spread, self.shares) * self.unit for p in ((1 - level) / 2, (1 + level) / 2)]
+        return ends[0].reshape(shape), ends[1].reshape(shape)
+
+    def _scaled(self, h: Any, m: Any, c: Any) -> tuple[Array, tuple[int, ...]]:
+        inputs = {"h": h, "m": m, "c": c}
+        values = np.stack(np.broadcast_arrays(*(given(inputs[name], name, "gp") for name in self.names)))
+        flat = values.reshape(len(self.names), -1).T
+        return (flat - self.centre) / self.scale, values.shape[1:]
+
+
+def _quantile(p: float, mean: Array, spread: Array, shares: Array) -> Array:
+    """Of a mixture of normals, by bisection: ``mean`` (samples, places), ``spread`` (samples, scales, places)."""
+    reach = float(ndtri(1 - 1e-9))
+    low, high = (mean[:, None] - reach * spread).min(axis=(0, 1)), (mean[:, None] + reach * spread).max(axis=(0, 1))
+    for _ in range(60):
+        middle = (low + high) / 2
+        below = np.einsum("s,skp->p", shares, ndtr((middle - mean[:, None, :]) / spread)) / spread.shape[1] < p
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    found: Array = (low + high) / 2
+    return found
+
+
+@dataclass(frozen=True)
+class GaussianProcess:
+    """R as a shrunken cubic and a Gaussian process around it; see the module. Inputs that add nothing are left out."""
+
+    name: str = "gp"
+    own_points: tuple[str, ...] = ()
+    samples: int = 128
+    """Of the parameters, in the last round; half of it in those before."""
+    seed: int = 1
+
+    def fit(self, points: Points) -> FittedProcess:
+        """Needs five layouts and an input that varies. H and M are used where they are known."""
+        enough(points, 5, self.name)
+        inputs = independent(points)
+        if not inputs:
+            raise BadInputError(f"cannot fit gp to {points.workload}: no input varies; measure layouts that differ")
+        raw = np.column_stack(list(inputs.values()))
+        centre, scale, unit = raw.mean(axis=0), raw.std(axis=0), float(points.r.mean())
+        error = points.r_se
+        noise = np.zeros(len(points)) if error is None else (error / unit) ** 2
+        data = _Data((raw - centre) / scale, points.r / unit, noise)
+        theta, shares, proposal, weights = self._sampled(data)
+        kept = shares > 1e-4 / len(shares)
+        posterior = _Posterior.of(data, theta[kept], weights)
+        return FittedProcess(
+            tuple(inputs), centre, scale, unit, data, posterior, shares[kept] / shares[kept].sum(), weights, proposal
+        )
+
+    def _sampled(self, data: _Data) -> tuple[Array, Array, Proposal, Array]:
+        """Parameters, their shares, the last proposal, and the layouts' weights."""
+        prior = _Prior.of(data.x.shape[1], float(data.y.std()))
+        proposal = Proposal(prior.mean, np.diag(prior.deviation))
+        weights = np.ones(len(data.y))
+        draws = _draws(len(prior.mean), self.samples, _ROUNDS, self.seed)
+        for i in range(_ROUNDS):
+            last = i == _ROUNDS - 1
+            z = draws[i] if last else draws[i][: self.samples // 2]
+            theta = proposal.mean + z @ proposal.factor.T
+            target = _Posterior.of(data, theta, weights).log_likelihood + prior.log_density(theta)
+            log_share = target + 0.5 * np.sum(z**2, axis=1)
+            shares = np.exp(log_share - log_share.max())
+            shares /= shares.sum()
+            if not last:
+                proposal = _around(theta, shares, prior)
+                weights = _reweighted(data, proposal.mean, weights)
+        return theta, shares, proposal, weights
+
+
+def _draws(parameters: int, samples: int, rounds: int, seed: int) -> Array:
+    """Standard normal, low discrepancy; shape (rounds, samples, parameters)."""
+    from scipy.stats import qmc
+
+    found = []
+    for i in range(rounds):
+        uniform = qmc.Sobol(parameters, rng=np.random.default_rng([seed, i])).random(samples)
+        found.append(ndtri(np.clip(uniform, 1e-9, 1 - 1e-9)))
+    return np.array(found)
+
+
+def _around(theta: Array, shares: Array, prior: _Prior) -> Proposal:
+    """Half as wide again as the weighted samples, and never narrower than a tenth of the prior."""
+    mean = shares @ theta
+    centred = theta - mean
+    covariance = 1.5 * centred.T @ (shares[:, None] * centred) + np.diag((0.1 * prior.deviation) ** 2)
+    return Proposal(mean, np.asarray(np.linalg.cholesky(covariance), dtype=np.float64))
+
+
+def _reweighted(data: _Data, theta: Array, weights: Array) -> Array:
+    """Weights of the layouts under Student's t, by expectation and maximisation at one set of parameters."""
+    for _ in range(_REWEIGHTINGS):
+        squares = _Posterior.of(data, theta[None], weights).scatter_squares(data, weights)[0]
+        weights = (FREEDOM + 1) / (FREEDOM + squares)
+    return weights

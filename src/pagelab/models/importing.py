@@ -1,0 +1,226 @@
+"""Points from a CSV: mosmodel's ``mean.csv``, or any table with R, H, M and C of layouts.
+
+A row is a layout, or one of its repeats: rows of the same layout are averaged, and their spread is the noise of R.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from pagelab.errors import BadInputError
+
+from .points import LABELS, Array, CyclesKind, Points, Role, Source
+
+_NAMES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "layout": (("layout",), ("name",), ("configuration",), ("",)),
+    "role": (("role",),),
+    "r": (("r",), ("cpu-cycles",), ("cycles",), ("runtime_cycles",), ("runtime",)),
+    "h": (("h",), ("stlb_hits",), ("dtlb_load_misses.stlb_hit", "dtlb_store_misses.stlb_hit")),
+    "m": (("m",), ("stlb_misses",), ("dtlb_load_misses.walk_completed", "dtlb_store_misses.walk_completed")),
+    "c": (
+        ("c",),
+        ("walk_cycles",),
+        ("dtlb_load_misses.walk_pending", "dtlb_store_misses.walk_pending"),
+        ("dtlb_load_misses.walk_duration", "dtlb_store_misses.walk_duration"),
+        ("dtlb_load_misses.walk_active", "dtlb_store_misses.walk_active"),
+    ),
+    "r_sd": (("r_sd",), ("cpu-cycles_sd",)),
+    "repeats": (("repeats",),),
+}
+"""What a column may be called, the first that is there counts; several in one entry are added up: the names of perf's
+events, as mosmodel keeps them. Case does not matter."""
+_ACTIVE = "walk_active"
+_ANCHORS = {
+    "4K": re.compile(r"(?:layout|all)?[ _-]?4k(?:i?b)?(?:[ _-]?pages)?", re.IGNORECASE),
+    "2M": re.compile(r"(?:layout|all)?[ _-]?2m(?:i?b)?(?:[ _-]?pages)?", re.IGNORECASE),
+}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read a table; what is None or empty is found by its name."""
+
+    workload: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """``r``, ``h``, ``m``, ``c``, ``layout``, ``role``, ``r_sd`` or ``repeats`` → the column's name."""
+    where: Mapping[str, str] = field(default_factory=dict)
+    """Column → the value of the rows that are read."""
+    anchors: Mapping[str, str] = field(default_factory=dict)
+    """``4K``, ``2M`` → the layout's name."""
+    tests: Sequence[str] = ()
+    """Layouts that only test."""
+    source: Source = "counted"
+    cycles: CyclesKind | None = None
+    walkers: int = 2
+
+
+def read_csv(path: Path, reading: Reading | None = None) -> Points:
+    """The points of the table. `BadInputError` names file and column, or line, of what is missing or no number."""
+    how = reading or Reading()
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInputError(f"cannot import {path}: {error}") from None
+    table = csv.DictReader(io.StringIO(text))
+    header = [name for name in table.fieldnames or [] if name is not None]
+    rows = [(table.line_num, row) for row in table]
+    found = _columns(path, header, how)
+    rows = _chosen(path, header, rows, how)
+    names, groups = _layouts(rows, found)
+    keys: list[str] = [key for key in ("r", "h", "m", "c", "r_sd", "repeats") if key in found]
+    numbers = {key: _numbers(path, rows, found[key]) for key in keys}
+    means = {key: _means(values, groups) for key, values in numbers.items()}
+    spread, repeats = _noise(numbers, means, groups)
+    used = {name for several in found.values() for name in several} | set(how.where)
+    points = Points.of(
+        how.workload or path.stem,
+        r=means["r"],
+        c=means["c"],
+        layouts=names,
+        h=means.get("h"),
+        m=means.get("m"),
+        roles=_roles(path, rows, groups, names, found, how),
+        r_sd=spread,
+        repeats=repeats,
+        source=how.source,
+        cycles=how.cycles or ("active" if any(_ACTIVE in name for name in found["c"]) else "sum"),
+        walkers=how.walkers,
+        extra={
+            name: _means(values, groups)
+            for name in header
+            if name not in used and (values := _maybe_numbers(rows, name)) is not None
+        },
+    )
+    return _with_anchors(path, points, how)
+
+
+def _columns(path: Path, header: Sequence[str], how: Reading) -> dict[str, tuple[str, ...]]:
+    """What is read → the columns that are added up for it."""
+    by_name = {name.strip().lower(): name for name in header}
+    found: dict[str, tuple[str, ...]] = {}
+    for key, name in how.columns.items():
+        if key not in _NAMES:
+            raise BadInputError(f"--column {key}={name}: {key} is unknown; allowed: {', '.join(_NAMES)}")
+        if name not in header:
+            raise BadInputError(f"cannot import {path}: it has no column {name}; it has: {', '.join(header)}")
+        found[key] = (name,)
+    for key, choices in _NAMES.items():
+        if key in found:
+            continue
+        for names in choices:
+            if all(name in by_name for name in names):
+                found[key] = tuple(by_name[name] for name in names)
+                break
+    for key in ("r", "c"):
+        if key not in found:
+            known = ", ".join(" + ".join(names) for names in _NAMES[key])
+            raise BadInputError(
+                f"cannot import {path}: no column is known to be {LABELS.get(key, 'R')} ({known}); it has: "
+                f"{', '.join(header)}; name one with --column {key}=NAME"
+            )
+    return found
+
+
+Rows = list[tuple[int, dict[str, Any]]]
+
+
+def _chosen(path: Path, header: Sequence[str], rows: Rows, how: Reading) -> Rows:
+    for column, value in how.where.items():
+        if column not in header:
+            raise BadInputError(f"--where {column}={value}: {path} has no such column; it has: {', '.join(header)}")
+        rows = [(line, row) for line, row in rows if row[column] == value]
+    if not rows:
+        wanted = " and ".join(f"{column}={value}" for column, value in how.where.items())
+        raise BadInputError(f"cannot import {path}: it has no row{f' of {wanted}' if wanted else ''}")
+    return rows
+
+
+def _layouts(rows: Rows, found: Mapping[str, tuple[str, ...]]) -> tuple[list[str], list[list[int]]]:
+    """Names in order, and the rows of each."""
+    if "layout" not in found:
+        return [f"line {line}" for line, _ in rows], [[i] for i in range(len(rows))]
+    groups: dict[str, list[int]] = {}
+    for i, (_, row) in enumerate(rows):
+        groups.setdefault(row[found["layout"][0]] or "", []).append(i)
+    return list(groups), list(groups.values())
+
+
+def _numbers(path: Path, rows: Rows, columns: tuple[str, ...]) -> Array:
+    values = np.zeros(len(rows))
+    for i, (line, row) in enumerate(rows):
+        for column in columns:
+            text = row[column]
+            try:
+                values[i] += float(text or "")
+            except ValueError:
+                raise BadInputError(
+                    f'cannot import {path}: line {line}: {column} is "{text or ""}", no number'
+                ) from None
+    return values
+
+
+def _maybe_numbers(rows: Rows, column: str) -> Array | None:
+    try:
+        return np.array([float(row[column]) for _, row in rows])
+    except (TypeError, ValueError):
+        return None
+
+
+def _means(values: Array, groups: list[list[int]]) -> Array:
+    return np.array([values[rows].mean() for rows in groups])
+
+
+def _noise(
+    numbers: Mapping[str, Array], means: Mapping[str, Array], groups: list[list[int]]
+) -> tuple[Array | None, Array | None]:
+    """Standard deviation of R and repeats by layout: from rows of one layout, else from the table's columns."""
+    if max(len(rows) for rows in groups) > 1:
+        spread = [np.std(numbers["r"][rows], ddof=1) if len(rows) > 1 else np.nan for rows in groups]
+        return np.array(spread), np.array([float(len(rows)) for rows in groups])
+    if "r_sd" in means and "repeats" in means:
+        return means["r_sd"], means["repeats"]
+    return None, None
+
+
+def _roles(
+    path: Path,
+    rows: Rows,
+    groups: list[list[int]],
+    names: Sequence[str],
+    found: Mapping[str, tuple[str, ...]],
+    how: Reading,
+) -> list[Role]:
+    for name in how.tests:
+        if name not in names:
+            raise BadInputError(f"--test {name}: {path} has no such layout; it has: {', '.join(names[:8])}, ...")
+    roles: list[Role] = []
+    for name, mine in zip(names, groups, strict=True):
+        text = "train" if "role" not in found else (rows[mine[0]][1][found["role"][0]] or "train").strip().lower()
+        if text not in get_args(Role):
+            raise BadInputError(f'cannot import {path}: line {rows[mine[0]][0]}: role "{text}"; allowed: train, test')
+        roles.append("test" if name in how.tests or text == "test" else "train")
+    return roles
+
+
+def _with_anchors(path: Path, points: Points, how: Reading) -> Points:
+    """Named ones, else those whose layout has the name of its page size."""
+    anchors = {}
+    for size, pattern in _ANCHORS.items():
+        named = how.anchors.get(size)
+        if named is not None and named not in points.layouts:
+            raise BadInputError(
+                f"--anchor-{size.lower()} {named}: {path} has no such layout; it has: "
+                f"{', '.join(points.layouts[:8])}, ..."
+            )
+        alike = [name for name in points.layouts if pattern.fullmatch(name.strip())]
+        if named is not None or len(alike) == 1:
+            anchors[size] = named or alike[0]
+    return replace(points, anchors=anchors)

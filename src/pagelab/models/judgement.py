@@ -1,0 +1,217 @@
+"""How far models are off: on the layouts that they were fitted to, on folds, and on one layout left out at a time.
+
+Errors are |R − R̂|/R (MOSAIC, equations 1 and 2). A model that a few layouts determine is judged on all, and the
+geometric mean leaves those few out: its error there is zero, or nearly, by construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr
+
+from pagelab.errors import BadInputError
+
+from .base import Fitted, Model
+from .points import LABELS, Array, Points, varies
+
+_MEAN_LOG_NORMAL = -(np.euler_gamma + np.log(2)) / 2
+"""Mean of log|Z| of a standard normal Z."""
+FOLDS = 10
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Relative errors of one way to judge."""
+
+    relative: Array
+    """R̂/R − 1 by layout, with its sign, shape (layouts,)."""
+    maximum: float
+    """Equation 1."""
+    geometric_mean: float
+    """Equation 2, without the model's own points; 0 where another error is exactly zero."""
+    worst: str
+    """The layout of the maximum."""
+
+    @classmethod
+    def of(cls, points: Points, predicted: Array, own: Sequence[str] = ()) -> Errors:
+        """``own``: page sizes whose layouts determine the model."""
+        relative = predicted / points.r - 1
+        size = np.abs(relative)
+        rows = {points.anchor(page) for page in own}
+        others = np.array([i not in rows for i in range(len(points))])
+        if not others.any():
+            raise BadInputError(f"cannot judge models of {points.workload}: it has no layout but the models' own")
+        with np.errstate(divide="ignore"):
+            mean = float(np.exp(np.mean(np.log(size[others]))))
+        return cls(relative, float(size.max()), mean, points.layouts[int(np.argmax(size))])
+
+
+@dataclass(frozen=True)
+class Floor:
+    """What a model without any error would show, for the noise of the repeats alone."""
+
+    maximum: float
+    """Median of equation 1."""
+    maximum_high: float
+    """Its 95% quantile."""
+    geometric_mean: float
+    """Equation 2, expected."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One model on one workload. What cannot be had is None: folds of models that two layouts determine, test layouts
+    where there are none."""
+
+    name: str
+    fitted: Fitted | None
+    refusal: str
+    """Why there is no fit; else empty."""
+    in_sample: Errors | None = None
+    folds: Errors | None = None
+    left_out: Errors | None = None
+    test: Errors | None = None
+    skill: float | None = None
+    """1 − (squared errors of R, one layout left out) / (those of the others' mean): 0 is no skill, 1 is all."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """All models of one workload."""
+
+    models: tuple[Judged, ...]
+    r_squared: dict[str, float]
+    """Coefficient of determination of a line in C, M and H alone, by input (MOSAIC, Table 8)."""
+    floor: Floor | None
+    """Of the training layouts; None where the repeats' spread is not known."""
+    floor_test: Floor | None
+    fold_count: int
+
+    def named(self, name: str) -> Judged:
+        """The model of this name. KeyError where it was not judged."""
+        return {one.name: one for one in self.models}[name]
+
+
+Report = Callable[[str], None]
+
+
+def judge(
+    points: Points, models: Sequence[Model], *, folds: int = FOLDS, seed: int = 1, report: Report | None = None
+) -> Judgement:
+    """Fits and judges every model: in-sample, ``folds`` shuffled folds, and one layout left out at a time.
+
+    Everything that a model estimates, scales and penalties included, is estimated anew without the layouts left out.
+    Test layouts have no part but in ``test``. A model that cannot be fitted has its refusal instead.
+    """
+    training, testing = points.role("train"), None
+    if "test" in points.roles:
+        testing = points.role("test")
+    if not 2 <= folds <= len(training):
+        raise BadInputError(f"--folds {folds}: not within 2 ... {len(training)}, the training layouts")
+    judged = []
+    for model in models:
+        if report is not None:
+            report(model.name)
+        judged.append(_judge(points, training, testing, model, folds, seed))
+    return Judgement(
+        models=tuple(judged),
+        r_squared={LABELS[name]: r_squared(values, training.r) for name, values in training.inputs.items()},
+        floor=floor_of(training),
+        floor_test=None if testing is None else floor_of(testing),
+        fold_count=folds,
+    )
+
+
+def _judge(points: Points, training: Points, testing: Points | None, model: Model, folds: int, seed: int) -> Judged:
+    try:
+        if model.own_points:
+            fitted = model.fit(points)
+            return Judged(
+                model.name,
+                fitted,
+                "",
+                in_sample=Errors.of(points, predicted(fitted, points), model.own_points),
+                test=None if testing is None else Errors.of(testing, predicted(fitted, testing), model.own_points),
+            )
+        fitted = model.fit(training)
+    except BadInputError as error:
+        return Judged(model.name, None, str(error))
+    in_folds: Errors | None = None
+    left_out: Errors | None = None
+    skill: float | None = None
+    try:
+        each = cross_validated(model, training, len(training), seed)
+        in_folds = Errors.of(training, cross_validated(model, training, folds, seed))
+        left_out, skill = Errors.of(training, each), skill_of(training, each)
+    except BadInputError:  # too few layouts once some are left out
+        in_folds, left_out, skill = None, None, None
+    return Judged(
+        model.name,
+        fitted,
+        "",
+        in_sample=Errors.of(training, predicted(fitted, training)),
+        folds=in_folds,
+        left_out=left_out,
+        test=None if testing is None else Errors.of(testing, predicted(fitted, testing)),
+        skill=skill,
+    )
+
+
+def predicted(fitted: Fitted, points: Points) -> Array:
+    """R̂ of every layout, in cycles."""
+    return fitted.predict(points.h, points.m, points.c)
+
+
+def cross_validated(model: Model, points: Points, folds: int, seed: int = 1) -> Array:
+    """R̂ of every layout by a fit without its fold; as many folds as layouts leave one out at a time."""
+    order = np.random.default_rng(seed).permutation(len(points))
+    found = np.empty(len(points))
+    for fold in np.array_split(order, folds):
+        fitted = model.fit(points.take(np.setdiff1d(order, fold)))
+        found[fold] = predicted(fitted, points.take(fold))
+    return found
+
+
+def skill_of(points: Points, left_out: Array) -> float:
+    """1 − Σ(R − R̂)²/Σ(R − mean of the others)²; below zero for models that are worse than that mean."""
+    count = len(points)
+    of_mean = (points.r - points.r.mean()) * count / (count - 1)
+    return float(1 - np.sum((points.r - left_out) ** 2) / np.sum(of_mean**2))
+
+
+def r_squared(values: Array, r: Array) -> float:
+    """Coefficient of determination of R's line in one input: the square of their correlation; 0 for a constant."""
+    if not varies(values) or not varies(r):
+        return 0.0
+    return float(np.corrcoef(values, r)[0, 1] ** 2)
+
+
+def floor_of(points: Points) -> Floor | None:
+    """What equations 1 and 2 give for the true means, with normal errors of the means' standard errors.
+
+    The maximum's distribution is the product of those of |Zᵢ|·sᵢ; the logarithm of the geometric mean has the
+    expectation of log sᵢ plus that of log|Z|, −(γ + log 2)/2.
+    """
+    if points.r_se is None:
+        return None
+    relative = points.r_se / points.r
+    return Floor(
+        maximum=_quantile_of_maximum(relative, 0.5),
+        maximum_high=_quantile_of_maximum(relative, 0.95),
+        geometric_mean=0.0 if np.any(relative == 0) else float(np.exp(np.mean(np.log(relative)) + _MEAN_LOG_NORMAL)),
+    )
+
+
+def _quantile_of_maximum(deviations: Array, p: float) -> float:
+    low, high = 0.0, 12 * float(deviations.max())
+    spread = deviations[deviations > 0]
+    for _ in range(80):
+        middle = (low + high) / 2
+        if np.prod(2 * ndtr(middle / spread) - 1) < p:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2

@@ -1,0 +1,132 @@
+"""The report of a model's file: one page that needs nothing else, its figures as files, its tables as CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+from pathlib import Path
+
+from pagelab.errors import BadInputError, MachineError
+from pagelab.report import shell
+from pagelab.report.figure import Figure
+from pagelab.report.tables import without_empty_columns
+
+from . import answer, picture
+from .document import Fits, ModelFile
+
+PAGE = "index.html"
+_MARK = ".pagelab-report"
+
+
+def figures_of(file: ModelFile, fits: Fits) -> tuple[Figure, ...]:
+    """In reading order."""
+    told = "; ".join(f"{row[0]}: in-sample {row[1]}, one left out {row[3]}" for row in answer.table(fits).rows)
+    found = [
+        Figure(
+            id="errors",
+            number=0,
+            section="first",
+            title="Maximal errors of the models",
+            caption="On the layouts that each was fitted to, on layouts left out one at a time, on test layouts where "
+            "there are any; and the largest error that the paper found in any workload on any machine. The axis is "
+            "logarithmic.",
+            alternative=f"Maximal errors. {told}.",
+            draw=lambda width: picture.errors(fits, width),
+        ),
+        Figure(
+            id="measured-predicted",
+            number=0,
+            section="layouts",
+            title="Predicted against measured run time",
+            caption="A mark is a layout, predicted by a fit without it where the model has one. On the line: predicted "
+            "as measured. Click a name to see a model alone.",
+            alternative=f"Predicted against measured run time of {len(file.layouts)} layouts.",
+            draw=lambda width: picture.measured_against_predicted(file, fits, width),
+        ),
+        Figure(
+            id="residuals",
+            number=0,
+            section="layouts",
+            title="Errors along the walk cycles",
+            caption="The same errors by C. A curve in them is a shape that the model does not have.",
+            alternative="Relative errors by walk cycles, layout by layout.",
+            draw=lambda width: picture.residuals(file, fits, width),
+        ),
+    ]
+    return tuple(replace(figure, number=number) for number, figure in enumerate(found, start=1))
+
+
+def render(file: ModelFile, fits: Fits) -> str:
+    """The whole page."""
+    report = answer.report_of(file, fits)
+    text = report.model_dump_json(by_alias=True, indent=1).encode()
+    return shell.render(
+        "model.html.j2",
+        figures_of(file, fits),
+        created_by=fits.fitted_by,
+        downloads=[
+            shell.download(
+                "report.json", text, "application/json", "everything this page says (pagelab.model-report/1)"
+            ),
+            shell.download("layouts.csv", layouts_csv(file, fits).encode(), "text/csv", "one row a layout"),
+        ],
+        errors=without_empty_columns(answer.table(fits)),
+        file=file,
+        formulas=answer.formulas(fits),
+        r_squared=answer.r_squared(fits),
+        report=report,
+        subtitle=_subtitle(report),
+    )
+
+
+def _subtitle(report: answer.ModelReport) -> str:
+    test = f" and {report.test_layouts} test layouts" if report.test_layouts else ""
+    return f"{report.layouts} layouts{test} · H, M and C {report.source} · R measured"
+
+
+def layouts_csv(file: ModelFile, fits: Fits) -> str:
+    """Counts and run time of each layout, and each model's prediction without it where it has one."""
+    out = io.StringIO()
+    models = [one for one in fits.models if one.in_sample is not None]
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(
+        ["layout", "role", "r", "h", "m", "c", "r_sd", "repeats", *(f"predicted_{one.model}" for one in models)]
+    )
+    for row in file.layouts:
+        predicted = []
+        for one in models:
+            errors = answer.relative_errors(one)
+            predicted.append(row.r * (1 + errors[row.layout]) if row.layout in errors else None)
+        table.writerow([row.layout, row.role, row.r, row.h, row.m, row.c, row.r_sd, row.repeats, *predicted])
+    return out.getvalue()
+
+
+def write(file: ModelFile, fits: Fits, out: Path) -> Path:
+    """Writes page, figures (SVG) and tables into ``out``; returns the page's path.
+
+    Raises `BadInputError` where ``out`` holds something else than a report.
+    """
+    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / _MARK).exists())):
+        raise BadInputError(f"cannot write a report to {out}: it holds something else; name a new directory with --out")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / _MARK).write_text(f"{fits.fitted_by}\n", encoding="utf-8")
+        for figure in figures_of(file, fits):
+            (out / f"{figure.id}.svg").write_text(_svg(figure), encoding="utf-8")
+        (out / "layouts.csv").write_text(layouts_csv(file, fits), encoding="utf-8")
+        text = answer.report_of(file, fits).model_dump_json(by_alias=True, indent=1)
+        (out / "report.json").write_text(text + "\n", encoding="utf-8")
+        temporary = out / f".{PAGE}.tmp"
+        temporary.write_text(render(file, fits), encoding="utf-8")
+        temporary.replace(out / PAGE)
+    except OSError as error:
+        raise MachineError(f"cannot write a report to {out}: {error.strerror} (errno {error.errno})") from error
+    return out / PAGE
+
+
+def _svg(figure: Figure) -> str:
+    import vl_convert
+
+    svg: str = vl_convert.vegalite_to_svg(figure.for_paper(), allowed_base_urls=[])
+    return svg

@@ -1,0 +1,140 @@
+"""The figures of a model report, as Vega-Lite specifications."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+from pagelab.charts import theme
+
+from .answer import relative_errors, shown
+from .catalogue import PUBLISHED
+from .document import Fits, ModelFile
+
+_WAYS = ("in-sample", "one left out", "test layouts", "the paper’s largest")
+_COLOURS = ("var(--zero)", "var(--c1)", "var(--c3)", "var(--c2)")
+_SHAPES = ("circle", "diamond", "square", "cross")
+_LEAST = 1e-3
+"""Percent; errors below are drawn there: the axis is logarithmic."""
+
+
+def errors(fits: Fits, width: theme.Width) -> dict[str, Any]:
+    """Maximal errors of every model on a logarithmic axis, a mark for each way to judge."""
+    rows = []
+    for one in fits.models:
+        if one.in_sample is None:
+            continue
+        found = (one.in_sample, one.left_out, one.test)
+        values = [None if each is None else each.maximum for each in found] + [PUBLISHED[one.model].in_sample]
+        rows += [
+            {"model": one.model, "way": way, "error": max(100 * value, _LEAST)}
+            for way, value in zip(_WAYS, values, strict=True)
+            if value is not None
+        ]
+    names = [one.model for one in fits.models if one.in_sample is not None]
+    used = [way for way in _WAYS if any(row["way"] == way for row in rows)]
+    marks = {way: (colour, shape) for way, colour, shape in zip(_WAYS, _COLOURS, _SHAPES, strict=True)}
+    legend = alt.Legend(title=None)
+    colours, shapes = [marks[way][0] for way in used], [marks[way][1] for way in used]
+    chart = (
+        alt.Chart(theme.rows(rows))
+        .mark_point(filled=True, size=60, opacity=1)
+        .encode(
+            x=alt.X("error:Q", scale=alt.Scale(type="log"),
+                    axis=alt.Axis(title="maximal relative error (%)", values=[0.1, 1, 10, 100])),
+            y=alt.Y("model:N", sort=names, title=None, axis=alt.Axis(grid=True)),
+            yOffset=alt.YOffset("way:N", sort=used),
+            color=alt.Color("way:N", sort=None, legend=legend).scale(domain=used, range=colours),
+            shape=alt.Shape("way:N", sort=None, legend=legend).scale(domain=used, range=shapes),
+            tooltip=[alt.Tooltip("model:N"), alt.Tooltip("way:N"), alt.Tooltip("error:Q", title="%", format=".3g")],
+        )
+    )  # fmt: skip
+    return theme.finish(chart, width, 30 * max(len(names), 2))
+
+
+def _rows(file: ModelFile, fits: Fits) -> tuple[list[dict[str, Any]], dict[str, str], dict[str, str]]:
+    """A row a model and layout: measured, predicted without the layout where that was done, and the error."""
+    layouts = {one.layout: one for one in file.layouts}
+    rows = []
+    for one in shown(fits):
+        for name, error in relative_errors(one).items():
+            layout = layouts[name]
+            rows.append(
+                {
+                    "model": one.model,
+                    "layout": name,
+                    "role": layout.role,
+                    "measured": layout.r,
+                    "predicted": layout.r * (1 + error),
+                    "error": 100 * error,
+                    "walks": layout.c,
+                }
+            )
+    names = [one.model for one in shown(fits)]
+    return rows, theme.condition_colours(["", *names]), theme.condition_shapes(["", *names])
+
+
+def _marked(names: list[str], colours: dict[str, str], shapes: dict[str, str]) -> tuple[alt.Color, alt.Shape]:
+    legend = alt.Legend(title=None)
+    return (
+        alt.Color("model:N", sort=None, legend=legend).scale(domain=names, range=[colours[name] for name in names]),
+        alt.Shape("model:N", sort=None, legend=legend).scale(domain=names, range=[shapes[name] for name in names]),
+    )
+
+
+_TIPS = [
+    alt.Tooltip("model:N"),
+    alt.Tooltip("layout:N"),
+    alt.Tooltip("measured:Q", format=".4g"),
+    alt.Tooltip("predicted:Q", format=".4g"),
+    alt.Tooltip("error:Q", title="error (%)", format="+.3g"),
+]
+
+
+def measured_against_predicted(file: ModelFile, fits: Fits, width: theme.Width) -> dict[str, Any]:
+    """Predicted over measured run time; the line is a perfect model. Clicking a name in the legend shows it alone."""
+    rows, colours, shapes = _rows(file, fits)
+    names = list(dict.fromkeys(row["model"] for row in rows))
+    colour, shape = _marked(names, colours, shapes)
+    ends = [{"x": value} for value in (min(row["measured"] for row in rows), max(row["measured"] for row in rows))]
+    scale = alt.Scale(zero=False)
+    line = alt.Chart(theme.rows(ends)).mark_line(color="var(--zero)").encode(x="x:Q", y=alt.Y("x:Q"))
+    picked = alt.selection_point(fields=["model"], bind="legend")
+    points = (
+        alt.Chart(theme.rows(rows))
+        .mark_point(filled=True, size=40)
+        .encode(
+            x=alt.X("measured:Q", scale=scale, axis=alt.Axis(title="measured R (cycles)", format=".2s")),
+            y=alt.Y("predicted:Q", scale=scale, axis=alt.Axis(title="predicted R (cycles)", format=".2s")),
+            color=colour,
+            shape=shape,
+            opacity=alt.condition(picked, alt.value(0.9), alt.value(0.06)),
+            tooltip=_TIPS,
+        )
+        .add_params(picked)
+    )  # fmt: skip
+    return theme.finish(theme.layered(line, points), width, 340)
+
+
+def residuals(file: ModelFile, fits: Fits, width: theme.Width) -> dict[str, Any]:
+    """Errors along the walk cycles. Clicking a name in the legend shows it alone."""
+    rows, colours, shapes = _rows(file, fits)
+    names = list(dict.fromkeys(row["model"] for row in rows))
+    colour, shape = _marked(names, colours, shapes)
+    zero = alt.Chart(theme.rows([{"zero": 0}])).mark_rule(color="var(--zero)").encode(y=alt.Y("zero:Q"))
+    picked = alt.selection_point(fields=["model"], bind="legend")
+    points = (
+        alt.Chart(theme.rows(rows))
+        .mark_point(filled=True, size=40)
+        .encode(
+            x=alt.X("walks:Q", scale=alt.Scale(zero=False), axis=alt.Axis(title="C, walk cycles", format=".2s")),
+            y=alt.Y("error:Q", axis=alt.Axis(title="predicted over measured − 1 (%)")),
+            color=colour,
+            shape=shape,
+            opacity=alt.condition(picked, alt.value(0.9), alt.value(0.06)),
+            tooltip=_TIPS,
+        )
+        .add_params(picked)
+    )
+    return theme.finish(theme.layered(zero, points), width, 280)

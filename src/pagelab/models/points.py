@@ -1,0 +1,286 @@
+"""The data of one workload: run time and translation counts of its layouts, and what may be wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelab.errors import BadInputError
+
+Array = NDArray[np.float64]
+Source = Literal["counted", "simulated"]
+Role = Literal["train", "test"]
+CyclesKind = Literal["sum", "active"]
+
+INPUTS = ("h", "m", "c")
+LABELS = {"h": "H", "m": "M", "c": "C"}
+FEWEST = 5
+"""Training layouts below which nothing is fitted: a cubic passes through four points, whatever they are."""
+TEN_TO_ONE = 10
+COLLINEAR = 1e-8
+"""Share of an input's variance that the others leave unexplained, below which it is the same input again."""
+
+
+@dataclass(frozen=True)
+class PointsWarning:
+    """Something about the points that a reader of their models has to know; ``kind`` is a stable name."""
+
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Points:
+    """One row a layout; arrays have shape (layouts,).
+
+    ``r``: run time in cycles, the mean over the repeats; ``h``: hits in the second-level TLB; ``m``: its misses;
+    ``c``: walk cycles. ``h`` and ``m`` may be unknown, for models in C alone. Make them with :meth:`of`, which checks.
+    """
+
+    workload: str
+    layouts: tuple[str, ...]
+    r: Array
+    c: Array
+    h: Array | None = None
+    m: Array | None = None
+    roles: tuple[Role, ...] = ()
+    anchors: Mapping[str, str] = field(default_factory=dict)
+    """Page size (``4K``, ``2M``) → the layout that has this size alone."""
+    r_sd: Array | None = None
+    """Standard deviation of R over the repeats of a layout, in cycles; NaN where it is unknown."""
+    repeats: NDArray[np.int64] | None = None
+    source: Source = "counted"
+    """Where H, M and C are from. R is always measured."""
+    cycles: CyclesKind = "sum"
+    """``sum``: of all walkers, the paper's C; ``active``: cycles with at least one walk."""
+    walkers: int = 2
+    extra: Mapping[str, Array] = field(default_factory=dict)
+    """Further columns, kept and not used."""
+
+    @classmethod
+    def of(cls, workload: str, r: Any, c: Any, *, layouts: Sequence[str] | None = None, **others: Any) -> Points:
+        """Points from anything array-like, checked by :meth:`validate`."""
+        values: dict[str, Any] = {"r": _array(r), "c": _array(c)}
+        for name in ("h", "m", "r_sd"):
+            if others.get(name) is not None:
+                values[name] = _array(others.pop(name))
+        if others.get("repeats") is not None:
+            others["repeats"] = np.asarray(others["repeats"], dtype=np.int64)
+        count = values["r"].size
+        names = tuple(layouts) if layouts is not None else tuple(f"layout{i + 1}" for i in range(count))
+        roles = tuple(others.pop("roles", None) or ("train",) * count)
+        extra = {name: _array(value) for name, value in dict(others.pop("extra", None) or {}).items()}
+        made = cls(workload=workload, layouts=names, roles=roles, extra=extra, **values, **others)
+        made.validate()
+        return made
+
+    def __len__(self) -> int:
+        return len(self.layouts)
+
+    @property
+    def inputs(self) -> dict[str, Array]:
+        """The inputs that are known, in the order H, M, C."""
+        found = {"h": self.h, "m": self.m, "c": self.c}
+        return {name: value for name, value in found.items() if value is not None}
+
+    @property
+    def r_se(self) -> Array | None:
+        """Standard error of each R, in cycles; None where a layout's spread is not known."""
+        if self.r_sd is None or self.repeats is None or not np.all(np.isfinite(self.r_sd)) or np.any(self.repeats < 2):
+            return None
+        return self.r_sd / np.sqrt(self.repeats)
+
+    def anchor(self, size: str) -> int | None:
+        """Row of the layout with pages of this size alone."""
+        name = self.anchors.get(size)
+        return None if name is None else self.layouts.index(name)
+
+    def take(self, rows: Any) -> Points:
+        """The rows, in this order. Anchors stay where their layout does."""
+        index = np.arange(len(self))[rows]
+        names = tuple(self.layouts[i] for i in index)
+        return replace(
+            self,
+            layouts=names,
+            roles=tuple(self.roles[i] for i in index),
+            anchors={size: name for size, name in self.anchors.items() if name in names},
+            r=self.r[index],
+            c=self.c[index],
+            h=None if self.h is None else self.h[index],
+            m=None if self.m is None else self.m[index],
+            r_sd=None if self.r_sd is None else self.r_sd[index],
+            repeats=None if self.repeats is None else self.repeats[index],
+            extra={name: values[index] for name, values in self.extra.items()},
+        )
+
+    def role(self, role: Role) -> Points:
+        """The layouts of one role."""
+        return self.take([i for i, one in enumerate(self.roles) if one == role])
+
+    def validate(self) -> None:
+        """Raises `BadInputError` for points to which nothing can be fitted: shapes, NaN, impossible counts."""
+        _check_shapes(self)
+        _check_values(self)
+        _check_possible(self)
+
+    def warnings(self) -> list[PointsWarning]:
+        """What a fit of these points needs said beside it."""
+        return [*_few(self), *_useless_inputs(self), *_without_anchors(self), *_noise(self)]
+
+
+def _array(values: Any) -> Array:
+    made: Array = np.array(values, dtype=np.float64)
+    return made
+
+
+def _where(points: Points, bad: NDArray[np.bool_]) -> str:
+    names = [points.layouts[i] for i in np.flatnonzero(bad)]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _columns(points: Points) -> dict[str, Array]:
+    found = {"R": points.r, **{LABELS[name]: values for name, values in points.inputs.items()}}
+    return {**found, **points.extra}
+
+
+def _check_shapes(points: Points) -> None:
+    count = len(points.layouts)
+    for name, values in _columns(points).items():
+        if values.shape != (count,):
+            raise BadInputError(f"points of {points.workload}: {name} has {values.size} values for {count} layouts")
+    if len(points.roles) != count:
+        raise BadInputError(f"points of {points.workload}: {len(points.roles)} roles for {count} layouts")
+    for name in ("r_sd", "repeats"):
+        values = getattr(points, name)
+        if values is not None and values.shape != (count,):
+            raise BadInputError(f"points of {points.workload}: {name} has {values.size} values for {count} layouts")
+    twice = {name for name in points.layouts if points.layouts.count(name) > 1}
+    if twice:
+        raise BadInputError(
+            f"points of {points.workload}: layout {sorted(twice)[0]} is there twice; give one row a layout, the mean "
+            "of its repeats"
+        )
+    for size, name in points.anchors.items():
+        if name not in points.layouts:
+            raise BadInputError(f"points of {points.workload}: the layout of {size} pages, {name}, is not among them")
+    if "train" not in points.roles:
+        raise BadInputError(f"points of {points.workload}: every layout is a test layout; nothing is left to fit")
+
+
+def _check_values(points: Points) -> None:
+    for name, values in _columns(points).items():
+        if name in points.extra:
+            continue
+        bad = ~np.isfinite(values)
+        if bad.any():
+            raise BadInputError(
+                f"points of {points.workload}: {name} of {_where(points, bad)} is no number; leave such layouts out, "
+                "or measure them again"
+            )
+        bad = values < 0 if name != "R" else values <= 0
+        if bad.any():
+            raise BadInputError(f"points of {points.workload}: {name} of {_where(points, bad)} is not above zero")
+    if points.r_sd is not None and np.any(points.r_sd < 0):
+        raise BadInputError(f"points of {points.workload}: a standard deviation of R is below zero")
+    if points.walkers < 1:
+        raise BadInputError(f"points of {points.workload}: {points.walkers} walkers; a processor has at least one")
+
+
+def _check_possible(points: Points) -> None:
+    limit = points.r * (points.walkers if points.cycles == "sum" else 1)
+    bad = points.c > limit
+    if not bad.any() or points.source == "simulated":
+        return
+    if points.cycles == "active":
+        raise BadInputError(
+            f"points of {points.workload}: more cycles with a walk active than cycles in all, in "
+            f"{_where(points, bad)}; if C sums all walkers, say so: --cycles sum"
+        )
+    raise BadInputError(
+        f"points of {points.workload}: C of {_where(points, bad)} is more than R times {points.walkers} walkers; "
+        "check the units of both, or name the processor's walkers: --walkers N"
+    )
+
+
+def enough(points: Points, least: int, model: str) -> None:
+    """Raises `BadInputError` where the training layouts are too few for a model."""
+    if len(points) < max(least, FEWEST):
+        raise BadInputError(
+            f"cannot fit {model} to {points.workload}: {len(points)} training layouts, and it needs "
+            f"{max(least, FEWEST)}; measure more layouts"
+        )
+
+
+def varies(values: Array) -> bool:
+    """Whether an input says anything: constants, up to rounding, do not."""
+    return bool(np.ptp(values) > 1e-12 * max(float(np.max(np.abs(values))), 1e-300))
+
+
+def independent(points: Points) -> dict[str, Array]:
+    """The inputs that vary and are not a linear combination of those before them; C first, as it is the paper's."""
+    kept: dict[str, Array] = {}
+    for name in ("c", "m", "h"):
+        values = points.inputs.get(name)
+        if values is None or not varies(values):
+            continue
+        design = np.column_stack([np.ones(len(points)), *(_standard(one) for one in kept.values())])
+        wanted = _standard(values)
+        rest = wanted - design @ np.linalg.lstsq(design, wanted, rcond=None)[0]
+        if np.mean(rest**2) > COLLINEAR:
+            kept[name] = values
+    return {name: kept[name] for name in INPUTS if name in kept}
+
+
+def _standard(values: Array) -> Array:
+    scaled: Array = (values - values.mean()) / values.std()
+    return scaled
+
+
+def _few(points: Points) -> list[PointsWarning]:
+    count = points.roles.count("train")
+    if count >= 2 * TEN_TO_ONE:
+        return []
+    return [PointsWarning("few-layouts", f"{count} training layouts: the paper has 54, and fewer judge less surely")]
+
+
+def _useless_inputs(points: Points) -> list[PointsWarning]:
+    training = points.role("train")
+    kept = independent(training)
+    found = []
+    for name, values in training.inputs.items():
+        if not varies(values):
+            message = f"{LABELS[name]} is the same in every layout: it explains nothing"
+            found.append(PointsWarning("constant-input", message))
+        elif name not in kept:
+            message = f"{LABELS[name]} follows linearly from the other inputs: its share cannot be told from theirs"
+            found.append(PointsWarning("collinear-input", message))
+    return found
+
+
+def _without_anchors(points: Points) -> list[PointsWarning]:
+    absent = [size for size in ("4K", "2M") if points.anchor(size) is None]
+    if not absent:
+        return []
+    return [
+        PointsWarning(
+            "no-anchor",
+            f"no layout is named as the one of {' and '.join(absent)} pages: models that need it are left out; name it "
+            "with --anchor-4k and --anchor-2m",
+        )
+    ]
+
+
+def _noise(points: Points) -> list[PointsWarning]:
+    if points.r_se is not None:
+        return []
+    return [
+        PointsWarning(
+            "noise-unknown",
+            "the spread of R over repeats is not known: what a perfect model would show cannot be told, and intervals "
+            "take all scatter for the layouts' own",
+        )
+    ]

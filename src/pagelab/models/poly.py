@@ -1,0 +1,61 @@
+"""Polynomials of degree 1 to 3 in the walk cycles, by least squares: poly1, poly2, poly3."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.polynomial import Polynomial
+
+from pagelab.errors import BadInputError
+
+from .base import given, sum_of
+from .points import Array, Points, enough, varies
+
+_POWERS = ("", "", "²", "³")
+
+
+@dataclass(frozen=True)
+class FittedPoly:
+    """``polynomial`` maps C to R; it is kept on its scaled domain, where its coefficients are well conditioned."""
+
+    model: str
+    polynomial: Polynomial
+
+    @property
+    def formula(self) -> str:
+        plain = self.polynomial.convert().coef
+        terms = [(float(plain[k]), f"C{_POWERS[k]}") for k in range(1, len(plain))]
+        return sum_of(terms, float(plain[0]))
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        return {f"c{power}": float(value) for power, value in enumerate(self.polynomial.convert().coef)}
+
+    def predict(self, h: Any, m: Any, c: Any) -> Array:
+        values: Array = np.asarray(self.polynomial(given(c, "c", self.model)))
+        return values
+
+
+@dataclass(frozen=True)
+class Poly:
+    """R = β + α₁·C + … + α_d·C^d, the least sum of squares over all layouts (MOSAIC, sections VII-A and VII-B)."""
+
+    degree: int
+    own_points: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"poly{self.degree}"
+
+    def fit(self, points: Points) -> FittedPoly:
+        """Needs as many different C as coefficients, and one more."""
+        enough(points, self.degree + 2, self.name)
+        different = len(np.unique(points.c))
+        if not varies(points.c) or different < self.degree + 1:
+            raise BadInputError(
+                f"cannot fit {self.name} to {points.workload}: {different} different values of C, and it needs "
+                f"{self.degree + 1}; measure layouts that differ more"
+            )
+        return FittedPoly(self.name, Polynomial.fit(points.c, points.r, self.degree))

@@ -1,0 +1,113 @@
+"""One prediction: R for H, M and C, with an interval where the model has one."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from pagelab.analysis import wording
+from pagelab.errors import BadInputError
+
+from .answer import Told
+from .base import number
+from .catalogue import chosen
+from .document import ModelFile
+from .gaussian_process import FittedProcess, Of
+from .points import Points
+from .reach import beyond
+
+SCHEMA: Literal["pagelab.prediction/1"] = "pagelab.prediction/1"
+
+
+class Prediction(BaseModel):
+    """A predicted run time, in cycles."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_: Literal["pagelab.prediction/1"] = Field(default=SCHEMA, alias="schema")
+    workload: str
+    model: str
+    formula: str
+    h: float | None
+    m: float | None
+    c: float | None
+    r: float
+    """Cycles."""
+    low: float | None
+    """Ends of the interval; null for models that have none."""
+    high: float | None
+    level: float
+    of: Of
+    """What the interval is for: a layout's mean over many runs, or one run."""
+    warnings: list[Told]
+
+    def text(self) -> str:
+        """The prediction as it is printed."""
+        lines = [f"R = {number(self.r)} cycles ({self.model}, {self.workload})"]
+        if self.low is not None and self.high is not None:
+            what = "a layout's mean" if self.of == "mean" else "one run"
+            width = wording.percent((self.high - self.low) / 2 / self.r, signed=False)
+            ends = f"{number(self.low)} to {number(self.high)} (± {width})"
+            lines.append(f"{wording.level(self.level)} interval for {what}: {ends}")
+        lines += [f"warning: {one.message}" for one in self.warnings]
+        return "\n".join([*lines, self.formula])
+
+
+def predict(
+    file: ModelFile,
+    h: float | None,
+    m: float | None,
+    c: float | None,
+    *,
+    model: str = "gp",
+    of: Of = "mean",
+    level: float = 0.95,
+) -> Prediction:
+    """R by the model, fitted to the file's training layouts. Raises `BadInputError` for counts that are missing."""
+    for name, value in (("h", h), ("m", m), ("c", c)):
+        if value is not None and not (np.isfinite(value) and value >= 0):
+            raise BadInputError(f"--{name} {value}: a count is zero or above")
+    if not 0.5 <= level <= 0.9999:
+        raise BadInputError(f"--level {level}: not within 0.5 ... 0.9999")
+    points, (chosen_model,) = file.points(), chosen([model])
+    fitted = chosen_model.fit(points if chosen_model.own_points else points.role("train"))
+    value = float(fitted.predict(h, m, c))
+    warnings = [Told(kind=one.kind, message=one.message) for one in beyond(points, h, m, c)]
+    low = high = None
+    if isinstance(fitted, FittedProcess):
+        spread = run_spread(points) if of == "run" else 0.0
+        ends = fitted.interval(h, m, c, level=level, of=of, run_sd=spread)
+        low, high = (float(end) for end in ends)
+    if value <= 0:
+        message = f"{model} predicts a run time below zero: it does not hold here"
+        warnings.append(Told(kind="impossible", message=message))
+    return Prediction(
+        workload=file.workload,
+        model=model,
+        formula=fitted.formula,
+        h=h,
+        m=m,
+        c=c,
+        r=value,
+        low=low,
+        high=high,
+        level=level,
+        of=of,
+        warnings=warnings,
+    )
+
+
+def run_spread(points: Points) -> float:
+    """Relative standard deviation of single runs around their layout's mean: the root of its mean square over layouts.
+
+    Raises `BadInputError` where the spread of the repeats is not known.
+    """
+    training = points.role("train")
+    if training.r_se is None or training.r_sd is None:
+        raise BadInputError(
+            f"cannot give the interval of one run of {points.workload}: the spread over repeats is not known; import a "
+            "row for every run, or a column r_sd"
+        )
+    return float(np.sqrt(np.mean((training.r_sd / training.r) ** 2)))

@@ -1,0 +1,138 @@
+"""Tables and model files: what is read, what is refused, and that nothing is lost on the way."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from models.planted import DIGITISED, points
+from pagelab.errors import BadInputError
+from pagelab.models import judge, models
+from pagelab.models.document import file_of, fits_of, read, write
+from pagelab.models.importing import Reading, read_csv
+
+MEAN = """,layout,walk_cycles,stlb_hits,stlb_misses,cpu-cycles
+0,layout4kb,9e9,4e8,2e8,4e10
+1,layout2mb,1e9,1e8,1e7,3e10
+2,layout1,5e9,3e8,1e8,3.5e10
+"""
+PERF = """layout,cpu-cycles,dtlb_load_misses.walk_active,dtlb_store_misses.walk_active,\
+dtlb_load_misses.stlb_hit,dtlb_store_misses.stlb_hit,dtlb_load_misses.walk_completed,dtlb_store_misses.walk_completed
+layout4kb,4e10,8e9,1e9,3e8,1e8,1.5e8,5e7
+layout2mb,3e10,9e8,1e8,9e7,1e7,9e6,1e6
+"""
+
+
+def table(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "mean.csv"
+    path.write_text(text)
+    return path
+
+
+def test_mosmodels_table_is_read_by_its_names(tmp_path: Path) -> None:
+    found = read_csv(table(tmp_path, MEAN))
+    assert found.layouts == ("layout4kb", "layout2mb", "layout1")
+    assert found.anchors == {"4K": "layout4kb", "2M": "layout2mb"}
+    assert (found.r[0], found.c[0], found.workload, found.cycles) == (4e10, 9e9, "mean", "sum")
+    assert found.h is not None
+    assert found.m is not None
+    assert (found.h[1], found.m[1]) == (1e8, 1e7)
+
+
+def test_loads_and_stores_of_perf_are_added_up(tmp_path: Path) -> None:
+    found = read_csv(table(tmp_path, PERF))
+    assert found.h is not None
+    assert found.m is not None
+    assert (found.h[0], found.m[0], found.c[0], found.cycles) == (4e8, 2e8, 9e9, "active")
+
+
+def test_rows_of_one_layout_are_its_repeats(tmp_path: Path) -> None:
+    text = "layout,R,C,role\na,10,1,train\na,14,3,train\nb,20,2,test\nb,26,2,test\nb,23,2,test\n"
+    found = read_csv(table(tmp_path, text))
+    assert list(found.r) == [12, 23]
+    assert list(found.c) == [2, 2]
+    assert found.r_sd is not None
+    assert found.r_se is not None
+    assert list(found.r_sd) == [np.std([10, 14], ddof=1), np.std([20, 26, 23], ddof=1)]
+    assert found.r_se == pytest.approx([2.0, 3 / 3**0.5])
+    assert found.roles == ("train", "test")
+
+
+def test_a_table_of_two_machines_is_read_one_at_a_time() -> None:
+    found = read_csv(DIGITISED, Reading(where={"machine": "skylake"}))
+    assert len(found) == 25
+    assert found.r[0] == 1.0797e10
+
+
+@pytest.mark.parametrize(
+    ("text", "reading", "message"),
+    [
+        (
+            "layout,R\na,1\n",
+            Reading(),
+            r"no column is known to be C .*name one with --column c=NAME",
+        ),
+        ("layout,R,C\na,1,x\n", Reading(), r'line 2: C is "x", no number'),
+        ("layout,R,C\na,1\n", Reading(), r'line 2: C is "", no number'),
+        ("layout,R,C\na,1,nan\n", Reading(), "C of a is no number"),
+        ("layout,R,C\n", Reading(), "it has no row"),
+        ("R,C\n1,1\n", Reading(where={"R": "2"}), "it has no row of R=2"),
+        ("R,C\n1,1\n", Reading(where={"z": "2"}), "--where z=2: .*no such column"),
+        ("R,C\n1,1\n", Reading(columns={"h": "hits"}), "it has no column hits"),
+        ("R,C\n1,1\n", Reading(columns={"q": "R"}), "--column q=R: q is unknown; allowed: layout, role, r, h"),
+        ("layout,R,C\na,1,1\n", Reading(anchors={"4K": "z"}), "--anchor-4k z: .*no such layout"),
+        ("layout,R,C\na,1,1\n", Reading(tests=("z",)), "--test z: .*no such layout"),
+        ("layout,R,C,role\na,1,1,exam\n", Reading(), r'line 2: role "exam"; allowed: train, test'),
+    ],
+)
+def test_what_cannot_be_read_is_named(tmp_path: Path, text: str, reading: Reading, message: str) -> None:
+    with pytest.raises(BadInputError, match=message):
+        read_csv(table(tmp_path, text), reading)
+    with pytest.raises(BadInputError, match="cannot import"):
+        read_csv(tmp_path / "absent.csv")
+
+
+def test_a_file_gives_back_the_points_that_it_was_made_of(tmp_path: Path) -> None:
+    data = points(12, r_sd=np.linspace(1e7, 2e7, 12), repeats=[3] * 12, extra={"reads": range(12)})
+    data = replace(data, roles=("train",) * 10 + ("test",) * 2)
+    source = table(tmp_path, MEAN)
+    file = file_of(data, source)
+    judged = judge(data, [models()["poly2"], models()["yaniv"], models()["gp"]], folds=4)
+    file = file.model_copy(update={"fits": fits_of(data, judged, 1)})
+    path = tmp_path / "w.model"
+    write(path, file)
+    again = read(path)
+    assert again == file
+    for name in ("r", "c", "h", "m", "r_sd", "repeats"):
+        assert np.array_equal(getattr(again.points(), name), getattr(data, name))
+    assert again.points().roles == data.roles
+    assert again.points().anchors == data.anchors
+    assert list(again.points().extra["reads"]) == list(range(12))
+    assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
+    assert again.origin.provenance["libraries"]["scikit-learn"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema": "pagelab.model/2"}, "it has pagelab.model/2, and this pagelab reads pagelab.model/1"),
+        ({"schema": "pagelab.record/1"}, "it is no model's file"),
+        ({"workload": 3}, "workload: Input should be a valid string"),
+        ({"layouts": []}, "the layout of 4K pages, layout0, is not among them"),
+    ],
+)
+def test_other_files_are_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    path = tmp_path / "w.model"
+    write(path, file_of(points(6), table(tmp_path, MEAN)))
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(BadInputError, match=message):
+        read(path).points()
+    with pytest.raises(BadInputError, match="it does not exist; make it with: pagelab model import"):
+        read(tmp_path / "absent.model")
+    path.write_text("no JSON")
+    with pytest.raises(BadInputError, match="it is no model's file"):
+        read(path)

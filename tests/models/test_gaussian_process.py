@@ -1,0 +1,119 @@
+"""The Gaussian process against plain conditioning of a joint normal distribution, and its intervals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from models.planted import digitised, points
+from pagelab.models.gaussian_process import FREEDOM, GaussianProcess, _curves, _Data, _matern, _Posterior
+
+
+def joint(data: _Data, x: np.ndarray, theta: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Covariances of (y, surface at x), every part of the prior added up, and that of y's own noise."""
+    inputs = data.x.shape[1]
+    both = np.vstack([data.x, x])
+    lengths, size, curvature, scatter = (
+        np.exp(theta[:inputs]), np.exp(theta[inputs]), np.exp(theta[inputs + 1]), np.exp(theta[inputs + 2])
+    )  # fmt: skip
+    squares = (((both[:, None] - both[None]) / lengths) ** 2).sum(axis=2)
+    covariance = size**2 * _matern(squares) + curvature**2 * _curves(both) @ _curves(both).T
+    basis = np.column_stack([np.ones(len(both)), both])
+    covariance += basis @ np.diag(1 / data.slope_precision) @ basis.T
+    return covariance, np.diag(scatter**2 * data.y**2 / weights + data.noise)
+
+
+def test_posterior_and_likelihood_are_those_of_the_joint_distribution() -> None:
+    random = np.random.default_rng(2)
+    data = _Data(random.normal(size=(9, 2)), 1 + 0.1 * random.normal(size=9), random.uniform(0, 1e-4, 9))
+    x, weights = random.normal(size=(4, 2)), random.uniform(0.3, 1.2, 9)
+    thetas = random.normal(size=(3, 5)) * 0.5 + np.array([0, 0, -2, -3, -4])
+    found = _Posterior.of(data, thetas, weights)
+    mean, variance = found.at(data, x)
+    likelihoods = []
+    for i, theta in enumerate(thetas):
+        covariance, noise = joint(data, x, theta, weights)
+        known = covariance[:9, :9] + noise
+        cross = covariance[9:, :9]
+        assert mean[i] == pytest.approx(cross @ np.linalg.solve(known, data.y), rel=1e-5)
+        wanted = np.diag(covariance[9:, 9:] - cross @ np.linalg.solve(known, cross.T))
+        assert variance[i] == pytest.approx(wanted, rel=1e-3, abs=1e-8)
+        likelihoods.append(multivariate_normal(np.zeros(9), known).logpdf(data.y))
+        own = np.diag(theta.dtype.type(np.exp(theta[4])) ** 2 * data.y**2 / weights)
+        of_scatter = own @ np.linalg.solve(known, data.y)
+        left = np.diag(own - own @ np.linalg.solve(known, own))
+        squares = (of_scatter**2 + left) / (np.exp(theta[4]) ** 2 * data.y**2)
+        assert found.scatter_squares(data, weights)[i] == pytest.approx(squares, rel=1e-4)
+    assert np.diff(found.log_likelihood) == pytest.approx(np.diff(likelihoods), abs=1e-4)
+
+
+def test_it_passes_near_its_points_and_returns_to_the_trend() -> None:
+    data = digitised("skylake")
+    fitted = GaussianProcess().fit(data)
+    assert np.max(np.abs(fitted.predict(None, None, data.c) / data.r - 1)) < 0.004
+
+
+def test_the_interval_holds_the_prediction_and_widens_away_from_the_layouts() -> None:
+    data = digitised("skylake")
+    fitted = GaussianProcess().fit(data)
+    inside, outside = 1.2e10, 8e10
+    low, high = fitted.interval(None, None, np.array([inside, outside]))
+    middle = fitted.predict(None, None, np.array([inside, outside]))
+    assert np.all((low < middle) & (middle < high))
+    assert high[1] - low[1] > 5 * (high[0] - low[0])
+
+
+def test_the_interval_of_one_run_holds_that_of_the_mean() -> None:
+    fitted = GaussianProcess().fit(points(30, noise=0.01))
+    at = (1e9, 5e8, 2e10)
+    low, high = fitted.interval(*at)
+    low_run, high_run = fitted.interval(*at, of="run", run_sd=0.05)
+    assert low_run < low < high < high_run
+    assert high_run - low_run > 0.15 * fitted.predict(*at)
+    low_99, high_99 = fitted.interval(*at, level=0.99)
+    assert low_99 < low < high < high_99
+
+
+def test_the_interval_of_a_normal_mixture_is_its_quantile() -> None:
+    fitted = GaussianProcess().fit(points(30, noise=0.01))
+    at = (1e9, 5e8, 2e10)
+    x, _ = fitted._scaled(*at)
+    mean, variance = fitted.posterior.at(fitted.data, x)
+    random = np.random.default_rng(1)
+    which = random.choice(len(fitted.shares), 400_000, p=fitted.shares)
+    tail = random.standard_t(FREEDOM, len(which)) * fitted.posterior.scatter[which] * float(fitted.shares @ mean[:, 0])
+    drawn = mean[which, 0] + np.sqrt(variance[which, 0]) * random.normal(size=len(which)) + tail
+    low, high = fitted.interval(*at, level=0.9)
+    assert (low / fitted.unit, high / fitted.unit) == pytest.approx(tuple(np.quantile(drawn, [0.05, 0.95])), abs=2e-3)
+
+
+def test_known_noise_is_not_taken_for_the_layouts_own_scatter() -> None:
+    """With 2% noise and many repeats told, the scatter that is left is far below it."""
+    h = points(54, noise=0.02, seed=4)
+    told = points(54, noise=0.02, seed=4, r_sd=0.04 * h.r, repeats=[4] * 54)
+    silent = GaussianProcess().fit(h)
+    assert 0.008 < silent.scatter < 0.03
+    assert GaussianProcess().fit(told).scatter < 0.5 * silent.scatter
+
+
+def test_a_layout_far_off_hardly_bends_the_surface() -> None:
+    clean = points(40, noise=0.002)
+    r = clean.r.copy()
+    r[20] *= 1.2
+    fitted = GaussianProcess().fit(replace(clean, r=r))
+    off = fitted.predict(clean.h, clean.m, clean.c) / clean.r - 1
+    assert np.max(np.abs(off)) < 0.02
+    assert np.argmin(fitted.weights) == 20
+    assert fitted.weights[20] < 0.1
+
+
+def test_the_same_seed_gives_the_same_digits() -> None:
+    data = points(20, noise=0.01)
+    first, second = (GaussianProcess(seed=5).fit(data).predict(data.h, data.m, data.c) for _ in range(2))
+    assert np.array_equal(first, second)
+    other = GaussianProcess(seed=6).fit(data).predict(data.h, data.m, data.c)
+    assert not np.array_equal(first, other)
+    assert other == pytest.approx(first, rel=5e-3)  # the noise is 1%

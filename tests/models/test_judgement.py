@@ -1,0 +1,133 @@
+"""Errors, folds and floors: against naive versions, without leaks, and without skill where there is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.planted import points
+from pagelab.errors import BadInputError
+from pagelab.models import Points, judge, models
+from pagelab.models.judgement import Errors, cross_validated, floor_of, r_squared, skill_of
+
+FITTED = ["poly1", "poly3", "mosmodel", "gp"]
+
+
+@given(st.lists(st.tuples(st.floats(1, 1e12), st.floats(0.1, 10)), min_size=3, max_size=20))
+def test_errors_are_equations_one_and_two(rows: list[tuple[float, float]]) -> None:
+    r = np.array([one for one, _ in rows])
+    predicted = np.array([one * factor for one, factor in rows])
+    data = Points.of("w", r=r, c=0 * r, layouts=[f"{i}" for i in range(len(r))], anchors={"4K": "1"})
+    found = Errors.of(data, predicted, ("4K",))
+    errors = [abs(a - b) / a for a, b in zip(r, predicted, strict=True)]
+    assert found.maximum == pytest.approx(max(errors), rel=1e-9, abs=1e-12)
+    others = errors[:1] + errors[2:]
+    product = np.prod(np.array(others, dtype=np.longdouble)) ** (1 / len(others))
+    assert found.geometric_mean == pytest.approx(float(product), rel=1e-6, abs=1e-12)
+    assert errors[int(found.worst)] == pytest.approx(max(errors), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_nothing_of_a_layout_reaches_its_own_prediction(name: str) -> None:
+    """A run time that is ten times too long changes every prediction but that of its own fold."""
+    data, model = points(24, noise=0.01), models()[name]
+    before = cross_validated(model, data, len(data))
+    r = data.r.copy()
+    r[7] *= 10
+    after = cross_validated(model, replace(data, r=r), len(data))
+    assert after[7] == before[7]
+    assert not np.any(np.isclose(np.delete(after, 7), np.delete(before, 7), rtol=1e-9))
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_permuted_run_times_show_no_skill(name: str) -> None:
+    data, model = points(40, noise=0.005), models()[name]
+    assert skill_of(data, cross_validated(model, data, 10)) > 0.9
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(len(data))
+        permuted = replace(data, r=data.r[order])
+        assert skill_of(permuted, cross_validated(model, permuted, 10)) < 0.25
+
+
+@pytest.mark.parametrize("name", ["poly3", "mosmodel", "gp"])
+def test_planted_polynomials_are_recovered(name: str) -> None:
+    """Within the noise: the largest of 40 errors of 0.3% is near 0.8%."""
+    data = points(40, noise=0.003, seed=3)
+    truth = points(40, noise=0.0, seed=3)
+    fitted = models()[name].fit(data)
+    error = fitted.predict(truth.h, truth.m, truth.c) / truth.r - 1
+    assert np.max(np.abs(error)) < (0.02 if name == "poly3" else 0.006)  # poly3 knows nothing of H
+    clean = models()["mosmodel"].fit(truth)
+    assert np.max(np.abs(clean.predict(truth.h, truth.m, truth.c) / truth.r - 1)) < 1e-4
+
+
+def test_ours_is_nearer_than_mosmodel_where_time_bends() -> None:
+    """A kink, as out-of-order processors have: several made-up workloads, equal data, ten folds."""
+    largest: dict[str, list[float]] = {"gp": [], "mosmodel": []}
+    for seed in range(3):
+        data = points(40, noise=0.003, seed=seed, rule="kink")
+        for name, into in largest.items():
+            into.append(Errors.of(data, cross_validated(models()[name], data, 10)).maximum)
+    assert np.mean(largest["gp"]) < 0.8 * np.mean(largest["mosmodel"])
+
+
+def test_test_layouts_have_no_part_in_the_fit() -> None:
+    roles = ["train"] * 20 + ["test"] * 4
+    data = points(24, noise=0.01, roles=roles)
+    r = data.r.copy()
+    r[20:] *= 3
+    changed = replace(data, r=r, anchors={})
+    for name in FITTED:
+        first, second = (judge(one, [models()[name]], folds=2).named(name) for one in (data, changed))
+        assert first.in_sample is not None
+        assert second.in_sample is not None
+        assert np.array_equal(first.in_sample.relative, second.in_sample.relative)
+        assert first.test is not None
+        assert second.test is not None
+        assert second.test.maximum > 0.5 > first.test.maximum
+        assert len(first.test.relative) == 4
+
+
+def test_the_floor_is_what_repeats_alone_give() -> None:
+    data = points(30, r_sd=np.linspace(1e8, 9e8, 30), repeats=[4] * 30)
+    found = floor_of(data)
+    assert found is not None
+    assert data.r_se is not None
+    random = np.random.default_rng(5)
+    errors = np.abs(random.normal(size=(20_000, 30)) * data.r_se / data.r)
+    assert found.maximum == pytest.approx(np.median(errors.max(axis=1)), rel=0.01)
+    assert found.maximum_high == pytest.approx(np.quantile(errors.max(axis=1), 0.95), rel=0.02)
+    assert found.geometric_mean == pytest.approx(np.exp(np.mean(np.log(errors))), rel=0.01)
+    assert floor_of(points(30)) is None
+
+
+def test_r_squared_is_that_of_the_line() -> None:
+    data = points(30, noise=0.02)
+    assert data.h is not None
+    line = np.polynomial.Polynomial.fit(data.h, data.r, 1)
+    naive = 1 - np.sum((data.r - line(data.h)) ** 2) / np.sum((data.r - data.r.mean()) ** 2)
+    assert r_squared(data.h, data.r) == pytest.approx(naive, rel=1e-9)
+    assert r_squared(np.ones(30), data.r) == 0
+
+
+def test_models_that_two_layouts_determine_have_no_folds() -> None:
+    found = judge(points(12), [models()["yaniv"]]).named("yaniv")
+    assert found.in_sample is not None
+    assert (found.folds, found.left_out, found.skill) == (None, None, None)
+
+
+def test_refusals_are_told_and_do_not_end_the_judgement() -> None:
+    data = replace(points(12), anchors={}, h=None)
+    found = judge(data, list(models().values()))
+    assert "needs H" in found.named("mosmodel").refusal
+    assert "--anchor-4k" in found.named("basu").refusal
+    assert found.named("gp").left_out is not None
+
+
+def test_folds_beyond_the_layouts_are_refused() -> None:
+    with pytest.raises(BadInputError, match=r"--folds 13: not within 2 ... 12"):
+        judge(points(12), [models()["poly1"]], folds=13)
