@@ -154,10 +154,10 @@ fn a_range_left_to_the_kernel_matters_only_beside_something_else() {
 
 #[test]
 fn what_the_run_adds() {
-    let options = Options { run_dir: b"/run/x".to_vec(), measure: true, residency: true };
+    let options = Options { run_dir: b"/run/x".to_vec(), measure: true, residency: true, emulated: true };
     let policy = policy("pages = \"2M\"\ninherit = { fork = true, exec = false }");
     let spec = compile(&policy, &Machine::generic_x86_64(), &options).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(spec.flags, Flags::INHERIT_FORK | Flags::MEASURE | Flags::RESIDENCY);
+    assert_eq!(spec.flags, Flags::INHERIT_FORK | Flags::MEASURE | Flags::RESIDENCY | Flags::EMULATED);
     let bytes = spec.encode().unwrap_or_else(|error| panic!("{error}"));
     let plan = Plan::parse(&bytes).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(plan.run_dir(), b"/run/x");
