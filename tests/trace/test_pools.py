@@ -14,6 +14,7 @@ import pytest
 from pagelab import layouts, paths, policy, trace
 from pagelab.errors import BadInputError
 from pagelab.layouts import footprint
+from pagelab.simulate.cache_runs import cache
 from pagelab.simulate.placements import placement, placement_of_pages
 from pagelab.simulate.tlb_runs import tlb
 from pagelab.trace.pools import of_header
@@ -234,6 +235,9 @@ def test_a_placement_that_meets_nothing_of_an_array_is_refused(way: str) -> None
     addresses = np.arange(1000, dtype=np.uint64) * np.uint64(4096) + np.uint64(0x7F0000000000)
     with pytest.raises(BadInputError, match=r"meets no page.*0x7f0000000000-0x7f0000400000"):
         tlb(addresses if way == "array" else [addresses], "broadwell", placement_of_pages("heap=2M"))
+    if way == "array":
+        with pytest.raises(BadInputError, match="meets no page"):
+            cache(addresses, "broadwell", placement_of_pages("heap=2M"))
 
 
 def test_the_trace_of_a_window_is_the_window(tmp_path: Path) -> None:
