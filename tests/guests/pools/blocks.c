@@ -65,7 +65,7 @@ static void one_thread(void)
 /* One after the other gets its arena, so that natively and in an emulator they are the same threads. */
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static long next;
+static long next = -1; /* nobody's turn: the stacks of all are mapped first */
 
 static void *worker(void *number)
 {
@@ -89,6 +89,8 @@ static void threads(void)
     for (long number = 0; number < 5; number++)
         pthread_create(&ids[number], NULL, worker, (void *)number);
     pthread_mutex_lock(&turn);
+    next = 0;
+    pthread_cond_broadcast(&changed);
     while (next < 5)
         pthread_cond_wait(&changed, &turn);
     pthread_mutex_unlock(&turn);
