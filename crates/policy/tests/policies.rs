@@ -153,7 +153,7 @@ fn a_range_left_to_the_kernel_matters_only_beside_something_else() {
 
 #[test]
 fn what_the_run_adds() {
-    let flags = Flags::MEASURE | Flags::RESIDENCY;
+    let flags = Flags::MEASURE | Flags::RESIDENCY | Flags::EMULATED;
     let run = RunSpec { run_dir: b"/run/x".to_vec(), flags, ..RunSpec::default() };
     let policy = policy("pages = \"2M\"\ninherit = { fork = true, exec = false }");
     let spec = compile(&policy, &Machine::generic_x86_64()).unwrap_or_else(|error| panic!("{error}"));

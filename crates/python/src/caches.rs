@@ -8,7 +8,9 @@ use pagelab_policy::types::Frames;
 use pagelab_simulate::allocate::{Extent, History, Kernel, Layout, Memory, PlaceCounts, Strategy, aged};
 use pagelab_simulate::tasks::{Task, run_all};
 use pagelab_simulate::{cache, tlb};
-use pagelab_trace::{Index, Reference, ReferenceSource, References, Span, TraceError, TraceReader};
+use pagelab_trace::{
+    Content, Index, Kinds, Reference, ReferenceSource, References, Run, RunSource, Span, TraceError, TraceReader,
+};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -17,6 +19,8 @@ use serde_json::{Value, json};
 
 /// References between two looks for Ctrl-C and calls of the reporter.
 const LOOK: u64 = 1 << 21;
+/// Binary logarithm of the pages whose runs are simulated.
+const PAGE_BITS: u32 = 12;
 /// References of a turn of several threads, at least: what beginning and ending it takes counts for little then.
 const TURN: usize = 1 << 19;
 
@@ -125,6 +129,23 @@ impl Executions {
                 Self::Tlbs(simulations) => simulations.iter_mut().for_each(|one| one.feed(&segment)),
             }
         }
+    }
+
+    /// The next page runs, an execution a task.
+    fn feed_runs(&mut self, runs: &[Run], threads: usize) -> PyResult<()> {
+        let Self::Tlbs(simulations) = self else {
+            return Err(trace_error(&TraceError::RunsOnly));
+        };
+        let mut fed: Vec<_> = simulations.iter_mut().map(|one| (one, Ok(()))).collect();
+        let task =
+            |(one, done): &mut (&mut tlb::Simulation, Result<(), cache::SpecError>)| *done = one.feed_runs(runs);
+        let task = &task;
+        if threads > 1 {
+            run_all(threads, fed.iter_mut().map(|one| Box::new(move || task(one)) as Task<'_>).collect());
+        } else {
+            fed.iter_mut().for_each(task);
+        }
+        fed.into_iter().try_for_each(|(_, done)| done).map_err(refused)
     }
 
     /// The next references, as tasks for several threads; [`cache::Simulation::turn`] says how it ends.
@@ -245,13 +266,13 @@ impl PlacedSimulation {
             )));
         }
         let header = serde_json::to_string(reader.header()).map_err(refused)?;
-        let mut source = reader.into_references().map_err(|error| trace_error(&error))?;
+        let in_runs = matches!(reader.header().content, Content::Runs { .. });
         let threads = self.threads;
         let executions = self.executions()?;
         let mut done = 0;
-        let mut tell = |references: usize| {
+        let mut tell = |references: u64| {
             let looks = done / LOOK;
-            done += references as u64;
+            done += references;
             if done / LOOK == looks {
                 return Ok(());
             }
@@ -261,12 +282,21 @@ impl PlacedSimulation {
             })
         };
         py.detach(|| {
+            if in_runs && matches!(executions, Executions::Tlbs(_)) {
+                let mut source = reader.into_runs(PAGE_BITS, Kinds::DATA).map_err(|error| trace_error(&error))?;
+                while let Some(runs) = source.next_runs().map_err(|error| trace_error(&error))? {
+                    executions.feed_runs(runs, threads)?;
+                    tell(runs.iter().map(|run| run.count).sum())?;
+                }
+                return Ok(header);
+            }
+            let mut source = reader.into_references().map_err(|error| trace_error(&error))?;
             if threads > 1 {
                 feed_in_turns(executions, &mut source, threads, tell)?;
             } else {
                 while let Some(batch) = source.next_references().map_err(|error| trace_error(&error))? {
                     executions.feed(&batch);
-                    tell(batch.all().len())?;
+                    tell(batch.all().len() as u64)?;
                 }
             }
             Ok(header)
@@ -296,7 +326,7 @@ fn feed_in_turns(
     executions: &mut Executions,
     source: &mut (impl ReferenceSource + Send),
     threads: usize,
-    mut tell: impl FnMut(usize) -> PyResult<()>,
+    mut tell: impl FnMut(u64) -> PyResult<()>,
 ) -> PyResult<()> {
     let (mut now, mut next) = (Batch::default(), Batch::default());
     now.read(source).map_err(|error| trace_error(&error))?;
@@ -306,7 +336,7 @@ fn feed_in_turns(
         let mut tasks = executions.turn(Some(&batch));
         tasks.insert(0, Box::new(|| read = next.read(source)));
         run_all(threads, tasks);
-        tell(now.references.len())?;
+        tell(now.references.len() as u64)?;
         read.map_err(|error| trace_error(&error))?;
         std::mem::swap(&mut now, &mut next);
     }

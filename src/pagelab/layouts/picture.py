@@ -31,7 +31,14 @@ def specification(profile: Profile, footprint: Footprint, shares: Sequence[float
         pool, offset = footprint.tiles[start]
         misses = float(profile.misses[start:end].sum())
         rows.append(
-            {"start": start * unit, "end": end * unit, "pool": pool, "offset": f"{offset:#x}", "misses": misses}
+            {
+                "zero": 0,
+                "start": start * unit,
+                "end": end * unit,
+                "pool": pool,
+                "offset": f"{offset:#x}",
+                "misses": misses,
+            }
         )
     regions = [(share, hot_region(profile.misses, share)) for share in shares]
     hot = [
@@ -40,14 +47,16 @@ def specification(profile: Profile, footprint: Footprint, shares: Sequence[float
         if found is not None
     ]
     pools = list(footprint.pools)
-    place = alt.X("start:Q", title="MiB of the concatenated pools")
+    domain = alt.Scale(domain=[0, len(footprint) * unit], nice=False)
+    place = alt.X("start:Q", title="MiB of the concatenated pools", scale=domain)
     bars = (
         alt.Chart(theme.rows(rows))
-        .mark_bar()
+        .mark_rect()
         .encode(
             x=place,
             x2="end:Q",
-            y=alt.Y("misses:Q", title=f"misses ({profile.source})"),
+            y=alt.Y("zero:Q", title=f"misses ({profile.source})"),
+            y2="misses:Q",
             color=alt.Color(
                 "pool:N", title=None, scale=alt.Scale(domain=pools, range=theme.CONDITION_COLOURS[: len(pools)])
             ),

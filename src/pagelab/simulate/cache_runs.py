@@ -14,6 +14,7 @@ import polars as pl
 from ..errors import BadInputError
 from . import hardware
 from .placements import Design, History, What, design
+from .reach import pools_of, require_met
 from .references import Report, Trace, feed
 
 if TYPE_CHECKING:
@@ -59,11 +60,13 @@ def cache(
     placements have
     equal histories. ``threads``: how many share the executions (None: the processors at hand).
 
-    Raises :class:`BadInputError` for descriptions that cannot be built, and traces that cannot be read.
+    Raises :class:`BadInputError` for descriptions that cannot be built, traces that cannot be read, and a placement
+    whose rules for page sizes meet no page of the trace.
     """
     processor = hardware.load(hierarchy)
     caches = processor.needed("caches")
-    planned = design(placements, seeds, history)
+    planned = design(placements, seeds, history).of_trace(pools_of(trace))
+    require_met(trace, planned)
     simulation = _start(caches, planned, workers(threads))
     feed([simulation], trace, report)
     levels: list[dict[str, Any]] = []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +19,43 @@ _BASE = 12
 _SHOWN = 6
 
 
-def pools_of(trace: Trace) -> tuple[Pool, ...]:
-    """The pools that a trace file was captured with; none of arrays."""
+def header_of(trace: Trace) -> dict[str, Any]:
+    """The header of a trace file; empty of arrays, and of a file that cannot be read: whoever reads it says why."""
     if not isinstance(trace, str | os.PathLike):
-        return ()
+        return {}
     from ..trace import TraceError, info
 
     try:
-        return of_header(info(os.fspath(trace))["header"])
+        header: dict[str, Any] = info(os.fspath(trace))["header"]
     except TraceError:
-        return ()  # whoever reads the trace says what is wrong with it
+        return {}
+    return header
+
+
+def pools_of(trace: Trace) -> tuple[Pool, ...]:
+    """The pools that a trace file was captured with; none of arrays."""
+    return of_header(header_of(trace))
+
+
+def require_data_runs(trace: Trace) -> None:
+    """Raises :class:`BadInputError` for page runs that fetches are in, as far as the header tells.
+
+    In runs they cannot be told from data.
+    """
+    header = header_of(trace)
+    if header.get("content") == "runs" and "fetch" in _kinds(header):
+        raise BadInputError(
+            f"trace {os.fspath(cast(str, trace))}: fetches are in its page runs, and TLBs have other entries for them; "
+            "capture data alone: pagelab trace -- CMD (or full references: pagelab trace --full --fetches)"
+        )
+
+
+def _kinds(header: Mapping[str, Any]) -> set[str]:
+    """The kinds of references that went into a trace, where it or what it was made of says so."""
+    provenance = header.get("provenance") or {}
+    options = (provenance.get("parameters") or {}).get("options") or {}
+    found = set(str(options.get("kinds", "")).split("+"))
+    return found.union(*(_kinds(one.get("header") or {}) for one in provenance.get("from") or []))
 
 
 def require_met(trace: Trace, design: Design) -> None:

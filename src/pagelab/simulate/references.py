@@ -68,7 +68,8 @@ def feed(simulations: Sequence[PlacedSimulation], trace: Trace, report: Report |
     """Gives every reference of ``trace`` to every simulation.
 
     An array or a batch is one thread of one address space. A trace file is read once for each simulation.
-    Raises :class:`BadInputError` where the trace cannot be read, is a sample, or has page runs only.
+    Raises :class:`BadInputError` where the trace cannot be read, is a sample, or has page runs and the simulation needs
+    more.
     """
     if isinstance(trace, str | os.PathLike):
         for simulation in simulations:

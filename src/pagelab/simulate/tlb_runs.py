@@ -14,7 +14,7 @@ from ..errors import BadInputError
 from . import hardware
 from .cache_runs import level_row, workers
 from .placements import Design, History, Region, What, design
-from .reach import pools_of, require_met, require_met_by
+from .reach import pools_of, require_data_runs, require_met, require_met_by
 from .references import Report, Trace, feed
 
 if TYPE_CHECKING:
@@ -92,6 +92,8 @@ def tlb(
 ) -> TlbRuns:
     """Simulates the translation of every data reference of ``trace``, and of fetches where there are arrays for them.
 
+    A trace file may have page runs of 4 KiB, too: the same H, M and C, of data references of one core without caches.
+
     ``caches``: simulate the processor's data caches too, where references and table entries compete for lines; else a
     table
     entry costs ``entry_cycles``. ``seeds`` as in :func:`pagelab.simulate.cache`; without caches, guests and
@@ -105,6 +107,7 @@ def tlb(
     translation = described.needed("tlb")
     data = described.needed("caches") if caches else None
     planned = design(placements, seeds, history).of_trace(pools_of(trace))
+    require_data_runs(trace)
     require_met(trace, planned)
     simulation = _start(translation, data, planned, workers(threads))
     feed([simulation], trace, report)

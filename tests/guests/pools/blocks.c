@@ -1,7 +1,9 @@
-/* blocks MODE: memory of each kind, touched page by page in a known order, and kept until the end. */
+/* blocks MODE [tell]: memory of each kind, touched page by page in a known order, and kept until the end. Then tells where it
+ * lies, if asked to. */
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,6 +11,14 @@
 
 #define PAGE 4096
 #define MIB (1UL << 20)
+
+static void *blocks[4096];
+static int count;
+
+static void *noted(void *block)
+{
+    return blocks[count++] = block;
+}
 
 static void touch(char *block, size_t bytes, size_t step)
 {
@@ -21,7 +31,7 @@ static void *mapped(size_t bytes)
     void *block = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (block == MAP_FAILED)
         abort();
-    return block;
+    return noted(block);
 }
 
 static void *allocated(size_t bytes)
@@ -30,7 +40,7 @@ static void *allocated(size_t bytes)
     if (!block)
         abort();
     touch(block, bytes, PAGE);
-    return block;
+    return noted(block);
 }
 
 /* The break, by malloc and by hand; small and large mappings; one that grows and moves. */
@@ -47,7 +57,7 @@ static void one_thread(void)
     block = mremap(block, PAGE * 700, PAGE * 2100, MREMAP_MAYMOVE);
     if (block == MAP_FAILED)
         abort();
-    touch(block, PAGE * 2100, 5 * PAGE);
+    touch(noted(block), PAGE * 2100, 5 * PAGE);
     munmap(mapped(6 * MIB), 6 * MIB);
     touch(mapped(5 * MIB), 5 * MIB, PAGE);
 }
@@ -55,7 +65,7 @@ static void one_thread(void)
 /* One after the other gets its arena, so that natively and in an emulator they are the same threads. */
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static long next;
+static long next = -1; /* nobody's turn: the stacks of all are mapped first */
 
 static void *worker(void *number)
 {
@@ -79,6 +89,8 @@ static void threads(void)
     for (long number = 0; number < 5; number++)
         pthread_create(&ids[number], NULL, worker, (void *)number);
     pthread_mutex_lock(&turn);
+    next = 0;
+    pthread_cond_broadcast(&changed);
     while (next < 5)
         pthread_cond_wait(&changed, &turn);
     pthread_mutex_unlock(&turn);
@@ -91,5 +103,7 @@ int main(int argc, char **argv)
         one_thread();
     if (strcmp(mode, "heap"))
         threads();
+    for (int at = 0; argc > 2 && at < count; at++)
+        printf("%p\n", blocks[at]);
     return 0;
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use pagelab_trace::{Reference, Segment};
+use pagelab_trace::{Reference, Run, Segment};
 
 use super::core::{Caches, Core, CoreCounts, Machine};
 use super::spec::TlbSpec;
@@ -12,6 +12,8 @@ use crate::allocate::{History, Layout, Memory, PAGE_BITS, PlaceCounts, Strategy}
 use crate::cache::{Counts, Hierarchy, HierarchySpec, MemoryCounts, SpecError, demand};
 
 const NEAR_WINDOWS: usize = 256;
+/// The side of a core that serves loads, and stores where they have no other.
+const DATA: usize = 0;
 /// A window with pages of several sizes.
 const MIXED: u32 = u32::MAX;
 
@@ -135,6 +137,35 @@ impl Simulation {
             }
         }
         self.cores[core].add_translations(settled);
+    }
+
+    /// The next runs of the trace, in pages of 4 KiB: each as many data references to one page, which all but the first find
+    /// where that one left it. H, M, C and the windows are those of the references that the runs are of; a reference that
+    /// crosses the end of a page is one to each page.
+    ///
+    /// # Errors
+    /// What runs do not tell, where it would matter.
+    pub fn feed_runs(&mut self, runs: &[Run]) -> Result<(), SpecError> {
+        self.takes_runs()?;
+        for run in runs {
+            let (asid, address) = (run.asid(), run.number() << PAGE_BITS);
+            let settled = self.cores[0].is_settled(DATA, asid, address);
+            if !settled {
+                self.address(0, DATA, asid, address);
+            }
+            self.cores[0].add_translations(run.count - u64::from(!settled));
+        }
+        Ok(())
+    }
+
+    fn takes_runs(&self) -> Result<(), SpecError> {
+        let refuse = |why: &str| Err(SpecError(format!("page runs do not tell {why}: this needs full references")));
+        match () {
+            () if self.machine.caches.is_some() => refuse("lines, which data caches are made of"),
+            () if self.cores.len() > 1 => refuse("threads, which are on several cores here"),
+            () if self.cores[0].sides()[1] != Some(DATA) => refuse("stores, which have entries of their own here"),
+            () => Ok(()),
+        }
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use pagelab_trace::{Kind, Reference, Segment};
+use pagelab_trace::{Kind, Kinds, MemoryReferences, Reference, Run, RunSource, RunsOfReferences, Segment};
 use proptest::prelude::*;
 
 use super::{Cost, Outcome, Simulation, TlbSpec};
@@ -409,4 +409,76 @@ proptest! {
         };
         prop_assert_eq!(outcome(8), outcome(48));
     }
+}
+
+/// The runs of these references, as a trace has them.
+fn runs_of(references: &[Reference]) -> Vec<Run> {
+    let mut source = RunsOfReferences::new(MemoryReferences::new(references), 12, Kinds::DATA);
+    let mut runs = vec![];
+    while let Some(batch) = source.next_runs().unwrap() {
+        runs.extend_from_slice(batch);
+    }
+    runs
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn page_runs_cost_what_their_references_cost(
+        list in prop::collection::vec((prop_oneof![0_u64..3000, 0_u64..40, 0_u64..5], 0_u64..4096, 1_usize..9), 1..800),
+        large in prop::collection::btree_set(0_u64..6, 0..5),
+        policy in 0_usize..3, size in prop_oneof![Just(1_u32), Just(8), Just(32), Just(64)], coalesces: bool, nested: bool,
+    ) {
+        let policy = ["lru", "tree-plru", "random"][policy];
+        let host = if nested { r#""nested": {"page_bytes": 2097152, "levels": 4},"# } else { "" };
+        let tlb = spec(&format!(
+            r#"{{"coalesces": {coalesces}, {host} "walkers": 2,
+            "first": [{{"pages": [4096, 16384], "entries": 16, "ways": 4, "replacement": "{policy}"}},
+            {{"pages": [2097152], "entries": 4}}],
+            "second": [{{"pages": [4096, 16384, 2097152], "entries": 64, "ways": 4, "replacement": "{policy}"}}]}}"#
+        ));
+        let extents = large.into_iter().map(|at| Extent { start: at * 2 * MIB, end: (at + 1) * 2 * MIB, page_bits: 21 });
+        let layout = Layout::new(extents.collect(), 12).unwrap();
+        let references: Vec<Reference> = list
+            .iter()
+            .flat_map(|&(page, within, times)| (0..times).map(move |_| Reference::new(page << 12 | within, Kind::Store, size)))
+            .collect();
+        let simulation = || {
+            let memory = Memory::new(&fresh(), Strategy::KERNEL, layout.clone(), 0);
+            Simulation::new(&tlb, None, memory, &fresh(), 3).unwrap()
+        };
+        let (mut full, mut short) = (simulation(), simulation());
+        full.feed(&Segment { asid: 0, thread: 0, references: &references });
+        let runs = runs_of(&references);
+        prop_assert_eq!(runs.iter().map(|run| run.count).sum::<u64>() >= references.len() as u64, true);
+        short.feed_runs(&runs).unwrap();
+        prop_assert_eq!(short.check(), Ok(()));
+        let (full, short) = (full.finish(), short.finish());
+        let crossing = references.iter().any(|one| one.address() >> 12 != one.last_byte() >> 12);
+        if crossing {
+            // Of a reference that crosses the end of a page inside an entry, runs make two: time passes a little differently.
+            prop_assert_eq!(full.counts.by_leaf, short.counts.by_leaf);
+            prop_assert_eq!(full.counts.reads, short.counts.reads);
+            prop_assert_eq!(full.windows, short.windows);
+        } else {
+            prop_assert_eq!(full, short);
+        }
+    }
+}
+
+#[test]
+fn page_runs_are_refused_where_they_tell_too_little() {
+    let refused = |json: &str| {
+        let memory = Memory::new(&fresh(), Strategy::KERNEL, Layout::default(), 0);
+        let mut simulation = Simulation::new(&spec(json), None, memory, &fresh(), 0).unwrap();
+        simulation.feed_runs(&[Run::new(0, 1, 5)]).map_err(|error| error.to_string())
+    };
+    assert_eq!(refused(r#"{"first": [{"pages": [4096], "entries": 16}]}"#), Ok(()));
+    let cores = refused(r#"{"cores": 2, "first": [{"pages": [4096], "entries": 16}]}"#);
+    assert!(cores.unwrap_err().contains("threads"));
+    let stores = refused(
+        r#"{"first": [{"pages": [4096], "entries": 16, "serves": "load"}, {"pages": [4096], "entries": 16, "serves": "store"}]}"#,
+    );
+    assert!(stores.unwrap_err().contains("stores"));
 }

@@ -17,7 +17,7 @@ _WINDOWS_SHOWN = 10
 
 
 def tlb_command(
-    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A trace of full references (pagelab trace).")],
+    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A trace: full references, or page runs of 4K.")],
     processor: Annotated[
         str, typer.Option("--processor", metavar="NAME|FILE", help="A processor's name, or a TOML file with [tlb].")
     ],
