@@ -9,7 +9,8 @@ from typing import Any
 from .. import machine
 from ..errors import BadInputError, MachineError
 from ..record import Record, RunWarning, WarningKind
-from ..runner import RunRequest, run, scarce
+from ..runner import RunRequest, end_running, run, scarce
+from .co_run import is_processor_time
 from .control import Tools
 from .feasible import cannot
 from .job import RunNotStarted
@@ -27,6 +28,10 @@ class LocalRunner:
         except (BadInputError, MachineError) as error:
             # Refused for this run alone (a device gone, a pool drained): it is recorded, and the others go on.
             raise RunNotStarted(str(error)) from error
+
+    def give_up(self) -> None:
+        """Ends what runs in any thread."""
+        end_running()
 
 
 def request(condition: Condition, stderr: Path) -> RunRequest:
@@ -80,14 +85,6 @@ def noise_now(plan: Plan) -> RunWarning | None:
             f"{verdict.disturbances[0].advice}"
         ),
         data={**asdict(found), "load": verdict.load, "disturbed_by": [one.what for one in verdict.disturbances]},
-    )
-
-
-def is_processor_time(metric: str) -> bool:
-    """Of the runs, or inside one of their windows (docs/api)."""
-    measurement = metric.removeprefix("measure.")
-    return metric in ("cpu_s", "user_s", "system_s") or (
-        measurement != metric and measurement.endswith((".cpu", ".user", ".system", ".thread"))
     )
 
 
