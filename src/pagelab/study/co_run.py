@@ -1,8 +1,8 @@
 """Both conditions of a pair at once, on one processor: an option, and another question than how they differ alone.
 
-What slows a shared machine down then meets both at the same time, as in duet benchmarking (Bulej et al., ICPE 2020), there
-with a processor each. On one processor they take turns within milliseconds, so processor time is what is compared; each
-finds the caches as the other leaves them, which changes the effect as well as its noise.
+What slows a shared machine down then meets both at the same time, as in duet benchmarking (Bulej et al., ICPE 2020),
+there with a processor each. On one processor they take turns within milliseconds, so processor time is what is
+compared; each finds the caches as the other leaves them, which changes the effect as well as its noise.
 """
 
 from __future__ import annotations
