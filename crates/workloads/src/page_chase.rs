@@ -84,6 +84,12 @@ impl Kind {
         }
     }
 
+    /// In which of the memories there are its lines. Where there are no large pages, those close together are in small ones.
+    fn place(self, backings: &[Backing]) -> Option<usize> {
+        let of = |wanted: Backing| backings.iter().position(|backing| *backing == wanted);
+        of(self.backing()).or_else(|| of(Backing::Small).filter(|_| self == Kind::Dense))
+    }
+
     /// Bytes that `count` pages take, at most.
     fn span(self, count: usize) -> usize {
         match self {
@@ -144,7 +150,8 @@ pub fn run(args: &Args) -> Result<(), String> {
         let mut order = tasks.clone();
         rng.shuffle(&mut order);
         for task in order {
-            if let Some(memory) = memories.iter_mut().find(|memory| memory.backing == task.kind.backing()) {
+            let backings: Vec<Backing> = memories.iter().map(|memory| memory.backing).collect();
+            if let Some(memory) = task.kind.place(&backings).and_then(|place| memories.get_mut(place)) {
                 let part = memory.part(task.kind.span(task.pages), mix(args.seed ^ mix(u64::from(round))));
                 let ns_per_load = time(part, task, args.loads as usize, &mut rng);
                 samples.push(Sample { round, task, ns_per_load });
@@ -157,7 +164,7 @@ pub fn run(args: &Args) -> Result<(), String> {
 
 /// Everything for which there is memory.
 fn tasks(args: &Args, memories: &[Memory]) -> Vec<Task> {
-    let has = |kind: Kind| memories.iter().any(|memory| memory.backing == kind.backing());
+    let backings: Vec<Backing> = memories.iter().map(|memory| memory.backing).collect();
     let small = [Kind::Small, Kind::SameIn2M, Kind::SameIn1G, Kind::Dense];
     let large = [Kind::Large, Kind::LargeIn1G, Kind::Dense];
     let one = |kinds: &[Kind], lengths: &[usize], most: usize| -> Vec<Task> {
@@ -177,7 +184,7 @@ fn tasks(args: &Args, memories: &[Memory]) -> Vec<Task> {
             tasks.extend(args.chains.iter().map(several));
         }
     }
-    tasks.retain(|task| has(task.kind));
+    tasks.retain(|task| task.kind.place(&backings).is_some());
     tasks
 }
 
@@ -304,6 +311,13 @@ mod tests {
         once.dedup();
         assert_eq!(once.len(), 5000);
         assert!(dense.iter().all(|line| line / memory::SMALL < 2 * 5000 / 64));
+    }
+
+    #[test]
+    fn without_large_pages_there_is_still_something_to_compare_with() {
+        assert_eq!(Kind::Dense.place(&[Backing::Small, Backing::Large]), Some(1));
+        assert_eq!(Kind::Dense.place(&[Backing::Small]), Some(0));
+        assert_eq!(Kind::SameIn2M.place(&[Backing::Small]), None);
     }
 
     #[test]
