@@ -10,7 +10,7 @@ NATIVE := $(shell find crates -type f \( -name '*.rs' -o -name '*.toml' -o -name
 SOURCES := $(NATIVE) $(shell find src -type f -not -name '*.so' -not -path '*/__pycache__/*' -not -path '*.egg-info/*') \
 	pyproject.toml
 
-.PHONY: demo test test-slow lint contract house bench power man dev setup system clean
+.PHONY: demo test test-slow lint contract house bench power man wheel dev setup system clean
 .DEFAULT_GOAL := demo
 
 demo: $(STAMP)            ## The main job: a study of page size and prepaging on real programs, and its report
@@ -50,6 +50,13 @@ power: $(STAMP) $(PEERS) $(VENV)/bin/perfgate  ## Tools that compare two command
 man: $(STAMP)             ## The manual page and the shell completions, generated from the commands
 	$(PY) -m pagelab.cli.manpage share
 
+# The build's own glibc decides the tag: Debian 12 gives manylinux_2_34. auditwheel refuses what other systems have not.
+wheel: $(PY)              ## dist/pagelab-*.whl, for every Python from 3.11 on and every x86-64 Linux whose glibc is new enough
+	@$(PY) -m pip install --quiet --disable-pip-version-check $$($(PY) -c '$(subst bench,wheel,$(EXTRA))' | sed 's/ *\([<>=]\)/\1/g')
+	@rm -rf target/wheel
+	$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir target/wheel .
+	$(VENV)/bin/auditwheel repair --wheel-dir dist target/wheel/*.whl
+
 dev: $(PY)                ## Rebuild the native parts beside the Python sources, after `pip install -e .`
 	cargo build --release --locked
 	cp -f target/release/lib_native.so src/pagelab/_native.abi3.so
@@ -88,4 +95,4 @@ system:
 	@$(PYTHON) tests/harness/packages.py $(if $(WITH_PACKAGES),tests,setup)
 
 clean:
-	rm -rf target build $(VENV) $(OUT) src/*.egg-info src/pagelab/*.so
+	rm -rf target build dist $(VENV) $(OUT) src/*.egg-info src/pagelab/*.so

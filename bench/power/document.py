@@ -16,7 +16,7 @@ from pagelab.machine.provenance import provenance
 from . import campaign
 from .campaign import Row
 from .summary import READ, table, verdicts
-from .tools import TOOLS
+from .tools import CO_RUN, TOOLS
 
 FILE = "power.jsonl"
 HOW = {
@@ -34,6 +34,8 @@ HOW = {
     "the pairs' log ratios, test of signed ranks. It compares processor time where a first execution of each did "
     "nothing but work and wait for a processor, and else wall time; all other tools compare wall time. Where not even "
     "six pairs fit, it says so and gives no answer, which counts as a miss.",
+    CO_RUN: "`pagelab compare --co-run --executions N 'A' 'B'`: both of a pair at once on one processor, processor "
+    "time. Another question: each works in caches that the other uses, too.",
 }
 
 

@@ -9,7 +9,7 @@ from statistics import median
 from scipy.stats import beta
 
 from .campaign import Row
-from .tools import TOOLS, Decision
+from .tools import CO_RUN, TOOLS, Decision
 
 READ = "hyperfine, as printed"
 GOAL_WIDTH = 0.5
@@ -130,7 +130,11 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
         of_kind = {(cell.tool, cell.planted): cell.wrong for cell in found if cell.kind == kind}
         if ("pagelab", 0.0) in of_kind:
             verdict_lines.append(f"{kind}: false alarms of pagelab {_alarms(of_kind['pagelab', 0.0])}")
-        others = [count.share for (tool, planted), count in of_kind.items() if planted == MAIN and tool != "pagelab"]
+        others = [
+            count.share
+            for (tool, planted), count in of_kind.items()
+            if planted == MAIN and tool not in ("pagelab", CO_RUN)
+        ]
         if ("pagelab", MAIN) in of_kind and others:
             verdict_lines.append(
                 f"{kind}: of {100 * MAIN:g}% pagelab missed {of_kind['pagelab', MAIN]}, the others "

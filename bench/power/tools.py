@@ -28,6 +28,7 @@ from .work import started
 
 Decision = Literal["slower", "faster", "none"]
 LEVEL = 0.95
+CO_RUN = "pagelab --co-run"
 
 
 @dataclass(frozen=True)
@@ -256,7 +257,16 @@ def pagelab(asked: Asked) -> Answer:
 
     M is what leaves room for its own start and end.
     """
-    words = ["compare", "--minutes", f"{asked.size / 60:.4f}", "--seed", str(asked.seed), "--json", *asked.lines()]
+    return _pagelab(asked, ["--minutes", f"{asked.size / 60:.4f}"])
+
+
+def co_run(asked: Asked) -> Answer:
+    """``pagelab compare --co-run --executions N 'A' 'B'``: both at once on one processor, by processor time."""
+    return _pagelab(asked, ["--co-run", "--executions", str(int(asked.size))])
+
+
+def _pagelab(asked: Asked, size: list[str]) -> Answer:
+    words = ["compare", *size, "--seed", str(asked.seed), "--json", *asked.lines()]
     found = json.loads(_called([sys.executable, "-m", "pagelab", *words], (0, 3)))["conditions"][0]["in_pairs"]
     said: dict[str, Decision] = {"lower": "faster", "higher": "slower"}
     ratio = found["ratio"]
@@ -272,6 +282,7 @@ TOOLS = (
     Tool("duet", duet, by_time=True, first=1, fewest=0.2),
     Tool("perfgate", perfgate, by_time=False, first=10, fewest=3),
     Tool("pagelab", pagelab, by_time=True, first=3.5, fewest=3),
+    Tool(CO_RUN, co_run, by_time=False, first=10, fewest=6),
 )
 BY_NAME = {tool.name: tool for tool in TOOLS}
 VERSION = re.compile(r"\d+\.\d+[\w.]*")

@@ -151,6 +151,18 @@ def _library(request: Request) -> str | None:
         raise
 
 
+_RUNNING: list[subprocess.Popen[bytes]] = []
+"""Launchers that some thread waits for."""
+
+
+def end_running() -> None:
+    """Ends the runs of all threads, which get their records as those of programs that were ended."""
+    for process in list(_RUNNING):
+        # Its own thread reaps it: nothing but the signal is sent here.
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+
+
 def _launch(request_path: Path, pass_on: tuple[int, ...] = ()) -> tuple[int, str]:
     """The launcher's exit code and its own messages.
 
@@ -161,11 +173,14 @@ def _launch(request_path: Path, pass_on: tuple[int, ...] = ()) -> tuple[int, str
     complaint_path.touch()
     command = [str(paths.launcher()), "--complaint", str(complaint_path), str(request_path)]
     process = subprocess.Popen(command, pass_fds=pass_on, env=environment.inherited())
+    _RUNNING.append(process)
     try:
         returned = process.wait()
     except BaseException:
         _end(process)
         raise
+    finally:
+        _RUNNING.remove(process)
     return returned, complaint_path.read_text(errors="replace").strip()
 
 

@@ -11,6 +11,7 @@ mod measure;
 mod mmap_scan;
 mod numeric;
 mod options;
+mod page_chase;
 mod ping;
 mod pointer_chase;
 mod rng;
@@ -41,6 +42,7 @@ enum Workload {
     MallocStorm(malloc_storm::Args),
     MakeFile(mmap_scan::MakeArgs),
     ColourChase(colour_chase::Args),
+    PageChase(page_chase::Args),
     Fft(numeric::FftArgs),
     Scimark(numeric::ScimarkArgs),
     Ping(ping::Args),
@@ -79,6 +81,7 @@ fn run(workload: &Workload) -> Result<Option<Proof>, String> {
         Workload::MallocStorm(args) => malloc_storm::run(args, &mut measurements).map(Some),
         Workload::MakeFile(args) => mmap_scan::make(args).map(|()| None),
         Workload::ColourChase(args) => colour_chase::run(args).map(|()| None),
+        Workload::PageChase(args) => page_chase::run(args).map(|()| None),
         Workload::Fft(args) => numeric::run_fft(args, &mut measurements).map(Some),
         Workload::Scimark(args) => numeric::run_scimark(args, &mut measurements).map(Some),
         Workload::Ping(args) => ping::run(args, &mut measurements),

@@ -59,7 +59,8 @@ def design_of(data: StudyData, executions: tuple[Execution, ...], metrics: tuple
         complete=_complete(data),
         commands={} if data.origin else _commands(plan),
         policy_texts={} if data.origin else {c.policy: c.request.policy_toml.strip() for c in plan.conditions},
-        notes=tuple(f"no execution has a value of the primary metric {name}" for name in absent)
+        notes=((f"{plan_module.CO_RUN[:1].upper()}{plan_module.CO_RUN[1:]}.",) if plan.co_run else ())
+        + tuple(f"no execution has a value of the primary metric {name}" for name in absent)
         + tuple(text for is_primary, text in warm_up if is_primary),
         remarks=tuple(text for is_primary, text in warm_up if not is_primary),
     )

@@ -89,6 +89,14 @@ def compare_command(
             rich_help_panel=WHAT,
         ),
     ] = None,
+    co_run: Annotated[
+        bool,
+        typer.Option(
+            "--co-run",
+            help="Both of a pair at once on one processor, by processor time: another question, as caches are shared.",
+            rich_help_panel=WHAT,
+        ),
+    ] = False,
     timeout: Timeout = None,
     measure_regex: MeasureRegex = None,
     into: Annotated[
@@ -132,6 +140,7 @@ def compare_command(
     from pagelab.cli.sides import are_studies, settings_of, typed
     from pagelab.errors import BadInputError
     from pagelab.study.pair import Pair
+    from pagelab.study.plan import CO_RUN
     from pagelab.study.sides import kept
 
     if not 0.5 <= level <= 0.9999:
@@ -140,6 +149,8 @@ def compare_command(
         raise BadInputError(f"--seed {seed}: not within 0 ... 2**63 - 1")
     if executions is not None and minutes is not None:
         raise BadInputError("--executions and --minutes exclude each other: each decides how many executions there are")
+    if co_run and minutes is not None:
+        raise BadInputError("--co-run and --minutes exclude each other; say how many pairs: --executions N")
     gates = tuple(parse_gate(text) for text in fail_if or [])
     axes = given({"pages": pages, "fetch": fetch, "frames": frames, "policy": policy, "env": env, **settings})
     if are_studies(base, new):
@@ -149,11 +160,13 @@ def compare_command(
             "timeout": timeout,
             "measure-regex": measure_regex,
             "into": into,
+            "co-run": co_run or None,
         }
         stray = [f"--{name}" for name in (*axes, *(name for name, value in single.items() if value is not None))]
         if stray:
             raise BadInputError(f"{', '.join(stray)}: only for commands; {base} is a study, and has run")
-        data, why = studies(base, new), ""
+        data = studies(base, new)
+        why = CO_RUN if data[0].plan.co_run else ""
         sides = None if new is not None else kept(data[0].plan)
     else:
         sides = typed(base, new, axes)
@@ -167,6 +180,7 @@ def compare_command(
             metric=metric,
             regex=measure_regex,
             timeout_s=timeout,
+            co_run=co_run,
         )
         data, why = run_commands(pair, into)
     judged = Settings(level=level, seed=seed)

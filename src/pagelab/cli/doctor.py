@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -60,8 +61,29 @@ def doctor_command(
             "--probe-colours", help="Measure whether frame numbers reach the caches, and keep the verdict (root)."
         ),
     ] = False,
+    probe_translation: Annotated[
+        bool,
+        typer.Option(
+            "--probe-translation",
+            help="Measure by timing what translation hardware this processor has, and what a walk costs.",
+        ),
+    ] = False,
+    description: Annotated[
+        Path | None,
+        typer.Option(
+            "--description",
+            metavar="FILE",
+            help="With --probe-translation: write a description for simulate tlb --processor FILE.",
+        ),
+    ] = None,
+    processor: Annotated[
+        str | None,
+        typer.Option(
+            "--processor", metavar="NAME", help="With --probe-translation: the preset to compare with [by CPUID]."
+        ),
+    ] = None,
     rounds: Annotated[
-        int | None, typer.Option("--rounds", metavar="N", help="With --probe-colours: rounds of measurement.")
+        int | None, typer.Option("--rounds", metavar="N", help="With --probe-…: rounds of measurement.")
     ] = None,
 ) -> None:
     """Show the capabilities of this machine and the needs of missing ones; change settings, and restore them.
@@ -78,9 +100,18 @@ def doctor_command(
 
         sudo pagelab doctor --probe-colours
 
+        pagelab doctor --probe-translation --description here.toml
+
         pagelab doctor --print docker
     """
-    ways = {"--fix": fix, "--restore": restore, "--print": print_, "--keys": keys, "--probe-colours": probe_colours}
+    ways = {
+        "--fix": fix,
+        "--restore": restore,
+        "--print": print_,
+        "--keys": keys,
+        "--probe-colours": probe_colours,
+        "--probe-translation": probe_translation,
+    }
     asked = [name for name, on in ways.items() if on]
     if len(asked) > 1:
         raise BadInputError(f"{' and '.join(asked)} do not go together; give one of them")
@@ -90,8 +121,11 @@ def doctor_command(
         raise BadInputError("--force goes with --restore only")
     if dry_run and not (fix or restore):
         raise BadInputError("--dry-run goes with --fix or --restore only")
-    if rounds is not None and not probe_colours:
-        raise BadInputError("--rounds goes with --probe-colours only")
+    if rounds is not None and not (probe_colours or probe_translation):
+        raise BadInputError("--rounds goes with --probe-colours or --probe-translation only")
+    for name, given in (("--description", description), ("--processor", processor)):
+        if given is not None and not probe_translation:
+            raise BadInputError(f"{name} goes with --probe-translation only")
     if fix:
         _fix([*fix, *(settings or [])], dry_run)
     elif restore:
@@ -104,6 +138,10 @@ def doctor_command(
         from pagelab.cli.probe_colours import probe_colours as measure
 
         measure(as_json=as_json, rounds=rounds)
+    elif probe_translation:
+        from pagelab.cli.probe_translation import probe_translation as measure_translation
+
+        measure_translation(as_json=as_json, rounds=rounds, description=description, processor=processor)
     else:
         _examine(as_json, noise, why)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from .. import environment
 from ..record import Record
@@ -31,6 +31,13 @@ class Runner(Protocol):
     """
 
     def run(self, condition: Condition, stderr: Path) -> Record: ...
+
+
+@runtime_checkable
+class Stoppable(Protocol):
+    """A runner whose runs can be ended from another thread."""
+
+    def give_up(self) -> None: ...
 
 
 class RunNotStarted(Exception):  # noqa: N818 - an outcome, which is recorded; not an error of the study

@@ -10,7 +10,8 @@ from .. import machine
 from ..contract.request import Request
 from ..errors import BadInputError, MachineError
 from ..record import Record, RunWarning, WarningKind
-from ..runner import run, scarce
+from ..runner import end_running, run, scarce
+from .co_run import is_processor_time
 from .control import Tools
 from .feasible import cannot
 from .job import RunNotStarted
@@ -26,6 +27,10 @@ class LocalRunner:
         except (BadInputError, MachineError) as error:
             # Refused for this run alone (a device gone, a pool drained): it is recorded, and the others go on.
             raise RunNotStarted(str(error)) from error
+
+    def give_up(self) -> None:
+        """Ends what runs in any thread."""
+        end_running()
 
 
 def request(condition: Condition, stderr: Path) -> Request:
@@ -57,14 +62,6 @@ def noise_now(plan: Plan) -> RunWarning | None:
             f"{verdict.disturbances[0].advice}"
         ),
         data={**asdict(found), "load": verdict.load, "disturbed_by": [one.what for one in verdict.disturbances]},
-    )
-
-
-def is_processor_time(metric: str) -> bool:
-    """Of the runs, or inside one of their windows (docs/api)."""
-    measurement = metric.removeprefix("measure.")
-    return metric in ("cpu_s", "user_s", "system_s") or (
-        measurement != metric and measurement.endswith((".cpu", ".user", ".system", ".thread"))
     )
 
 

@@ -11,6 +11,7 @@ from pagelab.errors import BadInputError
 from pagelab.study.budget import checked_minutes
 from pagelab.study.control import Tools, run_study
 from pagelab.study.errors import SpecError, TooLongError
+from pagelab.study.plan import CO_RUN
 from pagelab.study.primary import metric_of
 from pagelab.study.progress import Progress, Silent
 from pagelab.study.setting import KERNEL, Setting, names, program_name
@@ -40,6 +41,8 @@ class Pair:
     """None: by :func:`pagelab.study.primary.metric_of`, or with ``regex`` the one measurement that is found."""
     regex: str | None = None
     timeout_s: float | None = None
+    co_run: bool = False
+    """Both of a pair at once, on one processor (:mod:`pagelab.study.co_run`)."""
 
     @property
     def one_command(self) -> bool:
@@ -57,7 +60,8 @@ class Pair:
             **size,
             "warmups": 0,
             "seed": self.seed,
-            "metric": self.metric or "wall_s",
+            "metric": self.metric or ("cpu_s" if self.co_run else "wall_s"),
+            **({"co_run": True} if self.co_run else {}),
             "workload": self._workloads(policies),
             "policy": [setting.table(name, directory) for name, setting in zip(policies, settings, strict=True)],
         }
@@ -125,6 +129,8 @@ def run_pair(pair: Pair, directory: Path, tools: Tools, progress: Progress | Non
     why = ""
     if pair.regex is not None and pair.metric is None:
         pair = replace(pair, metric=only_measurement(directory / TRIAL))
+    elif pair.co_run:
+        why = CO_RUN
     elif pair.metric is None:
         with Store.open(directory / TRIAL, write=False) as store:
             metric, why = metric_of(store.runs())

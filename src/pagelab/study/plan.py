@@ -12,6 +12,13 @@ from ..contract.request import Request
 Scalar = str | int | float | bool
 
 
+CO_RUN = (
+    "both ran at once on one processor, each in caches that the other uses as well: this is another question than how "
+    "they differ alone"
+)
+"""Beside every result of a plan with ``co_run``."""
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -90,6 +97,8 @@ class Plan(_Model):
     """Blocks of each workload, where they differ; ``executions`` is the most of them."""
     earlier_looks: list[int] = Field(default_factory=list)
     """The executions with which the study had come to its end before more were added, in order."""
+    co_run: bool = False
+    """The two conditions of each block run at once, on one processor."""
     conditions: list[Condition]
     setup: list[Step] = Field(default_factory=list)
     teardown: list[Step] = Field(default_factory=list)

@@ -17,6 +17,7 @@ from ..contract.request import EnvChanges, Flush, Measurements, Request
 from ..contract.settings import RUN_SETTINGS
 from ..runner import MEASURE_FD
 from ..spelling import meant, meant_of
+from . import co_run
 from .bundled import BYTES, SIZED, bundle, bytes_of, unknown_size
 from .errors import Problem, SpecError
 from .plan import Condition, Plan, Precision, Scalar, Step, digest_of
@@ -67,6 +68,8 @@ class _Planner:
         conditions = list(self._conditions(policies))
         if not conditions:
             self._wrong(("exclude", 0), "excludes every condition")
+        if raw.co_run:
+            conditions = co_run.arranged(conditions, lambda message: self._wrong(("co_run",), message))
         plan_setup = self.bundle.setup(self.out) + self._steps(raw.setup, self.built_in, ("setup",))
         plan_teardown = self._steps(raw.teardown, self.built_in, ("teardown",))
         self._stop_if_wrong()
@@ -84,6 +87,7 @@ class _Planner:
             answer=raw.answer or "each",
             precision=Precision(target=raw.precision.target, looks=raw.precision.looks) if raw.precision else None,
             minutes=raw.minutes,
+            co_run=raw.co_run,
             conditions=conditions,
             setup=plan_setup,
             teardown=plan_teardown,

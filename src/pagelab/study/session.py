@@ -18,10 +18,11 @@ from typing import Any
 
 from ..record import RunWarning, WarningKind
 from . import budget
+from .co_run import CoRunExecutor
 from .errors import StudyError, StudyInterruptedError
 from .interim_looks import Look, looks_of
 from .interrupts import Interrupts
-from .job import Executor, Job, LocalExecutor, Runner, run_steps
+from .job import Executor, Job, LocalExecutor, Runner, Stoppable, run_steps
 from .plan import Plan
 from .prepare import OUTPUT
 from .progress import Progress, Silent, TimeLeft
@@ -140,7 +141,7 @@ class Session:
                 return
 
     def _run_segment(self, slots: list[Slot], interrupts: Interrupts, time_left: TimeLeft) -> None:
-        executor: Executor = LocalExecutor(self._runner, interrupts.abandonable)
+        executor = self._executor(interrupts)
         for job, result in executor.execute(self._jobs(slots)):
             self._stop_if_cut(job, result)
             self._store.commit_run(job.slot, result, self._id, self._attempts.pop(job.slot.position))
@@ -151,6 +152,12 @@ class Session:
             self._stop_if_nothing_starts(job, result.message)
             if self._in_pilot:
                 budget.refuse_too_long(self._store, self._plan, job.slot.block)
+
+    def _executor(self, interrupts: Interrupts) -> Executor:
+        if not self._plan.co_run:
+            return LocalExecutor(self._runner, interrupts.abandonable)
+        give_up = self._runner.give_up if isinstance(self._runner, Stoppable) else lambda: None
+        return CoRunExecutor(self._runner, interrupts.abandonable, give_up)
 
     def _stop_if_nothing_starts(self, last: Job, message: str | None) -> None:
         """Ends the session with the reason if no run of the very first block could be started."""

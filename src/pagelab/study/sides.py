@@ -90,6 +90,7 @@ def measured(plan: Plan) -> list[str]:
     """The words that say what was measured, and for how long at most."""
     ran = plan.conditions[0].request
     words = ["--metric", plan.metric] if plan.metric != "wall_s" else []
+    words += ["--co-run"] if plan.co_run else []
     words += ["--measure-regex", ran.measurements.regex] if ran.measurements.regex is not None else []
     return words + (["--timeout", f"{ran.timeout_s:g}"] if ran.timeout_s is not None else [])
 

@@ -266,6 +266,8 @@ class RawStudy(_StudySettings):
     precision: RawPrecision | None = None
     minutes: float | None = Field(default=None, ge=0.05, le=43_200, allow_inf_nan=False)
     """Time for the runs, which decides the number of executions."""
+    co_run: bool = False
+    """The two conditions of each block run at once, on one processor: another question (docs/study.md)."""
     parameters: dict[ParameterName, Values] = Field(default_factory=dict)
     skip_impossible: bool = False
     benchmarks: list[str] = Field(default_factory=list)
@@ -305,6 +307,12 @@ class RawStudy(_StudySettings):
         if self.minutes is not None and (self.precision is not None or "executions" in self.model_fields_set):
             other = "[precision]" if self.precision is not None else "executions"
             raise ValueError(f"minutes and {other} exclude each other: each decides how many executions there are")
+        return self
+
+    @model_validator(mode="after")
+    def _co_runs_are_counted(self) -> RawStudy:
+        if self.co_run and self.minutes is not None:
+            raise ValueError("co_run and minutes exclude each other: pairs that run at once are no longer than one run")
         return self
 
 

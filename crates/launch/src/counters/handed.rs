@@ -52,7 +52,7 @@ impl InWindows {
 impl Handed {
     /// Chooses whole roles, as many as there is room for, and numbers that are free in the program.
     pub(super) fn choose(roles: &[Role], session: &Session, pid: i32, measure: Option<RawFd>) -> Option<Handed> {
-        let first = first_free(process::descriptor_limit(pid)?, measure)?;
+        let first = first_free(process::descriptor_limit(pid)?, measure, crate::sys::files::is_open)?;
         let mut handed = Handed { first, fds: Vec::new(), ids: Vec::new(), roles: Vec::new(), left_out: 0 };
         for (number, role) in roles.iter().enumerate() {
             let of_role = session.opened.iter().filter(|opened| opened.slot.0 == number);
@@ -103,12 +103,12 @@ impl Handed {
 }
 
 /// The first number of so many that are free, here and therefore in the program, which was forked off a moment ago.
-fn first_free(limit: u64, measure: Option<RawFd>) -> Option<RawFd> {
+fn first_free(limit: u64, measure: Option<RawFd>, is_taken: impl Fn(RawFd) -> bool) -> Option<RawFd> {
     let range = |first: RawFd| first..first + EVENTS as RawFd;
     FIRST.into_iter().find(|&first| {
         range(first).end as u64 <= limit
             && !measure.is_some_and(|number| range(first).contains(&number))
-            && !range(first).any(crate::sys::files::is_open)
+            && !range(first).any(&is_taken)
     })
 }
 
@@ -118,10 +118,13 @@ mod tests {
 
     #[test]
     fn numbers_are_within_the_programs_limit_and_free() {
-        assert_eq!(first_free(1024, None), Some(1008));
-        assert_eq!(first_free(1 << 20, Some(1010)), Some(240));
-        assert_eq!(first_free(256, None), Some(240));
-        assert_eq!(first_free(255, None), None);
+        let free = |limit, measure| first_free(limit, measure, |_| false);
+        assert_eq!(free(1024, None), Some(1008));
+        assert_eq!(free(1 << 20, Some(1010)), Some(240));
+        assert_eq!(free(256, None), Some(240));
+        assert_eq!(free(255, None), None);
+        assert_eq!(first_free(1024, None, |number| number == 1023), Some(240));
+        assert_eq!(first_free(1024, None, |number| number == 1023 || number == 240), None);
     }
 
     #[test]

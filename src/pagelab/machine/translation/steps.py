@@ -1,0 +1,133 @@
+"""Where the levels of translation hardware end: steps in what a load costs, over the lengths of chases.
+
+A chase visits one line of each of n pages in an order that repeats. Where the least recently used entry is replaced, it
+finds all of them while n is at most a level's entries, and none from one more on: its cost a load is a flight of stairs
+over n, of which real processors (hashed sets, other replacement) round the edges.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelab.stats import median_interval
+from pagelab.stats.interval import Interval
+
+from .model import Cycles, Step
+
+Costs = NDArray[np.float64]
+"""Cycles a load beyond the reference: one row a round, one column a length."""
+
+_MOST_SEGMENTS = 6
+_SMALLEST = 2.0
+"""Cycles that a step must have to be one: below, caches and clocks differ by as much."""
+_SMALLEST_RATIO = 1.3
+_FLOOR = 0.03
+"""Of the squared error in logarithms that no more segments are bought for."""
+_RESAMPLES = 200
+
+
+def cycles(values: NDArray[np.float64]) -> Cycles:
+    """The median over rounds with its exact interval; an array of one value a round."""
+    found = median_interval(values)
+    interval = found.interval if isinstance(found.interval, Interval) else None
+    return Cycles(
+        median=round(found.estimate, 3),
+        low=None if interval is None else round(interval.low, 3),
+        high=None if interval is None else round(interval.high, 3),
+    )
+
+
+def steps(lengths: list[int], costs: Costs, *, seed: int = 1) -> list[Step]:
+    """The steps of ``costs`` (rounds × lengths, in cycles) over rising ``lengths``, the shortest first.
+
+    The medians over rounds are cut into the number of constant pieces that the Bayesian information criterion chooses,
+    on the scale log(cycles + 1), by dynamic programming (Auger and Lawrence 1989, "Algorithms for the optimal
+    identification of segment neighborhoods"). A step lies between the last length that is within a quarter of it and
+    the first beyond three quarters; its interval is that of 200 resamplings of whole rounds, steps told apart by their
+    order.
+    """
+    found = _stairs(lengths, np.median(costs, axis=0))
+    rng = np.random.default_rng(seed)
+    again = []
+    for _ in range(_RESAMPLES):
+        rows = rng.integers(0, len(costs), len(costs))
+        again.append(_stairs(lengths, np.median(costs[rows], axis=0)))
+    told = []
+    for number, (before, after, fit, beyond) in enumerate(found):
+        lows = [stairs[number][2] for stairs in again if len(stairs) > number] or [fit]
+        highs = [stairs[number][3] for stairs in again if len(stairs) > number] or [beyond]
+        told.append(
+            Step(
+                most_that_fit=fit,
+                first_beyond=beyond,
+                low=min(fit, _quantile(lows, 0.025)),
+                high=max(beyond, _quantile(highs, 0.975)),
+                before=cycles(np.median(costs[:, before], axis=1)),
+                after=cycles(np.median(costs[:, after], axis=1)),
+            )
+        )
+    return told
+
+
+def _quantile(values: list[int], part: float) -> int:
+    return int(np.quantile(values, part, method="inverted_cdf"))
+
+
+def _stairs(lengths: list[int], medians: NDArray[np.float64]) -> list[tuple[slice, slice, int, int]]:
+    """Before, after, the longest that fits and the first beyond, of each step."""
+    edges = _pieces(np.log(np.maximum(medians, 0) + 1))
+    edges = _merged(edges, medians)
+    found = []
+    for (first, middle), (_, last) in pairwise(pairwise(edges)):
+        low, high = np.median(medians[first:middle]), np.median(medians[middle:last])
+        within = medians <= low + (high - low) / 4
+        beyond = medians >= high - (high - low) / 4
+        fits = [at for at in range(first, last) if within[at]]
+        outside = [at for at in range(max(fits, default=first), last) if beyond[at]]
+        fit = max(fits, default=first)
+        found.append((slice(first, middle), slice(middle, last), lengths[fit], lengths[min(outside, default=last - 1)]))
+    return found
+
+
+def _pieces(values: NDArray[np.float64]) -> list[int]:
+    """Edges of the constant pieces, from 0 to the number of values."""
+    count = len(values)
+    sums, squares = np.concatenate([[0], np.cumsum(values)]), np.concatenate([[0], np.cumsum(values**2)])
+    most = min(_MOST_SEGMENTS, count)
+    best = np.full((most + 1, count + 1), np.inf)
+    last = np.zeros((most + 1, count + 1), dtype=int)
+    best[0, 0] = 0
+    for pieces in range(1, most + 1):
+        for end in range(pieces, count + 1):
+            starts = np.arange(pieces - 1, end)
+            errors = squares[end] - squares[starts] - (sums[end] - sums[starts]) ** 2 / (end - starts)
+            totals = best[pieces - 1, starts] + np.maximum(errors, 0)
+            chosen = int(np.argmin(totals))
+            best[pieces, end], last[pieces, end] = totals[chosen], starts[chosen]
+    criteria = [
+        count * np.log(best[pieces, count] / count + _FLOOR**2) + 2 * pieces * np.log(count)
+        for pieces in range(1, most + 1)
+    ]
+    edges = [count]
+    for pieces in range(int(np.argmin(criteria)) + 1, 0, -1):
+        edges.append(int(last[pieces, edges[-1]]))
+    return edges[::-1]
+
+
+def _merged(edges: list[int], medians: NDArray[np.float64]) -> list[int]:
+    """Without the edges at which the cost falls, or rises by too little to be a level's end."""
+    while len(edges) > 2:
+        levels = [float(np.median(medians[a:b])) for a, b in pairwise(edges)]
+        weak = [
+            at
+            for at, (low, high) in enumerate(pairwise(levels))
+            if high - low < _SMALLEST or high + 1 < _SMALLEST_RATIO * (low + 1)
+        ]
+        if not weak:
+            break
+        worst = min(weak, key=lambda at: levels[at + 1] - levels[at])
+        del edges[worst + 1]
+    return edges

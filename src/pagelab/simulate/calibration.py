@@ -1,0 +1,243 @@
+"""Descriptions of translation hardware from measured chases: what ``pagelab doctor --probe-translation`` writes.
+
+A preset that the measurement bears out keeps its arrays; where it does not, they are what was measured. The one number
+that no vendor states, cycles to read a table entry, is chosen so that the simulated chase costs what the real one did.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import BadInputError
+from .hardware import load, size_bytes
+from .placements import History, placement_of_pages
+from .tlb_runs import tlb
+
+PASSES = 4
+_BOOTED = History(turnover=0)
+"""Frames of a machine that nothing has run on: which ones a chase gets does not matter here."""
+_BASE = 0x7000_0000_0000
+_INTEL = {
+    "sandy-bridge": (42, 45),
+    "ivy-bridge": (58, 62),
+    "haswell": (60, 63, 69, 70),
+    "broadwell": (61, 71, 79, 86),
+    "skylake": (78, 94, 142, 158),
+    "skylake-server": (85,),
+    "ice-lake-server": (106, 108),
+    "sapphire-rapids": (143, 207),
+}
+"""Models of family 6 (Linux, arch/x86/include/asm/intel-family.h)."""
+_ARM = {"0xd0c": "neoverse-n1", "0xd40": "neoverse-v1", "0xd49": "neoverse-n2"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where a level of 4K entries ends: the longest chase that fits and the first that does not (pages)."""
+
+    fits: int
+    beyond: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a description is made of.
+
+    ``first``, ``second``: steps of chases over 4K pages; ``first_large``: over 2M pages.
+
+    ``walk_pages``, ``walk_cycles``: a chase that misses everything, and its cost a load beyond an untranslated one.
+    ``host_page``: of the host that backs this guest's memory, ``None``: no guest, or not known.
+    """
+
+    first: Step | None
+    second: Step | None
+    first_large: Step | None
+    walk_pages: int | None
+    walk_cycles: float | None
+    host_page: str | None
+
+
+def preset_of(cpuinfo: str) -> str | None:
+    """The preset of a processor, by ``/proc/cpuinfo``; None: there is none."""
+
+    def value(key: str) -> str:
+        found = re.search(rf"^{key}\s*:\s*(.*)$", cpuinfo, re.MULTILINE)
+        return found[1].strip() if found else ""
+
+    vendor, family, model = value("vendor_id"), value("cpu family"), value("model")
+    if platform.machine() == "aarch64" or value("CPU part"):
+        return _ARM.get(value("CPU part"))
+    if not (family.isdigit() and model.isdigit()):
+        return None
+    number = int(model)
+    if vendor == "GenuineIntel" and family == "6":
+        return next((name for name, models in _INTEL.items() if number in models), None)
+    if vendor == "AuthenticAMD":
+        # Linux, arch/x86/kernel/cpu/amd.c (bsp_init_amd).
+        if family == "25":
+            newer = 0x10 <= number <= 0x1F or 0x60 <= number <= 0xAF
+            return "zen-4" if newer else "zen-3"
+        if family == "23":
+            return "zen-2" if number >= 0x30 else None
+        return "zen-5" if family == "26" else None
+    return None
+
+
+def entries(arrays: Sequence[Mapping[str, Any]], page: str) -> int:
+    """Entries for data pages of a size in a level of a description."""
+    wanted = size_bytes(page, "page")
+    return sum(
+        int(array["entries"])
+        for array in arrays
+        if wanted in [size_bytes(one, "pages") for one in array["pages"]]
+        and array.get("serves", "data") in ("data", "load")
+    )
+
+
+def verdict(measured: Measured, preset: str | None) -> list[str]:
+    """One sentence a level: whether the preset has what was measured. Empty: there is no preset."""
+    if preset is None:
+        return []
+    table = load(preset).needed("tlb")
+    told = []
+    for name, step, arrays, page in (
+        ("first level, 4K pages", measured.first, table["first"], "4K"),
+        ("first level, 2M pages", measured.first_large, table["first"], "2M"),
+        ("second level, 4K pages", measured.second, table.get("second", []), "4K"),
+    ):
+        stated = entries(arrays, page)
+        if step is None and page == "2M" and measured.host_page == "4K":
+            told.append(f"{name}: {preset} has {stated} entries; cannot be seen, since the host splits such pages")
+        elif step is None:
+            told.append(f"{name}: {preset} has {stated} entries; none was seen to end")
+        elif step.fits <= stated < step.beyond:
+            told.append(f"{name}: {stated} entries, as {preset} has")
+        else:
+            told.append(f"{name}: {step.fits} pages fit and {step.beyond} do not; {preset} has {stated} entries")
+    return told
+
+
+def description(measured: Measured, preset: str | None, *, name: str, where: str) -> dict[str, Any]:
+    """A document for ``simulate tlb --processor FILE`` (:func:`text` writes it).
+
+    Raises :class:`BadInputError` where not even the end of the first level was seen.
+    """
+    if measured.first is None:
+        raise BadInputError(
+            "cannot describe this processor: no length of chase was seen to cost more than shorter ones; measure again "
+            "when the machine is quieter: pagelab doctor --probe-translation --rounds 40"
+        )
+    base = _document(preset) if preset else None
+    table: dict[str, Any] = (
+        dict(base["tlb"]) if base else {"walkers": 1, "levels": 4, "walk_caches": [{"spans": "2M", "entries": 32}]}
+    )
+    table["first"] = _level(table.get("first", []), measured.first, measured.first_large)
+    second = measured.second
+    if second is not None:
+        table["second"] = _level(table.get("second", []), second, None)
+    table.pop("entry_cycles", None)
+    if measured.host_page is not None:
+        table["nested"] = {"page": measured.host_page, "levels": 4}
+    what = "arrays that the preset has otherwise, and cycles to read a table entry: measured by chases"
+    document: dict[str, Any] = {"name": name, "source": [{"what": what, "where": where, "verified": True}]}
+    if base:
+        document["source"] += base.get("source", [])
+        if "cache" in base:
+            document["cache"] = base["cache"]
+    document["tlb"] = table
+    if measured.walk_pages is not None and measured.walk_cycles is not None:
+        table["entry_cycles"] = _entry_cycles(document, measured.walk_pages, measured.walk_cycles)
+    return document
+
+
+def _document(preset: str) -> dict[str, Any]:
+    file = resources.files(__package__) / "processors" / f"{preset}.toml"
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+def _level(arrays: list[dict[str, Any]], small: Step, large: Step | None) -> list[dict[str, Any]]:
+    """The preset's arrays, those with other entries than measured replaced by fully associative ones of what fitted."""
+    kept = [dict(array) for array in arrays]
+    for page, step in (("4K", small), ("2M", large)):
+        if step is None or step.fits <= entries(kept, page) < step.beyond:
+            continue
+        for array in kept:
+            if array.get("serves", "data") != "instruction":
+                array["pages"] = [one for one in array["pages"] if one != page]
+                array.pop("parts", None)
+        kept = [array for array in kept if array["pages"]]
+        kept.append({"name": f"measured, {page}", "pages": [page], "entries": step.fits, "ways": 0})
+    return kept
+
+
+def predicted_cycles(document: Mapping[str, Any], pages: int) -> float:
+    """Walk cycles a load of a chase over ``pages`` 4K pages, under a description; the first pass left out."""
+    order = np.random.default_rng(7).permutation(pages).astype(np.uint64) * np.uint64(4096) + np.uint64(_BASE)
+    placed = placement_of_pages("4K")
+    costs = [tlb(np.tile(order, n), document, placed, history=_BOOTED).executions["c"][0] for n in (1, PASSES)]
+    return float(costs[1] - costs[0]) / (pages * (PASSES - 1))
+
+
+def _entry_cycles(document: Mapping[str, Any], pages: int, cycles: float) -> int:
+    """Cycles to read an entry with which a walk of the simulated chase costs ``cycles``; at least 1.
+
+    Without data caches the cost is proportional to them: two are compared.
+    """
+    table = document["tlb"]
+    one = predicted_cycles({**document, "tlb": {**table, "entry_cycles": 1}}, pages)
+    return max(1, round(cycles / one)) if one > 0 else 1
+
+
+def text(document: Mapping[str, Any]) -> str:
+    """The document as TOML."""
+    lines = [f"{key} = {_value(value)}" for key, value in document.items() if not _is_table(value)]
+    for key, value in document.items():
+        if _is_table(value):
+            lines += _table(key, value)
+    return "\n".join(lines) + "\n"
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, Mapping) or (isinstance(value, list) and bool(value) and isinstance(value[0], Mapping))
+
+
+def _table(path: str, value: Any) -> list[str]:
+    if isinstance(value, list):
+        return [line for one in value for line in _body(f"[[{path}]]", path, one)]
+    return _body(f"[{path}]", path, value)
+
+
+def _body(head: str, path: str, table: Mapping[str, Any]) -> list[str]:
+    lines = ["", head, *(f"{key} = {_value(value)}" for key, value in table.items() if not _is_table(value))]
+    for key, value in table.items():
+        if _is_table(value):
+            lines += _table(f"{path}.{key}", value)
+    return lines
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        return f'"{escaped}"'
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    return str(value)
+
+
+def write(document: Mapping[str, Any], path: Path) -> None:
+    """Writes the document. Raises :class:`BadInputError` with the file and the reason."""
+    try:
+        path.write_text(text(document), encoding="utf-8")
+    except OSError as error:
+        raise BadInputError(f"cannot write {path}: {error.strerror} (errno {error.errno})") from error

@@ -1,0 +1,99 @@
+"""Both conditions of a pair at once, on one processor: an option, and another question than how they differ alone.
+
+What slows a shared machine down then meets both at the same time, as in duet benchmarking (Bulej et al., ICPE 2020),
+there with a processor each. On one processor they take turns within milliseconds, so processor time is what is
+compared; each finds the caches as the other leaves them, which changes the effect as well as its noise.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+
+from .job import Interruptible, Job, Runner, perform
+from .plan import Condition
+from .store import RunResult, now
+
+
+def arranged(conditions: list[Condition], wrong: Callable[[str], None]) -> list[Condition]:
+    """The two conditions on one processor; ``wrong`` is told why they cannot be run at once."""
+    if len([one for one in conditions if one.left_out is None]) != 2:
+        wrong(f"runs two conditions at once, and this study has {len(conditions)}; write one workload and two policies")
+        return conditions
+    for one in conditions:
+        if not is_processor_time(one.metric):
+            wrong(f'needs processor time, and {one.name} has metric = "{one.metric}"; write metric = "cpu_s"')
+        if one.scheduler == "fifo":
+            wrong('and scheduler = "fifo" exclude each other: one of the two would wait until the other has ended')
+        if one.setup or one.teardown or one.flush.mode != "none":
+            wrong(f"leaves no moment for set-up, tear-down and flushing, which {one.name} has")
+    cpus = {tuple(one.cpus) for one in conditions if one.cpus}
+    if len(cpus) > 1 or any(len(each) != 1 for each in cpus):
+        wrong('needs the same one processor for both; write cpus = "one", or leave it out')
+    cpu = list(cpus.pop()) if cpus else [max(os.sched_getaffinity(0))]
+    return [one.model_copy(update={"cpus": cpu}) for one in conditions]
+
+
+def is_processor_time(metric: str) -> bool:
+    """Of the runs, or inside one of their windows (docs/api)."""
+    measurement = metric.removeprefix("measure.")
+    return metric in ("cpu_s", "user_s", "system_s") or (
+        measurement != metric and measurement.endswith((".cpu", ".user", ".system", ".thread"))
+    )
+
+
+class CoRunExecutor:
+    """The jobs of a block at once: their results are handed over when all of them have ended.
+
+    ``give_up`` ends what is running, when the session is asked to stop or one job failed as pagelab's own fault.
+    """
+
+    def __init__(self, runner: Runner, interruptible: Interruptible, give_up: Callable[[], None]) -> None:
+        self._runner = runner
+        self._interruptible = interruptible
+        self._give_up = give_up
+
+    def execute(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, RunResult]]:
+        coming = iter(jobs)
+        first = next(coming, None)
+        while first is not None:
+            second = next(coming, None)
+            if second is not None and second.slot.block == first.slot.block:
+                pair = [first, second]
+                yield from zip(pair, self._at_once(pair), strict=True)
+                first = next(coming, None)
+            else:
+                # A session was killed between the two results of a pair: the other one's run is over.
+                why = "the other of the pair had run when the session was killed: they run at once or not at all"
+                yield first, RunResult("not-started", now(), 0.0, None, why, ())
+                first = second
+
+    def _at_once(self, jobs: list[Job]) -> list[RunResult]:
+        results: dict[int, RunResult] = {}
+        failures: list[BaseException] = []
+
+        def work(number: int, job: Job) -> None:
+            try:
+                results[number] = perform(job, self._runner, nullcontext)
+            except BaseException as error:
+                failures.append(error)
+                self._give_up()
+
+        threads = [threading.Thread(target=work, args=each, daemon=True) for each in enumerate(jobs)]
+        try:
+            with self._interruptible():
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+        except BaseException:
+            self._give_up()
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join()
+            raise
+        if failures:
+            raise failures[0]
+        return [results[number] for number in range(len(jobs))]
