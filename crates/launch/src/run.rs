@@ -217,9 +217,11 @@ fn start(
     Ok(record_build::record(ready, seen))
 }
 
-/// Chooses counters that the library in the program can read, and leaves it word of them.
+/// Chooses counters that the library in the program can read, and leaves it word of them. A program of another user gets
+/// none: the launcher may have opened them with rights that this user has not.
 fn hand_over(ready: &Ready<'_>, counting: &Counting, pid: i32, measure: Option<RawFd>) -> Result<Option<Handed>> {
-    let handed = ready.preloaded.then(|| counting.hand_over(pid, measure)).flatten();
+    let allowed = ready.preloaded && !ready.runner.change;
+    let handed = allowed.then(|| counting.hand_over(pid, measure)).flatten();
     if let Some(handed) = &handed {
         ready.run_dir.write(&CString::new(HANDED).unwrap_or_default(), &handed.file())?;
     }

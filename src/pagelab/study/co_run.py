@@ -25,15 +25,15 @@ def arranged(conditions: list[Condition], wrong: Callable[[str], None]) -> list[
     for one in conditions:
         if not is_processor_time(one.metric):
             wrong(f'needs processor time, and {one.name} has metric = "{one.metric}"; write metric = "cpu_s"')
-        if one.scheduler == "fifo":
+        if one.request.scheduler == "fifo":
             wrong('and scheduler = "fifo" exclude each other: one of the two would wait until the other has ended')
-        if one.setup or one.teardown or one.flush.mode != "none":
+        if one.setup or one.teardown or one.request.flush.mode != "none":
             wrong(f"leaves no moment for set-up, tear-down and flushing, which {one.name} has")
-    cpus = {tuple(one.cpus) for one in conditions if one.cpus}
+    cpus = {tuple(one.request.cpus) for one in conditions if one.request.cpus}
     if len(cpus) > 1 or any(len(each) != 1 for each in cpus):
         wrong('needs the same one processor for both; write cpus = "one", or leave it out')
     cpu = list(cpus.pop()) if cpus else [max(os.sched_getaffinity(0))]
-    return [one.model_copy(update={"cpus": cpu}) for one in conditions]
+    return [one.asking(cpus=cpu) for one in conditions]
 
 
 def is_processor_time(metric: str) -> bool:

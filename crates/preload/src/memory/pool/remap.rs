@@ -41,10 +41,11 @@ impl Pool {
     /// Growth in place into `growth`, where the program has nothing.
     fn grow(&mut self, old: Span, growth: Span) -> bool {
         if self.is_plain(old) && !(self.is_advised(old) && self.wants_hugetlb(growth)) {
-            // What grows carries what the program put on it, as natively; spare memory beside it that is a mapping of its own
+            // What grows carries what the program put on it, as natively; spare memory in its way that is a mapping of its own
             // does not.
-            let beside = self.spare.next_after(growth.start).filter(|run| run.start <= growth.start);
-            if beside.is_none() || self.has_hugetlb(old) || mapping::is_one_mapping(growth.start) {
+            let spare = self.spare.next_after(growth.start).filter(|run| run.start < growth.end);
+            let own = |run: Span| run.start <= growth.start && mapping::is_one_mapping(growth.start);
+            if spare.is_none_or(own) || self.has_hugetlb(old) {
                 self.stretch(growth);
                 return self.map_plain(growth).is_ok();
             }
@@ -74,11 +75,13 @@ impl Pool {
         if apart || asked.len() < 2 {
             return;
         }
-        let rest = Span::new(edge, self.tile_end(asked));
-        self.keep_anchor_off(rest);
-        if self.spare.overlaps(rest) {
+        let end = self.tile_end(asked);
+        let end = self.spare.next_after(edge).map_or(end, |run| run.start.min(end));
+        let rest = Span::new(edge, end);
+        if rest.is_empty() {
             return;
         }
+        self.keep_anchor_off(rest);
         if sys::grow_in_place(edge - PAGE, PAGE, PAGE + rest.len()).is_ok() {
             let _ = self.spare.insert(rest);
             let _ = self.attached.insert(rest);
