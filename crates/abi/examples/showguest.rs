@@ -36,8 +36,8 @@ fn show(report: &Report) {
         report.rusage,
     );
     println!("  {:?}", report.counters);
-    for note in &report.notes {
-        println!("  note {note:x?}");
+    for warning in &report.warnings {
+        println!("  warning {warning:x?}");
     }
     if let Some(engine) = &report.engine {
         println!("  engine {:?} {:?} errno={:?}", engine.state, engine.failure, engine.errno);

@@ -77,6 +77,7 @@ pub fn receive(fd: RawFd, payload: &mut [u8], fds: &mut [RawFd; DESCRIPTORS]) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::{AsRawFd, FromRawFd};
 
     #[test]
     fn descriptors_come_with_what_was_sent() {
@@ -85,7 +86,7 @@ mod tests {
         let mut fds = [-1; DESCRIPTORS];
         let mut payload = [0; 8];
         for count in [0, 1, 2] {
-            let sent = [first.as_raw_fd(), second.as_raw_fd()];
+            let sent = [first.as_fd(), second.as_fd()];
             send(&one, b"word", &sent[..count]).expect("sent");
             assert_eq!(receive(other.as_raw_fd(), &mut payload, &mut fds).expect("received"), (4, count));
             for fd in &fds[..count] {
@@ -93,7 +94,7 @@ mod tests {
                 drop(unsafe { OwnedFd::from_raw_fd(*fd) });
             }
         }
-        assert!(send(&one, b"word", &[first.as_raw_fd(); DESCRIPTORS + 1]).is_err());
+        assert!(send(&one, b"word", &[first.as_fd(); DESCRIPTORS + 1]).is_err());
         drop(one);
         assert_eq!(receive(other.as_raw_fd(), &mut payload, &mut fds).expect("the end"), (0, 0));
     }
