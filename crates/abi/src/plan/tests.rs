@@ -33,7 +33,7 @@ fn strategies() -> Vec<StrategySpec> {
 
 #[test]
 fn a_run_fills_in_what_the_policy_leaves_open_and_nothing_else() {
-    let named = StrategySpec { budget_bytes: 5 << 20, ..StrategySpec::new(StrategyKind::Modulo, 4) };
+    let named = StrategySpec { budget_bytes: 5 << 20, ..StrategySpec::new(StrategyKind::PageColoring, 4) };
     let module = StrategySpec { module: b"mine.so".to_vec(), ..StrategySpec::new(StrategyKind::Module, 4) };
     let spec = PlanSpec { strategies: vec![named, module], ..PlanSpec::default() };
     let run = RunSpec {

@@ -35,7 +35,8 @@ pub fn is_alive(pidfd: &OwnedFd) -> bool {
 pub fn send(stream: &impl AsFd, payload: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut room);
-    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+    let too_many = fds.len() > DESCRIPTORS; // alignment may leave room for one more
+    if too_many || !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     sendmsg(stream, &[IoSlice::new(payload)], &mut control, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
