@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pagelab import machine, policy
-from pagelab.analysis.policy_summary import gloss
+from pagelab.analysis.policy_summary import policy_summary
 from pagelab.contract.strategies import STRATEGIES
 from pagelab.contract.strategy import Strategy
 
@@ -62,7 +62,7 @@ def test_the_docs_name_it_with_what_it_takes(one: Strategy) -> None:
 def test_reports_and_records_have_its_name(one: Strategy) -> None:
     schema = json.loads((ROOT / "docs/schema/record-1.json").read_text())
     assert one.name in schema["$defs"]["StrategyKind"]["enum"]
-    assert gloss(f'frames = "{one.name}"\n') == one.summary
+    assert policy_summary(f'frames = "{one.name}"\n') == one.summary
 
 
 @by_name
