@@ -96,10 +96,10 @@ def test_bytes_may_be_used_by_any_workload_and_be_a_parameter(monkeypatch: pytes
     monkeypatch.setattr("pagelab.study.planning.bytes_of", lambda _: 7)
     work = '[[workload]]\nname = "w"\ncommand = "x {bytes}"\n'
     (one,) = plan(HEAD + '[parameters]\ncache = ["L2"]\nsize = ["half"]\n' + work).conditions
-    assert one.argv == ["x", "7"]
+    assert one.request.argv == ["x", "7"]
     assert one.workload == "w cache=L2 size=half"
     (own,) = plan(HEAD + "[parameters]\nbytes = [5]\n" + work).conditions
-    assert own.argv == ["x", "5"]
+    assert own.request.argv == ["x", "5"]
     with pytest.raises(SpecError, match="needs the parameters cache and size; size is missing"):
         plan(HEAD + '[parameters]\ncache = ["L2"]\n' + work)
 

@@ -351,7 +351,7 @@ def test_who_sees_no_frame_numbers_is_told_the_command(state: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--rounds", "50"], "--rounds goes with --probe-colours only"),
+        (["--rounds", "50"], "--rounds goes with --probe-colours or --probe-translation only"),
         (["--probe-colours", "--rounds", "3"], "allowed: 10 to 10000"),
         (["--probe-colours", "--restore"], "do not go together"),
     ],

@@ -68,7 +68,7 @@ def test_both_of_a_block_run_at_once_and_no_others(tmp_path: Path) -> None:
         plan = store.plan()
     assert most == 2
     assert list(runs["status"]) == ["ok"] * 18
-    (cpus,) = {tuple(condition.cpus or ()) for condition in plan.conditions}
+    (cpus,) = {tuple(condition.request.cpus or ()) for condition in plan.conditions}
     assert len(cpus) == 1
 
 
