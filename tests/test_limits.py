@@ -28,7 +28,11 @@ COMMANDS = {
     "trace": "trace capture --full -o out.trace -- true",
     "trace-info": "trace info t.trace",
     "diagnose": "diagnose --minutes 0.05 --into out.diagnosis -- true",
+    "advise": "advise --minutes 0.1 --into out.advice -- true",
     "compare": "compare s.study s.study",
+    "model-import": "model import m.csv --into out.model",
+    "model-fit": "model fit m.model",
+    "predict": "predict fitted.model --h 22 --m 20 --c 130",
     "try": "try --pages 4K --pages 2M --minutes 0.1 --into out.try -- true",
     "import": "import f.csv --into out.import",
     "doctor": "doctor --no-noise",
@@ -46,7 +50,10 @@ GROUPS = {
     "report",
     "trace",
     "diagnose",
+    "advise",
     "compare",
+    "model",
+    "predict",
     "try",
     "import",
     "doctor",
@@ -87,7 +94,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (here / "s.toml").write_text(STUDY)
     (here / "sweep.toml").write_text(SWEEP)
     (here / "f.csv").write_text("factor,time\n0,1.0\n0,1.1\n1,1.2\n1,1.3\n")
+    layouts = [f"l{i},{1000 + 7 * i},{20 + i * i % 7},{10 + 3 * i},{100 + 9 * i}" for i in range(12)]
+    (here / "m.csv").write_text("\n".join(["layout,R,H,M,C", *layouts]) + "\n")
     for words in (
+        "model import m.csv --into m.model",
+        "model import m.csv --into fitted.model",
+        "model fit fitted.model --model poly1 --folds 3",
         "study run s.toml --into s.study",
         "trace capture --full -o t.trace -- true",
         "trace capture -o p.trace -- true",

@@ -29,7 +29,7 @@ def run(cwd: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
 def program(workshop: Workshop) -> Path:
     if not Path("/sys/kernel/mm/transparent_hugepage/enabled").exists():
         pytest.skip("this kernel has no transparent huge pages; boot one built with THP")
-    return workshop.build("says_what_is_huge")
+    return workshop.build("advise/says_what_is_huge")
 
 
 def test_the_blocks_that_gain_are_advised_and_the_policy_gives_them_huge_pages(program: Path, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 /* Reports a time that depends on which of its blocks lie in huge pages alone, so that what there is to gain is known:
  * 100 ms, less what argument i (in ms) says for block i, of 8 MiB each; less of it where only a part is in huge pages. */
-#include "guest.h"
+#include "../guest.h"
 
 enum { BLOCK = 8 << 20 };
 
