@@ -1,6 +1,6 @@
 //! Memory of the library's own: mapped for it alone, and unmapped when it is dropped.
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
@@ -84,6 +84,8 @@ unsafe impl Zeroed for u32 {}
 unsafe impl Zeroed for u64 {}
 // SAFETY: a number.
 unsafe impl Zeroed for AtomicU32 {}
+// SAFETY: a number.
+unsafe impl Zeroed for AtomicU64 {}
 // SAFETY: null.
 unsafe impl<T> Zeroed for AtomicPtr<T> {}
 // SAFETY: its elements are.

@@ -71,6 +71,8 @@ pub struct Pool {
     anchor: Anchor,
     /// Requests of at least this many bytes begin on a multiple of it.
     align: usize,
+    /// Whether any of it comes from the kernel's reserved pools.
+    takes_reserved: bool,
 }
 
 /// How to map something that is not plain read-write memory.
@@ -93,6 +95,9 @@ impl Pool {
     /// An empty pool.
     pub fn new(layout: Layout) -> Pool {
         let align = layout.largest_tile();
+        let mut takes_reserved = false;
+        layout
+            .each(layout.bounds(), &mut |piece, _| takes_reserved |= matches!(piece.backing, Backing::Hugetlb(_)));
         Pool {
             layout,
             used: Intervals::new(),
@@ -109,6 +114,7 @@ impl Pool {
             churn: Churn::new(),
             anchor: Anchor::default(),
             align,
+            takes_reserved,
         }
     }
 
@@ -135,8 +141,9 @@ impl Pool {
     /// Room in the tables for the few changes that one call makes.
     fn ready(&mut self) -> Result<(), Errno> {
         let all = [&mut self.used, &mut self.spare, &mut self.shut, &mut self.foreign, &mut self.broken];
-        let more = [&mut self.hugetlb, &mut self.held, &mut self.attached, &mut self.advised];
-        all.into_iter().chain(more).try_for_each(|set| set.reserve(16)).map_err(|Full| {
+        let more = [&mut self.hugetlb, &mut self.held, &mut self.attached];
+        let reserved = self.takes_reserved.then_some(&mut self.advised);
+        all.into_iter().chain(more).chain(reserved).try_for_each(|set| set.reserve(16)).map_err(|Full| {
             guest_file::count(Counter::FallbackTables);
             Errno::ENOMEM
         })

@@ -13,6 +13,7 @@ use pagelab_abi::windows::{
 };
 
 use crate::boundary::apart::apart;
+use crate::boundary::own::{Fresh, Published};
 use crate::boundary::sys::{self, c};
 use crate::state::guest_file;
 
@@ -38,9 +39,9 @@ static COUNTERS: [Handed; EVENTS] =
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 type Began = [[AtomicU64; 3]; EVENTS];
-/// Readings at the begin of open windows, by thread slot and depth: the launcher does not need them.
-static BEGAN: [[Began; DEPTH]; THREADS] =
-    [const { [const { [const { [const { AtomicU64::new(0) }; 3] }; EVENTS] }; DEPTH] }; THREADS];
+/// Readings at the begin of open windows, by thread slot and depth: the launcher does not need them. There once counters were
+/// found.
+static BEGAN: Published<[[Began; DEPTH]; THREADS]> = Published::none();
 
 /// Forgets the counters: a forked child looks for them when it begins a window.
 pub fn forget() {
@@ -60,6 +61,12 @@ pub fn find(run_dir: &[u8]) -> usize {
         return 0;
     }
     let count = (*count as usize).min(EVENTS);
+    if BEGAN.get().is_none() {
+        let room = Fresh::map_sparse(size_of::<[[Began; DEPTH]; THREADS]>()).ok();
+        if room.and_then(|room| BEGAN.set_first(room)).is_none() {
+            return 0;
+        }
+    }
     for (handed, words) in COUNTERS.iter().zip(counters.chunks_exact(2)) {
         if let [descriptor, id] = words {
             guest_file::set(&handed.descriptor, *descriptor);
@@ -114,7 +121,7 @@ fn read_one(descriptor: i32, id: u64) -> Option<Reading> {
 }
 
 fn began(thread: usize, depth: usize) -> Option<&'static Began> {
-    BEGAN.get(thread)?.get(depth)
+    BEGAN.get()?.get(thread)?.get(depth)
 }
 
 /// Remembers what the counters are at a window's begin.

@@ -158,7 +158,7 @@ impl Pool {
     /// Notes advice that reserved pages could not keep, where the memory may be moved to some.
     fn advise_and_note(&mut self, span: Span, advice: i32) -> Result<(), Errno> {
         let stays = matches!(advice, c::MADV_DONTFORK | c::MADV_WIPEONFORK | c::MADV_GUARD_INSTALL);
-        if stays && self.wants_hugetlb(self.bounds()) {
+        if stays && self.takes_reserved {
             let _ = self.advised.insert(span);
         }
         self.advise_raw(span, advice)

@@ -340,7 +340,7 @@ impl Pool {
         }
         self.forget(new);
         let _ = self.used.insert(new);
-        if advised && self.wants_hugetlb(self.bounds()) {
+        if advised && self.takes_reserved {
             let _ = self.advised.insert(new);
         }
         if governed {
