@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pagelab.advise.design import TILE
 from pagelab.record import Record
 
-_POOL_OF = {"heap": "heap", "anon": "anon", "arena": "anon"}
+_POOL_OF = {"heap": "heap", "anon": "anon", "arenas": "anon"}
 """Rows of a record's placement, and the pool whose memory they are."""
 _FIRST = {"heap": 0x6600_0000_0000, "anon": 0x6700_0000_0000}
 """First addresses of the pools (docs/policy.md)."""
