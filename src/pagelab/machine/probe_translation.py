@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ import numpy as np
 
 from .. import paths
 from ..errors import MachineError, PagelabError
-from .colours.store import directories, machine_hash
+from .colours.store import machine_hash, place, write
 from .probe_colours import _available_bytes, _on_one_cpu
 from .provenance import pagelab_version, provenance
 from .sysfs import Tree
@@ -202,22 +201,11 @@ def _walks_at_once(table: _Table) -> Cycles | None:
 
 def store(found: TranslationFile) -> tuple[Path, TranslationFile | None]:
     """Writes the result (a temporary file, renamed); its path, and the one before it of this machine and boot."""
-    known = directories()
-    path = (known[-1] if os.geteuid() == 0 else known[0]) / NAME
+    path = place(NAME)
     before = read(path)
     if before is not None and (before.machine, before.boot_id) != (found.machine, found.boot_id):
         before = None
-    temporary = path.with_name(f".{NAME}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(found.model_dump_json(by_alias=True, indent=1) + "\n")
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except OSError as error:
-        raise PagelabError(
-            f"cannot store what was measured in {path}: {error.strerror} (errno {error.errno}); "
-            "name another directory: PAGELAB_STATE_DIR=DIR pagelab doctor --probe-translation"
-        ) from error
+    write(path, found.model_dump_json(by_alias=True, indent=1), "the measurement", "--probe-translation")
     return path, before
 
 

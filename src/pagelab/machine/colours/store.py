@@ -35,21 +35,31 @@ def directories() -> list[Path]:
 
 
 def store(found: VerdictFile) -> Path:
-    """Writes the verdict (a temporary file, renamed) and returns its path; raises :class:`PagelabError`."""
+    """Writes the verdict and returns its path; raises :class:`PagelabError`."""
+    path = place(NAME)
+    write(path, found.model_dump_json(by_alias=True, indent=1), "the verdict", "--probe-colours")
+    return path
+
+
+def place(name: str) -> Path:
+    """Where a probe's result of this name is kept: for root the machine's directory, for others their own."""
     known = directories()
-    path = (known[-1] if os.geteuid() == 0 else known[0]) / NAME
-    temporary = path.with_name(f".{NAME}.{os.getpid()}")
+    return (known[-1] if os.geteuid() == 0 else known[0]) / name
+
+
+def write(path: Path, text: str, what: str, probe: str) -> None:
+    """Writes a probe's result (a temporary file, renamed), for everybody to read; raises :class:`PagelabError`."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(found.model_dump_json(by_alias=True, indent=1) + "\n")
+        temporary.write_text(text + "\n")
         temporary.chmod(0o644)
         temporary.replace(path)
     except OSError as error:
         raise PagelabError(
-            f"cannot store the verdict in {path}: {error.strerror} (errno {error.errno}); "
-            f"name another directory: {VARIABLE}=DIR pagelab doctor --probe-colours"
+            f"cannot store {what} in {path}: {error.strerror} (errno {error.errno}); "
+            f"name another directory: {VARIABLE}=DIR pagelab doctor {probe}"
         ) from error
-    return path
 
 
 def stored(caches: list[dict[str, Any]], tree: Tree | None = None) -> dict[str, Any] | None:
