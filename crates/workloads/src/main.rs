@@ -4,6 +4,7 @@
 //! status 1 when they differ), and reports each repetition on `PAGELAB_MEASURE_FD`.
 
 mod btree;
+mod clock;
 mod colour_chase;
 mod gups;
 mod malloc_storm;
@@ -43,6 +44,7 @@ enum Workload {
     MakeFile(mmap_scan::MakeArgs),
     ColourChase(colour_chase::Args),
     PageChase(page_chase::Args),
+    Clock(clock::Args),
     Fft(numeric::FftArgs),
     Scimark(numeric::ScimarkArgs),
     Ping(ping::Args),
@@ -82,6 +84,10 @@ fn run(workload: &Workload) -> Result<Option<Proof>, String> {
         Workload::MakeFile(args) => mmap_scan::make(args).map(|()| None),
         Workload::ColourChase(args) => colour_chase::run(args).map(|()| None),
         Workload::PageChase(args) => page_chase::run(args).map(|()| None),
+        Workload::Clock(args) => {
+            clock::run(args);
+            Ok(None)
+        }
         Workload::Fft(args) => numeric::run_fft(args, &mut measurements).map(Some),
         Workload::Scimark(args) => numeric::run_scimark(args, &mut measurements).map(Some),
         Workload::Ping(args) => ping::run(args, &mut measurements),

@@ -9,6 +9,7 @@ mod memory;
 use std::hint::black_box;
 use std::time::Instant;
 
+use crate::clock::addition_ns;
 use crate::rng::{Rng, mix};
 use memory::{Backing, Memory};
 
@@ -146,7 +147,7 @@ pub fn run(args: &Args) -> Result<(), String> {
     let mut rng = Rng::new(args.seed);
     let (mut samples, mut cycles) = (Vec::new(), Vec::new());
     for round in 0..args.rounds {
-        cycles.push(addition_ns());
+        cycles.push(addition_ns(3));
         let mut order = tasks.clone();
         rng.shuffle(&mut order);
         for task in order {
@@ -231,39 +232,6 @@ fn chase<const N: usize>(memory: &[u8], at: &mut [usize; MOST_CHAINS], steps: us
         }
     }
     at[..N].copy_from_slice(&black_box(own));
-}
-
-/// Nanoseconds of one of many additions that wait for each other: a cycle of the clock at which the processor now runs.
-fn addition_ns() -> f64 {
-    const ADDITIONS: u32 = 200_000;
-    let mut quickest = f64::INFINITY;
-    for _ in 0..3 {
-        let begun = Instant::now();
-        let mut sum = black_box(1_u64);
-        for _ in 0..ADDITIONS / 8 {
-            for _ in 0..8 {
-                // Opaque, so that eight additions do not become one.
-                sum = black_register(sum.wrapping_add(3));
-            }
-        }
-        black_box(sum);
-        quickest = quickest.min(begun.elapsed().as_nanos() as f64 / f64::from(ADDITIONS));
-    }
-    quickest
-}
-
-/// The same value, of which the compiler knows nothing; it stays in its register.
-#[cfg(target_arch = "x86_64")]
-fn black_register(value: u64) -> u64 {
-    let mut same = value;
-    // SAFETY: no instruction at all: the register goes in and out as it is.
-    unsafe { std::arch::asm!("/* {0} */", inout(reg) same, options(nomem, nostack, preserves_flags)) };
-    same
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn black_register(value: u64) -> u64 {
-    black_box(value)
 }
 
 fn print(args: &Args, memories: &[Memory], cycles: &[f64], samples: &[Sample]) {
