@@ -26,7 +26,7 @@ from pagelab.study.budget import LEAST_MINUTES, fewest_of
 from pagelab.study.control import Tools
 from pagelab.study.pair import only_measurement, run_own
 from pagelab.study.primary import metric_of
-from pagelab.study.progress import Progress, Silent, shown_duration
+from pagelab.study.progress import Progress, Silent, Titled, shown_duration
 from pagelab.study.setting import KERNEL, Setting
 from pagelab.study.store import Store
 from pagelab.study.trying import Trying
@@ -116,31 +116,8 @@ def advise(asked: Asked, directory: Path, tools: Tools, progress: Progress | Non
     least = check.fewest * run_s * len(settings) / 60
     minutes = max(round(left_s / 60, 4), ceil(1000 * least) / 1000, LEAST_MINUTES)
     spec = check.write(directory / CHECK, {"minutes": minutes})
-    run_own(spec, directory / CHECK, tools, _Titled(progress, "check"), _CANNOT)
+    run_own(spec, directory / CHECK, tools, Titled(progress, "check"), _CANNOT)
     return Found(extent, found, shares, choice, included.shape[0], blocks, metric, why, *resident)
-
-
-class _Titled:
-    """The progress of one phase, under its name."""
-
-    def __init__(self, shown: Progress, title: str, *, notes: bool = True) -> None:
-        self._shown, self._title, self._notes = shown, title, notes
-
-    def start(self, _title: str, total: int, done: int, left_s: float | None) -> None:
-        self._shown.start(self._title, total, done, left_s)
-
-    def running(self, condition: str) -> None:
-        self._shown.running(condition)
-
-    def finished(self, condition: str, status: str, message: str | None, left_s: float | None) -> None:
-        self._shown.finished(condition, status, message, left_s)
-
-    def note(self, text: str) -> None:
-        if self._notes:
-            self._shown.note(text)
-
-    def stop(self) -> None:
-        self._shown.stop()
 
 
 def policy_text(otherwise: str, huge: Iterable[Region], *, aligned: bool = False) -> str:
@@ -276,7 +253,7 @@ def _explore(
     )
     spec = _trying(asked, settings).write(directory, {"executions": blocks})
     # A comparison of single mosaics could find nothing, and is not made.
-    run_own(spec, directory, tools, _Titled(progress, "mosaics", notes=False), _CANNOT)
+    run_own(spec, directory, tools, Titled(progress, "mosaics", notes=False), _CANNOT)
     return included, blocks
 
 

@@ -44,6 +44,8 @@ class Layout(_Model):
     r_sd: float | None = None
     """Standard deviation of R over the repeats, in cycles; null where it is unknown."""
     repeats: int | None = None
+    r_se: float | None = None
+    """Standard error of ``r``, in cycles, where it is no mean of the repeats; null: ``r_sd`` over their root."""
     extra: dict[str, float | None] = Field(default_factory=dict)
 
 
@@ -132,6 +134,7 @@ class ModelFile(_Model):
             m=_column([row.m for row in rows]),
             r_sd=_column([row.r_sd for row in rows], absent=np.nan),
             repeats=_column([row.repeats for row in rows], absent=1),
+            r_error=_column([row.r_se for row in rows], absent=np.nan),
             roles=[row.role for row in rows],
             anchors=self.anchors,
             source=self.source,
@@ -173,6 +176,7 @@ def file_of(points: Points, source: Path) -> ModelFile:
                 m=at(points.m, i),
                 r_sd=at(points.r_sd, i),
                 repeats=at(points.repeats, i),
+                r_se=at(points.r_error, i),
                 extra={key: at(values, i) for key, values in points.extra.items()},
             )
             for i, name in enumerate(points.layouts)

@@ -14,7 +14,7 @@ Kernel and marginal likelihood: Rasmussen and Williams, Gaussian Processes for M
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -272,6 +272,36 @@ class FittedProcess:
         spread = np.sqrt(variance[:, None, :] + own[:, None, :] * scales[None, :, None] + noise)
         ends = [_quantile(p, mean, spread, self.shares) * self.unit for p in ((1 - level) / 2, (1 + level) / 2)]
         return ends[0].reshape(shape), ends[1].reshape(shape)
+
+    def uncertainty(self, h: Any, m: Any, c: Any) -> Array:
+        """Standard deviation of the surface over its mean: what more layouts would lower, a layout's scatter not."""
+        x, shape = self._scaled(h, m, c)
+        mean, variance = self.posterior.at(self.data, x)
+        centre = self.shares @ mean
+        found: Array = np.sqrt(self.shares @ (variance + (mean - centre) ** 2)) / np.abs(centre)
+        return found.reshape(shape)
+
+    def believing(self, h: Any, m: Any, c: Any) -> FittedProcess:
+        """The process, had layouts with these counts been measured and found as it predicts them.
+
+        The parameters and their shares stay, which is exact for the variances under each of them; used to choose
+        several layouts before any is measured (Ginsbourger et al. 2010, "kriging believer").
+        """
+        x, _ = self._scaled(h, m, c)
+        believed = self.shares @ self.posterior.at(self.data, x)[0]
+        known = self.data.noise
+        data = _Data(
+            np.vstack([self.data.x, x]),
+            np.concatenate([self.data.y, believed]),
+            np.concatenate([known, np.full(len(x), np.median(known))]),
+        )
+        weights = np.concatenate([self.weights, np.ones(len(x))])
+        theta = np.log(
+            np.column_stack(
+                [self.posterior.lengths, self.posterior.size, self.posterior.curvature, self.posterior.scatter]
+            )
+        )
+        return replace(self, data=data, posterior=_Posterior.of(data, theta, weights), weights=weights)
 
     def _scaled(self, h: Any, m: Any, c: Any) -> tuple[Array, tuple[int, ...]]:
         inputs = {"h": h, "m": m, "c": c}

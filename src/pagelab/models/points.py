@@ -53,6 +53,8 @@ class Points:
     r_sd: Array | None = None
     """Standard deviation of R over the repeats of a layout, in cycles; NaN where it is unknown."""
     repeats: NDArray[np.int64] | None = None
+    r_error: Array | None = None
+    """Standard error of each R, in cycles, where it is no mean of its repeats; None: ``r_sd`` over their root."""
     source: Source = "counted"
     """Where H, M and C are from. R is always measured."""
     cycles: CyclesKind = "sum"
@@ -65,7 +67,7 @@ class Points:
     def of(cls, workload: str, r: Any, c: Any, *, layouts: Sequence[str] | None = None, **others: Any) -> Points:
         """Points from anything array-like, checked by :meth:`validate`."""
         values: dict[str, Any] = {"r": _array(r), "c": _array(c)}
-        for name in ("h", "m", "r_sd"):
+        for name in ("h", "m", "r_sd", "r_error"):
             if others.get(name) is not None:
                 values[name] = _array(others.pop(name))
         if others.get("repeats") is not None:
@@ -90,6 +92,8 @@ class Points:
     @property
     def r_se(self) -> Array | None:
         """Standard error of each R, in cycles; None where a layout's spread is not known."""
+        if self.r_error is not None:
+            return self.r_error
         if self.r_sd is None or self.repeats is None or not np.all(np.isfinite(self.r_sd)) or np.any(self.repeats < 2):
             return None
         return self.r_sd / np.sqrt(self.repeats)
@@ -114,6 +118,7 @@ class Points:
             m=None if self.m is None else self.m[index],
             r_sd=None if self.r_sd is None else self.r_sd[index],
             repeats=None if self.repeats is None else self.repeats[index],
+            r_error=None if self.r_error is None else self.r_error[index],
             extra={name: values[index] for name, values in self.extra.items()},
         )
 
@@ -154,7 +159,7 @@ def _check_shapes(points: Points) -> None:
             raise BadInputError(f"points of {points.workload}: {name} has {values.size} values for {count} layouts")
     if len(points.roles) != count:
         raise BadInputError(f"points of {points.workload}: {len(points.roles)} roles for {count} layouts")
-    for name in ("r_sd", "repeats"):
+    for name in ("r_sd", "repeats", "r_error"):
         values = getattr(points, name)
         if values is not None and values.shape != (count,):
             raise BadInputError(f"points of {points.workload}: {name} has {values.size} values for {count} layouts")
@@ -186,6 +191,8 @@ def _check_values(points: Points) -> None:
             raise BadInputError(f"points of {points.workload}: {name} of {_where(points, bad)} is not above zero")
     if points.r_sd is not None and np.any(points.r_sd < 0):
         raise BadInputError(f"points of {points.workload}: a standard deviation of R is below zero")
+    if points.r_error is not None and not np.all(np.isfinite(points.r_error) & (points.r_error >= 0)):
+        raise BadInputError(f"points of {points.workload}: a standard error of R is no number, or below zero")
     if points.walkers < 1:
         raise BadInputError(f"points of {points.workload}: {points.walkers} walkers; a processor has at least one")
 

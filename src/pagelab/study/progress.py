@@ -119,6 +119,29 @@ class Bar:
         self._bar.stop()
 
 
+class Titled:
+    """The progress of one phase of several, under its name; ``notes``: whether its messages are shown."""
+
+    def __init__(self, shown: Progress, title: str, *, notes: bool = True) -> None:
+        self._shown, self._title, self._notes = shown, title, notes
+
+    def start(self, _title: str, total: int, done: int, left_s: float | None) -> None:
+        self._shown.start(self._title, total, done, left_s)
+
+    def running(self, condition: str) -> None:
+        self._shown.running(condition)
+
+    def finished(self, condition: str, status: str, message: str | None, left_s: float | None) -> None:
+        self._shown.finished(condition, status, message, left_s)
+
+    def note(self, text: str) -> None:
+        if self._notes:
+            self._shown.note(text)
+
+    def stop(self) -> None:
+        self._shown.stop()
+
+
 def for_terminal(stream: TextIO | None = None) -> Progress:
     """A bar where standard error is a terminal, lines where it is not."""
     stream = stream or sys.stderr
