@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from .advise.document import AdviceDocument
 from .analysis.compare_document import CompareDocument
 from .analysis.try_document import TryDocument
+from .model_run.document import Campaign
 from .models.answer import ModelReport
 from .models.document import ModelFile
 from .models.prediction import Prediction
@@ -35,12 +36,13 @@ JSON_SCHEMAS: dict[str, type[BaseModel]] = {
     "sweep-toml-1.json": RawSweep,
     "model-1.json": ModelFile,
     "model-report-1.json": ModelReport,
+    "campaign-1.json": Campaign,
     "model-sensitivity-1.json": Sensitivity,
     "prediction-1.json": Prediction,
 }
 """File → model: an imported run, a study's plan as stored, study.toml as written, a comparison,
 a try, an advice, a sweep's file as written, a model's file, what it reports and how it minds wrong counts,
-a prediction."""
+a campaign's file, a prediction."""
 
 _STORE_HEAD = """\
 # The store

@@ -22,6 +22,8 @@ from .judgement import Errors, Floor, Judged, Judgement
 from .points import CyclesKind, Points, Role, Source
 
 SCHEMA: Literal["pagelab.model/1"] = "pagelab.model/1"
+FILE = "model.json"
+"""The model's file in a campaign's directory, which may be named in its place."""
 
 
 class _Model(BaseModel):
@@ -108,6 +110,35 @@ class Fits(_Model):
         return next((one for one in self.models if one.model == name), None)
 
 
+class SimulatedBy(_Model):
+    """What simulated the counts; predictions for other processors are of the same."""
+
+    processor: str
+    """A preset's name, or a description's path."""
+    description: str
+    """SHA-256 of what it describes."""
+    caches: bool
+    trace: str
+    """Path; a relative one is in the model's directory."""
+
+
+class CampaignSummary(_Model):
+    """How ``pagelab model run`` made the points."""
+
+    command: list[str]
+    cwd: str
+    window: str | None
+    """The program's window that R is of; null: user time of whole executions."""
+    estimator: str
+    select: str
+    run_sd: float
+    """Relative standard deviation of single runs."""
+    cycle_ns: float | None
+    """Of a cycle in R; null where cycles were counted."""
+    simulated: SimulatedBy | None
+    """Null where no trace was needed; where counts are the hardware's, of what layouts were chosen by."""
+
+
 class ModelFile(_Model):
     """The points of one workload and its models."""
 
@@ -121,6 +152,8 @@ class ModelFile(_Model):
     layouts: list[Layout]
     origin: Origin
     fits: Fits | None = None
+    campaign: CampaignSummary | None = None
+    """Null where the points were imported."""
 
     def points(self) -> Points:
         """The points, checked again: a file may have been edited."""
@@ -235,7 +268,11 @@ def _floor(found: Floor | None) -> FloorDocument | None:
 
 
 def read(path: Path) -> ModelFile:
-    """The file. Raises `BadInputError` for what is no such file, and for a newer version of it."""
+    """The file, or that of a campaign's directory.
+
+    Raises `BadInputError` for what is no such file, and for a newer version of it.
+    """
+    path = inside(path)
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -257,8 +294,20 @@ def read(path: Path) -> ModelFile:
         raise BadInputError(f"cannot read {path}: {where}: {first['msg']}") from None
 
 
+def inside(path: Path) -> Path:
+    """The model's file where ``path`` is a campaign's directory; `BadInputError` for a campaign without one yet."""
+    if not path.is_dir():
+        return path
+    if not (path / FILE).exists():
+        raise BadInputError(
+            f"cannot read {path}: it has no {FILE}; a campaign that was stopped goes on with: pagelab model run"
+        )
+    return path / FILE
+
+
 def write(path: Path, file: ModelFile) -> None:
-    """Writes it whole or not at all: beside its place, then renamed."""
+    """Writes it whole or not at all: beside its place, then renamed; into a campaign's directory, its model."""
+    path = inside(path)
     text = file.model_dump_json(by_alias=True, indent=1) + "\n"
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)

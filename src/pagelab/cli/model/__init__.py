@@ -5,6 +5,7 @@ from __future__ import annotations
 from pagelab.cli.lazy import Entry, group
 
 COMMANDS: dict[str, Entry] = {
+    "run": Entry("pagelab.cli.model.run", "run_command"),
     "layouts": Entry("pagelab.cli.model.layouts", "layouts_command"),
     "import": Entry("pagelab.cli.model.import_", "import_command"),
     "fit": Entry("pagelab.cli.model.fit", "fit_command"),

@@ -1,0 +1,1 @@
+"""Campaigns for runtime models: layouts, runs, counts, fits and a judgement of them, in one directory."""

@@ -1,0 +1,150 @@
+"""Which layouts are run next: by the paper's windows, at random, by gaps in C, or where the model is least sure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagelab import layouts as making
+from pagelab.errors import BadInputError
+from pagelab.layouts import Footprint, Layout, moselect
+from pagelab.layouts.sliding import SHARES
+from pagelab.model_run.asked import Select
+from pagelab.model_run.simulation import Counts
+from pagelab.models import Points
+from pagelab.models.gaussian_process import FittedProcess, GaussianProcess
+
+Array = NDArray[np.float64]
+START = 10
+"""Layouts of an adaptive campaign's first round, anchors among them: a cubic in C has four coefficients, and the
+process has a slope, a length and more for each of three inputs."""
+MOST_CANDIDATES = 160
+CountsOf = Callable[[Sequence[Layout]], list[Counts]]
+
+
+@dataclass(frozen=True)
+class Space:
+    """What layouts are made of: the tiles, misses by tile where they are known, and what must not be chosen."""
+
+    footprint: Footprint
+    misses: Array | None
+    tests: tuple[Layout, ...]
+    seed: int
+
+    def allowed(self, layouts: Sequence[Layout]) -> list[Layout]:
+        """Distinct layouts, anchors first under their own names, without those of the tests."""
+        small, large = making.anchors(self.footprint)
+        forbidden = {one.tiles for one in self.tests}
+        found = {small.tiles: small, large.tiles: large}
+        for one in layouts:
+            if one.tiles not in forbidden:
+                found.setdefault(one.tiles, one)
+        return list(found.values())
+
+
+def candidates(space: Space, most: int) -> list[Layout]:
+    """At most ``most`` distinct layouts, anchors first: a quarter growing, a quarter random, the others sliding.
+
+    Where no misses are known, the sliding ones are random. Small spaces have fewer.
+    """
+    quarter = max(2, most // 4)
+    each = max(2, (most - 2 * quarter) // len(SHARES))
+    made = [*making.growing(space.footprint, quarter), *making.random_windows(space.footprint, quarter, space.seed)]
+    for share in SHARES:
+        made += making.sliding(space.footprint, space.misses, share, each, space.seed)
+    return space.allowed(made)[:most]
+
+
+def fixed(select: Select, space: Space, count: int) -> list[Layout]:
+    """All layouts of a campaign that needs no measurement to choose them, anchors first; fewer in small spaces.
+
+    ``profile``: the paper's windows. ``random``: random windows.
+    """
+    if select == "profile":
+        if space.misses is None:
+            raise BadInputError("--select profile needs misses, which are simulated; or: --select random")
+        return space.allowed(making.campaign(space.footprint, space.misses, count, space.seed).layouts)
+    drawn = making.random_windows(space.footprint, 50 * count, space.seed)
+    return space.allowed(drawn)[:count]
+
+
+def by_gaps(space: Space, measured: Sequence[tuple[Layout, float]], count: int, total: int) -> list[Layout]:
+    """``count`` further layouts by moselect's rule, each in the middle of the largest gap in C.
+
+    ``measured``: layouts and their C. Of layouts that this round chose C is not known, and taken for the middle of
+    its gap. Fewer, where no gap gives a new one.
+    """
+    if space.misses is None:
+        raise BadInputError("--select moselect needs misses, which are simulated; or: --select random")
+    known = [*measured, *((one, float("nan")) for one in space.tests)]
+    found: list[Layout] = []
+    of_tests = {one.tiles for one in space.tests}
+    believed = [pair for pair in known if np.isfinite(pair[1])]
+    while len(found) < count:
+        one = moselect.next_layout(space.footprint, space.misses, believed, f"gap-{total + len(found)}")
+        if one is None:
+            break
+        share = _between(believed)
+        believed.append((one, share))
+        if one.tiles not in of_tests:
+            found.append(one)
+    return found
+
+
+def _between(measured: Sequence[tuple[Layout, float]]) -> float:
+    """The middle of the largest gap in C."""
+    ordered = np.sort([c for _, c in measured])
+    at = int(np.argmax(np.diff(ordered)))
+    return float(ordered[at] + ordered[at + 1]) / 2
+
+
+def spread(counts: Sequence[Counts], count: int, chosen: Sequence[int]) -> list[int]:
+    """Positions of ``count`` candidates that fill the space of (H, M, C), ``chosen`` among them: each next one is
+    the farthest from those before (Kennard and Stone, Technometrics 11, 1969)."""
+    rows = np.array([[one.h, one.m, one.c] for one in counts])
+    scale = rows.std(axis=0)
+    rows = (rows - rows.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
+    found = list(chosen)
+    nearest = np.min(np.linalg.norm(rows[:, None] - rows[found][None], axis=2), axis=1)
+    while len(found) < min(count, len(rows)):
+        nearest[found] = -1.0
+        following = int(np.argmax(nearest))
+        found.append(following)
+        nearest = np.minimum(nearest, np.linalg.norm(rows - rows[following], axis=1))
+    return found
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The next round of an adaptive campaign."""
+
+    layouts: list[int]
+    """Positions among the candidates."""
+    widest: float
+    """Half of the widest 95% interval of a candidate's mean, relative to its prediction, before this round."""
+
+
+def least_certain(points: Points, counts: Sequence[Counts], taken: Sequence[int], most: int, seed: int) -> Choice:
+    """Up to ``most`` candidates, each where the process fitted to ``points`` is least sure of R for its size.
+
+    After each, the process is taken to have measured what it predicts there, so that the next one is elsewhere.
+    ``taken``: positions of candidates that were run.
+    """
+    fitted: FittedProcess = GaussianProcess(seed=seed).fit(points)
+    h, m, c = (np.array([getattr(one, name) for one in counts]) for name in ("h", "m", "c"))
+    low, high = fitted.interval(h, m, c)
+    widest = float(np.max((high - low) / 2 / np.abs(fitted.predict(h, m, c))))
+    free = np.ones(len(counts), dtype=bool)
+    free[list(taken)] = False
+    found: list[int] = []
+    while len(found) < most and free.any():
+        unsure = np.where(free, fitted.uncertainty(h, m, c), -1.0)
+        following = int(np.argmax(unsure))
+        found.append(following)
+        free[following] = False
+        at = slice(following, following + 1)
+        fitted = fitted.believing(h[at], m[at], c[at])
+    return Choice(found, widest)

@@ -1,0 +1,177 @@
+"""The campaign's own file, ``campaign.json`` (``pagelab.campaign/1``): what was asked, fixed and found, step by step.
+
+Each step writes it before the next begins, so that a campaign that was killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pagelab.errors import BadInputError, MachineError
+from pagelab.layouts import Layout, Tile
+from pagelab.model_run.asked import Asked
+from pagelab.models.points import Role, Source
+
+SCHEMA: Literal["pagelab.campaign/1"] = "pagelab.campaign/1"
+NAME = "campaign.json"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Told(_Model):
+    """Something that a reader of the model has to know; ``kind`` is a stable name."""
+
+    kind: str
+    message: str
+
+
+class Trial(_Model):
+    """What one execution with 4K and one with 2M pages showed."""
+
+    counts: Source
+    counts_why: str
+    window: str | None
+    """Name of the program's window that is measured; null: the whole execution."""
+    resident_bytes: int
+    """With 2M pages."""
+    run_s: float
+    """Of the slower of the two."""
+    faults_share: float
+    """System time over processor time of what is measured, with 4K pages."""
+
+
+class Simulated(_Model):
+    """How counts are simulated."""
+
+    processor: str
+    description: str
+    """SHA-256 of it."""
+    caches: bool
+    trace: str
+    references: int
+
+
+class Plan(_Model):
+    """What fits the minutes; fixed after the pilot."""
+
+    layouts: int
+    """Training layouts, anchors among them."""
+    tests: int
+    candidates: int = 0
+    """Layouts that may be chosen."""
+    repeats: int
+    """Blocks of each round: executions of a layout, of an anchor as many in each round."""
+    rounds: int
+    """At most; one that chooses by what was measured may end sooner."""
+    executions: int
+    run_s: float
+    """Of one execution with all that goes with it."""
+    run_sd: float
+    """Relative standard deviation of single runs, from the pilot."""
+    perfect: float
+    """Maximal error that a model without any error would show on the test layouts."""
+    aim_minutes: float | None
+    """Minutes with which that would be the aim; null where it is below it."""
+
+
+class LayoutRow(_Model):
+    """A layout of a round."""
+
+    name: str
+    role: Role
+    tiles: list[tuple[str, int, int, int]]
+    """Pool, start, end, page size: bytes."""
+
+    @classmethod
+    def of(cls, layout: Layout, role: Role) -> LayoutRow:
+        """The row of a layout."""
+        tiles = [(tile.pool, tile.start, tile.end, tile.page_bytes) for tile in layout.tiles]
+        return cls(name=layout.name, role=role, tiles=tiles)
+
+    def layout(self) -> Layout:
+        """The layout of a row."""
+        return Layout(self.name, tuple(Tile(*tile) for tile in self.tiles))
+
+
+class Round(_Model):
+    """A study: these layouts, interleaved, so many executions of each."""
+
+    directory: str
+    repeats: int
+    layouts: list[LayoutRow]
+
+
+class Excluded(_Model):
+    """Executions that are in no estimate, and why."""
+
+    layout: str
+    executions: int
+    why: str
+    whole: bool
+    """Whether the layout has too few others, and is left out with them."""
+
+
+class Campaign(_Model):
+    """The whole file."""
+
+    schema_: Literal["pagelab.campaign/1"] = Field(default=SCHEMA, alias="schema")
+    asked: Asked
+    workload: str
+    machine: dict[str, Any]
+    """Machine and provenance at the beginning."""
+    spent_s: float = 0.0
+    trial: Trial | None = None
+    simulated: Simulated | None = None
+    footprint: list[tuple[str, int]] = Field(default_factory=list)
+    """Used tiles: pool and offset in bytes."""
+    tests: list[LayoutRow] = Field(default_factory=list)
+    plan: Plan | None = None
+    rounds: list[Round] = Field(default_factory=list)
+    stopped: str | None = None
+    """Why no further round was chosen; null: the campaign goes on."""
+    excluded: list[Excluded] = Field(default_factory=list)
+    told: list[Told] = Field(default_factory=list)
+
+
+def read(directory: Path) -> Campaign | None:
+    """The campaign of a directory; None where there is none. `BadInputError` for a file that is none."""
+    path = directory / NAME
+    if not path.exists():
+        return None
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data.get("schema") != SCHEMA:
+            raise BadInputError(
+                f"cannot go on with {directory}: {path.name} is no {SCHEMA}; choose another directory: --into DIR"
+            )
+        return Campaign.model_validate(data)
+    except (OSError, ValidationError, json.JSONDecodeError, AttributeError) as error:
+        text = str(error).splitlines()[0]
+        raise BadInputError(
+            f"cannot go on with {directory}: {path.name}: {text}; choose another directory: --into DIR"
+        ) from None
+
+
+def write(directory: Path, campaign: Campaign) -> None:
+    """Writes it whole or not at all."""
+    put(directory / NAME, campaign.model_dump_json(by_alias=True, indent=1) + "\n")
+
+
+def put(path: Path, text: str) -> None:
+    """A file's text, whole or not at all: beside its place, on the disk, then renamed. Raises `MachineError`."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with part.open("w", encoding="utf-8") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        part.replace(path)
+    except OSError as error:
+        raise MachineError(f"cannot write {path}: {error.strerror} (errno {error.errno})") from error

@@ -1,0 +1,72 @@
+"""R of a layout from its repeats, by an estimator that is named beforehand, and the error that noise leaves in it.
+
+Repeats of one layout are few, and their noise is alike in all layouts once it is relative: so deviations of all runs
+from their layout's estimate are pooled, and the standard error of n repeats is that of estimates from n deviations
+drawn at random from the pool (bootstrap; Efron and Tibshirani 1993, chapter 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from pagelab.model_run.asked import EstimatorName
+
+Array = NDArray[np.float64]
+LOW = 0.25
+"""The low quantile: what other programs add to a run is never negative, and a minimum of few runs is one run."""
+_DRAWS = 2000
+
+
+def estimate(values: Array, how: EstimatorName) -> float:
+    """The mean, the median or the lower quartile of ``values``, shape (repeats,)."""
+    if how == "mean":
+        return float(values.mean())
+    return float(np.quantile(values, 0.5 if how == "median" else LOW))
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Relative deviations of single runs from their layout's estimate, of all layouts, shape (runs,)."""
+
+    deviations: Array
+    how: EstimatorName
+
+    @classmethod
+    def of(cls, runs: Mapping[str, Sequence[float]], how: EstimatorName) -> Noise:
+        """From run times by layout. Layouts with one run tell nothing; ValueError where no layout has two.
+
+        Around an estimate from n runs deviations are too small by the root of (n − 1)/n, and are scaled up by it.
+        """
+        found = []
+        for values in runs.values():
+            own = np.asarray(values, dtype=np.float64)
+            if own.size >= 2:
+                found.append((own / estimate(own, how) - 1) * np.sqrt(own.size / (own.size - 1)))
+        if not found:
+            raise ValueError("noise needs a layout with two runs")
+        return cls(np.concatenate(found), how)
+
+    @property
+    def run_sd(self) -> float:
+        """Relative standard deviation of one run around its layout's estimate: the root of the mean square."""
+        return float(np.sqrt(np.mean(self.deviations**2)))
+
+    def error(self, repeats: int, seed: int = 1) -> float:
+        """Relative standard error of the estimate from so many repeats."""
+        drawn = np.random.default_rng([seed, repeats]).choice(self.deviations, (_DRAWS, repeats))
+        if self.how == "mean":
+            return float(drawn.mean(axis=1).std())
+        return float(np.quantile(drawn, 0.5 if self.how == "median" else LOW, axis=1).std())
+
+
+def perfect(error: float, layouts: int) -> float:
+    """Median of the maximal error of a model without any, where each of ``layouts`` has this relative standard error.
+
+    The maximum of n absolute normal deviates is below z with probability (2Φ(z) − 1)^n.
+    """
+    return float(error * ndtri((1 + 0.5 ** (1 / layouts)) / 2))

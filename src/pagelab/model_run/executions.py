@@ -1,0 +1,177 @@
+"""Studies of layouts, and what their executions say: R, counts, and what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from pagelab.errors import BadInputError
+from pagelab.layouts import Layout
+from pagelab.model_run.asked import Asked
+from pagelab.study.control import Tools, resume_study
+from pagelab.study.pair import run_own
+from pagelab.study.progress import Progress, Silent
+from pagelab.study.setting import Setting, program_name
+from pagelab.study.store import NAME, Store
+from pagelab.study.substitute import literal
+from pagelab.study.toml_text import dumps
+
+CANNOT = "no model can be made"
+EVENTS = ("tlb", "cycles")
+COUNTED = {"h": "tlb.hits", "m": "tlb.walks", "c": "tlb.walk_cycles", "r": "cycles"}
+_CLOCK = "pagelab-workload clock"
+_PARTS = ("cpu", "user", "system", "thread", "faults", "major_faults")
+"""What the measurements of a window are named after it."""
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One execution under one layout; times are of the window, or of the whole where the program has none."""
+
+    layout: str
+    run: int
+    status: str
+    message: str
+    r_s: float | None
+    """Processor time of the window; user time of a whole execution."""
+    faults_share: float
+    counts: dict[str, float]
+    """``r``, ``h``, ``m``, ``c`` as counted; what was not is missing."""
+    cycle_ns: float | None
+    """Of the clock beside the execution."""
+    short: bool
+    """Whether memory did not get the pages that the layout asked for."""
+    resident_bytes: int
+    duration_s: float
+
+
+def study(
+    asked: Asked,
+    directory: Path,
+    layouts: Sequence[Layout | Setting],
+    executions: int,
+    *,
+    counting: bool,
+    timeout_s: float | None = None,
+    seed: int | None = None,
+) -> Path:
+    """study.toml in ``directory``: blocks of one execution of each layout, in random order. Returns its path."""
+    directory.mkdir(parents=True, exist_ok=True)
+    settings = [one if isinstance(one, Setting) else Setting(one.name, one.toml()) for one in layouts]
+    # The chain of additions runs beside every execution: clocks change with what else a machine does.
+    workload: dict[str, Any] = {
+        "name": program_name(asked.argv[0]),
+        "command": [literal(word) for word in asked.argv],
+        "cwd": literal(asked.cwd),
+        "setup": [_CLOCK],
+    }
+    limit = timeout_s if timeout_s is not None else asked.timeout_s
+    if limit is not None:
+        workload["timeout"] = float(limit)
+    document = {
+        "name": "model",
+        "question": f"How does the run time of {' '.join(asked.argv)} follow its page sizes?",
+        "executions": executions,
+        "warmups": 0,
+        "seed": asked.seed if seed is None else seed,
+        "metric": "cpu_s",
+        **({"counters": {"events": list(EVENTS), "per_process": False}} if counting else {}),
+        "workload": [workload],
+        "policy": [setting.table(setting.name, directory) for setting in settings],
+    }
+    spec = directory / "study.toml"
+    spec.write_text(dumps(document), encoding="utf-8")
+    return spec
+
+
+def run(spec: Path, directory: Path, tools: Tools, progress: Progress, *, more: int | None = None) -> None:
+    """Runs the study, or what is left of it; does nothing where it is done."""
+    if not (directory / NAME).exists():
+        run_own(spec, directory, tools, progress, CANNOT)
+        return
+    with Store.open(directory, write=False) as store:
+        done = len(store.finished()) == len(store.slots())
+    if not done or more is not None:
+        resume_study(directory, tools, progress=progress, executions=more)
+
+
+def quiet(tools: Tools) -> Tools:
+    """Without the measurement of noise, which takes a second: for trials."""
+    return replace(tools, noise=lambda _plan: None)
+
+
+def silent() -> Progress:
+    """No progress."""
+    return Silent()
+
+
+def windows(directory: Path) -> list[str]:
+    """Names of the windows that every execution of a study has."""
+    with Store.open(directory, write=False) as store:
+        frame = store.measurements()
+        runs = store.runs().filter(pl.col("status") == "ok")["run_id"].to_list()
+    found: set[str] | None = None
+    for run_id in runs:
+        names = set(frame.filter(pl.col("run_id") == run_id)["name"].to_list())
+        own = {name for name in names if all(f"{name}.{part}" in names for part in _PARTS)}
+        found = own if found is None else found & own
+    return sorted(found or set())
+
+
+def read(directory: Path, window: str | None) -> list[Execution]:
+    """Every finished execution of a study, in its order."""
+    with Store.open(directory, write=False) as store:
+        runs, steps = store.runs(), store.steps()
+        sums: dict[tuple[int, str], float] = {}
+        measured = store.measurements()
+        for run_id, name, value in (
+            measured.group_by("run_id", "name").agg(pl.col("value").sum()).select("run_id", "name", "value").rows()
+        ):
+            sums[run_id, name] = value
+    clocks = {row["run_id"]: _cycle_ns(row["output"]) for row in steps.iter_rows(named=True) if row["run_id"]}
+    found = []
+    for row in runs.iter_rows(named=True):
+        run_id = row["run_id"]
+        if window is None:
+            r_s, system, cpu = row.get("user_s"), row.get("system_s"), row.get("cpu_s")
+            counts = {key: row.get(f"counter.{name}") for key, name in COUNTED.items()}
+        else:
+            cpu, system = sums.get((run_id, f"{window}.cpu")), sums.get((run_id, f"{window}.system"))
+            r_s = cpu
+            counts = {key: sums.get((run_id, f"{window}.{name}")) for key, name in COUNTED.items()}
+        found.append(
+            Execution(
+                layout=row["policy"],
+                run=run_id,
+                status=row["status"],
+                message=row["message"] or "",
+                r_s=r_s,
+                faults_share=(system or 0.0) / cpu if cpu else 0.0,
+                counts={key: float(value) for key, value in counts.items() if value is not None},
+                cycle_ns=clocks.get(run_id),
+                short=bool(row["short_placed"]),
+                resident_bytes=int(row["peak_rss_bytes"] or 0),
+                duration_s=float(row["duration_s"] or 0.0),
+            )
+        )
+    return found
+
+
+def _cycle_ns(output: str) -> float | None:
+    try:
+        value = json.loads(output)["cycle_ns"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return float(value) if isinstance(value, int | float) and value > 0 else None
+
+
+def refuse_failed(executions: Sequence[Execution]) -> None:
+    """Raises `BadInputError` with the first execution that failed."""
+    for one in executions:
+        if one.status != "ok":
+            raise BadInputError(f"{one.layout} pages: {one.status}: {one.message}; {CANNOT}")

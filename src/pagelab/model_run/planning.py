@@ -1,0 +1,110 @@
+"""How many layouts, how often each: what fits the minutes, by the pilot's noise and duration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from pagelab.errors import BadInputError
+from pagelab.model_run.asked import Asked, Select
+from pagelab.model_run.choosing import START
+from pagelab.model_run.document import Plan
+from pagelab.model_run.estimate import Noise, perfect
+from pagelab.study.progress import shown_duration
+
+SIZES = (54, 45, 36, 30, 24, 20, 16, 12, 10, 8)
+"""Training layouts, anchors among them; the paper has 54."""
+USUAL = 20
+FEWEST = 8
+ANCHORS = 2
+_LEAST_REPEATS, _REPEATS, _MOST_REPEATS = 2, 3, 50
+_MOST_LATER_ROUNDS = 6
+FEWEST_RUNS = (FEWEST + 12) * _LEAST_REPEATS + 8
+"""Executions without which nothing can be told: trial, pilot and the smallest campaign."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Rounds of a campaign with so many training layouts."""
+
+    first: int
+    """Training layouts of the first round, anchors among them."""
+    later: tuple[int, ...]
+    """New ones of each further round, which has the anchors as well."""
+    tests: int
+
+    @property
+    def rounds(self) -> int:
+        """All of them."""
+        return 1 + len(self.later)
+
+    @property
+    def runs(self) -> int:
+        """Executions of all rounds with one block each."""
+        return self.first + sum(count + ANCHORS for count in self.later) + self.tests
+
+    def tests_of(self, number: int) -> range:
+        """Positions of the test layouts of a round: shared out evenly, so that they see what the others see."""
+        return range(number * self.tests // self.rounds, (number + 1) * self.tests // self.rounds)
+
+
+def shape(select: Select, layouts: int, tests: int, *, knows_c: bool) -> Shape:
+    """``knows_c``: C of any layout is known before it is run, so that moselect needs no rounds."""
+    at_once = select in ("random", "profile") or (select == "moselect" and knows_c)
+    start = START
+    if at_once or layouts <= start:
+        return Shape(layouts, (), tests)
+    left = layouts - start
+    rounds = min(_MOST_LATER_ROUNDS, max(1, ceil(left / 4)))
+    return Shape(start, tuple(left * (i + 1) // rounds - left * i // rounds for i in range(rounds)), tests)
+
+
+def plan(asked: Asked, noise: Noise, run_s: float, left_s: float, available: int, *, knows_c: bool) -> Plan:
+    """The most layouts with which the repeats' noise stays below half of the aim, else :data:`USUAL`, else fewer.
+
+    ``available``: distinct layouts that there are. Raises `BadInputError` where the minutes are too few.
+    """
+    fitting = int(left_s / run_s)
+
+    def made(layouts: int) -> Plan | None:
+        wanted = shape(asked.select, layouts, asked.tests, knows_c=knows_c)
+        repeats = min(_MOST_REPEATS, fitting // wanted.runs)
+        if repeats < _LEAST_REPEATS:
+            return None
+        return Plan(
+            layouts=layouts,
+            tests=asked.tests,
+            repeats=repeats,
+            rounds=wanted.rounds,
+            executions=repeats * wanted.runs,
+            run_s=run_s,
+            run_sd=noise.run_sd,
+            perfect=perfect(noise.error(repeats), asked.tests),
+            aim_minutes=None,
+        )
+
+    sizes = [size for size in SIZES if size <= available] or [available]
+    if asked.layouts is not None:
+        sizes = [min(asked.layouts, available)]
+    plans = [one for size in sizes if (one := made(size)) is not None]
+    if not plans:
+        least = shape(asked.select, sizes[-1], asked.tests, knows_c=knows_c).runs * _LEAST_REPEATS
+        minutes = asked.minutes + max(0.0, least * run_s - left_s) / 60
+        raise BadInputError(
+            f"one execution takes {shown_duration(max(1, run_s))}, and {sizes[-1]} layouts beside {asked.tests} tests "
+            f"need {least}: give it --minutes {ceil(1.05 * minutes * 10) / 10:g}, or a smaller input"
+        )
+    precise = [one for one in plans if one.perfect <= asked.aim / 2 and one.repeats >= _REPEATS]
+    usual = [one for one in plans if one.layouts <= USUAL and one.repeats >= _REPEATS]
+    chosen = (precise or usual or plans[-1:])[0]
+    return chosen.model_copy(update={"aim_minutes": _aim_minutes(asked, chosen, left_s)})
+
+
+def _aim_minutes(asked: Asked, chosen: Plan, left_s: float) -> float | None:
+    """Minutes with which the noise alone would stay below the aim; None where it does."""
+    if chosen.perfect <= asked.aim:
+        return None
+    # The error falls with the root of the repeats, near enough, whatever the estimator.
+    repeats = ceil(chosen.repeats * (chosen.perfect / asked.aim) ** 2)
+    more_s = chosen.executions / chosen.repeats * repeats * chosen.run_s - left_s
+    return ceil(10 * (asked.minutes + max(0.0, more_s) / 60)) / 10

@@ -1,0 +1,242 @@
+"""From executions to points: R by the estimator, counts of one source, and what is left out, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from pagelab.errors import BadInputError
+from pagelab.layouts import Layout
+from pagelab.model_run import executions
+from pagelab.model_run.document import Campaign, Excluded, Told
+from pagelab.model_run.estimate import Noise, estimate
+from pagelab.model_run.executions import Execution
+from pagelab.model_run.simulation import Counts, Simulator
+from pagelab.models import Points
+from pagelab.models.document import CampaignSummary, SimulatedBy
+from pagelab.models.points import Role
+
+_FEWEST = 2
+"""Executions of a layout, without which its noise is nobody's."""
+_CLOCK_MOVES = 0.02
+_ROUNDS_MOVE = 3.0
+"""Standard errors by which an anchor's time may differ between rounds."""
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """The points of a campaign so far."""
+
+    points: Points
+    excluded: list[Excluded]
+    told: list[Told]
+    summary: CampaignSummary
+
+
+def gathered(directory: Path, campaign: Campaign, simulator: Simulator | None) -> Gathered:
+    """The points of all rounds that were run. Raises `BadInputError` where too little is left for any."""
+    trial, asked = campaign.trial, campaign.asked
+    assert trial is not None
+    counted = trial.counts == "counted"
+    by_round = [executions.read(directory / one.directory, trial.window) for one in campaign.rounds]
+    rows = {row.name: row for one in campaign.rounds for row in one.layouts}
+    cycle_ns = 0.0 if counted else _cycle_ns([run for one in by_round for run in one])
+    kept: dict[str, list[float]] = {}
+    counts: dict[str, list[dict[str, float]]] = {}
+    excluded: list[Excluded] = []
+    for name in rows:
+        own = [run for one in by_round for run in one if run.layout == name]
+        good, left_out = _sorted(own, counted=counted)
+        whole = len(good) < _FEWEST
+        excluded += [
+            Excluded(layout=name, executions=count, why=why, whole=whole) for why, count in left_out.items() if count
+        ]
+        if whole:
+            if not left_out:
+                excluded.append(Excluded(layout=name, executions=0, why="too few executions", whole=True))
+            continue
+        kept[name] = [_r(run, counted=counted, cycle_ns=cycle_ns) for run in good]
+        counts[name] = [run.counts for run in good]
+    for size in ("4K", "2M"):
+        if size not in kept:
+            why = next((one.why for one in excluded if one.layout == size), "it did not run")
+            raise BadInputError(
+                f"the layout of {size} pages alone is left out ({why}), and no model can be judged without it; see "
+                f"every execution: pagelab study status {directory / campaign.rounds[0].directory}"
+            )
+    noise = Noise.of(kept, asked.estimator)
+    names = list(kept)
+    r = np.array([estimate(np.array(kept[name]), asked.estimator) for name in names])
+    repeats = np.array([len(kept[name]) for name in names])
+    errors = {count: noise.error(int(count)) for count in np.unique(repeats)}
+    roles: list[Role] = [rows[name].role for name in names]
+    inputs: dict[str, list[float]]
+    extra: dict[str, list[float]] = {"huge_bytes": [float(rows[name].layout().huge_bytes) for name in names]}
+    if counted:
+        inputs = {key: [float(np.mean([one[key] for one in counts[name]])) for name in names] for key in "hmc"}
+    else:
+        assert simulator is not None
+        simulated = simulator.counts([rows[name].layout() for name in names])
+        inputs = _columns(simulated)
+        extra |= {
+            "active_cycles": [one.active for one in simulated],
+            "table_reads": [one.table_reads for one in simulated],
+        }
+    points = Points.of(
+        campaign.workload,
+        r=r,
+        layouts=names,
+        roles=roles,
+        anchors={"4K": "4K", "2M": "2M"},
+        r_sd=r * noise.run_sd,
+        repeats=repeats,
+        r_error=r * np.array([errors[count] for count in repeats]),
+        source=trial.counts,
+        walkers=_walkers(campaign),
+        extra=extra,
+        **inputs,
+    )
+    told = [*_clock_moved(by_round, counted=counted), *_rounds_apart(by_round), *_impossible(points)]
+    return Gathered(points, excluded, told, _summary(campaign, noise, cycle_ns))
+
+
+def simulated_by(points: Points, layouts: Sequence[Layout], simulator: Simulator) -> Points:
+    """The same points with simulated H, M and C, for choices among layouts that did not run; by the layouts' names."""
+    own = {one.name: one for one in layouts}
+    found = _columns(simulator.counts([own[name] for name in points.layouts]))
+    changed = {key: np.array(values) for key, values in found.items()}
+    return replace(points, source="simulated", h=changed["h"], m=changed["m"], c=changed["c"])
+
+
+def _columns(counts: Sequence[Counts]) -> dict[str, list[float]]:
+    return {key: [getattr(one, key) for one in counts] for key in ("h", "m", "c")}
+
+
+def _sorted(runs: Sequence[Execution], *, counted: bool) -> tuple[list[Execution], dict[str, int]]:
+    """Executions that count, and how many do not, by reason."""
+    good: list[Execution] = []
+    reasons: dict[str, int] = {}
+    for run in runs:
+        why = _why_not(run, counted=counted)
+        if why is None:
+            good.append(run)
+        else:
+            reasons[why] = reasons.get(why, 0) + 1
+    return good, reasons
+
+
+def _why_not(run: Execution, *, counted: bool) -> str | None:
+    if run.status != "ok":
+        return f"{run.status}: {run.message}".rstrip(": ")
+    if run.short:
+        return "memory did not get the pages of the layout"
+    if counted and any(key not in run.counts for key in executions.COUNTED):
+        return "counters did not count"
+    if not counted and (run.r_s is None or run.r_s <= 0):
+        return "no time was measured"
+    return None
+
+
+def _r(run: Execution, *, counted: bool, cycle_ns: float) -> float:
+    """R in cycles: counted, or processor time over what a cycle takes."""
+    if counted:
+        return run.counts["r"]
+    assert run.r_s is not None
+    return run.r_s * 1e9 / cycle_ns
+
+
+def _cycle_ns(runs: Sequence[Execution]) -> float:
+    """The median over the campaign; a nanosecond where no clock was timed."""
+    found = [run.cycle_ns for run in runs if run.cycle_ns is not None]
+    return float(np.median(found)) if found else 1.0
+
+
+def _walkers(campaign: Campaign) -> int:
+    if campaign.simulated is None:
+        return 2
+    from pagelab.simulate import hardware
+
+    return int(hardware.load(campaign.simulated.processor).needed("tlb").get("walkers", 1))
+
+
+def _clock_moved(by_round: Sequence[Sequence[Execution]], *, counted: bool) -> list[Told]:
+    clocks = [run.cycle_ns for one in by_round for run in one if run.cycle_ns is not None]
+    if counted or len(clocks) < _FEWEST:
+        return []
+    low, middle, high = np.quantile(clocks, [0.1, 0.5, 0.9])
+    if high / low - 1 <= _CLOCK_MOVES:
+        return []
+    return [
+        Told(
+            kind="clock-changed",
+            message=f"the clock changed during the campaign: a cycle took {low:.3f} to {high:.3f} ns (the middle 80% "
+            f"of executions); R is in cycles of {middle:.3f} ns; keep it fixed with: pagelab doctor --why",
+        )
+    ]
+
+
+def _rounds_apart(by_round: Sequence[Sequence[Execution]]) -> list[Told]:
+    """Anchors of which a round's mean lies far from the first round's."""
+    found = []
+    for size in ("4K", "2M"):
+        groups = [
+            np.array([run.r_s for run in one if run.layout == size and run.status == "ok" and run.r_s])
+            for one in by_round
+        ]
+        groups = [one for one in groups if one.size >= _FEWEST]
+        if len(groups) < 2:
+            continue
+        pooled = np.sqrt(np.mean([one.var(ddof=1) for one in groups]))
+        means = np.array([one.mean() for one in groups])
+        limit = _ROUNDS_MOVE * pooled * np.sqrt(2 / min(one.size for one in groups))
+        if np.ptp(means) > max(limit, 0.02 * means.mean()):
+            found.append(
+                Told(
+                    kind="rounds-apart",
+                    message=f"executions in {size} pages took {means.min():.3g} to {means.max():.3g} s in different "
+                    "rounds, more than their scatter: the machine changed meanwhile",
+                )
+            )
+    return found
+
+
+def _impossible(points: Points) -> list[Told]:
+    """Simulated walks that take longer than the program did: refused where they are counted, told here."""
+    if points.source != "simulated" or points.c is None:
+        return []
+    bad = points.c > points.r * points.walkers
+    if not bad.any():
+        return []
+    names = [points.layouts[at] for at in np.flatnonzero(bad)]
+    return [
+        Told(
+            kind="more-walks-than-time",
+            message=f"simulated C is above R times {points.walkers} walkers in {len(names)} layouts ({names[0]}, …): "
+            "walks of the description cost more than this machine's; models that are fitted do not mind its scale",
+        )
+    ]
+
+
+def _summary(campaign: Campaign, noise: Noise, cycle_ns: float) -> CampaignSummary:
+    trial, simulated = campaign.trial, campaign.simulated
+    assert trial is not None
+    return CampaignSummary(
+        command=campaign.asked.argv,
+        cwd=campaign.asked.cwd,
+        window=trial.window,
+        estimator=campaign.asked.estimator,
+        select=campaign.asked.select,
+        run_sd=noise.run_sd,
+        cycle_ns=cycle_ns or None,
+        simulated=None
+        if simulated is None
+        else SimulatedBy(
+            processor=simulated.processor,
+            description=simulated.description,
+            caches=simulated.caches,
+            trace=simulated.trace,
+        ),
+    )

@@ -1,0 +1,507 @@
+"""A campaign, from a command to a judged model: trial, counts, pilot, plan, rounds, fits.
+
+Directory ``NAME.model``: ``campaign.json`` (what was asked, fixed and found), ``model.json`` (what ``model report`` and
+``predict`` read), ``program.trace`` and ``counts.json`` where counts are simulated, and a study each for ``trial``,
+``pilot`` and ``round-1`` … Every step is kept before the next begins: a campaign that was killed goes on there.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from pagelab import layouts as making
+from pagelab.advise.footprint import lacks_huge_pages
+from pagelab.errors import BadInputError, MachineError
+from pagelab.layouts import Footprint, Layout, footprint
+from pagelab.machine.sysfs import Tree
+from pagelab.model_run import choosing, document, executions, planning
+from pagelab.model_run.asked import Asked
+from pagelab.model_run.choosing import Space
+from pagelab.model_run.document import Campaign, LayoutRow, Round, Told, Trial
+from pagelab.model_run.estimate import Noise
+from pagelab.model_run.executions import CANNOT, Execution
+from pagelab.model_run.points import gathered, simulated_by
+from pagelab.model_run.simulation import Simulator, needed
+from pagelab.models.catalogue import models
+from pagelab.models.document import FILE, ModelFile, file_of, fits_of
+from pagelab.models.document import write as write_model
+from pagelab.models.judgement import FOLDS, judge
+from pagelab.record import Record
+from pagelab.study.control import Tools
+from pagelab.study.lock import DirectoryLock
+from pagelab.study.progress import Progress, Silent, Titled, shown_duration
+from pagelab.study.session import machine_changes
+from pagelab.study.setting import Setting, program_name
+from pagelab.study.store import Store
+
+TRIAL, PILOT = "trial", "pilot"
+_ALL_HUGE = "\n".join(f'[[rule]]\nmemory = "{pool}"\npages = "2M"\n' for pool in ("heap", "anon", "arenas"))
+_PILOT_SHARE = 0.08
+"""Of the minutes."""
+_PILOT_BLOCKS = (3, 10)
+_SIMULATED_SHARE = 0.25
+"""Of the minutes that are left, for simulating candidates that may never run."""
+_MARGIN = 0.95
+_SAME_MACHINE = ("host", "cpu.model_name")
+_FREE_BYTES = 256 << 20
+"""Beside what the program takes."""
+
+
+@dataclass
+class Session:
+    """A campaign at work: the file as it is, and what it works with."""
+
+    directory: Path
+    tools: Tools
+    progress: Progress
+    campaign: Campaign
+    began: float
+    before_s: float
+
+    @property
+    def asked(self) -> Asked:
+        """What is asked."""
+        return self.campaign.asked
+
+    @property
+    def left_s(self) -> float:
+        """Of the minutes."""
+        return 60 * self.asked.minutes - self.spent_s
+
+    @property
+    def spent_s(self) -> float:
+        """In this session and those before."""
+        return self.before_s + monotonic() - self.began
+
+    def keep(self, **changes: Any) -> None:
+        """Writes the campaign with these changes."""
+        self.campaign = self.campaign.model_copy(update={**changes, "spent_s": self.spent_s})
+        document.write(self.directory, self.campaign)
+
+    def tell(self, kind: str, message: str) -> None:
+        """Something that a reader has to know, once."""
+        if all(one.message != message for one in self.campaign.told):
+            self.progress.note(message)
+            self.keep(told=[*self.campaign.told, Told(kind=kind, message=message)])
+
+    def study(self, name: str, layouts: Sequence[Layout | Setting], repeats: int, *, titled: bool = True) -> Path:
+        """Runs a study in the campaign's directory, or what is left of it; its directory."""
+        directory = self.directory / name
+        trial = self.campaign.trial
+        counting = self.asked.counts != "simulated" if trial is None else trial.counts == "counted"
+        limit = max(1.0, 60 * self.asked.minutes / planning.FEWEST_RUNS)
+        if self.asked.timeout_s is not None:
+            limit = self.asked.timeout_s if trial is not None else min(limit, self.asked.timeout_s)
+        spec = directory / "study.toml"
+        if not (directory / "study.db").exists():
+            spec = executions.study(
+                self.asked,
+                directory,
+                layouts,
+                repeats,
+                counting=counting,
+                timeout_s=limit if trial is None or self.asked.timeout_s is not None else None,
+                seed=self.asked.seed + len(self.campaign.rounds),
+            )
+        shown: Progress = Titled(self.progress, name, notes=False) if titled else Silent()
+        executions.run(spec, directory, self.tools if titled else executions.quiet(self.tools), shown)
+        return directory
+
+
+def run(
+    asked: Asked, directory: Path, tools: Tools, progress: Progress | None = None, *, dry_run: bool = False
+) -> Campaign:
+    """Makes the model, or goes on with it; with ``dry_run`` ends when the plan is made.
+
+    Raises `BadInputError` for commands that fail, minutes that are too few and another campaign in ``directory``;
+    `MachineError` where counts are asked for that this machine does not have, where 2M pages cannot be had, and where
+    the campaign began on another machine.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MachineError(f"cannot make {directory}: {error.strerror}; choose another with: --into DIR") from None
+    with DirectoryLock(directory, lambda who: f"{directory} is in use by {who}; wait for it, or: --into DIR"):
+        session = _session(asked, directory, tools, progress or Silent())
+        _trial(session)
+        space, simulator = _counts(session)
+        noise = _pilot(session, space)
+        chosen_from = _plan(session, noise, space, simulator)
+        if not dry_run:
+            _rounds(session, chosen_from, simulator)
+            _fit(session, simulator)
+        return session.campaign
+
+
+def _session(asked: Asked, directory: Path, tools: Tools, progress: Progress) -> Session:
+    found = document.read(directory)
+    machine = tools.machine()
+    if found is None:
+        if any(one.name != ".lock" for one in directory.iterdir()):
+            raise BadInputError(f"{directory}: it exists and holds no campaign; choose another directory: --into DIR")
+        found = Campaign(asked=asked, workload=program_name(asked.argv[0]), machine=machine)
+    elif found.asked != asked:
+        before, now = found.asked.model_dump(), asked.model_dump()
+        other = ", ".join(key for key in now if now[key] != before[key])
+        raise BadInputError(
+            f"{directory} holds a campaign that was asked for something else ({other}); go on with what it was asked, "
+            "or begin another: --into DIR"
+        )
+    session = Session(directory, tools, progress, found, monotonic(), found.spent_s)
+    changes = machine_changes(found.machine, machine)
+    if any(change.startswith(name) for change in changes for name in _SAME_MACHINE):
+        raise MachineError(
+            f"{directory} began on another machine ({'; '.join(changes)}): its run times are of that one; go on there, "
+            "or begin another: --into DIR"
+        )
+    if changes:
+        session.tell("machine-changed", f"the machine changed since the campaign began: {'; '.join(changes)}")
+    session.keep()
+    return session
+
+
+def _trial(session: Session) -> None:
+    """One execution in 4K and one in 2M pages: whether it works, what is measured, and where counts are from."""
+    settings: list[Layout | Setting] = [Layout("4K", ()), Setting("2M", f'name = "2M"\n{_ALL_HUGE}')]
+    if session.campaign.trial is not None:
+        return
+    directory = session.study(TRIAL, settings, 1, titled=False)
+    runs = executions.read(directory, None)
+    late = next((one for one in runs if one.status == "timed-out"), None)
+    if late is not None and session.asked.timeout_s is None:
+        raise BadInputError(
+            f"one execution takes more than {shown_duration(late.duration_s)}, and {planning.FEWEST_RUNS} are the "
+            f"fewest that a model needs; give it more than --minutes {session.asked.minutes:g}"
+        )
+    executions.refuse_failed(runs)
+    records = _records(directory)
+    if lacks_huge_pages(records["2M"]):
+        raise MachineError(
+            f"the kernel gave the program's memory no 2M page, so {CANNOT}; what is in the way: pagelab doctor"
+        )
+    window = _window(directory, session.asked.window)
+    own = executions.read(directory, window)
+    source, why = _source(session.asked, own, records["4K"])
+    resident = max(one.resident_bytes for one in runs)
+    _refuse_little_memory(resident)
+    trial = Trial(
+        counts="counted" if source else "simulated",
+        counts_why=why,
+        window=window,
+        resident_bytes=resident,
+        run_s=max(one.duration_s for one in runs),
+        faults_share=next(one.faults_share for one in own if one.layout == "4K"),
+    )
+    session.keep(trial=trial)
+    if window is None:
+        session.tell(
+            "no-window",
+            f"the program marks no window: R is user time of whole executions, and {trial.faults_share:.0%} of the "
+            "processor time was the kernel's (faults); mark the phase with pagelab_begin (docs/api.md)",
+        )
+
+
+def _window(directory: Path, asked: str | None) -> str | None:
+    names = executions.windows(directory)
+    if asked is not None:
+        if asked not in names:
+            has = f"it has {', '.join(names)}" if names else "it marks none"
+            raise BadInputError(f"--window {asked}: the program has no window of this name in every execution; {has}")
+        return asked
+    if len(names) > 1:
+        raise BadInputError(f"the program has windows {', '.join(names)}; name the one that is modelled: --window NAME")
+    return names[0] if names else None
+
+
+def _source(asked: Asked, runs: Sequence[Execution], record: Record) -> tuple[bool, str]:
+    """Whether counts are the hardware's, and why."""
+    if asked.counts == "simulated":
+        return False, "asked for"
+    missing = sorted({name for one in runs for key, name in executions.COUNTED.items() if key not in one.counts})
+    if not missing:
+        return True, "this machine counts them"
+    told = next((one.message for one in record.warnings if "counter" in one.kind), "they did not count")
+    why = f"{', '.join(missing)} ({told.split(': ')[0]})"
+    if asked.counts == "measured":
+        raise MachineError(
+            f"--counts measured: it does not count {why}; what it would need: pagelab doctor; or simulate "
+            "them: --counts simulated"
+        )
+    return False, f"this machine does not count {why}"
+
+
+def _refuse_little_memory(resident: int) -> None:
+    lines = Tree().text("/proc/meminfo").splitlines()
+    available = next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), None)
+    if available is not None and resident + _FREE_BYTES > available:
+        raise MachineError(
+            f"in 2M pages the program takes {resident >> 20} MiB, and {available >> 20} MiB are available: layouts "
+            "would not get their pages; free memory, or take a smaller input"
+        )
+
+
+def _records(directory: Path) -> dict[str, Record]:
+    """Of a trial's two executions, by layout."""
+    with Store.open(directory, write=False) as store:
+        names = store.runs()["policy"].to_list()
+        return dict(zip(names, store.records(), strict=True))
+
+
+def _counts(session: Session) -> tuple[Footprint, Simulator | None]:
+    """The used tiles, and the simulator where counts, or choices, are of one."""
+    trial, asked = session.campaign.trial, session.asked
+    assert trial is not None
+    records = _records(session.directory / TRIAL)
+    if trial.counts == "counted" and asked.select == "random":
+        space = footprint.of_record(records["2M"])
+        session.keep(footprint=list(space.tiles))
+        return space, None
+    simulated, space = needed(asked, session.directory, trial.window, session.progress.note)
+    refuse_other_input(space, footprint.of_record(records["2M"]), asked, whole=trial.window is None)
+    session.keep(simulated=simulated, footprint=list(space.tiles))
+    if asked.processor is None or not Path(asked.processor).suffix:
+        session.tell(
+            "uncalibrated",
+            f"C is not calibrated to this machine ({simulated.processor} as its makers describe it): models whose "
+            "slopes are cycles (basu, pham, gandhi, alam) may be off by its scale; pagelab doctor --probe-translation",
+        )
+    return space, Simulator(session.directory, simulated)
+
+
+def refuse_other_input(traced: Footprint, native: Footprint, asked: Asked, *, whole: bool) -> None:
+    """Raises `BadInputError` where the trace's memory is not that of the native execution.
+
+    Tiles beyond a pool's native end by more than one, or, of a trace of the ``whole`` execution, ends that far below.
+    """
+    for pool in dict.fromkeys([*traced.pools, *native.pools]):
+        ends = [max((at for own, at in one.tiles if own == pool), default=-1) for one in (traced, native)]
+        apart = (ends[0] - ends[1]) / traced.page_bytes
+        if apart > 1 or (whole and apart < -1):
+            sizes = [f"{(end + traced.page_bytes if end >= 0 else 0) >> 20} MiB" for end in ends]
+            raise BadInputError(
+                f"the trace is of another input: it uses {sizes[0]} of the {pool} pool, an execution {sizes[1]}; the "
+                "command must do the same every time; see both: pagelab trace --pools -- "
+                f"{shlex.join(asked.argv)}"
+            )
+
+
+def _pilot(session: Session, space: Footprint) -> Noise:
+    """Repeats of the two anchors: the noise, and how long an execution takes."""
+    trial = session.campaign.trial
+    assert trial is not None
+    fitting = int(_PILOT_SHARE * 60 * session.asked.minutes / (2 * trial.run_s))
+    blocks = min(max(fitting, _PILOT_BLOCKS[0]), _PILOT_BLOCKS[1])
+    directory = session.study(PILOT, making.anchors(space), blocks)
+    runs = executions.read(directory, trial.window)
+    executions.refuse_failed(runs)
+    times = {name: [one.r_s for one in runs if one.layout == name and one.r_s is not None] for name in ("4K", "2M")}
+    if any(len(values) < 2 or min(values) <= 0 for values in times.values()):
+        raise BadInputError(
+            "the measured phase takes no processor time that can be told; give the program more to do in it, or "
+            "measure another window: --window NAME"
+        )
+    return Noise.of(times, session.asked.estimator)
+
+
+def _plan(session: Session, noise: Noise, footprint_: Footprint, simulator: Simulator | None) -> list[Layout]:
+    """Fixes the plan and the test layouts; returns the layouts that may be chosen."""
+    asked, campaign = session.asked, session.campaign
+    tests = [row.layout() for row in campaign.tests] or making.judges(
+        footprint_, asked.tests, without=making.anchors(footprint_), seed=asked.seed
+    )
+    misses = None
+    if simulator is not None:
+        session.progress.note("simulate: misses along the memory")
+        misses = simulator.profile(footprint_).misses
+    space = Space(footprint_, misses, tuple(tests), asked.seed)
+    allowed = _candidates(session, space, simulator)
+    if campaign.plan is None:
+        pilot = executions.read(session.directory / PILOT, None)
+        run_s = float(np.mean([one.duration_s for one in pilot]))
+        left_s = _MARGIN * session.left_s
+        knows_c = campaign.trial is not None and campaign.trial.counts == "simulated"
+        plan = planning.plan(asked, noise, run_s, left_s, len(allowed), knows_c=knows_c)
+        plan = plan.model_copy(update={"candidates": max(len(allowed), plan.layouts)})
+        session.keep(plan=plan, tests=[LayoutRow.of(one, "test") for one in tests])
+        session.progress.note(plan_text(session.campaign))
+    return allowed
+
+
+def plan_text(campaign: Campaign) -> str:
+    """What a plan says, in a sentence or two."""
+    plan, asked = campaign.plan, campaign.asked
+    assert plan is not None
+    rounds = f" in {'up to ' if plan.rounds > 1 else ''}{plan.rounds} round{'s' if plan.rounds > 1 else ''}"
+    text = (
+        f"plan: {plan.layouts} layouts and {plan.tests} test layouts, {plan.repeats} executions of each{rounds}: "
+        f"{shown_duration(plan.executions * plan.run_s)}; single runs scatter by {plan.run_sd:.1%}, so that a perfect "
+        f"model would be off by {plan.perfect:.1%} at most"
+    )
+    if plan.aim_minutes is not None:
+        text += f"; for {asked.aim:.1%} give it --minutes {plan.aim_minutes:g}"
+    return text
+
+
+def _candidates(session: Session, space: Space, simulator: Simulator | None) -> list[Layout]:
+    """Distinct layouts that may be chosen, anchors first; as many as can be simulated in their share of the time."""
+    asked, campaign = session.asked, session.campaign
+    most = asked.layouts or planning.SIZES[0]
+    if campaign.plan is not None:
+        most = campaign.plan.candidates
+    if asked.select in ("random", "profile"):
+        return choosing.fixed(asked.select, space, most)
+    if asked.select == "moselect":
+        return _moselected(space, campaign, simulator, most)
+    assert simulator is not None
+    if campaign.plan is None:
+        each = max(simulator.seconds_a_layout(making.anchors(space.footprint)[0]), 1e-3)
+        fitting = int(_SIMULATED_SHARE * max(session.left_s, 0) / each)
+        most = min(choosing.MOST_CANDIDATES, max(2 * (asked.layouts or planning.USUAL), fitting))
+    return choosing.candidates(space, most)
+
+
+def _moselected(space: Space, campaign: Campaign, simulator: Simulator | None, count: int) -> list[Layout]:
+    """The nine, and with simulated counts all others: each depends on C alone, which is known."""
+    assert space.misses is not None
+    made = space.allowed(moselect_first(space))
+    if simulator is None or campaign.trial is None or campaign.trial.counts == "counted":
+        return made
+    while len(made) < count:
+        counts = [one.c for one in simulator.counts(made)]
+        more = choosing.by_gaps(space, list(zip(made, counts, strict=True)), 1, len(made))
+        if not more:
+            break
+        made += more
+    return made
+
+
+def moselect_first(space: Space) -> list[Layout]:
+    """The nine that moselect begins with."""
+    from pagelab.layouts import moselect
+
+    assert space.misses is not None
+    return moselect.first_layouts(space.footprint, space.misses)
+
+
+def _rounds(session: Session, allowed: list[Layout], simulator: Simulator | None) -> None:
+    """Runs the rounds that were chosen, and chooses further ones until there is a reason to stop."""
+    for known in session.campaign.rounds:
+        session.study(known.directory, [row.layout() for row in known.layouts], known.repeats)
+    while session.campaign.stopped is None:
+        following, why = _next(session, allowed, simulator)
+        if following is None:
+            session.keep(stopped=why)
+            return
+        session.keep(rounds=[*session.campaign.rounds, following])
+        session.study(following.directory, [row.layout() for row in following.layouts], following.repeats)
+
+
+def _next(session: Session, allowed: list[Layout], simulator: Simulator | None) -> tuple[Round | None, str]:
+    """The next round, or why there is none. Test layouts that are left when nothing is chosen have a last round."""
+    campaign, asked = session.campaign, session.asked
+    plan, trial, number = campaign.plan, campaign.trial, len(campaign.rounds)
+    assert plan is not None
+    assert trial is not None
+    shape = planning.shape(asked.select, plan.layouts, plan.tests, knows_c=trial.counts == "simulated")
+    run = {row.name for one in campaign.rounds for row in one.layouts}
+    left = [row for row in campaign.tests if row.name not in run]
+    if number == 0:
+        rows = [LayoutRow.of(one, "train") for one in _first(asked, allowed, simulator, shape.first)]
+        tests = [campaign.tests[at] for at in shape.tests_of(0)]
+        return Round(directory="round-1", repeats=plan.repeats, layouts=[*rows, *tests]), ""
+    chosen, why = _chosen(session, allowed, simulator, shape, len(left))
+    tests = (
+        left if not chosen else [row for row in left if row in [campaign.tests[at] for at in shape.tests_of(number)]]
+    )
+    if not chosen and not tests:
+        return None, why
+    rows = [LayoutRow.of(one, "train") for one in [*allowed[:2], *chosen]]
+    return Round(directory=f"round-{number + 1}", repeats=plan.repeats, layouts=[*rows, *tests]), ""
+
+
+def _chosen(
+    session: Session, allowed: list[Layout], simulator: Simulator | None, shape: planning.Shape, tests_left: int
+) -> tuple[list[Layout], str]:
+    """Training layouts of the next round beside the anchors, or why there are none."""
+    asked, plan, number = session.asked, session.campaign.plan, len(session.campaign.rounds)
+    assert plan is not None
+    if number >= shape.rounds:
+        return [], "the plan is done"
+    count = shape.later[number - 1]
+    if session.left_s < (count + planning.ANCHORS + tests_left) * plan.repeats * plan.run_s:
+        return [], "the minutes are over"
+    chosen, widest = _later(session, allowed, simulator, count)
+    if widest is not None:
+        session.progress.note(f"round {number}: intervals of layouts that did not run are within ±{widest:.1%}")
+        if widest <= asked.aim:
+            return [], f"intervals of layouts that did not run are within ±{widest:.1%}; the aim is ±{asked.aim:.1%}"
+    return chosen, "no further layout differs from those that were run"
+
+
+def _first(asked: Asked, allowed: list[Layout], simulator: Simulator | None, count: int) -> list[Layout]:
+    if asked.select != "adaptive":
+        return allowed[:count]
+    assert simulator is not None
+    return [allowed[at] for at in choosing.spread(simulator.counts(allowed), count, (0, 1))]
+
+
+def _later(
+    session: Session, allowed: list[Layout], simulator: Simulator | None, count: int
+) -> tuple[list[Layout], float | None]:
+    """Layouts of a further round, and how unsure the model is of the least certain candidate."""
+    campaign = session.campaign
+    found = gathered(session.directory, campaign, simulator)
+    training = found.points.role("train")
+    run = [row.layout() for one in campaign.rounds for row in one.layouts if row.role == "train"]
+    if session.asked.select == "moselect":
+        c = dict(zip(training.layouts, training.c.tolist(), strict=True))
+        measured = [(one, c[one.name]) for one in {one.name: one for one in run}.values() if one.name in c]
+        space = _space(session, simulator)
+        return choosing.by_gaps(space, measured, count, len(measured)), None
+    assert simulator is not None
+    tiles = {one.tiles for one in run}
+    taken = [at for at, one in enumerate(allowed) if one.tiles in tiles]
+    # Choices are by simulated counts, whatever the model's are: those of layouts that did not run are known.
+    own = [one for one in run if one.name in training.layouts]
+    choice = choosing.least_certain(
+        simulated_by(training, own, simulator), simulator.counts(allowed), taken, count, session.asked.seed
+    )
+    return [allowed[at] for at in choice.layouts], choice.widest
+
+
+def _space(session: Session, simulator: Simulator | None) -> Space:
+    campaign = session.campaign
+    footprint_ = Footprint(tuple(campaign.footprint))
+    misses = None if simulator is None else simulator.profile(footprint_).misses
+    return Space(footprint_, misses, tuple(row.layout() for row in campaign.tests), session.asked.seed)
+
+
+def _fit(session: Session, simulator: Simulator | None) -> ModelFile:
+    """The points of all rounds, every model, their judgement: ``model.json``."""
+    found = gathered(session.directory, session.campaign, simulator)
+    session.keep(excluded=found.excluded)
+    for one in found.told:
+        session.tell(one.kind, one.message)
+    points = found.points
+    training = points.roles.count("train")
+    if training < planning.FEWEST - planning.ANCHORS:
+        lost = ", ".join(f"{one.layout} ({one.why})" for one in found.excluded[:4])
+        raise BadInputError(
+            f"{training} training layouts are left, too few for a model; left out: {lost}; every execution: pagelab "
+            f"study status {session.directory / session.campaign.rounds[0].directory}"
+        )
+    session.progress.note("fit")
+    seed = session.asked.seed
+    judgement = judge(points, list(models(seed).values()), folds=min(FOLDS, training), seed=seed)
+    file = file_of(points, session.directory / document.NAME).model_copy(
+        update={"fits": fits_of(points, judgement, seed), "campaign": found.summary}
+    )
+    write_model(session.directory / FILE, file)
+    return file

@@ -1,0 +1,220 @@
+"""Counts of layouts by simulation: one trace of the program, one description of a processor, kept layout by layout."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from pagelab.errors import BadInputError, MachineError
+from pagelab.layouts import Footprint, Layout, Profile, footprint
+from pagelab.layouts import profile as profiles
+from pagelab.model_run.asked import Asked
+from pagelab.model_run.document import Simulated, put
+from pagelab.simulate import calibration, hardware
+from pagelab.simulate.tlb_runs import TlbRuns, tlb
+from pagelab.trace import Trace
+from pagelab.trace.capture import capture
+from pagelab.trace.operations import info
+from pagelab.trace.pools import of_header
+
+TRACE = "program.trace"
+COUNTS = "counts.json"
+BATCH = 8
+"""Layouts of one pass over the trace: after each, counts are kept."""
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """H, M and C of a layout; ``active``: cycles with at least one walk."""
+
+    h: float
+    m: float
+    c: float
+    active: float
+    table_reads: float
+
+
+def this_machine() -> str:
+    """The preset of this machine's processor. Raises `MachineError` where there is none."""
+    try:
+        found = calibration.preset_of(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        found = None
+    if found is None:
+        raise MachineError(
+            "no preset is known to describe this machine's processor; measure one with: pagelab doctor "
+            "--probe-translation --description here.toml, and give it: --processor here.toml; or name one of "
+            f"{', '.join(hardware.presets())}"
+        )
+    return found
+
+
+def needed(asked: Asked, directory: Path, window: str | None, report: Report) -> tuple[Simulated, Footprint]:
+    """The trace, captured where there is none yet, the description, and the tiles that the program touches.
+
+    Raises `BadInputError` where the trace is of another command, has no references, or fits no layout.
+    """
+    processor = asked.processor or this_machine()
+    described = hardware.load(processor)
+    described.needed("tlb")
+    if asked.caches:
+        described.needed("caches")
+    path = directory / TRACE
+    if asked.trace is not None:
+        path = Path(asked.trace)
+        refuse_other_run(path, asked, window)
+    elif not path.exists():
+        report("trace: one execution in the emulator")
+        _capture(asked, path, marker=window is not None)
+    space = footprint.of_trace(path)
+    simulated = Simulated(
+        processor=str(processor),
+        description=digest(described),
+        caches=asked.caches,
+        trace=str(path.resolve()) if asked.trace is not None else TRACE,
+        references=int(info(path)["references"]),
+    )
+    return simulated, space
+
+
+def digest(described: hardware.Processor) -> str:
+    """SHA-256 of what is simulated, whatever the file is called."""
+    text = json.dumps([described.caches, described.tlb], sort_keys=True, default=dict)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def refuse_other_run(path: Path, asked: Asked, window: str | None) -> None:
+    """Raises `BadInputError` where the trace's header names another command, or another part of it."""
+    header = Trace(path).header
+    parameters = (header.get("provenance") or {}).get("parameters") or {}
+    traced = parameters.get("capture")
+    options = f"--pools{' --marker' if window else ''}{' --full' if asked.caches else ''}"
+    if traced is None:
+        told = "it does not say which command it is of"
+    elif list(traced) != list(asked.argv):
+        told = f"it is of another command: {shlex.join(traced)}"
+    elif (parameters.get("options", {}).get("marker") == "on") != (window is not None):
+        told = "it is of the whole execution, and the program's window is measured" if window else "it is of a window"
+    elif asked.caches and header.get("content") == "runs":
+        told = "it has page runs, and --caches needs every reference"
+    else:
+        return
+    raise BadInputError(
+        f"--trace {path}: {told}; leave --trace out, or capture it with: pagelab trace {options} -o {path.name} -- "
+        f"{shlex.join(asked.argv)}"
+    )
+
+
+def _capture(asked: Asked, path: Path, *, marker: bool) -> None:
+    part = path.with_name(f".{path.name}.part").resolve()
+    with _silent(asked.cwd):
+        found = capture(list(asked.argv), part, marker=marker, pools=True, full=asked.caches, force=True)
+    if found.status != 0 or found.references == 0:
+        part.unlink(missing_ok=True)
+        what = f"ended with status {found.status} in the emulator" if found.status else "made no reference there"
+        raise BadInputError(
+            f"cannot simulate counts of {asked.argv[0]}: it {what}; see what happens: pagelab trace --pools -- "
+            f"{shlex.join(asked.argv)}"
+        )
+    part.replace(path)
+
+
+@contextmanager
+def _silent(cwd: str) -> Iterator[None]:
+    """Children have this directory, and write to nowhere: our output is the answer alone."""
+    before, kept = Path.cwd(), os.dup(1)
+    sys.stdout.flush()
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.chdir(cwd)
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+        os.chdir(before)
+
+
+@dataclass
+class Simulator:
+    """Counts by layout, kept in a file: what was simulated once is not simulated again."""
+
+    directory: Path
+    how: Simulated
+    _known: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        try:
+            document = json.loads((self.directory / COUNTS).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return
+        if document.get("description") == self.how.description and document.get("caches") == self.how.caches:
+            self._known = document["counts"]
+
+    @property
+    def trace(self) -> Path:
+        """The trace's path."""
+        return self.directory / self.how.trace
+
+    def counts(self, layouts: Sequence[Layout], report: Report | None = None) -> list[Counts]:
+        """Of each layout, in their order. Raises `BadInputError` as :func:`pagelab.simulate.tlb_runs.tlb` does."""
+        wanted = {key_of(one): one for one in layouts}
+        missing = [one for key, one in wanted.items() if key not in self._known]
+        for first in range(0, len(missing), BATCH):
+            batch = missing[first : first + BATCH]
+            if report is not None:
+                report(f"simulate: {first} of {len(missing)} layouts")
+            # Layouts may have one name each only, and two campaigns' names are not told apart here.
+            found = self._simulated(batch)
+            for one, row in zip(batch, found.executions.iter_rows(named=True), strict=True):
+                self._known[key_of(one)] = {
+                    "h": row["h"],
+                    "m": row["m"],
+                    "c": row["c"],
+                    "active": row["active_cycles"],
+                    "table_reads": row["table_reads"],
+                }
+            self._keep()
+        return [Counts(**{name: float(value) for name, value in self._known[key_of(one)].items()}) for one in layouts]
+
+    def seconds_a_layout(self, layout: Layout) -> float:
+        """Time of simulating one layout, measured with this one unless it is known already."""
+        if key_of(layout) in self._known:
+            return 0.0
+        began = monotonic()
+        self.counts([layout])
+        return monotonic() - began
+
+    def profile(self, space: Footprint) -> Profile:
+        """Misses with base pages, by tile."""
+        runs = tlb(self.trace, self.how.processor, Layout("4K", ()).policy(), caches=self.how.caches)
+        return profiles.of_windows(runs.windows, space, of_header(Trace(self.trace).header))
+
+    def _simulated(self, layouts: Sequence[Layout]) -> TlbRuns:
+        policies = [Layout(f"layout-{at}", one.tiles).policy() for at, one in enumerate(layouts)]
+        return tlb(self.trace, self.how.processor, policies, caches=self.how.caches)
+
+    def _keep(self) -> None:
+        document: dict[str, Any] = {
+            "processor": self.how.processor,
+            "description": self.how.description,
+            "caches": self.how.caches,
+            "counts": self._known,
+        }
+        put(self.directory / COUNTS, json.dumps(document, indent=1) + "\n")
+
+
+def key_of(layout: Layout) -> str:
+    """What a layout is, whatever its name."""
+    return " ".join(f"{one.pool}:{one.start:#x}-{one.end:#x}:{one.page_bytes >> 10}K" for one in layout.tiles) or "4K"
