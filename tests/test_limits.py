@@ -32,6 +32,7 @@ COMMANDS = {
     "compare": "compare s.study s.study",
     "model-import": "model import m.csv --into out.model",
     "model-fit": "model fit m.model",
+    "model-run": "model run --minutes 0.2 --into out.model -- true",
     "predict": "predict fitted.model --h 22 --m 20 --c 130",
     "try": "try --pages 4K --pages 2M --minutes 0.1 --into out.try -- true",
     "import": "import f.csv --into out.import",
@@ -187,6 +188,15 @@ def test_limits(command: str, limit: str, made: Path, everyones: Path) -> None:
             become_nobody()
 
     works_or_says_why(*limited(made, everyones, COMMANDS[command], apply, python))
+
+
+def test_a_command_of_a_group_that_starts_programs_is_none_of_the_group() -> None:
+    """What it starts would inherit the variables that keep libraries to one thread."""
+    from pagelab.cli.limits import STARTS_NO_PROGRAM, command_of
+
+    assert command_of(["model", "run", "--", "true"]) not in STARTS_NO_PROGRAM
+    assert command_of(["model", "fit", "run"]) in STARTS_NO_PROGRAM
+    assert command_of(["--help"]) == ""
 
 
 @pytest.mark.parametrize(("command", "expected"), [("simulate", 3), ("compare", 0)])

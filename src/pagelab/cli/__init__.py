@@ -16,7 +16,7 @@ def main() -> None:
 
         trouble.reporting(_run)
         return
-    command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+    command = limits.command_of(sys.argv[1:])
     limits.prepare(command)
     limits.guarded(_run, command, found)
 

@@ -15,7 +15,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ExtensionFileLoader
 from types import FrameType
@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS", "OMP_NUM_THREADS")
 STARTS_NO_PROGRAM = {"simulate", "report", "import", "model", "predict"}
 """Commands in which these variables may stay set; elsewhere the measured program would inherit them."""
-WATCHED = STARTS_NO_PROGRAM | {"advise", "compare", "diagnose", "demo", "trace", "try"}
+WATCHED = STARTS_NO_PROGRAM | {"advise", "compare", "diagnose", "demo", "model run", "trace", "try"}
 """Commands whose libraries or threads may hang or crash."""
 PATIENCE_S = 20.0
 """Processor time for loading one native module, and real time in which a process, with its own, does nothing."""
@@ -56,6 +56,13 @@ _LIMITS = (
     Limit(resource.RLIMIT_NOFILE, "open files", "n", 64),
     Limit(resource.RLIMIT_FSIZE, "the size of a file", "f", 64 << 20, 1024),
 )
+
+
+def command_of(arguments: Sequence[str]) -> str:
+    """What these sets call a command: its first word, and of a group's one that starts programs the second as well."""
+    words = [word for word in arguments if not word.startswith("-")][:2]
+    both = " ".join(words)
+    return both if both in WATCHED else "".join(words[:1])
 
 
 def tight() -> list[str]:

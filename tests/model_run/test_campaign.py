@@ -1,0 +1,295 @@
+"""Whole campaigns on a machine that takes as long as a rule says: what is planted comes back, what is wrong is told."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from machine import COMMAND, Machine, linear
+from pagelab.errors import BadInputError, MachineError
+from pagelab.model_run import document
+from pagelab.model_run.answer import verdict
+from pagelab.model_run.asked import Asked
+from pagelab.model_run.document import Campaign
+from pagelab.model_run.run import run
+from pagelab.models.document import ModelFile, read
+
+CLOCK = """echo '{"cycle_ns": 1.0}'"""
+"""A machine of one gigahertz."""
+
+
+def asked(trace: Path, **changes: Any) -> Asked:
+    usual: dict[str, Any] = {
+        "argv": COMMAND, "cwd": str(Path.cwd()), "minutes": 30.0, "counts": "simulated", "processor": "broadwell",
+        "layouts": 14, "trace": str(trace), "aim": 0.0005,
+    }  # fmt: skip
+    return Asked(**{**usual, **changes})
+
+
+def campaign(tmp_path: Path, machine: Machine, wanted: Asked) -> tuple[Campaign, ModelFile]:
+    directory = tmp_path / "gups.model"
+    found = run(wanted, directory, machine.tools())
+    return found, read(directory)
+
+
+@pytest.fixture(autouse=True)
+def _few_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing runs here, so that minutes hold thousands of executions; three of each are enough."""
+    monkeypatch.setattr("pagelab.model_run.planning._MOST_REPEATS", 3)
+    monkeypatch.setattr("pagelab.model_run.executions._CLOCK", CLOCK)
+
+
+@pytest.mark.parametrize("select", ["adaptive", "moselect", "profile", "random"])
+def test_a_planted_line_comes_back(select: str, trace: Path, tmp_path: Path) -> None:
+    """The description of the model is the machine's own: R = 2e7 + 3 H + 0.8 C, with 0.1% of noise."""
+    machine = Machine(trace, processor="broadwell", noise=0.001)
+    found, file = campaign(tmp_path, machine, asked(trace, select=select))
+    points = file.points()
+    assert points.source == "simulated"
+    assert points.roles.count("test") == 12
+    assert points.roles.count("train") == 14
+    assert points.anchors == {"4K": "4K", "2M": "2M"}
+    truth = np.array([linear({"h": h, "m": 0, "c": c}) for h, c in zip(points.h, points.c, strict=True)])
+    assert points.r == pytest.approx(truth, rel=0.005)
+    assert file.fits is not None
+    ours = file.fits.named("gp")
+    assert ours is not None
+    assert ours.test is not None
+    assert file.fits.floor_test is not None
+    assert ours.test.maximum < 3 * file.fits.floor_test.maximum_high
+    assert 0.0005 < file.campaign.run_sd < 0.002  # type: ignore[union-attr]
+    # Test layouts never train, and both anchors are in every block of every round.
+    for one in found.rounds:
+        names = [row.name for row in one.layouts]
+        assert {"4K", "2M"} <= set(names)
+        assert len(names) == len(set(names))
+    tested = [row.name for one in found.rounds for row in one.layouts if row.role == "test"]
+    assert sorted(tested) == sorted(row.name for row in found.tests)
+    trained = {tuple(row.tiles) for one in found.rounds for row in one.layouts if row.role == "train"}
+    assert not trained & {tuple(row.tiles) for row in found.tests}
+
+
+def test_the_simulator_under_a_wrong_description_still_predicts(trace: Path, tmp_path: Path) -> None:
+    """The machine has Haswell's second level, the model's counts are Sandy Bridge's: half the entries, no 2M in it."""
+    machine = Machine(trace, lambda counts: 4e6 + 3 * counts["h"] + 0.8 * counts["c"], noise=0.002)
+    _, file = campaign(tmp_path, machine, asked(trace, processor="sandy-bridge", layouts=20))
+    assert file.fits is not None
+    ours = file.fits.named("gp")
+    assert ours is not None
+    assert ours.test is not None
+    points = file.points()
+    spread = points.r.max() / points.r.min() - 1
+    assert spread > 0.15
+    assert ours.test.maximum < spread / 4
+
+
+def test_permuted_run_times_show_no_skill(trace: Path, tmp_path: Path) -> None:
+    machine = Machine(trace, permuted=True, noise=0.002)
+    _, file = campaign(tmp_path, machine, asked(trace, select="random", layouts=20))
+    assert file.fits is not None
+    assert all(one.skill is None or one.skill < 0.2 for one in file.fits.models)
+    assert verdict(file).startswith("no skill: on layouts left out, gp predicts")
+
+
+def test_counts_of_the_hardware_are_the_models_where_there_are_any(trace: Path, tmp_path: Path) -> None:
+    machine = Machine(trace, counts=True, noise=0.001)
+    found, file = campaign(tmp_path, machine, asked(trace, counts="auto"))
+    assert found.trial is not None
+    assert found.trial.counts == "counted"
+    points = file.points()
+    assert points.source == "counted"
+    # Haswell's, whose simulation plays the hardware, not Broadwell's, by which layouts are chosen.
+    rows = {row.name: row for one in found.rounds for row in one.layouts}
+    for name, c, r in zip(points.layouts, points.c, points.r, strict=True):
+        own = machine.simulated(rows[name].layout())
+        assert c == own["c"]
+        assert r == pytest.approx(linear(own), rel=0.01)
+
+
+def test_measured_counts_need_no_trace_for_random_layouts(trace: Path, tmp_path: Path) -> None:
+    machine = Machine(trace, counts=True, noise=0.001)
+    wanted = asked(trace, counts="measured", select="random").model_copy(update={"trace": None})
+    found, file = campaign(tmp_path, machine, wanted)
+    assert found.simulated is None
+    assert file.points().source == "counted"
+    assert not (tmp_path / "gups.model/program.trace").exists()
+
+
+def test_an_adaptive_campaign_ends_at_its_aim(trace: Path, tmp_path: Path) -> None:
+    machine = Machine(trace, processor="broadwell", noise=0.0005)
+    found, _ = campaign(tmp_path, machine, asked(trace, layouts=40, aim=0.05))
+    assert found.stopped is not None
+    assert "the aim is ±5.0%" in found.stopped
+    run_ = {row.name for one in found.rounds for row in one.layouts if row.role == "train"}
+    assert len(run_) < 40
+    assert sum(row.role == "test" for one in found.rounds for row in one.layouts) == 12
+
+
+def test_what_was_killed_goes_on_and_gives_the_same(trace: Path, tmp_path: Path) -> None:
+    """SIGKILL in the pilot, in the first round and in a later one; then the answer is that of one go."""
+    program = (
+        "import sys; sys.path.insert(0, {here!r})\n"
+        "from pathlib import Path\n"
+        "from machine import Machine\n"
+        "from pagelab.model_run.asked import Asked\n"
+        "from pagelab.model_run import executions, planning\n"
+        "from pagelab.model_run.run import run\n"
+        "planning._MOST_REPEATS = 3\n"
+        "executions._CLOCK = {clock!r}\n"
+        "machine = Machine(Path({trace!r}), kill_at={at})\n"
+        "run(Asked.model_validate_json({wanted!r}), Path({into!r}), machine.tools())\n"
+    )
+    wanted = asked(trace, layouts=14).model_dump_json()
+    directory = tmp_path / "killed.model"
+    codes = []
+    for at in (5, 30, 60, None):
+        text = program.format(
+            here=str(Path(__file__).parent), trace=str(trace), at=at, wanted=wanted, into=str(directory), clock=CLOCK
+        )
+        done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+        codes.append(done.returncode)
+    assert codes == [-9, -9, -9, 0], done.stderr
+    whole = run(asked(trace, layouts=14), tmp_path / "whole.model", Machine(trace).tools())
+    resumed = document.read(directory)
+    assert resumed is not None
+    assert [[row.name for row in one.layouts] for one in resumed.rounds] == [
+        [row.name for row in one.layouts] for one in whole.rounds
+    ]
+    first, second = read(directory).points(), read(tmp_path / "whole.model").points()
+    assert first.layouts == second.layouts
+    assert np.array_equal(first.c, second.c)
+    assert np.array_equal(first.r, second.r)
+
+
+def test_a_second_run_of_what_is_done_runs_nothing(trace: Path, tmp_path: Path) -> None:
+    wanted = asked(trace, select="random")
+    campaign(tmp_path, Machine(trace), wanted)
+    again = Machine(trace)
+    campaign(tmp_path, again, wanted)
+    assert again.runs == 0
+
+
+def test_another_question_in_the_same_directory_is_refused(trace: Path, tmp_path: Path) -> None:
+    campaign(tmp_path, Machine(trace), asked(trace, select="random"))
+    with pytest.raises(BadInputError, match=r"was asked for something else \(estimator\).*--into DIR"):
+        campaign(tmp_path, Machine(trace), asked(trace, select="random", estimator="mean"))
+
+
+def test_another_machine_is_refused(trace: Path, tmp_path: Path) -> None:
+    wanted = asked(trace, select="random")
+    run(wanted, tmp_path / "gups.model", Machine(trace).tools(), dry_run=True)
+    with pytest.raises(MachineError, match="began on another machine"):
+        campaign(tmp_path, Machine(trace, host="there"), wanted)
+
+
+def test_a_dry_run_tells_the_plan_and_the_next_goes_on_from_it(trace: Path, tmp_path: Path) -> None:
+    wanted = asked(trace, select="random")
+    first = Machine(trace)
+    planned = run(wanted, tmp_path / "gups.model", first.tools(), dry_run=True)
+    assert planned.plan is not None
+    assert (planned.plan.layouts, planned.plan.tests, planned.plan.repeats) == (14, 12, 3)
+    assert not planned.rounds
+    second = Machine(trace)
+    done, _ = campaign(tmp_path, second, wanted)
+    assert done.plan == planned.plan
+    assert second.runs == planned.plan.executions
+
+
+def test_counters_that_are_asked_for_and_missing_are_refused(trace: Path, tmp_path: Path) -> None:
+    with pytest.raises(MachineError, match=r"--counts measured: .*cycles, tlb.hits.*--counts simulated"):
+        campaign(tmp_path, Machine(trace), asked(trace, counts="measured"))
+
+
+def test_c_above_what_walkers_can_do_is_refused_where_counted_and_told_where_simulated(
+    trace: Path, tmp_path: Path
+) -> None:
+    short = Machine(trace, counts=True, rule=lambda counts: 1e5 + 0.2 * counts["c"])
+    with pytest.raises(BadInputError, match="more than R times"):
+        campaign(tmp_path / "counted", short, asked(trace, counts="measured", select="random"))
+    found, _ = campaign(
+        tmp_path / "simulated",
+        Machine(trace, rule=lambda counts: 1e4 + 1e-3 * counts["c"]),
+        asked(trace, select="random"),
+    )
+    assert "more-walks-than-time" in {one.kind for one in found.told}
+
+
+def test_2m_pages_that_do_not_come_are_refused(trace: Path, tmp_path: Path) -> None:
+    def without(_run: int) -> dict[str, Any]:
+        region = {
+            "region": "anon", "asked": "2M", "start": 0x670000000000, "end": 0x670000000000 + (25 << 21),
+            "mapped_bytes": 25 << 21, "resident_bytes": 25 << 21, "by_size": [{"page_bytes": 4096, "bytes": 25 << 21}],
+            "whole_touched_tiles": 25, "tiles_as_asked": 0,
+        }  # fmt: skip
+        return {"processes": [{"pid": 1, "ppid": 0, "executable": "/x", "governed": True, "placement": [region]}]}
+
+    with pytest.raises(MachineError, match=r"no 2M page.*pagelab doctor"):
+        campaign(tmp_path, Machine(trace, wrong={"all": without}), asked(trace))
+
+
+def test_short_placement_is_left_out_and_listed(trace: Path, tmp_path: Path) -> None:
+    """Every third execution of a mixture does not get its pages."""
+
+    def short(number: int) -> dict[str, Any]:
+        if number % 3:
+            return {}
+        warning = {"kind": "placement-shortfall", "severity": "warning", "message": "short", "data": {}}
+        return {"warnings": [warning]}
+
+    found, file = campaign(tmp_path, Machine(trace, wrong={"some": short}), asked(trace, select="random", layouts=20))
+    assert found.excluded
+    assert {one.why for one in found.excluded} == {"memory did not get the pages of the layout"}
+    lost = {one.layout for one in found.excluded if one.whole}
+    kept = file.points().layouts
+    assert not lost & set(kept)
+    repeats = dict(zip(kept, file.points().repeats.tolist(), strict=True))  # type: ignore[union-attr]
+    for one in found.excluded:
+        if not one.whole:
+            assert repeats[one.layout] == 3 - one.executions
+
+
+def test_a_trace_of_another_command_or_part_is_refused(trace: Path, tmp_path: Path) -> None:
+    other = asked(trace, argv=[*COMMAND[:-1], "300000"])
+    with pytest.raises(BadInputError, match="of another command: pagelab-workload gups"):
+        campaign(tmp_path / "command", Machine(trace), other)
+    with pytest.raises(BadInputError, match="it is of a window"):
+        campaign(tmp_path / "part", Machine(trace, window=None), asked(trace))
+
+
+def test_a_trace_with_more_memory_than_executions_have_is_refused(trace: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        BadInputError, match=r"trace is of another input: it uses 5\d MiB of the anon pool, an execution 20"
+    ):
+        campaign(tmp_path, Machine(trace, tiles=10), asked(trace))
+
+
+def test_less_memory_than_layouts_need_is_refused(trace: Path, tmp_path: Path) -> None:
+    machine = Machine(trace, wrong={"all": {"peak_rss_bytes": 1 << 50}})
+    with pytest.raises(MachineError, match="are available: layouts would not get their pages"):
+        campaign(tmp_path, machine, asked(trace))
+
+
+def test_too_few_minutes_are_refused_with_those_that_would_do(trace: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"14 layouts beside 12 tests need \d+: give it --minutes"):
+        campaign(tmp_path, Machine(trace), asked(trace, minutes=0.004))
+
+
+def test_a_failing_command_is_told(trace: Path, tmp_path: Path) -> None:
+    failed = {"outcome": {"status": "failed", "exit_code": 7, "signal": None}}
+    with pytest.raises(BadInputError, match=r"failed: ended with exit code 7; no model can be made"):
+        campaign(tmp_path, Machine(trace, wrong={"none": failed, "all": failed}), asked(trace))
+
+
+def test_whole_executions_are_user_time_with_the_faults_share_told(tmp_path: Path, trace: Path) -> None:
+    machine = Machine(trace, window=None, wrong={"none": {"time": {"wall_ns": 100, "user_ns": 60, "system_ns": 40}}})
+    with pytest.raises(BadInputError):  # the trace is of the window: refused later than what is told
+        campaign(tmp_path, machine, asked(trace))
+    found = json.loads((tmp_path / "gups.model" / document.NAME).read_text())
+    assert found["trial"]["faults_share"] == pytest.approx(0.4)
+    assert "40% of the processor time was the kernel's" in found["told"][0]["message"]
