@@ -24,6 +24,8 @@ class Asked(BaseModel):
     processor: str | None = None
     """A preset's name or a description's path; None: this machine's preset."""
     caches: bool = False
+    references: bool = False
+    """Whether the trace keeps every reference, for predictions of processors that need them."""
     select: Select = "adaptive"
     estimator: EstimatorName = "median"
     layouts: int | None = None

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import numpy as np
 
-from pagelab.errors import BadInputError
+from pagelab.errors import BadInputError, MachineError
 from pagelab.layouts import Layout
 from pagelab.model_run import executions
 from pagelab.model_run.document import Campaign, Excluded, Told
 from pagelab.model_run.estimate import Noise, estimate
 from pagelab.model_run.executions import Execution
-from pagelab.model_run.simulation import Counts, Simulator
+from pagelab.model_run.simulation import Counts, Simulator, this_machine
 from pagelab.models import Points
 from pagelab.models.document import CampaignSummary, SimulatedBy
 from pagelab.models.points import Role
+from pagelab.simulate import hardware
 
 _FEWEST = 2
 """Executions of a layout, without which its noise is nobody's."""
@@ -155,11 +156,14 @@ def _cycle_ns(runs: Sequence[Execution]) -> float:
 
 
 def _walkers(campaign: Campaign) -> int:
-    if campaign.simulated is None:
-        return 2
-    from pagelab.simulate import hardware
-
-    return int(hardware.load(campaign.simulated.processor).needed("tlb").get("walkers", 1))
+    """Of the description; of this machine's preset where nothing is simulated; two where nobody knows."""
+    processor = campaign.simulated.processor if campaign.simulated is not None else None
+    if processor is None:
+        try:
+            processor = this_machine()
+        except MachineError:
+            return 2
+    return int(hardware.load(processor).needed("tlb").get("walkers", 1))
 
 
 def _clock_moved(by_round: Sequence[Sequence[Execution]], *, counted: bool) -> list[Told]:

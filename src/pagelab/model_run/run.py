@@ -35,6 +35,7 @@ from pagelab.models.document import write as write_model
 from pagelab.models.judgement import FOLDS, judge
 from pagelab.record import Record
 from pagelab.study.control import Tools
+from pagelab.study.errors import StudyInterruptedError
 from pagelab.study.lock import DirectoryLock
 from pagelab.study.progress import Progress, Silent, Titled, shown_duration
 from pagelab.study.session import machine_changes
@@ -111,7 +112,12 @@ class Session:
                 seed=self.asked.seed + len(self.campaign.rounds),
             )
         shown: Progress = Titled(self.progress, name, notes=False) if titled else Silent()
-        executions.run(spec, directory, self.tools if titled else executions.quiet(self.tools), shown)
+        try:
+            executions.run(spec, directory, self.tools if titled else executions.quiet(self.tools), shown)
+        except StudyInterruptedError as error:
+            self.keep()
+            kept = str(error).partition(";")[0]
+            raise StudyInterruptedError(f"{kept}; what ran is kept, and the same command goes on from there") from None
         return directory
 
 

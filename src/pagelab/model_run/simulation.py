@@ -69,13 +69,14 @@ def needed(asked: Asked, directory: Path, window: str | None, report: Report) ->
     described.needed("tlb")
     if asked.caches:
         described.needed("caches")
+    full = asked.caches or asked.references or needs_references(described)
     path = directory / TRACE
     if asked.trace is not None:
         path = Path(asked.trace)
-        refuse_other_run(path, asked, window)
+        refuse_other_run(path, asked, window, full=full)
     elif not path.exists():
         report("trace: one execution in the emulator")
-        _capture(asked, path, marker=window is not None)
+        _capture(asked, path, marker=window is not None, full=full)
     space = footprint.of_trace(path)
     simulated = Simulated(
         processor=str(processor),
@@ -87,26 +88,33 @@ def needed(asked: Asked, directory: Path, window: str | None, report: Report) ->
     return simulated, space
 
 
+def needs_references(described: hardware.Processor) -> bool:
+    """Whether page runs are too little: where loads and stores have entries of their own."""
+    tables = described.needed("tlb")
+    arrays = [*tables.get("first", []), *tables.get("second", [])]
+    return any(array.get("serves", "data") in ("load", "store") for array in arrays)
+
+
 def digest(described: hardware.Processor) -> str:
     """SHA-256 of what is simulated, whatever the file is called."""
     text = json.dumps([described.caches, described.tlb], sort_keys=True, default=dict)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def refuse_other_run(path: Path, asked: Asked, window: str | None) -> None:
+def refuse_other_run(path: Path, asked: Asked, window: str | None, *, full: bool) -> None:
     """Raises `BadInputError` where the trace's header names another command, or another part of it."""
     header = Trace(path).header
     parameters = (header.get("provenance") or {}).get("parameters") or {}
     traced = parameters.get("capture")
-    options = f"--pools{' --marker' if window else ''}{' --full' if asked.caches else ''}"
+    options = f"--pools{' --marker' if window else ''}{' --full' if full else ''}"
     if traced is None:
         told = "it does not say which command it is of"
     elif list(traced) != list(asked.argv):
         told = f"it is of another command: {shlex.join(traced)}"
     elif (parameters.get("options", {}).get("marker") == "on") != (window is not None):
         told = "it is of the whole execution, and the program's window is measured" if window else "it is of a window"
-    elif asked.caches and header.get("content") == "runs":
-        told = "it has page runs, and --caches needs every reference"
+    elif full and header.get("content") == "runs":
+        told = "it has page runs, and every reference is needed here"
     else:
         return
     raise BadInputError(
@@ -115,10 +123,10 @@ def refuse_other_run(path: Path, asked: Asked, window: str | None) -> None:
     )
 
 
-def _capture(asked: Asked, path: Path, *, marker: bool) -> None:
+def _capture(asked: Asked, path: Path, *, marker: bool, full: bool) -> None:
     part = path.with_name(f".{path.name}.part").resolve()
     with _silent(asked.cwd):
-        found = capture(list(asked.argv), part, marker=marker, pools=True, full=asked.caches, force=True)
+        found = capture(list(asked.argv), part, marker=marker, pools=True, full=full, force=True)
     if found.status != 0 or found.references == 0:
         part.unlink(missing_ok=True)
         what = f"ended with status {found.status} in the emulator" if found.status else "made no reference there"

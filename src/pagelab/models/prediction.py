@@ -42,10 +42,27 @@ class Prediction(BaseModel):
     of: Of
     """What the interval is for: a layout's mean over many runs, or one run."""
     warnings: list[Told]
+    processor: str | None = None
+    """Whose TLB was simulated; null where counts were given."""
+    pages: str | None = None
+    """What it was simulated with."""
+    measured_4k: float | None = None
+    """R as measured in 4K pages, cycles; null where counts were given."""
+    estimator: str | None = None
+    """Of R; null where it is not known."""
 
     def text(self) -> str:
         """The prediction as it is printed."""
         lines = [f"R = {number(self.r)} cycles ({self.model}, {self.workload})"]
+        if self.processor is not None and self.measured_4k is not None:
+            change = wording.percent(self.r / self.measured_4k - 1)
+            counts = ", ".join(
+                f"{name} = {number(value or 0.0)}" for name, value in zip("HMC", (self.h, self.m, self.c), strict=True)
+            )
+            lines = [
+                f"{self.workload} with the TLB of {self.processor} in {self.pages} pages: {lines[0]}",
+                f"{change} against what was measured in 4K pages; simulated {counts}",
+            ]
         if self.low is not None and self.high is not None:
             what = "a layout's mean" if self.of == "mean" else "one run"
             width = wording.percent((self.high - self.low) / 2 / self.r, signed=False)

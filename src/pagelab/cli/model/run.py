@@ -77,6 +77,12 @@ def run_command(
         Path | None,
         typer.Option("--trace", metavar="FILE", help="A trace of the same command.", rich_help_panel=MEASURE),
     ] = None,
+    references: Annotated[
+        bool,
+        typer.Option(
+            "--references", help="Trace every reference, for predictions that need them.", rich_help_panel=MEASURE
+        ),
+    ] = False,
     timeout: Timeout = None,
     seed: Seed = 1,
     dry_run: Annotated[
@@ -114,6 +120,7 @@ def run_command(
         counts=counts,
         processor=_processor(processor),
         caches=caches,
+        references=references,
         select=select,
         estimator=estimator,
         layouts=layouts,

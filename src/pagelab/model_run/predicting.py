@@ -1,0 +1,114 @@
+"""Run time with another TLB or other pages: counts by the simulator of the training, then the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pagelab import policy as policies
+from pagelab.errors import BadInputError
+from pagelab.layouts.layout import POOLS
+from pagelab.model_run.simulation import digest, needs_references
+from pagelab.models.answer import Told
+from pagelab.models.document import CampaignSummary, ModelFile, SimulatedBy, inside
+from pagelab.models.gaussian_process import Of
+from pagelab.models.prediction import Prediction, predict
+from pagelab.simulate import hardware
+from pagelab.simulate.placements import Placement, placement, placement_of_pages
+from pagelab.simulate.tlb_runs import tlb
+from pagelab.trace import Trace
+
+
+def predict_for(
+    file: ModelFile,
+    path: Path,
+    processor: str | None,
+    pages: str | None,
+    policy: Path | None = None,
+    *,
+    model: str = "gp",
+    of: Of = "mean",
+    level: float = 0.95,
+) -> Prediction:
+    """R on the machine of the training, if it had the TLB of ``processor`` (None: its own) and these ``pages``.
+
+    ``path`` is where the file is from: its trace lies beside it. ``pages``: a size or rule of ``--pages``, 4K where
+    neither it nor a ``policy`` is given. Where the training's counts are the hardware's, simulated ones are scaled by
+    counted over simulated of the nearest anchor, as Alam et al. (ISCA 2017) scale theirs: marked with a warning.
+
+    Raises `BadInputError` for models without a trace, and for traces and descriptions that are no longer there.
+    """
+    campaign, simulated = _known(file, path)
+    trace = Path(simulated.trace)
+    trace = trace if trace.is_absolute() else inside(path).parent / trace
+    if not trace.exists():
+        raise BadInputError(
+            f"cannot simulate {file.workload}: its trace {trace} is gone; put it back, or give counts: --h N --m N …"
+        )
+    name = processor or simulated.processor
+    training = hardware.load(simulated.processor)
+    if digest(training) != simulated.description:
+        raise BadInputError(
+            f"cannot simulate {file.workload}: {simulated.processor} is described otherwise than when its model was "
+            "made; make the model anew: pagelab model run"
+        )
+    if needs_references(hardware.load(name)) and Trace(trace).header.get("content") == "runs":
+        raise BadInputError(
+            f"cannot simulate {file.workload} on {name}: its stores have entries of their own, and the model's trace "
+            "has page runs; make the model with: pagelab model run --references"
+        )
+    wanted = placement(policy) if policy is not None else _pages(pages or "4K")
+    counts = _counts(trace, name, wanted, caches=simulated.caches)
+    warnings = []
+    if file.source == "counted":
+        anchor = "2M" if wanted.name in ("2M", "1G") else "4K"
+        counts = _scaled(file, trace, simulated, counts, anchor)
+        message = (
+            f"counts are simulated, and scaled by counted over simulated of {anchor} pages: the model's are counted"
+        )
+        warnings.append(Told(kind="scaled", message=message))
+    told = predict(file, counts["h"], counts["m"], counts["c"], model=model, of=of, level=level)
+    return told.model_copy(
+        update={
+            "processor": name,
+            "pages": wanted.name,
+            "warnings": [*warnings, *told.warnings],
+            "measured_4k": next(row.r for row in file.layouts if row.layout == file.anchors["4K"]),
+            "estimator": campaign.estimator,
+        }
+    )
+
+
+def _pages(text: str) -> Placement:
+    """A bare size is that of heap, mappings and arenas, as in layouts: files and stacks keep their base pages."""
+    if text != "4K" and text.isalnum():
+        rules = [f'[[rule]]\nmemory = "{pool}"\npages = "{text}"\n' for pool in POOLS]
+        return placement(policies.parse("\n".join([f'name = "{text}"', *rules]), f"--pages {text}"))
+    return placement_of_pages(text)
+
+
+def _known(file: ModelFile, path: Path) -> tuple[CampaignSummary, SimulatedBy]:
+    if file.campaign is None or file.campaign.simulated is None:
+        why = "it was imported" if file.campaign is None else "its campaign needed none"
+        raise BadInputError(
+            f"cannot simulate for {path}: it has no trace ({why}); give counts of your simulator: --h N --m N --c N"
+        )
+    return file.campaign, file.campaign.simulated
+
+
+def _counts(trace: Path, processor: str, wanted: Placement, *, caches: bool) -> dict[str, float]:
+    row = tlb(trace, processor, wanted, caches=caches).executions.row(0, named=True)
+    return {name: float(row[name]) for name in ("h", "m", "c")}
+
+
+def _scaled(
+    file: ModelFile, trace: Path, simulated: SimulatedBy, counts: dict[str, float], anchor: str
+) -> dict[str, float]:
+    """Counts of the hardware's size. Where an anchor has none of a kind, they stay."""
+    own = next(row for row in file.layouts if row.layout == file.anchors[anchor])
+    base = _counts(trace, simulated.processor, _pages(anchor), caches=simulated.caches)
+    counted = {"h": own.h, "m": own.m, "c": own.c}
+    found = {}
+    for name, value in counts.items():
+        real = counted[name]
+        found[name] = value * real / base[name] if real is not None and base[name] > 0 else value
+    return found

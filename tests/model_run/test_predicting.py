@@ -1,0 +1,98 @@
+"""Predictions for other TLBs: of a machine that takes as long as a rule says, the truth is known."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from test_campaign import asked, campaign
+
+from machine import Machine
+from pagelab.errors import BadInputError
+from pagelab.model_run.predicting import predict_for
+from pagelab.models.document import FILE, ModelFile, read, write
+
+
+def rule(counts: dict[str, float]) -> float:
+    return 4e6 + 3.0 * counts["h"] + 0.8 * counts["c"]
+
+
+@pytest.fixture(scope="module")
+def trained(trace: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ModelFile]:
+    directory = tmp_path_factory.mktemp("trained")
+    patch = pytest.MonkeyPatch()
+    patch.setattr("pagelab.model_run.planning._MOST_REPEATS", 3)
+    patch.setattr("pagelab.model_run.executions._CLOCK", """echo '{"cycle_ns": 1.0}'""")
+    _, file = campaign(directory, Machine(trace, rule, "broadwell", noise=0.001), asked(trace, layouts=20))
+    patch.undo()
+    return directory / "gups.model", file
+
+
+@pytest.mark.parametrize("pages", ["4K", "2M", "anon=0-20M:2M"])
+@pytest.mark.parametrize("processor", ["skylake", "haswell"])
+def test_the_run_time_with_another_tlb_is_that_of_its_counts(
+    processor: str, pages: str, trained: tuple[Path, ModelFile]
+) -> None:
+    path, file = trained
+    told = predict_for(file, path, processor, pages)
+    assert told.h is not None
+    assert told.c is not None
+    truth = rule({"h": told.h, "m": 0.0, "c": told.c})
+    if not told.warnings:
+        assert told.r == pytest.approx(truth, rel=0.01)
+    assert told.low is not None
+    assert told.high is not None
+    assert told.low <= truth <= told.high
+    assert {one.kind for one in told.warnings} <= {"extrapolation"}
+
+
+def test_the_trainings_own_pages_are_what_was_measured(trained: tuple[Path, ModelFile]) -> None:
+    path, file = trained
+    for size in ("4K", "2M"):
+        told = predict_for(file, path, None, size)
+        row = next(row for row in file.layouts if row.layout == size)
+        assert (told.h, told.m, told.c) == (row.h, row.m, row.c)
+        assert told.r == pytest.approx(row.r, rel=0.01)
+
+
+def test_counts_of_the_hardware_are_scaled_and_that_is_told(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hardware walks as Haswell's description does, layouts are simulated as Broadwell's."""
+    monkeypatch.setattr("pagelab.model_run.planning._MOST_REPEATS", 3)
+    machine = Machine(trace, rule, "haswell", noise=0.001, counts=True)
+    _, file = campaign(tmp_path, machine, asked(trace, counts="measured"))
+    told = predict_for(file, tmp_path / "gups.model", "broadwell", "4K")
+    own = next(row for row in file.layouts if row.layout == "4K")
+    assert told.c == pytest.approx(own.c)  # what the training's simulator says of 4K is what was counted
+    assert "scaled" in {one.kind for one in told.warnings}
+
+
+def test_what_cannot_be_simulated_is_refused(trained: tuple[Path, ModelFile], tmp_path: Path) -> None:
+    path, file = trained
+    with pytest.raises(BadInputError, match=r"no trace.*it was imported"):
+        predict_for(file.model_copy(update={"campaign": None}), path, "skylake", "4K")
+    assert file.campaign is not None
+    assert file.campaign.simulated is not None
+    gone = file.campaign.simulated.model_copy(update={"trace": str(tmp_path / "gone.trace")})
+    campaign_ = file.campaign.model_copy(update={"simulated": gone})
+    with pytest.raises(BadInputError, match=r"trace .*gone\.trace is gone"):
+        predict_for(file.model_copy(update={"campaign": campaign_}), path, "skylake", "4K")
+    other = file.campaign.simulated.model_copy(update={"description": "0"})
+    campaign_ = file.campaign.model_copy(update={"simulated": other})
+    with pytest.raises(BadInputError, match="described otherwise"):
+        predict_for(file.model_copy(update={"campaign": campaign_}), path, "skylake", "4K")
+    with pytest.raises(BadInputError, match="pagelab model run --references"):
+        predict_for(file, path, "sapphire-rapids", "4K")
+
+
+def test_a_directory_is_read_and_written_as_its_file(trained: tuple[Path, ModelFile], tmp_path: Path) -> None:
+    path, file = trained
+    copy = tmp_path / "copy.model"
+    shutil.copytree(path, copy)
+    write(copy, file.model_copy(update={"workload": "renamed"}))
+    assert read(copy).workload == read(copy / FILE).workload == "renamed"
+    (copy / FILE).unlink()
+    with pytest.raises(BadInputError, match="goes on with: pagelab model run"):
+        read(copy)
