@@ -16,6 +16,7 @@ from .advise.document import AdviceDocument
 from .analysis.compare_document import CompareDocument
 from .analysis.try_document import TryDocument
 from .model_run.document import Campaign
+from .model_run.ranging import RangeDocument
 from .models.answer import ModelReport
 from .models.document import ModelFile
 from .models.prediction import Prediction
@@ -37,12 +38,13 @@ JSON_SCHEMAS: dict[str, type[BaseModel]] = {
     "model-1.json": ModelFile,
     "model-report-1.json": ModelReport,
     "campaign-1.json": Campaign,
+    "model-range-1.json": RangeDocument,
     "model-sensitivity-1.json": Sensitivity,
     "prediction-1.json": Prediction,
 }
 """File → model: an imported run, a study's plan as stored, study.toml as written, a comparison,
 a try, an advice, a sweep's file as written, a model's file, what it reports and how it minds wrong counts,
-a campaign's file, a prediction."""
+a campaign's file, layouts of equal walk cycles, a prediction."""
 
 _STORE_HEAD = """\
 # The store

@@ -1,0 +1,234 @@
+"""Layouts of equal C and different R: how far any model in C alone must be off (after the authors' mosrange).
+
+Each of several orders of the program's tiles is given large pages from its beginning, until simulated C is at the
+wanted level; the layouts so found have equal walk cycles at different places. They run interleaved, beside 4K and 2M.
+A model in C alone predicts one R for all of them: its largest relative error is at least (R₁ − R₂)/(R₁ + R₂) for the
+longest and the shortest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from pagelab import layouts as making
+from pagelab.errors import BadInputError
+from pagelab.layouts import Footprint, Layout
+from pagelab.model_run import document, executions
+from pagelab.model_run.estimate import Noise, estimate
+from pagelab.model_run.simulation import Simulator
+from pagelab.study.control import Tools
+from pagelab.study.lock import DirectoryLock
+from pagelab.study.progress import Progress, Silent, Titled, shown_duration
+
+SCHEMA: Literal["pagelab.model-range/1"] = "pagelab.model-range/1"
+NEAR = 0.02
+"""How far C may be from the level, relative to its span from 2M to 4K."""
+LEAST_REPEATS, MOST_REPEATS = 3, 50
+_DRAWS = 4000
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RangedLayout(_Model):
+    """One layout at the level."""
+
+    layout: str
+    c: float
+    huge_bytes: int
+    r_s: float
+    """By the campaign's estimator, seconds."""
+    repeats: int
+
+
+class RangeDocument(_Model):
+    """What ``pagelab model range --json`` prints."""
+
+    schema_: Literal["pagelab.model-range/1"] = Field(default=SCHEMA, alias="schema")
+    workload: str
+    level: float
+    """Of C between 2M (0) and 4K (1), as it was asked for; ``c`` is what tiles allow."""
+    c: float
+    layouts: list[RangedLayout]
+    apart: float
+    """Largest difference in C, relative to its span from 2M to 4K."""
+    floor: float
+    """Least maximal relative error of any model in C alone on these layouts."""
+    noise: float
+    """What that would be if R were the same in all of them: the median under the noise of the repeats."""
+    noise_high: float
+    """Its 95% quantile: a floor above it is none of noise."""
+    r_4k_s: float
+    r_2m_s: float
+
+
+def ranged(
+    directory: Path, level: float, minutes: float, tools: Tools, progress: Progress | None = None, seed: int = 1
+) -> RangeDocument:
+    """Finds the layouts, runs them in ``DIR/range-NN``, or what is left of them, and compares.
+
+    Raises `BadInputError` for directories without a campaign that has a trace, for levels at which there are not two
+    layouts, and for minutes that hold fewer than :data:`LEAST_REPEATS` of each.
+    """
+    campaign = document.read(directory)
+    if campaign is None or campaign.simulated is None or campaign.trial is None or campaign.plan is None:
+        raise BadInputError(
+            f"{directory}: it has no campaign with a trace and a plan; make it with: pagelab model run --into "
+            f"{directory.name} -- CMD"
+        )
+    if not 0.02 <= level <= 0.98:
+        raise BadInputError(f"--at {100 * level:g}: a percentage within 2 ... 98 of the way from 2M to 4K")
+    shown = progress or Silent()
+    with DirectoryLock(directory, lambda who: f"{directory} is in use by {who}; wait for it"):
+        simulator = Simulator(directory, campaign.simulated)
+        space = Footprint(tuple(campaign.footprint))
+        shown.note(f"simulate: layouts of equal C at {level:.0%}")
+        layouts, c, span = at_level(space, simulator, level, seed)
+        own = directory / f"range-{round(100 * level):02d}"
+        runs = len(layouts) + 2
+        repeats = min(MOST_REPEATS, int(60 * minutes / (runs * campaign.plan.run_s)))
+        if repeats < LEAST_REPEATS:
+            least = LEAST_REPEATS * runs * campaign.plan.run_s
+            raise BadInputError(
+                f"{LEAST_REPEATS} executions of {runs} layouts take {shown_duration(least)}; give it --minutes "
+                f"{np.ceil(least / 6) / 10:g}"
+            )
+        spec = own / "study.toml"
+        if not (own / "study.db").exists():
+            wanted = [*making.anchors(space), *layouts]
+            spec = executions.study(campaign.asked, own, wanted, repeats, counting=False, seed=seed)
+        executions.run(spec, own, tools, Titled(shown, own.name, notes=False))
+        return _compared(campaign, own, layouts, c, level, span)
+
+
+def at_level(
+    space: Footprint, simulator: Simulator, level: float, seed: int
+) -> tuple[list[Layout], list[float], float]:
+    """Distinct layouts whose C is near ``level`` between 2M and 4K, their C, and the span.
+
+    Raises `BadInputError` where there are not two.
+    """
+    large, small = (one.c for one in simulator.counts(making.anchors(space)[::-1]))
+    if small <= large:
+        raise BadInputError("C is the same in 4K and in 2M pages: no layout differs from another in it")
+    wanted = large + level * (small - large)
+    found: dict[tuple[object, ...], tuple[Layout, float]] = {}
+    misses = simulator.profile(space).misses
+    for name, order in _orders(space, misses, seed):
+        layout, c = _first_at(space, simulator, name, order, wanted)
+        if not found:
+            # Of few tiles none may be at the level: the first order's nearest is, for the others.
+            wanted = c
+        if abs(c - wanted) <= NEAR * (small - large):
+            found.setdefault(layout.tiles, (layout, c))
+    if len(found) < 2:
+        raise BadInputError(
+            f"{len(found)} layouts have a C within {NEAR:.0%} of the level: tiles are too few, or one has most of the "
+            "misses; try another level: --at PERCENT"
+        )
+    return [layout for layout, _ in found.values()], [c for _, c in found.values()], small - large
+
+
+def _orders(space: Footprint, misses: NDArray[np.float64], seed: int) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    """Ways to give tiles large pages one after the other."""
+    places = np.arange(len(space))
+    yield "upwards", places
+    yield "downwards", places[::-1]
+    yield "hottest-first", np.argsort(-misses, kind="stable")
+    yield "coldest-first", np.argsort(misses, kind="stable")
+    yield "even-first", np.concatenate([places[::2], places[1::2]])
+    random = np.random.default_rng(seed)
+    for number in range(2):
+        yield f"window-{number}", np.roll(places, -int(random.integers(1, max(2, len(places)))))
+        yield f"scattered-{number}", random.permutation(places)
+
+
+def _first_at(
+    space: Footprint,
+    simulator: Simulator,
+    name: str,
+    order: NDArray[np.int64],
+    wanted: float,
+) -> tuple[Layout, float]:
+    """The beginning of the order whose C is nearest to what is wanted, by bisection: more large pages, fewer walks."""
+
+    def at(count: int) -> tuple[Layout, float]:
+        layout = space.at(name, order[:count].tolist())
+        return layout, simulator.counts([layout])[0].c
+
+    low, high = 0, len(order)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if at(middle)[1] > wanted else (low, middle)
+    return min((at(low), at(high)), key=lambda pair: abs(pair[1] - wanted))
+
+
+def _compared(
+    campaign: document.Campaign, own: Path, layouts: list[Layout], c: list[float], level: float, span: float
+) -> RangeDocument:
+    assert campaign.trial is not None
+    how = campaign.asked.estimator
+    times: dict[str, list[float]] = {}
+    for one in executions.read(own, campaign.trial.window):
+        if one.status == "ok" and not one.short and one.r_s:
+            times.setdefault(one.layout, []).append(one.r_s)
+    kept = {name: values for name, values in times.items() if len(values) >= 2}
+    rows = [
+        RangedLayout(
+            layout=layout.name,
+            c=own_c,
+            huge_bytes=layout.huge_bytes,
+            r_s=estimate(np.array(kept[layout.name]), how),
+            repeats=len(kept[layout.name]),
+        )
+        for layout, own_c in zip(layouts, c, strict=True)
+        if layout.name in kept
+    ]
+    if len(rows) < 2 or not {"4K", "2M"} <= kept.keys():
+        raise BadInputError(
+            f"fewer than two layouts ran well enough to be compared; every execution: pagelab study status {own}"
+        )
+    noise = Noise.of(kept, how)
+    errors = np.array([noise.error(row.repeats) for row in rows])
+    drawn = 1 + errors * np.random.default_rng(1).normal(size=(_DRAWS, len(rows)))
+    alike = np.ptp(drawn, axis=1) / (drawn.max(axis=1) + drawn.min(axis=1))
+    r = np.array([row.r_s for row in rows])
+    values = [row.c for row in rows]
+    return RangeDocument(
+        workload=campaign.workload,
+        level=level,
+        c=float(np.median(values)),
+        layouts=sorted(rows, key=lambda row: row.r_s),
+        apart=(max(values) - min(values)) / span,
+        floor=float(np.ptp(r) / (r.max() + r.min())),
+        noise=float(np.median(alike)),
+        noise_high=float(np.quantile(alike, 0.95)),
+        r_4k_s=estimate(np.array(kept["4K"]), how),
+        r_2m_s=estimate(np.array(kept["2M"]), how),
+    )
+
+
+def text(found: RangeDocument) -> str:
+    """The comparison as it is printed."""
+    low, high = found.layouts[0], found.layouts[-1]
+    told = "more than noise" if found.floor > found.noise_high else "no more than noise"
+    lines = [
+        f"any model in C alone is off by at least {found.floor:.1%} on one of {len(found.layouts)} layouts with "
+        f"{found.level:.0%} of the walk cycles: {told} ({found.noise:.1%}, up to {found.noise_high:.1%})",
+        "",
+        f"{high.layout} takes {high.r_s:.4g} s, {low.layout} {low.r_s:.4g} s; 4K takes {found.r_4k_s:.4g} s, 2M "
+        f"{found.r_2m_s:.4g} s",
+        f"{'layout':<16} {'C':>12} {'2M pages':>10} {'R':>10}",
+    ]
+    lines += [
+        f"{row.layout:<16} {row.c:>12.4g} {f'{row.huge_bytes >> 20} MiB':>10} {f'{row.r_s:.4g} s':>10}"
+        for row in found.layouts
+    ]
+    return "\n".join([*lines, f"their C differs by {found.apart:.1%} of what 4K has above 2M at most"])

@@ -1,0 +1,77 @@
+"""Layouts of equal C: what a rule in C alone, and one that minds something else, make of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from test_campaign import CLOCK, asked
+
+from machine import Machine
+from pagelab.errors import BadInputError
+from pagelab.layouts import Footprint
+from pagelab.model_run import document
+from pagelab.model_run.ranging import NEAR, at_level, ranged, text
+from pagelab.model_run.run import run
+from pagelab.model_run.simulation import Simulator
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pagelab.model_run.planning._MOST_REPEATS", 3)
+    monkeypatch.setattr("pagelab.model_run.ranging.MOST_REPEATS", 4)
+    monkeypatch.setattr("pagelab.model_run.executions._CLOCK", CLOCK)
+
+
+def planned(trace: Path, directory: Path, machine: Machine) -> None:
+    run(asked(trace, select="random"), directory, machine.tools(), dry_run=True)
+
+
+def test_layouts_at_a_level_have_its_c_and_differ(trace: Path, tmp_path: Path) -> None:
+    planned(trace, tmp_path / "g", Machine(trace))
+    campaign = document.read(tmp_path / "g")
+    assert campaign is not None
+    assert campaign.simulated is not None
+    simulator = Simulator(tmp_path / "g", campaign.simulated)
+    layouts, c, span = at_level(Footprint(tuple(campaign.footprint)), simulator, 0.4, 1)
+    assert len({one.tiles for one in layouts}) == len(layouts) >= 3
+    by_hand = [one.c for one in simulator.counts(layouts)]
+    assert by_hand == c
+    large, small = min(simulator._known.values(), key=lambda one: one["c"])["c"], simulator.counts([layouts[0]])[0].c
+    assert span > 0
+    assert max(c) - min(c) <= 2 * NEAR * span
+    assert small > large
+
+
+@pytest.mark.parametrize(("first_tiles", "real"), [(0.0, False), (2e6, True)])
+def test_a_floor_is_told_from_noise(first_tiles: float, real: bool, trace: Path, tmp_path: Path) -> None:
+    """R follows C alone, or also whether the first tile of the memory is large, which C does not tell."""
+    machine = Machine(trace, lambda counts: 4e6 + 0.8 * counts["c"], "broadwell", noise=0.002)
+    planned(trace, tmp_path / "g", machine)
+    simulated = machine.simulated
+
+    def with_place(layout):  # type: ignore[no-untyped-def]
+        counts = simulated(layout)
+        first = any(tile.start <= 2 << 20 < tile.end and tile.end < 200 << 20 for tile in layout.tiles)
+        return {**counts, "c": counts["c"] + (first_tiles if first else 0.0)}
+
+    machine.simulated = with_place  # type: ignore[method-assign]
+    found = ranged(tmp_path / "g", 0.5, 5.0, machine.tools())
+    assert (found.floor > found.noise_high) == real
+    if real:
+        assert 0.05 < found.floor < 0.2
+    assert ("more than noise" in text(found).replace("no more than noise", "")) == real
+    assert found.r_2m_s < found.r_4k_s + 1
+    again = Machine(trace)
+    assert ranged(tmp_path / "g", 0.5, 5.0, again.tools()) == found
+    assert again.runs == 0
+
+
+def test_what_has_no_campaign_or_level_is_refused(trace: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="pagelab model run --into"):
+        ranged(tmp_path, 0.5, 1.0, Machine(trace).tools())
+    planned(trace, tmp_path / "g", Machine(trace))
+    with pytest.raises(BadInputError, match="--at 99"):
+        ranged(tmp_path / "g", 0.99, 1.0, Machine(trace).tools())
+    with pytest.raises(BadInputError, match="give it --minutes"):
+        ranged(tmp_path / "g", 0.5, 1e-5, Machine(trace).tools())
