@@ -177,7 +177,7 @@ def _clock_moved(by_round: Sequence[Sequence[Execution]], *, counted: bool) -> l
         Told(
             kind="clock-changed",
             message=f"the clock changed during the campaign: a cycle took {low:.3f} to {high:.3f} ns (the middle 80% "
-            f"of executions); R is in cycles of {middle:.3f} ns; keep it fixed with: pagelab doctor --why",
+            f"of executions); R is in cycles of {middle:.3f} ns; what decides it: pagelab doctor --why",
         )
     ]
 

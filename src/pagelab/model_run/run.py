@@ -234,11 +234,11 @@ def _source(asked: Asked, runs: Sequence[Execution], record: Record) -> tuple[bo
     if not missing:
         return True, "this machine counts them"
     told = next((one.message for one in record.warnings if "counter" in one.kind), "they did not count")
-    why = f"{', '.join(missing)} ({told.split(': ')[0]})"
+    why = f"{', '.join(missing)}: {told.split(': ')[0]}"
     if asked.counts == "measured":
         raise MachineError(
-            f"--counts measured: it does not count {why}; what it would need: pagelab doctor; or simulate "
-            "them: --counts simulated"
+            f"--counts measured: this machine does not count {why}; what it would need: pagelab doctor; or "
+            "simulate them: --counts simulated"
         )
     return False, f"this machine does not count {why}"
 
