@@ -40,16 +40,9 @@ ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs/method/models.md"
 CSV = ROOT / "docs/method/models_designs.csv"
 PROGRAMS = {
-    "gups": ["pagelab-workload", "gups", "--bytes", "64M", "--updates", "400000"],
-    "btree": ["pagelab-workload", "btree", "--bytes", "64M", "--lookups", "60000"],
-    "hot": [
-        sys.executable,
-        "-c",
-        # A table of 40 MB of which an eighth gets most of the reads, in an order that nothing predicts.
-        "import random; random.seed(1); t = bytearray(40 << 20); n = len(t)\n"
-        "for i in range(0, n, 4096): t[i] = 1\n"
-        "s = sum(t[random.randrange(n // 8) if random.random() < .8 else random.randrange(n)] for _ in range(60000))",
-    ],
+    "gups": ["pagelab-workload", "gups", "--bytes", "64M", "--updates", "200000"],
+    "btree": ["pagelab-workload", "btree", "--bytes", "64M", "--lookups", "30000"],
+    "malloc": ["pagelab-workload", "malloc-storm", "--bytes", "48M", "--operations", "5000"],
 }
 SELECTS: tuple[Select, ...] = ("adaptive", "moselect", "profile", "random")
 SIZES = (10, 14, 20, 30)
@@ -91,7 +84,7 @@ def program(name: str, directory: Path) -> Program:
     here = directory / name
     here.mkdir()
     trace = here / "program.trace"
-    capture(PROGRAMS[name], trace, pools=True, marker=name != "hot")
+    capture(PROGRAMS[name], trace, pools=True, marker=True)
     simulators = []
     for processor in (MODEL, MACHINE):
         own = here / processor
@@ -136,7 +129,7 @@ def experiment(one: Program, select: Select, count: int, seed: int) -> tuple[int
     """How many layouts there were, and the maximal and geometric-mean error on test layouts, whose R has no noise."""
     random = np.random.default_rng([seed, count, *select.encode()])
     tests = making.judges(one.footprint, TESTS, without=making.anchors(one.footprint), seed=seed)
-    space = Space(one.footprint, one.misses, tuple(tests), seed)
+    space = Space(one.footprint, one.misses, tuple(tests), 1)
     layouts = designed(one, select, space, count, random)
     fitted = GaussianProcess().fit(one.points(layouts, random.normal(size=len(layouts))))
     found = one.model.counts(tests)
@@ -146,7 +139,7 @@ def experiment(one: Program, select: Select, count: int, seed: int) -> tuple[int
 
 
 def all_of(name: str, seeds: int) -> list[tuple[str, str, int, int, float, float, int]]:
-    """Medians over seeds of tests, windows and noise, by selector and number of layouts."""
+    """Medians over seeds of tests and noise, by selector and number of layouts."""
     with tempfile.TemporaryDirectory() as directory:
         one = program(name, Path(directory))
         rows = []
@@ -160,7 +153,7 @@ def all_of(name: str, seeds: int) -> list[tuple[str, str, int, int, float, float
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.coverage.designs", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=8, help="of tests, windows and noise, for each figure")
+    parser.add_argument("--seeds", type=int, default=8, help="of tests and noise, for each figure")
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
     with ProcessPoolExecutor(arguments.jobs) as pool:

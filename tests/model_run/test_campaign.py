@@ -209,7 +209,7 @@ def test_counters_that_are_asked_for_and_missing_are_refused(trace: Path, tmp_pa
 def test_c_above_what_walkers_can_do_is_refused_where_counted_and_told_where_simulated(
     trace: Path, tmp_path: Path
 ) -> None:
-    short = Machine(trace, counts=True, rule=lambda counts: 1e5 + 0.2 * counts["c"])
+    short = Machine(trace, counts=True, rule=lambda counts: 1e4 + 0.01 * counts["c"])
     with pytest.raises(BadInputError, match="more than R times"):
         campaign(tmp_path / "counted", short, asked(trace, counts="measured", select="random"))
     found, _ = campaign(
