@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+from playing import COMMAND
 
-from machine import COMMAND
 from pagelab.trace.capture import capture
 
 

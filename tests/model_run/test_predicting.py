@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from test_campaign import asked, campaign
+from playing import Machine
+from test_model_run import asked, campaign
 
-from machine import Machine
 from pagelab.errors import BadInputError
 from pagelab.model_run.predicting import predict_for
 from pagelab.models.document import FILE, ModelFile, read, write

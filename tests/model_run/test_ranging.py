@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from test_campaign import CLOCK, asked
+from playing import Machine
+from test_model_run import CLOCK, asked
 
-from machine import Machine
 from pagelab.errors import BadInputError
 from pagelab.layouts import Footprint
 from pagelab.model_run import document

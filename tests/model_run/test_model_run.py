@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from playing import COMMAND, Machine, linear
 
-from machine import COMMAND, Machine, linear
 from pagelab.errors import BadInputError, MachineError
 from pagelab.model_run import document
 from pagelab.model_run.answer import verdict
@@ -136,7 +136,7 @@ def test_what_was_killed_goes_on_and_gives_the_same(trace: Path, tmp_path: Path)
     program = (
         "import sys; sys.path.insert(0, {here!r})\n"
         "from pathlib import Path\n"
-        "from machine import Machine\n"
+        "from playing import Machine\n"
         "from pagelab.model_run.asked import Asked\n"
         "from pagelab.model_run import executions, planning\n"
         "from pagelab.model_run.run import run\n"
