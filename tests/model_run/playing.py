@@ -73,6 +73,8 @@ class Machine:
     """Changes of the records by layout's tiles in 2M pages (``all``, ``none``, ``some``)."""
     permuted: bool = False
     kill_at: int | None = None
+    """The execution in which this process gets ``signal``."""
+    signal: int = signal.SIGKILL
     host: str = "here"
     runs: int = 0
     order: list[str] = field(default_factory=list)
@@ -85,7 +87,7 @@ class Machine:
         self.runs += 1
         self.order.append(condition.policy_name)
         if self.runs == self.kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), self.signal)
         layout = layout_of(condition.request.policy_toml)
         counts = self.simulated(layout)
         cycles = self.rule(counts)

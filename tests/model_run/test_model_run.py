@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from pagelab.model_run.asked import Asked
 from pagelab.model_run.document import Campaign
 from pagelab.model_run.run import run
 from pagelab.models.document import ModelFile, read
+from pagelab.study.errors import StudyInterruptedError
 
 CLOCK = """echo '{"cycle_ns": 1.0}'"""
 """A machine of one gigahertz."""
@@ -165,6 +167,24 @@ def test_what_was_killed_goes_on_and_gives_the_same(trace: Path, tmp_path: Path)
     assert first.layouts == second.layouts
     assert np.array_equal(first.c, second.c)
     assert np.array_equal(first.r, second.r)
+
+
+def test_who_stops_it_is_told_how_it_goes_on(trace: Path, tmp_path: Path) -> None:
+    wanted = asked(trace, select="random")
+    with pytest.raises(
+        StudyInterruptedError, match=r"stopped by SIGINT; what ran is kept, and the same command goes on"
+    ):
+        campaign(tmp_path, Machine(trace, kill_at=40, signal=signal.SIGINT), wanted)
+    rest = Machine(trace)
+    found, _ = campaign(tmp_path, rest, wanted)
+    assert found.plan is not None
+    assert rest.runs < found.plan.executions
+
+
+@pytest.mark.parametrize("select", ["adaptive", "random"])
+def test_run_times_that_are_all_the_same_are_refused(select: str, trace: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="R is the same in every layout; there is nothing to explain"):
+        campaign(tmp_path, Machine(trace, lambda _counts: 2e7), asked(trace, select=select))
 
 
 def test_a_second_run_of_what_is_done_runs_nothing(trace: Path, tmp_path: Path) -> None:

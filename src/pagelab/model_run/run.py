@@ -33,6 +33,7 @@ from pagelab.models.catalogue import models
 from pagelab.models.document import FILE, ModelFile, file_of, fits_of
 from pagelab.models.document import write as write_model
 from pagelab.models.judgement import FOLDS, judge
+from pagelab.models.points import varies
 from pagelab.record import Record
 from pagelab.study.control import Tools
 from pagelab.study.errors import StudyInterruptedError
@@ -272,7 +273,7 @@ def _counts(session: Session) -> tuple[Footprint, Simulator | None]:
     simulated, space = needed(asked, session.directory, trial.window, session.progress.note)
     refuse_other_input(space, footprint.of_record(records["2M"]), asked, whole=trial.window is None)
     session.keep(simulated=simulated, footprint=list(space.tiles))
-    if asked.processor is None or not Path(asked.processor).suffix:
+    if trial.counts == "simulated" and not (asked.processor or "").endswith(".toml"):
         session.tell(
             "uncalibrated",
             f"C is not calibrated to this machine ({simulated.processor} as its makers describe it): models whose "
@@ -502,6 +503,10 @@ def _fit(session: Session, simulator: Simulator | None) -> ModelFile:
         raise BadInputError(
             f"{training} training layouts are left, too few for a model; left out: {lost}; every execution: pagelab "
             f"study status {session.directory / session.campaign.rounds[0].directory}"
+        )
+    if not varies(points.role("train").r):
+        raise BadInputError(
+            f"cannot fit models to {session.campaign.workload}: R is the same in every layout; there is nothing to explain"
         )
     session.progress.note("fit")
     seed = session.asked.seed
