@@ -506,7 +506,8 @@ def _fit(session: Session, simulator: Simulator | None) -> ModelFile:
         )
     if not varies(points.role("train").r):
         raise BadInputError(
-            f"cannot fit models to {session.campaign.workload}: R is the same in every layout; there is nothing to explain"
+            f"cannot fit models to {session.campaign.workload}: R is the same in every layout; there is nothing to "
+            "explain"
         )
     session.progress.note("fit")
     seed = session.asked.seed
