@@ -15,7 +15,8 @@ from tests.harness.emulated import parts
 #: Words of a kernel in trouble, wherever they stand on the console.
 TROUBLE = re.compile(
     r"WARNING:|BUG:|BUG at|Call Trace|Oops|general protection|Kernel panic|KASAN:|UBSAN:"
-    r"|possible (circular|recursive|irq)|INFO: (task|rcu|possible|trying)|[Bb]ad page|page allocation failure|Out of memory"
+    r"|possible (circular|recursive|irq)|INFO: (task|rcu|possible|trying)"
+    r"|[Bb]ad page|page allocation failure|Out of memory"
 )
 
 
