@@ -12,6 +12,7 @@ def parts(log: str) -> tuple[dict[str, str], dict[str, int]]:
         name, _, text = part.partition("\n")
         ended = re.fullmatch(r"exit (\S+) (\d+)", name.strip())
         if ended:
+            assert ended[1] not in codes, f"two parts are named {ended[1]}"
             codes[ended[1]] = int(ended[2])
         else:
             found[name.strip()] = text
