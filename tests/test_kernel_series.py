@@ -1,0 +1,88 @@
+"""The kernel series: the checks of a guest's console, and, where a kernel is built, the guest's tests themselves."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+KERNEL = ROOT / "kernel"
+
+FINE = """\
+=== kernel
+Linux version 6.12
+=== vectors
+ok
+=== exit vectors 0
+=== statistics
+page-coloring placed 1
+=== log
+[    0.1]     KTAP version 1
+[    0.2]     ok 1 low_bits_take_any_count
+[    0.3]     ok 2 masks_are_parities
+[    0.4]     ok 3 blocks_are_searched_as_naively
+[    0.5] ok 1 page_colors
+=== end
+"""
+
+
+def check(console: str, place: Path, tests: str = "placement") -> tuple[int, str]:
+    """Exit code and what was complained about."""
+    (place / "console.log").write_text(console)
+    command = [sys.executable, "-m", "kernel.check", str(place / "console.log"), tests]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+def test_a_fine_console_is_fine(tmp_path: Path) -> None:
+    assert check(FINE, tmp_path) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("was", "is_now", "said"),
+    [
+        ("=== exit vectors 0", "=== exit vectors 1", "vectors: exit code 1: ok"),
+        ("=== exit vectors 0\n", "", "no test was run"),
+        ("=== end\n", "", "did not come to the end"),
+        (
+            "=== end\n",
+            "[    9.9] WARNING: CPU: 0 PID: 1 at mm/page_alloc.c:1\n=== end",
+            "the kernel says: [    9.9] WARNING",
+        ),
+        ("\nok\n", "\nok\n[ 9.9] Call Trace:\n", "the kernel says: [ 9.9] Call Trace"),
+        ("\nok\n", "\nok\n[ 9.9] BUG: Bad page state in process x\n", "the kernel says: [ 9.9] BUG"),
+        ("    ok 3 blocks", "    not ok 3 blocks", "KUnit: [    0.4]     not ok 3"),
+        ("[    0.4]     ok 3 blocks_are_searched_as_naively\n", "", "KUnit's cases of page colors did not run"),
+        ("=== log\n", "=== log\npage_color=1000,7,nonsense: -EINVAL\n", "the bad boot parameter is complained about"),
+    ],
+)
+def test_a_console_with_trouble_is_not(tmp_path: Path, was: str, is_now: str, said: str) -> None:
+    assert was in FINE
+    code, complaints = check(FINE.replace(was, is_now), tmp_path)
+    assert code == 1
+    assert said in complaints
+
+
+def test_patches_say_who_signs_them_and_what_they_do() -> None:
+    patches = sorted((KERNEL / "patches").glob("*.patch"))
+    assert [patch.name[:4] for patch in patches] == [f"{number:04}" for number in range(1, len(patches) + 1)]
+    assert len(patches) > 5
+    for patch in patches:
+        header, _, _ = patch.read_text().partition("\ndiff --git")
+        message = header.partition("\n\n")[2].partition("\nSigned-off-by: ")[0]
+        assert re.search(r"^Signed-off-by: .+ <.+@.+>$", header, re.MULTILINE), patch.name
+        assert len(message.split()) > 30, f"{patch.name} says too little"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_guest_programs_on_the_patched_kernel() -> None:
+    cached = subprocess.run([KERNEL / "build", "--cached"], capture_output=True, text=True, check=False)
+    if cached.returncode != 0:
+        pytest.skip("no kernel is built of this series; run: make kernel-test")
+    done = subprocess.run([KERNEL / "test"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
