@@ -69,6 +69,11 @@ impl Stacks {
         Ok(Self { pages: Pages::default(), walks: walks.collect(), references: 0 })
     }
 
+    /// Colour counts.
+    fn levels(&self) -> usize {
+        self.walks.iter().map(|(chain, _)| chain.counts().len()).sum()
+    }
+
     /// Takes the next references.
     pub fn feed<T: Touch>(&mut self, references: &[T]) {
         for batch in references.chunks(BATCH) {

@@ -5,7 +5,7 @@
 //! and ends where it is when these are done: what it leaves begins the next job, and nobody waits for anybody.
 //!
 //! Where pages are so many that two segments long enough would not fit into memory, there is one segment: one thread numbers
-//! pages while another counts (one for each chain of colour counts). Two threads for the colour counts of one chain did not
+//! pages while another counts (one for each chain of colour counts); with one colour count the caller does all. Two threads for the colour counts of one chain did not
 //! pay: most of a reference's cost is that of its first colour count, and both threads had it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,7 +35,6 @@ const LAST_SHARE: f64 = 1.4;
 /// Stacks that are fed by several threads, while the caller reads on.
 #[derive(Debug)]
 pub struct Parallel {
-    threads: usize,
     /// `None` while `job` has it.
     team: Option<Box<Team>>,
     job: Option<JoinHandle<Box<Team>>>,
@@ -72,17 +71,21 @@ impl Parallel {
         let team = Box::new(Team { stacks: Stacks::new(colouring, counts)?, others, chunks, spare });
         let (waiting, filling, spare) = Default::default();
         let enough = team.enough();
-        Ok(Self { threads, team: Some(team), job: None, waiting, filling, spare, enough, references: 0 })
+        Ok(Self { team: Some(team), job: None, waiting, filling, spare, enough, references: 0 })
     }
 
-    /// Takes the next references; with one thread they are counted at once.
+    /// Takes the next references; where there is one thread, or one is enough, they are counted at once.
     pub fn feed<T: Touch>(&mut self, mut references: &[T]) {
-        if let (1, Some(team)) = (self.threads, &mut self.team) {
-            team.stacks.feed(references);
-            self.references = team.stacks.references;
-            return;
-        }
         while !references.is_empty() {
+            if let Some(team) = &mut self.team
+                && self.waiting.is_empty()
+                && self.filling.is_empty()
+                && team.is_alone()
+            {
+                team.stacks.feed(references);
+                self.references += references.iter().map(Touch::count).sum::<u64>();
+                return;
+            }
             let (piece, rest) = references.split_at(references.len().min(CHUNK - self.filling.len()));
             self.filling.extend(piece.iter().map(Touch::page));
             self.references += piece.iter().map(Touch::count).sum::<u64>();
@@ -116,6 +119,11 @@ impl Parallel {
             return;
         }
         team.chunks.append(&mut self.waiting);
+        if team.is_alone() {
+            team.count(1.0);
+            self.team = Some(team);
+            return;
+        }
         self.job = Some(thread::spawn(move || {
             team.count(LAST_SHARE);
             team
@@ -215,6 +223,12 @@ impl Team {
     /// Whether segments do not pay.
     fn is_one_segment(&self) -> bool {
         2 * self.least() > MOST_WAITING
+    }
+
+    /// Whether the caller's thread does all: where it is the only one, and where another would cost more than it gains, for
+    /// handing pages over is as much work as numbering them.
+    fn is_alone(&self) -> bool {
+        self.others.is_empty() || self.is_one_segment() && self.stacks.levels() == 1
     }
 
     /// Counts all chunks, one after the other.
