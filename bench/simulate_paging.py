@@ -1,7 +1,8 @@
 """Millions of references a second of processor time, for simulations of paging; PyPI's libcachesim in the same run.
 
-Traces: independent Zipf 0.9 and a cyclic sweep over 100,000 pages, and the page runs of a compiler. All are in memory
-before the clock starts; libcachesim reads its own format from a file in the page cache, through its own reader.
+Traces: independent Zipf 0.9 and a cyclic sweep over 100,000 pages, Zipf 0.8 over a million, uniform references to four
+million, and the page runs of a compiler. All are in memory before the clock starts; libcachesim reads its own format
+from a file in the page cache, through its own reader.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from .sample import Result, absolute, compare, interleave
 from .tools import HERE, Bench, need
 
 PAGES = 100_000
-ONE_SIZE = PAGES // 2
+MILLION = 1_000_000
 REFERENCES = 20_000_000
 LONG = 100_000_000
 """References (or runs) shared among threads, at least."""
@@ -39,6 +40,10 @@ GOALS = {
     ("all sizes × 7 colour counts", "Zipf 0.9"): 6.0,
     ("all sizes × 7 colour counts", "sweep"): 15.0,
     ("all sizes × 7 colour counts", "page runs of gcc"): 60.0,
+    ("all sizes, one colour", "Zipf 0.8, 1 million pages"): 16.0,
+    ("all sizes, one colour", "uniform, 4 million pages"): 9.0,
+    ("all sizes × 7 colour counts", "Zipf 0.8, 1 million pages"): 8.0,
+    ("all sizes × 7 colour counts", "uniform, 4 million pages"): 5.0,
 }
 """Millions of references (of runs) a processor second, at least."""
 BOTH_CORES = 1.8
@@ -48,18 +53,24 @@ Numbers = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class References:
-    """Page numbers, and how many references there are to each in a row where that is not one."""
+    """Page numbers, out of ``footprint``, and how many references there are to each in a row where that is not one."""
 
     name: str
     pages: Numbers
     counts: Numbers | None = None
+    footprint: int = PAGES
+
+    @property
+    def one_size(self) -> int:
+        """Frames of the memory of one size."""
+        return self.footprint // 2
 
 
-def zipf(references: int) -> Numbers:
+def zipf(references: int, pages: int = PAGES, exponent: float = 0.9) -> Numbers:
     """Independent references; the rank-to-page map is a random permutation (seed 42)."""
     rng = np.random.default_rng(42)
-    weights = np.cumsum(np.arange(1, PAGES + 1, dtype=float) ** -0.9)
-    permutation = rng.permutation(PAGES).astype(np.uint64)
+    weights = np.cumsum(np.arange(1, pages + 1, dtype=float) ** -exponent)
+    permutation = rng.permutation(pages).astype(np.uint64)
     pieces = [
         permutation[np.searchsorted(weights / weights[-1], rng.random(min(5_000_000, references - start)))]
         for start in range(0, references, 5_000_000)
@@ -70,6 +81,11 @@ def zipf(references: int) -> Numbers:
 def sweep(references: int) -> Numbers:
     """All pages in turn, again and again."""
     return np.arange(references, dtype=np.uint64) % np.uint64(PAGES)
+
+
+def uniform(references: int, pages: int) -> Numbers:
+    """Independent references to pages of equal probability (seed 42)."""
+    return np.random.default_rng(42).integers(pages, size=references, dtype=np.uint64)
 
 
 def page_runs(bench: Bench) -> References:
@@ -87,11 +103,17 @@ def page_runs(bench: Bench) -> References:
 
 def measure(bench: Bench) -> Iterator[Result]:
     """Every work on every trace, the peer's among them in turns; then one processor against both."""
-    traces = [References("Zipf 0.9", zipf(REFERENCES)), References("sweep", sweep(REFERENCES)), page_runs(bench)]
+    traces = [
+        References("Zipf 0.9", zipf(REFERENCES)),
+        References("sweep", sweep(REFERENCES)),
+        References("Zipf 0.8, 1 million pages", zipf(REFERENCES, MILLION, 0.8), footprint=MILLION),
+        References("uniform, 4 million pages", uniform(REFERENCES, 4 * MILLION), footprint=4 * MILLION),
+        page_runs(bench),
+    ]
     for trace in traces:
         sides: dict[str, Callable[[], float]] = {}
         if trace.counts is None:
-            run = libcachesim_lru(trace.pages, bench.scratch)
+            run = libcachesim_lru(trace, bench.scratch)
             ours, theirs = one_size(trace)[1][0][2], run()[0] * len(trace.pages)
             assert round(theirs) == ours, f"{ours} faults here, {theirs} there"
             sides["libcachesim"] = lambda run=run, trace=trace: rate(trace, run)
@@ -178,18 +200,19 @@ def stacks(trace: References, colours: tuple[int, ...], threads: int = 1, times:
 
 
 def one_size(trace: References) -> tuple[int, list[tuple[int, int, int]]]:
-    simulation = _native.Paging.memories("lru", "modulo", [], [(1, ONE_SIZE)], 1)
+    simulation = _native.Paging.memories("lru", "modulo", [], [(1, trace.one_size)], 1)
     feed([simulation], trace.pages)
     return simulation.faults()
 
 
-def libcachesim_lru(pages: Numbers, scratch: Path) -> Callable[[], tuple[float, float]]:
+def libcachesim_lru(trace: References, scratch: Path) -> Callable[[], tuple[float, float]]:
     """Its LRU at the same size over the same references, which it reads from its own format (oracleGeneral)."""
     try:
         import libcachesim as lcs
     except ImportError:
         raise SystemExit("bench needs libcachesim; run: pip install 'pagelab[bench]'") from None
 
+    pages = trace.pages
     records = np.empty(len(pages), np.dtype([("t", "<u4"), ("id", "<u8"), ("size", "<u4"), ("next", "<i8")]))
     records["t"], records["id"], records["size"], records["next"] = 0, pages + np.uint64(1), 1, -1
     path = scratch / "trace.oracleGeneral"
@@ -197,6 +220,6 @@ def libcachesim_lru(pages: Numbers, scratch: Path) -> Callable[[], tuple[float, 
 
     def run() -> tuple[float, float]:
         reader = lcs.TraceReader(str(path), lcs.TraceType.ORACLE_GENERAL_TRACE)
-        return lcs.LRU(ONE_SIZE).process_trace(reader)
+        return lcs.LRU(trace.one_size).process_trace(reader)
 
     return run

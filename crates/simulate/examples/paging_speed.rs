@@ -1,6 +1,7 @@
 //! Page numbers (or page runs) per CPU-second of the stacks for all memory sizes, in memory: one JSON object a line.
 //!
-//! usage: `paging_speed zipf|sweep|FILE [ROUNDS [THREADS [TIMES]]]` (FILE: a pagelab trace; it is counted TIMES over)
+//! usage: `paging_speed TRACE [ROUNDS [THREADS [TIMES]]]`; the trace is counted TIMES over. TRACE: `zipf:EXPONENT:PAGES`,
+//! `uniform:PAGES`, `sweep:PAGES`, `mixed:PAGES` (Zipf 1.0, between sweeps over all pages), or a pagelab trace's file.
 
 #![allow(unsafe_code, reason = "CPU time comes from the C library")]
 
@@ -9,7 +10,6 @@ use std::time::{Duration, Instant};
 use pagelab_simulate::paging::{Colouring, Parallel};
 use pagelab_trace::{Kinds, RunSource, TraceReader};
 
-const PAGES: u64 = 100_000;
 const REFERENCES: u64 = 20_000_000;
 /// As much as is handed over at once elsewhere.
 const PIECE: usize = 1 << 16;
@@ -21,19 +21,43 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Zipf 0.9, ranks scattered over the pages.
-fn zipf() -> Vec<u64> {
+/// Independent references, the page of rank r drawn in proportion to r^-exponent; ranks are scattered over the pages.
+fn zipf(exponent: f64, pages: u64) -> Vec<u64> {
     let mut sum = 0.0;
     let mut add = |rank: u64| {
-        sum += (rank as f64).powf(-0.9);
+        sum += (rank as f64).powf(-exponent);
         sum
     };
-    let cumulated: Vec<f64> = (1..=PAGES).map(&mut add).collect();
+    let cumulated: Vec<f64> = (1..=pages).map(&mut add).collect();
+    let scattered =
+        (1..).map(|i| 48_271 + 2 * i).find(|step| greatest_common(*step, pages) == 1).expect("there is one");
     let draw = |i: u64| {
         let drawn = (pagelab_stats::stream::mix(i) >> 11) as f64 / (1_u64 << 53) as f64 * sum;
-        cumulated.partition_point(|value| *value < drawn) as u64 * 48_271 % 100_003
+        cumulated.partition_point(|value| *value < drawn) as u64 * scattered % pages
     };
     (0..REFERENCES).map(draw).collect()
+}
+
+fn greatest_common(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common(b, a % b) }
+}
+
+/// Half of the references sweep, in turns of a tenth of the trace.
+fn mixed(pages: u64) -> Vec<u64> {
+    let turn = REFERENCES / 10;
+    let sweep = |(i, page): (u64, u64)| if (i / turn).is_multiple_of(2) { page } else { i % pages };
+    (0..).zip(zipf(1.0, pages)).map(sweep).collect()
+}
+
+fn trace(words: &[&str]) -> Vec<u64> {
+    let pages = |text: &str| text.parse::<u64>().expect("a number of pages");
+    match words {
+        ["zipf", exponent, count] => zipf(exponent.parse().expect("an exponent"), pages(count)),
+        ["uniform", count] => (0..REFERENCES).map(|i| pagelab_stats::stream::mix(i) % pages(count)).collect(),
+        ["sweep", count] => (0..REFERENCES).map(|i| i % pages(count)).collect(),
+        ["mixed", count] => mixed(pages(count)),
+        _ => runs(&words.join(":")),
+    }
 }
 
 fn runs(path: &str) -> Vec<u64> {
@@ -48,14 +72,10 @@ fn runs(path: &str) -> Vec<u64> {
 }
 
 fn main() {
-    let input = std::env::args().nth(1).expect("usage: paging_speed zipf|sweep|FILE [ROUNDS [THREADS [TIMES]]]");
+    let input = std::env::args().nth(1).expect("usage: paging_speed TRACE [ROUNDS [THREADS [TIMES]]]");
     let number = |nth| std::env::args().nth(nth).map(|text| text.parse::<usize>().expect("a number"));
     let (rounds, threads, times) = (number(2).unwrap_or(3), number(3).unwrap_or(1), number(4).unwrap_or(1));
-    let pages = match &input[..] {
-        "zipf" => zipf(),
-        "sweep" => (0..REFERENCES).map(|i| i % PAGES).collect(),
-        path => runs(path),
-    };
+    let pages = trace(&input.split(':').collect::<Vec<_>>());
     for counts in [&[1][..], &[1, 2, 4, 8, 16, 32, 64]] {
         for _ in 0..rounds {
             let (cpu, wall) = (cpu_time(), Instant::now());

@@ -8,5 +8,6 @@ pub mod analytical_model;
 pub mod cache;
 mod cpu;
 pub mod paging;
+mod table;
 pub mod tasks;
 pub mod tlb;

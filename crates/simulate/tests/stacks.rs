@@ -156,14 +156,21 @@ proptest! {
     }
 }
 
-/// Many pages: jobs become longer than the first one was taken to be.
+/// Few pages: segments. Many: jobs become longer than the first one. More: one segment, in stages, or by one thread.
 #[test]
 fn several_threads_count_the_same() {
     let skewed = |pages: u64| move |x: u64| (x % pages) * (x >> 40) % pages;
-    for (pages, references, threads) in [(3000, 5_000_000, 3), (90_000, 5_500_000, 2)] {
+    for (pages, references, threads) in [
+        (3000, 5_000_000, 3),
+        (90_000, 5_500_000, 2),
+        (700_000, 5_000_000, 2),
+        (900_000, 4_200_000, 3),
+        (800_000, 4_000_000, 4),
+    ] {
         let trace: Vec<u64> = noise(7).take(references).map(skewed(pages)).collect();
-        let mut one = Parallel::new(&Colouring::Modulo, &[1, 2, 4], 1).unwrap();
-        let mut several = Parallel::new(&Colouring::Modulo, &[1, 2, 4], threads).unwrap();
+        let counts = [&[1, 2, 4][..], &[1, 2, 3, 4, 6], &[1]][threads - 2];
+        let mut one = Parallel::new(&Colouring::Modulo, counts, 1).unwrap();
+        let mut several = Parallel::new(&Colouring::Modulo, counts, threads).unwrap();
         for part in trace.chunks(300_001) {
             one.feed(part);
             several.feed(part);

@@ -2,6 +2,8 @@
 
 use std::hash::{BuildHasher, RandomState};
 
+use crate::table::Table;
+
 const CHUNK_BITS: u32 = 6;
 /// Pages of one chunk: neighbours share an entry of the directory and lie together in every array.
 pub const CHUNK: usize = 1 << CHUNK_BITS;
@@ -19,7 +21,7 @@ struct Entry {
 /// The directory of chunks: open addressing, linear probing, at most half full.
 #[derive(Debug)]
 pub struct Pages {
-    entries: Vec<Entry>,
+    entries: Table<Entry>,
     shift: u32,
     multiplier: u64,
     keys: Vec<u64>,
@@ -29,7 +31,7 @@ impl Default for Pages {
     fn default() -> Self {
         // A random odd multiplier: no trace can be built to make every probe long.
         let multiplier = RandomState::new().hash_one(0_u64) | 1;
-        Self { entries: vec![EMPTY; 64], shift: u64::BITS - 6, multiplier, keys: Vec::new() }
+        Self { entries: Table::new(64, EMPTY), shift: u64::BITS - 6, multiplier, keys: Vec::new() }
     }
 }
 
@@ -92,7 +94,7 @@ impl Pages {
     fn grow(&mut self) {
         let length = self.entries.len() * 2;
         self.shift -= 1;
-        self.entries = vec![EMPTY; length];
+        self.entries = Table::new(length, EMPTY);
         for (chunk, &key) in (0..).zip(&self.keys) {
             let mut at = self.home(key);
             while self.entries[at].key != 0 {

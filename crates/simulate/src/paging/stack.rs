@@ -15,6 +15,7 @@ pub use parallel::Parallel;
 use super::Touch;
 use super::colouring::{Chain, Colouring, ColouringError};
 use super::pages::{Id, Pages};
+use crate::tasks::{Task, run_all};
 use walk::{Walk, walk_of};
 
 const BATCH: usize = 1024;
@@ -66,6 +67,11 @@ impl Stacks {
             (chain, walk)
         });
         Ok(Self { pages: Pages::default(), walks: walks.collect(), references: 0 })
+    }
+
+    /// Colour counts.
+    fn levels(&self) -> usize {
+        self.walks.iter().map(|(chain, _)| chain.counts().len()).sum()
     }
 
     /// Takes the next references.
@@ -146,6 +152,25 @@ impl Stacks {
         self.walks.iter_mut().for_each(|(_, walk)| walk.forget_counts());
     }
 
+    /// Takes the next pages, which are used once each: while the walks count a piece, each by itself, the pages of the next one
+    /// get their numbers.
+    fn feed_in_stages(&mut self, pieces: &[Vec<u64>], threads: usize) {
+        let Self { pages, walks, references } = self;
+        let (mut now, mut next) = (Numbered::default(), Numbered::default());
+        now.number(pages, pieces.first());
+        for (nth, piece) in pieces.iter().enumerate() {
+            *references += piece.len() as u64;
+            let counted = &now;
+            let mut tasks: Vec<Task<'_>> = Vec::new();
+            for (chain, walk) in walks.iter_mut() {
+                tasks.push(Box::new(move || counted.feed(chain, walk.as_mut(), piece)));
+            }
+            tasks.push(Box::new(|| next.number(pages, pieces.get(nth + 1))));
+            run_all(threads, tasks);
+            std::mem::swap(&mut now, &mut next);
+        }
+    }
+
     /// Empties the stacks and begins all counts again; memory is kept for what is to come.
     fn clear(&mut self) {
         self.references = 0;
@@ -162,11 +187,65 @@ impl Stacks {
     }
 }
 
+/// Numbers of a piece's pages, all below `bound`.
+#[derive(Default)]
+struct Numbered {
+    ids: Vec<Id>,
+    bound: usize,
+}
+
+impl Numbered {
+    fn number(&mut self, pages: &mut Pages, piece: Option<&Vec<u64>>) {
+        self.ids.clear();
+        self.ids.extend(piece.into_iter().flatten().map(|&page| pages.id(page)));
+        self.bound = pages.len();
+    }
+
+    fn feed(&self, chain: &Chain, walk: &mut dyn Walk, piece: &[u64]) {
+        let mut codes = [0; BATCH];
+        for (pages, ids) in piece.chunks(BATCH).zip(self.ids.chunks(BATCH)) {
+            chain.codes(pages, &mut codes[..pages.len()]);
+            walk.feed(ids, &codes[..pages.len()], self.bound);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cpu::tests::on_every_level;
     use pagelab_stats::stream::mix;
+    use proptest::prelude::*;
+
+    /// Faults and fillings of a trace that is handed over in pieces.
+    fn counted(trace: &[u64], counts: &[u32], piece: usize) -> Vec<(Vec<u64>, Vec<u64>)> {
+        let mut stacks = Stacks::new(&Colouring::Modulo, counts).unwrap();
+        trace.chunks(piece).for_each(|part| stacks.feed(part));
+        stacks.curves().into_iter().map(|curve| (curve.faults(), curve.filled)).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        #[test]
+        fn every_processor_counts_random_traces_the_same(
+            counts in proptest::collection::vec(1..65_u32, 1..8),
+            // Above 2^15 pages, counts are fetched ahead of their addition.
+            pages in prop_oneof![1..30_u64, 100..3000_u64, 30_000..50_000_u64],
+            seed in any::<u64>(),
+            skewed in any::<bool>(),
+            piece in 1..5000_usize,
+        ) {
+            let length = pages * 2 + seed % 3000;
+            let draw = |i: u64| {
+                let random = mix(seed.wrapping_add(i));
+                if skewed { random % pages * ((random >> 40) % pages) / pages } else { random % pages }
+            };
+            let trace: Vec<u64> = (0..length).map(draw).collect();
+            let levels = on_every_level(|| counted(&trace, &counts, piece));
+            let whole = counted(&trace, &counts, trace.len());
+            prop_assert!(levels.iter().all(|other| *other == whole));
+        }
+    }
 
     /// `tests/stacks.rs` holds the widest code of this processor against definitions; other processors run other code.
     #[test]
@@ -179,11 +258,7 @@ mod tests {
             })
             .collect();
         for counts in [&[1][..], &[1, 2, 4, 8, 16, 32, 64], &[3, 6]] {
-            let curves = on_every_level(|| {
-                let mut stacks = Stacks::new(&Colouring::Modulo, counts).unwrap();
-                stacks.feed(&trace);
-                stacks.curves().into_iter().map(|curve| (curve.faults(), curve.filled)).collect::<Vec<_>>()
-            });
+            let curves = on_every_level(|| counted(&trace, counts, trace.len()));
             assert!(curves.iter().all(|other| *other == curves[0]));
         }
     }

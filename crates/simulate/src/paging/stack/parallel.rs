@@ -3,6 +3,10 @@
 //!
 //! Appending costs as much as a few references to each page, so segments are long. The last one is longer than the others
 //! and ends where it is when these are done: what it leaves begins the next job, and nobody waits for anybody.
+//!
+//! Where pages are so many that two segments long enough would not fit into memory, there is one segment: one thread numbers
+//! pages while another counts (one for each chain of colour counts); with one colour count the caller does all. Two threads for the colour counts of one chain did not
+//! pay: most of a reference's cost is that of its first colour count, and both threads had it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
@@ -13,7 +17,7 @@ use super::{Curve, Stacks};
 
 /// Page runs handed over at a time. A segment ends where such a chunk does.
 const CHUNK: usize = 1 << 17;
-/// Chunks of a segment that are worth a thread; the first job has no more.
+/// Chunks of a segment that are worth a thread, and of the first job: how many pages there are is not known before.
 const LEAST: usize = 8;
 /// Chunks of a segment of later jobs at least: tens of milliseconds, beside which a job's beginning and end count for little ...
 const USUAL: usize = 32;
@@ -23,13 +27,14 @@ const PER_PAGE: usize = 64;
 const MOST_WAITING: usize = (1 << 23) / CHUNK;
 /// At the end, a segment of so many page runs a page is still worth a thread.
 const FEW_PER_PAGE: usize = 16;
+/// Chunks of a job of one segment.
+const STAGED: usize = 16;
 /// The last segment, in shares of the others.
 const LAST_SHARE: f64 = 1.4;
 
 /// Stacks that are fed by several threads, while the caller reads on.
 #[derive(Debug)]
 pub struct Parallel {
-    threads: usize,
     /// `None` while `job` has it.
     team: Option<Box<Team>>,
     job: Option<JoinHandle<Box<Team>>>,
@@ -66,17 +71,21 @@ impl Parallel {
         let team = Box::new(Team { stacks: Stacks::new(colouring, counts)?, others, chunks, spare });
         let (waiting, filling, spare) = Default::default();
         let enough = team.enough();
-        Ok(Self { threads, team: Some(team), job: None, waiting, filling, spare, enough, references: 0 })
+        Ok(Self { team: Some(team), job: None, waiting, filling, spare, enough, references: 0 })
     }
 
-    /// Takes the next references; with one thread they are counted at once.
+    /// Takes the next references; where there is one thread, or one is enough, they are counted at once.
     pub fn feed<T: Touch>(&mut self, mut references: &[T]) {
-        if let (1, Some(team)) = (self.threads, &mut self.team) {
-            team.stacks.feed(references);
-            self.references = team.stacks.references;
-            return;
-        }
         while !references.is_empty() {
+            if let Some(team) = &mut self.team
+                && self.waiting.is_empty()
+                && self.filling.is_empty()
+                && team.is_alone()
+            {
+                team.stacks.feed(references);
+                self.references += references.iter().map(Touch::count).sum::<u64>();
+                return;
+            }
             let (piece, rest) = references.split_at(references.len().min(CHUNK - self.filling.len()));
             self.filling.extend(piece.iter().map(Touch::page));
             self.references += piece.iter().map(Touch::count).sum::<u64>();
@@ -110,6 +119,11 @@ impl Parallel {
             return;
         }
         team.chunks.append(&mut self.waiting);
+        if team.is_alone() {
+            team.count(1.0);
+            self.team = Some(team);
+            return;
+        }
         self.job = Some(thread::spawn(move || {
             team.count(LAST_SHARE);
             team
@@ -150,15 +164,24 @@ impl Team {
     /// How many chunks should wait for a job.
     fn enough(&self) -> usize {
         let pages = self.stacks.held();
-        let segment = if pages == 0 { LEAST } else { (pages * PER_PAGE).div_ceil(CHUNK).max(USUAL) };
+        if pages == 0 {
+            return LEAST;
+        }
+        if self.is_one_segment() {
+            return STAGED;
+        }
+        let segment = (pages * PER_PAGE).div_ceil(CHUNK).max(USUAL);
         ((segment as f64 * shares(1 + self.others.len(), LAST_SHARE)).ceil() as usize).min(MOST_WAITING)
     }
 
     /// Counts the chunks: the first segment of them after what `stacks` has, each other one from empty stacks. Where the
     /// last is to have more than one share, it need not come to its end.
     fn count(&mut self, last_share: f64) {
-        let least = (self.stacks.held() * FEW_PER_PAGE).div_ceil(CHUNK).max(LEAST);
-        let segments = (self.chunks.len() / least).clamp(1, 1 + self.others.len());
+        if self.is_one_segment() {
+            return self.count_in_stages();
+        }
+        let most = if self.stacks.held() == 0 { 1 } else { 1 + self.others.len() };
+        let segments = (self.chunks.len() / self.least()).clamp(1, most);
         let share = self.chunks.len() as f64 / shares(segments, last_share);
         let start = |nth: usize| ((share * nth as f64).round() as usize).min(self.chunks.len());
         let others = &mut self.others[..segments - 1];
@@ -189,8 +212,33 @@ impl Team {
             self.stacks.append(stacks);
             stacks.clear();
         }
-        let counted = counted.into_inner();
-        self.spare.extend(self.chunks.drain(..counted));
+        self.counted(counted.into_inner());
+    }
+
+    /// Chunks of the shortest segment that is worth a thread.
+    fn least(&self) -> usize {
+        (self.stacks.held() * FEW_PER_PAGE).div_ceil(CHUNK).max(LEAST)
+    }
+
+    /// Whether segments do not pay.
+    fn is_one_segment(&self) -> bool {
+        2 * self.least() > MOST_WAITING
+    }
+
+    /// Whether the caller's thread does all: where it is the only one, and where another would cost more than it gains, for
+    /// handing pages over is as much work as numbering them.
+    fn is_alone(&self) -> bool {
+        self.others.is_empty() || self.is_one_segment() && self.stacks.levels() == 1
+    }
+
+    /// Counts all chunks, one after the other.
+    fn count_in_stages(&mut self) {
+        self.stacks.feed_in_stages(&self.chunks, 1 + self.others.len());
+        self.counted(self.chunks.len());
+    }
+
+    fn counted(&mut self, chunks: usize) {
+        self.spare.extend(self.chunks.drain(..chunks));
         self.spare.iter_mut().for_each(Vec::clear);
     }
 }

@@ -1,18 +1,42 @@
 //! Numbers of references by distance.
 
+use crate::cpu;
+use crate::table::Table;
+
+/// References between the fetching of a count and its addition.
+const LATER: usize = 16;
+/// From this many bytes of one level on, counts are fetched ahead: below, the processor's own cache has them.
+const FAR_MEMORY: usize = 128 << 10;
+
 /// Counts for `L` levels. Small words take the counts of the day, because where distances are many it is the memory that
 /// is waited for; before one of them could overflow, they are added to large words.
 #[derive(Debug)]
 pub struct Reuses<const L: usize> {
-    small: [Vec<u32>; L],
+    small: [Table<u32>; L],
     large: [Vec<u64>; L],
     /// At least as much as any small word holds.
     counted: u64,
+    /// Distances that are not in the small words yet: those of the last references, the oldest at `next` when all are there.
+    waiting: [[u32; L]; LATER],
+    next: usize,
+    is_full: bool,
+    /// Whether anything is worth fetching, and the last distance at the first level: in a sweep they are all the same.
+    is_far: bool,
+    last: u32,
 }
 
 impl<const L: usize> Default for Reuses<L> {
     fn default() -> Self {
-        Self { small: [const { Vec::new() }; L], large: [const { Vec::new() }; L], counted: 0 }
+        Self {
+            small: std::array::from_fn(|_| Table::default()),
+            large: [const { Vec::new() }; L],
+            counted: 0,
+            waiting: [[0; L]; LATER],
+            next: 0,
+            is_full: false,
+            is_far: false,
+            last: 0,
+        }
     }
 }
 
@@ -25,6 +49,28 @@ impl<const L: usize> Reuses<L> {
         }
     }
 
+    /// As [`Reuses::count`], of a page below the top: where counts are far, they are fetched now and added later.
+    #[inline(always)]
+    pub fn count_below(&mut self, distances: [u32; L]) {
+        if !self.is_far || distances[0] == self.last {
+            return self.count(distances);
+        }
+        self.last = distances[0];
+        for (counts, distance) in self.small.iter().zip(distances) {
+            cpu::prefetch(counts, distance as usize);
+        }
+        let due = std::mem::replace(&mut self.waiting[self.next], distances);
+        if self.is_full {
+            self.count(due);
+        }
+        self.next = (self.next + 1) % LATER;
+        self.is_full |= self.next == 0;
+    }
+
+    fn waiting(&self) -> &[[u32; L]] {
+        if self.is_full { &self.waiting } else { &self.waiting[..self.next] }
+    }
+
     /// So many references may come.
     pub fn prepare(&mut self, references: usize) {
         self.counted += references as u64;
@@ -32,12 +78,14 @@ impl<const L: usize> Reuses<L> {
             self.large = self.levels().try_into().expect("as many levels as there are");
             self.small.iter_mut().for_each(|counts| counts.fill(0));
             self.counted = references as u64;
+            (self.next, self.is_full) = (0, false);
         }
     }
 
     /// Distances below `bound` may come.
     pub fn make_room(&mut self, level: usize, bound: usize) {
         self.small[level].resize(bound, 0);
+        self.is_far |= bound * size_of::<u32>() > FAR_MEMORY;
     }
 
     /// Adds what was counted elsewhere.
@@ -53,6 +101,11 @@ impl<const L: usize> Reuses<L> {
         for (large, small) in levels.iter_mut().zip(&self.small) {
             add(large, small.iter().map(|&count| u64::from(count)));
         }
+        for distances in self.waiting() {
+            for (level, &distance) in levels.iter_mut().zip(distances) {
+                level[distance as usize] += 1;
+            }
+        }
         levels
     }
 
@@ -61,6 +114,7 @@ impl<const L: usize> Reuses<L> {
         self.small.iter_mut().for_each(|counts| counts.fill(0));
         self.large.iter_mut().for_each(Vec::clear);
         self.counted = 0;
+        (self.next, self.is_full) = (0, false);
     }
 }
 

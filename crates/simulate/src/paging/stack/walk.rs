@@ -1,5 +1,7 @@
 //! One chain of colour counts, fed with the trace.
 
+use std::cell::Cell;
+
 use super::super::colouring::{Chain, MAX_LEVELS};
 use super::super::pages::Id;
 use super::Curve;
@@ -7,6 +9,7 @@ use super::reuses::Reuses;
 use super::top::{PLACES, Top};
 use super::window::Window;
 use crate::cpu;
+use crate::table::Table;
 
 /// Stamps from here on are places in the top.
 const IN_TOP: u32 = u32::MAX - PLACES as u32;
@@ -68,7 +71,7 @@ struct Levels<const L: usize> {
     against: u32,
     top: Top<L>,
     window: Window<L>,
-    stamps: Vec<u32>,
+    stamps: Table<u32>,
     reuses: Reuses<L>,
     first_uses: Vec<Id>,
     masks: [u16; L],
@@ -87,7 +90,7 @@ impl<const L: usize> Levels<L> {
             against: 0,
             top: Top::new(masks),
             window: Window::new(masks),
-            stamps: Vec::new(),
+            stamps: Table::default(),
             reuses: Reuses::default(),
             first_uses: Vec::new(),
             masks,
@@ -156,7 +159,7 @@ impl<const L: usize> Levels<L> {
         }
         if !first_use {
             let above = self.window.take(self.stamps[id as usize], code);
-            self.reuses.count(above);
+            self.reuses.count_below(above);
         }
         let (place, leaving) = self.top.victim();
         if let Some((old, old_code)) = leaving {
@@ -186,14 +189,16 @@ impl<const L: usize> Levels<L> {
             return; // counted at the end
         }
         let above = self.window.take(stamp, code);
-        self.reuses.count(above);
+        self.reuses.count_below(above);
         self.stamps[id as usize] = self.window.push(id, code, std::iter::once(code));
     }
 
     #[cold]
     #[inline(never)]
     fn compact(&mut self) {
-        self.window.compact(|id, stamp| self.stamps[id as usize] = stamp);
+        let stamps = Cell::from_mut(&mut self.stamps[..]).as_slice_of_cells();
+        let soon = |id| cpu::prefetch(stamps, id as usize);
+        self.window.compact(soon, |id, stamp| stamps[id as usize].set(stamp));
     }
 
     /// A top is given up when it serves fewer than three references in eight, and comes back when it would serve every other.

@@ -14,6 +14,7 @@
 
 use super::super::pages::Id;
 use crate::cpu;
+use crate::table::Table;
 
 const LANES: usize = 32;
 const LANE_BITS: u32 = LANES.trailing_zeros();
@@ -53,13 +54,13 @@ pub struct Window<const L: usize> {
     classes: usize,
     end: u32,
     capacity: u32,
-    owner: Vec<Id>,
+    owner: Table<Id>,
     /// Per block: live bits, then the planes.
-    words: Vec<Bits>,
+    words: Table<Bits>,
     /// Per group: a row for each class. Of lanes above the end, nothing is said.
-    near: Vec<Near>,
+    near: Table<Near>,
     /// The same for groups of groups, and so on; as many storeys as the capacity needs.
-    far: Vec<Vec<Far>>,
+    far: Vec<Table<Far>>,
     /// Pages of each class, those outside the window included, and the gone ones.
     pages: Vec<u32>,
     /// Those inside, while a block is opened or the window is compacted.
@@ -81,7 +82,7 @@ impl<const L: usize> Window<L> {
         }
         let planes = masks[L - 1].count_ones() as usize;
         let (end, capacity) = (0, 0);
-        let (owner, words, near, far) = Default::default();
+        let (owner, words, near, far) = (Table::default(), Table::default(), Table::default(), Vec::new());
         let [pages, inside, gone] = [const { Vec::new() }; 3].map(|_: Vec<u32>| vec![0; classes]);
         let mut window = Self {
             planes,
@@ -119,7 +120,7 @@ impl<const L: usize> Window<L> {
                 break;
             }
             if height == self.far.len() {
-                self.far.push(Vec::new());
+                self.far.push(Table::default());
             }
             self.far[height].resize(groups(far_bits(height) + LANE_BITS), Far([0; LANES]));
         }
@@ -362,8 +363,9 @@ fn add_counts(sums: &mut [u64; WORDS], slots: &[u64; WORDS], part: usize) {
 }
 
 impl<const L: usize> Window<L> {
-    /// Moves the pages in the window together, and makes room for as many more; tells each its new stamp.
-    pub fn compact(&mut self, mut moved: impl FnMut(Id, u32)) {
+    /// Moves the pages in the window together, and makes room for as many more; tells of each page that it is moved `soon`, and
+    /// then its new stamp.
+    pub fn compact(&mut self, mut soon: impl FnMut(Id), mut moved: impl FnMut(Id, u32)) {
         let blocks = self.blocks();
         let lowest = self.lowest;
         (self.end, self.lowest) = (0, 0);
@@ -372,6 +374,9 @@ impl<const L: usize> Window<L> {
         for number in blocks {
             // A copy: pages move down, into this very block at most.
             self.copy_block(number, lowest, &mut block);
+            for (word, first) in (0..WORDS).zip((number * BLOCK as usize..).step_by(64)) {
+                each_bit(block[0].0[word], |bit| soon(self.owner[first + bit as usize]));
+            }
             for (word, first) in (0..WORDS).zip((number * BLOCK as usize..).step_by(64)) {
                 each_live(&block, word, |bit, code| {
                     let id = self.owner[first + bit as usize];
@@ -419,17 +424,23 @@ impl<const L: usize> Window<L> {
     }
 }
 
+/// Tells the bits that are set.
+#[inline(always)]
+fn each_bit(mut bits: u64, mut told: impl FnMut(u32)) {
+    while bits != 0 {
+        told(bits.trailing_zeros());
+        bits &= bits - 1;
+    }
+}
+
 /// Tells the live bits of one word of a block, and their codes.
 #[inline(always)]
 fn each_live(block: &[Bits], word: usize, mut told: impl FnMut(u32, u16)) {
-    let mut live = block[0].0[word];
-    while live != 0 {
-        let bit = live.trailing_zeros();
-        live &= live - 1;
+    each_bit(block[0].0[word], |bit| {
         let planes = block[1..].iter().enumerate();
         let code = planes.fold(0, |code, (k, plane)| code | ((plane.0[word] >> bit & 1) as u16) << k);
         told(bit, code);
-    }
+    });
 }
 
 // Vectors that depend on a number are parts of longer ones, by value: one load each, where comparing lanes with the number, or

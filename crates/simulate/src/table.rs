@@ -1,0 +1,156 @@
+//! Tables of simulators: arrays that grow, in large pages where they are large.
+//!
+//! A reference touches a few random places of tables of many megabytes. With pages of 4 KiB most of these touches miss the
+//! TLB, too; so a table of 2 MiB or more lies at a multiple of 2 MiB, and the kernel is asked to back it with large pages.
+//! Where it does not, nothing is lost.
+
+#![allow(unsafe_code, reason = "Vec has no alignment of its own, and moves in ways that take large pages apart")]
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+/// Bytes of a large page, and of the smallest table that has one.
+const LARGE: usize = 2 << 20;
+
+/// An array that can be made longer.
+pub struct Table<T: Copy> {
+    start: NonNull<T>,
+    length: usize,
+    capacity: usize,
+}
+
+// SAFETY: a table owns its elements, as a vector does.
+unsafe impl<T: Copy + Send> Send for Table<T> {}
+// SAFETY: as above; a shared table is only read.
+unsafe impl<T: Copy + Sync> Sync for Table<T> {}
+
+impl<T: Copy> Table<T> {
+    /// A table of `length` elements.
+    pub fn new(length: usize, value: T) -> Self {
+        let mut table = Self::default();
+        table.resize(length, value);
+        table
+    }
+
+    /// Makes the table `length` long; elements that come in have this value. Memory is kept when it gets shorter.
+    pub fn resize(&mut self, length: usize, value: T) {
+        if length > self.capacity {
+            self.move_to(length.max(self.capacity * 2));
+        }
+        for index in self.length..length {
+            // SAFETY: the index is below the capacity.
+            unsafe { self.start.add(index).write(value) };
+        }
+        self.length = length;
+    }
+
+    /// Makes the table empty; memory is kept.
+    pub fn clear(&mut self) {
+        self.length = 0;
+    }
+
+    fn move_to(&mut self, capacity: usize) {
+        let layout = Self::layout(capacity);
+        if layout.size() == 0 {
+            self.capacity = capacity;
+            return;
+        }
+        // SAFETY: the size is not 0.
+        let start = unsafe { alloc(layout) };
+        let Some(start) = NonNull::new(start.cast::<T>()) else { handle_alloc_error(layout) };
+        advise(start.as_ptr().cast(), layout);
+        // SAFETY: both are at least `length` long, and one of them is new.
+        unsafe { start.copy_from_nonoverlapping(self.start, self.length) };
+        self.release();
+        (self.start, self.capacity) = (start, capacity);
+    }
+
+    fn release(&mut self) {
+        let layout = Self::layout(self.capacity);
+        if layout.size() > 0 {
+            // SAFETY: `move_to` allocated it, with this layout.
+            unsafe { dealloc(self.start.as_ptr().cast(), layout) };
+        }
+    }
+
+    fn layout(capacity: usize) -> Layout {
+        let layout = Layout::array::<T>(capacity).expect("tables are shorter than memory");
+        if layout.size() < LARGE { layout } else { layout.align_to(LARGE).expect("a power of two") }
+    }
+}
+
+/// Asks for large pages; the kernel may refuse.
+fn advise(start: *mut u8, layout: Layout) {
+    #[cfg(target_os = "linux")]
+    if layout.size() >= LARGE {
+        // SAFETY: the advice changes nothing but the sizes of pages, and the range is one allocation's.
+        unsafe { libc::madvise(start.cast(), layout.size(), libc::MADV_HUGEPAGE) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (start, layout);
+}
+
+impl<T: Copy> Default for Table<T> {
+    fn default() -> Self {
+        Self { start: NonNull::dangling(), length: 0, capacity: 0 }
+    }
+}
+
+impl<T: Copy> Drop for Table<T> {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+impl<T: Copy> Deref for Table<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        // SAFETY: elements below `length` were written.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl<T: Copy> DerefMut for Table<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as above, and this is the only reference to the table.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl<T: Copy + std::fmt::Debug> std::fmt::Debug for Table<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(30))]
+        #[test]
+        fn a_table_is_a_vector(lengths in proptest::collection::vec((0..900_000_usize, any::<u64>()), 1..12)) {
+            let (mut table, mut vector) = (Table::default(), Vec::new());
+            for (nth, &(length, value)) in lengths.iter().enumerate() {
+                if nth % 5 == 4 {
+                    table.clear();
+                    vector.clear();
+                }
+                table.resize(length, value);
+                vector.resize(length, value);
+                prop_assert!(table[..] == vector[..]);
+                prop_assert!(length * 8 < LARGE || table.as_ptr().addr() % LARGE == 0);
+                if let Some(last) = table.last_mut() {
+                    *last += 1;
+                    *vector.last_mut().unwrap() += 1;
+                }
+            }
+        }
+    }
+}
