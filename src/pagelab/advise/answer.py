@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from pagelab.advise.campaign import CHECK, MOSAICS, POLICY, Asked, Found
+from pagelab.advise.campaign import CHECK, FOOTPRINT, POLICY, Asked, Found
 from pagelab.advise.design import Region
 from pagelab.advise.document import AdviceDocument, Checked, RegionGain
 from pagelab.analysis import analyse, answer, load, wording
@@ -49,8 +49,8 @@ def document(asked: Asked, found: Found, directory: Path) -> AdviceDocument:
         promised_low_percent=100 * promised.low if promised else None,
         promised_high_percent=100 * promised.high if promised else None,
         regions=_gains(found),
-        mosaics=found.mosaics,
-        blocks=found.blocks,
+        rounds=found.rounds,
+        executions=found.executions,
         checked=[_checked(name, one, analysis) for name, one in answers.items() if analysis is not None],
         resident_base_bytes=found.resident_base,
         resident_huge_bytes=found.resident_huge,
@@ -169,7 +169,7 @@ def _next(
             f"pagelab advise --minutes {minutes}{budget} -- {command}",
             "more executions, to see smaller gains",
         )
-    where = directory / (CHECK if found.choice is not None else MOSAICS)
+    where = directory / (CHECK if found.choice is not None else FOOTPRINT)
     if found.choice is None:
         return f"pagelab map -- {command}", "what memory it uses"
     return f"pagelab report {shlex.quote(str(where))}", "every execution of the check"

@@ -64,9 +64,10 @@ class AdviceDocument(_Model):
     promised_high_percent: float | None
     """Gain of the advice against base pages, and its 95% posterior interval, before the check."""
     regions: list[RegionGain]
-    mosaics: int
-    blocks: int
-    """Executions of each mosaic."""
+    rounds: int
+    """Of mosaics, each with regions of its own."""
+    executions: int
+    """Of mosaics, in all rounds."""
     checked: list[Checked]
     resident_base_bytes: int
     """Peak resident memory in base pages."""

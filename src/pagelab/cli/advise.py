@@ -115,11 +115,13 @@ def _directory(into: Path | None, program: str) -> Path:
 
 
 def _text(told: AdviceDocument) -> str:
+    from pagelab.analysis import wording
+
     lines = [told.verdict, ""]
     if told.regions:
         lines += [
-            f"{shlex.join(told.command)}: gain of each region by 2M pages, from {told.mosaics} mosaics of "
-            f"{told.blocks} executions",
+            f"{shlex.join(told.command)}: gain of each region by 2M pages, from {told.executions} executions of "
+            f"mosaics in {wording.count(told.rounds, 'round')}",
             *_bars(told),
             "",
         ]
