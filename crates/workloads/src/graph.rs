@@ -95,36 +95,37 @@ impl Graph {
 }
 
 /// Edges by recursive halving of both axes of the adjacency matrix (Chakrabarti, Zhan, Faloutsos, SDM 2004), with the
-/// shares 0.57, 0.19, 0.19, 0.05 of Graph500; then vertices get random labels. The number of vertices is any.
+/// shares 0.57, 0.19, 0.19, 0.05 of Graph500; then vertices get random labels. The matrix has the next power of two of
+/// vertices: edges outside of those that there are are drawn again.
 pub fn r_mat(vertices: usize, edges: usize, rng: &mut Rng) -> Vec<(u32, u32)> {
     let mut labels: Vec<u32> = (0..vertices as u32).collect();
     rng.shuffle(&mut labels);
-    (0..edges)
-        .map(|_| {
-            let (mut from, mut to) = (0..vertices, 0..vertices);
-            while from.len() > 1 || to.len() > 1 {
-                let (down, right) = match rng.next_u64() >> 32 {
-                    quarter if quarter < (0.57 * 4_294_967_296.0) as u64 => (false, false),
-                    quarter if quarter < (0.76 * 4_294_967_296.0) as u64 => (false, true),
-                    quarter if quarter < (0.95 * 4_294_967_296.0) as u64 => (true, false),
-                    _ => (true, true),
-                };
-                from = half(from, down);
-                to = half(to, right);
-            }
-            (labels[from.start], labels[to.start])
-        })
-        .collect()
+    let levels = vertices.next_power_of_two().trailing_zeros();
+    let mut found = Vec::with_capacity(edges);
+    while found.len() < edges {
+        let (from, to) = cell(levels, rng);
+        if from < vertices && to < vertices {
+            found.push((labels[from], labels[to]));
+        }
+    }
+    found
 }
 
-/// The first or the second half; a range of one stays as it is.
-fn half(range: std::ops::Range<usize>, second: bool) -> std::ops::Range<usize> {
-    let middle = range.start + range.len().div_ceil(2);
-    match (range.len(), second) {
-        (1, _) => range,
-        (_, false) => range.start..middle,
-        (_, true) => middle..range.end,
+/// A random cell of the matrix: one quarter of four at each level, four levels for each draw.
+fn cell(levels: u32, rng: &mut Rng) -> (usize, usize) {
+    const ENDS: [u64; 3] = [37_356, 49_807, 62_259]; // of 65,536: 0.57, 0.76, 0.95
+    let (mut from, mut to, mut random) = (0, 0, 0);
+    for level in 0..levels {
+        if level % 4 == 0 {
+            random = rng.next_u64();
+        }
+        let draw = random & 0xFFFF;
+        random >>= 16;
+        let [right, below, both] = ENDS.map(|end| usize::from(draw >= end));
+        from = (from << 1) | below;
+        to = (to << 1) | (right ^ below ^ both);
     }
+    (from, to)
 }
 
 fn road(side: usize, rng: &mut Rng) -> Vec<(u32, u32)> {
