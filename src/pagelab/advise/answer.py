@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Iterable
 from math import ceil
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from pagelab.advise.document import AdviceDocument, Checked, RegionGain
 from pagelab.analysis import analyse, answer, load, wording
 from pagelab.analysis.answer import Answer
 from pagelab.analysis.model import Analysis, Contrast
+from pagelab.analysis.try_document import change
 from pagelab.study.store import Store
 
 _LEVEL = 0.95
@@ -141,17 +141,7 @@ def _gains(found: Found) -> list[RegionGain]:
 
 
 def _checked(name: str, one: Answer, analysis: Analysis) -> Checked:
-    condition: Literal["advice", "2M"] = "advice" if name == "advice" else "2M"
-    return Checked(
-        condition=condition,
-        said=one.said,
-        words=answer.words(one, analysis.primary),
-        change_percent=None if one.change is None else 100 * one.change,
-        low_percent=None if one.interval is None else 100 * one.interval.low,
-        high_percent=None if one.interval is None else 100 * one.interval.high,
-        p=one.p,
-        pairs=one.pairs,
-    )
+    return Checked(condition="advice" if name == "advice" else "2M", **change(one, analysis.primary))
 
 
 def _next(
