@@ -22,7 +22,8 @@ def size_bytes(value: object, where: str) -> int:
         raise BadInputError(f"{where} {value}: not a size; allowed: a number of bytes, or with K, M, G or T")
     whole, _, part = str(match[1]).partition(".")
     scaled = int(whole + part) << _SHIFT[match[2].upper()]
-    bytes_, rest = divmod(scaled, 10 ** len(part))
+    parts: int = 10 ** len(part)
+    bytes_, rest = divmod(scaled, parts)
     if rest:
         raise BadInputError(f"{where} {value}: not a whole number of bytes; allowed: such as 1536K or 1.5M")
     return bytes_

@@ -6,7 +6,10 @@ Directory: ``DIR/footprint`` (one execution in base pages, one in huge pages), `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import shlex
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import compress
 from math import ceil, floor
@@ -22,9 +25,10 @@ from pagelab.advise.design import SIZES, TILE, Region, mosaics, regions, rows
 from pagelab.advise.effects import Effects
 from pagelab.advise.footprint import lacks_huge_pages, used
 from pagelab.advise.screening import FIRST, ROUNDS, Round, blocks_for, estimated, refined
-from pagelab.errors import BadInputError, MachineError
+from pagelab.errors import BadInputError, MachineError, PagelabError
 from pagelab.study.budget import LEAST_MINUTES, fewest_of
 from pagelab.study.control import Tools
+from pagelab.study.errors import StudyInterruptedError
 from pagelab.study.pair import only_measurement, run_own
 from pagelab.study.primary import metric_of
 from pagelab.study.progress import Progress, Silent, shown_duration
@@ -86,14 +90,28 @@ class Found:
 def advise(asked: Asked, directory: Path, tools: Tools, progress: Progress | None = None) -> Found:
     """Footprint, mosaics, choice, check; writes ``policy.toml`` where something is advised.
 
-    Raises BadInputError where the command fails or is too long for the time, MachineError where 2M pages cannot be had.
+    Raises BadInputError where the command fails or is too long for the time, MachineError where 2M pages cannot be had,
+    StudyInterruptedError where somebody stops it.
     """
+    try:
+        return _advised(asked, directory, tools, progress)
+    except (StudyInterruptedError, KeyboardInterrupt) as error:
+        # A round that goes on later is not next to the others in time: the advice begins anew.
+        stopped = str(error).split(";", 1)[0] or "stopped"
+        raise StudyInterruptedError(
+            f"{stopped} before the advice was made; {directory} has the executions until then; begin again with: "
+            f"pagelab advise --minutes {asked.minutes:g} -- {shlex.join(asked.argv)}"
+        ) from None
+
+
+def _advised(asked: Asked, directory: Path, tools: Tools, progress: Progress | None) -> Found:
     progress = progress or Silent()
     began = monotonic()
     pilot = _trying(asked, (Setting("4K", policy_text("4K", [], aligned=True)), Setting("2M", _all_huge())))
-    runs = _footprint(pilot, directory / FOOTPRINT, tools, asked)
-    metric, why = _metric(asked, directory / FOOTPRINT, runs)
-    extent, resident = _used(directory / FOOTPRINT)
+    with _kept_if_it_runs(directory):
+        runs = _footprint(pilot, directory / FOOTPRINT, tools, asked)
+        metric, why = _metric(asked, directory / FOOTPRINT, runs)
+        extent, resident = _used(directory / FOOTPRINT)
     run_s = float(runs["duration_s"].median())  # type: ignore[arg-type]
     left_s = 60 * asked.minutes - (monotonic() - began)
     found = regions(extent, _regions_for(extent, run_s, left_s * _EXPLORED, asked))
@@ -201,6 +219,18 @@ def _trying(asked: Asked, settings: tuple[Setting, ...]) -> Trying:
     )
 
 
+@contextmanager
+def _kept_if_it_runs(directory: Path) -> Iterator[None]:
+    """Takes the directory away where the first executions already say that nothing can come of it."""
+    try:
+        yield
+    except PagelabError:
+        shutil.rmtree(directory / FOOTPRINT, ignore_errors=True)
+        with suppress(OSError):
+            directory.rmdir()
+        raise
+
+
 def _footprint(pilot: Trying, directory: Path, tools: Tools, asked: Asked) -> pl.DataFrame:
     """One execution in base and one in huge pages: how long they take, and how much memory they use."""
     limit = 60 * asked.minutes / (rows(SIZES[0]) * _FEWEST_BLOCKS)
@@ -219,7 +249,7 @@ def _footprint(pilot: Trying, directory: Path, tools: Tools, asked: Asked) -> pl
     failed = runs.filter(pl.col("status") != "ok").select("condition", "status", "message")
     if failed.height:
         told = "; ".join(f"{name.split('/', 1)[1]}: {status}: {text}" for name, status, text in failed.iter_rows())
-        raise BadInputError(f"{told}; {_CANNOT}")
+        raise BadInputError(f"{told}; {_CANNOT}; see it by itself: pagelab run --pages 4K -- {shlex.join(asked.argv)}")
     return runs
 
 
