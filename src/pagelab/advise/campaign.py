@@ -26,7 +26,7 @@ from pagelab.advise.effects import Effects
 from pagelab.advise.footprint import lacks_huge_pages, used
 from pagelab.advise.screening import FIRST, ROUNDS, Round, blocks_for, estimated, refined
 from pagelab.errors import BadInputError, MachineError, PagelabError
-from pagelab.study.budget import LEAST_MINUTES, fewest_of
+from pagelab.study.budget import MOST_BLOCKS, fewest_of
 from pagelab.study.control import Tools
 from pagelab.study.errors import StudyInterruptedError
 from pagelab.study.pair import only_measurement, run_own
@@ -121,7 +121,7 @@ def _advised(asked: Asked, directory: Path, tools: Tools, progress: Progress | N
     # The check could not tell with less.
     check_s = fewest_of(2, 0.95) * len(CHECKED) * run_s
     seconds = max(min(left_s * _EXPLORED, left_s - check_s), rows(len(found)) * _FEWEST_BLOCKS * run_s)
-    found, shares, rounds = _explore(asked, found, seconds, run_s, directory, tools, progress)
+    found, shares, rounds, run_s = _explore(asked, found, seconds, run_s, directory, tools, progress)
     choice = choose(found, shares, asked.budget)
     text = policy_text("4K", compress(found, choice.chosen), aligned=True)
     if choice.chosen.any():
@@ -132,10 +132,10 @@ def _advised(asked: Asked, directory: Path, tools: Tools, progress: Progress | N
     settings = [Setting("kernel", KERNEL), Setting("advice", text), Setting("2M", _all_huge())]
     if not choice.chosen.any():
         del settings[1]
-    check = replace(_trying(asked, tuple(settings)), minutes=left_s / 60)
-    least = check.fewest * run_s * len(settings) / 60
-    minutes = max(round(left_s / 60, 4), ceil(1000 * least) / 1000, LEAST_MINUTES)
-    spec = check.write(directory / CHECK, {"minutes": minutes})
+    check = _trying(asked, tuple(settings))
+    # A number, not minutes: a machine that has become slower must not cost the answer.
+    blocks = min(max(check.fewest, floor(left_s / (run_s * len(settings)))), MOST_BLOCKS)
+    spec = check.write(directory / CHECK, {"executions": blocks})
     run_own(spec, directory / CHECK, tools, _Titled(progress, "check"), _CANNOT)
     executions = sum(one.times.size for one in rounds)
     return Found(extent, found, shares, choice, len(rounds), executions, metric, why, *resident)
@@ -290,8 +290,10 @@ def _regions_for(extent: dict[str, int], run_s: float, seconds: float, asked: As
 
 def _explore(
     asked: Asked, first: list[Region], seconds: float, run_s: float, directory: Path, tools: Tools, progress: Progress
-) -> tuple[list[Region], Effects, list[Round]]:
-    """Rounds of mosaics while there is time; returns the last one's regions, their gains, and all rounds."""
+) -> tuple[list[Region], Effects, list[Round], float]:
+    """Rounds of mosaics while there is time; returns the last one's regions, their gains, all rounds, and the seconds
+    of an execution.
+    """
     end = monotonic() + seconds
     rng = np.random.default_rng(asked.seed)
     wanted, rounds = first, list[Round]()
@@ -305,11 +307,11 @@ def _explore(
         where = directory / f"{MOSAICS}-{len(rounds) + 1}"
         rounds.append(_round(asked, found, min(blocks, _MOST_BLOCKS), where, rng, tools, progress))
         _refuse_too_few(rounds, where)
-        # An execution takes longer than it says of itself, by the session's part of it.
-        run_s = max(run_s, (monotonic() - end + seconds) / sum(one.times.size for one in rounds))
+        # What an execution really takes: the session's part of it, and how busy the machine is by now.
+        run_s = (monotonic() - end + seconds) / sum(one.times.size for one in rounds)
         shares = estimated(rounds, found, rng)
         wanted = refined(found, shares)
-    return found, shares, rounds
+    return found, shares, rounds, run_s
 
 
 def _round(
