@@ -190,6 +190,7 @@ def test_sums_beyond_the_doubles_are_refused_not_infinite() -> None:
     with pytest.raises(stats.StatsRefusedError) as refused:
         stats.execution_means([1, 1, 2, 2], [1.7e308] * 4)
     assert refused.value.refusal is stats.Refusal.OVERFLOW
+    assert stats.summarize([-1e308, 1e308]).median == 0
     big = np.linspace(1.0e308, 1.1e308, 8)
     assert stats.relative_effect(big, big * 0.9).percent == pytest.approx(100 / 9, rel=0.01)
 

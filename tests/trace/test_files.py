@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from pagelab import trace
 from pagelab.trace import TraceError
+from pagelab.trace.data import KINDS
+from pagelab.trace.operations import FORMATS, ask, output, records
 
 COLUMNS = ("address", "kind", "size", "thread", "asid")
 EXACT_SIZES = [*range(33), 64, 94, 108, 128, 512, 4096]
@@ -335,3 +337,21 @@ def test_addresses_that_a_trace_cannot_hold_are_refused_with_their_number(tmp_pa
     with pytest.raises(TraceError, match=r"run 5: .* is no page number"):
         trace.write(tmp_path / "t", pieces, page_bytes=4096)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.parquet"]
+
+
+def test_the_formats_are_those_of_the_native_part(tmp_path: Path) -> None:
+    with pytest.raises(TraceError) as refused:
+        ask(
+            {
+                "work": "convert",
+                "input": "x",
+                "format": "?",
+                "records": records(KINDS, None),
+                "output": output(tmp_path / "x", False, 3, {}),
+                "foreign_page_bits": 12,
+                "recover": False,
+            }
+        )
+    assert str(refused.value).split("none of ")[1].split(", ") == [one for one in FORMATS if one != "parquet"]
+    with pytest.raises(TraceError, match="'vtune': none of lackey.*parquet"):
+        trace.convert("x", tmp_path / "x", format="vtune")

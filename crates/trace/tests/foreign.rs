@@ -107,7 +107,7 @@ fn csv_that_cannot_be_meant() {
     {
         assert!(Format::Csv.open(text.as_bytes(), 12).is_err(), "{text}");
     }
-    for row in ["0x", "-1", "a,b", ""] {
+    for row in ["0x", "-1", "+1", "a,b", ""] {
         let text = format!("address,asid\n{row},0\n");
         assert!(references(Format::Csv, text.as_bytes()).is_err(), "{row}");
     }

@@ -15,7 +15,7 @@ from pagelab.analysis.model import Condition, Execution, Interval, MeasurementSu
 
 @dataclass(frozen=True)
 class Statistic:
-    """A number of the executions of a condition, beside the five: its column of the table of times is made of this."""
+    """A number of the executions of a condition, beside the five: computed for every metric, and a column of the table of times."""
 
     name: str
     label: str
@@ -37,7 +37,7 @@ STATISTICS = (
     Statistic("sd", "sd", digits=2),
     Statistic("cv", "CV", is_share=True),
 )
-"""A new one is a row here, with its function."""
+"""A new one is a row here, with ``of``, a function of :mod:`pagelab.stats`."""
 
 
 def interval_of(found: stats.Interval | stats.NotAchievable, scale: float = 1.0) -> tuple[Interval | None, str]:

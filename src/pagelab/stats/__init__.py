@@ -1,6 +1,6 @@
 """Statistics on NumPy arrays: pure functions, frozen results, typed refusals, without study, store or file.
 
-One statistic, one file. Every formula, source, assumption and degenerate case is in ``docs/method.md``.
+One topic, one file. Every formula, source, assumption and degenerate case is in ``docs/method.md``.
 The unit of every test and interval is the **execution** (its mean); arrays are one-dimensional, finite, one value an
 execution. ``treatment`` always comes before ``baseline``; positive shifts mean "treatment is larger".
 

@@ -46,7 +46,7 @@ def summarize(values: ArrayLike) -> Summary:
 
     def at(rank: float) -> float:
         below, above = ordered[int(np.floor(rank)) - 1], ordered[int(np.ceil(rank)) - 1]
-        return float(below + (above - below) / 2) if below != above else float(below)
+        return float(below / 2 + above / 2) if below != above else float(below)
 
     # By a power of two, which changes no digit: squares of very small and very large values leave the double range.
     exponent = int(np.frexp(np.abs(ordered).max())[1])

@@ -12,7 +12,7 @@ from pagelab.trace.errors import TraceError, native
 from pagelab.trace.provenance import provenance
 
 FORMATS = ("lackey", "dinero", "champsim", "csv", "raw", "raw-pages", "perf-script", "parquet")
-"""Foreign formats that :func:`convert` reads."""
+"""Foreign formats that :func:`convert` reads: those of ``Format`` in ``crates/trace/src/foreign/mod.rs``, and Parquet."""
 
 
 def ask(request: dict[str, Any], path: Path | str | None = None) -> dict[str, Any]:
@@ -59,6 +59,8 @@ def convert(
 
     ``page_bytes`` makes page runs; ``recover`` keeps all whole chunks of a damaged trace of ours.
     """
+    if format is not None and format not in FORMATS:
+        raise TraceError("invalid", f"format {format!r}: none of {', '.join(FORMATS)}")
     if format == "parquet":
         return _convert_parquet(source, target, page_bytes=page_bytes, kinds=kinds, force=force, level=level)
     parameters = {"convert": str(source), "format": format, "recover": recover}

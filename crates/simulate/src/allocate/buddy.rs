@@ -100,6 +100,27 @@ impl Buddy {
         Some(frame)
     }
 
+    /// Takes this page out of the free block in which it lies, if it is free.
+    pub fn take(&mut self, wanted: u32) -> bool {
+        let Some(mut order) = (0..=MAX_ORDER).find(|order| self.is_free(wanted & !0 << order, *order)) else {
+            return false;
+        };
+        let mut frame = wanted & !0 << order;
+        self.unlink(frame, order);
+        while order > 0 {
+            order -= 1;
+            let upper = frame + (1 << order);
+            if wanted < upper {
+                self.link(upper, order, false);
+            } else {
+                self.link(frame, order, false);
+                frame = upper;
+            }
+        }
+        self.free -= 1;
+        true
+    }
+
     /// Takes back the 2^`order` pages from `frame` on.
     pub fn release(&mut self, mut frame: u32, mut order: usize) {
         debug_assert!(frame.is_multiple_of(1 << order) && self.order[frame as usize] == NOT_FREE);
@@ -176,6 +197,19 @@ mod tests {
         // A larger request leaves the split block alone until it has one of the size.
         assert_eq!(buddy.allocate(3), Some(8));
         assert_eq!(buddy.blocks()[0..4], [1, 1, 0, 0]);
+    }
+
+    #[test]
+    fn a_page_is_taken_wherever_it_lies() {
+        let mut buddy = Buddy::new(3000);
+        for wanted in [1023, 0, 2999, 1500] {
+            assert!(buddy.take(wanted) && !buddy.take(wanted));
+            assert_eq!(buddy.check(), Ok(()));
+        }
+        assert!(!buddy.take(3000));
+        let rest: Vec<u32> = std::iter::from_fn(|| buddy.allocate(0)).collect();
+        assert_eq!(rest.len(), 2996);
+        assert!([1023, 0, 2999, 1500].iter().all(|taken| !rest.contains(taken)));
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct History {
     pub peak: f64,
     /// The share of `used` that one program has from the beginning and keeps.
     pub kept: f64,
+    /// The share of memory in single pages, anywhere, that nobody gives back or moves: objects of the kernel from long before.
+    pub scattered: f64,
     /// Standard deviation of the binary logarithm of programs' sizes; the mean size is what they hold at most / `programs`.
     pub programs_differ: f64,
     /// Programs that a processor lets grow in turns.
@@ -51,6 +53,7 @@ impl Default for History {
             programs: 64,
             peak: 0.0,
             kept: 0.0,
+            scattered: 0.0,
             programs_differ: 2.0,
             growing: 8,
             from_files: 0.5,
@@ -85,6 +88,7 @@ impl History {
         let shares = [
             ("peak", self.peak, 0.95),
             ("kept", self.kept, 1.0),
+            ("scattered", self.scattered, 0.05),
             ("from_files", self.from_files, 1.0),
             ("deleted", self.deleted, 1.0),
             ("dropped", self.dropped, 1.0),

@@ -53,12 +53,13 @@ struct Ageing<'h> {
 #[must_use]
 pub fn aged(history: &History, seed: u64) -> Kernel {
     let frames = u32::try_from(history.memory_bytes >> super::PAGE_BITS).unwrap_or(u32::MAX - 1);
-    let kernel = Kernel::new(frames, history.processors);
+    let mut kernel = Kernel::new(frames, history.processors);
+    let mut random = Random::new(seed);
+    kernel.scatter((f64::from(frames) * history.scattered) as u64, &mut random);
     if history.turnover <= 0.0 {
         return kernel;
     }
     let growing = vec![Program::default(); history.growing * history.processors];
-    let random = Random::new(seed);
     let mut ageing = Ageing { history, kernel, random, growing, grown: vec![], held: 0, handed: 0, read: 0 };
     ageing.live(frames);
     ageing.settle(frames);

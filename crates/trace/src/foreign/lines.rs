@@ -147,7 +147,7 @@ pub(super) fn hexadecimal(digits: &[u8]) -> Option<u64> {
 
 /// A decimal number.
 pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
-    std::str::from_utf8(digits).ok()?.parse().ok()
+    digits.iter().all(u8::is_ascii_digit).then(|| std::str::from_utf8(digits).ok()?.parse().ok())?
 }
 
 /// A number: decimal, or hexadecimal with `0x`.

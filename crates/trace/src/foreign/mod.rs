@@ -18,7 +18,7 @@ use std::io::BufRead;
 pub enum Format {
     /// What `valgrind --tool=lackey --trace-mem=yes` prints.
     Lackey,
-    /// Dinero's input: a label and an address a line, as `din` (0, 1, 2) or as Dinero IV's extended form (r, w, i, size).
+    /// Dinero's input: a label and an address a line, as `din` (0 to 3) or as Dinero IV's extended form (r, w, i, m, and a size).
     Dinero,
     /// ChampSim's binary instructions, 64 bytes each, decompressed.
     ChampSim,
