@@ -14,6 +14,7 @@ import pytest
 from harness.packages import need
 from pagelab.cli.manpage import COMPLETIONS, Command, commands, completion, page, write
 
+SHARE = Path(__file__).parents[1] / "share"
 ROOT = commands()
 LEAVES = [command for command in ROOT.walk() if not command.children]
 EXAMPLES = [(command.path, example) for command in LEAVES for example in command.examples]
@@ -108,3 +109,5 @@ def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
 def test_all_files_land_where_a_share_directory_has_them(tmp_path: Path) -> None:
     names = {str(path.relative_to(tmp_path)) for path in write(tmp_path)}
     assert names == {"man/man1/pagelab.1", *COMPLETIONS.values()}
+    stale = [name for name in names if (SHARE / name).read_text() != (tmp_path / name).read_text()]
+    assert not stale, "run: make man"

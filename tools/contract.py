@@ -22,7 +22,7 @@ REQUEST = "request-1.json"
 SETTINGS = "settings.py"
 STRATEGIES = "strategies.py"
 HEADER = """\
-# Generated from crates/contract by tools.contract; change the Rust types, then: make contract
+# Generated from crates/contract and crates/abi by tools.contract; change the Rust types, then: make contract
 # mypy: disable-error-code="assignment"
 """
 LITERALS = (

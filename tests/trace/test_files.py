@@ -353,5 +353,5 @@ def test_the_formats_are_those_of_the_native_part(tmp_path: Path) -> None:
             }
         )
     assert str(refused.value).split("none of ")[1].split(", ") == [one for one in FORMATS if one != "parquet"]
-    with pytest.raises(TraceError, match="'vtune': none of lackey.*parquet"):
+    with pytest.raises(TraceError, match=r"'vtune': none of lackey.*parquet"):
         trace.convert("x", tmp_path / "x", format="vtune")

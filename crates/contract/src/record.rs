@@ -220,7 +220,7 @@ pub struct Region {
     pub tiles_as_asked: Option<u64>,
 }
 
-/// What the preload library did, by name; see docs/architecture/contracts.md for each.
+/// What the preload library did, by name (docs/preload.md has the list); counters that are 0 are left out.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

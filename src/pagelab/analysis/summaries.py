@@ -15,7 +15,8 @@ from pagelab.analysis.model import Condition, Execution, Interval, MeasurementSu
 
 @dataclass(frozen=True)
 class Statistic:
-    """A number of the executions of a condition, beside the five: computed for every metric, and a column of the table of times."""
+    """A number of the executions of a condition, beside the five. It is computed for every metric, and a column
+    of the table of times."""
 
     name: str
     label: str

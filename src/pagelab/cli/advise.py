@@ -100,6 +100,7 @@ def _budget(text: str | None) -> int | None:
 
 def _text(told: AdviceDocument) -> str:
     from pagelab.analysis import wording
+    from pagelab.study.launching import tells_noise
 
     lines = [told.verdict, ""]
     if told.regions:
@@ -115,7 +116,7 @@ def _text(told: AdviceDocument) -> str:
         lines.append(f"{told.left_out} more regions gain, and the budget has no room for them")
     if told.metric_why:
         lines.append(f"CPU time is compared: {told.metric_why}")
-    lines += [f"caution: {caveat}" for caveat in told.caveats if not caveat.startswith("The machine was ")][:1]
+    lines += [f"warning: {caveat}" for caveat in told.caveats if not tells_noise(caveat)][:1]
     if told.policy:
         lines.append(f"policy: {told.policy} (beside it mosalloc.csv, the same for Mosalloc)")
         lines += _outside(told)

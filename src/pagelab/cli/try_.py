@@ -227,6 +227,7 @@ def _judged(found: Answer, setting: str, name: str, baseline: str, metric: Metri
 def _text(document: TryDocument, found: Analysis) -> str:
     from pagelab.analysis import wording
     from pagelab.cli.forest import Row, forest
+    from pagelab.study.launching import tells_noise
 
     def share(percent: float | None) -> float | None:
         return None if percent is None else percent / 100
@@ -247,7 +248,7 @@ def _text(document: TryDocument, found: Analysis) -> str:
     lines += [f"CPU time is compared: {document.metric_why}"] if document.metric_why else []
     lines += [one.sentence for one in document.settings if one.sentence != verdict]
     # That the machine is not quiet was said when the study began.
-    serious = [caveat for caveat in found.caveats if not caveat.startswith("The machine was ")]
+    serious = [caveat for caveat in found.caveats if not tells_noise(caveat)]
     lines += [f"warning: {serious[0]}"] if serious else []
     return "\n".join([*lines, f"next: {document.next}", f"      ({document.why})"])
 

@@ -1,4 +1,4 @@
-# Generated from crates/contract by tools.contract; change the Rust types, then: make contract
+# Generated from crates/contract and crates/abi by tools.contract; change the Rust types, then: make contract
 # mypy: disable-error-code="assignment"
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ class ColourTable(Model):
 
 class GuestCounters(Model):
     """
-    What the preload library did, by name; see docs/architecture/contracts.md for each.
+    What the preload library did, by name (docs/preload.md has the list); counters that are 0 are left out.
     """
 
     model_config = ConfigDict(

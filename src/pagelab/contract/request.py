@@ -1,4 +1,4 @@
-# Generated from crates/contract by tools.contract; change the Rust types, then: make contract
+# Generated from crates/contract and crates/abi by tools.contract; change the Rust types, then: make contract
 # mypy: disable-error-code="assignment"
 
 from __future__ import annotations

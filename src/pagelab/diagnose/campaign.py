@@ -22,6 +22,7 @@ from pagelab.diagnose.model import Pin, Settings, Source
 from pagelab.diagnose.sources import CONTROL_COPIES, sources
 from pagelab.errors import BadInputError, RunFailedError
 from pagelab.study.control import Tools, resume_study, run_study
+from pagelab.study.launching import tells_noise
 from pagelab.study.plan import Condition
 from pagelab.study.planning import plan_text
 from pagelab.study.progress import Progress
@@ -292,7 +293,7 @@ class _WithoutRepeats:
         self.start, self.running, self.finished, self.stop = inner.start, inner.running, inner.finished, inner.stop
 
     def note(self, text: str) -> None:
-        if self._first or not text.startswith(("the machine was not quiet", "warning: ")):
+        if self._first or not (tells_noise(text) or text.startswith("warning: ")):
             self._inner.note(text)
 
 

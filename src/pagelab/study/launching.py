@@ -43,6 +43,15 @@ def describe_machine() -> dict[str, Any]:
     return {"machine": machine.describe(), "provenance": machine.provenance()}
 
 
+NOISE = ("the machine was not quiet", "the machine was almost quiet")
+"""Begins of what :func:`noise_now` tells."""
+
+
+def tells_noise(text: str) -> bool:
+    """Whether this is what :func:`noise_now` told, as a message or as a sentence of a report."""
+    return text.lower().startswith(NOISE)
+
+
 def noise_now(plan: Plan) -> RunWarning | None:
     """A short self-measurement before a session's first run: what disturbs, of what matters to what is compared."""
     from ..machine import noise
@@ -57,10 +66,7 @@ def noise_now(plan: Plan) -> RunWarning | None:
     return RunWarning(
         kind=WarningKind.NOISY_MACHINE,
         severity="warning" if much else "info",
-        message=(
-            f"the machine was {'not' if much else 'almost'} quiet when the session began: {told}; "
-            f"{verdict.disturbances[0].advice}"
-        ),
+        message=(f"{NOISE[0 if much else 1]} when the session began: {told}; {verdict.disturbances[0].advice}"),
         data={**asdict(found), "load": verdict.load, "disturbed_by": [one.what for one in verdict.disturbances]},
     )
 

@@ -12,7 +12,7 @@ from pagelab.trace.errors import TraceError, native
 from pagelab.trace.provenance import provenance
 
 FORMATS = ("lackey", "dinero", "champsim", "csv", "raw", "raw-pages", "perf-script", "parquet")
-"""Foreign formats that :func:`convert` reads: those of ``Format`` in ``crates/trace/src/foreign/mod.rs``, and Parquet."""
+"""Foreign formats that :func:`convert` reads: ``Format`` of ``crates/trace/src/foreign/mod.rs``, and Parquet."""
 
 
 def ask(request: dict[str, Any], path: Path | str | None = None) -> dict[str, Any]:

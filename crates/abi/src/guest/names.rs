@@ -156,9 +156,9 @@ coded! {
 coded! {
     /// Counters of the guest. Names are stable: they are columns in records.
     Counter {
-        /// mmap calls answered from a pool.
+        /// mmap calls that mapped memory in a pool.
         MmapGoverned = "mmap.governed",
-        /// mmap calls handed to the kernel unchanged.
+        /// mmap calls that the kernel placed outside of the pools; those that failed there, too.
         MmapPassed = "mmap.passed",
         /// munmap calls that touched a pool.
         MunmapGoverned = "munmap.governed",

@@ -1,8 +1,8 @@
 //! The strategies that place frames: one table, which the plan, the policy language, the simulator, the program's own hints,
 //! records, help texts and checks of the documentation read.
 //!
-//! A new strategy is a row here, a file in `pagelab_frames::strategy` with its variant of `AnyStrategy`, and a name in
-//! `pagelab.h`, unless it takes something that no strategy takes yet.
+//! A new strategy is a row here, a file in `pagelab_frames::strategy` with its variant of `Numbered` (of `AnyStrategy`
+//! if it reads lists), and a name in `pagelab.h`, unless it takes something that no strategy takes yet.
 
 /// What a strategy can be told, beside what every strategy takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,11 +74,12 @@ pub struct Facts {
     pub example: &'static str,
     /// It wants particular colours or frames: the pool may have to hold much that it rejects.
     pub is_particular: bool,
-    /// Its answers go by the order of faults: pages are placed one by one, or ahead in a sequence of addresses.
+    /// Answers depend on the order of faults: pages are placed ahead only while memory is touched in order.
     pub is_in_sequence: bool,
 }
 
 macro_rules! strategies {
+    // Codes are 0, 1, 2 … in order, and new ones come last: plans, guest files and `pagelab.h` have them.
     ($($(#[$doc:meta])* $kind:ident = $code:literal: $facts:expr;)*) => {
         /// How the frames of pages are chosen.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

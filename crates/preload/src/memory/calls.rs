@@ -220,7 +220,9 @@ fn placed_in_pool(request: &Request) -> Result<usize> {
         && !pool.holds(span)
     {
         pool.clear_of_used(span)?;
-        return pool.map(span.len(), request.how(), Some(span.start));
+        return pool
+            .map(span.len(), request.how(), Some(span.start))
+            .inspect(|_| guest_file::count(Counter::MmapGoverned));
     }
     if let Some(heap) = guest.heap.as_mut().filter(|_| fixed && !span.and(HEAP).is_empty()) {
         match request.flags & c::MAP_FIXED_NOREPLACE != 0 {
@@ -243,14 +245,18 @@ fn placed_in_pool(request: &Request) -> Result<usize> {
         }
     }
     let at = request.raw()?;
+    let mut governed = false;
     for pool in guest.pools.iter_mut().flatten() {
         let part = request.span_at(at).and(pool.bounds());
         if !part.is_empty() {
             pool.replaced(part, request.how());
-            guest_file::count(Counter::MmapGoverned);
+            governed = true;
         }
     }
     drop(guest);
+    if governed {
+        guest_file::count(Counter::MmapGoverned);
+    }
     if !request.is_anonymous() {
         files::after_mmap(request.span_at(at), request.prot, request.flags);
     }
