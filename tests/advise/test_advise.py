@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 
@@ -87,7 +89,8 @@ def test_a_program_without_memory_has_nothing_to_gain(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--", "false"), "no advice can be given"),
+        (("--", "false"), "no advice can be given; see it by itself: pagelab run --pages 4K -- false"),
+        (("--", "not-there"), "cannot find the program not-there"),
         (("--minutes", 0.1, "--", "sleep", "3"), "give it more than --minutes 0.1"),
         (("--budget", "1M", "--", "true"), "--budget 1M: less than one 2M page"),
         (("--budget", "lots", "--", "true"), "--budget lots: not a size"),
@@ -108,6 +111,27 @@ def test_a_directory_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "--into kept: it exists and is not empty" in done.stderr
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["mine"]
+
+
+def test_a_command_that_fails_leaves_no_directory_behind(tmp_path: Path) -> None:
+    assert run(tmp_path, "--", "false").returncode == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_stopped_in_the_middle_it_says_what_is_there_and_how_to_begin_again(program: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pagelab", "advise", "--minutes", "5", "--into", "kept", "--", str(program), "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as running:
+        deadline = monotonic() + 60
+        while not (tmp_path / "kept" / "mosaics-1" / "study.db").exists() and monotonic() < deadline:
+            sleep(0.1)
+        sleep(0.5)
+        running.send_signal(signal.SIGINT)
+        _, error = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "before the advice was made" in error
+    assert "begin again with: pagelab advise --minutes 5 -- " in error
+    assert "Traceback" not in error
+    assert (tmp_path / "kept" / "mosaics-1" / "study.db").exists()
 
 
 def test_neighbours_are_one_span_in_the_policy_and_in_mosallocs_csv(tmp_path: Path) -> None:

@@ -16,11 +16,12 @@ from pagelab.errors import BadInputError
 from pagelab.policy import PolicyError
 from pagelab.simulate.cache_runs import cache
 from pagelab.simulate.export import as_study
-from pagelab.simulate.hardware import colours, presets, size_bytes
+from pagelab.simulate.hardware import colours, presets
 from pagelab.simulate.hardware import load as processor_named
 from pagelab.simulate.placements import History, placement
 from pagelab.simulate.references import STORE, pack
 from pagelab.simulate.spread import spread
+from pagelab.sizes import size_bytes
 from pagelab.stats.nondeterminism import Refused
 from pagelab.study.store import Store
 
@@ -101,7 +102,7 @@ def test_bad_input_is_refused(tmp_path: Path) -> None:
 
     odd = {"cache": {"level": [{"name": "L1", "size": "33000", "ways": 8}]}}
     refused(odd, "multiple of 512")
-    refused({"cache": {"level": [{"name": "L1", "size": "big", "ways": 8}]}}, "is no size")
+    refused({"cache": {"level": [{"name": "L1", "size": "big", "ways": 8}]}}, "not a size")
     refused({"cache": {"level": [{"name": "L1", "size": "4K", "ways": 8, "wayz": 1}]}}, "wayz")
     refused("no-such-processor", "allowed: .*zen-3")
     refused(SMALL, "not float64", np.zeros(3))

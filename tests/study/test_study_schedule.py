@@ -83,3 +83,24 @@ def test_uniform_rejects_what_would_bias_it() -> None:
 def test_impossible_schedules_are_refused(wrong: tuple[int, int, int, int]) -> None:
     with pytest.raises(ValueError, match=r"schedule needs|seed must lie"):
         schedule(*wrong)
+
+
+@given(st.integers(1, 5), st.integers(1, 4), st.integers(1, 6), st.integers(0, 2), st.integers(0, 2**64 - 1))
+def test_groups_run_next_to_each_other(groups: int, together: int, blocks: int, warmups: int, seed: int) -> None:
+    slots = schedule(groups * together, blocks, warmups, seed, together)
+    for at in range(0, len(slots), together):
+        members = [slot.condition for slot in slots[at : at + together]]
+        first = min(members) // together * together
+        assert sorted(members) == list(range(first, first + together))
+        assert len({slot.block for slot in slots[at : at + together]}) == 1
+    assert Counter(slot.condition for slot in slots) == dict.fromkeys(range(groups * together), blocks + warmups)
+
+
+def test_which_of_a_group_comes_first_is_random() -> None:
+    firsts = Counter(slot.condition for slot in schedule(2, 400, 0, 1, 2)[::2])
+    assert 150 < firsts[0] < 250
+
+
+def test_groups_that_are_not_whole_are_refused() -> None:
+    with pytest.raises(ValueError, match="5 conditions are no whole groups of 2"):
+        schedule(5, 1, 0, 1, 2)

@@ -6,7 +6,12 @@
 mod btree;
 mod clock;
 mod colour_chase;
+mod cross_sections;
+mod gap;
+mod graph;
+mod graph500;
 mod gups;
+mod hash_join;
 mod malloc_storm;
 mod measure;
 mod mmap_scan;
@@ -39,6 +44,10 @@ enum Workload {
     PointerChase(pointer_chase::Args),
     Stream(stream::Args),
     Btree(btree::Args),
+    Graph500(graph500::Args),
+    Gap(gap::Args),
+    CrossSections(cross_sections::Args),
+    HashJoin(hash_join::Args),
     MmapScan(mmap_scan::Args),
     MallocStorm(malloc_storm::Args),
     MakeFile(mmap_scan::MakeArgs),
@@ -79,6 +88,10 @@ fn run(workload: &Workload) -> Result<Option<Proof>, String> {
         Workload::PointerChase(args) => pointer_chase::run(args, &mut measurements).map(Some),
         Workload::Stream(args) => stream::run(args, &mut measurements).map(Some),
         Workload::Btree(args) => btree::run(args, &mut measurements).map(Some),
+        Workload::Graph500(args) => graph500::run(args, &mut measurements).map(Some),
+        Workload::Gap(args) => gap::run(args, &mut measurements).map(Some),
+        Workload::CrossSections(args) => cross_sections::run(args, &mut measurements).map(Some),
+        Workload::HashJoin(args) => hash_join::run(args, &mut measurements).map(Some),
         Workload::MmapScan(args) => mmap_scan::run(args, &mut measurements).map(Some),
         Workload::MallocStorm(args) => malloc_storm::run(args, &mut measurements).map(Some),
         Workload::MakeFile(args) => mmap_scan::make(args).map(|()| None),

@@ -13,7 +13,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn every_workload_verifies_its_checksum() {
-    let sizes: [&[&str]; 15] = [
+    let sizes: [&[&str]; 26] = [
         &["gups", "--bytes", "1M", "--updates", "10000", "--repetitions", "3"],
         &["pointer-chase", "--bytes", "1M", "--laps", "2", "--repetitions", "2"],
         &["pointer-chase", "--bytes", "1M", "--stride", "4096"],
@@ -27,6 +27,17 @@ fn every_workload_verifies_its_checksum() {
         &["scimark", "monte-carlo", "--repetitions", "2", "--operations", "1"],
         &["scimark", "sor", "--bytes", "64K", "--operations", "2", "--memory", "each"],
         &["scimark", "sparse", "--bytes", "64K", "--operations", "2"],
+        &["graph500", "--bytes", "1M", "--repetitions", "3"],
+        &["graph500", "--bytes", "4K"],
+        &["gap", "bfs", "--bytes", "1M", "--repetitions", "3"],
+        &["gap", "bfs", "--graph", "road", "--bytes", "1M"],
+        &["gap", "pr", "--bytes", "1M", "--repetitions", "3"],
+        &["gap", "sssp", "--bytes", "1M", "--repetitions", "2"],
+        &["gap", "sssp", "--graph", "road", "--bytes", "4K"],
+        &["gap", "bc", "--bytes", "1M", "--repetitions", "2"],
+        &["gap", "bc", "--graph", "road", "--bytes", "1M", "--repetitions", "2"],
+        &["cross-sections", "--bytes", "1M", "--lookups", "5000", "--repetitions", "2"],
+        &["hash-join", "--bytes", "1M", "--repetitions", "2"],
         &["ping", "--calls", "20", "--repetitions", "3"],
         &["ping", "--protocol", "http", "--calls", "20", "--repetitions", "3"],
     ];
@@ -50,6 +61,10 @@ fn every_repetition_is_one_measurement() {
     for (args, name) in [
         (&["scimark", "sparse", "--bytes", "64K", "--operations", "2", "--repetitions", "7"][..], "scimark.sparse"),
         (&["ping", "--calls", "5", "--repetitions", "7"], "ping.tcp"),
+        (&["gap", "bc", "--bytes", "64K", "--repetitions", "7"], "gap.bc"),
+        (&["gap", "sssp", "--bytes", "64K", "--repetitions", "7"], "gap.sssp"),
+        (&["cross-sections", "--bytes", "64K", "--lookups", "9", "--repetitions", "7"], "cross-sections.lookup"),
+        (&["hash-join", "--bytes", "64K", "--repetitions", "7"], "hash-join.row"),
     ] {
         let path = folder.path().join("measurements");
         let binary = env!("CARGO_BIN_EXE_pagelab-workload");

@@ -6,16 +6,16 @@ import shlex
 from collections.abc import Iterable
 from math import ceil
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
-from pagelab.advise.campaign import CHECK, MOSAICS, POLICY, Asked, Found
+from pagelab.advise.campaign import CHECK, FOOTPRINT, POLICY, Asked, Found
 from pagelab.advise.design import Region
 from pagelab.advise.document import AdviceDocument, Checked, RegionGain
 from pagelab.analysis import analyse, answer, load, wording
 from pagelab.analysis.answer import Answer
 from pagelab.analysis.model import Analysis, Contrast
+from pagelab.analysis.try_document import change
 from pagelab.study.store import Store
 
 _LEVEL = 0.95
@@ -49,8 +49,8 @@ def document(asked: Asked, found: Found, directory: Path) -> AdviceDocument:
         promised_low_percent=100 * promised.low if promised else None,
         promised_high_percent=100 * promised.high if promised else None,
         regions=_gains(found),
-        mosaics=found.mosaics,
-        blocks=found.blocks,
+        rounds=found.rounds,
+        executions=found.executions,
         checked=[_checked(name, one, analysis) for name, one in answers.items() if analysis is not None],
         resident_base_bytes=found.resident_base,
         resident_huge_bytes=found.resident_huge,
@@ -141,17 +141,7 @@ def _gains(found: Found) -> list[RegionGain]:
 
 
 def _checked(name: str, one: Answer, analysis: Analysis) -> Checked:
-    condition: Literal["advice", "2M"] = "advice" if name == "advice" else "2M"
-    return Checked(
-        condition=condition,
-        said=one.said,
-        words=answer.words(one, analysis.primary),
-        change_percent=None if one.change is None else 100 * one.change,
-        low_percent=None if one.interval is None else 100 * one.interval.low,
-        high_percent=None if one.interval is None else 100 * one.interval.high,
-        p=one.p,
-        pairs=one.pairs,
-    )
+    return Checked(condition="advice" if name == "advice" else "2M", **change(one, analysis.primary))
 
 
 def _next(
@@ -169,7 +159,7 @@ def _next(
             f"pagelab advise --minutes {minutes}{budget} -- {command}",
             "more executions, to see smaller gains",
         )
-    where = directory / (CHECK if found.choice is not None else MOSAICS)
+    where = directory / (CHECK if found.choice is not None else FOOTPRINT)
     if found.choice is None:
         return f"pagelab map -- {command}", "what memory it uses"
     return f"pagelab report {shlex.quote(str(where))}", "every execution of the check"

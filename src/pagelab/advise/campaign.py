@@ -1,12 +1,15 @@
 """Carrying advice out: a footprint, random mosaics, a choice, and a check by executions that had no part in the choice.
 
-Directory: ``DIR/footprint`` (one execution in base pages, one in huge pages), ``DIR/mosaics``, ``DIR/check``: each is a
-study. ``DIR/policy.toml`` is the advice, and ``DIR/mosalloc.csv`` the same for Mosalloc.
+Directory: ``DIR/footprint`` (one execution in base pages, one in huge pages), ``DIR/mosaics-1`` and on, one a round,
+``DIR/check``: each is a study. ``DIR/policy.toml`` is the advice, and ``DIR/mosalloc.csv`` the same for Mosalloc.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import shlex
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import compress
 from math import ceil, floor
@@ -19,11 +22,13 @@ from numpy.typing import NDArray
 
 from pagelab.advise.choose import Choice, choose
 from pagelab.advise.design import SIZES, TILE, Region, mosaics, regions, rows
-from pagelab.advise.effects import Effects, effects
+from pagelab.advise.effects import Effects
 from pagelab.advise.footprint import lacks_huge_pages, used
-from pagelab.errors import BadInputError, MachineError
-from pagelab.study.budget import LEAST_MINUTES, fewest_of
+from pagelab.advise.screening import FIRST, ROUNDS, Round, blocks_for, estimated, refined
+from pagelab.errors import BadInputError, MachineError, PagelabError
+from pagelab.study.budget import MOST_BLOCKS, fewest_of
 from pagelab.study.control import Tools
+from pagelab.study.errors import StudyInterruptedError
 from pagelab.study.pair import only_measurement, run_own
 from pagelab.study.primary import metric_of
 from pagelab.study.progress import Progress, Silent, Titled, shown_duration
@@ -38,6 +43,8 @@ CHECKED = ("kernel", "advice", "2M")
 _EXPLORED = 0.6
 """Share of the time that goes to mosaics; the rest checks what they promise."""
 _FEWEST_BLOCKS, _MOST_BLOCKS = 2, 40
+_FEWEST_PAIRS = 8
+"""Whole pairs of all rounds, below which nothing can be told."""
 _FAR = (1 << 39, (1 << 39) + TILE)
 """A tile in the middle of a pool's 1 TiB, where no program gets."""
 _CANNOT = "no advice can be given"
@@ -68,9 +75,10 @@ class Found:
     effects: Effects | None
     """None where there is nothing to give huge pages to."""
     choice: Choice | None
-    mosaics: int
-    blocks: int
-    """Executions of each mosaic."""
+    rounds: int
+    """Of mosaics, each with regions of its own."""
+    executions: int
+    """Of mosaics, in all rounds."""
     metric: str
     metric_why: str
     resident_base: int
@@ -82,26 +90,38 @@ class Found:
 def advise(asked: Asked, directory: Path, tools: Tools, progress: Progress | None = None) -> Found:
     """Footprint, mosaics, choice, check; writes ``policy.toml`` where something is advised.
 
-    Raises BadInputError where the command fails or is too long for the time, MachineError where 2M pages cannot be had.
+    Raises BadInputError where the command fails or is too long for the time, MachineError where 2M pages cannot be had,
+    StudyInterruptedError where somebody stops it.
     """
+    try:
+        return _advised(asked, directory, tools, progress)
+    except (StudyInterruptedError, KeyboardInterrupt) as error:
+        # A round that goes on later is not next to the others in time: the advice begins anew.
+        stopped = str(error).split(";", 1)[0] or "stopped"
+        raise StudyInterruptedError(
+            f"{stopped} before the advice was made; {directory} has the executions until then; begin again with: "
+            f"pagelab advise --minutes {asked.minutes:g} -- {shlex.join(asked.argv)}"
+        ) from None
+
+
+def _advised(asked: Asked, directory: Path, tools: Tools, progress: Progress | None) -> Found:
     progress = progress or Silent()
     began = monotonic()
     pilot = _trying(asked, (Setting("4K", policy_text("4K", [], aligned=True)), Setting("2M", _all_huge())))
-    runs = _footprint(pilot, directory / FOOTPRINT, tools, asked)
-    metric, why = _metric(asked, directory / FOOTPRINT, runs)
-    extent, resident = _used(directory / FOOTPRINT)
+    with _kept_if_it_runs(directory):
+        runs = _footprint(pilot, directory / FOOTPRINT, tools, asked)
+        metric, why = _metric(asked, directory / FOOTPRINT, runs)
+        extent, resident = _used(directory / FOOTPRINT)
     run_s = float(runs["duration_s"].median())  # type: ignore[arg-type]
     left_s = 60 * asked.minutes - (monotonic() - began)
     found = regions(extent, _regions_for(extent, run_s, left_s * _EXPLORED, asked))
     if not found:
         return Found(extent, found, None, None, 0, 0, metric, why, *resident)
     asked = replace(asked, metric=metric)
-    included, blocks = _explore(asked, found, run_s, left_s, directory / MOSAICS, tools, progress)
-    times = _times(directory / MOSAICS, metric, included.shape[0], blocks)
-    # Gains are fractions of the time in base pages, which no mosaic has: half of all gains above the mean.
-    mean = float(times.mean())
-    half = float(effects(included, times, base=mean, rng=np.random.default_rng(asked.seed)).mean.sum()) / 2
-    shares = effects(included, times, base=mean * max(0.1, 1 + half), rng=np.random.default_rng(asked.seed))
+    # The check could not tell with less.
+    check_s = fewest_of(2, 0.95) * len(CHECKED) * run_s
+    seconds = max(min(left_s * _EXPLORED, left_s - check_s), rows(len(found)) * _FEWEST_BLOCKS * run_s)
+    found, shares, rounds, run_s = _explore(asked, found, seconds, run_s, directory, tools, progress)
     choice = choose(found, shares, asked.budget)
     text = policy_text("4K", compress(found, choice.chosen), aligned=True)
     if choice.chosen.any():
@@ -112,12 +132,13 @@ def advise(asked: Asked, directory: Path, tools: Tools, progress: Progress | Non
     settings = [Setting("kernel", KERNEL), Setting("advice", text), Setting("2M", _all_huge())]
     if not choice.chosen.any():
         del settings[1]
-    check = replace(_trying(asked, tuple(settings)), minutes=left_s / 60)
-    least = check.fewest * run_s * len(settings) / 60
-    minutes = max(round(left_s / 60, 4), ceil(1000 * least) / 1000, LEAST_MINUTES)
-    spec = check.write(directory / CHECK, {"minutes": minutes})
+    check = _trying(asked, tuple(settings))
+    # A number, not minutes: a machine that has become slower must not cost the answer.
+    blocks = min(max(check.fewest, floor(left_s / (run_s * len(settings)))), MOST_BLOCKS)
+    spec = check.write(directory / CHECK, {"executions": blocks})
     run_own(spec, directory / CHECK, tools, Titled(progress, "check"), _CANNOT)
-    return Found(extent, found, shares, choice, included.shape[0], blocks, metric, why, *resident)
+    executions = sum(one.times.size for one in rounds)
+    return Found(extent, found, shares, choice, len(rounds), executions, metric, why, *resident)
 
 
 def policy_text(otherwise: str, huge: Iterable[Region], *, aligned: bool = False) -> str:
@@ -175,6 +196,18 @@ def _trying(asked: Asked, settings: tuple[Setting, ...]) -> Trying:
     )
 
 
+@contextmanager
+def _kept_if_it_runs(directory: Path) -> Iterator[None]:
+    """Takes the directory away where the first executions already say that nothing can come of it."""
+    try:
+        yield
+    except PagelabError:
+        shutil.rmtree(directory / FOOTPRINT, ignore_errors=True)
+        with suppress(OSError):
+            directory.rmdir()
+        raise
+
+
 def _footprint(pilot: Trying, directory: Path, tools: Tools, asked: Asked) -> pl.DataFrame:
     """One execution in base and one in huge pages: how long they take, and how much memory they use."""
     limit = 60 * asked.minutes / (rows(SIZES[0]) * _FEWEST_BLOCKS)
@@ -193,7 +226,7 @@ def _footprint(pilot: Trying, directory: Path, tools: Tools, asked: Asked) -> pl
     failed = runs.filter(pl.col("status") != "ok").select("condition", "status", "message")
     if failed.height:
         told = "; ".join(f"{name.split('/', 1)[1]}: {status}: {text}" for name, status, text in failed.iter_rows())
-        raise BadInputError(f"{told}; {_CANNOT}")
+        raise BadInputError(f"{told}; {_CANNOT}; see it by itself: pagelab run --pages 4K -- {shlex.join(asked.argv)}")
     return runs
 
 
@@ -220,12 +253,9 @@ def _used(directory: Path) -> tuple[dict[str, int], tuple[int, int]]:
 
 
 def _regions_for(extent: dict[str, int], run_s: float, seconds: float, asked: Asked) -> int:
-    """How many regions the time allows: the most of :data:`SIZES` for which three blocks fit, or at least two."""
+    """Regions of the first round: :data:`FIRST`, or fewer where the time, or the memory, does not allow so many."""
     tiles = sum(-(-size // TILE) for size in extent.values())
-    fitting = {
-        blocks: [size for size in SIZES if rows(size) * blocks * run_s <= seconds] for blocks in (3, _FEWEST_BLOCKS)
-    }
-    allowed = fitting[3] or fitting[_FEWEST_BLOCKS]
+    allowed = [size for size in SIZES if size <= FIRST and rows(size) * _FEWEST_BLOCKS * run_s <= seconds]
     if not allowed:
         least = rows(SIZES[0]) * _FEWEST_BLOCKS * run_s / 60 / _EXPLORED * 1.1
         raise BadInputError(
@@ -236,39 +266,69 @@ def _regions_for(extent: dict[str, int], run_s: float, seconds: float, asked: As
 
 
 def _explore(
-    asked: Asked, found: list[Region], run_s: float, left_s: float, directory: Path, tools: Tools, progress: Progress
-) -> tuple[NDArray[np.bool_], int]:
-    """Runs mosaics; returns which regions each has in huge pages, and the number of blocks."""
-    included = mosaics(len(found), np.random.default_rng(asked.seed))
-    # What is over goes to more blocks, but never so much that the check could not tell.
-    check_s = fewest_of(2, 0.95) * len(CHECKED) * run_s
-    seconds = min(left_s * _EXPLORED, left_s - check_s)
-    blocks = max(_FEWEST_BLOCKS, min(_MOST_BLOCKS, floor(seconds / (included.shape[0] * run_s))))
+    asked: Asked, first: list[Region], seconds: float, run_s: float, directory: Path, tools: Tools, progress: Progress
+) -> tuple[list[Region], Effects, list[Round], float]:
+    """Rounds of mosaics while there is time; returns the last one's regions, their gains, all rounds, and the seconds
+    of an execution.
+    """
+    end = monotonic() + seconds
+    rng = np.random.default_rng(asked.seed)
+    wanted, rounds = first, list[Round]()
+    while len(rounds) < ROUNDS:
+        blocks = blocks_for(len(wanted), floor((end - monotonic()) / run_s), first=not rounds)
+        if not rounds:
+            blocks = max(blocks, _FEWEST_BLOCKS)
+        if not blocks:
+            break
+        found = wanted
+        where = directory / f"{MOSAICS}-{len(rounds) + 1}"
+        rounds.append(_round(asked, found, min(blocks, _MOST_BLOCKS), where, rng, tools, progress))
+        _refuse_too_few(rounds, where)
+        # What an execution really takes: the session's part of it, and how busy the machine is by now.
+        run_s = (monotonic() - end + seconds) / sum(one.times.size for one in rounds)
+        shares = estimated(rounds, found, rng)
+        wanted = refined(found, shares)
+    return found, shares, rounds, run_s
+
+
+def _round(
+    asked: Asked,
+    found: list[Region],
+    blocks: int,
+    directory: Path,
+    rng: np.random.Generator,
+    tools: Tools,
+    progress: Progress,
+) -> Round:
+    included = mosaics(len(found), rng)
     settings = tuple(
         Setting(f"m{number:03d}", policy_text("4K", compress(found, row), aligned=True))
         for number, row in enumerate(included)
     )
-    progress.note(
-        f"{len(found)} regions, {included.shape[0]} mosaics of them, {blocks} executions of each; then a check"
-    )
-    spec = _trying(asked, settings).write(directory, {"executions": blocks})
+    progress.note(f"{len(found)} regions, {included.shape[0]} mosaics of them, {blocks} executions of each")
+    spec = _trying(asked, settings).write(directory, {"executions": blocks}, together=2)
     # A comparison of single mosaics could find nothing, and is not made.
     run_own(spec, directory, tools, Titled(progress, "mosaics", notes=False), _CANNOT)
-    return included, blocks
+    return Round(found, included, _times(directory, asked.metric or "wall_s", included.shape[0], blocks))
 
 
 def _times(directory: Path, metric: str, mosaics_: int, blocks: int) -> NDArray[np.float64]:
-    """Shape (blocks, mosaics). Blocks in which an execution failed or has no value are left out."""
+    """Shape (blocks, mosaics). NaN where an execution failed or has no value above 0."""
     with Store.open(directory, write=False) as store:
         values = store.runs().filter(pl.col("status") == "ok").join(store.metric(metric), on="run_id")
         order = {condition.policy: at for at, condition in enumerate(store.plan().conditions)}
     times = np.full((blocks, mosaics_), np.nan)
     for block, policy, value in values.select("execution", "policy", "value").iter_rows():
-        times[block, order[policy]] = value
-    kept: NDArray[np.float64] = times[np.isfinite(times).all(axis=1)]
-    if kept.shape[0] < _FEWEST_BLOCKS:
+        if value > 0:
+            times[block, order[policy]] = value
+    return times
+
+
+def _refuse_too_few(rounds: list[Round], directory: Path) -> None:
+    whole = sum(int(np.isfinite(one.times[:, 0::2] + one.times[:, 1::2]).sum()) for one in rounds)
+    pairs = sum(one.times.size // 2 for one in rounds)
+    if whole < _FEWEST_PAIRS:
         raise BadInputError(
-            f"only {kept.shape[0]} of {blocks} rounds of mosaics ran whole, and {_FEWEST_BLOCKS} are needed; "
+            f"only {whole} of {pairs} pairs of mosaics ran whole, and {_FEWEST_PAIRS} are needed; "
             f"what failed: pagelab study status {directory}"
         )
-    return kept

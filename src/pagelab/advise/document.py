@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pagelab.analysis.answer import Said
+from pagelab.analysis.try_document import Change
 
 SCHEMA: Literal["pagelab.advice/1"] = "pagelab.advice/1"
 
@@ -30,17 +30,10 @@ class RegionGain(_Model):
     chosen: bool
 
 
-class Checked(_Model):
+class Checked(Change):
     """One condition of the check against the kernel's own way."""
 
     condition: Literal["advice", "2M"]
-    said: Said
-    words: str
-    change_percent: float | None
-    low_percent: float | None
-    high_percent: float | None
-    p: float | None
-    pairs: int
 
 
 class AdviceDocument(_Model):
@@ -64,9 +57,10 @@ class AdviceDocument(_Model):
     promised_high_percent: float | None
     """Gain of the advice against base pages, and its 95% posterior interval, before the check."""
     regions: list[RegionGain]
-    mosaics: int
-    blocks: int
-    """Executions of each mosaic."""
+    rounds: int
+    """Of mosaics, each with regions of its own."""
+    executions: int
+    """Of mosaics, in all rounds."""
     checked: list[Checked]
     resident_base_bytes: int
     """Peak resident memory in base pages."""

@@ -1,11 +1,20 @@
-"""What each region gains, from the times of mosaics: differences, shrunk by how many regions matter at all.
+"""What each region gains, from pairs of a mosaic and its complement that ran next to each other.
 
-In a design of :mod:`pagelab.advise.design` the ordinary estimate of a region's effect is the mean time with it in huge
-pages minus the mean time without, within blocks; all regions' estimates are independent and have one standard error.
-Most regions matter little and a few much, so the estimates are shrunk by an empirical Bayes rule: a region has no
-effect with probability ``null``, else one from a normal distribution; both are fitted to all estimates by maximum
-likelihood (adaptive shrinkage; Stephens, Biostatistics 18, 2017, with one normal component). What is chosen for being
-large is so not promised for more than it is.
+With γᵢ the gain of region i as a fraction of the mean time of a pair, and xᵢ the share of it that is in huge pages in
+the first execution, from -1 (none) to 1 (all; the second has the rest), the relative difference of a pair is
+
+    r = (t₂ - t₁) / ((t₁ + t₂) / 2) = Σ xᵢ γᵢ + noise.
+
+That is exact where gains add up: the times of a mosaic and its complement have the same sum, whatever the mosaic. What
+slows both down by one factor (a neighbour, the clock frequency, drift) cancels; what slows one down leaves |r| below 2,
+and is noise of heavy tails: Student's t, whose scale and degrees of freedom are estimated with the gains, so that a
+single slow execution hardly counts (Lange, Little, Taylor, JASA 84, 1989). Most regions gain nothing and a few gain
+much: a region has no gain with a probability that is estimated, too, else one from a normal distribution around zero (a
+spike and a slab; George and McCulloch, JASA 88, 1993). So what is chosen for being large is not promised for more than
+it is, and the few regions that matter leave enough pairs to tell what noise is.
+
+All is drawn from the posterior by Gibbs sampling, with two regions in one step: then a gain can move from a region to
+the next, whose difference fewer pairs tell.
 """
 
 from __future__ import annotations
@@ -14,32 +23,33 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import gammaln
 
-_DRAWS = 4000
-_LEAST_ERROR = 1e-9
+Array = NDArray[np.float64]
+
+_CHAINS, _WARM, _KEPT = 16, 60, 120
+_FREEDOMS = np.array([1.0, 2.0, 4.0, 8.0, 30.0])
+"""Degrees of freedom that noise may have, equally likely beforehand."""
+_SPREADS = np.geomspace(0.005, 1.0, 24)
+"""Standard deviations that gains may have, as fractions of the time."""
+_HAVE, _HAVE_NOT = 1.0, 1.5
+"""Beta distribution of the share of regions that gain or lose something."""
+_LEAST_NOISE = 1e-9
+"""Where times are counted, or planted, there may be no noise at all: what follows divides by it."""
 
 
 @dataclass(frozen=True)
 class Effects:
     """Gains by region, as fractions of the time in base pages; positive is faster."""
 
-    raw: NDArray[np.float64]
-    """Shape (regions,): the ordinary estimates."""
-    error: float
-    """Standard error of each."""
-    freedom: int
-    """Degrees of freedom of ``error``."""
-    null: float
-    """Fitted probability that a region has no effect."""
-    spread: float
-    """Fitted standard deviation of those that have one."""
-    mean: NDArray[np.float64]
+    mean: Array
     """Shape (regions,): posterior means."""
-    sure: NDArray[np.float64]
+    sure: Array
     """Shape (regions,): posterior probabilities of a gain above nothing."""
-    draws: NDArray[np.float64]
+    draws: Array
     """Shape (draws, regions): draws of the posterior."""
+    noise: float
+    """Posterior median of the scale of a pair's noise, as a fraction of the time."""
 
     def gain(self, chosen: NDArray[np.bool_], level: float = 0.95) -> tuple[float, float, float]:
         """Posterior mean, low and high end of the gain of all ``chosen`` regions together."""
@@ -48,57 +58,125 @@ class Effects:
         return float(self.mean[chosen].sum()), float(low), float(high)
 
 
-def effects(
-    included: NDArray[np.bool_], times: NDArray[np.float64], *, base: float, rng: np.random.Generator
-) -> Effects:
-    """From ``included``, shape (mosaics, regions), and ``times``, shape (blocks, mosaics).
+def differences(first: Array, second: Array) -> Array:
+    """Relative differences of pairs, ``(second - first)`` over their mean; times are positive."""
+    return np.asarray(2 * (second - first) / (first + second))
 
-    ``base`` is what gains are fractions of: the time in base pages, in the same unit. Each block has a level of its
-    own. Raises ValueError where a time is missing, or with fewer than two blocks: nothing tells noise from effects.
+
+def effects(shares: Array, found: Array, rng: np.random.Generator) -> Effects:
+    """From ``shares``, shape (pairs, regions), each x in -1 … 1, and ``found``, shape (pairs,): their differences.
+
+    Raises ValueError where a difference is missing, or with fewer than two pairs: nothing tells noise from effects.
     """
-    blocks, mosaics = times.shape
-    if blocks < 2:
-        raise ValueError("effects need at least two blocks: one does not tell noise from effects")
-    if included.shape[0] != mosaics or not np.isfinite(times).all():
-        raise ValueError("every mosaic needs a time in every block")
-    signs = np.where(included, 1.0, -1.0)
-    centred = times - times.mean(axis=1, keepdims=True)
-    by_block = -2 * centred @ signs / mosaics / base
-    raw = by_block.mean(axis=0)
-    # What is left when each mosaic has its own mean and each block its own level is noise, whatever the effects do.
-    left = centred - centred.mean(axis=0)
-    freedom = (blocks - 1) * (mosaics - 1)
-    noise = float(np.sqrt((left**2).sum() / freedom))
-    # Where times are counted, or planted, there may be no noise at all: what follows divides by it.
-    error = max(2 * noise / base / np.sqrt(blocks * mosaics), _LEAST_ERROR)
-    null, spread = _fitted(raw, error)
-    mean, sure, draws = _posterior(raw, error, null, spread, rng)
-    return Effects(raw, error, freedom, null, spread, mean, sure, draws)
+    pairs, regions = shares.shape
+    if pairs < 2:
+        raise ValueError("effects need at least two pairs: one does not tell noise from effects")
+    if found.shape != (pairs,) or not np.isfinite(found).all():
+        raise ValueError("every pair needs a difference")
+    chains = _Chains(shares, found, rng)
+    draws = np.empty((_KEPT, _CHAINS, regions))
+    noise = np.empty((_KEPT, _CHAINS))
+    for step in range(-_WARM, _KEPT):
+        chains.step()
+        if step >= 0:
+            draws[step], noise[step] = chains.gains, np.sqrt(chains.variance)
+    gains = draws.reshape(-1, regions)
+    # The mean time of a pair has half of all gains in it; the time in base pages has none.
+    of_base = gains / np.maximum(0.1, 1 + gains.sum(axis=1, keepdims=True) / 2)
+    return Effects(of_base.mean(axis=0), (of_base > 0).mean(axis=0), of_base, float(np.median(noise)))
 
 
-def _fitted(raw: NDArray[np.float64], error: float) -> tuple[float, float]:
-    """The share without an effect and the spread of the others under which ``raw`` is likeliest.
+class _Chains:
+    """States of all chains: gains, and what they and the noise are distributed as."""
 
-    One pseudo-observation on either side keeps the share away from none and all.
-    """
-    shares = np.linspace(0.02, 0.98, 49)
-    largest = max(float(np.abs(raw).max()), error)
-    spreads = error * np.geomspace(0.5, max(2.0, 4 * largest / max(error, 1e-12)), 60)
-    without = stats.norm.pdf(raw, scale=error)
-    with_one = stats.norm.pdf(raw[None, :], scale=np.hypot(spreads, error)[:, None])
-    mixed = shares[:, None, None] * without + (1 - shares)[:, None, None] * with_one
-    likelihood = np.log(np.maximum(mixed, 1e-300)).sum(axis=2) + np.log(shares * (1 - shares))[:, None]
-    share, spread = np.unravel_index(int(likelihood.argmax()), likelihood.shape)
-    return float(shares[share]), float(spreads[spread])
+    def __init__(self, shares: Array, found: Array, rng: np.random.Generator) -> None:
+        pairs, regions = shares.shape
+        self._x, self._r, self._rng = shares, found, rng
+        self.gains = np.zeros((_CHAINS, regions))
+        deviation = max(1.4826 * float(np.median(np.abs(found))), _LEAST_NOISE)
+        self.variance = np.full(_CHAINS, deviation**2)
+        self._spread = np.full(_CHAINS, 0.1)
+        self._share = rng.beta(_HAVE, _HAVE_NOT, _CHAINS)
+        self._products = (shares[:, :, None] * shares[:, None, :]).reshape(pairs, -1)
+
+    def step(self) -> None:
+        """One sweep over everything."""
+        weights = self._weighed()
+        self._gained(weights)
+        has = self.gains != 0
+        count = has.sum(axis=1)
+        squares = (self.gains**2).sum(axis=1)
+        log_likelihood = -count[:, None] * np.log(_SPREADS) - squares[:, None] / (2 * _SPREADS**2)
+        self._spread = _SPREADS[_drawn(log_likelihood, self._rng)]
+        self._share = self._rng.beta(_HAVE + count, _HAVE_NOT + has.shape[1] - count)
+
+    def _weighed(self) -> Array:
+        """Scale and tails of the noise anew; returns weights of pairs over the variance, shape (chains, pairs)."""
+        left2 = (self._r - self.gains @ self._x.T) ** 2
+        scaled = left2 / self.variance[:, None]
+        density = np.stack([_log_student(scaled, freedom).sum(axis=1) for freedom in _FREEDOMS], axis=1)
+        freedom = _FREEDOMS[_drawn(density, self._rng)][:, None]
+        weights = self._rng.gamma((freedom + 1) / 2, size=scaled.shape) * 2 / (freedom + scaled)
+        rest = (weights * left2).sum(axis=1)
+        self.variance = np.maximum(rest / self._rng.chisquare(left2.shape[1], _CHAINS), _LEAST_NOISE**2)
+        return np.asarray(weights / self.variance[:, None])
+
+    def _gained(self, weights: Array) -> None:
+        """Gains anew, two regions at a time: neither, one of them, or both have one."""
+        count = self.gains.shape[1]
+        precision = (weights @ self._products).reshape(_CHAINS, count, count)
+        along = (weights * self._r) @ self._x
+        for one in range(count):
+            if count == 1:
+                self._single(precision, along)
+                continue
+            # Neighbours are most alike: their gains change places most often.
+            apart = 1 if self._rng.random() < 0.5 else int(self._rng.integers(1, count))
+            self._two(one, (one + apart) % count, precision, along)
+
+    def _single(self, precision: Array, along: Array) -> None:
+        slab = 1 / self._spread**2
+        a, b = precision[:, 0, 0] + slab, along[:, 0]
+        odds = np.log(self._share / (1 - self._share)) + 0.5 * (np.log(slab / a) + b**2 / a)
+        has = _drawn(np.stack([np.zeros(_CHAINS), odds], axis=1), self._rng) == 1
+        self.gains[:, 0] = np.where(has, b / a + self._rng.normal(size=_CHAINS) / np.sqrt(a), 0.0)
+
+    def _two(self, i: int, j: int, precision: Array, along: Array) -> None:
+        self.gains[:, [i, j]] = 0.0
+        slab = 1 / self._spread**2
+        b_i = along[:, i] - (precision[:, i] * self.gains).sum(axis=1)
+        b_j = along[:, j] - (precision[:, j] * self.gains).sum(axis=1)
+        a_i, a_j, both = precision[:, i, i] + slab, precision[:, j, j] + slab, precision[:, i, j]
+        determinant = a_i * a_j - both**2
+        odds = np.log(self._share / (1 - self._share)) + 0.5 * np.log(slab)
+        with_both = (a_j * b_i**2 - 2 * both * b_i * b_j + a_i * b_j**2) / determinant
+        states = np.stack(
+            [
+                np.zeros(_CHAINS),
+                odds + 0.5 * (b_i**2 / a_i - np.log(a_i)),
+                odds + 0.5 * (b_j**2 / a_j - np.log(a_j)),
+                2 * odds + 0.5 * (with_both - np.log(determinant)),
+            ],
+            axis=1,
+        )
+        state = _drawn(states, self._rng)
+        normal = self._rng.normal(size=(2, _CHAINS))
+        # j by itself or, where both have one, apart from i; then i given j.
+        centre_j = np.where(state == 3, (a_i * b_j - both * b_i) / determinant, b_j / a_j)
+        width_j = np.sqrt(np.where(state == 3, a_i / determinant, 1 / a_j))
+        self.gains[:, j] = np.where(state >= 2, centre_j + width_j * normal[0], 0.0)
+        centre_i = (b_i - both * self.gains[:, j]) / a_i
+        self.gains[:, i] = np.where(state % 2 == 1, centre_i + normal[1] / np.sqrt(a_i), 0.0)
 
 
-def _posterior(
-    raw: NDArray[np.float64], error: float, null: float, spread: float, rng: np.random.Generator
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    without = null * stats.norm.pdf(raw, scale=error)
-    with_one = (1 - null) * stats.norm.pdf(raw, scale=np.hypot(spread, error))
-    has = with_one / np.maximum(without + with_one, 1e-300)
-    shrink = spread**2 / (spread**2 + error**2)
-    centre, width = shrink * raw, float(np.sqrt(shrink)) * error
-    draws = rng.normal(centre, width, (_DRAWS, raw.size)) * (rng.random((_DRAWS, raw.size)) < has)
-    return has * centre, has * stats.norm.cdf(centre / max(width, 1e-300)), draws
+def _log_student(scaled: Array, freedom: float) -> Array:
+    """Logarithm of Student's density at squares over the variance, less what all degrees of freedom have in common."""
+    constant = gammaln((freedom + 1) / 2) - gammaln(freedom / 2) - 0.5 * np.log(freedom)
+    return np.asarray(constant - (freedom + 1) / 2 * np.log1p(scaled / freedom))
+
+
+def _drawn(logarithms: Array, rng: np.random.Generator) -> NDArray[np.intp]:
+    """One column a row, with probabilities in proportion to the exponentials."""
+    shares = np.exp(logarithms - logarithms.max(axis=1, keepdims=True))
+    sums = shares.cumsum(axis=1)
+    return np.asarray((sums < rng.random((len(sums), 1)) * sums[:, -1:]).sum(axis=1))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from pagelab.advise.design import TILE
+from pagelab.layouts.footprint import pieces_of
 from pagelab.record import Record
 
 _POOL_OF = {"heap": "heap", "anon": "anon", "arenas": "anon"}
-"""Rows of a record's placement, and the pool whose memory they are."""
-_FIRST = {"heap": 0x6600_0000_0000, "anon": 0x6700_0000_0000}
-"""First addresses of the pools (docs/policy.md)."""
-_POOL_BYTES = 1 << 40
+"""Kinds of memory, and the pool that they share in mosaics."""
 
 
 def used(records: Mapping[str, Record]) -> dict[str, int]:
@@ -37,14 +35,7 @@ def lacks_huge_pages(record: Record) -> bool:
 
 def _ends(record: Record) -> dict[str, int]:
     found: dict[str, int] = {}
-    for pool, end in _rows(record):
-        found[pool] = max(found.get(pool, 0), end)
+    for kind, _, offset, length in pieces_of(record):
+        pool = _POOL_OF[kind]
+        found[pool] = max(found.get(pool, 0), offset + length)
     return found
-
-
-def _rows(record: Record) -> Iterable[tuple[str, int]]:
-    for process in record.processes or []:
-        for row in process.placement or []:
-            pool = _POOL_OF.get(row.region)
-            if pool is not None and _FIRST[pool] <= row.start and row.end <= _FIRST[pool] + _POOL_BYTES:
-                yield pool, row.end - _FIRST[pool]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pagelab.analysis.answer import Said
+from pagelab.analysis.answer import Answer, Said, words
+from pagelab.analysis.model import Metric
 
 SCHEMA: Literal["pagelab.try/1"] = "pagelab.try/1"
 
@@ -15,13 +16,9 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Setting(_Model):
-    """One condition against the first."""
+class Change(_Model):
+    """What a comparison of pairs found, in percent."""
 
-    setting: str
-    """As it was typed."""
-    condition: str
-    """Its name in the study."""
     said: Said
     words: str
     """The same in words, with its size."""
@@ -29,10 +26,33 @@ class Setting(_Model):
     """100 (ratio of pairs - 1): Hodges-Lehmann estimate."""
     low_percent: float | None
     high_percent: float | None
-    """Interval at ``level``, unadjusted."""
+    """Interval at the study's level, unadjusted."""
     p: float | None
-    """Test of signed ranks, two-sided, after Holm over all settings."""
+    """Test of signed ranks, two-sided, after Holm over all conditions."""
     pairs: int
+
+
+def change(found: Answer, metric: Metric) -> dict[str, Any]:
+    """The fields of :class:`Change`."""
+    interval = found.interval
+    return {
+        "said": found.said,
+        "words": words(found, metric),
+        "change_percent": None if found.change is None else 100 * found.change,
+        "low_percent": None if interval is None else 100 * interval.low,
+        "high_percent": None if interval is None else 100 * interval.high,
+        "p": found.p,
+        "pairs": found.pairs,
+    }
+
+
+class Setting(Change):
+    """One condition against the first."""
+
+    setting: str
+    """As it was typed."""
+    condition: str
+    """Its name in the study."""
     seen_percent: float | None
     """The smallest change that so many pairs would show in four of five studies."""
     needed: int | None

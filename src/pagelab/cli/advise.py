@@ -9,13 +9,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pagelab import terminal
-from pagelab.cli.options import MEASURE, OUTPUT, WHAT, MeasureRegex, Seed, Timeout
+from pagelab.cli.options import (
+    OUTPUT,
+    WHAT,
+    MeasureRegex,
+    Minutes,
+    OneMetric,
+    Seed,
+    Timeout,
+    checked,
+    free_directory,
+)
 from pagelab.errors import BadInputError
 
 if TYPE_CHECKING:
     from pagelab.advise.document import AdviceDocument
 
-_MOST_MINUTES = 24 * 60
 _BAR = 30
 """Columns of the longest bar."""
 
@@ -26,19 +35,9 @@ def advise_command(
         str | None,
         typer.Option("--budget", metavar="SIZE", help="Huge pages that may be used: 128M.", rich_help_panel=WHAT),
     ] = None,
-    minutes: Annotated[
-        float, typer.Option("--minutes", "-m", metavar="N", help="Time to spend.", rich_help_panel=WHAT)
-    ] = 5.0,
+    minutes: Minutes = 5.0,
     timeout: Timeout = None,
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            "--metric",
-            metavar="NAME",
-            help="wall_s, cpu_s, measure.NAME ... (default: wall_s, or cpu_s if it only waits for a processor).",
-            rich_help_panel=MEASURE,
-        ),
-    ] = None,
+    metric: OneMetric = None,
     measure_regex: MeasureRegex = None,
     seed: Seed = 1,
     into: Annotated[
@@ -64,10 +63,7 @@ def advise_command(
 
         pagelab advise --budget 128M --minutes 20 -- ./solver big.in
     """
-    if not 0 <= seed < 2**63:
-        raise BadInputError(f"--seed {seed}: not within 0 ... 2**63 - 1")
-    if not 0.05 <= minutes <= _MOST_MINUTES:
-        raise BadInputError(f"--minutes {minutes:g}: not within 0.05 ... {_MOST_MINUTES}")
+    checked(seed=seed, minutes=minutes)
     from pagelab.advise.answer import document
     from pagelab.advise.campaign import Asked, advise
     from pagelab.study.launching import local_tools
@@ -83,7 +79,9 @@ def advise_command(
         regex=measure_regex,
         timeout_s=timeout,
     )
-    directory = _directory(into, argv[0])
+    directory = free_directory(
+        into, Path(argv[0]).name, ".advice", "it exists and is not empty; choose another directory"
+    )
     found = advise(asked, directory.resolve(), local_tools(), for_terminal())
     told = document(asked, found, directory)
     terminal.echo(told.model_dump_json(by_alias=True, indent=1) if as_json else _text(told))
@@ -92,7 +90,7 @@ def advise_command(
 def _budget(text: str | None) -> int | None:
     if text is None:
         return None
-    from pagelab.cli.simulate.values import size_bytes
+    from pagelab.sizes import size_bytes
 
     size = size_bytes(text, "--budget")
     if size < 2 << 20:
@@ -100,28 +98,15 @@ def _budget(text: str | None) -> int | None:
     return size
 
 
-def _directory(into: Path | None, program: str) -> Path:
-    """``--into``, or ``NAME.advice``, or the next number that is free."""
-    if into is not None:
-        if into.exists() and (not into.is_dir() or any(into.iterdir())):
-            raise BadInputError(f"--into {into}: it exists and is not empty; choose another directory")
-        return into
-    name = Path(program).name
-    found = Path(f"{name}.advice")
-    number = 2
-    while found.exists():
-        found, number = Path(f"{name}-{number}.advice"), number + 1
-    return found
-
-
 def _text(told: AdviceDocument) -> str:
+    from pagelab.analysis import wording
     from pagelab.study.launching import tells_noise
 
     lines = [told.verdict, ""]
     if told.regions:
         lines += [
-            f"{shlex.join(told.command)}: gain of each region by 2M pages, from {told.mosaics} mosaics of "
-            f"{told.blocks} executions",
+            f"{shlex.join(told.command)}: gain of each region by 2M pages, from {told.executions} executions of "
+            f"mosaics in {wording.count(told.rounds, 'round')}",
             *_bars(told),
             "",
         ]

@@ -62,6 +62,39 @@ Seed = Annotated[
     int,
     typer.Option("--seed", help="Seed of all draws: the same seed gives the same digits.", rich_help_panel=JUDGE),
 ]
+Minutes = Annotated[float, typer.Option("--minutes", "-m", metavar="N", help="Time to spend.", rich_help_panel=WHAT)]
+OneMetric = Annotated[
+    str | None,
+    typer.Option(
+        "--metric",
+        metavar="NAME",
+        help="wall_s, cpu_s, measure.NAME ... (default: wall_s, or cpu_s if it only waits for a processor).",
+        rich_help_panel=MEASURE,
+    ),
+]
+_MOST_MINUTES = 24 * 60
+
+
+def checked(*, seed: int, minutes: float, level: float = 0.95) -> None:
+    """Raises BadInputError for a seed, a time or a level that cannot be."""
+    if not 0.5 <= level <= 0.9999:
+        raise BadInputError(f"--level {level}: not within 0.5 ... 0.9999")
+    if not 0 <= seed < 2**63:
+        raise BadInputError(f"--seed {seed}: not within 0 ... 2**63 - 1")
+    if not 0.05 <= minutes <= _MOST_MINUTES:
+        raise BadInputError(f"--minutes {minutes:g}: not within 0.05 ... {_MOST_MINUTES}")
+
+
+def free_directory(into: Path | None, name: str, suffix: str, hint: str) -> Path:
+    """``--into``, or NAME and suffix, or the next number that is free; ``hint``: what to do where it is not empty."""
+    if into is not None:
+        if into.exists() and (not into.is_dir() or any(into.iterdir())):
+            raise BadInputError(f"--into {into}: {hint}")
+        return into
+    found, number = Path(f"{name}{suffix}"), 2
+    while found.exists():
+        found, number = Path(f"{name}-{number}{suffix}"), number + 1
+    return found
 
 
 def cpus_of(text: str | None) -> list[int]:

@@ -10,18 +10,20 @@ import typer
 
 from pagelab import terminal
 from pagelab.cli.options import (
-    MEASURE,
     OUTPUT,
-    WHAT,
     Fetch,
     Frames,
     Level,
     MeasureRegex,
+    Minutes,
+    OneMetric,
     Pages,
     Policies,
     Seed,
     Timeout,
     Variables,
+    checked,
+    free_directory,
 )
 from pagelab.cli.run_settings import FLAGS, NOTHING, Typed, compared
 from pagelab.cli.settings import POLICY_AXES, given, setting, shown, variables
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
     from pagelab.study.setting import Setting
     from pagelab.study.trying import Pilot, Trying
 
-_MOST_MINUTES = 24 * 60
-
 
 @compared
 def try_command(
@@ -48,20 +48,9 @@ def try_command(
     policy: Policies = None,
     env: Variables = None,
     settings: Typed = NOTHING,
-    minutes: Annotated[
-        float,
-        typer.Option("--minutes", "-m", metavar="N", help="Time to spend.", rich_help_panel=WHAT),
-    ] = 1.0,
+    minutes: Minutes = 1.0,
     timeout: Timeout = None,
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            "--metric",
-            metavar="NAME",
-            help="wall_s, cpu_s, measure.NAME ... (default: wall_s, or cpu_s if it only waits for a processor).",
-            rich_help_panel=MEASURE,
-        ),
-    ] = None,
+    metric: OneMetric = None,
     measure_regex: MeasureRegex = None,
     level: Level = 0.95,
     seed: Seed = 1,
@@ -90,12 +79,7 @@ def try_command(
 
         pagelab try --aslr on --aslr off -- python3 job.py
     """
-    if not 0.5 <= level <= 0.9999:
-        raise BadInputError(f"--level {level}: not within 0.5 ... 0.9999")
-    if not 0 <= seed < 2**63:
-        raise BadInputError(f"--seed {seed}: not within 0 ... 2**63 - 1")
-    if not 0.05 <= minutes <= _MOST_MINUTES:
-        raise BadInputError(f"--minutes {minutes:g}: not within 0.05 ... {_MOST_MINUTES}")
+    checked(seed=seed, minutes=minutes, level=level)
     from pagelab.study.launching import local_tools
     from pagelab.study.progress import for_terminal
     from pagelab.study.trying import Trying, run_try
@@ -112,7 +96,9 @@ def try_command(
         regex=measure_regex,
         timeout_s=timeout,
     )
-    directory = _directory(into, argv[0])
+    directory = free_directory(
+        into, f"try-{Path(argv[0]).name}", ".study", f"it exists; see its report: pagelab report {into}"
+    )
     pilot, blocks = run_try(wanted, directory.resolve(), local_tools(), for_terminal())
     from pagelab.analysis import analyse, load
     from pagelab.study.store import Store
@@ -174,20 +160,6 @@ def _one(axis: str, value: str, fixed: dict[str, str], always: dict[str, str]) -
     return setting(shown(axis, value), {**fixed, axis: value}, always)
 
 
-def _directory(into: Path | None, program: str) -> Path:
-    """``--into``, or ``try-NAME.study``, or the next number that is free."""
-    if into is not None:
-        if into.exists() and (not into.is_dir() or any(into.iterdir())):
-            raise BadInputError(f"--into {into}: it exists; see its report: pagelab report {into}")
-        return into
-    name = f"try-{Path(program).name}"
-    found = Path(f"{name}.study")
-    number = 2
-    while found.exists():
-        found, number = Path(f"{name}-{number}.study"), number + 1
-    return found
-
-
 def _again(axes: dict[str, list[str] | list[Path] | None], metric: str | None, regex: str | None) -> list[str]:
     words = ["pagelab", "try"]
     for name, values in axes.items():
@@ -240,18 +212,12 @@ def _answer(c: Contrast, level: float, family: int) -> Answer:
 def _judged(found: Answer, setting: str, name: str, baseline: str, metric: Metric) -> Judged:
     from pagelab.analysis import answer
     from pagelab.analysis.try_document import Setting as Judged
+    from pagelab.analysis.try_document import change
 
-    interval = found.interval
     return Judged(
         setting=setting,
         condition=name,
-        said=found.said,
-        words=answer.words(found, metric),
-        change_percent=None if found.change is None else 100 * found.change,
-        low_percent=None if interval is None else 100 * interval.low,
-        high_percent=None if interval is None else 100 * interval.high,
-        p=found.p,
-        pairs=found.pairs,
+        **change(found, metric),
         seen_percent=None if found.seen is None else 100 * found.seen,
         needed=found.needed,
         sentence=f"{answer.sentence(found, metric, setting, baseline)} ({', '.join(answer.facts(found))}).",

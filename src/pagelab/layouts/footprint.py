@@ -99,18 +99,23 @@ def of_trace(path: Path | str, page_bytes: int = TILE) -> Footprint:
     return Footprint(tuple(tiles), page_bytes)
 
 
+def pieces_of(record: Record) -> list[tuple[str, int, int, int]]:
+    """What governed processes of a run had in pools: kind of memory, number of the pool, offset in it, bytes."""
+    return [
+        (piece.region, *divmod(piece.start - FIRST_POOL, POOL_BYTES), piece.end - piece.start)
+        for process in record.processes or []
+        for piece in process.placement or []
+        if piece.region in POOLS and FIRST_POOL <= piece.start < piece.end <= LAST_POOL
+    ]
+
+
 def of_record(record: Record, page_bytes: int = TILE) -> Footprint:
     """The tiles between the first and the last address that governed processes of a run had in each pool.
 
     A record has no holes: what a pool has reserved and never touched (malloc's arenas do) counts, too; a trace tells
     better. Raises :class:`BadInputError` where nothing was governed in pools, and where kinds of memory share one.
     """
-    pieces = [
-        (piece.region, *divmod(piece.start - FIRST_POOL, POOL_BYTES), piece.end - piece.start)
-        for process in record.processes
-        for piece in process.placement
-        if piece.region in POOLS and FIRST_POOL <= piece.start < piece.end <= LAST_POOL
-    ]
+    pieces = pieces_of(record)
     if not pieces:
         raise BadInputError(
             "the record tells of no memory in pools: nothing was governed; take a trace: pagelab trace --pools -- CMD"

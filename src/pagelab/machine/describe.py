@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
+from ..errors import BadInputError
+from ..sizes import size_bytes
 from .sysfs import Tree
 
 SCHEMA = "pagelab.machine/1"
@@ -257,10 +259,10 @@ def _cache(key: tuple[Any, ...], shared: list[list[int]], base_page_bytes: int) 
 
 def _size_bytes(text: str | None) -> int | None:
     """``32K`` or ``1M`` as bytes."""
-    if not text or not text[:-1].isdigit():
+    try:
+        return size_bytes(text, "cache size")
+    except BadInputError:
         return None
-    unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1])
-    return None if unit is None else int(text[:-1]) * unit
 
 
 def parse_list(text: str | None) -> list[int]:

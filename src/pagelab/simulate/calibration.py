@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import BadInputError
-from .hardware import load, size_bytes
+from ..sizes import size_bytes
+from .hardware import load
 from .placements import History, placement_of_pages
 from .tlb_runs import tlb
 

@@ -7,7 +7,6 @@ everywhere in pagelab (``32K``, ``1.5M``). ``docs/simulate-cache.md`` and ``docs
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BadInputError
+from ..sizes import size_bytes
 
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", re.IGNORECASE)
-_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _SIZES = {"size", "bytes", "line", "line_bytes", "spans", "page", "page_bytes"}
 """Keys whose values may be written as sizes, besides the lists ``pages`` and ``parts``."""
 _RENAMED = {"size": "bytes", "line": "line_bytes", "page": "page_bytes", "level": "levels"}
@@ -55,19 +53,6 @@ class Processor:
             table = {"caches": "cache", "tlb": "tlb"}[part]
             raise BadInputError(f"{self.name}: the description has no table [{table}]")
         return found
-
-
-def size_bytes(value: object, where: str) -> int:
-    """Bytes of ``65536``, ``"64K"``, ``"1.5 MiB"``; every unit is binary. Raises :class:`BadInputError`."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise BadInputError(f"{where}: {value!r} is no size, such as 32K, 1.5M, 4096")
-    bytes_ = float(match[1]) * 2 ** _UNITS[match[2].upper()]
-    if not bytes_.is_integer():
-        raise BadInputError(f"{where}: {value!r} is no whole number of bytes")
-    return int(bytes_)
 
 
 def presets() -> list[str]:

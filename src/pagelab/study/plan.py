@@ -99,6 +99,8 @@ class Plan(_Model):
     """The executions with which the study had come to its end before more were added, in order."""
     co_run: bool = False
     """The two conditions of each block run at once, on one processor."""
+    together: int = 1
+    """So many conditions, in the order of ``conditions``, run next to each other in each block."""
     conditions: list[Condition]
     setup: list[Step] = Field(default_factory=list)
     teardown: list[Step] = Field(default_factory=list)

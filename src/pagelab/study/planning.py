@@ -70,6 +70,11 @@ class _Planner:
             self._wrong(("exclude", 0), "excludes every condition")
         if raw.co_run:
             conditions = co_run.arranged(conditions, lambda message: self._wrong(("co_run",), message))
+        if len(conditions) % raw.together:
+            self._wrong(
+                ("together",),
+                f"{len(conditions)} conditions are no whole groups of {raw.together}; name a number that divides them",
+            )
         plan_setup = self.bundle.setup(self.out) + self._steps(raw.setup, self.built_in, ("setup",))
         plan_teardown = self._steps(raw.teardown, self.built_in, ("teardown",))
         self._stop_if_wrong()
@@ -88,6 +93,7 @@ class _Planner:
             precision=Precision(target=raw.precision.target, looks=raw.precision.looks) if raw.precision else None,
             minutes=raw.minutes,
             co_run=raw.co_run,
+            together=raw.together,
             conditions=conditions,
             setup=plan_setup,
             teardown=plan_teardown,

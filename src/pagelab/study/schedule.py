@@ -35,21 +35,28 @@ class Slot:
         return self.block < 0
 
 
-def schedule(conditions: int, blocks: int, warmups: int, seed: int) -> list[Slot]:
+def schedule(conditions: int, blocks: int, warmups: int, seed: int, together: int = 1) -> list[Slot]:
     """The order for ``conditions`` conditions in ``warmups`` + ``blocks`` complete blocks.
 
-    Pure: the same arguments give the same list. The schedule for fewer blocks is a prefix of the one for more.
-    Raises ValueError for no conditions, no blocks, or a seed outside 0 … 2⁶⁴-1.
+    ``together``: conditions 0 … together-1 run next to each other in each block, in random order, and so do the next as
+    many, and so on; the order of these groups is random. Pure: the same
+    arguments give the same list. The schedule for fewer blocks is a prefix of the one for more.
+    Raises ValueError for no conditions, no blocks, groups that do not divide the conditions, or a seed outside
+    0 … 2⁶⁴-1.
     """
     if conditions < 1 or blocks < 1 or warmups < 0:
         raise ValueError(f"a schedule needs conditions and blocks, not {conditions} and {blocks} ({warmups} warm-ups)")
+    if together < 1 or conditions % together:
+        raise ValueError(f"{conditions} conditions are no whole groups of {together}")
     if not 0 <= seed < _RANGE:
         raise ValueError(f"the seed must lie in 0 … 2^64-1, not {seed}")
     draw = raw_source(seed)
     slots: list[Slot] = []
     for block in range(-warmups, blocks):
-        for condition in shuffled(conditions, draw):
-            slots.append(Slot(len(slots), block, condition, block))
+        for group in shuffled(conditions // together, draw):
+            # A group of one has one order, which takes no random number.
+            for member in shuffled(together, draw):
+                slots.append(Slot(len(slots), block, group * together + member, block))
     return slots
 
 

@@ -268,6 +268,8 @@ class RawStudy(_StudySettings):
     """Time for the runs, which decides the number of executions."""
     co_run: bool = False
     """The two conditions of each block run at once, on one processor: another question (docs/study.md)."""
+    together: int = Field(default=1, ge=1, le=1000)
+    """So many conditions, in the order of the file, run next to each other in each block."""
     parameters: dict[ParameterName, Values] = Field(default_factory=dict)
     skip_impossible: bool = False
     benchmarks: list[str] = Field(default_factory=list)
@@ -313,6 +315,12 @@ class RawStudy(_StudySettings):
     def _co_runs_are_counted(self) -> RawStudy:
         if self.co_run and self.minutes is not None:
             raise ValueError("co_run and minutes exclude each other: pairs that run at once are no longer than one run")
+        return self
+
+    @model_validator(mode="after")
+    def _groups_are_whole(self) -> RawStudy:
+        if self.together > 1 and self.skip_impossible:
+            raise ValueError("together and skip_impossible exclude each other: a group would lack what is left out")
         return self
 
 

@@ -50,7 +50,9 @@ class Trying:
         """Names of the settings as study.toml takes them, all different."""
         return names(self.settings)
 
-    def write(self, directory: Path, size: dict[str, float], *, timeout_s: float | None = None) -> Path:
+    def write(
+        self, directory: Path, size: dict[str, float], *, timeout_s: float | None = None, together: int = 1
+    ) -> Path:
         """study.toml in ``directory``, with its policies beside it; ``size`` is its ``executions`` or ``minutes``."""
         directory.mkdir(parents=True, exist_ok=True)
         named = zip(self.names(), self.settings, strict=True)
@@ -71,6 +73,7 @@ class Trying:
             "question": f"What does {shown} change for {' '.join(self.argv)}, compared with {self.settings[0].name}?",
             **size,
             "warmups": 0,
+            "together": together,
             "seed": self.seed,
             "level": self.level,
             "metric": self.metric or "wall_s",

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pagelab.errors import BadInputError
+from pagelab.sizes import size_bytes
 from pagelab.trace.errors import TraceError
 
 KINDS = ("load", "store", "fetch", "other")
@@ -53,19 +55,12 @@ class Runs(_Columns):
     """Consecutive references."""
 
 
-_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
-
-
 def bytes_of(text: str | int) -> int:
     """``4K``, ``2M``, ``1G``, or a plain number of bytes."""
-    if isinstance(text, int):
-        return text
-    word = text.strip().upper().removesuffix("IB").removesuffix("B")
-    digits = word.rstrip("KMGT")
-    unit = word[len(digits) :]
-    if not digits.isdecimal() or unit not in _UNITS:
-        raise TraceError("invalid", f"size {text!r}: a number, with K, M, G or T behind it: 4K, 64M")
-    return int(digits) << _UNITS[unit]
+    try:
+        return size_bytes(text, "size")
+    except BadInputError as error:
+        raise TraceError("invalid", str(error)) from None
 
 
 def page_bits(size: str | int) -> int:

@@ -96,8 +96,8 @@ def cache_command(
 
 
 def _history(past: str, memory: str, given: dict[str, float | None]) -> History:
-    from pagelab.simulate.hardware import size_bytes
     from pagelab.simulate.history import History
+    from pagelab.sizes import size_bytes
 
     said = {name: value for name, value in given.items() if value is not None}
     return History.of(past, memory_bytes=size_bytes(memory, "--memory"), **said)

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from pagelab.errors import BadInputError
-
-_SIZE = re.compile(r"(\d+)([KMGT]?)(?:i?B)?", re.IGNORECASE)
-_SHIFT = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
-
-
-def size_bytes(text: str, flag: str) -> int:
-    """``64M``, ``4K``, ``1GiB`` in bytes; raises :class:`BadInputError`."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise BadInputError(f"{flag} {text}: not a size; allowed: a number of bytes, or with K, M, G or T")
-    return int(match[1]) << _SHIFT[match[2].upper()]
+from pagelab.sizes import size_bytes
 
 
 def page_bytes_of(text: str) -> int:

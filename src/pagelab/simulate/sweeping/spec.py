@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from ...errors import BadInputError
+from ...sizes import size_bytes
 from ...study import toml_model
 from .. import lists
-from ..hardware import size_bytes
 from ..page_faults import PAPER_COLOURS, PAPER_MEMORY_MIB
 
 _T = TypeVar("_T")

@@ -1,0 +1,29 @@
+"""Sizes as people write them: ``4096``, ``64K``, ``1.5M``, ``1 GiB``; every unit is binary."""
+
+from __future__ import annotations
+
+import re
+
+from pagelab.errors import BadInputError
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", re.IGNORECASE)
+_SHIFT = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+
+
+def size_bytes(value: object, where: str) -> int:
+    """Bytes of ``65536``, ``"64K"``, ``"1.5 MiB"``; ``where`` is named in errors: a flag, a key.
+
+    Raises :class:`BadInputError` for what is no size, or no whole number of bytes.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise BadInputError(f"{where} {value}: not a size; allowed: a number of bytes, or with K, M, G or T")
+    whole, _, part = str(match[1]).partition(".")
+    scaled = int(whole + part) << _SHIFT[match[2].upper()]
+    parts: int = 10 ** len(part)
+    bytes_, rest = divmod(scaled, parts)
+    if rest:
+        raise BadInputError(f"{where} {value}: not a whole number of bytes; allowed: such as 1536K or 1.5M")
+    return bytes_
