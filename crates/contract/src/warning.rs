@@ -27,7 +27,7 @@ macro_rules! warning_kinds {
 }
 
 warning_kinds! {
-    /// Fewer tiles than asked have the size that was asked for.
+    /// Memory did not get pages of the size that the policy names, or may not.
     PlacementShortfall => "placement-shortfall",
     /// Placement could not be measured.
     PlacementUnknown => "placement-unknown",

@@ -136,7 +136,7 @@ impl Guests {
         if placement.tiles_as_asked < placement.whole_touched_tiles {
             let (got, asked) = (placement.tiles_as_asked, placement.whole_touched_tiles);
             let fraction = placement.placed_fraction.unwrap_or(0.0);
-            // DESIGN's target: what falls short of it by less than a hundredth is worth knowing, no more.
+            // The target is 99%: what falls short of all by less is worth knowing, no more.
             let severity = if fraction >= 0.99 { Severity::Info } else { Severity::Serious };
             let message = format!(
                 "{got} of {asked} whole, touched tiles are backed as the policy asks ({:.1}%); run: pagelab doctor",

@@ -5,7 +5,7 @@
 
 use super::table::{Microarchitecture, Processors, Row, checked, experimental, plus, row};
 
-/// DESIGN decision 5: a chase of one pointer a page and a chase of one a line, over 4K and 2M pages.
+/// Compared with a chase of one pointer a page and a chase of one a line, over 4K and 2M pages.
 const CHASE: &str = "pointer chase, two-core Zen 3 guest, Linux 6.18";
 
 const ZEN2: &str = "AMD PPR 55803, PMCx045/043/064; Linux amdzen2/memory.json, cache.json";
