@@ -84,7 +84,8 @@ LIMITS = {
     **{f"{n} descriptors": (resource.RLIMIT_NOFILE, n) for n in (5, 6, 8, 12, 30)},
     **{f"{n} processes": (resource.RLIMIT_NPROC, n) for n in (1, 4)},
 }
-NOBODY = 65534
+NOBODY = 61_000 + os.getpid() % 4_000
+"""A user without a name and without other processes: those of the real nobody would be counted, too."""
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONDONTWRITEBYTECODE": "1"}
 
 

@@ -99,6 +99,9 @@ static void do_unmap_part(struct worker *w, struct region *r, size_t from, size_
     }
 }
 
+/* Not for the reason the kernel would have: part of a reserved page, while other threads run. */
+static int was_refused(void) { return errno == ENOMEM && has_reserved_pages(); }
+
 /* Another thread may have taken a hole of ours: NOREPLACE says so, and then the hole stays one. */
 static void do_refill(struct region *r, size_t from, size_t count) {
     for (size_t i = from; i < from + count; i++) {
@@ -106,7 +109,7 @@ static void do_refill(struct region *r, size_t from, size_t count) {
         void *at = r->base + i * PAGE;
         void *p = mmap(at, PAGE, RW, ANON | MAP_FIXED_NOREPLACE, -1, 0);
         if (p == MAP_FAILED) {
-            CHECK(errno == EEXIST);
+            CHECK(errno == EEXIST || was_refused());
             continue;
         }
         CHECK(p == at);
@@ -141,9 +144,6 @@ static void do_remap(struct worker *w, struct region *r) {
     r->pages = pages;
     check_region(r, "mremap");
 }
-
-/* Not for the reason the kernel would have: part of a reserved page, while other threads run. */
-static int was_refused(void) { return errno == ENOMEM && has_reserved_pages(); }
 
 static void do_protect(struct worker *w, struct region *r, size_t from, size_t count) {
     static const unsigned char kinds[] = {PROT_NONE, PROT_READ, RW, RW};
