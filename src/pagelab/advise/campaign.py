@@ -118,10 +118,7 @@ def _advised(asked: Asked, directory: Path, tools: Tools, progress: Progress | N
     if not found:
         return Found(extent, found, None, None, 0, 0, metric, why, *resident)
     asked = replace(asked, metric=metric)
-    # The check could not tell with less.
-    check_s = fewest_of(2, 0.95) * len(CHECKED) * run_s
-    seconds = max(min(left_s * _EXPLORED, left_s - check_s), rows(len(found)) * _FEWEST_BLOCKS * run_s)
-    found, shares, rounds, run_s = _explore(asked, found, seconds, run_s, directory, tools, progress)
+    found, shares, rounds, run_s = _explore(asked, found, began, run_s, directory, tools, progress)
     choice = choose(found, shares, asked.budget)
     text = policy_text("4K", compress(found, choice.chosen), aligned=True)
     if choice.chosen.any():
@@ -266,16 +263,20 @@ def _regions_for(extent: dict[str, int], run_s: float, seconds: float, asked: As
 
 
 def _explore(
-    asked: Asked, first: list[Region], seconds: float, run_s: float, directory: Path, tools: Tools, progress: Progress
+    asked: Asked, first: list[Region], began: float, run_s: float, directory: Path, tools: Tools, progress: Progress
 ) -> tuple[list[Region], Effects, list[Round], float]:
     """Rounds of mosaics while there is time; returns the last one's regions, their gains, all rounds, and the seconds
-    of an execution.
+    of an execution. ``began``: when the time that the user gave did.
     """
-    end = monotonic() + seconds
+    start = monotonic()
+    left_s = began + 60 * asked.minutes - start
     rng = np.random.default_rng(asked.seed)
     wanted, rounds = first, list[Round]()
     while len(rounds) < ROUNDS:
-        blocks = blocks_for(len(wanted), floor((end - monotonic()) / run_s), first=not rounds)
+        # The check could not tell with less than the fewest; what they take is known better after each round.
+        check_s = max(left_s * (1 - _EXPLORED), fewest_of(2, 0.95) * len(CHECKED) * run_s)
+        seconds = left_s - check_s - (monotonic() - start)
+        blocks = blocks_for(len(wanted), floor(seconds / run_s), first=not rounds)
         if not rounds:
             blocks = max(blocks, _FEWEST_BLOCKS)
         if not blocks:
@@ -285,7 +286,7 @@ def _explore(
         rounds.append(_round(asked, found, min(blocks, _MOST_BLOCKS), where, rng, tools, progress))
         _refuse_too_few(rounds, where)
         # What an execution really takes: the session's part of it, and how busy the machine is by now.
-        run_s = (monotonic() - end + seconds) / sum(one.times.size for one in rounds)
+        run_s = (monotonic() - start) / sum(one.times.size for one in rounds)
         shares = estimated(rounds, found, rng)
         wanted = refined(found, shares)
     return found, shares, rounds, run_s
