@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from pagelab import paths
 from pagelab.layouts import Layout
 from pagelab.layouts.layout import Tile
 from pagelab.policy import parse
@@ -21,7 +22,7 @@ from pagelab.simulate.tlb_runs import tlb
 from pagelab.study.control import Tools
 from pagelab.study.plan import Condition
 
-COMMAND = ["pagelab-workload", "gups", "--bytes", "48M", "--updates", "200000"]
+COMMAND = [str(paths.workload()), "gups", "--bytes", "48M", "--updates", "200000"]
 WINDOW = "work"
 _POOL = 1 << 40
 _PLACES = {"heap": 0x6600_0000_0000, "anon": 0x6700_0000_0000, "arenas": 0x6800_0000_0000}

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from pagelab import paths
 from pagelab.schemas import json_schema
 
-PROGRAM = ["pagelab-workload", "gups", "--bytes", "48M", "--updates", "300000"]
+PROGRAM = [str(paths.workload()), "gups", "--bytes", "48M", "--updates", "300000"]
 OPTIONS = ["--minutes", "0.6", "--layouts", "10", "--select", "random", "--processor", "zen-3", "--into", "g.model"]
 
 
@@ -121,7 +122,7 @@ def test_the_campaigns_file_is_as_published(tmp_path: Path) -> None:
     ],
 )
 def test_bad_options_are_heard(options: list[str], told: str, tmp_path: Path) -> None:
-    done = run(tmp_path, "model", "run", *options, "--", "pagelab-workload", "gups", "--bytes", "16M")
+    done = run(tmp_path, "model", "run", *options, "--", str(paths.workload()), "gups", "--bytes", "16M")
     assert done.returncode == 2
     assert told in done.stderr
 
