@@ -276,7 +276,7 @@ def test_short_placement_is_left_out_and_listed(trace: Path, tmp_path: Path) -> 
 
 def test_a_trace_of_another_command_or_part_is_refused(trace: Path, tmp_path: Path) -> None:
     other = asked(trace, argv=[*COMMAND[:-1], "300000"])
-    with pytest.raises(BadInputError, match="of another command: .*pagelab-workload gups"):
+    with pytest.raises(BadInputError, match=r"of another command: .*pagelab-workload gups"):
         campaign(tmp_path / "command", Machine(trace), other)
     with pytest.raises(BadInputError, match="it is of a window"):
         campaign(tmp_path / "part", Machine(trace, window=None), asked(trace))
