@@ -6,7 +6,7 @@ pub mod entry;
 pub mod environment;
 mod exit;
 pub mod fork;
-mod late_start;
+pub mod late_start;
 pub mod seccomp;
 pub mod trampolines;
 pub mod windows;

@@ -19,7 +19,7 @@ use crate::boundary::elf::{self, Object};
 use crate::boundary::sys::{self, Errno, c};
 use crate::boundary::{libc, maps};
 use crate::hooks::environment::Strings;
-use crate::hooks::{child, entry, environment, fork, seccomp};
+use crate::hooks::{child, entry, environment, fork, late_start, seccomp};
 use crate::memory::{calls, files, measure, tables};
 use crate::state::message::say;
 use crate::state::{guest_file, plan};
@@ -58,6 +58,7 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
                 "PAGELAB_PLAN is not set: nothing is governed; start programs with: pagelab run -- CMD"
             ));
         }
+        late_start::keep_forks_apart(&libc);
         return;
     };
     // A filter that somebody installed after the launcher started may kill us for anything but what the dynamic linker does.

@@ -8,8 +8,8 @@ mod hint_table;
 mod queries;
 mod values;
 
-use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU64};
 
 use crate::boundary::arch::PAGE;
 use crate::boundary::maps;
@@ -25,11 +25,12 @@ use crate::frames::threads::registration;
 use crate::frames::threads::requests::Kind;
 use crate::frames::threads::startup::start_now;
 use crate::state::fork_hold::Hold;
+use crate::state::lock::Turn;
 use crate::state::{child, guest_file, memory_lock, plan};
 
 use super::{areas, program_uffd};
 
-pub use hint_table::{Asked, SPAN_BYTES, adopt_child, forget_holder};
+pub use hint_table::{Asked, SPAN_BYTES, adopt_child};
 use hint_table::{TABLE, ask, code, number_of};
 pub use queries::{Counters, colours_around, counters, frames, strategy_at, usual_colours};
 pub use values::Values;
@@ -79,9 +80,40 @@ pub fn start(prepare: Prepare) -> Result<()> {
     if is_running() {
         return Ok(());
     }
-    let _table = TABLE.lock();
-    prepare()?;
-    if start_now() { Ok(()) } else { Err(why()) }
+    hold_start();
+    let started = || {
+        let _table = TABLE.lock();
+        prepare()?;
+        if start_now() { Ok(()) } else { Err(why()) }
+    };
+    let result = started();
+    release_start();
+    result
+}
+
+/// Held while the engine is started by hints, and by forks of a process without a plan.
+static STARTING: Turn = Turn::new();
+/// The signal mask of the thread that holds it.
+static STARTING_MASK: AtomicU64 = AtomicU64::new(0);
+
+/// In a forked child: none of the parent's threads holds a lock.
+pub fn forget_holder() {
+    STARTING.give();
+    hint_table::forget_holder();
+}
+
+/// Waits until nobody starts the engine, and keeps others from it.
+pub extern "C" fn hold_start() {
+    let mask = sys::signal_mask(u64::MAX);
+    STARTING.take();
+    STARTING_MASK.store(mask, Relaxed);
+}
+
+/// Ends what [`hold_start`] began, in the thread that did or in the child that it forked.
+pub extern "C" fn release_start() {
+    let mask = STARTING_MASK.load(Relaxed);
+    STARTING.give();
+    sys::signal_mask(mask);
 }
 
 /// Why there is no engine.

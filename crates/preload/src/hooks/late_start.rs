@@ -1,10 +1,12 @@
 //! Hints of a program in a process without an engine.
 
+use core::ffi::{c_int, c_void};
+
 use pagelab_abi::guest::Started;
 use pagelab_abi::plan::{Flags, HEADER_BYTES, MAGIC, Plan, VERSION};
 
-use crate::backing::thp;
-use crate::boundary::elf;
+use crate::backing::{hints, thp};
+use crate::boundary::elf::{self, Object};
 use crate::boundary::sys::{self, Errno};
 use crate::memory::tables;
 use crate::state::{guest_file, plan};
@@ -21,6 +23,19 @@ pub fn prepare() -> Result<(), Errno> {
         fork::watch(&libc);
     }
     Ok(())
+}
+
+type Handler = extern "C" fn();
+
+/// From the constructor of a process without a plan: a fork waits until no thread sets the guest up. What that thread holds,
+/// and what it has done half, nobody would ever put right in the child, which no list of resets knows yet.
+pub fn keep_forks_apart(libc: &Object) {
+    let Some(symbol) = libc.symbol(c"__register_atfork") else { return };
+    // SAFETY: glibc's function of this name (LSB 5.0, Core, 14.10.2): three handlers, the object that they belong to, errno.
+    let register: extern "C" fn(Handler, Handler, Handler, *const c_void) -> c_int =
+        unsafe { core::mem::transmute(symbol.address) };
+    // Without memory for the handlers a fork is what it was.
+    let _ = register(hints::hold_start, hints::release_start, hints::release_start, core::ptr::null());
 }
 
 /// The plan of a process that was started without one and uses the API: nothing is governed.
