@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from pagelab.advise.choose import Choice, choose
 from pagelab.advise.design import SIZES, TILE, Region, mosaics, regions, rows
 from pagelab.advise.effects import Effects
-from pagelab.advise.footprint import lacks_huge_pages, used
 from pagelab.advise.screening import FIRST, ROUNDS, Round, blocks_for, estimated, refined
 from pagelab.errors import BadInputError, MachineError, PagelabError
+from pagelab.layouts.footprint import lacks_huge_pages, used
 from pagelab.study.budget import MOST_BLOCKS, fewest_of
 from pagelab.study.control import Tools
 from pagelab.study.errors import StudyInterruptedError

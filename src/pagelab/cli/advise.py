@@ -12,6 +12,7 @@ from pagelab import terminal
 from pagelab.cli.options import (
     OUTPUT,
     WHAT,
+    Argv,
     MeasureRegex,
     Minutes,
     OneMetric,
@@ -30,7 +31,7 @@ _BAR = 30
 
 
 def advise_command(
-    argv: Annotated[list[str], typer.Argument(metavar="[--] CMD...", help="The program and its arguments.")],
+    argv: Argv,
     budget: Annotated[
         str | None,
         typer.Option("--budget", metavar="SIZE", help="Huge pages that may be used: 128M.", rich_help_panel=WHAT),

@@ -72,17 +72,18 @@ OneMetric = Annotated[
         rich_help_panel=MEASURE,
     ),
 ]
+Argv = Annotated[list[str], typer.Argument(metavar="[--] CMD...", help="The program and its arguments.")]
 _MOST_MINUTES = 24 * 60
 
 
-def checked(*, seed: int, minutes: float, level: float = 0.95) -> None:
+def checked(*, seed: int, minutes: float, level: float = 0.95, most_minutes: int = _MOST_MINUTES) -> None:
     """Raises BadInputError for a seed, a time or a level that cannot be."""
     if not 0.5 <= level <= 0.9999:
         raise BadInputError(f"--level {level}: not within 0.5 ... 0.9999")
     if not 0 <= seed < 2**63:
         raise BadInputError(f"--seed {seed}: not within 0 ... 2**63 - 1")
-    if not 0.05 <= minutes <= _MOST_MINUTES:
-        raise BadInputError(f"--minutes {minutes:g}: not within 0.05 ... {_MOST_MINUTES}")
+    if not 0.05 <= minutes <= most_minutes:
+        raise BadInputError(f"--minutes {minutes:g}: not within 0.05 ... {most_minutes}")
 
 
 def free_directory(into: Path | None, name: str, suffix: str, hint: str) -> Path:

@@ -11,6 +11,7 @@ import typer
 from pagelab import terminal
 from pagelab.cli.options import (
     OUTPUT,
+    Argv,
     Fetch,
     Frames,
     Level,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 @compared
 def try_command(
-    argv: Annotated[list[str], typer.Argument(metavar="[--] CMD...", help="The program and its arguments.")],
+    argv: Argv,
     pages: Pages = None,
     fetch: Fetch = None,
     frames: Frames = None,

@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 
 from pagelab import layouts as making
-from pagelab.advise.footprint import lacks_huge_pages
 from pagelab.errors import BadInputError, MachineError
 from pagelab.layouts import Footprint, Layout, footprint
+from pagelab.layouts.footprint import lacks_huge_pages
 from pagelab.machine.sysfs import Tree
 from pagelab.model_run import choosing, document, executions, planning
-from pagelab.model_run.asked import Asked
 from pagelab.model_run.choosing import Space
-from pagelab.model_run.document import Campaign, LayoutRow, Round, Told, Trial
+from pagelab.model_run.document import Asked, Campaign, LayoutRow, Round, Told, Trial
 from pagelab.model_run.estimate import Noise
 from pagelab.model_run.executions import CANNOT, Execution
 from pagelab.model_run.points import gathered, simulated_by

@@ -17,8 +17,8 @@ from typing import Any
 from pagelab.errors import BadInputError, MachineError
 from pagelab.layouts import Footprint, Layout, Profile, footprint
 from pagelab.layouts import profile as profiles
-from pagelab.model_run.asked import Asked
-from pagelab.model_run.document import Simulated, put
+from pagelab.model_run.document import Asked, Simulated
+from pagelab.models.document import put
 from pagelab.simulate import calibration, hardware
 from pagelab.simulate.tlb_runs import TlbRuns, tlb
 from pagelab.trace import Trace
