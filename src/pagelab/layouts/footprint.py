@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -134,6 +135,23 @@ def of_record(record: Record, page_bytes: int = TILE) -> Footprint:
         for at in range(start // page_bytes * page_bytes, start + length, page_bytes)
     }
     return Footprint(tuple(tiles), page_bytes)
+
+
+def refuse_other_input(traced: Footprint, native: Footprint, argv: Sequence[str], *, whole: bool) -> None:
+    """Raises `BadInputError` where the trace's memory is not that of the native execution.
+
+    Tiles beyond a pool's native end by more than one, or, of a trace of the ``whole`` execution, ends that far below.
+    """
+    for pool in dict.fromkeys([*traced.pools, *native.pools]):
+        ends = [max((at for own, at in one.tiles if own == pool), default=-1) for one in (traced, native)]
+        apart = (ends[0] - ends[1]) / traced.page_bytes
+        if apart > 1 or (whole and apart < -1):
+            sizes = [f"{(end + traced.page_bytes if end >= 0 else 0) >> 20} MiB" for end in ends]
+            raise BadInputError(
+                f"the trace is of another input: it uses {sizes[0]} of the {pool} pool, an execution {sizes[1]}; the "
+                "command must do the same every time; see both: pagelab trace --pools -- "
+                f"{shlex.join(argv)}"
+            )
 
 
 def used(records: Mapping[str, Record]) -> dict[str, int]:
