@@ -144,7 +144,7 @@ def test_samples_of_memory_that_no_pool_has_are_refused(program: Path, tmp_path:
     assert not (tmp_path / "kept").exists()
 
 
-def test_the_policy_that_docs_give_for_sampling_puts_memory_where_the_advice_has_it(tmp_path: Path) -> None:
+def test_the_policy_that_docs_give_for_sampling_puts_memory_where_the_advice_has_it() -> None:
     page = (Path(__file__).parents[2] / "docs/advise.md").read_text()
     text = page.split("```toml\n", 1)[1].split("```", 1)[0]
 

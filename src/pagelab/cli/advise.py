@@ -13,7 +13,6 @@ from pagelab.cli.options import (
     MEASURE,
     OUTPUT,
     WHAT,
-    Argv,
     MeasureRegex,
     Minutes,
     OneMetric,
@@ -35,7 +34,17 @@ _REGIONS = 24
 
 
 def advise_command(
-    argv: Argv,
+    argv: Annotated[
+        list[str] | None, typer.Argument(metavar="[--] CMD...", help="The program and its arguments.")
+    ] = None,
+    pid: Annotated[
+        int | None,
+        typer.Option("--pid", metavar="PID", help="A process that runs: what it touches.", rich_help_panel=WHAT),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option("--seconds", metavar="S", help="How long --pid watches (default: 5).", rich_help_panel=WHAT),
+    ] = None,
     budget: Annotated[
         str | None,
         typer.Option("--budget", metavar="SIZE", help="Huge pages that may be used: 128M.", rich_help_panel=WHAT),
@@ -79,6 +88,9 @@ def advise_command(
     `--samples` the regions with TLB misses are chosen instead, and no mosaic runs. What it then advises runs
     beside the kernel's own way and beside everything in 2M pages, in executions that had no part in the choice.
 
+    With `--pid` nothing is run: the accessed bits of a process are cleared and read again after some seconds, and
+    what was touched is told with the command that would collapse it into 2M pages; no gain is promised.
+
     Exit codes: 0 answered (nothing to gain is an answer), 2 bad input (a command that fails, or that is too long for
     the time), 3 this machine cannot.
 
@@ -89,7 +101,17 @@ def advise_command(
         pagelab advise --budget 128M --minutes 20 -- ./solver big.in
 
         pagelab advise --trace solver.trace --budget 128M -- ./solver big.in
+
+        pagelab advise --pid 4242 --seconds 10
     """
+    if pid is not None:
+        _refuse_with_pid(argv, trace, samples, into)
+        terminal.echo(_live(pid, seconds, budget, as_json=as_json))
+        return
+    if not argv:
+        raise BadInputError("what is advised on? give a command: pagelab advise -- CMD; or a process: --pid PID")
+    if seconds is not None:
+        raise BadInputError(f"--seconds {seconds:g}: with --pid only; executions have --minutes")
     checked(seed=seed, minutes=minutes)
     from pagelab.advise.answer import document
     from pagelab.advise.campaign import Asked, advise
@@ -113,6 +135,44 @@ def advise_command(
     found = advise(asked, directory.resolve(), local_tools(), for_terminal())
     told = document(asked, found, directory)
     terminal.echo(told.model_dump_json(by_alias=True, indent=1) if as_json else _text(told))
+
+
+def _refuse_with_pid(argv: list[str] | None, trace: Path | None, samples: Path | None, into: Path | None) -> None:
+    if argv:
+        raise BadInputError(f"--pid and a command ({argv[0]}): give one of them")
+    for option, value in (("--trace", trace), ("--samples", samples), ("--into", into)):
+        if value is not None:
+            raise BadInputError(f"{option}: nothing is run with --pid, and nothing kept; leave it out")
+
+
+def _live(pid: int, seconds: float | None, budget: str | None, *, as_json: bool) -> str:
+    watched = 5.0 if seconds is None else seconds
+    if not 0.05 <= watched <= 3600:
+        raise BadInputError(f"--seconds {watched:g}: not within 0.05 ... 3600")
+    from pagelab.advise.live import watch
+    from pagelab.analysis import wording
+
+    told = watch(pid, watched, _budget(budget))
+    if as_json:
+        return told.model_dump_json(by_alias=True, indent=1)
+    lines = [told.verdict, "", f"{told.pid} ({told.command}): private memory, touched within {told.seconds:g} s"]
+    kept = sorted(told.regions, key=lambda one: -one.touched_bytes)[:_REGIONS]
+    for one in told.regions:
+        if one in kept:
+            mark = f"  collapse {wording.size(one.collapse_bytes)}" if one.collapse_bytes else ""
+            lines.append(
+                f"{one.kind:<6} {one.start:#x}-{one.end:#x}  touched {wording.size(one.touched_bytes)} of "
+                f"{wording.size(one.resident_bytes)}, {wording.size(one.huge_bytes)} in 2M pages{mark}"
+            )
+    if len(told.regions) > len(kept):
+        lines.append(f"and {len(told.regions) - len(kept)} regions that were touched less")
+    if told.left_out:
+        lines.append(f"{told.left_out} more regions were touched, and the budget has no room for them")
+    if told.collapse is not None:
+        if told.more_resident_bytes:
+            lines.append(f"it may take {wording.size(told.more_resident_bytes)} more resident memory")
+        lines += [f"next: {told.collapse}", "      (process_madvise with MADV_COLLAPSE: Linux 6.1, CAP_SYS_NICE)"]
+    return "\n".join(lines)
 
 
 def _budget(text: str | None) -> int | None:
