@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -96,17 +95,6 @@ def free_directory(into: Path | None, name: str, suffix: str, hint: str) -> Path
     while found.exists():
         found, number = Path(f"{name}-{number}{suffix}"), number + 1
     return found
-
-
-def cpus_of(text: str | None) -> list[int]:
-    """``0-3,8`` → [0, 1, 2, 3, 8]."""
-    cpus: list[int] = []
-    for part in (text or "").split(",") if text is not None else []:
-        match = re.fullmatch(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", part)
-        if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise BadInputError(f"--cpu {text}: not a list of CPUs; write it as 1 or 0-3,8; they are listed by: lscpu")
-        cpus.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return cpus
 
 
 def on_off(text: str | None) -> bool | None:

@@ -26,8 +26,9 @@ from pagelab.cli.options import (
     checked,
     free_directory,
 )
-from pagelab.cli.run_settings import FLAGS, NOTHING, Typed, compared
+from pagelab.cli.run_settings import compared
 from pagelab.cli.settings import POLICY_AXES, given, setting, shown, variables
+from pagelab.cli.typed import FLAGS, NOTHING, Typed
 from pagelab.errors import BadInputError
 
 if TYPE_CHECKING:
