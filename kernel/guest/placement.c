@@ -1206,8 +1206,10 @@ static void cost_file(void)
 static void cost_read(void)
 {
     static char page[PAGE];
-    int file = open("/mnt/file", O_RDONLY | O_CLOEXEC);
-    for (int at = 0; at < COST_PAGES; at++) CHECK(pread(file, page, PAGE, at % 256 * (long)PAGE) == (ssize_t)PAGE);
+    int file = open("/tmp/read", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (lseek(file, 0, SEEK_END) == 0)
+        for (int at = 0; at < COST_PAGES; at++) CHECK(write(file, page, PAGE) == (ssize_t)PAGE);
+    for (int at = 0; at < COST_PAGES; at++) CHECK(pread(file, page, PAGE, at * (long)PAGE) == (ssize_t)PAGE);
     close(file);
 }
 
