@@ -24,9 +24,8 @@ from bench.coverage.models import _filled, _markdown
 from pagelab import layouts as making
 from pagelab.layouts import Footprint, Layout, footprint
 from pagelab.model_run import choosing, planning
-from pagelab.model_run.asked import Select
 from pagelab.model_run.choosing import Space
-from pagelab.model_run.document import Simulated
+from pagelab.model_run.document import Select, Simulated
 from pagelab.model_run.run import moselect_first
 from pagelab.model_run.simulation import Counts, Simulator, digest
 from pagelab.models import Points
