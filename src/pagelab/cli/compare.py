@@ -10,6 +10,7 @@ import typer
 
 from pagelab import terminal
 from pagelab.cli.options import (
+    Backends,
     JUDGE,
     MEASURE,
     OUTPUT,
@@ -76,6 +77,7 @@ def compare_command(
     pages: Pages = None,
     fetch: Fetch = None,
     frames: Frames = None,
+    backend: Backends = None,
     policy: Policies = None,
     env: Variables = None,
     settings: Typed = NOTHING,
@@ -152,7 +154,7 @@ def compare_command(
     if co_run and minutes is not None:
         raise BadInputError("--co-run and --minutes exclude each other; say how many pairs: --executions N")
     gates = tuple(parse_gate(text) for text in fail_if or [])
-    axes = given({"pages": pages, "fetch": fetch, "frames": frames, "policy": policy, "env": env, **settings})
+    axes = given({"pages": pages, "fetch": fetch, "frames": frames, "backend": backend, "policy": policy, "env": env, **settings})
     if are_studies(base, new):
         single = {
             "executions": executions,

@@ -54,6 +54,15 @@ def run_command(
         str | None,
         typer.Option("--via", metavar="thp|hugetlb", help="How tiles of 2M are made.", rich_help_panel=_POLICY),
     ] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option(
+            "--backend",
+            metavar="library|kernel|auto",
+            help="What places frames: the library in the program, or a kernel with page placement.",
+            rich_help_panel=_POLICY,
+        ),
+    ] = None,
     layout: Annotated[
         Path | None,
         typer.Option("--layout", metavar="FILE", help="A Mosalloc layout (CSV).", rich_help_panel=_POLICY),
@@ -142,6 +151,8 @@ def run_command(
 
         pagelab run --fetch file=demand --flush data.bin -- pagelab-workload mmap-scan data.bin
 
+        sudo pagelab run --frames bin-hopping:cache=1M,8 --backend kernel -- ./static-or-go-program
+
         pagelab run --measure-regex 'took (?P<value>[0-9.]+) (?P<unit>ms)' -- ./bench
     """
     from pagelab import runner
@@ -149,7 +160,7 @@ def run_command(
     mode, files = _flush(flush or [])
     request = runner.RunRequest(
         argv=argv,
-        policy_toml=_policy(policy, pages, fetch, frames, via, layout),
+        policy_toml=_policy(policy, pages, fetch, frames, via, backend, layout),
         policy_path=None if policy is None else str(policy),
         preload="auto" if preload else "never",
         env=_variables(env or []),
@@ -180,16 +191,19 @@ def _policy(
     fetch: list[str] | None,
     frames: list[str] | None,
     via: str | None,
+    backend: str | None,
     layout: Path | None,
 ) -> str:
     """The policy's text; checked against this machine here, so that a bad flag is named as it was typed."""
-    if policy is None and not (pages or fetch or frames or via or layout):
+    if policy is None and not (pages or fetch or frames or via or backend or layout):
         return 'name = "kernel"\n'
     from pagelab import machine
     from pagelab import policy as policies
 
     described = machine.describe()
-    flags = policies.Flags(pages=pages or [], fetch=fetch or [], frames=frames or [], via=via, layout=layout)
+    flags = policies.Flags(
+        pages=pages or [], fetch=fetch or [], frames=frames or [], via=via, backend=backend, layout=layout
+    )
     found = policies.from_flags(flags, described, policy)
     policies.check_runnable(found, described)
     return found.toml
