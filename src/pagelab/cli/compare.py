@@ -10,11 +10,11 @@ import typer
 
 from pagelab import terminal
 from pagelab.cli.options import (
-    Backends,
     JUDGE,
     MEASURE,
     OUTPUT,
     WHAT,
+    Backends,
     Fetch,
     Frames,
     Level,
@@ -154,7 +154,9 @@ def compare_command(
     if co_run and minutes is not None:
         raise BadInputError("--co-run and --minutes exclude each other; say how many pairs: --executions N")
     gates = tuple(parse_gate(text) for text in fail_if or [])
-    axes = given({"pages": pages, "fetch": fetch, "frames": frames, "backend": backend, "policy": policy, "env": env, **settings})
+    axes = given(
+        {"pages": pages, "fetch": fetch, "frames": frames, "backend": backend, "policy": policy, "env": env, **settings}
+    )
     if are_studies(base, new):
         single = {
             "executions": executions,

@@ -10,8 +10,8 @@ import typer
 
 from pagelab import terminal
 from pagelab.cli.options import (
-    Backends,
     OUTPUT,
+    Backends,
     Fetch,
     Frames,
     Level,
@@ -86,7 +86,15 @@ def try_command(
     from pagelab.study.progress import for_terminal
     from pagelab.study.trying import Trying, run_try
 
-    axes = {"pages": pages, "fetch": fetch, "frames": frames, "backend": backend, "policy": policy, "env": env, **settings}
+    axes = {
+        "pages": pages,
+        "fetch": fetch,
+        "frames": frames,
+        "backend": backend,
+        "policy": policy,
+        "env": env,
+        **settings,
+    }
     wanted = Trying(
         argv=tuple(argv),
         cwd=str(Path.cwd()),

@@ -14,7 +14,11 @@ const PAGE: u64 = 4096;
 const FRAME: u64 = (1 << 55) - 1;
 /// Bits of a pagemap entry (Documentation/admin-guide/mm/pagemap.rst).
 const FILE: u64 = 1 << 61;
+const EXCLUSIVE: u64 = 1 << 56;
 const PRESENT: u64 = 1 << 63;
+/// Flags of each frame, and the one of the page of zeros that reads of untouched memory see.
+const FLAGS: &str = "/proc/kpageflags";
+const ZERO_PAGE: u64 = 1 << 24;
 /// Entries that are read at once.
 const BATCH: usize = 8192;
 
@@ -61,6 +65,7 @@ pub fn look(pid: i32, strategy: &StrategySpec) -> io::Result<Resident> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
+    let flags = File::open(FLAGS).ok();
     let mut judge = Judge::new(strategy, pid).ok_or(io::ErrorKind::InvalidInput)?;
     for region in maps.lines().filter_map(Region::parse).filter(|region| region.is_private) {
         let early_from = if region.is_stack {
@@ -78,7 +83,8 @@ pub fn look(pid: i32, strategy: &StrategySpec) -> io::Result<Resident> {
             for (number, entry) in part.chunks_exact(8).take(got).enumerate() {
                 let entry = entry.try_into().map_or(0, u64::from_ne_bytes);
                 let vpn = page + number as u64;
-                if entry & PRESENT != 0 && entry & FILE == 0 {
+                let own = entry & EXCLUSIVE != 0 || !is_zero_page(flags.as_ref(), entry & FRAME);
+                if entry & PRESENT != 0 && entry & FILE == 0 && own {
                     judge.page(vpn, entry & FRAME, vpn * PAGE >= early_from)?;
                 }
             }
@@ -89,6 +95,14 @@ pub fn look(pid: i32, strategy: &StrategySpec) -> io::Result<Resident> {
         }
     }
     Ok(judge.found)
+}
+
+/// The page of zeros is nobody's, and has the frame that it had at boot. Without flags a page that several processes see is
+/// taken for it.
+fn is_zero_page(flags: Option<&File>, frame: u64) -> bool {
+    let Some(flags) = flags else { return true };
+    let mut word = [0; 8];
+    flags.read_exact_at(&mut word, frame * 8).is_ok() && u64::from_ne_bytes(word) & ZERO_PAGE != 0
 }
 
 /// Where the program's arguments begin: `arg_start`, field 48 of its stat line (proc_pid_stat(5)).
