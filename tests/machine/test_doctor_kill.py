@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from fake_machine import ASLR, READAHEAD, FakeTree, state
 
-from pagelab.machine import journal as journal_module
 from pagelab.machine.change import Changer
-from pagelab.machine.journal import Journal
+from pagelab.machine.journal import Journal, boot_id
 from pagelab.machine.settings import Change
 from pagelab.machine.sysfs import Tree
 
@@ -128,6 +127,6 @@ def _spare_device(tree: Tree) -> str:
 
 def test_a_dead_owner_in_the_same_boot_is_seen_as_dead(tree: FakeTree, book: Journal) -> None:
     die(tree.root, book, "applied", "fix", "aslr=0")
-    (entry,) = book.read().active(journal_module.boot_id())
+    (entry,) = book.read().active(boot_id())
     assert entry.path == ASLR
-    assert not journal_module.is_alive(entry)
+    assert not entry.owner_lives

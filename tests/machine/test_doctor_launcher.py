@@ -14,7 +14,7 @@ import pytest
 from harness.processes import children_of
 from pagelab import machine, paths
 from pagelab.machine.change import Changer
-from pagelab.machine.journal import Journal, is_alive
+from pagelab.machine.journal import Journal
 from pagelab.machine.sysfs import Tree
 
 BDI = "/sys/class/bdi"
@@ -84,7 +84,7 @@ def test_a_killed_launchers_readahead_is_put_back(tmp_path: Path, book: Journal)
             os.kill(pid, signal.SIGKILL)
         run.wait(10)
         for _ in range(100):
-            if not any(is_alive(entry) for entry in active):
+            if not any(entry.owner_lives for entry in active):
                 break
             time.sleep(0.05)
         report = doctor.restore()

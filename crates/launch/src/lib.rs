@@ -17,7 +17,6 @@ pub mod frames;
 pub mod guard;
 pub mod guest_files;
 pub mod guests;
-pub mod journal;
 pub mod measurements;
 pub mod node;
 pub mod phase;

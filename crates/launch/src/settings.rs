@@ -1,12 +1,13 @@
 //! System-wide settings that a run needs, written to the journal first and always put back.
 
-use crate::journal::{self, Journal, Undone};
 use crate::sys;
 use crate::warnings::{Kind, Severity, Warnings};
 use pagelab_contract::record::Fetch;
+use pagelab_settings::{Journal, Kernel, Outcome, Refusal, Unusable};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Every device's readahead, network and overlay file systems included.
@@ -33,7 +34,7 @@ impl Held {
     /// is left alone.
     pub fn keep(&mut self, path: &str, value: &str, by: &str) -> Option<String> {
         let path = Path::new(path);
-        if journal::read_value(path).is_ok_and(|now| now == value) && !journal_has(path) {
+        if read_value(path).is_ok_and(|now| now == value) && !journal_has(path) {
             return None;
         }
         self.set(&[(path, value)], by).pop().map(|(_, error)| sys::errno_text(&error))
@@ -45,23 +46,26 @@ impl Held {
     }
 
     /// Changes several settings; the errors by number.
-    fn set(&mut self, wanted: &[(&Path, &str)], by: &str) -> Vec<(usize, std::io::Error)> {
+    fn set(&mut self, wanted: &[(&Path, &str)], by: &str) -> Vec<(usize, io::Error)> {
         if wanted.is_empty() {
             return Vec::new();
         }
-        let mut journal = match Journal::lock(&journal::path()) {
+        let mut journal = match Journal::lock(&pagelab_settings::default_path()) {
             Ok(journal) => journal,
-            Err(error) => {
-                let copy =
-                    || error.raw_os_error().map_or_else(|| error.kind().into(), std::io::Error::from_raw_os_error);
-                return (0..wanted.len()).map(|number| (number, copy())).collect();
-            }
+            Err(why) => return (0..wanted.len()).map(|number| (number, unusable(&why))).collect(),
         };
+        let names: Vec<String> = wanted.iter().map(|(path, _)| path.display().to_string()).collect();
+        let changes: Vec<(&str, &str)> =
+            names.iter().map(String::as_str).zip(wanted.iter().map(|(_, value)| *value)).collect();
+        let results = journal.change(&mut Kernel, &changes, sys::process::own_pid(), by).unwrap_or_default();
         let mut refused = Vec::new();
-        for (number, result) in journal.change(wanted, by).into_iter().enumerate() {
+        for (number, result) in results.into_iter().enumerate() {
             match result {
-                Ok(id) => self.ids.extend(id),
-                Err(error) => refused.push((number, error)),
+                Ok(made) => self.ids.extend(made.map(|entry| entry.id)),
+                Err(Refusal::Setting(error) | Refusal::Journal(error)) => refused.push((number, error)),
+                Err(Refusal::Short { .. }) => {
+                    refused.push((number, io::Error::other("the kernel did not take the value")));
+                }
             }
         }
         refused
@@ -85,28 +89,47 @@ pub struct UndoneAll {
     pub failed: Vec<String>,
 }
 
+/// The kernel's word, where it is one.
+fn unusable(why: &Unusable) -> io::Error {
+    match why {
+        Unusable::Unopened(_, error) => {
+            error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
+        }
+        other => io::Error::other(other.to_string()),
+    }
+}
+
 fn undo_all(ids: &[String]) -> UndoneAll {
     let mut all = UndoneAll::default();
-    let mut journal = match Journal::lock(&journal::path()) {
+    let mut journal = match Journal::lock(&pagelab_settings::default_path()) {
         Ok(journal) => journal,
-        Err(error) => {
-            let error = sys::errno_text(&error);
-            all.failed
-                .push(format!("cannot open the settings journal: {error}; run: sudo pagelab doctor --restore"));
+        Err(why) => {
+            all.failed.push(format!("{why}; then run: sudo pagelab doctor --restore"));
             return all;
         }
     };
-    for (id, undone) in ids.iter().zip(journal.undo(ids)) {
-        let why = match undone {
-            Ok(Undone::Restored) => {
+    let undone = journal.undo(&mut Kernel, ids, false).unwrap_or_default();
+    // An id that is not active any more is undone: somebody restored it meanwhile.
+    all.restored = ids.len() - undone.len();
+    for one in undone {
+        let why = match one.outcome {
+            Outcome::Restored { .. }
+            | Outcome::Already
+            | Outcome::HandedOn { .. }
+            | Outcome::Owned
+            | Outcome::Stale
+            | Outcome::Gone => {
                 all.restored += 1;
                 continue;
             }
-            Ok(Undone::ChangedByOthers { present }) => format!("somebody else set it to {present}"),
-            Err(error) => sys::errno_text(&error),
+            Outcome::Changed { present } => format!("somebody else set it to {present}"),
+            Outcome::Short { present } => format!("the kernel made {present} of it"),
+            Outcome::Failed(error) => sys::errno_text(&error),
+            Outcome::Forbidden => "it is not a setting pagelab changes".to_owned(),
         };
         all.failed.push(format!(
-            "a setting could not be put back (journal entry {id}): {why}; run: sudo pagelab doctor --restore"
+            "{} could not be put back to {} (journal entry {}): {why}; run: sudo pagelab doctor --restore",
+            one.entry.path, one.entry.old, one.entry.id
         ));
     }
     all
@@ -114,10 +137,10 @@ fn undo_all(ids: &[String]) -> UndoneAll {
 
 /// Undoes what another process, now dead, had changed.
 pub fn undo_of(pid: i32) -> UndoneAll {
-    if !journal::path().exists() {
+    if !pagelab_settings::default_path().exists() {
         return UndoneAll::default();
     }
-    match Journal::lock(&journal::path()) {
+    match Journal::lock(&pagelab_settings::default_path()) {
         // A journal that others own holds nothing of ours.
         Err(_) => UndoneAll::default(),
         Ok(journal) => {
@@ -140,7 +163,7 @@ fn readahead_files() -> Vec<(String, PathBuf)> {
 
 fn readahead_kb() -> BTreeMap<String, u64> {
     let values = readahead_files().into_iter();
-    values.filter_map(|(name, path)| Some((name, journal::read_value(&path).ok()?.parse().ok()?))).collect()
+    values.filter_map(|(name, path)| Some((name, read_value(&path).ok()?.parse().ok()?))).collect()
 }
 
 /// The state of prepaging, as it is without changing anything.
@@ -149,7 +172,7 @@ pub fn observe() -> Fetch {
     Fetch {
         readahead_kb_during: before.clone(),
         readahead_kb_before: before,
-        fault_around_bytes: journal::read_value(FAULT_AROUND.as_ref()).ok().and_then(|text| text.parse().ok()),
+        fault_around_bytes: read_value(FAULT_AROUND.as_ref()).ok().and_then(|text| text.parse().ok()),
         residency_at_start: Vec::new(),
     }
 }
@@ -181,7 +204,12 @@ pub fn stop_readahead(held: &mut Held, fetch: &mut Fetch, warnings: &mut Warning
 
 /// A setting that another run holds must be held too, even if it has the right value already.
 fn journal_has(path: &Path) -> bool {
-    fs::read_to_string(journal::path()).is_ok_and(|text| text.contains(&*path.to_string_lossy()))
+    fs::read_to_string(pagelab_settings::default_path()).is_ok_and(|text| text.contains(&*path.to_string_lossy()))
+}
+
+/// The present value of a setting.
+fn read_value(path: &Path) -> io::Result<String> {
+    fs::read_to_string(path).map(|text| pagelab_settings::normalise(&text))
 }
 
 /// Fault-around maps neighbouring cached pages at a fault, whatever advice a mapping has; only this switch stops it.
@@ -209,8 +237,7 @@ pub fn stop_fault_around(held: &mut Held, fetch: &mut Fetch, warnings: &mut Warn
 /// whole machine, and of the sizes that are on the largest that fits wins, so every other size is switched off.
 pub fn switch_mthp(held: &mut Held, sizes: &[u64], warnings: &mut Warnings) {
     let wish = |bytes: u64| if sizes.contains(&bytes) { "madvise" } else { "never" };
-    let is_so =
-        |path: &Path, wish: &str| journal::read_value(path).is_ok_and(|now| now == wish) && !journal_has(path);
+    let is_so = |path: &Path, wish: &str| read_value(path).is_ok_and(|now| now == wish) && !journal_has(path);
     let all = mthp_files();
     let wanted: Vec<&(u64, PathBuf)> = all.iter().filter(|(bytes, path)| !is_so(path, wish(*bytes))).collect();
     let changes: Vec<(&Path, &str)> = wanted.iter().map(|(bytes, path)| (path.as_path(), wish(*bytes))).collect();

@@ -6,6 +6,7 @@
 mod caches;
 mod guest;
 mod policy;
+mod settings;
 mod simulate;
 mod stats;
 mod trace;
@@ -24,6 +25,13 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(policy::generic_machine, module)?)?;
     module.add_function(wrap_pyfunction!(policy::emulated_plan, module)?)?;
     module.add_function(wrap_pyfunction!(guest::read_guest, module)?)?;
+    module.add("JournalRefused", module.py().get_type::<settings::JournalRefused>())?;
+    module.add_function(wrap_pyfunction!(settings::boot_id, module)?)?;
+    module.add_function(wrap_pyfunction!(settings::journal_read, module)?)?;
+    module.add_function(wrap_pyfunction!(settings::journal_owner_lives, module)?)?;
+    module.add_function(wrap_pyfunction!(settings::journal_change, module)?)?;
+    module.add_function(wrap_pyfunction!(settings::journal_undo, module)?)?;
+    module.add_function(wrap_pyfunction!(settings::journal_restore, module)?)?;
     module.add_class::<caches::PlacedSimulation>()?;
     module.add_function(wrap_pyfunction!(caches::aged_memory, module)?)?;
     module.add_function(wrap_pyfunction!(stats::stats_columns, module)?)?;

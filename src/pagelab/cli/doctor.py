@@ -283,7 +283,6 @@ def _check_rights(changer: Changer, changes: list[Change], command: str) -> None
 
 
 def _restore(force: bool, dry_run: bool) -> None:
-    from pagelab.machine.journal import is_alive
     from pagelab.machine.probe import own_command
 
     changer = _changer()
@@ -293,7 +292,7 @@ def _restore(force: bool, dry_run: bool) -> None:
     active = snapshot.active(changer.boot)
     if dry_run:
         for entry in reversed(active):
-            note = f"; left: process {entry.pid} still runs" if is_alive(entry) and not force else ""
+            note = f"; left: process {entry.pid} still runs" if entry.owner_lives and not force else ""
             terminal.echo(f"would write {entry.old} to {entry.path} (now {changer.tree.get(entry.path)}){note}")
         return
     if active and os.geteuid() != 0 and not os.access(changer.journal.path, os.W_OK):

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from . import noise, probes_host, probes_kernel, probes_pages, probes_rights
-from .journal import Entry, Journal, JournalError, boot_id, is_alive
+from .journal import Entry, Journal, JournalError, boot_id
 from .probe import Context, Finding, Probe, Question
 from .provenance import provenance
 
@@ -50,7 +50,7 @@ def _journal(context: Context) -> Finding:
     changes = ", ".join(f"{entry.path} {entry.old} → {entry.new}" for entry in entries[:3])
     more = f" and {len(entries) - 3} more" if len(entries) > 3 else ""
     value = [asdict(entry) for entry in entries]
-    if all(is_alive(entry) for entry in entries):
+    if all(entry.owner_lives for entry in entries):
         return Finding("ok", f"changed for a run in progress: {changes}{more}", value)
     return Finding(
         "degraded", f"changed, not put back: {changes}{more}", value, f"sudo {context.pagelab} doctor --restore"

@@ -17,16 +17,6 @@ _KERNEL = "/proc/sys/kernel"
 _BDI = "/sys/class/bdi"
 _CPUFREQ = "/sys/devices/system/cpu/cpufreq"
 
-WRITABLE_BELOW = (
-    "/sys/kernel/mm/",
-    "/sys/class/bdi/",
-    "/sys/block/",
-    "/sys/devices/",
-    "/sys/kernel/debug/fault_around_bytes",
-    "/proc/sys/",
-)
-"""A journal that names any other file is not obeyed."""
-
 
 @dataclass(frozen=True)
 class Change:

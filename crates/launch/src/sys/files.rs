@@ -102,16 +102,6 @@ fn mincore(file: &File, length: usize) -> io::Result<u64> {
     Ok(pages.iter().filter(|&&page| page & 1 == 1).count() as u64)
 }
 
-/// An exclusive advisory lock on an open file, held until the file is closed; waits for others.
-pub fn lock(file: &File) -> io::Result<()> {
-    loop {
-        match file.lock() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            done => return done,
-        }
-    }
-}
-
 /// Whether a file has an extended attribute of this name.
 pub fn has_attribute(path: &Path, name: &str) -> bool {
     // An empty buffer asks for the size.

@@ -1,0 +1,120 @@
+//! The lines of the journal, and what they say together.
+
+use serde::{Deserialize, Serialize};
+use std::fs;
+
+/// State of a change.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Written down, perhaps not yet made.
+    Intended,
+    /// Made.
+    Applied,
+    /// Undone.
+    Restored,
+    /// Not made.
+    Failed,
+}
+
+/// One line.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[allow(missing_docs, reason = "field by field in docs/doctor.md")]
+pub struct Entry {
+    pub id: String,
+    pub time: String,
+    pub pid: i32,
+    #[serde(default)]
+    pub pid_start: Option<u64>,
+    pub boot_id: String,
+    pub path: String,
+    pub old: String,
+    pub new: String,
+    pub state: State,
+    pub by: String,
+}
+
+impl Entry {
+    /// Whether the change was made, or begun, and never undone; in whatever boot.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, State::Intended | State::Applied)
+    }
+}
+
+/// The present state of every id, in the order of their first lines.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Snapshot {
+    /// One an id: its last line.
+    pub entries: Vec<Entry>,
+    /// Whole lines that say nothing.
+    pub damaged_lines: usize,
+}
+
+impl Snapshot {
+    /// Changes of this boot that have not been undone, the oldest first.
+    pub fn active<'s>(&'s self, boot: &'s str) -> impl DoubleEndedIterator<Item = &'s Entry> + Clone {
+        self.entries.iter().filter(move |entry| entry.is_open() && entry.boot_id == boot)
+    }
+
+    /// Changes of an earlier boot that were never undone: the restart undid them.
+    pub fn stale<'s>(&'s self, boot: &'s str) -> impl Iterator<Item = &'s Entry> {
+        self.entries.iter().filter(move |entry| entry.is_open() && entry.boot_id != boot)
+    }
+
+    pub(crate) fn put(&mut self, entry: Entry) {
+        match self.entries.iter_mut().find(|known| known.id == entry.id) {
+            Some(known) => *known = entry,
+            None => self.entries.push(entry),
+        }
+    }
+
+    pub(crate) fn parse(content: &[u8]) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        for line in content.split_inclusive(|&byte| byte == b'\n') {
+            let Some(line) = line.strip_suffix(b"\n") else { break };
+            let entry = serde_json::from_slice(line).ok();
+            snapshot.damaged_lines += usize::from(entry.is_none());
+            if let Some(entry) = entry.or_else(|| behind_a_torn_one(line)) {
+                snapshot.put(entry);
+            }
+        }
+        snapshot
+    }
+}
+
+/// How lines begin: those of today, and those that the launcher wrote once.
+const BEGINNINGS: [&[u8]; 2] = [b"{\"id\"", b"{\"boot_id\""];
+
+/// A line that was cut short swallows the one behind it: that one is whole.
+fn behind_a_torn_one(line: &[u8]) -> Option<Entry> {
+    let at = |beginning: &&[u8]| line.windows(beginning.len()).rposition(|part| part == *beginning);
+    let last = BEGINNINGS.iter().filter_map(at).max()?;
+    serde_json::from_slice(line.get(last..)?).ok()
+}
+
+/// Whether nothing but the beginning of a first line is there. Anything else without a line is somebody else's file.
+pub(crate) fn is_torn_beginning(content: &[u8]) -> bool {
+    let begins = |beginning: &&[u8]| beginning.starts_with(content) || content.starts_with(beginning);
+    !content.contains(&b'\n') && BEGINNINGS.iter().any(begins)
+}
+
+/// This boot's identity; empty where the kernel does not tell (then no entry is ever another boot's).
+#[must_use]
+pub fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+/// Start of a process in clock ticks since boot (field 22 of its stat line); None for a zombie, or no such process.
+pub(crate) fn pid_start(pid: i32) -> Option<u64> {
+    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = line.get(line.rfind(')')? + 1..)?.split_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }
+}
+
+/// Whether the process that owns the entry still runs (a reused pid does not count).
+#[must_use]
+pub fn is_alive(entry: &Entry) -> bool {
+    pid_start(entry.pid).is_some_and(|start| entry.pid_start.is_none_or(|known| known == start))
+}

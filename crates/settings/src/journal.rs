@@ -1,0 +1,228 @@
+//! The journal's file: who may own it, one lock, whole lines.
+
+use crate::entry::{self, Entry, Snapshot, State};
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A journal without active entries is emptied once larger than this; smaller ones are kept for people.
+pub(crate) const EMPTY_ABOVE_BYTES: u64 = 1 << 16;
+
+/// Where the journal is: `PAGELAB_JOURNAL`, or `/run/pagelab/journal.jsonl`.
+#[must_use]
+pub fn default_path() -> PathBuf {
+    let set = std::env::var_os("PAGELAB_JOURNAL").filter(|path| !path.is_empty());
+    set.map_or_else(|| "/run/pagelab/journal.jsonl".into(), PathBuf::from)
+}
+
+/// Why a journal cannot be used; the message names the file and what to do.
+#[derive(Debug)]
+pub enum Unusable {
+    /// It cannot be read.
+    Unread(PathBuf, io::Error),
+    /// It cannot be opened for writing.
+    Unopened(PathBuf, io::Error),
+    /// It is no regular file.
+    NotRegular(PathBuf),
+    /// Restoring writes what the journal says, with root's rights: nobody else may be able to say it.
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Its owner.
+        uid: u32,
+        /// Its mode's permission bits.
+        mode: u32,
+    },
+    /// It holds something else, and is left as it is.
+    NotJournal(PathBuf),
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unusable::Unread(path, error) => {
+                write!(out, "cannot read the settings journal {}: {}", path.display(), reason(error))
+            }
+            Unusable::Unopened(path, error) => write!(
+                out,
+                "cannot open the settings journal {} for writing: {}; run as root, or set PAGELAB_JOURNAL to a file \
+                 you may write",
+                path.display(),
+                reason(error)
+            ),
+            Unusable::NotRegular(path) => {
+                write!(out, "will not use the settings journal {}: it is not a regular file", path.display())
+            }
+            Unusable::Foreign { path, uid, mode } => write!(
+                out,
+                "will not use the settings journal {}: it belongs to uid {uid} with mode {mode:o}; look at it, then \
+                 run: sudo rm {}",
+                path.display(),
+                path.display()
+            ),
+            Unusable::NotJournal(path) => write!(
+                out,
+                "will not use the settings journal {}: the file is not one, and is left as it is; set PAGELAB_JOURNAL \
+                 to another file, or to one that does not exist yet",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Unusable {}
+
+/// The kernel's words, without its number.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+/// The journal as it stands; empty when there is none. Reading needs no lock.
+///
+/// # Errors
+///
+/// Where it is there and cannot be read.
+pub fn read(path: &Path) -> Result<Snapshot, Unusable> {
+    match fs::read(path) {
+        Ok(content) => Ok(Snapshot::parse(&content)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Snapshot::default()),
+        Err(error) => Err(Unusable::Unread(path.to_owned(), error)),
+    }
+}
+
+/// The journal, open and exclusively locked.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    /// Bytes of whole lines.
+    length: u64,
+    pub(crate) boot: String,
+    pub(crate) snapshot: Snapshot,
+}
+
+fn open(path: &Path) -> Result<File, Unusable> {
+    let unopened = |error| Unusable::Unopened(path.to_owned(), error);
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    if let Some(directory) = directory {
+        fs::DirBuilder::new().mode(0o755).recursive(true).create(directory).map_err(unopened)?;
+    }
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(true).mode(0o644).custom_flags(flags.bits().cast_signed());
+    let file = options.open(path).map_err(unopened)?;
+    let data = file.metadata().map_err(unopened)?;
+    if !data.is_file() {
+        return Err(Unusable::NotRegular(path.to_owned()));
+    }
+    if data.uid() != rustix::process::geteuid().as_raw() || data.mode() & 0o022 != 0 {
+        return Err(Unusable::Foreign { path: path.to_owned(), uid: data.uid(), mode: data.mode() & 0o777 });
+    }
+    if let Some(directory) = directory {
+        File::open(directory).and_then(|directory| directory.sync_all()).map_err(unopened)?;
+    }
+    Ok(file)
+}
+
+fn wait_for_lock(file: &File) -> io::Result<()> {
+    loop {
+        match file.lock() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
+impl Journal {
+    /// Opens, locks and reads the journal, waiting for other writers.
+    ///
+    /// # Errors
+    ///
+    /// Where the file is not one that may be used.
+    pub fn lock(path: &Path) -> Result<Journal, Unusable> {
+        Journal::lock_as(path, entry::boot_id())
+    }
+
+    /// As [`Journal::lock`], taking this for the present boot.
+    ///
+    /// # Errors
+    ///
+    /// As [`Journal::lock`].
+    pub fn lock_as(path: &Path, boot: String) -> Result<Journal, Unusable> {
+        let file = open(path)?;
+        let unopened = |error| Unusable::Unopened(path.to_owned(), error);
+        wait_for_lock(&file).map_err(unopened)?;
+        let length = file.metadata().map_err(unopened)?.len();
+        let mut content = vec![0; usize::try_from(length).unwrap_or(0)];
+        file.read_exact_at(&mut content, 0).map_err(unopened)?;
+        let snapshot = Snapshot::parse(&content);
+        if snapshot.entries.is_empty() && !entry::is_torn_beginning(&content) {
+            return Err(Unusable::NotJournal(path.to_owned()));
+        }
+        let whole = content.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1) as u64;
+        if whole != length {
+            // A last line without its newline was being written when its writer died.
+            file.set_len(whole).map_err(unopened)?;
+        }
+        Ok(Journal { file, length: whole, boot, snapshot })
+    }
+
+    /// Writes one line; whole, or not at all.
+    pub(crate) fn append(&mut self, entry: Entry) -> io::Result<()> {
+        let mut line = serde_json::to_vec(&entry)?;
+        line.push(b'\n');
+        // What an earlier write left half done would swallow this line.
+        if self.file.metadata()?.len() != self.length {
+            self.file.set_len(self.length)?;
+        }
+        // One write: a line is there or not, and a torn one is cut off at once, or by the next writer.
+        if self.file.write(&line)? != line.len() {
+            self.file.set_len(self.length)?;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.length += line.len() as u64;
+        self.snapshot.put(entry);
+        Ok(())
+    }
+
+    /// Appends the entry again, in another state.
+    pub(crate) fn advance(&mut self, entry: &Entry, state: State) -> io::Result<Entry> {
+        let entry = Entry { state, time: utc_now(), ..entry.clone() };
+        self.append(entry.clone())?;
+        Ok(entry)
+    }
+
+    /// Makes everything appended durable.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    /// Empties a large journal that has nothing left to undo.
+    pub(crate) fn empty_if_done(&mut self) -> io::Result<()> {
+        if self.snapshot.active(&self.boot).next().is_none() && self.length > EMPTY_ABOVE_BYTES {
+            self.file.set_len(0)?;
+            self.length = 0;
+            self.snapshot = Snapshot::default();
+        }
+        Ok(())
+    }
+
+    /// Active changes of one process, the latest first.
+    #[must_use]
+    pub fn active_of(&self, pid: i32) -> Vec<Entry> {
+        self.snapshot.active(&self.boot).rev().filter(|entry| entry.pid == pid).cloned().collect()
+    }
+
+    /// Whether somebody holds this setting.
+    #[must_use]
+    pub fn holds(&self, path: &str) -> bool {
+        self.snapshot.active(&self.boot).any(|entry| entry.path == path)
+    }
+}
+
+/// The present time, RFC 3339, UTC.
+pub(crate) fn utc_now() -> String {
+    humantime::format_rfc3339_micros(std::time::SystemTime::now()).to_string()
+}

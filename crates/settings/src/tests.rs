@@ -1,0 +1,267 @@
+//! The journal and its rules, on settings in memory.
+
+use crate::journal::EMPTY_ABOVE_BYTES;
+use crate::{Entry, Journal, Outcome, Refusal, Settings, State, Stopped, Trouble, Unusable, normalise, read};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+const READAHEAD: &str = "/sys/class/bdi/253:0/read_ahead_kb";
+const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+
+/// Settings that take every value; the pool at most so many pages.
+struct Place {
+    directory: TempDir,
+    values: BTreeMap<String, String>,
+    pool_limit: u64,
+    stop_at: Option<&'static str>,
+}
+
+impl Settings for Place {
+    fn text(&mut self, path: &str) -> Result<String, Trouble> {
+        let found = self.values.get(path).map(|value| format!("{value}\n"));
+        Ok(found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?)
+    }
+
+    fn write(&mut self, path: &str, value: &str) -> Result<(), Trouble> {
+        let pages = value.parse::<u64>().ok().filter(|_| path == POOL);
+        let value = pages.map_or(value.to_owned(), |pages| pages.min(self.pool_limit).to_string());
+        let known = self.values.get_mut(path).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        *known = value;
+        Ok(())
+    }
+
+    fn step(&mut self, name: &str) -> Result<(), Stopped> {
+        if self.stop_at == Some(name) { Err(Stopped) } else { Ok(()) }
+    }
+}
+
+impl Place {
+    fn new() -> Place {
+        let values = [(READAHEAD, "128"), (POOL, "0")].map(|(path, value)| (path.to_owned(), value.to_owned()));
+        let directory = TempDir::new().expect("directory");
+        Place { directory, values: values.into(), pool_limit: 437, stop_at: None }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("journal.jsonl")
+    }
+
+    fn journal(&self) -> Journal {
+        Journal::lock_as(&self.path(), "boot".to_owned()).expect("journal")
+    }
+
+    fn try_change(&mut self, path: &str, value: &str, by: &str) -> Result<Option<Entry>, Refusal> {
+        let mut journal = self.journal();
+        journal.change(self, &[(path, value)], 1, by).expect("not stopped").remove(0)
+    }
+
+    fn change(&mut self, by: &str) -> String {
+        self.try_change(READAHEAD, "0", by).expect("changed").expect("an entry").id
+    }
+
+    fn undo(&mut self, id: &str) -> Outcome {
+        let mut journal = self.journal();
+        journal.undo(self, &[id.to_owned()], false).expect("not stopped").remove(0).outcome
+    }
+
+    fn value(&self, path: &str) -> &str {
+        &self.values[path]
+    }
+
+    fn length(&self) -> u64 {
+        fs::metadata(self.path()).expect("journal").len()
+    }
+}
+
+#[test]
+fn a_change_is_undone_to_the_value_before() {
+    let mut place = Place::new();
+    let id = place.change("test");
+    assert_eq!(place.value(READAHEAD), "0");
+    assert!(matches!(place.undo(&id), Outcome::Restored { surplus: 0 }));
+    assert_eq!(place.value(READAHEAD), "128");
+    assert!(place.journal().active_of(1).is_empty());
+}
+
+#[test]
+fn two_owners_may_leave_in_any_order() {
+    for first_leaves_first in [true, false] {
+        let mut place = Place::new();
+        let (first, second) = (place.change("first"), place.change("second"));
+        let (one, two) = if first_leaves_first { (first, second) } else { (second, first) };
+        place.undo(&one);
+        assert_eq!(place.value(READAHEAD), "0", "the other owner still needs it");
+        place.undo(&two);
+        assert_eq!(place.value(READAHEAD), "128");
+    }
+}
+
+#[test]
+fn a_value_that_somebody_else_set_is_left_alone() {
+    let mut place = Place::new();
+    let id = place.change("test");
+    place.values.insert(READAHEAD.to_owned(), "777".to_owned());
+    assert!(matches!(place.undo(&id), Outcome::Changed { present } if present == "777"));
+    assert_eq!(place.journal().active_of(1).len(), 1);
+}
+
+#[test]
+fn a_shortfall_is_backed_out_and_named() {
+    let mut place = Place::new();
+    let refused = place.try_change(POOL, "512", "test").expect_err("more than there is");
+    assert!(matches!(refused, Refusal::Short { old, got } if old == "0" && got == "437"));
+    assert_eq!(place.value(POOL), "0");
+    assert_eq!(place.journal().snapshot.entries[0].state, State::Failed);
+}
+
+#[test]
+fn a_writer_that_died_is_settled_by_what_is_found() {
+    for (step, left) in [("intended", "128"), ("written", "0"), ("checked", "0"), ("applied", "0")] {
+        let mut place = Place::new();
+        place.stop_at = Some(step);
+        let mut journal = place.journal();
+        assert!(journal.change(&mut place, &[(READAHEAD, "0")], 1, "dies").is_err());
+        drop(journal);
+        assert_eq!(place.value(READAHEAD), left, "{step}");
+        place.stop_at = None;
+        let mut journal = place.journal();
+        let done = journal.restore(&mut place, true).expect("not stopped");
+        assert_eq!(done.len(), 1);
+        assert_eq!(place.value(READAHEAD), "128", "{step}");
+        assert_eq!(journal.snapshot.active("boot").count(), 0);
+    }
+}
+
+#[test]
+fn a_refused_setting_does_not_keep_the_others_from_being_changed() {
+    let mut place = Place::new();
+    let mut journal = place.journal();
+    let wanted = [("/sys/class/bdi/none/read_ahead_kb", "1"), (READAHEAD, "0")];
+    let results = journal.change(&mut place, &wanted, 1, "test").expect("not stopped");
+    assert!(matches!(results.as_slice(), [Err(Refusal::Setting(_)), Ok(Some(_))]));
+    assert_eq!(place.value(READAHEAD), "0");
+}
+
+#[test]
+fn another_boots_changes_are_closed_without_writing() {
+    let mut place = Place::new();
+    place.change("test");
+    let mut journal = Journal::lock_as(&place.path(), "another".to_owned()).expect("journal");
+    let done = journal.restore(&mut place, false).expect("not stopped");
+    assert!(matches!(done.as_slice(), [one] if matches!(one.outcome, Outcome::Stale)));
+    assert_eq!(place.value(READAHEAD), "0");
+}
+
+#[test]
+fn a_journal_that_names_another_file_is_not_obeyed() {
+    for path in ["/etc/passwd", "/proc/sys/../../etc/passwd"] {
+        let mut place = Place::new();
+        place.change("test");
+        let text = fs::read_to_string(place.path()).expect("journal");
+        fs::write(place.path(), text.replace(READAHEAD, path)).expect("written");
+        place.values.insert(path.to_owned(), "0".to_owned());
+        let done = place.journal().restore(&mut place, true).expect("not stopped");
+        assert!(matches!(done.as_slice(), [one] if matches!(one.outcome, Outcome::Forbidden)));
+        assert_eq!(place.value(path), "0");
+    }
+}
+
+#[test]
+fn a_long_journal_is_emptied_when_nothing_is_left_to_undo() {
+    let mut place = Place::new();
+    let kept = place.change("kept");
+    for _ in 0..300 {
+        let again = place.change("again");
+        place.undo(&again);
+    }
+    assert!(place.length() > EMPTY_ABOVE_BYTES, "one change is still active");
+    place.undo(&kept);
+    assert_eq!(place.length(), 0);
+    assert_eq!(place.value(READAHEAD), "128");
+}
+
+#[test]
+fn of_a_choice_the_chosen_word_counts() {
+    assert_eq!(normalise("always [madvise] never\n"), "madvise");
+    assert_eq!(normalise(" 4\t4\t1\n"), "4 4 1");
+}
+
+#[test]
+fn a_torn_last_line_is_cut_off() {
+    let mut place = Place::new();
+    place.change("test");
+    let whole = fs::read(place.path()).expect("journal");
+    fs::write(place.path(), [whole.as_slice(), b"{\"id\":\"torn"].concat()).expect("torn");
+    assert_eq!(place.journal().active_of(1).len(), 1);
+    assert_eq!(fs::read(place.path()).expect("journal"), whole);
+}
+
+#[test]
+fn damage_is_counted_and_the_rest_is_read() {
+    let mut place = Place::new();
+    place.change("one");
+    let whole = fs::read_to_string(place.path()).expect("journal");
+    let deep = "[".repeat(100_000);
+    let odd = whole.lines().next().expect("a line").replace("intended", "x");
+    for line in ["garbage", "[]", "{}", "{\"id\": 1}", "\0\0", &deep, &odd] {
+        fs::write(place.path(), format!("{whole}{line}\n")).expect("written");
+        let snapshot = read(&place.path()).expect("read");
+        assert_eq!((snapshot.entries.len(), snapshot.damaged_lines), (1, 1), "{line:.20}");
+    }
+}
+
+#[test]
+fn an_older_line_without_pid_start_and_a_newer_one_with_more_keys_are_read() {
+    let mut place = Place::new();
+    place.change("one");
+    let text = fs::read_to_string(place.path()).expect("journal");
+    let older = text.replace("\"pid_start\":null,", "").replace("{\"id\"", "{\"note\":\"later\",\"id\"");
+    assert_ne!(older, text);
+    fs::write(place.path(), older).expect("written");
+    let snapshot = read(&place.path()).expect("read");
+    assert_eq!((snapshot.entries.len(), snapshot.damaged_lines), (1, 0));
+}
+
+#[test]
+fn a_file_of_somebody_else_is_refused_and_left_as_it_is() {
+    let place = Place::new();
+    for content in ["precious, without a newline", "two\nlines\n", "{\"name\": 1}", "{\"idea\": 1}\nx"] {
+        fs::write(place.path(), content).expect("written");
+        assert!(matches!(Journal::lock(&place.path()), Err(Unusable::NotJournal(_))), "{content:?}");
+        assert_eq!(fs::read_to_string(place.path()).expect("there"), content);
+    }
+    for torn in ["", "{\"bo", "{\"id\": \"abc", "{\"boot_id\":\"x\",\"by"] {
+        fs::write(place.path(), torn).expect("written");
+        assert!(Journal::lock(&place.path()).is_ok(), "{torn:?}");
+        assert_eq!(fs::read_to_string(place.path()).expect("there"), "");
+    }
+}
+
+#[test]
+fn a_line_behind_one_that_was_cut_short_still_counts() {
+    let mut place = Place::new();
+    let id = place.change("first");
+    let whole = fs::read(place.path()).expect("journal");
+    // As an older writer left it whose first write was short: half a line, and then a whole one.
+    let glued = [b"{\"boot_id\":\"x\",\"by\":\"to", whole.as_slice()].concat();
+    fs::write(place.path(), glued).expect("written");
+    assert!(matches!(place.undo(&id), Outcome::Restored { .. }));
+    assert_eq!(place.value(READAHEAD), "128");
+}
+
+#[test]
+fn a_short_write_leaves_no_half_line_behind() {
+    let mut place = Place::new();
+    let id = place.change("first");
+    let mut journal = place.journal();
+    // As a write that came up short and could not be undone leaves it, in the middle of one writer's work.
+    let whole = fs::read(place.path()).expect("journal");
+    fs::write(place.path(), [whole.as_slice(), b"{\"boot_id\":\"to"].concat()).expect("torn");
+    let done = journal.undo(&mut place, &[id], false).expect("not stopped");
+    assert!(matches!(done.as_slice(), [one] if matches!(one.outcome, Outcome::Restored { .. })));
+    let lines = fs::read_to_string(place.path()).expect("journal");
+    assert!(lines.lines().all(|line| serde_json::from_str::<Entry>(line).is_ok()), "{lines}");
+}
