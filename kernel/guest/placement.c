@@ -5,6 +5,7 @@
 #include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -501,6 +502,103 @@ static void test_memory_policy(void)
         });
 }
 
+/* Pages whose frames no longer have the colors of `then`. */
+static size_t lost(volatile char *memory, size_t pages, const uint64_t *then, unsigned colors)
+{
+    size_t count = 0;
+    for (size_t at = 0; at < pages; at++) count += frame_of(memory + at * PAGE) % colors != then[at] % colors;
+    return count;
+}
+
+static void remember(volatile char *memory, size_t pages, uint64_t *then)
+{
+    for (size_t at = 0; at < pages; at++) then[at] = frame_of(memory + at * PAGE);
+}
+
+static size_t elsewhere(volatile char *memory, size_t pages, const uint64_t *then)
+{
+    size_t count = 0;
+    for (size_t at = 0; at < pages; at++) count += frame_of(memory + at * PAGE) != then[at];
+    return count;
+}
+
+/* Compaction of fragmented memory moves pages; each has its color afterwards, or is counted. */
+static void test_compaction(void)
+{
+    enum { COUNT = 4096 };
+    static uint64_t then[2][COUNT];
+    const char *names[] = {"page-coloring", "bin-hopping"};
+    volatile char *memory[2];
+    long kept[2], moved[2];
+    char *held = fragment((size_t)free_pages() / 2);
+    for (int at = 0; at < 2; at++) {
+        memory[at] = map(COUNT);
+        set(PAGE_HINTS_SET_RANGE, ranged(hint(names[at], 16), memory[at], COUNT));
+        touch(memory[at], COUNT);
+        remember(memory[at], COUNT, then[at]);
+        kept[at] = statistic(names[at], "kept");
+        moved[at] = statistic(names[at], "moved");
+    }
+    CHECK(fallen(counters()) == 0);
+    munmap(held, PAGE);
+    for (int round = 0; round < 3; round++) write_file("/proc/sys/vm/compact_memory", "1");
+    for (int at = 0; at < 2; at++) {
+        size_t other = elsewhere(memory[at], COUNT, then[at]), without = lost(memory[at], COUNT, then[at], 16);
+        kept[at] = statistic(names[at], "kept") - kept[at];
+        moved[at] = statistic(names[at], "moved") - moved[at];
+        printf("%s: %zu of %d pages have other frames, %zu other colors; %ld targets kept the color, %ld did not\n",
+               names[at], other, COUNT, without, kept[at], moved[at]);
+        CHECK(other > COUNT / 8 && kept[at] > 0);
+        CHECK(without <= (size_t)moved[at]);
+        CHECK(without < other / 50, "nearly all colors are there to be had");
+        for (size_t page = 0; page < COUNT; page++) CHECK(memory[at][page * PAGE] == (char)(page + 1));
+    }
+}
+
+/* Pages that are sent to the other node have their colors there; one that had to do without gets it. */
+static void test_migration(void)
+{
+    enum { COUNT = 512 };
+    static uint64_t then[COUNT];
+    static void *pages[COUNT];
+    static int nodes[COUNT], status[COUNT];
+    volatile char *memory = map(COUNT), *bins = map(COUNT);
+    unsigned long mask = 1;
+    long moved = statistic("page-coloring", "moved") + statistic("bin-hopping", "moved");
+    CHECK(syscall(SYS_mbind, memory, COUNT * PAGE, MPOL_BIND, &mask, 64, 0) == 0);
+    CHECK(syscall(SYS_mbind, bins, COUNT * PAGE, MPOL_BIND, &mask, 64, 0) == 0);
+    /* Half of the pages lie anywhere before the hint comes. */
+    touch(memory, COUNT / 2);
+    set(PAGE_HINTS_SET_RANGE, ranged(hint("page-coloring", 64), memory, COUNT));
+    set(PAGE_HINTS_SET_RANGE, ranged(hint("bin-hopping", 64), bins, COUNT));
+    touch(memory, COUNT);
+    touch(bins, COUNT);
+    remember(bins, COUNT, then);
+    for (int node = 1; node >= 0; node--) {
+        for (int at = 0; at < COUNT; at++) {
+            pages[at] = (void *)(memory + at * PAGE);
+            nodes[at] = node;
+        }
+        CHECK(syscall(SYS_move_pages, 0, COUNT, pages, nodes, status, MPOL_MF_MOVE) == 0);
+        check_colors(memory, COUNT, 64);
+        /* The other way that moves: the policy of the range. */
+        mask = 1UL << node;
+        CHECK(syscall(SYS_mbind, bins, COUNT * PAGE, MPOL_BIND, &mask, 64, MPOL_MF_MOVE) == 0);
+        CHECK(lost(bins, COUNT, then, 64) == 0);
+        for (int at = 0; at < COUNT; at++) {
+            CHECK(node_of(memory + at * PAGE) == node && node_of(bins + at * PAGE) == node);
+            CHECK(memory[at * PAGE] == (char)(at + 1) && bins[at * PAGE] == (char)(at + 1));
+        }
+    }
+    CHECK(elsewhere(bins, COUNT, then) > 0);
+    CHECK(statistic("page-coloring", "moved") + statistic("bin-hopping", "moved") == moved);
+    /* A page that parent and child share goes by the hint of one of them. */
+    CHILD({
+        CHECK(syscall(SYS_move_pages, getppid(), COUNT, pages, nodes, status, MPOL_MF_MOVE) == 0);
+        check_colors(memory, COUNT, 64);
+    });
+}
+
 static void expect(int file, unsigned long number, const void *argument, int error, int line)
 {
     int got = command(file, number, argument);
@@ -540,6 +638,7 @@ static void test_bad_input(void)
     BAD(ENOENT, strcpy(bad.strategy, "no-such"));
     BAD(ENOENT, strcpy(bad.strategy, "../../x%s%n"));
     BAD(ENOENT, bad.strategy[0] = 0);
+    BAD(EINVAL, strcpy(bad.strategy, "usual"));
     BAD(EINVAL, bad.mask_count = 17; bad.masks = (uintptr_t)masks);
     BAD(EINVAL, bad.mask_count = 2; bad.colors = 0; bad.masks = (uintptr_t)dependent);
     BAD(EINVAL, bad.mask_count = 1; bad.colors = 3; bad.masks = (uintptr_t)masks);
@@ -599,26 +698,27 @@ static void test_bad_input(void)
 static void fuzz(int file, int rounds, int may_succeed)
 {
     unsigned long numbers[] = {PAGE_HINTS_SET_DEFAULT, PAGE_HINTS_SET_RANGE, PAGE_HINTS_CLEAR, PAGE_HINTS_GET,
-                               PAGE_HINTS_COUNTERS};
-    const char *names[] = {"page-coloring", "bin-hopping", "modulo", "random", "exact", ""};
+                               PAGE_HINTS_COUNTERS, PAGE_HINTS_SET_FILE, PAGE_HINTS_GET_FILE};
+    const char *names[] = {"page-coloring", "bin-hopping", "modulo", "random", "exact", "usual", ""};
     volatile char *memory = map(64);
     unsigned long values[64];
     srandom((unsigned)getpid());
     for (int round = 0; round < rounds; round++) {
-        unsigned long number = numbers[random() % 5];
-        struct page_hint made = hint(names[random() % 6], (unsigned)random() % 70);
+        unsigned long number = numbers[random() % 7];
+        struct page_hint made = hint(names[random() % 7], (unsigned)random() % 70);
         unsigned char *bytes = (unsigned char *)&made;
         for (int at = 0; at < 64; at++) values[at] = (unsigned long)random() << (random() % 34);
         if (random() % 2) made = ranged(made, memory + random() % 64 * (long)PAGE, 1 + random() % 64);
         made.masks = made.values = (uintptr_t)values;
         made.mask_count = (unsigned)random() % 4 ? 0 : (unsigned)random() % 20;
         made.value_count = (unsigned)random() % 2 ? 0 : (unsigned)random() % 64;
-        made.flags = (unsigned)random() % 8;
+        made.flags = (unsigned)random() % 16;
         for (int flips = (int)(random() % 4); flips > 0; flips--)
             bytes[random() % (long)sizeof made] = (unsigned char)random();
         void *argument = random() % 16 ? (void *)&made : (void *)(random() % 2 ? random() : -random());
         int error = command(file, number, argument);
-        if (!may_succeed && number <= PAGE_HINTS_SET_RANGE && number >= PAGE_HINTS_SET_DEFAULT) CHECK(error != 0);
+        int sets = number == PAGE_HINTS_SET_DEFAULT || number == PAGE_HINTS_SET_RANGE || number == PAGE_HINTS_SET_FILE;
+        CHECK(may_succeed || !sets || error != 0);
         memory[random() % 64 * (long)PAGE] = 1;
         if (random() % 64 == 0) madvise((void *)memory, 64 * PAGE, MADV_DONTNEED);
     }
@@ -875,6 +975,272 @@ static void test_prepaging(void)
     write_file("/proc/sys/vm/disable_prepaging", "0");
 }
 
+static void test_demand(void)
+{
+    struct page_hint asked = hint("usual", 0);
+    int resident, mapped;
+    asked.flags = PAGE_HINT_DEMAND;
+    CHILD({
+        volatile char *memory = map(2048);
+        set(PAGE_HINTS_SET_DEFAULT, asked);
+        resident_after_touch(&resident, &mapped);
+        CHECK(resident == 1 && mapped == 1, "%d resident, %d mapped", resident, mapped);
+        /* It places nothing, and huge pages stay. */
+        madvise((void *)memory, 2048 * PAGE, MADV_HUGEPAGE);
+        touch(memory, 2048);
+        CHECK(has_huge(memory) && counters().placed == 0 && fallen(counters()) == 0);
+        /* A child fetches as its parent does, until it clears the hint. */
+        CHILD({
+            int file = hints_of(0, O_RDWR);
+            resident_after_touch(&resident, &mapped);
+            CHECK(resident == 1 && mapped == 1, "%d resident, %d mapped", resident, mapped);
+            EXPECT(PAGE_HINTS_CLEAR, (&(struct page_hint_range){0, 0}), 0);
+            resident_after_touch(&resident, &mapped);
+            CHECK(resident > 1 && mapped > 1, "%d resident, %d mapped", resident, mapped);
+        });
+    });
+    /* Together with a placement, and for one process only. */
+    CHILD({
+        volatile char *memory = map(64);
+        struct page_hint colors = hint("page-coloring", 16);
+        colors.flags = PAGE_HINT_DEMAND;
+        set(PAGE_HINTS_SET_DEFAULT, colors);
+        resident_after_touch(&resident, &mapped);
+        CHECK(resident == 1 && mapped == 1, "%d resident, %d mapped", resident, mapped);
+        touch(memory, 64);
+        check_colors(memory, 64, 16);
+    });
+    resident_after_touch(&resident, &mapped);
+    CHECK(resident > 1 && mapped > 1, "%d resident, %d mapped", resident, mapped);
+}
+
+/* A file's pages in the page cache, through a mapping of their own. */
+static volatile char *map_cached(const char *path, size_t pages)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    volatile char *memory = mmap(NULL, pages * PAGE, PROT_READ, MAP_SHARED, file, 0);
+    CHECK(file >= 0 && memory != MAP_FAILED);
+    for (size_t at = 0; at < pages; at++) (void)memory[at * PAGE];
+    close(file);
+    return memory;
+}
+
+static void drop_caches(void)
+{
+    sync();
+    write_file("/proc/sys/vm/drop_caches", "3");
+}
+
+/* Pages 0, 1, 2 ... of a file have colors one after another, from any one. */
+static void check_round(const char *path, size_t pages, unsigned colors)
+{
+    volatile char *memory = map_cached(path, pages);
+    uint64_t first = frame_of(memory);
+    for (size_t at = 0; at < pages; at++) {
+        uint64_t frame = frame_of(memory + at * PAGE);
+        CHECK(frame % colors == (first + at) % colors, "%s, page %zu: %lx after %lx", path, at, frame, first);
+    }
+    munmap((void *)memory, pages * PAGE);
+}
+
+static void check_by_index(const char *path, size_t pages, unsigned colors)
+{
+    volatile char *memory = map_cached(path, pages);
+    for (size_t at = 0; at < pages; at++) {
+        uint64_t frame = frame_of(memory + at * PAGE);
+        CHECK(frame % colors == at % colors, "%s, page %zu: %lx", path, at, frame);
+    }
+    munmap((void *)memory, pages * PAGE);
+}
+
+static void write_pages(const char *const *paths, int files, size_t pages)
+{
+    static char page[PAGE];
+    int open_files[4];
+    for (int at = 0; at < files; at++) open_files[at] = open(paths[at], O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    for (size_t at = 0; at < pages; at++)
+        for (int file = 0; file < files; file++) CHECK(write(open_files[file], page, PAGE) == (ssize_t)PAGE);
+    for (int at = 0; at < files; at++) close(open_files[at]);
+}
+
+static void test_file(void)
+{
+    const char *paths[] = {"/mnt/one", "/mnt/two", "/tmp/three"};
+    struct page_hint hopping = hint("bin-hopping", 16), asked;
+    int file = hints_of(0, O_RDWR);
+    hopping.flags = PAGE_HINT_FIRST;
+    hopping.first = 5;
+    /* By read() with readahead, and by page faults with it. */
+    for (int faults = 0; faults < 2; faults++) {
+        drop_caches();
+        CHILD({
+            unsigned long before;
+            set(PAGE_HINTS_SET_FILE, hint("page-coloring", 64));
+            before = counters().placed;
+            if (!faults) {
+                int data = open("/mnt/file", O_RDONLY | O_CLOEXEC);
+                CHECK(read(data, (char *)map(256), 256 * PAGE) == 256 * (long)PAGE);
+            }
+            check_by_index("/mnt/file", 256, 64);
+            CHECK(counters().placed - before >= 256 && fallen(counters()) == 0);
+        });
+    }
+    /* What is in the cache stays where it is, for a process with another hint as well. */
+    set(PAGE_HINTS_SET_FILE, hopping);
+    check_by_index("/mnt/file", 256, 64);
+    /* A round of its own for each inode, on a disk and in memory; as the count of an inode says. */
+    write_pages(paths, 3, 48);
+    for (int at = 0; at < 3; at++) {
+        volatile char *memory = map_cached(paths[at], 1);
+        CHECK(frame_of(memory) % 16 == 5, "%s begins with %lx", paths[at], frame_of(memory));
+        munmap((void *)memory, PAGE);
+        check_round(paths[at], 48, 16);
+    }
+    /* Without a first color inodes begin with different ones. */
+    CHILD({
+        unsigned seen = 0;
+        set(PAGE_HINTS_SET_FILE, hint("bin-hopping", 16));
+        for (int at = 0; at < 16; at++) {
+            char path[32];
+            const char *one[] = {path};
+            volatile char *memory;
+            snprintf(path, sizeof path, "/mnt/small%d", at);
+            write_pages(one, 1, 1);
+            memory = map_cached(path, 1);
+            seen |= 1U << frame_of(memory) % 16;
+            munmap((void *)memory, PAGE);
+        }
+        /* Not before: the next file would have the same inode. */
+        for (int at = 0; at < 16; at++) {
+            char path[32];
+            snprintf(path, sizeof path, "/mnt/small%d", at);
+            unlink(path);
+        }
+        CHECK(__builtin_popcount(seen) >= 4, "colors %x", seen);
+    });
+    /* Shared anonymous memory is a file without a name. */
+    CHILD({
+        volatile char *memory = mmap(NULL, 64 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        set(PAGE_HINTS_SET_FILE, hint("page-coloring", 16));
+        touch(memory, 64);
+        for (size_t at = 0; at < 64; at++) CHECK(frame_of(memory + at * PAGE) % 16 == at % 16, "page %zu", at);
+    });
+    /* A large folio stays large, and is counted. */
+    CHECK(mkdir("/tmp/huge", 0755) == 0 && mount("none", "/tmp/huge", "tmpfs", 0, "huge=always") == 0);
+    {
+        const char *large[] = {"/tmp/huge/large"};
+        long before = statistic("bin-hopping", "large");
+        volatile char *memory;
+        write_pages(large, 1, 512);
+        memory = map_cached(large[0], 512);
+        for (size_t at = 0; at < 512; at++) CHECK(frame_of(memory + at * PAGE) == frame_of(memory) + at, "page %zu", at);
+        CHECK(statistic("bin-hopping", "large") > before);
+        munmap((void *)memory, 512 * PAGE);
+        CHECK(umount("/tmp/huge") == 0);
+    }
+    /* Hints about files and about memory do not replace each other; fork keeps both. */
+    set(PAGE_HINTS_SET_DEFAULT, hint("page-coloring", 12));
+    CHILD({
+        asked = (struct page_hint){.size = sizeof asked};
+        file = hints_of(0, O_RDWR);
+        CHECK(!command(file, PAGE_HINTS_GET_FILE, &asked) && !strcmp(asked.strategy, "bin-hopping"));
+        CHECK(asked.colors == 16 && asked.first == 5 && asked.flags == PAGE_HINT_FIRST);
+        CHECK(!command(file, PAGE_HINTS_GET, &asked) && asked.colors == 12);
+        EXPECT(PAGE_HINTS_CLEAR, (&(struct page_hint_range){0, 0}), 0);
+        EXPECT(PAGE_HINTS_GET_FILE, &asked, ENOENT);
+    });
+    for (int at = 0; at < 3; at++) unlink(paths[at]);
+    /* What a file hint does not take. */
+    {
+        unsigned long frame = 1000;
+        struct page_hint bad = ranged(hint("exact", 0), map(1), 1);
+        bad.values = (uintptr_t)&frame;
+        bad.value_count = 1;
+        EXPECT(PAGE_HINTS_SET_FILE, &bad, EINVAL);
+        bad = hint("page-coloring", 16);
+        bad.flags = PAGE_HINT_THP;
+        EXPECT(PAGE_HINTS_SET_FILE, &bad, EINVAL);
+        bad.flags = PAGE_HINT_DEMAND;
+        EXPECT(PAGE_HINTS_SET_FILE, &bad, EINVAL);
+        bad = hint("usual", 0);
+        EXPECT(PAGE_HINTS_SET_FILE, &bad, EINVAL);
+        bad = hint("no-such", 16);
+        EXPECT(PAGE_HINTS_SET_FILE, &bad, ENOENT);
+        EXPECT(PAGE_HINTS_SET_FILE, NULL, EFAULT);
+        expect(hints_of(0, O_RDONLY), PAGE_HINTS_SET_FILE, &hopping, EBADF, __LINE__);
+    }
+}
+
+/*
+ * What paths of the kernel cost, in instructions: under QEMU's -icount the time stamp counter counts them. Least of
+ * seven rounds, lest interrupts count.
+ */
+enum { COST_PAGES = 1024 };
+
+static void cost_fault(void)
+{
+    volatile char *memory = map(COST_PAGES);
+    madvise((void *)memory, COST_PAGES * PAGE, MADV_NOHUGEPAGE);
+    touch(memory, COST_PAGES);
+    munmap((void *)memory, COST_PAGES * PAGE);
+}
+
+static void cost_fork(void)
+{
+    for (int round = 0; round < 16; round++) {
+        int status, child = fork();
+        if (!child) _exit(0);
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+    }
+}
+
+static void cost_file(void)
+{
+    static char page[PAGE];
+    int file = open("/tmp/cost", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    for (int at = 0; at < COST_PAGES; at++) CHECK(write(file, page, PAGE) == (ssize_t)PAGE);
+    close(file);
+    unlink("/tmp/cost");
+}
+
+static void cost_read(void)
+{
+    static char page[PAGE];
+    int file = open("/tmp/read", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (lseek(file, 0, SEEK_END) == 0)
+        for (int at = 0; at < COST_PAGES; at++) CHECK(write(file, page, PAGE) == (ssize_t)PAGE);
+    for (int at = 0; at < COST_PAGES; at++) CHECK(pread(file, page, PAGE, at * (long)PAGE) == (ssize_t)PAGE);
+    close(file);
+}
+
+static void cost(const char *name, void (*path)(void), unsigned per)
+{
+    unsigned long least = ~0UL;
+    for (int round = 0; round < 7; round++) {
+        unsigned long before = __builtin_ia32_rdtsc(), taken;
+        path();
+        taken = __builtin_ia32_rdtsc() - before;
+        if (taken < least) least = taken;
+    }
+    printf("cost %s %lu\n", name, least / per);
+}
+
+static void test_cost(void)
+{
+    cost("fault", cost_fault, COST_PAGES);
+    cost("fork", cost_fork, 16);
+    cost("file-write", cost_file, COST_PAGES);
+    cost("file-read", cost_read, COST_PAGES);
+}
+
+static void test_cost_hints(void)
+{
+    set(PAGE_HINTS_SET_DEFAULT, hint("page-coloring", 16));
+    set(PAGE_HINTS_SET_FILE, hint("page-coloring", 16));
+    test_cost();
+    CHECK(counters().placed > COST_PAGES);
+}
+
 /* A kernel without the series, or with nothing asked of it. */
 static void test_stock(void)
 {
@@ -906,6 +1272,8 @@ static const struct {
     {"memory-short", test_memory_short},
     {"memcg", test_memcg},
     {"memory-policy", test_memory_policy},
+    {"compaction", test_compaction},
+    {"migration", test_migration},
     {"bad-input", test_bad_input},
     {"attacker", test_attacker},
     {"modules", test_modules},
@@ -915,7 +1283,11 @@ static const struct {
     {"free-pages-at-last", test_free_pages_add_up},
     {"boot-default", test_boot_default},
     {"prepaging", test_prepaging},
+    {"demand", test_demand},
+    {"file", test_file},
     {"stock", test_stock},
+    {"cost", test_cost},
+    {"cost-hints", test_cost_hints},
 };
 
 int main(int count, char **words)
