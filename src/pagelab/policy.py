@@ -110,6 +110,8 @@ class Policy:
     pages: Pages
     via: str
     fetch: str
+    backend: str
+    """What places frames: ``library``, ``kernel`` or ``auto``."""
     inherit_fork: bool
     inherit_exec: bool
     rules: tuple[Rule, ...]
@@ -136,6 +138,7 @@ class Flags:
     pages: Sequence[str] = ()
     fetch: Sequence[str] = ()
     via: str | None = None
+    backend: str | None = None
     layout: Path | None = None
     inherit_fork: bool | None = None
     inherit_exec: bool | None = None
@@ -215,6 +218,7 @@ def _policy(parse: Any) -> Policy:
         pages=_pages(document["pages"]),
         via=document["via"],
         fetch=document["fetch"],
+        backend=document["backend"],
         inherit_fork=document["inherit"]["fork"],
         inherit_exec=document["inherit"]["exec"],
         rules=tuple(_rule(rule) for rule in document["rules"]),

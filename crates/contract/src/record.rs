@@ -259,9 +259,9 @@ pub struct Process {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Frames {
-    /// How processes came to frame numbers and a userfaultfd; only in the sum, and not where only programs' own hints
-    /// placed frames.
-    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["own", "broker", null])))]
+    /// How processes came to frame numbers and a userfaultfd; `kernel`: the kernel placed the frames, under hints. Only in
+    /// the sum, and not where only programs' own hints placed frames.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["own", "broker", "kernel", null])))]
     pub rights: Option<&'static str>,
     /// placed_pages / requested_pages over all strategies; Null where nothing was requested.
     pub placed_fraction: Option<f64>,
@@ -271,6 +271,10 @@ pub struct Frames {
     pub engines_failed: u64,
     pub engine: Option<FramesEngine>,
     pub strategies: Vec<FramesStrategy>,
+    /// Where the kernel placed frames: what /proc/page_color counted during the run, of all programs of the machine, by
+    /// strategy.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub page_color: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
 /// The engine that placed the pages of a process, or of all processes together.

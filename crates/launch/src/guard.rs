@@ -9,7 +9,7 @@
 use crate::announce::Caller;
 use crate::error::{Error, Result};
 use crate::phase::Phase;
-use crate::sys::process::{self, End};
+use crate::sys::process::{self, Change, End};
 use crate::sys::procfs;
 use crate::sys::{self, signals};
 use crate::{say, settings};
@@ -56,7 +56,9 @@ fn wait(launcher: i32, watched: SignalFd, remove: impl FnOnce()) -> Result<i32> 
                 let _ = process::kill(launcher, signal);
             }
         }
-        while let Ok(Some(reaped)) = process::reap() {
+        while let Ok(Some(change)) = process::reap() {
+            // Nothing is traced here.
+            let Change::Ended(reaped) = change else { continue };
             if reaped.pid == launcher {
                 return match reaped.end {
                     End::Exited(code) => Ok(code),

@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         }
         [flag, request] if flag == "--limits" => report(limits(request)),
         [flag] if flag == "--frames" => report(frames::try_here().map(|()| 0)),
+        [flag] if flag == "--kernel-frames" => report(frames::kernel::try_here().map(|()| 0)),
         [flag] if flag == "--fifo" => {
             report(scheduler::take(Some(Scheduler::Fifo), &mut Warnings::default()).map(|_| 0))
         }

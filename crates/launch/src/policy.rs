@@ -1,12 +1,15 @@
 //! The policy of a run: text to plan.
 
 use crate::error::{Error, Result};
+use crate::frames::kernel::Facts;
 use crate::request::Request;
 use pagelab_contract::record::PolicyAsked;
 use pagelab_policy::compile::compile;
 use pagelab_policy::framemap::LARGEST_FILE;
-use pagelab_policy::plan::{BASE_PAGE, Fetch, PlanSpec, SectionSpec, Via};
+use pagelab_policy::hints::hints;
+use pagelab_policy::plan::{BASE_PAGE, Fetch, PlanSpec, SectionSpec, StrategySpec, Via};
 use pagelab_policy::read::{Files, read_toml};
+use pagelab_policy::types::Backend;
 use pagelab_policy::validate::validate;
 use pagelab_policy::{Machine, Policy, PolicyError};
 use sha2::{Digest, Sha256};
@@ -17,8 +20,11 @@ use std::path::Path;
 pub struct Prepared {
     /// What the record says of it.
     pub asked: PolicyAsked,
-    /// The compiled policy. What the run adds is a [`pagelab_policy::plan::RunSpec`].
+    /// The compiled policy, as the library carries it out. What the run adds is a [`pagelab_policy::plan::RunSpec`].
     pub plan: PlanSpec,
+    /// The strategy that the kernel carries out.
+    pub hint: Option<StrategySpec>,
+    /// What the library is to do.
     policy: Policy,
 }
 
@@ -38,15 +44,30 @@ pub fn prepare(request: &Request) -> Result<Prepared> {
     let raw = read_toml(text, source, &Beside(directory)).map_err(refused)?;
     let machine = machine(&request.machine)?;
     let policy = validate(&raw, &machine).map_err(refused)?;
-    let plan = compile(&policy, &machine).map_err(|error| Error::Cannot(error.to_string()))?;
     let toml = pagelab_policy::write::to_toml(&policy);
+    let hint = hint(&policy, &machine)?;
+    let name = policy.name.clone();
+    let policy = if policy.backend == Backend::Kernel || hint.is_some() { policy.without_frames() } else { policy };
+    let plan = compile(&policy, &machine).map_err(|error| Error::Cannot(error.to_string()))?;
     let asked = PolicyAsked {
-        name: policy.name.clone(),
+        name,
         digest: hex(&Sha256::digest(toml.as_bytes())),
         toml,
         path: request.policy_path.clone(),
     };
-    Ok(Prepared { asked, plan, policy })
+    Ok(Prepared { asked, plan, hint, policy })
+}
+
+/// What the kernel is to be told; under `auto` nothing, where it cannot be told all or lacks the strategy.
+fn hint(policy: &Policy, machine: &Machine) -> Result<Option<StrategySpec>> {
+    match policy.backend {
+        Backend::Library => Ok(None),
+        Backend::Kernel => hints(policy, machine).map_err(refused),
+        Backend::Auto => {
+            let facts = Facts::gather();
+            Ok(hints(policy, machine).ok().flatten().filter(|strategy| facts.has(strategy.kind.name())))
+        }
+    }
 }
 
 /// Files that a policy names, relative to the policy's own.
@@ -83,9 +104,14 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 impl Prepared {
-    /// Whether everything is left to the kernel.
+    /// Whether the library has nothing to do.
     pub fn asks_nothing(&self) -> bool {
         self.policy.is_kernel()
+    }
+
+    /// Whether the library is to place frames.
+    pub fn governs_frames(&self) -> bool {
+        self.policy.governs_frames()
     }
 
     /// Whether programs that the program executes are governed too.

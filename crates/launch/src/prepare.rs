@@ -4,6 +4,7 @@ use crate::counters;
 use crate::cpus::{self, Cpus};
 use crate::environment::Environment;
 use crate::error::{Error, Result};
+use crate::frames::kernel::Facts;
 use crate::measurements;
 use crate::policy::{self, Prepared};
 use crate::request::{Preload, Request};
@@ -70,6 +71,9 @@ pub fn prepare(request: &Request, token: Token) -> Result<Ready<'_>> {
     let program = request.argv.first().map_or("", String::as_str);
     let target = target::resolve(program, environment.get("PATH"), &cwd)?;
     let policy = policy::prepare(request)?;
+    if policy.hint.is_some() {
+        Facts::gather().judge()?;
+    }
     let preloaded = decide_preload(request, &target, &policy, &mut warnings)?;
     let library = library(request, preloaded)?;
     let identity = &runner.identity;
@@ -110,7 +114,11 @@ fn decide_preload(request: &Request, target: &Target, policy: &Prepared, warning
     let Some(obstacle) = target.obstacle else { return Ok(true) };
     let binary = target.binary.display();
     if asks || request.preload == Preload::Always {
-        return Err(Error::Cannot(format!("cannot govern {binary}: {}; {}", obstacle.reason(), obstacle.advice())));
+        return Err(Error::Cannot(format!(
+            "cannot govern {binary}: {}; {}",
+            obstacle.reason(),
+            obstacle.advice(policy.governs_frames())
+        )));
     }
     let message =
         format!("{binary} runs without the library: {}; its placement is not measured", obstacle.reason());

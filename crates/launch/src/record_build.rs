@@ -1,6 +1,7 @@
 //! From what was decided and what happened to the record.
 
 use crate::counters::Counted;
+use crate::frames::kernel::ByKernel;
 use crate::frames::{Placing, report};
 use crate::guests::Guests;
 use crate::prepare::Ready;
@@ -35,6 +36,8 @@ pub struct Observed {
     pub fetch: Fetch,
     /// What the run held for placing frames; None: the policy leaves them to the kernel.
     pub placing: Option<Placing>,
+    /// Frames that the kernel placed.
+    pub by_kernel: Option<ByKernel>,
     /// What the program reported.
     pub measurements: Vec<Measurement>,
 }
@@ -45,6 +48,12 @@ pub fn record(mut ready: Ready<'_>, seen: Observed) -> Record {
     let outcome = outcome(finished, ready.request, &mut ready.warnings);
     warn_not_loaded(&mut ready, &seen, outcome.status);
     report::warn(&seen.guests.reports, seen.placing.as_ref(), seen.pid, &mut ready.warnings);
+    let by_kernel = seen.by_kernel.as_ref().map(|by_kernel| by_kernel.block());
+    if let (Some(by_kernel), Some(block), true) =
+        (&seen.by_kernel, &by_kernel, outcome.status != Status::NotStarted)
+    {
+        by_kernel.warn(block, &mut ready.warnings);
+    }
     let limits = cgroup::limits();
     warn_limits(&limits, &mut ready.warnings);
     let usage = finished.story.usage();
@@ -70,7 +79,7 @@ pub fn record(mut ready: Ready<'_>, seen: Observed) -> Record {
         },
         processes,
         placement: seen.guests.placement(),
-        frames: report::total(&seen.guests.reports, seen.placing.as_ref()),
+        frames: by_kernel.or_else(|| report::total(&seen.guests.reports, seen.placing.as_ref())),
         fetch: Fetch { residency_at_start: seen.guests.residency(ready.run_dir.path()), ..seen.fetch },
         counters: seen.counted.counters,
         measurements: seen.measurements,
@@ -111,7 +120,8 @@ fn times(seen: &Observed) -> Times {
     let usage = finished.story.usage();
     let end_ns = finished.story.program.map_or(finished.started_ns, |program| program.at_ns);
     // Measuring takes longer the smaller the pages are: left in, it would pass for an effect of the page size.
-    let own_measuring_ns = seen.guests.measuring_ns(Some(seen.pid)).unwrap_or(0);
+    let held_ns = seen.by_kernel.as_ref().map(|by_kernel| by_kernel.held_ns());
+    let own_measuring_ns = seen.guests.measuring_ns(Some(seen.pid)).unwrap_or(0) + held_ns.unwrap_or(0);
     let measuring = seen.guests.measuring(None);
     let main_ns = seen.guests.program(seen.pid).and_then(|report| report.ready_ns);
     Times {
@@ -126,7 +136,7 @@ fn times(seen: &Observed) -> Times {
             .map(|(all, before)| all.saturating_sub(before)),
         steal_ns: seen.steal_ns,
         spawn_to_main_ns: main_ns.map(|ready_ns| ready_ns.saturating_sub(finished.started_ns)),
-        measuring_ns: seen.guests.measuring_ns(None),
+        measuring_ns: seen.guests.measuring_ns(None).into_iter().chain(held_ns).reduce(|sum, one| sum + one),
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::announce::Caller;
 use crate::counters::{Counting, Handed};
 use crate::error::{Error, Result};
+use crate::frames::kernel::{self, ByKernel};
 use crate::frames::{self, Placing};
 use crate::guest_files::Intake;
 use crate::measurements::Collected;
@@ -21,6 +22,7 @@ use crate::streams::{self, Capture, Copy, Streams};
 use crate::sys::child::{MemoryPolicy, Setup};
 use crate::sys::directory::{self, Directory};
 use crate::sys::process::{self, CpuSet};
+use crate::sys::trace::Stopped;
 use crate::sys::{self};
 use crate::user;
 use crate::warnings::Warnings;
@@ -55,6 +57,9 @@ pub fn run(request: &Request, token: Token) -> Result<Record> {
         frames::set_up(plan, placing, &mut held, &mut warnings);
     }
     ready.warnings.0.extend(warnings.0);
+    if ready.policy.hint.is_some() {
+        kernel::set_up(&mut held)?;
+    }
     start(ready, streams, measure, Machine { held, fetch, placing }, caller, watcher)
 }
 
@@ -178,14 +183,25 @@ fn start(
     let pid = waiting.pid;
     let counting = Counting::open(&ready.events, pid, &ready.cpus, ready.request.per_process_counters);
     let handed = hand_over(&ready, &counting, pid, measure_number)?;
+    let by_kernel = match ready.policy.hint.as_ref().map(|strategy| ByKernel::begin(strategy, pid)).transpose() {
+        Ok(by_kernel) => by_kernel,
+        Err(error) => {
+            waiting.abandon();
+            return Err(error);
+        }
+    };
     if ready.cpus.pinned {
         // Failing would only mean that the launcher shares a CPU with the program.
         let _ = CpuSet::new(&ready.cpus.launcher).apply();
     }
-    Phase::Run { hands_on: machine.placing.is_some() }.begin(&mut watcher);
+    Phase::Run { hands_on: machine.placing.is_some() || by_kernel.is_some() }.begin(&mut watcher);
     caller.announce(pid);
     let intake = Intake::default();
-    let mut tending = Tending { copy, counting, placing: machine.placing, intake, run_dir: &ready.run_dir };
+    let run_dir = &ready.run_dir;
+    let mut tending = Tending { copy, counting, placing: machine.placing, by_kernel, intake, run_dir };
+    if let Some(by_kernel) = &mut tending.by_kernel {
+        by_kernel.watch();
+    }
     let stolen_before = process::steal_ns(&ready.cpus.program);
     let (first, descriptors) =
         handed.as_ref().map_or((0, Vec::new()), |handed| (handed.first, handed.descriptors()));
@@ -212,6 +228,7 @@ fn start(
         counted,
         fetch: machine.fetch,
         placing: tending.placing,
+        by_kernel: tending.by_kernel,
         measurements: measurements.measurements,
     };
     Ok(record_build::record(ready, seen))
@@ -271,6 +288,7 @@ struct Tending<'r> {
     copy: Option<Copy>,
     counting: Counting,
     placing: Option<Placing>,
+    by_kernel: Option<ByKernel>,
     intake: Intake,
     run_dir: &'r RunDir,
 }
@@ -291,6 +309,14 @@ impl Companion for Tending<'_> {
         }
         self.counting.drain();
         self.intake.visit(self.run_dir);
+    }
+
+    fn stopped(&mut self, stopped: Stopped) {
+        if let Some(by_kernel) = &mut self.by_kernel {
+            by_kernel.stopped(stopped);
+        }
+        // One that was killed meanwhile needs it no more.
+        let _ = stopped.resume();
     }
 
     fn interval_ns(&self) -> Option<u64> {

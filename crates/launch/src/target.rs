@@ -47,8 +47,16 @@ impl Obstacle {
         }
     }
 
-    /// What the user may do about it.
-    pub fn advice(self) -> &'static str {
+    /// What the user may do about it. Frames need no library where the kernel has page placement.
+    pub fn advice(self, about_frames: bool) -> String {
+        let without = self.without_frames();
+        if about_frames {
+            return format!("{without}, or on a kernel with page placement (kernel/README.md): --backend kernel");
+        }
+        without.to_owned()
+    }
+
+    fn without_frames(self) -> &'static str {
         match self {
             Obstacle::Static => {
                 "link it dynamically, or run it with all axes left to the kernel: pagelab run --no-preload"

@@ -8,17 +8,25 @@ mod strategies;
 use crate::error::{Place, PolicyError};
 use crate::machine::Machine;
 use crate::plan::{self, BASE_PAGE, Flags, Interval, PlanSpec, SectionSpec};
-use crate::types::{Backing, Fetch, Memory, Pages, Policy, Rule, Scope, Via};
+use crate::types::{Backend, Backing, Fetch, Memory, Pages, Policy, Rule, Scope, Via};
 use crate::units::PageSize;
 use crate::validate::{applies_to, frames_obstacle};
 use pagelab_contract::warning::{RunWarning, Severity, WarningKind};
 
 /// Resolves `policy` for `machine`. What a run adds is of another type, [`crate::plan::RunSpec`], and comes in when the plan
-/// is written.
+/// is written. Under [`Backend::Kernel`] the plan has no frames: those are [`crate::hints::hints`].
 ///
 /// # Errors
 /// More separate pools or strategies than the plan has room for, and colours whose number nobody says.
 pub fn compile(policy: &Policy, machine: &Machine) -> Result<PlanSpec, PolicyError> {
+    match policy.backend {
+        Backend::Kernel => compile_all(&policy.without_frames(), machine),
+        Backend::Library | Backend::Auto => compile_all(policy, machine),
+    }
+}
+
+/// The plan with all strategies in it, whoever is to carry them out.
+pub(crate) fn compile_all(policy: &Policy, machine: &Machine) -> Result<PlanSpec, PolicyError> {
     let compiler = Compiler { policy, machine };
     let mut sections = Vec::new();
     let governing = if policy.is_kernel() { &[][..] } else { &policy.rules[..] };

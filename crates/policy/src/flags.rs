@@ -34,6 +34,8 @@ pub struct Flags {
     pub fetch: Vec<String>,
     /// Value of `--via`.
     pub via: Option<String>,
+    /// Value of `--backend`.
+    pub backend: Option<String>,
     /// The file of `--layout`.
     pub layout: Option<Document>,
     /// Whether forked children keep the policy.
@@ -71,6 +73,9 @@ pub fn apply(base: Option<RawPolicy>, flags: &Flags, files: Load<'_>) -> Result<
         policy.axes.via = Some(At::new(via.clone(), &Place::whole(&format!("--via {via}"))));
         policy.rules.iter_mut().for_each(|rule| rule.axes.via = None);
     }
+    if let Some(backend) = &flags.backend {
+        policy.backend = Some(At::new(backend.clone(), &Place::whole(&format!("--backend {backend}"))));
+    }
     policy.inherit_fork = flags.inherit_fork.or(policy.inherit_fork);
     policy.inherit_exec = flags.inherit_exec.or(policy.inherit_exec);
     policy.rules.retain(|rule| !rule.axes.is_empty());
@@ -92,6 +97,7 @@ fn rename(policy: &mut RawPolicy, flags: &Flags) {
         .flat_map(|(flag, values)| values.iter().map(move |value| format!("{flag} {value}")))
         .collect();
     changes.extend(flags.via.iter().map(|via| format!("--via {via}")));
+    changes.extend(flags.backend.iter().map(|backend| format!("--backend {backend}")));
     changes.extend(flags.layout.iter().map(|layout| format!("--layout {}", layout.path)));
     if !changes.is_empty() {
         name.value = format!("{} with {}", name.value, changes.join(" ")).chars().take(100).collect();

@@ -12,6 +12,7 @@ pub mod error;
 pub mod flags;
 pub mod framemap;
 pub mod frames;
+pub mod hints;
 pub mod machine;
 pub mod mosalloc;
 pub mod raw;

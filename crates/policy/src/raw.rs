@@ -124,6 +124,8 @@ pub struct RawPolicy {
     pub name: Option<At<String>>,
     /// Defaults.
     pub axes: RawAxes,
+    /// What places frames.
+    pub backend: Option<At<String>>,
     /// Inheritance over fork.
     pub inherit_fork: Option<bool>,
     /// Inheritance over exec.
@@ -140,6 +142,7 @@ impl RawPolicy {
             place: place.clone(),
             name: None,
             axes: RawAxes::default(),
+            backend: None,
             inherit_fork: None,
             inherit_exec: None,
             rules: Vec::new(),

@@ -9,7 +9,7 @@ use crate::error::{Place, PolicyError};
 use crate::mosalloc;
 use crate::raw::{At, RawAxes, RawFrames, RawMosaic, RawPages, RawPolicy, RawRule, RawScope, RawTile};
 
-const TOP_KEYS: &[&str] = &["name", "frames", "pages", "fetch", "via", "inherit", "rule"];
+const TOP_KEYS: &[&str] = &["name", "frames", "pages", "fetch", "via", "backend", "inherit", "rule"];
 const RULE_KEYS: &[&str] = &["memory", "range", "at_least", "frames", "pages", "fetch", "via"];
 
 /// The files that a policy names: layouts, saved maps, modules. The crate opens none: callers pass what does.
@@ -110,6 +110,7 @@ impl<'l> Reader<'l> {
         let mut policy = RawPolicy::empty(&self.whole());
         policy.name = table.get("name").map(|value| self.string(value, "name")).transpose()?;
         policy.axes = self.axes(table)?;
+        policy.backend = table.get("backend").map(|value| self.string(value, "backend")).transpose()?;
         if let Some(value) = table.get("inherit") {
             let inherit = value.get_ref().as_table();
             let inherit = inherit.ok_or_else(|| self.expected(value, "inherit", INHERIT_FORM))?;

@@ -212,6 +212,34 @@ impl Fetch {
     }
 }
 
+/// What places frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Backend {
+    /// The library in the program, which moves pages.
+    #[default]
+    Library,
+    /// The kernel, where it allocates pages: Linux with the series of `kernel/`.
+    Kernel,
+    /// The kernel where it has the series and can do what the policy says, else the library.
+    Auto,
+}
+
+impl Backend {
+    /// Every value.
+    pub const ALL: [Backend; 3] = [Backend::Library, Backend::Kernel, Backend::Auto];
+
+    /// The word in the policy language.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Backend::Library => "library",
+            Backend::Kernel => "kernel",
+            Backend::Auto => "auto",
+        }
+    }
+}
+
 /// Whether the policy holds for children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inherit {
@@ -274,6 +302,9 @@ pub struct Policy {
     pub via: Via,
     /// When, by default.
     pub fetch: Fetch,
+    /// What places the frames, of all rules.
+    #[serde(default)]
+    pub backend: Backend,
     /// Whether children get the policy too.
     pub inherit: Inherit,
     /// In order of precedence.
@@ -291,6 +322,15 @@ impl Policy {
                 rule.pages.as_ref().is_none_or(|pages| *pages == Pages::Kernel)
                     && rule.fetch.is_none_or(|fetch| fetch == Fetch::Kernel)
             })
+    }
+
+    /// The same policy with all frames left to the kernel's own choice: what is left for the library.
+    #[must_use]
+    pub fn without_frames(&self) -> Policy {
+        let mut left = Policy { frames: Frames::default(), backend: Backend::default(), ..self.clone() };
+        left.rules.iter_mut().for_each(|rule| rule.frames = None);
+        left.rules.retain(|rule| rule.pages.is_some() || rule.fetch.is_some());
+        left
     }
 
     /// Whether any memory has a strategy that places its frames.

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use crate::frames::{ByPage, Colours, FirstBin, Frames, Span, Strategy};
 use crate::plan::Parameter;
-use crate::types::{Backing, Memory, Mosaic, Pages, Policy, Rule, Scope};
+use crate::types::{Backend, Backing, Memory, Mosaic, Pages, Policy, Rule, Scope};
 use crate::validate::write_values;
 
-/// The canonical TOML of a policy. Every default is written out; layouts stand in it as mosaics.
+/// The canonical TOML of a policy. Every default is written out but that of `backend`; layouts stand in it as mosaics.
 #[must_use]
 pub fn to_toml(policy: &Policy) -> String {
     let mut out = String::new();
@@ -16,6 +16,10 @@ pub fn to_toml(policy: &Policy) -> String {
     key(&mut out, "pages", &pages(&policy.pages));
     key(&mut out, "fetch", &quoted(policy.fetch.name()));
     key(&mut out, "via", &quoted(policy.via.name()));
+    // Policies from before there was a choice keep their text, and so their digest.
+    if policy.backend != Backend::default() {
+        key(&mut out, "backend", &quoted(policy.backend.name()));
+    }
     let inherit = policy.inherit;
     key(&mut out, "inherit", &format!("{{ fork = {}, exec = {} }}", inherit.fork, inherit.exec));
     for rule in &policy.rules {

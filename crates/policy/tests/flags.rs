@@ -6,7 +6,7 @@ use pagelab_policy::flags::{Document, Flags, apply};
 use pagelab_policy::frames::{self, Colours, Frames};
 use pagelab_policy::plan::StrategyKind;
 use pagelab_policy::read::{no_files, read_toml};
-use pagelab_policy::types::{Fetch, Inherit, Memory, Pages, Policy, Scope, Via};
+use pagelab_policy::types::{Backend, Fetch, Inherit, Memory, Pages, Policy, Scope, Via};
 use pagelab_policy::units::{Colour, PageSize};
 use pagelab_policy::validate::validate;
 use pagelab_policy::{Machine, PolicyError};
@@ -68,12 +68,14 @@ fn every_axis_has_its_flag() {
         pages: strings(&["2M"]),
         fetch: strings(&["demand", "file=willneed"]),
         via: Some("hugetlb".to_owned()),
+        backend: Some("auto".to_owned()),
         layout: None,
         inherit_fork: None,
         inherit_exec: Some(false),
     };
     let policy = accepted(alone(&flags));
     assert_eq!((policy.name.as_str(), policy.via, policy.fetch), ("mine", Via::Hugetlb, Fetch::Demand));
+    assert_eq!(policy.backend, Backend::Auto);
     assert_eq!(policy.inherit, Inherit { fork: true, exec: false });
     let random = frames::ByNumbers { seed: 7, ..frames::ByNumbers::of(StrategyKind::Random) };
     assert_eq!(policy.frames.strategy, frames::Strategy::ByNumbers(random));

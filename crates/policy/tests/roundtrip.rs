@@ -10,7 +10,7 @@ use pagelab_policy::mosalloc::read_layout;
 use pagelab_policy::plan::{self, Plan, RunSpec};
 use pagelab_policy::raw::{At, RawAxes, RawFrames, RawMosaic, RawPages, RawPolicy, RawRule, RawScope, RawTile};
 use pagelab_policy::read::no_files;
-use pagelab_policy::types::{Backing, Memory, Pages, Policy, Rule, Scope};
+use pagelab_policy::types::{Backend, Backing, Memory, Pages, Policy, Rule, Scope};
 use pagelab_policy::validate::validate;
 use pagelab_policy::write::to_toml;
 use pagelab_policy::{Machine, compile};
@@ -149,11 +149,13 @@ fn rule() -> impl Strategy<Value = RawRule> {
 }
 
 fn policy() -> impl Strategy<Value = RawPolicy> {
-    (of("[ -~äµ→]{1,30}"), axes(), of(any::<bool>()), of(any::<bool>()), vec(rule(), 0..4)).prop_map(
-        |(name, axes, inherit_fork, inherit_exec, rules)| RawPolicy {
+    let backend = select(vec!["library", "kernel", "auto"]).prop_map(|word| at(word.to_owned()));
+    (of("[ -~äµ→]{1,30}"), axes(), of(backend), of(any::<bool>()), of(any::<bool>()), vec(rule(), 0..4)).prop_map(
+        |(name, axes, backend, inherit_fork, inherit_exec, rules)| RawPolicy {
             place: Place::whole("generated"),
             name: name.map(at),
             axes,
+            backend,
             inherit_fork,
             inherit_exec,
             rules,
@@ -193,7 +195,9 @@ fn naive(policy: &Policy, memory: Memory, length: u64, offset: u64) -> (u64, pla
         }
     };
     let fetches = [plan::Fetch::Kernel, plan::Fetch::Demand, plan::Fetch::Prefault, plan::Fetch::WillNeed];
-    let strategy = (!frames.is_kernel()).then(|| frames.strategy.name());
+    // Under the other backend the plan, which is the library's, has none.
+    let placed = !frames.is_kernel() && policy.backend != Backend::Kernel;
+    let strategy = placed.then(|| frames.strategy.name());
     (bytes, fetches[fetch as usize], strategy)
 }
 
@@ -268,7 +272,7 @@ proptest! {
 
     #[test]
     fn no_policy_like_text_makes_it_panic(
-        key in select(vec!["name", "frames", "pages", "fetch", "via", "inherit", "rule"]),
+        key in select(vec!["name", "frames", "pages", "fetch", "via", "backend", "inherit", "rule"]),
         inner in select(vec!["kind", "modulo", "exact", "spans", "map", "mosaic", "otherwise", "csv", "memory", "range", "at_least", "fork"]),
         value in "(-?[0-9]{1,25}|\"[0-9KMG.x-]{0,8}\"|\\[.{0,12}\\]|true|0x[0-9a-f]{1,20})",
     ) {

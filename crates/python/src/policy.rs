@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use pagelab_policy::compile::compile;
 use pagelab_policy::flags::{Document, Flags, apply};
 use pagelab_policy::framemap::LARGEST_FILE;
+use pagelab_policy::hints::hints;
 use pagelab_policy::plan::{self, RunSpec, SectionSpec};
 use pagelab_policy::read::{Files, no_files, read_toml};
+use pagelab_policy::types::Backend;
 use pagelab_policy::validate::validate;
 use pagelab_policy::write::to_toml;
 use pagelab_policy::{Machine, Place, Policy, PolicyError, parse};
@@ -130,6 +132,9 @@ pub fn check_policy(text: &str, path: &str, machine_json: Option<&str>) -> PyRes
     let machine = machine(machine_json)?;
     let policy = parse(text, path, &machine, &loader(path)).map_err(|error| refused(&error))?;
     compile(&policy, &machine).map_err(|error| refused(&error))?;
+    if policy.backend == Backend::Kernel {
+        hints(&policy, &machine).map_err(|error| refused(&error))?;
+    }
     Ok(())
 }
 

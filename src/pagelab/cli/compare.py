@@ -14,6 +14,7 @@ from pagelab.cli.options import (
     MEASURE,
     OUTPUT,
     WHAT,
+    Backends,
     Fetch,
     Frames,
     Level,
@@ -77,6 +78,7 @@ def compare_command(
     pages: Pages = None,
     fetch: Fetch = None,
     frames: Frames = None,
+    backend: Backends = None,
     policy: Policies = None,
     env: Variables = None,
     settings: Typed = NOTHING,
@@ -153,7 +155,9 @@ def compare_command(
     if co_run and minutes is not None:
         raise BadInputError("--co-run and --minutes exclude each other; say how many pairs: --executions N")
     gates = tuple(parse_gate(text) for text in fail_if or [])
-    axes = given({"pages": pages, "fetch": fetch, "frames": frames, "policy": policy, "env": env, **settings})
+    axes = given(
+        {"pages": pages, "fetch": fetch, "frames": frames, "backend": backend, "policy": policy, "env": env, **settings}
+    )
     if are_studies(base, new):
         single = {
             "executions": executions,

@@ -31,6 +31,15 @@ Frames = Annotated[
         "--frames", metavar="WHERE", help="kernel, page-coloring, random ... (root).", rich_help_panel=SETTINGS
     ),
 ]
+Backends = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--backend",
+        metavar="library|kernel|auto",
+        help="What places frames; needs --frames or --policy beside it.",
+        rich_help_panel=SETTINGS,
+    ),
+]
 Policies = Annotated[
     list[Path] | None, typer.Option("--policy", metavar="FILE", help="A policy in TOML.", rich_help_panel=SETTINGS)
 ]

@@ -48,6 +48,15 @@ def run_command(
         str | None,
         typer.Option("--via", metavar="thp|hugetlb", help="How tiles of 2M are made.", rich_help_panel=_POLICY),
     ] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option(
+            "--backend",
+            metavar="library|kernel|auto",
+            help="What places frames: the library in the program, or a kernel with page placement.",
+            rich_help_panel=_POLICY,
+        ),
+    ] = None,
     layout: Annotated[
         Path | None,
         typer.Option("--layout", metavar="FILE", help="A Mosalloc layout (CSV).", rich_help_panel=_POLICY),
@@ -136,6 +145,8 @@ def run_command(
 
         pagelab run --fetch file=demand --flush data.bin -- pagelab-workload mmap-scan data.bin
 
+        sudo pagelab run --frames bin-hopping:cache=1M,8 --backend kernel -- ./static-or-go-program
+
         pagelab run --measure-regex 'took (?P<value>[0-9.]+) (?P<unit>ms)' -- ./bench
     """
     from pagelab.cli.run_once import Asked, perform
@@ -148,6 +159,7 @@ def run_command(
             fetch=fetch,
             frames=frames,
             via=via,
+            backend=backend,
             layout=layout,
             preload=preload,
             settings=settings,

@@ -26,6 +26,7 @@ class Asked(NamedTuple):
     fetch: list[str] | None = None
     frames: list[str] | None = None
     via: str | None = None
+    backend: str | None = None
     layout: Path | None = None
     preload: bool = True
     settings: Typed = NOTHING
@@ -52,7 +53,7 @@ def perform(one: Asked) -> int:
     mode, files = _flush(one.flush or [])
     request = {
         "argv": one.argv,
-        "policy_toml": _policy(one.policy, one.pages, one.fetch, one.frames, one.via, one.layout),
+        "policy_toml": _policy(one.policy, one.pages, one.fetch, one.frames, one.via, one.backend, one.layout),
         "policy_path": None if one.policy is None else str(one.policy),
         "preload": "auto" if one.preload else "never",
         "env": {"clear": one.clear_env, "set": _variables(one.env or []), "unset": one.unset or []},
@@ -93,16 +94,19 @@ def _policy(
     fetch: list[str] | None,
     frames: list[str] | None,
     via: str | None,
+    backend: str | None,
     layout: Path | None,
 ) -> str:
     """The policy's text; checked against this machine here, so that a bad flag is named as it was typed."""
-    if policy is None and not (pages or fetch or frames or via or layout):
+    if policy is None and not (pages or fetch or frames or via or backend or layout):
         return 'name = "kernel"\n'
     from pagelab import machine
     from pagelab import policy as policies
 
     described = machine.describe()
-    flags = policies.Flags(pages=pages or [], fetch=fetch or [], frames=frames or [], via=via, layout=layout)
+    flags = policies.Flags(
+        pages=pages or [], fetch=fetch or [], frames=frames or [], via=via, backend=backend, layout=layout
+    )
     found = policies.from_flags(flags, described, policy)
     policies.check_runnable(found, described)
     return found.toml

@@ -10,7 +10,7 @@ from pagelab.errors import BadInputError
 if TYPE_CHECKING:
     from pagelab.study.setting import Setting
 
-POLICY_AXES = ("pages", "fetch", "frames", "policy")
+POLICY_AXES = ("pages", "fetch", "frames", "backend", "policy")
 
 
 def given(axes: dict[str, list[str] | list[Path] | None]) -> dict[str, list[str]]:
@@ -59,6 +59,7 @@ def policy(chosen: dict[str, str]) -> str:
 
     described = machine.describe()
     base = Path(chosen["policy"]) if "policy" in chosen else None
-    found = policies.from_flags(policies.Flags(**flags), described, base)  # type: ignore[arg-type]
+    backend = chosen.get("backend")
+    found = policies.from_flags(policies.Flags(**flags, backend=backend), described, base)  # type: ignore[arg-type]
     policies.check_runnable(found, described)
     return found.toml

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 
 def stat_command(
-    pid: Annotated[int, typer.Argument(metavar="PID", help="A process that runs under a frame policy.")],
+    pid: Annotated[
+        int | None, typer.Argument(metavar="PID", help="A process that runs under a frame policy of the library.")
+    ] = None,
+    system: Annotated[
+        bool, typer.Option("--system", help="What the kernel placed since boot: /proc/page_color, all programs.")
+    ] = False,
     tree: Annotated[bool, typer.Option("--tree", help="Also the processes below it.")] = False,
     by_colour: Annotated[bool, typer.Option("--by-colour", help="One row a colour.")] = False,
     watch: Annotated[
@@ -42,18 +47,61 @@ def stat_command(
 
         pagelab stat --by-colour 1234
 
+        pagelab stat --system
+
         pagelab stat --json --watch 0.5 1234 > counters.jsonl
     """
-    if pid <= 0:
-        raise BadInputError(f"{pid} is not the number of a process; processes are listed by: ps -e")
     if watch is not None and not 0.01 <= watch <= 86400:
         raise BadInputError(f"--watch {watch:g}: allowed: 0.01 to 86400 seconds")
+    if system or pid is None:
+        if pid is not None or tree or by_colour or not system:
+            raise BadInputError("pagelab stat shows a process (PID), or with --system what the kernel placed")
+        _system(watch, as_json=as_json)
+        return
+    if pid <= 0:
+        raise BadInputError(f"{pid} is not the number of a process; processes are listed by: ps -e")
     from pagelab.placement import live
 
     if watch is None:
         _show(live.collect(pid, tree=tree), as_json=as_json, by_colour=by_colour)
         return
     _watch(pid, watch, tree=tree, as_json=as_json, by_colour=by_colour)
+
+
+def _system(watch: float | None, *, as_json: bool) -> None:
+    from pagelab.errors import MachineError
+    from pagelab.machine import page_color
+    from pagelab.machine.sysfs import Tree
+
+    while True:
+        try:
+            counts = page_color.read(Tree.from_environment())
+        except OSError as error:
+            raise MachineError(f"cannot read {page_color.PATH}: {error.strerror}; run: pagelab doctor") from error
+        if counts is None:
+            raise MachineError(
+                f"this kernel has no page placement: there is no {page_color.PATH}; build and boot such a kernel as "
+                "kernel/README.md says, or look at a process under the library: pagelab stat PID"
+            )
+        _show_system(counts, as_json=as_json)
+        if watch is None:
+            return
+        time.sleep(watch)
+
+
+def _show_system(counts: dict[str, dict[str, int]], *, as_json: bool) -> None:
+    if as_json:
+        import json
+
+        terminal.echo(json.dumps({"strategies": counts}))
+        return
+    from pagelab.placement.stat_table import system
+
+    console = terminal.console() if sys.stdout.isatty() or "COLUMNS" in os.environ else terminal.console(width=180)
+    if not counts:
+        console.print("no strategy is loaded; run: sudo modprobe placement_page_coloring", highlight=False)
+        return
+    console.print(system(counts))
 
 
 def _watch(pid: int, seconds: float, *, tree: bool, as_json: bool, by_colour: bool) -> None:

@@ -12,6 +12,7 @@ from pagelab import terminal
 from pagelab.cli.options import (
     OUTPUT,
     Argv,
+    Backends,
     Fetch,
     Frames,
     Level,
@@ -47,6 +48,7 @@ def try_command(
     pages: Pages = None,
     fetch: Fetch = None,
     frames: Frames = None,
+    backend: Backends = None,
     policy: Policies = None,
     env: Variables = None,
     settings: Typed = NOTHING,
@@ -86,7 +88,15 @@ def try_command(
     from pagelab.study.progress import for_terminal
     from pagelab.study.trying import Trying, run_try
 
-    axes = {"pages": pages, "fetch": fetch, "frames": frames, "policy": policy, "env": env, **settings}
+    axes = {
+        "pages": pages,
+        "fetch": fetch,
+        "frames": frames,
+        "backend": backend,
+        "policy": policy,
+        "env": env,
+        **settings,
+    }
     wanted = Trying(
         argv=tuple(argv),
         cwd=str(Path.cwd()),
@@ -130,6 +140,8 @@ def _settings(axes: dict[str, list[str]]) -> tuple[Setting, ...]:
     fixed = {name: values[0] for name, values in axes.items() if name != "env" and len(values) == 1}
     always = {name: values[0] for name, values in by_name.items() if len(values) == 1}
     if not several:
+        # A backend beside frames says how they are placed, and is no setting of its own.
+        beside = {"backend": fixed.pop("backend")} if "backend" in fixed and len(fixed) > 1 else {}
         single = [*fixed, *(f"env {name}" for name in always)]
         if not single:
             raise BadInputError(
@@ -144,7 +156,7 @@ def _settings(axes: dict[str, list[str]]) -> tuple[Setting, ...]:
             other = "off" if fixed[single[0]] == "on" else "on"
             return tuple(_one(single[0], value, {}, {}) for value in (other, fixed[single[0]]))
         return Setting("kernel" if single[0] in POLICY_AXES else "as it is", KERNEL), _one(
-            single[0], fixed.get(single[0]) or always[single[0].split()[-1]], {}, {}
+            single[0], fixed.get(single[0]) or always[single[0].split()[-1]], beside, {}
         )
     axis = several[0]
     values = by_name[axis.split()[1]] if axis.startswith("env ") else axes[axis]

@@ -527,10 +527,10 @@ class Frames(Model):
         extra="forbid",
         use_attribute_docstrings=True,
     )
-    rights: Literal["own", "broker"] | None = None
+    rights: Literal["own", "broker", "kernel"] | None = None
     """
-    How processes came to frame numbers and a userfaultfd; only in the sum, and not where only programs' own hints
-    placed frames.
+    How processes came to frame numbers and a userfaultfd; `kernel`: the kernel placed the frames, under hints. Only in
+    the sum, and not where only programs' own hints placed frames.
     """
     placed_fraction: float | None = None
     """
@@ -544,6 +544,11 @@ class Frames(Model):
     engines_failed: int
     engine: FramesEngine | None = None
     strategies: list[FramesStrategy]
+    page_color: dict[str, dict[str, int]] | None = None
+    """
+    Where the kernel placed frames: what /proc/page_color counted during the run, of all programs of the machine, by
+    strategy.
+    """
 
 
 class Process(Model):

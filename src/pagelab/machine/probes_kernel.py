@@ -140,6 +140,18 @@ def _frames(context: Context) -> Finding:
     return Finding("ok", "visible") if number else Finding("denied", "the kernel shows 0", needs=needs)
 
 
+def _kernel_frames(context: Context) -> Finding:
+    from . import page_color
+
+    without = "a kernel with page placement (kernel/README.md); until then: --backend library"
+    if not context.tree.path(page_color.HINTS).exists():
+        return Finding("unsupported", "not in this kernel", needs=without)
+    strategies = sorted(page_color.read(context.tree) or ())
+    if not strategies:
+        return Finding("degraded", "hints, but no strategy", needs=context.as_root("modprobe placement_page_coloring"))
+    return Finding("ok", ", ".join(strategies), strategies)
+
+
 def _kpageflags(context: Context) -> Finding:
     try:
         with context.tree.path("/proc/kpageflags").open("rb") as file:
@@ -202,6 +214,7 @@ QUESTIONS = (
     Question("userfaultfd-move", "kernel", "frame policies place pages by moving them", _userfaultfd_move),
     Question("pagemap-scan", "kernel", "quick look at large address spaces", _pagemap_scan),
     Question("frame-numbers", "kernel", "pagelab map --frames; frame policies", _frames),
+    Question("kernel-frames", "kernel", "frames placed by the kernel: --backend kernel", _kernel_frames),
     Question("kpageflags", "kernel", "the only place where tiles of 16K to 1M can be seen", _kpageflags),
     Question("page-cache-flush", "kernel", "runs with a cold page cache", _drop_caches),
     Question("readahead", "kernel", "fetch = demand, for the program's own text and libraries", _readahead),

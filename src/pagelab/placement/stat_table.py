@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.table import Table
 
 from .live import ProcessStat, StrategyStat
@@ -74,6 +76,20 @@ def colours(strategy: StrategyStat) -> Table:
     table = strategy.by_colour
     for colour, row in enumerate(zip(table.requests, table.placed, table.fallbacks, strict=True)):
         result.add_row(str(colour), *(f"{count:,}" for count in row))
+    return result
+
+
+def system(counts: Mapping[str, Mapping[str, int]]) -> Table:
+    """One column a strategy of the kernel's, one row a count; orders that gave no page are left out."""
+    words = list(dict.fromkeys(word for one in counts.values() for word in one))
+    result = Table(box=None, header_style="bold")
+    result.add_column("since boot")
+    for name in counts:
+        result.add_column(name, justify="right")
+    for word in words:
+        row = [one.get(word, 0) for one in counts.values()]
+        if any(row) or not word.startswith("order_"):
+            result.add_row(word.replace("_", " "), *(f"{count:,}" for count in row))
     return result
 
 

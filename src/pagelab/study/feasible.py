@@ -55,11 +55,15 @@ def _policy(condition: Condition, machine: dict[str, Any]) -> str | None:
         policy.check_runnable(parsed, machine)
     except policy.PolicyError as error:
         return _reason(error)
-    return _frames() if parsed.governs_frames else None
+    return _frames(parsed.backend) if parsed.governs_frames else None
 
 
 @cache
-def _frames() -> str | None:
+def _frames(backend: str) -> str | None:
+    if backend != "library":
+        refused = _refused("--kernel-frames")
+        if refused is None or backend == "kernel":
+            return refused
     return _refused("--frames")
 
 

@@ -16,7 +16,7 @@ POLICIES = "policies"
 KERNEL = 'name = "kernel"\n'
 """The policy that leaves everything as it is."""
 AXES = ("pages", "fetch", "frames")
-_UNSAID = {"via": "thp", "inherit": {"fork": True, "exec": True}}
+_UNSAID = {"via": "thp", "backend": "library", "inherit": {"fork": True, "exec": True}}
 """What a policy says where nobody said anything."""
 
 

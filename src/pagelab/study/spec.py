@@ -211,6 +211,7 @@ class RawPolicy(_PolicySettings):
     pages: Any = None
     fetch: Any = None
     via: Any = None
+    backend: Any = None
     inherit: Any = None
     rule: Any = None
     env: dict[str, str] = Field(default_factory=dict)
@@ -226,7 +227,7 @@ class RawPolicy(_PolicySettings):
 
     def inline(self) -> dict[str, Any]:
         """The policy language's own keys, as written here."""
-        keys = ("frames", "pages", "fetch", "via", "inherit", "rule")
+        keys = ("frames", "pages", "fetch", "via", "backend", "inherit", "rule")
         return {key: getattr(self, key) for key in keys if getattr(self, key) is not None}
 
 

@@ -3,6 +3,7 @@
 
 pub mod broker;
 mod exact;
+pub mod kernel;
 pub mod module;
 pub mod report;
 mod rights;

@@ -120,6 +120,7 @@ impl Sum {
             engines_failed: self.failed,
             engine: self.engine.as_ref().map(Engine::block),
             strategies,
+            page_color: BTreeMap::new(),
         }
     }
 }
@@ -241,7 +242,7 @@ pub fn warn(reports: &[Report], placing: Option<&Placing>, program: i32, warning
 }
 
 /// A hundredth is worth knowing, no more; what is above it may be the effect that is looked for.
-fn share_severity(part: u64, whole: u64) -> Severity {
+pub(super) fn share_severity(part: u64, whole: u64) -> Severity {
     if part.saturating_mul(100) <= whole { Severity::Info } else { Severity::Warning }
 }
 

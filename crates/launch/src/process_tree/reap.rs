@@ -1,7 +1,8 @@
 //! Watching over the process tree of a run: reaping, time-out, signals, ending what is left.
 
-use crate::sys::process::{End, Reaped, Usage};
+use crate::sys::process::{Change, End, Reaped, Usage};
 use crate::sys::procfs;
+use crate::sys::trace::Stopped;
 use crate::sys::{self, process, signals};
 use nix::sys::signalfd::SignalFd;
 use std::os::fd::{AsRawFd, RawFd};
@@ -65,6 +66,8 @@ pub trait Companion {
     fn visit(&mut self);
     /// The longest time between visits.
     fn interval_ns(&self) -> Option<u64>;
+    /// A process that is traced has stopped, and must be resumed.
+    fn stopped(&mut self, stopped: Stopped);
 }
 
 /// After this long a second signal means impatience; one that comes sooner is the first one's echo (Ctrl-C reaches
@@ -114,7 +117,7 @@ pub struct Watch<'a> {
 
 impl Watch<'_> {
     /// Runs the watch to its end.
-    pub fn run(self) -> std::io::Result<Story> {
+    pub fn run(mut self) -> std::io::Result<Story> {
         let mut story = Story::default();
         let mut ending: Option<Ending> = None;
         let mut leave_at_ns = None;
@@ -156,10 +159,11 @@ impl Watch<'_> {
     }
 
     /// Reaps what has ended; false when no child remains.
-    fn reap(&self, story: &mut Story) -> std::io::Result<bool> {
+    fn reap(&mut self, story: &mut Story) -> std::io::Result<bool> {
         loop {
             match process::reap() {
-                Ok(Some(reaped)) => {
+                Ok(Some(Change::Stopped(stopped))) => self.companion.stopped(stopped),
+                Ok(Some(Change::Ended(reaped))) => {
                     let ended = Ended { reaped, at_ns: reaped.at_ns };
                     if reaped.pid == self.program {
                         story.program = Some(ended);

@@ -8,11 +8,13 @@ pub mod child;
 pub mod directory;
 pub mod files;
 pub mod memory;
+pub mod page_hints;
 pub mod perf;
 pub mod process;
 pub mod procfs;
 pub mod signals;
 pub mod socket;
+pub mod trace;
 pub mod user;
 pub mod userfault;
 

@@ -1,5 +1,6 @@
 //! Processes: subreaping, reaping, signals to them, CPU sets.
 
+use super::trace::Stopped;
 use super::{Fillable, check};
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions};
 use std::io;
@@ -58,10 +59,20 @@ fn ns(time: libc::timeval) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000
 }
 
-/// Reaps one child that has ended, if there is one now. `Ok(None)`: children remain, none has ended.
+/// A child that wait(2) has news of.
+#[derive(Clone, Copy, Debug)]
+pub enum Change {
+    /// It has ended, and was reaped.
+    Ended(Reaped),
+    /// It is traced, and waits to be resumed.
+    Stopped(Stopped),
+}
+
+/// Reaps one child that has ended, if there is one now, or tells of one that is traced and stopped. `Ok(None)`: children
+/// remain, with none is anything.
 /// Fails with ECHILD when there are no children.
-pub fn reap() -> io::Result<Option<Reaped>> {
-    let Some(pid) = ended()? else { return Ok(None) };
+pub fn reap() -> io::Result<Option<Change>> {
+    let Some(pid) = changed()? else { return Ok(None) };
     let (at_ns, waiting_ns) = (super::monotonic_ns(), waiting_ns(pid));
     let mut status = 0;
     let mut usage: libc::rusage = Fillable::zeroed();
@@ -69,6 +80,9 @@ pub fn reap() -> io::Result<Option<Reaped>> {
     let pid = check(unsafe { libc::wait4(pid, &mut status, libc::WNOHANG | libc::__WALL, &mut usage) })?;
     if pid == 0 {
         return Ok(None);
+    }
+    if libc::WIFSTOPPED(status) {
+        return Ok(Some(Change::Stopped(Stopped::new(pid, status))));
     }
     let end = if libc::WIFSIGNALED(status) {
         End::Signalled(libc::WTERMSIG(status))
@@ -82,11 +96,11 @@ pub fn reap() -> io::Result<Option<Reaped>> {
         minor_faults: usage.ru_minflt as u64,
         major_faults: usage.ru_majflt as u64,
     };
-    Ok(Some(Reaped { pid, end, usage, at_ns, waiting_ns }))
+    Ok(Some(Change::Ended(Reaped { pid, end, usage, at_ns, waiting_ns })))
 }
 
-/// A child that has ended and was not reaped yet.
-fn ended() -> io::Result<Option<i32>> {
+/// A child that has ended and was not reaped yet, or is traced and stopped: those are told whatever the flags say.
+fn changed() -> io::Result<Option<i32>> {
     let mut found: libc::siginfo_t = Fillable::zeroed();
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     // SAFETY: the pointer is to a live value of the right type.

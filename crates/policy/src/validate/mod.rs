@@ -14,7 +14,7 @@ pub(crate) use spans::write as write_values;
 use crate::error::{Place, PolicyError};
 use crate::machine::Machine;
 use crate::raw::{At, RawPages, RawPolicy};
-use crate::types::{Fetch, Inherit, Memory, Pages, Policy, Scope, Via};
+use crate::types::{Backend, Fetch, Inherit, Memory, Pages, Policy, Scope, Via};
 
 /// Longest name of a policy, in characters.
 const LONGEST_NAME: usize = 100;
@@ -33,6 +33,7 @@ pub fn validate(raw: &RawPolicy, machine: &Machine) -> Result<Policy, PolicyErro
         .transpose()?
         .unwrap_or_default();
     let fetch = raw.axes.fetch.as_ref().map(self::fetch).transpose()?.unwrap_or_default();
+    let backend = raw.backend.as_ref().map(self::backend).transpose()?.unwrap_or_default();
     let mut rules = rules::validate(&raw.rules, via, machine)?;
     let pages = match &raw.axes.pages {
         None => Pages::Kernel,
@@ -53,6 +54,7 @@ pub fn validate(raw: &RawPolicy, machine: &Machine) -> Result<Policy, PolicyErro
         pages,
         via,
         fetch,
+        backend,
         rules,
     };
     policy.name = match &raw.name {
@@ -71,6 +73,10 @@ pub fn memory_words() -> Vec<&'static str> {
 
 fn via(written: &At<String>) -> Result<Via, PolicyError> {
     word(written, "via", &Via::ALL, Via::name)
+}
+
+fn backend(written: &At<String>) -> Result<Backend, PolicyError> {
+    word(written, "backend", &Backend::ALL, Backend::name)
 }
 
 fn fetch(written: &At<String>) -> Result<Fetch, PolicyError> {
@@ -125,6 +131,9 @@ fn describe(policy: &Policy) -> String {
     }
     if policy.via != Via::Thp {
         parts.push(format!("via={}", policy.via.name()));
+    }
+    if policy.backend != Backend::default() {
+        parts.push(format!("backend={}", policy.backend.name()));
     }
     if parts.is_empty() {
         return "kernel".to_owned();

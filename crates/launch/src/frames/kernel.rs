@@ -1,0 +1,332 @@
+//! Frames placed by the kernel, where it allocates pages: hints on the program's process, set before its exec.
+//!
+//! Nothing is loaded into the program. It is traced for its end only, to look at its pages from outside while it still has
+//! them. What it forks and executes has its hints; only its own pages are looked at.
+
+mod resident;
+mod statistics;
+
+use crate::error::{Error, Result};
+use crate::settings::Held;
+use crate::sys::{self, page_hints, trace};
+use crate::warnings::{Kind, Severity, Warnings};
+use page_hints::{Counters, FIRST, HASH_PID, Hint};
+use pagelab_contract::record::{Frames, FramesStrategy};
+use pagelab_policy::plan::{FIRST_FROM_SEED, StrategySpec};
+use resident::Resident;
+use serde_json::json;
+use statistics::Statistics;
+use std::collections::BTreeMap;
+use std::io;
+
+/// Whether hints outlive an exec.
+const EXEC: &str = "/proc/sys/vm/page_hints_exec";
+const NEXT: &str = "build and boot such a kernel as kernel/README.md says, or use the library: --backend library";
+
+/// What this kernel offers.
+#[derive(Debug)]
+pub struct Facts {
+    /// Hints on processes.
+    pub hints: io::Result<()>,
+    /// The names of its strategies, those of modules that are loaded.
+    pub strategies: Vec<String>,
+    /// Its release, for messages.
+    pub release: String,
+}
+
+impl Facts {
+    /// Asks the kernel.
+    pub fn gather() -> Facts {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Facts {
+            hints: page_hints::there(),
+            strategies: Statistics::read().names(),
+            release: release.trim().to_owned(),
+        }
+    }
+
+    /// Whether it has page placement at all.
+    ///
+    /// # Errors
+    /// Exit code 3, with what to do.
+    pub fn judge(&self) -> Result<()> {
+        self.hints.as_ref().map(|_| ()).map_err(|error| {
+            let why = match error.raw_os_error() {
+                Some(libc::ENOENT) => "it was built without CONFIG_PAGE_PLACEMENT".to_owned(),
+                _ => sys::errno_text(error),
+            };
+            Error::Cannot(format!(
+                "this kernel ({}) has no page placement: /proc/self/page_hints: {why}; {NEXT}",
+                self.release
+            ))
+        })
+    }
+
+    /// Whether it has page placement and this strategy.
+    pub fn has(&self, strategy: &str) -> bool {
+        self.hints.is_ok() && self.strategies.iter().any(|name| name == strategy)
+    }
+}
+
+/// Tries whether the kernel places frames: for studies, before their first run.
+///
+/// # Errors
+/// What is missing, as a run would say it.
+pub fn try_here() -> Result<()> {
+    Facts::gather().judge()
+}
+
+/// Keeps the program's hint over its exec. The setting is for the whole machine, and matters to processes with hints only.
+///
+/// # Errors
+/// The setting cannot be changed.
+pub fn set_up(held: &mut Held) -> Result<()> {
+    match held.keep(EXEC, "1", "pagelab-launch hints") {
+        None => Ok(()),
+        Some(why) => Err(Error::Cannot(format!(
+            "cannot keep the program's hint over its exec: {EXEC}: {why}; run: sudo pagelab run …"
+        ))),
+    }
+}
+
+/// The kernel's placement of one run.
+#[derive(Debug)]
+pub struct ByKernel {
+    strategy: StrategySpec,
+    pid: i32,
+    before: Statistics,
+    seen: Option<Seen>,
+    unseen: Option<String>,
+}
+
+/// The program's pages, just before it freed them.
+#[derive(Debug)]
+struct Seen {
+    counters: Counters,
+    resident: Resident,
+    took_ns: u64,
+}
+
+impl ByKernel {
+    /// Sets the hint on the child that waits for its exec.
+    ///
+    /// # Errors
+    /// What the kernel refuses, with what to do.
+    pub fn begin(strategy: &StrategySpec, pid: i32) -> Result<ByKernel> {
+        let (mut flags, mut first) = (0, 0);
+        if strategy.pid_hash {
+            flags |= HASH_PID;
+        }
+        if strategy.kind.takes(pagelab_policy::plan::Parameter::First) && strategy.first != FIRST_FROM_SEED {
+            (flags, first) = (flags | FIRST, strategy.first);
+        }
+        let hint = Hint {
+            strategy: strategy.kind.name(),
+            flags,
+            colours: strategy.colours,
+            first,
+            seed: strategy.seed,
+            masks: &strategy.masks,
+            values: &strategy.values,
+        };
+        let before = Statistics::read();
+        page_hints::set_default(pid, &hint).map_err(|error| refused(&error, strategy))?;
+        Ok(ByKernel { strategy: strategy.clone(), pid, before, seen: None, unseen: None })
+    }
+
+    /// Traces the program for its end. Without it (somebody else traces it) its pages are not looked at.
+    pub fn watch(&mut self) {
+        if let Err(error) = trace::seize(self.pid) {
+            self.unseen = Some(format!("it could not be traced: {}", sys::errno_text(&error)));
+        }
+    }
+
+    /// Looks at the program's pages where it is about to free them.
+    pub fn stopped(&mut self, stopped: trace::Stopped) {
+        if !stopped.at_exit() || stopped.pid != self.pid {
+            return;
+        }
+        let began = sys::monotonic_ns();
+        let counters = page_hints::counters(self.pid);
+        match counters.and_then(|counters| Ok((counters, resident::look(self.pid, &self.strategy)?))) {
+            Ok((counters, resident)) => {
+                self.seen = Some(Seen { counters, resident, took_ns: sys::monotonic_ns() - began });
+            }
+            Err(error) => self.unseen = Some(sys::errno_text(&error)),
+        }
+    }
+
+    /// How long the program was held at its end, which is not its own time.
+    pub fn held_ns(&self) -> u64 {
+        self.seen.as_ref().map_or(0, |seen| seen.took_ns)
+    }
+
+    /// The block of the record.
+    pub fn block(&self) -> Frames {
+        let page_color = Statistics::read().since(&self.before);
+        let nothing = (Counters::default(), Resident::default());
+        let (counters, resident) =
+            self.seen.as_ref().map_or(nothing, |seen| (seen.counters, seen.resident.clone()));
+        let fallback_pages = counters.absent + counters.bound + counters.watermark;
+        let requested_pages = counters.placed + fallback_pages;
+        let fraction = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
+        let (kept_pages, moved_pages) = (resident.as_asked, resident.otherwise.saturating_sub(fallback_pages));
+        let strategy = FramesStrategy {
+            number: 1,
+            kind: self.strategy.kind.name(),
+            colours: self.strategy.colours.into(),
+            requested_pages,
+            placed_pages: counters.placed,
+            fallback_pages,
+            zero_pages: 0,
+            // The kernel places the page that it was asked for, and no other.
+            demand_pages: requested_pages,
+            eager_pages: 0,
+            faults: requested_pages,
+            moves: 0,
+            remapped_pages: 0,
+            copied_pages: 0,
+            harvested_pages: 0,
+            ahead_pages: 0,
+            ahead_zero_pages: 0,
+            resident_pages: resident.pages,
+            kept_pages,
+            moved_pages,
+            unplaced_pages: resident.otherwise - moved_pages,
+            out_of_reach_bytes: resident.out_of_reach(),
+            by_colour: Some(resident.by_colour()),
+        };
+        Frames {
+            rights: Some("kernel"),
+            placed_fraction: fraction(counters.placed, requested_pages),
+            kept_fraction: fraction(kept_pages, kept_pages + moved_pages),
+            engines_started: 0,
+            engines_failed: 0,
+            engine: None,
+            strategies: vec![strategy],
+            page_color,
+        }
+    }
+
+    /// Says what did not go as the policy asked.
+    pub fn warn(&self, frames: &Frames, warnings: &mut Warnings) {
+        if self.seen.is_none() {
+            let why = self.unseen.as_deref().unwrap_or("it was killed, and nothing holds a killed process");
+            let message = format!(
+                "whether the kernel placed the program's pages was not looked at: {why}; its counts for the whole machine \
+                 are in the record (frames.page_color)"
+            );
+            warnings.warn(Kind::FramesNotPlaced, message, json!({"reason": "not-looked-at"}));
+            return;
+        }
+        for strategy in &frames.strategies {
+            self.warn_strategy(strategy, warnings);
+        }
+    }
+
+    fn warn_strategy(&self, strategy: &FramesStrategy, warnings: &mut Warnings) {
+        let (missed, asked) = (strategy.fallback_pages, strategy.requested_pages);
+        if let (Some(seen), true) = (&self.seen, missed > 0) {
+            let Counters { absent, bound, watermark, .. } = seen.counters;
+            let message = format!(
+                "{missed} of {asked} pages are not placed as asked: for {absent} the kernel found no free page of the \
+                 colour, for {bound} it ended the search (vm.page_placement_scan), for {watermark} memory was short"
+            );
+            let data = json!({"requested_pages": asked, "fallback_pages": missed, "absent": absent, "bound": bound,
+                "watermark": watermark});
+            warnings.add(Kind::FramesFallback, super::report::share_severity(missed, asked), message, data);
+        }
+        if asked == 0 {
+            let message = "the kernel placed nothing: the program asked for no page under the hint".to_owned();
+            warnings.warn(Kind::FramesNotPlaced, message, json!({"reason": "unused"}));
+        }
+        if strategy.moved_pages > 0 {
+            let (moved, resident) = (strategy.moved_pages, strategy.resident_pages);
+            let message = format!(
+                "{moved} of {resident} pages that were resident at exit are not of the colour asked for, though the kernel \
+                 had placed them: it moved them (compaction, NUMA balancing); run: sudo sysctl \
+                 vm.compaction_proactiveness=0"
+            );
+            let data = json!({"moved_pages": moved, "resident_pages": resident});
+            warnings.add(Kind::FramesMoved, super::report::share_severity(moved, resident), message, data);
+        }
+        let early = strategy.out_of_reach_bytes.values().sum::<u64>();
+        if early > 0 {
+            let message = format!("out of reach of frame placement: {} KiB of the exec's own", early >> 10);
+            let data = json!({"bytes": strategy.out_of_reach_bytes});
+            warnings.add(Kind::FramesOutOfReach, Severity::Info, message, data);
+        }
+    }
+}
+
+fn refused(error: &io::Error, strategy: &StrategySpec) -> Error {
+    let name = strategy.kind.name();
+    let why = sys::errno_text(error);
+    let next = match error.raw_os_error() {
+        Some(libc::ENOENT) => {
+            format!(
+                "the kernel has no such strategy; run: sudo modprobe placement_{}; cat /proc/page_color",
+                name.replace('-', "_")
+            )
+        }
+        Some(libc::EPERM | libc::EACCES) => "hints need CAP_SYS_ADMIN; run: sudo pagelab run …".to_owned(),
+        Some(libc::ERANGE) => "there are more colours than pages of memory; give fewer: colors=N".to_owned(),
+        Some(libc::EINVAL) => {
+            "the kernel's strategy does not take these parameters; run: --backend library".to_owned()
+        }
+        _ => "run: cat /proc/page_color".to_owned(),
+    };
+    Error::Cannot(format!(
+        "cannot give the program the kernel's strategy {name:?} ({} colours): {why}; {next}",
+        strategy.colours
+    ))
+}
+
+/// Counts by the names of strategies.
+pub type PageColor = BTreeMap<String, BTreeMap<String, u64>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagelab_policy::plan::StrategyKind;
+
+    fn facts(errno: Option<i32>, strategies: &[&str]) -> Facts {
+        Facts {
+            hints: errno.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno))),
+            strategies: strategies.iter().map(|&name| name.to_owned()).collect(),
+            release: "6.12.0".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_kernel_without_the_series_is_refused_with_the_next_step() {
+        let error = facts(Some(libc::ENOENT), &[]).judge().expect_err("no hints");
+        assert_eq!(error.exit_code(), 3);
+        let message = error.to_string();
+        assert!(message.contains("this kernel (6.12.0) has no page placement"), "{message}");
+        assert!(message.contains("kernel/README.md") && message.contains("--backend library"), "{message}");
+        assert!(facts(None, &[]).judge().is_ok());
+    }
+
+    #[test]
+    fn a_strategy_is_there_with_its_module_and_the_hints() {
+        assert!(facts(None, &["random"]).has("random"));
+        assert!(!facts(None, &["random"]).has("modulo"));
+        assert!(!facts(Some(libc::ENOENT), &["random"]).has("random"));
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_is_told_with_the_next_command() {
+        let strategy = StrategySpec::new(StrategyKind::PageColoring, 64);
+        for (errno, next) in [
+            (libc::ENOENT, "modprobe placement_page_coloring"),
+            (libc::EPERM, "sudo pagelab run"),
+            (libc::ERANGE, "colors=N"),
+            (libc::EINVAL, "--backend library"),
+        ] {
+            let error = refused(&io::Error::from_raw_os_error(errno), &strategy);
+            assert_eq!(error.exit_code(), 3);
+            assert!(error.to_string().contains(next), "{error}");
+        }
+    }
+}

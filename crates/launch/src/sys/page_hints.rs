@@ -1,0 +1,130 @@
+//! Hints on page placement of a process: ioctls on `/proc/PID/page_hints`, which kernels with the series of `kernel/` have
+//! (include/uapi/linux/page_hints.h of the patched kernel).
+
+use super::check;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Turn colours by a hash of the process id.
+pub const HASH_PID: u32 = 0x1;
+/// Begin with the colour in `first`; without it the seed draws one.
+pub const FIRST: u32 = 0x2;
+
+/// `_IOW(0xDC, 0, struct page_hint)`.
+const SET_DEFAULT: libc::c_ulong = 1 << 30 | (size_of::<Raw>() as libc::c_ulong) << 16 | 0xDC << 8;
+/// `_IOR(0xDC, 4, struct page_hint_counters)`.
+const COUNTERS: libc::c_ulong = 2 << 30 | (size_of::<Counters>() as libc::c_ulong) << 16 | 0xDC << 8 | 4;
+const NAME: usize = 32;
+
+/// `struct page_hint`.
+#[repr(C)]
+struct Raw {
+    size: u32,
+    flags: u32,
+    strategy: [u8; NAME],
+    start: u64,
+    length: u64,
+    colors: u32,
+    first: u32,
+    seed: u64,
+    masks: u64,
+    values: u64,
+    mask_count: u32,
+    reserved: u32,
+    value_count: u64,
+}
+
+/// A strategy for all memory of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hint<'h> {
+    /// Its name, at most 31 bytes.
+    pub strategy: &'h str,
+    /// [`HASH_PID`], [`FIRST`].
+    pub flags: u32,
+    /// Number of colours.
+    pub colours: u32,
+    /// Colour to begin with.
+    pub first: u32,
+    /// Seed of what is drawn.
+    pub seed: u64,
+    /// Bit i of a frame's colour is the parity of its number and mask i; none: the number modulo the colours.
+    pub masks: &'h [u64],
+    /// Colours, repeated over the virtual pages.
+    pub values: &'h [u64],
+}
+
+/// `struct page_hint_counters`: pages that a process asked for under hints.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// They have the colour or frame.
+    pub placed: u64,
+    /// The strategy asked for nothing.
+    pub unasked: u64,
+    /// No free page of the colour, or the frame was not free.
+    pub absent: u64,
+    /// The search was ended by its bound.
+    pub bound: u64,
+    /// Memory was short.
+    pub watermark: u64,
+}
+
+/// Whether this kernel has hints.
+pub fn there() -> io::Result<()> {
+    std::fs::metadata("/proc/self/page_hints").map(drop)
+}
+
+/// Sets the default hint of a process.
+///
+/// # Errors
+/// ENOENT no such strategy, EPERM no right, ERANGE more colours than pages, EINVAL parameters that the strategy does not
+/// take.
+pub fn set_default(pid: i32, hint: &Hint<'_>) -> io::Result<()> {
+    let file = File::options().read(true).write(true).open(format!("/proc/{pid}/page_hints"))?;
+    let mut strategy = [0; NAME];
+    let name = hint.strategy.as_bytes();
+    strategy
+        .get_mut(..name.len())
+        .filter(|_| name.len() < NAME)
+        .ok_or(io::ErrorKind::InvalidInput)?
+        .copy_from_slice(name);
+    let raw = Raw {
+        size: size_of::<Raw>() as u32,
+        flags: hint.flags,
+        strategy,
+        start: 0,
+        length: 0,
+        colors: hint.colours,
+        first: hint.first,
+        seed: hint.seed,
+        masks: hint.masks.as_ptr() as u64,
+        values: hint.values.as_ptr() as u64,
+        mask_count: hint.masks.len() as u32,
+        reserved: 0,
+        value_count: hint.values.len() as u64,
+    };
+    // SAFETY: the structure has the kernel's layout; it and the two lists that it points to are alive, and only read.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), SET_DEFAULT, &raw const raw) }).map(drop)
+}
+
+/// What became of the pages that a process asked for, since its exec.
+pub fn counters(pid: i32) -> io::Result<Counters> {
+    let file = File::open(format!("/proc/{pid}/page_hints"))?;
+    let mut counters = Counters::default();
+    // SAFETY: the kernel fills the structure, which has its layout, and no more.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), COUNTERS, &raw mut counters) })?;
+    Ok(counters)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_those_of_the_header() {
+        // As a C compiler has them: sizes of 104 and 40 bytes.
+        assert_eq!(SET_DEFAULT, 0x4068_dc00);
+        assert_eq!(COUNTERS, 0x8028_dc04);
+    }
+}

@@ -1,0 +1,110 @@
+//! Policies for a kernel with page placement: what a hint can say, and what it cannot.
+
+mod common;
+
+use common::{policy, refused};
+use pagelab_policy::Machine;
+use pagelab_policy::compile::compile;
+use pagelab_policy::hints::hints;
+use pagelab_policy::plan::{FIRST_FROM_SEED, StrategyKind, StrategySpec};
+use pagelab_policy::types::Backend;
+use pagelab_policy::write::to_toml;
+
+fn hint(text: &str) -> Option<StrategySpec> {
+    let policy = policy(&format!("backend = \"kernel\"\n{text}"));
+    hints(&policy, &Machine::generic_x86_64()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn obstacle(text: &str) -> String {
+    let policy = policy(&format!("backend = \"kernel\"\n{text}"));
+    match hints(&policy, &Machine::generic_x86_64()) {
+        Ok(hint) => panic!("{text} is {hint:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn one_strategy_for_all_memory_is_a_hint() {
+    let colouring = hint(r#"frames = { page-coloring = { colors = 64, hash = "pid" } }"#).expect("a hint");
+    assert_eq!((colouring.kind, colouring.colours, colouring.pid_hash), (StrategyKind::PageColoring, 64, true));
+    let hopping = hint(r#"frames = { bin-hopping = { cache = "1M,8", first = 5 } }"#).expect("a hint");
+    assert_eq!((hopping.colours, hopping.first), (32, 5));
+    let drawn = hint("frames = { bin-hopping = { colors = 4, seed = 9 } }").expect("a hint");
+    assert_eq!((drawn.first, drawn.seed), (FIRST_FROM_SEED, 9));
+    let masked = hint(r#"frames = { random = { masks = ["0x11", "0x22"], seed = 3 } }"#).expect("a hint");
+    assert_eq!((masked.masks, masked.colours, masked.seed), (vec![0x11, 0x22], 4, 3));
+    let pattern = hint("frames = { modulo = { colors = 8, pattern = [1, 3] } }").expect("a hint");
+    assert_eq!(pattern.values, [1, 3]);
+}
+
+#[test]
+fn rules_that_come_to_the_same_for_all_memory_are_one_too() {
+    let all = "[[rule]]\nmemory = \"all\"\nframes = { random = { colors = 8 } }";
+    assert_eq!(hint(all).map(|hint| hint.kind), Some(StrategyKind::Random));
+    let each = all.replace("\"all\"", r#"["heap", "anon", "arenas", "data", "stack"]"#);
+    assert_eq!(hint(&each).map(|hint| hint.kind), Some(StrategyKind::Random));
+    assert_eq!(hint("pages = \"2M\""), None);
+    assert_eq!(hint("frames = \"kernel\""), None);
+}
+
+#[test]
+fn what_no_hint_says_is_refused_by_name() {
+    let rule = |rest: &str| format!("[[rule]]\n{rest}\nframes = {{ page-coloring = {{ colors = 8 }} }}");
+    let whole = |rest: &str| format!("frames = {{ random = {{ colors = 8{rest} }} }}");
+    let with = |rest: &str| format!("{}\n{rest}", whole(""));
+    for (text, why) in [
+        (rule("memory = \"heap\""), "kernel (anon, arenas, data, stack), page-coloring (heap)"),
+        (with(&rule("memory = \"stack\"")), "page-coloring (stack), random (heap, anon, arenas, data)"),
+        (rule("memory = \"anon\"\nat_least = \"1M\""), "how large a mapping is"),
+        (rule(r#"range = ["0x10000000", "0x20000000"]"#), "cleared by the program's exec"),
+        (
+            r#"frames = { modulo = { colors = 8, spans = [["0x10000000", "1 2"]] } }"#.to_owned(),
+            "a map has addresses",
+        ),
+        (r#"frames = { exact = { spans = [["0x10000000", "1 2"]] } }"#.to_owned(), "\"exact\" is for addresses"),
+        (
+            r#"frames = { module = { path = "/x.so", colors = 8 } }"#.to_owned(),
+            "a shared object runs in the program",
+        ),
+        (whole(", pin = true"), "does not pin"),
+        (whole(", fault-around = 16"), "one page for a fault"),
+        (with("inherit = { fork = false }"), "`inherit` forbids"),
+        (with("inherit = { exec = false }"), "`inherit` forbids"),
+    ] {
+        let message = obstacle(&text);
+        assert!(message.contains(why), "{text}: {message}");
+        assert!(message.contains("--backend library"), "{message}");
+    }
+}
+
+#[test]
+fn the_library_gets_what_is_left() {
+    let text = "backend = \"kernel\"\nframes = { random = { colors = 8 } }\npages = \"2M\"\n\
+                [[rule]]\nmemory = \"heap\"\nfetch = \"prefault\"\n";
+    let machine = Machine::generic_x86_64();
+    let asked = policy(text);
+    let plan = compile(&asked, &machine).expect("a plan");
+    assert!(plan.strategies.is_empty() && !plan.sections.is_empty());
+    let left = asked.without_frames();
+    assert!(!left.governs_frames() && !left.is_kernel());
+    assert_eq!(plan, compile(&left, &machine).expect("a plan"));
+    // The same policy for the library keeps its strategy.
+    let library = compile(&policy(&text.replace("kernel", "library")), &machine).expect("a plan");
+    assert_eq!(library.strategies.len(), 1);
+}
+
+#[test]
+fn a_policy_that_names_no_backend_keeps_its_text() {
+    assert!(!to_toml(&policy("frames = { random = { colors = 8 } }")).contains("backend"));
+    assert_eq!(to_toml(&policy("backend = \"library\"")), to_toml(&policy("frames = \"kernel\"")));
+    let auto = to_toml(&policy("backend = \"auto\"\nframes = { random = { colors = 8 } }"));
+    assert!(auto.contains("backend = \"auto\"\n"));
+    assert_eq!(policy(&auto).backend, Backend::Auto);
+}
+
+#[test]
+fn an_unknown_backend_is_told_with_those_there_are() {
+    let error = refused("backend = \"magic\"", &Machine::generic_x86_64());
+    assert_eq!(error.allowed, ["library", "kernel", "auto"]);
+    assert_eq!(error.place.line, Some(1));
+}

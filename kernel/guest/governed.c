@@ -1,0 +1,47 @@
+/*
+ * A program that looks at its own pages, under page coloring with 16 colors, whatever started it. 0 if all pages that it
+ * touched are of their address's color. With an argument two children have to be right, too: one that executes the program
+ * anew, and one that goes on as it is.
+ */
+#include "common.h"
+
+enum { COLORS = 16, PAGES = 200 };
+
+static char data[PAGES * PAGE] __attribute__((aligned(4096))) = {1};
+static char bss[PAGES * PAGE] __attribute__((aligned(4096)));
+
+static void check_stack(void)
+{
+    volatile char deep[PAGES * PAGE];
+    touch(deep, PAGES);
+    /* Not the pages that main's frame and the arguments share. */
+    uintptr_t first = ((uintptr_t)deep + PAGE - 1) & ~(PAGE - 1);
+    check_colors((volatile char *)first, PAGES - 2, COLORS);
+}
+
+static void check_all(void)
+{
+    volatile char *anonymous = map(PAGES);
+    char *heap = sbrk(PAGES * PAGE + PAGE);
+    heap = (char *)(((uintptr_t)heap + PAGE - 1) & ~(PAGE - 1));
+    touch(anonymous, PAGES);
+    touch(heap, PAGES - 1);
+    touch(data, PAGES);
+    touch(bss, PAGES);
+    check_colors(anonymous, PAGES, COLORS);
+    check_colors(heap, PAGES - 1, COLORS);
+    check_colors(data, PAGES, COLORS);
+    check_colors(bss, PAGES, COLORS);
+    check_stack();
+}
+
+int main(int count, char **arguments)
+{
+    check_all();
+    if (count > 1) {
+        CHILD(execv("/proc/self/exe", (char *[]){arguments[0], NULL}); _exit(1));
+        CHILD(check_all());
+    }
+    puts("ok");
+    return 0;
+}

@@ -1,0 +1,45 @@
+"""``/proc/page_color``: what a kernel with page placement (``kernel/``) counted, by strategy."""
+
+from __future__ import annotations
+
+from .sysfs import Tree
+
+PATH = "/proc/page_color"
+HINTS = "/proc/self/page_hints"
+
+Counts = dict[str, dict[str, int]]
+"""Strategy → word → count. Pages but for ``scanned`` and ``longest`` (entries of free lists), ``drained`` (times)."""
+
+
+def parse(text: str) -> Counts:
+    """The counts of the file's text; ``orders`` become ``order_0``, ``order_1`` … Lines that are none are left out."""
+    found: Counts = {}
+    for line in text.splitlines():
+        words = line.split()
+        if not words:
+            continue
+        try:
+            found[words[0]] = _counts(words[1:])
+        except ValueError:
+            continue
+    return found
+
+
+def _counts(words: list[str]) -> dict[str, int]:
+    pairs: list[str] = words
+    orders: list[str] = []
+    if "orders" in words:
+        sign = words.index("orders")
+        pairs, orders = words[:sign], words[sign + 1 :]
+    if len(pairs) % 2:
+        raise ValueError(pairs)
+    counts = {word: int(count) for word, count in zip(pairs[::2], pairs[1::2], strict=True)}
+    return counts | {f"order_{order}": int(count) for order, count in enumerate(orders)}
+
+
+def read(tree: Tree) -> Counts | None:
+    """The counts since boot; ``None`` on a kernel without page placement. Raises ``OSError`` for any other reason."""
+    try:
+        return parse(tree.text(PATH))
+    except FileNotFoundError:
+        return None
