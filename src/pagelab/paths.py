@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -74,6 +73,8 @@ def _binary(name: str, override_variable: str) -> Path:
     beside = Path(sys.executable).parent / name
     if beside.exists():
         return beside
+    import shutil
+
     on_path = shutil.which(name)
     if on_path is None:
         raise MissingPartError(f"cannot find {name} beside {sys.executable} or on PATH; run: pip install .")

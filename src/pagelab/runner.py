@@ -7,37 +7,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import signal
-import subprocess
-import tempfile
-import uuid
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
-from pagelab import terminal
-
-from . import environment, machine, paths
+from . import launcher, machine, paths
 from .contract.request import EnvChanges, Flush, Measurements, Request
-from .errors import BadInputError, MachineError, PagelabError
+from .errors import BadInputError
+from .launcher import MEASURE_FD, LauncherError
 from .machine.colours import colour_warnings
 from .record import Record, RunWarning
 
-_RECORDED = (0, 1, 130)
-"""Exit codes of the launcher after which there is a record: done, the program failed, interrupted."""
-_END_PATIENCE_S = 10.0
-"""What an interrupted launcher is given to end the tree (TERM, 2 s, KILL), restore settings and write the record."""
-
-
-MEASURE_FD = 3
-"""Descriptor on which a program reports measurements, unless told otherwise."""
 _NO_VARIABLES: Mapping[str, str] = {}
-
-
-class LauncherError(PagelabError):
-    """``pagelab-launch`` failed in a way that is nobody's fault but pagelab's."""
 
 
 class RunRequest(Request):
@@ -86,16 +67,17 @@ def run(request: Request) -> Record:
     handler raises) passes through after the launcher has ended the program and restored every setting.
     """
     described = machine.describe()
-    with tempfile.TemporaryDirectory(prefix="pagelab-request-") as directory:
-        record_path = Path(directory) / "record.json"
-        request_path = Path(directory) / "request.json"
-        request_path.write_text(_document(request, described, record_path))
-        returned, complaint = _launch(request_path, () if request.announce_fd is None else (request.announce_fd,))
-        if returned not in _RECORDED or not record_path.exists():
-            raise _error(returned, complaint)
-        record = _read(record_path)
-    if complaint:
-        _pass_on(complaint)
+    return complete(launcher.launch(_plain(request), described), described)
+
+
+def complete(written: bytes, described: dict[str, Any]) -> Record:
+    """The record that the launcher wrote, with what it does not know: id, machine, provenance, warnings of colours.
+
+    Raises :class:`LauncherError` for a record of another version.
+    """
+    import uuid
+
+    record = _read(written)
     all_warnings = [*record.warnings, *colour_warnings.warnings(record.policy.toml, described)]
     completed = {
         "id": uuid.uuid4().hex,
@@ -108,19 +90,19 @@ def run(request: Request) -> Record:
 
 def scarce(request: Request) -> list[RunWarning]:
     """The limits that would leave a run of this request too little room, without making it."""
-    document = _document(request, machine.describe(), Path("/dev/null"))
-    asked = [str(paths.launcher()), "--limits", "-"]
-    done = subprocess.run(asked, input=document, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise _error(done.returncode, done.stderr.strip())
-    return [RunWarning.model_validate(warning) for warning in json.loads(done.stdout)]
+    return [RunWarning.model_validate(warning) for warning in launcher.scarce(_plain(request))]
 
 
-def _read(path: Path) -> Record:
+def _plain(request: Request) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(request.model_dump_json(by_alias=True))
+    return found
+
+
+def _read(written: bytes) -> Record:
     from pydantic import ValidationError
 
     try:
-        return Record.model_validate_json(path.read_bytes())
+        return Record.model_validate_json(written)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -128,79 +110,3 @@ def _read(path: Path) -> Record:
             f"cannot read the record of {paths.launcher()} ({where}: {first['msg']}): it is of another version than"
             " this package; install both together: pip install . (from a checkout: make setup)"
         ) from None
-
-
-def _document(request: Request, described: dict[str, Any], record: Path) -> str:
-    """The request as the launcher reads it."""
-    found = {
-        "argv": paths.bundled(request.argv),
-        "machine": described,
-        "library": _library(request),
-        "record": str(record),
-    }
-    return request.model_copy(update=found).model_dump_json(by_alias=True)
-
-
-def _library(request: Request) -> str | None:
-    """Without preloading the path only counts for the size of the environment, and may be missing."""
-    try:
-        return str(paths.library())
-    except paths.MissingPartError:
-        if request.preload == "never":
-            return None
-        raise
-
-
-_RUNNING: list[subprocess.Popen[bytes]] = []
-"""Launchers that some thread waits for."""
-
-
-def end_running() -> None:
-    """Ends the runs of all threads, which get their records as those of programs that were ended."""
-    for process in list(_RUNNING):
-        # Its own thread reaps it: nothing but the signal is sent here.
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(signal.SIGTERM)
-
-
-def _launch(request_path: Path, pass_on: tuple[int, ...] = ()) -> tuple[int, str]:
-    """The launcher's exit code and its own messages.
-
-    The program shares the terminal's standard error with the launcher when asked to inherit it, so the launcher
-    writes its own messages to a file of their own.
-    """
-    complaint_path = request_path.with_name("complaint")
-    complaint_path.touch()
-    command = [str(paths.launcher()), "--complaint", str(complaint_path), str(request_path)]
-    process = subprocess.Popen(command, pass_fds=pass_on, env=environment.inherited())
-    _RUNNING.append(process)
-    try:
-        returned = process.wait()
-    except BaseException:
-        _end(process)
-        raise
-    finally:
-        _RUNNING.remove(process)
-    return returned, complaint_path.read_text(errors="replace").strip()
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ctrl-C reaches the launcher too, as it shares our process group; another signal may have reached only us."""
-    # A second signal would make the launcher skip the program's grace; KILL leaves the clean-up to its guard.
-    with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-        process.send_signal(signal.SIGTERM)
-        process.wait(_END_PATIENCE_S)
-        return
-    process.kill()
-    process.wait()
-
-
-def _pass_on(complaint: str) -> None:
-
-    terminal.say(complaint + "\n")
-
-
-def _error(returned: int, complaint: str) -> PagelabError:
-    message = complaint.removeprefix("pagelab-launch: ") or f"pagelab-launch ended with exit code {returned}"
-    kinds: dict[int, type[PagelabError]] = {2: BadInputError, 3: MachineError}
-    return kinds.get(returned, LauncherError)(message)

@@ -13,6 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from .advise.document import AdviceDocument
+from .advise.live import LiveAdvice
 from .analysis.compare_document import CompareDocument
 from .analysis.try_document import TryDocument
 from .model_run.document import Campaign
@@ -34,6 +35,7 @@ JSON_SCHEMAS: dict[str, type[BaseModel]] = {
     "compare-1.json": CompareDocument,
     "try-1.json": TryDocument,
     "advice-1.json": AdviceDocument,
+    "advice-live-1.json": LiveAdvice,
     "sweep-toml-1.json": RawSweep,
     "model-1.json": ModelFile,
     "model-report-1.json": ModelReport,

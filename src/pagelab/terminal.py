@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 from collections.abc import Sequence
-from html import escape
 
 
 def _shown(code: int) -> str:
@@ -58,9 +57,9 @@ def plain_values(data: Any) -> Any:
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     """Write a message (standard output, or with ``err`` standard error)."""
-    import typer
-
-    typer.echo(plain_lines(text), err=err, nl=nl)
+    stream = sys.stderr if err else sys.stdout
+    stream.write(plain_lines(text) + ("\n" if nl else ""))
+    stream.flush()
 
 
 def say(text: str) -> None:
@@ -125,6 +124,8 @@ class Shown:
 
     def _repr_html_(self) -> str:
         """Jupyter."""
+        from html import escape
+
         cells = "".join(
             f"<tr><th style='text-align:left'>{escape(plain(name))}</th>"
             f"<td style='text-align:left'>{escape(plain(value))}</td></tr>"

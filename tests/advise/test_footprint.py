@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.guests import Workshop
 from pagelab.advise.campaign import policy_text
-from pagelab.advise.footprint import used
+from pagelab.layouts.footprint import used
 from pagelab.runner import RunRequest, run
 
 MIB = 1 << 20

@@ -16,8 +16,7 @@ from playing import COMMAND, Machine, linear
 from pagelab.errors import BadInputError, MachineError
 from pagelab.model_run import document
 from pagelab.model_run.answer import verdict
-from pagelab.model_run.asked import Asked
-from pagelab.model_run.document import Campaign
+from pagelab.model_run.document import Asked, Campaign
 from pagelab.model_run.run import run
 from pagelab.models.document import ModelFile, read
 from pagelab.study.errors import StudyInterruptedError
@@ -139,7 +138,7 @@ def test_what_was_killed_goes_on_and_gives_the_same(trace: Path, tmp_path: Path)
         "import sys; sys.path.insert(0, {here!r})\n"
         "from pathlib import Path\n"
         "from playing import Machine\n"
-        "from pagelab.model_run.asked import Asked\n"
+        "from pagelab.model_run.document import Asked\n"
         "from pagelab.model_run import executions, planning\n"
         "from pagelab.model_run.run import run\n"
         "planning._MOST_REPEATS = 3\n"

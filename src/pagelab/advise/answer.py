@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable
 from math import ceil
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from pagelab.analysis import analyse, answer, load, wording
 from pagelab.analysis.answer import Answer
 from pagelab.analysis.model import Analysis, Contrast
 from pagelab.analysis.try_document import change
+from pagelab.layouts.layout import POOLS
 from pagelab.study.store import Store
 
 _LEVEL = 0.95
@@ -35,19 +37,20 @@ def document(asked: Asked, found: Found, directory: Path) -> AdviceDocument:
     verdict = _verdict(found, chosen, answers, analysis)
     policy = directory / POLICY if chosen else None
     following, why = _next(asked, found, answers, directory, policy)
-    promised = found.choice if chosen else None
+    promised = found.choice if chosen and found.effects is not None else None
     return AdviceDocument(
         command=list(asked.argv),
         verdict=verdict,
         metric=found.metric,
         metric_why=found.metric_why,
+        evidence=_evidence(asked),
         budget_bytes=asked.budget,
         used_bytes=found.used,
         huge_bytes=found.choice.huge_bytes if found.choice else 0,
         left_out=found.choice.left_out if found.choice else 0,
-        promised_percent=100 * promised.gain if promised else None,
-        promised_low_percent=100 * promised.low if promised else None,
-        promised_high_percent=100 * promised.high if promised else None,
+        promised_percent=_percent(promised.gain) if promised else None,
+        promised_low_percent=_percent(promised.low) if promised else None,
+        promised_high_percent=_percent(promised.high) if promised else None,
         regions=_gains(found),
         rounds=found.rounds,
         executions=found.executions,
@@ -70,12 +73,26 @@ def place(region: Region) -> str:
 def joined(regions: Iterable[Region]) -> list[Region]:
     """Neighbours as one, in order of pools and addresses."""
     found: list[Region] = []
-    for region in sorted(regions, key=lambda region: (region.pool != "heap", region.start)):
+    for region in sorted(regions, key=lambda region: (POOLS.index(region.pool), region.start)):
         if found and found[-1].pool == region.pool and found[-1].end == region.start:
             found[-1] = Region(region.pool, found[-1].start, region.end)
         else:
             found.append(region)
     return found
+
+
+def _kind(pool: str) -> Literal["heap", "anon", "arenas"]:
+    return "heap" if pool == "heap" else "arenas" if pool == "arenas" else "anon"
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
+def _evidence(asked: Asked) -> Literal["mosaics", "trace", "samples"]:
+    if asked.evidence is None:
+        return "mosaics"
+    return "trace" if asked.evidence.trace is not None else "samples"
 
 
 def _chosen(found: Found) -> list[Region]:
@@ -119,16 +136,35 @@ def _verdict(found: Found, chosen: list[Region], answers: dict[str, Answer], ana
         return f"{answer.sentence(checked, metric, what, _KERNEL)} ({facts})."
     if checked.said == "higher":
         return f"Leave it as it is: {answer.sentence(checked, metric, what, _KERNEL)} ({facts})."
+    if found.misses is not None and found.choice is not None:
+        share = wording.percent(float(found.misses[found.choice.chosen].sum()), signed=False)
+        said = answer.sentence(checked, metric, what, _KERNEL)
+        return f"Not confirmed: the advised regions have {share} of the misses, but {said} ({facts})."
     return f"Not confirmed: mosaics promised a gain, but {answer.sentence(checked, metric, what, _KERNEL)} ({facts})."
 
 
 def _gains(found: Found) -> list[RegionGain]:
-    if found.effects is None or found.choice is None:
+    if found.choice is None:
         return []
+    if found.misses is not None:
+        return [
+            RegionGain(
+                pool=_kind(region.pool),
+                start_bytes=region.start,
+                end_bytes=region.end,
+                gain_percent=None,
+                low_percent=None,
+                high_percent=None,
+                misses_percent=100 * float(share),
+                chosen=bool(taken),
+            )
+            for region, share, taken in zip(found.regions, found.misses, found.choice.chosen, strict=True)
+        ]
+    assert found.effects is not None
     low, high = np.quantile(found.effects.draws, [0.025, 0.975], axis=0)
     return [
         RegionGain(
-            pool="heap" if region.pool == "heap" else "anon",
+            pool=_kind(region.pool),
             start_bytes=region.start,
             end_bytes=region.end,
             gain_percent=100 * float(found.effects.mean[at]),
@@ -154,9 +190,8 @@ def _next(
     if unfitting or any(one.said == "cannot-tell" for one in answers.values()):
         needed = max((one.needed or 0) / max(1, one.pairs) for one in answers.values())
         minutes = ceil(asked.minutes * max(2.0, min(needed, 100.0)))
-        budget = f" --budget {asked.budget >> 20}M" if asked.budget is not None else ""
         return (
-            f"pagelab advise --minutes {minutes}{budget} -- {command}",
+            f"pagelab advise --minutes {minutes}{asked.options} -- {command}",
             "more executions, to see smaller gains",
         )
     where = directory / (CHECK if found.choice is not None else FOOTPRINT)

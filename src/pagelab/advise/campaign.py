@@ -23,9 +23,12 @@ from numpy.typing import NDArray
 from pagelab.advise.choose import Choice, choose
 from pagelab.advise.design import SIZES, TILE, Region, mosaics, regions, rows
 from pagelab.advise.effects import Effects
-from pagelab.advise.footprint import lacks_huge_pages, used
+from pagelab.advise.evidence import Evidence, chosen, layout, misses
 from pagelab.advise.screening import FIRST, ROUNDS, Round, blocks_for, estimated, refined
 from pagelab.errors import BadInputError, MachineError, PagelabError
+from pagelab.layouts import Layout, footprint
+from pagelab.layouts.footprint import lacks_huge_pages, used
+from pagelab.layouts.layout import POOLS
 from pagelab.study.budget import MOST_BLOCKS, fewest_of
 from pagelab.study.control import Tools
 from pagelab.study.errors import StudyInterruptedError
@@ -48,6 +51,8 @@ _FEWEST_PAIRS = 8
 _FAR = (1 << 39, (1 << 39) + TILE)
 """A tile in the middle of a pool's 1 TiB, where no program gets."""
 _CANNOT = "no advice can be given"
+_APART = "\n".join(f'[[rule]]\nmemory = "{pool}"\npages = "2M"\n' for pool in POOLS)
+"""Everything in 2M pages, each kind of memory in a pool of its own."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,14 @@ class Asked:
     metric: str | None = None
     regex: str | None = None
     timeout_s: float | None = None
+    evidence: Evidence | None = None
+    """None: mosaics are timed."""
+
+    @property
+    def options(self) -> str:
+        """The evidence and the budget as they are typed, each with a space before it."""
+        typed = "" if self.evidence is None else f" {self.evidence.option}"
+        return typed + (f" --budget {self.budget >> 20}M" if self.budget is not None else "")
 
 
 @dataclass(frozen=True)
@@ -73,7 +86,7 @@ class Found:
     """Bytes by pool, from its beginning to the last byte that was used."""
     regions: list[Region]
     effects: Effects | None
-    """None where there is nothing to give huge pages to."""
+    """None where there is nothing to give huge pages to, and by misses."""
     choice: Choice | None
     rounds: int
     """Of mosaics, each with regions of its own."""
@@ -85,6 +98,8 @@ class Found:
     """Peak resident bytes in base pages."""
     resident_huge: int
     """The same with everything in 2M pages."""
+    misses: NDArray[np.float64] | None = None
+    """By region, shares of all; None where mosaics were timed."""
 
 
 def advise(asked: Asked, directory: Path, tools: Tools, progress: Progress | None = None) -> Found:
@@ -100,19 +115,33 @@ def advise(asked: Asked, directory: Path, tools: Tools, progress: Progress | Non
         stopped = str(error).split(";", 1)[0] or "stopped"
         raise StudyInterruptedError(
             f"{stopped} before the advice was made; {directory} has the executions until then; begin again with: "
-            f"pagelab advise --minutes {asked.minutes:g} -- {shlex.join(asked.argv)}"
+            f"pagelab advise --minutes {asked.minutes:g}{asked.options} -- {shlex.join(asked.argv)}"
         ) from None
 
 
 def _advised(asked: Asked, directory: Path, tools: Tools, progress: Progress | None) -> Found:
     progress = progress or Silent()
     began = monotonic()
-    pilot = _trying(asked, (Setting("4K", policy_text("4K", [], aligned=True)), Setting("2M", _all_huge())))
+    small, large = policy_text("4K", [], aligned=True), _all_huge()
+    if asked.evidence is not None:
+        small, large = layout([]).toml(), _APART
+    pilot = _trying(asked, (Setting("4K", small), Setting("2M", large)))
     with _kept_if_it_runs(directory):
         runs = _footprint(pilot, directory / FOOTPRINT, tools, asked)
         metric, why = _metric(asked, directory / FOOTPRINT, runs)
         extent, resident = _used(directory / FOOTPRINT)
     run_s = float(runs["duration_s"].median())  # type: ignore[arg-type]
+    if asked.evidence is not None:
+        asked = replace(asked, metric=metric)
+        with _kept_if_it_runs(directory):
+            told = _by_misses(asked, directory, sum(extent.values()))
+        if told is None:
+            return Found(extent, [], None, None, 0, 0, metric, why, *resident)
+        text = told.advice.toml() if told.choice.chosen.any() else ""
+        if text:
+            (directory / POLICY).write_text(text, encoding="utf-8")
+        _check(asked, directory, text, (began, run_s), tools, progress)
+        return Found(told.extent, told.regions, None, told.choice, 0, 0, metric, why, *resident, told.misses)
     left_s = 60 * asked.minutes - (monotonic() - began)
     found = regions(extent, _regions_for(extent, run_s, left_s * _EXPLORED, asked))
     if not found:
@@ -123,19 +152,55 @@ def _advised(asked: Asked, directory: Path, tools: Tools, progress: Progress | N
     text = policy_text("4K", compress(found, choice.chosen), aligned=True)
     if choice.chosen.any():
         (directory / POLICY).write_text(f'name = "advice"\n{text}', encoding="utf-8")
-        layout = mosalloc_text(extent, compress(found, choice.chosen))
-        (directory / LAYOUT).write_text(layout, encoding="utf-8")
+        csv = mosalloc_text(extent, compress(found, choice.chosen))
+        (directory / LAYOUT).write_text(csv, encoding="utf-8")
+    _check(asked, directory, text if choice.chosen.any() else "", (began, run_s), tools, progress)
+    executions = sum(one.times.size for one in rounds)
+    return Found(extent, found, shares, choice, len(rounds), executions, metric, why, *resident)
+
+
+@dataclass(frozen=True)
+class _Missing:
+    """What misses say."""
+
+    extent: dict[str, int]
+    regions: list[Region]
+    misses: NDArray[np.float64]
+    choice: Choice
+    advice: Layout
+
+
+def _by_misses(asked: Asked, directory: Path, used_bytes: int) -> _Missing | None:
+    """None where the program uses less than a tile."""
+    assert asked.evidence is not None
+    if used_bytes < TILE:
+        return None
+    with Store.open(directory / FOOTPRINT, write=False) as store:
+        records = dict(zip(store.runs()["policy"].to_list(), store.records(), strict=True))
+    space, profile = misses(asked.evidence, asked.argv, footprint.of_record(records["2M"]))
+    found = chosen(space, profile, asked.budget)
+    extent = {pool: TILE * sum(own == pool for own, _ in space.tiles) for pool in space.pools}
+    advice = layout(list(compress(found.regions, found.choice.chosen)))
+    return _Missing(extent, found.regions, found.misses, found.choice, advice)
+
+
+def _check(
+    asked: Asked, directory: Path, advice: str, time: tuple[float, float], tools: Tools, progress: Progress
+) -> None:
+    """Executions of the advice (none where it is empty), of the kernel's own way and of everything in 2M pages.
+
+    ``time``: when the time that the user gave began, and the seconds of an execution.
+    """
+    began, run_s = time
     left_s = 60 * asked.minutes - (monotonic() - began)
-    settings = [Setting("kernel", KERNEL), Setting("advice", text), Setting("2M", _all_huge())]
-    if not choice.chosen.any():
+    settings = [Setting("kernel", KERNEL), Setting("advice", advice), Setting("2M", _all_huge())]
+    if not advice:
         del settings[1]
     check = _trying(asked, tuple(settings))
     # A number, not minutes: a machine that has become slower must not cost the answer.
     blocks = min(max(check.fewest, floor(left_s / (run_s * len(settings)))), MOST_BLOCKS)
     spec = check.write(directory / CHECK, {"executions": blocks})
     run_own(spec, directory / CHECK, tools, Titled(progress, "check"), _CANNOT)
-    executions = sum(one.times.size for one in rounds)
-    return Found(extent, found, shares, choice, len(rounds), executions, metric, why, *resident)
 
 
 def policy_text(otherwise: str, huge: Iterable[Region], *, aligned: bool = False) -> str:

@@ -20,13 +20,14 @@ class Choice:
 
     chosen: NDArray[np.bool_]
     """Shape (regions,)."""
-    gain: float
-    low: float
-    high: float
-    """Promised gain and its 95% interval, as fractions of the time in base pages."""
+    gain: float | None
+    low: float | None
+    high: float | None
+    """Promised gain and its 95% interval, as fractions of the time in base pages; None by misses, which promise none.
+    """
     huge_bytes: int
     left_out: int
-    """Regions that would gain, and for which the budget has no room."""
+    """Regions that would gain (by misses: tiles), and for which the budget has no room."""
 
 
 def choose(found: list[Region], effects: Effects, budget: int | None) -> Choice:

@@ -28,7 +28,7 @@ class Region:
     """A run of whole tiles of one pool: offsets in it, bytes."""
 
     pool: str
-    """``heap`` or ``anon``."""
+    """``heap``, ``anon`` or ``arenas``; mosaics have the arenas in ``anon``."""
     start: int
     end: int
 

@@ -18,15 +18,17 @@ class _Model(BaseModel):
 class RegionGain(_Model):
     """One region of a pool, and what it gains by 2M pages."""
 
-    pool: Literal["heap", "anon"]
+    pool: Literal["heap", "anon", "arenas"]
     start_bytes: int
     """Offsets in the pool."""
     end_bytes: int
-    gain_percent: float
-    """Posterior mean, of the time in base pages; positive is faster."""
-    low_percent: float
-    high_percent: float
+    gain_percent: float | None
+    """Posterior mean, of the time in base pages; positive is faster. Null by misses, which tell no time."""
+    low_percent: float | None
+    high_percent: float | None
     """95% posterior interval."""
+    misses_percent: float | None = None
+    """Share of all TLB misses in base pages; null where mosaics were timed."""
     chosen: bool
 
 
@@ -45,17 +47,18 @@ class AdviceDocument(_Model):
     metric: str
     metric_why: str = ""
     """Why it is not wall time, where nobody named it."""
+    evidence: Literal["mosaics", "trace", "samples"] = "mosaics"
     budget_bytes: int | None
     used_bytes: dict[str, int]
     """By pool, up to the last byte that was used."""
     huge_bytes: int
     """Of the advice: what it can take in 2M pages."""
     left_out: int
-    """Regions that gain, and for which the budget had no room."""
+    """Regions that gain (by misses: tiles of 2 MiB that miss), and for which the budget had no room."""
     promised_percent: float | None
     promised_low_percent: float | None
     promised_high_percent: float | None
-    """Gain of the advice against base pages, and its 95% posterior interval, before the check."""
+    """Gain of the advice against base pages, and its 95% posterior interval, before the check; null by misses."""
     regions: list[RegionGain]
     rounds: int
     """Of mosaics, each with regions of its own."""

@@ -22,25 +22,36 @@ def main() -> None:
 
 
 def _run() -> None:
-    import typer
-
     from pagelab import terminal
-    from pagelab.cli import habits
+    from pagelab.cli import quick
 
     try:
-        from pagelab.cli.commands import app
-
-        code = habits.adapt(typer.main.get_command(app))(prog_name="pagelab", standalone_mode=False)
+        code = quick.attempt(sys.argv[1:])
+        if code is None:
+            code = _parse()
         if code == 130:
             terminal.say("pagelab: interrupted\n")
         sys.exit(code)
-    except habits.MISTAKE as error:
-        sys.exit(habits.answer(error))
-    except typer.Abort:
-        sys.exit(1)
     except KeyboardInterrupt:
         terminal.say("pagelab: interrupted\n")
         sys.exit(130)
     except PagelabError as error:
         terminal.say(f"pagelab: {error}\n")
         sys.exit(error.exit_code)
+
+
+def _parse() -> int | None:
+    """The command that the command line names, with the parser of all options; its exit code."""
+    import typer
+
+    from pagelab.cli import habits
+
+    try:
+        from pagelab.cli.commands import app
+
+        code: int | None = habits.adapt(typer.main.get_command(app))(prog_name="pagelab", standalone_mode=False)
+    except habits.MISTAKE as error:
+        return habits.answer(error)
+    except typer.Abort:
+        return 1
+    return code

@@ -10,6 +10,7 @@ import typer
 
 from pagelab import terminal
 from pagelab.cli.options import (
+    MEASURE,
     OUTPUT,
     WHAT,
     MeasureRegex,
@@ -24,16 +25,48 @@ from pagelab.errors import BadInputError
 
 if TYPE_CHECKING:
     from pagelab.advise.document import AdviceDocument
+    from pagelab.advise.evidence import Evidence
 
 _BAR = 30
 """Columns of the longest bar."""
+_REGIONS = 24
+"""Lines of regions by misses."""
 
 
 def advise_command(
-    argv: Annotated[list[str], typer.Argument(metavar="[--] CMD...", help="The program and its arguments.")],
+    argv: Annotated[
+        list[str] | None, typer.Argument(metavar="[--] CMD...", help="The program and its arguments.")
+    ] = None,
+    pid: Annotated[
+        int | None,
+        typer.Option("--pid", metavar="PID", help="A process that runs: what it touches.", rich_help_panel=WHAT),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option("--seconds", metavar="S", help="How long --pid watches (default: 5).", rich_help_panel=WHAT),
+    ] = None,
     budget: Annotated[
         str | None,
         typer.Option("--budget", metavar="SIZE", help="Huge pages that may be used: 128M.", rich_help_panel=WHAT),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace", metavar="FILE", help="A trace of the same command tells what misses.", rich_help_panel=MEASURE
+        ),
+    ] = None,
+    samples: Annotated[
+        Path | None,
+        typer.Option("--samples", metavar="FILE", help="perf script tells what misses.", rich_help_panel=MEASURE),
+    ] = None,
+    processor: Annotated[
+        str | None,
+        typer.Option(
+            "--processor",
+            metavar="NAME|FILE",
+            help="What the trace is simulated on (default: this machine's preset).",
+            rich_help_panel=MEASURE,
+        ),
     ] = None,
     minutes: Minutes = 5.0,
     timeout: Timeout = None,
@@ -51,8 +84,12 @@ def advise_command(
     """Find out which of a program's memory should be in 2M pages, and check what it gains.
 
     Runs the program under random mosaics of its heap and anonymous memory, half of the regions in 2M pages, and
-    estimates the gain of each region from all of them; needs neither counters nor a trace. What it then advises runs
+    estimates the gain of each region from all of them; needs neither counters nor a trace. With `--trace` or
+    `--samples` the regions with TLB misses are chosen instead, and no mosaic runs. What it then advises runs
     beside the kernel's own way and beside everything in 2M pages, in executions that had no part in the choice.
+
+    With `--pid` nothing is run: the accessed bits of a process are cleared and read again after some seconds, and
+    what was touched is told with the command that would collapse it into 2M pages; no gain is promised.
 
     Exit codes: 0 answered (nothing to gain is an answer), 2 bad input (a command that fails, or that is too long for
     the time), 3 this machine cannot.
@@ -62,7 +99,19 @@ def advise_command(
         pagelab advise -- ./solver big.in
 
         pagelab advise --budget 128M --minutes 20 -- ./solver big.in
+
+        pagelab advise --trace solver.trace --budget 128M -- ./solver big.in
+
+        pagelab advise --pid 4242 --seconds 10
     """
+    if pid is not None:
+        _refuse_with_pid(argv, trace, samples, into)
+        terminal.echo(_live(pid, seconds, budget, as_json=as_json))
+        return
+    if not argv:
+        raise BadInputError("what is advised on? give a command: pagelab advise -- CMD; or a process: --pid PID")
+    if seconds is not None:
+        raise BadInputError(f"--seconds {seconds:g}: with --pid only; executions have --minutes")
     checked(seed=seed, minutes=minutes)
     from pagelab.advise.answer import document
     from pagelab.advise.campaign import Asked, advise
@@ -78,6 +127,7 @@ def advise_command(
         metric=metric,
         regex=measure_regex,
         timeout_s=timeout,
+        evidence=_evidence(trace, samples, processor),
     )
     directory = free_directory(
         into, Path(argv[0]).name, ".advice", "it exists and is not empty; choose another directory"
@@ -85,6 +135,44 @@ def advise_command(
     found = advise(asked, directory.resolve(), local_tools(), for_terminal())
     told = document(asked, found, directory)
     terminal.echo(told.model_dump_json(by_alias=True, indent=1) if as_json else _text(told))
+
+
+def _refuse_with_pid(argv: list[str] | None, trace: Path | None, samples: Path | None, into: Path | None) -> None:
+    if argv:
+        raise BadInputError(f"--pid and a command ({argv[0]}): give one of them")
+    for option, value in (("--trace", trace), ("--samples", samples), ("--into", into)):
+        if value is not None:
+            raise BadInputError(f"{option}: nothing is run with --pid, and nothing kept; leave it out")
+
+
+def _live(pid: int, seconds: float | None, budget: str | None, *, as_json: bool) -> str:
+    watched = 5.0 if seconds is None else seconds
+    if not 0.05 <= watched <= 3600:
+        raise BadInputError(f"--seconds {watched:g}: not within 0.05 ... 3600")
+    from pagelab.advise.live import watch
+    from pagelab.analysis import wording
+
+    told = watch(pid, watched, _budget(budget))
+    if as_json:
+        return told.model_dump_json(by_alias=True, indent=1)
+    lines = [told.verdict, "", f"{told.pid} ({told.command}): private memory, touched within {told.seconds:g} s"]
+    kept = sorted(told.regions, key=lambda one: -one.touched_bytes)[:_REGIONS]
+    for one in told.regions:
+        if one in kept:
+            mark = f"  collapse {wording.size(one.collapse_bytes)}" if one.collapse_bytes else ""
+            lines.append(
+                f"{one.kind:<6} {one.start:#x}-{one.end:#x}  touched {wording.size(one.touched_bytes)} of "
+                f"{wording.size(one.resident_bytes)}, {wording.size(one.huge_bytes)} in 2M pages{mark}"
+            )
+    if len(told.regions) > len(kept):
+        lines.append(f"and {len(told.regions) - len(kept)} regions that were touched less")
+    if told.left_out:
+        lines.append(f"{told.left_out} more regions were touched, and the budget has no room for them")
+    if told.collapse is not None:
+        if told.more_resident_bytes:
+            lines.append(f"it may take {wording.size(told.more_resident_bytes)} more resident memory")
+        lines += [f"next: {told.collapse}", "      (process_madvise with MADV_COLLAPSE: Linux 6.1, CAP_SYS_NICE)"]
+    return "\n".join(lines)
 
 
 def _budget(text: str | None) -> int | None:
@@ -98,12 +186,30 @@ def _budget(text: str | None) -> int | None:
     return size
 
 
+def _evidence(trace: Path | None, samples: Path | None, processor: str | None) -> Evidence | None:
+    from pagelab.advise.evidence import Evidence
+
+    if trace is not None and samples is not None:
+        raise BadInputError("--trace and --samples: misses come from one of them")
+    if processor is not None and trace is None:
+        raise BadInputError(f"--processor {processor}: a trace is simulated on it; give one: --trace FILE")
+    for option, path in (("--trace", trace), ("--samples", samples)):
+        if path is not None and not path.is_file():
+            raise BadInputError(f"cannot read {option} {path}: it is no file")
+    if trace is None and samples is None:
+        return None
+    return Evidence(trace, samples, processor)
+
+
 def _text(told: AdviceDocument) -> str:
     from pagelab.analysis import wording
     from pagelab.study.launching import tells_noise
 
     lines = [told.verdict, ""]
-    if told.regions:
+    if told.regions and told.evidence != "mosaics":
+        source = "simulated from the trace" if told.evidence == "trace" else "sampled"
+        lines += [f"{shlex.join(told.command)}: TLB misses of each region in 4K pages, {source}", *_missing(told), ""]
+    elif told.regions:
         lines += [
             f"{shlex.join(told.command)}: gain of each region by 2M pages, from {told.executions} executions of "
             f"mosaics in {wording.count(told.rounds, 'round')}",
@@ -113,14 +219,35 @@ def _text(told: AdviceDocument) -> str:
     if told.checked:
         lines += ["checked beside the kernel's own way, in executions that had no part in the choice", *_checks(told)]
     if told.left_out:
-        lines.append(f"{told.left_out} more regions gain, and the budget has no room for them")
+        more = "regions gain" if told.evidence == "mosaics" else "tiles of 2 MiB miss"
+        lines.append(f"{told.left_out} more {more}, and the budget has no room for them")
     if told.metric_why:
         lines.append(f"CPU time is compared: {told.metric_why}")
     lines += [f"warning: {caveat}" for caveat in told.caveats if not tells_noise(caveat)][:1]
     if told.policy:
-        lines.append(f"policy: {told.policy} (beside it mosalloc.csv, the same for Mosalloc)")
+        beside = " (beside it mosalloc.csv, the same for Mosalloc)" if told.evidence == "mosaics" else ""
+        lines.append(f"policy: {told.policy}{beside}")
         lines += _outside(told)
     return "\n".join([*lines, f"next: {told.next}", f"      ({told.why})"])
+
+
+def _missing(told: AdviceDocument) -> list[str]:
+    """The regions with most misses, in their order, and how many there are beside."""
+    from pagelab.analysis import wording
+
+    kept = sorted(told.regions, key=lambda one: -(one.misses_percent or 0.0))[:_REGIONS]
+    rows = [one for one in told.regions if one in kept]
+    names = [f"{one.pool} {one.start_bytes >> 20}–{one.end_bytes >> 20}M" for one in rows]
+    width = max(map(len, names))
+    longest = max(one.misses_percent or 0.0 for one in rows)
+    found = []
+    for name, one in zip(names, rows, strict=True):
+        share = one.misses_percent or 0.0
+        bar = "█" * (round(_BAR * share / longest) if longest else 0)
+        mark = "  advised" if one.chosen else ""
+        found.append(f"{name:<{width}}  {bar:<{_BAR}}  {wording.percent(share / 100, signed=False):>7}{mark}")
+    rest = len(told.regions) - len(rows)
+    return [*found, f"and {rest} regions with fewer misses"] if rest else found
 
 
 def _bars(told: AdviceDocument) -> list[str]:
@@ -129,9 +256,12 @@ def _bars(told: AdviceDocument) -> list[str]:
 
     names = [f"{one.pool} {one.start_bytes >> 20}–{one.end_bytes >> 20}M" for one in told.regions]
     width = max(map(len, names))
-    longest = max(1.0, *(one.gain_percent for one in told.regions))
+    longest = max(1.0, *(one.gain_percent or 0.0 for one in told.regions))
     found = []
     for name, one in zip(names, told.regions, strict=True):
+        assert one.gain_percent is not None
+        assert one.low_percent is not None
+        assert one.high_percent is not None
         bar = "█" * max(0, round(_BAR * one.gain_percent / longest))
         interval = f"{wording.percent(one.low_percent / 100)} to {wording.percent(one.high_percent / 100)}"
         mark = "  advised" if one.chosen else ""

@@ -24,8 +24,9 @@ from pagelab.cli.options import (
     Timeout,
     Variables,
 )
-from pagelab.cli.run_settings import NOTHING, Typed, compared
+from pagelab.cli.run_settings import compared
 from pagelab.cli.settings import given
+from pagelab.cli.typed import NOTHING, Typed
 
 if TYPE_CHECKING:
     from pagelab.analysis.compare import Comparison

@@ -16,10 +16,9 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib.machinery import ExtensionFileLoader
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS", "OMP_NUM_THREADS")
 STARTS_NO_PROGRAM = {"simulate", "report", "import", "model", "predict"}
@@ -34,8 +33,7 @@ _ENDED = mmap.PAGESIZE - 1
 _CRASHES = {signal.SIGABRT, signal.SIGTRAP, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGSYS, signal.SIGXFSZ}
 
 
-@dataclass(frozen=True)
-class Limit:
+class Limit(NamedTuple):
     """A resource, the shell's option for it, and below which limit pagelab has to take care."""
 
     number: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -72,17 +71,18 @@ OneMetric = Annotated[
         rich_help_panel=MEASURE,
     ),
 ]
+Argv = Annotated[list[str], typer.Argument(metavar="[--] CMD...", help="The program and its arguments.")]
 _MOST_MINUTES = 24 * 60
 
 
-def checked(*, seed: int, minutes: float, level: float = 0.95) -> None:
+def checked(*, seed: int, minutes: float, level: float = 0.95, most_minutes: int = _MOST_MINUTES) -> None:
     """Raises BadInputError for a seed, a time or a level that cannot be."""
     if not 0.5 <= level <= 0.9999:
         raise BadInputError(f"--level {level}: not within 0.5 ... 0.9999")
     if not 0 <= seed < 2**63:
         raise BadInputError(f"--seed {seed}: not within 0 ... 2**63 - 1")
-    if not 0.05 <= minutes <= _MOST_MINUTES:
-        raise BadInputError(f"--minutes {minutes:g}: not within 0.05 ... {_MOST_MINUTES}")
+    if not 0.05 <= minutes <= most_minutes:
+        raise BadInputError(f"--minutes {minutes:g}: not within 0.05 ... {most_minutes}")
 
 
 def free_directory(into: Path | None, name: str, suffix: str, hint: str) -> Path:
@@ -95,17 +95,6 @@ def free_directory(into: Path | None, name: str, suffix: str, hint: str) -> Path
     while found.exists():
         found, number = Path(f"{name}-{number}{suffix}"), number + 1
     return found
-
-
-def cpus_of(text: str | None) -> list[int]:
-    """``0-3,8`` → [0, 1, 2, 3, 8]."""
-    cpus: list[int] = []
-    for part in (text or "").split(",") if text is not None else []:
-        match = re.fullmatch(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", part)
-        if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise BadInputError(f"--cpu {text}: not a list of CPUs; write it as 1 or 0-3,8; they are listed by: lscpu")
-        cpus.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return cpus
 
 
 def on_off(text: str | None) -> bool | None:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import secrets
-import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from pagelab import terminal
 from pagelab.cli.options import MEASURE, OUTPUT, WHAT, MeasureRegex
-from pagelab.cli.run_settings import NOTHING, Typed, asked, once
+from pagelab.cli.run_settings import once
+from pagelab.cli.typed import NOTHING, Typed
 from pagelab.contract.strategies import STRATEGIES
-from pagelab.errors import BadInputError
-
-if TYPE_CHECKING:
-    from pagelab.record import Outcome, Record
 
 _POLICY = "The policy"
 
@@ -144,108 +138,36 @@ def run_command(
 
         pagelab run --measure-regex 'took (?P<value>[0-9.]+) (?P<unit>ms)' -- ./bench
     """
-    from pagelab import runner
+    from pagelab.cli.run_once import Asked, perform
 
-    mode, files = _flush(flush or [])
-    request = runner.RunRequest(
-        argv=argv,
-        policy_toml=_policy(policy, pages, fetch, frames, via, layout),
-        policy_path=None if policy is None else str(policy),
-        preload="auto" if preload else "never",
-        env=_variables(env or []),
-        unset=unset or [],
-        clear_env=clear_env,
-        cwd=None if cwd is None else str(cwd),
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        run_dir_root=None if run_dir is None else str(run_dir),
-        events=events or [],
-        per_process_counters=per_process,
-        measure_regex=measure_regex,
-        flush=mode,
-        flush_files=files,
-        tell_limits=not quiet,
-        **asked(settings),
+    code = perform(
+        Asked(
+            argv=argv,
+            policy=policy,
+            pages=pages,
+            fetch=fetch,
+            frames=frames,
+            via=via,
+            layout=layout,
+            preload=preload,
+            settings=settings,
+            env=env,
+            unset=unset,
+            clear_env=clear_env,
+            cwd=cwd,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            run_dir=run_dir,
+            events=events,
+            per_process=per_process,
+            measure_regex=measure_regex,
+            flush=flush,
+            json_=json_,
+            output=output,
+            quiet=quiet,
+            propagate=propagate,
+        )
     )
-    _check_output(output)
-    record = runner.run(request)
-    _show(record, as_json=json_, output=output, quiet=quiet)
-    _exit(record.outcome, propagate=propagate)
-
-
-def _policy(
-    policy: Path | None,
-    pages: list[str] | None,
-    fetch: list[str] | None,
-    frames: list[str] | None,
-    via: str | None,
-    layout: Path | None,
-) -> str:
-    """The policy's text; checked against this machine here, so that a bad flag is named as it was typed."""
-    if policy is None and not (pages or fetch or frames or via or layout):
-        return 'name = "kernel"\n'
-    from pagelab import machine
-    from pagelab import policy as policies
-
-    described = machine.describe()
-    flags = policies.Flags(pages=pages or [], fetch=fetch or [], frames=frames or [], via=via, layout=layout)
-    found = policies.from_flags(flags, described, policy)
-    policies.check_runnable(found, described)
-    return found.toml
-
-
-def _variables(texts: list[str]) -> dict[str, str]:
-    bad = next((text for text in texts if text.find("=") < 1), None)
-    if bad is not None:
-        raise BadInputError(f"--env {bad}: not of the form NAME=VALUE")
-    names = [text.split("=", 1)[0] for text in texts]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise BadInputError(f"--env {twice}=… is given {names.count(twice)} times, and only one value can count")
-    return dict(text.split("=", 1) for text in texts)
-
-
-def _flush(targets: list[str]) -> tuple[Literal["none", "files", "all"], list[str]]:
-    if not targets:
-        return "none", []
-    if "all" in targets:
-        if len(targets) > 1:
-            raise BadInputError("--flush all drops every file already; to drop a file named all: --flush ./all")
-        return "all", []
-    return "files", targets
-
-
-def _check_output(output: Path | None) -> None:
-    """Before anything runs: a long run must not end with a record that cannot be written."""
-    if output is not None and not output.absolute().parent.is_dir():
-        raise BadInputError(f"--output {output}: there is no directory {output.absolute().parent}")
-
-
-def _show(record: Record, *, as_json: bool, output: Path | None, quiet: bool) -> None:
-    if output is not None:
-        # A name that nobody can have put a link in the place of.
-        temporary = output.with_name(f".{secrets.token_hex(8)}.tmp")
-        with temporary.open("x") as file:
-            file.write(record.model_dump_json(by_alias=True, indent=1) + "\n")
-        temporary.replace(output)
-    if as_json:
-        terminal.echo(record.model_dump_json(by_alias=True, indent=1))
-    elif not quiet:
-        from pagelab.cli.summary import show
-
-        show(record, terminal.console(stderr=True))
-
-
-def _exit(outcome: Outcome, *, propagate: bool) -> None:
-    if outcome.status == "ok":
-        return
-    if propagate and outcome.exit_code is not None:
-        raise typer.Exit(outcome.exit_code)
-    if propagate and outcome.signal is not None:
-        raise typer.Exit(128 + outcome.signal)
-    interrupted = outcome.message is not None and outcome.message.startswith("interrupted by")
-    # In the foreground of a terminal Ctrl-C reaches the program alone.
-    if interrupted or outcome.signal == signal.SIGINT:
-        raise typer.Exit(130)
-    raise typer.Exit(1)
+    if code:
+        raise typer.Exit(code)

@@ -9,19 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from pagelab.cli.options import SETTINGS, WHAT, cpus_of
+from pagelab.cli.options import SETTINGS, WHAT
+from pagelab.cli.typed import FLAGS
 from pagelab.contract.run_setting import RunSetting
-from pagelab.contract.settings import RUN_SETTINGS
-from pagelab.errors import BadInputError
 
-Typed = dict[str, Any]
-"""Flag → what was typed, or None."""
-NOTHING: Typed = {}
 _PARAMETER = "settings"
 """Of a command: it gets what was typed, by flag, and stands where the options are listed."""
 _TYPES: dict[str, type] = {"number": int, "seconds": float}
-FLAGS = {one.flag: one for one in RUN_SETTINGS if one.flag}
-"""Flag, without its dashes → setting."""
 
 
 def once(command: Callable[..., None]) -> Callable[..., None]:
@@ -63,18 +57,3 @@ def _with_options(command: Callable[..., None], options: dict[str, tuple[Any, An
     with_options.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     with_options.__annotations__ = {one.name: one.annotation for one in parameters}
     return with_options
-
-
-def read(one: RunSetting, typed: Any) -> Any:
-    """What ``typed`` says, as study.toml would: words are checked, CPUs a list. Raises BadInputError."""
-    if one.kind == "cpus":
-        return cpus_of(typed)
-    if one.words and typed is not None and typed not in one.words:
-        left = "without the flag it is left as it is"
-        raise BadInputError(f"--{one.flag} {typed}: allowed: {', '.join(one.words)} ({left})")
-    return typed
-
-
-def asked(settings: Typed) -> dict[str, Any]:
-    """The fields of a request that what was typed, by flag, comes to."""
-    return {one.field: one.asked(read(one, settings.get(flag))) for flag, one in FLAGS.items()}

@@ -31,7 +31,7 @@ def variables(texts: list[str]) -> dict[str, list[str]]:
 
 def setting(name: str, chosen: dict[str, str], env: dict[str, str]) -> Setting:
     """The setting with one value for each axis that is ``chosen``; checked against this machine."""
-    from pagelab.cli.run_settings import FLAGS, read
+    from pagelab.cli.typed import FLAGS, read
     from pagelab.study.setting import Setting
 
     run = {FLAGS[flag].key: read(FLAGS[flag], typed) for flag, typed in chosen.items() if flag in FLAGS}
@@ -42,7 +42,7 @@ def shown(axis: str, value: str) -> str:
     """A short name of the value: ``2M``, ``huge`` for huge.toml, ``CPU 1``, ``ASLR off``."""
     if axis == "policy":
         return Path(value).stem
-    from pagelab.cli.run_settings import FLAGS
+    from pagelab.cli.typed import FLAGS
 
     return f"{FLAGS[axis].short} {value}" if axis in FLAGS else value
 

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from pagelab import terminal
+from pagelab.cli.options import Argv
 from pagelab.errors import BadInputError, RunFailedError
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ SameSpace = Annotated[
 
 @trace_app.command("capture", context_settings={"allow_interspersed_args": False})
 def capture_command(
-    argv: Annotated[list[str], typer.Argument(metavar="[--] CMD...", help="The program and its arguments.")],
+    argv: Argv,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="The trace (default: NAME.trace).")
     ] = None,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -100,6 +99,8 @@ def _is_lost_cluster(error: BaseException) -> bool:
 
 
 def _own(error: BaseException) -> str:
+    import traceback
+
     frame = traceback.extract_tb(error.__traceback__)[-1] if error.__traceback__ else None
     where = f" ({Path(frame.filename).name}:{frame.lineno})" if frame else ""
     return (

@@ -11,6 +11,7 @@ import typer
 from pagelab import terminal
 from pagelab.cli.options import (
     OUTPUT,
+    Argv,
     Fetch,
     Frames,
     Level,
@@ -25,8 +26,9 @@ from pagelab.cli.options import (
     checked,
     free_directory,
 )
-from pagelab.cli.run_settings import FLAGS, NOTHING, Typed, compared
+from pagelab.cli.run_settings import compared
 from pagelab.cli.settings import POLICY_AXES, given, setting, shown, variables
+from pagelab.cli.typed import FLAGS, NOTHING, Typed
 from pagelab.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
 @compared
 def try_command(
-    argv: Annotated[list[str], typer.Argument(metavar="[--] CMD...", help="The program and its arguments.")],
+    argv: Argv,
     pages: Pages = None,
     fetch: Fetch = None,
     frames: Frames = None,

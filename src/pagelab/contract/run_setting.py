@@ -5,8 +5,7 @@ The settings themselves are listed in :mod:`pagelab.contract.settings`, which is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 KEEP = "keep"
 """The word of study.toml for what is left as it is."""
@@ -15,8 +14,7 @@ _SWITCH = {"on": True, "off": False}
 Kind = Literal["switch", "words", "cpus", "number", "seconds", "text"]
 
 
-@dataclass(frozen=True)
-class RunSetting:
+class RunSetting(NamedTuple):
     """One setting of a run."""
 
     field: str

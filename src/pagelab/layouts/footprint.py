@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,8 @@ from pagelab.trace.pools import POOL_BYTES, of_header
 FIRST_POOL = 0x6600_0000_0000
 """Where the heap's pool begins, and one after the other those of anonymous memory (docs/policy.md)."""
 LAST_POOL = FIRST_POOL + 17 * POOL_BYTES
+_POOL_OF = {"heap": "heap", "anon": "anon", "arenas": "anon"}
+"""Kinds of memory, and the pool that they share in mosaics."""
 
 
 @dataclass(frozen=True)
@@ -132,3 +135,49 @@ def of_record(record: Record, page_bytes: int = TILE) -> Footprint:
         for at in range(start // page_bytes * page_bytes, start + length, page_bytes)
     }
     return Footprint(tuple(tiles), page_bytes)
+
+
+def refuse_other_input(traced: Footprint, native: Footprint, argv: Sequence[str], *, whole: bool) -> None:
+    """Raises `BadInputError` where the trace's memory is not that of the native execution.
+
+    Tiles beyond a pool's native end by more than one, or, of a trace of the ``whole`` execution, ends that far below.
+    """
+    for pool in dict.fromkeys([*traced.pools, *native.pools]):
+        ends = [max((at for own, at in one.tiles if own == pool), default=-1) for one in (traced, native)]
+        apart = (ends[0] - ends[1]) / traced.page_bytes
+        if apart > 1 or (whole and apart < -1):
+            sizes = [f"{(end + traced.page_bytes if end >= 0 else 0) >> 20} MiB" for end in ends]
+            raise BadInputError(
+                f"the trace is of another input: it uses {sizes[0]} of the {pool} pool, an execution {sizes[1]}; the "
+                "command must do the same every time; see both: pagelab trace --pools -- "
+                f"{shlex.join(argv)}"
+            )
+
+
+def used(records: Mapping[str, Record]) -> dict[str, int]:
+    """Bytes by pool, from its beginning to the last byte that was used; ``records``: those of ``4K`` and ``2M``.
+
+    In huge pages every tile that is given back is accounted for, so that record has the extent; but its last tile
+    counts as a whole. How much of that was used, the record in base pages says.
+    """
+    base, huge = _ends(records["4K"]), _ends(records["2M"])
+    found = {}
+    for pool in sorted({*base, *huge}):
+        small, large = base.get(pool, 0), huge.get(pool, 0)
+        found[pool] = small if -(-small // TILE) >= -(-large // TILE) else large
+    return found
+
+
+def lacks_huge_pages(record: Record) -> bool:
+    """Whether the program touched tiles of 2M that were to be huge, and none of them was."""
+    rows = [row for process in record.processes or [] for row in process.placement or []]
+    wanted = any(row.asked == "2M" and row.whole_touched_tiles for row in rows)
+    return wanted and not any(size.page_bytes >= TILE and size.bytes for row in rows for size in row.by_size)
+
+
+def _ends(record: Record) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for kind, _, offset, length in pieces_of(record):
+        pool = _POOL_OF[kind]
+        found[pool] = max(found.get(pool, 0), offset + length)
+    return found

@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 import platform
 import re
-from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import BadInputError
 from ..sizes import size_bytes
@@ -24,8 +23,7 @@ _CPU = "/sys/devices/system/cpu"
 _NODE = "/sys/devices/system/node"
 
 
-@dataclass(frozen=True)
-class Cache:
+class Cache(NamedTuple):
     """One kind of cache; ``shared_cpus`` lists the CPUs of each instance of it.
 
     ``colours`` = size / ways / base page (ALLOC: pages of different colours never compete for a set). It is
@@ -161,7 +159,7 @@ def _geometry(root: str, base_page_bytes: int) -> dict[str, Any]:
     caches = _caches(tree, online, base_page_bytes)
     return {
         "cache": _last_level(caches),
-        "caches": [asdict(entry) for entry in caches],
+        "caches": [entry._asdict() for entry in caches],
         "cpus": online,
         "nodes": _nodes(tree),
     }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from .sysfs import Tree
 
@@ -25,16 +25,14 @@ _INITIAL_NAMESPACES = {"pid": 0xEFFFFFFC, "user": 0xEFFFFFFD, "cgroup": 0xEFFFFF
 """Inode numbers of the namespaces the kernel starts with (include/linux/proc_ns.h in the kernel's sources)."""
 
 
-@dataclass(frozen=True)
-class Virtualisation:
+class Virtualisation(NamedTuple):
     """``kind``: none, a hypervisor's name, or ``unknown`` (there is one, it does not say which)."""
 
     kind: str
     evidence: list[str]
 
 
-@dataclass(frozen=True)
-class Container:
+class Container(NamedTuple):
     """``kind``: none, docker, podman, kubernetes, lxc, systemd-nspawn, or ``unknown``."""
 
     kind: str

@@ -12,7 +12,7 @@ from pagelab import layouts as making
 from pagelab.errors import BadInputError
 from pagelab.layouts import Footprint, Layout, moselect
 from pagelab.layouts.sliding import SHARES
-from pagelab.model_run.asked import Select
+from pagelab.model_run.document import Select
 from pagelab.model_run.simulation import Counts
 from pagelab.models import Points
 from pagelab.models.gaussian_process import FittedProcess, GaussianProcess

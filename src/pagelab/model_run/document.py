@@ -6,23 +6,52 @@ Each step writes it before the next begins, so that a campaign that was killed g
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pagelab.errors import BadInputError, MachineError
+from pagelab.errors import BadInputError
 from pagelab.layouts import Layout, Tile
-from pagelab.model_run.asked import Asked
+from pagelab.models.document import put
 from pagelab.models.points import Role, Source
 
 SCHEMA: Literal["pagelab.campaign/1"] = "pagelab.campaign/1"
 NAME = "campaign.json"
+CountsWay = Literal["auto", "measured", "simulated"]
+Select = Literal["adaptive", "moselect", "profile", "random"]
+EstimatorName = Literal["mean", "median", "low-quantile"]
 
 
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Asked(_Model):
+    """A command, and how its model is made."""
+
+    argv: list[str]
+    cwd: str
+    minutes: float = 60.0
+    """For everything: trace, simulations and runs."""
+    counts: CountsWay = "auto"
+    processor: str | None = None
+    """A preset's name or a description's path; None: this machine's preset."""
+    caches: bool = False
+    references: bool = False
+    """Whether the trace keeps every reference, for predictions of processors that need them."""
+    select: Select = "adaptive"
+    estimator: EstimatorName = "median"
+    layouts: int | None = None
+    """Training layouts; None: as many as fit the minutes."""
+    tests: int = 12
+    aim: float = 0.03
+    """Maximal relative error at which an adaptive campaign ends, by its own intervals."""
+    window: str | None = None
+    trace: str | None = None
+    """A trace of the same command; None: captured."""
+    seed: int = 1
+    timeout_s: float | None = None
 
 
 class Told(_Model):
@@ -162,16 +191,3 @@ def read(directory: Path) -> Campaign | None:
 def write(directory: Path, campaign: Campaign) -> None:
     """Writes it whole or not at all."""
     put(directory / NAME, campaign.model_dump_json(by_alias=True, indent=1) + "\n")
-
-
-def put(path: Path, text: str) -> None:
-    """A file's text, whole or not at all: beside its place, on the disk, then renamed. Raises `MachineError`."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        part.replace(path)
-    except OSError as error:
-        raise MachineError(f"cannot write {path}: {error.strerror} (errno {error.errno})") from error

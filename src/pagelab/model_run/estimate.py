@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from pagelab.model_run.asked import EstimatorName
+from pagelab.model_run.document import EstimatorName
 
 Array = NDArray[np.float64]
 LOW = 0.25

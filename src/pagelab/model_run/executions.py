@@ -6,19 +6,17 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from pagelab.errors import BadInputError
 from pagelab.layouts import Layout
-from pagelab.model_run.asked import Asked
+from pagelab.model_run.document import Asked
 from pagelab.study.control import Tools, resume_study
 from pagelab.study.pair import run_own
 from pagelab.study.progress import Progress, Silent
-from pagelab.study.setting import Setting, program_name
+from pagelab.study.setting import Setting, workload
 from pagelab.study.store import NAME, Store
-from pagelab.study.substitute import literal
 from pagelab.study.toml_text import dumps
 
 CANNOT = "no model can be made"
@@ -64,15 +62,8 @@ def study(
     directory.mkdir(parents=True, exist_ok=True)
     settings = [one if isinstance(one, Setting) else Setting(one.name, one.toml()) for one in layouts]
     # The chain of additions runs beside every execution: clocks change with what else a machine does.
-    workload: dict[str, Any] = {
-        "name": program_name(asked.argv[0]),
-        "command": [literal(word) for word in asked.argv],
-        "cwd": literal(asked.cwd),
-        "setup": [_CLOCK],
-    }
-    limit = timeout_s if timeout_s is not None else asked.timeout_s
-    if limit is not None:
-        workload["timeout"] = float(limit)
+    table = workload(asked.argv, asked.cwd, timeout_s if timeout_s is not None else asked.timeout_s)
+    table["setup"] = [_CLOCK]
     document = {
         "name": "model",
         "question": f"How does the run time of {' '.join(asked.argv)} follow its page sizes?",
@@ -81,7 +72,7 @@ def study(
         "seed": asked.seed if seed is None else seed,
         "metric": "cpu_s",
         **({"counters": {"events": list(EVENTS), "per_process": False}} if counting else {}),
-        "workload": [workload],
+        "workload": [table],
         "policy": [setting.table(setting.name, directory) for setting in settings],
     }
     spec = directory / "study.toml"

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from math import ceil
 
 from pagelab.errors import BadInputError
-from pagelab.model_run.asked import Asked, Select
 from pagelab.model_run.choosing import START
-from pagelab.model_run.document import Plan
+from pagelab.model_run.document import Asked, Plan, Select
 from pagelab.model_run.estimate import Noise, perfect
 from pagelab.study.progress import shown_duration
 

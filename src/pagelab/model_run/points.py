@@ -14,11 +14,12 @@ from pagelab.model_run import executions
 from pagelab.model_run.document import Campaign, Excluded, Told
 from pagelab.model_run.estimate import Noise, estimate
 from pagelab.model_run.executions import Execution
-from pagelab.model_run.simulation import Counts, Simulator, this_machine
+from pagelab.model_run.simulation import Counts, Simulator
 from pagelab.models import Points
 from pagelab.models.document import CampaignSummary, SimulatedBy
 from pagelab.models.points import Role
 from pagelab.simulate import hardware
+from pagelab.simulate.calibration import this_machine
 
 _FEWEST = 2
 """Executions of a layout, without which its noise is nobody's."""

@@ -7,7 +7,6 @@ Directory ``NAME.model``: ``campaign.json`` (what was asked, fixed and found), `
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +16,13 @@ from typing import Any
 import numpy as np
 
 from pagelab import layouts as making
-from pagelab.advise.footprint import lacks_huge_pages
 from pagelab.errors import BadInputError, MachineError
 from pagelab.layouts import Footprint, Layout, footprint
+from pagelab.layouts.footprint import lacks_huge_pages, refuse_other_input
 from pagelab.machine.sysfs import Tree
 from pagelab.model_run import choosing, document, executions, planning
-from pagelab.model_run.asked import Asked
 from pagelab.model_run.choosing import Space
-from pagelab.model_run.document import Campaign, LayoutRow, Round, Told, Trial
+from pagelab.model_run.document import Asked, Campaign, LayoutRow, Round, Told, Trial
 from pagelab.model_run.estimate import Noise
 from pagelab.model_run.executions import CANNOT, Execution
 from pagelab.model_run.points import gathered, simulated_by
@@ -271,7 +269,7 @@ def _counts(session: Session) -> tuple[Footprint, Simulator | None]:
         session.keep(footprint=list(space.tiles))
         return space, None
     simulated, space = needed(asked, session.directory, trial.window, session.progress.note)
-    refuse_other_input(space, footprint.of_record(records["2M"]), asked, whole=trial.window is None)
+    refuse_other_input(space, footprint.of_record(records["2M"]), asked.argv, whole=trial.window is None)
     session.keep(simulated=simulated, footprint=list(space.tiles))
     if trial.counts == "simulated" and not (asked.processor or "").endswith(".toml"):
         session.tell(
@@ -280,23 +278,6 @@ def _counts(session: Session) -> tuple[Footprint, Simulator | None]:
             "slopes are cycles (basu, pham, gandhi, alam) may be off by its scale; pagelab doctor --probe-translation",
         )
     return space, Simulator(session.directory, simulated)
-
-
-def refuse_other_input(traced: Footprint, native: Footprint, asked: Asked, *, whole: bool) -> None:
-    """Raises `BadInputError` where the trace's memory is not that of the native execution.
-
-    Tiles beyond a pool's native end by more than one, or, of a trace of the ``whole`` execution, ends that far below.
-    """
-    for pool in dict.fromkeys([*traced.pools, *native.pools]):
-        ends = [max((at for own, at in one.tiles if own == pool), default=-1) for one in (traced, native)]
-        apart = (ends[0] - ends[1]) / traced.page_bytes
-        if apart > 1 or (whole and apart < -1):
-            sizes = [f"{(end + traced.page_bytes if end >= 0 else 0) >> 20} MiB" for end in ends]
-            raise BadInputError(
-                f"the trace is of another input: it uses {sizes[0]} of the {pool} pool, an execution {sizes[1]}; the "
-                "command must do the same every time; see both: pagelab trace --pools -- "
-                f"{shlex.join(asked.argv)}"
-            )
 
 
 def _pilot(session: Session, space: Footprint) -> Noise:

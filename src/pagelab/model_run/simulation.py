@@ -14,11 +14,11 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from pagelab.errors import BadInputError, MachineError
+from pagelab.errors import BadInputError
 from pagelab.layouts import Footprint, Layout, Profile, footprint
 from pagelab.layouts import profile as profiles
-from pagelab.model_run.asked import Asked
-from pagelab.model_run.document import Simulated, put
+from pagelab.model_run.document import Asked, Simulated
+from pagelab.models.document import put
 from pagelab.simulate import calibration, hardware
 from pagelab.simulate.tlb_runs import TlbRuns, tlb
 from pagelab.trace import Trace
@@ -44,27 +44,12 @@ class Counts:
     table_reads: float
 
 
-def this_machine() -> str:
-    """The preset of this machine's processor. Raises `MachineError` where there is none."""
-    try:
-        found = calibration.preset_of(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"))
-    except OSError:
-        found = None
-    if found is None:
-        raise MachineError(
-            "no preset is known to describe this machine's processor; measure one with: pagelab doctor "
-            "--probe-translation --description here.toml, and give it: --processor here.toml; or name one of "
-            f"{', '.join(hardware.presets())}"
-        )
-    return found
-
-
 def needed(asked: Asked, directory: Path, window: str | None, report: Report) -> tuple[Simulated, Footprint]:
     """The trace, captured where there is none yet, the description, and the tiles that the program touches.
 
     Raises `BadInputError` where the trace is of another command, has no references, or fits no layout.
     """
-    processor = asked.processor or this_machine()
+    processor = asked.processor or calibration.this_machine()
     described = hardware.load(processor)
     described.needed("tlb")
     if asked.caches:

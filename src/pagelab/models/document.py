@@ -306,9 +306,12 @@ def inside(path: Path) -> Path:
 
 
 def write(path: Path, file: ModelFile) -> None:
-    """Writes it whole or not at all: beside its place, then renamed; into a campaign's directory, its model."""
-    path = inside(path)
-    text = file.model_dump_json(by_alias=True, indent=1) + "\n"
+    """Writes it whole or not at all; into a campaign's directory, its model."""
+    put(inside(path), file.model_dump_json(by_alias=True, indent=1) + "\n")
+
+
+def put(path: Path, text: str) -> None:
+    """A file's text, whole or not at all: beside its place, on the disk, then renamed. Raises `MachineError`."""
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
         with os.fdopen(handle, "w", encoding="utf-8") as out:

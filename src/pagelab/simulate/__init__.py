@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pagelab.simulate.sweeping.run import sweep as sweep
     from pagelab.simulate.tlb_runs import TlbRuns as TlbRuns
     from pagelab.simulate.tlb_runs import tlb as tlb
+    from pagelab.simulate.tlb_windows import TlbEstimate as TlbEstimate
+    from pagelab.simulate.tlb_windows import tlb_windows as tlb_windows
 
 _HOMES = {
     "CacheRuns": "pagelab.simulate.cache_runs",
@@ -45,7 +47,9 @@ _HOMES = {
     "replacement": "pagelab.simulate.replacement_runs",
     "sampled_paging": "pagelab.simulate.sampling",
     "sweep": "pagelab.simulate.sweeping.run",
+    "TlbEstimate": "pagelab.simulate.tlb_windows",
     "tlb": "pagelab.simulate.tlb_runs",
+    "tlb_windows": "pagelab.simulate.tlb_windows",
 }
 
 

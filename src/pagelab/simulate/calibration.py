@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import BadInputError
+from ..errors import BadInputError, MachineError
 from ..sizes import size_bytes
-from .hardware import load
+from .hardware import load, presets
 from .placements import History, placement_of_pages
 from .tlb_runs import tlb
 
@@ -242,3 +242,18 @@ def write(document: Mapping[str, Any], path: Path) -> None:
         path.write_text(text(document), encoding="utf-8")
     except OSError as error:
         raise BadInputError(f"cannot write {path}: {error.strerror} (errno {error.errno})") from error
+
+
+def this_machine() -> str:
+    """The preset of this machine's processor. Raises `MachineError` where there is none."""
+    try:
+        found = preset_of(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        found = None
+    if found is None:
+        raise MachineError(
+            "no preset is known to describe this machine's processor; measure one with: pagelab doctor "
+            "--probe-translation --description here.toml, and give it: --processor here.toml; or name one of "
+            f"{', '.join(presets())}"
+        )
+    return found

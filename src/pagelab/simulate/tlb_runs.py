@@ -109,7 +109,7 @@ def tlb(
     planned = design(placements, seeds, history).of_trace(pools_of(trace))
     require_data_runs(trace)
     require_met(trace, planned)
-    simulation = _start(translation, data, planned, workers(threads))
+    simulation = started(translation, data, planned, workers(threads))
     feed([simulation], trace, report)
     executions: list[dict[str, Any]] = []
     windows: list[tuple[Any, ...]] = []
@@ -130,9 +130,10 @@ def tlb(
     )
 
 
-def _start(
+def started(
     translation: Mapping[str, Any], data: Mapping[str, Any] | None, planned: Design, threads: int
 ) -> PlacedSimulation:
+    """A simulation to be fed; ``data``: caches, or None. Raises :class:`BadInputError` for what cannot be built."""
     from .._native import PlacedSimulation
 
     native = planned.native(hardware.colours(data) if data else 1)

@@ -9,8 +9,9 @@ from typing import Any
 from .. import machine
 from ..contract.request import Request
 from ..errors import BadInputError, MachineError
+from ..launcher import end_running
 from ..record import Record, RunWarning, WarningKind
-from ..runner import end_running, run, scarce
+from ..runner import run, scarce
 from .co_run import is_processor_time
 from .control import Tools
 from .feasible import cannot

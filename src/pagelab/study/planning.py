@@ -15,7 +15,7 @@ from typing import Any
 from .. import paths
 from ..contract.request import EnvChanges, Flush, Measurements, Request
 from ..contract.settings import RUN_SETTINGS
-from ..runner import MEASURE_FD
+from ..launcher import MEASURE_FD
 from ..spelling import meant, meant_of
 from . import co_run
 from .bundled import BYTES, SIZED, bundle, bytes_of, unknown_size

@@ -62,6 +62,16 @@ def program_name(word: str) -> str:
     return named(Path(word).name, "program")
 
 
+def workload(argv: Sequence[str], cwd: str, timeout_s: float | None) -> dict[str, Any]:
+    """The ``[[workload]]`` of this command as it is typed: nothing in it is substituted."""
+    table: dict[str, Any] = {
+        "name": program_name(argv[0]),
+        "command": [literal(word) for word in argv],
+        "cwd": literal(cwd),
+    }
+    return table if timeout_s is None else {**table, "timeout": float(timeout_s)}
+
+
 def flags_of(policy_toml: str) -> dict[str, str] | None:
     """The policy as flags, by axis, without those that leave it to the kernel; None where flags cannot say it."""
     try:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import polars as pl
 
@@ -16,9 +15,8 @@ from pagelab.study.control import Tools
 from pagelab.study.pair import only_measurement, run_own
 from pagelab.study.primary import metric_of
 from pagelab.study.progress import Progress, Silent, shown_duration
-from pagelab.study.setting import Setting, names, program_name
+from pagelab.study.setting import Setting, names, workload
 from pagelab.study.store import Store
-from pagelab.study.substitute import literal
 from pagelab.study.toml_text import dumps
 
 TRIAL = "trial"
@@ -58,16 +56,9 @@ class Trying:
         named = zip(self.names(), self.settings, strict=True)
         policies = [setting.table(name, directory) for name, setting in named]
         shown = ", ".join(setting.name for setting in self.settings[1:]) or "nothing"
-        workload: dict[str, Any] = {
-            "name": program_name(self.argv[0]),
-            "command": [literal(word) for word in self.argv],
-            "cwd": literal(self.cwd),
-        }
+        table = workload(self.argv, self.cwd, timeout_s if timeout_s is not None else self.timeout_s)
         if self.regex is not None:
-            workload["measure"] = {"regex": self.regex}
-        limit = timeout_s if timeout_s is not None else self.timeout_s
-        if limit is not None:
-            workload["timeout"] = float(limit)
+            table["measure"] = {"regex": self.regex}
         study = {
             "name": "try",
             "question": f"What does {shown} change for {' '.join(self.argv)}, compared with {self.settings[0].name}?",
@@ -77,7 +68,7 @@ class Trying:
             "seed": self.seed,
             "level": self.level,
             "metric": self.metric or "wall_s",
-            "workload": [workload],
+            "workload": [table],
             "policy": policies,
         }
         spec = directory / "study.toml"

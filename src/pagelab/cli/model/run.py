@@ -8,21 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from pagelab import terminal
-from pagelab.cli.options import MEASURE, OUTPUT, WHAT, Seed, Timeout
+from pagelab.cli.options import MEASURE, OUTPUT, WHAT, Argv, Minutes, Seed, Timeout, checked
 from pagelab.errors import BadInputError
 
 if TYPE_CHECKING:
-    from pagelab.model_run.asked import Asked
-    from pagelab.model_run.document import Campaign
+    from pagelab.model_run.document import Asked, Campaign
 
 _MOST_MINUTES = 7 * 24 * 60
 
 
 def run_command(
-    argv: Annotated[list[str], typer.Argument(metavar="[--] CMD...", help="The program and its arguments.")],
-    minutes: Annotated[
-        float, typer.Option("--minutes", "-m", metavar="N", help="Time to spend, on everything.", rich_help_panel=WHAT)
-    ] = 60.0,
+    argv: Argv,
+    minutes: Minutes = 60.0,
     counts: Annotated[
         str,
         typer.Option(
@@ -142,16 +139,13 @@ def run_command(
 
 def _asked(**values: Any) -> Asked:
     from pagelab.layouts import test_set
-    from pagelab.model_run.asked import Asked, CountsWay, EstimatorName, Select
+    from pagelab.model_run.document import Asked, CountsWay, EstimatorName, Select
     from pagelab.model_run.planning import FEWEST
 
     for option, allowed in (("counts", CountsWay), ("select", Select), ("estimator", EstimatorName)):
         if values[option] not in get_args(allowed):
             raise BadInputError(f"--{option} {values[option]}: allowed: {', '.join(get_args(allowed))}")
-    if not 0.05 <= values["minutes"] <= _MOST_MINUTES:
-        raise BadInputError(f"--minutes {values['minutes']:g}: not within 0.05 ... {_MOST_MINUTES}")
-    if not 0 <= values["seed"] < 2**63:
-        raise BadInputError(f"--seed {values['seed']}: not within 0 ... 2**63 - 1")
+    checked(seed=values["seed"], minutes=values["minutes"], most_minutes=_MOST_MINUTES)
     if not 0.0001 <= values["aim"] <= 1:
         raise BadInputError(f"--aim {100 * values['aim']:g}: a percentage within 0.01 ... 100")
     if values["layouts"] is not None and not FEWEST <= values["layouts"] <= 200:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pagelab import terminal
+from pagelab.errors import BadInputError
 
 if TYPE_CHECKING:
-    from pagelab.simulate.placements import Region
+    from pagelab.simulate.placements import Placement, Region
     from pagelab.simulate.tlb_runs import TlbRuns
 
 _WINDOWS_SHOWN = 10
@@ -35,6 +36,18 @@ def tlb_command(
     caches: Annotated[
         bool, typer.Option("--caches", help="Simulate the data caches too: table entries compete for their lines.")
     ] = False,
+    windows: Annotated[
+        int | None,
+        typer.Option("--windows", metavar="N", help="Simulate N windows of a long trace, with standard errors."),
+    ] = None,
+    length: Annotated[
+        int | None,
+        typer.Option("--length", metavar="N", help="References of a window (default: 5% of the trace in all)."),
+    ] = None,
+    warm_up: Annotated[
+        int | None,
+        typer.Option("--warm-up", metavar="N", help="References before each window (default: twice its length)."),
+    ] = None,
     executions: Annotated[
         int, typer.Option("--executions", "-n", min=1, help="Executions, each with its own history.")
     ] = 1,
@@ -57,6 +70,8 @@ def tlb_command(
 
         pagelab simulate tlb gups.trace --processor zen-4 --policy hot-2m.toml --regions map.json
 
+        pagelab simulate tlb long.trace --processor zen-4 --pages 4K --windows 40
+
         pagelab simulate tlb gups.trace --processor sandy-bridge --caches --output windows.parquet
     """
     from pagelab.cli.simulate.cache import _progress
@@ -67,6 +82,16 @@ def tlb_command(
     known = regions_of_map(regions) if regions else []
     wanted = [placement_of_pages(text, regions=known) for text in pages or []]
     wanted += [placement(path, regions=known) for path in policy or []]
+    if windows is not None:
+        for option, given in (("--caches", caches), ("--output", output is not None), ("--regions", bool(known))):
+            if given:
+                raise BadInputError(f"{option}: whole traces only; leave out --windows")
+        if executions != 1:
+            raise BadInputError("--executions: windows have one; their scatter tells the error")
+        terminal.echo(_sampled(trace, processor, wanted, (windows, length, warm_up, seed, threads), as_json=as_json))
+        return
+    if length is not None or warm_up is not None:
+        raise BadInputError("--length and --warm-up are those of windows; give their number: --windows 30")
     runs = tlb(
         trace,
         processor,
@@ -79,6 +104,45 @@ def tlb_command(
     if output is not None:
         write_table(runs.windows, output)
     terminal.echo(runs.executions.write_json() if as_json else _text(runs, known))
+
+
+def _sampled(
+    trace: Path,
+    processor: str,
+    wanted: list[Placement],
+    sizes: tuple[int, int | None, int | None, int, int | None],
+    *,
+    as_json: bool,
+) -> str:
+    from pagelab.simulate.placements import placement_of_pages
+    from pagelab.simulate.tlb_windows import COUNTS, tlb_windows
+
+    windows, length, warm_up, seed, threads = sizes
+    found = tlb_windows(
+        trace,
+        processor,
+        wanted or [placement_of_pages("4K")],
+        windows=windows,
+        length=length,
+        warm_up=warm_up,
+        seed=seed,
+        threads=threads,
+    )
+    if as_json:
+        return found.executions.write_json()
+    total = found.executions["references"][0]
+    lines = [
+        f"{found.hardware}: {windows} windows of {found.length:,} of {total:,} references, each after "
+        f"{found.warm_up:,} references of warm-up",
+        "",
+    ]
+    for row in found.executions.iter_rows(named=True):
+        for name in COUNTS:
+            lines.append(
+                f"{row['placement']:<12} {name.upper()} {row[name]:>18,.0f} ± {row[f'{name}_se']:,.0f} "
+                f"(95% interval {row[f'{name}_low']:,.0f} to {row[f'{name}_high']:,.0f})"
+            )
+    return "\n".join([*lines, "of the whole trace, with the standard error of the windows"])
 
 
 def _text(runs: TlbRuns, regions: list[Region]) -> str:

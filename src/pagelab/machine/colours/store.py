@@ -15,8 +15,6 @@ from ..sysfs import Tree
 
 if TYPE_CHECKING:
     from .model import VerdictFile
-import hashlib
-import platform
 
 VARIABLE = "PAGELAB_STATE_DIR"
 NAME = "colours.json"
@@ -106,6 +104,9 @@ def _plain(found: VerdictFile) -> dict[str, Any]:
 
 def machine_hash(tree: Tree | None = None) -> str:
     """16 hexadecimal digits of a hash of ``/etc/machine-id`` (machine-id(5) asks not to expose it), or of the name."""
+    import hashlib
+    import platform
+
     tree = tree or Tree()
     identity = tree.get("/etc/machine-id") or platform.node()
     return hashlib.sha256(f"pagelab colours {identity}".encode()).hexdigest()[:16]

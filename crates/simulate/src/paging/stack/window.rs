@@ -375,7 +375,10 @@ impl<const L: usize> Window<L> {
             // A copy: pages move down, into this very block at most.
             self.copy_block(number, lowest, &mut block);
             for (word, first) in (0..WORDS).zip((number * BLOCK as usize..).step_by(64)) {
-                each_bit(block[0].0[word], |bit| soon(self.owner[first + bit as usize]));
+                // After a sweep the pages of a word follow each other, and the processor fetches ahead by itself.
+                if self.owner[first + 63].wrapping_sub(self.owner[first]) != 63 {
+                    each_bit(block[0].0[word], |bit| soon(self.owner[first + bit as usize]));
+                }
             }
             for (word, first) in (0..WORDS).zip((number * BLOCK as usize..).step_by(64)) {
                 each_live(&block, word, |bit, code| {

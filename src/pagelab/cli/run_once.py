@@ -1,0 +1,172 @@
+"""What ``pagelab run`` does once its command line is read.
+
+Nothing here imports the libraries of the command line, of models or of tables before the program has run: what they
+take to start, the user would wait for. Only a record that is written out or shown as JSON is validated by its model.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pagelab import launcher, machine, terminal
+from pagelab.cli.typed import NOTHING, Typed, asked
+from pagelab.errors import BadInputError
+
+
+class Asked(NamedTuple):
+    """The arguments of ``pagelab run``, by the names that :func:`pagelab.cli.run.run_command` gives them."""
+
+    argv: list[str]
+    policy: Path | None = None
+    pages: list[str] | None = None
+    fetch: list[str] | None = None
+    frames: list[str] | None = None
+    via: str | None = None
+    layout: Path | None = None
+    preload: bool = True
+    settings: Typed = NOTHING
+    env: list[str] | None = None
+    unset: list[str] | None = None
+    clear_env: bool = False
+    cwd: Path | None = None
+    stdin: str = "inherit"
+    stdout: str = "inherit"
+    stderr: str = "inherit"
+    run_dir: Path | None = None
+    events: list[str] | None = None
+    per_process: bool = True
+    measure_regex: str | None = None
+    flush: list[str] | None = None
+    json_: bool = False
+    output: Path | None = None
+    quiet: bool = False
+    propagate: bool = False
+
+
+def perform(one: Asked) -> int:
+    """Makes the run, shows and writes what was asked for; returns the exit code of ``pagelab run``."""
+    mode, files = _flush(one.flush or [])
+    request = {
+        "argv": one.argv,
+        "policy_toml": _policy(one.policy, one.pages, one.fetch, one.frames, one.via, one.layout),
+        "policy_path": None if one.policy is None else str(one.policy),
+        "preload": "auto" if one.preload else "never",
+        "env": {"clear": one.clear_env, "set": _variables(one.env or []), "unset": one.unset or []},
+        "cwd": None if one.cwd is None else str(one.cwd),
+        "stdin": one.stdin,
+        "stdout": one.stdout,
+        "stderr": one.stderr,
+        "run_dir_root": None if one.run_dir is None else str(one.run_dir),
+        "events": one.events or [],
+        "per_process_counters": one.per_process,
+        "measurements": {"fd": launcher.MEASURE_FD, "regex": one.measure_regex},
+        "flush": {"mode": mode, "files": files},
+        "tell_limits": not one.quiet,
+        **asked(one.settings),
+    }
+    _check_output(one.output)
+    described = machine.describe()
+    written = launcher.launch(request, described)
+    if one.json_ or one.output is not None:
+        from pagelab import runner
+
+        _write(runner.complete(written, described).model_dump_json(by_alias=True, indent=1), one)
+    record = json.loads(written)
+    try:
+        if not (one.quiet or one.json_):
+            _summarise(record, described)
+        return _exit_code(record["outcome"], propagate=one.propagate)
+    except (KeyError, TypeError):
+        from pagelab import runner
+
+        runner.complete(written, described)  # tells what is wrong with a record of another version
+        raise
+
+
+def _policy(
+    policy: Path | None,
+    pages: list[str] | None,
+    fetch: list[str] | None,
+    frames: list[str] | None,
+    via: str | None,
+    layout: Path | None,
+) -> str:
+    """The policy's text; checked against this machine here, so that a bad flag is named as it was typed."""
+    if policy is None and not (pages or fetch or frames or via or layout):
+        return 'name = "kernel"\n'
+    from pagelab import machine
+    from pagelab import policy as policies
+
+    described = machine.describe()
+    flags = policies.Flags(pages=pages or [], fetch=fetch or [], frames=frames or [], via=via, layout=layout)
+    found = policies.from_flags(flags, described, policy)
+    policies.check_runnable(found, described)
+    return found.toml
+
+
+def _variables(texts: list[str]) -> dict[str, str]:
+    bad = next((text for text in texts if text.find("=") < 1), None)
+    if bad is not None:
+        raise BadInputError(f"--env {bad}: not of the form NAME=VALUE")
+    names = [text.split("=", 1)[0] for text in texts]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise BadInputError(f"--env {twice}=… is given {names.count(twice)} times, and only one value can count")
+    return dict(text.split("=", 1) for text in texts)
+
+
+def _flush(targets: list[str]) -> tuple[Literal["none", "files", "all"], list[str]]:
+    if not targets:
+        return "none", []
+    if "all" in targets:
+        if len(targets) > 1:
+            raise BadInputError("--flush all drops every file already; to drop a file named all: --flush ./all")
+        return "all", []
+    return "files", targets
+
+
+def _check_output(output: Path | None) -> None:
+    """Before anything runs: a long run must not end with a record that cannot be written."""
+    if output is not None and not output.absolute().parent.is_dir():
+        raise BadInputError(f"--output {output}: there is no directory {output.absolute().parent}")
+
+
+def _write(text: str, one: Asked) -> None:
+    if one.output is not None:
+        # A name that nobody can have put a link in the place of.
+        temporary = one.output.with_name(f".{os.urandom(8).hex()}.tmp")
+        with temporary.open("x") as file:
+            file.write(text + "\n")
+        temporary.replace(one.output)
+    if one.json_:
+        terminal.echo(text)
+
+
+def _summarise(record: dict[str, Any], described: dict[str, Any]) -> None:
+    from pagelab.cli.summary import show
+
+    toml = record["policy"]["toml"]
+    # Spares most runs the import: canonical text says of every axis whether the kernel decides it.
+    if toml.replace('frames = "kernel"', "").count("frames"):
+        from pagelab.machine.colours import colour_warnings
+
+        about_colours = [one.model_dump(mode="json") for one in colour_warnings.warnings(toml, described)]
+        record = {**record, "warnings": [*record["warnings"], *about_colours]}
+    show(record)
+
+
+def _exit_code(outcome: dict[str, Any], *, propagate: bool) -> int:
+    if outcome["status"] == "ok":
+        return 0
+    code, ended_by, message = outcome.get("exit_code"), outcome.get("signal"), outcome.get("message")
+    if propagate and code is not None:
+        return int(code)
+    if propagate and ended_by is not None:
+        return 128 + int(ended_by)
+    interrupted = message is not None and message.startswith("interrupted by")
+    # In the foreground of a terminal Ctrl-C reaches the program alone.
+    return 130 if interrupted or ended_by == signal.SIGINT else 1

@@ -1,0 +1,109 @@
+"""Campaigns whose executions are not all alike: what changed is told or left out, and never fitted in silence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playing import Machine, linear
+from test_model_run import asked, campaign
+
+from pagelab.errors import BadInputError
+from pagelab.model_run.answer import facts
+from pagelab.model_run.run import run
+
+pytestmark = pytest.mark.usefixtures("few_repeats")
+
+
+@pytest.fixture
+def few_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pagelab.model_run.planning._MOST_REPEATS", 3)
+    monkeypatch.setattr("pagelab.model_run.executions._CLOCK", """echo '{"cycle_ns": 1.0}'""")
+
+
+def test_a_clock_that_changes_meanwhile_is_told(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every other execution finds a clock that is slower by a tenth."""
+    script = tmp_path / "clock.sh"
+    script.write_text(
+        'n=$(cat "$0.n" 2>/dev/null || echo 0)\necho $((n + 1)) > "$0.n"\n'
+        """[ $((n % 2)) = 0 ] && echo '{"cycle_ns": 1.0}' || echo '{"cycle_ns": 1.1}'\n"""
+    )
+    monkeypatch.setattr("pagelab.model_run.executions._CLOCK", f"sh {script}")
+    found, _ = campaign(tmp_path, Machine(trace), asked(trace, select="random"))
+    told = {one.kind: one.message for one in found.told}
+    assert "a cycle took 1.000 to 1.100 ns" in told["clock-changed"]
+    assert any(line.startswith("caution: the clock changed during the campaign") for line in facts(found))
+
+
+def test_a_clock_that_stays_is_not_told(trace: Path, tmp_path: Path) -> None:
+    found, _ = campaign(tmp_path, Machine(trace, noise=0.001), asked(trace, select="random"))
+    assert {one.kind for one in found.told} & {"clock-changed", "rounds-apart", "machine-changed"} == set()
+
+
+def test_rounds_that_ran_on_a_slower_machine_are_told(trace: Path, tmp_path: Path) -> None:
+    """A migration in the middle: what runs after the first round takes half as long again."""
+    machine = Machine(trace, noise=0.001)
+    first_round = 2 + 9 + 60
+    machine.rule = lambda counts: linear(counts) * (1.5 if machine.runs > first_round else 1.0)
+    found, _ = campaign(tmp_path, machine, asked(trace, select="adaptive", aim=0.0001))
+    assert len(found.rounds) > 1
+    assert "rounds-apart" in {one.kind for one in found.told}
+
+
+def test_another_kernel_in_the_second_session_is_told(trace: Path, tmp_path: Path) -> None:
+    wanted = asked(trace, select="random")
+
+    def on(release: str) -> Any:
+        machine = {"machine": {}, "provenance": {"host": "here", "kernel": {"release": release}}}
+        return replace(Machine(trace).tools(), machine=lambda: machine)
+
+    run(wanted, tmp_path / "gups.model", on("6.1"), dry_run=True)
+    found = run(wanted, tmp_path / "gups.model", on("6.12"))
+    told = {one.kind: one.message for one in found.told}
+    assert "kernel.release: 6.1 → 6.12" in told["machine-changed"]
+
+
+SHORT = {"warnings": [{"kind": "placement-shortfall", "severity": "warning", "message": "short", "data": {}}]}
+
+
+@pytest.mark.parametrize(
+    ("tiles", "message"),
+    [
+        (24, r"too few for a model; left out: .*did not get the pages of the layout"),
+        (25, r"the layout of 2M pages alone is left out \(memory did not get the pages of the layout\)"),
+    ],
+)
+def test_layouts_that_never_get_their_pages_are_not_fitted(
+    tiles: int, message: str, trace: Path, tmp_path: Path
+) -> None:
+    """Mixtures alone, or everything but 4K: the trace has 24 tiles."""
+    with pytest.raises(BadInputError, match=message):
+        campaign(tmp_path, Machine(trace, tiles=tiles, wrong={"some": SHORT}), asked(trace, select="random"))
+
+
+def test_executions_whose_counters_did_not_count_are_left_out_and_listed(trace: Path, tmp_path: Path) -> None:
+    """Of mixtures, every third execution lost its counters to somebody else."""
+
+    def lost(number: int) -> dict[str, Any]:
+        if number % 3:
+            return {}
+        values = {"": 0.05, ".cpu": 0.05, ".user": 0.05, ".system": 0.0, ".thread": 0.05}
+        values |= {".faults": 0.0, ".major_faults": 0.0}
+        return {"measurements": [{"name": f"work{part}", "value": v, "unit": "s"} for part, v in values.items()]}
+
+    machine = Machine(trace, counts=True, noise=0.001, wrong={"some": lost})
+    found, file = campaign(tmp_path, machine, asked(trace, counts="measured", select="random"))
+    assert {one.why for one in found.excluded} == {"counters did not count"}
+    assert file.points().source == "counted"
+
+
+def test_counts_that_are_the_same_in_every_layout_are_told_beside_the_models(trace: Path, tmp_path: Path) -> None:
+    """Counters that count something else: H, M and C do not follow the pages, the time does."""
+    machine = Machine(trace, counts=True)
+    real = machine.simulated
+    machine.simulated = lambda layout: {**real(layout), "h": 5.0}  # type: ignore[method-assign]
+    machine.rule = lambda counts: 2e7 + 0.8 * counts["c"]
+    _, file = campaign(tmp_path, machine, asked(trace, counts="measured", select="random"))
+    assert "constant-input" in {one.kind for one in file.points().warnings()}
