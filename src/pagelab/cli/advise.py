@@ -31,6 +31,8 @@ _BAR = 30
 """Columns of the longest bar."""
 _REGIONS = 24
 """Lines of regions by misses."""
+_NAME = 60
+"""Characters of a command in a heading."""
 
 
 def advise_command(
@@ -155,7 +157,9 @@ def _live(pid: int, seconds: float | None, budget: str | None, *, as_json: bool)
     told = watch(pid, watched, _budget(budget))
     if as_json:
         return told.model_dump_json(by_alias=True, indent=1)
-    lines = [told.verdict, "", f"{told.pid} ({told.command}): private memory, touched within {told.seconds:g} s"]
+    name = terminal.plain(told.command)
+    name = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
+    lines = [told.verdict, "", f"{told.pid} ({name}): private memory, touched within {told.seconds:g} s"]
     kept = sorted(told.regions, key=lambda one: -one.touched_bytes)[:_REGIONS]
     for one in told.regions:
         if one in kept:

@@ -18,6 +18,7 @@ from pagelab.cli.typed import FLAGS
 VALUES: dict[str, str] = {
     "--policy": "policy",
     "--via": "via",
+    "--backend": "backend",
     "--layout": "layout",
     "--cwd": "cwd",
     "--stdin": "stdin",
