@@ -103,6 +103,10 @@ _RUNNING: list[subprocess.Popen[bytes]] = []
 """Launchers that some thread waits for."""
 
 
+HELD: set[int] = set()
+"""Descriptors that each launcher inherits: a lock that its run holds also when this process is killed before it."""
+
+
 def end_running() -> None:
     """Ends the runs of all threads, which get their records as those of programs that were ended."""
     for process in list(_RUNNING):
@@ -120,7 +124,7 @@ def _wait_for(request_path: Path, pass_on: tuple[int, ...]) -> tuple[int, str]:
     complaint_path = request_path.with_name("complaint")
     complaint_path.touch()
     command = [str(paths.launcher()), "--complaint", str(complaint_path), str(request_path)]
-    process = subprocess.Popen(command, pass_fds=pass_on, env=environment.inherited())
+    process = subprocess.Popen(command, pass_fds=(*pass_on, *HELD), env=environment.inherited())
     _RUNNING.append(process)
     try:
         returned = process.wait()

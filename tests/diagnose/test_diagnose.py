@@ -20,10 +20,10 @@ from pagelab.diagnose.page import write
 from pagelab.diagnose.run import begin, resume
 from pagelab.errors import BadInputError, RunFailedError
 from pagelab.record import Record
-from pagelab.study.control import Tools
 from pagelab.study.errors import StudyInterruptedError
 from pagelab.study.plan import Condition
 from pagelab.study.store import Store
+from pagelab.study.tools import Tools
 from study.fakes import FakeRunner, record
 
 Program = Callable[[Condition, np.random.Generator], float]

@@ -13,8 +13,8 @@ from pagelab.diagnose.run import begin
 from pagelab.diagnose.spread import between_values, spread_ratio
 from pagelab.errors import BadInputError
 from pagelab.record import Record
-from pagelab.study.control import Tools
 from pagelab.study.plan import Condition
+from pagelab.study.tools import Tools
 from study.fakes import FakeRunner, record
 
 

@@ -119,7 +119,7 @@ def test_a_host_that_does_not_see_a_trace_is_named(dask: Cluster, spec: Path) ->
 
 
 def test_workers_with_another_pagelab_are_refused(dask: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    with DaskCluster(dask.address)._client(module._distributed()) as client:
+    with DaskCluster(dask.address)._client(module.library()) as client:
         dask.worker()
         client.wait_for_workers(1, timeout=60)
     monkeypatch.setattr(module, "_mine", lambda: "9.9")

@@ -19,8 +19,8 @@ from pagelab.layouts.layout import Tile
 from pagelab.policy import parse
 from pagelab.record import Record
 from pagelab.simulate.tlb_runs import tlb
-from pagelab.study.control import Tools
 from pagelab.study.plan import Condition
+from pagelab.study.tools import Tools
 
 COMMAND = [str(paths.workload()), "gups", "--bytes", "48M", "--updates", "200000"]
 WINDOW = "work"

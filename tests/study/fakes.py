@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from pagelab.record import Record
-from pagelab.study.control import Tools, resume_study, run_study
+from pagelab.study.control import resume_study, run_study
 from pagelab.study.errors import StudyInterruptedError
 from pagelab.study.plan import Condition
+from pagelab.study.tools import Tools
 
 TWO_BY_TWO = """\
 name = "fake"

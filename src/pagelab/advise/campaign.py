@@ -30,13 +30,13 @@ from pagelab.layouts import Layout, footprint
 from pagelab.layouts.footprint import lacks_huge_pages, used
 from pagelab.layouts.layout import POOLS
 from pagelab.study.budget import MOST_BLOCKS, fewest_of
-from pagelab.study.control import Tools
 from pagelab.study.errors import StudyInterruptedError
 from pagelab.study.pair import only_measurement, run_own
 from pagelab.study.primary import metric_of
 from pagelab.study.progress import Progress, Silent, Titled, shown_duration
 from pagelab.study.setting import KERNEL, Setting
 from pagelab.study.store import Store
+from pagelab.study.tools import Tools
 from pagelab.study.trying import Trying
 
 FOOTPRINT, MOSAICS, CHECK = "footprint", "mosaics", "check"

@@ -20,6 +20,14 @@ study_app = typer.Typer(
     help="Studies: programs × policies, many executions in a recorded random order, in a crash-safe store.",
 )
 
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS|N",
+        help="Share the blocks among the hosts of a Dask scheduler, tcp://host:port; or N workers here.",
+    ),
+]
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The study's directory.")]
 
 
@@ -38,6 +46,7 @@ def run_command(
         float | None,
         typer.Option("--minutes", "-m", metavar="N", help="Time for the runs: as many executions as fit."),
     ] = None,
+    cluster: Cluster = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything and show the plan; run nothing.")
     ] = False,
@@ -61,12 +70,15 @@ def run_command(
         pagelab study run page-size.toml --minutes 10
 
         pagelab study run nondeterminism --quick
+
+        pagelab study run page-size.toml --cluster tcp://10.0.0.1:8786
     """
     from pagelab.study.control import run_study
     from pagelab.study.launching import local_tools
     from pagelab.study.progress import for_terminal
     from pagelab.study.spec import read
 
+    _check_cluster(cluster)
     spec = _bundled(spec)
     directory = into or Path(f"{read(spec).name}{'-quick' if quick else ''}.study")
     if dry_run:
@@ -86,8 +98,19 @@ def run_command(
         skip_impossible=skip_impossible,
         quick=quick,
         minutes=minutes,
+        cluster=cluster,
     )
     conclude(finished, directory)
+
+
+def _check_cluster(cluster: str | None) -> None:
+    from pagelab.errors import BadInputError
+
+    if cluster is not None and "://" not in cluster and not (cluster.isascii() and cluster.isdigit() and int(cluster)):
+        raise BadInputError(
+            f"--cluster {cluster}: neither a scheduler's address nor a number of workers; such as: "
+            "--cluster tcp://10.0.0.1:8786, --cluster 2"
+        )
 
 
 def _bundled(spec: Path) -> Path:
@@ -128,6 +151,7 @@ def resume_command(
     as_begun: Annotated[
         bool, typer.Option("--as-begun", help="Continue with the original file although it was edited since.")
     ] = False,
+    cluster: Cluster = None,
 ) -> None:
     """Continue a study that was interrupted, at the run that was in progress, in the same order; or extend it.
 
@@ -145,6 +169,7 @@ def resume_command(
     from pagelab.study.launching import local_tools
     from pagelab.study.progress import for_terminal
 
+    _check_cluster(cluster)
     if executions is not None and minutes is not None:
         raise BadInputError("--executions and --minutes exclude each other: each decides how many executions there are")
     finished = resume_study(
@@ -154,6 +179,7 @@ def resume_command(
         executions=executions,
         minutes=minutes,
         as_begun=as_begun,
+        cluster=cluster,
     )
     conclude(finished, directory)
 

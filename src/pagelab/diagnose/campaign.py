@@ -21,12 +21,13 @@ from pagelab.diagnose import allocate, judge, specs
 from pagelab.diagnose.model import Pin, Settings, Source
 from pagelab.diagnose.sources import CONTROL_COPIES, sources
 from pagelab.errors import BadInputError, RunFailedError
-from pagelab.study.control import Tools, resume_study, run_study
+from pagelab.study.control import resume_study, run_study
 from pagelab.study.launching import tells_noise
 from pagelab.study.plan import Condition
 from pagelab.study.planning import plan_text
 from pagelab.study.progress import Progress
 from pagelab.study.store import NAME, Store
+from pagelab.study.tools import Tools
 
 STATE = "diagnose.json"
 VALUES = 5

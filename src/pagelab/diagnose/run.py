@@ -15,8 +15,8 @@ from pagelab.diagnose.sources import COMBINED
 from pagelab.diagnose.spread import Range
 from pagelab.errors import BadInputError, PagelabError
 from pagelab.stats.refusal import Refusal, StatsRefusedError
-from pagelab.study.control import Tools
 from pagelab.study.progress import Progress, Silent
+from pagelab.study.tools import Tools
 
 RESULT = "diagnosis.json"
 

@@ -40,7 +40,7 @@ class DaskCluster:
 
         Raises :class:`MachineError` where there is no scheduler, it goes away, or a worker has another pagelab.
         """
-        distributed = _distributed()
+        distributed = library()
         source = iter(jobs)
         with self._client(distributed) as client:
             self._check(client)
@@ -68,18 +68,23 @@ class DaskCluster:
     @contextmanager
     def _client(self, distributed: Any) -> Iterator[Any]:
         """A connection. Leaving it makes the scheduler forget the jobs that nobody has begun."""
-        try:
-            client = distributed.Client(self.address, timeout=_CONNECT_S, set_as_default=False)
-        except (OSError, ValueError, distributed.TimeoutError) as error:
-            raise MachineError(
-                f"cannot reach a Dask scheduler at {self.address}: {error}; start one with: dask scheduler --host HOST"
-            ) from error
+        client = self.connect()
         try:
             yield client
         except (OSError, distributed.TimeoutError) as error:
             raise self._gone(str(error)) from error
         finally:
             client.close(timeout=_CONNECT_S)
+
+    def connect(self) -> Any:
+        """A client of the scheduler, which the caller closes. Raises :class:`MachineError` where there is none."""
+        distributed = library()
+        try:
+            return distributed.Client(self.address, timeout=_CONNECT_S, set_as_default=False)
+        except (OSError, ValueError, distributed.TimeoutError) as error:
+            raise MachineError(
+                f"cannot reach a Dask scheduler at {self.address}: {error}; start one with: dask scheduler --host HOST"
+            ) from error
 
     def _check(self, client: Any) -> None:
         """Every worker that is there has this pagelab; later ones are the work's to check."""
@@ -116,7 +121,7 @@ def _mine() -> str | None:
     return pagelab_version()
 
 
-def _distributed() -> Any:
+def library() -> Any:
     """The library, of which most of pagelab has no need. Raises :class:`MachineError`."""
     try:
         return import_module("distributed")

@@ -12,12 +12,13 @@ import polars as pl
 from pagelab.errors import BadInputError
 from pagelab.layouts import Layout
 from pagelab.model_run.document import Asked
-from pagelab.study.control import Tools, resume_study
+from pagelab.study.control import resume_study
 from pagelab.study.pair import run_own
 from pagelab.study.progress import Progress, Silent
 from pagelab.study.setting import Setting, workload
 from pagelab.study.store import NAME, Store
 from pagelab.study.toml_text import dumps
+from pagelab.study.tools import Tools
 
 CANNOT = "no model can be made"
 EVENTS = ("tlb", "cycles")

@@ -22,9 +22,9 @@ from pagelab.layouts import Footprint, Layout
 from pagelab.model_run import document, executions
 from pagelab.model_run.estimate import Noise, estimate
 from pagelab.model_run.simulation import Simulator
-from pagelab.study.control import Tools
 from pagelab.study.lock import DirectoryLock
 from pagelab.study.progress import Progress, Silent, Titled, shown_duration
+from pagelab.study.tools import Tools
 
 SCHEMA: Literal["pagelab.model-range/1"] = "pagelab.model-range/1"
 NEAR = 0.02

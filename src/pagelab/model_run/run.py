@@ -33,13 +33,13 @@ from pagelab.models.document import write as write_model
 from pagelab.models.judgement import FOLDS, judge
 from pagelab.models.points import varies
 from pagelab.record import Record
-from pagelab.study.control import Tools
 from pagelab.study.errors import StudyInterruptedError
 from pagelab.study.lock import DirectoryLock
 from pagelab.study.progress import Progress, Silent, Titled, shown_duration
 from pagelab.study.session import machine_changes
 from pagelab.study.setting import Setting, program_name
 from pagelab.study.store import Store
+from pagelab.study.tools import Tools
 
 TRIAL, PILOT = "trial", "pilot"
 _ALL_HUGE = "\n".join(f'[[rule]]\nmemory = "{pool}"\npages = "2M"\n' for pool in ("heap", "anon", "arenas"))

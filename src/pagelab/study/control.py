@@ -5,37 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..record import RunWarning, WarningKind
+from ..record import WarningKind
 from . import programs
 from .budget import add_minutes, with_minutes
+from .cluster import MARK, ClusterSession, refuse_unfit
 from .edited import between, refuse_edited, told
 from .errors import StudyError
 from .extend import add_executions
-from .job import Runner
 from .lock import DirectoryLock
 from .plan import Plan, digest_of
-from .prepare import SPEC_COPY, Check, Prepared, create, prepare
+from .prepare import SPEC_COPY, Prepared, create, prepare
 from .progress import Progress, Silent
 from .session import Finished, Session
 from .store import NAME, Store
-
-
-@dataclass(frozen=True)
-class Tools:
-    """A session's access to the machine; tests replace it."""
-
-    runner: Runner
-    check: Check
-    machine: Callable[[], dict[str, Any]]
-    """The machine as it is now, plain data (``{"machine": …, "provenance": …}``)."""
-    noise: Callable[[Plan], RunWarning | None] = lambda _plan: None
-    """A warning where the machine is not quiet enough for small effects in what the plan compares."""
-    limits: Callable[[Plan], list[RunWarning]] = lambda _plan: []
-    """Limits in force that leave programs little room for what the policies take besides; each record has its own."""
+from .tools import Tools
 
 
 def run_study(
@@ -47,21 +34,27 @@ def run_study(
     skip_impossible: bool = False,
     quick: bool = False,
     minutes: float | None = None,
+    cluster: str | None = None,
     change: Callable[[Prepared], Prepared] | None = None,
 ) -> Finished:
     """Plans ``spec``, creates ``directory`` and runs to the end.
 
     With ``minutes`` the number of executions is what fits (:mod:`pagelab.study.budget`). ``change`` may alter the plan
-    before anything is stored. Raises the errors of :func:`pagelab.study.prepare.prepare`,
+    before anything is stored. ``cluster``: the address of a Dask scheduler, or a number of workers here, on whose hosts
+    the blocks are run (:mod:`pagelab.study.cluster`). Raises the errors of :func:`pagelab.study.prepare.prepare`,
     StudyError when the directory is in use or holds a study, StudyInterruptedError when stopped.
     """
     progress = progress or Silent()
-    prepared = prepare(spec, directory, tools.check, skip_impossible=skip_impossible, quick=quick)
+    # On a cluster each host answers for itself.
+    check = tools.check if cluster is None else lambda _condition: None
+    prepared = prepare(spec, directory, check, skip_impossible=skip_impossible, quick=quick)
     minutes = prepared.plan.minutes if minutes is None else minutes
     prepared = prepared if minutes is None else _given_time(prepared, minutes)
     prepared = change(prepared) if change else prepared
+    if cluster is not None:
+        refuse_unfit(prepared.plan)
     absent = programs.missing(prepared.plan)
-    if absent:
+    if absent and cluster is None:
         raise StudyError("\n".join(absent))
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -70,13 +63,37 @@ def run_study(
     with DirectoryLock(directory):
         _refuse_another(prepared, directory)
         machine = tools.machine()
-        extra = {"programs": programs.fingerprints(prepared.plan), "machine": machine}
+        extra: dict[str, Any] = {"programs": programs.fingerprints(prepared.plan), "machine": machine}
+        if cluster is not None:
+            extra[MARK] = "1"
         with create(prepared, directory, extra) as store:
             for note in prepared.notes:
                 progress.note(note)
-            for warning in [*prepared.warnings, *tools.limits(prepared.plan)]:
+            for warning in [*prepared.warnings, *([] if cluster else tools.limits(prepared.plan))]:
                 progress.note(f"warning: {warning.message}")
-            return Session(store, directory, tools.runner, machine, progress).work(tools.noise(store.plan()))
+            return _work(store, directory, tools, machine, progress, cluster)
+
+
+def _work(
+    store: Store, directory: Path, tools: Tools, machine: dict[str, Any], progress: Progress | None, cluster: str | None
+) -> Finished:
+    if cluster is not None:
+        return ClusterSession(store, directory, tools.runner, machine, progress, cluster).work()
+    return Session(store, directory, tools.runner, machine, progress).work(tools.noise(store.plan()))
+
+
+def _refuse_other_place(directory: Path, meta: dict[str, str], cluster: str | None) -> None:
+    """A study on a cluster stays there: blocks belong to their hosts."""
+    if MARK in meta and cluster is None:
+        raise StudyError(
+            f"{directory} runs on a cluster, and its blocks belong to their hosts; continue it with: pagelab study "
+            f"resume {directory} --cluster ADDRESS"
+        )
+    if MARK not in meta and cluster is not None:
+        raise StudyError(
+            f"{directory} was begun on one machine, without --cluster; continue it there with: pagelab study resume "
+            f"{directory}; or start anew: pagelab study run SPEC --into ANOTHER --cluster {cluster}"
+        )
 
 
 def _refuse_another(prepared: Prepared, directory: Path) -> None:
@@ -107,6 +124,7 @@ def resume_study(
     executions: int | None = None,
     minutes: float | None = None,
     as_begun: bool = False,
+    cluster: str | None = None,
 ) -> Finished:
     """Continues the study in ``directory`` at the run that was in progress.
 
@@ -122,6 +140,9 @@ def resume_study(
         meta = store.meta()
         if "origin" in meta:
             raise StudyError(f"{directory} was imported from {meta['origin']}; there is nothing to continue")
+        _refuse_other_place(directory, meta, cluster)
+        if cluster is not None and minutes is not None:
+            raise StudyError("--cluster and --minutes exclude each other: hosts differ in pace; use --executions N")
         _refuse_changes(directory, store.plan(), meta)
         if not as_begun:
             refuse_edited(directory, meta, executions, minutes)
@@ -129,9 +150,9 @@ def resume_study(
             add_executions(store, executions)
         if minutes is not None:
             add_minutes(store, minutes)
-        for warning in tools.limits(store.plan()):
+        for warning in [] if cluster else tools.limits(store.plan()):
             (progress or Silent()).note(f"warning: {warning.message}")
-        return Session(store, directory, tools.runner, tools.machine(), progress).work(tools.noise(store.plan()))
+        return _work(store, directory, tools, tools.machine(), progress, cluster)
 
 
 def _refuse_changes(directory: Path, plan: Plan, meta: dict[str, str]) -> None:

@@ -18,6 +18,7 @@ _RUNS: dict[str, Any] = {
     "run_id": pl.Int64,
     "position": pl.Int64,
     "block": pl.Int64,
+    "platform": pl.String,
     "workload": pl.String,
     "policy": pl.String,
     "condition": pl.String,
@@ -51,8 +52,10 @@ _RUNS: dict[str, Any] = {
 _RUN_QUERY = """
 SELECT run.id, run.position, schedule.block, condition.workload, condition.policy, condition.name, run.execution,
        run.status, run.started_at, json_remove(run.record_json, '$.measurements'), run.message, run.duration_s,
-       (SELECT count(*) FROM attempt WHERE attempt.position = run.position)
-FROM run JOIN schedule USING (position) JOIN condition ON condition.id = run.condition
+       (SELECT count(*) FROM attempt WHERE attempt.position = run.position),
+       block_platform.platform
+FROM run JOIN schedule USING (position) LEFT JOIN block_platform USING (block)
+     JOIN condition ON condition.id = run.condition
 ORDER BY run.position
 """
 
@@ -87,7 +90,8 @@ class Source(Protocol):
 def runs(store: Source) -> pl.DataFrame:
     """One row an execution, in order of position, warm-ups and failed ones too.
 
-    Columns: those of docs/architecture/contracts.md (Store), ``short_placed`` (a placement-shortfall warning),
+    Columns: those of docs/architecture/contracts.md (Store), ``platform`` (of a study on a cluster),
+    ``short_placed`` (a placement-shortfall warning),
     ``exit_code``, ``signal``, ``message``, ``duration_s`` (with set-up and flushing), ``attempts`` (more than 1: it
     was interrupted before), ``imported``, and one column ``counter.<name>`` for each counter (null where it did not
     count).
@@ -102,6 +106,7 @@ def runs(store: Source) -> pl.DataFrame:
                 "run_id": row[0],
                 "position": row[1],
                 "block": row[2],
+                "platform": row[13],
                 "workload": row[3],
                 "policy": row[4],
                 "condition": row[5],

@@ -13,10 +13,10 @@ from ..launcher import end_running
 from ..record import Record, RunWarning, WarningKind
 from ..runner import run, scarce
 from .co_run import is_processor_time
-from .control import Tools
 from .feasible import cannot
 from .job import RunNotStarted
 from .plan import Condition, Plan
+from .tools import Tools
 
 
 class LocalRunner:

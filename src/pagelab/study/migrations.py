@@ -93,7 +93,21 @@ V3 = """
 -- meta.plan is pagelab.study/2: what a condition asks of each run is in its `request`, as the launcher reads it.
 """
 
-CHAIN = (V1, V2, V3)
+V4 = """
+CREATE TABLE platform (
+    name      TEXT PRIMARY KEY,
+    host      TEXT NOT NULL,
+    processor TEXT NOT NULL,
+    kernel    TEXT NOT NULL,
+    machine   TEXT NOT NULL              -- JSON: the machine as the study first found it
+) STRICT;
+CREATE TABLE block_platform (            -- of a study on a cluster: each block is of one platform
+    block    INTEGER PRIMARY KEY,        -- as in schedule
+    platform TEXT NOT NULL REFERENCES platform (name)
+) STRICT;
+"""
+
+CHAIN = (V1, V2, V3, V4)
 VERSION = len(CHAIN)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pagelab.errors import BadInputError
 from pagelab.study.budget import checked_minutes
-from pagelab.study.control import Tools, run_study
+from pagelab.study.control import run_study
 from pagelab.study.errors import SpecError, TooLongError
 from pagelab.study.plan import CO_RUN
 from pagelab.study.primary import metric_of
@@ -19,6 +19,7 @@ from pagelab.study.sides import NAME, SIDES, needs_shell
 from pagelab.study.store import Store
 from pagelab.study.substitute import literal
 from pagelab.study.toml_text import dumps
+from pagelab.study.tools import Tools
 
 PLAIN = Setting("kernel", KERNEL)
 TRIAL = "trial"

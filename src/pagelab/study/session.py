@@ -57,6 +57,7 @@ class Session:
         self._conditions = {condition.index: condition for condition in self._plan.conditions}
         self._id = 0
         self._attempts: dict[int, int] = {}
+        self._resume = f"pagelab study resume {directory}"
 
     def work(self, noise: RunWarning | None = None) -> Finished:
         """Runs to the end. Raises :class:`StudyInterruptedError` when asked to stop; what is finished is kept."""
@@ -81,7 +82,7 @@ class Session:
             if reason == "interrupted":
                 raise StudyInterruptedError(
                     f"stopped by {interrupts.seen}; {len(self._store.finished())} runs are kept; "
-                    f"continue with: pagelab study resume {self._directory}"
+                    f"continue with: {self._resume}"
                 )
         finally:
             self._store.end_session(self._id, reason)
@@ -102,7 +103,7 @@ class Session:
             if failed:
                 raise StudyError(
                     f"the study's set-up failed: {failed.command}: {failed.message}\n{failed.output}".rstrip()
-                    + f"\nmend it, then continue with: pagelab study resume {self._directory}"
+                    + f"\nmend it, then continue with: {self._resume}"
                 )
             self._run_planned(interrupts)
         finally:

@@ -217,19 +217,20 @@ class Store:
             )
             return int(cursor.lastrowid or 0)
 
-    def interrupt_attempts(self, why: str) -> None:
-        """Marks the run in progress as abandoned: it has no result, and a later session repeats it."""
+    def interrupt_attempts(self, why: str, attempt: int | None = None) -> None:
+        """Marks the run in progress (all of them, or the one) as abandoned: it has no result, and is repeated."""
         with self._transaction():
-            self._give_up_attempts(why)
+            self._give_up_attempts(why, attempt)
 
-    def _give_up_attempts(self, why: str) -> None:
+    def _give_up_attempts(self, why: str, attempt: int | None = None) -> None:
+        which, parameters = ("", ()) if attempt is None else (" AND attempt.id = ?", (attempt,))
         query = (
             "SELECT attempt.position, attempt.started_at, name FROM attempt JOIN schedule USING (position)"
-            " JOIN condition ON condition.id = schedule.condition WHERE outcome IS NULL"
+            f" JOIN condition ON condition.id = schedule.condition WHERE outcome IS NULL{which}"
         )
-        for position, started_at, condition in self.rows(query):
+        for position, started_at, condition in self.rows(query, parameters):
             self._warn_interrupted(position, condition, started_at, why)
-        self._db.execute("UPDATE attempt SET outcome = 'interrupted' WHERE outcome IS NULL")
+        self._db.execute(f"UPDATE attempt SET outcome = 'interrupted' WHERE outcome IS NULL{which}", parameters)
 
     def commit_run(self, slot: Slot, result: RunResult, session: int | None = None, attempt: int | None = None) -> int:
         """One finished run with its measurements and steps, in one transaction; returns its id."""
@@ -291,6 +292,23 @@ class Store:
         """Set-up and tear-down of the whole session."""
         with self._transaction():
             self.put_steps(steps, session, None)
+
+    def put_platform(self, name: str, host: str, processor: str, kernel: str, machine: dict[str, Any]) -> None:
+        """A platform of a study on a cluster; one that is known stays as it was first found."""
+        with self._transaction():
+            self._db.execute(
+                "INSERT OR IGNORE INTO platform VALUES (?, ?, ?, ?, ?)",
+                (name, host, processor, kernel, json.dumps(machine)),
+            )
+
+    def bind_block(self, block: int, platform: str) -> None:
+        """All runs of the block are that platform's."""
+        with self._transaction():
+            self._db.execute("INSERT INTO block_platform VALUES (?, ?)", (block, platform))
+
+    def block_platforms(self) -> dict[int, str]:
+        """Block → name of its platform; empty for a study of one machine."""
+        return dict(self._db.execute("SELECT block, platform FROM block_platform").fetchall())
 
     def put_event(self, kind: Literal["warning", "look", "sized"], data: dict[str, Any]) -> None:
         """Something about the whole study that is worth saying."""

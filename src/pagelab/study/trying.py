@@ -11,13 +11,13 @@ import polars as pl
 
 from pagelab.errors import BadInputError
 from pagelab.study.budget import LEAST_MINUTES, fewest_of
-from pagelab.study.control import Tools
 from pagelab.study.pair import only_measurement, run_own
 from pagelab.study.primary import metric_of
 from pagelab.study.progress import Progress, Silent, shown_duration
 from pagelab.study.setting import Setting, names, workload
 from pagelab.study.store import Store
 from pagelab.study.toml_text import dumps
+from pagelab.study.tools import Tools
 
 TRIAL = "trial"
 """Directory, inside the study's, of the pilot."""

@@ -1,0 +1,188 @@
+"""The hosts of a Dask cluster, one job at a time on the worker that is named: measurements choose where they run.
+
+:class:`~pagelab.distribute.cluster.DaskCluster` sends a job to any worker, and again to another when that one dies. A
+measurement belongs to its host, so that here the caller chooses the worker, hears of its death, and decides itself.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import MachineError
+from .cluster import DaskCluster, library
+from .model import Lost, raised
+
+RESOURCE = "measuring"
+"""What a worker that measures is started with (``dask worker --resources measuring=1``): others of its jobs that take
+it wait, and a worker without it is left alone."""
+_ASKED_S = 1.0
+"""Between two questions for the workers that there are."""
+_RESULT_S = 10.0
+_HERE = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A job that has an outcome: what it was submitted as, and its result, or why it has none."""
+
+    name: str
+    outcome: Any
+
+
+class HostCluster:
+    """The workers of the scheduler at ``where`` (``tcp://host:port``), or so many workers of its own here (``"2"``)."""
+
+    def __init__(self, where: str, say: Callable[[str], None] = lambda _: None) -> None:
+        self.where = where
+        self._say = say
+
+    @contextmanager
+    def connected(self) -> Iterator[Connection]:
+        """Raises :class:`MachineError` where there is no scheduler, or it goes away."""
+        with _own_workers(int(self.where)) if self.where.isdigit() else nullcontext(self.where) as address:
+            client = DaskCluster(address).connect()
+            try:
+                yield Connection(client, address, self._say)
+            finally:
+                with suppress(Exception):  # a scheduler that is gone needs no farewell
+                    client.close(timeout=_RESULT_S)
+
+
+@contextmanager
+def _own_workers(count: int) -> Iterator[str]:
+    """Workers in processes of their own, on the loopback interface; one that dies is started again."""
+    distributed = library()
+    import dask
+
+    # Dask samples the stacks of its workers' threads a hundred times a second; here a program is measured beside it.
+    with dask.config.set({"distributed.worker.profile.enabled": False}):
+        cluster = distributed.LocalCluster(
+            n_workers=count,
+            threads_per_worker=1,
+            processes=True,
+            host=_HERE,
+            dashboard_address=None,
+            resources={RESOURCE: 1},
+            silence_logs=50,
+        )
+        try:
+            yield cluster.scheduler_address
+        finally:
+            cluster.close(timeout=_RESULT_S)
+
+
+class Connection:
+    """Jobs by name on workers by address."""
+
+    def __init__(self, client: Any, address: str, say: Callable[[str], None]) -> None:
+        self.address = address
+        self._client = client
+        self._say = say
+        self._running: dict[str, Any] = {}
+        self._ended: queue.Queue[Any] = queue.Queue()
+        self._workers: set[str] = set()
+        self._asked = float("-inf")
+        self._without: set[str] = set()
+
+    def workers(self) -> set[str]:
+        """Addresses of the workers that may measure, as of a second ago at most.
+
+        Raises :class:`MachineError` when the scheduler is gone.
+        """
+        if time.monotonic() - self._asked >= _ASKED_S:
+            found = self._told()
+            self._workers = {address for address, facts in found.items() if RESOURCE in facts.get("resources", {})}
+            self._asked = time.monotonic()
+            for address in sorted(set(found) - self._workers - self._without):
+                self._without.add(address)
+                self._say(
+                    f"worker {address} is left alone: it was not started for measurements; start it with: dask worker "
+                    f"{self.address} --nthreads 1 --resources {RESOURCE}=1"
+                )
+        return set(self._workers)
+
+    def _told(self) -> dict[str, Any]:
+        with self._alive():
+            if self._client.status != "running":
+                raise OSError(f"the connection is {self._client.status}")
+            told: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
+        return told
+
+    def ask(self, function: Callable[[], Any], workers: set[str]) -> dict[str, Any]:
+        """What a short function returns in the process of each worker, beside the job that it has; without those that
+        do not answer."""
+        if not workers:
+            return {}
+        with self._alive():
+            found = self._client.run(function, workers=sorted(workers), on_error="ignore")
+        return dict(found)
+
+    def submit(self, work: Callable[[Any], Any], job: Any, worker: str) -> str:
+        """Starts a job on one worker; returns its name."""
+        name = f"pagelab-{uuid.uuid4()}"
+        with self._alive():
+            future = self._client.submit(
+                work,
+                job,
+                key=name,
+                pure=False,
+                workers=[worker],
+                allow_other_workers=False,
+                resources={RESOURCE: 1},
+            )
+        self._running[name] = future
+        future.add_done_callback(lambda ended: self._ended.put(ended.key))
+        return name
+
+    def forget(self, name: str) -> None:
+        """Gives up a job, whatever becomes of it."""
+        future = self._running.pop(name, None)
+        if future is not None:
+            with suppress(Exception):
+                future.cancel()
+
+    def next(self, timeout_s: float) -> Ended | None:
+        """The next job with an outcome, within that time."""
+        try:
+            name = self._ended.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+        future = self._running.get(name)
+        if future is None:
+            return None
+        if future.status == "finished":
+            try:
+                outcome = future.result(timeout=_RESULT_S)
+            except Exception as error:
+                if not _is_timeout(error):
+                    raise MachineError(f"lost the Dask scheduler at {self.address}: {error}") from error
+                # The result died with its worker: that the worker is gone is told by workers().
+                self._ended.put(name)
+                return None
+        elif future.status == "error":
+            failure = future.exception()
+            outcome = Lost("its worker died") if type(failure).__name__ == "KilledWorker" else raised(failure)
+        else:
+            raise MachineError(f"lost the Dask scheduler at {self.address}: a job is {future.status}")
+        del self._running[name]
+        future.release()
+        return Ended(name, outcome)
+
+    @contextmanager
+    def _alive(self) -> Iterator[None]:
+        try:
+            yield
+        except MachineError:
+            raise
+        except Exception as error:  # of many kinds: of sockets, of tornado, of Dask, of asyncio
+            raise MachineError(f"lost the Dask scheduler at {self.address}: {error}") from error
+
+
+def _is_timeout(error: Exception) -> bool:
+    return isinstance(error, TimeoutError) or type(error).__name__ == "TimeoutError"

@@ -1,0 +1,388 @@
+"""A session on a cluster: blocks are shared among hosts, each block whole on one platform, one run at a time on a host.
+
+Pairs are compared within their block, so that a host is a factor of blocks and cancels in every pair. A host that dies
+in a block keeps it: what is left of it waits for a worker on the same platform.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..distribute.hosts import RESOURCE, Connection, HostCluster
+from ..distribute.model import Lost
+from ..errors import MachineError
+from ..machine.provenance import pagelab_version
+from . import on_host
+from .errors import StudyError
+from .interrupts import Interrupts
+from .job import Job, Runner
+from .plan import Plan, Step
+from .prepare import OUTPUT
+from .progress import Progress, TimeLeft
+from .schedule import Slot
+from .session import Session
+from .store import RunResult, Store
+
+MARK = "cluster"
+"""Entry of ``meta`` of a study that runs on a cluster."""
+_LOOK_S = 0.25
+_PATIENCE_S = 120.0
+"""How long a study waits for a worker when nothing runs."""
+_FAREWELL_S = 15.0
+_DEATHS = 3
+"""Workers that may die of one run before it is given up."""
+
+
+@dataclass
+class _Host:
+    """One machine, with one platform, of any number of workers."""
+
+    here: on_host.Here
+    workers: dict[str, on_host.Here] = field(default_factory=dict)
+    state: str = "new"
+    """new, preparing, ready, refused"""
+    block: int | None = None
+
+    @property
+    def platform(self) -> str:
+        return self.here.platform.name
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What runs on a worker: a job, or its host's preparation."""
+
+    host: _Host
+    worker: str
+    job: Job | None
+    owed: tuple[Step, ...]
+
+
+class Blocks:
+    """Places that wait for a host, by block."""
+
+    def __init__(self, slots: list[Slot], bound: dict[int, str]) -> None:
+        self._slots: dict[int, deque[Slot]] = {}
+        for slot in slots:
+            self._slots.setdefault(slot.block, deque()).append(slot)
+        self._bound = bound
+
+    def take(self, host: _Host, others: set[int], share: int) -> tuple[Slot, bool] | None:
+        """The next place for the host, and whether its block begins with it: of the block that it is in, of one that
+        its platform began, or of a new one; ``others`` are blocks in which other hosts are. A host that has its
+        ``share`` of warm-up blocks leaves further ones to hosts that have not.
+        """
+        mine = [block for block, slots in self._slots.items() if slots and self._bound.get(block) == host.platform]
+        if host.block in mine:
+            return self._slots[host.block].popleft(), False
+        begun = sorted(block for block in mine if block not in others)
+        if begun:
+            return self._slots[begun[0]].popleft(), False
+        new = sorted(block for block, slots in self._slots.items() if slots and block not in self._bound)
+        if not new:
+            return None
+        warm = sum(block < 0 and platform == host.platform for block, platform in self._bound.items())
+        analysed = [block for block in new if block >= 0]
+        block = analysed[0] if warm >= share and analysed else new[0]
+        self._bound[block] = host.platform
+        return self._slots[block].popleft(), True
+
+    def give_back(self, slot: Slot) -> None:
+        self._slots[slot.block].appendleft(slot)
+
+    def left(self) -> bool:
+        return any(self._slots.values())
+
+    def platforms(self) -> list[str]:
+        """Those for which blocks wait that they began."""
+        return sorted({self._bound[block] for block, slots in self._slots.items() if slots and block in self._bound})
+
+
+class ClusterSession(Session):
+    """Blocks on many hosts. ``where``: as :class:`~pagelab.distribute.hosts.HostCluster` has it."""
+
+    def __init__(
+        self,
+        store: Store,
+        directory: Path,
+        runner: Runner,
+        machine: dict[str, Any],
+        progress: Progress | None,
+        where: str,
+    ) -> None:
+        super().__init__(store, directory, runner, machine, progress)
+        self._cluster = HostCluster(where, self._progress.note)
+        self._connection: Connection
+        self._resume = f"pagelab study resume {directory} --cluster {where}"
+        self._hosts: dict[tuple[str, str], _Host] = {}
+        self._tasks: dict[str, _Task] = {}
+        self._owed: dict[str, list[Step]] = {}
+        self._deaths: dict[int, int] = {}
+        self._programs: dict[str, str] | None = None
+        self._idle_since: float | None = None
+        self._told: set[str] = set()
+
+    def _warn_of_other_machine(self) -> None:
+        """Where the session is started measures nothing."""
+
+    def _clean_up_after(self, running: list[int]) -> None:
+        """The tear-down is owed by the hosts, and done there before their next set-up."""
+        bound = self._store.block_platforms()
+        query = (
+            "SELECT DISTINCT block, condition FROM attempt JOIN schedule USING (position)"
+            " WHERE outcome = 'interrupted' AND position NOT IN (SELECT position FROM run)"
+        )
+        for block, condition in self._store.rows(query):
+            if condition in running and block in bound:
+                self._owe(bound[block], self._conditions[condition].teardown)
+        for platform in set(bound.values()):
+            self._owe(platform, self._plan.teardown)
+
+    def _owe(self, platform: str, steps: list[Step]) -> None:
+        self._owed.setdefault(platform, []).extend(steps)
+
+    def _run_all(self, interrupts: Interrupts) -> None:
+        try:
+            with self._cluster.connected() as self._connection:
+                try:
+                    self._run_planned(interrupts)
+                except BaseException:
+                    self._give_up()
+                    raise
+                finally:
+                    with suppress(MachineError):
+                        self._leave()
+        except MachineError as error:
+            kept = f"{len(self._store.finished())} runs are kept"
+            raise MachineError(f"{error}; {kept}; continue with: {self._resume}") from error
+
+    def _run_segment(self, slots: list[Slot], interrupts: Interrupts, time_left: TimeLeft) -> None:
+        blocks = Blocks(slots, self._store.block_platforms())
+        self._idle_since = None
+        while blocks.left() or self._tasks:
+            self._meet(blocks)
+            self._hand_out(blocks)
+            self._wait_no_longer(blocks)
+            with interrupts.abandonable():
+                ended = self._connection.next(_LOOK_S)
+            if ended is not None:
+                task = self._tasks.pop(ended.name)
+                self._take(task, ended.outcome, blocks, time_left)
+            if interrupts.seen:
+                raise KeyboardInterrupt
+
+    # -- hosts ----------------------------------------------------------------------------------------------------
+
+    def _meet(self, blocks: Blocks) -> None:
+        """Greets new workers, and gives up what dead ones were doing."""
+        present = self._connection.workers()
+        for name, task in list(self._tasks.items()):
+            if task.worker not in present:
+                del self._tasks[name]
+                self._connection.forget(name)
+                self._lost(task, blocks)
+        known = {address for host in self._hosts.values() for address in host.workers}
+        for host in self._hosts.values():
+            for address in set(host.workers) - present:
+                del host.workers[address]
+        for address, here in self._connection.ask(on_host.here, present - known).items():
+            mine = pagelab_version()
+            if here.pagelab != mine:
+                raise MachineError(
+                    f"worker {address} has pagelab {here.pagelab}, and this is pagelab {mine}; on its host run: "
+                    f"pip install 'pagelab[cluster]=={mine}'"
+                )
+            host = self._hosts.setdefault((here.alone, here.platform.name), _Host(here))
+            host.workers[address] = here
+
+    def _lost(self, task: _Task, blocks: Blocks) -> None:
+        """A worker died. What it was doing is done again on its platform; what it left set up is torn down first."""
+        host = task.host
+        host.workers.pop(task.worker, None)
+        if task.job is None:
+            host.state = "new"
+            self._owe(host.platform, [*task.owed, *self._plan.teardown])
+            return
+        slot, condition = task.job.slot, task.job.condition
+        self._owe(host.platform, [*task.owed, *condition.teardown])
+        attempt = self._attempts.pop(slot.position)
+        deaths = self._deaths[slot.position] = self._deaths.get(slot.position, 0) + 1
+        if deaths < _DEATHS:
+            self._store.interrupt_attempts(f"worker {task.worker} on {host.here.platform.host} died", attempt)
+            self._progress.note(
+                f"worker {task.worker} died during {condition.name}; the run is repeated on {host.platform}"
+            )
+            blocks.give_back(slot)
+            return
+        why = f"each of {deaths} workers that had it died, the last: {task.worker} on {host.here.platform.host}"
+        self._store.commit_run(slot, RunResult("not-started", None, None, None, why, ()), self._id, attempt)
+        self._progress.finished(condition.name, "not-started", why, None)
+
+    def _hand_out(self, blocks: Blocks) -> None:
+        """To every machine on which nothing runs."""
+        busy = {task.host.here.alone for task in self._tasks.values()}
+        share = -(-self._plan.warmups // max(1, len(self._hosts)))
+        for host in self._hosts.values():
+            if host.here.alone in busy or not host.workers or host.state == "refused":
+                continue
+            worker = min(host.workers)
+            pid = host.workers[worker].pid
+            owed = tuple(self._owed.pop(host.platform, ()))
+            if host.state == "new":
+                host.state = "preparing"
+                self._start(on_host.Preparation(pid, self._plan, owed), _Task(host, worker, None, owed))
+                busy.add(host.here.alone)
+                continue
+            others = {other.block for other in self._hosts.values() if other is not host and other.workers}
+            found = blocks.take(host, {block for block in others if block is not None}, share)
+            if found is None:
+                self._owe(host.platform, list(owed))
+                continue
+            slot, begins = found
+            if begins:
+                self._store.bind_block(slot.block, host.platform)
+            host.block = slot.block
+            job = next(self._jobs([slot]))
+            self._start(on_host.Assignment(pid, job, owed), _Task(host, worker, job, owed))
+            busy.add(host.here.alone)
+
+    def _start(self, work: on_host.Task, task: _Task) -> None:
+        self._tasks[self._connection.submit(on_host.work, work, task.worker)] = task
+
+    def _wait_no_longer(self, blocks: Blocks) -> None:
+        """Says what is waited for when nothing runs, and ends the session when it does not come."""
+        if self._tasks or not blocks.left():
+            self._idle_since = None
+            return
+        now = time.monotonic()
+        self._idle_since = now if self._idle_since is None else self._idle_since
+        waiting = self._waits_for(blocks)
+        if waiting not in self._told:
+            self._told.add(waiting)
+            self._progress.note(waiting)
+        if now - self._idle_since > _PATIENCE_S:
+            raise MachineError(f"{waiting}; none came within {_PATIENCE_S:g} s")
+
+    def _waits_for(self, blocks: Blocks) -> str:
+        start = f"start one there with: dask worker {self._connection.address} --nthreads 1 --resources {RESOURCE}=1"
+        waiting = [name for name in blocks.platforms() if name not in self._ready()]
+        if waiting:
+            return f"blocks that {', '.join(waiting)} began wait for a worker on the same platform; {start}"
+        return f"no worker to measure on; {start.replace(' there', '')}"
+
+    def _ready(self) -> set[str]:
+        return {host.platform for host in self._hosts.values() if host.workers and host.state != "refused"}
+
+    # -- results --------------------------------------------------------------------------------------------------
+
+    def _take(self, task: _Task, outcome: Any, blocks: Blocks, time_left: TimeLeft) -> None:
+        if isinstance(outcome, on_host.OtherProcess):
+            self._lost(task, blocks)
+        elif isinstance(outcome, Lost):
+            raise MachineError(f"{task.host.platform}: {outcome.message}")
+        elif isinstance(outcome, on_host.Prepared):
+            self._admit(task.host, outcome)
+        else:
+            assert isinstance(outcome, on_host.Measured)
+            assert task.job is not None
+            self._commit(task.host, task.job, outcome, time_left)
+
+    def _admit(self, host: _Host, found: on_host.Prepared) -> None:
+        """Makes a host ready, or leaves it alone."""
+        self._store.commit_steps(found.steps, self._id)
+        refused = found.refused or self._other_programs(found.programs)
+        if refused:
+            host.state = "refused"
+            self._progress.note(f"{host.platform} is left alone: {refused}")
+            if self._hosts and all(one.state == "refused" for one in self._hosts.values()):
+                raise StudyError(f"no host can run the study; {host.platform}: {refused}; see: pagelab doctor")
+            return
+        host.state = "ready"
+        platform = host.here.platform
+        self._store.put_platform(platform.name, platform.host, platform.processor, platform.kernel, found.machine)
+        if found.noise is not None:
+            self._warn(found.noise.model_copy(update={"message": f"{platform.host}: {found.noise.message}"}))
+
+    def _other_programs(self, found: dict[str, str]) -> str | None:
+        """Programs of the same path and other contents would make hosts of one study measure different things."""
+        self._programs = found if self._programs is None else self._programs
+        for path, digest in sorted(found.items()):
+            if self._programs.get(path, digest) != digest:
+                return f"{path} is another program than on the other hosts"
+        return None
+
+    def _commit(self, host: _Host, job: Job, found: on_host.Measured, time_left: TimeLeft) -> None:
+        if found.stderr is not None:
+            (self._directory / OUTPUT / job.stderr.name).write_bytes(found.stderr)
+        result = found.result
+        self._store.commit_steps(found.owed, self._id)
+        self._store.commit_run(job.slot, result, self._id, self._attempts.pop(job.slot.position))
+        time_left.finished(job.slot.condition, result.duration_s or 0.0)
+        left = time_left.seconds()
+        hosts = max(1, len({one.here.alone for one in self._hosts.values() if one.state == "ready" and one.workers}))
+        self._progress.finished(
+            job.condition.name, result.status, result.message, None if left is None else left / hosts
+        )
+        self._stop_if_a_block_cannot_start(job, host, result.message)
+
+    def _stop_if_a_block_cannot_start(self, last: Job, host: _Host, message: str | None) -> None:
+        counts = self._store.rows("SELECT count(*), sum(status != 'not-started') FROM run")
+        if counts[0][0] >= len(self._plan.active()) and not counts[0][1]:
+            raise StudyError(
+                f"not one of {counts[0][0]} runs could be started; the last, {last.condition.name} on {host.platform}: "
+                f"{message}; mend it, and start again with: pagelab study run SPEC --into ANOTHER"
+            )
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    def _give_up(self) -> None:
+        """Ends what runs, and waits until it has been torn down."""
+        with suppress(MachineError):
+            self._connection.ask(on_host.give_up, {task.worker for task in self._tasks.values()})
+            self._drain()
+
+    def _drain(self) -> None:
+        deadline = time.monotonic() + _FAREWELL_S
+        while self._tasks and time.monotonic() < deadline:
+            ended = self._connection.next(_LOOK_S)
+            if ended is not None:
+                del self._tasks[ended.name]
+            present = self._connection.workers()
+            for name in [name for name, task in self._tasks.items() if task.worker not in present]:
+                del self._tasks[name]
+
+    def _leave(self) -> None:
+        """The study's tear-down on every host that was set up."""
+        steps, limit = tuple(self._plan.teardown), self._plan.step_timeout_s
+        for name in list(self._tasks):
+            self._connection.forget(name)
+        self._tasks.clear()
+        for host in self._hosts.values():
+            if host.state == "new" or not host.workers or not (steps or self._owed.get(host.platform)):
+                continue
+            worker = min(host.workers)
+            owed = (*self._owed.pop(host.platform, ()), *steps)
+            asked = on_host.TearDown(host.workers[worker].pid, owed, limit)
+            name = self._connection.submit(on_host.work, asked, worker)
+            deadline = time.monotonic() + limit * len(owed) + _FAREWELL_S
+            while time.monotonic() < deadline and worker in self._connection.workers():
+                ended = self._connection.next(_LOOK_S)
+                if ended is not None and ended.name == name:
+                    if isinstance(ended.outcome, tuple):
+                        self._store.commit_steps(ended.outcome, self._id)
+                    break
+
+
+def refuse_unfit(plan: Plan) -> None:
+    """Studies that hosts cannot share. Raises StudyError."""
+    if plan.minutes is not None:
+        raise StudyError("--cluster and minutes exclude each other: hosts differ in pace; write executions = N")
+    if plan.co_run:
+        raise StudyError("--cluster and co_run exclude each other; leave co_run out of the study, or --cluster")
+    if plan.test != "pairs":
+        raise StudyError(f'test = "{plan.test}" compares runs of different hosts; with --cluster write test = "pairs"')

@@ -1,0 +1,244 @@
+"""What a worker of a cluster does for a study on its host: says where it is, prepares, makes one run.
+
+Functions of a module and plain data, since both travel by name and pickle.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from .. import launcher, machine
+from ..errors import BadInputError, MachineError
+from ..machine.provenance import pagelab_version
+from ..record import RunWarning
+from . import programs
+from .feasible import cannot
+from .job import Job, perform, run_steps
+from .launching import LocalRunner, describe_machine, noise_now
+from .plan import Condition, Plan, Step
+from .store import RunResult, StepOutcome
+
+HOST_VARIABLE = "PAGELAB_HOST"
+"""Of a worker: the name of its host, where the machine cannot tell (cloned machines), or to make several of one."""
+_STDERR_KEPT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Platform:
+    """A factor of the analysis: what a block, once begun, is finished on."""
+
+    host: str
+    processor: str
+    kernel: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.host} ({self.processor}, {self.kernel})"
+
+
+@dataclass(frozen=True)
+class Here:
+    """Where a worker is. ``alone``: what all workers of the same machine share, of which one runs at a time."""
+
+    pid: int
+    alone: str
+    platform: Platform
+    pagelab: str | None
+
+
+@dataclass(frozen=True)
+class OtherProcess:
+    """The worker that was meant has died, and another has its address: nothing was done."""
+
+
+class Task(Protocol):
+    """Something to do on a host while nothing else is measured there."""
+
+    @property
+    def pid(self) -> int: ...
+    def do(self) -> Any: ...
+
+
+def work(task: Task) -> Any:
+    """What a worker is sent: the task's result, or :class:`OtherProcess`."""
+    if os.getpid() != task.pid:
+        return OtherProcess()
+    with _alone():
+        return task.do()
+
+
+def here() -> Here:
+    """Of this process."""
+    known = machine.provenance()
+    name = os.environ.get(HOST_VARIABLE)
+    try:
+        identity = hashlib.sha256(Path("/etc/machine-id").read_bytes()).hexdigest()[:8]
+    except OSError:
+        identity = "unknown"
+    platform = Platform(
+        name or f"{known['host']}-{identity}",
+        f"{known['cpu'].get('model_name')} with {known['cpu'].get('count')} CPUs",
+        f"{known['kernel'].get('system')} {known['kernel'].get('release')}",
+    )
+    return Here(os.getpid(), name or str(known.get("boot_id")), platform, pagelab_version())
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """Before a host's first run in a session."""
+
+    pid: int
+    plan: Plan
+    owed: tuple[Step, ...] = ()
+    """Tear-down that a session or worker that was killed here left undone."""
+
+    def do(self) -> Prepared:
+        """Tear-down that is owed, the study's set-up, and whether every condition can run here."""
+        outcomes: list[StepOutcome] = []
+        plan = self.plan
+        described = describe_machine()
+        run_steps("teardown", list(self.owed), plan.step_timeout_s, outcomes, go_on=True)
+        failed = run_steps("setup", plan.setup, plan.step_timeout_s, outcomes)
+        if failed:
+            refused: str | None = f"the study's set-up failed: {failed.command}: {failed.message}"
+        else:
+            refused = _refused(plan, described["machine"])
+        if refused:
+            return Prepared(described, refused, tuple(outcomes), {})
+        return Prepared(described, None, tuple(outcomes), programs.fingerprints(plan), noise_now(plan))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    machine: dict[str, Any]
+    refused: str | None
+    steps: tuple[StepOutcome, ...]
+    programs: dict[str, str]
+    noise: RunWarning | None = None
+
+
+def _refused(plan: Plan, described: dict[str, Any]) -> str | None:
+    for path, digest in plan.inputs.items():
+        try:
+            found = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        except OSError as error:
+            return f"cannot read {path}: {error.strerror}"
+        if found != digest:
+            return f"{path} is another file than where the study was started"
+    for condition in plan.active():
+        cwd = condition.request.cwd
+        if cwd is not None and not Path(cwd).is_dir():
+            return f"{condition.name}: there is no directory {cwd}"
+        try:
+            reason = cannot(condition, described)
+        except (BadInputError, MachineError) as error:
+            reason = str(error)
+        if reason:
+            return f"{condition.name}: {reason}"
+    absent = programs.missing(plan)
+    return absent[0] if absent else None
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One run on one host."""
+
+    pid: int
+    job: Job
+    owed: tuple[Step, ...] = ()
+
+    def do(self) -> Measured:
+        """Set-up, run, tear-down."""
+        outcomes: list[StepOutcome] = []
+        run_steps("teardown", list(self.owed), self.job.step_timeout_s, outcomes, go_on=True)
+        with tempfile.TemporaryDirectory(prefix="pagelab-run-") as directory:
+            job = replace(self.job, output_directory=Path(directory))
+            result = perform(job, LocalRunner())
+            return Measured(result, _end_of(job.stderr), tuple(outcomes))
+
+
+@dataclass(frozen=True)
+class Measured:
+    result: RunResult
+    stderr: bytes | None
+    """Of a run that failed: the end of its error output."""
+    owed: tuple[StepOutcome, ...] = ()
+
+
+def _end_of(path: Path) -> bytes | None:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _STDERR_KEPT_BYTES))
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+@dataclass(frozen=True)
+class TearDown:
+    """After a host's last run in a session."""
+
+    pid: int
+    steps: tuple[Step, ...]
+    timeout_s: float
+
+    def do(self) -> tuple[StepOutcome, ...]:
+        outcomes: list[StepOutcome] = []
+        run_steps("teardown", list(self.steps), self.timeout_s, outcomes, go_on=True)
+        return tuple(outcomes)
+
+
+def give_up() -> None:
+    """Ends the run in progress in this process."""
+    launcher.end_running()
+
+
+_ONE_THREAD = threading.Lock()
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Nothing else is measured on this host meanwhile, by any worker of any cluster.
+
+    The launcher inherits the lock: when a worker is killed the next run waits until the launcher has ended the program.
+    """
+    with _ONE_THREAD:
+        descriptor = _lock()
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        launcher.HELD.add(descriptor)
+        try:
+            yield
+        finally:
+            launcher.HELD.discard(descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+@cache
+def _lock() -> int:
+    """Opened once a process, and never closed. Above the numbers that programs and their callers agree on."""
+    alone = hashlib.sha256(here().alone.encode()).hexdigest()[:16]
+    path = Path(tempfile.gettempdir(), f"pagelab-measuring-{alone}.lock")
+    try:
+        # Another user's file may be read, and that is enough to lock it; to make it anew is refused in /tmp.
+        low = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        low = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    try:
+        return fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 100)
+    finally:
+        os.close(low)
+
+
+def steps_of(conditions: list[Condition]) -> tuple[Step, ...]:
+    """The tear-down of these conditions."""
+    return tuple(step for condition in conditions for step in condition.teardown)
