@@ -39,10 +39,12 @@ class Cluster:
             time.sleep(0.05)
         self.address: str = json.loads(self._file.read_text())["address"]
 
-    def worker(self) -> subprocess.Popen[bytes]:
-        """A worker of one thread in a process of its own, which nobody starts again when it dies."""
+    def worker(self, host: str | None = None, *, measures: bool = False) -> subprocess.Popen[bytes]:
+        """A worker of one thread in a process of its own, which nobody starts again when it dies. It ``measures`` for
+        studies; ``host``: what it says of where it is, so that one machine plays several."""
         options = ["--no-nanny", "--nthreads", "1", "--no-dashboard", "--local-directory", str(self._directory)]
-        return self._start("worker", self.address, *options)
+        options += ["--resources", "measuring=1"] if measures else []
+        return self._start("worker", self.address, *options, more={} if host is None else {"PAGELAB_HOST": host})
 
     def log(self) -> str:
         return (self._directory / "log").read_text()
@@ -58,10 +60,10 @@ class Cluster:
         except (OSError, ValueError):
             return False
 
-    def _start(self, *words: str) -> subprocess.Popen[bytes]:
+    def _start(self, *words: str, more: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
         with (self._directory / "log").open("ab") as log:
             command = [str(DASK), *words, "--host", "127.0.0.1"]
-            process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
+            process = subprocess.Popen(command, env={**self._environment, **(more or {})}, stdout=log, stderr=log)
         self._own.append(process)
         return process
 

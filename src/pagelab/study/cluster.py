@@ -6,6 +6,7 @@ in a block keeps it: what is left of it waits for a worker on the same platform.
 
 from __future__ import annotations
 
+import json
 import time
 from collections import deque
 from contextlib import suppress
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .. import environment
 from ..distribute.hosts import RESOURCE, Connection, HostCluster
 from ..distribute.model import Lost
 from ..errors import MachineError
@@ -30,6 +32,8 @@ from .store import RunResult, Store
 
 MARK = "cluster"
 """Entry of ``meta`` of a study that runs on a cluster."""
+_OWED = "cluster_owed"
+"""Entry of ``meta``: platform → conditions that were running there when the session could not reach it any more."""
 _LOOK_S = 0.25
 _PATIENCE_S = 120.0
 """How long a study waits for a worker when nothing runs."""
@@ -119,6 +123,7 @@ class ClusterSession(Session):
         self._cluster = HostCluster(where, self._progress.note)
         self._connection: Connection
         self._resume = f"pagelab study resume {directory} --cluster {where}"
+        self._environment = environment.inherited()
         self._hosts: dict[tuple[str, str], _Host] = {}
         self._tasks: dict[str, _Task] = {}
         self._owed: dict[str, list[Step]] = {}
@@ -147,6 +152,9 @@ class ClusterSession(Session):
         self._owed.setdefault(platform, []).extend(steps)
 
     def _run_all(self, interrupts: Interrupts) -> None:
+        for platform, conditions in json.loads(self._store.meta().get(_OWED, "{}")).items():
+            left = [self._conditions[index] for index in conditions]
+            self._owe(platform, [*on_host.steps_of(left), *self._plan.teardown])
         try:
             with self._cluster.connected() as self._connection:
                 try:
@@ -155,8 +163,7 @@ class ClusterSession(Session):
                     self._give_up()
                     raise
                 finally:
-                    with suppress(MachineError):
-                        self._leave()
+                    self._leave()
         except MachineError as error:
             kept = f"{len(self._store.finished())} runs are kept"
             raise MachineError(f"{error}; {kept}; continue with: {self._resume}") from error
@@ -235,7 +242,9 @@ class ClusterSession(Session):
             owed = tuple(self._owed.pop(host.platform, ()))
             if host.state == "new":
                 host.state = "preparing"
-                self._start(on_host.Preparation(pid, self._plan, owed), _Task(host, worker, None, owed))
+                self._start(
+                    on_host.Preparation(pid, self._environment, self._plan, owed), _Task(host, worker, None, owed)
+                )
                 busy.add(host.here.alone)
                 continue
             others = {other.block for other in self._hosts.values() if other is not host and other.workers}
@@ -248,7 +257,7 @@ class ClusterSession(Session):
                 self._store.bind_block(slot.block, host.platform)
             host.block = slot.block
             job = next(self._jobs([slot]))
-            self._start(on_host.Assignment(pid, job, owed), _Task(host, worker, job, owed))
+            self._start(on_host.Assignment(pid, self._environment, job, owed), _Task(host, worker, job, owed))
             busy.add(host.here.alone)
 
     def _start(self, work: on_host.Task, task: _Task) -> None:
@@ -352,30 +361,44 @@ class ClusterSession(Session):
             ended = self._connection.next(_LOOK_S)
             if ended is not None:
                 del self._tasks[ended.name]
-            present = self._connection.workers()
-            for name in [name for name, task in self._tasks.items() if task.worker not in present]:
-                del self._tasks[name]
+            if not self._connection.workers().issuperset(task.worker for task in self._tasks.values()):
+                return
 
     def _leave(self) -> None:
-        """The study's tear-down on every host that was set up."""
-        steps, limit = tuple(self._plan.teardown), self._plan.step_timeout_s
-        for name in list(self._tasks):
+        """The study's tear-down on every host that was set up; what cannot be reached owes it to the next session."""
+        left: dict[str, list[int]] = {}
+        for host in self._hosts.values():
+            if host.state == "new":
+                continue
+            running = [task.job.slot.condition for task in self._tasks.values() if task.host is host and task.job]
+            try:
+                done = self._torn_down(host)
+            except MachineError:
+                done = False
+            if not done:
+                left.setdefault(host.platform, []).extend(running)
+        for name in self._tasks:
             self._connection.forget(name)
         self._tasks.clear()
-        for host in self._hosts.values():
-            if host.state == "new" or not host.workers or not (steps or self._owed.get(host.platform)):
-                continue
-            worker = min(host.workers)
-            owed = (*self._owed.pop(host.platform, ()), *steps)
-            asked = on_host.TearDown(host.workers[worker].pid, owed, limit)
-            name = self._connection.submit(on_host.work, asked, worker)
-            deadline = time.monotonic() + limit * len(owed) + _FAREWELL_S
-            while time.monotonic() < deadline and worker in self._connection.workers():
-                ended = self._connection.next(_LOOK_S)
-                if ended is not None and ended.name == name:
-                    if isinstance(ended.outcome, tuple):
-                        self._store.commit_steps(ended.outcome, self._id)
-                    break
+        self._store.put_meta(_OWED, json.dumps(left))
+
+    def _torn_down(self, host: _Host) -> bool:
+        steps = (*self._owed.pop(host.platform, ()), *self._plan.teardown)
+        if not steps and not any(task.host is host for task in self._tasks.values()):
+            return True
+        if not host.workers or any(task.host is host for task in self._tasks.values()):
+            return False
+        worker, limit = min(host.workers), self._plan.step_timeout_s
+        asked = on_host.TearDown(host.workers[worker].pid, self._environment, steps, limit)
+        name = self._connection.submit(on_host.work, asked, worker)
+        deadline = time.monotonic() + limit * len(steps) + _FAREWELL_S
+        while time.monotonic() < deadline and worker in self._connection.workers():
+            ended = self._connection.next(_LOOK_S)
+            if ended is not None and ended.name == name:
+                if isinstance(ended.outcome, tuple):
+                    self._store.commit_steps(ended.outcome, self._id)
+                return True
+        return False
 
 
 def refuse_unfit(plan: Plan) -> None:

@@ -66,6 +66,8 @@ class Task(Protocol):
 
     @property
     def pid(self) -> int: ...
+    @property
+    def environment(self) -> dict[str, str]: ...
     def do(self) -> Any: ...
 
 
@@ -73,7 +75,7 @@ def work(task: Task) -> Any:
     """What a worker is sent: the task's result, or :class:`OtherProcess`."""
     if os.getpid() != task.pid:
         return OtherProcess()
-    with _alone():
+    with _alone(), _environment(task.environment):
         return task.do()
 
 
@@ -98,6 +100,7 @@ class Preparation:
     """Before a host's first run in a session."""
 
     pid: int
+    environment: dict[str, str]
     plan: Plan
     owed: tuple[Step, ...] = ()
     """Tear-down that a session or worker that was killed here left undone."""
@@ -154,6 +157,7 @@ class Assignment:
     """One run on one host."""
 
     pid: int
+    environment: dict[str, str]
     job: Job
     owed: tuple[Step, ...] = ()
 
@@ -189,6 +193,7 @@ class TearDown:
     """After a host's last run in a session."""
 
     pid: int
+    environment: dict[str, str]
     steps: tuple[Step, ...]
     timeout_s: float
 
@@ -201,6 +206,21 @@ class TearDown:
 def give_up() -> None:
     """Ends the run in progress in this process."""
     launcher.end_running()
+
+
+@contextmanager
+def _environment(wanted: dict[str, str]) -> Iterator[None]:
+    """That of who started the session: the same on all hosts. Dask's has settings of malloc and of thread pools, which
+    measured programs would obey."""
+    before = dict(os.environ)
+    own = {HOST_VARIABLE: before[HOST_VARIABLE]} if HOST_VARIABLE in before else {}
+    try:
+        os.environ.clear()
+        os.environ.update({**wanted, **own})
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 _ONE_THREAD = threading.Lock()

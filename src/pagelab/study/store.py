@@ -139,7 +139,9 @@ class Store:
         try:
             yield
         except BaseException:
-            self._db.execute("ROLLBACK")
+            # On a full disk SQLite has done so itself, and would refuse: then what is raised must say what happened.
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
             raise
         self._db.execute("COMMIT")
 
