@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -109,7 +110,12 @@ def test_predictions_have_an_interval_and_warn_beyond_the_layouts(fitted: Path) 
     text = pagelab(fitted, *asked).stdout
     assert "95% interval for a layout's mean: " in text
     far = pagelab(fitted, "predict", "w.model", "--h", "1e9", "--m", "5e8", "--c", "9e10").stdout
+    walks = [one.c for one in ModelFile.model_validate_json((fitted / "w.model").read_text()).layouts]
+    times = (9e10 - max(walks)) / (max(walks) - min(walks))
     assert "warning: C = 9.000e10 lies outside the layouts that were fitted" in far
+    told = re.search(r"C = 9.000e10 .*?, by (\S+)(%| times)", far)
+    assert told is not None
+    assert float(told[1]) / (100 if told[2] == "%" else 1) == pytest.approx(times, rel=0.05)
     # H, M and C each within their range, and nothing like it together.
     apart = pagelab(fitted, "predict", "w.model", "--h", "1e9", "--m", "9.5e8", "--c", "1e9").stdout
     assert "no layout that was fitted has such H, M, C together" in apart

@@ -13,7 +13,8 @@ from pagelab.report.tables import NONE, Table
 from .catalogue import OURS, PUBLISHED
 from .contradiction import Contradiction, contradiction
 from .document import ErrorsDocument, FitDocument, Fits, FloorDocument, ModelFile
-from .points import LABELS, Points
+from .points import LABELS, Points, PointsWarning
+from .reach import judged_beyond
 
 SCHEMA: Literal["pagelab.model-report/1"] = "pagelab.model-report/1"
 _NO_SKILL = 0.2
@@ -102,8 +103,13 @@ def report_of(file: ModelFile, fits: Fits) -> ModelReport:
             ContradictionDocument(inputs=list(one.inputs), error=one.error, longer=one.longer, shorter=one.shorter)
             for one in _contradictions(points)
         ],
-        warnings=[Told(kind=one.kind, message=one.message) for one in points.warnings()],
+        warnings=[Told(kind=one.kind, message=one.message) for one in cautions(points)],
     )
+
+
+def cautions(points: Points) -> list[PointsWarning]:
+    """What a reader of the models has to know of the points."""
+    return [*points.warnings(), *judged_beyond(points)]
 
 
 def _contradictions(points: Points) -> list[Contradiction]:

@@ -12,7 +12,7 @@ _FAR = 1.5
 
 
 def beyond(points: Points, h: float | None, m: float | None, c: float | None) -> list[PointsWarning]:
-    """Warnings for counts outside those of the training layouts, or far from all of them together."""
+    """Warnings for counts outside those of the training layouts, or far from all of them together, with how far."""
     training = points.role("train")
     given = {"h": h, "m": m, "c": c}
     found = []
@@ -26,7 +26,7 @@ def beyond(points: Points, h: float | None, m: float | None, c: float | None) ->
                 PointsWarning(
                     "extrapolation",
                     f"{LABELS[name]} = {number(value)} lies outside the layouts that were fitted "
-                    f"({number(low)} to {number(high)}): the prediction extrapolates",
+                    f"({number(low)} to {number(high)}), by {_far(excess(values, value))}: the prediction extrapolates",
                 )
             )
     if found:
@@ -36,11 +36,53 @@ def beyond(points: Points, h: float | None, m: float | None, c: float | None) ->
         return []
     rows = np.column_stack([(values - values.mean()) / values.std() for values in inputs.values()])
     place = np.array([(given[name] - values.mean()) / values.std() for name, values in inputs.items()])
-    if float(np.min(np.linalg.norm(rows - place, axis=1))) > _FAR * _widest(rows):
+    nearest, gap = float(np.min(np.linalg.norm(rows - place, axis=1))), _widest(rows)
+    if nearest > _FAR * gap:
         names = ", ".join(LABELS[name] for name in inputs)
-        message = f"no layout that was fitted has such {names} together: the prediction extrapolates"
+        far = f": the nearest is {nearest / gap:.1f} times as far as any two neighbours are apart" if gap > 0 else ""
+        message = f"no layout that was fitted has such {names} together{far}; the prediction extrapolates"
         found.append(PointsWarning("extrapolation", message))
     return found
+
+
+def judged_beyond(points: Points) -> list[PointsWarning]:
+    """A warning where test layouts lie outside the training layouts: what their errors judge is extrapolation."""
+    if "test" not in points.roles or "train" not in points.roles:
+        return []
+    training, testing = points.role("train"), points.role("test")
+    by = {
+        name: np.array([excess(values, float(value)) for value in testing.inputs[name]])
+        for name, values in training.inputs.items()
+    }
+    outside = np.any([each > 0 for each in by.values()], axis=0)
+    if not outside.any():
+        return []
+    name = max(by, key=lambda one: float(by[one].max()))
+    row = int(np.argmax(by[name]))
+    return [
+        PointsWarning(
+            "extrapolation",
+            f"{int(outside.sum())} of {len(testing)} test layouts lie outside the layouts that were fitted, "
+            f"{testing.layouts[row]} farthest: its {LABELS[name]} by {_far(float(by[name][row]))}; errors there are "
+            "of predictions that extrapolate",
+        )
+    ]
+
+
+def excess(fitted: Array, value: float) -> float:
+    """How far a count lies outside those of the fitted layouts, as a share of their range; 0 inside it, infinite where
+    they are all the same and this one is another."""
+    low, high = float(fitted.min()), float(fitted.max())
+    out = max(low - value, value - high, 0.0)
+    if out == 0.0:
+        return 0.0
+    return out / (high - low) if high > low else float("inf")
+
+
+def _far(share: float) -> str:
+    if share == float("inf"):
+        return "more than can be told (they are all the same)"
+    return f"{100 * share:.2g}% of their range" if share < 1 else f"{share:.3g} times their range"
 
 
 def _widest(rows: Array) -> float:

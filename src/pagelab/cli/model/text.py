@@ -28,7 +28,7 @@ def text(file: ModelFile, fits: Fits) -> str:
     lines += ["", f"R² of a line in one input: {alone}", *answer.contradictions_told(file.points())]
     refused = [one for one in fits.models if one.refusal]
     lines += [f"not fitted: {one.refusal}" for one in refused]
-    lines += [f"warning: {one.message}" for one in file.points().warnings()]
+    lines += [f"warning: {one.message}" for one in answer.cautions(file.points())]
     return "\n".join(lines)
 
 

@@ -1,0 +1,88 @@
+"""How far counts lie beyond the layouts that were fitted, as predictions and reports tell it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.planted import points
+from pagelab.models.answer import cautions
+from pagelab.models.gaussian_process import GaussianProcess
+from pagelab.models.reach import beyond, excess, judged_beyond
+
+
+@given(share=st.floats(0.001, 50), above=st.booleans())
+def test_the_excess_is_a_share_of_the_range(share: float, above: bool) -> None:
+    fitted = np.array([3.0, 7.0, 5.0])
+    value = 7.0 + 4.0 * share if above else 3.0 - 4.0 * share
+    assert excess(fitted, value) == pytest.approx(share)
+
+
+@given(value=st.floats(3.0, 7.0))
+def test_inside_there_is_none(value: float) -> None:
+    assert excess(np.array([3.0, 7.0]), value) == 0.0
+
+
+def test_where_all_are_the_same_another_is_infinitely_far() -> None:
+    assert excess(np.array([2.0, 2.0]), 2.0) == 0.0
+    assert excess(np.array([2.0, 2.0]), 2.1) == float("inf")
+
+
+def test_a_prediction_beyond_the_layouts_says_by_how_much() -> None:
+    planted = points(30)
+    assert planted.m is not None
+    assert planted.h is not None
+    h, m = float(np.median(planted.h)), float(np.median(planted.m))
+    low, high = float(planted.c.min()), float(planted.c.max())
+    (told,) = beyond(planted, h, m, high + 0.25 * (high - low))
+    assert told.kind == "extrapolation"
+    assert ", by 25% of their range: the prediction extrapolates" in told.message
+    (told,) = beyond(planted, h, m, high + 3 * (high - low))
+    assert ", by 3 times their range: " in told.message
+    (apart,) = beyond(planted, h, float(planted.m.max()), low)
+    far = re.search(r"the nearest is (\S+) times as far as any two neighbours", apart.message)
+    assert far is not None
+    assert float(far[1]) > 1.5
+
+
+def test_the_interval_widens_with_what_is_told() -> None:
+    planted = points(30, noise=0.005)
+    process = GaussianProcess(seed=1).fit(planted)
+    assert planted.h is not None
+    assert planted.m is not None
+    h, m = float(np.median(planted.h)), float(np.median(planted.m))
+    c = float(planted.c.max())
+    span = c - float(planted.c.min())
+    widths = []
+    for share in (0.0, 0.5, 2.0):
+        low, high = process.interval(h, m, c + share * span, level=0.95, of="mean", run_sd=0.0)
+        widths.append(float(high) - float(low))
+    assert widths == sorted(widths)
+
+
+def test_a_report_tells_of_test_layouts_outside_the_fitted_ones() -> None:
+    planted = points(30)
+    order = np.argsort(planted.c)
+    ends = order[-2:]
+    outside = replace(planted, roles=tuple("test" if i in ends else "train" for i in range(30)))
+    (told,) = judged_beyond(outside)
+    assert told.message.startswith("2 of 2 test layouts lie outside the layouts that were fitted")
+    train, test = outside.role("train"), outside.role("test")
+    shares = {name: [excess(values, float(v)) for v in test.inputs[name]] for name, values in train.inputs.items()}
+    worst = max(shares, key=lambda name: max(shares[name]))
+    assert test.layouts[int(np.argmax(shares[worst]))] + " farthest" in told.message
+    assert f"{100 * max(shares[worst]):.2g}% of their range" in told.message
+    assert told in cautions(outside)
+    within = np.all(
+        [(values > np.sort(values)[0]) & (values < np.sort(values)[-1]) for values in planted.inputs.values()], axis=0
+    )
+    middle = [int(i) for i in np.flatnonzero(within)[:3]]
+    assert len(middle) == 3
+    inside = replace(planted, roles=tuple("test" if i in middle else "train" for i in range(30)))
+    assert judged_beyond(inside) == []
+    assert judged_beyond(planted) == []
