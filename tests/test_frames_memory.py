@@ -176,6 +176,22 @@ def thp_always() -> Iterator[None]:
     switch.write_text(before)
 
 
+@pytest.fixture
+def folios_always() -> Iterator[None]:
+    """Folios of 64K instead of huge pages, given whether a program asks or not."""
+    switches = {THP / "hugepages-64kB/enabled": "always", THP / "hugepages-2048kB/enabled": "never"}
+    if not all(switch.exists() for switch in switches):
+        pytest.skip("this kernel has no folios between the sizes (mTHP); boot Linux 6.8 or newer")
+    before = {switch: switch.read_text().split("[")[1].split("]")[0] for switch in switches}
+    try:
+        for switch, value in switches.items():
+            switch.write_text(value)
+        yield
+    finally:
+        for switch, value in before.items():
+            switch.write_text(value)
+
+
 def guest_argv(name: str, workshop: Workshop) -> list[str]:
     more = {"existing": ["placed"], "threads": ["4", "1500"]}
     return [str(workshop.build(f"frames/{name}")), *more.get(name, [])]
@@ -190,6 +206,19 @@ def test_guest_is_placed_where_huge_pages_are_always_given(
     run = run_placed(policy, guest_argv(guest, workshop), run_under)
     sizes = {size.page_bytes for region in run.regions() if region.region == "anon" for size in region.by_size}
     assert sizes == {4096}, run.story()
+
+
+@pytest.mark.usefixtures("folios_always")
+@pytest.mark.parametrize("guest", THP_GUESTS)
+@pytest.mark.parametrize("policy", MAIN, ids=str)
+def test_guest_is_placed_where_folios_between_the_sizes_are_given(
+    policy: FramesPolicy, guest: str, workshop: Workshop, run_under: Runner
+) -> None:
+    run = run_placed(policy, guest_argv(guest, workshop), run_under, may_lack_colours=True)
+    assert run.root.frames is not None
+    assert run.root.frames.engine is not None
+    counts = run.root.frames.engine.values
+    assert counts["chunks"] == counts["small_chunks"] > 0, run.story()
 
 
 @pytest.mark.parametrize("guest", THP_GUESTS)

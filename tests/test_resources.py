@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -19,6 +19,7 @@ from harness.frames import BY_NAME as FRAMES
 from harness.frames import possible
 from harness.guests import Workshop
 from harness.launching import Runner, open_to_all
+from harness.memory import MemoryGroup
 from harness.packages import ROOT, need
 from harness.policies import BY_NAME, POLICIES, Policy
 from pagelab import paths
@@ -26,6 +27,7 @@ from pagelab import paths
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="limits of another user are tried; run: sudo make test")
 PLACING = [FRAMES["page-coloring"], FRAMES["bin-hopping"], FRAMES["pinned"]]
 SWEPT = [BY_NAME[name] for name in ("kernel", "all-4K", "all-2M", "mosaic", "mthp-64K", "demand", "prefault")] + PLACING
+GROUP = "memory of a control group"
 NATIVE_STEP = {"RLIMIT_AS": 64 << 10, "RLIMIT_DATA": 64 << 10, "RLIMIT_STACK": 4096}
 """How exactly the smallest limit is known: address space layout is random."""
 
@@ -105,7 +107,7 @@ def test_the_docs_have_the_launchers_table() -> None:
 def test_the_table_has_every_resource_that_is_swept() -> None:
     source = (ROOT / "tests" / "guests" / "resources.c").read_text()
     names = {*re.findall(r'\{"(RLIMIT_\w+)"', source), "vm.max_map_count"}
-    assert names == surcharges().keys() - {"stack of a call", "space in the run directory"}
+    assert names == surcharges().keys() - {"stack of a call", GROUP, "space in the run directory"}
     assert len(names) == 14
 
 
@@ -143,6 +145,53 @@ def beyond(swept: Policy, limits: dict[str, int], native_limits: dict[str, int])
         if (native == -1) != (limits[name] == -1) or surcharge > allowed + NATIVE_STEP.get(name, 0):
             over[name] = f"{native} natively, {limits[name]} under {swept}; {allowed} allowed"
     return over
+
+
+def lives_in(run: Callable[[MemoryGroup], bool], kib: int) -> bool:
+    """Whether all of three runs in a group of this size do what they have to."""
+
+    def once() -> bool:
+        with MemoryGroup("pagelab-test-room", kib, swap=False, unit=1 << 10) as group:
+            return run(group)
+
+    return all(once() for _ in range(3))
+
+
+@pytest.fixture(scope="module")
+def native_groups(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, int]]:
+    """The program; MiB that it uses → KiB of the smallest group that it lives in, to 64."""
+    program = Workshop(tmp_path_factory.mktemp("group")).build("group_memory")
+    found = {}
+    for mebibytes in (4, 16, 64):
+
+        def natively(group: MemoryGroup, mebibytes: int = mebibytes) -> bool:
+            argv = [*group.prefix(), str(program), str(mebibytes)]
+            return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+
+        least, enough = mebibytes << 10, (mebibytes + 4) << 10
+        assert lives_in(natively, enough)
+        while enough - least > 64:
+            middle = (least + enough) // 2
+            least, enough = (least, middle) if lives_in(natively, middle) else (middle, enough)
+        found[mebibytes] = enough
+    return program, found
+
+
+@AS_ROOT
+def test_a_control_group_is_used_up_by_the_surcharge_only(
+    swept: Policy, native_groups: tuple[Path, dict[int, int]], run_under: Runner
+) -> None:
+    """However large the program is, a forked child of it included."""
+    program, least = native_groups
+    for mebibytes, natively in least.items():
+
+        def under_policy(group: MemoryGroup, mebibytes: int = mebibytes) -> bool:
+            run_under.prefix = group.prefix()
+            run = run_under(swept.toml, [str(program), str(mebibytes)], env=swept.environment())
+            return run.launcher_exit == 0 and run.stdout == "ok\n"
+
+        kib = natively + surcharges()[GROUP][column(swept)] // 1024
+        assert lives_in(under_policy, kib), f"{mebibytes} MiB in a group of {kib} KiB, natively {natively}"
 
 
 @contextmanager

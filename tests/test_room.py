@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from harness.launching import Run, Runner
+from harness.memory import MemoryGroup
 from harness.packages import need
 from pagelab import paths
 from pagelab.record import RunWarning, WarningKind
@@ -97,6 +98,23 @@ def test_few_mappings_are_told(run_under: Runner) -> None:
         run = run_under(SIZES, ["true"])
     assert list(scarce(run)) == ["vm.max_map_count"], run.story()
     assert "sudo sysctl vm.max_map_count=" in scarce(run)["vm.max_map_count"].message
+
+
+@AS_ROOT
+def test_a_small_control_group_is_told(run_under: Runner, table: dict[str, dict[str, int]]) -> None:
+    adds = table["memory of a control group"]["sizes"]
+    with MemoryGroup("pagelab-test-small", 24, swap=False) as group:
+        run_under.prefix = group.prefix()
+        run = run_under(SIZES, ["true"]).succeeded()
+    found = scarce(run)
+    assert list(found) == ["memory of a control group"], run.story()
+    (told,) = found.values()
+    assert (told.data["limit"], told.data["adds"]) == (24 << 20, adds)
+    assert 0 < told.data["used"] < 4 << 20
+    assert f"| sudo tee {group.limit}" in told.message
+    with MemoryGroup("pagelab-test-larger", 64, swap=False) as group:
+        run_under.prefix = group.prefix()
+        assert scarce(run_under(SIZES, ["true"]).succeeded()) == {}
 
 
 @AS_ROOT

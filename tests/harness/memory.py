@@ -39,13 +39,13 @@ def swap_file(path: Path, mebibytes: int) -> Iterator[None]:
 
 
 class MemoryGroup:
-    """A control group, of version 1 or 2, whose processes have ``mebibytes`` of memory, and swap or none."""
+    """A control group, of version 1 or 2, whose processes have ``size`` units of memory (MiB), and swap or none."""
 
-    def __init__(self, name: str, mebibytes: int, *, swap: bool) -> None:
+    def __init__(self, name: str, size: int, *, swap: bool, unit: int = 1 << 20) -> None:
         first = CGROUP / "memory"
         self.is_first_version = first.is_dir()
         self.path = (first if self.is_first_version else CGROUP) / name
-        bytes_ = str(mebibytes << 20)
+        bytes_ = str(size * unit)
         self.limit = self.path / ("memory.limit_in_bytes" if self.is_first_version else "memory.max")
         if self.is_first_version:
             self.settings = {"memory.limit_in_bytes": bytes_}

@@ -46,18 +46,69 @@ pub fn limits() -> Limits {
 
 /// The tightest limit on processes and threads, and how many there are in that group; `None` without a limit.
 pub fn processes() -> Option<(u64, u64)> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let number = |place: &Path, name: &str| fs::read_to_string(place.join(name)).ok()?.trim().parse::<u64>().ok();
-    let places = groups.lines().filter_map(|line| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (parts.next()?, parts.next()?);
-        Some(levels(&mount_point(&mounts, controllers)?, path))
-    });
-    places
-        .flatten()
-        .filter_map(|place| Some((number(&place, "pids.max")?, number(&place, "pids.current")?)))
+    let (groups, mounts) = membership()?;
+    places(&groups, &mounts)
+        .filter_map(|place| Some((number(&place.join("pids.max"))?, number(&place.join("pids.current"))?)))
         .min_by_key(|(limit, used)| limit.saturating_sub(*used))
+}
+
+/// The group that leaves least memory.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// What its processes may have together, in bytes.
+    pub limit: u64,
+    /// What they have, without the files in memory: these can be dropped.
+    pub used: u64,
+    /// Where the limit is set.
+    pub file: PathBuf,
+}
+
+/// The tightest limit on memory; `None` without a limit.
+pub fn memory() -> Option<Memory> {
+    let (groups, mounts) = membership()?;
+    places(&groups, &mounts)
+        .filter_map(|place| memory_of(&place))
+        .min_by_key(|found| found.limit.saturating_sub(found.used))
+}
+
+fn memory_of(group: &Path) -> Option<Memory> {
+    const FILES: [[&str; 4]; 2] = [
+        ["memory.max", "memory.current", "file", "shmem"],
+        ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache", "total_shmem"],
+    ];
+    FILES.iter().find_map(|&[limit, used, cache, shared]| {
+        let file = group.join(limit);
+        let limit = number(&file).filter(|&bytes| bytes < NO_LIMIT)?;
+        let parts = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+        let part = |name: &str| {
+            let found =
+                parts.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<u64>().ok());
+            found.unwrap_or(0)
+        };
+        let droppable = part(cache).saturating_sub(part(shared));
+        Some(Memory { limit, used: number(&group.join(used))?.saturating_sub(droppable), file })
+    })
+}
+
+/// `/proc/self/cgroup` and `/proc/self/mountinfo`.
+fn membership() -> Option<(String, String)> {
+    Some((fs::read_to_string("/proc/self/cgroup").ok()?, fs::read_to_string("/proc/self/mountinfo").ok()?))
+}
+
+/// The directories of all groups that hold this process, up to the roots.
+fn places<'a>(groups: &'a str, mounts: &'a str) -> impl Iterator<Item = PathBuf> + 'a {
+    groups
+        .lines()
+        .filter_map(move |line| {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (controllers, path) = (parts.next()?, parts.next()?);
+            Some(levels(&mount_point(mounts, controllers)?, path))
+        })
+        .flatten()
+}
+
+fn number(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
 fn read(groups: &str, mounts: &str) -> Limits {
@@ -184,5 +235,27 @@ mod tests {
         assert_eq!(mount_point(mounts, ""), Some(PathBuf::from("/sys/fs/cgroup")));
         assert_eq!(mount_point(mounts, "memory"), Some(PathBuf::from("/cg/mem")));
         assert_eq!(mount_point(mounts, "cpu"), None);
+    }
+
+    #[test]
+    fn files_in_memory_are_room_and_shared_memory_is_none() {
+        let group = std::env::temp_dir().join(format!("pagelab-group-{}", std::process::id()));
+        let versions = [
+            ("memory.max", "memory.current", "anon 5000\nfile 3000\nfile_mapped 7\nshmem 1000\n"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "cache 1\ntotal_cache 3000\ntotal_shmem 1000\n"),
+        ];
+        for (limit, used, parts) in versions {
+            fs::create_dir(&group).expect("new");
+            for (name, text) in [(limit, "65536\n"), (used, "8000\n"), ("memory.stat", parts)] {
+                fs::write(group.join(name), text).expect("written");
+            }
+            let found = memory_of(&group);
+            fs::write(group.join(limit), if limit == "memory.max" { "max" } else { "9223372036854771712" })
+                .expect("written");
+            let unlimited = memory_of(&group);
+            fs::remove_dir_all(&group).expect("removed");
+            assert_eq!(found, Some(Memory { limit: 65536, used: 6000, file: group.join(limit) }));
+            assert_eq!(unlimited, None);
+        }
     }
 }

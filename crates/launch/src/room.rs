@@ -12,6 +12,7 @@ use pagelab_policy::guest::GuestFile;
 use pagelab_policy::plan::{Fetch, PlanSpec};
 use serde_json::json;
 use std::path::Path;
+use surcharge::GROUP_MEMORY;
 
 pub use surcharge::{Column, Surcharge, TABLE, Unit, document};
 
@@ -66,6 +67,9 @@ fn in_force(row: &Surcharge, column: Column, uid: u32) -> Option<Found> {
     if row.name == "vm.max_map_count" {
         let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok()?.trim().parse().ok()?;
         return Some(Found { limit, most: 0, used: 0 });
+    }
+    if row.name == GROUP_MEMORY {
+        return cgroup::memory().map(|group| Found { limit: group.limit, most: 0, used: group.used });
     }
     let number = row.number?;
     let (limit, most) = process::limit(number);

@@ -1,7 +1,10 @@
 //! What the library takes of a program's resources: the one table, of which docs/preload.md has a copy that a test compares.
 
+use crate::cgroup;
 use serde_json::{Value, json};
 
+/// The row of control groups.
+pub const GROUP_MEMORY: &str = "memory of a control group";
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
@@ -59,6 +62,8 @@ enum Raise {
     Ulimit(char, u64, &'static str),
     /// sysctl(8).
     Sysctl,
+    /// The file of the control group.
+    Group,
     /// Nothing can be raised.
     Nothing,
 }
@@ -98,6 +103,10 @@ impl Surcharge {
             }
             Raise::Ulimit(_, _, name) => format!("sudo prlimit --pid $$ --{name}={wanted}"),
             Raise::Sysctl => format!("sudo sysctl {}={wanted}", self.name),
+            Raise::Group => match cgroup::memory() {
+                Some(group) => format!("echo {wanted} | sudo tee {}", group.file.display()),
+                None => "pagelab doctor".to_owned(),
+            },
             Raise::Nothing => "pagelab doctor".to_owned(),
         }
     }
@@ -210,6 +219,15 @@ pub const TABLE: &[Surcharge] = &[
         adds: [24, 24, 64],
         what: "mappings are",
         raise: Raise::Sysctl,
+    },
+    Surcharge {
+        name: GROUP_MEMORY,
+        note: " without swap, the launcher's own included",
+        number: None,
+        unit: Unit::Bytes,
+        adds: [3 * MIB / 2, 5 * MIB, 3 * MIB],
+        what: "the memory of the control group is",
+        raise: Raise::Group,
     },
     Surcharge {
         name: "space in the run directory",

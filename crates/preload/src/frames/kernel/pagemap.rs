@@ -33,12 +33,6 @@ impl Pagemap {
         Ok(())
     }
 
-    /// Whether the page at `addr` is in memory.
-    pub fn is_there(self, addr: usize) -> bool {
-        let mut word = [0];
-        self.read(addr, &mut word).is_ok() && word[0] != 0
-    }
-
     /// Whether the page at `addr` is in swap.
     #[cfg(feature = "expensive")]
     pub fn is_swapped(self, addr: usize) -> bool {

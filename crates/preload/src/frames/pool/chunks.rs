@@ -170,11 +170,23 @@ fn fill(tools: &Tools, order: &Order, advice: Advice, frames: &mut [u64; SLOTS])
     let Order { address, pinned, pages, .. } = *order;
     let each_page = || (address..address + pages * PAGE).step_by(PAGE);
     sys::advise(address, PMD, advice).or_else(without_huge_pages)?;
-    // A huge page comes with the first touch. Small ones come faster by MADV_POPULATE_WRITE, but marked as referenced, on top of the
-    // processor's own mark. The kernel takes such pages for active the first time it looks at them, and in a small control group,
-    // whose counts lag behind, it may then find nothing left to reclaim and end the program (6.18).
+    // A huge page comes with the first touch. So does a folio between the sizes, where the machine gives these (mTHP): its pages
+    // cannot be moved one by one, and they are exchanged for small ones.
     mark(address, 1);
-    if !order.frugal && pages > 1 && !tools.pagemap.is_there(address + PAGE) {
+    let mut huge = false;
+    if matches!(advice, Advice::HugePages) {
+        tools.pagemap.read(address, frames)?;
+        huge = is_huge(frames);
+        if !huge {
+            sys::advise(address, PMD, Advice::BasePages).or_else(without_huge_pages)?;
+            discard(span_at(address));
+            mark(address, 1);
+        }
+    }
+    // Small ones come faster by MADV_POPULATE_WRITE, but marked as referenced, on top of the processor's own mark. The kernel takes
+    // such pages for active the first time it looks at them, and in a small control group, whose counts lag behind, it may then find
+    // nothing left to reclaim and end the program (6.18).
+    if !huge && !order.frugal && pages > 1 {
         match sys::advise(address, pages * PAGE, Advice::PopulateWrite) {
             // Before Linux 5.14 (which cannot move pages either) or where memory is short: said again by the touch.
             Ok(()) | Err(Errno::EINVAL) => {}
@@ -182,8 +194,9 @@ fn fill(tools: &Tools, order: &Order, advice: Advice, frames: &mut [u64; SLOTS])
         }
     }
     each_page().for_each(|page| mark(page, 1));
-    tools.pagemap.read(address, frames)?;
-    let huge = is_huge(frames);
+    if !huge {
+        tools.pagemap.read(address, frames)?;
+    }
     sys::advise(address, PMD, Advice::BasePages).or_else(without_huge_pages)?;
     tools.uffd.register(span_at(address))?;
     let begin = sys::monotonic_ns();

@@ -8,7 +8,7 @@ use pagelab_abi::guest::OutOfReach;
 
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::Span;
-use crate::boundary::sys::task;
+use crate::boundary::sys::{self, c};
 use crate::frames::areas;
 use crate::frames::engine::Engine;
 use crate::frames::place::{SHADOW, shadow};
@@ -41,6 +41,7 @@ pub fn take(engine: &mut Engine, span: Span, tiled: bool) -> usize {
     // The descriptor stays the engine's.
     let scan = ManuallyDrop::new(Scan::with(pagemap.0));
     let mut sums = Sums::default();
+    let mut contents = Contents::default();
     let frames = &mut engine.scratch.frames;
     let _ = scan.each(span, &mut |run, huge| {
         if huge || tiled {
@@ -51,7 +52,7 @@ pub fn take(engine: &mut Engine, span: Span, tiled: bool) -> usize {
             let part = Span::new(start, run.end.min(start + SLOTS * PAGE));
             let Some(words) = frames.get_mut(..part.len() / PAGE) else { return };
             if pagemap.read(start, words).is_ok() {
-                sums.add(part, words);
+                sums.add(part, words, &mut contents);
             }
         }
     });
@@ -65,7 +66,7 @@ pub fn take(engine: &mut Engine, span: Span, tiled: bool) -> usize {
 }
 
 impl Sums {
-    fn add(&mut self, part: Span, frames: &[u64]) {
+    fn add(&mut self, part: Span, frames: &[u64], contents: &mut Contents) {
         for (page, frame) in (part.start..part.end).step_by(PAGE).zip(frames) {
             if *frame == 0 {
                 continue;
@@ -75,7 +76,7 @@ impl Sums {
                 0 => self.unplaced += 1,
                 placed if placed == shadow::low(*frame) => {
                     self.kept += 1;
-                    self.zero += usize::from(SHADOW.is_ahead(page) && is_zero(page));
+                    self.zero += usize::from(SHADOW.is_ahead(page) && contents.is_zero(page));
                 }
                 _ => self.moved += 1,
             }
@@ -83,10 +84,30 @@ impl Sums {
     }
 }
 
-/// Whether the page at `page` is there, may be looked at, and holds nothing but zeros.
-fn is_zero(page: usize) -> bool {
-    let left = LEFT_TO_READ.load(Relaxed);
-    LEFT_TO_READ.store(left.saturating_sub(1), Relaxed);
-    let mut bytes = [0u8; PAGE];
-    left > 0 && task::read_own(page, &mut bytes) == Ok(PAGE) && bytes.iter().all(|byte| *byte == 0)
+/// `/proc/self/mem`, open from the first page that is looked at. process_vm_readv(2) would pin what it reads, and so give
+/// this process a copy of its own of every page that it shares with a process it was forked from.
+#[derive(Default)]
+struct Contents(Option<sys::Result<i32>>);
+
+impl Contents {
+    /// Whether the page at `page` is there, may be looked at, and holds nothing but zeros.
+    fn is_zero(&mut self, page: usize) -> bool {
+        let left = LEFT_TO_READ.load(Relaxed);
+        LEFT_TO_READ.store(left.saturating_sub(1), Relaxed);
+        if left == 0 {
+            return false;
+        }
+        let opened = self.0.get_or_insert_with(|| sys::open(c"/proc/self/mem", c::O_RDONLY, 0));
+        let Ok(memory) = *opened else { return false };
+        let mut bytes = [0u8; PAGE];
+        sys::pread(memory, &mut bytes, page) == Ok(PAGE) && bytes.iter().all(|byte| *byte == 0)
+    }
+}
+
+impl Drop for Contents {
+    fn drop(&mut self) {
+        if let Some(Ok(memory)) = self.0 {
+            sys::close(memory);
+        }
+    }
 }
