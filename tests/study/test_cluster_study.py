@@ -17,6 +17,7 @@ import polars as pl
 import pytest
 
 from harness.dask import Cluster, cluster
+from pagelab.analysis import analyse, load
 from pagelab.distribute import cluster as dask_cluster
 from pagelab.errors import BadInputError, MachineError
 from pagelab.study import cluster as module
@@ -137,6 +138,9 @@ def test_two_hosts_share_the_blocks_and_run_at_the_same_time(dask: Cluster, spec
     run_study(spec, spec.parent / "out", local_tools(), cluster=dask.address)
     runs = check(spec.parent / "out", hosts=2)
     assert overlaps(runs) >= 2
+    with Store.open(spec.parent / "out", write=False) as store:
+        caveats = analyse(load(store)).caveats
+    assert any(one.startswith("2 platforms shared the blocks (a (") for one in caveats), caveats
 
 
 def test_the_run_of_a_killed_worker_is_repeated_on_its_platform_only(dask: Cluster, spec: Path) -> None:

@@ -61,9 +61,22 @@ def design_of(data: StudyData, executions: tuple[Execution, ...], metrics: tuple
         policy_texts={} if data.origin else {c.policy: c.request.policy_toml.strip() for c in plan.conditions},
         notes=((f"{plan_module.CO_RUN[:1].upper()}{plan_module.CO_RUN[1:]}.",) if plan.co_run else ())
         + tuple(f"no execution has a value of the primary metric {name}" for name in absent)
-        + tuple(text for is_primary, text in warm_up if is_primary),
+        + tuple(text for is_primary, text in warm_up if is_primary)
+        + _platforms(data),
         remarks=tuple(text for is_primary, text in warm_up if not is_primary),
     )
+
+
+def _platforms(data: StudyData) -> tuple[str, ...]:
+    """That hosts of a cluster shared the blocks: what holds over them may not hold on one."""
+    if "platform" not in data.runs.columns:
+        return ()
+    rows = data.runs.filter(~pl.col("warmup")).select("platform", "block").drop_nulls().unique()
+    blocks = Counter(rows["platform"].to_list())
+    if len(blocks) < 2:
+        return ()
+    shares = wording.listing([f"{name}: {wording.count(blocks[name], 'block')}" for name in sorted(blocks)])
+    return (f"{len(blocks)} platforms shared the blocks ({shares}); each pair is of one of them.",)
 
 
 def _commands(plan: plan_module.Plan) -> dict[str, str]:
