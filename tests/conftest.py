@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,9 +24,17 @@ def pytest_configure() -> None:
     """A shell without job control starts background jobs with SIGINT ignored, and the programs we test inherit it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Verdicts on the machine that tests measure are none of its users'.
+    os.environ.setdefault("PAGELAB_STATE_DIR", tempfile.mkdtemp(prefix="pagelab-state-"))
     # How long an example takes says how busy the machine is.
     settings.register_profile("pagelab", deadline=None)
     settings.load_profile("pagelab")
+
+
+def pytest_unconfigure() -> None:
+    directory = os.environ.get("PAGELAB_STATE_DIR", "")
+    if Path(directory).name.startswith("pagelab-state-"):
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -19,11 +19,15 @@ from hypothesis import strategies as st
 
 from pagelab import machine, paths
 from pagelab.errors import MachineError
+from pagelab.machine import probe_colours
 from pagelab.machine.colours import colour_warnings, masks, rule
 from pagelab.machine.colours.model import Chase, Ratio, Sample, Verdict, VerdictFile
 from pagelab.machine.colours.store import store, stored
 from pagelab.machine.probe_colours import arguments, caches, probe
 from pagelab.machine.sysfs import Tree
+from pagelab.study.launching import colours_now
+from pagelab.study.plan import Plan
+from pagelab.study.prepare import prepare
 
 HASH = (0x8, 0x42, 0x10084, 0x21001, 0x100210)
 
@@ -360,3 +364,46 @@ def test_what_the_command_line_refuses(arguments: list[str], words: str, state: 
     done = pagelab(*arguments, state=state)
     assert done.returncode == 2
     assert words in done.stderr
+
+
+def test_a_study_that_places_frames_measures_colours_first_and_once(
+    state: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    calls = []
+
+    def probed() -> VerdictFile:
+        calls.append(1)
+        return run(FakeCache(no_function), virtual="kvm").model_copy(update={"caches": []})
+
+    monkeypatch.setattr(probe_colours, "probe", probed)
+    kernel, coloured = (plan_of(tmp_path, frames) for frames in ("kernel", "page-coloring"))
+    assert colours_now(kernel) is None
+    assert not calls, "nothing places frames"
+    told = colours_now(coloured)
+    assert told is not None
+    assert told.startswith("measured before the first run: this machine's caches do not follow frame numbers")
+    assert (state / "colours.json").exists()
+    assert colours_now(coloured) is None
+    assert len(calls) == 1, "the verdict of this boot is known"
+
+
+def test_a_study_goes_on_where_colours_cannot_be_measured(
+    state: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refused() -> VerdictFile:
+        raise MachineError("cannot probe colours: frame numbers are hidden")
+
+    monkeypatch.setattr(probe_colours, "probe", refused)
+    told = colours_now(plan_of(tmp_path, "page-coloring"))
+    assert told is not None
+    assert told.startswith("warning: whether frame numbers reach this machine's caches was not measured: cannot probe")
+    assert not state.exists()
+
+
+def plan_of(directory: Path, frames: str) -> Plan:
+    """A study of one program under the kernel's own frames and under ``frames``."""
+    directory.joinpath("s.toml").write_text(
+        'name = "s"\nexecutions = 6\n[[workload]]\nname = "w"\ncommand = ["true"]\n[[policy]]\nname = "a"\n'
+        f'[[policy]]\nname = "b"\nframes = "{frames}"\n'
+    )
+    return prepare(directory / "s.toml", directory / "out", lambda _condition: None).plan

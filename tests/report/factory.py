@@ -12,6 +12,7 @@ from pagelab.analysis import Analysis, StudyData, analyse, load
 from pagelab.analysis.model import WarningGroup
 from pagelab.analysis.nondeterminism.interval_warnings import OF_STATISTICS
 from pagelab.contract.request import Request
+from pagelab.machine.colours import colour_warnings
 from pagelab.record import (
     ColourTable,
     Command,
@@ -352,7 +353,9 @@ def coloured(
             found = placed(frames("bin-hopping", even, missed, out_of_reach_bytes=reach))
         factor = effect if condition.policy == "page-coloring" else 1.0
         wall = factor * (1 + abs(rng.gauss(0, 0.01)))
-        return Run(wall_s=wall, frames=found, machine={**MACHINE, "colour_verdict": verdict})
+        machine = {**MACHINE, "colour_verdict": verdict}
+        told = colour_warnings.warnings(condition.request.policy_toml, machine)
+        return Run(wall_s=wall, frames=found, machine=machine, warnings=told)
 
     return store(directory, made, run_of)
 

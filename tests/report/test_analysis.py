@@ -68,6 +68,17 @@ def test_conditions_left_out_before_the_start_are_no_part_of_the_family(tmp_path
     assert "w/1G was left out: no 1G pages on this machine" in found.caveats
 
 
+def test_a_reason_for_what_was_left_out_is_told_once(tmp_path: Path) -> None:
+    reasons = {f"{program}/{policy}": "not installed" for program in ("x", "y") for policy in "ab"} | {
+        "w/b": "no pages"
+    }
+    plan = factory.plan(["v", "w", "x", "y"], ["a", "b"], 6, left_out=reasons)
+    times = {"v/a": [2 + i / 100 for i in range(6)], "v/b": [1 + i / 100 for i in range(6)]}
+    found = study(tmp_path, plan, times | {"w/a": [3 + i / 100 for i in range(6)]})
+    told = [caveat for caveat in found.caveats if "left out" in caveat]
+    assert told == ["w/b was left out: no pages", "x and y were left out: not installed"]
+
+
 def test_no_difference_says_what_could_have_escaped(tmp_path: Path) -> None:
     values = [1.0, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07]
     times = {"w/a": values, "w/b": [v + 0.001 for v in values]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from browser import Browser
 from factory import SCATTERED, data_of
 
 from pagelab.analysis import Analysis, analyse
+from pagelab.analysis.caveats import about_colours
 from pagelab.analysis.frames import FramesSummary
 from pagelab.analysis.policy_summary import policy_summary
 from pagelab.report import charts, tables, write_report
@@ -173,6 +175,20 @@ def test_triangles_are_what_got_fewer_pages_and_hollow_means_one_thing(typical_a
     assert captions.count("hollow") == 1, "no difference found, in the plot of effects"
     assert "Triangles got fewer pages of the asked size." in captions
     assert any("these executions stay in the analysis" in caveat for caveat in typical_analysis.caveats)
+
+
+def test_that_colours_do_not_matter_is_the_first_caveat_and_on_the_page_beside_its_figures(
+    page: Path, tmp_path: Path
+) -> None:
+    found = coloured(tmp_path, effect=1.3)
+    told = about_colours(found.warnings)
+    assert len(told) == 1
+    assert "no effect of colours can be expected" in told[0]
+    assert found.caveats[0] == told[0]
+    shown = re.findall(r'<p class="[^"]*caveat[^"]*">(.*?)</p>', page.read_text(), re.DOTALL)
+    assert not any("no effect of colours" in caveat for caveat in shown), "once, as the colours' own sentence"
+    assert not about_colours(coloured(tmp_path / "effective", EFFECTIVE).warnings)
+    assert "is not known" in coloured(tmp_path / "unknown", None).caveats[0]
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -19,7 +21,7 @@ from pagelab.study.control import resume_study, run_study
 from pagelab.study.errors import SpecError, StudyError, StudyInterruptedError
 from pagelab.study.job import RunNotStarted
 from pagelab.study.lock import DirectoryLock, holder_of
-from pagelab.study.plan import Condition
+from pagelab.study.plan import Condition, Plan
 from pagelab.study.progress import Silent
 from pagelab.study.store import Store
 
@@ -36,6 +38,26 @@ def test_runs_follow_the_recorded_schedule(tmp_path: Path) -> None:
         assert fake.runner.order == scheduled
         assert store.runs()["condition"].to_list() == scheduled
         assert store.meta()["schedule_algorithm"] == "complete-blocks/pcg64-raw/fisher-yates/1"
+
+
+def test_colours_are_measured_before_the_machine_is_described(tmp_path: Path) -> None:
+    order = []
+
+    class Noted(Silent):
+        def note(self, text: str) -> None:
+            order.append(text)
+
+    def described() -> dict[str, Any]:
+        order.append("described")
+        return {"machine": {}, "provenance": {}}
+
+    def measured(plan: Plan) -> str:
+        order.append("measured")
+        return f"measured for {plan.name}"
+
+    fake = replace(tools(), machine=described, colours=measured)
+    run_study(spec_in(tmp_path), tmp_path / "out", fake, progress=Noted())
+    assert order[:3] == ["measured", "described", "measured for fake"]
 
 
 OUTCOMES = {

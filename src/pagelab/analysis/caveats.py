@@ -8,6 +8,9 @@ from pagelab.analysis import wording
 from pagelab.analysis.model import Contrast, Design, Failure, Machine, WarningGroup
 from pagelab.record import WarningKind
 
+_COLOURS = (WarningKind.COLOURS_NOT_PROBED, WarningKind.COLOURS_WITHOUT_EFFECT)
+"""Without an effect of colours, what a policy of frames changes is what the placement costs."""
+
 
 def caveats_of(
     design: Design,
@@ -17,7 +20,7 @@ def caveats_of(
     primary: tuple[Contrast, ...] = (),
     waiting: str | None = None,
 ) -> tuple[str, ...]:
-    """In the order of weight: incomplete, failed, left out, short-placed, waiting, machine, method, warnings."""
+    """In the order of weight: incomplete, failed, colours, left out, short-placed, waiting, machine, method, others."""
     found = list(design.notes)
     if not design.complete:
         found.append(
@@ -25,7 +28,8 @@ def caveats_of(
             "executions are done. Stopping now because of these results would make them wrong."
         )
     found += _failed(design, failures)
-    found += [f"{c.id} was left out: {c.left_out}" for c in design.conditions if c.left_out]
+    found += about_colours(warnings)
+    found += _left_out(design)
     found += _short(design)
     if not machine.known:
         found.append("Nothing is known of the machine: the runs carry no description of it.")
@@ -48,6 +52,11 @@ def caveats_of(
     found += [f"{w.message[:1].upper()}{w.message[1:]}." for w in warnings if w.kind == "noisy-machine"]
     found += _serious(warnings)
     return (*found, *design.remarks)
+
+
+def about_colours(warnings: tuple[WarningGroup, ...]) -> list[str]:
+    """That colours have no effect on this machine, or that it is not known."""
+    return [f"{w.message[:1].upper()}{w.message[1:]}." for w in warnings if w.kind in _COLOURS]
 
 
 def _serious(warnings: tuple[WarningGroup, ...]) -> list[str]:
@@ -80,6 +89,19 @@ def _failed(design: Design, failures: tuple[Failure, ...]) -> list[str]:
     total = wording.count(sum(n for _, n in counted), "execution")
     where = _some([f"{n} of {c.finished} in {c.id}" for c, n in counted])
     return [f"{total} ended without a time to analyse ({where}): the conclusions are about executions that finish."]
+
+
+def _left_out(design: Design) -> list[str]:
+    """One sentence a reason; workloads that are lost whole by their name alone, once."""
+    run = {c.workload for c in design.conditions if not c.left_out}
+    by_reason: dict[str, list[str]] = {}
+    for one in design.conditions:
+        if one.left_out:
+            by_reason.setdefault(one.left_out, []).append(one.id if one.workload in run else one.workload)
+    lost = {reason: list(dict.fromkeys(names)) for reason, names in by_reason.items()}
+    return [
+        f"{_some(names)} {'was' if len(names) == 1 else 'were'} left out: {reason}" for reason, names in lost.items()
+    ]
 
 
 def _short(design: Design) -> list[str]:

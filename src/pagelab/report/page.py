@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pagelab.analysis import sentences, wording
+from pagelab.analysis.caveats import about_colours
 from pagelab.analysis.commands import COMMAND
 from pagelab.analysis.following import Following
 from pagelab.analysis.model import Analysis
@@ -51,7 +52,7 @@ def render(analysis: Analysis, downloads: list[Download], following: Following) 
         contents=_contents(analysis),
         design=_design(analysis),
         downloads=downloads,
-        caveat=analysis.caveats[0] if analysis.caveats else None,
+        caveat=_caveat(analysis),
         first=first_picture(analysis, figures),
         following=following,
         has={"tlb": any(f.section == "tlb" for f in figures)},
@@ -66,6 +67,12 @@ def render(analysis: Analysis, downloads: list[Download], following: Following) 
         without_ratio=over_set.without_ratio(analysis),
         tables=_tables(analysis),
     )
+
+
+def _caveat(analysis: Analysis) -> str | None:
+    """The most serious one; what colours do on this machine stands with their figures already."""
+    told = about_colours(analysis.warnings) if analysis.frames is not None else []
+    return next((caveat for caveat in analysis.caveats if caveat not in told), None)
 
 
 def _tables(analysis: Analysis) -> dict[str, tables.Table]:

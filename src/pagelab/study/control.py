@@ -18,7 +18,7 @@ from .errors import StudyError
 from .extend import add_executions
 from .lock import DirectoryLock
 from .plan import Plan, digest_of
-from .prepare import SPEC_COPY, Prepared, create, prepare
+from .prepare import SPEC_COPY, Prepared, check_destination, create, prepare
 from .progress import Progress, Silent
 from .session import Finished, Session
 from .store import NAME, Store
@@ -62,12 +62,15 @@ def run_study(
         raise StudyError(f"cannot make {directory}: {error.strerror}; choose another with: --into DIR") from None
     with DirectoryLock(directory):
         _refuse_another(prepared, directory)
+        check_destination(directory)
+        told = None if cluster else tools.colours(prepared.plan)
+        notes = [*prepared.notes, *([told] if told else [])]
         machine = tools.machine()
         extra: dict[str, Any] = {"programs": programs.fingerprints(prepared.plan), "machine": machine}
         if cluster is not None:
             extra[MARK] = "1"
         with create(prepared, directory, extra) as store:
-            for note in prepared.notes:
+            for note in notes:
                 progress.note(note)
             for warning in [*prepared.warnings, *([] if cluster else tools.limits(prepared.plan))]:
                 progress.note(f"warning: {warning.message}")

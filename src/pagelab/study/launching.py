@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import machine
 from ..contract.request import Request
-from ..errors import BadInputError, MachineError
+from ..errors import BadInputError, MachineError, PagelabError
 from ..launcher import end_running
 from ..record import Record, RunWarning, WarningKind
 from ..runner import run, scarce
@@ -84,7 +84,34 @@ def limits_now(plan: Plan) -> list[RunWarning]:
     return list(worst.values())
 
 
+def colours_now(plan: Plan) -> str | None:
+    """Measures whether frame numbers reach this machine's caches, and stores it, where the plan places frames and no
+    verdict of this boot is known. A policy of frames can be judged only with it.
+    """
+    from ..machine.colours.colour_warnings import governs_frames, sentence
+    from ..machine.colours.store import store
+    from ..machine.probe_colours import probe
+
+    if not any(governs_frames(condition.request.policy_toml) for condition in plan.active()):
+        return None
+    if machine.describe()["colour_verdict"] is not None:
+        return None
+    try:
+        store(probe())
+    except PagelabError as error:
+        return f"warning: whether frame numbers reach this machine's caches was not measured: {error}"
+    found = machine.describe()["colour_verdict"]
+    return None if found is None else f"measured before the first run: {sentence(found)}"
+
+
 def local_tools() -> Tools:
     """Everything a session needs, on this machine."""
     described = machine.describe()
-    return Tools(LocalRunner(), lambda condition: cannot(condition, described), describe_machine, noise_now, limits_now)
+    return Tools(
+        LocalRunner(),
+        lambda condition: cannot(condition, described),
+        describe_machine,
+        noise_now,
+        limits_now,
+        colours_now,
+    )

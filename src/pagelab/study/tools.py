@@ -24,3 +24,5 @@ class Tools:
     """A warning where the machine is not quiet enough for small effects in what the plan compares."""
     limits: Callable[[Plan], list[RunWarning]] = lambda _plan: []
     """Limits in force that leave programs little room for what the policies take besides; each record has its own."""
+    colours: Callable[[Plan], str | None] = lambda _plan: None
+    """Measures whether colours matter here where the plan places frames and that is not known; what to tell of it."""
