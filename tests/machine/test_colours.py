@@ -381,7 +381,7 @@ def test_a_study_that_places_frames_measures_colours_first_and_once(
     assert not calls, "nothing places frames"
     told = colours_now(coloured)
     assert told is not None
-    assert told.startswith("measured before the first run: this machine's caches do not follow frame numbers")
+    assert told.startswith("this machine's caches do not follow frame numbers")
     assert (state / "colours.json").exists()
     assert colours_now(coloured) is None
     assert len(calls) == 1, "the verdict of this boot is known"

@@ -101,7 +101,7 @@ def colours_now(plan: Plan) -> str | None:
     except PagelabError as error:
         return f"warning: whether frame numbers reach this machine's caches was not measured: {error}"
     found = machine.describe()["colour_verdict"]
-    return None if found is None else f"measured before the first run: {sentence(found)}"
+    return None if found is None else sentence(found)
 
 
 def local_tools() -> Tools:
