@@ -19,6 +19,9 @@ from pagelab.cli import quick
 from pagelab.cli.run import run_command
 from pagelab.cli.run_once import Asked
 from pagelab.cli.typed import FLAGS
+from pagelab.machine import describe
+from pagelab.machine.colours.model import Verdict, VerdictFile
+from pagelab.machine.colours.store import machine_hash
 
 
 def command() -> Any:
@@ -109,8 +112,32 @@ def test_the_rest_is_the_parsers(words: list[str]) -> None:
     assert quick.arguments(words) is None
 
 
-def test_a_run_loads_no_library_but_pythons_own() -> None:
-    """What a run loads before the program starts, it waits for: the summary, too, is drawn without libraries."""
+def verdict_of_this_machine() -> dict[str, Any]:
+    """What the probe would have stored."""
+    found = VerdictFile(
+        verdict=Verdict.INCONCLUSIVE,
+        caches=[],
+        measured_at="2026-01-01T00:00:00Z",
+        machine=machine_hash(),
+        boot_id=None,
+        host="",
+        cpu=None,
+        virtualisation="none",
+        pagelab=None,
+        seed=1,
+    )
+    return found.model_dump(mode="json", by_alias=True)
+
+
+@pytest.mark.parametrize("probed", [False, True])
+def test_a_run_loads_no_library_but_pythons_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, probed: bool) -> None:
+    """What a run loads before the program starts, it waits for: the summary, too, is drawn without libraries, and a
+    verdict that ``doctor --probe-colours`` left is read without its models.
+    """
+    if probed:
+        (tmp_path / "colours.json").write_text(json.dumps(verdict_of_this_machine()))
+        monkeypatch.setenv("PAGELAB_STATE_DIR", str(tmp_path))
+        assert describe()["colour_verdict"] is not None
     code = (
         "import sys; sys.argv = ['pagelab', 'run', 'true']\n"
         "import pagelab.cli\n"
@@ -118,7 +145,8 @@ def test_a_run_loads_no_library_but_pythons_own() -> None:
         "except SystemExit: pass\n"
         "import json; print(json.dumps(sorted(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    environment = {**os.environ, "PAGELAB_STATE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert done.stderr.startswith("ok  true"), done.stderr
     heavy = {
         "typer",

@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -267,6 +267,29 @@ def test_a_verdict_holds_for_its_machine_caches_and_boot_only(state: Path) -> No
     assert stored(same) is not None
     (state / "colours.json").write_text("{")
     assert stored(same) is None, "a file that cannot be read is measured anew"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema": "pagelab.colours/2"},
+        {"verdict": None},
+        {"caches": None},
+        {"caches": [3]},
+        {"caches": [{}]},
+        {"measured_at": 7},
+    ],
+)
+@pytest.mark.usefixtures("state")
+def test_a_verdict_of_another_form_is_measured_anew(change: dict[str, Any]) -> None:
+    found = run(FakeCache(no_function), virtual="none")
+    path = store(found)
+    same = [{"level": one.level, "size_bytes": one.size_bytes, "ways": one.ways} for one in found.caches]
+    assert stored(same) is not None
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    assert stored(same) is None
+    path.write_text("[]")
+    assert stored(same) is None
 
 
 @pytest.mark.usefixtures("state")

@@ -75,11 +75,6 @@ def _colour_verdict(tree: Tree, caches: list[dict[str, Any]]) -> dict[str, Any] 
     """The verdict of ``doctor --probe-colours``; None if it is missing or outdated."""
     if str(tree.root) != "/":
         return None  # a recorded or invented machine: this one's verdict is not its own
-    from .colours.store import NAME, directories
-
-    # The models are heavy to import, and most machines have no verdict. The directory may be another user's.
-    if not any(os.access(directory / NAME, os.R_OK) for directory in directories()):
-        return None
     from .colours.store import stored
 
     return stored(caches, tree)

@@ -7,7 +7,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SCHEMA = "pagelab.colours/1"
 Kind = Literal["same", "spread", "conflict"]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from ...errors import PagelabError
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from .model import VerdictFile
 
 VARIABLE = "PAGELAB_STATE_DIR"
+SCHEMA = "pagelab.colours/1"
 NAME = "colours.json"
 """The file's name in each directory."""
 _MACHINE_WIDE = Path("/var/lib/pagelab")
@@ -71,35 +73,51 @@ def stored(caches: list[dict[str, Any]], tree: Tree | None = None) -> dict[str, 
     valid = []
     for directory in directories():
         found = _read(directory / NAME)
-        if found is None or found.machine != identity:
+        if found is None or found["machine"] != identity:
             continue
-        same_caches = {(one.level, one.size_bytes, one.ways) for one in found.caches} <= geometry
-        if same_caches and (found.virtualisation == "none" or found.boot_id == boot):
+        same_caches = {(one["level"], one["size_bytes"], one["ways"]) for one in found["caches"]} <= geometry
+        if same_caches and (found["virtualisation"] == "none" or found["boot_id"] == boot):
             valid.append(found)
     if not valid:
         return None
-    newest = max(valid, key=lambda found: found.measured_at)
-    return _plain(newest)
+    newest = max(valid, key=lambda found: str(found["measured_at"]))
+    kept = {name: newest[name] for name in ("verdict", "measured_at", "virtualisation")}
+    return {**kept, "caches": [{name: cache[name] for name in _OF_CACHE} for cache in newest["caches"]]}
 
 
-def _read(path: Path) -> VerdictFile | None:
-    """``None`` where there is no file, or one that this version cannot read: it is then measured anew."""
-    from .model import VerdictFile
+_OF_FILE: dict[str, Any] = {
+    "schema": str,
+    "verdict": str,
+    "measured_at": str,
+    "machine": str,
+    "virtualisation": str,
+    "boot_id": (str, NoneType),
+    "caches": list,
+}
+_OF_CACHE: dict[str, Any] = {"level": int, "colours": int, "verdict": str, "reason": str, "masks": list}
+_OF_GEOMETRY: dict[str, Any] = {"size_bytes": int, "ways": int}
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """``None`` where there is no file, or one that this version cannot read: it is then measured anew.
+
+    Every run reads the verdict before its program starts, so the model that wrote it, slow to import, does not.
+    """
+    import json
 
     try:
-        return VerdictFile.model_validate_json(path.read_bytes())
+        found = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
+    if not _has(found, _OF_FILE) or found["schema"] != SCHEMA:
+        return None
+    return found if all(_has(cache, {**_OF_CACHE, **_OF_GEOMETRY}) for cache in found["caches"]) else None
 
 
-def _plain(found: VerdictFile) -> dict[str, Any]:
-    kept = {"level", "colours", "verdict", "reason", "masks"}
-    return {
-        "verdict": found.verdict.value,
-        "measured_at": found.measured_at,
-        "virtualisation": found.virtualisation,
-        "caches": [cache.model_dump(mode="json", include=kept) for cache in found.caches],
-    }
+def _has(found: Any, kinds: dict[str, Any]) -> bool:
+    return isinstance(found, dict) and all(
+        name in found and isinstance(found[name], kind) for name, kind in kinds.items()
+    )
 
 
 def machine_hash(tree: Tree | None = None) -> str:
