@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -58,6 +59,10 @@ def test_a_change_that_the_others_do_not_show_is_false(tmp_path: Path) -> None:
     assert all(abs(one.widest - 2) < 1e-9 and abs(one.median - 2) < 1e-9 for one in answers)
     # All goals but the five changes: one false in four is more than two in ten.
     assert [line.count("**missed**") for line in demos.verdicts(answers)] == [0, 0, 1, 1]
+    # Beside other programs the goal is of the half-widths alone, and wider.
+    beside = demos.verdicts([replace(one, median=7.0) for one in answers], beside=True)
+    assert [line.count("goal") for line in beside] == [1, 0, 0, 0]
+    assert "≤ 8 in 4 of 4 (goal: all: met)" in beside[0]
 
 
 def test_the_summary_of_finished_demos_is_written_without_another_run(tmp_path: Path) -> None:
