@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,10 @@ from fakes import FakeRunner, record, spec_in, tools
 
 from pagelab.analysis.build import analyse
 from pagelab.analysis.data import load
+from pagelab.study import budget
 from pagelab.study.co_run import CoRunExecutor
 from pagelab.study.control import resume_study, run_study
-from pagelab.study.errors import SpecError, StudyInterruptedError
+from pagelab.study.errors import SpecError, StudyInterruptedError, TooLongError
 from pagelab.study.job import Job
 from pagelab.study.plan import CO_RUN, Condition
 from pagelab.study.schedule import Slot
@@ -76,7 +78,6 @@ def test_both_of_a_block_run_at_once_and_no_others(tmp_path: Path) -> None:
     ("change", "said"),
     [
         (('metric = "cpu_s"', 'metric = "wall_s"'), 'write metric = "cpu_s"'),
-        (("executions = 8", "minutes = 1"), "co_run and minutes exclude each other"),
         (("co_run = true", 'co_run = true\nscheduler = "fifo"'), "exclude each other"),
         (("co_run = true", "co_run = true\ncpus = [0, 1]"), 'write cpus = "one"'),
         (('command = ["true"]', 'command = ["true"]\nsetup = ["true"]'), "set-up, tear-down and flushing"),
@@ -85,6 +86,38 @@ def test_both_of_a_block_run_at_once_and_no_others(tmp_path: Path) -> None:
 )
 def test_what_cannot_run_at_once_is_refused(tmp_path: Path, change: tuple[str, str], said: str) -> None:
     assert said in wrong(tmp_path, PAIR.replace(*change))
+
+
+def test_a_time_is_filled_by_pairs_that_take_as_long_as_their_longer_half(tmp_path: Path) -> None:
+    """Six seconds: pairs of 40 and 100 ms take 100, and not the 140 that they would in turn."""
+
+    def behave(condition: Condition) -> object:
+        time.sleep(0.04 if condition.policy == "a" else 0.1)
+        return record(condition)
+
+    text = PAIR.replace("executions = 8", "minutes = 0.1")
+    run_study(spec_in(tmp_path, text), tmp_path / "out", tools(behave))  # type: ignore[arg-type]
+    with Store.open(tmp_path / "out", write=False) as store:
+        (sized,) = [event["data"] for event in store.events() if event["kind"] == "sized"]
+        blocks = store.plan().executions
+        spent = budget.spent_s(store)
+        in_turn = float(store.runs()["duration_s"].sum())
+    (pace,) = sized["paces"]
+    assert 0.1 <= pace["block_s"] < 0.14
+    assert blocks * pace["block_s"] <= 6
+    assert spent < 0.85 * in_turn
+
+
+def test_pairs_too_long_for_the_time_are_told_with_the_time_that_would_do(tmp_path: Path) -> None:
+    def behave(condition: Condition) -> object:
+        time.sleep(0.9)
+        return record(condition)
+
+    text = PAIR.replace("executions = 8", "minutes = 0.05").replace("warmups = 1", "warmups = 0")
+    with pytest.raises(TooLongError) as raised:
+        run_study(spec_in(tmp_path, text), tmp_path / "out", tools(behave))  # type: ignore[arg-type]
+    # Six pairs of 0.9 s, and not twelve executions.
+    assert 0.08 <= float(raised.value.minutes) <= 0.13
 
 
 def test_ctrl_c_ends_both_and_the_study_goes_on_with_whole_pairs(tmp_path: Path) -> None:
@@ -198,3 +231,51 @@ def test_two_commands_really_run_at_once_on_one_processor(tmp_path: Path) -> Non
     times = [[tuple(map(int, line.split())) for line in each[::2]] for each in lines]
     overlapping = sum(a[0] < b[1] and b[0] < a[1] for a, b in zip(*times, strict=True))
     assert overlapping >= 5, times
+
+
+@pytest.mark.parametrize("command", ["try", "compare"])
+def test_a_command_for_some_seconds_at_once(tmp_path: Path, command: str) -> None:
+    """Of the command line: the answer is of processor time, labelled, and the next command asks the same."""
+    line = ["--co-run", "--minutes", "0.1", "--json"]
+    tried = [
+        *line,
+        "--env",
+        "A=1",
+        "--env",
+        "A=2",
+        "--",
+        *("/bin/sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"),
+    ]
+    compared = [
+        "sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done'",
+        "sh -c 'i=0; while [ $i -lt 40000 ]; do i=$((i+1)); done'",
+        *line,
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "pagelab", command, *(tried if command == "try" else compared)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    if command == "try":
+        assert found["metric"] == "cpu_s"
+        assert found["metric_why"] == CO_RUN
+        assert any(CO_RUN[1:] in caveat for caveat in found["caveats"])
+        assert found["next"].startswith("pagelab report") or "--co-run" in found["next"]
+        assert found["executions"] >= 6
+        assert not [caveat for caveat in found["caveats"] if "had no processor" in caveat]
+    else:
+        assert found["metric"] == "cpu_s"
+        assert found["metric_why"] == CO_RUN
+
+
+def test_three_settings_at_once_are_refused(tmp_path: Path) -> None:
+    words = ["try", "--co-run", "--env", "A=1", "--env", "A=2", "--env", "A=3", "--", "true"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pagelab", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "--co-run runs two settings at once, and these are 3; give it two" in done.stderr

@@ -116,13 +116,15 @@ def _try(one: Judged, analysis: Analysis, data: StudyData) -> Following | None:
         return None
     # An interval that is narrow enough and still leaves the zone's edge inside is settled by more of the same alone.
     executions = max(one.answer.needed or 2 * one.answer.fewest, 2 * one.answer.pairs)
-    minutes = max(1, ceil(executions * _BESIDE * sum(s or 0.0 for s in seconds) / 60))
+    block_s = (max if data.plan.co_run else sum)(s or 0.0 for s in seconds)
+    minutes = max(1, ceil(executions * _BESIDE * block_s / 60))
     if minutes > _MOST_MINUTES:
         return None
     words = ["pagelab", "try"]
     for axis in AXES:
         values = [base.get(axis, "kernel"), mine.get(axis, "kernel")] if axis in axes else [mine.get(axis)]
         words += [word for value in values if value is not None for word in (f"--{axis}", value)]
+    words += ["--co-run"] if data.plan.co_run else []
     words += ["--metric", one.metric.name] if one.metric.name != "wall_s" else []
     words += ["--minutes", str(minutes), "--"]
     aim = f"±{100 * NEGLIGIBLE:g}%" if executions == one.answer.needed else "an answer"

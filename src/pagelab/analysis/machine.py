@@ -171,8 +171,8 @@ MUCH = 0.05
 
 
 def waiting_of(data: StudyData) -> str | None:
-    """A caveat; None where little was waited, or it is not known."""
-    if "waiting_s" not in data.runs.columns:
+    """A caveat; None where little was waited, or it is not known, or each waited for the other as it was asked to."""
+    if "waiting_s" not in data.runs.columns or data.plan.co_run:
         return None
     done = data.runs.filter(~pl.col("warmup") & pl.col("status").is_in(ANALYSED) & (pl.col("wall_s") > 0))
     by_policy = (
@@ -186,5 +186,5 @@ def waiting_of(data: StudyData) -> str | None:
     shares = [f"{wording.percent(share, signed=False)} under {policy}" for policy, share in ordered[:4]]
     return (
         "Of their wall time programs were ready to run and had no processor (others ran beside them, or their own "
-        f"threads) for {wording.listing(shares)}: differences in time are differences in that waiting as well."
+        f"threads) for {wording.listing(shares)}: differences in wall time are differences in that waiting as well."
     )

@@ -15,6 +15,7 @@ from pagelab.cli.options import (
     OUTPUT,
     WHAT,
     Backends,
+    CoRun,
     Fetch,
     Frames,
     Level,
@@ -92,14 +93,7 @@ def compare_command(
             rich_help_panel=WHAT,
         ),
     ] = None,
-    co_run: Annotated[
-        bool,
-        typer.Option(
-            "--co-run",
-            help="Both of a pair at once on one processor, by processor time: another question, as caches are shared.",
-            rich_help_panel=WHAT,
-        ),
-    ] = False,
+    co_run: CoRun = False,
     timeout: Timeout = None,
     measure_regex: MeasureRegex = None,
     into: Annotated[
@@ -152,8 +146,6 @@ def compare_command(
         raise BadInputError(f"--seed {seed}: not within 0 ... 2**63 - 1")
     if executions is not None and minutes is not None:
         raise BadInputError("--executions and --minutes exclude each other: each decides how many executions there are")
-    if co_run and minutes is not None:
-        raise BadInputError("--co-run and --minutes exclude each other; say how many pairs: --executions N")
     gates = tuple(parse_gate(text) for text in fail_if or [])
     axes = given(
         {"pages": pages, "fetch": fetch, "frames": frames, "backend": backend, "policy": policy, "env": env, **settings}

@@ -71,6 +71,14 @@ Seed = Annotated[
     typer.Option("--seed", help="Seed of all draws: the same seed gives the same digits.", rich_help_panel=JUDGE),
 ]
 Minutes = Annotated[float, typer.Option("--minutes", "-m", metavar="N", help="Time to spend.", rich_help_panel=WHAT)]
+CoRun = Annotated[
+    bool,
+    typer.Option(
+        "--co-run",
+        help="Both of a pair at once on one processor, by processor time: another question, as caches are shared.",
+        rich_help_panel=WHAT,
+    ),
+]
 OneMetric = Annotated[
     str | None,
     typer.Option(

@@ -13,6 +13,7 @@ from pagelab.cli.options import (
     OUTPUT,
     Argv,
     Backends,
+    CoRun,
     Fetch,
     Frames,
     Level,
@@ -53,6 +54,7 @@ def try_command(
     env: Variables = None,
     settings: Typed = NOTHING,
     minutes: Minutes = 1.0,
+    co_run: CoRun = False,
     timeout: Timeout = None,
     metric: OneMetric = None,
     measure_regex: MeasureRegex = None,
@@ -107,6 +109,7 @@ def try_command(
         metric=metric,
         regex=measure_regex,
         timeout_s=timeout,
+        co_run=co_run,
     )
     directory = free_directory(
         into, f"try-{Path(argv[0]).name}", ".study", f"it exists; see its report: pagelab report {into}"
@@ -117,7 +120,7 @@ def try_command(
 
     with Store.open(directory, write=False) as store:
         found = analyse(load(store))
-    again = _again(axes, found.primary.name if pilot.metric_why else metric, measure_regex)
+    again = _again(axes, found.primary.name if pilot.metric_why else metric, measure_regex, co_run)
     document = _document(wanted, found, directory, pilot, blocks, again)
     if as_json:
         terminal.echo(document.model_dump_json(by_alias=True, indent=1))
@@ -174,10 +177,13 @@ def _one(axis: str, value: str, fixed: dict[str, str], always: dict[str, str]) -
     return setting(shown(axis, value), {**fixed, axis: value}, always)
 
 
-def _again(axes: dict[str, list[str] | list[Path] | None], metric: str | None, regex: str | None) -> list[str]:
+def _again(
+    axes: dict[str, list[str] | list[Path] | None], metric: str | None, regex: str | None, co_run: bool
+) -> list[str]:
     words = ["pagelab", "try"]
     for name, values in axes.items():
         words += [word for value in values or () for word in (f"--{name}", str(value))]
+    words += ["--co-run"] if co_run else []
     words += ["--metric", metric] if metric else []
     return words + (["--measure-regex", regex] if regex else [])
 
@@ -262,7 +268,8 @@ def _text(document: TryDocument, found: Analysis) -> str:
     lines += [f"CPU time is compared: {document.metric_why}"] if document.metric_why else []
     lines += [one.sentence for one in document.settings if one.sentence != verdict]
     # That the machine is not quiet was said when the study began.
-    serious = [caveat for caveat in found.caveats if not tells_noise(caveat)]
+    told = f"{document.metric_why[:1].upper()}{document.metric_why[1:]}."
+    serious = [caveat for caveat in found.caveats if not tells_noise(caveat) and caveat != told]
     lines += [f"warning: {serious[0]}"] if serious else []
     return "\n".join([*lines, f"next: {document.next}", f"      ({document.why})"])
 

@@ -10,7 +10,7 @@ the runs, with their own set-up and tear-down; the study's set-up is not counted
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import ceil, expm1, log, log1p, sqrt
 from pathlib import Path
@@ -48,7 +48,7 @@ class Pace:
     blocks: int
     """Planned so far."""
     block_s: float
-    """Medians of the conditions' executions, added up."""
+    """Medians of the conditions' executions: added up, or the longest where they run at once."""
     scatter: float
     """Of the differences within pairs about their median, as a standard deviation of log ratios; of the comparison
     where it is widest."""
@@ -103,7 +103,7 @@ def too_long(directory: Path, plan: Plan, name: str) -> TooLongError:
         f"one execution of {name} takes more than {shown_duration(limit)}: {plan.executions} of each, the fewest that "
         f"can tell, do not fit into {plan.minutes:g} min"
     )
-    minutes = _rounded_up(limit * plan.executions * len(plan.active()) / 60)
+    minutes = _rounded_up(limit * plan.executions * (1 if plan.co_run else len(plan.active())) / 60)
     return TooLongError(reason, directory, minutes, minutes)
 
 
@@ -127,8 +127,15 @@ def add_minutes(store: Store, minutes: float) -> None:
 
 
 def spent_s(store: Store) -> float:
-    """Time of all runs so far."""
-    return float(store.rows("SELECT coalesce(sum(duration_s), 0) FROM run")[0][0])
+    """Time of all blocks so far."""
+    of_block = "max" if store.plan().co_run else "sum"
+    blocks = f"SELECT {of_block}(duration_s) AS seconds FROM run JOIN schedule USING (position) GROUP BY block"
+    return float(store.rows(f"SELECT coalesce(sum(seconds), 0) FROM ({blocks})")[0][0])
+
+
+def lasts(plan: Plan, durations: Iterable[float]) -> float:
+    """Duration of a block of executions that take so long."""
+    return max(durations, default=0.0) if plan.co_run else sum(durations)
 
 
 def outstanding(store: Store) -> bool:
@@ -146,8 +153,10 @@ def refuse_too_long(store: Store, plan: Plan, block: int) -> None:
     and not even the pilot fits its time.
     """
     assert plan.minutes is not None
-    rows = store.rows("SELECT block, sum(duration_s), count(*) FROM run JOIN schedule USING (position) GROUP BY block")
-    whole = sorted((block, float(seconds)) for block, seconds, count in rows if count == len(plan.active()))
+    taken: dict[int, list[float]] = {}
+    for of, seconds in store.rows("SELECT block, coalesce(duration_s, 0) FROM run JOIN schedule USING (position)"):
+        taken.setdefault(of, []).append(float(seconds))
+    whole = sorted((of, lasts(plan, each)) for of, each in taken.items() if len(each) == len(plan.active()))
     if len(whole) not in (1, 2) or block not in dict(whole):
         return
     block_s = min(seconds for _, seconds in whole) / (_COLD if len(whole) == 1 else 1)
@@ -221,7 +230,7 @@ def paces_of(store: Store, plan: Plan) -> list[Pace]:
     paces = []
     for workload, blocks in blocks_of(plan).items():
         own = [condition for condition in plan.active() if condition.workload == workload]
-        seconds = sum(median(durations.get(condition.index, [0.0])) for condition in own)
+        seconds = lasts(plan, (median(durations.get(condition.index, [0.0])) for condition in own))
         paces.append(Pace(workload, blocks, max(seconds, 1e-3), scatters.get(workload, usual)))
     return paces
 

@@ -313,12 +313,6 @@ class RawStudy(_StudySettings):
         return self
 
     @model_validator(mode="after")
-    def _co_runs_are_counted(self) -> RawStudy:
-        if self.co_run and self.minutes is not None:
-            raise ValueError("co_run and minutes exclude each other: pairs that run at once are no longer than one run")
-        return self
-
-    @model_validator(mode="after")
     def _groups_are_whole(self) -> RawStudy:
         if self.together > 1 and self.skip_impossible:
             raise ValueError("together and skip_impossible exclude each other: a group would lack what is left out")

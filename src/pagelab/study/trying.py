@@ -12,6 +12,7 @@ import polars as pl
 from pagelab.errors import BadInputError
 from pagelab.study.budget import LEAST_MINUTES, fewest_of
 from pagelab.study.pair import only_measurement, run_own
+from pagelab.study.plan import CO_RUN
 from pagelab.study.primary import metric_of
 from pagelab.study.progress import Progress, Silent, shown_duration
 from pagelab.study.setting import Setting, names, workload
@@ -38,6 +39,13 @@ class Trying:
     """None: by :func:`metric_of`, or with ``regex`` the one measurement that is found."""
     regex: str | None = None
     timeout_s: float | None = None
+    co_run: bool = False
+    """Both of a pair at once, on one processor (:mod:`pagelab.study.co_run`)."""
+
+    @property
+    def in_turn(self) -> int:
+        """Executions of a block that follow each other."""
+        return 1 if self.co_run else len(self.settings)
 
     @property
     def fewest(self) -> int:
@@ -67,7 +75,8 @@ class Trying:
             "together": together,
             "seed": self.seed,
             "level": self.level,
-            "metric": self.metric or "wall_s",
+            "metric": self.metric or ("cpu_s" if self.co_run else "wall_s"),
+            **({"co_run": True} if self.co_run else {}),
             "workload": [table],
             "policy": policies,
         }
@@ -97,9 +106,13 @@ def run_try(wanted: Trying, directory: Path, tools: Tools, progress: Progress | 
     Raises BadInputError where the command fails, or where the budget is too small for any answer.
     """
     progress = progress or Silent()
+    if wanted.co_run and len(wanted.settings) != 2:
+        raise BadInputError(f"--co-run runs two settings at once, and these are {len(wanted.settings)}; give it two")
     pilot = _pilot(wanted, directory / TRIAL, tools)
     if wanted.regex is not None and wanted.metric is None:
         wanted = replace(wanted, metric=only_measurement(directory / TRIAL / "0"))
+    elif wanted.co_run:
+        pilot = replace(pilot, metric_why=CO_RUN)
     elif wanted.metric is None:
         with Store.open(directory / TRIAL / "1", write=False) as store:
             metric, why = metric_of(store.runs())
@@ -118,20 +131,20 @@ def run_try(wanted: Trying, directory: Path, tools: Tools, progress: Progress | 
 
 def _pilot(wanted: Trying, directory: Path, tools: Tools) -> Pilot:
     """One execution, then a block of one of each; ended where no budget of this size could hold enough of them."""
-    conditions = len(wanted.settings)
-    allowed = 60 * wanted.minutes / wanted.fewest / conditions
+    in_turn = wanted.in_turn
+    allowed = 60 * wanted.minutes / wanted.fewest / in_turn
     began = monotonic()
     limit = max(1.0, 2 * allowed)
     if wanted.timeout_s is not None:
         limit = min(limit, wanted.timeout_s)
-    alone = replace(wanted, settings=wanted.settings[:1])
+    alone = replace(wanted, settings=wanted.settings[:1], co_run=False)
     durations = []
     for number, part in enumerate((alone, wanted)):
         runs = _trial(part, directory / str(number), tools, limit)
         late = runs.filter(pl.col("status") == "timed-out").height
         if late and limit != wanted.timeout_s:
-            least = ceil(limit * conditions * wanted.fewest / 60)
-            executions = wanted.fewest * conditions
+            least = ceil(limit * in_turn * wanted.fewest / 60)
+            executions = wanted.fewest * in_turn
             raise BadInputError(
                 f"one execution takes more than {shown_duration(limit)}; {wanted.minutes:g} min for {executions} "
                 f"executions allow {allowed:.2g} s each; give it more than --minutes {least}"
@@ -139,9 +152,9 @@ def _pilot(wanted: Trying, directory: Path, tools: Tools) -> Pilot:
         failed = runs.filter(pl.col("status") != "ok").select("condition", "status", "message", "exit_code")
         if failed.height:
             raise BadInputError(f"{'; '.join(_failure_text(*row) for row in failed.iter_rows())}; nothing was compared")
-        durations.append(float(runs["duration_s"].sum()))
+        durations.append((max if part.co_run else sum)(runs["duration_s"].to_list()))
     # One hiccup must not make the study too short: the smaller of the two.
-    return Pilot(max(min(durations[0] * conditions, durations[1]), 1e-3), monotonic() - began)
+    return Pilot(max(min(durations[0] * len(wanted.settings), durations[1]), 1e-3), monotonic() - began)
 
 
 def _trial(wanted: Trying, directory: Path, tools: Tools, limit: float) -> pl.DataFrame:
