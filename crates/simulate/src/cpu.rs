@@ -91,6 +91,42 @@ pub fn equal_lanes(one: &[u16; 16], other: &[u16; 16]) -> u16 {
     one.iter().zip(other).rev().fold(0, |bits, (one, other)| bits << 1 | u16::from(one == other))
 }
 
+/// A bit for each of at most 16 words that is `wanted`; in code that is compiled for `LEVEL`, a [`Level`] that the processor has.
+#[inline(always)]
+pub fn equal_words<const W: usize, const LEVEL: u8>(words: &[u64; W], wanted: u64) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if LEVEL > Level::Baseline as u8 && W.is_multiple_of(4) {
+        use core::arch::x86_64::{
+            _mm256_castsi256_pd, _mm256_cmpeq_epi64, _mm256_cmpeq_epi64_mask, _mm256_loadu_si256,
+            _mm256_movemask_pd, _mm256_set1_epi64x, _mm512_cmpeq_epi64_mask, _mm512_loadu_si512, _mm512_set1_epi64,
+        };
+        let (mut found, mut at) = (0, 0);
+        #[expect(unsafe_code, reason = "instructions that the baseline lacks")]
+        // SAFETY: the processor has the level's; each load reads words that are there, from any alignment.
+        unsafe {
+            if LEVEL >= Level::Avx512 as u8 {
+                while at + 8 <= W {
+                    let words = _mm512_loadu_si512(words.as_ptr().add(at).cast());
+                    found |= u32::from(_mm512_cmpeq_epi64_mask(words, _mm512_set1_epi64(wanted as i64))) << at;
+                    at += 8;
+                }
+            }
+            while at < W {
+                let (words, wanted) =
+                    (_mm256_loadu_si256(words.as_ptr().add(at).cast()), _mm256_set1_epi64x(wanted as i64));
+                found |= if LEVEL >= Level::Avx512 as u8 {
+                    u32::from(_mm256_cmpeq_epi64_mask(words, wanted)) << at
+                } else {
+                    (_mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpeq_epi64(words, wanted))) as u32) << at
+                };
+                at += 4;
+            }
+        }
+        return found;
+    }
+    words.iter().enumerate().fold(0, |found, (at, word)| found | u32::from(*word == wanted) << at)
+}
+
 /// Tells the processor that `slice[index]` is wanted soon; an index outside does nothing.
 #[inline(always)]
 pub fn prefetch<T>(slice: &[T], index: usize) {

@@ -7,6 +7,7 @@ pub mod allocate;
 pub mod analytical_model;
 pub mod cache;
 mod cpu;
+mod pages;
 pub mod paging;
 mod table;
 pub mod tasks;

@@ -5,7 +5,6 @@
 
 pub mod colouring;
 pub mod memory;
-pub mod pages;
 pub mod sampled;
 pub mod stack;
 

@@ -97,6 +97,19 @@ impl<T: Copy> Default for Table<T> {
     }
 }
 
+impl<T: Copy> Clone for Table<T> {
+    fn clone(&self) -> Self {
+        let mut copy = Self::default();
+        if self.length > 0 {
+            copy.move_to(self.length);
+            // SAFETY: the copy has room for as many elements, which were written here.
+            unsafe { copy.start.copy_from_nonoverlapping(self.start, self.length) };
+            copy.length = self.length;
+        }
+        copy
+    }
+}
+
 impl<T: Copy> Drop for Table<T> {
     fn drop(&mut self) {
         self.release();
@@ -145,6 +158,7 @@ mod tests {
                 table.resize(length, value);
                 vector.resize(length, value);
                 prop_assert!(table[..] == vector[..]);
+                prop_assert!(table.clone()[..] == vector[..]);
                 prop_assert!(length * 8 < LARGE || table.as_ptr().addr() % LARGE == 0);
                 if let Some(last) = table.last_mut() {
                     *last += 1;

@@ -74,7 +74,7 @@ impl Memory {
             base: strategy.largest_frame().map_or(0, |frame| (frame / step + 1) * step),
             strategy,
             layout,
-            tables: Tables::new(),
+            tables: Tables::default(),
             large: HashMap::new(),
             reserved: RESERVED,
             for_tables: 0..0,
@@ -87,23 +87,18 @@ impl Memory {
     #[inline]
     pub fn frame(&mut self, asid: u16, vpn: u64) -> u64 {
         let page = u64::from(asid) << VPN_BITS | vpn;
-        match self.tables.near(page) {
-            Some(frame) => frame,
-            None => self.look_up(asid, vpn, page),
+        match self.tables.get(page) {
+            NONE => self.place(asid, vpn, page),
+            frame => frame,
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn look_up(&mut self, asid: u16, vpn: u64, page: u64) -> u64 {
-        match self.tables.get(page) {
-            NONE => {
-                let frame = self.fault(asid, vpn, page);
-                self.tables.set(page, frame);
-                self.tables.get(page)
-            }
-            frame => frame,
-        }
+    fn place(&mut self, asid: u16, vpn: u64, page: u64) -> u64 {
+        let frame = self.fault(asid, vpn, page);
+        self.tables.set(page, frame);
+        frame
     }
 
     fn fault(&mut self, asid: u16, vpn: u64, page: u64) -> u64 {

@@ -12,23 +12,14 @@ use super::counts::Counts;
 use super::sets::Replacement;
 use super::spec::{HierarchySpec, Inclusion, LevelSpec, Serves, Straddling};
 use crate::allocate::PAGE_BITS;
-use crate::cpu;
+use crate::cpu::{self, Level};
 use filter::Filter;
 
 const ADDRESS_MASK: u64 = (1 << ADDRESS_BITS) - 1;
+/// Kinds and size codes.
+const META: usize = 1 << (u64::BITS - ADDRESS_BITS);
 const STORE: u64 = 1;
 const FETCH: u64 = 2;
-
-/// Bytes of a reference after its first, by size code.
-const REST: [u16; 64] = {
-    let mut rest = [0; 64];
-    let mut code = 1;
-    while code < 64 {
-        rest[code] = SIZES[code] - 1;
-        code += 1;
-    }
-    rest
-};
 
 /// What passes the first level: a line of an address space, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,126 +88,82 @@ struct Fronts<const D: usize, const I: usize> {
     /// Fetches meet the level that data meets.
     unified: bool,
     line_bits: u32,
+    /// By kind and size code: loads and stores that begin at lower offsets of a line lie within it. 0 of all that is looked at by
+    /// itself.
+    within: [u16; META],
     data_counts: Counts,
     fetch_counts: Counts,
+    /// Branches can be foretold.
+    foretold: bool,
 }
 
-/// References that are looked at together.
-const GROUP: usize = 8;
-/// After groups in a row that were no repetition, fewer are looked at; at least one in 2^this.
-const MOST_DOUBT: u32 = 5;
-
-/// A group of references, taken apart side by side.
-struct Ready {
-    /// Of each, the key of its line and, in the lowest bit, whether it is a store.
-    words: [u64; GROUP],
-    stores: u64,
-    /// They are loads and stores within a line each; otherwise nothing else is said.
-    plain: bool,
-}
-
-impl Ready {
-    /// Nothing is compared, so that the processor's vectors can do it.
-    #[inline(always)]
-    fn new(group: &[Reference; GROUP], base: u64, line_bits: u32) -> Ready {
-        let line_bytes = 1_u64 << line_bits;
-        let bits = group.map(Reference::bits);
-        let words = bits.map(|bits| (base | (bits & ADDRESS_MASK) >> line_bits) << 1 | bits >> ADDRESS_BITS & 1);
-        let odd = bits.map(|bits| {
-            let (kind, size) = (bits >> ADDRESS_BITS & 3, bits >> (ADDRESS_BITS + 2));
-            // Size codes up to 32 are the size; larger ones go the other way. Where one is too large, a difference is negative.
-            let beyond = line_bytes.wrapping_sub((bits & (line_bytes - 1)) + size) | 32_u64.wrapping_sub(size);
-            kind >> 1 | beyond >> 63
-        });
-        Ready {
-            words,
-            stores: words.iter().map(|word| word & 1).sum(),
-            plain: odd.iter().fold(0, |all, odd| all | odd) == 0,
-        }
-    }
-}
+/// References between two decisions whether their branches can be foretold: where fewer than one in [`MOST_MOVES`] is of another
+/// line than the one that its set has used last.
+const TRIAL: usize = 1024;
+const MOST_MOVES: u64 = 4;
 
 /// What a segment adds to the counts.
 #[derive(Default)]
 struct Sums {
-    data: u64,
+    rare: u64,
     stores: u64,
     misses: [u64; 2],
+    moved: u64,
 }
 
 impl<const D: usize, const I: usize> Fronts<D, I> {
     #[inline(always)]
-    fn run<const AVX2: bool>(&mut self, segment: &Segment<'_>, events: &mut Events) {
-        let base = key_base(segment.asid, self.line_bits);
-        let mut sums = Sums::default();
-        let (groups, rest) = segment.references.as_chunks::<GROUP>();
-        let (mut doubt, mut alone) = (0, 0_u32);
-        for group in groups {
-            let ready = Ready::new(group, base, self.line_bits);
-            events.reserve(GROUP);
-            if !ready.plain {
-                group.iter().for_each(|reference| self.one::<AVX2>(*reference, base, &mut sums, events));
-                continue;
-            }
-            sums.data += GROUP as u64;
-            sums.stores += ready.stores;
-            if alone > 0 {
-                alone -= 1;
-            } else if self.is_repetition(&ready.words) {
-                doubt = 0;
-                continue;
+    fn run<const LEVEL: u8>(&mut self, segment: &Segment<'_>, events: &mut Events) {
+        for references in segment.references.chunks(TRIAL) {
+            let part = Segment { references, ..*segment };
+            let moved = if self.foretold {
+                self.part::<LEVEL, true>(&part, events)
             } else {
-                alone = (1 << doubt) - 1;
-                doubt = (doubt + 1).min(MOST_DOUBT);
+                self.part::<LEVEL, false>(&part, events)
+            };
+            self.foretold = moved * MOST_MOVES < references.len() as u64;
+        }
+    }
+
+    /// References of one segment. `FORETOLD`: a branch for each asks first whether it is of the line that its set has used last.
+    /// How many of those that lie within a line were not.
+    #[inline(always)]
+    fn part<const LEVEL: u8, const FORETOLD: bool>(&mut self, segment: &Segment<'_>, events: &mut Events) -> u64 {
+        let (base, line_bits) = (key_base(segment.asid, self.line_bits), self.line_bits);
+        let (within, offsets) = (self.within, (1 << line_bits) - 1);
+        let mut sums = Sums::default();
+        events.reserve(segment.references.len());
+        for reference in segment.references {
+            let bits = reference.bits();
+            if bits & offsets >= u64::from(within[(bits >> ADDRESS_BITS) as usize]) {
+                sums.rare += 1;
+                self.rare::<LEVEL>(*reference, base, events);
+                events.reserve(segment.references.len());
+                continue;
             }
-            for word in ready.words {
-                if !self.data.access::<AVX2>(word, events) {
-                    sums.misses[word as usize & 1] += 1;
-                }
+            let kind = bits >> ADDRESS_BITS & 1;
+            let word = (base | (bits & ADDRESS_MASK) >> line_bits) << 1 | kind;
+            sums.stores += kind;
+            let settled = self.data.is_settled(word);
+            if FORETOLD && settled {
+                continue;
+            }
+            sums.moved += u64::from(!settled);
+            if !self.data.access::<LEVEL>(word, events) {
+                sums.misses[kind as usize] += 1;
             }
         }
-        events.reserve(GROUP);
-        rest.iter().for_each(|reference| self.one::<AVX2>(*reference, base, &mut sums, events));
         let counts = &mut self.data_counts;
-        counts.accesses[0] += sums.data - sums.stores;
+        counts.accesses[0] += segment.references.len() as u64 - sums.rare - sums.stores;
         counts.accesses[1] += sums.stores;
         counts.misses[0] += sums.misses[0];
         counts.misses[1] += sums.misses[1];
-    }
-
-    /// Whether each of these is of the line that its set has used last, and changes nothing: such a group needs one branch.
-    #[inline(always)]
-    fn is_repetition(&self, words: &[u64; GROUP]) -> bool {
-        let other = words.iter().fold(0, |other, word| {
-            let first = self.data.sets[(word >> 1) as usize & (self.data.sets.len() - 1)].0[0];
-            // A load takes the line clean or dirty, a store changes a clean one.
-            other | ((first | (word & 1 ^ 1)) ^ (word | 1))
-        });
-        other == 0
-    }
-
-    #[inline(always)]
-    fn one<const AVX2: bool>(&mut self, reference: Reference, base: u64, sums: &mut Sums, events: &mut Events) {
-        let line_bytes = 1_u64 << self.line_bits;
-        let bits = reference.bits();
-        let kind = bits >> ADDRESS_BITS & 3;
-        let address = bits & ADDRESS_MASK;
-        let rest = u64::from(REST[(bits >> (ADDRESS_BITS + 2)) as usize]);
-        if kind >= FETCH || (address & (line_bytes - 1)) + rest >= line_bytes {
-            self.rare::<AVX2>(reference, base, events);
-            return events.reserve(GROUP);
-        }
-        let hit = self.data.access::<AVX2>((base | address >> self.line_bits) << 1 | kind, events);
-        sums.data += 1;
-        sums.stores += kind;
-        if !hit {
-            sums.misses[kind as usize & 1] += 1;
-        }
+        sums.moved
     }
 
     /// Fetches, references over several lines, and what is no demand.
     #[inline(never)]
-    fn rare<const AVX2: bool>(&mut self, reference: Reference, base: u64, events: &mut Events) {
+    fn rare<const LEVEL: u8>(&mut self, reference: Reference, base: u64, events: &mut Events) {
         let Some(kind) = super::counts::demand(reference.kind()) else { return };
         for line in
             reference.address() >> self.line_bits..=reference.last_byte().max(reference.address()) >> self.line_bits
@@ -225,13 +172,13 @@ impl<const D: usize, const I: usize> Fronts<D, I> {
             events.reserve(1);
             let (hit, counts) = match &mut self.fetch {
                 Some(fetch) if kind as u64 == FETCH => {
-                    (fetch.access_of::<AVX2>(key, FETCH, events), &mut self.fetch_counts)
+                    (fetch.access_of::<LEVEL>(key, FETCH, events), &mut self.fetch_counts)
                 }
                 None if kind as u64 == FETCH && !self.unified => {
                     events.add_if(true, Event::new(key, FETCH));
                     continue;
                 }
-                _ => (self.data.access_of::<AVX2>(key, kind as u64, events), &mut self.data_counts),
+                _ => (self.data.access_of::<LEVEL>(key, kind as u64, events), &mut self.data_counts),
             };
             counts.accesses[kind] += 1;
             counts.misses[kind] += u64::from(!hit);
@@ -259,24 +206,35 @@ impl<const D: usize, const I: usize> Front for Fronts<D, I> {
     }
 }
 
-#[allow(unsafe_code, reason = "functions for processors with AVX2, called where it is there")]
+#[allow(unsafe_code, reason = "functions for wider processors, called where they are there")]
 fn dispatch<const D: usize, const I: usize>(fronts: &mut Fronts<D, I>, segment: &Segment<'_>, events: &mut Events) {
     #[cfg(target_arch = "x86_64")]
     {
-        #[target_feature(enable = "avx2,bmi1,bmi2")]
-        fn fast<const D: usize, const I: usize>(
+        #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+        fn wide<const D: usize, const I: usize>(
             fronts: &mut Fronts<D, I>,
             segment: &Segment<'_>,
             events: &mut Events,
         ) {
-            fronts.run::<true>(segment, events);
+            fronts.run::<{ Level::Avx2 as u8 }>(segment, events);
         }
-        if cpu::level() >= cpu::Level::Avx2 {
-            // SAFETY: the processor has the features.
-            return unsafe { fast(fronts, segment, events) };
+        #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl")]
+        fn wider<const D: usize, const I: usize>(
+            fronts: &mut Fronts<D, I>,
+            segment: &Segment<'_>,
+            events: &mut Events,
+        ) {
+            fronts.run::<{ Level::Avx512 as u8 }>(segment, events);
+        }
+        match cpu::level() {
+            Level::Baseline => {}
+            // SAFETY: the processor has the features of its level.
+            Level::Avx2 => return unsafe { wide(fronts, segment, events) },
+            // SAFETY: as above.
+            Level::Avx512 => return unsafe { wider(fronts, segment, events) },
         }
     }
-    fronts.run::<false>(segment, events);
+    fronts.run::<{ Level::Baseline as u8 }>(segment, events);
 }
 
 /// The first levels of `spec`, if they can be simulated without frames; the caller sees to it that no two pages share one.
@@ -336,7 +294,12 @@ fn fronts<const D: usize, const I: usize>(
         fetch: own.map(|own| Filter::new(own.sets(spec.line_bytes) as usize)),
         unified: data.serves == Serves::Unified,
         line_bits: spec.line_bytes.trailing_zeros(),
+        within: std::array::from_fn(|meta| {
+            let (kind, size) = (meta as u64 & 3, u64::from(SIZES[meta >> 2]));
+            if kind >= FETCH { 0 } else { (spec.line_bytes + 1).saturating_sub(size.max(1)) as u16 }
+        }),
         data_counts: Counts::default(),
         fetch_counts: Counts::default(),
+        foretold: true,
     })
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::allocate::Random;
 use crate::cpu;
+use crate::table::Table;
 
 /// A way that holds nothing. No key is that large.
 pub(crate) const EMPTY: u64 = u64::MAX;
@@ -46,7 +47,7 @@ enum Order {
 pub struct Sets {
     ways: usize,
     /// Begins with as many unused words as put the first set at the beginning of a cache line.
-    words: Vec<u64>,
+    words: Table<u64>,
     first: usize,
     order: Order,
 }
@@ -82,7 +83,7 @@ impl Sets {
             }
             Replacement::Random => Order::Random(Random::new(seed)),
         };
-        let words = vec![EMPTY; sets * ways + LINE_WORDS - 1];
+        let words = Table::new(sets * ways + LINE_WORDS - 1, EMPTY);
         let first = words.as_ptr().addr().wrapping_neg() / size_of::<u64>() % LINE_WORDS;
         Sets { ways, words, first, order }
     }

@@ -6,7 +6,7 @@ mod optimal;
 
 use super::Touch;
 use super::colouring::{Chain, Colouring, ColouringError};
-use super::pages::{Id, Pages};
+use crate::pages::{Id, Pages};
 use lists::{Clock, Fifo, Lists, Random};
 
 pub use optimal::{Optimal, SpillError};

@@ -14,7 +14,7 @@ pub use parallel::Parallel;
 
 use super::Touch;
 use super::colouring::{Chain, Colouring, ColouringError};
-use super::pages::{Id, Pages};
+use crate::pages::{Id, Pages};
 use crate::tasks::{Task, run_all};
 use walk::{Walk, walk_of};
 

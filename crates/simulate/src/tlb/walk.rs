@@ -17,7 +17,7 @@ pub(super) struct PageTables {
 
 impl PageTables {
     pub(super) fn new(levels: u32) -> PageTables {
-        PageTables { levels, frames: Tables::new() }
+        PageTables { levels, frames: Tables::default() }
     }
 
     /// Binary logarithm of what an entry of the top level maps.
@@ -30,16 +30,13 @@ impl PageTables {
         let table = bits + INDEX_BITS;
         // A table spans at least 2 MiB: 35 bits of number, 12 of address space, and the level above them.
         let key = u64::from((bits - PAGE_BITS) / INDEX_BITS) << 48 | u64::from(asid) << 35 | address >> table;
-        let frame = match self.frames.near(key) {
-            Some(frame) => frame,
-            None => match self.frames.get(key) {
-                NONE => {
-                    let frame = memory.table_frame();
-                    self.frames.set(key, frame);
-                    frame
-                }
-                frame => frame,
-            },
+        let frame = match self.frames.get(key) {
+            NONE => {
+                let frame = memory.table_frame();
+                self.frames.set(key, frame);
+                frame
+            }
+            frame => frame,
         };
         (frame << PAGE_BITS) + ((address >> bits) & ((1 << INDEX_BITS) - 1)) * ENTRY_BYTES
     }

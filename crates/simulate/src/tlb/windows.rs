@@ -36,23 +36,20 @@ pub(super) struct Windows {
 
 impl Windows {
     pub(super) fn new() -> Windows {
-        Windows { numbers: Tables::new(), costs: vec![] }
+        Windows { numbers: Tables::default(), costs: vec![] }
     }
 
     #[inline]
     pub(super) fn at(&mut self, asid: u16, address: u64) -> &mut Cost {
         let key = u64::from(asid) << NUMBER_BITS | address >> WINDOW_BITS;
-        let number = match self.numbers.near(key) {
-            Some(number) => number,
-            None => match self.numbers.get(key) {
-                NONE => {
-                    let number = self.costs.len() as u64;
-                    self.costs.push((key, Cost::default()));
-                    self.numbers.set(key, number);
-                    number
-                }
-                number => number,
-            },
+        let number = match self.numbers.get(key) {
+            NONE => {
+                let number = self.costs.len() as u64;
+                self.costs.push((key, Cost::default()));
+                self.numbers.set(key, number);
+                number
+            }
+            number => number,
         };
         &mut self.costs[number as usize].1
     }

@@ -3,9 +3,9 @@
 
 use pagelab_stats::stream::{Stream, mix};
 
-use super::super::pages::Id;
 use super::Replace;
 use crate::cpu;
+use crate::pages::Id;
 
 const ABSENT: u32 = u32::MAX;
 

@@ -3,9 +3,9 @@
 //! A hit appends to the log and touches one word beside; the page to evict is found by walking the log from its old end over
 //! entries that later uses have made stale. Each entry is walked over once.
 
-use super::super::pages::Id;
 use super::Replace;
 use crate::cpu;
+use crate::pages::Id;
 
 const ABSENT: u32 = u32::MAX;
 

@@ -7,8 +7,8 @@ use std::io::{self, Seek, SeekFrom};
 
 use super::super::Touch;
 use super::super::colouring::{Chain, Colouring, ColouringError};
-use super::super::pages::{Id, Pages};
 use super::Size;
+use crate::pages::{Id, Pages};
 use spill::Spill;
 
 mod spill;

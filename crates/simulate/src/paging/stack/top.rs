@@ -4,8 +4,8 @@
 //! count of the intersection of two rows. Every loop is over sixteen lanes, which compilers turn into one vector; what is
 //! read as a vector is written as one, because a single lane just written would keep the vector waiting.
 
-use super::super::pages::Id;
 use crate::cpu;
+use crate::pages::Id;
 
 /// Places in the top.
 pub const PLACES: usize = 16;

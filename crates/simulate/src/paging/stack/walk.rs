@@ -3,12 +3,12 @@
 use std::cell::Cell;
 
 use super::super::colouring::{Chain, MAX_LEVELS};
-use super::super::pages::Id;
 use super::Curve;
 use super::reuses::Reuses;
 use super::top::{PLACES, Top};
 use super::window::Window;
 use crate::cpu;
+use crate::pages::Id;
 use crate::table::Table;
 
 /// Stamps from here on are places in the top.

@@ -12,8 +12,8 @@
 //! The lowest page of all, which programs that go round in circles take each time, leaves without any of this: it stays
 //! counted, and each class knows how many of those below are gone that way.
 
-use super::super::pages::Id;
 use crate::cpu;
+use crate::pages::Id;
 use crate::table::Table;
 
 const LANES: usize = 32;

@@ -6,7 +6,7 @@ use crate::table::Table;
 
 const CHUNK_BITS: u32 = 6;
 /// Pages of one chunk: neighbours share an entry of the directory and lie together in every array.
-pub const CHUNK: usize = 1 << CHUNK_BITS;
+const CHUNK: usize = 1 << CHUNK_BITS;
 
 /// A page's number inside the simulator: below [`Pages::len`], with holes for pages that were never seen.
 pub type Id = u32;
@@ -19,7 +19,7 @@ struct Entry {
 }
 
 /// The directory of chunks: open addressing, linear probing, at most half full.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Pages {
     entries: Table<Entry>,
     shift: u32,
@@ -44,24 +44,34 @@ impl Pages {
         self.keys.len() * CHUNK
     }
 
-    /// Whether no page was seen yet.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
-    }
-
     /// The number of `page`, a new one if it was never seen.
     #[inline(always)]
     pub fn id(&mut self, page: u64) -> Id {
+        let chunk = match self.look_up(page) {
+            Ok(chunk) => chunk,
+            Err(at) => self.insert((page >> CHUNK_BITS) + 1, at),
+        };
+        chunk << CHUNK_BITS | (page as u32 & (CHUNK as u32 - 1))
+    }
+
+    /// The number of `page`, if its chunk was seen.
+    #[inline(always)]
+    pub fn find(&self, page: u64) -> Option<Id> {
+        self.look_up(page).ok().map(|chunk| chunk << CHUNK_BITS | (page as u32 & (CHUNK as u32 - 1)))
+    }
+
+    /// The chunk of `page`, or the free entry for it.
+    #[inline(always)]
+    fn look_up(&self, page: u64) -> Result<u32, usize> {
         let key = (page >> CHUNK_BITS) + 1;
         let mut at = self.home(key);
         loop {
             let entry = self.entries[at];
             if entry.key == key {
-                return entry.chunk << CHUNK_BITS | (page as u32 & (CHUNK as u32 - 1));
+                return Ok(entry.chunk);
             }
             if entry.key == 0 {
-                return self.insert(key, at) << CHUNK_BITS | (page as u32 & (CHUNK as u32 - 1));
+                return Err(at);
             }
             at = (at + 1) & (self.entries.len() - 1);
         }
@@ -122,6 +132,7 @@ mod tests {
             for &page in &pages {
                 let id = table.id(page);
                 prop_assert_eq!(*known.entry(page).or_insert(id), id);
+                prop_assert_eq!(table.find(page), Some(id));
                 prop_assert!((id as usize) < table.len());
                 prop_assert_eq!(table.page(id), page);
             }
