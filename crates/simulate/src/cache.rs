@@ -6,6 +6,7 @@ mod hierarchy;
 mod index;
 #[cfg(test)]
 mod naive;
+mod passing;
 mod run;
 mod sets;
 mod spec;

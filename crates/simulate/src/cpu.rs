@@ -59,6 +59,38 @@ pub fn widest(work: impl FnOnce()) {
     work();
 }
 
+/// Work that knows the level for which it is compiled.
+pub trait Leveled {
+    /// Does it; `#[inline(always)]` down to its loops. `LEVEL` is a [`Level`] that the processor has.
+    fn run<const LEVEL: u8>(self);
+}
+
+/// As [`widest`], for work that calls functions of its level.
+#[inline]
+pub fn widest_level(work: impl Leveled) {
+    #[cfg(target_arch = "x86_64")]
+    match level() {
+        Level::Baseline => {}
+        #[expect(unsafe_code, reason = "calling code compiled for features that the baseline lacks")]
+        // SAFETY: the processor has every feature of its level.
+        Level::Avx2 => unsafe {
+            return wide(
+                #[inline(always)]
+                || work.run::<{ Level::Avx2 as u8 }>(),
+            );
+        },
+        #[expect(unsafe_code, reason = "as above")]
+        // SAFETY: as above.
+        Level::Avx512 => unsafe {
+            return wider(
+                #[inline(always)]
+                || work.run::<{ Level::Avx512 as u8 }>(),
+            );
+        },
+    }
+    work.run::<{ Level::Baseline as u8 }>();
+}
+
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn wide(work: impl FnOnce()) {
@@ -91,14 +123,15 @@ pub fn equal_lanes(one: &[u16; 16], other: &[u16; 16]) -> u16 {
     one.iter().zip(other).rev().fold(0, |bits, (one, other)| bits << 1 | u16::from(one == other))
 }
 
-/// A bit for each of at most 16 words that is `wanted`; in code that is compiled for `LEVEL`, a [`Level`] that the processor has.
+/// A bit for each of at most 32 words that is `wanted` when the bits of `LOW` are set; in code that is compiled for `LEVEL`, a [`Level`] that the processor has.
 #[inline(always)]
-pub fn equal_words<const W: usize, const LEVEL: u8>(words: &[u64; W], wanted: u64) -> u32 {
+pub fn equal_words<const W: usize, const LOW: u64, const LEVEL: u8>(words: &[u64; W], wanted: u64) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if LEVEL > Level::Baseline as u8 && W.is_multiple_of(4) {
         use core::arch::x86_64::{
             _mm256_castsi256_pd, _mm256_cmpeq_epi64, _mm256_cmpeq_epi64_mask, _mm256_loadu_si256,
-            _mm256_movemask_pd, _mm256_set1_epi64x, _mm512_cmpeq_epi64_mask, _mm512_loadu_si512, _mm512_set1_epi64,
+            _mm256_movemask_pd, _mm256_or_si256, _mm256_set1_epi64x, _mm512_cmpeq_epi64_mask, _mm512_loadu_si512,
+            _mm512_or_si512, _mm512_set1_epi64,
         };
         let (mut found, mut at) = (0, 0);
         #[expect(unsafe_code, reason = "instructions that the baseline lacks")]
@@ -107,6 +140,7 @@ pub fn equal_words<const W: usize, const LEVEL: u8>(words: &[u64; W], wanted: u6
             if LEVEL >= Level::Avx512 as u8 {
                 while at + 8 <= W {
                     let words = _mm512_loadu_si512(words.as_ptr().add(at).cast());
+                    let words = _mm512_or_si512(words, _mm512_set1_epi64(LOW as i64));
                     found |= u32::from(_mm512_cmpeq_epi64_mask(words, _mm512_set1_epi64(wanted as i64))) << at;
                     at += 8;
                 }
@@ -114,6 +148,7 @@ pub fn equal_words<const W: usize, const LEVEL: u8>(words: &[u64; W], wanted: u6
             while at < W {
                 let (words, wanted) =
                     (_mm256_loadu_si256(words.as_ptr().add(at).cast()), _mm256_set1_epi64x(wanted as i64));
+                let words = _mm256_or_si256(words, _mm256_set1_epi64x(LOW as i64));
                 found |= if LEVEL >= Level::Avx512 as u8 {
                     u32::from(_mm256_cmpeq_epi64_mask(words, wanted)) << at
                 } else {
@@ -124,7 +159,7 @@ pub fn equal_words<const W: usize, const LEVEL: u8>(words: &[u64; W], wanted: u6
         }
         return found;
     }
-    words.iter().enumerate().fold(0, |found, (at, word)| found | u32::from(*word == wanted) << at)
+    words.iter().enumerate().fold(0, |found, (at, word)| found | u32::from(*word | LOW == wanted) << at)
 }
 
 /// Tells the processor that `slice[index]` is wanted soon; an index outside does nothing.

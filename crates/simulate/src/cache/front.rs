@@ -12,7 +12,7 @@ use super::counts::Counts;
 use super::sets::Replacement;
 use super::spec::{HierarchySpec, Inclusion, LevelSpec, Serves, Straddling};
 use crate::allocate::PAGE_BITS;
-use crate::cpu::{self, Level};
+use crate::cpu::{self, Leveled};
 use filter::Filter;
 
 const ADDRESS_MASK: u64 = (1 << ADDRESS_BITS) - 1;
@@ -196,7 +196,7 @@ pub(crate) trait Front: Send + Sync {
 
 impl<const D: usize, const I: usize> Front for Fronts<D, I> {
     fn run(&mut self, segment: &Segment<'_>, events: &mut Events) {
-        dispatch(self, segment, events);
+        cpu::widest_level(Part { fronts: self, segment, events });
     }
 
     fn counts(&self) -> (Counts, Option<Counts>) {
@@ -206,35 +206,17 @@ impl<const D: usize, const I: usize> Front for Fronts<D, I> {
     }
 }
 
-#[allow(unsafe_code, reason = "functions for wider processors, called where they are there")]
-fn dispatch<const D: usize, const I: usize>(fronts: &mut Fronts<D, I>, segment: &Segment<'_>, events: &mut Events) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-        fn wide<const D: usize, const I: usize>(
-            fronts: &mut Fronts<D, I>,
-            segment: &Segment<'_>,
-            events: &mut Events,
-        ) {
-            fronts.run::<{ Level::Avx2 as u8 }>(segment, events);
-        }
-        #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl")]
-        fn wider<const D: usize, const I: usize>(
-            fronts: &mut Fronts<D, I>,
-            segment: &Segment<'_>,
-            events: &mut Events,
-        ) {
-            fronts.run::<{ Level::Avx512 as u8 }>(segment, events);
-        }
-        match cpu::level() {
-            Level::Baseline => {}
-            // SAFETY: the processor has the features of its level.
-            Level::Avx2 => return unsafe { wide(fronts, segment, events) },
-            // SAFETY: as above.
-            Level::Avx512 => return unsafe { wider(fronts, segment, events) },
-        }
+struct Part<'a, const D: usize, const I: usize> {
+    fronts: &'a mut Fronts<D, I>,
+    segment: &'a Segment<'a>,
+    events: &'a mut Events,
+}
+
+impl<const D: usize, const I: usize> Leveled for Part<'_, D, I> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        self.fronts.run::<LEVEL>(self.segment, self.events);
     }
-    fronts.run::<{ Level::Baseline as u8 }>(segment, events);
 }
 
 /// The first levels of `spec`, if they can be simulated without frames; the caller sees to it that no two pages share one.

@@ -9,6 +9,7 @@ mod check;
 
 use super::counts::{Counts, MemoryCounts, WALK};
 use super::index::Index;
+use super::passing::{self, Passed, Stage};
 use super::sets::{Sets, Victim};
 use super::spec::{HierarchySpec, Inclusion, SpecError};
 
@@ -29,6 +30,12 @@ struct Level {
 }
 
 impl Level {
+    /// Whether it neither changes what is above it nor depends on that but for what passes there.
+    fn passes(&self) -> bool {
+        let plain = matches!(self.index, Index::Bits(_)) && self.sets.iter().all(Sets::is_ordered);
+        plain && self.inclusion == Inclusion::Nine && self.writebacks_allocate
+    }
+
     #[inline]
     fn of(&mut self, core: usize) -> &mut Sets {
         let own = if self.sets.len() == 1 { 0 } else { core };
@@ -74,6 +81,8 @@ pub struct Hierarchy {
     paths: [Vec<usize>; 2],
     cores: usize,
     memory: MemoryCounts,
+    /// The levels below the first can be simulated one after the other ([`super::passing`]).
+    passes: bool,
 }
 
 impl Hierarchy {
@@ -100,12 +109,13 @@ impl Hierarchy {
                 counts: Counts::default(),
             })
         };
-        Ok(Hierarchy {
-            levels: (0..spec.levels.len()).map(level).collect::<Result<_, SpecError>>()?,
-            paths: [spec.path(false), spec.path(true)],
-            cores: spec.cores,
-            memory: MemoryCounts::default(),
-        })
+        let levels: Vec<Level> = (0..spec.levels.len()).map(level).collect::<Result<_, SpecError>>()?;
+        let paths = [spec.path(false), spec.path(true)];
+        let below: Vec<usize> = paths[0].iter().skip(1).copied().collect();
+        let passes = spec.cores == 1
+            && paths[1].get(1..) == Some(&below)
+            && below.iter().all(|number| levels[*number].passes());
+        Ok(Hierarchy { levels, paths, cores: spec.cores, memory: MemoryCounts::default(), passes })
     }
 
     #[inline]
@@ -157,6 +167,26 @@ impl Hierarchy {
         let (depth, dirty) = self.search(core, WALK, line, enter);
         self.fill(core, WALK, line, depth, enter, dirty);
         depth
+    }
+
+    /// Takes a batch of what a first level simulated elsewhere has passed, through all levels below it, one after the other; false
+    /// where they depend on each other, and it has to be each by itself: nothing is done then. `events` is left with what is left.
+    pub(super) fn pass_below(&mut self, events: &mut Vec<Passed>, spare: &mut Vec<Passed>) -> bool {
+        if !self.passes {
+            return false;
+        }
+        let given_up = events.iter().filter(|event| event.kind().is_none()).count();
+        self.levels[self.paths[0][0]].counts.writebacks_out += given_up as u64;
+        for number in self.paths[0][1..].iter().copied() {
+            let Level { sets, index, counts, .. } = &mut self.levels[number];
+            if let (Index::Bits(mask), [sets]) = (&*index, &mut sets[..]) {
+                spare.clear();
+                Stage { sets, counts, mask: *mask }.take(events, spare);
+                std::mem::swap(events, spare);
+            }
+        }
+        passing::arrive(events, &mut self.memory.reads, &mut self.memory.writes);
+        true
     }
 
     /// A line that a first level simulated elsewhere has given up; only dirty ones matter to the levels below.

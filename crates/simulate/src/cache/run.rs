@@ -7,6 +7,7 @@ use pagelab_trace::{Reference, References, Segment};
 use super::counts::{Counts, MemoryCounts, demand};
 use super::front::{Event, Events, Front, front, key_base};
 use super::hierarchy::Hierarchy;
+use super::passing::{AHEAD, Passed};
 use super::spec::{HierarchySpec, SpecError, Straddling};
 use crate::allocate::{Memory, PAGE_BITS, PlaceCounts};
 use crate::cpu;
@@ -14,8 +15,6 @@ use crate::tasks::Task;
 
 /// References simulated by one level before the next level sees what passed: their events stay in the nearest cache.
 const BATCH: usize = 4096;
-/// Events between asking for the words of a set and using them.
-const AHEAD: usize = 12;
 
 /// Counts of one execution.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +33,9 @@ pub struct Outcome {
 struct Execution {
     hierarchy: Hierarchy,
     memory: Memory,
-    lines: Vec<u64>,
+    /// What passed the common first level, and room for what passes the next one.
+    passed: Vec<Passed>,
+    spare: Vec<Passed>,
 }
 
 /// The simulation of one hierarchy under several placements.
@@ -58,7 +59,7 @@ impl Simulation {
     pub fn new(spec: &HierarchySpec, memories: Vec<Memory>) -> Result<Simulation, SpecError> {
         let alike = memories.iter().all(Memory::never_shares_frames);
         let executions = memories.into_iter().enumerate().map(|(number, memory)| {
-            Ok(Execution { hierarchy: Hierarchy::new(spec, number as u64)?, memory, lines: vec![] })
+            Ok(Execution { hierarchy: Hierarchy::new(spec, number as u64)?, memory, passed: vec![], spare: vec![] })
         });
         Ok(Simulation {
             executions: executions.collect::<Result<_, SpecError>>()?,
@@ -175,24 +176,27 @@ impl Execution {
     fn below(&mut self, events: &[Event], line_bits: u32) {
         let page_lines = PAGE_BITS - line_bits;
         let base_bits = key_base(1, line_bits).trailing_zeros();
-        self.lines.clear();
+        self.passed.clear();
         for event in events {
             let key = event.key();
             let (asid, page) = ((key >> base_bits) as u16, (key & ((1 << base_bits) - 1)) >> page_lines);
             let frame = self.memory.frame(asid, page);
-            self.lines.push(frame << page_lines | key & ((1 << page_lines) - 1));
+            self.passed.push(Passed::new(frame << page_lines | key & ((1 << page_lines) - 1), event.kind()));
         }
-        let (hierarchy, lines) = (&mut self.hierarchy, &self.lines[..]);
+        let Execution { hierarchy, passed, spare, .. } = self;
+        if hierarchy.pass_below(passed, spare) {
+            return;
+        }
         cpu::widest(
             #[inline(always)]
             || {
-                for (at, event) in events.iter().enumerate() {
-                    if let Some(line) = lines.get(at + AHEAD) {
-                        hierarchy.prefetch_below(*line);
+                for (at, event) in passed.iter().enumerate() {
+                    if let Some(soon) = passed.get(at + AHEAD) {
+                        hierarchy.prefetch_below(soon.line());
                     }
                     match event.kind() {
-                        Some(kind) => _ = hierarchy.access_below(0, kind, lines[at]),
-                        None => hierarchy.write_back_below(0, lines[at]),
+                        Some(kind) => _ = hierarchy.access_below(0, kind, event.line()),
+                        None => hierarchy.write_back_below(0, event.line()),
                     }
                 }
             },

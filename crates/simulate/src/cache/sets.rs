@@ -88,6 +88,23 @@ impl Sets {
         Sets { ways, words, first, order }
     }
 
+    /// Ways of each set.
+    pub(crate) fn ways(&self) -> usize {
+        self.ways
+    }
+
+    /// Whether a set's words stand in the order of their last use.
+    pub(crate) fn is_ordered(&self) -> bool {
+        matches!(self.order, Order::Lru)
+    }
+
+    /// The words of a set under LRU, the one used last first; whoever changes them keeps the order.
+    #[inline(always)]
+    pub(crate) fn ordered(&mut self, set: usize) -> &mut [u64] {
+        debug_assert!(self.is_ordered());
+        self.set(set)
+    }
+
     #[inline]
     fn set(&mut self, set: usize) -> &mut [u64] {
         &mut self.words[self.first + set * self.ways..][..self.ways]

@@ -116,6 +116,36 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Every number of ways that has code of its own, and one that has not, on every processor.
+    #[test]
+    fn levels_one_after_the_other_count_what_the_naive_caches_count(
+        references in references(),
+        ways in [
+            prop::sample::select(vec![1_u64, 2, 4, 8, 12, 16]),
+            prop::sample::select(vec![2_u64, 4, 8, 16]),
+            prop::sample::select(vec![3_u64, 4, 8, 12, 16, 20]),
+            prop::sample::select(vec![1_u64, 4, 8, 12, 16, 20]),
+        ],
+        sets in [0_u32..3, 0_u32..2, 0_u32..4, 0_u32..5],
+        split: bool,
+        levels in 2_usize..4,
+    ) {
+        let sized = |nth: usize| level(["L1", "L1i", "L2", "L3"][nth], ways[nth] << (6 + sets[nth]), ways[nth]);
+        let serves = if split { Serves::Data } else { Serves::Unified };
+        let mut all = vec![LevelSpec { serves, ..sized(0) }];
+        if split {
+            all.push(LevelSpec { serves: Serves::Instruction, ..sized(1) });
+        }
+        all.extend((2..=levels).map(sized));
+        let spec = hierarchy(all);
+        prop_assert!(Simulation::new(&spec, vec![memory(1)]).unwrap().has_common_front());
+        on_every_level(|| assert_like_naive(&spec, &references, false));
+    }
+}
+
 fn in_turns(spec: &HierarchySpec, references: &[Reference]) -> Vec<super::Outcome> {
     let mut simulation = Simulation::new(spec, vec![memory(1), memory(2), memory(3)]).unwrap();
     for references in references.chunks(250) {

@@ -9,8 +9,8 @@ use crate::cache::sets::EMPTY;
 use crate::cpu;
 
 const MOST_WAYS: usize = 16;
-/// Lines of a page: 16 bytes each, or more.
-pub(super) const MOST_SETS: usize = 256;
+/// Lines of a page: 8 bytes each, or more.
+pub(super) const MOST_SETS: usize = 512;
 
 /// `OTHERS[w][s]`: all bits, but none where s = w.
 const OTHERS: [[u16; MOST_WAYS]; MOST_WAYS] = {
@@ -137,7 +137,7 @@ impl<const W: usize> Filter<W> {
         let (key, flag) = (word >> 1, word as u16 & 1);
         let at = self.set(key);
         let (keys, state) = (&mut self.keys[at].0, &mut self.states[at]);
-        let found = cpu::equal_words::<W, LEVEL>(keys, key);
+        let found = cpu::equal_words::<W, 0, LEVEL>(keys, key);
         let hit = found != 0;
         let way = if hit {
             found.trailing_zeros() as usize % W
