@@ -1,6 +1,6 @@
 //! References per CPU-second of the cache and TLB simulators, on references decoded in memory: one JSON object a line.
 //!
-//! usage: `cache_speed FILE [REPEATS]` (a pagelab trace, or `zipf`)
+//! usage: `cache_speed FILE [REPEATS [WORK]]` (a pagelab trace, or `zipf`; WORK: only this one)
 
 #![allow(unsafe_code, reason = "CPU time comes from the C library")]
 
@@ -65,6 +65,9 @@ fn read(path: &str) -> Vec<Reference> {
 }
 
 fn time(name: &str, count: usize, work: impl FnOnce()) {
+    if std::env::args().nth(3).is_some_and(|only| only != name) {
+        return;
+    }
     let before = cpu_time();
     work();
     let seconds = (cpu_time() - before).as_secs_f64();
@@ -75,7 +78,7 @@ fn time(name: &str, count: usize, work: impl FnOnce()) {
 }
 
 fn main() {
-    let path = std::env::args().nth(1).expect("usage: cache_speed FILE|zipf [REPEATS]");
+    let path = std::env::args().nth(1).expect("usage: cache_speed FILE|zipf [REPEATS [WORK]]");
     let repeats: usize = std::env::args().nth(2).map_or(1, |text| text.parse().expect("REPEATS is a number"));
     let references = if path == "zipf" { zipf(20_000_000) } else { read(&path) };
     let segment = Segment { asid: 0, thread: 0, references: &references };

@@ -98,6 +98,12 @@ impl Sets {
         matches!(self.order, Order::Lru)
     }
 
+    /// Whether using an entry twice may change more than using it once.
+    #[inline(always)]
+    pub(crate) fn is_tree(&self) -> bool {
+        matches!(self.order, Order::Tree(_))
+    }
+
     /// The words of a set under LRU, the one used last first; whoever changes them keeps the order.
     #[inline(always)]
     pub(crate) fn ordered(&mut self, set: usize) -> &mut [u64] {
@@ -129,23 +135,6 @@ impl Sets {
         let before = *word & 1 == 1;
         *word |= u64::from(flag);
         Some(before)
-    }
-
-    /// Where among all words `key` stands, and its word, if using it once more would change nothing.
-    pub(crate) fn settled(&self, set: usize, key: u64) -> Option<(usize, u64)> {
-        let words = self.words(set);
-        let at = match self.order {
-            Order::Lru => 0,
-            Order::Random(_) => words.iter().position(|word| word >> 1 == key)?,
-            Order::Tree(_) => return None,
-        };
-        (words[at] >> 1 == key).then_some((self.first + set * self.ways + at, words[at]))
-    }
-
-    /// The word at a place that [`Sets::settled`] told.
-    #[inline(always)]
-    pub(crate) fn word(&self, at: usize) -> u64 {
-        self.words[at]
     }
 
     /// The flag of `key`, without using it.

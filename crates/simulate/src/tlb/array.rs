@@ -67,11 +67,6 @@ impl Array {
         self.sets.touch(self.index.of(address >> grain), Array::key(asid, address, grain), false).is_some()
     }
 
-    /// [`Sets::settled`] of an entry.
-    fn settled(&self, asid: u16, address: u64, grain: u32) -> Option<(usize, u64)> {
-        self.sets.settled(self.index.of(address >> grain), Array::key(asid, address, grain))
-    }
-
     /// Puts an entry in, which is not there.
     #[inline]
     pub(super) fn insert(&mut self, asid: u16, address: u64, grain: u32) {
@@ -90,12 +85,18 @@ impl Array {
     }
 }
 
-/// Where an entry stood in the arrays of a level, and what stood there.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    array: u8,
-    at: u32,
-    word: u64,
+/// Numbers of changes that are counted by themselves: a set's are counted with those of others that share its number.
+const COUNTERS: usize = 64;
+/// Between the counters of one array's first set and the next one's.
+const APART: usize = 29;
+
+/// When a set was seen: how often it, or one that is counted with it, had changed, and above which of [`COUNTERS`] tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen(u64);
+
+impl Seen {
+    /// No set was.
+    pub(super) const NEVER: Seen = Seen(u64::MAX);
 }
 
 /// Which arrays of a level hold a page size.
@@ -129,6 +130,8 @@ pub(super) struct Arrays {
     arrays: Vec<Array>,
     /// By binary logarithm of the page size.
     table: [Option<Held>; 31],
+    /// What [`Seen`] a set gives now.
+    changes: [Seen; COUNTERS],
 }
 
 impl Arrays {
@@ -151,7 +154,7 @@ impl Arrays {
             *entry =
                 Some(Held { array: first as u8, parts: 1 + more as u8, grain: grain as u8, sets: sets as u32 });
         }
-        Arrays { arrays, table }
+        Arrays { arrays, table, changes: std::array::from_fn(|counter| Seen(counter as u64)) }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -164,35 +167,41 @@ impl Arrays {
         self.table[page_bits as usize].map(|held| u32::from(held.grain))
     }
 
-    /// Whether there is an entry; it is used.
+    /// Uses an entry, if it is there: its set as it is now, or [`Seen::NEVER`] where using it once more would change something.
     #[inline]
-    pub(super) fn touch(&mut self, asid: u16, address: u64, page_bits: u32) -> bool {
+    pub(super) fn touch(&mut self, asid: u16, address: u64, page_bits: u32) -> Option<Seen> {
         match self.table[page_bits as usize] {
-            Some(held) => self.arrays[held.array(address)].touch(asid, address, u32::from(held.grain)),
-            None => false,
+            Some(held) => {
+                let (number, grain) = (held.array(address), u32::from(held.grain));
+                let array = &mut self.arrays[number];
+                let set = array.index.of(address >> grain);
+                let found = array.sets.touch(set, Array::key(asid, address, grain), false).is_some();
+                let changes = &mut self.changes[(set + number * APART) % COUNTERS];
+                // Random replacement has no order that a use could change.
+                changes.0 += if found && array.sets.is_ordered() { COUNTERS as u64 } else { 0 };
+                found.then_some(if array.sets.is_tree() { Seen::NEVER } else { *changes })
+            }
+            None => None,
         }
     }
 
-    /// The place of an entry, if using it once more would change nothing.
-    pub(super) fn settled(&self, asid: u16, address: u64, page_bits: u32) -> Option<Place> {
-        let held = self.table[page_bits as usize]?;
-        let array = held.array(address);
-        let (at, word) = self.arrays[array].settled(asid, address, u32::from(held.grain))?;
-        Some(Place { array: array as u8, at: u32::try_from(at).ok()?, word })
-    }
-
-    /// Whether what was settled at a place still is.
+    /// Whether nothing in this set has changed since.
     #[inline(always)]
-    pub(super) fn is_settled(&self, place: Place) -> bool {
-        self.arrays[usize::from(place.array)].sets.word(place.at as usize) == place.word
+    pub(super) fn is_settled(&self, seen: Seen) -> bool {
+        self.changes[seen.0 as usize % COUNTERS] == seen
     }
 
-    /// Puts an entry in, which is not there.
+    /// Puts an entry in, which is not there; [`Arrays::touch`] of it.
     #[inline]
-    pub(super) fn insert(&mut self, asid: u16, address: u64, page_bits: u32) {
-        if let Some(held) = self.table[page_bits as usize] {
-            self.arrays[held.array(address)].insert(asid, address, u32::from(held.grain));
-        }
+    pub(super) fn insert(&mut self, asid: u16, address: u64, page_bits: u32) -> Seen {
+        let Some(held) = self.table[page_bits as usize] else { return Seen::NEVER };
+        let (number, grain) = (held.array(address), u32::from(held.grain));
+        let array = &mut self.arrays[number];
+        let set = array.index.of(address >> grain);
+        array.sets.insert(set, Array::key(asid, address, grain), false);
+        let changes = &mut self.changes[(set + number * APART) % COUNTERS];
+        changes.0 += COUNTERS as u64;
+        if array.sets.is_tree() { Seen::NEVER } else { *changes }
     }
 
     pub(super) fn check(&self) -> Result<(), String> {

@@ -1,6 +1,8 @@
 //! One core: its arrays, its walkers, and their cost.
 
-use super::array::{Array, Arrays, leaf};
+use pagelab_trace::{Reference, SIZES};
+
+use super::array::{Array, Arrays, Seen, leaf};
 use super::settled::Settled;
 use super::spec::{NestedSpec, Side, TlbSpec};
 use super::walk::{PageTables, WalkCaches, steps};
@@ -133,8 +135,24 @@ struct Last {
     grain: u32,
 }
 
-/// The side of stores that have arrays of their own.
+/// The side of loads, and of stores that have no arrays of their own.
+pub(super) const LOADS: usize = 0;
+/// The side of stores that have.
 const STORES: usize = 2;
+const PAGE_BYTES: u64 = 1 << PAGE_BITS;
+/// By kind and size code: loads and stores that begin at lower offsets of a page lie within it; 0 of other kinds.
+const WITHIN: [u16; 256] = {
+    let mut within = [0; 256];
+    let mut meta = 0;
+    while meta < 256 {
+        let size = SIZES[meta >> 2] as u64;
+        if meta & 3 < 2 {
+            within[meta] = (PAGE_BYTES + 1 - if size == 0 { 1 } else { size }) as u16;
+        }
+        meta += 1;
+    }
+    within
+};
 
 #[derive(Clone, Debug)]
 pub(super) struct Core {
@@ -184,7 +202,21 @@ impl Core {
     /// The sides of loads, stores and fetches; none where no array serves them.
     pub(super) fn sides(&self) -> [Option<usize>; 3] {
         let own = |side: usize| (!self.first[side].is_empty()).then_some(side);
-        [Some(0), own(STORES).or(Some(0)), own(1)]
+        [Some(LOADS), own(STORES).or(Some(LOADS)), own(1)]
+    }
+
+    /// How many of these references, from the first on, are loads and stores within pages whose entries are found and stay as they
+    /// are; who asks adds as many translations to the counts before anything else is translated.
+    #[inline(always)]
+    pub(super) fn settled(&self, asid: u16, references: &[Reference]) -> usize {
+        let stores = if self.first[STORES].is_empty() { LOADS } else { STORES };
+        let sides = [LOADS, stores].map(|side| (&self.settled[side], &self.first[side]));
+        let unsettled = |reference: &Reference| {
+            let (address, meta) = (reference.address(), usize::from(reference.meta()));
+            let (settled, arrays) = sides[meta & 1];
+            address & (PAGE_BYTES - 1) >= u64::from(WITHIN[meta]) || !settled.has(arrays, asid, address)
+        };
+        references.iter().position(unsettled).unwrap_or(references.len())
     }
 
     /// Whether this page's entry in the first level is found and stays as it is; who asks adds the translation to the counts
@@ -233,10 +265,10 @@ impl Core {
             None => page_bits,
         };
         if let Some(grain) = self.first[side].grain(entry_bits)
-            && self.first[side].touch(asid, address, entry_bits)
+            && let Some(seen) = self.first[side].touch(asid, address, entry_bits)
         {
             self.last[side] = Last { asid, address, grain };
-            self.settled[side].keep(&self.first[side], asid, address, entry_bits);
+            self.settled[side].keep(asid, address, seen);
             return None;
         }
         Some(self.missed(machine, side, asid, address, [page_bits, entry_bits]))
@@ -247,13 +279,13 @@ impl Core {
         let [page_bits, entry_bits] = bits;
         let together = self.coalesced_bits.filter(|_| entry_bits == PAGE_BITS);
         if let Some(bits) = together
-            && self.first[side].touch(asid, address, bits)
+            && let Some(seen) = self.first[side].touch(asid, address, bits)
         {
-            self.remember(side, asid, address, bits);
+            self.remember(side, asid, address, bits, seen);
             return Cost::default();
         }
         let sizes = [Some(entry_bits), together].into_iter().flatten();
-        let found = sizes.into_iter().find(|bits| self.second.touch(asid, address, *bits));
+        let found = sizes.into_iter().find(|bits| self.second.touch(asid, address, *bits).is_some());
         let (bits, cost) = match found {
             Some(bits) => (bits, Cost { hits: 1, ..Cost::default() }),
             None => {
@@ -263,8 +295,8 @@ impl Core {
                 (bits, Cost { misses: 1, walk_cycles, ..Cost::default() })
             }
         };
-        self.first[side].insert(asid, address, bits);
-        self.remember(side, asid, address, bits);
+        let seen = self.first[side].insert(asid, address, bits);
+        self.remember(side, asid, address, bits, seen);
         let sum = &mut self.counts.by_leaf[leaf_number(page_bits)];
         sum.hits += cost.hits;
         sum.misses += cost.misses;
@@ -272,8 +304,8 @@ impl Core {
         cost
     }
 
-    fn remember(&mut self, side: usize, asid: u16, address: u64, page_bits: u32) {
-        self.settled[side].keep(&self.first[side], asid, address, page_bits);
+    fn remember(&mut self, side: usize, asid: u16, address: u64, page_bits: u32, seen: Seen) {
+        self.settled[side].keep(asid, address, seen);
         // A size that no array holds is looked up each time.
         self.last[side] = match self.first[side].grain(page_bits) {
             Some(grain) => Last { asid, address, grain },

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use pagelab_trace::{Reference, Run, Segment};
 
-use super::core::{Caches, Core, CoreCounts, Machine};
+use super::core::{Caches, Core, CoreCounts, LOADS, Machine};
 use super::spec::TlbSpec;
 use super::walk::PageTables;
 use super::windows::{WINDOW_BITS, Window, Windows};
@@ -12,8 +12,6 @@ use crate::allocate::{History, Layout, Memory, PAGE_BITS, PlaceCounts, Strategy}
 use crate::cache::{Counts, Hierarchy, HierarchySpec, MemoryCounts, SpecError, demand};
 
 const NEAR_WINDOWS: usize = 256;
-/// The side of a core that serves loads, and stores where they have no other.
-const DATA: usize = 0;
 /// A window with pages of several sizes.
 const MIXED: u32 = u32::MAX;
 
@@ -72,6 +70,8 @@ pub struct Simulation {
     machine: Machine,
     sizes: Sizes,
     windows: Windows,
+    /// References whose translation would change nothing are counted together.
+    together: bool,
 }
 
 /// The host of guests: its memory is as large and as old as the guest's.
@@ -109,34 +109,45 @@ impl Simulation {
                 entry_cycles: spec.entry_cycles,
             },
             windows: Windows::new(),
+            together: true,
         })
+    }
+
+    /// Translates each reference by itself: for tests that compare both ways.
+    #[must_use]
+    pub fn one_by_one(mut self) -> Simulation {
+        self.together = false;
+        self
     }
 
     /// The next references of the trace.
     pub fn feed(&mut self, segment: &Segment<'_>) {
         let next = self.threads.len() % self.cores.len();
         let core = *self.threads.entry((segment.asid, segment.thread)).or_insert(next);
-        let sides = self.cores[core].sides();
-        let caches = self.machine.caches.is_some();
-        let mut settled = 0;
-        for reference in segment.references {
-            let Some(kind) = demand(reference.kind()) else { continue };
-            if let Some(side) = sides[kind] {
-                if kind < 2
-                    && within_page(*reference)
-                    && self.cores[core].is_settled(side, segment.asid, reference.address())
-                {
-                    settled += 1;
-                } else {
-                    self.cores[core].add_translations(std::mem::take(&mut settled));
-                    self.reference(core, side, segment.asid, *reference);
+        if self.machine.caches.is_some() || !self.together {
+            for reference in segment.references {
+                let settled = match self.together {
+                    true => self.cores[core].settled(segment.asid, std::slice::from_ref(reference)),
+                    false => 0,
+                };
+                self.cores[core].add_translations(settled as u64);
+                if settled == 0 {
+                    self.reference(core, segment.asid, *reference);
+                }
+                if let Some(kind) = demand(reference.kind()) {
+                    self.data(core, kind, segment.asid, *reference);
                 }
             }
-            if caches {
-                self.data(core, kind, segment.asid, *reference);
-            }
+            return;
         }
-        self.cores[core].add_translations(settled);
+        let mut references = segment.references;
+        loop {
+            let settled = self.cores[core].settled(segment.asid, references);
+            self.cores[core].add_translations(settled as u64);
+            let Some((reference, rest)) = references[settled..].split_first() else { return };
+            self.reference(core, segment.asid, *reference);
+            references = rest;
+        }
     }
 
     /// The next runs of the trace, in pages of 4 KiB: each as many data references to one page, which all but the first find
@@ -149,9 +160,9 @@ impl Simulation {
         self.takes_runs()?;
         for run in runs {
             let (asid, address) = (run.asid(), run.number() << PAGE_BITS);
-            let settled = self.cores[0].is_settled(DATA, asid, address);
+            let settled = self.cores[0].is_settled(LOADS, asid, address);
             if !settled {
-                self.address(0, DATA, asid, address);
+                self.address(0, LOADS, asid, address);
             }
             self.cores[0].add_translations(run.count - u64::from(!settled));
         }
@@ -163,13 +174,15 @@ impl Simulation {
         match () {
             () if self.machine.caches.is_some() => refuse("lines, which data caches are made of"),
             () if self.cores.len() > 1 => refuse("threads, which are on several cores here"),
-            () if self.cores[0].sides()[1] != Some(DATA) => refuse("stores, which have entries of their own here"),
+            () if self.cores[0].sides()[1] != Some(LOADS) => refuse("stores, which have entries of their own here"),
             () => Ok(()),
         }
     }
 
     #[inline]
-    fn reference(&mut self, core: usize, side: usize, asid: u16, reference: Reference) {
+    fn reference(&mut self, core: usize, asid: u16, reference: Reference) {
+        let side = demand(reference.kind()).and_then(|kind| self.cores[core].sides()[kind]);
+        let Some(side) = side else { return };
         let first = reference.address();
         let last = reference.last_byte().max(first);
         self.address(core, side, asid, first);
@@ -233,14 +246,6 @@ impl Simulation {
         self.cores.iter().try_for_each(Core::check)?;
         self.machine.caches.as_ref().map_or(Ok(()), |caches| caches.hierarchy.check())
     }
-}
-
-/// Whether a reference surely lies within a page; those of more than 32 bytes are not looked at.
-#[inline(always)]
-fn within_page(reference: Reference) -> bool {
-    // Size codes up to 32 are the size.
-    let code = u64::from(reference.meta() >> 2);
-    (reference.address() & ((1 << PAGE_BITS) - 1)) + code <= 1 << PAGE_BITS && code <= 32
 }
 
 fn build_caches(spec: &TlbSpec, caches: &HierarchySpec, seed: u64) -> Result<Caches, SpecError> {
