@@ -380,7 +380,7 @@ def test_time_spent_waiting_for_a_processor_is_told(tmp_path: Path) -> None:
     busy = pl.when(pl.col("policy") == "a").then(1.0).otherwise(0.5)
     told = waiting_of(replace(data, runs=data.runs.with_columns(waiting_s=busy)))
     assert told is not None
-    assert "for 50.0% under a and 25.0% under b: differences in time" in told
+    assert "for 50.0% under a and 25.0% under b: differences in wall time" in told
     assert told in analyse(replace(data, runs=data.runs.with_columns(waiting_s=busy))).caveats
 
 

@@ -62,18 +62,19 @@ impl Array {
     }
 
     /// Whether there is an entry; it is used.
-    #[inline]
+    #[inline(always)]
     pub(super) fn touch(&mut self, asid: u16, address: u64, grain: u32) -> bool {
         self.sets.touch(self.index.of(address >> grain), Array::key(asid, address, grain), false).is_some()
     }
 
     /// Puts an entry in, which is not there.
-    #[inline]
+    #[inline(always)]
     pub(super) fn insert(&mut self, asid: u16, address: u64, grain: u32) {
         self.sets.insert(self.index.of(address >> grain), Array::key(asid, address, grain), false);
     }
 
     /// Uses an entry, or puts it in.
+    #[inline(always)]
     pub(super) fn use_or_insert(&mut self, asid: u16, address: u64, grain: u32) {
         if !self.touch(asid, address, grain) {
             self.insert(asid, address, grain);
@@ -168,7 +169,7 @@ impl Arrays {
     }
 
     /// Uses an entry, if it is there: its set as it is now, or [`Seen::NEVER`] where using it once more would change something.
-    #[inline]
+    #[inline(always)]
     pub(super) fn touch(&mut self, asid: u16, address: u64, page_bits: u32) -> Option<Seen> {
         match self.table[page_bits as usize] {
             Some(held) => {
@@ -192,7 +193,7 @@ impl Arrays {
     }
 
     /// Puts an entry in, which is not there; [`Arrays::touch`] of it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn insert(&mut self, asid: u16, address: u64, page_bits: u32) -> Seen {
         let Some(held) = self.table[page_bits as usize] else { return Seen::NEVER };
         let (number, grain) = (held.array(address), u32::from(held.grain));

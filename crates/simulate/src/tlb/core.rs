@@ -249,7 +249,7 @@ impl Core {
     }
 
     /// Translates an address of a page of `1 << page_bits` bytes; what it cost, where it missed in the first level.
-    #[inline]
+    #[inline(always)]
     pub(super) fn translate(
         &mut self,
         machine: &mut Machine,
@@ -274,7 +274,7 @@ impl Core {
         Some(self.missed(machine, side, asid, address, [page_bits, entry_bits]))
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn missed(&mut self, machine: &mut Machine, side: usize, asid: u16, address: u64, bits: [u32; 2]) -> Cost {
         let [page_bits, entry_bits] = bits;
         let together = self.coalesced_bits.filter(|_| entry_bits == PAGE_BITS);
@@ -284,8 +284,10 @@ impl Core {
             self.remember(side, asid, address, bits, seen);
             return Cost::default();
         }
-        let sizes = [Some(entry_bits), together].into_iter().flatten();
-        let found = sizes.into_iter().find(|bits| self.second.touch(asid, address, *bits).is_some());
+        let mut found = self.second.touch(asid, address, entry_bits).map(|_| entry_bits);
+        if found.is_none() {
+            found = together.filter(|bits| self.second.touch(asid, address, *bits).is_some());
+        }
         let (bits, cost) = match found {
             Some(bits) => (bits, Cost { hits: 1, ..Cost::default() }),
             None => {
@@ -304,6 +306,7 @@ impl Core {
         cost
     }
 
+    #[inline(always)]
     fn remember(&mut self, side: usize, asid: u16, address: u64, page_bits: u32, seen: Seen) {
         self.settled[side].keep(asid, address, seen);
         // A size that no array holds is looked up each time.
@@ -326,6 +329,7 @@ impl Core {
     }
 
     /// Cycles of a walk; it waits for a walker, and references wait with it.
+    #[inline(always)]
     fn walk(&mut self, machine: &mut Machine, asid: u16, address: u64, page_bits: u32) -> u64 {
         let cycles = self.walk_tables(machine, asid, address, page_bits);
         let now = self.counts.translations as f64 * self.cycles_per_reference + self.waited;
@@ -341,6 +345,7 @@ impl Core {
         cycles
     }
 
+    #[inline(always)]
     fn walk_tables(&mut self, machine: &mut Machine, asid: u16, address: u64, page_bits: u32) -> u64 {
         let leaf = leaf(page_bits);
         let top = machine.tables.top();

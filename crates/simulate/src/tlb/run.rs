@@ -10,6 +10,7 @@ use super::walk::PageTables;
 use super::windows::{WINDOW_BITS, Window, Windows};
 use crate::allocate::{History, Layout, Memory, PAGE_BITS, PlaceCounts, Strategy};
 use crate::cache::{Counts, Hierarchy, HierarchySpec, MemoryCounts, SpecError, demand};
+use crate::cpu;
 
 const NEAR_WINDOWS: usize = 256;
 /// A window with pages of several sizes.
@@ -122,6 +123,14 @@ impl Simulation {
 
     /// The next references of the trace.
     pub fn feed(&mut self, segment: &Segment<'_>) {
+        cpu::widest(
+            #[inline(always)]
+            || self.translate(segment),
+        );
+    }
+
+    #[inline(always)]
+    fn translate(&mut self, segment: &Segment<'_>) {
         let next = self.threads.len() % self.cores.len();
         let core = *self.threads.entry((segment.asid, segment.thread)).or_insert(next);
         if self.machine.caches.is_some() || !self.together {
@@ -179,7 +188,7 @@ impl Simulation {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn reference(&mut self, core: usize, asid: u16, reference: Reference) {
         let side = demand(reference.kind()).and_then(|kind| self.cores[core].sides()[kind]);
         let Some(side) = side else { return };
@@ -188,14 +197,20 @@ impl Simulation {
         self.address(core, side, asid, first);
         // At most 4096 bytes: two base pages, which one entry may map.
         if first >> PAGE_BITS != last >> PAGE_BITS {
-            let entry = self.cores[core].entry_bits(side, self.sizes.of(first));
-            if first >> entry != last >> entry {
-                self.address(core, side, asid, last);
-            }
+            self.crossing(core, side, asid, [first, last]);
         }
     }
 
-    #[inline]
+    #[cold]
+    #[inline(never)]
+    fn crossing(&mut self, core: usize, side: usize, asid: u16, [first, last]: [u64; 2]) {
+        let entry = self.cores[core].entry_bits(side, self.sizes.of(first));
+        if first >> entry != last >> entry {
+            self.address(core, side, asid, last);
+        }
+    }
+
+    #[inline(always)]
     fn address(&mut self, core: usize, side: usize, asid: u16, address: u64) {
         if self.cores[core].again(side, asid, address) {
             return;

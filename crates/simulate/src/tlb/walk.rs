@@ -26,6 +26,7 @@ impl PageTables {
     }
 
     /// Physical address of the entry that maps `1 << bits` bytes around `address`.
+    #[inline(always)]
     pub(super) fn entry(&mut self, memory: &mut Memory, asid: u16, address: u64, bits: u32) -> u64 {
         let table = bits + INDEX_BITS;
         // A table spans at least 2 MiB: 35 bits of number, 12 of address space, and the level above them.
@@ -59,6 +60,7 @@ impl WalkCaches {
     }
 
     /// What the first entry to be read maps, for a walk down to `leaf`: the top's, or the one below a cached entry.
+    #[inline(always)]
     pub(super) fn start(&mut self, asid: u16, address: u64, leaf: u32, top: u32) -> u32 {
         for (bits, cache) in self.caches.iter_mut().filter(|(bits, _)| *bits > leaf) {
             if cache.touch(asid, address, *bits) {
@@ -70,6 +72,7 @@ impl WalkCaches {
     }
 
     /// Keeps the entries above `leaf` that a walk from `start` has read.
+    #[inline(always)]
     pub(super) fn keep(&mut self, asid: u16, address: u64, leaf: u32, start: u32) {
         for (bits, cache) in self.caches.iter_mut().filter(|(bits, _)| (leaf + 1..=start).contains(bits)) {
             cache.use_or_insert(asid, address, *bits);

@@ -39,7 +39,7 @@ impl Windows {
         Windows { numbers: Tables::default(), costs: vec![] }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn at(&mut self, asid: u16, address: u64) -> &mut Cost {
         let key = u64::from(asid) << NUMBER_BITS | address >> WINDOW_BITS;
         let number = match self.numbers.get(key) {

@@ -52,7 +52,13 @@ fn touch_all<const W: usize>(words: &mut [u64; W], wanted: u64, flag: u64) -> Op
 /// Puts `word` in front; what falls out at the other end. (A loop: `copy_within` calls memmove for a few words.)
 #[inline(always)]
 pub(super) fn push(words: &mut [u64], word: u64) -> u64 {
+    if let Ok(words) = <&mut [u64; 4]>::try_from(&mut *words) {
+        return push_all(words, word);
+    }
     if let Ok(words) = <&mut [u64; 8]>::try_from(&mut *words) {
+        return push_all(words, word);
+    }
+    if let Ok(words) = <&mut [u64; 12]>::try_from(&mut *words) {
         return push_all(words, word);
     }
     if let Ok(words) = <&mut [u64; 16]>::try_from(&mut *words) {
