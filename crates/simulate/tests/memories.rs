@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use common::{lru_faults, noise};
 use pagelab_simulate::paging::{Colouring, Memories, Optimal, Policy, Size};
@@ -122,6 +122,57 @@ fn opt_walks_over_many_blocks_and_never_faults_more_than_lru() {
         assert!(*best <= lru);
     }
     assert!(best[2].1 * 10 < run(Policy::Lru, &trace)[2] * 9, "OPT with 13 frames should be far better");
+}
+
+/// The pages of each colour by their next use, as the definition has it, for traces that a search for each use would take too long.
+fn optimal_faults_of_long(trace: &[u64], colours: u64, frames: usize) -> u64 {
+    let mut next = vec![usize::MAX; trace.len()];
+    let mut seen = HashMap::new();
+    for (now, page) in trace.iter().enumerate().rev() {
+        // Pages that are not used again differ, so that a set can hold all of them.
+        next[now] = seen.insert(page, now).unwrap_or(usize::MAX - now);
+    }
+    let mut lists: HashMap<u64, BTreeSet<usize>> = HashMap::new();
+    let mut faults = 0;
+    for (now, page) in trace.iter().enumerate() {
+        let list = lists.entry(page % colours).or_default();
+        if !list.remove(&now) {
+            faults += 1;
+            if list.len() == frames {
+                list.pop_last();
+            }
+        }
+        list.insert(next[now]);
+    }
+    faults
+}
+
+#[test]
+fn opt_of_many_sizes_and_far_uses_is_its_definition() {
+    let trace: Vec<u64> = noise(9)
+        .enumerate()
+        .map(|(i, x)| match i / 20_000 {
+            0 => x % 3000,
+            1 => i as u64 % 2500,
+            _ => (x % 3000) * ((x >> 32) % 3000) / 3000,
+        })
+        .take(70_000)
+        .collect();
+    let frames = [1_u32, 2, 5, 30, 64, 200, 500, 900, 1500, 2400, 2999, 4000];
+    let sizes: Vec<Size> = [1, 3]
+        .into_iter()
+        .flat_map(|colours| frames.map(|frames| Size { colours, frames: frames.div_ceil(colours) }))
+        .collect();
+    let mut optimal = Optimal::new(file(), &Colouring::Modulo, &sizes).unwrap();
+    optimal.feed(&trace);
+    for (size, faults) in optimal.faults(file()).unwrap() {
+        // A page that is used again at once is no change of page, and no fault.
+        assert_eq!(
+            faults,
+            optimal_faults_of_long(&trace, u64::from(size.colours), size.frames as usize),
+            "{size:?}"
+        );
+    }
 }
 
 /// Each of n resident pages is equally likely to be hit under uniform references: faults are a binomial of known mean.
