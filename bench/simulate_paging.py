@@ -47,7 +47,7 @@ GOALS = {
 }
 """Millions of references (of runs) a processor second, at least."""
 OF_APART = 0.9
-"""Of what the machine gives two works that share nothing, threads of one work get so much; and never less than one alone."""
+"""Of what the machine gives two works that share nothing, two threads of one work get so much; never less than one."""
 UNIT = "M/CPU-s"
 Numbers = NDArray[np.uint64]
 
