@@ -48,6 +48,9 @@ GOALS = {
 """Millions of references (of runs) a processor second, at least."""
 OF_APART = 0.9
 """Of what the machine gives two works that share nothing, two threads of one work get so much; never less than one."""
+SEVEN = ("clock", "opt")
+"""Policies of memories that hold 1/2, 1/4 ... 1/128 of the pages; references are counted once for all of them."""
+SEVEN_GOAL = 20.0
 UNIT = "M/CPU-s"
 Numbers = NDArray[np.uint64]
 
@@ -128,6 +131,14 @@ def measure(bench: Bench) -> Iterator[Result]:
             yield absolute(f"{work}, {trace.name}", UNIT, values, goal=goal, at_least=True)
         if peer is not None:
             yield compare(f"one size, LRU, {trace.name}: libcachesim, pagelab", UNIT, peer, samples["one size, LRU"])
+    for trace in traces[2:4]:
+        sides = {
+            policy: lambda policy=policy, trace=trace: rate(trace, lambda: seven(trace, policy, bench.scratch))
+            for policy in SEVEN
+        }
+        for policy, values in interleave(sides, min(bench.rounds, ROUNDS)).items():
+            title = f"{policy}, seven sizes, {trace.name}"
+            yield absolute(title, UNIT, values, goal=SEVEN_GOAL, at_least=True)
     for trace in traces:
         yield from both_cores(trace, min(bench.rounds, ROUNDS))
 
@@ -191,6 +202,20 @@ def rate(trace: References, run: Callable[[], object]) -> float:
 def processor_s() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
+
+
+def seven(trace: References, policy: str, scratch: Path) -> object:
+    memories = [(1, trace.footprint >> shift) for shift in range(1, 8)]
+    spills = [scratch / f"opt-{nth}" for nth in range(2)]
+    if policy != "opt":
+        simulation = _native.Paging.memories(policy, "modulo", [], memories, 0)
+        feed([simulation], trace.pages)
+        return simulation.faults()
+    for spill in spills:
+        spill.write_bytes(b"")
+    simulation = _native.Paging.optimal("modulo", [], memories, str(spills[0]))
+    feed([simulation], trace.pages)
+    return simulation.faults(str(spills[1]))
 
 
 def stacks(trace: References, colours: tuple[int, ...], threads: int = 1, times: int = 1) -> object:
