@@ -137,6 +137,29 @@ impl Sets {
         Some(before)
     }
 
+    /// The way of `key`, without using it.
+    #[inline(always)]
+    pub(crate) fn find(&self, set: usize, key: u64) -> Option<usize> {
+        let words = self.words(set);
+        if let Ok(words) = <&[u64; 4]>::try_from(words) {
+            return find_in(words, key);
+        }
+        if let Ok(words) = <&[u64; 8]>::try_from(words) {
+            return find_in(words, key);
+        }
+        if let Ok(words) = <&[u64; 12]>::try_from(words) {
+            return find_in(words, key);
+        }
+        words.iter().position(|word| word >> 1 == key)
+    }
+
+    /// Puts `key` into a way, whatever was there: for those who keep the order of ways themselves, and no flags.
+    #[inline(always)]
+    pub(crate) fn put(&mut self, set: usize, way: usize, key: u64) {
+        debug_assert!(self.is_ordered() && key < KEY_LIMIT && self.peek(set, key).is_none());
+        self.set(set)[way] = key << 1;
+    }
+
     /// The flag of `key`, without using it.
     #[inline]
     pub fn peek(&self, set: usize, key: u64) -> Option<bool> {
@@ -238,6 +261,14 @@ impl Sets {
         }
         Ok(())
     }
+}
+
+/// The way that has `key`. All are compared, for which one it is cannot be foretold.
+#[inline(always)]
+fn find_in<const W: usize>(words: &[u64; W], key: u64) -> Option<usize> {
+    let found =
+        words.iter().enumerate().fold(0_u32, |found, (way, word)| found | u32::from(word >> 1 == key) << way);
+    (found != 0).then(|| found.trailing_zeros() as usize % W)
 }
 
 /// The way the tree points to. Node 1 is the root, node n's children are 2n and 2n + 1; a set bit points to the second.

@@ -5,6 +5,7 @@ use pagelab_trace::ADDRESS_BITS;
 use super::spec::{ArraySpec, WalkCacheSpec, shape};
 use crate::allocate::PAGE_BITS;
 use crate::cache::{Index, Replacement, Sets};
+use crate::table::Table;
 
 /// Bits of a key that hold the page number; the address space and the size stand above.
 const NUMBER_BITS: u32 = ADDRESS_BITS - PAGE_BITS;
@@ -91,13 +92,18 @@ const COUNTERS: usize = 64;
 /// Between the counters of one array's first set and the next one's.
 const APART: usize = 29;
 
-/// When a set was seen: how often it, or one that is counted with it, had changed, and above which of [`COUNTERS`] tells.
+/// Where an entry is, and when it was seen there: how many entries had come into its set, or one that is counted with it, and above
+/// which of [`COUNTERS`] tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seen(u64);
+pub(super) struct Seen {
+    changes: u64,
+    /// Among the uses of all ways.
+    at: u32,
+}
 
 impl Seen {
-    /// No set was.
-    pub(super) const NEVER: Seen = Seen(u64::MAX);
+    /// Nowhere; or under a policy that has to be asked at each use.
+    pub(super) const NEVER: Seen = Seen { changes: u64::MAX, at: 0 };
 }
 
 /// Which arrays of a level hold a page size.
@@ -131,12 +137,18 @@ pub(super) struct Arrays {
     arrays: Vec<Array>,
     /// By binary logarithm of the page size.
     table: [Option<Held>; 31],
-    /// What [`Seen`] a set gives now.
-    changes: [Seen; COUNTERS],
+    /// Entries that have come, times [`COUNTERS`], and the counter's number.
+    changes: [u64; COUNTERS],
+    /// When each way was used last; first one that stands for no way. Under LRU this is the order of ways, which stay in place.
+    uses: Table<u64>,
+    /// Where the uses of each array begin.
+    begin: Vec<usize>,
+    /// Entries are remembered ([`Seen`]) and used far more often than looked for; else sets keep their order themselves.
+    is_first: bool,
 }
 
 impl Arrays {
-    pub(super) fn new<'a>(specs: impl Iterator<Item = &'a ArraySpec>, seed: u64) -> Arrays {
+    pub(super) fn new<'a>(specs: impl Iterator<Item = &'a ArraySpec>, is_first: bool, seed: u64) -> Arrays {
         // Each part with the number of the array that it is of.
         let parts: Vec<(usize, ArraySpec)> =
             specs.enumerate().flat_map(|(at, spec)| spec.split().into_iter().map(move |part| (at, part))).collect();
@@ -155,7 +167,13 @@ impl Arrays {
             *entry =
                 Some(Held { array: first as u8, parts: 1 + more as u8, grain: grain as u8, sets: sets as u32 });
         }
-        Arrays { arrays, table, changes: std::array::from_fn(|counter| Seen(counter as u64)) }
+        let mut begin = vec![1];
+        for (_, part) in &parts {
+            let (sets, ways) = shape(part.entries, part.ways);
+            begin.push(begin[begin.len() - 1] + (sets * ways) as usize);
+        }
+        let uses = Table::new(begin[parts.len()], 0);
+        Arrays { arrays, table, changes: std::array::from_fn(|counter| counter as u64), uses, begin, is_first }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -168,44 +186,75 @@ impl Arrays {
         self.table[page_bits as usize].map(|held| u32::from(held.grain))
     }
 
-    /// Uses an entry, if it is there: its set as it is now, or [`Seen::NEVER`] where using it once more would change something.
+    /// Uses an entry at the time `now`, if it is there.
     #[inline(always)]
-    pub(super) fn touch(&mut self, asid: u16, address: u64, page_bits: u32) -> Option<Seen> {
-        match self.table[page_bits as usize] {
-            Some(held) => {
-                let (number, grain) = (held.array(address), u32::from(held.grain));
-                let array = &mut self.arrays[number];
-                let set = array.index.of(address >> grain);
-                let found = array.sets.touch(set, Array::key(asid, address, grain), false).is_some();
-                let changes = &mut self.changes[(set + number * APART) % COUNTERS];
-                // Random replacement has no order that a use could change.
-                changes.0 += if found && array.sets.is_ordered() { COUNTERS as u64 } else { 0 };
-                found.then_some(if array.sets.is_tree() { Seen::NEVER } else { *changes })
-            }
-            None => None,
+    pub(super) fn touch(&mut self, asid: u16, address: u64, page_bits: u32, now: u64) -> Option<Seen> {
+        let held = self.table[page_bits as usize]?;
+        let (number, grain) = (held.array(address), u32::from(held.grain));
+        let array = &mut self.arrays[number];
+        let (set, key) = (array.index.of(address >> grain), Array::key(asid, address, grain));
+        if !self.is_first || array.sets.is_tree() {
+            return array.sets.touch(set, key, false).map(|_| Seen::NEVER);
         }
+        let at = self.begin[number] + set * array.sets.ways() + array.sets.find(set, key)?;
+        self.uses[at] = now;
+        Some(Seen { changes: self.changes[(set + number * APART) % COUNTERS], at: at as u32 })
     }
 
-    /// Whether nothing in this set has changed since.
+    /// Whether an entry that was seen is still where it was.
     #[inline(always)]
-    pub(super) fn is_settled(&self, seen: Seen) -> bool {
-        self.changes[seen.0 as usize % COUNTERS] == seen
+    pub(super) fn is_there(&self, seen: Seen) -> bool {
+        self.changes[seen.changes as usize % COUNTERS] == seen.changes
     }
 
-    /// Puts an entry in, which is not there; [`Arrays::touch`] of it.
+    /// Uses an entry that is there.
     #[inline(always)]
-    pub(super) fn insert(&mut self, asid: u16, address: u64, page_bits: u32) -> Seen {
+    pub(super) fn use_again(&mut self, seen: Seen, now: u64) {
+        self.uses[seen.at as usize] = now;
+    }
+
+    /// Puts an entry in, which is not there, and uses it.
+    #[inline(always)]
+    pub(super) fn insert(&mut self, asid: u16, address: u64, page_bits: u32, now: u64) -> Seen {
         let Some(held) = self.table[page_bits as usize] else { return Seen::NEVER };
         let (number, grain) = (held.array(address), u32::from(held.grain));
         let array = &mut self.arrays[number];
-        let set = array.index.of(address >> grain);
-        array.sets.insert(set, Array::key(asid, address, grain), false);
+        let (set, key) = (array.index.of(address >> grain), Array::key(asid, address, grain));
+        if !self.is_first {
+            array.sets.insert(set, key, false);
+            return Seen::NEVER;
+        }
         let changes = &mut self.changes[(set + number * APART) % COUNTERS];
-        changes.0 += COUNTERS as u64;
-        if array.sets.is_tree() { Seen::NEVER } else { *changes }
+        *changes += COUNTERS as u64;
+        let first = self.begin[number] + set * array.sets.ways();
+        let way = if array.sets.is_ordered() {
+            // A way that was never used is the first to be taken.
+            let uses = &self.uses[first..first + array.sets.ways()];
+            let way = oldest(uses);
+            array.sets.put(set, way, key);
+            way
+        } else {
+            array.sets.insert(set, key, false);
+            match array.sets.find(set, key) {
+                Some(way) if !array.sets.is_tree() => way,
+                _ => return Seen::NEVER,
+            }
+        };
+        self.uses[first + way] = now;
+        Seen { changes: *changes, at: (first + way) as u32 }
     }
 
     pub(super) fn check(&self) -> Result<(), String> {
         self.arrays.iter().try_for_each(Array::check)
     }
+}
+
+/// The first of the smallest.
+#[inline(always)]
+fn oldest(uses: &[u64]) -> usize {
+    let mut found = (uses[0], 0);
+    for (way, at) in uses.iter().copied().enumerate() {
+        found = if at < found.0 { (at, way) } else { found };
+    }
+    found.1
 }

@@ -127,12 +127,13 @@ impl Nested {
     }
 }
 
-/// The page translated last on a side, which hits again as long as nothing else is translated.
+/// The page looked for last on a side: its entry is there as long as no other is looked for.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     asid: u16,
     address: u64,
     grain: u32,
+    seen: Seen,
 }
 
 /// The side of loads, and of stores that have no arrays of their own.
@@ -178,16 +179,17 @@ pub(super) struct Core {
 impl Core {
     pub(super) fn new(spec: &TlbSpec, number: usize, seed: u64) -> Core {
         let seed = seed ^ (number as u64) << 48;
-        let side =
-            |sides: &[Side]| Arrays::new(spec.first.iter().filter(|array| sides.contains(&array.serves)), seed);
+        let side = |sides: &[Side]| {
+            Arrays::new(spec.first.iter().filter(|array| sides.contains(&array.serves)), true, seed)
+        };
         let first = [side(&[Side::Data, Side::Load]), side(&[Side::Instruction]), side(&[Side::Store])];
         let between = first[0].grain(20).filter(|grain| *grain > PAGE_BITS);
         Core {
             number,
             first,
-            last: [Last { asid: 0, address: u64::MAX, grain: 0 }; 3],
+            last: [Last { asid: 0, address: u64::MAX, grain: 0, seen: Seen::NEVER }; 3],
             settled: [const { Settled::NONE }; 3],
-            second: Arrays::new(spec.second.iter(), !seed),
+            second: Arrays::new(spec.second.iter(), false, !seed),
             caches: WalkCaches::new(&spec.walk_caches, seed),
             nested: spec.nested.as_ref().map(|nested| Nested::new(nested, seed)),
             walkers: vec![0.0; spec.walkers],
@@ -205,28 +207,38 @@ impl Core {
         [Some(LOADS), own(STORES).or(Some(LOADS)), own(1)]
     }
 
-    /// How many of these references, from the first on, are loads and stores within pages whose entries are found and stay as they
-    /// are; who asks adds as many translations to the counts before anything else is translated.
+    /// Translates these references, from the first on, as long as they are loads and stores within pages whose entries are where
+    /// they were found; how many they are.
     #[inline(always)]
-    pub(super) fn settled(&self, asid: u16, references: &[Reference]) -> usize {
+    pub(super) fn settled(&mut self, asid: u16, references: &[Reference]) -> usize {
         let stores = if self.first[STORES].is_empty() { LOADS } else { STORES };
-        let sides = [LOADS, stores].map(|side| (&self.settled[side], &self.first[side]));
-        let unsettled = |reference: &Reference| {
+        let mut now = self.counts.translations;
+        for reference in references {
             let (address, meta) = (reference.address(), usize::from(reference.meta()));
-            let (settled, arrays) = sides[meta & 1];
-            address & (PAGE_BYTES - 1) >= u64::from(WITHIN[meta]) || !settled.has(arrays, asid, address)
-        };
-        references.iter().position(unsettled).unwrap_or(references.len())
+            let side = if meta & 1 == 0 { LOADS } else { stores };
+            now += 1;
+            if address & (PAGE_BYTES - 1) >= u64::from(WITHIN[meta])
+                || !self.settled[side].use_again(&mut self.first[side], asid, address, now)
+            {
+                now -= 1;
+                break;
+            }
+        }
+        let settled = now - self.counts.translations;
+        self.counts.translations = now;
+        settled as usize
     }
 
-    /// Whether this page's entry in the first level is found and stays as it is; who asks adds the translation to the counts
-    /// before anything else is translated.
+    /// Translates a page whose entry is where it was found, as often as `times`; whether it is.
     #[inline(always)]
-    pub(super) fn is_settled(&self, side: usize, asid: u16, address: u64) -> bool {
-        self.settled[side].has(&self.first[side], asid, address)
+    pub(super) fn settled_page(&mut self, side: usize, asid: u16, address: u64, times: u64) -> bool {
+        let now = self.counts.translations + times;
+        let settled = self.settled[side].use_again(&mut self.first[side], asid, address, now);
+        self.counts.translations += if settled { times } else { 0 };
+        settled
     }
 
-    /// Translations that [`Core::is_settled`] has answered.
+    /// More translations of the page translated last.
     #[inline]
     pub(super) fn add_translations(&mut self, translations: u64) {
         self.counts.translations += translations;
@@ -237,7 +249,10 @@ impl Core {
     pub(super) fn again(&mut self, side: usize, asid: u16, address: u64) -> bool {
         let last = self.last[side];
         let same = (address ^ last.address) >> last.grain == 0 && asid == last.asid;
-        self.counts.translations += u64::from(same);
+        if same {
+            self.counts.translations += 1;
+            self.first[side].use_again(last.seen, self.counts.translations);
+        }
         same
     }
 
@@ -265,9 +280,9 @@ impl Core {
             None => page_bits,
         };
         if let Some(grain) = self.first[side].grain(entry_bits)
-            && let Some(seen) = self.first[side].touch(asid, address, entry_bits)
+            && let Some(seen) = self.first[side].touch(asid, address, entry_bits, self.counts.translations)
         {
-            self.last[side] = Last { asid, address, grain };
+            self.last[side] = Last { asid, address, grain, seen };
             self.settled[side].keep(asid, address, seen);
             return None;
         }
@@ -277,27 +292,28 @@ impl Core {
     #[inline(always)]
     fn missed(&mut self, machine: &mut Machine, side: usize, asid: u16, address: u64, bits: [u32; 2]) -> Cost {
         let [page_bits, entry_bits] = bits;
+        let now = self.counts.translations;
         let together = self.coalesced_bits.filter(|_| entry_bits == PAGE_BITS);
         if let Some(bits) = together
-            && let Some(seen) = self.first[side].touch(asid, address, bits)
+            && let Some(seen) = self.first[side].touch(asid, address, bits, now)
         {
             self.remember(side, asid, address, bits, seen);
             return Cost::default();
         }
-        let mut found = self.second.touch(asid, address, entry_bits).map(|_| entry_bits);
+        let mut found = self.second.touch(asid, address, entry_bits, now).map(|_| entry_bits);
         if found.is_none() {
-            found = together.filter(|bits| self.second.touch(asid, address, *bits).is_some());
+            found = together.filter(|bits| self.second.touch(asid, address, *bits, now).is_some());
         }
         let (bits, cost) = match found {
             Some(bits) => (bits, Cost { hits: 1, ..Cost::default() }),
             None => {
                 let walk_cycles = self.walk(machine, asid, address, page_bits);
                 let bits = self.new_entry_bits(machine, asid, address, entry_bits);
-                self.second.insert(asid, address, bits);
+                self.second.insert(asid, address, bits, now);
                 (bits, Cost { misses: 1, walk_cycles, ..Cost::default() })
             }
         };
-        let seen = self.first[side].insert(asid, address, bits);
+        let seen = self.first[side].insert(asid, address, bits, now);
         self.remember(side, asid, address, bits, seen);
         let sum = &mut self.counts.by_leaf[leaf_number(page_bits)];
         sum.hits += cost.hits;
@@ -311,8 +327,8 @@ impl Core {
         self.settled[side].keep(asid, address, seen);
         // A size that no array holds is looked up each time.
         self.last[side] = match self.first[side].grain(page_bits) {
-            Some(grain) => Last { asid, address, grain },
-            None => Last { asid, address: u64::MAX, grain: 0 },
+            Some(grain) => Last { asid, address, grain, seen },
+            None => Last { asid, address: u64::MAX, grain: 0, seen },
         };
     }
 

@@ -139,7 +139,6 @@ impl Simulation {
                     true => self.cores[core].settled(segment.asid, std::slice::from_ref(reference)),
                     false => 0,
                 };
-                self.cores[core].add_translations(settled as u64);
                 if settled == 0 {
                     self.reference(core, segment.asid, *reference);
                 }
@@ -152,7 +151,6 @@ impl Simulation {
         let mut references = segment.references;
         loop {
             let settled = self.cores[core].settled(segment.asid, references);
-            self.cores[core].add_translations(settled as u64);
             let Some((reference, rest)) = references[settled..].split_first() else { return };
             self.reference(core, segment.asid, *reference);
             references = rest;
@@ -169,11 +167,10 @@ impl Simulation {
         self.takes_runs()?;
         for run in runs {
             let (asid, address) = (run.asid(), run.number() << PAGE_BITS);
-            let settled = self.cores[0].is_settled(LOADS, asid, address);
-            if !settled {
+            if !self.cores[0].settled_page(LOADS, asid, address, run.count) {
                 self.address(0, LOADS, asid, address);
+                self.cores[0].add_translations(run.count - 1);
             }
-            self.cores[0].add_translations(run.count - u64::from(!settled));
         }
         Ok(())
     }

@@ -1,8 +1,7 @@
-//! Pages whose first-level entry would be a hit that changes nothing.
+//! Where the entries of pages were found lately.
 //!
-//! Most references are to a handful of pages. Under LRU, using the entry that its set has used last changes nothing; under random
-//! replacement, using any entry does. When such an entry's set was seen is remembered by page, and holds as long as nothing has
-//! changed there.
+//! Most references are to a handful of pages. An entry that was found stays where it is until another comes into its set, and using
+//! it is to note when, or nothing. So the entry is remembered by page, and need not be looked for as long as none has come.
 
 use super::array::{Arrays, Seen};
 use crate::allocate::PAGE_BITS;
@@ -23,14 +22,19 @@ const fn page(asid: u16, address: u64) -> u64 {
 impl Settled {
     pub(super) const NONE: Settled = Settled([(u64::MAX, Seen::NEVER); PAGES]);
 
+    /// Uses the page's entry at the time `now`, if it is where it was found; whether it is.
     #[inline(always)]
-    pub(super) fn has(&self, arrays: &Arrays, asid: u16, address: u64) -> bool {
+    pub(super) fn use_again(&self, arrays: &mut Arrays, asid: u16, address: u64, now: u64) -> bool {
         let page = page(asid, address);
         let (number, seen) = self.0[page as usize % PAGES];
-        number == page && arrays.is_settled(seen)
+        let is_there = number == page && arrays.is_there(seen);
+        if is_there {
+            arrays.use_again(seen, now);
+        }
+        is_there
     }
 
-    /// The page of `address` was translated just now, by an entry whose set was `seen`.
+    /// The page of `address` was translated just now, by an entry that was `seen`.
     #[inline(always)]
     pub(super) fn keep(&mut self, asid: u16, address: u64, seen: Seen) {
         let page = page(asid, address);
