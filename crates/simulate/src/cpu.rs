@@ -162,6 +162,49 @@ pub fn equal_words<const W: usize, const LOW: u64, const LEVEL: u8>(words: &[u64
     words.iter().enumerate().fold(0, |found, (at, word)| found | u32::from(*word | LOW == wanted) << at)
 }
 
+/// Puts `word` in front of `words`; those up to `way` take what was before them. In code that is compiled for `LEVEL`, a [`Level`]
+/// that the processor has.
+#[inline(always)]
+pub fn to_front<const W: usize, const LEVEL: u8>(words: &mut [u64; W], way: usize, word: u64) {
+    #[cfg(target_arch = "x86_64")]
+    if LEVEL >= Level::Avx512 as u8 && W.is_multiple_of(4) {
+        use core::arch::x86_64::{
+            _mm256_alignr_epi64, _mm256_loadu_si256, _mm256_mask_mov_epi64, _mm256_storeu_si256,
+            _mm512_alignr_epi64, _mm512_extracti64x4_epi64, _mm512_loadu_si512, _mm512_mask_mov_epi64,
+            _mm512_set1_epi64, _mm512_storeu_si512,
+        };
+        // A bit for each way that changes.
+        let moved = (2_u32 << way) - 1;
+        let mut at = 0;
+        #[expect(unsafe_code, reason = "instructions that the baseline lacks")]
+        // SAFETY: the processor has the level's; loads and stores are of words that are there, at any alignment.
+        unsafe {
+            let mut before = _mm512_set1_epi64(word as i64);
+            while at + 8 <= W {
+                let place = words.as_mut_ptr().add(at);
+                let old = _mm512_loadu_si512(place.cast());
+                let new = _mm512_alignr_epi64::<7>(old, before);
+                _mm512_storeu_si512(place.cast(), _mm512_mask_mov_epi64(old, (moved >> at) as u8, new));
+                before = old;
+                at += 8;
+            }
+            if at < W {
+                let place = words.as_mut_ptr().add(at);
+                let old = _mm256_loadu_si256(place.cast());
+                let new = _mm256_alignr_epi64::<3>(old, _mm512_extracti64x4_epi64::<1>(before));
+                _mm256_storeu_si256(place.cast(), _mm256_mask_mov_epi64(old, (moved >> at) as u8, new));
+            }
+        }
+        return;
+    }
+    let old = *words;
+    *words = std::array::from_fn(|at| match at {
+        0 => word,
+        at if at <= way => old[at - 1],
+        at => old[at],
+    });
+}
+
 /// Tells the processor that `slice[index]` is wanted soon; an index outside does nothing.
 #[inline(always)]
 pub fn prefetch<T>(slice: &[T], index: usize) {

@@ -1,6 +1,7 @@
 //! Translation lookaside buffers and page walks, with any mixture of page sizes.
 
 mod array;
+mod behind;
 mod core;
 mod run;
 mod settled;

@@ -4,6 +4,7 @@
 //! wait for the next one's. Each is then a loop over one list, with one kind of set.
 
 use super::counts::Counts;
+use super::sets::lru::{position, to_front};
 use super::sets::{EMPTY, Sets};
 use crate::cpu::{self, Leveled};
 
@@ -92,7 +93,7 @@ impl Batch<'_> {
                     counts.accesses[kind] += 1;
                     if let Some(way) = found {
                         let word = words[way];
-                        to_front::<W>(words, way, word);
+                        to_front::<W, LEVEL>(words, way, word);
                         continue;
                     }
                     counts.misses[kind] += 1;
@@ -110,7 +111,7 @@ impl Batch<'_> {
             };
             let last = words.len() - 1;
             let victim = words[last];
-            to_front::<W>(words, last, line << 1 | flag);
+            to_front::<W, LEVEL>(words, last, line << 1 | flag);
             if victim != EMPTY {
                 counts.evictions += 1;
                 if victim & 1 == 1 {
@@ -119,34 +120,6 @@ impl Batch<'_> {
                 }
             }
         }
-    }
-}
-
-/// The way that has `wanted`, a key with its lowest bit set.
-#[inline(always)]
-fn position<const W: usize, const LEVEL: u8>(words: &[u64], wanted: u64) -> Option<usize> {
-    match <&[u64; W]>::try_from(words) {
-        Ok(words) if W > 0 => {
-            let found = cpu::equal_words::<W, 1, LEVEL>(words, wanted);
-            (found != 0).then(|| found.trailing_zeros() as usize % W)
-        }
-        _ => words.iter().position(|word| word | 1 == wanted),
-    }
-}
-
-/// Puts `word` in front; the ways up to `way` take what was before them.
-#[inline(always)]
-fn to_front<const W: usize>(words: &mut [u64], way: usize, word: u64) {
-    match <&mut [u64; W]>::try_from(&mut *words) {
-        Ok(words) if W > 0 => {
-            let old = *words;
-            *words = std::array::from_fn(|at| match at {
-                0 => word,
-                at if at <= way => old[at - 1],
-                at => old[at],
-            });
-        }
-        _ => _ = words[..=way].iter_mut().fold(word, |carried, word| std::mem::replace(word, carried)),
     }
 }
 

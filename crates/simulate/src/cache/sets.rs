@@ -4,8 +4,10 @@
 //! in the order of their last use, the most recent first: the way most often hit is found with one comparison, finding a
 //! victim costs nothing, and no list or counter lies beside the keys. The other policies leave keys where they are.
 
-mod lru;
+mod all;
+pub(super) mod lru;
 
+pub(crate) use all::Place;
 use serde::{Deserialize, Serialize};
 
 use crate::allocate::Random;

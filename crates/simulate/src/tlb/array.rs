@@ -2,9 +2,10 @@
 
 use pagelab_trace::ADDRESS_BITS;
 
+use super::behind::{Buffers, Missed};
 use super::spec::{ArraySpec, WalkCacheSpec, shape};
 use crate::allocate::PAGE_BITS;
-use crate::cache::{Index, Replacement, Sets};
+use crate::cache::{Index, Place, Replacement, Sets};
 use crate::table::Table;
 
 /// Bits of a key that hold the page number; the address space and the size stand above.
@@ -68,18 +69,37 @@ impl Array {
         self.sets.touch(self.index.of(address >> grain), Array::key(asid, address, grain), false).is_some()
     }
 
+    /// Uses the entries of `addresses`, in their order, or puts them in; `found` tells which were there.
+    #[inline(always)]
+    pub(super) fn use_or_insert_all(
+        &mut self,
+        asid: u16,
+        addresses: impl ExactSizeIterator<Item = u64>,
+        grain: u32,
+        buffers: &mut Buffers,
+    ) {
+        let (places, found) = (&mut buffers.places[..addresses.len()], &mut buffers.found[..addresses.len()]);
+        for (place, address) in places.iter_mut().zip(addresses) {
+            let set = self.index.of(address >> grain) as u32;
+            *place = Place { set, key: Array::key(asid, address, grain) };
+        }
+        self.sets.use_or_insert_all(places, found);
+    }
+
     /// Puts an entry in, which is not there.
     #[inline(always)]
     pub(super) fn insert(&mut self, asid: u16, address: u64, grain: u32) {
         self.sets.insert(self.index.of(address >> grain), Array::key(asid, address, grain), false);
     }
 
-    /// Uses an entry, or puts it in.
+    /// Uses an entry, or puts it in; whether it was there.
     #[inline(always)]
-    pub(super) fn use_or_insert(&mut self, asid: u16, address: u64, grain: u32) {
-        if !self.touch(asid, address, grain) {
+    pub(super) fn use_or_insert(&mut self, asid: u16, address: u64, grain: u32) -> bool {
+        let was_there = self.touch(asid, address, grain);
+        if !was_there {
             self.insert(asid, address, grain);
         }
+        was_there
     }
 
     pub(super) fn check(&self) -> Result<(), String> {
@@ -201,6 +221,76 @@ impl Arrays {
         Some(Seen { changes: self.changes[(set + number * APART) % COUNTERS], at: at as u32 })
     }
 
+    /// Uses an entry of a first level at the time `now`, or puts it in; whether it was there.
+    #[inline(always)]
+    pub(super) fn use_or_insert(&mut self, asid: u16, address: u64, page_bits: u32, now: u64) -> (bool, Seen) {
+        let Some(held) = self.table[page_bits as usize] else { return (false, Seen::NEVER) };
+        let (number, grain) = (held.array(address), u32::from(held.grain));
+        let array = &mut self.arrays[number];
+        if !array.sets.is_ordered() {
+            return match self.touch(asid, address, page_bits, now) {
+                Some(seen) => (true, seen),
+                None => (false, self.insert(asid, address, page_bits, now)),
+            };
+        }
+        let (set, key) = (array.index.of(address >> grain), Array::key(asid, address, grain));
+        let first = self.begin[number] + set * array.sets.ways();
+        let words = array.sets.ordered(set);
+        let uses = &mut self.uses[first..][..words.len()];
+        let (was_there, way) = match words.len() {
+            4 => found_or_oldest::<4>(words, uses, key << 1, now),
+            8 => found_or_oldest::<8>(words, uses, key << 1, now),
+            _ => {
+                let found = words.iter().position(|word| *word == key << 1);
+                let way = found.unwrap_or_else(|| oldest(uses));
+                (words[way], uses[way]) = (key << 1, now);
+                (found.is_some(), way)
+            }
+        };
+        let changes = &mut self.changes[(set + number * APART) % COUNTERS];
+        *changes += COUNTERS as u64 * u64::from(!was_there);
+        (was_there, Seen { changes: *changes, at: (first + way) as u32 })
+    }
+
+    /// Uses the entries of `missed`, in their order, or puts them in; `found` tells which were there.
+    #[inline(always)]
+    pub(super) fn use_or_insert_all(&mut self, asid: u16, missed: &[Missed], buffers: &mut Buffers) {
+        let (places, found) = (&mut buffers.places[..missed.len()], &mut buffers.found[..missed.len()]);
+        let [Array { sets, index, .. }] = &mut self.arrays[..] else {
+            return self.each(asid, missed, found);
+        };
+        let mut are_held = true;
+        for (place, one) in places.iter_mut().zip(missed) {
+            let held = self.table[usize::from(one.entry_bits)];
+            are_held &= held.is_some();
+            let grain = held.map_or(0, |held| u32::from(held.grain));
+            *place =
+                Place { set: index.of(one.address >> grain) as u32, key: Array::key(asid, one.address, grain) };
+        }
+        if are_held {
+            sets.use_or_insert_all(places, found);
+        } else {
+            self.each(asid, missed, found);
+        }
+    }
+
+    fn each(&mut self, asid: u16, missed: &[Missed], found: &mut [bool]) {
+        for (one, found) in missed.iter().zip(found) {
+            *found = self.in_second(asid, one);
+        }
+    }
+
+    /// Uses an entry of a second level, or puts it in; whether it was there.
+    #[inline(always)]
+    pub(super) fn in_second(&mut self, asid: u16, one: &Missed) -> bool {
+        let bits = u32::from(one.entry_bits);
+        let was_there = self.touch(asid, one.address, bits, one.now).is_some();
+        if !was_there {
+            self.insert(asid, one.address, bits, one.now);
+        }
+        was_there
+    }
+
     /// Whether an entry that was seen is still where it was.
     #[inline(always)]
     pub(super) fn is_there(&self, seen: Seen) -> bool {
@@ -247,6 +337,24 @@ impl Arrays {
     pub(super) fn check(&self) -> Result<(), String> {
         self.arrays.iter().try_for_each(Array::check)
     }
+}
+
+/// Uses the way of `word` at the time `now`, or puts it into the one used longest ago; whether it was there, and the way.
+///
+/// Both are computed: neither can be foretold. All ways are written: what is written by one instruction can be read by one
+/// before it is in the cache.
+#[inline(always)]
+fn found_or_oldest<const W: usize>(words: &mut [u64], uses: &mut [u64], word: u64, now: u64) -> (bool, usize) {
+    let (Ok(words), Ok(uses)) = (<&mut [u64; W]>::try_from(words), <&mut [u64; W]>::try_from(uses)) else {
+        return (false, 0);
+    };
+    let (old, times) = (*words, *uses);
+    let found = old.iter().zip(0..).fold(0_u32, |found, (there, way)| found | u32::from(*there == word) << way);
+    // Times are below 2^58: the smallest of these is the first of the oldest.
+    let oldest = times.iter().zip(0..).fold(u64::MAX, |least, (at, way)| least.min(at << 6 | way)) as u32 & 63;
+    let way = std::hint::select_unpredictable(found != 0, found.trailing_zeros(), oldest) as usize;
+    (words[way % W], uses[way % W]) = (word, now);
+    (found != 0, way)
 }
 
 /// The first of the smallest.

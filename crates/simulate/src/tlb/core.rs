@@ -3,9 +3,11 @@
 use pagelab_trace::{Reference, SIZES};
 
 use super::array::{Array, Arrays, Seen, leaf};
+use super::behind::{List, Missed};
+use super::run::Sizes;
 use super::settled::Settled;
 use super::spec::{NestedSpec, Side, TlbSpec};
-use super::walk::{PageTables, WalkCaches, steps};
+use super::walk::{INDEX_BITS, PageTables, WalkCaches, steps};
 use super::windows::Cost;
 use crate::allocate::{Memory, PAGE_BITS};
 use crate::cache::Hierarchy;
@@ -35,20 +37,14 @@ impl CoreCounts {
     /// H, M and C over all page sizes.
     #[must_use]
     pub fn cost(&self) -> Cost {
-        self.by_leaf.iter().fold(Cost::default(), |sum, cost| Cost {
-            hits: sum.hits + cost.hits,
-            misses: sum.misses + cost.misses,
-            walk_cycles: sum.walk_cycles + cost.walk_cycles,
-        })
+        let mut sum = Cost::default();
+        self.by_leaf.iter().for_each(|cost| sum.add(cost));
+        sum
     }
 
     /// Adds another core's.
     pub fn add(&mut self, other: &CoreCounts) {
-        for (sum, cost) in self.by_leaf.iter_mut().zip(&other.by_leaf) {
-            sum.hits += cost.hits;
-            sum.misses += cost.misses;
-            sum.walk_cycles += cost.walk_cycles;
-        }
+        self.by_leaf.iter_mut().zip(&other.by_leaf).for_each(|(sum, cost)| sum.add(cost));
         self.translations += other.translations;
         self.reads += other.reads;
         self.host_reads += other.host_reads;
@@ -59,12 +55,10 @@ impl CoreCounts {
     }
 }
 
-const fn leaf_number(page_bits: u32) -> usize {
-    match leaf(page_bits) {
-        12 => 0,
-        21 => 1,
-        _ => 2,
-    }
+/// The number of a page size among those that tables end with.
+#[inline(always)]
+pub(super) const fn leaf_number(page_bits: u32) -> usize {
+    (page_bits >= 21) as usize + (page_bits >= 30) as usize
 }
 
 /// Data shared by all cores: memory, tables, data caches.
@@ -160,10 +154,14 @@ pub(super) struct Core {
     number: usize,
     /// Of data (loads only, where stores have their own), of instructions, of stores where they have their own.
     first: [Arrays; 3],
+    /// The side of stores.
+    stores: usize,
     last: [Last; 3],
     settled: [Settled; 3],
-    second: Arrays,
-    caches: WalkCaches,
+    pub(super) second: Arrays,
+    /// What has missed in the first level, where it is taken on by batches.
+    pub(super) missed: Option<List>,
+    pub(super) caches: WalkCaches,
     nested: Option<Nested>,
     /// Time at which each walker is free.
     walkers: Vec<f64>,
@@ -186,10 +184,12 @@ impl Core {
         let between = first[0].grain(20).filter(|grain| *grain > PAGE_BITS);
         Core {
             number,
+            stores: if first[STORES].is_empty() { LOADS } else { STORES },
             first,
             last: [Last { asid: 0, address: u64::MAX, grain: 0, seen: Seen::NEVER }; 3],
             settled: [const { Settled::NONE }; 3],
             second: Arrays::new(spec.second.iter(), false, !seed),
+            missed: None,
             caches: WalkCaches::new(&spec.walk_caches, seed),
             nested: spec.nested.as_ref().map(|nested| Nested::new(nested, seed)),
             walkers: vec![0.0; spec.walkers],
@@ -201,21 +201,25 @@ impl Core {
         }
     }
 
+    /// What misses in the first level waits for [`Core::go_behind`], if nothing comes back from there.
+    pub(super) fn wait_behind(&mut self) {
+        self.missed = self.coalesced_bits.is_none().then(List::new);
+    }
+
     /// The sides of loads, stores and fetches; none where no array serves them.
     pub(super) fn sides(&self) -> [Option<usize>; 3] {
         let own = |side: usize| (!self.first[side].is_empty()).then_some(side);
-        [Some(LOADS), own(STORES).or(Some(LOADS)), own(1)]
+        [Some(LOADS), Some(self.stores), own(1)]
     }
 
     /// Translates these references, from the first on, as long as they are loads and stores within pages whose entries are where
     /// they were found; how many they are.
     #[inline(always)]
     pub(super) fn settled(&mut self, asid: u16, references: &[Reference]) -> usize {
-        let stores = if self.first[STORES].is_empty() { LOADS } else { STORES };
         let mut now = self.counts.translations;
         for reference in references {
             let (address, meta) = (reference.address(), usize::from(reference.meta()));
-            let side = if meta & 1 == 0 { LOADS } else { stores };
+            let side = if meta & 1 == 0 { LOADS } else { self.stores };
             now += 1;
             if address & (PAGE_BYTES - 1) >= u64::from(WITHIN[meta])
                 || !self.settled[side].use_again(&mut self.first[side], asid, address, now)
@@ -227,6 +231,34 @@ impl Core {
         let settled = now - self.counts.translations;
         self.counts.translations = now;
         settled as usize
+    }
+
+    /// As [`Core::settled`], whatever entries there are: they are not remembered, for they seldom stay.
+    #[inline(always)]
+    pub(super) fn fresh(&mut self, asid: u16, references: &[Reference], sizes: &mut Sizes) -> usize {
+        let Some(list) = &mut self.missed else { return 0 };
+        let before = self.counts.translations;
+        let mut now = before;
+        let least = self.nested.as_ref().map_or(u32::MAX, |nested| nested.page_bits);
+        let (missed, mut length) = list.free();
+        for reference in references {
+            let (address, meta) = (reference.address(), usize::from(reference.meta()));
+            if address & (PAGE_BYTES - 1) >= u64::from(WITHIN[meta]) {
+                break;
+            }
+            now += 1;
+            let side = if meta & 1 == 0 { LOADS } else { self.stores };
+            let page_bits = sizes.of(address);
+            let entry_bits = page_bits.min(least);
+            let (was_there, _) = self.first[side].use_or_insert(asid, address, entry_bits, now);
+            // No branch, for which of them miss cannot be foretold.
+            missed[length] = Missed::new(address, now, page_bits, entry_bits);
+            length += usize::from(!was_there);
+        }
+        list.grow_to(length);
+        self.counts.translations = now;
+        self.last = [Last { asid: 0, address: u64::MAX, grain: 0, seen: Seen::NEVER }; 3];
+        (now - before) as usize
     }
 
     /// Translates a page whose entry is where it was found, as often as `times`; whether it is.
@@ -274,40 +306,63 @@ impl Core {
         page_bits: u32,
     ) -> Option<Cost> {
         self.counts.translations += 1;
+        let now = self.counts.translations;
         // An entry maps no more than both dimensions do.
         let entry_bits = match &self.nested {
             Some(nested) => page_bits.min(nested.page_bits),
             None => page_bits,
         };
-        if let Some(grain) = self.first[side].grain(entry_bits)
-            && let Some(seen) = self.first[side].touch(asid, address, entry_bits, self.counts.translations)
-        {
-            self.last[side] = Last { asid, address, grain, seen };
-            self.settled[side].keep(asid, address, seen);
+        if self.coalesced_bits.is_some() {
+            return self.translate_together(machine, side, asid, address, [page_bits, entry_bits]);
+        }
+        let (was_there, seen) = self.first[side].use_or_insert(asid, address, entry_bits, now);
+        self.remember(side, asid, address, entry_bits, seen);
+        if was_there {
             return None;
         }
-        Some(self.missed(machine, side, asid, address, [page_bits, entry_bits]))
+        let missed = Missed::new(address, now, page_bits, entry_bits);
+        if let Some(list) = &mut self.missed {
+            list.add(missed);
+            return None;
+        }
+        let cost = match self.second.in_second(asid, &missed) {
+            true => Cost { hits: 1, ..Cost::default() },
+            false => Cost { misses: 1, walk_cycles: self.start_walk(machine, asid, missed), ..Cost::default() },
+        };
+        self.leaf_cost(page_bits).add(&cost);
+        Some(cost)
     }
 
+    /// The sums of pages of a size.
     #[inline(always)]
-    fn missed(&mut self, machine: &mut Machine, side: usize, asid: u16, address: u64, bits: [u32; 2]) -> Cost {
-        let [page_bits, entry_bits] = bits;
-        let now = self.counts.translations;
+    pub(super) fn leaf_cost(&mut self, page_bits: u32) -> &mut Cost {
+        &mut self.counts.by_leaf[leaf_number(page_bits)]
+    }
+
+    /// As [`Core::translate`], where an entry may stand for several pages: its size is known after the walk only.
+    #[inline(never)]
+    fn translate_together(
+        &mut self,
+        machine: &mut Machine,
+        side: usize,
+        asid: u16,
+        address: u64,
+        bits: [u32; 2],
+    ) -> Option<Cost> {
+        let ([page_bits, entry_bits], now) = (bits, self.counts.translations);
         let together = self.coalesced_bits.filter(|_| entry_bits == PAGE_BITS);
-        if let Some(bits) = together
-            && let Some(seen) = self.first[side].touch(asid, address, bits, now)
-        {
-            self.remember(side, asid, address, bits, seen);
-            return Cost::default();
+        for bits in [Some(entry_bits), together].into_iter().flatten() {
+            if let Some(seen) = self.first[side].touch(asid, address, bits, now) {
+                self.remember(side, asid, address, bits, seen);
+                return (bits != entry_bits).then(Cost::default);
+            }
         }
-        let mut found = self.second.touch(asid, address, entry_bits, now).map(|_| entry_bits);
-        if found.is_none() {
-            found = together.filter(|bits| self.second.touch(asid, address, *bits, now).is_some());
-        }
+        let sizes = [Some(entry_bits), together].into_iter().flatten();
+        let found = sizes.into_iter().find(|bits| self.second.touch(asid, address, *bits, now).is_some());
         let (bits, cost) = match found {
             Some(bits) => (bits, Cost { hits: 1, ..Cost::default() }),
             None => {
-                let walk_cycles = self.walk(machine, asid, address, page_bits);
+                let walk_cycles = self.start_walk(machine, asid, Missed::new(address, now, page_bits, entry_bits));
                 let bits = self.new_entry_bits(machine, asid, address, entry_bits);
                 self.second.insert(asid, address, bits, now);
                 (bits, Cost { misses: 1, walk_cycles, ..Cost::default() })
@@ -315,11 +370,8 @@ impl Core {
         };
         let seen = self.first[side].insert(asid, address, bits, now);
         self.remember(side, asid, address, bits, seen);
-        let sum = &mut self.counts.by_leaf[leaf_number(page_bits)];
-        sum.hits += cost.hits;
-        sum.misses += cost.misses;
-        sum.walk_cycles += cost.walk_cycles;
-        cost
+        self.leaf_cost(page_bits).add(&cost);
+        Some(cost)
     }
 
     #[inline(always)]
@@ -344,11 +396,19 @@ impl Core {
         bits
     }
 
+    /// Cycles of a walk from where the caches let it begin.
+    #[inline(always)]
+    fn start_walk(&mut self, machine: &mut Machine, asid: u16, mut missed: Missed) -> u64 {
+        let leaf = leaf(u32::from(missed.page_bits));
+        missed.start = self.caches.start(asid, missed.address, leaf, machine.tables.top()) as u8;
+        self.walk(machine, asid, &missed)
+    }
+
     /// Cycles of a walk; it waits for a walker, and references wait with it.
     #[inline(always)]
-    fn walk(&mut self, machine: &mut Machine, asid: u16, address: u64, page_bits: u32) -> u64 {
-        let cycles = self.walk_tables(machine, asid, address, page_bits);
-        let now = self.counts.translations as f64 * self.cycles_per_reference + self.waited;
+    pub(super) fn walk(&mut self, machine: &mut Machine, asid: u16, walk: &Missed) -> u64 {
+        let cycles = self.walk_tables(machine, asid, walk);
+        let now = walk.now as f64 * self.cycles_per_reference + self.waited;
         let first =
             self.walkers.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(walker, _)| walker);
         let start = now.max(self.walkers[first]);
@@ -362,10 +422,19 @@ impl Core {
     }
 
     #[inline(always)]
-    fn walk_tables(&mut self, machine: &mut Machine, asid: u16, address: u64, page_bits: u32) -> u64 {
-        let leaf = leaf(page_bits);
-        let top = machine.tables.top();
-        let start = self.caches.start(asid, address, leaf, top);
+    fn walk_tables(&mut self, machine: &mut Machine, asid: u16, walk: &Missed) -> u64 {
+        let (address, page_bits, start) = (walk.address, u32::from(walk.page_bits), u32::from(walk.start));
+        if self.nested.is_none() && machine.caches.is_none() {
+            let last = leaf(page_bits);
+            // Whoever read a cached entry has walked the table below it: that one has its frame.
+            let known = start - if start == machine.tables.top() { 0 } else { INDEX_BITS };
+            for bits in steps(known, page_bits) {
+                machine.tables.entry(&mut machine.memory, asid, address, bits);
+            }
+            let reads = u64::from((start - last) / INDEX_BITS + 1);
+            self.counts.reads += reads;
+            return reads * u64::from(machine.entry_cycles);
+        }
         let mut cycles = 0;
         for bits in steps(start, page_bits) {
             let entry = machine.tables.entry(&mut machine.memory, asid, address, bits);
@@ -374,7 +443,6 @@ impl Core {
             cycles += machine.read(self.number, entry);
             self.counts.reads += 1;
         }
-        self.caches.keep(asid, address, leaf, start);
         if self.nested.is_some() {
             // The page itself lies at a guest-physical address, too.
             let frame = machine.memory.frame(asid, address >> PAGE_BITS);
@@ -398,7 +466,6 @@ impl Core {
         let start = nested.caches.start(0, address, leaf, tables.top());
         let entries: Vec<u64> =
             steps(start, page_bits).map(|bits| tables.entry(memory, 0, address, bits)).collect();
-        nested.caches.keep(0, address, leaf, start);
         if let (Some(tlb), Some(grain)) = (&mut nested.tlb, held) {
             tlb.insert(0, address, grain);
         }

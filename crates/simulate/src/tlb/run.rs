@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use pagelab_trace::{Reference, Run, Segment};
 
+use super::behind::BATCH;
 use super::core::{Caches, Core, CoreCounts, LOADS, Machine};
 use super::spec::TlbSpec;
 use super::walk::PageTables;
@@ -33,7 +34,7 @@ pub struct Outcome {
 
 /// Page sizes by address, remembered by window.
 #[derive(Clone, Debug)]
-struct Sizes {
+pub(super) struct Sizes {
     layout: Layout,
     uniform: Option<u32>,
     near: Vec<(u64, u32)>,
@@ -44,8 +45,8 @@ impl Sizes {
         Sizes { uniform: layout.uniform_bits(), near: vec![(u64::MAX, 0); NEAR_WINDOWS], layout }
     }
 
-    #[inline]
-    fn of(&mut self, address: u64) -> u32 {
+    #[inline(always)]
+    pub(super) fn of(&mut self, address: u64) -> u32 {
         if let Some(bits) = self.uniform {
             return bits;
         }
@@ -98,8 +99,13 @@ impl Simulation {
     ) -> Result<Simulation, SpecError> {
         spec.check()?;
         let caches = caches.map(|caches| build_caches(spec, caches, seed)).transpose()?;
+        let mut cores: Vec<Core> = (0..spec.cores).map(|number| Core::new(spec, number, seed)).collect();
+        // Walks read caches between references.
+        if caches.is_none() {
+            cores.iter_mut().for_each(Core::wait_behind);
+        }
         Ok(Simulation {
-            cores: (0..spec.cores).map(|number| Core::new(spec, number, seed)).collect(),
+            cores,
             threads: HashMap::new(),
             sizes: Sizes::new(memory.layout().clone()),
             machine: Machine {
@@ -118,6 +124,7 @@ impl Simulation {
     #[must_use]
     pub fn one_by_one(mut self) -> Simulation {
         self.together = false;
+        self.cores.iter_mut().for_each(|core| core.missed = None);
         self
     }
 
@@ -148,11 +155,22 @@ impl Simulation {
             }
             return;
         }
-        let mut references = segment.references;
+        for references in segment.references.chunks(BATCH) {
+            self.translate_batch(core, segment.asid, references);
+            self.cores[core].go_behind(&mut self.machine, &mut self.windows, segment.asid);
+        }
+    }
+
+    #[inline(always)]
+    fn translate_batch(&mut self, core: usize, asid: u16, mut references: &[Reference]) {
+        let often = self.cores[core].misses_often();
         loop {
-            let settled = self.cores[core].settled(segment.asid, references);
-            let Some((reference, rest)) = references[settled..].split_first() else { return };
-            self.reference(core, segment.asid, *reference);
+            let done = match often {
+                true => self.cores[core].fresh(asid, references, &mut self.sizes),
+                false => self.cores[core].settled(asid, references),
+            };
+            let Some((reference, rest)) = references[done..].split_first() else { return };
+            self.reference(core, asid, *reference);
             references = rest;
         }
     }
@@ -165,12 +183,15 @@ impl Simulation {
     /// What runs do not tell, where it would matter.
     pub fn feed_runs(&mut self, runs: &[Run]) -> Result<(), SpecError> {
         self.takes_runs()?;
-        for run in runs {
-            let (asid, address) = (run.asid(), run.number() << PAGE_BITS);
-            if !self.cores[0].settled_page(LOADS, asid, address, run.count) {
-                self.address(0, LOADS, asid, address);
-                self.cores[0].add_translations(run.count - 1);
+        for runs in runs.chunk_by(|one, next| one.asid() == next.asid()).flat_map(|runs| runs.chunks(BATCH)) {
+            for run in runs {
+                let (asid, address) = (run.asid(), run.number() << PAGE_BITS);
+                if !self.cores[0].settled_page(LOADS, asid, address, run.count) {
+                    self.address(0, LOADS, asid, address);
+                    self.cores[0].add_translations(run.count - 1);
+                }
             }
+            self.cores[0].go_behind(&mut self.machine, &mut self.windows, runs[0].asid());
         }
         Ok(())
     }
@@ -213,11 +234,14 @@ impl Simulation {
             return;
         }
         let page_bits = self.sizes.of(address);
+        self.translate_page(core, side, asid, address, page_bits);
+    }
+
+    #[inline(always)]
+    fn translate_page(&mut self, core: usize, side: usize, asid: u16, address: u64, page_bits: u32) {
         if let Some(cost) = self.cores[core].translate(&mut self.machine, side, asid, address, page_bits) {
-            let window = self.windows.at(asid, address);
-            window.hits += cost.hits;
-            window.misses += cost.misses;
-            window.walk_cycles += cost.walk_cycles;
+            let window = self.windows.number(asid, address);
+            self.windows.cost(window).add(&cost);
         }
     }
 

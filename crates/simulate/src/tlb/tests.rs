@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::{Cost, Outcome, Simulation, TlbSpec};
 use crate::allocate::{Extent, History, Layout, Memory, Strategy};
+use crate::cpu::tests::on_every_level;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -414,6 +415,70 @@ proptest! {
             simulation.finish()
         };
         prop_assert_eq!(outcome(true), outcome(false));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn batches_cost_what_their_references_cost(
+        seed: u64, pages in prop_oneof![Just(20_u64), Just(300), Just(4000), Just(300_000)], cut in 1_usize..3000,
+        first_ways in 1_usize..10, second_ways in 1_usize..18, sets in 1_usize..10, walk_ways in 1_usize..6, walkers in 1_usize..3,
+        policies in (0_usize..4, 0_usize..4, 0_usize..4), apart: bool, two: bool, nested: bool, large: bool, caches in 0_usize..4,
+    ) {
+        // The first policy twice: batches are about it.
+        let policy = |number: usize, ways: usize| match ["lru", "lru", "random", "tree-plru"][number] {
+            "tree-plru" if !ways.is_power_of_two() => "lru",
+            policy => policy,
+        };
+        let array = |pages: &str, ways: usize, sets: usize, number: usize| {
+            format!(r#"{{"pages": [{pages}], "entries": {}, "ways": {ways}, "replacement": "{}""#, ways * sets, policy(number, ways))
+        };
+        let stores = format!(r#", {}, "serves": "store"}}"#, array("4096, 2097152", 2, 4, 0));
+        let second = if two {
+            [array("4096", second_ways, sets, policies.1), array("2097152", 2, 2, policies.1)].join("}, ")
+        } else {
+            array("4096, 2097152", second_ways, sets, policies.1)
+        };
+        let spans = [2_u64 << 20, 1 << 30, 1 << 39];
+        let walk: Vec<String> = spans[..caches].iter().map(|spans| {
+            let policy = policy(policies.2, walk_ways);
+            format!(r#"{{"spans": {spans}, "entries": {}, "ways": {walk_ways}, "replacement": "{policy}"}}"#, 2 * walk_ways)
+        }).collect();
+        let tlb = spec(&format!(
+            r#"{{"first": [{}, "serves": "{}"}}{}], "second": [{second}}}], "walkers": {walkers}, "walk_caches": [{}]
+            {}}}"#,
+            array("4096, 2097152", first_ways, sets, policies.0), if apart { "load" } else { "data" },
+            if apart { stores.as_str() } else { "" }, walk.join(", "),
+            if nested { r#", "nested": {"page_bytes": 4096}"# } else { "" },
+        ));
+        let extents = [(0, 2 * MIB, 21), (1 << 30, 2 << 30, 30)].map(|(start, end, page_bits)| Extent { start, end, page_bits });
+        let layout = if large { Layout::new(extents.to_vec(), 12).unwrap() } else { Layout::default() };
+        let mut random = crate::allocate::Random::new(seed);
+        let references: Vec<Reference> = (0..6000)
+            .map(|_| {
+                // Half of them near the beginning; one in about eighty crosses into the next page.
+                let page = random.below(pages).min(random.below(pages)) * if random.below(2) == 0 { 1 } else { 7 };
+                let kind = Kind::from_code([0, 0, 0, 1, 1, 2][random.below(6) as usize]);
+                Reference::new(page << 12 | random.below(4096), kind, 1 + random.below(100) as u32)
+            })
+            .collect();
+        let outcome = |together: bool| {
+            let history = History { memory_bytes: 4 << 30, ..fresh() };
+            let memory = Memory::new(&history, Strategy::KERNEL, layout.clone(), 0);
+            let new = Simulation::new(&tlb, None, memory, &history, 3).unwrap();
+            let mut simulation = if together { new } else { new.one_by_one() };
+            for (number, references) in references.chunks(cut).enumerate() {
+                simulation.feed(&Segment { asid: (number % 2) as u16, thread: 0, references });
+            }
+            assert_eq!(simulation.check(), Ok(()));
+            simulation.finish()
+        };
+        let one_by_one = outcome(false);
+        for together in on_every_level(|| outcome(true)) {
+            prop_assert_eq!(&together, &one_by_one);
+        }
     }
 }
 

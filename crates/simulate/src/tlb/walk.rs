@@ -1,12 +1,13 @@
 //! Page walks: the table entries they read, their addresses, and the effect of walk caches.
 
 use super::array::{Array, leaf};
+use super::behind::{Buffers, Missed};
 use super::spec::WalkCacheSpec;
 use crate::allocate::tables::{NONE, Tables};
 use crate::allocate::{Memory, PAGE_BITS};
 
 const ENTRY_BYTES: u64 = 8;
-const INDEX_BITS: u32 = 9;
+pub(super) const INDEX_BITS: u32 = 9;
 
 /// The tables of all address spaces of one dimension. Tables get frames when they are first walked.
 #[derive(Clone, Debug)]
@@ -59,11 +60,12 @@ impl WalkCaches {
         WalkCaches { caches, hits: 0 }
     }
 
-    /// What the first entry to be read maps, for a walk down to `leaf`: the top's, or the one below a cached entry.
+    /// What the first entry to be read maps, for a walk down to `leaf`: the top's, or the one below a cached entry. The entries
+    /// above `leaf` that the walk then reads are kept: every cache that lacked one.
     #[inline(always)]
     pub(super) fn start(&mut self, asid: u16, address: u64, leaf: u32, top: u32) -> u32 {
         for (bits, cache) in self.caches.iter_mut().filter(|(bits, _)| *bits > leaf) {
-            if cache.touch(asid, address, *bits) {
+            if cache.use_or_insert(asid, address, *bits) {
                 self.hits += 1;
                 return *bits - INDEX_BITS;
             }
@@ -71,12 +73,36 @@ impl WalkCaches {
         top
     }
 
-    /// Keeps the entries above `leaf` that a walk from `start` has read.
+    /// [`WalkCaches::start`] of each of `walks`, in their order.
     #[inline(always)]
-    pub(super) fn keep(&mut self, asid: u16, address: u64, leaf: u32, start: u32) {
-        for (bits, cache) in self.caches.iter_mut().filter(|(bits, _)| (leaf + 1..=start).contains(bits)) {
-            cache.use_or_insert(asid, address, *bits);
+    pub(super) fn start_all(&mut self, asid: u16, walks: &mut [Missed], top: u32, buffers: &mut Buffers) {
+        let mut asking = std::mem::take(&mut buffers.asking);
+        let mut length = walks.len();
+        let all_ask = self.caches.first().is_none_or(|(bits, _)| walks.iter().all(|walk| walk.leaf() < *bits));
+        walks.iter_mut().for_each(|walk| walk.start = top as u8);
+        for (number, (bits, cache)) in self.caches.iter_mut().enumerate() {
+            // Of larger pages, some ask a later cache only.
+            if number == 0 || !all_ask {
+                length = 0;
+                for (walk, number) in walks.iter().zip(0_u16..) {
+                    asking[length] = number;
+                    length += usize::from(walk.start == top as u8 && walk.leaf() < *bits);
+                }
+            }
+            let addresses = asking[..length].iter().map(|number| walks[usize::from(*number)].address);
+            cache.use_or_insert_all(asid, addresses, *bits, buffers);
+            let mut without = 0;
+            for at in 0..length {
+                let (number, found) = (asking[at], buffers.found[at]);
+                let start = if found { *bits - INDEX_BITS } else { top };
+                walks[usize::from(number)].start = start as u8;
+                self.hits += u64::from(found);
+                asking[without] = number;
+                without += usize::from(!found);
+            }
+            length = without;
         }
+        buffers.asking = asking;
     }
 
     pub(super) fn check(&self) -> Result<(), String> {

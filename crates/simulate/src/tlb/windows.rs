@@ -17,6 +17,16 @@ pub struct Cost {
     pub walk_cycles: u64,
 }
 
+impl Cost {
+    /// Adds another's.
+    #[inline(always)]
+    pub(super) fn add(&mut self, other: &Cost) {
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.walk_cycles += other.walk_cycles;
+    }
+}
+
 /// The cost of one window of one address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
@@ -39,18 +49,24 @@ impl Windows {
         Windows { numbers: Tables::default(), costs: vec![] }
     }
 
+    /// The number of the window of `address`.
     #[inline(always)]
-    pub(super) fn at(&mut self, asid: u16, address: u64) -> &mut Cost {
+    pub(super) fn number(&mut self, asid: u16, address: u64) -> u32 {
         let key = u64::from(asid) << NUMBER_BITS | address >> WINDOW_BITS;
-        let number = match self.numbers.get(key) {
+        match self.numbers.get(key) {
             NONE => {
                 let number = self.costs.len() as u64;
                 self.costs.push((key, Cost::default()));
                 self.numbers.set(key, number);
-                number
+                number as u32
             }
-            number => number,
-        };
+            number => number as u32,
+        }
+    }
+
+    /// The cost of the window that has this number.
+    #[inline(always)]
+    pub(super) fn cost(&mut self, number: u32) -> &mut Cost {
         &mut self.costs[number as usize].1
     }
 

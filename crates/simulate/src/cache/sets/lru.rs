@@ -1,6 +1,8 @@
 //! Ways in the order of their last use. What is done with a set has as many steps wherever its line is: which way it is
 //! cannot be foretold, and a branch for it would cost more than all the steps.
 
+use crate::cpu;
+
 /// Uses the way of `wanted` (a key with its lowest bit set), which comes to the front with `flag` added; its flag before,
 /// `None` where it is not there.
 #[inline(always)]
@@ -73,4 +75,25 @@ fn push_all<const W: usize>(words: &mut [u64; W], word: u64) -> u64 {
     words[1..].copy_from_slice(&old[..W - 1]);
     words[0] = word;
     old[W - 1]
+}
+
+/// The way that has `wanted`, a key with its lowest bit set.
+#[inline(always)]
+pub(in crate::cache) fn position<const W: usize, const LEVEL: u8>(words: &[u64], wanted: u64) -> Option<usize> {
+    match <&[u64; W]>::try_from(words) {
+        Ok(words) if W > 0 => {
+            let found = cpu::equal_words::<W, 1, LEVEL>(words, wanted);
+            (found != 0).then(|| found.trailing_zeros() as usize % W)
+        }
+        _ => words.iter().position(|word| word | 1 == wanted),
+    }
+}
+
+/// Puts `word` in front; the ways up to `way` take what was before them.
+#[inline(always)]
+pub(in crate::cache) fn to_front<const W: usize, const LEVEL: u8>(words: &mut [u64], way: usize, word: u64) {
+    match <&mut [u64; W]>::try_from(&mut *words) {
+        Ok(words) if W > 0 => cpu::to_front::<W, LEVEL>(words, way, word),
+        _ => _ = words[..=way].iter_mut().fold(word, |carried, word| std::mem::replace(word, carried)),
+    }
 }

@@ -1,0 +1,133 @@
+//! Many uses of one array of sets, in their order.
+
+use super::{LINE_WORDS, Sets, lru};
+use crate::cpu::{self, Leveled};
+
+/// Uses between asking for the words of a set and looking at them.
+const AHEAD: usize = 12;
+/// Fewer sets than these are few.
+const FEW: usize = 5;
+
+/// A key and its set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) set: u32,
+    pub(crate) key: u64,
+}
+
+impl Sets {
+    /// Uses each key, or puts it in; `found` tells which were there, and has as many places.
+    #[inline(always)]
+    pub(crate) fn use_or_insert_all(&mut self, places: &[Place], found: &mut [bool]) {
+        if self.is_ordered() {
+            cpu::widest_level(All { sets: self, places, found });
+            return;
+        }
+        for (place, found) in places.iter().zip(found) {
+            *found = self.touch(place.set as usize, place.key, false).is_some();
+            if !*found {
+                self.insert(place.set as usize, place.key, false);
+            }
+        }
+    }
+}
+
+/// Under LRU.
+struct All<'a> {
+    sets: &'a mut Sets,
+    places: &'a [Place],
+    found: &'a mut [bool],
+}
+
+impl Leveled for All<'_> {
+    #[inline(always)]
+    fn run<const LEVEL: u8>(self) {
+        match self.sets.ways() {
+            4 => self.each::<4, LEVEL>(),
+            8 => self.each::<8, LEVEL>(),
+            12 => self.each::<12, LEVEL>(),
+            16 => self.each::<16, LEVEL>(),
+            _ => self.each::<0, LEVEL>(),
+        }
+    }
+}
+
+impl All<'_> {
+    /// With `W` ways; 0 is any other number.
+    #[inline(always)]
+    fn each<const W: usize, const LEVEL: u8>(self) {
+        let All { sets, places, found } = self;
+        // One use after the other waits for the set, where there are few, unless it is seen to stay as it is.
+        let are_few = sets.words.len() < FEW * sets.ways;
+        let is_large = sets.words.len() > 512 * LINE_WORDS;
+        for (at, (place, found)) in places.iter().zip(found).enumerate() {
+            if is_large && let Some(soon) = places.get(at + AHEAD) {
+                sets.prefetch(soon.set as usize);
+            }
+            let words = sets.ordered(place.set as usize);
+            if are_few && words[0] == place.key << 1 {
+                *found = true;
+                continue;
+            }
+            // What falls out is the last; which of both it is cannot be foretold, so nothing branches on it.
+            *found = match <&mut [u64; W]>::try_from(&mut *words) {
+                Ok(words) if W > 0 => {
+                    let found = cpu::equal_words::<W, 1, LEVEL>(words, place.key << 1 | 1);
+                    let way = (found | 1 << (W - 1)).trailing_zeros() as usize;
+                    cpu::to_front::<W, LEVEL>(words, way, place.key << 1);
+                    found != 0
+                }
+                _ => {
+                    let way = lru::position::<0, LEVEL>(words, place.key << 1 | 1);
+                    lru::to_front::<0, LEVEL>(words, way.unwrap_or(words.len() - 1), place.key << 1);
+                    way.is_some()
+                }
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::Replacement;
+    use super::*;
+    use crate::cpu::tests::on_every_level;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        #[test]
+        fn all_together_are_one_after_the_other(
+            keys in prop::collection::vec(0_u64..200, 0..600), sets in 1_usize..6, ways in 1_usize..21, policy in 0_usize..3,
+            cut in 1_usize..100,
+        ) {
+            let replacement = [Replacement::Lru, Replacement::TreePlru, Replacement::Random][policy];
+            let ways = if policy == 1 { ways.next_power_of_two() } else { ways };
+            let empty = Sets::new(sets, ways, replacement, 3);
+            let places: Vec<Place> = keys.iter().map(|key| Place { set: (key % sets as u64) as u32, key: *key }).collect();
+            let mut one_by_one = empty.clone();
+            let expected: Vec<bool> = places
+                .iter()
+                .map(|place| {
+                    let found = one_by_one.touch(place.set as usize, place.key, false).is_some();
+                    if !found {
+                        one_by_one.insert(place.set as usize, place.key, false);
+                    }
+                    found
+                })
+                .collect();
+            for (found, words) in on_every_level(|| {
+                let (mut together, mut found) = (empty.clone(), vec![false; places.len()]);
+                for (places, found) in places.chunks(cut).zip(found.chunks_mut(cut)) {
+                    together.use_or_insert_all(places, found);
+                }
+                (found, (0..sets).flat_map(|set| together.words(set).to_vec()).collect::<Vec<u64>>())
+            }) {
+                prop_assert_eq!(&found, &expected);
+                let expected: Vec<u64> = (0..sets).flat_map(|set| one_by_one.words(set).to_vec()).collect();
+                prop_assert_eq!(words, expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What is behind the first level, by batches.
+//!
+//! Nothing goes back to the first level where hardware makes no entries of its own, and data caches would see walks between
+//! references. Else the pages that missed are a list; the second level takes it whole, and walks what it does not have.
+
+use super::array::leaf;
+use super::core::{Core, Machine, leaf_number};
+use super::windows::Windows;
+use crate::cache::Place;
+
+/// References whose misses are taken together.
+pub(super) const BATCH: usize = 1024;
+/// A reference touches two pages at most.
+const MOST: usize = 2 * BATCH;
+
+/// A translation that missed in the first level.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Missed {
+    pub(super) address: u64,
+    /// Which translation it is.
+    pub(super) now: u64,
+    /// Number of its window, once it is known.
+    window: u32,
+    pub(super) page_bits: u8,
+    /// Of the entry: no more than both dimensions map.
+    pub(super) entry_bits: u8,
+    /// What the first entry that its walk reads maps (binary logarithm).
+    pub(super) start: u8,
+}
+
+impl Missed {
+    pub(super) const fn new(address: u64, now: u64, page_bits: u32, entry_bits: u32) -> Missed {
+        Missed { address, now, window: 0, page_bits: page_bits as u8, entry_bits: entry_bits as u8, start: 0 }
+    }
+
+    /// What the last entry that its walk reads maps (binary logarithm).
+    #[inline(always)]
+    pub(super) const fn leaf(&self) -> u32 {
+        leaf(self.page_bits as u32)
+    }
+}
+
+/// What is asked of an array, and what it answered.
+#[derive(Clone, Debug)]
+pub(super) struct Buffers {
+    pub(super) places: Box<[Place]>,
+    pub(super) found: Box<[bool]>,
+    /// Numbers of those who ask.
+    pub(super) asking: Box<[u16]>,
+}
+
+/// The translations of a batch that missed.
+#[derive(Clone, Debug)]
+pub(super) struct List {
+    /// One place more than a batch can fill.
+    missed: Box<[Missed]>,
+    length: usize,
+    /// Its length in the batch before.
+    before: usize,
+    buffers: Buffers,
+}
+
+impl List {
+    pub(super) fn new() -> List {
+        let buffers = Buffers {
+            places: vec![Place::default(); MOST].into(),
+            found: vec![false; MOST].into(),
+            asking: vec![0; MOST + 1].into(),
+        };
+        List { missed: vec![Missed::default(); MOST + 1].into(), length: 0, before: 0, buffers }
+    }
+
+    /// Adds one.
+    #[inline(always)]
+    pub(super) fn add(&mut self, missed: Missed) {
+        self.missed[self.length] = missed;
+        self.length += 1;
+    }
+
+    /// All places, and how many are taken.
+    #[inline(always)]
+    pub(super) fn free(&mut self) -> (&mut [Missed], usize) {
+        (&mut self.missed, self.length)
+    }
+
+    /// The first `length` places are taken.
+    #[inline(always)]
+    pub(super) fn grow_to(&mut self, length: usize) {
+        self.length = length;
+    }
+
+    /// Whether so many of the batch before missed that finding entries again does not pay.
+    const fn was_long(&self) -> bool {
+        self.before > BATCH / 4
+    }
+}
+
+impl Core {
+    /// Whether entries are seldom where they were found.
+    pub(super) fn misses_often(&self) -> bool {
+        self.missed.as_ref().is_some_and(List::was_long)
+    }
+
+    /// Takes what has missed in one address space to the second level, and walks what that lacks.
+    #[inline(always)]
+    pub(super) fn go_behind(&mut self, machine: &mut Machine, windows: &mut Windows, asid: u16) {
+        let Some(mut list) = self.missed.take() else { return };
+        let missed = &mut list.missed[..list.length];
+        self.second.use_or_insert_all(asid, missed, &mut list.buffers);
+        let (mut length, mut hits, mut misses) = (0, 0_u64, 0_u64);
+        for at in 0..missed.len() {
+            let mut one = missed[at];
+            one.window = windows.number(asid, one.address);
+            let is_hit = list.buffers.found[at];
+            let cost = windows.cost(one.window);
+            cost.hits += u64::from(is_hit);
+            cost.misses += u64::from(!is_hit);
+            // Sixteen bits for each size: a batch has fewer.
+            let shift = 16 * leaf_number(u32::from(one.page_bits));
+            hits += u64::from(is_hit) << shift;
+            misses += u64::from(!is_hit) << shift;
+            missed[length] = one;
+            length += usize::from(!is_hit);
+        }
+        for (number, sum) in self.counts.by_leaf.iter_mut().enumerate() {
+            sum.hits += hits >> (16 * number) & 0xffff;
+            sum.misses += misses >> (16 * number) & 0xffff;
+        }
+        let walks = &mut missed[..length];
+        self.caches.start_all(asid, walks, machine.tables.top(), &mut list.buffers);
+        for one in walks {
+            let cycles = self.walk(machine, asid, one);
+            windows.cost(one.window).walk_cycles += cycles;
+            self.leaf_cost(u32::from(one.page_bits)).walk_cycles += cycles;
+        }
+        (list.before, list.length) = (list.length, 0);
+        self.missed = Some(list);
+    }
+}
