@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pagelab.trace.data import KINDS, bytes_of, kind_codes, page_bits
-from pagelab.trace.errors import TraceError, native
-from pagelab.trace.provenance import provenance
+from pagelab.trace.data import KINDS, TraceError, bytes_of, kind_codes, native, page_bits
+
+
+def provenance(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Command line, machine, software, time, and the parameters of the operation."""
+    from pagelab.machine.provenance import provenance as of_machine
+
+    return {"argv": list(sys.argv), "parameters": parameters, "machine": of_machine()}
+
 
 FORMATS = ("lackey", "dinero", "champsim", "csv", "raw", "raw-pages", "perf-script", "parquet")
 """Foreign formats that :func:`convert` reads: ``Format`` of ``crates/trace/src/foreign/mod.rs``, and Parquet."""
@@ -86,8 +93,8 @@ def _convert_parquet(
     level: int,
 ) -> dict[str, Any]:
     """As :func:`convert`; ``kind`` may be a name or a code."""
+    from pagelab.trace.files import write
     from pagelab.trace.parquet import batches, columns
-    from pagelab.trace.writing import write
 
     wanted = list(kinds)
     if "page" in columns(source):

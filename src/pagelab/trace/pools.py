@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pagelab import paths, policy
-from pagelab.trace.errors import TraceError
+from pagelab.trace.data import TraceError
 from pagelab.trace.program import Program
 
 POOL_BYTES = 1 << 40

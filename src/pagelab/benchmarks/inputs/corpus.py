@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib.resources import files
 from string import Template
 
-from .draw import Draw
+from . import Draw
 from .expressions import Functions
 from .text import vocabulary
 

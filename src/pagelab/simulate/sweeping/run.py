@@ -16,9 +16,8 @@ from ...distribute.model import Executor, Lost, Outcomes, ThisProcess
 from ...errors import BadInputError, MachineError
 from . import spec
 from .dataset import Dataset
-from .operations import Failed, Outcome, Unfit, perform
+from .operations import Failed, Outcome, Task, Unfit, perform
 from .plan import Plan, plan
-from .task import Task
 
 if TYPE_CHECKING:
     import polars as pl
