@@ -16,8 +16,7 @@ from .colours.store import machine_hash, place, write
 from .probe_colours import _available_bytes, _on_one_cpu
 from .provenance import pagelab_version, provenance
 from .sysfs import Tree
-from .translation.model import Chases, Cycles, HostPages, Kind, Levels, TranslationFile, WalkCost
-from .translation.steps import Costs, cycles, steps
+from .translation import Chases, Costs, Cycles, HostPages, Kind, Levels, TranslationFile, WalkCost, cycles, steps
 from .virtual import virtualisation
 
 ROUNDS = 15

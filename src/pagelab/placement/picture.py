@@ -13,8 +13,7 @@ import altair as alt
 import numpy as np
 import numpy.typing as npt
 
-from ..charts import theme
-from ..charts.files import PICTURE_FORMATS, render
+from ..charts import PICTURE_FORMATS, render, theme
 from ..errors import BadInputError, PagelabError
 from .model import AddressMap, Region
 from .table import page_size, size

@@ -1,10 +1,10 @@
-"""What a setting of a run is: a field of the request that people choose, and the forms in which they say it.
-
-The settings themselves are listed in :mod:`pagelab.contract.settings`, which is generated from ``crates/contract``.
+"""The rows of two generated tables: a setting of a run (:mod:`pagelab.contract.settings`, from ``crates/contract``), and a
+strategy that places frames (:mod:`pagelab.contract.strategies`, from ``crates/abi``).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 KEEP = "keep"
@@ -68,3 +68,17 @@ def said_type(one: RunSetting) -> Any:
     """The type of what :meth:`RunSetting.said` returns, without None."""
     plain = {"cpus": list[int], "number": int, "seconds": float, "text": str}
     return plain[one.kind] if one.kind in plain else Literal[*one.words]
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One strategy."""
+
+    name: str
+    """Its word in policies and records."""
+    summary: str
+    """What it does, as part of a sentence."""
+    example: str
+    """How help texts show it."""
+    parameters: tuple[tuple[str, str], ...]
+    """What it can be told, beside what every strategy takes: word, and its values with what holds without it."""
