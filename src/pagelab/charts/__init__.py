@@ -1,4 +1,4 @@
-"""Charts that know no study: one look (``theme``), marks and rows, and pictures as files (SVG, PNG, pages that stand alone)."""
+"""Charts that know no study: their look, marks and rows, and pictures as files."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The rows of two generated tables: a setting of a run (:mod:`pagelab.contract.settings`, from ``crates/contract``), and a
-strategy that places frames (:mod:`pagelab.contract.strategies`, from ``crates/abi``).
+"""The rows of two generated tables: a setting of a run, and a strategy that places frames.
+
+The tables are :mod:`pagelab.contract.settings`, from ``crates/contract``, and :mod:`pagelab.contract.strategies`, from
+``crates/abi``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Pages of a process, as the kernel reports them: resident and huge ones, and the memory node of each.
 
-The ioctl PAGEMAP_SCAN reports the former, ``pagemap`` entries on older kernels, ``move_pages(2)`` the latter. All need the
-right to read the other process's memory (ptrace access), and nothing more.
+Resident and huge pages come from the ioctl PAGEMAP_SCAN, or from ``pagemap`` entries on older kernels; nodes from
+``move_pages(2)``. All need the right to read the other process's memory (ptrace access), and nothing more.
 """
 
 from __future__ import annotations
