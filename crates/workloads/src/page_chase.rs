@@ -23,7 +23,7 @@ const MOST_CHAINS: usize = 16;
 #[derive(clap::Args)]
 pub struct Args {
     /// Bytes of memory in each page size
-    #[arg(long, default_value = "512M", value_parser = crate::size::parse_bytes)]
+    #[arg(long, default_value = "512M", value_parser = crate::options::parse_bytes)]
     bytes: usize,
     /// Lengths of the chains over 4K pages
     #[arg(long, value_delimiter = ',', required = true)]
