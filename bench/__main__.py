@@ -49,7 +49,7 @@ NOTES = {
     "gandhi, pham and mosmodel, which need H or M, have no row. Times are processor time, which other programs hardly\n"
     "change.\n",
 }
-"""What to say in such a file."""
+"""The text of such a file."""
 
 
 def main() -> int:

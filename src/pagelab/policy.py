@@ -111,7 +111,7 @@ class Policy:
     via: str
     fetch: str
     backend: str
-    """What places frames: ``library``, ``kernel`` or ``auto``."""
+    """The placer of frames: ``library``, ``kernel`` or ``auto``."""
     inherit_fork: bool
     inherit_exec: bool
     rules: tuple[Rule, ...]

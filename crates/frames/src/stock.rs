@@ -111,7 +111,7 @@ pub struct Stock<'m> {
     used: u32,
     totals: Counts,
     chunk_count: u32,
-    /// Sum of what the lists were asked for.
+    /// Requests to all lists.
     asked: u32,
     /// Colour at which the next search for any page begins.
     cursor: u32,
@@ -276,12 +276,12 @@ impl<'m> Stock<'m> {
         Some(self.chunk(number)?.counts())
     }
 
-    /// Where chunk `number` has its pages.
+    /// The start of the pages of chunk `number`.
     pub fn chunk_address(&self, number: u32) -> Option<usize> {
         Some(self.chunk(number)?.address())
     }
 
-    /// Where the page of `slot` is, in bytes.
+    /// The offset of the page of `slot`, in bytes.
     pub fn address(&self, slot: SlotId) -> Option<usize> {
         Some(self.chunk_address(slot.chunk())? + slot.index() as usize * 4096)
     }

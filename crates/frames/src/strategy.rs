@@ -28,7 +28,7 @@ pub enum Want {
 
 /// Decides where the pages of a range go.
 pub trait Strategy {
-    /// What the page `vpn` shall get. Called once a page, in the order pages are placed. May keep state (bin hopping).
+    /// The wanted frame of page `vpn`. Called once a page, in the order pages are placed. May keep state (bin hopping).
     fn want(&mut self, vpn: u64) -> Want;
 
     /// Takes the last `count` answers back: those pages were not placed after all (the run ended early).

@@ -27,7 +27,7 @@ pub enum Colours {
 }
 
 impl Colours {
-    /// How many there are; `None` where the machine's cache decides and is not known.
+    /// Their number; `None` if the machine's cache decides and is not known.
     #[must_use]
     pub fn count(&self, machine: &Machine) -> Option<u64> {
         let page = machine.base_page_bytes;
@@ -101,7 +101,7 @@ pub enum Strategy {
         /// Which.
         frames: ByPage<FrameNumber>,
     },
-    /// What a shared object of the user's says.
+    /// The answers of a shared object of the user's.
     Module {
         /// Its path.
         path: String,
@@ -110,7 +110,7 @@ pub enum Strategy {
         /// A seed for it.
         seed: u64,
     },
-    /// Any other: numbers are all that it is told.
+    /// Any other, which needs numbers only.
     #[serde(untagged)]
     ByNumbers(ByNumbers),
 }

@@ -114,7 +114,7 @@ pub fn aged_memory(py: Python<'_>, history: &str, seeds: Vec<u64>, pages: u32) -
     Ok(py.detach(|| Value::Array(seeds.iter().map(one).collect())).to_string())
 }
 
-/// What is simulated: an execution for every placement and seed.
+/// The simulated executions: one for every placement and seed.
 enum Executions {
     Caches(Box<cache::Simulation>),
     Tlbs(Vec<tlb::Simulation>),

@@ -1,4 +1,4 @@
-//! Are measurements inside an execution independent? Serial correlation with its exact permutation moments, and the
+//! Dependence of measurements inside an execution: serial correlation with its exact permutation moments, and the
 //! integrated autocorrelation time.
 
 use crate::executions::Experiment;

@@ -1,8 +1,7 @@
-//! Chains of dependent loads, one line of each page, over the same lines in pages of several sizes: what
-//! `pagelab doctor --probe-translation` measures with.
+//! Chains of dependent loads, one line of each page, over the same lines in pages of several sizes: the
+//! measurement of `pagelab doctor --probe-translation`.
 //!
-//! Only measures: it prints every sample. What levels the translation hardware has by them is decided elsewhere
-//! (`pagelab.machine.translation`).
+//! It prints every sample, and concludes nothing: `pagelab.machine.translation` finds the levels of the hardware.
 
 mod memory;
 
@@ -123,7 +122,7 @@ impl Kind {
     }
 }
 
-/// What is measured once a round.
+/// The measurements of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Task {
     kind: Kind,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 KEEP = "keep"
-"""The word of study.toml for what is left as it is."""
+"""The word of study.toml for a setting that stays as it is."""
 _SWITCH = {"on": True, "off": False}
 
 Kind = Literal["switch", "words", "cpus", "number", "seconds", "text"]
@@ -23,17 +23,17 @@ class RunSetting(NamedTuple):
     """Its field in the request, and in the record's ``settings``."""
     kind: Kind
     words: tuple[str, ...] = ()
-    """What may be said, where that is a choice."""
+    """The allowed words of a choice."""
     default: str | None = None
-    """The word that holds where nothing is said; None: it is left as it is."""
+    """The word that holds without a request; None: the setting stays as it is."""
     study: tuple[str, ...] = ()
-    """Tables of study.toml that may say it: ``study`` (the top), ``workload``, ``policy``."""
+    """Tables of study.toml that may contain it: ``study`` (the top), ``workload``, ``policy``."""
     flag: str | None = None
     """Its option of ``pagelab run``, without dashes."""
     metavar: str = ""
     help: str = ""
     compared: str = ""
-    """Help where two values are compared (``pagelab try``, ``pagelab compare``); empty: it is not offered there."""
+    """Help of commands that compare two values (``pagelab try``, ``pagelab compare``); empty: they do not offer it."""
     short: str = ""
     """Its name before a value that is compared."""
     label: str = ""
@@ -53,13 +53,13 @@ class RunSetting(NamedTuple):
         return None if word == KEEP and self.default is None else word
 
     def said(self, value: Any) -> Any:
-        """The word or value with which study.toml says the request's ``value``; None where nothing was asked for."""
+        """The word or value with which study.toml says the request's ``value``; None without a request."""
         if self.kind == "switch":
             return None if value is None else "on" if value else "off"
         return value or None if self.kind == "cpus" else value
 
     def typed(self, value: Any) -> str | None:
-        """The text with which the flag says the request's ``value``; None where nothing was asked for."""
+        """The text with which the flag says the request's ``value``; None without a request."""
         said = self.said(value)
         if said is None:
             return None
@@ -79,8 +79,8 @@ class Strategy:
     name: str
     """Its word in policies and records."""
     summary: str
-    """What it does, as part of a sentence."""
+    """Its effect, as part of a sentence."""
     example: str
-    """How help texts show it."""
+    """Its example in help texts."""
     parameters: tuple[tuple[str, str], ...]
-    """What it can be told, beside what every strategy takes: word, and its values with what holds without it."""
+    """Its parameters, besides those that every strategy takes: the word, and its values with the default."""

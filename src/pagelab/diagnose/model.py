@@ -43,7 +43,7 @@ class Pin(_Model):
     keys: dict[str, Any] = Field(default_factory=dict)
     """Of ``[[policy]]`` in study.toml."""
     how: str = ""
-    """What to type, or to do, to have it."""
+    """The command to type, or the step to take, to have it."""
     control_of: str | None = None
     """Of a control: the only pin that it is the control of; None: of every pin of its source."""
 
@@ -55,7 +55,7 @@ class Source(_Model):
     label: str
     pins: list[Pin]
     controls: list[Pin] = Field(default_factory=list)
-    """What the pins are compared with: all that pinning does besides pinning. Empty: the default."""
+    """The conditions that the pins are compared with: they have the side effects of pinning. Empty: the default."""
     against: str = "the default"
     """The controls in words."""
     parts: list[str] = Field(default_factory=list)
@@ -103,7 +103,7 @@ class Finding(_Model):
     reason: str | None = None
     """Why it was left out."""
     against: str = "the default"
-    """What it was compared with."""
+    """The condition that it was compared with."""
     blocks: int = 0
     """In which every execution of the comparison ended."""
     sd_ratio: Interval | None = None
@@ -220,7 +220,7 @@ class Diagnosis(_Model):
     findings: list[Finding]
     interactions: list[str]
     notes: list[str]
-    """What else there is to know; the caveat is not among them."""
+    """Further facts; the caveat is not among them."""
     caveat: Caveat | None = None
     confirmation: Confirmation | None = None
     spent_minutes: float

@@ -21,7 +21,7 @@ Outcome = Literal["restored", "already", "handed-on", "owned", "changed", "faile
 
 @dataclass(frozen=True)
 class Undone:
-    """What became of one journal entry in a restore.
+    """The outcome of one journal entry in a restore.
 
     ``restored``: put back; ``already``: it had its old value; ``handed-on``: a later owner of the setting will put it
     back; ``gone``: the setting no longer exists; ``stale``: an earlier boot's; ``owned``: its owner still runs, left;
@@ -35,7 +35,7 @@ class Undone:
 
     @property
     def left(self) -> bool:
-        """Whether the setting still needs to be put back, and nobody will."""
+        """Whether the setting still needs to be put back, and no live process will do so."""
         return self.outcome in ("changed", "failed", "forbidden")
 
 
@@ -113,7 +113,7 @@ def _undone(entry: dict[str, Any], outcome: dict[str, Any]) -> Undone:
 
 
 def _message(entry: Entry, outcome: dict[str, Any]) -> str:
-    """What became of the entry, for people."""
+    """The outcome of the entry, for people."""
     surplus = outcome.get("surplus")
     note = f"; {surplus} pages are still in use, and go when they are freed" if surplus else ""
     errno_ = outcome.get("errno")

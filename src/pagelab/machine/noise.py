@@ -29,7 +29,7 @@ QUIET_MEMORY = 0.05
 QUIET_CLOCK = 0.02
 """From these on a disturbance is named: rules of thumb, all of them."""
 MUCH = 5
-"""So many times that is a warning; below, a remark."""
+"""From this multiple on it is a warning; below, a remark."""
 
 
 @dataclass(frozen=True)

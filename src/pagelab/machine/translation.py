@@ -1,4 +1,4 @@
-"""Address translation: what is measured of it, and the steps in the cost of a load at which its levels end.
+"""Address translation: its measurements, and the steps in the cost of a load at which its levels end.
 
 A chase visits one line of each of n pages in an order that repeats. Where the least recently used entry is replaced, it
 finds all of them while n is at most a level's entries, and none from one more on: its cost a load is a flight of stairs
@@ -45,7 +45,7 @@ class Sample(_Model):
 
 
 class Chases(BaseModel):
-    """What ``pagelab-workload page-chase`` prints (``pagelab.page-chase/1``)."""
+    """The output of ``pagelab-workload page-chase`` (``pagelab.page-chase/1``)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -77,7 +77,7 @@ class Step(_Model):
 
 
 class WalkCost(_Model):
-    """What a load of a chase costs that misses every level, by how much memory the tables' last level takes."""
+    """The cost of a load of a chase that misses every level, by the memory that the tables' last level takes."""
 
     pages: int
     table_bytes: int
@@ -85,7 +85,7 @@ class WalkCost(_Model):
 
 
 class Levels(_Model):
-    """What chases over pages of one size say."""
+    """The results of chases over pages of one size."""
 
     page: Literal["4K", "2M"]
     reference: Kind

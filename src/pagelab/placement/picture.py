@@ -211,7 +211,7 @@ def _equal(base: npt.NDArray[np.float64], share: npt.NDArray[np.float64]) -> lis
 
 
 def unit_of(span: int) -> tuple[int, str]:
-    """Bytes and name of the unit in which an axis over so many bytes is labelled."""
+    """Bytes and name of the unit for the labels of an axis over this many bytes."""
     if span >= 4 << 30:
         return 1 << 30, "GiB"
     return (1 << 20, "MiB") if span >= 4 << 20 else (1 << 10, "KiB")

@@ -20,7 +20,7 @@ from ..sizes import size_bytes
 _SIZES = {"size", "bytes", "line", "line_bytes", "spans", "page", "page_bytes"}
 """Keys whose values may be written as sizes, besides the lists ``pages`` and ``parts``."""
 _RENAMED = {"size": "bytes", "line": "line_bytes", "page": "page_bytes", "level": "levels"}
-"""What reads well in TOML, and what the native part calls it."""
+"""Words of TOML files, and the native part's names for them."""
 
 
 @dataclass(frozen=True)

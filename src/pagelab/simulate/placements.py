@@ -41,9 +41,9 @@ class Placement:
     name: str
     policy: policies.Policy
     regions: tuple[Region, ...] = ()
-    """What the kinds of memory in rules stand for; without it, rules can name only ranges and pagelab's pools."""
+    """The meaning of kinds of memory in rules; without it, rules can name only ranges and pagelab's pools."""
     pools: tuple[Pool, ...] = POOLS
-    """Where the trace has heap, anonymous mappings and arenas."""
+    """Heap, anonymous mappings and arenas in the trace."""
 
     def native(self, colours: int) -> dict[str, Any]:
         """The input of the native part. ``colours``: of the cache, if the policy does not set them.

@@ -1,4 +1,4 @@
-"""Whether placements reach a trace: one that meets none of its pages would silently equal base pages."""
+"""Check that placements reach a trace: one that meets none of its pages would silently equal base pages."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def require_met(trace: Trace, design: Design) -> None:
 
 
 def require_met_by(starts: Iterable[int], design: Design) -> None:
-    """As :func:`require_met`, by the first addresses of the windows of 2 MiB that were met."""
+    """Like :func:`require_met`, by the first addresses of the windows of 2 MiB that the trace uses."""
     windows = np.unique(np.fromiter(starts, np.uint64)) >> np.uint64(WINDOW_BITS)
     for one in design.placements:
         if len(windows) and one.claims():

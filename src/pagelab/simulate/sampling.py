@@ -190,7 +190,7 @@ def _estimates(
     )
     spread = T95 * np.std(parts, axis=0, ddof=1) / math.sqrt(groups)
     width = spread + np.abs(estimate - np.mean(parts, axis=0))
-    # So many frames more or fewer may be what the sample says, in all colours at once.
+    # The sample's uncertainty as a number of frames, more or fewer, in all colours at once.
     shift = NormalDist().inv_cdf(1 - 0.025 / colours) * np.sqrt(frames * (1 - last_rate) / last_rate)
     jump = np.maximum(share(frames - shift) - estimate, estimate - share(frames + shift))
     # There are not more faults than references; what the sample says beyond is left to the width.

@@ -36,7 +36,7 @@ class Capture:
     images: list[dict[str, Any]]
     """Process images, by address space: pid, parent, command, references, threads, instructions, ended."""
     notes: list[str]
-    """What was not followed."""
+    """Parts of the program that were not followed."""
     cut_off: int
     """Processes that lived on after the program and were cut off."""
 

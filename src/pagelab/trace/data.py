@@ -42,10 +42,10 @@ def native(path: Path | str | None = None) -> Iterator[None]:
 
 
 KINDS = ("load", "store", "fetch", "other")
-"""What a reference does; ``References.kind`` holds the position in this tuple."""
+"""Kinds of references; ``References.kind`` holds the position in this tuple."""
 
 DEMAND = ("load", "store", "fetch")
-"""What can fault."""
+"""Kinds that can fault."""
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class Trace:
         self.path = Path(path)
         self._info = info(self.path)
         self.header: dict[str, Any] = self._info["header"]
-        """What the trace says of itself: content, sampling, reduction, provenance."""
+        """The trace's description: content, sampling, reduction, provenance."""
 
     @property
     def page_bytes(self) -> int | None:

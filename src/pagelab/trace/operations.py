@@ -1,4 +1,4 @@
-"""Operations on trace files, requested as data and executed natively."""
+"""Operations on trace files: requests as data, executed by the native part."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-//! Strategies that numbers are all they are told: page colouring, bin hopping, random colours.
+//! Strategies that need numbers only: page colouring, bin hopping, random colours.
 
 use super::{Strategy, Want};
 use crate::mix::{mix, mix_below};
 use pagelab_abi::plan::StrategyKind;
 
-/// What a strategy is told that reads no lists.
+/// The parameters of a strategy that reads no lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
     /// Number of colours.
@@ -17,7 +17,7 @@ pub struct Numbers {
     pub hashed_pid: Option<u32>,
 }
 
-/// One of the strategies that numbers are all they are told.
+/// A strategy that needs numbers only.
 #[derive(Clone, Copy, Debug)]
 pub enum Numbered {
     /// The virtual page's colour.

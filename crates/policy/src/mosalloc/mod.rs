@@ -240,7 +240,7 @@ fn same(written: &str, known: &str) -> bool {
     plain(written) == plain(known)
 }
 
-/// Where each wanted column stands in the rows.
+/// The position of each wanted column in the rows.
 struct Columns {
     wanted: &'static [&'static str],
     positions: Vec<usize>,

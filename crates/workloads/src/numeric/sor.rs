@@ -14,7 +14,7 @@ pub struct Sor {
 /// The grid, by rows.
 pub struct Grid {
     values: Vec<f64>,
-    /// How far from the solution it was at first.
+    /// The initial distance from the solution.
     error: f64,
 }
 
