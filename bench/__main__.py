@@ -34,7 +34,7 @@ PARTS: dict[str, Callable[[Bench], Iterable[Result]]] = {
 OWN_FILE = {"overhead", "windows", "frames", "trace", "paging", "caches", "models"}
 """Parts with results in a file of their own name; those of the others are together in ``bench``."""
 THREADS = (
-    "Rows of one thread over two compare real time, which says something only where nothing else runs. In their last\n"
+    "Rows of one thread over two compare real time, which needs a machine without other load. In their last\n"
     "column: what is lost to work done twice, as processor time; and what this machine gives two works of one thread\n"
     "each that run side by side and share nothing (2.00: two whole processors).\n"
 )

@@ -19,7 +19,7 @@ from . import environment, machine, paths, terminal
 from .errors import BadInputError, MachineError, PagelabError
 
 MEASURE_FD = 3
-"""Descriptor on which a program reports measurements, unless told otherwise."""
+"""Default descriptor on which a program reports measurements."""
 _RECORDED = (0, 1, 130)
 """Exit codes of the launcher after which there is a record: done, the program failed, interrupted."""
 _END_PATIENCE_S = 10.0
@@ -32,7 +32,7 @@ class LauncherError(PagelabError):
 
 def launch(request: Mapping[str, Any], described: Mapping[str, Any]) -> bytes:
     """Makes the run of a request (``pagelab.request/1``; fields that are left out have their defaults) on the machine
-    that ``described`` tells of, and returns the record as the launcher wrote it, in JSON.
+    that ``described`` describes, and returns the record as the launcher wrote it, in JSON.
 
     Where the library is and where the record goes is filled in. Raises what :func:`pagelab.runner.run` raises.
     """

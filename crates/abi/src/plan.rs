@@ -107,7 +107,7 @@ pub struct Section {
 /// Why a file is not a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanError {
-    /// Shorter than its header says, or than any plan.
+    /// Shorter than the length in its header, or than any plan.
     Truncated,
     /// Does not begin with [`MAGIC`].
     NotAPlan,

@@ -38,7 +38,7 @@ pub const EVENTS: usize = 16;
 /// In place of a count: the counter could not be read, or was not on the hardware within the window.
 pub const NOT_COUNTED: u64 = u64::MAX;
 
-/// Name of the file in the run directory that says which descriptors are the run's counters ([`HandedFile`]); it is there
+/// Name of the file in the run directory that lists the descriptors of the run's counters ([`HandedFile`]); it is there
 /// where events are counted.
 pub const HANDED: &str = "counters";
 /// First word of that file ("PGLBCNTR").

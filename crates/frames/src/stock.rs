@@ -162,7 +162,7 @@ impl<'m> Stock<'m> {
         Ok(number as u32)
     }
 
-    /// Takes a chunk without held slots out, its free pages with it; gives its memory back and says where its pages are.
+    /// Removes a chunk without held slots, with its free pages; returns its memory and the start of its pages.
     pub fn remove_chunk(&mut self, number: u32) -> Result<(&'m mut Chunk, usize), Refused> {
         let counts = self.chunk_counts(number).ok_or(Refused::State)?;
         if counts.held != 0 {

@@ -115,7 +115,7 @@ pub enum Strategy {
     ByNumbers(ByNumbers),
 }
 
-/// A strategy that reads no lists, with the numbers that it is told; those that its row of the table
+/// A strategy that reads no lists, with its numbers; those that its row of the table
 /// ([`StrategyKind::facts`]) does not name have their defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ByNumbers {

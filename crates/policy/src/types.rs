@@ -221,7 +221,7 @@ pub enum Backend {
     Library,
     /// The kernel, where it allocates pages: Linux with the series of `kernel/`.
     Kernel,
-    /// The kernel where it has the series and can do what the policy says, else the library.
+    /// The kernel if it has the series and can carry out the policy, else the library.
     Auto,
 }
 

@@ -148,7 +148,7 @@ impl Executions {
         fed.into_iter().try_for_each(|(_, done)| done).map_err(refused)
     }
 
-    /// The next references, as tasks for several threads; [`cache::Simulation::turn`] says how it ends.
+    /// The next references, as tasks for several threads; [`cache::Simulation::turn`] describes the end.
     fn turn<'a>(&'a mut self, batch: Option<&'a References<'a>>) -> Vec<Task<'a>> {
         match (self, batch) {
             (Self::Caches(simulation), _) => simulation.turn(batch),

@@ -43,7 +43,7 @@ pub struct PageRuns {
 
 #[pymethods]
 impl PageRuns {
-    /// Opens a trace; `kinds`: "demand" (loads, stores, fetches) or "data" (loads and stores), where the trace tells them.
+    /// Opens a trace; `kinds`: "demand" (loads, stores, fetches) or "data" (loads and stores), if the trace has kinds.
     #[new]
     fn new(path: PathBuf, page_bits: u32, data_only: bool) -> PyResult<Self> {
         let mut file = File::open(&path)?;

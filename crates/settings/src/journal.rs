@@ -26,7 +26,7 @@ pub enum Unusable {
     Unopened(PathBuf, io::Error),
     /// It is no regular file.
     NotRegular(PathBuf),
-    /// Restoring writes what the journal says, with root's rights: nobody else may be able to say it.
+    /// Restoring writes the journal's values with root's rights: no other user may be able to write the journal.
     Foreign {
         /// The file.
         path: PathBuf,

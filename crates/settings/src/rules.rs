@@ -36,14 +36,14 @@ pub trait Settings {
     ///
     /// # Errors
     ///
-    /// As the kernel says it.
+    /// The kernel's reason.
     fn text(&mut self, path: &str) -> Result<String, Trouble>;
 
     /// Writes a value to a setting that is there.
     ///
     /// # Errors
     ///
-    /// As the kernel says it.
+    /// The kernel's reason.
     fn write(&mut self, path: &str, value: &str) -> Result<(), Trouble>;
 
     /// Called after every durable step.

@@ -31,7 +31,7 @@ pub enum Order {
     Random,
 }
 
-/// Parses a byte count; the error says what is allowed.
+/// Parses a byte count; the error lists the allowed forms.
 pub fn parse_bytes(text: &str) -> Result<usize, String> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let unit = text[digits.len()..].trim();

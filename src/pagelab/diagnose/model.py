@@ -143,7 +143,7 @@ class Contrast(_Model):
     seen: float
     """Share of the variance that was gone in the exploration."""
     power: float
-    """Probability that so many executions confirm an effect as large as the one that was seen, as it was planned."""
+    """The planned probability that this number of executions confirms an effect as large as the observed one."""
     power_of_half: float
     """The same of half of that effect."""
     result: Result
@@ -173,7 +173,7 @@ class Confirmation(_Model):
     needed_for_half: int | None = None
     """Executions of each for half of the effect, where ``needed`` were there and did not decide."""
     minutes_for_mean: float | None = None
-    """A budget with which the mean could be told to be unchanged, where it was undecided."""
+    """A budget that would show the mean to be unchanged, if that was undecided."""
 
     @property
     def confirmed(self) -> bool:

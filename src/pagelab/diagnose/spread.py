@@ -122,7 +122,7 @@ def coefficient_of_variation(sd_log: float) -> float:
 
 
 def permutations_for(level: float, tests: int) -> int:
-    """So many that ten of them lie beyond the level that each of ``tests`` has alone: else no p could reach it."""
+    """A number of which ten lie beyond the level of each of ``tests`` alone: with fewer, no p could reach it."""
     return max(PERMUTATIONS, ceil(10 * tests / (1 - level)) - 1)
 
 
@@ -343,7 +343,7 @@ def _executions_left_out(squares: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _by_blocks(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """As :func:`_by_executions`, leaving out whole blocks: what the parts share within a block cancels."""
+    """Like :func:`_by_executions`, leaving out whole blocks: effects that the parts of a block share cancel."""
     first, second = (_blocks_left_out(part) for part in parts)
     halves = (second - first) / 2
     blocks = halves.shape[1]

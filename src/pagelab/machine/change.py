@@ -63,7 +63,7 @@ class Changer:
         return self.alive(Entry(**json.loads(entry)))
 
     def apply(self, changes: list[Change], by: str) -> list[Entry]:
-        """Make all changes or none: when one fails, those made before it are undone, and the error says so.
+        """Makes all changes or none: when one fails, those made before it are undone, and the error reports it.
 
         Returns the entries made (none for a setting that had its value already). Raises :class:`MachineError`.
         """

@@ -81,7 +81,7 @@ def _colour_verdict(tree: Tree, caches: list[dict[str, Any]]) -> dict[str, Any] 
 
 
 def _pmd_bytes(tree: Tree, base: int) -> int | None:
-    """Size of a PMD-mapped huge page. Without /sys, /proc/meminfo still tells whether the kernel has any; a page table
+    """Size of a PMD-mapped huge page. Without /sys, /proc/meminfo still shows whether the kernel has any; a page table
     of ``base`` bytes holds ``base / 8`` entries, on every architecture that has them.
     """
     pmd_bytes = tree.number(f"{_THP}/hpage_pmd_size")

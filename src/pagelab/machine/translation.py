@@ -146,7 +146,7 @@ def steps(lengths: list[int], costs: Costs, *, seed: int = 1) -> list[Step]:
     The medians over rounds are cut into the number of constant pieces that the Bayesian information criterion chooses,
     on the scale log(cycles + 1), by dynamic programming (Auger and Lawrence 1989, "Algorithms for the optimal
     identification of segment neighborhoods"). A step lies between the last length that is within a quarter of it and
-    the first beyond three quarters; its interval is that of 200 resamplings of whole rounds, steps told apart by their
+    the first beyond three quarters; its interval is that of 200 resamplings of whole rounds, steps identified by their
     order.
     """
     found = _stairs(lengths, np.median(costs, axis=0))

@@ -20,7 +20,7 @@ from .table import page_size, size
 
 BINS = 256
 STRIPS = 14
-"""Regions drawn at most; what is left out is said in the picture."""
+"""Regions drawn at most; the picture names the number of the others."""
 _DRAWN_SHARE = 0.995
 """Regions beyond this share of the resident memory, largest first, are not drawn."""
 _WIDTH = 720

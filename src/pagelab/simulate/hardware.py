@@ -27,8 +27,8 @@ _RENAMED = {"size": "bytes", "line": "line_bytes", "page": "page_bytes", "level"
 class Source:
     """Sources of a preset's numbers; ``verified`` is False without a document.
 
-    ``second_hand``: neither the vendor nor the processor itself (CPUID) says so: encyclopedias, the press, measurements
-    of others.
+    ``second_hand``: neither from the vendor nor from the processor itself (CPUID), but from encyclopedias, the press,
+    measurements of others.
     """
 
     what: str

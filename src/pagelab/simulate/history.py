@@ -21,7 +21,7 @@ class History:
     """The simulated machine before the program starts; ``turnover=0`` is one that has just booted.
 
     A seed stands for a machine with another past of this kind, not for the next execution on the same machine.
-    docs/method/cache.md has the model; shares are of memory where nothing else is said.
+    docs/method/cache.md has the model; shares are of memory unless noted otherwise.
     """
 
     memory_bytes: int = 1 << 30

@@ -61,7 +61,7 @@ class Placement:
         }
 
     def of_trace(self, pools: Sequence[Pool]) -> Placement:
-        """The same for a trace with these pools; as it is where the trace tells none."""
+        """The same for a trace with these pools; unchanged if the trace has none."""
         return replace(self, pools=tuple(pools)) if pools else self
 
     def extents(self) -> tuple[list[tuple[int, int, int]], int]:
@@ -98,7 +98,7 @@ class Design:
         return json.dumps({"history": asdict(self.history), "placements": placements, "seeds": self.seeds})
 
     def of_trace(self, pools: Sequence[Pool]) -> Design:
-        """The same with the pools of a trace, where it tells them."""
+        """The same with the pools of a trace, if it has them."""
         return replace(self, placements=tuple(one.of_trace(pools) for one in self.placements))
 
     def executions(self) -> list[tuple[Placement, int]]:

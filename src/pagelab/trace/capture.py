@@ -123,7 +123,7 @@ def capture(
 
 
 def _check_governed(governing: governed.Governing, name: str, path: Path) -> None:
-    """A trace whose header tells of pools that the program did not have is none: it goes."""
+    """Removes a trace whose header has pools that the program did not have: it is invalid."""
     refusals = governing.refusals()
     if refusals or not governing.reached():
         path.unlink(missing_ok=True)

@@ -131,7 +131,7 @@ def write(
     Without ``page_bytes``, batches are references: arrays of addresses (then all are loads), or anything with columns
     ``address`` and, where they are known, ``kind`` (codes of :data:`~pagelab.trace.KINDS`), ``size``, ``thread``,
     ``asid``. With it they are page runs: arrays of page numbers, or columns ``page``, ``count`` (else 1), ``asid``.
-    ``sampled`` says in words why this is not every reference, ``pools`` where heap, mappings and arenas lie.
+    ``sampled``: in words, why this is not every reference; ``pools``: the places of heap, mappings and arenas.
     """
     from pagelab._native import TraceFile
 

@@ -135,7 +135,7 @@ impl StrategySpec {
     }
 }
 
-/// A compiled policy: what a plan says in every run of it.
+/// A compiled policy: the part of a plan that is the same in every run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanSpec {
     /// See [`Flags`]; those that a run adds are in [`RunSpec`].

@@ -179,7 +179,7 @@ impl StrategyKind {
         self.facts().name
     }
 
-    /// Whether it can be told this.
+    /// Whether it takes this parameter.
     #[must_use]
     pub fn takes(self, parameter: Parameter) -> bool {
         self.facts().parameters.contains(&parameter)

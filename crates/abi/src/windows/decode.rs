@@ -72,7 +72,7 @@ pub struct Windows {
     pub events: usize,
 }
 
-/// The file that says which descriptors are counters; those beyond [`EVENTS`] are left out.
+/// The file that lists the descriptors of counters; those beyond [`EVENTS`] are left out.
 #[must_use]
 pub fn handed(counters: &[HandedCounter]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HANDED_BYTES);

@@ -64,7 +64,7 @@ impl Stock<'_> {
         self.take(colour)
     }
 
-    /// Takes a free or empty slot by number, to work on it; says whether it was one.
+    /// Takes a free or empty slot by number, to work on it; returns whether it was one.
     pub fn take_this(&mut self, slot: SlotId) -> bool {
         let can = matches!(self.state(slot), Some(State::Free | State::Empty));
         self.hold(slot);

@@ -22,7 +22,7 @@ enum Kind {
     Sampled(Sampled),
 }
 
-/// A simulation that takes references and tells what it found.
+/// A simulation that takes references and returns its results.
 #[pyclass]
 pub struct Paging(Kind);
 
