@@ -162,7 +162,7 @@ def _counts(
 def _references(trace: Any) -> int:
     if isinstance(trace, np.ndarray):
         return int(trace.size)
-    from ..trace.operations import info
+    from ..trace.files import info
 
     return int(info(Path(trace))["references"])
 

@@ -13,8 +13,8 @@ releases the GIL.
 
 from pagelab.trace.capture import Capture, capture, capture_with_lackey
 from pagelab.trace.data import KINDS, References, Runs, TraceError, page_bits
-from pagelab.trace.files import Trace, write
-from pagelab.trace.operations import FORMATS, concat, convert, info, interleave, reduce
+from pagelab.trace.files import Trace, info, write
+from pagelab.trace.operations import FORMATS, concat, convert, interleave, reduce
 
 __all__ = [
     "FORMATS",

@@ -16,7 +16,8 @@ from pagelab.errors import BadInputError, MachineError
 from pagelab.policy import Policy
 from pagelab.trace import pools as governed
 from pagelab.trace.data import KINDS, TraceError, kind_codes, page_bits
-from pagelab.trace.operations import ask, output, records
+from pagelab.trace.files import ask, info
+from pagelab.trace.operations import output, records
 from pagelab.trace.program import emulator, resolve
 
 
@@ -251,8 +252,6 @@ def capture_with_lackey(
 
 
 def _kinds(path: Path | str) -> dict[str, int]:
-    from pagelab.trace.operations import info
-
     found: dict[str, Any] = info(path, thorough=True)["thorough"]
     return dict(zip(KINDS, found["kinds"], strict=True))
 

@@ -1,28 +1,19 @@
-"""Trace files as arrays, and arrays as trace files."""
+"""Trace files: their contents, read as arrays and written from arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from pagelab._native import TraceBatches
-from pagelab.trace.data import DEMAND, KINDS, References, Runs, kind_codes, native, page_bits
-from pagelab.trace.operations import info
-
-if TYPE_CHECKING:
-    import polars as pl
-import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
-
 from numpy.typing import ArrayLike, NDArray
 
-from pagelab.trace.data import TraceError
-from pagelab.trace.operations import provenance
+from pagelab._native import TraceBatches
+from pagelab.trace.data import DEMAND, KINDS, References, Runs, TraceError, kind_codes, native, page_bits
 from pagelab.trace.pools import Pool, in_header
 
 if TYPE_CHECKING:
@@ -31,6 +22,27 @@ if TYPE_CHECKING:
     from pagelab._native import TraceFile
 
     Batch = References | Runs | Mapping[str, ArrayLike] | pl.DataFrame | NDArray[Any]
+
+
+def provenance(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Command line, machine, software, time, and the parameters of the operation."""
+    from pagelab.machine.provenance import provenance as of_machine
+
+    return {"argv": list(sys.argv), "parameters": parameters, "machine": of_machine()}
+
+
+def ask(request: dict[str, Any], path: Path | str | None = None) -> dict[str, Any]:
+    """Hands an operation to the native part; raises :class:`~pagelab.trace.TraceError`."""
+    from pagelab._native import trace_work
+
+    with native(path):
+        answer: dict[str, Any] = json.loads(trace_work(json.dumps(request)))
+    return answer
+
+
+def info(path: Path | str, *, thorough: bool = False) -> dict[str, Any]:
+    """Contents of a trace; ``thorough`` reads all of it, checks every chunk, and counts kinds, threads and pages."""
+    return ask({"work": "info", "input": str(path), "thorough": thorough}, path)
 
 
 class Trace:
