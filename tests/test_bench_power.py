@@ -139,7 +139,7 @@ def test_a_killed_campaign_goes_on_where_it_was(tmp_path: Path, monkeypatch: pyt
     steps = dict.fromkeys(work.KINDS, 100.0)
     monkeypatch.setattr(campaign, "compiled", lambda _directory: "/bin/true")
     monkeypatch.setattr(campaign, "calibrated", lambda program: work.Work(program, steps))
-    monkeypatch.setattr(campaign, "versions", dict)
+    monkeypatch.setattr(campaign, "versions", lambda _tools: {})
     use(fails_after=7)
     with pytest.raises(KeyboardInterrupt):
         campaign.run(file, tmp_path, 15, 1, 1, None)

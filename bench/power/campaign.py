@@ -129,7 +129,7 @@ def run(
     tools: Collection[str] = BY_NAME,
 ) -> None:
     """Runs the missing questions to these tools; none begins later than ``until_s`` (monotonic)."""
-    work = _work(file, scratch)
+    work = _work(file, scratch, tools)
     done = rows_of(file, seconds)
     answered = {row.place for row in done}
     pair_s = {kind: sum(_quickest(words) for words in work.commands(kind, 0.0)) for kind in KINDS}
@@ -153,7 +153,7 @@ def _quickest(words: list[str]) -> float:
     return min(one.wall_s for one in found)
 
 
-def _work(file: Path, scratch: Path) -> Work:
+def _work(file: Path, scratch: Path, tools: Collection[str]) -> Work:
     """The same amounts of work throughout a campaign, also when it goes on on another day."""
     program = compiled(scratch)
     before = begun(file)
@@ -161,7 +161,7 @@ def _work(file: Path, scratch: Path) -> Work:
         return Work(program, before["work"]["steps_per_run"])
     work = calibrated(program)
     file.parent.mkdir(parents=True, exist_ok=True)
-    document = {"work": {**work.document(), "program": "work"}, "versions": versions()}
+    document = {"work": {**work.document(), "program": "work"}, "versions": versions(tools)}
     file.write_text(json.dumps({"campaign": document}) + "\n")
     return work
 
