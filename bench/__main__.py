@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pagelab import machine
 
-from . import caches, frames, mapping, models, overhead, simulate_paging, startup, trace, windows
+from . import caches, frames, mapping, models, overhead, reports, simulate_paging, startup, trace, windows
 from .power import document as power
 from .sample import Result
 from .tools import Bench
@@ -30,8 +30,9 @@ PARTS: dict[str, Callable[[Bench], Iterable[Result]]] = {
     "paging": simulate_paging.measure,
     "caches": caches.measure,
     "models": models.measure,
+    "reports": reports.measure,
 }
-OWN_FILE = {"overhead", "windows", "frames", "trace", "paging", "caches", "models"}
+OWN_FILE = {"overhead", "windows", "frames", "trace", "paging", "caches", "models", "reports"}
 """Parts with results in a file of their own name; those of the others are together in ``bench``."""
 THREADS = (
     "Rows of one thread over two compare real time, which needs a machine without other load. In their last\n"
