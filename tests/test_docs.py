@@ -49,8 +49,8 @@ def repository() -> set[str]:
     return {"/".join(parts[start:]) + end for parts, end in names for start in range(len(parts))}
 
 
-ELSEWHERE = {"mm/page_alloc.c", "scripts/welch_ttest.py"}
-"""Files of other projects: the kernel, and the tools that bench/power asks."""
+ELSEWHERE = {"mm/page_alloc.c"}
+"""Files of the kernel."""
 
 
 def test_files_that_the_documentation_names_exist() -> None:
