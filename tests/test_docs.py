@@ -61,7 +61,7 @@ def test_files_that_the_documentation_names_exist() -> None:
     for page in docs_lines.pages(ROOT):
         for name in re.findall(r"`([\w.-]+(?:/[\w.-]+)*/?)`", page.read_text()):
             inside = "/" in name and name.split("/")[0] in folders
-            source = re.search(r"\.(?:rs|py|md|c|h|sh|patch)$", name) is not None
+            source = re.search(r"\w\.(?:rs|py|md|c|h|sh|patch)$", name) is not None
             if (inside or source) and name not in known | ELSEWHERE and not (inside and f"{name}/" in known):
                 missing.append(f"{page.relative_to(ROOT)}: {name}")
     assert missing == []
