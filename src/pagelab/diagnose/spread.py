@@ -170,10 +170,10 @@ def block_effects(others: ArrayLike) -> NDArray[np.float64] | None:
 def shared(rows: NDArray[np.float64], copies: int, block_effect: NDArray[np.float64]) -> NDArray[np.float64]:
     """The part of the block effects that control and pinned values have in common: batch × blocks.
 
-    ``rows``: batch × conditions × blocks, of log times. The slope is the mean of two regressions on the block effect,
-    that of the control's mean and that of the pinned values': where one of them follows the machine and the other does
-    not, both are left with as much of it, and none seems to have more spread. Between 0 and 1; on a quiet machine what
-    it multiplies is next to nothing.
+    ``rows``: batch × conditions × blocks, of log times. The slope is the mean of two regressions on the block effect:
+    that of the control's mean, and that of the pinned values'. If only one of them follows the machine, both keep an
+    equal part of its effect, and neither seems to have more spread. Between 0 and 1; on a quiet machine what it
+    multiplies is next to nothing.
     """
     centred = block_effect - block_effect.mean()
     size = float((centred**2).sum())

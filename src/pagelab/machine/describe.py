@@ -178,9 +178,9 @@ def _nodes(tree: Tree) -> list[dict[str, Any]]:
 def _present_bytes(tree: Tree) -> dict[int, int]:
     """Memory of each node: the pages present in its zones.
 
-    Not the node's MemTotal: that is the pages the buddy allocator manages at the moment, which leaves out what the
-    kernel reserved and what a balloon or the hypervisor took away, and on virtual machines whose memory was plugged in
-    late was seen to be a third of what ``/proc/meminfo`` says.
+    Not the node's MemTotal: that counts the pages that the buddy allocator manages at the moment, without those that
+    the kernel reserved or that a balloon or the hypervisor took away. On virtual machines whose memory was plugged in
+    late it was a third of the value in ``/proc/meminfo``.
     """
     present: dict[int, int] = {}
     # "Node 0, zone Normal pages free … present 5505024 …", zone after zone

@@ -3,8 +3,8 @@
 A fixed quantum of work is repeated for half a second. On a quiet machine every repetition takes the same time. What
 takes longer was interrupted: by the kernel, another program, a neighbour of the virtual machine, or a changing clock.
 (Method: fixed work quantum; Sottile and Minnich, "Analysis of Microbenchmarks for Performance Tuning of Clusters",
-CLUSTER 2004.) Then memory beyond the caches is copied for a third of a second: neighbours that use the same memory show
-there, and in nothing else.
+CLUSTER 2004.) Then memory beyond the caches is copied for a third of a second: only this shows neighbours that use the
+same memory.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Address translation: its measurements, and the steps in the cost of a load at which its levels end.
 
-A chase visits one line of each of n pages in an order that repeats. Where the least recently used entry is replaced, it
-finds all of them while n is at most a level's entries, and none from one more on: its cost a load is a flight of stairs
-over n, of which real processors (hashed sets, other replacement) round the edges. The conclusion is stored as
-``pagelab.translation/1``.
+A chase visits one line of each of n pages in an order that repeats. If the least recently used entry is replaced, all
+lookups hit while n is at most a level's entries, and none from one more on. So the cost a load rises in steps over n;
+real processors (hashed sets, other replacement) round the edges. The conclusion is stored as ``pagelab.translation/1``.
 """
 
 from __future__ import annotations
