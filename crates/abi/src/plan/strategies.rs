@@ -1,7 +1,7 @@
 //! The strategies that place frames: one table, which the plan, the policy language, the simulator, the program's own hints,
 //! records, help texts and checks of the documentation read.
 //!
-//! A new strategy is a row here, a file in `pagelab_frames::strategy` with its variant of `Numbered` (of `AnyStrategy`
+//! A new strategy is a row here, a type in `pagelab_frames::strategy` with its variant of `Numbered` (of `AnyStrategy`
 //! if it reads lists), and a name in `pagelab.h`, unless it takes something that no strategy takes yet.
 
 /// A parameter of a strategy, besides those that every strategy takes.

@@ -93,7 +93,7 @@ impl Search {
     /// Medians of loads that only the cache above has lost, and of loads that this cache has lost, too; and how many
     /// random pages it took to push them out of it.
     ///
-    /// As few as that, and no more: many pages would push them out of the next cache as well.
+    /// No more pages than that are used: many would push them out of the next cache as well.
     fn calibrate(&self, probe: &Probe, starts: &[usize], rng: &mut Rng) -> (f64, f64, usize) {
         let mut typical = |count: usize| {
             let mut times: Vec<f64> = (0..33)
