@@ -109,6 +109,9 @@ impl Asked {
         drop(guest);
         if self.len < self.from.len() {
             munmap(self.from.start + self.len, self.from.len() - self.len)?;
+        } else {
+            // The kernel's answer: a sealed block may not even stay as it is.
+            sys::grow_in_place(first.start, PAGE, PAGE)?;
         }
         Ok(self.from.start)
     }
