@@ -51,11 +51,12 @@ impl<'a> Iterator for Strings<'a> {
     }
 }
 
-/// Whether the kernel could read the environment at `envp`: a pointer into nowhere is the program's EFAULT, not our crash.
+/// Whether the kernel could read the environment at `envp`: a pointer into nowhere is the program's EFAULT, not our crash. (On the
+/// caller's stack: a child between fork and exec is not adopted for it.)
 pub fn is_readable(envp: usize) -> bool {
     let mut at = envp;
     while at != 0 {
-        let mut pointers = [0u8; 64 * POINTER];
+        let mut pointers = [0u8; 16 * POINTER];
         let Ok(bytes @ POINTER..) = task::read_own(at, &mut pointers) else { return false };
         let read = pointers.get(..bytes).unwrap_or_default().as_chunks::<POINTER>().0;
         for pointer in read {
@@ -72,7 +73,7 @@ pub fn is_readable(envp: usize) -> bool {
 
 /// Whether there is a terminated string at `at`.
 fn ends(mut at: usize) -> bool {
-    let mut bytes = [0u8; 512];
+    let mut bytes = [0u8; 192];
     loop {
         match task::read_own(at, &mut bytes) {
             Ok(0) | Err(_) => return false,

@@ -72,11 +72,6 @@ impl Attempt {
     }
 }
 
-fn is_readable(envp: usize) -> bool {
-    let _ = stack::install();
-    own_stack::run(|| environment::is_readable(envp))
-}
-
 /// Around an exec of the file at `path`: measures, strips the environment where the policy is not inherited, and takes the
 /// state back when the exec fails. The exec itself is made on the caller's stack.
 fn around(dir: i32, path: usize, flags: i32, envp: usize, exec: &dyn Fn(usize) -> Errno) -> Errno {
@@ -104,7 +99,7 @@ fn around(dir: i32, path: usize, flags: i32, envp: usize, exec: &dyn Fn(usize) -
     let inherits = !raw && plan::has_flag(Flags::INHERIT_EXEC) && environment::is_within_reach();
     let errno = if inherits || plan::current().is_none() {
         exec(envp)
-    } else if !raw && !is_readable(envp) {
+    } else if !raw && !environment::is_readable(envp) {
         Errno::EFAULT
     } else {
         guest_file::count(Counter::ExecsStripped);
