@@ -121,9 +121,18 @@ def _has(found: Any, kinds: dict[str, Any]) -> bool:
 
 def machine_hash(tree: Tree | None = None) -> str:
     """16 hexadecimal digits of a hash of ``/etc/machine-id`` (machine-id(5) asks not to expose it), or of the name."""
-    # Not at the top: it loads OpenSSL, and most runs hash nothing.
-    import hashlib
-
     tree = tree or Tree()
     identity = tree.get("/etc/machine-id") or os.uname().nodename
-    return hashlib.sha256(f"pagelab colours {identity}".encode()).hexdigest()[:16]
+    return _sha256(f"pagelab colours {identity}".encode())[:16]
+
+
+def _sha256(data: bytes) -> str:
+    """Hexadecimal digits of SHA-256, by the interpreter's own module where it has one: hashlib loads OpenSSL first."""
+    from importlib import import_module
+
+    for name in ("_sha2", "_sha256", "hashlib"):
+        try:
+            return str(import_module(name).sha256(data).hexdigest())
+        except ImportError:
+            continue
+    raise ImportError("this interpreter has no SHA-256")
