@@ -149,6 +149,7 @@ def document(found: Sequence[Found], failed: Sequence[str], beside: str) -> str:
         *campaign_table(found),
     ]
     told = [f"- {one.name}: {caution.message}" for one in found for caution in one.campaign.told]
+    told += [f"- {one.name}: {fit.refusal}" for one in found for fit in _refused(one)]
     return "\n".join([*lines, "", "What the campaigns said:", "", *told, ""] if told else [*lines, ""])
 
 
@@ -212,6 +213,10 @@ def by_huge_bytes(campaign: Campaign, file: ModelFile) -> float | None:
         return None
     slope, constant = np.polyfit([size[one.layout] / (1 << 20) for one in training], [one.r for one in training], 1)
     return float(max(abs(constant + slope * size[one.layout] / (1 << 20) - one.r) / one.r for one in testing))
+
+
+def _refused(one: Found) -> list[FitDocument]:
+    return [] if one.file.fits is None else [fit for fit in one.file.fits.models if fit.refusal]
 
 
 def _fit(one: Found, name: str) -> FitDocument | None:
