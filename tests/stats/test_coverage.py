@@ -196,6 +196,15 @@ def test_a_shift_of_few_wide_against_many_tight_is_told_with_its_own_figure(n: i
     assert np.mean([0 in one.any_shape for one in found]) > 0.9  # type: ignore[operator]  # as above
 
 
+def test_what_sets_hold_is_told_with_the_figure_of_the_table() -> None:
+    document = (DOCUMENT.parent / "method/nondeterminism.md").read_text()
+    table = document.split("<!-- coverage of sets -->")[1].split("<!-- end -->")[0]
+    shares = [float(share) for share in re.findall(r"\| (\d+\.\d) \(", table)]
+    assert len(shares) == 60
+    assert min(shares) < 90
+    assert f"as few as {min(shares):.0f}% of simulated sets" in coverage.sentence_on_sets([50])
+
+
 def test_intervals_of_medians_are_told_where_they_hold_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
     cells = {coverage.Cell("median", "two modes", True, n): held for n, held in ((6, 0.85), (10, 0.95))}
     monkeypatch.setattr(coverage, "covered", lambda: cells)

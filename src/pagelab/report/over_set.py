@@ -34,7 +34,7 @@ def over_set(analysis: Analysis) -> Table:
         "coefficient of variation of the executions. Two-sided test of signs of the programs’ log ratios, "
         f"Holm over {wording.count(len(contrasts), 'comparison')}; intervals are unadjusted. "
         "Programs below and above 1 are counted, not judged. "
-        + coverage.sentence((c.programs for c in contrasts), coverage.SETS, "programs"),
+        + coverage.sentence_on_sets(c.programs for c in contrasts),
     )
 
 

@@ -57,6 +57,9 @@ NOT_PRINTED = {"impact factor, geometric", "diagnose: spread of the default"}
 TIGHT_FROM, TIGHT_LEAST = 10, 0.88
 """From so many executions of each on, and as rarely, the exact-order interval held the truth where one side hardly
 scatters (``python -m bench.coverage.precision``: docs/method/precision_coverage.csv)."""
+SKEWED_SETS_LEAST = 0.88
+"""As rarely, a set's interval of time held the truth where the policy halves a one-sided spread
+(``python -m bench.coverage.sets``: docs/method/nondeterminism.md)."""
 
 
 class Cell(NamedTuple):
@@ -130,6 +133,15 @@ def sentence_on_shifts(executions: Iterable[tuple[int, int]]) -> str:
             f"as {100 * least:.0f}% of studies {where}: read “any shape”."
         )
     return " ".join(one for one in sentences if one)
+
+
+def sentence_on_sets(programs: Iterable[int]) -> str:
+    """As :func:`sentence`, of a set; and what becomes of the interval of time where a policy changes shapes."""
+    skewed = (
+        "Where a policy changes the shape of the programs’ times, and not their middle, 95% intervals of time held the "
+        f"truth in as few as {100 * SKEWED_SETS_LEAST:.0f}% of simulated sets."
+    )
+    return " ".join(one for one in (sentence(programs, SETS, "programs"), skewed) if one)
 
 
 def sentence_on_changes(executions: Sequence[int], *, single: bool, in_pairs: bool) -> str:
