@@ -18,7 +18,7 @@ demo: $(STAMP)            ## The main job: a study of page size and prepaging on
 
 test: $(STAMP)            ## All tests but the long campaigns
 	cargo test --workspace --locked
-	$(PY) -m pytest -m "not slow"
+	$(PY) -m pytest -m "not slow" --durations=30
 
 test-slow: $(STAMP)       ## The long campaigns
 	$(PY) -m pytest -m slow

@@ -116,6 +116,11 @@ def test_every_tool_is_asked_about_every_pair_in_every_repetition() -> None:
     assert len({tuple(first[i : i + len(TOOLS)]) for i in range(0, len(first), len(TOOLS))}) > 1  # not one fixed order
 
 
+def test_fewer_tools_are_asked_the_same_questions_in_the_same_order() -> None:
+    some = ("pagelab", "hyperfine")
+    assert list(places(EVERY, 1, some)) == [place for place in places(EVERY, 1) if place.tool in some]
+
+
 def test_a_killed_campaign_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "results" / "power.jsonl"
     asked: list[str] = []
@@ -134,7 +139,7 @@ def test_a_killed_campaign_goes_on_where_it_was(tmp_path: Path, monkeypatch: pyt
     steps = dict.fromkeys(work.KINDS, 100.0)
     monkeypatch.setattr(campaign, "compiled", lambda _directory: "/bin/true")
     monkeypatch.setattr(campaign, "calibrated", lambda program: work.Work(program, steps))
-    monkeypatch.setattr(campaign, "versions", dict)
+    monkeypatch.setattr(campaign, "versions", lambda _tools: {})
     use(fails_after=7)
     with pytest.raises(KeyboardInterrupt):
         campaign.run(file, tmp_path, 15, 1, 1, None)

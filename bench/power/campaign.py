@@ -11,7 +11,7 @@ import os
 import random
 import resource
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,8 +40,8 @@ class Place:
     tool: str
 
 
-def places(repetitions: int, seed: int) -> Iterator[Place]:
-    """All of a campaign in order; the same seed gives the same beginning, however many repetitions."""
+def places(repetitions: int, seed: int, tools: Collection[str] = BY_NAME) -> Iterator[Place]:
+    """Questions to these tools in order; the same seed gives the same order, however many repetitions and tools."""
     for repetition in range(repetitions):
         order = random.Random(f"{seed} {repetition}")
         planted = [*MAIN, *(ALSO if repetition % EVERY == 0 else ())]
@@ -50,7 +50,7 @@ def places(repetitions: int, seed: int) -> Iterator[Place]:
         for kind, share in pairs:
             names = [tool.name for tool in TOOLS]
             order.shuffle(names)
-            yield from (Place(repetition, kind, share, name) for name in names)
+            yield from (Place(repetition, kind, share, name) for name in names if name in tools)
 
 
 @dataclass(frozen=True)
@@ -119,13 +119,21 @@ def next_size(tool: Tool, before: Sequence[Row], seconds: float, pair_s: float) 
     return tool.size(seconds / median(row.took_s / row.size for row in latest))
 
 
-def run(file: Path, scratch: Path, seconds: float, repetitions: int, seed: int, until_s: float | None) -> None:
-    """Runs the missing questions; none begins later than ``until_s`` (monotonic)."""
-    work = _work(file, scratch)
+def run(
+    file: Path,
+    scratch: Path,
+    seconds: float,
+    repetitions: int,
+    seed: int,
+    until_s: float | None,
+    tools: Collection[str] = BY_NAME,
+) -> None:
+    """Runs the missing questions to these tools; none begins later than ``until_s`` (monotonic)."""
+    work = _work(file, scratch, tools)
     done = rows_of(file, seconds)
     answered = {row.place for row in done}
     pair_s = {kind: sum(_quickest(words) for words in work.commands(kind, 0.0)) for kind in KINDS}
-    for place in places(repetitions, seed):
+    for place in places(repetitions, seed, tools):
         if place in answered:
             continue
         if until_s is not None and time.monotonic() > until_s:
@@ -145,7 +153,7 @@ def _quickest(words: list[str]) -> float:
     return min(one.wall_s for one in found)
 
 
-def _work(file: Path, scratch: Path) -> Work:
+def _work(file: Path, scratch: Path, tools: Collection[str]) -> Work:
     """The same amounts of work throughout a campaign, also when it goes on on another day."""
     program = compiled(scratch)
     before = begun(file)
@@ -153,7 +161,7 @@ def _work(file: Path, scratch: Path) -> Work:
         return Work(program, before["work"]["steps_per_run"])
     work = calibrated(program)
     file.parent.mkdir(parents=True, exist_ok=True)
-    document = {"work": {**work.document(), "program": "work"}, "versions": versions()}
+    document = {"work": {**work.document(), "program": "work"}, "versions": versions(tools)}
     file.write_text(json.dumps({"campaign": document}) + "\n")
     return work
 

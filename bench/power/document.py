@@ -16,7 +16,7 @@ from pagelab.machine.provenance import provenance
 from . import campaign
 from .campaign import Row
 from .summary import READ, table, verdicts
-from .tools import CO_RUN, TOOLS
+from .tools import BY_NAME, CO_RUN, TOOLS
 
 FILE = "power.jsonl"
 HOW = {
@@ -43,7 +43,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("of --only power, which nothing else runs")
     group.add_argument("--seconds", type=float, default=15, help="for each tool and pair of commands (default: 15)")
     group.add_argument("--repetitions", type=int, default=50, help="0: only the summary of what there is (default: 50)")
+    group.add_argument(
+        "--tools",
+        type=_tools,
+        default=tuple(BY_NAME),
+        metavar="NAME,NAME",
+        help=f"ask only these, to have more repetitions in the same time (default: {','.join(BY_NAME)})",
+    )
     group.add_argument("--for-minutes", type=float, help="end earlier; the next one goes on")
+
+
+def _tools(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    unknown = [name for name in names if name not in BY_NAME]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no tool {unknown[0]!r}; there are {', '.join(BY_NAME)}")
+    return names
 
 
 def measure(arguments: argparse.Namespace, results: Path) -> int:
@@ -53,7 +68,7 @@ def measure(arguments: argparse.Namespace, results: Path) -> int:
     try:
         if arguments.repetitions:
             with tempfile.TemporaryDirectory(prefix="pagelab-power-") as scratch:
-                campaign.run(file, Path(scratch), seconds, arguments.repetitions, 1, until)
+                campaign.run(file, Path(scratch), seconds, arguments.repetitions, 1, until, arguments.tools)
     finally:
         rows = campaign.rows_of(file, seconds)
         if rows:
@@ -91,7 +106,11 @@ def document(rows: Sequence[Row], begun: dict[str, object]) -> str:
         first = (failed[0].error or "").splitlines()[-1]
         lines += [f"{len(failed)} questions had no answer, the first of them {failed[0].place.tool}'s: {first}", ""]
     lines += ["## What each tool does", ""]
-    lines += [f"- **{name}**: {HOW[name]}" for name in (TOOLS[0].name, READ, *(tool.name for tool in TOOLS[1:]))]
+    asked = {row.place.tool for row in rows}
+    names = [tool.name for tool in TOOLS if tool.name in asked]
+    if TOOLS[0].name in asked:
+        names.insert(1, READ)
+    lines += [f"- **{name}**: {HOW[name]}" for name in names]
     return "\n".join([*lines, ""])
 
 

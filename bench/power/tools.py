@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from math import expm1, log, sqrt
 from pathlib import Path
@@ -288,13 +288,13 @@ BY_NAME = {tool.name: tool for tool in TOOLS}
 VERSION = re.compile(r"\d+\.\d+[\w.]*")
 
 
-def versions() -> dict[str, str]:
-    """Of the tools that are installed."""
+def versions(tools: Collection[str]) -> dict[str, str]:
+    """Of those of these tools that have one."""
     asked = {
-        "hyperfine": ["hyperfine", "--version"],
-        "pyperf": [sys.executable, "-c", "import pyperf; print(pyperf.__version__)"],
-        "perfgate": [_perfgate(), "--version"],
-        "pagelab": [sys.executable, "-m", "pagelab", "--version"],
+        "hyperfine": lambda: ["hyperfine", "--version"],
+        "pyperf": lambda: [sys.executable, "-c", "import pyperf; print(pyperf.__version__)"],
+        "perfgate": lambda: [_perfgate(), "--version"],
+        "pagelab": lambda: [sys.executable, "-m", "pagelab", "--version"],
     }
-    found = {name: VERSION.search(_called(words)) for name, words in asked.items()}
+    found = {name: VERSION.search(_called(words())) for name, words in asked.items() if name in tools}
     return {name: match.group() for name, match in found.items() if match}

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, overload
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -56,7 +56,7 @@ class Sample:
     argv: list[str]
     run: ImportedRun
     parameters: dict[str, str] = field(default_factory=dict)
-    measurements: tuple[tuple[str, float, str], ...] = ()
+    measurements: Sequence[tuple[str, float, str]] = ()
     """What else is known of it: name, value, unit (``1``: a count)."""
 
 
@@ -86,49 +86,77 @@ def read_csv(path: Path, columns: Columns) -> list[Sample]:
     A row is an execution. With an execution column, rows of one condition with the same value there are the
     measurements of one execution, in the order of the file; the execution has no time of its own.
     """
-    text, digest = _read(path)
-    header, rows = _rows(path, text)
+    digest = _digest(path)
+    rows = _rows(path)
+    _, header = next(rows)
     time, factor, execution, others = _roles(path, header, columns)
-    samples = []
+    places = [header.index(name) for name in others]
+    workload = header.index(columns.workload) if columns.workload else None
+    at_time, at_factor = header.index(time), header.index(factor)
+    at_execution = header.index(execution) if execution else None
+    found: dict[tuple[str, ...], _Rows] = {}
     for line, row in rows:
         if len(row) != len(header):
             raise SpecError(path, [Problem("", f"{len(row)} values where the header has {len(header)}", line)])
-        values = dict(zip(header, row, strict=True))
-        parameters = {name: values[name] for name in others}
-        base = values[columns.workload] if columns.workload else path.stem
+        labels = [path.stem if workload is None else row[workload]]
+        labels += [f"{header[place]}={row[place]}" for place in places]
+        level = columns.labels.get(row[at_factor], row[at_factor])
+        key = (" ".join(labels), level, f"line {line}" if at_execution is None else row[at_execution])
+        same = found.get(key)
+        if same is None:
+            same = found[key] = _Rows(dict(zip(header, row, strict=True)), line)
+        same.times.append(_seconds(row[at_time], path, time, line))
+        same.last = line
+    if not found:
+        raise SpecError(path, [Problem("", "no rows after the header")])
+    single = all(len(same.times) == 1 for same in found.values())
+    samples = []
+    for (label, level, _), same in found.items():
         run = ImportedRun(
             source=str(path),
             source_sha256=digest,
-            place=f"line {line}",
-            wall_s=_seconds(values[time], path, time, line),
-            columns=values,
+            place=f"line {same.first}" if same.first == same.last else f"line {same.first} to {same.last}",
+            wall_s=same.times[0] if single else None,
+            columns=same.values if single else _of_execution(same.values, time),
         )
-        label = " ".join([base, *(f"{name}={value}" for name, value in parameters.items())])
-        level = columns.labels.get(values[factor], values[factor])
-        samples.append(Sample(label, level, [], run, parameters))
-    if not samples:
-        raise SpecError(path, [Problem("", "no rows after the header")])
-    return samples if execution is None else _joined(samples, execution, time)
-
-
-def _joined(rows: list[Sample], execution: str, time: str) -> list[Sample]:
-    """One sample an execution, in the order in which they begin; the rows, where each execution has one."""
-    found: dict[tuple[str, str, str], list[Sample]] = {}
-    for row in rows:
-        found.setdefault((*_key(row), row.run.columns[execution]), []).append(row)
-    if all(len(parts) == 1 for parts in found.values()):
-        return rows
-    samples = []
-    for parts in found.values():
-        first, last = parts[0].run, parts[-1].run
-        place = first.place if len(parts) == 1 else f"{first.place} to {last.place.removeprefix('line ')}"
-        kept = {
-            name: value for name, value in first.columns.items() if name != time and name.lower() not in MEASUREMENT
-        }
-        run = first.model_copy(update={"place": place, "wall_s": None, "columns": kept})
-        values = tuple((time, part.run.wall_s, "s") for part in parts if part.run.wall_s is not None)
-        samples.append(replace(parts[0], run=run, measurements=values))
+        measurements = () if single else _Times(time, same.times)
+        samples.append(Sample(label, level, [], run, {name: same.values[name] for name in others}, measurements))
     return samples
+
+
+@dataclass
+class _Rows:
+    """Rows of one execution: the first one's values, the lines, and all times."""
+
+    values: dict[str, str]
+    first: int
+    last: int = 0
+    times: array[float] = field(default_factory=lambda: array("d"))
+
+
+@dataclass(frozen=True)
+class _Times(Sequence[tuple[str, float, str]]):
+    """Measurements of one name in seconds: eight bytes each."""
+
+    name: str
+    times: array[float]
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[str, float, str]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[tuple[str, float, str]]: ...
+    def __getitem__(self, index: int | slice) -> tuple[str, float, str] | Sequence[tuple[str, float, str]]:
+        if isinstance(index, slice):
+            return _Times(self.name, self.times[index])
+        return self.name, self.times[index], "s"
+
+
+def _of_execution(values: Mapping[str, str], time: str) -> dict[str, str]:
+    """What a row says of its whole execution."""
+    return {name: value for name, value in values.items() if name != time and name.lower() not in MEASUREMENT}
 
 
 def metric_of(samples: Sequence[Sample]) -> str:
@@ -137,14 +165,21 @@ def metric_of(samples: Sequence[Sample]) -> str:
     return f"measure.{names.pop()}" if len(names) == 1 else "wall_s"
 
 
-def _rows(path: Path, text: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """The header, and the rows that are not empty with their lines."""
-    reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The header, and the rows that are not empty, with their lines."""
+    line = 1
     try:
-        header = [name.strip() for name in next(reader, [])]
-        return header, [(reader.line_num, [value.strip() for value in row]) for row in reader if row]
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, skipinitialspace=True)
+            yield 1, [name.strip() for name in next(reader, [])]
+            for row in reader:
+                line = reader.line_num
+                if row:
+                    yield line, [value.strip() for value in row]
     except csv.Error as error:
-        raise SpecError(path, [Problem("", f"not CSV: {error}", reader.line_num)]) from None
+        raise SpecError(path, [Problem("", f"not CSV: {error}", line)]) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(path, error) from None
 
 
 def _roles(path: Path, header: list[str], columns: Columns) -> tuple[str, str, str | None, list[str]]:
@@ -262,8 +297,21 @@ def _read(path: Path) -> tuple[str, str]:
         content = path.read_bytes()
         return content.decode("utf-8-sig"), hashlib.sha256(content).hexdigest()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise SpecError(path, [Problem("", f"cannot read: {reason}")]) from None
+        raise _unreadable(path, error) from None
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of a file that may be large."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError | UnicodeDecodeError) -> SpecError:
+    reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+    return SpecError(path, [Problem("", f"cannot read: {reason}")])
 
 
 def import_into(

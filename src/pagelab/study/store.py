@@ -6,8 +6,10 @@ Tables: docs/schema/store.md.
 
 from __future__ import annotations
 
+import itertools
 import json
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -254,7 +256,7 @@ class Store:
         of them or none."""
         with self._transaction():
             for slot, (result, text, measurements) in zip(slots, runs, strict=True):
-                self.put_measurements(self._insert_run(slot, result, text), list(measurements))
+                self.put_measurements(self._insert_run(slot, result, text), measurements)
 
     def _insert_run(self, slot: Slot, result: RunResult, text: str | None) -> int:
         cursor = self._db.execute(
@@ -273,13 +275,10 @@ class Store:
         )
         return int(cursor.lastrowid or 0)
 
-    def put_measurements(self, run: int, measurements: list[tuple[str, float, str]]) -> None:
+    def put_measurements(self, run: int, measurements: Iterable[tuple[str, float, str]]) -> None:
         """Inside a transaction of the caller's."""
-        counts: dict[str, int] = {}
-        rows = []
-        for name, value, unit in measurements:
-            rows.append((run, name, counts.get(name, 0), value, unit))
-            counts[name] = counts.get(name, 0) + 1
+        counts: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+        rows = ((run, name, next(counts[name]), value, unit) for name, value, unit in measurements)
         self._db.executemany("INSERT INTO measurement VALUES (?, ?, ?, ?, ?)", rows)
 
     def put_steps(self, steps: tuple[StepOutcome, ...], session: int | None, run: int | None) -> None:
