@@ -205,6 +205,15 @@ def test_what_sets_hold_is_told_with_the_figure_of_the_table() -> None:
     assert f"as few as {min(shares):.0f}% of simulated sets" in coverage.sentence_on_sets([50])
 
 
+def test_what_gains_hold_is_told_with_the_figure_of_the_table() -> None:
+    document = (DOCUMENT.parent / "advise.md").read_text()
+    table = document.split("<!-- intervals of gains -->")[1].split("<!-- end -->")[0]
+    rows = [line.replace("*", "").split("|")[2:-1] for line in table.splitlines() if re.match(r"\| [^|]*%", line)]
+    gaining = [float(row[at]) for row in rows for at in (1, 4) if row[at].strip() != "–"]
+    assert len(gaining) == 16
+    assert f"in {min(gaining):.0f}% of cases" in coverage.GAINS
+
+
 def test_intervals_of_medians_are_told_where_they_hold_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
     cells = {coverage.Cell("median", "two modes", True, n): held for n, held in ((6, 0.85), (10, 0.95))}
     monkeypatch.setattr(coverage, "covered", lambda: cells)
