@@ -114,7 +114,9 @@ def _condition(one: Compared, column: Column) -> list[str]:
     table = one.found.table
     lines = [f"{one.condition}: {table.executions[0]} executions in A, {table.executions[1]} in B"]
     lines += [f"  {_LABEL[change.metric.value]:<16}{_change(change, column, one)}" for change in one.found.changes]
-    told = coverage.sentence((int(count) for count in table.executions), coverage.RATIOS)
+    told = coverage.sentence_on_changes(
+        table.executions.tolist(), single=bool(table.is_single.all()), in_pairs=one.in_pairs is not None
+    )
     lines += [f"  {told}"] if told else []
     notes: dict[str, list[str]] = {}
     for i, side in enumerate("AB"):
