@@ -35,7 +35,7 @@ PARTS: dict[str, Callable[[Bench], Iterable[Result]]] = {
 OWN_FILE = {"overhead", "windows", "frames", "trace", "paging", "caches", "models", "reports"}
 """Parts with results in a file of their own name; those of the others are together in ``bench``."""
 THREADS = (
-    "Rows of one thread over two compare real time, which says something only where nothing else runs. In their last\n"
+    "Rows of one thread over two compare real time, which needs a machine without other load. In their last\n"
     "column: what is lost to work done twice, as processor time; and what this machine gives two works of one thread\n"
     "each that run side by side and share nothing (2.00: two whole processors).\n"
 )
@@ -50,7 +50,7 @@ NOTES = {
     "gandhi, pham and mosmodel, which need H or M, have no row. Times are processor time, which other programs hardly\n"
     "change.\n",
 }
-"""What to say in such a file."""
+"""The text of such a file."""
 
 
 def main() -> int:

@@ -38,7 +38,7 @@ GOALS = {
 """Millions of references a processor second, at least."""
 ROUNDS = 6
 REPEATS = {"matrix product": 3, "gzip -9": 2, "Zipf 0.9": 1}
-"""How often an input is simulated in a row, so that a run takes a second or so."""
+"""Repetitions of an input in a row, so that a run takes about a second."""
 CPU_UNIT = "Mref/CPU-s"
 EXECUTIONS = 8
 """Of one trace, shared among threads."""

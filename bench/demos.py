@@ -185,7 +185,7 @@ def document(sessions: Sequence[Session], demos: Sequence[dict[Question, Found]]
 
 @dataclass(frozen=True)
 class Answered:
-    """What one demo told, and how much of it is so."""
+    """The conclusions of one demo, with the numbers of true and false ones."""
 
     median: float
     widest: float

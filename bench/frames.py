@@ -32,7 +32,7 @@ PAUSE_MS = 25
 """Between repeats: what the refiller has to sort and zero what was given back."""
 
 SHIELD: Shield = {"cpus": [max(os.sched_getaffinity(0))], "scheduler": "fifo"}
-"""What has one thread runs on one processor in real time: what else the machine does must not count."""
+"""Programs of one thread run on one processor in real time: other work of the machine must not count."""
 
 
 def frames(kind: str, more: str = "", colours: int = 64) -> str:
@@ -209,7 +209,7 @@ THREADS, RATE_BEFORE = 8, 42_000
 
 
 def _threads(bench: Bench, repeats: int) -> Iterator[Result]:
-    """One page a fault, many threads: what they reach together, as the scheduler likes and with nobody in their way."""
+    """One page a fault, many threads: their joint rate, under the scheduler's choice and without other programs."""
     for how, request in (("", RunRequest(argv=[])), (", real time", RunRequest(argv=[], scheduler="fifo"))):
         yield from _threads_of(bench, repeats, how, request)
 

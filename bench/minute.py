@@ -1,4 +1,4 @@
-"""What ``pagelab compare --minutes 1`` tells of a memory-bound pair: 3% more work, and none, in turns.
+"""The answers of ``pagelab compare --minutes 1`` for a memory-bound pair: 3% more work, and none, in turns.
 
 ``python -m bench.minute`` takes a little over a minute for each question. Answers are lines of
 ``bench/results/minute.jsonl``, to which each call adds; the summary is ``bench/results/minute.md``.

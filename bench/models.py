@@ -61,7 +61,7 @@ def _errors() -> Iterator[Result]:
 
 
 def _percent(errors: Errors) -> float:
-    """As the known ones are given."""
+    """In the form of the known ones."""
     return round(100 * errors.maximum, 1)
 
 

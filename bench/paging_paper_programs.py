@@ -88,7 +88,7 @@ gzip -k -f sorted; gzip -l sorted.gz
 
 
 def generated_c(functions: int, seed: int = 0) -> str:
-    """A C file with so many functions that call each other."""
+    """A C file with functions that call each other."""
     lines = ["#include <stdio.h>", f"int g{seed}_0(int x, int *a) {{ return x + a[0]; }}"]
     for i in range(1, functions):
         j, k = i * 7919 % i, i * 104729 % i

@@ -19,7 +19,7 @@ class Result:
 
     ``goal`` is the most that the median may be, or with ``at_least`` the least.
     ``low`` and ``high`` bound the median of the paired comparisons (exact order-statistic interval, 95%); None where
-    there are too few pairs for one. ``met`` compares the median with the goal; ``clear`` says that the whole interval
+    there are too few pairs for one. ``met`` compares the median with the goal; ``clear``: the whole interval
     lies on that side of it.
     """
 

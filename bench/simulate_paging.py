@@ -94,7 +94,7 @@ def uniform(references: int, pages: int) -> Numbers:
 
 def page_runs(bench: Bench) -> References:
     """References of a compiler that compiles one of the programs here."""
-    from pagelab.trace.reading import Trace
+    from pagelab.trace.files import Trace
 
     path = bench.scratch / "gcc.trace"
     compiled = [need("gcc"), "-O1", "-c", str(HERE / "frames_faults.c"), "-o", "/dev/null"]

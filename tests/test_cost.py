@@ -32,7 +32,7 @@ def emulator(tmp_path: Path, workshop: Workshop, run_under: Runner) -> Emulator:
 
 def allowed() -> dict[str, int]:
     """The table of docs/preload.md: phase to system calls beyond the program's own."""
-    section = (ROOT / "docs" / "preload.md").read_text().partition("\n## What it costs\n")[2]
+    section = (ROOT / "docs" / "preload.md").read_text().partition("\n## Costs\n")[2]
     rows = re.findall(r"^\| .* \(`([\w-]+)`\) \| (\d+) \|$", section, re.MULTILINE)
     return {name: int(number) for name, number in rows}
 

@@ -1,8 +1,9 @@
-"""The documentation: widths of its lines (tools/docs_lines.py), and targets of its links."""
+"""The documentation: widths of its lines (tools/docs_lines.py), targets of its links, and the files that it names."""
 
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 from hypothesis import given
@@ -35,6 +36,46 @@ def test_links_lead_to_files_and_headings() -> None:
             if not target.exists() or (anchor and anchor not in anchors(target)):
                 wrong.append(f"{page.relative_to(ROOT)}: {link}")
     assert wrong == []
+
+
+def repository() -> set[str]:
+    """Files and folders of the repository, each by all ends of its path: ``src/run.rs`` and ``run.rs``, ``src/``."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    files = done.stdout.split() if done.returncode == 0 else [str(f.relative_to(ROOT)) for f in ROOT.rglob("*")]
+    names = set()
+    for path in (Path(file) for file in files if (ROOT / file).is_file()):
+        names |= {(path.parts, "")} | {(folder.parts, "/") for folder in path.parents if folder.parts}
+    return {"/".join(parts[start:]) + end for parts, end in names for start in range(len(parts))}
+
+
+ELSEWHERE = {"mm/page_alloc.c"}
+"""Files of the kernel."""
+
+
+def test_files_that_the_documentation_names_exist() -> None:
+    """In backticks: a path that begins with a folder of the repository, or a file's name with the end of its path."""
+    known = repository()
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir() and f"{path.name}/" in known}
+    missing = []
+    for page in docs_lines.pages(ROOT):
+        for name in re.findall(r"`([\w.-]+(?:/[\w.-]+)*/?)`", page.read_text()):
+            inside = "/" in name and name.split("/")[0] in folders
+            source = re.search(r"\w\.(?:rs|py|md|c|h|sh|patch)$", name) is not None
+            if (inside or source) and name not in known | ELSEWHERE and not (inside and f"{name}/" in known):
+                missing.append(f"{page.relative_to(ROOT)}: {name}")
+    assert missing == []
+
+
+def test_the_drawing_of_the_guest_names_its_files() -> None:
+    """Every name in it (words alone between wide gaps) is a file or folder, and it has all of the top ones."""
+    drawing = (ROOT / "docs/architecture/guest.md").read_text().split("```")[1]
+    guest = ROOT / "crates/preload/src"
+    cells = [cell for line in drawing.splitlines() for cell in re.split(r" {2,}", line.strip())]
+    names = {found[1] for cell in cells if (found := re.match(r"([a-z_]+)(?:/|\.rs)?(?: \(.*\))?$", cell))}
+    assert len(names) > 50
+    assert names <= {path.stem for path in guest.rglob("*")}
+    assert {path.stem for path in guest.iterdir()} - {"lib"} <= names
 
 
 def test_a_wide_paragraph_is_found_and_wrapped() -> None:

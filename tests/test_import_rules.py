@@ -6,13 +6,11 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
 from tools import python_source
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs/architecture.md"
 PACKAGE = "pagelab"
-NAMES_FILES = (PAGE, ROOT / "CONTRIBUTING.md")
 
 
 def table() -> dict[str, list[str]]:
@@ -84,14 +82,6 @@ def test_parts_stand_on_those_above_them_in_the_table() -> None:
         if order.index(part(rule)) >= order.index(name)
     }
     assert not up, f"imports of parts that stand lower in the table: {sorted(up)}"
-
-
-@pytest.mark.parametrize("page", NAMES_FILES, ids=lambda page: page.name)
-def test_files_that_the_map_names_exist(page: Path) -> None:
-    named = set(re.findall(r"`((?:bench|crates|docs|src|tests|tools)/[\w./-]*)`", page.read_text()))
-    missing = sorted(path for path in named if not (ROOT / path).exists())
-    assert named, "the page names no files"
-    assert not missing
 
 
 def test_crates_depend_on_what_the_map_says() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from harness.mapping import NEEDS_THP, pagelab_map, sizes
 from pagelab import machine, placement
-from pagelab.placement import nodes, picture, procfs, ptrace_hold
+from pagelab.placement import picture, procfs, ptrace_hold, scan
 from pagelab.placement.model import AddressMap, Region
 
 M2 = 2 << 20
@@ -155,7 +155,7 @@ def test_nodes_cover_what_is_resident(guest: tuple[int, int]) -> None:
     region = around(placement.collect(pid, use_nodes=True), base)
     assert region.nodes is not None
     assert sum(node.bytes for node in region.nodes) == region.resident_bytes
-    if nodes.count() == 1:
+    if scan.node_count() == 1:
         assert [node.node for node in region.nodes] == [0]
 
 

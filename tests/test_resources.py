@@ -98,7 +98,7 @@ def native_limits(resources: Path) -> dict[str, int]:
 
 
 def test_the_docs_have_the_launchers_table() -> None:
-    text = (ROOT / "docs" / "preload.md").read_text().partition("\n## What it takes of the program\n")[2]
+    text = (ROOT / "docs" / "preload.md").read_text().partition("\n## Resources taken from the program\n")[2]
     shown = [line for line in text.partition("\n## ")[0].splitlines() if line.startswith("| ")]
     assert shown[0] == "| resource | kernel | sizes | frames |"
     assert shown[1:] == [row["line"] for row in rows()]

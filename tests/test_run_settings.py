@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pagelab.cli.manpage import commands
 from pagelab.contract.request import Flush, Request
-from pagelab.contract.run_setting import KEEP, RunSetting
+from pagelab.contract.rows import KEEP, RunSetting
 from pagelab.contract.settings import RUN_SETTINGS
 from pagelab.errors import BadInputError
 from pagelab.runner import RunRequest

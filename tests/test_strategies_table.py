@@ -10,8 +10,8 @@ import pytest
 
 from pagelab import machine, policy
 from pagelab.analysis.policy_summary import policy_summary
+from pagelab.contract.rows import Strategy
 from pagelab.contract.strategies import STRATEGIES
-from pagelab.contract.strategy import Strategy
 
 ROOT = Path(__file__).parents[1]
 HEADER = (ROOT / "crates/preload/include/pagelab.h").read_text()

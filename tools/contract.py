@@ -96,7 +96,7 @@ def _write_settings(schema: Path, to: Path) -> None:
             shown = (f"{key}={tuple(value) if isinstance(value, list) else value!r}" for key, value in facts.items())
             rows.append(f"RunSetting({', '.join(shown)}),")
     title = "The settings of a run that people choose, as the request has them."
-    _write_table(to, title, "pagelab.contract.run_setting", "RunSetting", "RUN_SETTINGS", rows)
+    _write_table(to, title, "RunSetting", "RUN_SETTINGS", rows)
 
 
 def _write_strategies(table: Path, to: Path) -> None:
@@ -105,15 +105,15 @@ def _write_strategies(table: Path, to: Path) -> None:
         facts = {**one, "parameters": tuple(map(tuple, one["parameters"]))}
         rows.append(f"Strategy({', '.join(f'{key}={value!r}' for key, value in facts.items())}),")
     title = "The strategies that place frames, as the table of the plan has them."
-    _write_table(to, title, "pagelab.contract.strategy", "Strategy", "STRATEGIES", rows)
+    _write_table(to, title, "Strategy", "STRATEGIES", rows)
 
 
-def _write_table(to: Path, title: str, module: str, row: str, name: str, rows: list[str]) -> None:
+def _write_table(to: Path, title: str, row: str, name: str, rows: list[str]) -> None:
     text = [
         HEADER.splitlines()[0] + "\n",
         f'"""{title}"""\n',
         "from __future__ import annotations\n",
-        f"from {module} import {row}\n",
+        f"from pagelab.contract.rows import {row}\n",
         f"{name} = (",
         *rows,
         ")",

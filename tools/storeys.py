@@ -1,7 +1,7 @@
 """Checks that the guest library is built in storeys: files of crates/preload import their own storey or lower ones.
 
 Reads the `use` and `mod` declarations and the paths (`crate::`, `super::`, `self::`) of all sources but the tests.
-Prints the imports that climb and the circles, and fails where there are more than ALLOWED says.
+Prints the imports that climb and the circles, and fails if there are more than ALLOWED.
 docs/architecture/guest.md has the drawing. Usage: python -m tools.storeys [directory of sources]
 """
 

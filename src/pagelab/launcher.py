@@ -19,20 +19,20 @@ from . import environment, machine, paths, terminal
 from .errors import BadInputError, MachineError, PagelabError
 
 MEASURE_FD = 3
-"""Descriptor on which a program reports measurements, unless told otherwise."""
+"""Default descriptor on which a program reports measurements."""
 _RECORDED = (0, 1, 130)
 """Exit codes of the launcher after which there is a record: done, the program failed, interrupted."""
 _END_PATIENCE_S = 10.0
-"""What an interrupted launcher is given to end the tree (TERM, 2 s, KILL), restore settings and write the record."""
+"""Time for an interrupted launcher to end the tree (TERM, 2 s, KILL), restore settings and write the record."""
 
 
 class LauncherError(PagelabError):
-    """``pagelab-launch`` failed in a way that is nobody's fault but pagelab's."""
+    """``pagelab-launch`` failed, and the fault is pagelab's own."""
 
 
 def launch(request: Mapping[str, Any], described: Mapping[str, Any]) -> bytes:
     """Makes the run of a request (``pagelab.request/1``; fields that are left out have their defaults) on the machine
-    that ``described`` tells of, and returns the record as the launcher wrote it, in JSON.
+    that ``described`` describes, and returns the record as the launcher wrote it, in JSON.
 
     Where the library is and where the record goes is filled in. Raises what :func:`pagelab.runner.run` raises.
     """
@@ -159,7 +159,7 @@ def scarce(request: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def error(returned: int, complaint: str) -> PagelabError:
-    """What the launcher's exit code and its message come to."""
+    """The error for the launcher's exit code and message."""
     message = complaint.removeprefix("pagelab-launch: ") or f"pagelab-launch ended with exit code {returned}"
     kinds: dict[int, type[PagelabError]] = {2: BadInputError, 3: MachineError}
     return kinds.get(returned, LauncherError)(message)

@@ -32,8 +32,8 @@ Machine = Mapping[str, Any]
 class PolicyError(BadInputError, ValueError):
     """A policy that is refused before anything runs.
 
-    ``file`` is a path or the flag as it was typed, ``line`` counts from 1 (``None`` for flags), ``allowed`` lists
-    the values that would be accepted where they can be listed, ``next`` is what to do: a command, where there is one.
+    ``file`` is a path, or the flag as it was typed. ``line`` counts from 1 (``None`` for flags). ``allowed`` has the
+    accepted values, if they can be listed. ``next`` is the next step: a command, if there is one.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Policy:
     via: str
     fetch: str
     backend: str
-    """What places frames: ``library``, ``kernel`` or ``auto``."""
+    """The placer of frames: ``library``, ``kernel`` or ``auto``."""
     inherit_fork: bool
     inherit_exec: bool
     rules: tuple[Rule, ...]

@@ -63,8 +63,8 @@ __all__ = [
 
 
 def about_the_machine(data: Mapping[str, Any]) -> bool:
-    """Whether a warning, told by its ``data``, is about the machine and not the run: every run there has the same to
-    say, and a study says it once.
+    """Whether a warning, by its ``data``, is about the machine and not the run: every run there has the same one, and a
+    study reports it once.
     """
     return bool(data.get("scope") == "machine")
 

@@ -1,9 +1,9 @@
 """Output of pagelab for people: the only access to a terminal and to logs.
 
-Names of processes, files, measurements and conditions are other people's words: a measured program chooses them, or the
-author of an imported file. :func:`plain` shows what would move a cursor, change a title or turn text around, instead of
-doing it; :func:`console` also takes square brackets as they are (rich reads them as its own markup otherwise).
-The launcher does the same (``crates/launch/src/words.rs``).
+Names of processes, files, measurements and conditions are untrusted: a measured program chooses them, or the author of
+an imported file. :func:`plain` makes characters visible that would move a cursor, change a title or turn text around.
+:func:`console` also prints square brackets unchanged (rich would read them as its own markup). The launcher does the
+same (``crates/launch/src/words.rs``).
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Cluster:
 
     def worker(self, host: str | None = None, *, measures: bool = False) -> subprocess.Popen[bytes]:
         """A worker of one thread in a process of its own, which nobody starts again when it dies. It ``measures`` for
-        studies; ``host``: what it says of where it is, so that one machine plays several."""
+        studies; ``host``: the host's name that it reports, so that one machine plays several."""
         options = ["--no-nanny", "--nthreads", "1", "--no-dashboard", "--local-directory", str(self._directory)]
         options += ["--resources", "measuring=1"] if measures else []
         return self._start("worker", self.address, *options, more={} if host is None else {"PAGELAB_HOST": host})

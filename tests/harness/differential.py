@@ -38,7 +38,7 @@ POLICIES = [*SIZE_POLICIES, *FRAME_POLICIES, *FURTHER_POLICIES]
 
 @dataclass(frozen=True)
 class Trace:
-    """What one run said: lines of standard output, and how it ended."""
+    """The outcome of one run: lines of standard output, and its exit."""
 
     lines: list[str]
     ended: str

@@ -1,4 +1,4 @@
-"""What an emulated machine printed: parts that begin with ``=== NAME``, each with the exit code of its command."""
+"""Output of an emulated machine: parts that begin with ``=== NAME``, each with the exit code of its command."""
 
 from __future__ import annotations
 

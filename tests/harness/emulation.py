@@ -52,7 +52,7 @@ class Emulator:
 
 
 def system_calls(argv: list[str], directory: Path, run_under: Runner, *, preload: bool) -> list[Counter[str]]:
-    """What a program in phases (see ``call_costs.c``) calls in each, its children included."""
+    """The system calls of a program in phases (see ``call_costs.c``), by phase, its children included."""
     log = directory / f"strace-{preload}"
     command = [need("strace"), "-f", "-qq", "-o", str(log), *argv]
     run_under(KERNEL, command, preload="always" if preload else "never", timeout_s=60.0).succeeded()

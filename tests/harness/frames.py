@@ -41,7 +41,7 @@ class FramesPolicy(Policy):
 
 
 def possible(policy: FramesPolicy) -> FramesPolicy:
-    """The policy, or a skip that says what it needs."""
+    """The policy, or a skip that names its requirements."""
     missing = policy.missing()
     if missing:
         pytest.skip(missing)

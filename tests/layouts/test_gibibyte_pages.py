@@ -11,10 +11,10 @@ import pytest
 
 from pagelab import layouts
 from pagelab.errors import BadInputError
-from pagelab.layouts.anchors import anchors
+from pagelab.layouts.campaign import anchors
 from pagelab.layouts.footprint import Footprint
-from pagelab.layouts.growing import growing
 from pagelab.layouts.layout import Layout, Tile
+from pagelab.layouts.windows import growing
 from pagelab.simulate.placements import ANONYMOUS_POOL, History, placement
 from pagelab.simulate.tlb_runs import tlb
 

@@ -14,7 +14,7 @@ from pagelab.errors import BadInputError
 from pagelab.layouts import Footprint, Layout, Tile, moselect
 from pagelab.layouts.campaign import FEWEST, shares
 from pagelab.layouts.layout import PLACES, POOL_BYTES, POOLS, TILE
-from pagelab.layouts.sliding import SHARES
+from pagelab.layouts.windows import SHARES
 from pagelab.simulate.placements import placement
 
 tiles = st.sets(st.tuples(st.sampled_from(POOLS), st.integers(0, 60).map(lambda n: n * TILE)), min_size=1, max_size=40)

@@ -17,7 +17,7 @@ from pagelab import paths
 from pagelab.errors import BadInputError, MachineError
 from pagelab.machine import probe_translation
 from pagelab.machine.probe_translation import Chases, arguments, changes, judge, probe
-from pagelab.machine.translation.steps import steps
+from pagelab.machine.translation import steps
 from pagelab.simulate import calibration
 from pagelab.simulate.calibration import Measured, Step, description, preset_of, verdict
 from pagelab.simulate.hardware import load

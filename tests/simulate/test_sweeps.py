@@ -20,9 +20,8 @@ from harness.sweeping import ALL, HISTORY, cli, references, written
 from pagelab import trace
 from pagelab.errors import BadInputError, PagelabError
 from pagelab.simulate.placements import placement_of_pages
-from pagelab.simulate.sweeping.operations import Unfit, perform
+from pagelab.simulate.sweeping.operations import Task, Unfit, perform
 from pagelab.simulate.sweeping.run import Sweep, planned, sweep
-from pagelab.simulate.sweeping.task import Task
 
 HOW = ("host", "seconds")
 """Columns that differ from one time to the next."""

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from pagelab import trace
 from pagelab.trace import TraceError
 from pagelab.trace.data import KINDS
-from pagelab.trace.operations import FORMATS, ask, output, records
+from pagelab.trace.files import ask
+from pagelab.trace.operations import FORMATS, output, records
 
 COLUMNS = ("address", "kind", "size", "thread", "asid")
 EXACT_SIZES = [*range(33), 64, 94, 108, 128, 512, 4096]

@@ -4,7 +4,7 @@
 //! later update is a plain store, so what it knows survives even SIGKILL. All fields are 64-bit words in the machine's
 //! byte order (writer and reader run on the same host), or byte arrays. The launcher decodes with [`Report::decode`].
 //!
-//! Where no file may be had (a limit on file sizes, a full file system, no descriptor) the guest leaves a symbolic link
+//! If no file can be made (a limit on file sizes, a full file system, no descriptor) the guest leaves a symbolic link
 //! `<pid>-<n>.lost` instead, whose target is the errno: it takes neither a descriptor nor space.
 
 mod decode;
@@ -67,7 +67,7 @@ pub struct WarningSlot {
     pub bytes: AtomicU64,
 }
 
-/// How much of one file was in the page cache at start.
+/// The part of one file that was in the page cache at start.
 #[repr(C)]
 pub struct ResidencySlot {
     /// Pages of the file's mappings.
@@ -165,7 +165,7 @@ pub struct GuestFile {
     pub pid: AtomicU64,
     /// Parent's id.
     pub ppid: AtomicU64,
-    /// How this image came to be: [`Started`] code.
+    /// The origin of this image: [`Started`] code.
     pub started: AtomicU64,
     /// [`State`] code.
     pub state: AtomicU64,

@@ -1,8 +1,8 @@
 //! The file layouts that the launcher and the preload library share: the [`plan`], the [`guest`] file and its [`windows`].
 //!
-//! A crate of its own, without std, because whatever the library links ends up in somebody else's process: with std it
-//! would drag libgcc_s, thread-local storage and a panic machinery into every measured program. Only the encoding and
-//! decoding sides, which the library does not use, allocate.
+//! A crate of its own, without std, because everything that the library links becomes part of the measured program:
+//! with std it would bring libgcc_s, thread-local storage and a panic machinery into every measured program. Only the
+//! encoding and decoding sides, which the library does not use, allocate.
 #![no_std]
 
 extern crate alloc;

@@ -46,11 +46,11 @@ pub const MAX_STRATEGIES: usize = 8;
 /// Most colours a strategy may have; more than any cache has.
 pub const MOST_COLOURS: u32 = 65_536;
 
-/// Where the heap begins, with and without ASLR. It must lie above the program's first break (glibc aborts otherwise): a
+/// Start of the heap, with and without ASLR. It must lie above the program's first break (glibc aborts otherwise): a
 /// position-independent program and its break end below 0x6556_0000_0000 even with 32 random bits (`vm.mmap_rnd_bits`).
 /// AddressSanitizer's allocator takes 0x6000_0000_0000 and 4 TiB from there, or 0x5000_0000_0000 in newer versions.
 pub const HEAP_BASE: u64 = 0x6600_0000_0000;
-/// Where the first pool of anonymous memory begins; the pool of rule n begins n times [`POOL_BYTES`] further up.
+/// Start of the first pool of anonymous memory; the pool of rule n begins n times [`POOL_BYTES`] further up.
 pub const ANON_BASE: u64 = 0x6700_0000_0000;
 /// Address room of each pool (1 TiB).
 pub const POOL_BYTES: u64 = 0x100_0000_0000;
@@ -84,17 +84,17 @@ pub struct Section {
     pub memory: Memory,
     /// Only mappings of at least this many bytes (0: all).
     pub at_least: u64,
-    /// Where its pool begins: [`HEAP_BASE`], or one of the anonymous pools. 0 where there is no pool.
+    /// Start of its pool: [`HEAP_BASE`], or one of the anonymous pools. 0: it has no pool.
     pub pool_base: u64,
     /// Page size outside its intervals, or [`KERNEL`].
     pub otherwise: u64,
-    /// How tiles outside its intervals are made.
+    /// The way to make tiles outside its intervals.
     pub otherwise_via: Via,
     /// The time at which its pages are brought in.
     pub fetch: Fetch,
     /// Number of the rule it came from; the default is one past the last rule.
     pub rule: u16,
-    /// What places its pages: 0 = the kernel, else one more than the number of a [`Strategy`] of the plan.
+    /// The placer of its pages: 0 = the kernel, else one more than the number of a [`Strategy`] of the plan.
     pub frames: u16,
     /// [`Memory::Range`] only: addresses `[range_start, range_end)`.
     pub range_start: u64,
@@ -107,7 +107,7 @@ pub struct Section {
 /// Why a file is not a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanError {
-    /// Shorter than its header says, or than any plan.
+    /// Shorter than the length in its header, or than any plan.
     Truncated,
     /// Does not begin with [`MAGIC`].
     NotAPlan,

@@ -31,14 +31,14 @@ pub const THREADS: usize = 128;
 pub const DEPTH: usize = 8;
 /// Windows kept of one process image.
 pub const WINDOWS: usize = 200_000;
-/// Windows for which there is space at a time: the file grows by so many.
+/// The file grows by the space of this many windows.
 pub const GROWTH: usize = 256;
 /// Events of counters that are read in windows.
 pub const EVENTS: usize = 16;
 /// In place of a count: the counter could not be read, or was not on the hardware within the window.
 pub const NOT_COUNTED: u64 = u64::MAX;
 
-/// Name of the file in the run directory that says which descriptors are the run's counters ([`HandedFile`]); it is there
+/// Name of the file in the run directory that lists the descriptors of the run's counters ([`HandedFile`]); it is there
 /// where events are counted.
 pub const HANDED: &str = "counters";
 /// First word of that file ("PGLBCNTR").
@@ -61,13 +61,13 @@ pub struct HandedCounter {
 pub struct HandedFile {
     /// [`HANDED_MAGIC`].
     pub magic: u64,
-    /// How many there are.
+    /// Their number.
     pub count: u64,
     /// They.
     pub counters: [HandedCounter; EVENTS],
 }
 
-/// What can be read of a thread and its process at one moment; a window keeps the differences.
+/// The readings of a thread and its process at one moment; a window keeps the differences.
 #[repr(C)]
 #[derive(Default)]
 pub struct UsageSlot {
@@ -110,7 +110,7 @@ pub struct PlacedSlot {
 pub struct OpenSlot {
     /// Number of its name.
     pub name: AtomicU64,
-    /// What was found in it so far.
+    /// The findings in it so far.
     pub placed: PlacedSlot,
     /// Time of its start.
     pub begin: UsageSlot,
@@ -134,11 +134,11 @@ pub struct WindowSlot {
     pub name: AtomicU64,
     /// CLOCK_MONOTONIC at its begin.
     pub begin_ns: AtomicU64,
-    /// What was found in it.
+    /// The findings in it.
     pub placed: PlacedSlot,
-    /// What passed in it.
+    /// Time and usage in it.
     pub used: UsageSlot,
-    /// What the run's counters counted meanwhile, or [`NOT_COUNTED`].
+    /// Counts of the run's counters in it, or [`NOT_COUNTED`].
     pub counts: [AtomicU64; EVENTS],
 }
 
@@ -184,7 +184,7 @@ pub struct WindowsFile {
     pub windows: [WindowSlot; WINDOWS],
 }
 
-/// Bytes before the ended windows: what there must be space for from the start.
+/// Bytes before the ended windows, for which the file has space from the start.
 pub const HEAD_BYTES: usize = core::mem::offset_of!(WindowsFile, windows);
 /// Bytes of the file.
 pub const FILE_BYTES: usize = size_of::<WindowsFile>();

@@ -1,4 +1,4 @@
-//! What the launcher and the Python package tell each other, as types: the request that goes in, the record that comes
+//! The types between the launcher and the Python package: the request that goes in, the record that comes
 //! out, and the warnings of both.
 //!
 //! These types are the source. `make contract` writes their JSON schemas into `docs/schema` and the Python models into

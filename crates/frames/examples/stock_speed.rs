@@ -1,4 +1,4 @@
-//! What the stock costs: nanoseconds a page, the median of 31 rounds.
+//! The cost of the stock: nanoseconds a page, the median of 31 rounds.
 //!
 //! `cargo run --release -p pagelab-frames --example stock_speed [CHUNKS]` (default 64: 128 MiB of pages)
 

@@ -33,7 +33,7 @@ impl Colours {
 
     /// Bit i = parity of `pfn & masks[i]`; `None` without masks or with more than [`MOST_MASKS`].
     ///
-    /// Masks that depend on each other leave colours that no frame has; [`Colours::is_onto`] tells.
+    /// Masks that depend on each other leave colours that no frame has: see [`Colours::is_onto`].
     pub fn masked(masks: impl IntoIterator<Item = u64>) -> Option<Colours> {
         let mut table = [0; MOST_MASKS];
         let mut used = 0u8;

@@ -5,9 +5,9 @@
 //! colour, and finds runs of neighbouring slots that satisfy the wants of neighbouring pages, because one system call
 //! moves a whole run.
 //!
-//! No system call, no allocation, no panic: what is here is linked into `libpagelab.so` and runs in somebody else's
-//! process, in a thread that must never fault on governed memory. Frame numbers (`pfn`) and virtual page numbers
-//! (`vpn`, address / 4096) are `u64`; colours are `u32`.
+//! No system call, no allocation, no panic: this crate is linked into `libpagelab.so` and runs in the measured program,
+//! in a thread that must never fault on governed memory. Frame numbers (`pfn`) and virtual page numbers (`vpn`, address
+//! / 4096) are `u64`; colours are `u32`.
 #![no_std]
 #![deny(unsafe_code)]
 

@@ -111,7 +111,7 @@ pub struct Stock<'m> {
     used: u32,
     totals: Counts,
     chunk_count: u32,
-    /// Sum of what the lists were asked for.
+    /// Requests to all lists.
     asked: u32,
     /// Colour at which the next search for any page begins.
     cursor: u32,
@@ -162,7 +162,7 @@ impl<'m> Stock<'m> {
         Ok(number as u32)
     }
 
-    /// Takes a chunk without held slots out, its free pages with it; gives its memory back and says where its pages are.
+    /// Removes a chunk without held slots, with its free pages; returns its memory and the start of its pages.
     pub fn remove_chunk(&mut self, number: u32) -> Result<(&'m mut Chunk, usize), Refused> {
         let counts = self.chunk_counts(number).ok_or(Refused::State)?;
         if counts.held != 0 {
@@ -276,12 +276,12 @@ impl<'m> Stock<'m> {
         Some(self.chunk(number)?.counts())
     }
 
-    /// Where chunk `number` has its pages.
+    /// The start of the pages of chunk `number`.
     pub fn chunk_address(&self, number: u32) -> Option<usize> {
         Some(self.chunk(number)?.address())
     }
 
-    /// Where the page of `slot` is, in bytes.
+    /// The offset of the page of `slot`, in bytes.
     pub fn address(&self, slot: SlotId) -> Option<usize> {
         Some(self.chunk_address(slot.chunk())? + slot.index() as usize * 4096)
     }

@@ -1,25 +1,17 @@
 //! Strategies: the wanted colour or frame of each page of a program.
 //!
-//! A new one is a file here, a variant of [`AnyStrategy`] and a row of the table ([`pagelab_abi::plan::StrategyKind`]); the
-//! engine, the policy language and the simulator do not change.
+//! A new one is a type in `numbered` (or in `listed`, if it reads lists), a variant of [`Numbered`] (or [`AnyStrategy`]) and
+//! a row of the table ([`pagelab_abi::plan::StrategyKind`]); the engine, the policy language and the simulator do not change.
 
-mod bin_hopping;
-mod exact;
+mod listed;
 mod module;
-mod modulo;
-mod page_coloring;
-mod random;
-mod spans;
+mod numbered;
 #[cfg(test)]
 mod tests;
 
-pub use bin_hopping::BinHopping;
-pub use exact::Exact;
+pub use listed::{Exact, Modulo, Spans};
 pub use module::{MODULE_SYMBOL, MODULE_VERSION, Module, ModuleError, ModuleSetup, ModuleTable};
-pub use modulo::Modulo;
-pub use page_coloring::PageColoring;
-pub use random::Random;
-pub use spans::Spans;
+pub use numbered::{BinHopping, Numbered, Numbers, PageColoring, Random};
 
 use pagelab_abi::plan::{self, FIRST_FROM_SEED, Plan, StrategyKind};
 
@@ -36,7 +28,7 @@ pub enum Want {
 
 /// Decides where the pages of a range go.
 pub trait Strategy {
-    /// What the page `vpn` shall get. Called once a page, in the order pages are placed. May keep state (bin hopping).
+    /// The wanted frame of page `vpn`. Called once a page, in the order pages are placed. May keep state (bin hopping).
     fn want(&mut self, vpn: u64) -> Want;
 
     /// Takes the last `count` answers back: those pages were not placed after all (the run ended early).
@@ -47,49 +39,6 @@ pub trait Strategy {
 
     /// Pages after which the answers repeat: memory moved by a multiple of it keeps its placement. 0: they never do.
     fn period(&self) -> u64;
-}
-
-/// What a strategy is told that reads no lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Numbers {
-    /// Number of colours.
-    pub colours: u32,
-    /// Colour of the first page; `None`: drawn from the seed.
-    pub first: Option<u32>,
-    /// Seed of what is drawn.
-    pub seed: u64,
-    /// The process whose id turns the colours; `None`: nothing turns them.
-    pub hashed_pid: Option<u32>,
-}
-
-/// One of the strategies that numbers are all they are told.
-#[derive(Clone, Copy, Debug)]
-pub enum Numbered {
-    /// The virtual page's colour.
-    PageColoring(PageColoring),
-    /// The next colour.
-    BinHopping(BinHopping),
-    /// A random colour for each page.
-    Random(Random),
-}
-
-impl Numbered {
-    /// The strategy of this kind; `None` for those that read lists, and for modules.
-    pub fn new(kind: StrategyKind, numbers: Numbers) -> Option<Numbered> {
-        let Numbers { colours, first, seed, hashed_pid } = numbers;
-        Some(match kind {
-            StrategyKind::PageColoring => Numbered::PageColoring(match hashed_pid {
-                Some(pid) => PageColoring::hashed(colours, pid),
-                None => PageColoring::new(colours),
-            }),
-            StrategyKind::BinHopping => Numbered::BinHopping(match first {
-                Some(first) => BinHopping::starting_at(colours, first),
-                None => BinHopping::seeded(colours, seed),
-            }),
-            StrategyKind::Random => Numbered::Random(Random::new(colours, seed)),
-            StrategyKind::Modulo | StrategyKind::Exact | StrategyKind::Module => return None,
-        })
-    }
 }
 
 /// One of the strategies, dispatched without allocation.

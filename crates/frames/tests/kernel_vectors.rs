@@ -1,4 +1,4 @@
-//! What the kernel's strategies and colours are checked against: `kernel/guest/vectors.h` is what this crate answers.
+//! Test vectors of the kernel's strategies and colours: `kernel/guest/vectors.h` has the answers of this crate.
 //!
 //! `PAGELAB_WRITE_VECTORS=1 cargo test -p pagelab-frames --test kernel_vectors` writes the file anew.
 

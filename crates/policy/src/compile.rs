@@ -17,7 +17,7 @@ use pagelab_contract::warning::{RunWarning, Severity, WarningKind};
 /// is written. Under [`Backend::Kernel`] the plan has no frames: those are [`crate::hints::hints`].
 ///
 /// # Errors
-/// More separate pools or strategies than the plan has room for, and colours whose number nobody says.
+/// More separate pools or strategies than the plan has room for, and colours without a number.
 pub fn compile(policy: &Policy, machine: &Machine) -> Result<PlanSpec, PolicyError> {
     match policy.backend {
         Backend::Kernel => compile_all(&policy.without_frames(), machine),
@@ -55,7 +55,7 @@ fn uses_mthp(section: &SectionSpec, machine: &Machine) -> bool {
     sizes.filter_map(PageSize::new).any(|size| machine.mthp_bytes.contains(&size))
 }
 
-/// What decides an axis: a rule by number, or the default, which counts as one past the last rule.
+/// The source of an axis: a rule by number, or the default, which counts as one past the last rule.
 struct Decision<T> {
     rule: usize,
     value: T,
@@ -270,7 +270,7 @@ fn plan_fetch(fetch: Fetch) -> plan::Fetch {
     }
 }
 
-/// What is worth saying of a compiled plan before it runs, without being an error.
+/// A remark on a compiled plan before it runs, which is no error.
 #[must_use]
 pub fn warnings(plan: &PlanSpec) -> Vec<RunWarning> {
     tiles_under_frames(plan).into_iter().collect()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Where in the input something stands: a file and a line, or a command-line flag.
+/// A place in the input: a file and a line, or a command-line flag.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// A path, or the flag as it was typed.
@@ -46,7 +46,7 @@ pub struct PolicyError {
     pub message: String,
     /// The values that would be accepted there, where they can be listed.
     pub allowed: Vec<String>,
-    /// What to do next: a command to type, where there is one.
+    /// The next step: a command to type, if there is one.
     pub next: Option<String>,
 }
 

@@ -84,7 +84,7 @@ pub fn apply(base: Option<RawPolicy>, flags: &Flags, files: Load<'_>) -> Result<
     Ok(policy)
 }
 
-/// A file's name no longer tells the policy once flags change it: they are added to it.
+/// A file's name no longer identifies the policy once flags change it: they are added to the name.
 fn rename(policy: &mut RawPolicy, flags: &Flags) {
     if let Some(name) = &flags.name {
         policy.name = Some(At::new(name.clone(), &Place::whole(&format!("--name {name}"))));

@@ -27,7 +27,7 @@ pub enum Colours {
 }
 
 impl Colours {
-    /// How many there are; `None` where the machine's cache decides and is not known.
+    /// Their number; `None` if the machine's cache decides and is not known.
     #[must_use]
     pub fn count(&self, machine: &Machine) -> Option<u64> {
         let page = machine.base_page_bytes;
@@ -101,7 +101,7 @@ pub enum Strategy {
         /// Which.
         frames: ByPage<FrameNumber>,
     },
-    /// What a shared object of the user's says.
+    /// The answers of a shared object of the user's.
     Module {
         /// Its path.
         path: String,
@@ -110,12 +110,12 @@ pub enum Strategy {
         /// A seed for it.
         seed: u64,
     },
-    /// Any other: numbers are all that it is told.
+    /// Any other, which needs numbers only.
     #[serde(untagged)]
     ByNumbers(ByNumbers),
 }
 
-/// A strategy that reads no lists, with the numbers that it is told; those that its row of the table
+/// A strategy that reads no lists, with its numbers; those that its row of the table
 /// ([`StrategyKind::facts`]) does not name have their defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ByNumbers {

@@ -119,7 +119,7 @@ impl Machine {
         size == self.base_page_bytes || self.thp_bytes == Some(size) || self.mthp_bytes.contains(&size)
     }
 
-    /// How a tile of this size is really made under `via`: sizes that are never transparent come from hugetlb.
+    /// The actual way to make a tile of this size under `via`: sizes that are never transparent come from hugetlb.
     #[must_use]
     pub fn effective_via(&self, size: PageSize, via: Via) -> Via {
         if size == self.base_page_bytes {

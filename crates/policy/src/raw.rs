@@ -124,7 +124,7 @@ pub struct RawPolicy {
     pub name: Option<At<String>>,
     /// Defaults.
     pub axes: RawAxes,
-    /// What places frames.
+    /// The placer of frames.
     pub backend: Option<At<String>>,
     /// Inheritance over fork.
     pub inherit_fork: Option<bool>,

@@ -41,7 +41,7 @@ pub const FORMS: &[&str] =
 /// Bytes in `text`.
 ///
 /// # Errors
-/// [`SizeError`] says what is wrong with it.
+/// [`SizeError`], with the reason.
 pub fn parse(text: &str) -> Result<u64, SizeError> {
     let text = text.trim();
     if text.is_empty() {

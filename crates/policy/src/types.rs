@@ -212,7 +212,7 @@ impl Fetch {
     }
 }
 
-/// What places frames.
+/// The placer of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Backend {
@@ -221,7 +221,7 @@ pub enum Backend {
     Library,
     /// The kernel, where it allocates pages: Linux with the series of `kernel/`.
     Kernel,
-    /// The kernel where it has the series and can do what the policy says, else the library.
+    /// The kernel if it has the series and can carry out the policy, else the library.
     Auto,
 }
 
@@ -283,7 +283,7 @@ pub struct Rule {
     pub frames: Option<Frames>,
     /// How big.
     pub pages: Option<Pages>,
-    /// How tiles of `pages` are made; `None`: as the policy's default says. Only together with `pages`.
+    /// The way to make tiles of `pages`; `None`: the policy's default. Only together with `pages`.
     pub via: Option<Via>,
     /// When.
     pub fetch: Option<Fetch>,
@@ -302,7 +302,7 @@ pub struct Policy {
     pub via: Via,
     /// When, by default.
     pub fetch: Fetch,
-    /// What places the frames, of all rules.
+    /// The placer of the frames of all rules.
     #[serde(default)]
     pub backend: Backend,
     /// Whether children get the policy too.

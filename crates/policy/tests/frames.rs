@@ -224,7 +224,7 @@ fn saved_maps_are_replayed_by_colour_and_by_frame() {
     assert_eq!(spec.strategies[0].values, [813, 814, ANYWHERE, 7]);
 }
 
-/// What was read from a file stands in the canonical form itself, so that a record is enough to run a policy again.
+/// The canonical form contains the contents of files, so that a record is enough to run a policy again.
 #[test]
 fn a_replayed_map_is_written_out() {
     let policy = replay("name = \"replay\"\nframes = { modulo = \"m.json\" }");

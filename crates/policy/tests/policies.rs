@@ -1,4 +1,4 @@
-//! What policies mean: reading them, and the plan they compile to.
+//! The meaning of policies: as they are read, and the plan that they compile to.
 
 mod common;
 

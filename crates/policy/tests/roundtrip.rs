@@ -65,7 +65,7 @@ fn many<T: ToString>(name: &str, values: &[T]) -> Parameter {
     (at(name.to_owned()), values.iter().map(|value| at(value.to_string())).collect())
 }
 
-/// How frames have colours; never fewer than ten.
+/// Definitions of colours; never fewer than ten.
 fn raw_colours() -> impl Strategy<Value = Option<Parameter>> {
     prop_oneof![
         Just(None),

@@ -114,7 +114,7 @@ pub fn aged_memory(py: Python<'_>, history: &str, seeds: Vec<u64>, pages: u32) -
     Ok(py.detach(|| Value::Array(seeds.iter().map(one).collect())).to_string())
 }
 
-/// What is simulated: an execution for every placement and seed.
+/// The simulated executions: one for every placement and seed.
 enum Executions {
     Caches(Box<cache::Simulation>),
     Tlbs(Vec<tlb::Simulation>),
@@ -148,7 +148,7 @@ impl Executions {
         fed.into_iter().try_for_each(|(_, done)| done).map_err(refused)
     }
 
-    /// The next references, as tasks for several threads; [`cache::Simulation::turn`] says how it ends.
+    /// The next references, as tasks for several threads; [`cache::Simulation::turn`] describes the end.
     fn turn<'a>(&'a mut self, batch: Option<&'a References<'a>>) -> Vec<Task<'a>> {
         match (self, batch) {
             (Self::Caches(simulation), _) => simulation.turn(batch),

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 create_exception!(_native, JournalRefused, PyException);
 
-/// What the journal says now, as JSON: `entries`, `damaged_lines`; empty when there is none. Raises `JournalRefused`.
+/// The contents of the journal, as JSON: `entries`, `damaged_lines`; empty without a journal. Raises `JournalRefused`.
 #[pyfunction]
 pub fn journal_read(path: PathBuf) -> PyResult<String> {
     let snapshot = pagelab_settings::read(&path).map_err(|why| JournalRefused::new_err(why.to_string()))?;

@@ -1,4 +1,4 @@
-//! The lines of the journal, and what they say together.
+//! The journal's lines, and the state that they add up to.
 
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -83,7 +83,7 @@ impl Snapshot {
     }
 }
 
-/// How lines begin: those of today, and those that the launcher wrote once.
+/// Beginnings of lines: the present ones, and those of earlier launchers.
 const BEGINNINGS: [&[u8]; 2] = [b"{\"id\"", b"{\"boot_id\""];
 
 /// A line that was cut short swallows the one behind it: that one is whole.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// A journal without active entries is emptied once larger than this; smaller ones are kept for people.
 pub(crate) const EMPTY_ABOVE_BYTES: u64 = 1 << 16;
 
-/// Where the journal is: `PAGELAB_JOURNAL`, or `/run/pagelab/journal.jsonl`.
+/// The path of the journal: `PAGELAB_JOURNAL`, or `/run/pagelab/journal.jsonl`.
 #[must_use]
 pub fn default_path() -> PathBuf {
     let set = std::env::var_os("PAGELAB_JOURNAL").filter(|path| !path.is_empty());
@@ -26,7 +26,7 @@ pub enum Unusable {
     Unopened(PathBuf, io::Error),
     /// It is no regular file.
     NotRegular(PathBuf),
-    /// Restoring writes what the journal says, with root's rights: nobody else may be able to say it.
+    /// Restoring writes the journal's values with root's rights: no other user may be able to write the journal.
     Foreign {
         /// The file.
         path: PathBuf,
@@ -173,7 +173,7 @@ impl Journal {
     pub(crate) fn append(&mut self, entry: Entry) -> io::Result<()> {
         let mut line = serde_json::to_vec(&entry)?;
         line.push(b'\n');
-        // What an earlier write left half done would swallow this line.
+        // The half line of an interrupted write would swallow this one.
         if self.file.metadata()?.len() != self.length {
             self.file.set_len(self.length)?;
         }

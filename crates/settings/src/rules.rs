@@ -1,4 +1,4 @@
-//! Changing settings so that they can always be put back: `docs/doctor.md`, "The settings journal", carried out.
+//! Changes of settings that can always be put back: the rules of `docs/doctor.md`, "The settings journal".
 
 use crate::entry::{self, Entry, State};
 use crate::journal::{Journal, utc_now};
@@ -36,14 +36,14 @@ pub trait Settings {
     ///
     /// # Errors
     ///
-    /// As the kernel says it.
+    /// The kernel's reason.
     fn text(&mut self, path: &str) -> Result<String, Trouble>;
 
     /// Writes a value to a setting that is there.
     ///
     /// # Errors
     ///
-    /// As the kernel says it.
+    /// The kernel's reason.
     fn write(&mut self, path: &str, value: &str) -> Result<(), Trouble>;
 
     /// Called after every durable step.
@@ -98,15 +98,15 @@ pub enum Refusal {
     Short {
         /// The value before.
         old: String,
-        /// What it made of the wanted one.
+        /// The value that the kernel made of the wanted one.
         got: String,
     },
 }
 
-/// What undoing one change came to.
+/// The outcome of undoing one change.
 #[derive(Debug)]
 pub enum Outcome {
-    /// The old value is back; so many pages of a pool are in use beyond it, and go when they are freed.
+    /// The old value is back; this many pages of a pool are in use beyond it, and go when they are freed.
     Restored {
         /// The pages.
         surplus: u64,
@@ -308,7 +308,7 @@ impl Journal {
         };
         match self.back_out(files, entry) {
             Err(Trouble::Stopped) => Err(Stopped),
-            // What could not be put back, or written down, stays active for `doctor --restore`.
+            // A change that could not be put back, or written down, stays active for `doctor --restore`.
             Ok(()) | Err(Trouble::Refused(_)) => Ok(Err(refusal)),
         }
     }

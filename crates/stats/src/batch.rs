@@ -9,7 +9,7 @@ use crate::executions::Experiment;
 use crate::impact::Settings;
 use crate::report::{Report, report};
 
-/// How often the caller is asked whether to go on.
+/// The interval at which the caller is asked whether to go on.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
 /// Experiments one after the other in memory.

@@ -1,9 +1,9 @@
-//! Are measurements inside an execution independent? Serial correlation with its exact permutation moments, and the
+//! Dependence of measurements inside an execution: serial correlation with its exact permutation moments, and the
 //! integrated autocorrelation time.
 
 use crate::executions::Experiment;
 
-/// Products of lags are summed up to this many; a chain that is still correlated there is said to be truncated.
+/// Products of lags are summed up to this many; a chain that is still correlated there is marked as truncated.
 const MOST_PRODUCTS: usize = 400_000_000;
 /// Lags looked at however long the series are.
 const LEAST_LAGS: usize = 32;

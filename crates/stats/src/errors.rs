@@ -11,7 +11,7 @@ use crate::executions::Moments;
 /// Executions' worth of the normal error in that of the CV of everything.
 const PRIOR: f64 = 4.0;
 
-/// Where an interval on the log scale lies, relative to the log of its estimate.
+/// The bounds of an interval on the log scale, relative to the log of its estimate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LogError {
     /// Distance of the interval's centre from the estimate: what few executions are expected to take from it.
@@ -91,7 +91,7 @@ pub fn of_pooled(moments: &[Moments]) -> Option<LogError> {
         let left = squares - apart - rest * moved * moved;
         logs.push(0.5 * (left.max(0.0) / (rest - 1.0)).ln() - (grand + moved).ln());
     }
-    // Where one execution makes all of the spread the jackknife has no bound: at most twice the infinitesimal one.
+    // If one execution makes all of the spread, the jackknife has no bound: at most twice the infinitesimal one.
     let most = 4.0 * influences * n / (n - 1.0);
     let found = jackknife(&logs).filter(|found| *found < most).unwrap_or(most);
     let error = (((n - 1.0) * found + PRIOR * normal) / (n - 1.0 + PRIOR)).sqrt();

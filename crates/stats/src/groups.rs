@@ -42,7 +42,7 @@ pub struct Held {
     spans: Vec<Span>,
 }
 
-/// Where a row lies in the values.
+/// The position of a row in the values.
 #[derive(Debug, Clone, Copy)]
 struct Span {
     start: u32,

@@ -23,7 +23,7 @@ impl Default for Settings {
     }
 }
 
-/// Draws whose group within has no spread are drawn again, at most this many times the draws asked for.
+/// Draws whose group within has no spread are drawn again, at most this many times the requested draws.
 const MOST_AGAIN: u64 = 19;
 
 /// Sums over drawn ratios of standard deviations.

@@ -1,4 +1,4 @@
-//! `clock`: what a cycle takes now, for measurements of time where cycles cannot be counted.
+//! `clock`: the present duration of a cycle, for measurements of time where cycles cannot be counted.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -17,7 +17,7 @@ pub fn run(args: &Args) {
 }
 
 /// Nanoseconds of one of many additions that wait for each other: a cycle of the clock at which the processor now runs;
-/// the quickest of so many chains, since others were interrupted.
+/// the quickest of `chains` chains, since others were interrupted.
 pub fn addition_ns(chains: u32) -> f64 {
     const ADDITIONS: u32 = 200_000;
     let mut quickest = f64::INFINITY;
@@ -40,7 +40,7 @@ pub fn addition_ns(chains: u32) -> f64 {
 #[cfg(target_arch = "x86_64")]
 fn black_register(value: u64) -> u64 {
     let mut same = value;
-    // SAFETY: no instruction at all: the register goes in and out as it is.
+    // SAFETY: no instruction at all: the register's value does not change.
     unsafe { std::arch::asm!("/* {0} */", inout(reg) same, options(nomem, nostack, preserves_flags)) };
     same
 }

@@ -87,7 +87,7 @@ pub fn run(args: &Args) -> Result<(), String> {
 /// Every kind of chain at every length, once a round. Rounds are blocks: what drifts moves all kinds of a block alike.
 fn measure(args: &Args, pool: &mut Pool, colour: &ColourFunction, found: &Classes, rng: &mut Rng) -> Vec<Sample> {
     let by_colour = pool.by_colour(colour);
-    // Masks have no order in which the inner cache's colours could be told from them.
+    // Masks have no order, so they do not give the inner cache's colours.
     let inner = if args.masks.is_empty() { args.inner_colours } else { 1 };
     let mut samples = Vec::new();
     for round in 0..args.rounds {

@@ -65,7 +65,7 @@ pub fn run(args: &Args, measurements: &mut Measurements) -> Result<Proof, String
     Ok(Proof { checksum, expected })
 }
 
-/// Points of each nuclide with which grids, union and indices take so many bytes.
+/// Points of each nuclide with which grids, union and indices take `bytes` bytes.
 fn points_for(bytes: usize) -> usize {
     let a_point = NUCLIDES * (size_of::<Point>() + size_of::<f64>() + NUCLIDES * size_of::<u32>());
     (bytes / a_point).max(2)

@@ -1,4 +1,4 @@
-//! After the GAP benchmark suite (Beamer, Asanović, Patterson 2015): searches, shortest ways, ranks and betweenness on
+//! After the GAP benchmark suite (Beamer, Asanović, Patterson 2015): searches, shortest paths, ranks and betweenness on
 //! scale-free and on road-like graphs, each by a plain sequential algorithm.
 
 use std::cmp::Reverse;
@@ -11,7 +11,7 @@ use crate::measure::{Measurements, Proof};
 use crate::options::Memory;
 use crate::rng::{Rng, mix};
 
-/// What is computed in each repetition.
+/// The computation of each repetition.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Kernel {
     /// Breadth-first search from a random vertex
@@ -142,7 +142,7 @@ fn shortest(graph: &Graph, weights: &[u32], root: u32) -> Vec<u64> {
     found
 }
 
-/// How many vertices break what makes distances shortest: no edge shortens one, and an edge explains each but the root's.
+/// Number of vertices whose distance is not a shortest one: an edge shortens it, or no edge explains it (but the root's).
 fn wrong_distances(graph: &Graph, weights: &[u32], root: u32, found: &[u64]) -> u64 {
     let is_wrong = |&vertex: &u32| {
         let distance = found[vertex as usize];
@@ -170,7 +170,7 @@ fn damped(collected: u64) -> u64 {
     RANK * 15 / 100 + (u128::from(collected) * 85 / 100) as u64
 }
 
-/// How many ranks differ from those that result when shares are handed out instead of collected.
+/// Number of ranks that differ from those computed by pushing shares instead of pulling them.
 fn wrong_ranks(graph: &Graph, given: &[u64], ranks: &[u64]) -> u64 {
     let mut sums = vec![0_u64; graph.vertices()];
     for (vertex, share) in given.iter().enumerate() {

@@ -11,7 +11,7 @@ pub const EDGE_FACTOR: usize = 16;
 /// Of 256 edges of a full grid, those that a road-like graph has.
 const KEPT: u64 = 218;
 
-/// How the graph is made.
+/// The kind of graph.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// R-MAT with Graph500's shares and 16 edges a vertex: few vertices have most edges, labels are random
@@ -29,7 +29,7 @@ impl Kind {
         }
     }
 
-    /// The graph of about so many vertices.
+    /// The graph of about this many vertices.
     pub fn make(self, vertices: usize, rng: &mut Rng) -> Graph {
         match self {
             Kind::RMat => Graph::compress(vertices, &r_mat(vertices, EDGE_FACTOR * vertices, rng)),
@@ -43,7 +43,7 @@ impl Kind {
 
 /// An undirected graph: every edge stands in the rows of both its ends; loops are left out, repeated edges are not.
 pub struct Graph {
-    /// Where each vertex's row begins in `targets`; one more, which ends the last.
+    /// Start of each vertex's row in `targets`, and the end of the last row.
     starts: Vec<usize>,
     targets: Vec<u32>,
 }
@@ -81,7 +81,7 @@ impl Graph {
         &self.targets[self.span(vertex)]
     }
 
-    /// Where a vertex's row lies in everything that is stored by entry.
+    /// The range of a vertex's row in everything that is stored by entry.
     pub fn span(&self, vertex: u32) -> std::ops::Range<usize> {
         self.starts[vertex as usize]..self.starts[vertex as usize + 1]
     }
@@ -168,7 +168,7 @@ pub fn search(graph: &Graph, root: u32) -> Search {
     Search { order, levels }
 }
 
-/// How many vertices break what makes levels those of a breadth-first search: the root alone has level 0, every other
+/// Number of vertices that violate a property of breadth-first levels: the root alone has level 0, every other
 /// reached vertex has a neighbour one level nearer and none farther than one, and no edge leaves what was reached.
 pub fn wrong_levels(graph: &Graph, root: u32, levels: &[u32]) -> u64 {
     let is_wrong = |vertex: &u32| {

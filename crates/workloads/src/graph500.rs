@@ -27,7 +27,7 @@ pub fn run(args: &Args, measurements: &mut Measurements) -> Result<Proof, String
         let parents = measurements.time("graph500.bfs", graph.entries() as u64, || tree(&graph, root))?;
         found.push((root, parents));
         if found.len() > 1 && found.len() as u64 != args.memory.repetitions {
-            // Trees of first and last are checked: those between would take memory that was not asked for.
+            // Trees of first and last are checked: those between would need more memory than was requested.
             found.pop();
         }
     }
@@ -80,7 +80,7 @@ fn levels_of(parents: &[u32], root: u32) -> Vec<u32> {
     levels
 }
 
-/// How many vertices have a parent that is no neighbour.
+/// Number of vertices whose parent is no neighbour.
 fn wrong_parents(graph: &Graph, root: u32, parents: &[u32]) -> u64 {
     let is_wrong = |&vertex: &u32| {
         let parent = parents[vertex as usize];

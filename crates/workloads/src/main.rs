@@ -21,7 +21,6 @@ mod page_chase;
 mod ping;
 mod pointer_chase;
 mod rng;
-mod size;
 mod stream;
 
 use std::process::ExitCode;

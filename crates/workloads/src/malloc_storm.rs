@@ -21,7 +21,7 @@ pub struct Args {
     #[arg(long, default_value_t = 500_000)]
     operations: u64,
     /// Largest block; sizes are spread evenly over the logarithm from 16 bytes
-    #[arg(long, default_value = "16K", value_parser = crate::size::parse_bytes)]
+    #[arg(long, default_value = "16K", value_parser = crate::options::parse_bytes)]
     largest: usize,
 }
 

@@ -1,5 +1,5 @@
 //! Reporting measurements: one JSON line each on the descriptor named by `PAGELAB_MEASURE_FD`; and a window, [`WINDOW`], around
-//! all that is timed, so that set-up and first touch can be told from it.
+//! all that is timed, so that it excludes set-up and first touch.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fs::File;
@@ -16,7 +16,7 @@ pub struct Proof {
     pub expected: u64,
 }
 
-/// Where the measurements of this execution go; silent where nobody asked for them.
+/// The destination of this execution's measurements; without a request for them, there is none.
 pub struct Measurements {
     sink: Option<File>,
     window: Option<Window>,
@@ -28,7 +28,7 @@ struct Window {
 }
 
 impl Window {
-    /// Begins it; `None` where the library is not in the process, or nobody records.
+    /// Begins it; `None` if the library is not in the process, or nothing is recorded.
     fn begin() -> Option<Window> {
         // SAFETY: both names are NUL-terminated; the default handle searches all that is loaded.
         let [begin, end] = [c"pagelab_begin", c"pagelab_end"]

@@ -37,7 +37,7 @@ pub struct MakeArgs {
     #[arg(long)]
     file: PathBuf,
     /// Its size, rounded up to whole 4K pages
-    #[arg(long, value_parser = crate::size::parse_bytes)]
+    #[arg(long, value_parser = crate::options::parse_bytes)]
     bytes: usize,
     /// Seed of its contents
     #[arg(long, default_value_t = 1)]

@@ -14,8 +14,8 @@ mod sparse;
 use clap::{Subcommand, ValueEnum};
 
 use crate::measure::{Measurements, Proof};
+use crate::options;
 use crate::rng::Rng;
-use crate::size;
 
 /// Floating-point operations that a measurement aims at: some milliseconds.
 const WORK: u64 = 8_000_000;
@@ -51,7 +51,7 @@ enum Scimark {
 #[derive(clap::Args)]
 struct How {
     /// Bytes of the working set: 512K, 4M …, or of a cache of this machine: L1, L2/2, L3*2
-    #[arg(long, default_value = "L2", value_parser = size::parse_bytes_or_cache)]
+    #[arg(long, default_value = "L2", value_parser = options::parse_bytes_or_cache)]
     bytes: usize,
     /// Measurements
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]

@@ -1,8 +1,7 @@
-//! Chains of dependent loads, one line of each page, over the same lines in pages of several sizes: what
-//! `pagelab doctor --probe-translation` measures with.
+//! Chains of dependent loads, one line of each page, over the same lines in pages of several sizes: the
+//! measurement of `pagelab doctor --probe-translation`.
 //!
-//! Only measures: it prints every sample. What levels the translation hardware has by them is decided elsewhere
-//! (`pagelab.machine.translation`).
+//! It prints every sample, and concludes nothing: `pagelab.machine.translation` finds the levels of the hardware.
 
 mod memory;
 
@@ -23,7 +22,7 @@ const MOST_CHAINS: usize = 16;
 #[derive(clap::Args)]
 pub struct Args {
     /// Bytes of memory in each page size
-    #[arg(long, default_value = "512M", value_parser = crate::size::parse_bytes)]
+    #[arg(long, default_value = "512M", value_parser = crate::options::parse_bytes)]
     bytes: usize,
     /// Lengths of the chains over 4K pages
     #[arg(long, value_delimiter = ',', required = true)]
@@ -123,7 +122,7 @@ impl Kind {
     }
 }
 
-/// What is measured once a round.
+/// The measurements of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Task {
     kind: Kind,

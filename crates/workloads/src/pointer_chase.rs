@@ -12,7 +12,7 @@ pub struct Args {
     #[command(flatten)]
     memory: Memory,
     /// Distance between nodes: 64 visits every cache line, 4096 one line of each 4K page
-    #[arg(long, default_value = "64", value_parser = crate::size::parse_bytes)]
+    #[arg(long, default_value = "64", value_parser = crate::options::parse_bytes)]
     stride: usize,
     /// Full rounds of the cycle in each repetition
     #[arg(long, default_value_t = 1)]

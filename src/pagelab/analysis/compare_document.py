@@ -10,7 +10,7 @@ from pagelab.analysis import gates
 from pagelab.analysis.answer import Said
 from pagelab.analysis.compare import BASE, NEW, Compared, Comparison
 from pagelab.analysis.gates import Outcome
-from pagelab.contract.run_setting import said_type
+from pagelab.contract.rows import said_type
 from pagelab.stats import coverage
 from pagelab.stats.nondeterminism import Estimate, Refused
 from pagelab.stats.nondeterminism.pair import Verdict

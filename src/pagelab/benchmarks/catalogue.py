@@ -15,7 +15,7 @@ from pathlib import Path
 Scalar = str | int | float | bool
 
 FACTORS = ("benchmark", "granularity", "problem", "language", "jit", "cache", "size", "memory")
-"""What ALLOC balanced its experiments over (4.3), platform apart; ``none`` where one does not apply."""
+"""The factors over which ALLOC balanced its experiments (4.3), but for the platform; ``none`` if one does not apply."""
 ALLOWED: dict[str, tuple[str, ...]] = {
     "cache": ("L1", "L2", "L3"),
     "size": ("half", "equal", "double"),

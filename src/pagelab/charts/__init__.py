@@ -1,1 +1,23 @@
-"""Charts for every picture: one look (`theme`), marks without a study (`marks`, `rows`), files."""
+"""Charts that know no study: their look, marks and rows, and pictures as files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pagelab.terminal import plain_values
+
+PICTURE_FORMATS = ("svg", "png", "html")
+"""Suffixes of the pictures that can be drawn."""
+
+
+def render(spec: dict[str, Any], kind: str) -> bytes:
+    """The picture in one of :data:`PICTURE_FORMATS`; HTML stands alone, without network access."""
+    import vl_convert
+
+    spec = plain_values(spec)
+    if kind == "svg":
+        return vl_convert.vegalite_to_svg(spec).encode()
+    if kind == "png":
+        drawing: bytes = vl_convert.vegalite_to_png(spec, scale=2)
+        return drawing
+    return vl_convert.vegalite_to_html(spec, bundle=True).encode()

@@ -12,7 +12,7 @@ from pagelab.charts import theme
 
 HEIGHT = 300
 LINES = 8
-"""Lines that can be told apart."""
+"""Number of lines that readers can distinguish."""
 
 
 @dataclass(frozen=True)

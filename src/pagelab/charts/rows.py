@@ -12,7 +12,7 @@ import altair as alt
 @dataclass(frozen=True)
 class Row:
     key: str
-    """Unique, and what a screen reader says."""
+    """Unique; a screen reader reads it."""
     label: str
     of: tuple[str, str] | None
     """(workload, policy); None for the heading of a group."""

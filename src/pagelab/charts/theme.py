@@ -2,7 +2,7 @@
 
 Charts name colours only as CSS variables, ``var(--…)``. On the page the style sheet gives them their light
 or dark value, so a plot changes with the page and prints dark on white; for SVG and PNG files `on_paper` puts the light
-values in. The eight condition colours are told apart by readers with the common colour-vision deficiencies
+values in. Readers with the common colour-vision deficiencies can distinguish the eight condition colours
 as far as eight can be; conditions also differ in shape and are labelled directly.
 """
 

@@ -215,7 +215,7 @@ def _seconds(at: str) -> float | None:
 
 def _check_suffix(picture: Path) -> None:
     """Before anything runs: a long run must not end with a picture that cannot be drawn."""
-    from pagelab.charts.files import PICTURE_FORMATS
+    from pagelab.charts import PICTURE_FORMATS
 
     if picture.suffix.lower().removeprefix(".") not in PICTURE_FORMATS:
         raise BadInputError(f"--picture {picture}: unknown kind of picture; allowed: a name in .svg, .png or .html")

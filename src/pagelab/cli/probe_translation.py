@@ -11,7 +11,7 @@ from pagelab.errors import BadInputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pagelab.machine.translation.model import Cycles, Levels, TranslationFile
+    from pagelab.machine.translation import Cycles, Levels, TranslationFile
     from pagelab.simulate.calibration import Measured, Step
 
 MOST_ROUNDS = 1000

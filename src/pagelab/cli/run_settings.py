@@ -11,7 +11,7 @@ import typer
 
 from pagelab.cli.options import SETTINGS, WHAT
 from pagelab.cli.typed import FLAGS
-from pagelab.contract.run_setting import RunSetting
+from pagelab.contract.rows import RunSetting
 
 _PARAMETER = "settings"
 """Of a command: it gets what was typed, by flag, and stands where the options are listed."""

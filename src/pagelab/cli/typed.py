@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any
 
-from pagelab.contract.run_setting import RunSetting
+from pagelab.contract.rows import RunSetting
 from pagelab.contract.settings import RUN_SETTINGS
 from pagelab.errors import BadInputError
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from pagelab.contract.run_setting import RunSetting
+from pagelab.contract.rows import RunSetting
 
 RUN_SETTINGS = (
     RunSetting(field="preload", kind="words", words=("auto", "always", "never"), default="auto", study=("study",)),

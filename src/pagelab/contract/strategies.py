@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from pagelab.contract.strategy import Strategy
+from pagelab.contract.rows import Strategy
 
 STRATEGIES = (
     Strategy(

@@ -27,7 +27,7 @@ _KURTOSIS = 5.0
 _LEAST_KURTOSIS = 3.0
 """An estimated kurtosis below the normal's is not relied upon: it may be that no slow execution was seen."""
 _LEAST_KEPT = 0.5
-"""Of an effect that was chosen because it is large, at least so much is believed when executions are counted."""
+"""The share of an effect that is assumed, at least, when executions are planned: it was chosen because it is large."""
 _RARE_MODE = 60
 """Executions in which a slow mode of 1 in 10 is there about six times; with fewer, it can be missed altogether."""
 
@@ -112,7 +112,7 @@ def _block_s(cost_s: Mapping[str, float], drawn: Sequence[Sequence[str]], copies
 
 
 def _minutes(spent_s: float, exploration_s: float) -> float:
-    """A budget, in whole minutes, that leaves so much for the exploration."""
+    """A budget, in whole minutes, that leaves this much for the exploration."""
     return float(ceil((spent_s + exploration_s / EXPLORE_SHARE) / 60 * 1.05))
 
 
@@ -171,7 +171,7 @@ class Effect:
         return max(_RARE_MODE, min(10**9, ceil(self.per_execution * (reach / size) ** 2)))
 
     def power(self, executions: int) -> float:
-        """Probability that so many of each confirm an effect as large as the one that was seen."""
+        """Probability that this number of each confirms an effect as large as the observed one."""
         from scipy.special import ndtr, ndtri
 
         error = sqrt(self.per_execution / executions)

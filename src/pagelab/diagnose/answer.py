@@ -30,7 +30,7 @@ CAUSES = {
     "frames-random": "the frames that it gets",
     COMBINED: "several sources together",
 }
-"""What varies, by the key of the source that pins it."""
+"""The varying property, by the key of the source that pins it."""
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ class Campaign:
             return
         (pilot / "study.toml").unlink(missing_ok=True)
         (self.directory / STATE).unlink(missing_ok=True)
-        # What somebody else has put there stays.
+        # Files of others in the directory stay.
         with suppress(OSError):
             pilot.rmdir()
             if not keep:

@@ -181,8 +181,8 @@ def other_block_effects(
 def machines_share(times: Times, copies: Sequence[str], level: float = 0.95) -> Range | None:
     """Share of the variance of the default's log times that all executions of a block have in common.
 
-    Its interval is the jackknife's over blocks, of Fisher's transform of its root. None where it cannot be told, or may
-    be nothing (the lower end of Fisher's 95% interval of the correlation with the block effect).
+    Its interval is the jackknife's over blocks, of Fisher's transform of its root. None if it is unknown, or may be
+    nothing (the lower end of Fisher's 95% interval of the correlation with the block effect).
     """
     from scipy.special import stdtrit
 

@@ -43,7 +43,7 @@ class Pin(_Model):
     keys: dict[str, Any] = Field(default_factory=dict)
     """Of ``[[policy]]`` in study.toml."""
     how: str = ""
-    """What to type, or to do, to have it."""
+    """The command to type, or the step to take, to have it."""
     control_of: str | None = None
     """Of a control: the only pin that it is the control of; None: of every pin of its source."""
 
@@ -55,7 +55,7 @@ class Source(_Model):
     label: str
     pins: list[Pin]
     controls: list[Pin] = Field(default_factory=list)
-    """What the pins are compared with: all that pinning does besides pinning. Empty: the default."""
+    """The conditions that the pins are compared with: they have the side effects of pinning. Empty: the default."""
     against: str = "the default"
     """The controls in words."""
     parts: list[str] = Field(default_factory=list)
@@ -103,7 +103,7 @@ class Finding(_Model):
     reason: str | None = None
     """Why it was left out."""
     against: str = "the default"
-    """What it was compared with."""
+    """The condition that it was compared with."""
     blocks: int = 0
     """In which every execution of the comparison ended."""
     sd_ratio: Interval | None = None
@@ -143,7 +143,7 @@ class Contrast(_Model):
     seen: float
     """Share of the variance that was gone in the exploration."""
     power: float
-    """Probability that so many executions confirm an effect as large as the one that was seen, as it was planned."""
+    """The planned probability that this number of executions confirms an effect as large as the observed one."""
     power_of_half: float
     """The same of half of that effect."""
     result: Result
@@ -173,7 +173,7 @@ class Confirmation(_Model):
     needed_for_half: int | None = None
     """Executions of each for half of the effect, where ``needed`` were there and did not decide."""
     minutes_for_mean: float | None = None
-    """A budget with which the mean could be told to be unchanged, where it was undecided."""
+    """A budget that would show the mean to be unchanged, if that was undecided."""
 
     @property
     def confirmed(self) -> bool:
@@ -220,7 +220,7 @@ class Diagnosis(_Model):
     findings: list[Finding]
     interactions: list[str]
     notes: list[str]
-    """What else there is to know; the caveat is not among them."""
+    """Further facts; the caveat is not among them."""
     caveat: Caveat | None = None
     confirmation: Confirmation | None = None
     spent_minutes: float

@@ -66,7 +66,7 @@ def _pool(size: str, control_of: str | None) -> Pin:
 
 
 def _environment(seed: int, values: int) -> Source:
-    """Sizes drawn at random within one page, each by itself: the stack's start moves by so much.
+    """Sizes drawn at random within one page, independently: the stack's start moves by that size.
 
     Independent draws, not one from each part of the page: the share of the variance is then that of a random size, and
     its interval is right. ASLR is off with them, else the kernel would move the stack anyway; so it is in the control,

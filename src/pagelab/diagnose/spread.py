@@ -122,7 +122,7 @@ def coefficient_of_variation(sd_log: float) -> float:
 
 
 def permutations_for(level: float, tests: int) -> int:
-    """So many that ten of them lie beyond the level that each of ``tests`` has alone: else no p could reach it."""
+    """A number of which ten lie beyond the level of each of ``tests`` alone: with fewer, no p could reach it."""
     return max(PERMUTATIONS, ceil(10 * tests / (1 - level)) - 1)
 
 
@@ -170,10 +170,10 @@ def block_effects(others: ArrayLike) -> NDArray[np.float64] | None:
 def shared(rows: NDArray[np.float64], copies: int, block_effect: NDArray[np.float64]) -> NDArray[np.float64]:
     """The part of the block effects that control and pinned values have in common: batch × blocks.
 
-    ``rows``: batch × conditions × blocks, of log times. The slope is the mean of two regressions on the block effect,
-    that of the control's mean and that of the pinned values': where one of them follows the machine and the other does
-    not, both are left with as much of it, and none seems to have more spread. Between 0 and 1; on a quiet machine what
-    it multiplies is next to nothing.
+    ``rows``: batch × conditions × blocks, of log times. The slope is the mean of two regressions on the block effect:
+    that of the control's mean, and that of the pinned values'. If only one of them follows the machine, both keep an
+    equal part of its effect, and neither seems to have more spread. Between 0 and 1; on a quiet machine what it
+    multiplies is next to nothing.
     """
     centred = block_effect - block_effect.mean()
     size = float((centred**2).sum())
@@ -343,7 +343,7 @@ def _executions_left_out(squares: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _by_blocks(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """As :func:`_by_executions`, leaving out whole blocks: what the parts share within a block cancels."""
+    """Like :func:`_by_executions`, leaving out whole blocks: effects that the parts of a block share cancel."""
     first, second = (_blocks_left_out(part) for part in parts)
     halves = (second - first) / 2
     blocks = halves.shape[1]

@@ -15,7 +15,7 @@ from pagelab.analysis.model import Metric
 WIDTH = 41
 _HEIGHTS = "▁▂▃▄▅▆▇█"
 _FAR = 0.02
-"""So much at each end of the times is drawn in the outermost column: one stray execution would squash all others."""
+"""The share of times at each end that the outermost column shows: one stray execution would squash all others."""
 
 
 @dataclass(frozen=True)

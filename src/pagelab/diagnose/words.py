@@ -230,7 +230,7 @@ def extremes(findings: Sequence[Finding]) -> list[str]:
 
 
 MACHINES = 0.2
-"""Of the default's variance: from this share on, what the machine does to whole blocks is told."""
+"""From this share of the default's variance on, the machine's effect on whole blocks is reported."""
 
 
 def machines_share(found: Interval | None) -> list[str]:

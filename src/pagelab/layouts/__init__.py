@@ -6,17 +6,12 @@
 [0, 2, 4, 6, 8]
 """
 
-from pagelab.layouts.anchors import anchors
-from pagelab.layouts.campaign import campaign
+from pagelab.layouts.campaign import anchors, campaign, kinds
 from pagelab.layouts.footprint import Footprint
-from pagelab.layouts.growing import growing
-from pagelab.layouts.hot_region import hot_region
-from pagelab.layouts.kinds import kinds
 from pagelab.layouts.layout import Distinct, Layout, Tile, distinct
 from pagelab.layouts.profile import Profile
-from pagelab.layouts.random_windows import random_windows
-from pagelab.layouts.sliding import sliding
 from pagelab.layouts.test_set import judges
+from pagelab.layouts.windows import growing, hot_region, random_windows, sliding
 
 __all__ = [
     "Distinct",

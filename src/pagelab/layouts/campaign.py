@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 from numpy.typing import NDArray
 
 from pagelab.errors import BadInputError
-from pagelab.layouts.anchors import anchors
 from pagelab.layouts.footprint import Footprint
-from pagelab.layouts.growing import growing
-from pagelab.layouts.layout import Distinct, distinct
-from pagelab.layouts.random_windows import random_windows
-from pagelab.layouts.sliding import SHARES, sliding
+from pagelab.layouts.layout import Distinct, Layout, distinct
+from pagelab.layouts.windows import SHARES, growing, random_windows, sliding
+
+
+def kinds(footprint: Footprint) -> list[Layout]:
+    """Every kind of memory in base pages or in large ones: a layout for each subset of the used pools.
+
+    Named after the pools in large pages (``4K``: none), in the order of a full factorial design, in which the last
+    pool changes first.
+    """
+    found = []
+    for chosen in product((False, True), repeat=len(footprint.pools)):
+        large = [pool for pool, on in zip(footprint.pools, chosen, strict=True) if on]
+        tiles = [at for at, (pool, _) in enumerate(footprint.tiles) if pool in large]
+        found.append(footprint.at("+".join(large) or "4K", tiles))
+    return found
+
+
+def anchors(footprint: Footprint) -> tuple[Layout, Layout]:
+    """The two layouts that every campaign has: base pages only, and large pages wherever the program has memory.
+
+    Named by their page sizes, ``4K`` and (with the usual tiles) ``2M``.
+    """
+    large = f"{footprint.page_bytes >> 20}M" if footprint.page_bytes < 1 << 30 else f"{footprint.page_bytes >> 30}G"
+    return Layout("4K", ()), footprint.window(large, 0, len(footprint))
+
 
 PAPER = 54
 """9 growing windows, 9 random ones, 9 sliding ones for each of four shares of misses."""

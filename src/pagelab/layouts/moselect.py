@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagelab.errors import BadInputError
-from pagelab.layouts.anchors import anchors
+from pagelab.layouts.campaign import anchors
 from pagelab.layouts.footprint import Footprint
 from pagelab.layouts.layout import Layout
 

@@ -9,13 +9,11 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from pagelab.charts import theme
-from pagelab.charts.files import PICTURE_FORMATS, render
+from pagelab.charts import PICTURE_FORMATS, render, theme
 from pagelab.errors import BadInputError, PagelabError
 from pagelab.layouts.footprint import Footprint
-from pagelab.layouts.hot_region import hot_region
 from pagelab.layouts.profile import Profile
-from pagelab.layouts.sliding import SHARES
+from pagelab.layouts.windows import SHARES, hot_region
 
 BINS = 512
 """Bars at most: tiles are summed up beyond."""

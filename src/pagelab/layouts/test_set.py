@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pagelab.errors import BadInputError
 from pagelab.layouts.footprint import Footprint
 from pagelab.layouts.layout import Layout
-from pagelab.layouts.random_windows import random_window
+from pagelab.layouts.windows import random_window
 
 FEWEST = 12
 _WINDOWS = 4

@@ -21,7 +21,7 @@ Outcome = Literal["restored", "already", "handed-on", "owned", "changed", "faile
 
 @dataclass(frozen=True)
 class Undone:
-    """What became of one journal entry in a restore.
+    """The outcome of one journal entry in a restore.
 
     ``restored``: put back; ``already``: it had its old value; ``handed-on``: a later owner of the setting will put it
     back; ``gone``: the setting no longer exists; ``stale``: an earlier boot's; ``owned``: its owner still runs, left;
@@ -35,7 +35,7 @@ class Undone:
 
     @property
     def left(self) -> bool:
-        """Whether the setting still needs to be put back, and nobody will."""
+        """Whether the setting still needs to be put back, and no live process will do so."""
         return self.outcome in ("changed", "failed", "forbidden")
 
 
@@ -63,7 +63,7 @@ class Changer:
         return self.alive(Entry(**json.loads(entry)))
 
     def apply(self, changes: list[Change], by: str) -> list[Entry]:
-        """Make all changes or none: when one fails, those made before it are undone, and the error says so.
+        """Makes all changes or none: when one fails, those made before it are undone, and the error reports it.
 
         Returns the entries made (none for a setting that had its value already). Raises :class:`MachineError`.
         """
@@ -113,7 +113,7 @@ def _undone(entry: dict[str, Any], outcome: dict[str, Any]) -> Undone:
 
 
 def _message(entry: Entry, outcome: dict[str, Any]) -> str:
-    """What became of the entry, for people."""
+    """The outcome of the entry, for people."""
     surplus = outcome.get("surplus")
     note = f"; {surplus} pages are still in use, and go when they are freed" if surplus else ""
     errno_ = outcome.get("errno")

@@ -1,6 +1,6 @@
 """``pagelab doctor --print``: rights and devices that a unit or a container needs, with reasons.
 
-Each block is a comment that says what is lost without it, and the lines to paste.
+Each block is a comment with the loss without it, and the lines to paste.
 """
 
 from __future__ import annotations

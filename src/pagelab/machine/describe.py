@@ -81,7 +81,7 @@ def _colour_verdict(tree: Tree, caches: list[dict[str, Any]]) -> dict[str, Any] 
 
 
 def _pmd_bytes(tree: Tree, base: int) -> int | None:
-    """Size of a PMD-mapped huge page. Without /sys, /proc/meminfo still tells whether the kernel has any; a page table
+    """Size of a PMD-mapped huge page. Without /sys, /proc/meminfo still shows whether the kernel has any; a page table
     of ``base`` bytes holds ``base / 8`` entries, on every architecture that has them.
     """
     pmd_bytes = tree.number(f"{_THP}/hpage_pmd_size")
@@ -178,9 +178,9 @@ def _nodes(tree: Tree) -> list[dict[str, Any]]:
 def _present_bytes(tree: Tree) -> dict[int, int]:
     """Memory of each node: the pages present in its zones.
 
-    Not the node's MemTotal: that is the pages the buddy allocator manages at the moment, which leaves out what the
-    kernel reserved and what a balloon or the hypervisor took away, and on virtual machines whose memory was plugged in
-    late was seen to be a third of what ``/proc/meminfo`` says.
+    Not the node's MemTotal: that counts the pages that the buddy allocator manages at the moment, without those that
+    the kernel reserved or that a balloon or the hypervisor took away. On virtual machines whose memory was plugged in
+    late it was a third of the value in ``/proc/meminfo``.
     """
     present: dict[int, int] = {}
     # "Node 0, zone Normal pages free … present 5505024 …", zone after zone

@@ -3,8 +3,8 @@
 A fixed quantum of work is repeated for half a second. On a quiet machine every repetition takes the same time. What
 takes longer was interrupted: by the kernel, another program, a neighbour of the virtual machine, or a changing clock.
 (Method: fixed work quantum; Sottile and Minnich, "Analysis of Microbenchmarks for Performance Tuning of Clusters",
-CLUSTER 2004.) Then memory beyond the caches is copied for a third of a second: neighbours that use the same memory show
-there, and in nothing else.
+CLUSTER 2004.) Then memory beyond the caches is copied for a third of a second: only this shows neighbours that use the
+same memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ QUIET_MEMORY = 0.05
 QUIET_CLOCK = 0.02
 """From these on a disturbance is named: rules of thumb, all of them."""
 MUCH = 5
-"""So many times that is a warning; below, a remark."""
+"""From this multiple on it is a warning; below, a remark."""
 
 
 @dataclass(frozen=True)

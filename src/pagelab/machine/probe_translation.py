@@ -16,8 +16,7 @@ from .colours.store import machine_hash, place, write
 from .probe_colours import _available_bytes, _on_one_cpu
 from .provenance import pagelab_version, provenance
 from .sysfs import Tree
-from .translation.model import Chases, Cycles, HostPages, Kind, Levels, TranslationFile, WalkCost
-from .translation.steps import Costs, cycles, steps
+from .translation import Chases, Costs, Cycles, HostPages, Kind, Levels, TranslationFile, WalkCost, cycles, steps
 from .virtual import virtualisation
 
 ROUNDS = 15
@@ -29,7 +28,7 @@ _SMALL_PAGES = (8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 96, 112, 128, 160, 192, 2
 _MORE_PAGES = (1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5120, 6144, 8192, 12288, 16384, 32768, 65536, 131072)
 _CHAINS = (1, 2, 4, 8, 16)
 _CHAIN_PAGES = 6144
-"""Beyond every second level; a chain alone is over soon enough that nobody else empties the caches meanwhile."""
+"""Beyond every second level; a single chain is so short that no other program empties the caches meanwhile."""
 
 Measure = Callable[[Sequence[str]], Chases]
 
@@ -218,7 +217,7 @@ def read(path: Path) -> TranslationFile | None:
 
 
 def changes(before: TranslationFile, now: TranslationFile) -> list[str]:
-    """What differs by more than the intervals of both: the host may have moved the machine, or its memory."""
+    """Values that differ by more than the intervals of both: the host may have moved the machine, or its memory."""
     told = []
     if before.host_pages != now.host_pages:
         told.append(f"the host's pages: {before.host_pages}, now {now.host_pages}")

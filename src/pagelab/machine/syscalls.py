@@ -142,7 +142,7 @@ def move_one_page(descriptor: int) -> bool:
 
 
 def count_task_clock(*, with_kernel: bool) -> None:
-    """Open a software event on ourselves, by perf_event_open: the rights asked for are those of hardware events."""
+    """Opens a software event on this process by perf_event_open, which needs the rights of hardware events."""
     number = _SYS_PERF_EVENT_OPEN.get(platform.machine())
     if number is None:
         raise OSError(38, "perf_event_open: no system call number for this architecture")

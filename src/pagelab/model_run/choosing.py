@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pagelab import layouts as making
 from pagelab.errors import BadInputError
 from pagelab.layouts import Footprint, Layout, moselect
-from pagelab.layouts.sliding import SHARES
+from pagelab.layouts.windows import SHARES
 from pagelab.model_run.document import Select
 from pagelab.model_run.simulation import Counts
 from pagelab.models import Points

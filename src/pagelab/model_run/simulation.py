@@ -23,7 +23,7 @@ from pagelab.simulate import calibration, hardware
 from pagelab.simulate.tlb_runs import TlbRuns, tlb
 from pagelab.trace import Trace
 from pagelab.trace.capture import capture
-from pagelab.trace.operations import info
+from pagelab.trace.files import info
 from pagelab.trace.pools import of_header
 
 TRACE = "program.trace"

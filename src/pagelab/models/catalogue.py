@@ -6,15 +6,11 @@ from dataclasses import dataclass
 
 from pagelab.errors import BadInputError
 
-from .alam import Alam
 from .base import Model
-from .basu import Basu
-from .gandhi import Gandhi
 from .gaussian_process import GaussianProcess
+from .linear import Alam, Basu, Gandhi, Pham, Yaniv
 from .mosmodel import Mosmodel
-from .pham import Pham
 from .poly import Poly
-from .yaniv import Yaniv
 
 OURS = "gp"
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import machine
 from ..record import RunWarning, SizeBytes, WarningKind
-from . import folios, nodes, pages, procfs, regions, scan
+from . import folios, pages, procfs, regions, scan
 from .colours import ColourFunction, ColourSummary
 from .errors import explained, gone, is_alive, is_root
 from .model import AddressMap, Mapping, NodeBytes, Region, Tile
@@ -48,7 +48,7 @@ def collect(
     offered = machine.describe()
     with ExitStack() as stack:
         look = _Look(pid, offered["base_page_bytes"], offered["thp_bytes"] or 0, stack, use_scan)
-        wants_nodes = nodes.count() > 1 if use_nodes is None else use_nodes
+        wants_nodes = scan.node_count() > 1 if use_nodes is None else use_nodes
         found = [
             _region(look, group, frames=frames, colouring=colouring, with_nodes=wants_nodes)
             for group in regions.group(vmas, executable)
@@ -228,7 +228,7 @@ def _add_nodes(look: _Look, tiles: list[Tile], by_node: dict[int, int]) -> None:
         step = tile.page_bytes or look.page
         addresses = np.arange(tile.start, tile.end, step, dtype=np.uint64)
         with explained(look.pid, "the nodes of the pages"):
-            found = nodes.of_pages(look.pid, addresses)
+            found = scan.nodes_of_pages(look.pid, addresses)
         for node, count in zip(*np.unique(found[found >= 0], return_counts=True), strict=True):
             by_node[int(node)] += int(count) * step
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from ..charts import theme
-from ..charts.files import render
+from ..charts import render, theme
 from ..errors import MachineError, PagelabError
 from .model import AddressMap, Region, RegionColours
 from .picture import unit_of

@@ -30,7 +30,7 @@ class ColourFunction:
     colours: int
     masks: tuple[int, ...] = ()
     source: str = "given"
-    """Where the number comes from, in words."""
+    """The source of the number, in words."""
 
     def of(self, frames: Words) -> Words:
         """The colour of each frame."""

@@ -15,11 +15,11 @@ from .model import AddressMap, Region
 
 SCHEMA = "pagelab.framemap/1"
 MOST_PAGES = 1 << 24
-"""What a policy reads (crates/policy, ``framemap``)."""
+"""The keys that a policy reads (crates/policy, ``framemap``)."""
 _KINDS = ("heap", "anon", "arenas", "data", "stack")
 """Memory that a frame policy can place."""
 _GAP_PAGES = 16
-"""Up to so many pages that are not resident are written as null rather than as a new span."""
+"""Up to this many pages that are not resident are written as null rather than as a new span."""
 
 
 def check_target(path: Path) -> None:

@@ -24,7 +24,7 @@ def run_and_map(
 ) -> tuple[Traced[T], Record]:
     """Makes the run and calls ``look(pid, moment)`` while its program is held, as :func:`ptrace_hold.run` does.
 
-    The launcher tells of the process while that still waits to execute the program, and waits in turn until it is held.
+    The launcher announces the process before that executes the program, and waits until it is held.
 
     Raises what :func:`pagelab.runner.run` raises, :class:`BadInputError` where the program cannot be executed, and
     :class:`MachineError` where it cannot be traced.

@@ -143,7 +143,7 @@ class AddressMap(_Model):
     method: Literal["scan", "pagemap"]
     """``scan``: page sizes by the ioctl PAGEMAP_SCAN; ``pagemap``: an older kernel, where only root sees page sizes."""
     folios: bool
-    """Sizes between the base page and 2M were told apart (kpageflags, root); without, they count as base pages."""
+    """Sizes between the base page and 2M were distinguished (kpageflags, root); else they count as base pages."""
     by_size: list[SizeBytes]
     peak_bytes: int | None = None
     """The most that was resident at any time so far; ``None`` where the kernel does not tell."""

@@ -13,15 +13,14 @@ import altair as alt
 import numpy as np
 import numpy.typing as npt
 
-from ..charts import theme
-from ..charts.files import PICTURE_FORMATS, render
+from ..charts import PICTURE_FORMATS, render, theme
 from ..errors import BadInputError, PagelabError
 from .model import AddressMap, Region
 from .table import page_size, size
 
 BINS = 256
 STRIPS = 14
-"""Regions drawn at most; what is left out is said in the picture."""
+"""Regions drawn at most; the picture names the number of the others."""
 _DRAWN_SHARE = 0.995
 """Regions beyond this share of the resident memory, largest first, are not drawn."""
 _WIDTH = 720
@@ -212,7 +211,7 @@ def _equal(base: npt.NDArray[np.float64], share: npt.NDArray[np.float64]) -> lis
 
 
 def unit_of(span: int) -> tuple[int, str]:
-    """Bytes and name of the unit in which an axis over so many bytes is labelled."""
+    """Bytes and name of the unit for the labels of an axis over this many bytes."""
     if span >= 4 << 30:
         return 1 << 30, "GiB"
     return (1 << 20, "MiB") if span >= 4 << 20 else (1 << 10, "KiB")

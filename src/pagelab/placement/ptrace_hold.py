@@ -47,7 +47,7 @@ def run(
 ) -> Traced[T]:
     """Starts ``argv`` and calls ``look(pid, moment)`` while the process is held.
 
-    Without ``after_s`` that is just before its end; with it, after so many seconds, or at its end where that
+    Without ``after_s`` that is just before its end; with it, after ``after_s`` seconds, or at its end if that
     comes first. A process that was looked at before its end is ended afterwards (TERM, then KILL). ``stdout`` is
     ``inherit``, ``null`` or a path.
 
@@ -135,7 +135,7 @@ def follow(
 ) -> Traced[T]:
     """Lets a seized process run until it is to be mapped; see :func:`run`.
 
-    ``end`` ends a process that was looked at before its end, and tells how; without it, the process is our child.
+    ``end`` ends a process that was examined before its end, and returns its status; without it, it is our child.
     """
     deadline = None if after_s is None else time.monotonic() + after_s
     while True:

@@ -1,4 +1,4 @@
-"""Descriptions of translation hardware from measured chases: what ``pagelab doctor --probe-translation`` writes.
+"""Descriptions of translation hardware from measured chases: the output of ``pagelab doctor --probe-translation``.
 
 A preset that the measurement bears out keeps its arrays; where it does not, they are what was measured. The one number
 that no vendor states, cycles to read a table entry, is chosen so that the simulated chase costs what the real one did.
@@ -43,7 +43,7 @@ _ARM = {"0xd0c": "neoverse-n1", "0xd40": "neoverse-v1", "0xd49": "neoverse-n2"}
 
 @dataclass(frozen=True)
 class Step:
-    """Where a level of 4K entries ends: the longest chase that fits and the first that does not (pages)."""
+    """The end of a level of 4K entries: the longest chase that fits and the first that does not (pages)."""
 
     fits: int
     beyond: int
@@ -51,7 +51,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a description is made of.
+    """The measurements behind a description.
 
     ``first``, ``second``: steps of chases over 4K pages; ``first_large``: over 2M pages.
 

@@ -20,15 +20,15 @@ from ..sizes import size_bytes
 _SIZES = {"size", "bytes", "line", "line_bytes", "spans", "page", "page_bytes"}
 """Keys whose values may be written as sizes, besides the lists ``pages`` and ``parts``."""
 _RENAMED = {"size": "bytes", "line": "line_bytes", "page": "page_bytes", "level": "levels"}
-"""What reads well in TOML, and what the native part calls it."""
+"""Words of TOML files, and the native part's names for them."""
 
 
 @dataclass(frozen=True)
 class Source:
     """Sources of a preset's numbers; ``verified`` is False without a document.
 
-    ``second_hand``: neither the vendor nor the processor itself (CPUID) says so: encyclopedias, the press, measurements
-    of others.
+    ``second_hand``: neither from the vendor nor from the processor itself (CPUID), but from encyclopedias, the press,
+    measurements of others.
     """
 
     what: str

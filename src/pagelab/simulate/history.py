@@ -21,7 +21,7 @@ class History:
     """The simulated machine before the program starts; ``turnover=0`` is one that has just booted.
 
     A seed stands for a machine with another past of this kind, not for the next execution on the same machine.
-    docs/method/cache.md has the model; shares are of memory where nothing else is said.
+    docs/method/cache.md has the model; shares are of memory unless noted otherwise.
     """
 
     memory_bytes: int = 1 << 30
@@ -31,7 +31,7 @@ class History:
     cached: float = 0.5
     """Pages of files, at most."""
     turnover: float = 2.0
-    """How many times the memory has been handed out before."""
+    """Number of times that the memory was handed out before."""
     programs: int = 64
     """Programs that lived side by side, about."""
     peak: float = 0.0
@@ -39,7 +39,7 @@ class History:
     kept: float = 0.0
     """Share of ``used`` that one program has from the beginning."""
     scattered: float = 0.0
-    """Single pages, anywhere, that nobody gives back or moves: objects of the kernel from long before."""
+    """Single pages, anywhere, that are never given back or moved: old objects of the kernel."""
     programs_differ: float = 2.0
     """Standard deviation of the binary logarithm of programs' sizes."""
     growing: int = 8
@@ -120,7 +120,7 @@ class AgedMemory(NamedTuple):
     """``seed``, ``block_bytes``, ``free_blocks`` (as in ``/proc/buddyinfo``), and ``available``: the share of the free
     memory from which a block of this size can be had."""
     runs: pl.DataFrame
-    """``seed``, ``pages``, ``runs``: how many runs of so many consecutive frames a fresh process's pages have."""
+    """``seed``, ``pages``, ``runs``: the number of runs of ``pages`` consecutive frames in a fresh process."""
 
 
 def aged_memory(history: History, seeds: Iterable[int] = (0,), *, pages: int = 16_384) -> AgedMemory:

@@ -41,9 +41,9 @@ class Placement:
     name: str
     policy: policies.Policy
     regions: tuple[Region, ...] = ()
-    """What the kinds of memory in rules stand for; without it, rules can name only ranges and pagelab's pools."""
+    """The meaning of kinds of memory in rules; without it, rules can name only ranges and pagelab's pools."""
     pools: tuple[Pool, ...] = POOLS
-    """Where the trace has heap, anonymous mappings and arenas."""
+    """Heap, anonymous mappings and arenas in the trace."""
 
     def native(self, colours: int) -> dict[str, Any]:
         """The input of the native part. ``colours``: of the cache, if the policy does not set them.
@@ -61,7 +61,7 @@ class Placement:
         }
 
     def of_trace(self, pools: Sequence[Pool]) -> Placement:
-        """The same for a trace with these pools; as it is where the trace tells none."""
+        """The same for a trace with these pools; unchanged if the trace has none."""
         return replace(self, pools=tuple(pools)) if pools else self
 
     def extents(self) -> tuple[list[tuple[int, int, int]], int]:
@@ -98,7 +98,7 @@ class Design:
         return json.dumps({"history": asdict(self.history), "placements": placements, "seeds": self.seeds})
 
     def of_trace(self, pools: Sequence[Pool]) -> Design:
-        """The same with the pools of a trace, where it tells them."""
+        """The same with the pools of a trace, if it has them."""
         return replace(self, placements=tuple(one.of_trace(pools) for one in self.placements))
 
     def executions(self) -> list[tuple[Placement, int]]:

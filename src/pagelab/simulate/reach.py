@@ -1,4 +1,4 @@
-"""Whether placements reach a trace: one that meets none of its pages would silently equal base pages."""
+"""Check that placements reach a trace: one that meets none of its pages would silently equal base pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN = 6
 
 
 def header_of(trace: Trace) -> dict[str, Any]:
-    """The header of a trace file; empty of arrays, and of a file that cannot be read: whoever reads it says why."""
+    """The header of a trace file; empty for arrays, and for an unreadable file: its reader reports the reason."""
     if not isinstance(trace, str | os.PathLike):
         return {}
     from ..trace import TraceError, info
@@ -38,9 +38,9 @@ def pools_of(trace: Trace) -> tuple[Pool, ...]:
 
 
 def require_data_runs(trace: Trace) -> None:
-    """Raises :class:`BadInputError` for page runs that fetches are in, as far as the header tells.
+    """Raises :class:`BadInputError` for page runs with fetches in them, as far as the header shows.
 
-    In runs they cannot be told from data.
+    Runs do not distinguish them from data.
     """
     header = header_of(trace)
     if header.get("content") == "runs" and "fetch" in _kinds(header):
@@ -51,7 +51,7 @@ def require_data_runs(trace: Trace) -> None:
 
 
 def _kinds(header: Mapping[str, Any]) -> set[str]:
-    """The kinds of references that went into a trace, where it or what it was made of says so."""
+    """The kinds of references that went into a trace, if its header or its source's header has them."""
     provenance = header.get("provenance") or {}
     options = (provenance.get("parameters") or {}).get("options") or {}
     found = set(str(options.get("kinds", "")).split("+"))
@@ -73,7 +73,7 @@ def require_met(trace: Trace, design: Design) -> None:
 
 
 def require_met_by(starts: Iterable[int], design: Design) -> None:
-    """As :func:`require_met`, by the first addresses of the windows of 2 MiB that were met."""
+    """Like :func:`require_met`, by the first addresses of the windows of 2 MiB that the trace uses."""
     windows = np.unique(np.fromiter(starts, np.uint64)) >> np.uint64(WINDOW_BITS)
     for one in design.placements:
         if len(windows) and one.claims():

@@ -28,7 +28,7 @@ T95 = 2.365
 """Student's t with 7 degrees of freedom, one less than the parts: 95% lie within."""
 STEEP = 0.7
 """The curve changes so many times as much as the parts differ, over the distances that a sample cannot tell apart,
-where their spread says nothing: near a jump, all of them may be on the wrong side."""
+where their spread is no guide: near a jump, all of them may be on the wrong side."""
 Epoch = tuple[float, "_Curve"]
 """The rate at which a curve was counted, and the curve."""
 
@@ -79,7 +79,7 @@ def sampled_paging(
 
     SHARDS-adj (Waldspurger et al., FAST 2015): pages are chosen by a hash, distances and counts are scaled, counts
     relative to the references that were expected. ``standard_error`` is such that the estimate ± :data:`T95` of it is a
-    95% interval: docs/method/paging.md says how it is made and how often it holds the exact value. Memories with fewer
+    95% interval: docs/method/paging.md has its construction and its coverage. Memories with fewer
     than :data:`LEAST_FRAMES` sampled frames a colour are left out, because the sample has no such distances; so are
     those whose interval reaches down to zero, with a :class:`SampleWarning` that names the
     colours at which estimates hold.
@@ -168,7 +168,7 @@ def sample(
 def _estimates(
     epochs: list[Any], at: int, colours: int, frames: NDArray[np.int64], references: int
 ) -> tuple[Floats, Floats]:
-    """Faults a reference with so many frames of each colour, and how wide their 95% interval is to either side.
+    """Faults a reference with ``frames`` frames of each colour, and the width of their 95% interval to either side.
 
     ``at`` numbers the curve of this colour count in each epoch.
     """
@@ -190,10 +190,10 @@ def _estimates(
     )
     spread = T95 * np.std(parts, axis=0, ddof=1) / math.sqrt(groups)
     width = spread + np.abs(estimate - np.mean(parts, axis=0))
-    # So many frames more or fewer may be what the sample says, in all colours at once.
+    # The sample's uncertainty as a number of frames, more or fewer, in all colours at once.
     shift = NormalDist().inv_cdf(1 - 0.025 / colours) * np.sqrt(frames * (1 - last_rate) / last_rate)
     jump = np.maximum(share(frames - shift) - estimate, estimate - share(frames + shift))
-    # There are not more faults than references; what the sample says beyond is left to the width.
+    # There are not more faults than references; an excess of the sample is left to the width.
     return np.minimum(estimate, 1.0), width + np.where(jump > STEEP * spread, jump, 0.0)
 
 
@@ -203,7 +203,7 @@ def _refuse_reduced(header: dict[str, Any]) -> None:
 
 
 def _faults(epochs: list[Epoch], frames: NDArray[Any]) -> Floats:
-    """Estimated faults with so many frames of each colour: each sampled reference stands for 1 / rate of them."""
+    """Estimated faults with ``frames`` frames of each colour: each sampled reference stands for 1 / rate of them."""
     total = np.zeros(len(frames))
     for rate, (_, _, cold, reused, _) in epochs:
         counts = np.frombuffer(reused, np.uint64).astype(np.float64)

@@ -85,8 +85,7 @@ def chosen(values: Sequence[int], count: int) -> list[int]:
 
 def write_figure(spec: dict[str, Any], stem: Path) -> list[Path]:
     """The figure as SVG, PNG and a standalone page, in one directory; raises :class:`MachineError`."""
-    from pagelab.charts import theme
-    from pagelab.charts.files import render
+    from pagelab.charts import render, theme
 
     paper = theme.on_paper(spec)
     written = []

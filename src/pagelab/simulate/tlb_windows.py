@@ -32,7 +32,7 @@ from .tlb_runs import started
 
 COUNTS = ("h", "m", "c")
 FEWEST, SHARE = 10, 20
-"""Windows without which a standard error says little; each window has this part of its stretch of the trace."""
+"""The least number of windows for a useful standard error; each window has this part of its stretch of the trace."""
 RECENT = 16_384
 """Base pages: several times the entries of the largest second level."""
 LEAST = 1000
@@ -129,7 +129,7 @@ def _estimated(name: str, found: pl.DataFrame, total: int, size: int) -> dict[st
         error = scale * float(values.std(ddof=1)) * np.sqrt(left / n)
         middle = scale * float(values.mean())
         reach = float(stats.t.ppf(0.975, n - 1)) * error
-        # Rare events: few windows have one, and their scatter says nothing. Cycles come in walks.
+        # Rare events: few windows have one, and their scatter is no guide. Cycles come in walks.
         counted, each = (own["m"].to_numpy(), own["walk"].to_numpy().max()) if count == "c" else (values, 1.0)
         events = float(counted.sum())
         most = float(stats.chi2.ppf(0.975, 2 * (events + 1))) / 2
@@ -162,7 +162,7 @@ def _counts(
 def _references(trace: Any) -> int:
     if isinstance(trace, np.ndarray):
         return int(trace.size)
-    from ..trace.operations import info
+    from ..trace.files import info
 
     return int(info(Path(trace))["references"])
 

@@ -1,4 +1,4 @@
-"""References from wherever they come: a trace file, a NumPy array, an iterator of arrays."""
+"""References for the simulations of paging: from a trace file, a NumPy array, or an iterator of arrays."""
 
 from __future__ import annotations
 
@@ -127,9 +127,8 @@ def refuse_samples(path: str, header: dict[str, Any]) -> None:
 def exact_from(header: dict[str, Any], colours: Sequence[int], colouring: str, page_bytes: int) -> int:
     """The smallest memory, in pages, that a trace is exact for under LRU: more than one where it was reduced.
 
-    Raises :class:`BadInputError` for colours and page sizes that it was not reduced for. A reduction looks at the page
-    number modulo the number of colours; how other colourings would share the dropped references out, nobody has looked
-    at.
+    Raises :class:`BadInputError` for colours and page sizes that it was not reduced for. A reduction uses the page
+    number modulo the number of colours; how other colourings would spread the dropped references is not known.
     """
     reduction = header.get("reduction")
     if reduction is None:

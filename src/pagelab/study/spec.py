@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
-from ..contract.run_setting import KEEP, RunSetting
+from ..contract.rows import KEEP, RunSetting
 from ..contract.settings import RUN_SETTINGS
 from . import toml_model
 

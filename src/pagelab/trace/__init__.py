@@ -11,13 +11,10 @@ releases the GIL.
 49152
 """
 
-from pagelab.trace.capture import Capture, capture
-from pagelab.trace.data import KINDS, References, Runs, page_bits
-from pagelab.trace.errors import TraceError
-from pagelab.trace.lackey import capture_with_lackey
-from pagelab.trace.operations import FORMATS, concat, convert, info, interleave, reduce
-from pagelab.trace.reading import Trace
-from pagelab.trace.writing import write
+from pagelab.trace.capture import Capture, capture, capture_with_lackey
+from pagelab.trace.data import KINDS, References, Runs, TraceError, page_bits
+from pagelab.trace.files import Trace, info, write
+from pagelab.trace.operations import FORMATS, concat, convert, interleave, reduce
 
 __all__ = [
     "FORMATS",

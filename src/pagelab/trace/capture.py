@@ -1,7 +1,9 @@
-"""Capture with QEMU's user-mode emulator and the plugin in it (crates/qemu)."""
+"""Captures: with QEMU's user-mode emulator and the plugin in it (crates/qemu), or with valgrind's lackey."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -10,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from pagelab import environment, paths
+from pagelab.errors import BadInputError, MachineError
 from pagelab.policy import Policy
 from pagelab.trace import pools as governed
-from pagelab.trace.data import kind_codes, page_bits
-from pagelab.trace.errors import TraceError
-from pagelab.trace.operations import ask, output, records
+from pagelab.trace.data import KINDS, TraceError, kind_codes, page_bits
+from pagelab.trace.files import ask, info
+from pagelab.trace.operations import output, records
 from pagelab.trace.program import emulator, resolve
 
 
@@ -34,7 +37,7 @@ class Capture:
     images: list[dict[str, Any]]
     """Process images, by address space: pid, parent, command, references, threads, instructions, ended."""
     notes: list[str]
-    """What was not followed."""
+    """Parts of the program that were not followed."""
     cut_off: int
     """Processes that lived on after the program and were cut off."""
 
@@ -83,7 +86,7 @@ def capture(
     parameters = {
         "capture": list(argv),
         "way": "qemu",
-        "emulator": _version(qemu),
+        "emulator": _emulator_version(qemu),
         "options": options,
         "ranges": [f"{low:#x}-{high:#x}" for low, high in ranges],
         "cpu": cpu,
@@ -121,7 +124,7 @@ def capture(
 
 
 def _check_governed(governing: governed.Governing, name: str, path: Path) -> None:
-    """A trace whose header tells of pools that the program did not have is none: it goes."""
+    """Removes a trace whose header has pools that the program did not have: it is invalid."""
     refusals = governing.refusals()
     if refusals or not governing.reached():
         path.unlink(missing_ok=True)
@@ -190,6 +193,68 @@ def _short_directory() -> str | None:
     return None if len(usual) < 60 and "," not in usual else "/tmp"
 
 
-def _version(qemu: str) -> str:
+def _emulator_version(qemu: str) -> str:
     shown = subprocess.run([qemu, "--version"], capture_output=True, text=True, check=False).stdout
     return shown.splitlines()[0] if shown else qemu
+
+
+def capture_with_lackey(
+    argv: Sequence[str],
+    path: Path | str,
+    *,
+    full: bool = False,
+    page_bytes: int | str = 4096,
+    kinds: Iterable[str] = ("load", "store"),
+    force: bool = False,
+    level: int = 3,
+) -> Capture:
+    """As :func:`~pagelab.trace.capture`, without windows, ranges and children; threads are not distinguished."""
+    valgrind = shutil.which("valgrind")
+    if valgrind is None:
+        raise MachineError("cannot find valgrind; run: sudo apt install valgrind")
+    if not argv or shutil.which(argv[0]) is None:
+        name = argv[0] if argv else "nothing"
+        raise BadInputError(f"cannot trace {name}: not found, or not executable; give its path")
+    parameters = {"capture": list(argv), "way": "lackey", "emulator": _valgrind_version(valgrind), "kinds": list(kinds)}
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb"):
+        try:
+            command = [valgrind, "--tool=lackey", "--trace-mem=yes", f"--log-fd={writing}", *argv]
+            process = subprocess.Popen(command, pass_fds=[writing], env=environment.inherited())
+        finally:
+            os.close(writing)
+        try:
+            written = ask(
+                {
+                    "work": "convert",
+                    "input": f"/dev/fd/{reading}",
+                    "format": "lackey",
+                    "records": records(kinds, None if full else page_bytes),
+                    "output": output(path, force, level, parameters),
+                }
+            )
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            status = process.wait()
+    return Capture(
+        Path(path),
+        status,
+        written["references"],
+        written["records"],
+        0.0,
+        _kinds(path) if full else None,
+        [{"command": list(argv), "references": written["references"], "ended": "exit" if status >= 0 else "killed"}],
+        ["lackey records one process, and does not distinguish its threads"],
+        0,
+    )
+
+
+def _kinds(path: Path | str) -> dict[str, int]:
+    found: dict[str, Any] = info(path, thorough=True)["thorough"]
+    return dict(zip(KINDS, found["kinds"], strict=True))
+
+
+def _valgrind_version(valgrind: str) -> str:
+    return subprocess.run([valgrind, "--version"], capture_output=True, text=True, check=False).stdout.strip()

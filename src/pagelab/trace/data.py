@@ -1,9 +1,11 @@
-"""Batches of a trace, as arrays."""
+"""Batches of a trace as arrays, their kinds and page sizes, and the errors of traces."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +13,39 @@ from numpy.typing import NDArray
 
 from pagelab.errors import BadInputError
 from pagelab.sizes import size_bytes
-from pagelab.trace.errors import TraceError
+
+
+class TraceError(BadInputError):
+    """A trace, or a request for it, cannot be accepted.
+
+    ``kind``: ``torn``, ``damaged``, ``sampled``, ``reduced``, ``not-a-trace``, ``io`` or ``invalid``.
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@contextmanager
+def native(path: Path | str | None = None) -> Iterator[None]:
+    """Errors of the native part as :class:`TraceError`, with the trace's name before them."""
+    from pagelab._native import TraceRefused
+
+    where = f"{path}: " if path is not None else ""
+    try:
+        yield
+    except TraceRefused as error:
+        kind, message = error.args
+        raise TraceError(kind, f"{where}{message}") from None
+    except OSError as error:
+        raise TraceError("io", f"{where}{error.strerror or error}") from None
+
 
 KINDS = ("load", "store", "fetch", "other")
-"""What a reference does; ``References.kind`` holds the position in this tuple."""
+"""Kinds of references; ``References.kind`` holds the position in this tuple."""
 
 DEMAND = ("load", "store", "fetch")
-"""What can fault."""
+"""Kinds that can fault."""
 
 
 @dataclass(frozen=True)

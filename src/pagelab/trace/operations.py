@@ -1,27 +1,16 @@
-"""Operations on trace files, requested as data and executed natively."""
+"""Operations on trace files: requests as data, executed by the native part."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pagelab.trace.data import KINDS, bytes_of, kind_codes, page_bits
-from pagelab.trace.errors import TraceError, native
-from pagelab.trace.provenance import provenance
+from pagelab.trace.data import KINDS, TraceError, bytes_of, kind_codes, page_bits
+from pagelab.trace.files import ask, info, provenance, write
 
 FORMATS = ("lackey", "dinero", "champsim", "csv", "raw", "raw-pages", "perf-script", "parquet")
 """Foreign formats that :func:`convert` reads: ``Format`` of ``crates/trace/src/foreign/mod.rs``, and Parquet."""
-
-
-def ask(request: dict[str, Any], path: Path | str | None = None) -> dict[str, Any]:
-    """Hands an operation to the native part; raises :class:`~pagelab.trace.TraceError`."""
-    from pagelab._native import trace_work
-
-    with native(path):
-        answer: dict[str, Any] = json.loads(trace_work(json.dumps(request)))
-    return answer
 
 
 def records(kinds: Iterable[str], page: str | int | None) -> dict[str, Any]:
@@ -36,11 +25,6 @@ def output(path: Path | str, force: bool, level: int, parameters: dict[str, Any]
     if not 1 <= level <= 19:
         raise TraceError("invalid", f"compression level {level}: 1 to 19")
     return {"path": str(path), "force": force, "level": level, "provenance": provenance(parameters)}
-
-
-def info(path: Path | str, *, thorough: bool = False) -> dict[str, Any]:
-    """Contents of a trace; ``thorough`` reads all of it, checks every chunk, and counts kinds, threads and pages."""
-    return ask({"work": "info", "input": str(path), "thorough": thorough}, path)
 
 
 def convert(
@@ -87,7 +71,6 @@ def _convert_parquet(
 ) -> dict[str, Any]:
     """As :func:`convert`; ``kind`` may be a name or a code."""
     from pagelab.trace.parquet import batches, columns
-    from pagelab.trace.writing import write
 
     wanted = list(kinds)
     if "page" in columns(source):

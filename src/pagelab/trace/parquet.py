@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pagelab.trace.data import KINDS
-from pagelab.trace.errors import TraceError
+from pagelab.trace.data import KINDS, TraceError
 
 if TYPE_CHECKING:
     import polars as pl

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pagelab import paths, policy
-from pagelab.trace.errors import TraceError
+from pagelab.trace.data import TraceError
 from pagelab.trace.program import Program
 
 POOL_BYTES = 1 << 40
@@ -65,7 +65,7 @@ def of_header(header: Mapping[str, Any]) -> tuple[Pool, ...]:
 
 
 def in_header(pools: Sequence[Pool]) -> dict[str, Any]:
-    """What a trace's header says of its pools, as :func:`of_header` reads it."""
+    """The entry for pools in a trace's header, as :func:`of_header` reads it."""
     return {"pools": {pool.memory: f"{pool.start:#x}-{pool.end:#x}" for pool in pools}} if pools else {}
 
 
@@ -76,7 +76,7 @@ def _pool(memory: str, span: str) -> Pool:
 
 @dataclass(frozen=True)
 class Governing:
-    """What makes the emulated program a governed one: a plan, and a directory for the library's files."""
+    """The means to govern the emulated program: a plan, and a directory for the library's files."""
 
     directory: Path
     pools: tuple[Pool, ...]
@@ -99,7 +99,7 @@ class Governing:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What the trace's header says of it."""
+        """Its entry in the trace's header."""
         told = in_header(self.pools)
         return told | {"policy": self.policy.name, "policy_toml": self.policy.toml} if told else {}
 

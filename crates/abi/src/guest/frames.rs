@@ -1,6 +1,6 @@
 //! Frame placement in the guest file: one slot a strategy, and one for the engine.
 //!
-//! Every word is updated while the program runs (that is what `pagelab stat` reads), except those said to be counted
+//! Every word is updated while the program runs (that is what `pagelab stat` reads), except those described as counted
 //! at exit.
 
 use core::sync::atomic::AtomicU64;
@@ -9,9 +9,9 @@ use crate::plan::MAX_STRATEGIES;
 
 /// Slots for strategies, by number in the plan.
 pub const FRAMES_SLOTS: usize = MAX_STRATEGIES;
-/// Colours told apart in a slot; with more colours, colour `c` is counted at `c % COLOUR_SLOTS`.
+/// Colours with a count of their own in a slot; with more colours, colour `c` is counted at `c % COLOUR_SLOTS`.
 pub const COLOUR_SLOTS: usize = 1024;
-/// Memory nodes told apart; the last has those with higher numbers as well.
+/// Memory nodes with a count of their own; the last count includes those with higher numbers.
 pub const NODE_SLOTS: usize = 16;
 /// Room for reasons why memory is out of reach.
 pub const OUT_OF_REACH_SLOTS: usize = 16;

@@ -24,9 +24,9 @@ pub enum PlacementMethod {
 /// One kind of warning, as a process counted it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WarningReport {
-    /// What happened.
+    /// The event.
     pub kind: GuestWarning,
-    /// How often.
+    /// Its number of occurrences.
     pub count: u64,
     /// errno of the first time.
     pub errno: Option<i32>,
@@ -54,7 +54,7 @@ pub struct RegionReport {
     pub memory: Option<Memory>,
     /// Page size asked, bytes; `None`: left to the kernel.
     pub asked: Option<u64>,
-    /// How tiles were to be made; `None` where nothing was asked.
+    /// The requested way to make tiles; `None` without a request.
     pub via: Option<Via>,
     /// Rule it came from.
     pub rule: u64,
@@ -92,7 +92,7 @@ pub struct Rusage {
     pub max_rss_bytes: u64,
 }
 
-/// What the library's own measuring took: part of what the kernel accounts to the process.
+/// The cost of the library's own measuring, which the kernel accounts to the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measuring {
     /// User time.

@@ -135,20 +135,20 @@ impl StrategySpec {
     }
 }
 
-/// A compiled policy: what a plan says in every run of it.
+/// A compiled policy: the part of a plan that is the same in every run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanSpec {
     /// See [`Flags`]; those that a run adds are in [`RunSpec`].
     pub flags: Flags,
     /// In rule order.
     pub sections: Vec<SectionSpec>,
-    /// How many rules the policy has; sections with this [`SectionSpec::rule`] are its default's.
+    /// Number of rules of the policy; sections with this [`SectionSpec::rule`] are its default's.
     pub rules: u16,
-    /// What [`SectionSpec::frames`] counts in.
+    /// The list that [`SectionSpec::frames`] indexes.
     pub strategies: Vec<StrategySpec>,
 }
 
-/// What one run adds to a compiled policy. It fills in what the policy leaves open, and changes nothing that it says.
+/// The additions of one run to a compiled policy. They fill in what the policy leaves open, and change nothing of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunSpec {
     /// Absolute path of the run directory, where guests create their files.

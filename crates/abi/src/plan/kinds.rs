@@ -44,7 +44,7 @@ impl Memory {
     }
 }
 
-/// How a tile of 2 MiB is made. 1 GiB tiles are always [`Via::Hugetlb`], every other size always [`Via::Thp`].
+/// The way to make a tile of 2 MiB. 1 GiB tiles are always [`Via::Hugetlb`], every other size always [`Via::Thp`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Via {
@@ -96,7 +96,7 @@ impl Flags {
     pub const INHERIT_EXEC: Flags = Flags(1 << 1);
     /// Placement is measured at exit.
     pub const MEASURE: Flags = Flags(1 << 2);
-    /// What is resident of mapped files is recorded at start.
+    /// The resident part of mapped files is recorded at start.
     pub const RESIDENCY: Flags = Flags(1 << 3);
     /// The guest may switch mTHP sizes in sysfs around populating a tile (several mTHP sizes; root, a host of one's own).
     pub const MTHP_SWITCHES: Flags = Flags(1 << 4);

@@ -1,10 +1,10 @@
 //! The strategies that place frames: one table, which the plan, the policy language, the simulator, the program's own hints,
 //! records, help texts and checks of the documentation read.
 //!
-//! A new strategy is a row here, a file in `pagelab_frames::strategy` with its variant of `Numbered` (of `AnyStrategy`
+//! A new strategy is a row here, a type in `pagelab_frames::strategy` with its variant of `Numbered` (of `AnyStrategy`
 //! if it reads lists), and a name in `pagelab.h`, unless it takes something that no strategy takes yet.
 
-/// What a strategy can be told, beside what every strategy takes.
+/// A parameter of a strategy, besides those that every strategy takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parameter {
     /// Colours are turned by a hash of the process id.
@@ -19,11 +19,11 @@ pub enum Parameter {
     Frames,
     /// A saved map.
     Map,
-    /// What each page of ranges of addresses gets.
+    /// A colour or frame for each page of ranges of addresses.
     Spans,
     /// A shared object.
     Path,
-    /// What the shared object is told.
+    /// The argument of the shared object.
     Argument,
 }
 
@@ -61,16 +61,16 @@ impl Parameter {
     }
 }
 
-/// What there is to know of a strategy without running it.
+/// The description of a strategy.
 #[derive(Debug)]
 pub struct Facts {
     /// Its word in policies and records.
     pub name: &'static str,
-    /// What it can be told.
+    /// Its parameters.
     pub parameters: &'static [Parameter],
-    /// What it does, as part of a sentence.
+    /// Its effect, as part of a sentence.
     pub summary: &'static str,
-    /// How help texts show it.
+    /// Its example in help texts.
     pub example: &'static str,
     /// It wants particular colours or frames: the pool may have to hold much that it rejects.
     pub is_particular: bool,
@@ -149,7 +149,7 @@ strategies! {
         is_particular: false,
         is_in_sequence: false,
     };
-    /// What a module (a shared object of the user's) answers.
+    /// The answers of a module (a shared object of the user's).
     Module = 5: Facts {
         name: "module",
         parameters: &[Parameter::Path, Parameter::Argument, Parameter::Seed],
@@ -179,7 +179,7 @@ impl StrategyKind {
         self.facts().name
     }
 
-    /// Whether it can be told this.
+    /// Whether it takes this parameter.
     #[must_use]
     pub fn takes(self, parameter: Parameter) -> bool {
         self.facts().parameters.contains(&parameter)

@@ -26,7 +26,7 @@ pub(super) struct Text {
     bytes: u32,
 }
 
-/// How the frames of pages are chosen; its lists are read through the plan ([`Plan::words`], [`Plan::span`]).
+/// The choice of frames for pages; its lists are read through the plan ([`Plan::words`], [`Plan::span`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strategy {
     /// Its kind.

@@ -142,7 +142,7 @@ fn foreign_files_and_other_versions_are_refused() {
     assert_eq!(Plan::parse(&bytes).unwrap_err(), PlanError::NotAPlan);
 }
 
-/// Whatever single byte is damaged, reading stays in bounds: it is refused, or every accessor still answers.
+/// With any single byte damaged, reading stays in bounds: the plan is refused, or every accessor still answers.
 #[test]
 fn damaged_plans_never_lead_out_of_bounds() {
     let bytes = sample().encode(&RunSpec::default()).unwrap();

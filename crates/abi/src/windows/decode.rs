@@ -10,7 +10,7 @@ use super::{
     WindowSlot, WindowsFile,
 };
 
-/// What passed in a window.
+/// Time and usage in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "field by field as in UsageSlot")]
 pub struct Usage {
@@ -22,7 +22,7 @@ pub struct Usage {
     pub major_faults: u64,
 }
 
-/// What memory the process had at the last look inside a window, in bytes; see [`PlacedSlot`].
+/// Memory of the process at the last look inside a window, in bytes; see [`PlacedSlot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "field by field as in PlacedSlot")]
 pub struct Placed {
@@ -37,11 +37,11 @@ pub struct Measured {
     pub name: usize,
     /// CLOCK_MONOTONIC at its begin.
     pub begin_ns: u64,
-    /// What was found in it; `None`: nobody looked.
+    /// The findings in it; `None`: it was not examined.
     pub placed: Option<Placed>,
-    /// What passed in it.
+    /// Time and usage in it.
     pub used: Usage,
-    /// What the run's counters counted meanwhile, in the order in which they were handed over; `None`: not counted.
+    /// Counts of the run's counters in it, in the order in which they were handed over; `None`: not counted.
     pub counts: [Option<u64>; EVENTS],
 }
 
@@ -68,11 +68,11 @@ pub struct Windows {
     pub open: Vec<usize>,
     /// The misuse.
     pub told: Told,
-    /// How many of the run's counters the image knew of.
+    /// Number of the run's counters that the image knew.
     pub events: usize,
 }
 
-/// The file that says which descriptors are counters; those beyond [`EVENTS`] are left out.
+/// The file that lists the descriptors of counters; those beyond [`EVENTS`] are left out.
 #[must_use]
 pub fn handed(counters: &[HandedCounter]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HANDED_BYTES);

@@ -28,7 +28,7 @@ pub struct Counts {
     pub free: u32,
     /// Slots without a page.
     pub empty: u32,
-    /// Slots somebody is working on.
+    /// Slots in use by a caller.
     pub held: u32,
 }
 

@@ -1,16 +1,16 @@
 //! Target numbers of pages of each colour in the stock.
 //!
 //! A colour that programs ask for often must not run out, and the others should not take its place in a bounded store. So
-//! requests are counted by colour, older ones for less and less, and a store of so many pages has a **goal** a colour in
-//! proportion to them. Before much was asked for, all colours count alike.
+//! requests are counted by colour, older ones with less and less weight, and a stock has a **goal** for each colour, in
+//! proportion to them. Before there are many requests, all colours count alike.
 
 use super::Stock;
 
-/// So many requests, spread evenly, are taken for granted.
+/// Requests, spread evenly, that are assumed before the first one.
 const PRIOR: u64 = 1024;
-/// At so many, all counts are halved: what was asked for before the last 8,192 to 16,384 requests hardly counts.
+/// At this number of requests all counts are halved: those before the last 8,192 to 16,384 hardly count.
 const MEMORY: u32 = 16 * PRIOR as u32;
-/// A colour gets at most so many even shares. Chunks bring all colours alike, so a goal of k shares may cost k times the
+/// A colour gets at most this many even shares. Chunks bring all colours alike: a goal of k shares may cost k times the
 /// memory that it names.
 const MOST_SHARES: u64 = 4;
 
@@ -45,7 +45,7 @@ impl Stock<'_> {
         self.count(colour) * part < self.goal(colour, pages)
     }
 
-    /// Whether some colour would run out if so many more requests came, spread as those of late.
+    /// Whether some colour would run out within `requests` more requests, spread as the recent ones.
     pub fn runs_out(&self, requests: u32) -> bool {
         let all = u64::from(self.asked);
         let lacks = |list: &super::List| u64::from(list.count) * all < u64::from(requests) * u64::from(list.asked);

@@ -5,9 +5,9 @@ use super::lists::EMPTIES;
 use super::{CHUNK_SLOTS, NIL, Run, SlotId, State, Stock};
 use crate::strategy::Want;
 
-/// How many slots of a list are looked at, at each end, for the longest run that begins there.
+/// Number of slots of a list that are examined, at each end, for the longest run that begins there.
 const LOOKS: u32 = 4;
-/// How far from the wanted colour a substitute is looked for before any will do.
+/// Greatest distance from the wanted colour of a substitute; beyond it, any colour is taken.
 const NEIGHBOURS: u32 = 8;
 
 impl Stock<'_> {
@@ -64,7 +64,7 @@ impl Stock<'_> {
         self.take(colour)
     }
 
-    /// Takes a free or empty slot by number, to work on it; says whether it was one.
+    /// Takes a free or empty slot by number, to work on it; returns whether it was one.
     pub fn take_this(&mut self, slot: SlotId) -> bool {
         let can = matches!(self.state(slot), Some(State::Free | State::Empty));
         self.hold(slot);
@@ -157,7 +157,7 @@ impl Stock<'_> {
         (best.len > 0).then_some(best)
     }
 
-    /// How many slots from `slot` on are as wanted.
+    /// Number of slots from `slot` on that have the wanted colours.
     #[inline]
     fn extent(&self, slot: SlotId, wants: &[Want]) -> Run {
         let Some(chunk) = self.chunk(slot.chunk()) else { return Run { slot, len: 0 } };

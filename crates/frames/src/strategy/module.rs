@@ -18,7 +18,7 @@ const ANY: u64 = u64::MAX;
 /// Marks an answer as a frame number.
 const FRAME: u64 = 1 << 63;
 
-/// What a module is told when it begins; laid out as `struct pagelab_strategy_setup`.
+/// The setup that a module receives when it begins; laid out as `struct pagelab_strategy_setup`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ModuleSetup {
@@ -52,7 +52,7 @@ pub struct ModuleTable {
     pub name: *const c_char,
     /// Fills the state; 0, or an errno.
     pub init: Option<unsafe extern "C" fn(state: *mut c_void, setup: *const ModuleSetup) -> c_int>,
-    /// What page `vpn` wants: a colour, 2^63 + a frame number, or 2^64 - 1 for anything.
+    /// The wish of page `vpn`: a colour, 2^63 + a frame number, or 2^64 - 1 for anything.
     pub want: Option<unsafe extern "C" fn(state: *mut c_void, vpn: u64) -> u64>,
     /// Takes the last `count` answers back; may be null.
     pub take_back: Option<unsafe extern "C" fn(state: *mut c_void, count: u64)>,

@@ -111,7 +111,7 @@ fn colours(frames: &Frames, machine: &Machine, place: &Place) -> Result<u32, Pol
     }
 }
 
-/// Where a list of exact frames counts from: the start of the one pool or range that it is for.
+/// The origin of a list of exact frames: the start of its one pool or range.
 fn list_base(governed: &[&SectionSpec], place: &Place) -> Result<u64, PolicyError> {
     let base = |section: &&SectionSpec| match (section.memory, section.range) {
         (Memory::Range, Some((start, _))) => start,

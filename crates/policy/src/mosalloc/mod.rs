@@ -12,15 +12,11 @@
 //! Two oddities of Mosalloc's own script are not copied: it merges neighbours such as `3,4` to `3-4` and thereby loses
 //! page 4, and it computes 1 GiB intervals in units of 1 MiB.
 
-mod columns;
-
 use std::sync::Arc;
 
 use crate::error::{Place, PolicyError};
 use crate::raw::{At, RawLayout, RawMosaic, RawTile};
 use crate::units::PageSize;
-
-use columns::{Columns, Row, fields};
 
 /// Columns of the form by interval.
 pub const INTERVAL_COLUMNS: &[&str] = &["type", "pageSize", "startOffset", "endOffset"];
@@ -50,7 +46,7 @@ pub fn read_layout(text: &str, path: &str) -> Result<RawLayout, PolicyError> {
     if rows.is_empty() {
         return Err(PolicyError::new(&header.place, "the layout has a header and no rows"));
     }
-    let by_pool = header.fields.iter().any(|name| columns::same(name, "pool_type"));
+    let by_pool = header.fields.iter().any(|name| same(name, "pool_type"));
     let pools = if by_pool { read_by_pool(header, rows)? } else { read_by_interval(header, rows)? };
     let [brk, mmap, file] = pools.map(|pool| pool.map(Pool::into_mosaic).transpose());
     Ok(RawLayout { brk: brk?, mmap: mmap?, file: file? })
@@ -200,6 +196,95 @@ fn bytes(text: &str, column: &str, place: &Place) -> Result<u64, PolicyError> {
         PolicyError::new(place, format!("{column}: {text:?} is not a size: {}", error.reason()))
             .allowed(crate::size::FORMS)
     })
+}
+
+/// One line, split.
+struct Row {
+    fields: Vec<String>,
+    place: Place,
+}
+
+/// Splits at commas outside quotes and square brackets: Mosalloc's lists hold commas, quoted or not.
+fn fields(line: &str, place: &Place) -> Result<Vec<String>, PolicyError> {
+    let mut fields = vec![String::new()];
+    let (mut quoted, mut depth) = (false, 0_u32);
+    for c in line.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ',' if !quoted && depth == 0 => fields.push(String::new()),
+            _ => {
+                match c {
+                    '[' => depth += 1,
+                    ']' => depth = depth.saturating_sub(1),
+                    _ => {}
+                }
+                if let Some(last) = fields.last_mut() {
+                    last.push(c);
+                }
+            }
+        }
+    }
+    if quoted || depth != 0 {
+        let what = if quoted { "a quotation mark" } else { "a bracket" };
+        return Err(PolicyError::new(place, format!("{what} is not closed")));
+    }
+    Ok(fields.into_iter().map(|field| field.trim().to_owned()).collect())
+}
+
+/// Whether two column names are the same but for case, spaces, underscores and Mosalloc's spelling of «regions».
+fn same(written: &str, known: &str) -> bool {
+    let plain = |name: &str| {
+        let letters = name.chars().filter(|c| !matches!(c, ' ' | '_'));
+        letters.collect::<String>().to_ascii_lowercase().replace("ragions", "regions")
+    };
+    plain(written) == plain(known)
+}
+
+/// The position of each wanted column in the rows.
+struct Columns {
+    wanted: &'static [&'static str],
+    positions: Vec<usize>,
+    width: usize,
+}
+
+impl Columns {
+    fn find(header: &Row, wanted: &'static [&'static str]) -> Result<Columns, PolicyError> {
+        let mut positions = Vec::new();
+        for name in wanted {
+            let mut matches = header.fields.iter().enumerate().filter(|(_, field)| same(field, name));
+            let position = match (matches.next(), matches.next()) {
+                (Some((position, _)), None) => position,
+                (None, _) => {
+                    let message = format!("column `{name}` is missing");
+                    return Err(PolicyError::new(&header.place, message).allowed(wanted));
+                }
+                (Some(_), Some(_)) => {
+                    let message = format!("column `{name}` stands there twice");
+                    return Err(PolicyError::new(&header.place, message).allowed(wanted));
+                }
+            };
+            positions.push(position);
+        }
+        let known = |field: &String| wanted.iter().any(|name| same(field, name));
+        if let Some(unknown) = header.fields.iter().find(|field| !known(field)) {
+            let message = format!("unknown column {unknown:?}");
+            return Err(PolicyError::new(&header.place, message).allowed(wanted));
+        }
+        Ok(Columns { wanted, positions, width: header.fields.len() })
+    }
+
+    /// The fields of a row in the order of the wanted columns.
+    fn pick<'r, const N: usize>(&self, row: &'r Row) -> Result<[&'r str; N], PolicyError> {
+        if row.fields.len() != self.width {
+            let message = format!("{} fields instead of {}", row.fields.len(), self.width);
+            return Err(PolicyError::new(&row.place, message).allowed([self.wanted.join(",")]));
+        }
+        let mut picked = [""; N];
+        for (slot, position) in picked.iter_mut().zip(&self.positions) {
+            *slot = row.fields.get(*position).map_or("", String::as_str);
+        }
+        Ok(picked)
+    }
 }
 
 #[cfg(test)]

@@ -219,7 +219,7 @@ fn first_bin(parameters: &Parameters<'_>, colour_limit: u64) -> Result<FirstBin,
     }
 }
 
-/// What each page is to get: a list, spans, or a saved map; exactly one of them.
+/// The values of pages: a list, spans, or a saved map; exactly one of them.
 fn by_page<T>(
     parameters: &Parameters<'_>,
     list: &str,

@@ -149,7 +149,7 @@ fn describe_pages(pages: &Pages) -> String {
     }
 }
 
-/// A size or address, or an error that says what its forms are.
+/// A size or address, or an error with its forms.
 fn number(text: &str, place: &Place, what: &str) -> Result<u64, PolicyError> {
     crate::size::parse(text).map_err(|error| {
         PolicyError::new(place, format!("{what}: {text:?} is not a size: {}", error.reason()))

@@ -192,7 +192,7 @@ fn checked_fetch(written: &At<String>, scope: Scope) -> Result<Fetch, PolicyErro
     }
 }
 
-/// Where the earlier rules stand that leave nothing of `rule` to decide, if they do.
+/// The places of the earlier rules that leave nothing of `rule` to decide, if they do.
 ///
 /// Only rules of one input count: flags are meant to override a file.
 fn shadowing(earlier: &[(Rule, &Place)], rule: &Rule, place: &Place) -> Option<String> {
@@ -223,7 +223,7 @@ fn same_input(one: &Place, other: &Place) -> bool {
     }
 }
 
-/// What of `scope` is left when `other` is taken away; never less than there is.
+/// The rest of `scope` without `other`; never less than there is.
 fn remaining(scope: Scope, other: Scope) -> Scope {
     let nothing = Scope::Memory(MemorySet::default());
     match (scope, other) {

@@ -22,7 +22,7 @@ enum Kind {
     Sampled(Sampled),
 }
 
-/// A simulation that takes references and tells what it found.
+/// A simulation that takes references and returns its results.
 #[pyclass]
 pub struct Paging(Kind);
 
@@ -158,7 +158,7 @@ impl Paging {
         Ok(rows(py, &curves))
     }
 
-    /// What a sample found, at one rate after the other, and the references of the whole trace.
+    /// The results of a sample, at one rate after the other, and the references of the whole trace.
     fn epochs<'py>(&self, py: Python<'py>) -> PyResult<(u64, Vec<EpochRow<'py>>)> {
         let Kind::Sampled(sampled) = &self.0 else { return Err(refused("only samples have epochs")) };
         let epochs = sampled.epochs();

@@ -11,7 +11,7 @@ pub const LINE_BYTES: usize = 64;
 const LINES: usize = PAGE_BYTES / LINE_BYTES;
 const PIECES: usize = 5;
 
-/// What the pages of a chain have in common.
+/// The common property of a chain's pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One colour, by their frame numbers.

@@ -18,7 +18,7 @@ impl Clock {
         Self { tick_ns: start.elapsed().as_nanos() as f64 / passed as f64 }
     }
 
-    /// What loading the bytes at `start` plus each offset takes, one load after the other.
+    /// The time to load the bytes at `start` plus each offset, one load after the other.
     #[inline(never)]
     pub fn loads(&self, memory: &[u8], start: usize, offsets: &[usize]) -> f64 {
         fence();

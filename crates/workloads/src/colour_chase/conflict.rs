@@ -23,7 +23,7 @@ const CONTRAST: f64 = 1.4;
 /// From how many times a hit's time on a victim counts as evicted; one after the other, since what else the machine does
 /// moves the time of a miss.
 const THRESHOLDS: [f64; 3] = [1.15, 1.25, 1.4];
-/// A chain in which pages conflict takes at least so many times as long as one of as many random pages.
+/// A chain in which pages conflict takes at least this many times as long as one of as many random pages.
 const SLOW: f64 = 1.35;
 /// Chains of random members that must all be slow before a class is believed.
 const PROOFS: usize = 9;
@@ -93,7 +93,7 @@ impl Search {
     /// Medians of loads that only the cache above has lost, and of loads that this cache has lost, too; and how many
     /// random pages it took to push them out of it.
     ///
-    /// As few as that, and no more: many pages would push them out of the next cache as well.
+    /// No more pages than that are used: many would push them out of the next cache as well.
     fn calibrate(&self, probe: &Probe, starts: &[usize], rng: &mut Rng) -> (f64, f64, usize) {
         let mut typical = |count: usize| {
             let mut times: Vec<f64> = (0..33)
@@ -221,7 +221,7 @@ impl Probe<'_> {
     }
 }
 
-/// Nanoseconds a load of a chain of so many random pages.
+/// Nanoseconds a load of a chain of `pages` random pages.
 fn usual(pool: &mut Pool, candidates: &[usize], length: usize, rng: &mut Rng) -> f64 {
     let mut times: Vec<f64> = (0..17)
         .map(|_| {

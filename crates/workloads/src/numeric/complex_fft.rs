@@ -73,7 +73,7 @@ impl Kernel for ComplexFft {
     }
 }
 
-/// The line X(k) as its definition says, term by term.
+/// The line X(k) by its definition, term by term.
 fn line(values: &[f64], k: usize) -> (f64, f64) {
     let points = values.len() / 2;
     values.chunks_exact(2).enumerate().fold((0.0, 0.0), |(re, im), (n, x)| {

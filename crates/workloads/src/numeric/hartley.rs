@@ -74,7 +74,7 @@ impl Kernel for RealFft {
     }
 }
 
-/// X(k) of a real signal as its definition says.
+/// X(k) of a real signal by its definition.
 fn line(values: &[f64], k: usize) -> (f64, f64) {
     let points = values.len();
     values.iter().enumerate().fold((0.0, 0.0), |(re, im), (n, x)| {

@@ -14,7 +14,7 @@ pub struct Sor {
 /// The grid, by rows.
 pub struct Grid {
     values: Vec<f64>,
-    /// How far from the solution it was at first.
+    /// The initial distance from the solution.
     error: f64,
 }
 
@@ -68,7 +68,7 @@ impl Kernel for Sor {
         sweep(&mut data.values, self.side);
     }
 
-    /// The border is untouched; a sweep more is what the formula says at each point; the error shrank with the sweeps
+    /// The border is untouched; one more sweep agrees with the formula at each point; the error shrank with the sweeps
     /// (an energy argument: for 0 < ω < 2 it cannot grow, and one sweep takes out more than a third of a random one).
     fn check(&self, data: &Grid, operated: u64) -> Tally {
         let mut swept = data.values.clone();

@@ -32,7 +32,7 @@ impl Backing {
 /// Memory whose first byte used is at a multiple of 2 MiB.
 pub struct Memory {
     pub backing: Backing,
-    /// Bytes that the kernel says are in huge pages.
+    /// Bytes in huge pages, by the kernel's report.
     pub huge_bytes: usize,
     map: MmapMut,
     start: usize,

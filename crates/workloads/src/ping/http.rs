@@ -6,7 +6,7 @@ use std::net::TcpStream;
 
 use super::{Client, method};
 
-/// Longer lines and bodies come from nobody here.
+/// Bound of lines and bodies; the ends here send no longer ones.
 const LIMIT: usize = 64 * 1024;
 
 /// A function that makes a call.

@@ -1,8 +1,8 @@
 """A corpus of C files for compilers, in the role of ALLOC's Csibe, made from a seed.
 
-Each file is a program of its own, of one kind of code mostly (a lexer, an abstract machine, tables of records, loops
-over arrays, hash tables, strings, a protocol, trees, or plain functions of random structure) in several variants, and
-prints a checksum of running all of it.
+Each file is a program of its own, mostly of one kind of code in several variants: a lexer, an abstract machine, tables
+of records, loops over arrays, hash tables, strings, a protocol, trees, or plain functions of random structure. It runs
+all of it and prints a checksum.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib.resources import files
 from string import Template
 
-from .draw import Draw
+from . import Draw
 from .expressions import Functions
 from .text import vocabulary
 

@@ -6,7 +6,7 @@ bounded, every variable set before it is read. So a compiler may not change thei
 
 from __future__ import annotations
 
-from .draw import Draw
+from . import Draw
 
 _OPERATORS = ("+", "-", "*", "^", "|", "&")
 _COMPARISONS = ("<", ">", "==", "!=", "<=", ">=")

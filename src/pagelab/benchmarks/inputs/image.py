@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 
-from .draw import Draw
+from . import Draw
 
 
 def make_pixels(seed: int, width: int, height: int) -> bytes:

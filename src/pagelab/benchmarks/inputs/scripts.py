@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .draw import Draw
+from . import Draw
 from .text import vocabulary
 
 

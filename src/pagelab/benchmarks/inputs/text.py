@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .draw import Draw
+from . import Draw
 
 _ONSETS = [
     "",
@@ -67,7 +67,7 @@ def _sentence(draw: Draw, words: list[str], followers: list[list[int]]) -> str:
     chosen = []
     for _ in range(draw.between(4, 22)):
         chosen.append(words[place] + ("," if draw.chance(6) else ""))
-        # What follows a word is mostly one of a few: that is what compressors of text live on.
+        # A word has few frequent followers: compressors of text depend on that.
         place = draw.one(followers[place]) if draw.chance(60) else _zipf(draw, len(words))
     if draw.chance(10):
         chosen.append(str(draw.below(10_000)))

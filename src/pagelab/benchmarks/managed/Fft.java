@@ -67,7 +67,7 @@ final class Fft {
         }
     }
 
-    /** How many of some lines are what the definition says. */
+    /** Number of sampled lines that agree with the definition. */
     private static int rightLines(int points) {
         double[] signal = fill(points);
         double[] found = fill(points);

@@ -65,7 +65,7 @@ function thereAndBack(values, operations) {
   }
 }
 
-// How many of some lines are what the definition says.
+// Number of sampled lines that agree with the definition.
 function rightLines(points) {
   const signal = fill(points);
   const found = fill(points);

@@ -1,4 +1,4 @@
-// What the JavaScript benchmarks share.
+// Functions shared by the JavaScript benchmarks.
 "use strict";
 const fs = require("fs");
 

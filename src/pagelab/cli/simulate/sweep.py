@@ -11,9 +11,9 @@ import typer
 from pagelab import terminal
 
 if TYPE_CHECKING:
+    from pagelab.simulate.sweeping.operations import Task
     from pagelab.simulate.sweeping.plan import Plan
     from pagelab.simulate.sweeping.run import Sweep
-    from pagelab.simulate.sweeping.task import Task
 
 _LISTED = 20
 """Tasks, or failures, that are listed on a terminal."""
@@ -78,8 +78,8 @@ def sweep_command(
 def _run(spec: Path, out: Path, how: dict[str, Any]) -> Sweep:
     """Raises SweepInterruptedError on Ctrl-C and SIGTERM, which end the workers."""
     from pagelab.cli.simulate.progress import TASKS, shown
+    from pagelab.simulate.sweeping.operations import SweepInterruptedError
     from pagelab.simulate.sweeping.run import sweep
-    from pagelab.simulate.sweeping.task import SweepInterruptedError
     from pagelab.study.interrupts import Interrupts
 
     _quiet_dask()

@@ -102,7 +102,7 @@ class VerdictFile(_Model):
     caches: list[CacheVerdict]
     measured_at: str
     machine: str
-    """A hash of the machine's id; the id itself is nobody's business."""
+    """A hash of the machine's id; the id itself is confidential."""
     boot_id: str | None
     host: str
     cpu: str | None

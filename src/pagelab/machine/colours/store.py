@@ -42,7 +42,7 @@ def store(found: VerdictFile) -> Path:
 
 
 def place(name: str) -> Path:
-    """Where a probe's result of this name is kept: for root the machine's directory, for others their own."""
+    """The path of a probe's result: for root in the machine's directory, for others in their own."""
     known = directories()
     return (known[-1] if os.geteuid() == 0 else known[0]) / name
 

@@ -148,7 +148,7 @@ class _Placed(ABC):
 
     @cached_property
     def identity(self) -> str:
-        # Where the numbers of a processor come from does not decide what they do.
+        # The source of a processor's numbers does not change their effect.
         processor = {"name": self.processor.name, "caches": self.processor.caches, "tlb": self.processor.tlb}
         return _digest(
             {

@@ -15,10 +15,9 @@ import polars as pl
 from ...errors import BadInputError, PagelabError, system_reason
 from ...machine.provenance import provenance
 from ...study.lock import DirectoryLock
-from .operations import Failed
+from .operations import Failed, Task
 from .plan import Plan
 from .rows import SCHEMA
-from .task import Task
 from .traces import Known
 
 PLAN_SCHEMA = "pagelab.sweep/1"

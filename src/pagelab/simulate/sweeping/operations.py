@@ -1,4 +1,4 @@
-"""A worker's operation on a task. Errors are returned as values, because exceptions would lose their place."""
+"""The task of a worker, its operation and its outcome. Errors are values: as exceptions they would lose their place."""
 
 from __future__ import annotations
 
@@ -12,9 +12,34 @@ import polars as pl
 
 from ...errors import PagelabError
 from ...machine.provenance import pagelab_version
+from .configurations import Configuration
 from .rows import conform
-from .task import Task
-from .traces import TraceMissingError
+from .traces import TraceFile, TraceMissingError
+
+
+@dataclass(frozen=True)
+class Task:
+    """One trace in one configuration with some seeds: the complete input of a worker."""
+
+    digest: str
+    """Decides the name of the part: equal for tasks with the same rows."""
+    trace: TraceFile
+    configuration: Configuration
+    seeds: tuple[int | None, ...]
+    pagelab: str | None
+    """The version that planned it, which must be the one that does it."""
+
+    @property
+    def title(self) -> str:
+        first, last = self.seeds[0], self.seeds[-1]
+        seeds = "" if first is None else f", seed {first}" if first == last else f", seeds {first} … {last}"
+        return f"{self.trace.name}, {self.configuration.simulator} {self.configuration.name}{seeds}"
+
+
+class SweepInterruptedError(PagelabError):
+    """The sweep was interrupted; all finished tasks are in the dataset."""
+
+    exit_code = 130
 
 
 @dataclass(frozen=True)

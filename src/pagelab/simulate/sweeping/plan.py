@@ -18,8 +18,8 @@ from .. import hardware
 from ..placements import History, Placement, placement, placement_of_pages, regions_of_map
 from . import rows, traces
 from .configurations import Cache, Configuration, Paging, Tlb
+from .operations import Task
 from .spec import RawCache, RawPaging, RawSweep, RawTable, RawTlb
-from .task import Task
 
 _DEFAULT = History()
 

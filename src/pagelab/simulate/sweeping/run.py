@@ -16,9 +16,8 @@ from ...distribute.model import Executor, Lost, Outcomes, ThisProcess
 from ...errors import BadInputError, MachineError
 from . import spec
 from .dataset import Dataset
-from .operations import Failed, Outcome, Unfit, perform
+from .operations import Failed, Outcome, Task, Unfit, perform
 from .plan import Plan, plan
-from .task import Task
 
 if TYPE_CHECKING:
     import polars as pl
@@ -91,7 +90,7 @@ def sweep(
     """Does what is missing of a sweep, in local ``processes`` (None: as many as processors; 0: in this one) or on the
     Dask ``cluster`` whose scheduler has that address. ``attempts``: how many local processes may die of one task.
 
-    Failed tasks are in the result; the others are done. ``say`` is told what a cluster waits for.
+    Failed tasks are in the result; the others are done. ``say`` receives what a cluster waits for.
 
     Raises :class:`BadInputError` (a file, a trace or the directory), :class:`MachineError` (no cluster, a worker that
     does not fit); whatever is raised, Ctrl-C too, what is finished is in its place.

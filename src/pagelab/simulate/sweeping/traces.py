@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ...errors import BadInputError
-from ...trace.operations import info
+from ...trace.files import info
 
 
 class TraceMissingError(BadInputError):

@@ -126,7 +126,7 @@ impl Pair {
         self.model.keys().any(|slot| self.satisfies(*slot, want))
     }
 
-    /// What the engine does with taken slots: the pages go, or come back, or stay in work.
+    /// The engine's use of taken slots: the pages go, or come back, or stay in work.
     fn settle(&mut self, run: Run, fate: u8) {
         for slot in run.slots() {
             let page = self.model.get_mut(&slot.0).unwrap();

@@ -1,21 +1,120 @@
-"""Where the levels of translation hardware end: steps in what a load costs, over the lengths of chases.
+"""Address translation: its measurements, and the steps in the cost of a load at which its levels end.
 
-A chase visits one line of each of n pages in an order that repeats. Where the least recently used entry is replaced, it
-finds all of them while n is at most a level's entries, and none from one more on: its cost a load is a flight of stairs
-over n, of which real processors (hashed sets, other replacement) round the edges.
+A chase visits one line of each of n pages in an order that repeats. If the least recently used entry is replaced, all
+lookups hit while n is at most a level's entries, and none from one more on. So the cost a load rises in steps over n;
+real processors (hashed sets, other replacement) round the edges. The conclusion is stored as ``pagelab.translation/1``.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
 
 from pagelab.stats import median_interval
 from pagelab.stats.interval import Interval
 
-from .model import Cycles, Step
+Kind = Literal["4K", "4K in 2M", "4K in 1G", "2M", "2M in 1G", "dense"]
+HostPages = Literal["none", "4K", "2M or larger", "both", "unknown"]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Memory(_Model):
+    """Memory in pages of one size."""
+
+    page: Literal["4K", "2M", "1G"]
+    bytes: int
+    huge_bytes: int
+
+
+class Sample(_Model):
+    """One chase: the median of three timed pieces."""
+
+    round: int
+    kind: Kind
+    pages: int
+    chains: int
+    ns_per_load: float
+
+
+class Chases(BaseModel):
+    """The output of ``pagelab-workload page-chase`` (``pagelab.page-chase/1``)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    rounds: int
+    seed: int
+    memories: list[Memory]
+    cycle_ns: list[float]
+    """Of each round: one of many additions that wait for each other."""
+    samples: list[Sample]
+
+
+class Cycles(_Model):
+    """Cycles a load beyond what the same loads take where nothing has to be translated; the median of rounds."""
+
+    median: float
+    low: float | None = Field(description="None: too few rounds for an exact 95% interval.")
+    high: float | None
+
+
+class Step(_Model):
+    """A level of the hardware ends: longer chases cost more a load."""
+
+    most_that_fit: int = Field(description="Pages of the longest chase that is within a quarter of the step.")
+    first_beyond: int = Field(description="Pages of the shortest chase beyond three quarters of it.")
+    low: int = Field(description="95% interval of where the step lies, from resampled rounds.")
+    high: int
+    before: Cycles
+    after: Cycles
+
+
+class WalkCost(_Model):
+    """The cost of a load of a chase that misses every level, by the memory that the tables' last level takes."""
+
+    pages: int
+    table_bytes: int
+    cycles: Cycles
+
+
+class Levels(_Model):
+    """The results of chases over pages of one size."""
+
+    page: Literal["4K", "2M"]
+    reference: Kind
+    longest: int
+    steps: list[Step] = Field(description="The first ends the first level, the second the second one.")
+    walks: list[WalkCost]
+
+
+class TranslationFile(_Model):
+    """``pagelab.translation/1``."""
+
+    schema_: Literal["pagelab.translation/1"] = Field(
+        default="pagelab.translation/1", validation_alias="schema", serialization_alias="schema"
+    )
+    levels: list[Levels]
+    cycle_ns: float
+    host_pages: HostPages
+    walks_at_once: Cycles | None = Field(description="Walks under way on average, at least; not cycles but a number.")
+    rounds: int
+    seed: int
+    cpu: str
+    virtualisation: str
+    host: str
+    machine: str
+    boot_id: str
+    measured_at: str
+    pagelab: str | None
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
 
 Costs = NDArray[np.float64]
 """Cycles a load beyond the reference: one row a round, one column a length."""
@@ -46,7 +145,7 @@ def steps(lengths: list[int], costs: Costs, *, seed: int = 1) -> list[Step]:
     The medians over rounds are cut into the number of constant pieces that the Bayesian information criterion chooses,
     on the scale log(cycles + 1), by dynamic programming (Auger and Lawrence 1989, "Algorithms for the optimal
     identification of segment neighborhoods"). A step lies between the last length that is within a quarter of it and
-    the first beyond three quarters; its interval is that of 200 resamplings of whole rounds, steps told apart by their
+    the first beyond three quarters; its interval is that of 200 resamplings of whole rounds, steps identified by their
     order.
     """
     found = _stairs(lengths, np.median(costs, axis=0))

@@ -1,14 +1,16 @@
-"""What a setting of a run is: a field of the request that people choose, and the forms in which they say it.
+"""The rows of two generated tables: a setting of a run, and a strategy that places frames.
 
-The settings themselves are listed in :mod:`pagelab.contract.settings`, which is generated from ``crates/contract``.
+The tables are :mod:`pagelab.contract.settings`, from ``crates/contract``, and :mod:`pagelab.contract.strategies`, from
+``crates/abi``.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 KEEP = "keep"
-"""The word of study.toml for what is left as it is."""
+"""The word of study.toml for a setting that stays as it is."""
 _SWITCH = {"on": True, "off": False}
 
 Kind = Literal["switch", "words", "cpus", "number", "seconds", "text"]
@@ -21,17 +23,17 @@ class RunSetting(NamedTuple):
     """Its field in the request, and in the record's ``settings``."""
     kind: Kind
     words: tuple[str, ...] = ()
-    """What may be said, where that is a choice."""
+    """The allowed words of a choice."""
     default: str | None = None
-    """The word that holds where nothing is said; None: it is left as it is."""
+    """The word that holds without a request; None: the setting stays as it is."""
     study: tuple[str, ...] = ()
-    """Tables of study.toml that may say it: ``study`` (the top), ``workload``, ``policy``."""
+    """Tables of study.toml that may contain it: ``study`` (the top), ``workload``, ``policy``."""
     flag: str | None = None
     """Its option of ``pagelab run``, without dashes."""
     metavar: str = ""
     help: str = ""
     compared: str = ""
-    """Help where two values are compared (``pagelab try``, ``pagelab compare``); empty: it is not offered there."""
+    """Help of commands that compare two values (``pagelab try``, ``pagelab compare``); empty: they do not offer it."""
     short: str = ""
     """Its name before a value that is compared."""
     label: str = ""
@@ -51,13 +53,13 @@ class RunSetting(NamedTuple):
         return None if word == KEEP and self.default is None else word
 
     def said(self, value: Any) -> Any:
-        """The word or value with which study.toml says the request's ``value``; None where nothing was asked for."""
+        """The word or value with which study.toml says the request's ``value``; None without a request."""
         if self.kind == "switch":
             return None if value is None else "on" if value else "off"
         return value or None if self.kind == "cpus" else value
 
     def typed(self, value: Any) -> str | None:
-        """The text with which the flag says the request's ``value``; None where nothing was asked for."""
+        """The text with which the flag says the request's ``value``; None without a request."""
         said = self.said(value)
         if said is None:
             return None
@@ -68,3 +70,17 @@ def said_type(one: RunSetting) -> Any:
     """The type of what :meth:`RunSetting.said` returns, without None."""
     plain = {"cpus": list[int], "number": int, "seconds": float, "text": str}
     return plain[one.kind] if one.kind in plain else Literal[*one.words]
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One strategy."""
+
+    name: str
+    """Its word in policies and records."""
+    summary: str
+    """Its effect, as part of a sentence."""
+    example: str
+    """Its example in help texts."""
+    parameters: tuple[tuple[str, str], ...]
+    """Its parameters, besides those that every strategy takes: the word, and its values with the default."""

@@ -1,1 +1,0 @@
-"""What chases of pages say about a processor's translation hardware: measured by ``doctor --probe-translation``."""

@@ -1,0 +1,218 @@
+"""Trace files: their contents, read as arrays and written from arrays."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pagelab._native import TraceBatches
+from pagelab.trace.data import DEMAND, KINDS, References, Runs, TraceError, kind_codes, native, page_bits
+from pagelab.trace.pools import Pool, in_header
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from pagelab._native import TraceFile
+
+    Batch = References | Runs | Mapping[str, ArrayLike] | pl.DataFrame | NDArray[Any]
+
+
+def provenance(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Command line, machine, software, time, and the parameters of the operation."""
+    from pagelab.machine.provenance import provenance as of_machine
+
+    return {"argv": list(sys.argv), "parameters": parameters, "machine": of_machine()}
+
+
+def ask(request: dict[str, Any], path: Path | str | None = None) -> dict[str, Any]:
+    """Hands an operation to the native part; raises :class:`~pagelab.trace.TraceError`."""
+    from pagelab._native import trace_work
+
+    with native(path):
+        answer: dict[str, Any] = json.loads(trace_work(json.dumps(request)))
+    return answer
+
+
+def info(path: Path | str, *, thorough: bool = False) -> dict[str, Any]:
+    """Contents of a trace; ``thorough`` reads all of it, checks every chunk, and counts kinds, threads and pages."""
+    return ask({"work": "info", "input": str(path), "thorough": thorough}, path)
+
+
+class Trace:
+    """A trace file; nothing of it is kept in memory but the batch in hand."""
+
+    def __init__(self, path: Path | str) -> None:
+        """Raises :class:`~pagelab.trace.TraceError` where the file is no trace."""
+        self.path = Path(path)
+        self._info = info(self.path)
+        self.header: dict[str, Any] = self._info["header"]
+        """The trace's description: content, sampling, reduction, provenance."""
+
+    @property
+    def page_bytes(self) -> int | None:
+        """The page size of its runs; ``None`` where it has full references."""
+        bits = self.header.get("page_bits")
+        return None if bits is None else 1 << int(bits)
+
+    @property
+    def exact(self) -> bool:
+        """Whether it has every reference (it may be reduced, though: ``header["reduction"]``)."""
+        return self.header.get("sampling") is None
+
+    def __len__(self) -> int:
+        """Records in whole chunks: references, or runs."""
+        return int(self._info["records"])
+
+    def references(self, kinds: Iterable[str] = KINDS, *, shard: tuple[int, int] | None = None) -> Iterator[References]:
+        """Batches of full references of ``kinds``; ``shard=(i, n)`` gives the i-th of n parts.
+
+        A torn or damaged trace gives all that is whole before, then raises :class:`~pagelab.trace.TraceError`.
+        """
+        with native(self.path):
+            batches = TraceBatches(self.path, None, kind_codes(kinds), shard)
+            while (columns := batches.references()) is not None:
+                address, kind, size, thread, asid = columns
+                yield References(
+                    np.frombuffer(address, np.uint64),
+                    np.frombuffer(kind, np.uint8),
+                    np.frombuffer(size, np.uint16),
+                    np.frombuffer(thread, np.uint32),
+                    np.frombuffer(asid, np.uint16),
+                )
+
+    def runs(
+        self,
+        page_bytes: int | str | None = None,
+        kinds: Iterable[str] = DEMAND,
+        *,
+        shard: tuple[int, int] | None = None,
+    ) -> Iterator[Runs]:
+        """Batches of page runs, of the trace's page size (references: 4 KiB) or a larger one; else as references()."""
+        bits = page_bits(page_bytes or self.page_bytes or 4096)
+        with native(self.path):
+            batches = TraceBatches(self.path, bits, kind_codes(kinds), shard)
+            while (columns := batches.runs()) is not None:
+                page, asid, count = columns
+                yield Runs(
+                    np.frombuffer(page, np.uint64), np.frombuffer(asid, np.uint16), np.frombuffer(count, np.uint64)
+                )
+
+    def frame(self, rows: int = 1_000_000) -> pl.DataFrame:
+        """At most the first ``rows`` records as a polars frame, one column a field (``kind`` by name)."""
+        import polars as pl
+
+        parts: list[pl.DataFrame] = []
+        left = rows
+        batches = self.runs() if self.page_bytes else self.references()
+        for batch in batches:
+            part = pl.DataFrame(batch.columns()).head(left)
+            left -= len(part)
+            parts.append(part)
+            if left <= 0:
+                break
+        names = [field.name for field in fields(Runs if self.page_bytes else References)]
+        frame = pl.concat(parts) if parts else pl.DataFrame({name: [] for name in names})
+        if "kind" in frame.columns:
+            frame = frame.with_columns(pl.col("kind").replace_strict(dict(enumerate(KINDS)), return_dtype=pl.String))
+        return frame
+
+
+_REFERENCES = ("address", "kind", "size", "thread", "asid")
+_RUNS = ("page", "asid", "count")
+
+
+def write(
+    path: Path | str,
+    batches: Iterable[Batch],
+    *,
+    page_bytes: int | str | None = None,
+    level: int = 3,
+    force: bool = False,
+    sampled: str | None = None,
+    pools: Sequence[Pool] = (),
+) -> int:
+    """Writes batches as a trace; how many records it has.
+
+    Without ``page_bytes``, batches are references: arrays of addresses (then all are loads), or anything with columns
+    ``address`` and, where they are known, ``kind`` (codes of :data:`~pagelab.trace.KINDS`), ``size``, ``thread``,
+    ``asid``. With it they are page runs: arrays of page numbers, or columns ``page``, ``count`` (else 1), ``asid``.
+    ``sampled``: in words, why this is not every reference; ``pools``: the places of heap, mappings and arenas.
+    """
+    from pagelab._native import TraceFile
+
+    target = Path(path)
+    if target.exists() and not force:
+        raise TraceError("invalid", f"{target} exists; replace it: force=True")
+    parameters: dict[str, Any] = {"by": "pagelab.trace.write"} | in_header(pools)
+    header: dict[str, Any] = {"content": "references", "provenance": provenance(parameters)}
+    if page_bytes is not None:
+        header |= {"content": "runs", "page_bits": page_bits(page_bytes)}
+    if sampled is not None:
+        header["sampling"] = {"what": sampled}
+    part = target.with_name(f"{target.name}.part")
+    with native(target):
+        file = TraceFile(part, json.dumps(header), level)
+        try:
+            records = sum(_append(file, batch, runs=page_bytes is not None) for batch in batches)
+            file.finish("null")
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+    return records
+
+
+def _append(file: TraceFile, batch: Batch, *, runs: bool) -> int:
+    names = _RUNS if runs else _REFERENCES
+    columns = _columns(batch, names)
+    length = len(columns[names[0]])
+
+    def column(name: str, dtype: type[np.unsignedinteger[Any]], default: int = 0) -> NDArray[Any]:
+        return _unsigned(columns[name], dtype, name) if name in columns else np.full(length, default, dtype)
+
+    if runs:
+        file.runs(column("page", np.uint64), column("asid", np.uint16), column("count", np.uint64, 1))
+    else:
+        file.references(
+            column("address", np.uint64),
+            column("kind", np.uint8),
+            column("size", np.uint32),
+            column("thread", np.uint32),
+            column("asid", np.uint16),
+        )
+    return length
+
+
+def _columns(batch: Batch, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    if isinstance(batch, np.ndarray):
+        return {names[0]: batch}
+    if isinstance(batch, References | Runs):
+        found: dict[str, Any] = dict(batch.columns())
+    elif isinstance(batch, Mapping):
+        found = dict(batch)
+    elif hasattr(batch, "columns"):
+        found = {name: batch[name].to_numpy() for name in batch.columns}
+    else:
+        kind = type(batch).__name__
+        raise TraceError("invalid", f"a batch is an array, a mapping of arrays or a polars frame, not a {kind}")
+    unknown = [name for name in found if name not in names]
+    if unknown or names[0] not in found:
+        others = ", ".join(names[1:])
+        raise TraceError("invalid", f"columns {', '.join(found)}: {names[0]} is needed, others are {others}")
+    return {name: np.asarray(values) for name, values in found.items()}
+
+
+def _unsigned(values: NDArray[Any], dtype: type[np.unsignedinteger[Any]], name: str) -> NDArray[Any]:
+    """The same numbers; a number that the type cannot hold is refused, not cut off."""
+    if values.dtype == dtype:
+        return np.ascontiguousarray(values)
+    most = np.iinfo(dtype).max
+    if values.dtype.kind not in "ui" or (len(values) and (values.min() < 0 or values.max() > most)):
+        raise TraceError("invalid", f"column {name}: integers from 0 to {most}")
+    return np.ascontiguousarray(values, dtype=dtype)
