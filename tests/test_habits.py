@@ -130,6 +130,11 @@ def unforeseen(tmp_path: Path, statement: str) -> subprocess.CompletedProcess[st
             3,
             "cannot read or write /dev/full: No space",
         ),
+        (
+            "import os; os.mkdir('d'); os.chdir('d'); os.rmdir('../d'); os.getcwd()",
+            2,
+            "the working directory was removed: No such file or directory (errno 2)",
+        ),
         ("open('gone/file')", 2, "gone/file: No such file or directory (errno 2)"),
         ("raise sqlite3.OperationalError('database or disk is full')", 3, "No space left on device (errno 28)"),
         ("raise type('CommClosedError', (Exception,), {})('in tcp')", 3, "scheduler does not answer (in tcp)"),

@@ -71,6 +71,8 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 
 def _system(error: OSError) -> str:
+    if not _is_somewhere():
+        return "the working directory was removed: No such file or directory (errno 2); go to another one; run: cd"
     names = [str(name) for name in (error.filename, error.filename2) if name is not None] or _in_hand(error)
     place = _nearest_directory(names[-1]) if names else "."
     number = error.errno or 0
@@ -78,6 +80,15 @@ def _system(error: OSError) -> str:
     reason = error.strerror or os.strerror(number)
     advice = _NEXT.get(number, "run: ls -ld {place}").format(place=place)
     return f"cannot read or write {object_}: {reason} (errno {number}); {advice}"
+
+
+def _is_somewhere() -> bool:
+    """Whether the working directory still exists."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _in_hand(error: BaseException) -> list[str]:
