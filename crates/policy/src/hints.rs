@@ -1,7 +1,7 @@
 //! From a validated [`Policy`] to the hint that a kernel with page placement takes (`kernel/`).
 //!
 //! The launcher sets the hint before the program's exec. What outlives an exec is one strategy for all of a process's
-//! anonymous memory, and for that of what it executes: a policy with more than this is refused.
+//! anonymous memory, and for that of what it executes: a policy that says more than this is refused.
 
 use crate::compile::compile_all;
 use crate::error::{Place, PolicyError};
@@ -49,7 +49,7 @@ pub fn hints(policy: &Policy, machine: &Machine) -> Result<Option<StrategySpec>,
     Ok(Some(strategy.clone()))
 }
 
-/// Whether an earlier rule of the policy needs more than a default hint can express.
+/// Whether an earlier rule of the policy asks for what no default hint says.
 fn unsayable(rule: &Rule) -> Option<String> {
     let frames = rule.frames.as_ref()?;
     if let Some(bytes) = rule.at_least {
