@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -87,6 +90,35 @@ def test_cleared_environment_leaves_the_child_alone_and_says_so(workshop: Worksh
     guest = workshop.build("fork_child")
     run = run_under(FULL, ["bash", "-c", f"env -i {guest}; exit 0"]).succeeded()
     assert run.stdout == "ok\n", run.story()
+
+
+@pytest.mark.parametrize("toml", SEVERAL, ids=NAMES)
+def test_exec_with_bad_pointers_fails_where_the_policy_is_not_inherited(
+    toml: str, workshop: Workshop, run_under: Runner
+) -> None:
+    """Regression: the library took the environment apart itself, and crashed."""
+    toml += "inherit = { fork = true, exec = false }\n"
+    run = run_under(toml, [str(workshop.build("exec_arguments"))]).succeeded()
+    assert (run.stdout, run.stderr) == ("ok\n", ""), run.story()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change the root; run: sudo make test")
+@pytest.mark.parametrize("toml", SEVERAL, ids=NAMES)
+def test_image_that_cannot_find_the_library_does_without_a_word(
+    toml: str, workshop: Workshop, run_under: Runner, tmp_path: Path
+) -> None:
+    """Regression: after a chroot, the dynamic linker wrote about LD_PRELOAD to the standard error of every program."""
+    guest, shell = workshop.build("fork_child"), need("bash")
+    root = tmp_path / "root"
+    told = subprocess.run(["ldd", str(guest), shell], capture_output=True, text=True, check=True).stdout
+    for path in {word for line in told.splitlines() for word in line.split() if word.startswith("/")} - {f"{guest}:"}:
+        copy = root / path.rstrip(":").lstrip("/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path.rstrip(":"), copy)
+    shutil.copy(guest, root / "guest")
+    run = run_under(toml, ["chroot", str(root), shell, "-c", "/guest; /guest; exit 7"])
+    assert run.the_record.outcome.exit_code == 7, run.story()
+    assert (run.stdout, run.stderr) == ("ok\nok\n", ""), run.story()
 
 
 def test_program_sees_the_environment_it_was_given(run_under: Runner) -> None:

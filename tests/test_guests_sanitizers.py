@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.frames import BY_NAME as FRAMES
+from harness.frames import possible
 from harness.guests import Workshop
 from harness.launching import Runner
+from harness.packages import need
 from harness.policies import BY_NAME
 from pagelab.record import WarningKind
 
@@ -58,6 +61,16 @@ def test_thread_sanitizer_is_left_alone_and_that_is_said(name: str, workshop: Wo
     run = run_under(BY_NAME[name].toml, [built(workshop, "thread")]).succeeded()
     said = [warning for warning in run.the_record.warnings if warning.kind is WarningKind.GUEST_DISABLED]
     assert [warning.data["reason"] for warning in said] == ([] if name == "kernel" else ["sanitizer"]), run.story()
+
+
+@pytest.mark.parametrize("name", ["kernel", "all-2M", "page-coloring"])
+def test_valgrind_runs_programs_unharmed(name: str, workshop: Workshop, run_under: Runner) -> None:
+    """Regression: valgrind ended programs whose frames were to be placed, since it knows no threads past libc."""
+    toml = BY_NAME[name].toml if name in BY_NAME else possible(FRAMES[name]).toml
+    command = [need("valgrind"), "-q", str(workshop.build("fork_child"))]
+    run = run_under(toml, ["bash", "-c", '"$0" "$@"; exit $?', *command]).succeeded()
+    assert run.stdout == "ok\n", run.story()
+    assert ("ran ungoverned: sanitizer" in run.story()) == (name in FRAMES), run.story()
 
 
 @pytest.mark.parametrize("name", POLICIES)

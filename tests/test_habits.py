@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from pagelab.cli.manpage import commands
+from pagelab.errors import system_reason
 from pagelab.spelling import meant_of, nearest
 
 EVERYWHERE = [command.path.split()[1:] for command in commands().walk()]
@@ -62,14 +65,14 @@ BAD = [
     (["run", "--env", "A=1", "--env", "A=2", "--", "true"], "--env A=… is given 2 times"),
     (["simulate", "paging", "TRACE", "--colors", "15"], "15 colours divide none of the memories"),
     (["simulate", "paging", "TRACE", "--colours", "15"], "15 colours divide none of the memories"),
-    (["simulate", "paging", "TRACE", "--memory", "64"], "--memory 4096"),
-    (["simulate", "paging", "TRACE", "--memory", "0"], "--memory 4096"),
+    (["simulate", "paging", "TRACE", "--memory", "64"], "--memory 4K"),
+    (["simulate", "paging", "TRACE", "--memory", "0"], "--memory 4K"),
     (["simulate", "paging", "TRACE", "--memory", "1M,1M"], "named twice"),
     (["simulate", "paging", "TRACE", "--colors", "0"], "at least 1 colour"),
     (["simulate", "paging", "TRACE", "--page-size", "0"], "not a power of two"),
     (["simulate", "paging", "TRACE", "--out", "/proc/none"], "(errno 2)"),
     (["simulate", "model", "--colors", "15"], "15 colours divide none of the memories"),
-    (["simulate", "model", "--memory", "64"], "--memory 4096"),
+    (["simulate", "model", "--memory", "64"], "--memory 4K"),
     (["simulate", "model", "--out", "/proc/none"], "(errno 2)"),
     (["study", "run", "nondeterminsm"], "nondeterminism"),
 ]
@@ -117,6 +120,21 @@ def unforeseen(tmp_path: Path, statement: str) -> subprocess.CompletedProcess[st
     ("statement", "code", "said"),
     [
         ("open('/dev/full', 'w', buffering=1).write('x\\n')", 3, "No space left on device (errno 28)"),
+        (
+            "import pathlib; pathlib.Path('/dev/full').write_text('x')",
+            3,
+            "cannot read or write /dev/full: No space left",
+        ),
+        (
+            "file = open('/dev/full', 'w', buffering=1); file.write('x\\n')",
+            3,
+            "cannot read or write /dev/full: No space",
+        ),
+        (
+            "import os; os.mkdir('d'); os.chdir('d'); os.rmdir('../d'); os.getcwd()",
+            2,
+            "the working directory was removed: No such file or directory (errno 2)",
+        ),
         ("open('gone/file')", 2, "gone/file: No such file or directory (errno 2)"),
         ("raise sqlite3.OperationalError('database or disk is full')", 3, "No space left on device (errno 28)"),
         ("raise type('CommClosedError', (Exception,), {})('in tcp')", 3, "scheduler does not answer (in tcp)"),
@@ -129,3 +147,41 @@ def test_what_nobody_foresaw_is_one_line(tmp_path: Path, statement: str, code: i
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_signs_that_the_locale_lacks_are_typed() -> None:
+    script = "from pagelab import terminal; terminal.echo('3–4% ± 1 × 10⁻⁵⁰ … ☃'); terminal.say('a → b')"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout, done.stderr) == ("3-4% +- 1 x 10^-50 ... ?\n", "a -> b")
+
+
+def test_an_error_without_a_number_is_told_by_its_text() -> None:
+    """As polars raises it."""
+    assert system_reason(OSError("No space left on device (os error 28)")) == "No space left on device (errno 28)"
+    assert system_reason(OSError(errno.ENOSPC, "full")) == "full (errno 28)"
+
+
+def test_a_study_file_that_cannot_be_written_whole_is_not_left_behind(tmp_path: Path) -> None:
+    def no_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pagelab", "study", "init"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        preexec_fn=no_room,
+    )
+    assert done.returncode == 2
+    assert "cannot write study.toml: File too large (errno 27); run: df -h" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [[], ["try"], ["demo"], ["study", "run"]])
+def test_help_shows_no_value_after_a_flag(words: list[str]) -> None:
+    done = pagelab(*words, "-h")
+    assert done.returncode == 0
+    assert "<bool>" not in done.stdout
+    assert "--help" in done.stdout

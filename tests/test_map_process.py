@@ -334,3 +334,14 @@ def test_a_failing_command_is_mapped_and_its_failure_passed_on() -> None:
     assert result.returncode == 1
     assert "just before it ended" in result.stdout
     assert "exit code 3" in result.stderr
+
+
+def test_at_its_end_a_command_that_gave_memory_back_shows_its_peak() -> None:
+    """Not only what is left."""
+    given_back = "x = bytearray(b'x') * (64 << 20); del x"
+    result = pagelab_map("--", sys.executable, "-c", given_back)
+    first, second = result.stdout.splitlines()[:2]
+    assert "just before it ended" in first
+    assert re.fullmatch(r"at its peak it had [67]\d\.?\d?M; this is what is left; map it then: --at SECONDS", second)
+    found = json.loads(pagelab_map("--json", "--", sys.executable, "-c", given_back).stdout)
+    assert found["peak_bytes"] > 64 << 20 > 2 * sum(one["bytes"] for one in found["by_size"])

@@ -168,7 +168,7 @@ def test_ctrl_c_typed_at_a_terminal_is_an_interruption() -> None:
 def test_measurements_are_summed_up() -> None:
     script = "for i in 1 2 3; do echo op $i ms >&3; done"
     done = pagelab("--", "bash", "-c", script)
-    assert "op: 3 measurements, median 2 ms" in done.stderr
+    assert "measured  times  median\nop            3    2 ms\n" in done.stderr
     found = pagelab("--json", "--measure-regex", r"t=(?P<value>\d+)", "--stdout", "null", "--", "echo", "t=5")
     assert [m["value"] for m in json.loads(found.stdout)["measurements"]] == [5.0]
 

@@ -12,6 +12,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,11 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from bench.coverage.machines import MACHINES, SHAPES
+from bench.coverage.tables import cell as marked
 from bench.coverage.tables import put, table
 from pagelab.advise.choose import SURE
 from pagelab.advise.design import TILE, Region, mosaics, regions, rows
+from pagelab.advise.effects import Effects
 from pagelab.advise.screening import FIRST, ROUNDS, Round, blocks_for, estimated, refined
 
 Array = NDArray[np.float64]
@@ -108,6 +111,12 @@ def by_rounds(machine: Machine, executions: int) -> Chosen:
 
 
 def _by_rounds(machine: Machine, executions: int, rounds: int) -> Chosen:
+    parts, effects = estimates(machine, executions, rounds)
+    return [part for part, p, gain in zip(parts, effects.sure, effects.mean, strict=True) if p >= SURE and gain > 0]
+
+
+def estimates(machine: Machine, executions: int, rounds: int = ROUNDS) -> tuple[list[Region], Effects]:
+    """Regions of the last round, and what is known of them."""
     wanted = regions({"anon": TILES * TILE}, FIRST)
     ran: list[Round] = []
     while len(ran) < rounds:
@@ -119,7 +128,7 @@ def _by_rounds(machine: Machine, executions: int, rounds: int) -> Chosen:
         executions -= ran[-1].times.size
         effects = estimated(ran, parts, machine.rng)
         wanted = refined(parts, effects)
-    return [part for part, p, gain in zip(parts, effects.sure, effects.mean, strict=True) if p >= SURE and gain > 0]
+    return parts, effects
 
 
 WAYS: dict[str, Callable[[Machine, int], Chosen]] = {"means": by_means, "pairs": by_pairs, "rounds": by_rounds}
@@ -143,20 +152,74 @@ def cell(gain: float, noise: tuple[str, str], executions: int, trials: int) -> d
     return found
 
 
+@dataclass(frozen=True)
+class Held:
+    """Percent of 95% intervals with the true gain; NaN where there are none."""
+
+    regions: float
+    gaining: float
+    """Of regions that gain."""
+    promised: float
+    """Of all chosen regions together."""
+
+
+def intervals(gain: float, noise: tuple[str, str], executions: int, trials: int) -> Held:
+    """What ``pagelab advise`` prints before fresh executions check it."""
+    of_regions: list[tuple[bool, bool]] = []
+    of_promises: list[bool] = []
+    for trial in range(trials):
+        machine = Machine(gain, noise, trial)
+        parts, found = estimates(machine, executions)
+        true = np.array([gain * machine.found([part]) for part in parts])
+        for at in range(len(parts)):
+            _, low, high = found.gain(np.arange(len(parts)) == at)
+            of_regions.append((true[at] > 0, low - 1e-12 <= true[at] <= high + 1e-12))
+        chosen = (found.sure >= SURE) & (found.mean > 0)
+        if chosen.any():
+            _, low, high = found.gain(chosen)
+            of_promises.append(low <= true[chosen].sum() <= high)
+    gaining = [held for gains, held in of_regions if gains]
+    return Held(*(_percent(each) for each in ([held for _, held in of_regions], gaining, of_promises)))
+
+
+def _percent(held: list[bool]) -> float:
+    return 100 * sum(held) / len(held) if held else float("nan")
+
+
+def _intervals(pool: ProcessPoolExecutor, trials: int) -> Iterator[list[str]]:
+    cells = [(gain, noise) for gain in GAINS for noise in NOISE]
+    found = [[pool.submit(intervals, *one, executions, trials) for executions in EXECUTIONS] for one in cells]
+    for (gain, noise), row in zip(cells, found, strict=True):
+        shares = [share for one in row for share in (one.result().regions, one.result().gaining, one.result().promised)]
+        shown = ("–" if np.isnan(share) else marked(share, wanted=90) for share in shares)
+        yield [f"{', '.join(noise)}; {100 * gain:g}%", *shown]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.coverage.advise", description=__doc__)
     parser.add_argument("--trials", type=int, default=30, help="simulated for each figure")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", choices=("found", "intervals"), help="the tables of what is found, or of intervals")
     arguments = parser.parse_args()
+    if arguments.only != "found":
+        with ProcessPoolExecutor(arguments.jobs) as pool:
+            names = [f"{what}, {n}" for n in EXECUTIONS for what in ("regions", "that gain", "promised")]
+            text = table(["machine, program; gain", *names], _intervals(pool, arguments.trials))
+        put("intervals of gains", f"{text}\n\nEach figure: {arguments.trials} studies.", DOCUMENT)
+    if arguments.only != "intervals":
+        _found_tables(arguments.trials, arguments.jobs)
+    return 0
+
+
+def _found_tables(trials: int, jobs: int) -> None:
     cells = [(gain, noise, executions) for gain in GAINS for noise in NOISE for executions in EXECUTIONS]
-    with ProcessPoolExecutor(arguments.jobs) as pool:
-        pending = {one: pool.submit(cell, *one, arguments.trials) for one in cells}
+    with ProcessPoolExecutor(jobs) as pool:
+        pending = {one: pool.submit(cell, *one, trials) for one in cells}
         found = {one: each.result() for one, each in pending.items()}
     heads = ["machine, program", *(f"{way}, {executions}" for executions in EXECUTIONS for way in WAYS)]
     put("false advice", table(heads, _rows(found, 0.0, _advised)), DOCUMENT)
     for gain in GAINS[1:]:
         put(f"gain of {100 * gain:g}%", table(heads, _rows(found, gain, _found)), DOCUMENT)
-    return 0
 
 
 Results = dict[tuple[float, tuple[str, str], int], dict[str, tuple[float, float, float]]]

@@ -78,6 +78,14 @@ def truth(program: Program, metric: Metric | None, group: int) -> float:
 
 
 @cache
+def true_sd_of_logs(program: Program, *, noise: bool = True) -> float:
+    """Of single measurements; without ``noise``, of the executions' levels."""
+    random = np.random.default_rng(12)
+    times = SHAPES[program.shape](random, (4_000_000,)) + (random.normal(0, NOISE, 4_000_000) if noise else 0)
+    return float(np.log(times).std())
+
+
+@cache
 def true_median(program: Program, measurements: int) -> tuple[float, float]:
     """Ends of the median of an execution's mean: the same, but for a gap between modes."""
     random = np.random.default_rng(11)

@@ -5,6 +5,9 @@ The message names the operation, the object, the errno where there is one, and t
 
 from __future__ import annotations
 
+import os
+import re
+
 
 class PagelabError(Exception):
     """pagelab itself failed; every error meant for users derives from this."""
@@ -28,3 +31,10 @@ class MachineError(PagelabError):
     """The machine cannot do it."""
 
     exit_code = 3
+
+
+def system_reason(error: OSError) -> str:
+    """``No space left on device (errno 28)``. Errors of libraries that write by themselves have no errno but a text."""
+    if error.errno is None:
+        return re.sub(r"\(os error (\d+)\)", r"(errno \1)", str(error)) or type(error).__name__
+    return f"{error.strerror or os.strerror(error.errno)} (errno {error.errno})"

@@ -18,6 +18,7 @@ from .analysis.compare_document import CompareDocument
 from .analysis.try_document import TryDocument
 from .model_run.document import Campaign
 from .model_run.ranging import RangeDocument
+from .model_run.wrong_simulator import SimulatorSensitivity
 from .models.answer import ModelReport
 from .models.document import ModelFile
 from .models.prediction import Prediction
@@ -42,6 +43,7 @@ JSON_SCHEMAS: dict[str, type[BaseModel]] = {
     "campaign-1.json": Campaign,
     "model-range-1.json": RangeDocument,
     "model-sensitivity-1.json": Sensitivity,
+    "simulator-sensitivity-1.json": SimulatorSensitivity,
     "prediction-1.json": Prediction,
 }
 """File → model: an imported run, a study's plan as stored, study.toml as written, a comparison,

@@ -8,7 +8,9 @@ same (``crates/launch/src/words.rs``).
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -55,16 +57,41 @@ def plain_values(data: Any) -> Any:
     return [plain_values(value) for value in data] if isinstance(data, list | tuple) else data
 
 
+_TYPED = str.maketrans(
+    {"–": "-", "−": "-", "×": "x", "·": ".", "…": "...", "→": "->", "µ": "u", "±": "+-", "≥": ">=", "≤": "<=", "’": "'"}
+    | {"“": '"', "”": '"', "│": "|", "┊": ":", "─": "-", "━": "-", "●": "o", "τ": "tau"}
+)
+"""Signs that a locale may lack, as one types them."""
+_RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
+
+
+def spoken(text: str, encoding: str | None) -> str:
+    """*text* in what ``encoding`` has: other signs as one types them (``10^-5``), and the rest as ``?``."""
+    try:
+        text.encode(encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = re.sub("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]+", lambda found: "^" + found[0].translate(_RAISED), text).translate(_TYPED)
+        return text.encode(encoding or "utf-8", "replace").decode(encoding or "utf-8")
+    return text
+
+
+def tolerate() -> None:
+    """Output of libraries (help texts, bars of progress) never fails for a sign that the locale lacks."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
+
+
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     """Write a message (standard output, or with ``err`` standard error)."""
     stream = sys.stderr if err else sys.stdout
-    stream.write(plain_lines(text) + ("\n" if nl else ""))
+    stream.write(spoken(plain_lines(text), stream.encoding) + ("\n" if nl else ""))
     stream.flush()
 
 
 def say(text: str) -> None:
     """Write to standard error, without an end of line."""
-    sys.stderr.write(plain_lines(text))
+    sys.stderr.write(spoken(plain_lines(text), sys.stderr.encoding))
 
 
 def only_json() -> None:

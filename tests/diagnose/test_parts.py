@@ -6,6 +6,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -13,12 +15,15 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from pagelab.diagnose import allocate, judge, words
+from pagelab.diagnose.campaign import Campaign, State
 from pagelab.diagnose.model import Confirmation, Contrast, Finding, Interval, Pin, Settings, Value, Verdict
 from pagelab.diagnose.sources import PADDING, input_files, sources
 from pagelab.diagnose.specs import COPIES, conditions, default_names, study_toml
 from pagelab.diagnose.spread import Range
 from pagelab.errors import BadInputError
 from pagelab.study.planning import plan_text
+from pagelab.study.progress import Silent
+from pagelab.study.tools import Tools
 
 MACHINE = {"thp_bytes": 2 << 20}
 
@@ -167,7 +172,7 @@ def test_the_budget_that_is_named_would_do() -> None:
 
 def test_a_program_that_takes_too_long_to_be_probed_says_so_before() -> None:
     allocate.before_probing(10, 1.0, 25, 30)
-    with pytest.raises(BadInputError, match=r"--minutes \d+ -- CMD"):
+    with pytest.raises(BadInputError, match=r"--minutes 10 is too little for this program: .* \d+ would do well"):
         allocate.before_probing(10, 60.0, 25, 30)
 
 
@@ -429,3 +434,13 @@ def test_a_directory_with_other_things_in_it_is_left_alone(tmp_path: Path) -> No
     assert done.returncode == 2
     assert "is not empty" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_verdict_on_colours_that_the_diagnosis_itself_made_is_known(tmp_path: Path) -> None:
+    """A verdict is stored by the first phase that places frames, after the campaign was set up."""
+    stored: dict[str, object] = {}
+    local = cast(Tools, SimpleNamespace(machine=lambda: {"machine": dict(stored)}))
+    campaign = Campaign(tmp_path, cast(State, None), local, Silent())
+    assert campaign.colour_verdict is None
+    stored["colour_verdict"] = {"follows": False}
+    assert campaign.colour_verdict == {"follows": False}

@@ -9,7 +9,7 @@ import pytest
 from pagelab.machine import noise
 from pagelab.machine.noise import Noise, judge
 from pagelab.machine.sysfs import Tree
-from pagelab.study.launching import is_processor_time
+from pagelab.study.primary import is_processor_time
 
 QUIET = Noise(5000, 99_000, 100_000, 105_000, 200_000, 0.01, 0.001, 3, 0.0, 0.001, 20e9, 0.02)
 

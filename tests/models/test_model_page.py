@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from models.planted import DIGITISED, points
-from pagelab.models import chosen, judge
+from pagelab.models import chosen, judge, models
 from pagelab.models.document import file_of, fits_of
 from pagelab.models.page import write
+from pagelab.models.picture import along_walks
 from report.browser import Browser
 
 HOSTILE = "<script>document.title='owned'</script>"
@@ -24,9 +25,22 @@ def test_the_page_draws_everything_and_asks_nothing(tmp_path: Path) -> None:
         for width in (1280, 375):
             browser.screen(width)
             browser.open(page)
-            assert browser.value("document.querySelectorAll('.plot svg').length") == 3
+            assert browser.value("document.querySelectorAll('.plot svg').length") == 4
             assert browser.value("document.querySelectorAll('.plot svg path[aria-roledescription=point]').length") >= 16
         assert browser.value("document.documentElement.scrollWidth") == 375
         assert "owned" not in browser.value("document.title").replace(HOSTILE, "")
         assert browser.complaints() == []
         assert set(browser.requests()) == {page.resolve().as_uri()}
+
+
+def test_curves_along_the_walk_cycles_are_the_fitted_models() -> None:
+    data = points(16, noise=0.01)
+    file = file_of(data, DIGITISED)
+    fits = fits_of(data, judge(data, chosen(["basu", "gp", "poly1", "poly3"]), folds=4), 1)
+    chart = along_walks(file, fits, 600)
+    drawn = [row for rows in chart["datasets"].values() for row in rows]
+    assert {row["model"] for row in drawn if "model" in row} == {"poly1", "poly3"}
+    assert sum("layout" in row for row in drawn) == 16
+    fitted = models()["poly3"].fit(data)
+    for row in (row for row in drawn if row.get("model") == "poly3"):
+        assert row["r"] == float(fitted.predict(None, None, row["walks"]))

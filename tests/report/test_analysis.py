@@ -384,6 +384,25 @@ def test_time_spent_waiting_for_a_processor_is_told(tmp_path: Path) -> None:
     assert told in analyse(replace(data, runs=data.runs.with_columns(waiting_s=busy))).caveats
 
 
+def test_waiting_is_no_caveat_of_processor_time(tmp_path: Path) -> None:
+    planned = factory.plan(["w"], ["a", "b"], 6, metric="cpu_s")
+    data = data_of(factory.store(tmp_path, planned, lambda *_: Run(wall_s=2.0)))
+    assert waiting_of(replace(data, runs=data.runs.with_columns(waiting_s=1.0))) is None
+
+
+def test_an_analysis_prints_as_a_short_table(tmp_path: Path) -> None:
+    def measured(condition: Condition, slot: Slot) -> Run:
+        return Run(wall_s=(2.0 if condition.policy == "b" else 1.0) + 0.001 * slot.position)
+
+    found = analyse(data_of(factory.store(tmp_path, factory.plan(["w"], ["a", "b"], 8), measured)))
+    first, row = str(found).splitlines()[:2]
+    assert first == found.headline
+    assert row.startswith("  w · b")
+    assert "slower (95% interval" in row
+    assert repr(found) == str(found)
+    assert "<th style='text-align:left'>w · b</th>" in found._repr_html_()
+
+
 def test_warm_up_inside_executions_is_in_no_mean_and_is_told(tmp_path: Path) -> None:
     planned = factory.plan(["w"], ["a", "b"], 8, metric="measure.latency")
     warm = [condition.model_copy(update={"drop_first": 2}) for condition in planned.conditions]

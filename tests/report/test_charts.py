@@ -11,6 +11,7 @@ import factory
 from factory import Run, data_of
 
 from pagelab.analysis import Analysis, analyse
+from pagelab.analysis.answer import reach
 from pagelab.charts import theme
 from pagelab.report import charts
 from pagelab.report.figure import slug
@@ -68,6 +69,11 @@ def test_what_reaches_far_beyond_the_others_is_cut_off_with_an_arrow(tmp_path: P
     assert [row["policy"] for row in rows if row["relative"] is None] == ["b"]
     assert max(row["high"] for row in rows) <= 100
     assert "Arrows mark values outside" in next(f.caption for f in figures_of(analysis) if f.id == "effects")
+
+
+def test_no_axis_goes_below_what_a_change_can_be() -> None:
+    """Nothing takes less than no time, however coarse the steps of the axis."""
+    assert reach([(-0.9, 14.0)]) == (-1.0, 14.0)
 
 
 def test_the_forest_plot_is_sorted_and_says_what_the_rule_says(typical_analysis: Analysis) -> None:

@@ -220,7 +220,11 @@ def test_executions_are_interleaved(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("true", "sh -c 'exit 3'"), "B failed: exit code 3; nothing was compared"),
+        (
+            ("true", "sh -c 'exit 3'"),
+            "B failed: exit code 3; nothing was compared; run it alone: pagelab run -- sh -c 'exit 3'",
+        ),
+        (("true", "sh -c 'echo why >&2; exit 3'"), "B failed: exit code 3: why; nothing was compared; run it alone: "),
         (("no-such-program-here", "true"), "cannot find the program no-such-program-here"),
         (("true", ""), "B: the command is empty"),
         (("true", "echo 'open"), "B: cannot split"),
@@ -245,7 +249,10 @@ def test_executions_are_interleaved(tmp_path: Path) -> None:
         (("ls", "--env", "A", "--env", "B"), "--env A: not of the form NAME=VALUE"),
         (("ls", "--policy", "a.toml", "--policy", "b.toml"), "a.toml: cannot read the file"),
         (("", "--env", "A=1", "--env", "A=2"), "A and B: the command is empty"),
-        (("sh -c 'exit $A'", "--env", "A=0", "--env", "A=7"), "B failed: exit code 7; nothing was compared"),
+        (
+            ("sh -c 'exit $A'", "--env", "A=0", "--env", "A=7"),
+            "nothing was compared; run it alone: pagelab run --env A=7 --",
+        ),
     ],
 )
 def test_bad_input_exits_2(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:

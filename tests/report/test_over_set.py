@@ -19,7 +19,7 @@ from nondeterministic import part_of
 from pagelab.analysis import Analysis, analyse
 from pagelab.analysis.following import following_of
 from pagelab.analysis.model import SetContrast, SetPart
-from pagelab.analysis.set_words import headline
+from pagelab.analysis.set_words import headline, words
 from pagelab.report import write_report
 from pagelab.report.figures import figures_of, first_picture
 from pagelab.stats import Interval, paired_ratio, pairs_of, set_ratio
@@ -316,7 +316,29 @@ def test_ranks_that_are_all_equal_are_not_drawn(tmp_path: Path) -> None:
     assert shares
     assert set(shares) == {100.0}
     assert not [f for f in figures_of(found) if f.id.startswith("ranks")]
-    assert part_of(found).speed == "Speed: no policy could be told from another in any of 12 programs timed as a whole."
+    told = "Speed: no policy could be told from another in any of 12 programs timed as a whole."
+    assert part_of(found).speed == told
+    page = write_report(data_of(tmp_path / "s"), tmp_path / "report", ("html",)).page
+    assert page is not None
+    assert told not in page.read_text(), "the set has answered for time and spread"
+
+
+@pytest.mark.parametrize(
+    ("quantity", "ratio", "low", "high", "p", "said"),
+    [
+        ("time", 1.05, 1.01, 1.1, 0.08, "cannot tell among 2 comparisons"),
+        ("time", 0.98, 0.9, 1.07, 0.5, "cannot tell: under 15% would not be seen"),
+        ("spread", 1.02, 0.7, 1.5, 0.9, "cannot tell: 0.55–1.82 times not seen"),
+    ],
+)
+def test_the_words_beside_a_row_have_the_space(
+    analysis: Analysis, quantity: str, ratio: float, low: float, high: float, p: float, said: str
+) -> None:
+    """The picture leaves about 45 characters, and an ellipsis would hide the reason."""
+    from pagelab.analysis.model import Interval as Ends
+
+    one = replace(GIVEN, quantity=quantity, ratio=ratio, interval=Ends(low, high, 0.95), p=p, p_holm=p)
+    assert words(one, SetPart(True, (one, one), ()), analysis.design) == said
 
 
 def test_columns_of_nothing_but_dashes_are_left_out(tmp_path: Path) -> None:
@@ -335,7 +357,8 @@ def test_columns_of_nothing_but_dashes_are_left_out(tmp_path: Path) -> None:
 def test_the_next_command_of_a_quick_set_is_the_whole_study(tmp_path: Path) -> None:
     data = data_of(set_study(tmp_path / "s", times({}, {})))
     found = following_of(analyse(data), data)
-    assert found.command.startswith("pagelab report ")
+    assert found.command == f"pagelab study resume {tmp_path / 's'} --executions 12"
+    assert found.why.startswith("twice the executions, ")
     quick = replace(data, plan=data.plan.model_copy(update={"name": "nondeterminism-quick"}))
     found = following_of(analyse(quick), quick)
     assert found.command == "pagelab study run nondeterminism"

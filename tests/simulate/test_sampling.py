@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sampling_coverage import COLOURS, cells, traces
+from bench.coverage.sampling import COLOURS, cells, traces
 
 from pagelab import trace
 from pagelab.simulate.page_faults import paging

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bench.coverage.intervals import EXECUTIONS
 from bench.coverage.precision.__main__ import main
 from bench.coverage.precision.cells import CELLS, Cell, Component, Distribution, bimodal, normal, true_shift
 from bench.coverage.precision.document import fill
 from bench.coverage.precision.simulate import Chunk, run_chunk
 from bench.coverage.precision.tabulate import Row, read_csv
-from bench.coverage.programs import Program
+from bench.coverage.programs import SHAPES, Program
 
-from pagelab.stats import coverage
+from pagelab.stats import coverage, hodges_lehmann
 
 TABLE = Path(__file__).parents[2] / "docs/method/precision_coverage.csv"
 DOCUMENT = TABLE.parents[1] / "method.md"
@@ -125,6 +126,41 @@ def test_nothing_but_an_unseen_mode_is_badly_covered() -> None:
                 assert float(row["coverage"]) >= 0.9 - 3.5 * error, row
 
 
+SENTENCES = (
+    coverage.NAMES,
+    coverage.SINGLES,
+    coverage.RATIOS,
+    coverage.RATIOS_OF_SINGLES,
+    coverage.RATIO_OF_PAIRS,
+    coverage.CORRELATIONS,
+    coverage.MEDIANS,
+    coverage.SHIFTS,
+    coverage.PAIRS,
+    coverage.MEANS,
+    coverage.SETS,
+    coverage.DIAGNOSED,
+)
+"""What a report asks for where it shows an interval."""
+
+
+def test_every_simulated_interval_is_of_a_report_and_no_report_asks_for_another() -> None:
+    asked = {name for names in SENTENCES for name in names} | coverage.NOT_PRINTED
+    simulated = {cell.interval for cell in coverage.covered()}
+    assert asked == simulated
+    assert coverage.SIMULATED.keys() <= simulated
+    assert {(cell.shape, cell.n) for cell in coverage.covered() if cell.interval == "ratio of pairs, exact order"} == {
+        (shape, n) for shape in SHAPES for n in EXECUTIONS
+    }
+
+
+def test_figures_are_of_enough_experiments() -> None:
+    """144 of them, as once, are known to ± 1.8 points: too few for a limit of 90%."""
+    with (TABLE.parents[2] / "src/pagelab/stats/coverage.csv").open() as file:
+        assert min(int(row["experiments"]) for row in csv.DictReader(file)) >= 1_000
+    with (TABLE.parent / "gate_errors.csv").open() as file:
+        assert min(int(row["comparisons"]) for row in csv.DictReader(file)) >= 500
+
+
 def test_the_document_has_the_shipped_coverage() -> None:
     """Make both anew with: python -m bench.coverage."""
     document = (DOCUMENT.parent / "method/nondeterminism.md").read_text()
@@ -140,8 +176,42 @@ def test_a_shift_between_shapes_is_told_with_the_figure_of_the_table() -> None:
     fixed = [row for row in read_csv(TABLE) if row.rule == "fixed" and row.interval == "exact" and row.n]
     low = [row for row in fixed if (row.n or 0) >= coverage.TIGHT_FROM and row.coverage]
     assert round(min(row.coverage for row in low), 2) == coverage.TIGHT_LEAST
-    assert f"{100 * coverage.TIGHT_LEAST:.0f}%" in coverage.sentence_on_shifts([6, coverage.TIGHT_FROM])
-    assert "any shape" not in coverage.sentence_on_shifts([6, 6])
+    ten = coverage.TIGHT_FROM
+    assert f"{100 * coverage.TIGHT_LEAST:.0f}%" in coverage.sentence_on_shifts([(6, 6), (ten, ten)])
+    assert "any shape" not in coverage.sentence_on_shifts([(6, 6)])
+
+
+@pytest.mark.parametrize(("n", "m"), [(8, 80), (6, 40), (10, 20)])
+def test_a_shift_of_few_wide_against_many_tight_is_told_with_its_own_figure(n: int, m: int) -> None:
+    """Unequal numbers make it worse than the table's equal ones: 77% of 8 against 80."""
+    random = np.random.default_rng(n)
+    count = 600
+    found = [hodges_lehmann(random.normal(0, 9, n), random.normal(0, 0.01, m)) for _ in range(count)]
+    held = np.mean([0 in one.interval for one in found])  # type: ignore[operator]  # they exist at these numbers
+    assert held == pytest.approx(coverage.least_of_shifts(n, m), abs=4 * 0.4 / count**0.5)
+    assert (
+        f"as {100 * coverage.least_of_shifts(n, m):.0f}% of studies with {n} and {m} "
+        in coverage.sentence_on_shifts([(40, 40), (n, m)])
+    )
+    assert np.mean([0 in one.any_shape for one in found]) > 0.9  # type: ignore[operator]  # as above
+
+
+def test_what_sets_hold_is_told_with_the_figure_of_the_table() -> None:
+    document = (DOCUMENT.parent / "method/nondeterminism.md").read_text()
+    table = document.split("<!-- coverage of sets -->")[1].split("<!-- end -->")[0]
+    shares = [float(share) for share in re.findall(r"\| (\d+\.\d) \(", table)]
+    assert len(shares) == 60
+    assert min(shares) < 90
+    assert f"as few as {min(shares):.0f}% of simulated sets" in coverage.sentence_on_sets([50])
+
+
+def test_what_gains_hold_is_told_with_the_figure_of_the_table() -> None:
+    document = (DOCUMENT.parent / "advise.md").read_text()
+    table = document.split("<!-- intervals of gains -->")[1].split("<!-- end -->")[0]
+    rows = [line.replace("*", "").split("|")[2:-1] for line in table.splitlines() if re.match(r"\| [^|]*%", line)]
+    gaining = [float(row[at]) for row in rows for at in (1, 4) if row[at].strip() != "–"]
+    assert len(gaining) == 16
+    assert f"in {min(gaining):.0f}% of cases" in coverage.GAINS
 
 
 def test_intervals_of_medians_are_told_where_they_hold_too_little(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,6 +135,7 @@ def test_an_edited_file_is_noticed(tmp_path: Path, name: str) -> None:
     resume_study(tmp_path / "out", tools(), as_begun=True)
     if name == "executions":
         resume_study(tmp_path / "out", tools(), executions=12)
+        resume_study(tmp_path / "out", tools())  # which has by now what the file says
 
 
 @pytest.mark.parametrize("change", [lambda text: text + "\n# a remark\n", None])

@@ -69,6 +69,16 @@ def test_what_is_compared_where_nobody_says(
     assert bool(why) == (metric == "cpu_s")
 
 
+def test_a_command_that_fails_is_told_with_its_words_and_leaves_nothing(tmp_path: Path) -> None:
+    done = run(tmp_path, "--env", "A=1", "--env", "A=2", *BRIEF, "--", "sh", "-c", "echo no $A >&2; exit $((A - 1))")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == (
+        "pagelab: A=2 failed: exit code 1: no 2; nothing was compared; run it alone: "
+        "pagelab run --env A=2 -- sh -c 'echo no $A >&2; exit $((A - 1))'"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_pilot_without_runs_says_nothing() -> None:
     names = ("wall_s", "cpu_s", "waiting_s", "steal_s")
     assert metric_of(pl.DataFrame(schema=dict.fromkeys(names, pl.Float64))) == ("wall_s", "")

@@ -225,8 +225,13 @@ pub fn adopt_child(inherits: bool) {
     }
 }
 
-/// The program is about to lock itself in: nothing is placed any more.
-pub fn stop() {
+/// Whether threads of the library's own run in this process.
+pub fn has_threads() -> bool {
+    is_running()
+}
+
+/// The program is about to lock itself in, or to do what needs a single thread: nothing is placed any more.
+pub fn stop(why: EngineFailure) {
     match running::state() {
         running::RUNNING => running::set_state(running::GONE),
         running::IDLE => return running::set_state(running::GONE),
@@ -236,5 +241,5 @@ pub fn stop() {
     let _ = requests::ask(Kind::Stop, Span::new(0, 0));
     requests::set_page(0);
     let _ = handler::join();
-    tally::failed(EngineState::Stopped, EngineFailure::Sandbox, None);
+    tally::failed(EngineState::Stopped, why, None);
 }

@@ -7,6 +7,8 @@ pub mod environment;
 mod exit;
 pub mod fork;
 pub mod late_start;
+mod namespaces;
 pub mod seccomp;
 pub mod trampolines;
+pub mod userfaultfd;
 pub mod windows;

@@ -25,7 +25,10 @@ use crate::state::message::say;
 use crate::state::{guest_file, plan};
 
 use detour::{Detours, Refusal, Shape, Wanted};
-use wanted::{wanted, wanted_exits, wanted_locks, wanted_memory, wanted_registering, wanted_sandbox};
+use wanted::{
+    wanted, wanted_exits, wanted_lock_all, wanted_locks, wanted_memory, wanted_namespaces, wanted_registering,
+    wanted_sandbox,
+};
 
 /// Why the guest does nothing.
 struct Stop {
@@ -65,6 +68,8 @@ pub unsafe fn start(_argc: c_int, _argv: *const *const c_char, envp: *const *con
     if seccomp::filters() > known_filters(given) {
         return;
     }
+    // SAFETY: the constructor runs before there are threads.
+    unsafe { environment::remember(given) };
     let start_ns = sys::monotonic_ns();
     let plan = match load_plan(path) {
         Ok(plan) => plan,
@@ -209,10 +214,12 @@ fn detours(needs: &Needs, libc: &Object) -> Result<Detours, Refusal> {
         detours.add(libc, &wanted_memory())?;
         let posix = entry::posix_madvise as *const () as usize;
         detours.add(libc, &[wanted(c"posix_madvise", nr::MADVISE, posix)])?;
+        detours.add(libc, &wanted_registering())?;
+        detours.add(libc, &wanted_lock_all())?;
     }
     if needs.frames {
         detours.add(libc, &wanted_locks())?;
-        detours.add(libc, &wanted_registering())?;
+        detours.add(libc, &wanted_namespaces())?;
     }
     if needs.heap {
         detours.add(libc, &[wanted(c"brk", nr::BRK, entry::brk as *const () as usize)])?;
@@ -244,6 +251,11 @@ fn has_places_of_its_own() -> bool {
     elf::find(&|object| [c"__tsan_init", c"__msan_init"].iter().any(|name| object.symbol(name).is_some())).is_some()
 }
 
+/// Whether valgrind runs the program: it ends it at the first thread that is made past libc.
+fn is_under_valgrind() -> bool {
+    elf::find_named(&|path, _| path.windows(11).any(|name| name == b"/vgpreload_")).is_some()
+}
+
 /// Whether memory would come to lie in pools.
 fn governs_places(plan: &Plan<'_>) -> bool {
     (0..plan.section_count()).filter_map(|number| plan.section(number)).any(|section| section.pool_base != 0)
@@ -260,8 +272,11 @@ unsafe fn govern(plan: Plan<'static>, libc: &Object) -> Result<(), Stop> {
     if has_places_of_its_own() && governs_places(&plan) {
         return Err(DisabledReason::Sanitizer.into());
     }
-    backing::list_existing(&plan);
     let needs = Needs::of(&plan);
+    if needs.frames && is_under_valgrind() {
+        return Err(DisabledReason::Sanitizer.into());
+    }
+    backing::list_existing(&plan);
     let detours = detours(&needs, libc).map_err(|refusal| {
         say(format_args!("cannot detour {:?}: {}", refusal.name, refusal.reason.name()));
         Stop { reason: refusal.reason, errno: refusal.errno }

@@ -10,11 +10,19 @@ use crate::state::{self, INSTRUCTIONS, Own, Thread, active, set_active, several}
 use pagelab_trace::capture::instructions::{self, Meeting};
 use pagelab_trace::{ADDRESS_BITS, Kind, Reference};
 use std::ptr;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// A copy of the page size where the callbacks find it without a detour.
-pub static PAGE_BITS: AtomicU32 = AtomicU32::new(12);
+/// The page size, as a shift, where the callbacks find it without a detour.
+static PAGE_BITS: AtomicU32 = AtomicU32::new(12);
+/// All bits of an address but its place in the page.
+static PAGE_MASK: AtomicU64 = AtomicU64::new(!0xfff);
+
+/// Tells the callbacks of the page size.
+pub fn set_page_bits(bits: u32) {
+    PAGE_BITS.store(bits, Relaxed);
+    PAGE_MASK.store(u64::MAX << bits, Relaxed);
+}
 
 /// No access is longer (a vector register of 64 bytes); where the emulator cuts, it is shorter still.
 const LONGEST: u64 = 64;
@@ -180,7 +188,7 @@ extern "C" fn accessed_run<const SOME: bool>(mut vcpu: CurrentVcpu, info: Memory
     access_of_run::<SOME>(&mut state::thread(&mut vcpu), info, address);
 }
 
-#[inline]
+#[inline(always)]
 fn access_of_run<const SOME: bool>(thread: &mut Thread, info: MemoryInfo, address: u64) {
     thread.looks(address, info, |own| is_load(own, info));
     if !thread.counts() || SOME && !shared().config.keeps(address) {
@@ -189,22 +197,31 @@ fn access_of_run<const SOME: bool>(thread: &mut Thread, info: MemoryInfo, addres
     if SOME && !shared().config.kinds.has(Kind::from_code(meta(thread.own, info))) {
         return;
     }
-    if address >> ADDRESS_BITS != 0 {
-        too_high(thread, address);
-    }
-    let bits = PAGE_BITS.load(Relaxed);
-    thread.touch(address >> bits);
-    if (address + (LONGEST - 1)) >> bits != address >> bits {
-        let last = Reference::with_meta(address, meta(thread.own, info)).last_byte();
-        touch_rest(thread, address >> bits, last >> bits);
+    let near_end = (address | PAGE_MASK.load(Relaxed)).checked_add(LONGEST - 1).is_none();
+    if near_end || address >> ADDRESS_BITS != 0 {
+        near_page_end(thread, info, address);
+    } else {
+        thread.push(address);
     }
 }
 
-/// The pages behind the first, where a reference crosses a page's end.
-#[inline]
-fn touch_rest(thread: &mut Thread, first: u64, last: u64) {
-    for page in first + 1..=last {
-        thread.touch(page);
+/// An access that may reach into the next page, or that a trace cannot hold.
+#[cold]
+#[inline(never)]
+fn near_page_end(thread: &mut Thread, info: MemoryInfo, address: u64) {
+    if address >> ADDRESS_BITS != 0 {
+        too_high(thread, address);
+    }
+    let reference = Reference::with_meta(address, meta(thread.own, info));
+    push_pages(thread, reference);
+}
+
+/// The address of a reference, and of each page behind the first, where it crosses a page's end.
+fn push_pages(thread: &mut Thread, reference: Reference) {
+    let bits = PAGE_BITS.load(Relaxed);
+    thread.push(reference.address());
+    for page in reference.page(bits) + 1..=reference.last_byte() >> bits {
+        thread.push(page << bits);
     }
 }
 
@@ -220,11 +237,7 @@ extern "C" fn fetched(mut vcpu: CurrentVcpu, data: Data) {
 extern "C" fn fetched_run(mut vcpu: CurrentVcpu, data: Data) {
     let mut thread = state::thread(&mut vcpu);
     if thread.counts() {
-        let reference = Reference::from_bits(data.addr() as u64);
-        let bits = PAGE_BITS.load(Relaxed);
-        let (first, last) = (reference.page(bits), reference.last_byte() >> bits);
-        thread.touch(first);
-        touch_rest(&mut thread, first, last);
+        push_pages(&mut thread, Reference::from_bits(data.addr() as u64));
     }
 }
 

@@ -13,12 +13,14 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Held while threads' references are taken and sent, and across fork, so that a child never finds a block half sent.
-static CHANNEL: Mutex<Channel> = Mutex::new(Channel { block: Vec::new() });
+static CHANNEL: Mutex<Channel> = Mutex::new(Channel { block: Vec::new(), ends: Vec::new() });
 
 /// What the one who sends needs.
 pub struct Channel {
     /// Room for a block, empty between uses.
     pub block: Vec<u8>,
+    /// See [`pagelab_trace::capture::packed::append`].
+    pub ends: Vec<u32>,
 }
 
 /// The socket, or -1.

@@ -87,7 +87,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     };
     // SAFETY: by the caller.
     let target = unsafe { CStr::from_ptr(info.target_name) }.to_string_lossy().into_owned();
-    callbacks::PAGE_BITS.store(config.page_bits, Relaxed);
+    callbacks::set_page_bits(config.page_bits);
     state::set_active(config.window == Window::Whole);
     config::set_shared(Shared { config, target });
     channel::begin_image();

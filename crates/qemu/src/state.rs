@@ -20,6 +20,7 @@
 use crate::api::CurrentVcpu;
 use crate::channel::{self, Channel};
 use crate::config::{Mode, shared};
+use pagelab_trace::capture::packed;
 use pagelab_trace::capture::protocol::{BlockKind, End, SEGMENT_BYTES, Segment};
 use std::cell::UnsafeCell;
 use std::ptr;
@@ -53,20 +54,17 @@ pub fn set_active(on: bool) -> bool {
     before & ACTIVE != 0
 }
 
-/// Words (references, or halves of runs) in a ring.
+/// Words in a ring: references, or where runs are captured their addresses.
 const RING: usize = 8192;
 /// Groups in a ring.
 const GROUPS: usize = 1024;
 /// Words after which a group ends while several threads live: how finely they are interleaved in the trace.
 const GROUP_WORDS: u64 = 1024;
 
-/// No page has this number.
-const NO_PAGE: u64 = u64::MAX;
-
 /// A vCPU's references that were not sent yet. Positions count words since the thread began, and never wrap.
 struct Ring {
     thread: u32,
-    /// Words written. In runs, the last one may still grow in place.
+    /// Words written.
     written: AtomicU64,
     /// Groups begun: written before the first of their words.
     begun: AtomicU64,
@@ -85,21 +83,17 @@ struct Ring {
 struct Sending {
     /// Stamp of the group that the next word belongs to.
     stamp: u64,
-    /// References of the run at `sent` that were sent already.
-    taken: u64,
 }
 
 /// Data of the vCPU's own thread only.
 pub struct Own {
     /// What [`NOW`] was when the present group began.
     seen: u64,
-    /// Page of the present run.
-    page: u64,
     written: u64,
     /// The position at which there is something to do before a word is written: a new group, or room to be made.
     limit: u64,
-    /// Words written, and references of the present run, when this thread last let others go on.
-    released: (u64, u64),
+    /// Words written when this thread last let others go on.
+    released: u64,
     /// Address and description of the last access.
     last: (u64, u32),
     /// Descriptions of accesses, and kind and size that the emulator said they mean.
@@ -117,10 +111,9 @@ impl Vcpu {
         Box::new(Vcpu {
             own: UnsafeCell::new(Own {
                 seen: STALE,
-                page: NO_PAGE,
                 written: 0,
                 limit: 0,
-                released: (0, 0),
+                released: 0,
                 last: (0, 0),
                 known: [(u32::MAX, 0); 16],
             }),
@@ -147,7 +140,7 @@ pub struct Thread<'a> {
 impl Thread<'_> {
     /// Whether an access counts; where it does, the group it belongs to has begun. To be asked after each access, before it
     /// is written.
-    #[inline]
+    #[inline(always)]
     pub fn counts(&mut self) -> bool {
         let now = NOW.load(Acquire);
         now == self.own.seen || now & ACTIVE != 0 && self.begin_group(now)
@@ -155,19 +148,19 @@ impl Thread<'_> {
 
     /// What an access is to the order of threads, whether it is kept or not: one that repeats the last is waiting for
     /// another thread, if it loads.
-    #[inline]
+    #[inline(always)]
     pub fn looks(&mut self, address: u64, info: u32, loads: impl FnOnce(&mut Own) -> bool) {
-        if self.own.last == (address, info) {
-            if several() && loads(self.own) {
-                self.may_have_waited();
-            }
-        } else {
+        if !several() {
+            // A thread alone waits for nobody.
+        } else if self.own.last != (address, info) {
             self.own.last = (address, info);
+        } else if loads(self.own) {
+            self.may_have_waited();
         }
     }
 
-    /// Appends a reference.
-    #[inline]
+    /// Appends a reference, or its address.
+    #[inline(always)]
     pub fn push(&mut self, word: u64) {
         let at = self.own.written;
         if at >= self.own.limit {
@@ -176,38 +169,6 @@ impl Thread<'_> {
         self.ring.words[at as usize % RING].store(word, Relaxed);
         self.own.written = at + 1;
         self.ring.written.store(at + 1, Release);
-    }
-
-    /// A reference to a page, as part of a run.
-    #[inline]
-    pub fn touch(&mut self, page: u64) {
-        if self.own.page == page {
-            let count = self.run_count();
-            count.store(count.load(Relaxed) + 1, Release);
-        } else {
-            self.turn(page);
-        }
-    }
-
-    /// A reference to a page other than that of the present run.
-    #[cold]
-    #[inline(never)]
-    fn turn(&mut self, page: u64) {
-        let at = self.own.written;
-        if at + 1 >= self.own.limit {
-            self.make_room(2);
-        }
-        self.ring.words[at as usize % RING].store(page, Relaxed);
-        self.ring.words[(at + 1) as usize % RING].store(1, Relaxed);
-        self.own.page = page;
-        self.own.written = at + 2;
-        self.ring.written.store(at + 2, Release);
-    }
-
-    /// References of the present run.
-    #[inline]
-    fn run_count(&self) -> &AtomicU64 {
-        &self.ring.words[(self.own.written.wrapping_sub(1)) as usize % RING]
     }
 
     /// Begins a group with what comes next. True, for [`Thread::counts`].
@@ -230,7 +191,6 @@ impl Thread<'_> {
             self.ring.begun.store(begun + 1, Release);
         }
         self.own.seen = now;
-        self.own.page = NO_PAGE;
         self.limit();
         true
     }
@@ -262,15 +222,15 @@ impl Thread<'_> {
     /// The thread is about to let others go on, where they wait for it: they begin a group with their next reference.
     /// Nothing is said where it did nothing since it said so last.
     pub fn lets_go(&mut self) {
-        if several() && self.done() != self.own.released {
+        if several() && self.own.written != self.own.released {
             NOW.fetch_add(LET_GO, AcqRel);
-            self.own.released = self.done();
+            self.own.released = self.own.written;
         }
     }
 
     /// What the thread did since it let others go on was to try the same atomic instruction again: nobody waits for that.
     pub fn only_tried_again(&mut self) {
-        self.own.released = self.done();
+        self.own.released = self.own.written;
     }
 
     /// Whether this address was the last access's, too.
@@ -280,17 +240,7 @@ impl Thread<'_> {
 
     /// What comes next, in words.
     pub fn next_record(&self) -> String {
-        let (what, words) = match shared().config.mode {
-            Mode::References => ("reference", 1),
-            Mode::Runs => ("run", 2),
-        };
-        format!("thread {}, {what} {}", self.ring.thread, self.own.written / words + 1)
-    }
-
-    /// Words written, and references of the present run.
-    fn done(&self) -> (u64, u64) {
-        let count = if self.own.page == NO_PAGE { 0 } else { self.run_count().load(Relaxed) };
-        (self.own.written, count)
+        format!("thread {}, reference {}", self.ring.thread, self.own.written + 1)
     }
 }
 
@@ -321,7 +271,7 @@ pub fn send_all(channel: &mut Channel) {
         let header = block.len();
         block.resize(header + SEGMENT_BYTES, 0);
         for piece in together {
-            if runs { append_runs(piece, &mut block) } else { append(piece, &mut block) }
+            append(piece, &mut block, &mut channel.ends, runs);
         }
         let words = ((block.len() - header - SEGMENT_BYTES) / 8) as u32;
         let segment = Segment { thread: together[0].ring.thread, words };
@@ -371,7 +321,8 @@ fn pieces_of<'a>(ring: &'a Ring, limit: u64, pieces: &mut Vec<Piece<'a>>) {
     ring.passed.store(passed, Release);
 }
 
-fn append(piece: &Piece, block: &mut Vec<u8>) {
+/// Appends a piece's references, or the runs of its addresses: so late, a run costs no branch where an access happens.
+fn append(piece: &Piece, block: &mut Vec<u8>, ends: &mut Vec<u32>, runs: bool) {
     let (first, end) = (piece.first as usize % RING, piece.end as usize % RING);
     let parts = if first < end {
         [&piece.ring.words[first..end], &[]]
@@ -380,34 +331,14 @@ fn append(piece: &Piece, block: &mut Vec<u8>) {
     };
     for words in parts {
         // SAFETY: these words were written before `written` was, and will not be again before `sent` is.
-        block.extend_from_slice(unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len() * 8) });
+        let words: &[u64] = unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len()) };
+        if runs {
+            packed::append(words, shared().config.page_bits, ends, block);
+        } else {
+            words.iter().for_each(|word| block.extend_from_slice(&word.to_ne_bytes()));
+        }
     }
     piece.ring.sent.store(piece.end, Release);
-}
-
-/// Runs; the last of a ring may grow while this looks, and stays: what it has now is sent, the rest next time.
-fn append_runs(piece: &Piece, block: &mut Vec<u8>) {
-    let ring = piece.ring;
-    // SAFETY: the caller holds the channel.
-    let sending = unsafe { &mut *ring.sending.get() };
-    let last = ring.written.load(Acquire).wrapping_sub(2);
-    let mut sent = piece.first;
-    for at in (piece.first..piece.end).step_by(2) {
-        let page = ring.words[at as usize % RING].load(Relaxed);
-        let count = ring.words[(at + 1) as usize % RING].load(Acquire);
-        let new = count - sending.taken;
-        if new > 0 {
-            block.extend_from_slice(&page.to_ne_bytes());
-            block.extend_from_slice(&new.to_ne_bytes());
-        }
-        if at == last {
-            sending.taken = count;
-        } else {
-            sending.taken = 0;
-            sent = at + 2;
-        }
-    }
-    ring.sent.store(sent, Release);
 }
 
 const VCPUS: usize = 1 << 15;
@@ -416,7 +347,7 @@ static TABLE: [AtomicPtr<Vcpu>; VCPUS] = [const { AtomicPtr::new(ptr::null_mut()
 static SLOTS: AtomicUsize = AtomicUsize::new(0);
 
 /// The state of the calling thread's vCPU.
-#[inline]
+#[inline(always)]
 pub fn thread(vcpu: &mut CurrentVcpu) -> Thread<'_> {
     let index = vcpu.number();
     let slot = TABLE[index as usize % VCPUS].load(Relaxed);
@@ -489,11 +420,9 @@ pub unsafe fn forget_all() {
             let (own, ring) = unsafe { (&mut *(*slot).own.get(), &(*slot).ring) };
             // A thread that was about to write a word has not published it.
             let written = ring.written.load(Relaxed);
-            (own.written, own.page, own.seen) = (written, NO_PAGE, STALE);
+            (own.written, own.seen) = (written, STALE);
             ring.sent.store(written, Relaxed);
             ring.passed.store(ring.begun.load(Relaxed), Relaxed);
-            // SAFETY: as above.
-            unsafe { (*ring.sending.get()).taken = 0 };
         }
     }
     ALIVE.store(1, Relaxed);

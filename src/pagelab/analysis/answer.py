@@ -154,8 +154,9 @@ def more(found: Answer, seconds_a_block: float | None, command: Callable[[int], 
     from pagelab.study.progress import shown_duration
 
     long = f" ({shown_duration(needed * seconds_a_block)})" if seconds_a_block is not None else ""
-    aim = f"±{100 * NEGLIGIBLE:g}% needs" if found.needed else "an answer needs at least"
-    return f"{aim} {wording.count(needed, 'execution')} of each{long}: {command(needed)}"
+    if not found.needed:
+        return f"an answer needs more, such as {wording.count(needed, 'execution')} of each{long}: {command(needed)}"
+    return f"±{100 * NEGLIGIBLE:g}% needs {wording.count(needed, 'execution')} of each{long}: {command(needed)}"
 
 
 _CROWDED = 3.0
@@ -173,4 +174,4 @@ def reach(ends: list[tuple[float, float]]) -> tuple[float, float]:
     high = max([high for _, high in ends if high <= most] + [NEGLIGIBLE])
     low = max(low, -1.0)
     step = next((nice for nice in _NICE if (high - low) / nice <= 8), _NICE[-1])
-    return step * (low // step), step * -(-high // step)
+    return max(step * (low // step), -1.0), step * -(-high // step)

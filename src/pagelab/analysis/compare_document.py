@@ -240,7 +240,9 @@ def _condition(one: Compared) -> Condition:
         executions=Executions(a=int(table.executions[0]), b=int(table.executions[1])),
         changes=changes,
         cautions=cautions,
-        coverage=coverage.sentence((int(count) for count in table.executions), coverage.RATIOS),
+        coverage=coverage.sentence_on_changes(
+            table.executions.tolist(), single=bool(table.is_single.all()), in_pairs=one.in_pairs is not None
+        ),
         left_out=list(one.left_out),
         in_pairs=None if one.in_pairs is None else _in_pairs(one.in_pairs),
     )

@@ -8,6 +8,7 @@ from importlib.resources import files
 from math import ceil
 from pathlib import Path
 
+from pagelab.analysis import set_words
 from pagelab.analysis.answer import NEGLIGIBLE
 from pagelab.analysis.commands import are_two_commands
 from pagelab.analysis.data import StudyData
@@ -49,7 +50,7 @@ def following_of(analysis: Analysis, data: StudyData) -> Following:
         asked = _try(one, analysis, data)
         if asked is not None:
             return asked
-    if unknown and analysis.design.imported_from is None and not analysis.design.precision_stop:
+    if unknown and _extensible(analysis):
         return _resume(unknown[0], analysis, data, where)
     if analysis.failures:
         return Following(f"pagelab study status {where}", "the failed runs, and the files of their output")
@@ -88,7 +89,22 @@ def _of_set(analysis: Analysis, data: StudyData, where: str) -> Following:
         )
     if analysis.failures:
         return Following(f"pagelab study status {where}", "the failed runs, and the files of their output")
+    assert analysis.over_set is not None
+    answers = [set_words.answer_to(c, analysis.over_set, analysis.design) for c in analysis.over_set.contrasts]
+    if any(one.said == "cannot-tell" for one in answers) and _extensible(analysis) and analysis.design.executions:
+        executions = 2 * analysis.design.executions
+        more_s = executions / 2 * float(data.runs["duration_s"].sum()) / max(1, data.runs["block"].n_unique())
+        return Following(
+            f"pagelab study resume {where} --executions {executions}",
+            f"twice the executions, {shown_duration(more_s)} more: intervals 0.71 times as wide, where executions "
+            "differ more than programs do; a further look, which is judged more strictly",
+        )
     return Following(f"pagelab report {where} --format data", "every program’s ratio, as CSV and JSON")
+
+
+def _extensible(analysis: Analysis) -> bool:
+    """Whether executions can be added."""
+    return analysis.design.imported_from is None and not analysis.design.precision_stop
 
 
 def _compare(judged: tuple[Judged, ...], data: StudyData, where: str) -> Following:

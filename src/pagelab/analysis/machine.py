@@ -15,6 +15,7 @@ from pagelab.analysis.metrics import ANALYSED
 from pagelab.analysis.model import Difference, Drift, Fact, Machine
 from pagelab.contract.settings import RUN_SETTINGS
 from pagelab.record import Record
+from pagelab.study.primary import is_processor_time
 
 _VOLATILE = frozenset(
     {"time", "free_pages", "reserved_pages", "surplus_pages", "pages", "run_dir", "loadavg", "writable"}
@@ -171,10 +172,19 @@ MUCH = 0.05
 
 
 def waiting_of(data: StudyData) -> str | None:
-    """A caveat; None where little was waited, or it is not known, or each waited for the other as it was asked to."""
+    """A caveat; None where little was waited, or it is not known, or each waited for the other as it was asked to.
+
+    Only conditions that are judged by passing time count: waiting is no part of processor time.
+    """
     if "waiting_s" not in data.runs.columns or data.plan.co_run:
         return None
-    done = data.runs.filter(~pl.col("warmup") & pl.col("status").is_in(ANALYSED) & (pl.col("wall_s") > 0))
+    passing = [one.name for one in data.plan.conditions if not is_processor_time(one.metric)]
+    done = data.runs.filter(
+        pl.col("condition").is_in(passing)
+        & ~pl.col("warmup")
+        & pl.col("status").is_in(ANALYSED)
+        & (pl.col("wall_s") > 0)
+    )
     by_policy = (
         done.filter(pl.col("waiting_s").is_not_null())
         .group_by("policy", maintain_order=True)

@@ -34,8 +34,7 @@ def words(c: SetContrast, part: SetPart, design: Design) -> str:
         return _changed(c, part)
     if found.said == "same" and found.interval is not None:
         return f"same within ±{_reach(found.interval)}"
-    blind = _undecided(c, found, part)
-    return f"cannot tell: {blind}" if blind else "cannot tell"
+    return _undecided_beside(c, found, part)
 
 
 def sentences(part: SetPart, design: Design) -> tuple[str, ...]:
@@ -167,6 +166,20 @@ def _undecided(c: SetContrast, found: Answer, part: SetPart) -> str:
         return f"changes under {wording.digits(100 * found.seen, 2)}% would not be seen"
     reach = log1p(found.seen)
     return f"factors between {_factor(exp(-reach))} and {_factor(exp(reach))} would not be seen"
+
+
+def _undecided_beside(c: SetContrast, found: Answer, part: SetPart) -> str:
+    """As :func:`_undecided`, in the space that a picture has beside a row."""
+    if c.programs < found.fewest:
+        return f"cannot tell: {found.fewest} programs are the fewest"
+    if c.interval is not None and not c.interval.low <= 1 <= c.interval.high:
+        return f"cannot tell among {len(part.contrasts)} comparisons"
+    if found.seen is None:
+        return "cannot tell"
+    if c.quantity == "time":
+        return f"cannot tell: under {wording.digits(100 * found.seen, 2)}% would not be seen"
+    reach = log1p(found.seen)
+    return f"cannot tell: {_factor(exp(-reach))}–{_factor(exp(reach))} times not seen"
 
 
 def _reach(interval: Interval) -> str:

@@ -257,6 +257,7 @@ def _missing(told: AdviceDocument) -> list[str]:
 def _bars(told: AdviceDocument) -> list[str]:
     """One line a region: where it lies, a bar as long as its gain, and whether it is advised."""
     from pagelab.analysis import wording
+    from pagelab.stats import coverage
 
     names = [f"{one.pool} {one.start_bytes >> 20}–{one.end_bytes >> 20}M" for one in told.regions]
     width = max(map(len, names))
@@ -270,7 +271,7 @@ def _bars(told: AdviceDocument) -> list[str]:
         interval = f"{wording.percent(one.low_percent / 100)} to {wording.percent(one.high_percent / 100)}"
         mark = "  advised" if one.chosen else ""
         found.append(f"{name:<{width}}  {bar:<{_BAR}}  {wording.percent(one.gain_percent / 100):>7} ({interval}){mark}")
-    return found
+    return [*found, coverage.GAINS]
 
 
 def _checks(told: AdviceDocument) -> list[str]:

@@ -110,11 +110,20 @@ def _picture(found: InPairs, whole: Comparison, judged: list[Judgement]) -> list
 
 def _condition(one: Compared, column: Column) -> list[str]:
     from pagelab.stats import coverage
+    from pagelab.stats.nondeterminism import Refused
 
     table = one.found.table
     lines = [f"{one.condition}: {table.executions[0]} executions in A, {table.executions[1]} in B"]
-    lines += [f"  {_LABEL[change.metric.value]:<16}{_change(change, column, one)}" for change in one.found.changes]
-    told = coverage.sentence((int(count) for count in table.executions), coverage.RATIOS)
+    missing: dict[str, list[str]] = {}
+    for change in one.found.changes:
+        if isinstance(change.base, Refused) and isinstance(change.new, Refused) and isinstance(change.percent, Refused):
+            missing.setdefault(change.percent.message, []).append(_LABEL[change.metric.value])
+        else:
+            lines.append(f"  {_LABEL[change.metric.value]:<16}{_change(change, column, one)}")
+    lines += [f"  {' and '.join(names)} cannot be told: {reason}" for reason, names in missing.items()]
+    told = coverage.sentence_on_changes(
+        table.executions.tolist(), single=bool(table.is_single.all()), in_pairs=one.in_pairs is not None
+    )
     lines += [f"  {told}"] if told else []
     notes: dict[str, list[str]] = {}
     for i, side in enumerate("AB"):

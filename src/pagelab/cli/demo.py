@@ -63,6 +63,7 @@ def _study(out: Path, minutes: float | None, executions: int | None) -> Finished
     tools, progress = local_tools(), for_terminal()
     if (out / NAME).exists():
         terminal.echo(f"continuing the study in {out}; for a new one: pagelab demo --out ANOTHER")
+        minutes, executions = _added(out, minutes, executions)
         return resume_study(out, tools, progress=progress, minutes=minutes, executions=executions)
     terminal.echo(f"making inputs in {out / INPUTS}")
     spec = make_inputs(out / INPUTS)
@@ -70,3 +71,14 @@ def _study(out: Path, minutes: float | None, executions: int | None) -> Finished
         text = spec.read_text(encoding="utf-8")
         spec.write_text(text.replace("\nminutes = 5\n", f"\nexecutions = {executions}\n"), encoding="utf-8")
     return run_study(spec, out, tools, progress=progress, skip_impossible=True, minutes=minutes)
+
+
+def _added(out: Path, minutes: float | None, executions: int | None) -> tuple[float | None, int | None]:
+    """What the options add to the demo in ``out``: nothing where the command that was interrupted is typed again."""
+    from pagelab.study.store import Store
+
+    with Store.open(out, write=False) as store:
+        plan, unfinished = store.plan(), len(store.finished()) < len(store.slots())
+    if unfinished and minutes == plan.minutes:
+        minutes = None
+    return minutes, None if executions == plan.executions else executions

@@ -214,7 +214,7 @@ def _table(found: Diagnosis) -> object:
     from rich.table import Table
 
     from pagelab.analysis import wording
-    from pagelab.diagnose import words
+    from pagelab.diagnose import report_tables, words
 
     table = Table(box=None, pad_edge=False)
     for head in ("pinned", "variance removed", "SD ratio", "mean shift"):
@@ -227,6 +227,9 @@ def _table(found: Diagnosis) -> object:
     spread = words.spread(found.default_spread.estimate)
     each = wording.count(found.blocks, "execution")
     table.caption = f"default: spread {spread}; {each} of each value; intervals {wording.level(found.settings.level)}"
+    said = report_tables.coverage_of(found)
+    if said:
+        table.caption += f"\n{said}"
     table.caption_justify = "left"
     return table
 

@@ -35,6 +35,7 @@ def adapt(command: Any) -> Any:
         _adapt_group(command)
     if not any("--version" in one.opts for one in command.params):
         command.params.append(_version())
+    _name_no_value(command)
     make_parser = command.make_parser
 
     def strict(context: Any) -> Any:
@@ -57,6 +58,20 @@ def adapt(command: Any) -> Any:
 
     command.make_parser = strict
     return command
+
+
+def _name_no_value(command: Any) -> None:
+    """Help texts show nothing after a flag, in place of typer's ``<bool>``."""
+    get_params = command.get_params
+
+    def without(context: Any) -> Any:
+        found = get_params(context)
+        for one in found:
+            if getattr(one, "is_flag", False):
+                one.metavar = ""
+        return found
+
+    command.get_params = without
 
 
 def _adapt_group(command: Any) -> None:

@@ -225,7 +225,7 @@ def init_command(
     """
     from importlib.resources import files
 
-    from pagelab.errors import BadInputError
+    from pagelab.errors import BadInputError, system_reason
 
     source = files("pagelab.study").joinpath("template.toml")
     if copy_of is not None:
@@ -239,7 +239,12 @@ def init_command(
     except FileExistsError:
         raise BadInputError(f"{spec} exists; name another file: pagelab study init OTHER.toml") from None
     except OSError as error:
-        raise BadInputError(f"cannot write {spec}: {error.strerror}") from None
+        begun = error.filename is None  # the file was made, and the disk is full
+        if begun:
+            spec.unlink(missing_ok=True)
+        raise BadInputError(
+            f"cannot write {spec}: {system_reason(error)}; run: df -h {spec.absolute().parent}"
+        ) from None
     terminal.echo(f"wrote {spec}; change it, then: pagelab study run {spec}")
 
 

@@ -34,8 +34,8 @@ def parts(record: Mapping[str, Any]) -> Iterator[str]:
         yield _frames(record["frames"])
     if len(record["processes"]) > 1:
         yield _processes(record)
-    for text in _measurements(record):
-        yield line(text)
+    if record["measurements"]:
+        yield _measurements(record)
     for warning in record["warnings"]:
         if warning["kind"] == _ROOM_SCARCE and record["outcome"]["status"] == "ok":
             continue  # told before the start; it may explain a failure, and has not come to one
@@ -207,15 +207,25 @@ def _weight(process: Mapping[str, Any]) -> int:
     return _cpu_ns(process) or sum(process["counters"].values()) or process.get("wall_ns") or 0
 
 
-def _measurements(record: Mapping[str, Any]) -> Iterator[str]:
-    """One line a name: how many, and the median, which needs no assumption about their distribution."""
+def _measurements(record: Mapping[str, Any]) -> str:
+    """One row a name: how many, and the median, which needs no assumption about their distribution."""
+    from statistics import median
+
     by_name: dict[tuple[str, str], list[float]] = {}
     for measurement in record["measurements"]:
         by_name.setdefault((measurement["name"], measurement["unit"]), []).append(measurement["value"])
+    rows: list[list[Cell]] = [["measured", "times", "median"]]
     for (name, unit), values in by_name.items():
-        from statistics import median
+        rows.append([name, f"{len(values):,}", _with_unit(median(values), unit)])
+    return table(rows, "<>>")
 
-        yield f"{name}: {len(values):,} measurements, median {median(values):.6g} {unit}".rstrip()
+
+def _with_unit(value: float, unit: str) -> str:
+    """Seconds as times are shown; whole numbers with their thousands."""
+    if unit == "s":
+        return nanoseconds(round(value * 1e9))
+    shown = f"{value:,.0f}" if value == int(value) else f"{value:.6g}"
+    return f"{shown} {unit}".rstrip()
 
 
 def share(part: int, whole: int) -> str:

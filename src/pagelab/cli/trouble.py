@@ -7,6 +7,7 @@ told here, once, rather than in each place that opens a file.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -70,13 +71,48 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 
 def _system(error: OSError) -> str:
-    names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    if not _is_somewhere():
+        return "the working directory was removed: No such file or directory (errno 2); go to another one; run: cd"
+    names = [str(name) for name in (error.filename, error.filename2) if name is not None] or _in_hand(error)
     place = _nearest_directory(names[-1]) if names else "."
     number = error.errno or 0
     object_ = " and ".join(names) or "a file"
     reason = error.strerror or os.strerror(number)
     advice = _NEXT.get(number, "run: ls -ld {place}").format(place=place)
     return f"cannot read or write {object_}: {reason} (errno {number}); {advice}"
+
+
+def _is_somewhere() -> bool:
+    """Whether the working directory still exists."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _in_hand(error: BaseException) -> list[str]:
+    """The file that the failed call was writing: an error of a write has no name, but the caller had the file or path.
+
+    The innermost of the frames that hold an open file, or a path as what a method was called on.
+    """
+    import traceback
+
+    for frame in reversed([frame for frame, _ in traceback.walk_tb(error.__traceback__)]):
+        held = frame.f_locals
+        for one in (held.get("self"), *held.values()):
+            name = getattr(one, "name", None)
+            if isinstance(one, io.IOBase) and isinstance(name, str):
+                return [_shortest(name)]
+        if isinstance(held.get("self"), Path):
+            return [_shortest(str(held["self"]))]
+    return []
+
+
+def _shortest(name: str) -> str:
+    """Relative to this directory where it lies below it."""
+    path = Path(name)
+    return str(path.relative_to(Path.cwd())) if path.is_absolute() and path.is_relative_to(Path.cwd()) else name
 
 
 def _nearest_directory(name: str) -> str:

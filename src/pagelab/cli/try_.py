@@ -114,7 +114,11 @@ def try_command(
     directory = free_directory(
         into, f"try-{Path(argv[0]).name}", ".study", f"it exists; see its report: pagelab report {into}"
     )
-    pilot, blocks = run_try(wanted, directory.resolve(), local_tools(), for_terminal())
+    try:
+        pilot, blocks = run_try(wanted, directory.resolve(), local_tools(), for_terminal())
+    except BadInputError:
+        _discard(directory)
+        raise
     from pagelab.analysis import analyse, load
     from pagelab.study.store import Store
 
@@ -126,6 +130,16 @@ def try_command(
         terminal.echo(document.model_dump_json(by_alias=True, indent=1))
     else:
         terminal.echo(_text(document, found))
+
+
+def _discard(directory: Path) -> None:
+    """A trial that could not begin leaves nothing to report: its directory goes, except with a study in it."""
+    from shutil import rmtree
+
+    from pagelab.study.store import NAME
+
+    if not (directory / NAME).exists():
+        rmtree(directory, ignore_errors=True)
 
 
 def _settings(axes: dict[str, list[str]]) -> tuple[Setting, ...]:

@@ -84,11 +84,20 @@ def allocate(
     raise too_small(minutes, least, full)
 
 
-def too_small(minutes: float, least: float, full: float) -> BadInputError:
+class TooSmallError(BadInputError):
+    """Names the minutes that would do."""
+
+    def __init__(self, message: str, minutes: float) -> None:
+        super().__init__(message)
+        self.minutes = minutes
+
+
+def too_small(minutes: float, least: float, full: float) -> TooSmallError:
     """The budget is too small for any answer."""
-    return BadInputError(
+    return TooSmallError(
         f"--minutes {minutes:g} is too little for this program: {_minutes_text(least)} would find what makes most of "
-        f"the spread, {full:g} would do well; run: pagelab diagnose --minutes {full:g} -- CMD"
+        f"the spread, {full:g} would do well",
+        full,
     )
 
 

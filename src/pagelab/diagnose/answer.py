@@ -13,7 +13,7 @@ from typing import Literal
 from pagelab.analysis import wording
 from pagelab.analysis.metrics import metric_named
 from pagelab.diagnose import words
-from pagelab.diagnose.model import Confirmation, Diagnosis, Finding, Interval
+from pagelab.diagnose.model import Confirmation, Diagnosis, Finding, Interval, Settings
 from pagelab.diagnose.sources import COMBINED
 
 MAIN = 0.5
@@ -231,19 +231,19 @@ def following(found: Diagnosis, directory: Path) -> Following:
         return report
     if one is not None and one.minutes_for_spread is not None:
         why = "as many executions as find such an effect in four of five diagnoses"
-        return Following(_again(found, directory, minutes=one.minutes_for_spread), why)
+        return Following(again(found.settings, directory, minutes=one.minutes_for_spread), why)
     machine = 0.0 if found.machine is None else found.machine.estimate
     if machine >= words.MACHINES and found.metric == "wall_s":
         why = "processor time excludes waiting for other programs"
-        return Following(_again(found, directory, metric="cpu_s"), why)
+        return Following(again(found.settings, directory, metric="cpu_s"), why)
     if found.wanted_minutes is not None:
         why = "enough to find a source that halves the spread in four of five diagnoses"
-        return Following(_again(found, directory, minutes=found.wanted_minutes), why)
+        return Following(again(found.settings, directory, minutes=found.wanted_minutes), why)
     return report
 
 
-def _again(found: Diagnosis, directory: Path, minutes: float | None = None, metric: str | None = None) -> str:
-    settings = found.settings
+def again(settings: Settings, directory: Path, minutes: float | None = None, metric: str | None = None) -> str:
+    """The command line of another diagnosis of the same program, beside the one in ``directory``."""
     stem = directory.name.removesuffix(".diagnosis")
     given = ["--minutes", f"{settings.minutes if minutes is None else minutes:g}"]
     chosen = settings.metric if metric is None else metric

@@ -281,8 +281,8 @@ class Campaign:
 
     @property
     def colour_verdict(self) -> dict[str, Any] | None:
-        """Of ``doctor --probe-colours``, where there is one."""
-        found: dict[str, Any] | None = self._machine.get("colour_verdict")
+        """Of ``doctor --probe-colours``, where there is one by now: the first phase that places frames makes one."""
+        found: dict[str, Any] | None = self._tools.machine()["machine"].get("colour_verdict")
         return found
 
 

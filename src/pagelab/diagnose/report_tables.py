@@ -7,6 +7,7 @@ from pagelab.analysis.metrics import metric_named
 from pagelab.diagnose import words
 from pagelab.diagnose.model import Diagnosis, Finding
 from pagelab.report.tables import NONE, Table, grouped
+from pagelab.stats import coverage
 
 
 def sources(found: Diagnosis) -> Table:
@@ -30,8 +31,18 @@ def sources(found: Diagnosis) -> Table:
         "the source pinned, against what it is compared with: all that pinning does besides. SD ratio: the standard "
         "deviations of that. Deviation ratio: the same of mean absolute deviations, hardly moved by a few extreme "
         "executions. Share of a random value: of the variance over values drawn at random. These figures chose what "
-        "was confirmed: they are not to be quoted.",
+        f"was confirmed: they are not to be quoted. {coverage_of(found)}",
     )
+
+
+def coverage_of(found: Diagnosis) -> str:
+    """A sentence on intervals that hold the truth too rarely with so many blocks; empty where none does."""
+    shown = {
+        name: said
+        for name, said in coverage.DIAGNOSED.items()
+        if "share" not in name or any(one.share is not None for one in found.findings)
+    }
+    return coverage.sentence([found.blocks], shown, "executions of each value")
 
 
 def _source_row(one: Finding) -> tuple[str, ...]:

@@ -44,7 +44,11 @@ def resume(directory: Path, tools: Tools, progress: Progress | None = None) -> D
 
 def _work(campaign: Campaign) -> Diagnosis:
     campaign.pilot()
-    campaign.plan()
+    try:
+        campaign.plan()
+    except allocate.TooSmallError as error:
+        again = answer.again(campaign.state.settings, campaign.directory, minutes=error.minutes)
+        raise BadInputError(f"{error}; run: {again}") from None
     try:
         diagnosis = _diagnose(campaign)
     except StatsRefusedError as error:

@@ -7,7 +7,6 @@ with every record. What cannot be read is null or left out, never guessed.
 from __future__ import annotations
 
 import os
-import platform
 import re
 from functools import cache
 from typing import Any, NamedTuple
@@ -53,7 +52,7 @@ def describe(tree: Tree | None = None) -> dict[str, Any]:
         sizes.add(pmd)
     return {
         "schema": SCHEMA,
-        "architecture": platform.machine(),
+        "architecture": os.uname().machine,
         "page_sizes_bytes": sorted(sizes),
         "base_page_bytes": base,
         "thp_bytes": pmd,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import re
 import sys
 from contextlib import suppress
@@ -56,7 +55,7 @@ def _fixed(root: str) -> dict[str, Any]:
     tree = Tree(root)
     machine, box = virtualisation(tree), container(tree)
     return {
-        "host": platform.node(),
+        "host": os.uname().nodename,
         "boot_id": tree.get("/proc/sys/kernel/random/boot_id"),
         "kernel": _kernel(tree),
         "cpu": _cpu(tree),
@@ -66,7 +65,7 @@ def _fixed(root: str) -> dict[str, Any]:
         "container": {"kind": box.kind, "evidence": box.evidence},
         "libc": _libc(),
         "pagelab": {"version": pagelab_version(), **_commit()},
-        "python": platform.python_version(),
+        "python": sys.version.split()[0],
         "libraries": {name: found for name in _LIBRARIES if (found := _installed_version(name))},
     }
 

@@ -9,7 +9,6 @@ import ctypes
 import fcntl
 import mmap
 import os
-import platform
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -104,7 +103,7 @@ def scratch(size_bytes: int, align_bytes: int = PAGE) -> Iterator[Scratch]:
 
 def userfaultfd(*, user_mode_only: bool) -> int:
     """A userfaultfd by the system call; the caller closes it."""
-    number = _SYS_USERFAULTFD.get(platform.machine())
+    number = _SYS_USERFAULTFD.get(os.uname().machine)
     if number is None:
         raise OSError(38, "userfaultfd: no system call number for this architecture")
     flags = os.O_CLOEXEC | os.O_NONBLOCK | (UFFD_USER_MODE_ONLY if user_mode_only else 0)
@@ -143,7 +142,7 @@ def move_one_page(descriptor: int) -> bool:
 
 def count_task_clock(*, with_kernel: bool) -> None:
     """Opens a software event on this process by perf_event_open, which needs the rights of hardware events."""
-    number = _SYS_PERF_EVENT_OPEN.get(platform.machine())
+    number = _SYS_PERF_EVENT_OPEN.get(os.uname().machine)
     if number is None:
         raise OSError(38, "perf_event_open: no system call number for this architecture")
     attributes = ctypes.create_string_buffer(_PERF_ATTR_BYTES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import platform
+import os
 from functools import cache
 from typing import NamedTuple
 
@@ -168,7 +168,7 @@ def _cpuid_vendor() -> str | None:
 
     The instruction needs no privilege, but no file shows its answer to ordinary users.
     """
-    if platform.machine() != "x86_64":
+    if os.uname().machine != "x86_64":
         return None
     import ctypes
     import mmap

@@ -37,20 +37,9 @@ def predict_for(
 
     Raises `BadInputError` for models without a trace, and for traces and descriptions that are no longer there.
     """
-    campaign, simulated = _known(file, path)
-    trace = Path(simulated.trace)
-    trace = trace if trace.is_absolute() else inside(path).parent / trace
-    if not trace.exists():
-        raise BadInputError(
-            f"cannot simulate {file.workload}: its trace {trace} is gone; put it back, or give counts: --h N --m N …"
-        )
+    campaign, _ = _known(file, path)
+    trace, simulated = known_trace(file, path)
     name = processor or simulated.processor
-    training = hardware.load(simulated.processor)
-    if digest(training) != simulated.description:
-        raise BadInputError(
-            f"cannot simulate {file.workload}: {simulated.processor} is described otherwise than when its model was "
-            "made; make the model anew: pagelab model run"
-        )
     if needs_references(hardware.load(name)) and Trace(trace).header.get("content") == "runs":
         raise BadInputError(
             f"cannot simulate {file.workload} on {name}: its stores have entries of their own, and the model's trace "
@@ -84,6 +73,26 @@ def _pages(text: str) -> Placement:
         rules = [f'[[rule]]\nmemory = "{pool}"\npages = "{text}"\n' for pool in POOLS]
         return placement(policies.parse("\n".join([f'name = "{text}"', *rules]), f"--pages {text}"))
     return placement_of_pages(text)
+
+
+def known_trace(file: ModelFile, path: Path) -> tuple[Path, SimulatedBy]:
+    """The model's trace, which lies beside the file, and how its counts were simulated.
+
+    Raises `BadInputError` where there is no trace, and where the processor is described otherwise by now.
+    """
+    _, simulated = _known(file, path)
+    trace = Path(simulated.trace)
+    trace = trace if trace.is_absolute() else inside(path).parent / trace
+    if not trace.exists():
+        raise BadInputError(
+            f"cannot simulate {file.workload}: its trace {trace} is gone; put it back, or give counts: --h N --m N …"
+        )
+    if digest(hardware.load(simulated.processor)) != simulated.description:
+        raise BadInputError(
+            f"cannot simulate {file.workload}: {simulated.processor} is described otherwise than when its model was "
+            "made; make the model anew: pagelab model run"
+        )
+    return trace, simulated
 
 
 def _known(file: ModelFile, path: Path) -> tuple[CampaignSummary, SimulatedBy]:

@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from pagelab.errors import BadInputError
+from pagelab.errors import BadInputError, system_reason
 
 from .points import LABELS, Array, CyclesKind, Points, Role, Source
 
@@ -68,7 +68,8 @@ def read_csv(path: Path, reading: Reading | None = None) -> Points:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"cannot import {path}: {error}") from None
+        reason = system_reason(error) if isinstance(error, OSError) else "not UTF-8"
+        raise BadInputError(f"cannot import {path}: {reason}") from None
     table = csv.DictReader(io.StringIO(text))
     header = [name for name in table.fieldnames or [] if name is not None]
     rows = [(table.line_num, row) for row in table]

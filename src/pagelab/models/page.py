@@ -35,6 +35,17 @@ def figures_of(file: ModelFile, fits: Fits) -> tuple[Figure, ...]:
             draw=lambda width: picture.errors(fits, width),
         ),
         Figure(
+            id="walk-cycles",
+            number=0,
+            section="layouts",
+            title="Run time along the walk cycles",
+            caption="A mark is a layout as it was measured; a curve is a model that knows the walk cycles alone. "
+            "Layouts of about the same C and different R are what none of these can tell apart. Click a name to see a "
+            "model alone.",
+            alternative=f"Run time of {len(file.layouts)} layouts by walk cycles, with the curves of models in C.",
+            draw=lambda width: picture.along_walks(file, fits, width),
+        ),
+        Figure(
             id="measured-predicted",
             number=0,
             section="layouts",

@@ -5,16 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import altair as alt
+import numpy as np
 
 from pagelab.charts import theme
+from pagelab.errors import BadInputError
 
 from .answer import relative_errors, shown
-from .catalogue import PUBLISHED
+from .catalogue import PUBLISHED, models
 from .document import Fits, ModelFile
 
 _WAYS = ("in-sample", "one left out", "test layouts", "the paper’s largest")
 _COLOURS = ("var(--zero)", "var(--c1)", "var(--c3)", "var(--c2)")
 _SHAPES = ("circle", "diamond", "square", "cross")
+_OF_C = ("alam", "yaniv", "poly1", "poly2", "poly3")
+"""Models that know C alone: curves over it."""
+_CURVE = 60
+"""Points of a curve."""
 _LEAST = 1e-3
 """Percent; errors below are drawn there: the axis is logarithmic."""
 
@@ -115,6 +121,74 @@ def measured_against_predicted(file: ModelFile, fits: Fits, width: theme.Width) 
         .add_params(picked)
     )  # fmt: skip
     return theme.finish(theme.layered(line, points), width, 340)
+
+
+def along_walks(file: ModelFile, fits: Fits, width: theme.Width) -> dict[str, Any]:
+    """Measured R over C, and the models that know C alone as curves (MOSAIC, Figures 3 and 7 to 9)."""
+    names, curves = _curves(file, fits)
+    measured = [
+        {"layout": one.layout, "role": "test layout" if one.role == "test" else "layout", "walks": one.c, "r": one.r}
+        for one in file.layouts
+    ]
+    x = alt.X("walks:Q", scale=alt.Scale(zero=False), axis=alt.Axis(title="C, walk cycles", format=".2s"))
+    y = alt.Y("r:Q", scale=alt.Scale(zero=False), axis=alt.Axis(title="R (cycles)", format=".2s"))
+    points = (
+        alt.Chart(theme.rows(measured))
+        .mark_point(filled=True, size=40, color="var(--zero)", opacity=0.9)
+        .encode(
+            x=x,
+            y=y,
+            shape=alt.Shape("role:N", sort=None, legend=alt.Legend(title=None)).scale(
+                domain=["layout", "test layout"], range=["circle", "square"]
+            ),
+            tooltip=[
+                alt.Tooltip("layout:N"),
+                alt.Tooltip("walks:Q", title="C", format=".4g"),
+                alt.Tooltip("r:Q", title="R", format=".4g"),
+            ],
+        )
+    )
+    if not names:
+        return theme.finish(points, width, 340)
+    colours = theme.condition_colours(["", *names])
+    legend = alt.Legend(title=None)
+    picked = alt.selection_point(fields=["model"], bind="legend")
+    lines = (
+        alt.Chart(theme.rows(curves))
+        .mark_line(strokeWidth=2)
+        .encode(
+            x=x,
+            y=y,
+            color=alt.Color("model:N", sort=None, legend=legend).scale(
+                domain=names, range=[colours[name] for name in names]
+            ),
+            opacity=alt.condition(picked, alt.value(0.9), alt.value(0.06)),
+            tooltip=[alt.Tooltip("model:N")],
+        )
+        .add_params(picked)
+    )
+    return theme.finish(theme.layered(lines, points), width, 340)
+
+
+def _curves(file: ModelFile, fits: Fits) -> tuple[list[str], list[dict[str, Any]]]:
+    """Names and rows of the models that know C alone, fitted as they were for the report."""
+    points = file.points()
+    training, every = points.role("train"), models(fits.seed)
+    at = np.linspace(float(points.c.min()), float(points.c.max()), _CURVE)
+    names, rows = [], []
+    for name in _OF_C:
+        fit = fits.named(name)
+        if fit is None or fit.in_sample is None:
+            continue
+        model = every[name]
+        try:
+            fitted = model.fit(points if model.own_points else training)
+        except BadInputError:
+            continue
+        names.append(name)
+        r = fitted.predict(None, None, at)
+        rows += [{"model": name, "walks": c, "r": value} for c, value in zip(at.tolist(), r.tolist(), strict=True)]
+    return names, rows
 
 
 def residuals(file: ModelFile, fits: Fits, width: theme.Width) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def collect(
 
     Raises :class:`NoSuchProcessError`, :class:`NotPermittedError` and :class:`ProcessGoneError`.
     """
-    vmas = procfs.mappings(pid)
+    vmas, peak = procfs.mappings(pid), procfs.peak_bytes(pid)
     command, executable = procfs.command(pid), procfs.executable(pid)
     offered = machine.describe()
     with ExitStack() as stack:
@@ -64,6 +64,7 @@ def collect(
         method="scan" if look.scans else "pagemap",
         folios=look.flags is not None,
         by_size=_sum(region.by_size for region in found),
+        peak_bytes=peak,
         colouring=colouring.described if colouring is not None and any(region.colours for region in found) else None,
         regions=found,
         warnings=look.warnings(),

@@ -145,6 +145,8 @@ class AddressMap(_Model):
     folios: bool
     """Sizes between the base page and 2M were distinguished (kpageflags, root); else they count as base pages."""
     by_size: list[SizeBytes]
+    peak_bytes: int | None = None
+    """The most that was resident at any time so far; ``None`` where the kernel does not tell."""
     colouring: Colouring | None = None
     """``None`` where frames are not known."""
     regions: list[Region]

@@ -92,3 +92,13 @@ def executable(pid: int) -> str | None:
         return str(Path(f"/proc/{pid}/exe").readlink())
     except OSError:
         return None
+
+
+def peak_bytes(pid: int) -> int | None:
+    """The most that was resident at a time (VmHWM); ``None`` where the kernel does not tell."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
+    except OSError:
+        return None
+    found = next((line.split() for line in lines if line.startswith("VmHWM:")), None)
+    return None if found is None else int(found[1]) << 10

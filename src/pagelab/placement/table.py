@@ -41,12 +41,19 @@ def page_size(count: int) -> str:
     return str(count)
 
 
+_MUCH = 1.25
+"""A peak is told where it is so many times what is left."""
+
+
 def summary(found: AddressMap) -> str:
     """One line: the process, and its pages by size."""
     total = sum(entry.bytes for entry in found.by_size)
     parts = [f"{size(entry.bytes)} in {page_size(entry.page_bytes)} pages" for entry in found.by_size]
     when = "just before it ended" if found.moment == "exit" else "now"
-    return f"process {found.pid} ({found.command}) {when}: {size(total)} resident: {', '.join(parts) or 'nothing'}"
+    line = f"process {found.pid} ({found.command}) {when}: {size(total)} resident: {', '.join(parts) or 'nothing'}"
+    if found.moment == "exit" and found.peak_bytes is not None and found.peak_bytes > _MUCH * total:
+        line += f"\nat its peak it had {size(found.peak_bytes)}; this is what is left; map it then: --at SECONDS"
+    return line
 
 
 def table(found: AddressMap, *, everything: bool = False, width: int = 120) -> Table:

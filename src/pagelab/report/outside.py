@@ -28,8 +28,14 @@ _WAYS = (
         "anonymous memory of all programs, until the next boot; one that is worse off keeps out of it with "
         "prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)",
     ),
+    (
+        "a group of programs",
+        "systemd-run --scope --property=MemoryHigh=4G PROGRAM",
+        "bounds what the pages cost: a control group limits memory, and has no switch for the size of its pages",
+    ),
 )
-"""Whom, what to type, what it reaches (Linux: admin-guide/mm/transhuge; glibc manual: Memory Allocation Tunables)."""
+"""Whom, what to type, what it reaches (Linux: admin-guide/mm/transhuge, admin-guide/cgroup-v2; glibc manual: Memory
+Allocation Tunables)."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pagelab.report import charts
 from pagelab.report.charts import sets
 from pagelab.report.figure import Figure
 from pagelab.report.tables import NONE, Table, grouped
+from pagelab.stats import coverage
 
 
 def over_set(analysis: Analysis) -> Table:
@@ -32,7 +33,8 @@ def over_set(analysis: Analysis) -> Table:
         note="Every program counts once and alike; configurations of one program are averaged first. Spread: "
         "coefficient of variation of the executions. Two-sided test of signs of the programs’ log ratios, "
         f"Holm over {wording.count(len(contrasts), 'comparison')}; intervals are unadjusted. "
-        "Programs below and above 1 are counted, not judged.",
+        "Programs below and above 1 are counted, not judged. "
+        + coverage.sentence_on_sets(c.programs for c in contrasts),
     )
 
 
@@ -82,7 +84,8 @@ def program_by_program(analysis: Analysis) -> Table:
         groups=groups,
         caption="Program by program: described, not tested",
         note=f"With so many programs some of these {level} intervals leave out 0 by chance alone. Spread: "
-        "coefficient of variation of all executions.",
+        "coefficient of variation of all executions. "
+        + coverage.sentence((c.pairs or 0 for c in analysis.contrasts), coverage.PAIRS),
     )
 
 

@@ -9,6 +9,7 @@ from pagelab.analysis.caveats import about_colours
 from pagelab.analysis.commands import COMMAND
 from pagelab.analysis.following import Following
 from pagelab.analysis.model import Analysis
+from pagelab.analysis.nondeterminism.words import tells_nothing
 from pagelab.analysis.placement import mostly_given_back
 from pagelab.report import over_set, shell, tables
 from pagelab.report.figures import figures_of, first_picture
@@ -184,6 +185,8 @@ def _nondeterminism(analysis: Analysis) -> dict[str, Any]:
     """Tables, sentences and omissions, by the names in the template."""
     part = analysis.nondeterminism
     sentences = [] if part is None else [text for text in (part.speed, part.steadiness) if text]
+    if analysis.over_set is not None:  # which has answered for time and spread already
+        sentences = [text for text in sentences if not tells_nothing(text)]
     on_top = is_the_answer(analysis)
     return {
         "tables": {make.__name__: tables.without_empty_columns(make(analysis)) for make in nd_tables.MAKERS},

@@ -74,13 +74,12 @@ def contrasts(analysis: Analysis) -> Table:
 
 
 def _of_shifts(analysis: Analysis) -> str:
-    """The simulated coverage of such intervals, with a space before it; empty if they have their level.
-
-    Those of pairs do, by the schedule's own draw (docs/method/pairs.md has the simulations).
-    """
+    """The simulated coverage of such intervals, with a space before it; empty if they have their level."""
+    planned = analysis.planned()
     if analysis.design.test == "pairs":
-        return ""
-    said = coverage.sentence_on_shifts(n for c in analysis.planned() for n in (c.n, c.n_baseline))
+        said = coverage.sentence((c.pairs or 0 for c in planned), coverage.PAIRS)
+    else:
+        said = coverage.sentence_on_shifts((c.n, c.n_baseline) for c in planned)
     return f" {said}" if said else ""
 
 

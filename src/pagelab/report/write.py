@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pagelab.analysis import Analysis, StudyData, analyse
-from pagelab.errors import BadInputError, MachineError
+from pagelab.errors import BadInputError, MachineError, system_reason
 
 FORMATS = ("html", "svg", "png", "data")
 """``data``: CSV, Parquet and JSON."""
@@ -47,10 +47,9 @@ def write_report(data: StudyData, out: Path, formats: tuple[str, ...] = FORMATS)
         _swap(building, out)
     except OSError as error:
         shutil.rmtree(building, ignore_errors=True)
-        reason = f"{error.strerror} (errno {error.errno})" if error.errno else str(error)
         raise MachineError(
-            f"cannot write a report to {out}: {error.filename or building}: {reason}; the existing report is kept; "
-            f"make room, or choose a place with --out; run: df -h {out.absolute().parent}"
+            f"cannot write a report to {out}: {error.filename or building}: {system_reason(error)}; "
+            f"the existing report is kept; make room, or choose a place with --out; run: df -h {out.absolute().parent}"
         ) from None
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)

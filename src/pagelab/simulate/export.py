@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BadInputError
+from ..errors import BadInputError, system_reason
 
 if TYPE_CHECKING:
     import polars as pl
@@ -84,4 +84,4 @@ def write_table(frame: pl.DataFrame, path: Path) -> None:
         else:
             raise BadInputError(f"--output {path}: the name ends in .parquet, .csv or .json")
     except OSError as error:
-        raise BadInputError(f"--output {path}: {error.strerror} (errno {error.errno})") from error
+        raise BadInputError(f"--output {path}: {system_reason(error)}") from error

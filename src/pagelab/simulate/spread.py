@@ -20,6 +20,7 @@ class Spread:
 
     placement: str
     quantity: str
+    executions: int
     minimum: float
     maximum: float
     mean: Estimate | Refused
@@ -50,6 +51,7 @@ def spread(executions: pl.DataFrame, quantities: Sequence[str], *, level: float 
         Spread(
             name,
             quantity,
+            of.size,
             float(of.min()),
             float(of.max()),
             found.estimate(at, Metric.MEAN),
@@ -68,6 +70,8 @@ def spread_table(runs: CacheRuns) -> list[str]:
 
 def table(found: Sequence[Spread], heading: str) -> list[str]:
     """Lines for a terminal: each quantity with its placements, which ``heading`` is the word for."""
+    from ..stats import coverage
+
     width = max([len(heading), *(len(one.placement) for one in found)])
     lines = []
     for quantity in dict.fromkeys(one.quantity for one in found):
@@ -82,7 +86,8 @@ def table(found: Sequence[Spread], heading: str) -> list[str]:
                 f"{_variation(one.variation)}"
             )
         lines.append("")
-    return lines[:-1]
+    said = coverage.sentence((one.executions for one in found), coverage.SIMULATED)
+    return [*lines, said] if said else lines[:-1]
 
 
 _PLAIN = {

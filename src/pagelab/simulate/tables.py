@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pagelab.errors import PagelabError
+from pagelab.errors import MachineError, system_reason
 
 if TYPE_CHECKING:
     import polars as pl
@@ -84,7 +84,7 @@ def chosen(values: Sequence[int], count: int) -> list[int]:
 
 
 def write_figure(spec: dict[str, Any], stem: Path) -> list[Path]:
-    """The figure as SVG, PNG and a standalone page, in one directory; raises :class:`PagelabError`."""
+    """The figure as SVG, PNG and a standalone page, in one directory; raises :class:`MachineError`."""
     from pagelab.charts import render, theme
 
     paper = theme.on_paper(spec)
@@ -94,19 +94,25 @@ def write_figure(spec: dict[str, Any], stem: Path) -> list[Path]:
         try:
             path.write_bytes(render(paper, kind))
         except OSError as error:
-            raise PagelabError(f"cannot write {path}: {error.strerror} (errno {error.errno})") from error
+            raise MachineError(
+                f"cannot write {path}: {system_reason(error)}; make room, or name another place; "
+                f"run: df -h {path.absolute().parent}"
+            ) from error
         written.append(path)
     return written
 
 
 def write_frame(frame: pl.DataFrame, stem: Path) -> list[Path]:
-    """The frame as CSV and Parquet beside each other; raises :class:`PagelabError`."""
+    """The frame as CSV and Parquet beside each other; raises :class:`MachineError`."""
     csv, parquet = stem.with_suffix(".csv"), stem.with_suffix(".parquet")
-    try:
-        frame.write_csv(csv)
-        frame.write_parquet(parquet)
-    except OSError as error:
-        raise PagelabError(f"cannot write {stem}.csv or .parquet: {error.strerror} (errno {error.errno})") from error
+    for path, write in ((csv, frame.write_csv), (parquet, frame.write_parquet)):
+        try:
+            write(path)
+        except OSError as error:
+            raise MachineError(
+                f"cannot write {path}: {system_reason(error)}; make room, or name another place with --out; "
+                f"run: df -h {path.absolute().parent}"
+            ) from error
     return [csv, parquet]
 
 

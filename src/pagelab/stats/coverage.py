@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 LOW = 0.9
 """Coverage of a nominal 95% below which a reader is told."""
@@ -20,6 +20,8 @@ NAMES = {
 }
 """Intervals of the report's table of non-determinism."""
 
+SINGLES = {"mean of single measurements": "the mean", "CV of single measurements": "the spread of everything"}
+"""The same table, of executions with one measurement."""
 RATIOS = {
     "ratio of means (Fieller)": "mean",
     "ratio of CVs inside": "measurement",
@@ -27,13 +29,44 @@ RATIOS = {
     "ratio of impact factors": "execution",
 }
 """Intervals of changes in ``pagelab compare``."""
+RATIOS_OF_SINGLES = {
+    "ratio of means of single measurements (Fieller)": "mean",
+    "ratio of CVs of single measurements": "unclassified",
+}
+RATIO_OF_PAIRS = {"ratio of means of pairs (Fieller)": "mean"}
 CORRELATIONS = {"correlation, bootstrap": "bootstrap", "correlation, Fisher": "Fisher"}
 MEDIANS = {"median": "the median"}
-SHIFTS = {"shift, exact order": "the shift, exact order", "shift, any shape": "the shift, any shape"}
-TIGHT_FROM, TIGHT_LEAST = 10, 0.88
-"""From so many executions on, and as rarely, the exact-order interval held the truth where one side hardly scatters
-(``python -m bench.coverage.precision``: docs/method/precision_coverage.csv)."""
+SHIFTS = {
+    "shift, exact order": "the shift, exact order",
+    "shift, any shape": "the shift, any shape",
+    "relative change, exact order": "the change, exact order",
+    "relative change, any shape": "the change, any shape",
+}
+PAIRS = {"ratio of pairs, exact order": "the change", "ratio of pairs, any shape": "the change, any shape"}
 MEANS = {"geometric mean over programs": "mean change"}
+SETS = {"set of programs": "the mean over programs"}
+SIMULATED = {"CV of single measurements": "the spread"}
+"""Of simulated executions."""
+DIAGNOSED = {
+    "diagnose: variance removed": "the variance removed",
+    "diagnose: mean shift": "the mean shift",
+    "diagnose: share of drawn values": "the share of drawn values",
+}
+NOT_PRINTED = {"impact factor, geometric", "diagnose: spread of the default"}
+"""Only in the JSON, and in decisions."""
+TIGHT_FROM, TIGHT_LEAST = 10, 0.88
+"""From so many executions of each on, and as rarely, the exact-order interval held the truth where one side hardly
+scatters (``python -m bench.coverage.precision``: docs/method/precision_coverage.csv)."""
+GAINS_LEAST = 0.78
+"""As rarely, an interval of ``pagelab advise`` held the gain of a region that gains
+(``python -m bench.coverage.advise``: docs/advise.md)."""
+GAINS = (
+    f"In simulations, 95% intervals of the regions that gain held the truth in {100 * GAINS_LEAST:.0f}% of cases at "
+    "worst: the check is what counts."
+)
+SKEWED_SETS_LEAST = 0.88
+"""As rarely, a set's interval of time held the truth where the policy halves a one-sided spread
+(``python -m bench.coverage.sets``: docs/method/nondeterminism.md)."""
 
 
 class Cell(NamedTuple):
@@ -79,13 +112,51 @@ def sentence(executions: Iterable[int], names: Mapping[str, str] = NAMES, units:
     )
 
 
-def sentence_on_shifts(executions: Iterable[int]) -> str:
-    """As :func:`sentence`, of intervals of a shift; and what becomes of the exact-order one where shapes differ."""
-    counts = [n for n in executions if n > 1]
-    sentences = [sentence(counts, SHIFTS)]
-    if any(n >= TIGHT_FROM for n in counts):
+def least_of_shifts(n: int, m: int, level: float = 0.95) -> float:
+    """Coverage of the exact-order interval where one side scatters, and the larger one does not at all.
+
+    The number of pairs above the shift varies √(3 max(n, m) / (n + m + 1)) times as much as under one shape.
+    """
+    from statistics import NormalDist
+
+    normal = NormalDist()
+    return 2 * normal.cdf(normal.inv_cdf((1 + level) / 2) / max(1.0, 3 * max(n, m) / (n + m + 1)) ** 0.5) - 1
+
+
+def sentence_on_shifts(executions: Iterable[tuple[int, int]]) -> str:
+    """As :func:`sentence`, of intervals of a shift; and what becomes of the exact-order one where shapes differ.
+
+    ``executions``: of both sides of each comparison.
+    """
+    counts = [(n, m) for n, m in executions if min(n, m) > 1]
+    sentences = [sentence((n for pair in counts for n in pair), SHIFTS)]
+    unequal = min((each for each in counts if max(each) >= TIGHT_FROM), key=lambda e: least_of_shifts(*e), default=None)
+    if unequal is not None:
+        least = min(TIGHT_LEAST, least_of_shifts(*unequal))
+        alike = unequal[0] == unequal[1]
+        where = f"with {TIGHT_FROM} executions or more" if alike else f"with {unequal[0]} and {unequal[1]} executions"
         sentences.append(
-            "Where one side scatters much and the other hardly, the exact-order interval held the truth in as few "
-            f"as {100 * TIGHT_LEAST:.0f}% of simulated studies with {TIGHT_FROM} executions or more: read “any shape”."
+            "Where one side scatters much and the other hardly, the exact-order interval holds the truth in as few "
+            f"as {100 * least:.0f}% of studies {where}: read “any shape”."
         )
     return " ".join(one for one in sentences if one)
+
+
+def sentence_on_sets(programs: Iterable[int]) -> str:
+    """As :func:`sentence`, of a set; and what becomes of the interval of time where a policy changes shapes."""
+    skewed = (
+        "Where a policy changes the shape of the programs’ times, and not their middle, 95% intervals of time held the "
+        f"truth in as few as {100 * SKEWED_SETS_LEAST:.0f}% of simulated sets."
+    )
+    return " ".join(one for one in (sentence(programs, SETS, "programs"), skewed) if one)
+
+
+def sentence_on_changes(executions: Sequence[int], *, single: bool, in_pairs: bool) -> str:
+    """As :func:`sentence`, of the changes that ``pagelab compare`` shows.
+
+    ``single``: one measurement an execution; ``in_pairs``: the mean's interval is that of pairs.
+    """
+    names = RATIOS_OF_SINGLES if single else RATIOS
+    if in_pairs:
+        names = RATIO_OF_PAIRS | {key: name for key, name in names.items() if name != "mean"}
+    return sentence(executions, names)

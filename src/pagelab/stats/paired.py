@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp
+from math import exp, inf
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from pagelab.stats.any_shape import earlier_in_group, leading, student_quantile
 from pagelab.stats.interval import Interval, IntervalMethod, NotAchievable
 from pagelab.stats.order_statistics import MOST_PAIRS, PairOrder, middle
-from pagelab.stats.refusal import Refusal, StatsRefusedError, one_sample
+from pagelab.stats.refusal import Refusal, StatsRefusedError, one_sample, unit_range
 from pagelab.stats.wilcoxon import walsh_order
 
 if TYPE_CHECKING:
@@ -186,9 +186,12 @@ def paired_ratio(pairs: Pairs, *, level: float = 0.95) -> PairedRatio:
 
 def _percent(logarithm: float) -> float:
     try:
-        return 100 * (exp(logarithm) - 1)
+        found = 100 * (exp(logarithm) - 1)
     except OverflowError:
-        raise StatsRefusedError(Refusal.OVERFLOW, "a ratio exceeds the double range; use the shift") from None
+        found = inf
+    if found == inf:
+        raise StatsRefusedError(Refusal.OVERFLOW, "a ratio exceeds the double range; use the shift")
+    return found
 
 
 def _in_percent(found: Interval | NotAchievable) -> Interval | NotAchievable:
@@ -225,6 +228,9 @@ def blocks_pay(pairs: Pairs) -> BlocksPay | None:
     if any(np.ptp(each) == 0 for each in ranks):
         return None
     correlation = float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+    if not logs:  # the sum of large differences stays in range
+        both = unit_range(np.concatenate([x, y]))
+        x, y = both[: x.size], both[x.size :]
     within = _deviation(x - y)
     between = _deviation(np.subtract.outer(x, y)[~np.eye(len(pairs), dtype=bool)])
     return BlocksPay(within / between if between > 0 else 1.0, correlation)

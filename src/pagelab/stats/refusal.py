@@ -77,3 +77,10 @@ def error_rate(level: float) -> Fraction:
     if not 0.0 < float(level) < 1.0:
         raise StatsRefusedError(Refusal.LEVEL_OUT_OF_RANGE, f"confidence level {level}: not between 0 and 1")
     return 1 - Fraction(str(float(level)))
+
+
+def unit_range(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """``values`` over the power of two next to the largest of them, for what does not depend on the unit: exact but for
+    values 10³⁰⁰ times smaller, and sums and squares stay in range."""
+    largest = float(np.abs(values).max())
+    return np.asarray(np.ldexp(values, -int(np.frexp(largest)[1])))

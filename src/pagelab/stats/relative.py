@@ -17,6 +17,9 @@ from pagelab.stats.shift import hodges_lehmann
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+MOST_RATIO = 1e306
+"""In percent it is still in the double range."""
+
 
 @dataclass(frozen=True, slots=True)
 class RelativeEffect:
@@ -53,7 +56,7 @@ def relative_effect(treatment: ArrayLike, baseline: ArrayLike, *, level: float =
     refuse_too_many_pairs(x.size, y.size)
     with np.errstate(over="ignore"):
         unordered = np.divide.outer(x, y).ravel()
-    if not np.isfinite(unordered).all():
+    if not unordered.max() < MOST_RATIO:
         raise StatsRefusedError(Refusal.OVERFLOW, "a pairwise ratio exceeds the double range; use the shift")
     pairs = np.argsort(unordered, kind="stable")
     ratios = unordered[pairs]

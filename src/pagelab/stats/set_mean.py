@@ -11,7 +11,7 @@ import numpy as np
 from pagelab.stats.interval import Interval, IntervalMethod, NotAchievable
 from pagelab.stats.order_statistics import sign_bound
 from pagelab.stats.rank_test import PValueMethod
-from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate, one_sample
+from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate, one_sample, unit_range
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -123,9 +123,12 @@ def spread_ratio(pairs: Pairs) -> float:
         raise StatsRefusedError(Refusal.ONE_EXECUTION, f"{len(done)} pairs finished: no spread; run more executions")
     found = []
     for side, name in ((done.treatment, "the policy"), (done.baseline, "the baseline")):
-        mean, deviation = float(side.mean()), float(side.std(ddof=1))
+        scaled = unit_range(side)
+        mean, deviation = float(scaled.mean()), float(scaled.std(ddof=1))
         if mean <= 0:
-            raise StatsRefusedError(Refusal.NOT_POSITIVE, f"{name}: the mean is {mean:g}: no coefficient of variation")
+            raise StatsRefusedError(
+                Refusal.NOT_POSITIVE, f"{name}: the mean is not above zero: no coefficient of variation"
+            )
         if np.ptp(side) == 0:
             raise StatsRefusedError(Refusal.NO_SPREAD, f"{name}: all executions are equal: no ratio of spreads exists")
         found.append(deviation / mean)

@@ -14,6 +14,7 @@ from contextlib import nullcontext
 
 from .job import Interruptible, Job, Runner, perform
 from .plan import Condition
+from .primary import is_processor_time
 from .store import RunResult, now
 
 
@@ -34,14 +35,6 @@ def arranged(conditions: list[Condition], wrong: Callable[[str], None]) -> list[
         wrong('needs the same one processor for both; write cpus = "one", or leave it out')
     cpu = list(cpus.pop()) if cpus else [max(os.sched_getaffinity(0))]
     return [one.asking(cpus=cpu) for one in conditions]
-
-
-def is_processor_time(metric: str) -> bool:
-    """Of the runs, or inside one of their windows (docs/api)."""
-    measurement = metric.removeprefix("measure.")
-    return metric in ("cpu_s", "user_s", "system_s") or (
-        measurement != metric and measurement.endswith((".cpu", ".user", ".system", ".thread"))
-    )
 
 
 class CoRunExecutor:

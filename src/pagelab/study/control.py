@@ -148,7 +148,7 @@ def resume_study(
             raise StudyError("--cluster and --minutes exclude each other: hosts differ in pace; use --executions N")
         _refuse_changes(directory, store.plan(), meta)
         if not as_begun:
-            refuse_edited(directory, meta, executions, minutes)
+            refuse_edited(directory, meta, executions, minutes, store.plan().executions)
         if executions is not None:
             add_executions(store, executions)
         if minutes is not None:

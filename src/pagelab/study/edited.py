@@ -15,12 +15,16 @@ _LONGEST = 40
 
 
 def refuse_edited(
-    directory: Path, meta: dict[str, str], executions: int | None = None, minutes: float | None = None
+    directory: Path,
+    meta: dict[str, str],
+    executions: int | None = None,
+    minutes: float | None = None,
+    planned: int | None = None,
 ) -> None:
     """Raises StudyError where the file differs in meaning from what the study in ``directory`` began with.
 
     ``meta`` is the store's. Who asks for the very ``executions`` that the file has by now, or for more ``minutes``
-    where only these were edited, has read it.
+    where only these were edited, has read it; and where as many as it has are ``planned`` by now, it is followed.
     """
     source = Path(meta.get("source", ""))
     found = differences(source, meta)
@@ -28,7 +32,7 @@ def refuse_edited(
     if not found or (changed == ["minutes"] and minutes is not None):
         return
     old, new = found.get("executions", ("", ""))
-    if changed == ["executions"] and new == str(executions):
+    if changed == ["executions"] and new in (str(executions), str(planned)):
         return
     advice = (
         f"as it began: pagelab study resume {directory} --as-begun; "

@@ -59,7 +59,12 @@ class Job:
     @property
     def stderr(self) -> Path:
         """File of the program's error output; a constant-length path, kept only if the run fails."""
-        return self.output_directory / f"run-{self.slot.position:06d}.stderr"
+        return stderr_of(self.output_directory, self.slot.position)
+
+
+def stderr_of(output_directory: Path, position: int) -> Path:
+    """File of the error output of the run in this place of the schedule."""
+    return output_directory / f"run-{position:06d}.stderr"
 
 
 class Executor(Protocol):

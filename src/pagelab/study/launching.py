@@ -12,10 +12,10 @@ from ..errors import BadInputError, MachineError, PagelabError
 from ..launcher import end_running
 from ..record import Record, RunWarning, WarningKind
 from ..runner import run, scarce
-from .co_run import is_processor_time
 from .feasible import cannot
 from .job import RunNotStarted
 from .plan import Condition, Plan
+from .primary import is_processor_time
 from .tools import Tools
 
 

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
+from ..errors import system_reason
 from .errors import StudyError
 
 _NAME = ".lock"
@@ -44,7 +45,7 @@ class DirectoryLock:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise StudyError(
-                f"cannot write {self._path}: {error.strerror}; choose another directory with: --into DIR"
+                f"cannot write {self._path}: {system_reason(error)}; choose another directory with: --into DIR"
             ) from None
         deadline = time.monotonic() + _PATIENCE_S
         while True:
@@ -59,8 +60,14 @@ class DirectoryLock:
                 raise StudyError(self._refusal(self._who())) from None
         self._descriptor = descriptor
         holder = Holder(os.getpid(), socket.gethostname(), datetime.now(UTC).isoformat(timespec="seconds"))
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(asdict(holder)).encode(), 0)
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps(asdict(holder)).encode(), 0)
+        except OSError as error:
+            raise StudyError(
+                f"cannot write {self._path}: {system_reason(error)}; make room, or choose another directory with: "
+                f"--into DIR; run: df -h {self._path.parent}"
+            ) from None
         return self
 
     def __exit__(

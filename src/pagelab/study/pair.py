@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,13 @@ from pagelab.errors import BadInputError
 from pagelab.study.budget import checked_minutes
 from pagelab.study.control import run_study
 from pagelab.study.errors import SpecError, TooLongError
+from pagelab.study.job import stderr_of
 from pagelab.study.plan import CO_RUN
+from pagelab.study.prepare import OUTPUT
 from pagelab.study.primary import metric_of
 from pagelab.study.progress import Progress, Silent
 from pagelab.study.setting import KERNEL, Setting, names, program_name
-from pagelab.study.sides import NAME, SIDES, needs_shell
+from pagelab.study.sides import NAME, SIDES, alone, needs_shell
 from pagelab.study.store import Store
 from pagelab.study.substitute import literal
 from pagelab.study.toml_text import dumps
@@ -122,11 +126,12 @@ def run_pair(pair: Pair, directory: Path, tools: Tools, progress: Progress | Non
     # How noisy the machine is takes a second to find, and is asked where times count.
     untimed = replace(tools, noise=lambda _plan: None)
     _run(trial, directory / TRIAL, {"executions": 1}, untimed, Silent())
-    failed = _failures(directory / TRIAL)
+    failed = failures_of(directory / TRIAL)
     if failed:
-        cut = trial.timeout_s != pair.timeout_s and any(" timed-out" in one for one in failed)
+        named = {name: side for (name, _), side in zip(_conditions(directory / TRIAL), SIDES, strict=True)}
+        cut = trial.timeout_s != pair.timeout_s and any(one.status == "timed-out" for one in failed)
         hint = f"; all of it was given --minutes {pair.minutes:g}" if cut else ""
-        raise BadInputError(f"{'; '.join(failed)}{hint}; nothing was compared")
+        raise BadInputError(told(failed, lambda one: named[one.condition], hint))
     why = ""
     if pair.regex is not None and pair.metric is None:
         pair = replace(pair, metric=only_measurement(directory / TRIAL))
@@ -161,17 +166,59 @@ def run_own(spec: Path, directory: Path, tools: Tools, progress: Progress, canno
         raise BadInputError(f"{error.reason}; give it --minutes {error.minutes}") from None
 
 
-def _failures(directory: Path) -> list[str]:
-    """The failed command and its failure."""
+@dataclass(frozen=True)
+class Failure:
+    """A run of a pilot that did not end well."""
+
+    condition: str
+    status: str
+    reason: str
+    """``exit code 2``, and the last line of the program's error output."""
+    alone: str | None
+    """The command line that repeats it, with its output."""
+
+
+def failures_of(directory: Path) -> list[Failure]:
+    """Of a pilot's store."""
     import polars as pl
 
     with Store.open(directory, write=False) as store:
-        failed = store.runs().filter(pl.col("status") != "ok").select("condition", "status", "message")
-        conditions = [condition.name for condition in store.plan().conditions]
-    return [
-        f"{SIDES[conditions.index(name)]} {status}" + (f": {message}" if message else "")
-        for name, status, message in failed.iter_rows()
-    ]
+        failed = store.runs().filter(pl.col("status") != "ok").select("condition", "status", "message", "position")
+    repeated = dict(_conditions(directory))
+    found = []
+    for name, status, message, place in failed.iter_rows():
+        reason = ": ".join(part for part in (message, _last_line(directory, place)) if part)
+        found.append(Failure(name, status, reason, repeated[name]))
+    return found
+
+
+def told(failed: list[Failure], name: Callable[[Failure], str], hint: str = "") -> str:
+    """``B failed: exit code 2: no such file; nothing was compared; run it alone: …``."""
+    parts = [f"{name(one)} {one.status}" + (f": {one.reason}" if one.reason else "") for one in failed]
+    alone = f"; run it alone: {failed[0].alone}" if failed[0].alone and failed[0].status != "timed-out" else ""
+    return f"{'; '.join(parts)}{hint}; nothing was compared{alone}"
+
+
+def _conditions(directory: Path) -> list[tuple[str, str | None]]:
+    """Name, and the command line that runs it alone, in the order of the plan."""
+    with Store.open(directory, write=False) as store:
+        return [(one.name, alone(one)) for one in store.plan().conditions]
+
+
+_LONGEST = 200
+"""Characters of a program's line in a message."""
+
+
+def _last_line(directory: Path, position: int) -> str:
+    """Of the error output that a failed run left behind; empty where it left none."""
+    try:
+        with stderr_of(directory / OUTPUT, position).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
+            lines = file.read().decode(errors="replace").split("\n")
+    except OSError:
+        return ""
+    said = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return "".join(c if c.isprintable() else "?" for c in said)[:_LONGEST]
 
 
 def only_measurement(directory: Path) -> str:

@@ -25,4 +25,13 @@ def metric_of(runs: pl.DataFrame) -> tuple[str, str]:
     if cpu > 1.02 * wall or cpu + waiting + min(steal, wall - cpu) < ACCOUNTED * wall or waiting < WAITED * wall:
         return "wall_s", ""
     share = 100 * waiting / wall
-    return "cpu_s", f"it waited for a processor in {share:.0f}% of its time, and for nothing else; or: --metric wall_s"
+    waited = f"it waited for a processor in {share:.0f}% of its time, and for nothing else"
+    return "cpu_s", f"{waited} (wall time: --metric wall_s)"
+
+
+def is_processor_time(metric: str) -> bool:
+    """Of the runs, or inside one of their windows (docs/api)."""
+    measurement = metric.removeprefix("measure.")
+    return metric in ("cpu_s", "user_s", "system_s") or (
+        measurement != metric and measurement.endswith((".cpu", ".user", ".system", ".thread"))
+    )

@@ -72,6 +72,14 @@ def _kept(one: Condition) -> dict[str, str]:
     return chosen | {f"{VARIABLE}{name}": value for name, value in request.env.set.items()}
 
 
+def alone(one: Condition) -> str | None:
+    """The command line of one run of a condition; None if flags cannot express its policy."""
+    chosen = _kept(one)
+    if "policy" in chosen:
+        return None
+    return shlex.join(["pagelab", "run", *flags(chosen), "--", *one.request.argv])
+
+
 def again(sides: Sides) -> list[str] | None:
     """The command line of the same comparison; None if flags cannot express the difference."""
     a, b = sides

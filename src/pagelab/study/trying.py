@@ -11,7 +11,7 @@ import polars as pl
 
 from pagelab.errors import BadInputError
 from pagelab.study.budget import LEAST_MINUTES, fewest_of
-from pagelab.study.pair import only_measurement, run_own
+from pagelab.study.pair import Failure, failures_of, only_measurement, run_own, told
 from pagelab.study.plan import CO_RUN
 from pagelab.study.primary import metric_of
 from pagelab.study.progress import Progress, Silent, shown_duration
@@ -55,6 +55,10 @@ class Trying:
     def names(self) -> list[str]:
         """Names of the settings as study.toml takes them, all different."""
         return names(self.settings)
+
+    def typed(self, failed: Failure) -> str:
+        """The setting of a failed run, as it was typed."""
+        return dict(zip(self.names(), self.settings, strict=True))[failed.condition.split("/", 1)[1]].name
 
     def write(
         self, directory: Path, size: dict[str, float], *, timeout_s: float | None = None, together: int = 1
@@ -149,9 +153,9 @@ def _pilot(wanted: Trying, directory: Path, tools: Tools) -> Pilot:
                 f"one execution takes more than {shown_duration(limit)}; {wanted.minutes:g} min for {executions} "
                 f"executions allow {allowed:.2g} s each; give it more than --minutes {least}"
             )
-        failed = runs.filter(pl.col("status") != "ok").select("condition", "status", "message", "exit_code")
-        if failed.height:
-            raise BadInputError(f"{'; '.join(_failure_text(*row) for row in failed.iter_rows())}; nothing was compared")
+        failed = failures_of(directory / str(number))
+        if failed:
+            raise BadInputError(told(failed, part.typed))
         durations.append((max if part.co_run else sum)(runs["duration_s"].to_list()))
     # One hiccup must not make the study too short: the smaller of the two.
     return Pilot(max(min(durations[0] * len(wanted.settings), durations[1]), 1e-3), monotonic() - began)
@@ -163,8 +167,3 @@ def _trial(wanted: Trying, directory: Path, tools: Tools, limit: float) -> pl.Da
     run_own(spec, directory, replace(tools, noise=lambda _plan: None), Silent(), _CANNOT)
     with Store.open(directory, write=False) as store:
         return store.runs()
-
-
-def _failure_text(condition: str, status: str, message: str | None, code: int | None) -> str:
-    reason = message or (f"exit code {code}" if code is not None else "")
-    return f"{condition.split('/', 1)[1]}: {status}" + (f": {reason}" if reason else "")

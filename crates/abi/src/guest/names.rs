@@ -84,7 +84,8 @@ coded! {
         Architecture = "architecture",
         /// The program's break cannot be moved to the pool.
         Break = "break",
-        /// A sanitizer's runtime that allows memory in its own places only (ThreadSanitizer, MemorySanitizer).
+        /// A sanitizer's runtime that allows memory in its own places only (ThreadSanitizer, MemorySanitizer); valgrind, which
+        /// knows neither userfaultfds nor threads past libc, where frames are to be placed.
         Sanitizer = "sanitizer",
     }
 }
@@ -122,6 +123,8 @@ coded! {
         Register = "register",
         /// The program locked itself in with seccomp.
         Sandbox = "sandbox",
+        /// The program entered other namespaces, for which the kernel wants a single thread.
+        Namespaces = "namespaces",
         /// The policy is not inherited over fork.
         NotInherited = "not-inherited",
         /// A strategy's module could not be used.

@@ -371,6 +371,7 @@ fn failure_text(failure: &str) -> &str {
         "threads" => "the engine's threads could not be started",
         "register" => "memory could not be registered",
         "sandbox" => "from the moment on when it locked itself in with seccomp",
+        "namespaces" => "from the moment on when it entered other namespaces",
         "not-inherited" => "the policy is not inherited over fork",
         "module" => "its strategy module refused",
         "handler-died" => "the engine's handler ended",

@@ -37,6 +37,11 @@ pub fn has_one_thread() -> bool {
     unsafe { ONE_THREAD.load(Ordering::Acquire).as_ref() }.is_some_and(|one| one.load(Ordering::Relaxed))
 }
 
+/// How many threads the process has, the library's own included.
+pub fn threads() -> usize {
+    sys::link_count(c"/proc/self/task").map_or(1, |links| (links as usize).saturating_sub(2))
+}
+
 /// Whether the process has one thread now: once it had more, libc never says so again, and the kernel is asked.
 pub fn is_alone() -> bool {
     has_one_thread() || sys::link_count(c"/proc/self/task").is_ok_and(|links| links == 3)

@@ -28,7 +28,8 @@ pub fn is_within_one(span: Span) -> bool {
     const TOO_MUCH: usize = 1 << 46;
     // There is no room for that much anywhere.
     let grown = sys::grow_in_place(span.start, span.len(), TOO_MUCH);
-    grown != Err(Errno::EFAULT)
+    // A sealed mapping is refused for what it is, before its size is looked at.
+    !matches!(grown, Err(Errno::EFAULT | Errno::EPERM))
 }
 
 /// mprotect, or pkey_mprotect with `key` ≥ 0: the program's own request about its own memory.

@@ -92,6 +92,18 @@ calls! { unsafe:
     /// `argument` must be what the request wants.
     pub fn ioctl(fd: i32, request: usize, argument: usize) -> usize { nr::IOCTL; fd, request, argument }
 
+    /// unshare(2).
+    ///
+    /// # Safety
+    /// As the program wants it.
+    pub fn unshare(what: i32) -> () { nr::UNSHARE; what }
+
+    /// setns(2).
+    ///
+    /// # Safety
+    /// As the program wants it.
+    pub fn setns(fd: i32, kind: i32) -> () { nr::SETNS; fd, kind }
+
     /// seccomp(2).
     ///
     /// # Safety
@@ -386,6 +398,11 @@ pub unsafe fn prctl([a, b, c, d, e]: [usize; 5]) -> Result<usize> {
 /// The effective user's id.
 pub fn geteuid() -> u32 {
     geteuid_of().unwrap_or(u32::MAX)
+}
+
+/// Whether the file at `path` may be read, by the process's real user.
+pub fn is_readable(path: &CStr) -> Result<()> {
+    access(path, general::R_OK)
 }
 
 /// Whether a file at `path` can be executed at all: it is there, is a regular file, and somebody may execute it. `dir` is

@@ -19,28 +19,14 @@ use crate::state::memory_lock;
 
 use super::areas;
 
-/// UFFDIO_REGISTER, which no other device knows.
-pub const REGISTER: usize = 0xc020_aa00;
-
 /// Some range is, or was, the program's.
 static GIVEN: AtomicBool = AtomicBool::new(false);
 
-/// The program is about to register the range in the `struct uffdio_register` at `argument`.
-pub fn registering(argument: usize) {
+/// The program is about to register `span`.
+pub fn registering(span: Span) {
     if !is_running() {
         return;
     }
-    let mut bytes = [0u8; 16];
-    if task::read_own(argument, &mut bytes) != Ok(bytes.len()) {
-        return;
-    }
-    let number =
-        |at: usize| bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, usize::from_le_bytes);
-    let (start, len) = (number(0), number(8));
-    let Some(end) = start.checked_add(len).filter(|end| start % PAGE == 0 && end % PAGE == 0 && len > 0) else {
-        return;
-    };
-    let span = Span::new(start, end);
     if areas::touches(span) {
         GIVEN.store(true, Relaxed);
         let _guest = memory_lock::hold();

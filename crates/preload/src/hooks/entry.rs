@@ -2,12 +2,11 @@
 
 use core::ffi::{c_int, c_long, c_uint, c_void};
 
-use crate::backing::program_uffd;
 use crate::boundary::sys::{self, Errno, Result, c, task};
 use crate::memory::calls;
 use crate::state::{own_stack, seccomp as flags};
 
-use super::{exit, seccomp};
+use super::{exit, namespaces, seccomp, userfaultfd};
 
 unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
@@ -203,10 +202,13 @@ pub(crate) extern "C" fn fexecve(fd: c_int, argv: usize, envp: usize) -> c_int {
 
 /// ioctl, which registers memory with userfaultfds.
 pub(crate) extern "C" fn ioctl(fd: c_int, request: usize, argument: usize) -> c_int {
-    ioctl_entered(fd, request, argument);
-    // SAFETY: the program's own request.
-    match unsafe { sys::ioctl(fd, request, argument) } {
-        Ok(value) => value as c_int,
+    generic_ioctl(0, fd, request, argument) as c_int
+}
+
+/// libc's `syscall` with the number of ioctl(2).
+pub(crate) extern "C" fn generic_ioctl(_number: usize, fd: c_int, request: usize, argument: usize) -> c_long {
+    match userfaultfd::ioctl(fd, request, argument) {
+        Ok(value) => value as c_long,
         Err(errno) => {
             fail(errno);
             -1
@@ -214,12 +216,12 @@ pub(crate) extern "C" fn ioctl(fd: c_int, request: usize, argument: usize) -> c_
     }
 }
 
-/// An ioctl is about to be made; for code in assembly, too.
-pub(crate) extern "C" fn ioctl_entered(_fd: c_int, request: usize, argument: usize) {
-    // The kernel looks at 32 bits.
-    if request as u32 as usize == program_uffd::REGISTER {
-        program_uffd::registering(argument);
-    }
+pub(crate) extern "C" fn unshare(what: c_int) -> c_int {
+    status(namespaces::unshare(what))
+}
+
+pub(crate) extern "C" fn setns(fd: c_int, kind: c_int) -> c_int {
+    status(namespaces::setns(fd, kind))
 }
 
 /// ld.so calls this when its list of objects has changed (for debuggers to stop at).

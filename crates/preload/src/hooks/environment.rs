@@ -1,12 +1,13 @@
 //! An environment without the guest, for programs that must not inherit the policy.
 
+use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 use core::marker::PhantomData;
 
 use crate::boundary::arch::PAGE;
 use crate::boundary::own::{Bytes, Fresh};
 use crate::boundary::stack;
-use crate::boundary::sys::Errno;
+use crate::boundary::sys::{self, Errno, task};
 use crate::state::seccomp;
 
 /// The variable that names the plan.
@@ -48,6 +49,77 @@ impl<'a> Iterator for Strings<'a> {
         // SAFETY: a terminated string.
         Some(unsafe { CStr::from_ptr(*entry) })
     }
+}
+
+/// Whether the kernel could read the environment at `envp`: a pointer into nowhere is the program's EFAULT, not our crash. (On the
+/// caller's stack: a child between fork and exec is not adopted for it.)
+pub fn is_readable(envp: usize) -> bool {
+    let mut at = envp;
+    while at != 0 {
+        let mut pointers = [0u8; 16 * POINTER];
+        let Ok(bytes @ POINTER..) = task::read_own(at, &mut pointers) else { return false };
+        let read = pointers.get(..bytes).unwrap_or_default().as_chunks::<POINTER>().0;
+        for pointer in read {
+            match usize::from_ne_bytes(*pointer) {
+                0 => return true,
+                string if ends(string) => {}
+                _ => return false,
+            }
+        }
+        at += size_of_val(read);
+    }
+    true
+}
+
+/// Whether there is a terminated string at `at`.
+fn ends(mut at: usize) -> bool {
+    let mut bytes = [0u8; 192];
+    loop {
+        match task::read_own(at, &mut bytes) {
+            Ok(0) | Err(_) => return false,
+            Ok(read) if bytes.get(..read).unwrap_or_default().contains(&0) => return true,
+            Ok(read) => at += read,
+        }
+    }
+}
+
+/// Paths that the next image needs to be governed, as this one was given them.
+struct Paths(UnsafeCell<[[u8; 512]; 2]>);
+
+// SAFETY: written once, by the constructor, before there are threads.
+unsafe impl Sync for Paths {}
+
+static NEEDED: Paths = Paths(UnsafeCell::new([[0; 512]; 2]));
+
+/// Remembers the library's path and the plan's. (Longer ones are not looked at later.)
+///
+/// # Safety
+/// There is one thread.
+pub unsafe fn remember(given: Strings<'_>) {
+    // SAFETY: as the caller promises.
+    let paths = unsafe { &mut *NEEDED.0.get() };
+    for entry in given {
+        let bytes = entry.to_bytes();
+        let list = bytes.strip_prefix(PRELOAD).unwrap_or_default();
+        let library = list.split(|&byte| byte == b':' || byte == b' ').find(|path| is_library(path));
+        for (place, path) in paths.iter_mut().zip([library, bytes.strip_prefix(PLAN)]) {
+            if let Some((path, room)) = path.and_then(|path| Some((path, place.get_mut(..path.len())?)))
+                && path.len() < 512
+            {
+                room.copy_from_slice(path);
+            }
+        }
+    }
+}
+
+/// Whether the library and the plan are where the next image will look for them: the program may have changed its root, its user
+/// or its mounts.
+pub fn is_within_reach() -> bool {
+    // SAFETY: nobody writes there any more.
+    let paths = unsafe { &*NEEDED.0.get() };
+    paths.iter().filter_map(|path| CStr::from_bytes_until_nul(path).ok()).all(|path| {
+        path.is_empty() || !matches!(sys::is_readable(path), Err(Errno::ENOENT | Errno::EACCES | Errno::ENOTDIR))
+    })
 }
 
 /// A copy of an environment in memory of its own; unmapped again when exec failed.

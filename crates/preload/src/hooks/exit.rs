@@ -7,7 +7,7 @@ use pagelab_abi::plan::Flags;
 
 use crate::boundary::stack;
 use crate::boundary::sys::{self, Errno, c};
-use crate::hooks::environment::{Strings, Stripped};
+use crate::hooks::environment::{self, Strings, Stripped};
 use crate::memory::measure;
 use crate::state::lock::Turn;
 use crate::state::{child, guest_file, own_stack, plan, seccomp};
@@ -78,26 +78,29 @@ fn around(dir: i32, path: usize, flags: i32, envp: usize, exec: &dyn Fn(usize) -
     /// No environment, by which the kernel refuses an exec after it has opened the file.
     const NOWHERE: usize = 1;
     let raw = seccomp::is_raw();
-    // A child between fork and exec has no file yet and gets none: nothing of it is worth a record.
-    let measures = !raw && !child::is_new() && guest_file::is_own();
-    // Nothing is measured for what cannot succeed: execvp tries every directory of PATH. (Before Linux 6.8 the file is opened
+    // Nothing is done for what cannot succeed: execvp tries every directory of PATH. (Before Linux 6.8 the file is opened
     // last.)
-    if measures {
+    if !raw {
         match exec(NOWHERE) {
             Errno::EFAULT if sys::may_be_executed(dir, path, flags) => {}
             Errno::EFAULT => return exec(envp),
             errno => return errno,
         }
     }
+    // A child between fork and exec has no file yet and gets none: nothing of it is worth a record.
+    let measures = !raw && !child::is_new() && guest_file::is_own();
     let attempt = if measures && stack::install().is_ok() {
         own_stack::run(Attempt::begin)
     } else {
         Attempt { before: None }
     };
-    // An image under the program's filter is left alone: it could do nothing there.
-    let inherits = !raw && plan::has_flag(Flags::INHERIT_EXEC);
+    // An image under the program's filter is left alone: it could do nothing there. So is one that would not find the library:
+    // the dynamic linker would complain about it.
+    let inherits = !raw && plan::has_flag(Flags::INHERIT_EXEC) && environment::is_within_reach();
     let errno = if inherits || plan::current().is_none() {
         exec(envp)
+    } else if !raw && !environment::is_readable(envp) {
+        Errno::EFAULT
     } else {
         guest_file::count(Counter::ExecsStripped);
         // SAFETY: the program's own null-terminated environment.

@@ -6,7 +6,7 @@
 //! lock, no tables, no accounts. Filters that are already there when the image starts, beyond those that the launcher is
 //! under, leave it alone from the beginning. Filters set by a raw system call instruction are not noticed.
 
-use pagelab_abi::guest::GuestWarning;
+use pagelab_abi::guest::{EngineFailure, GuestWarning};
 use pagelab_abi::plan::Flags;
 
 use crate::backing;
@@ -43,7 +43,7 @@ fn settle() {
         measure::all();
         guest_file::warn(GuestWarning::Sandboxed, None, 0, 0);
     }
-    backing::stop();
+    backing::stop(EngineFailure::Sandbox);
     // Their calls can only be emulated by more than one.
     let mut guest = tables::lock();
     if let Err(errno) = guest.demote_all() {
@@ -62,8 +62,8 @@ fn can_succeed(filter: usize) -> bool {
     filter != 0 && (no_new_privileges || sys::geteuid() == 0)
 }
 
-/// Does `install`, which installs a filter if `is_likely`.
-fn around(is_likely: bool, install: impl Fn() -> Result<usize>) -> Result<usize> {
+/// Does `install`, which installs a filter if `is_likely`, or has memory calls wait for the program itself.
+pub fn around(is_likely: bool, install: impl Fn() -> Result<usize>) -> Result<usize> {
     if flags::is_raw() {
         return install();
     }

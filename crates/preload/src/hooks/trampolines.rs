@@ -2,34 +2,15 @@
 
 use super::entry;
 
-/// libc's `syscall`, which looks out for seccomp(2) and ioctl(2): the same instructions, [`entry::seccomp`] for that
-/// one, and a call before the other.
+/// libc's `syscall`, which looks out for seccomp(2) and ioctl(2): the same instructions, and [`entry::seccomp`] and
+/// [`entry::generic_ioctl`] for these two.
 #[unsafe(naked)]
 pub extern "C" fn generic_syscall() {
     core::arch::naked_asm!(
         "cmp rdi, 317",
         "je {seccomp}",
         "cmp rdi, 16",
-        "jne 2f",
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "push rcx",
-        "push r8",
-        "push r9",
-        "sub rsp, 8",
-        "mov rdi, rsi",
-        "mov rsi, rdx",
-        "mov rdx, rcx",
-        "call {ioctl}",
-        "add rsp, 8",
-        "pop r9",
-        "pop r8",
-        "pop rcx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "2:",
+        "je {ioctl}",
         "mov rax, rdi",
         "mov rdi, rsi",
         "mov rsi, rdx",
@@ -49,7 +30,7 @@ pub extern "C" fn generic_syscall() {
         "add rsp, 8",
         "mov rax, -1",
         "ret",
-        ioctl = sym entry::ioctl_entered,
+        ioctl = sym entry::generic_ioctl,
         seccomp = sym entry::seccomp,
         fail = sym entry::fail_with,
     );

@@ -1,6 +1,7 @@
 //! The memory calls, each passed to the kernel or answered by a pool.
 
 mod locks;
+mod registering;
 mod remap;
 
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -21,6 +22,7 @@ use crate::state::plan::{self, HEAP, POOLS};
 use super::{files, prefault, tables};
 
 pub use locks::{all_locked_or_unlocked, before_lock_all, place_ahead, unlocked};
+pub use registering::{API, REGISTER, registering, wants_events};
 pub use remap::mremap;
 
 /// Flags with which anonymous memory is governed; all others go to the kernel: MAP_SHARED (another kind of memory),
@@ -86,6 +88,9 @@ impl Request {
 /// mmap.
 pub fn mmap(addr: usize, len: usize, prot: i32, flags: i32, fd: i32, offset: i64) -> Result<usize> {
     let request = Request { addr, len, prot, flags, fd, offset };
+    if !(offset as usize).is_multiple_of(PAGE) {
+        return Err(Errno::EINVAL);
+    }
     // A hint counts as well: the kernel puts what is not governed where it is told to, if nothing is there.
     let at_pool = addr != 0 && plan::touches_pools(addr, len);
     if flags & FIXED != 0 && at_pool {
@@ -278,8 +283,8 @@ pub fn concerns_us(addr: usize, len: usize) -> bool {
     addr < POOLS.end && addr.saturating_add(len) > HEAP.start
 }
 
-/// End of a program's addresses.
-const TASK_END: usize = 1 << 47;
+/// End of a program's addresses: the kernel keeps the last page.
+const TASK_END: usize = (1 << 47) - PAGE;
 
 /// The whole pages of a range that the kernel would accept, and that touches heap or pools.
 fn our_span(addr: usize, len: usize) -> Option<Span> {

@@ -232,6 +232,14 @@ impl Heap {
         if span.and(spare).is_empty() { Ok(()) } else { self.cut(spare.start) }
     }
 
+    /// Unmaps what was mapped in advance, if it is no part of a reserved page.
+    pub fn drop_spare(&mut self) {
+        let spare = Span::new(self.own(self.bounds()).end, self.mapped);
+        if !spare.is_empty() && !self.hugetlb.overlaps(spare) {
+            let _ = self.cut(spare.start);
+        }
+    }
+
     /// Before the program unmaps `span`, moves it away or maps something else there.
     pub fn part_with(&mut self, span: Span) -> Result<(), Errno> {
         let own = self.own(span);

@@ -307,6 +307,24 @@ impl Pool {
         }
     }
 
+    /// Unmaps all spare memory, but for parts of reserved pages.
+    pub fn drop_all_spare(&mut self) {
+        let Span { start: mut at, end } = self.bounds();
+        while let Some(run) =
+            self.spare.next_after(at).map(|run| run.and(Span::new(at, end))).filter(|run| !run.is_empty())
+        {
+            match self.hugetlb.next_after(run.start) {
+                Some(reserved) if reserved.start <= run.start => at = reserved.end,
+                reserved => {
+                    let part =
+                        Span::new(run.start, reserved.map_or(run.end, |reserved| run.end.min(reserved.start)));
+                    self.drop_spare(part);
+                    at = part.end;
+                }
+            }
+        }
+    }
+
     /// Somebody else's mapping lies in `span` (made past libc): keep out of the whole span from now on.
     fn block_foreign(&mut self, span: Span) {
         guest_file::warn(GuestWarning::PoolOccupied, None, span.start, span.len());

@@ -15,7 +15,8 @@ const LARGE: usize = 16 << 20;
 
 /// After anonymous memory was mapped (or made accessible): populates it where the policy or the program wants that.
 pub fn after_mmap(fetch: Fetch, span: Span, prot: i32, flags: i32) {
-    let asked = flags & c::MAP_POPULATE != 0;
+    // With MAP_NONBLOCK it does nothing.
+    let asked = flags & (c::MAP_POPULATE | c::MAP_NONBLOCK) == c::MAP_POPULATE;
     if (fetch != Fetch::Prefault && !asked) || seccomp::is_active() {
         return;
     }
@@ -33,7 +34,8 @@ pub fn after_mmap(fetch: Fetch, span: Span, prot: i32, flags: i32) {
     if !writable && !asked && backing::governs(span.start) {
         return guest_file::count(Counter::PrefaultSkipped);
     }
-    if writable && backing::populate(span) {
+    // What could not be placed, the program's own request brings in all the same.
+    if writable && backing::populate(span) && !asked {
         return guest_file::count(Counter::PrefaultDone);
     }
     let advice = if writable { Advice::PopulateWrite } else { Advice::PopulateRead };

@@ -101,6 +101,14 @@ impl Tables {
         self.heap.as_ref().map_or(HEAP.start, |heap| heap.mapped().end)
     }
 
+    /// Unmaps what was mapped in advance, but for parts of reserved pages.
+    pub fn drop_spare(&mut self) {
+        if let Some(heap) = &mut self.heap {
+            heap.drop_spare();
+        }
+        self.pools.iter_mut().flatten().for_each(Pool::drop_all_spare);
+    }
+
     /// The pool around `addr`.
     pub fn pool(&mut self, addr: usize) -> Option<&mut Pool> {
         self.pools.get_mut(index_of(addr)?)?.as_mut()

@@ -24,16 +24,28 @@ pub fn wanted_memory() -> [Wanted; 7] {
 }
 
 /// What brings pages in that are to be placed.
-pub fn wanted_locks() -> [Wanted; 5] {
-    let all = wanted(c"mlockall", nr::MLOCKALL, entry::mlockall as *const () as usize);
+pub fn wanted_locks() -> [Wanted; 4] {
     let newer = wanted(c"mlock2", nr::MLOCK2, entry::mlock2 as *const () as usize);
     [
         wanted(c"mlock", nr::MLOCK, entry::mlock as *const () as usize),
         wanted(c"munlock", nr::MUNLOCK, entry::munlock as *const () as usize),
         Wanted { optional: true, ..wanted(c"munlockall", nr::MUNLOCKALL, entry::munlockall as *const () as usize) },
         Wanted { optional: true, ..newer },
-        Wanted { optional: true, ..all },
     ]
+}
+
+/// What the kernel allows processes of a single thread only.
+pub fn wanted_namespaces() -> [Wanted; 2] {
+    [
+        Wanted { optional: true, ..wanted(c"unshare", nr::UNSHARE, entry::unshare as *const () as usize) },
+        Wanted { optional: true, ..wanted(c"setns", nr::SETNS, entry::setns as *const () as usize) },
+    ]
+}
+
+/// What decides about memory that is mapped later.
+pub fn wanted_lock_all() -> [Wanted; 1] {
+    let all = wanted(c"mlockall", nr::MLOCKALL, entry::mlockall as *const () as usize);
+    [Wanted { optional: true, ..all }]
 }
 
 /// What a program registers memory of its own with.

@@ -167,8 +167,10 @@ fn receive(mut input: UnixStream, connection: u64, sender: &SyncSender<Block>) {
         let header = BlockHeader::decode(&header);
         let kind =
             BlockKind::from_code(header.kind).filter(|_| header.version == VERSION && header.length <= MOST_BYTES);
-        let mut payload = vec![0; if kind.is_some() { header.length as usize } else { 0 }];
-        if input.read_exact(&mut payload).is_err() {
+        let length = if kind.is_some() { header.length } else { 0 };
+        // Not filled with zeros first.
+        let mut payload = Vec::with_capacity(length as usize);
+        if (&mut input).take(length).read_to_end(&mut payload).is_err() || payload.len() as u64 != length {
             return;
         }
         let malformed = kind.is_none();

@@ -2,6 +2,7 @@
 
 mod collect;
 pub mod instructions;
+pub mod packed;
 pub mod protocol;
 mod sink;
 

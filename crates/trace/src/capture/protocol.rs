@@ -8,7 +8,7 @@ pub enum BlockKind {
     Hello = 1,
     /// Segments of packed references, 8 bytes each: [`Segment`], then its references, and the next.
     References = 2,
-    /// Segments of page runs, 16 bytes each, address space 0.
+    /// Segments of page runs, a word each: [`super::packed`].
     Runs = 3,
     /// Text for the user: something that was not followed.
     Note = 4,
@@ -37,7 +37,7 @@ pub struct BlockHeader {
 }
 
 /// Of this protocol; a plugin of another is not understood.
-pub const VERSION: u32 = 0x5047_0002;
+pub const VERSION: u32 = 0x5047_0003;
 
 /// Before what one thread did without another's references between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

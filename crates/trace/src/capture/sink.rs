@@ -1,5 +1,6 @@
 //! Blocks of many process images, as one trace.
 
+use super::packed;
 use super::protocol::{BlockKind, End, Hello, Segment};
 use crate::error::TraceError;
 use crate::format::{Content, TraceWriter};
@@ -177,12 +178,13 @@ impl<W: Write> Sink<W> {
         while !rest.is_empty() {
             let (segment, words, behind) = Segment::split(rest).ok_or_else(malformed)?;
             rest = behind;
-            let pairs = || words.chunks_exact(16).map(|pair| (word_of(&pair[..8]), word_of(&pair[8..])));
-            self.count(space, segment.thread, pairs().map(|(_, count)| count).sum());
+            let mut references = 0;
             self.runs.clear();
-            for (page, count) in pairs() {
+            for (page, count) in words.chunks_exact(8).map(|word| packed::run_of(word_of(word))) {
+                references += count;
                 self.builder.push(page | u64::from(space) << NUMBER_BITS, count, &mut self.runs);
             }
+            self.count(space, segment.thread, references);
             self.writer.runs(&self.runs)?;
         }
         Ok(())

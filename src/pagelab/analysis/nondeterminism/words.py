@@ -44,12 +44,20 @@ def _joined(what: str, clauses: Sequence[str]) -> str:
     return f"{what}: {', and '.join(clauses)}." if clauses else ""
 
 
+_ALIKE = "no policy could be told from another in any of"
+
+
+def tells_nothing(sentence: str) -> bool:
+    """Whether none of the sentence's clauses tells policies apart."""
+    return _ALIKE in sentence and " was among the " not in sentence
+
+
 def _clause(family: Family, metric: Metric, best: str) -> str:
     ranking = family.ranking(metric.value)
     if ranking is None or ranking.groups < FEWEST_GROUPS:
         return ""
     if all_alike(ranking):
-        return f"no policy could be told from another in any of {programs(family, ranking.groups)}"
+        return f"{_ALIKE} {programs(family, ranking.groups)}"
     ordered = sorted(family.conditions, key=lambda name: -_first(ranking, name))
     shares = [f"{_first(ranking, name):.0f}%" for name in ordered]
     others = ", ".join(f"{name} {share}" for name, share in zip(ordered[1:], shares[1:], strict=True))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pagelab.errors import BadInputError
+from pagelab.machine.settings import size_name
 from pagelab.sizes import size_bytes
 
 
@@ -29,7 +30,7 @@ def memories(text: str, page_bytes: int, counts: Sequence[int]) -> list[int]:
         if size < page_bytes or size % page_bytes:
             raise BadInputError(
                 f"--memory {part.strip()}: {size} bytes are no whole number of pages of {page_bytes}; "
-                f"the next that is: --memory {max(1, -(-size // page_bytes)) * page_bytes}"
+                f"the next that is: --memory {size_name(max(1, -(-size // page_bytes)) * page_bytes)}"
             )
         if size // page_bytes in found:
             raise BadInputError(f"--memory {text}: {part.strip()} is named twice; name it once")
@@ -38,9 +39,10 @@ def memories(text: str, page_bytes: int, counts: Sequence[int]) -> list[int]:
         if count < 1:
             raise BadInputError(f"--colors {count}: there is at least 1 colour")
         if all(pages % count for pages in found):
+            divided = size_name(-(-found[-1] // count) * count * page_bytes)
             raise BadInputError(
                 f"--colors {count}: {count} colours divide none of the memories of --memory {text} ({found[-1]} pages "
-                f"are the last); one that they divide: --memory {-(-found[-1] // count) * count * page_bytes}"
+                f"are the last); one that they divide: --memory {divided}"
             )
     return found
 

@@ -69,11 +69,10 @@ def stored(caches: list[dict[str, Any]], tree: Tree | None = None) -> dict[str, 
     """
     boot = (tree or Tree()).get("/proc/sys/kernel/random/boot_id")
     geometry = {(entry["level"], entry["size_bytes"], entry["ways"]) for entry in caches}
-    identity = machine_hash(tree)
     valid = []
     for directory in directories():
         found = _read(directory / NAME)
-        if found is None or found["machine"] != identity:
+        if found is None or found["machine"] != machine_hash(tree):
             continue
         same_caches = {(one["level"], one["size_bytes"], one["ways"]) for one in found["caches"]} <= geometry
         if same_caches and (found["virtualisation"] == "none" or found["boot_id"] == boot):
@@ -122,9 +121,18 @@ def _has(found: Any, kinds: dict[str, Any]) -> bool:
 
 def machine_hash(tree: Tree | None = None) -> str:
     """16 hexadecimal digits of a hash of ``/etc/machine-id`` (machine-id(5) asks not to expose it), or of the name."""
-    import hashlib
-    import platform
-
     tree = tree or Tree()
-    identity = tree.get("/etc/machine-id") or platform.node()
-    return hashlib.sha256(f"pagelab colours {identity}".encode()).hexdigest()[:16]
+    identity = tree.get("/etc/machine-id") or os.uname().nodename
+    return _sha256(f"pagelab colours {identity}".encode())[:16]
+
+
+def _sha256(data: bytes) -> str:
+    """Hexadecimal digits of SHA-256, by the interpreter's own module where it has one: hashlib loads OpenSSL first."""
+    from importlib import import_module
+
+    for name in ("_sha2", "_sha256", "hashlib"):
+        try:
+            return str(import_module(name).sha256(data).hexdigest())
+        except ImportError:
+            continue
+    raise ImportError("this interpreter has no SHA-256")

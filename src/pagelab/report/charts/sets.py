@@ -92,7 +92,7 @@ def _row(c: SetContrast, part: SetPart, analysis: Analysis) -> dict[str, Any]:
         "high": ends[1],
         "found": c.verdict in ("lower", "higher"),
         "words": said,
-        "brief": said.split(":")[0].split(" within")[0],
+        "brief": said.split(":")[0].split(" within")[0].split(" among")[0],
         "shown": f"{wording.digits(c.ratio or 0, 4)} times",
         "interval": f"{wording.digits(ends[0] or 0, 4)} to {wording.digits(ends[1] or 0, 4)}",
         "p": wording.p_value(c.p_holm) if c.p_holm is not None else "not tested",

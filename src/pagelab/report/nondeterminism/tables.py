@@ -31,8 +31,17 @@ def metrics(analysis: Analysis) -> Table:
         "Everything: the coefficient of variation of all measurements. Impact factor: how many times larger the spread "
         "between executions is than inside. Ranks are among the program’s policies (1: no other’s interval lies "
         "wholly below), of the mean and of the impact factor; from fewer than 6 executions none can be told. "
-        + coverage.sentence([one.executions for one in (part.experiments if part is not None else ())]),
+        + _coverage(part.experiments if part is not None else ()),
     )
+
+
+def _coverage(experiments: Sequence[Experiment]) -> str:
+    """Of programs with repeated measurements, and of those with one an execution."""
+    said = (
+        coverage.sentence((one.executions for one in experiments if one.repeated is repeated), names)
+        for repeated, names in ((True, coverage.NAMES), (False, coverage.SINGLES))
+    )
+    return " ".join(one for one in said if one)
 
 
 def _ranks(analysis: Analysis) -> dict[tuple[str, str, str], int]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from ...errors import BadInputError, PagelabError
+from ...errors import BadInputError, PagelabError, system_reason
 from ...machine.provenance import provenance
 from ...study.lock import DirectoryLock
 from .operations import Failed, Task
@@ -41,7 +41,7 @@ class Dataset:
             for part in (self._failed, self._aside):
                 part.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BadInputError(f"--out {self.directory}: {error.strerror} (errno {error.errno})") from error
+            raise BadInputError(f"--out {self.directory}: {system_reason(error)}") from error
         with DirectoryLock(self._own, self._busy):
             yield
 
@@ -136,9 +136,7 @@ class Dataset:
             os.close(descriptor)
 
     def _error(self, error: OSError) -> PagelabError:
-        return PagelabError(
-            f"cannot write to {self.directory}: {error.strerror} (errno {error.errno}); what is finished is kept"
-        )
+        return PagelabError(f"cannot write to {self.directory}: {system_reason(error)}; what is finished is kept")
 
 
 def _whole(path: Path) -> bool:

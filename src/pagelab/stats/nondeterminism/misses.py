@@ -11,16 +11,12 @@ import numpy as np
 
 from pagelab.stats.interval import Interval, IntervalMethod, NotAchievable
 from pagelab.stats.mean import enough
-from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate, one_sample
+from pagelab.stats.refusal import Refusal, StatsRefusedError, error_rate, one_sample, unit_range
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import ArrayLike, NDArray
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 FEWEST = 5
 """Executions below which resampled correlations are mostly ±1 or do not exist."""
@@ -58,6 +54,7 @@ def correlation(
             )
     tail = float(error_rate(level) / 2)
     resamples = enough(resamples, tail)
+    x, y = unit_range(x), unit_range(y)
     r = _pearson(x[None], y[None])[0]
     short = NotAchievable(level, 0.0, FEWEST)
     many = x.size >= FEWEST
@@ -90,7 +87,7 @@ def within_strategies(
 def normalized(values: ArrayLike) -> NDArray[np.float64]:
     """Centred on the mean, scaled to a largest absolute value of 1: the axis of ALLOC's Figure 10. A constant is 0."""
     sample = one_sample(values)
-    sample = np.ldexp(sample, -int(np.frexp(np.abs(sample).max())[1]))  # so that the sum stays in range; exact
+    sample = unit_range(sample)
     centred = sample - sample.mean()
     largest = float(np.abs(centred).max())
     if sample.min() == sample.max() or largest == 0:

@@ -253,7 +253,7 @@ fn reply(engine: &mut Engine, uffd: Uffd, thread: u32) -> bool {
             Kind::CensusTiled => Ok(census::take(engine, span, true)),
             Kind::Remap => Ok(engine.remap(span)),
             Kind::Relock => {
-                own_pages::lock();
+                own_pages::relock();
                 engine.pools.relock();
                 Ok(0)
             }

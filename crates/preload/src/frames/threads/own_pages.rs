@@ -1,7 +1,7 @@
 //! Pages of our own that are always missing: the one that requests are sent by, and those that pages of the pool pass
 //! through.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::boundary::arch::PAGE;
 use crate::boundary::own::Fresh;
@@ -12,6 +12,8 @@ use crate::frames::kernel::uffd::Uffd;
 pub const TRANSIT: usize = 64;
 
 static AREA: AtomicUsize = AtomicUsize::new(0);
+/// Some memory is pinned.
+static PINS: AtomicBool = AtomicBool::new(false);
 
 /// The pages: the one that requests are sent by; for each of our threads a landing page and a locked one; two transit
 /// areas, the second locked.
@@ -30,6 +32,7 @@ pub fn map(uffd: Uffd, is_pinned: bool) -> Result<usize> {
     room.hide_from_children()?;
     let span = room.keep();
     let area = span.start;
+    PINS.store(is_pinned, Ordering::Relaxed);
     if is_pinned {
         lock_area(area);
     }
@@ -40,7 +43,19 @@ pub fn map(uffd: Uffd, is_pinned: bool) -> Result<usize> {
 
 /// Somebody's memory is to be pinned: so are the pages that the pool's pages pass through.
 pub fn lock() {
+    PINS.store(true, Ordering::Relaxed);
     lock_area(AREA.load(Ordering::Relaxed));
+}
+
+/// The program has locked all memory, or unlocked it: these pages are as before, and count against its limit only where memory
+/// is pinned.
+pub fn relock() {
+    let area = AREA.load(Ordering::Relaxed);
+    if PINS.load(Ordering::Relaxed) {
+        lock_area(area);
+    } else {
+        let _ = task::munlock(area, PAGES * PAGE);
+    }
 }
 
 /// Locks those of them that are to be locked, and unlocks the others: pages can be moved between locked memory and

@@ -3,6 +3,7 @@
 use crate::backing;
 use crate::boundary::arch::PAGE;
 use crate::boundary::span::{Span, align_down, align_up};
+use crate::memory::tables;
 
 fn pages(addr: usize, len: usize) -> Option<Span> {
     Some(Span::new(align_down(addr, PAGE), align_up(addr.checked_add(len)?, PAGE)?))
@@ -26,7 +27,12 @@ pub fn unlocked(addr: usize, len: usize) {
 /// Before mlockall.
 pub fn before_lock_all(flags: usize) {
     const MCL_CURRENT: usize = 1;
+    const MCL_FUTURE: usize = 2;
     const MCL_ONFAULT: usize = 4;
+    if flags & MCL_FUTURE != 0 {
+        // What was mapped in advance would not be locked when the program gets it.
+        tables::lock().drop_spare();
+    }
     if flags & (MCL_CURRENT | MCL_ONFAULT) == MCL_CURRENT {
         backing::populate_all();
     }

@@ -109,6 +109,10 @@ impl Asked {
         drop(guest);
         if self.len < self.from.len() {
             munmap(self.from.start + self.len, self.from.len() - self.len)?;
+        } else {
+            // A sealed block may not even be told to stay as it is. (Parts of reserved pages have other errors.)
+            let stays = sys::grow_in_place(first.start, PAGE, PAGE);
+            stays.or_else(|errno| if errno == Errno::EPERM { Err(errno) } else { Ok(first.start) })?;
         }
         Ok(self.from.start)
     }

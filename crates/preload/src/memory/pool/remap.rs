@@ -32,62 +32,91 @@ impl Pool {
             return Ok(old.start);
         }
         let growth = Span::new(old.end, old.start.checked_add(new_len).ok_or(Errno::ENOMEM)?);
-        if growth.and(self.bounds()) == growth && !self.used.overlaps(growth) && self.grow(old, growth) {
+        if growth.and(self.bounds()) == growth && !self.used.overlaps(growth) && self.grow(old, growth)? {
             return Ok(old.start);
         }
         if may_move { self.shift(old, new_len) } else { Err(Errno::ENOMEM) }
     }
 
-    /// Growth in place into `growth`, where the program has nothing.
-    fn grow(&mut self, old: Span, growth: Span) -> bool {
+    /// Growth in place into `growth`, where the program has nothing. False: there is no room. What the kernel refuses to a block
+    /// wherever it would lie (EPERM: it is sealed; EAGAIN: it is locked, and this is more than may be), is refused here.
+    fn grow(&mut self, old: Span, growth: Span) -> Result<bool, Errno> {
         if self.is_plain(old) && !(self.is_advised(old) && self.wants_hugetlb(growth)) {
             // What grows carries what the program put on it, as natively; spare memory in its way that is a mapping of its own
             // does not.
             let spare = self.spare.next_after(growth.start).filter(|run| run.start < growth.end);
             let own = |run: Span| run.start <= growth.start && mapping::is_one_mapping(growth.start);
             if spare.is_none_or(own) || self.has_hugetlb(old) {
-                self.stretch(growth);
-                return self.map_plain(growth).is_ok();
+                self.stretch(growth)?;
+                return Ok(self.map_plain(growth).is_ok());
             }
             self.part_with(Span::new(growth.start, growth.start + PAGE));
         }
         if self.has_hugetlb(Span::new(old.start, growth.end)) {
-            return false;
+            return Ok(false);
         }
         self.drop_spare(growth);
-        let grown = sys::grow_in_place(old.end - PAGE, PAGE, PAGE + growth.len());
-        if grown.is_ok() {
-            self.inherit(old, growth);
+        match sys::grow_in_place(old.end - PAGE, PAGE, PAGE + growth.len()) {
+            Ok(_) => self.inherit(old, growth),
+            Err(errno) if is_final(errno) => return Err(errno),
+            Err(_) => return Ok(false),
         }
-        grown.is_ok()
+        Ok(true)
     }
 
     /// Stretches the mapping that ends at `end` (with its spare rest) to hold `growth` and the rest of its last tile. It
     /// may have been moved there, and a new mapping would not merge with it: several would be moved one by one the next
-    /// time, and a tile made of two can never be one page.
-    fn stretch(&mut self, growth: Span) {
+    /// time, and a tile made of two can never be one page. And what is mapped anew carries nothing of what the program put on
+    /// the block: a lock, for one. So where the rest of the tile cannot be had, the block gets what was asked for alone.
+    fn stretch(&mut self, growth: Span) -> Result<(), Errno> {
         let edge = self.spare.next_after(growth.start).filter(|run| run.start <= growth.start);
         let edge = edge.map_or(growth.start, |run| run.end);
-        let piece = self.layout.piece(edge - 1);
-        let asked = Span::new(edge - 1, growth.end.min(piece.span.end));
-        let middle = (PAGE + 1..PMD).contains(&piece.backing.tile_bytes());
-        let apart = matches!(piece.backing, Backing::Hugetlb(_)) || (middle && thp::keeps_apart());
-        if apart || asked.len() < 2 {
-            return;
+        if self.stays_apart(edge - 1) {
+            return Ok(());
         }
-        let end = self.tile_end(asked);
-        let end = self.spare.next_after(edge).map_or(end, |run| run.start.min(end));
-        let rest = Span::new(edge, end);
-        if rest.is_empty() {
-            return;
+        let mut asked = edge;
+        while asked < growth.end && !self.stays_apart(asked) {
+            asked = growth.end.min(self.layout.piece(asked).span.end);
         }
-        self.keep_anchor_off(rest);
-        if sys::grow_in_place(edge - PAGE, PAGE, PAGE + rest.len()).is_ok() {
-            let _ = self.spare.insert(rest);
-            let _ = self.attached.insert(rest);
-            backing::apply(rest, piece.backing);
-            self.count_tiles(&piece, rest);
+        if asked == edge {
+            return Ok(());
         }
+        let in_the_way = self.spare.next_after(edge).map_or(usize::MAX, |run| run.start);
+        let asked = Span::new(edge, asked.min(in_the_way));
+        let whole = Span::new(edge, self.tile_end(asked).min(in_the_way));
+        if asked.is_empty() {
+            return Ok(());
+        }
+        self.keep_anchor_off(whole);
+        for rest in [whole, asked] {
+            match sys::grow_in_place(edge - PAGE, PAGE, PAGE + rest.len()) {
+                Ok(_) => {
+                    self.stretched(rest);
+                    return Ok(());
+                }
+                Err(errno) if is_final(errno) && rest == asked => return Err(errno),
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether memory at `addr` is a mapping of its own, that nothing else can grow into.
+    fn stays_apart(&self, addr: usize) -> bool {
+        let backing = self.backing_at(addr);
+        let middle = (PAGE + 1..PMD).contains(&backing.tile_bytes());
+        matches!(backing, Backing::Hugetlb(_)) || (middle && thp::keeps_apart())
+    }
+
+    /// `rest` belongs to the mapping before it now.
+    fn stretched(&mut self, rest: Span) {
+        let _ = self.spare.insert(rest);
+        let _ = self.attached.insert(rest);
+        let layout = self.layout;
+        layout.each(rest, &mut |piece, part| {
+            backing::apply(part, piece.backing);
+            self.count_tiles(&piece, part);
+        });
     }
 
     /// `new` is the program's and what `old` is (its beginning decides).
@@ -164,7 +193,7 @@ impl Pool {
         let from = self.with_rest(old, whole);
         self.drop_spare(whole);
         let room = match carry(from, whole, MOVE) {
-            Err(Errno::ENOMEM) if whole.len() > new_len.max(from.len()) => {
+            Err(Errno::ENOMEM | Errno::EAGAIN) if whole.len() > new_len.max(from.len()) => {
                 let least = Span::new(at, at + new_len.max(from.len()));
                 carry(from, least, MOVE).map(|()| least)
             }
@@ -317,6 +346,12 @@ impl Pool {
         Ok(())
     }
 
+    /// Before the program registers `span` with a userfaultfd of its own, which cannot have parts of reserved pages.
+    pub fn before_registering(&mut self, span: Span) -> Result<(), Errno> {
+        self.ready()?;
+        self.demote_all(span)
+    }
+
     /// Before a move to `new` (MREMAP_FIXED): nothing of our own may lie there.
     pub fn before_move_in(&mut self, new: Span) -> Result<(), Errno> {
         self.ready()?;
@@ -354,6 +389,11 @@ impl Pool {
     pub fn is_plain_at(&self, span: Span) -> bool {
         self.is_plain(span)
     }
+}
+
+/// Whether mremap refuses a block for what it is, not for want of room.
+fn is_final(errno: Errno) -> bool {
+    matches!(errno, Errno::EPERM | Errno::EAGAIN)
 }
 
 /// Moves `old` to the beginning of `new`, which may be longer.

@@ -1,19 +1,24 @@
 """How often the 95% intervals of sampled faults hold the exact value: the table of docs/method/paging.md.
 
-``python tests/simulate/sampling_coverage.py 200`` makes it anew, with so many samples of each trace.
+``python -m bench.coverage.sampling`` makes it anew.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.coverage.tables import put
 from pagelab.simulate.page_faults import paging
 from pagelab.simulate.sampling import T95, sample
 
+DOCUMENT = Path(__file__).parents[2] / "docs/method/paging.md"
 COLOURS = (1, 4, 16, 64)
 
 
@@ -75,9 +80,10 @@ def cells(
     return found
 
 
-def main(count: int) -> None:
-    print("| trace | sample | colours | held: all | least of a size | half width, mean | shown |")
-    print("|---|---|---:|---:|---:|---:|---:|")
+def lines(count: int) -> Iterator[str]:
+    """The table in Markdown, with ``count`` samples of each trace."""
+    yield "| trace | sample | colours | held: all | least of a size | half width, mean | shown |"
+    yield "|---|---|---:|---:|---:|---:|---:|"
     for name in traces():
         for how in ({"rate": 0.1}, {"rate": 0.02}, {"most_pages": 4096}):
             by_size = cells(name, range(count), how)  # type: ignore[arg-type]  # as above
@@ -86,16 +92,22 @@ def main(count: int) -> None:
                 asked, shown = sum(cell.asked for cell in sizes), sum(cell.shown for cell in sizes)
                 words = " ".join(f"{key.replace('_', ' ')} {value}" for key, value in how.items())
                 if not shown:
-                    print(f"| {name} | {words} | {colours} | | | | {'none' if asked else 'too few frames'} |")
+                    yield f"| {name} | {words} | {colours} | | | | {'none' if asked else 'too few frames'} |"
                     continue
                 often = [cell.held / cell.shown for cell in sizes if cell.shown >= count / 4]
                 least = f"{min(often):.0%}" if often else ""
-                print(
+                yield (
                     f"| {name} | {words} | {colours} | {sum(cell.held for cell in sizes) / shown:.0%} | {least} "
-                    f"| {sum(cell.wide for cell in sizes) / shown:.0%} | {shown / asked:.0%} |",
-                    flush=True,
+                    f"| {sum(cell.wide for cell in sizes) / shown:.0%} | {shown / asked:.0%} |"
                 )
 
 
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.coverage.sampling", description=__doc__)
+    parser.add_argument("--samples", type=int, default=60, help="of each trace")
+    put("coverage of sampled faults", "\n".join(lines(parser.parse_args().samples)), DOCUMENT)
+    return 0
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    sys.exit(main())

@@ -1,0 +1,47 @@
+//! Programs that enter other namespaces: a user namespace, or that of another process, is for processes of a single thread. So the
+//! threads of the library's own end first, and nothing is placed any more.
+
+use core::sync::atomic::AtomicU32;
+
+use pagelab_abi::guest::EngineFailure;
+
+use crate::backing;
+use crate::boundary::libc;
+use crate::boundary::sys::{self, Errno, Result, task};
+use crate::state::{own_stack, seccomp};
+
+/// The library's threads in a process: the handler and the refiller.
+const OURS: usize = 2;
+
+/// unshare(2).
+pub fn unshare(what: i32) -> Result<()> {
+    const CLONE_VM: i32 = 0x100;
+    const CLONE_SIGHAND: i32 = 0x800;
+    const CLONE_THREAD: i32 = 0x1_0000;
+    const CLONE_NEWUSER: i32 = 0x1000_0000;
+    // SAFETY: the program's own request.
+    let raw = || unsafe { sys::unshare(what) };
+    if what & (CLONE_VM | CLONE_SIGHAND | CLONE_THREAD | CLONE_NEWUSER) == 0 { raw() } else { alone(raw) }
+}
+
+/// setns(2).
+pub fn setns(fd: i32, kind: i32) -> Result<()> {
+    // SAFETY: the program's own request.
+    alone(|| unsafe { sys::setns(fd, kind) })
+}
+
+/// Does `enter` where the library has no threads. A program with threads of its own is refused anyway.
+fn alone(enter: impl Fn() -> Result<()>) -> Result<()> {
+    if seccomp::is_raw() || !backing::has_threads() || libc::threads() > 1 + OURS {
+        return enter();
+    }
+    own_stack::run(|| backing::stop(EngineFailure::Namespaces));
+    // The kernel counts a thread for a moment after it has ended.
+    for _ in 0..100 {
+        match enter() {
+            Err(Errno::EINVAL) => task::futex_wait_for(&AtomicU32::new(0), 0, 1_000_000),
+            result => return result,
+        }
+    }
+    enter()
+}

@@ -1,0 +1,131 @@
+//! A userfaultfd of the program's own that reports faults on missing pages of governed memory.
+//!
+//! What the program maps is missing until somebody touches it, and its handler fills it then. But a tile comes in as a whole when
+//! a neighbour is touched, and prefaulting brings in everything: the handler would never hear of these pages, and the program
+//! would read zeros. So pages of zeros that may have come in that way are given back before the registration. (Zeros that
+//! the program wrote there cannot be told from them.)
+
+use pagelab_abi::plan::Fetch;
+
+use crate::backing;
+use crate::boundary::arch::PAGE;
+use crate::boundary::span::Span;
+use crate::boundary::sys::{self, Result, c, task};
+use crate::memory::tables;
+use crate::state::layout::{Backing, Layout};
+use crate::state::plan::{self, POOLS};
+
+use super::{Owner, each_part, our_span};
+
+/// UFFDIO_REGISTER, which no other device knows.
+pub const REGISTER: usize = 0xc020_aa00;
+/// UFFDIO_API.
+pub const API: usize = 0xc018_aa3f;
+
+fn word(bytes: &[u8], at: usize) -> usize {
+    bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, usize::from_le_bytes)
+}
+
+/// Whether the `struct uffdio_api` at `argument` asks to be told of memory calls: then each of them waits until the program has read
+/// the message.
+pub fn wants_events(argument: usize) -> bool {
+    const EVENT_REMAP: usize = 1 << 2;
+    const EVENT_REMOVE: usize = 1 << 3;
+    const EVENT_UNMAP: usize = 1 << 6;
+    let mut bytes = [0u8; 16];
+    task::read_own(argument, &mut bytes) == Ok(bytes.len())
+        && word(&bytes, 8) & (EVENT_REMAP | EVENT_REMOVE | EVENT_UNMAP) != 0
+}
+
+/// The program is about to register the range in the `struct uffdio_register` at `argument`.
+pub fn registering(argument: usize) {
+    const MISSING: usize = 1;
+    let mut bytes = [0u8; 24];
+    if task::read_own(argument, &mut bytes) != Ok(bytes.len()) {
+        return;
+    }
+    let (start, len, mode) = (word(&bytes, 0), word(&bytes, 8), word(&bytes, 16));
+    let Some(end) = start.checked_add(len).filter(|end| start % PAGE == 0 && end % PAGE == 0 && len > 0) else {
+        return;
+    };
+    backing::program_uffd::registering(Span::new(start, end));
+    let fills = mode & MISSING != 0;
+    if fills && prefaults() {
+        give_zeros_back(Span::new(start, end));
+    }
+    if let Some(span) = our_span(start, len) {
+        let _ = uncover(span, fills);
+    }
+}
+
+/// Whether the policy brings in memory before it is touched.
+fn prefaults() -> bool {
+    plan::current().is_some_and(|plan| {
+        (0..plan.section_count())
+            .filter_map(|number| plan.section(number))
+            .any(|section| section.fetch == Fetch::Prefault)
+    })
+}
+
+/// Reserved pages, of which no part can be registered, become normal memory; where the program `fills` what is missing, pages in
+/// tiles of `span` that hold nothing are missing again.
+fn uncover(span: Span, fills: bool) -> Result<()> {
+    let mut guest = tables::lock();
+    let heap_end = guest.heap_end();
+    each_part(span, heap_end, &mut |owner, part| {
+        match (owner, &mut guest.heap) {
+            (Owner::Heap, Some(heap)) => {
+                heap.demote_all(part)?;
+                if fills {
+                    give_tiles_back(heap.layout(), heap.own(part));
+                }
+            }
+            (Owner::Pool, _) => {
+                if let Some(pool) = guest.pool(part.start) {
+                    pool.before_registering(part)?;
+                    if fills {
+                        give_tiles_back(pool.layout(), part.and(POOLS));
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    })
+}
+
+fn give_tiles_back(layout: &Layout, span: Span) {
+    layout.each(span, &mut |piece, part| {
+        if matches!(piece.backing, Backing::Thp(_) | Backing::Hugetlb(_)) {
+            give_zeros_back(part);
+        }
+    });
+}
+
+/// Pages looked at together.
+const AT_ONCE: usize = 64;
+
+/// Gives resident pages of `span` back that hold nothing but zeros.
+fn give_zeros_back(span: Span) {
+    let mut at = span.start;
+    while at < span.end {
+        let part = Span::new(at, span.end.min(at + AT_ONCE * PAGE));
+        let mut resident = [0u8; AT_ONCE];
+        if sys::mincore(part.start, part.len(), &mut resident).is_ok() {
+            for (page, _) in (part.start..part.end).step_by(PAGE).zip(resident).filter(|(_, there)| there & 1 != 0)
+            {
+                if is_zero(page) {
+                    // SAFETY: as far as the program can tell, it stays as it is: zeros, or whatever its handler fills in.
+                    let _ = unsafe { sys::madvise(page, PAGE, c::MADV_DONTNEED) };
+                }
+            }
+        }
+        at = part.end;
+    }
+}
+
+/// Whether the page at `page`, which the program may have closed to itself, holds nothing but zeros.
+fn is_zero(page: usize) -> bool {
+    let mut bytes = [0u8; PAGE];
+    task::read_own(page, &mut bytes) == Ok(PAGE) && bytes.iter().all(|byte| *byte == 0)
+}
