@@ -272,7 +272,9 @@ static void test_exact(void)
     for (int at = 0; at < COUNT; at++) same += frame_of(memory + at * PAGE) == wanted[at];
     counted = counters();
     CHECK(counted.unasked == COUNT / 4);
-    CHECK(counted.placed == same, "%u are there, %llu counted", same, counted.placed);
+    /* One that fell back may get its frame all the same: freed last, it is first in its processor's list. */
+    CHECK(counted.placed <= same && same - counted.placed <= counted.absent, "%u are there, %llu counted", same,
+          counted.placed);
     CHECK(counted.placed + fallen(counted) == COUNT * 3 / 4);
     /* Somebody else may have been given one or another meanwhile. */
     CHECK(same >= COUNT * 3 / 4 - 8, "only %u", same);
