@@ -10,7 +10,7 @@ NATIVE := $(shell find crates -type f \( -name '*.rs' -o -name '*.toml' -o -name
 SOURCES := $(NATIVE) $(shell find src -type f -not -name '*.so' -not -path '*/__pycache__/*' -not -path '*.egg-info/*') \
 	pyproject.toml
 
-.PHONY: demo test test-slow kernel-test lint contract house bench power man wheel dev setup system clean
+.PHONY: demo test test-slow kernel-test kernel-effect lint contract house bench power man wheel dev setup system clean
 .DEFAULT_GOAL := demo
 
 demo: $(STAMP)            ## The main job: a study of page size and prepaging on real programs, and its report
@@ -26,6 +26,12 @@ test-slow: $(STAMP)       ## The long campaigns
 kernel-test:              ## Linux 6.12 with the series of kernel/, built and booted under QEMU, and its tests (20 minutes the first time)
 	@$(PYTHON) tests/harness/packages.py kernel
 	kernel/test
+
+kernel-effect: $(STAMP)   ## Misses in simulated caches by the kernel's placement: the study studies/kernel-effect.toml and its report
+	@$(PYTHON) tests/harness/packages.py kernel
+	mkdir -p $(OUT)
+	$(VENV)/bin/pagelab study run studies/kernel-effect.toml --into $(OUT)/kernel-effect.study
+	$(VENV)/bin/pagelab report $(OUT)/kernel-effect.study
 
 lint: $(STAMP)            ## Every configured check, warnings are errors
 	cargo fmt --all --check

@@ -33,11 +33,13 @@ class Case:
     exit_code: int = 0
     backend: str = "kernel"
     request: dict[str, Any] = field(default_factory=dict)
+    files: bool = False
+    """The pages are those that the program brings into the page cache."""
     by_address: bool = True
     """What a page gets follows from its address, so that the launcher can tell whether it has it."""
 
     def document(self) -> dict[str, Any]:
-        policy = f'{self.frames}\nbackend = "{self.backend}"\n'
+        policy = f'backend = "{self.backend}"\n{self.frames}\n'
         return {
             "schema": "pagelab.request/1",
             "argv": list(self.argv),
@@ -58,6 +60,7 @@ CASES = (
     Case("pattern", ("static_program",), "frames = { modulo = { colors = 16, pattern = [1, 3] } }", 10),
     Case("all-memory", ("governed",), COLORING, 1000),
     Case("child", ("governed", "child"), COLORING, 1000),
+    Case("files", ("cp", "/mnt/file", "/tmp/copy"), f'[[rule]]\nmemory = "file"\n{COLORING}', 256, files=True),
     Case("auto", ("governed",), COLORING, 1000, backend="auto"),
     # The program does find pages of other colours, where nobody places them.
     Case("not-placed", ("governed",), 'frames = "kernel"', 0, exit_code=1, backend="library"),
@@ -95,6 +98,10 @@ def wrong(case: Case, record: dict[str, Any]) -> Iterator[str]:
         yield f"only {one['requested_pages']} pages were asked for"
     if one["placed_pages"] != one["requested_pages"]:
         yield f"{one['fallback_pages']} pages fell back"
+    if case.files:
+        if one["resident_pages"] or one["by_colour"] is not None:
+            yield f"pages of files were looked at: {one}"
+        return
     if one["resident_pages"] < case.pages // 2:
         yield f"only {one['resident_pages']} pages were looked at"
     if case.by_address and one["kept_pages"] != one["resident_pages"]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,52 @@ def test_patches_say_who_signs_them_and_what_they_do() -> None:
         message = header.partition("\n\n")[2].partition("\nSigned-off-by: ")[0]
         assert re.search(r"^Signed-off-by: .+ <.+@.+>$", header, re.MULTILINE), patch.name
         assert len(message.split()) > 30, f"{patch.name} says too little"
+
+
+EFFECT = """\
+=== effect
+placed 0 fallen 0 most-of-a-color 11
+placed 0 fallen 0 most-of-a-color 9
+placed 0 fallen 0 most-of-a-color 10
+placed 0 fallen 0 most-of-a-color 12
+=== exit effect 0
+=== end
+"""
+
+
+def windows(console: str, counted: int, place: Path) -> subprocess.CompletedProcess[str]:
+    """What ``kernel/effect`` makes of a boot's console and of so many windows."""
+    line = {"levels": [{"loads": 10, "stores": 5}], "memory_reads": 7}
+    (place / "log").write_text(console)
+    (place / "windows").write_text("".join(json.dumps(line | {"window": at}) + "\n" for at in range(counted)))
+    command = [sys.executable, "-m", "kernel.windows", str(place / "log"), str(place / "windows"), "3"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_windows_of_a_boot_are_measurements_that_the_study_finds(tmp_path: Path) -> None:
+    done = windows(EFFECT, 4, tmp_path)
+    assert done.returncode == 0, done.stderr
+    study = tomllib.loads((ROOT / "studies" / "kernel-effect.toml").read_text())
+    for workload in study["workload"]:
+        found = re.findall(workload["measure"]["regex"], done.stdout)
+        assert found == [("misses", "7", "lines")] * 4
+    assert "most pages of a color 12" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("was", "is_now", "counted"),
+    [
+        ("", "", 3),
+        ("exit effect 0", "exit effect 1", 4),
+        ("=== end", "[    9.9] WARNING: CPU: 0 PID: 1 at mm/page_alloc.c:1\n=== end", 4),
+        ("placed 0 fallen 0 most-of-a-color 12\n", "", 4),
+    ],
+)
+def test_a_boot_that_went_wrong_measures_nothing(tmp_path: Path, was: str, is_now: str, counted: int) -> None:
+    done = windows(EFFECT.replace(was, is_now), counted, tmp_path)
+    assert done.returncode == 1
+    assert "misses" not in done.stdout
+    assert "seed 3: the boot failed" in done.stderr
 
 
 @pytest.mark.slow

@@ -272,7 +272,9 @@ static void test_exact(void)
     for (int at = 0; at < COUNT; at++) same += frame_of(memory + at * PAGE) == wanted[at];
     counted = counters();
     CHECK(counted.unasked == COUNT / 4);
-    CHECK(counted.placed == same, "%u are there, %llu counted", same, counted.placed);
+    /* One that fell back may get its frame all the same: freed last, it is first in its processor's list. */
+    CHECK(counted.placed <= same && same - counted.placed <= counted.absent, "%u are there, %llu counted", same,
+          counted.placed);
     CHECK(counted.placed + fallen(counted) == COUNT * 3 / 4);
     /* Somebody else may have been given one or another meanwhile. */
     CHECK(same >= COUNT * 3 / 4 - 8, "only %u", same);
@@ -285,6 +287,79 @@ static void test_exact(void)
     touch(other, 4);
     CHECK(frame_of(other) != taken[0]);
     CHECK(counters().absent - counted.absent >= 3);
+}
+
+/* Frames of `pages` pages, in their order. */
+static uint64_t *frames_of(volatile char *memory, size_t pages)
+{
+    uint64_t *found = malloc(pages * sizeof *found);
+    for (size_t at = 0; at < pages; at++) found[at] = frame_of(memory + at * PAGE);
+    return found;
+}
+
+static struct page_hint_remap remap(volatile char *memory, size_t pages, unsigned flags)
+{
+    struct page_hint_remap moved = {.start = (uintptr_t)memory, .length = pages * PAGE, .flags = flags};
+    int file = hints_of(0, O_RDWR | O_CLOEXEC), error = command(file, PAGE_HINTS_REMAP, &moved);
+    CHECK(!error, "error %d", error);
+    CHECK(moved.moved + moved.there + moved.failed <= pages);
+    close(file);
+    return moved;
+}
+
+static void check_contents(volatile char *memory, size_t pages)
+{
+    for (size_t at = 0; at < pages; at++) CHECK(memory[at * PAGE] == (char)(at + 1), "page %zu", at);
+}
+
+/* Pages that were there before the hint. */
+static void test_remap(void)
+{
+    enum { COUNT = 512 };
+    char *held = fragment((size_t)free_pages() / 2);
+    volatile char *memory = map(COUNT), *other = map(COUNT);
+    struct page_hint_remap moved;
+    madvise((void *)memory, COUNT * PAGE, MADV_NOHUGEPAGE);
+    touch(memory, COUNT);
+    moved = remap(memory, COUNT, 0);
+    CHECK(moved.there == COUNT && !moved.moved, "%llu without a hint", moved.moved);
+    set(PAGE_HINTS_SET_RANGE, ranged(hint("page-coloring", 16), memory, COUNT));
+    moved = remap(memory, COUNT, 0);
+    printf("moved %llu there %llu failed %llu\n", moved.moved, moved.there, moved.failed);
+    CHECK(moved.moved + moved.there == COUNT && moved.moved > COUNT / 2);
+    check_colors(memory, COUNT, 16);
+    check_contents(memory, COUNT);
+    moved = remap(memory, COUNT, 0);
+    CHECK(moved.there == COUNT);
+    /* A sequence: each page takes the next bin. */
+    set(PAGE_HINTS_SET_RANGE, ranged(hint("bin-hopping", 16), memory, COUNT));
+    moved = remap(memory, COUNT, 0);
+    CHECK(moved.moved + moved.there == COUNT);
+    for (size_t at = 1; at < COUNT; at++)
+        CHECK(frame_of(memory + at * PAGE) % 16 == (frame_of(memory + (at - 1) * PAGE) + 1) % 16, "page %zu", at);
+    check_contents(memory, COUNT);
+    /* What was never touched stays so; what a child shares stays where it is. */
+    set(PAGE_HINTS_SET_RANGE, ranged(hint("page-coloring", 16), other, COUNT));
+    moved = remap(other, COUNT, 0);
+    CHECK(!moved.moved && !moved.there && !moved.failed);
+    set(PAGE_HINTS_SET_RANGE, ranged(hint("page-coloring", 16), memory, COUNT));
+    uint64_t *before = frames_of(memory, COUNT);
+    CHILD({
+        moved = remap(memory, COUNT, 0);
+        CHECK(!moved.moved && moved.failed == COUNT, "%llu moved", moved.moved);
+        for (size_t at = 0; at < COUNT; at++) CHECK(frame_of(memory + at * PAGE) == before[at]);
+    });
+    free(before);
+    /* A frame in use is not given. */
+    struct page_hint asked = hint("exact", 0);
+    uint64_t taken = frame_of(memory);
+    touch(other, 1);
+    asked.values = (uintptr_t)&taken;
+    asked.value_count = 1;
+    set(PAGE_HINTS_SET_RANGE, ranged(asked, other, 1));
+    moved = remap(other, 1, 0);
+    CHECK(moved.failed == 1 && frame_of(memory) == taken);
+    CHECK(held != NULL);
 }
 
 static void test_swap(void)
@@ -677,6 +752,21 @@ static void test_bad_input(void)
     EXPECT(PAGE_HINTS_CLEAR, NULL, EFAULT);
     EXPECT(PAGE_HINTS_COUNTERS, NULL, EFAULT);
     EXPECT(PAGE_HINTS_GET, NULL, EFAULT);
+    EXPECT(PAGE_HINTS_REMAP, NULL, EFAULT);
+#define REMAP(error, ...)                                                     \
+    do {                                                                      \
+        struct page_hint_remap wrong = {.start = (uintptr_t)memory, .length = PAGE}; \
+        __VA_ARGS__;                                                          \
+        EXPECT(PAGE_HINTS_REMAP, &wrong, error);                              \
+    } while (0)
+    REMAP(0, );
+    REMAP(EINVAL, wrong.flags = 1);
+    REMAP(EINVAL, wrong.reserved = 1);
+    REMAP(EINVAL, wrong.length = 0);
+    REMAP(EINVAL, wrong.start++);
+    REMAP(EINVAL, wrong.length = ~0UL - PAGE + 1);
+    REMAP(ENOMEM, wrong.length = 8 * PAGE);
+    expect(readable, PAGE_HINTS_REMAP, &range, EBADF, __LINE__);
     EXPECT(_IO(0xDC, 77), NULL, ENOTTY);
     EXPECT(TCGETS, NULL, ENOTTY);
     expect(readable, PAGE_HINTS_SET_DEFAULT, &good, EBADF, __LINE__);
@@ -698,13 +788,13 @@ static void test_bad_input(void)
 static void fuzz(int file, int rounds, int may_succeed)
 {
     unsigned long numbers[] = {PAGE_HINTS_SET_DEFAULT, PAGE_HINTS_SET_RANGE, PAGE_HINTS_CLEAR, PAGE_HINTS_GET,
-                               PAGE_HINTS_COUNTERS, PAGE_HINTS_SET_FILE, PAGE_HINTS_GET_FILE};
+                               PAGE_HINTS_COUNTERS, PAGE_HINTS_SET_FILE, PAGE_HINTS_GET_FILE, PAGE_HINTS_REMAP};
     const char *names[] = {"page-coloring", "bin-hopping", "modulo", "random", "exact", "usual", ""};
     volatile char *memory = map(64);
     unsigned long values[64];
     srandom((unsigned)getpid());
     for (int round = 0; round < rounds; round++) {
-        unsigned long number = numbers[random() % 7];
+        unsigned long number = numbers[random() % 8];
         struct page_hint made = hint(names[random() % 7], (unsigned)random() % 70);
         unsigned char *bytes = (unsigned char *)&made;
         for (int at = 0; at < 64; at++) values[at] = (unsigned long)random() << (random() % 34);
@@ -715,6 +805,12 @@ static void fuzz(int file, int rounds, int may_succeed)
         made.flags = (unsigned)random() % 16;
         for (int flips = (int)(random() % 4); flips > 0; flips--)
             bytes[random() % (long)sizeof made] = (unsigned char)random();
+        struct page_hint_remap moved = {.flags = random() % 8 == 0};
+        if (number == PAGE_HINTS_REMAP && random() % 4) {
+            moved.start = (uintptr_t)memory + (unsigned long)random() % 64 * PAGE;
+            moved.length = (1 + (unsigned long)random() % 8) * PAGE;
+            memcpy(&made, &moved, sizeof moved);
+        }
         void *argument = random() % 16 ? (void *)&made : (void *)(random() % 2 ? random() : -random());
         int error = command(file, number, argument);
         int sets = number == PAGE_HINTS_SET_DEFAULT || number == PAGE_HINTS_SET_RANGE || number == PAGE_HINTS_SET_FILE;
@@ -755,6 +851,8 @@ static void test_attacker(void)
         exact.value_count = 1;
         exact = ranged(exact, memory, 1);
         EXPECT(PAGE_HINTS_SET_RANGE, &exact, EPERM);
+        struct page_hint_remap own = {.start = (uintptr_t)memory, .length = PAGE};
+        EXPECT(PAGE_HINTS_REMAP, &own, 0);
         CHECK(hints_of(1, O_RDWR) < 0);
         fuzz(file, 5000, 1);
     });
@@ -1231,6 +1329,11 @@ static void test_cost(void)
     cost("fork", cost_fork, 16);
     cost("file-write", cost_file, COST_PAGES);
     cost("file-read", cost_read, COST_PAGES);
+    /* The same where free memory is single pages in no order. */
+    char *held = fragment((size_t)free_pages() * 3 / 4);
+    cost("fault-fragmented", cost_fault, COST_PAGES);
+    cost("fork-fragmented", cost_fork, 16);
+    CHECK(held != NULL);
 }
 
 static void test_cost_hints(void)
@@ -1264,6 +1367,7 @@ static const struct {
     {"private-file", test_private_file},
     {"exec", test_exec},
     {"exact", test_exact},
+    {"remap", test_remap},
     {"swap", test_swap},
     {"userfaultfd", test_userfaultfd},
     {"ksm", test_ksm},

@@ -6,8 +6,8 @@ use crate::request::Request;
 use pagelab_contract::record::PolicyAsked;
 use pagelab_policy::compile::compile;
 use pagelab_policy::framemap::LARGEST_FILE;
-use pagelab_policy::hints::hints;
-use pagelab_policy::plan::{BASE_PAGE, Fetch, PlanSpec, SectionSpec, StrategySpec, Via};
+use pagelab_policy::hints::{Hint, hints};
+use pagelab_policy::plan::{BASE_PAGE, Fetch, PlanSpec, SectionSpec, Via};
 use pagelab_policy::read::{Files, read_toml};
 use pagelab_policy::types::Backend;
 use pagelab_policy::validate::validate;
@@ -22,8 +22,8 @@ pub struct Prepared {
     pub asked: PolicyAsked,
     /// The compiled policy, as the library carries it out. What the run adds is a [`pagelab_policy::plan::RunSpec`].
     pub plan: PlanSpec,
-    /// The strategy that the kernel carries out.
-    pub hint: Option<StrategySpec>,
+    /// What the kernel carries out.
+    pub hint: Option<Hint>,
     /// What the library is to do.
     policy: Policy,
 }
@@ -59,13 +59,13 @@ pub fn prepare(request: &Request) -> Result<Prepared> {
 }
 
 /// What the kernel is to be told; under `auto` nothing, where it cannot be told all or lacks the strategy.
-fn hint(policy: &Policy, machine: &Machine) -> Result<Option<StrategySpec>> {
+fn hint(policy: &Policy, machine: &Machine) -> Result<Option<Hint>> {
     match policy.backend {
         Backend::Library => Ok(None),
         Backend::Kernel => hints(policy, machine).map_err(refused),
         Backend::Auto => {
             let facts = Facts::gather();
-            Ok(hints(policy, machine).ok().flatten().filter(|strategy| facts.has(strategy.kind.name())))
+            Ok(hints(policy, machine).ok().flatten().filter(|hint| facts.has(hint.strategy.kind.name())))
         }
     }
 }

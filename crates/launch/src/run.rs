@@ -183,7 +183,7 @@ fn start(
     let pid = waiting.pid;
     let counting = Counting::open(&ready.events, pid, &ready.cpus, ready.request.per_process_counters);
     let handed = hand_over(&ready, &counting, pid, measure_number)?;
-    let by_kernel = match ready.policy.hint.as_ref().map(|strategy| ByKernel::begin(strategy, pid)).transpose() {
+    let by_kernel = match ready.policy.hint.as_ref().map(|hint| ByKernel::begin(hint, pid)).transpose() {
         Ok(by_kernel) => by_kernel,
         Err(error) => {
             waiting.abandon();

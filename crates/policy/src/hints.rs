@@ -1,16 +1,17 @@
 //! From a validated [`Policy`] to the hint that a kernel with page placement takes (`kernel/`).
 //!
 //! The launcher sets the hint before the program's exec. What outlives an exec is one strategy for all of a process's
-//! anonymous memory, and for that of what it executes: a policy that says more than this is refused.
+//! anonymous memory, and for that of what it executes, or one for the pages that it brings into the page cache: a policy
+//! that says more than this is refused.
 
 use crate::compile::compile_all;
 use crate::error::{Place, PolicyError};
 use crate::frames::Strategy;
 use crate::machine::Machine;
 use crate::plan::{self, PlanSpec, SectionSpec, StrategyKind, StrategySpec};
-use crate::types::{Backend, Policy, Rule, Scope};
+use crate::types::{Backend, Memory, Policy, Rule, Scope};
 
-/// Memory whose pages a hint places; files' page cache is not among it.
+/// Memory whose pages the hint of a process's own memory places.
 const PLACED: [plan::Memory; 5] =
     [plan::Memory::Heap, plan::Memory::Anon, plan::Memory::Arenas, plan::Memory::Data, plan::Memory::Stack];
 
@@ -19,12 +20,22 @@ const MOST_MASKS: usize = 16;
 /// Longest list that a hint takes.
 const MOST_VALUES: usize = 1 << 20;
 
-/// The strategy that the kernel is to be given for all memory of the program; `None`: the policy places no frames.
+/// What the kernel is to be told of a program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hint {
+    /// The strategy.
+    pub strategy: StrategySpec,
+    /// It is for the pages that the program brings into the page cache; else for all of its own memory.
+    pub files: bool,
+}
+
+/// The hint that the kernel is to be given; `None`: the policy places no frames.
 ///
 /// # Errors
 /// What a hint cannot say: memory of different strategies, addresses, strategies in shared objects, pinned pages, several
-/// pages for a fault, children that are not governed.
-pub fn hints(policy: &Policy, machine: &Machine) -> Result<Option<StrategySpec>, PolicyError> {
+/// pages for a fault, children that are not governed. Files beside the program's own memory, whose pages the kernel counts
+/// together.
+pub fn hints(policy: &Policy, machine: &Machine) -> Result<Option<Hint>, PolicyError> {
     if !policy.governs_frames() {
         return Ok(None);
     }
@@ -37,7 +48,14 @@ pub fn hints(policy: &Policy, machine: &Machine) -> Result<Option<StrategySpec>,
         Ok(number) => number,
         Err(why) => return refused(why),
     };
-    let Some(strategy) = plan.strategies.get(usize::from(number).wrapping_sub(1)) else { return Ok(None) };
+    let own = plan.strategies.get(usize::from(number).wrapping_sub(1));
+    let of_files = of_files(policy, machine)?;
+    let (strategy, files) = match (own, &of_files) {
+        (None, None) => return Ok(None),
+        (Some(own), None) => (own, false),
+        (None, Some(of_files)) => (of_files, true),
+        (Some(_), Some(_)) => return refused(BOTH.to_owned()),
+    };
     if let Some(why) = obstacle(strategy) {
         return refused(why.to_owned());
     }
@@ -46,7 +64,21 @@ pub fn hints(policy: &Policy, machine: &Machine) -> Result<Option<StrategySpec>,
             "its hints pass to what the program forks and executes, and `inherit` forbids that".to_owned(),
         );
     }
-    Ok(Some(strategy.clone()))
+    Ok(Some(Hint { strategy: strategy.clone(), files }))
+}
+
+const BOTH: &str = "a process's pages and those that it brings into the page cache are counted together, and what was placed \
+                    could not be told apart";
+
+/// The strategy of the page cache; only a rule that names files speaks of it.
+fn of_files(policy: &Policy, machine: &Machine) -> Result<Option<StrategySpec>, PolicyError> {
+    let names_files = |rule: &&Rule| matches!(rule.scope, Scope::Memory(set) if set.contains(Memory::File));
+    let Some(frames) = policy.rules.iter().filter(names_files).find_map(|rule| rule.frames.as_ref()) else {
+        return Ok(None);
+    };
+    // As a policy of its own: the plan has no place for what only the kernel can place.
+    let alone = Policy { frames: frames.clone(), inherit: policy.inherit, ..Policy::default() };
+    Ok(compile_all(&alone, machine)?.strategies.first().cloned())
 }
 
 /// Whether an earlier rule of the policy asks for what no default hint says.

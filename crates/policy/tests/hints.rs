@@ -5,14 +5,21 @@ mod common;
 use common::{policy, refused};
 use pagelab_policy::Machine;
 use pagelab_policy::compile::compile;
-use pagelab_policy::hints::hints;
+use pagelab_policy::hints::{Hint, hints};
 use pagelab_policy::plan::{FIRST_FROM_SEED, StrategyKind, StrategySpec};
 use pagelab_policy::types::Backend;
 use pagelab_policy::write::to_toml;
 
-fn hint(text: &str) -> Option<StrategySpec> {
+fn told(text: &str) -> Option<Hint> {
     let policy = policy(&format!("backend = \"kernel\"\n{text}"));
     hints(&policy, &Machine::generic_x86_64()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The strategy of a program's own memory.
+fn hint(text: &str) -> Option<StrategySpec> {
+    let told = told(text)?;
+    assert!(!told.files, "{text}");
+    Some(told.strategy)
 }
 
 fn obstacle(text: &str) -> String {
@@ -45,6 +52,21 @@ fn rules_that_come_to_the_same_for_all_memory_are_one_too() {
     assert_eq!(hint(&each).map(|hint| hint.kind), Some(StrategyKind::Random));
     assert_eq!(hint("pages = \"2M\""), None);
     assert_eq!(hint("frames = \"kernel\""), None);
+}
+
+#[test]
+fn a_rule_for_files_is_a_hint_of_the_page_cache() {
+    let file = "[[rule]]\nmemory = \"file\"\nframes = { bin-hopping = { colors = 8, first = 3 } }";
+    let told = told(file).expect("a hint");
+    assert!(told.files);
+    assert_eq!((told.strategy.kind, told.strategy.colours, told.strategy.first), (StrategyKind::BinHopping, 8, 3));
+    assert_eq!(hint(&file.replace("{ bin-hopping = { colors = 8, first = 3 } }", "\"kernel\"")), None);
+    let both = obstacle(&format!("frames = {{ random = {{ colors = 8 }} }}\n{file}"));
+    assert!(both.contains("counted together"), "{both}");
+    let pinned = obstacle(&file.replace("first = 3", "pin = true"));
+    assert!(pinned.contains("does not pin"), "{pinned}");
+    let as_written = to_toml(&policy(&format!("backend = \"kernel\"\n{file}")));
+    assert!(policy(&as_written).governs_frames(), "{as_written}");
 }
 
 #[test]

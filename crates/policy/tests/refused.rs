@@ -196,6 +196,7 @@ fn frames_for_memory_that_cannot_have_them() {
         "{file}"
     );
     assert_eq!(file.allowed, ["heap", "anon", "arenas", "data", "stack"]);
+    assert!(file.to_string().contains("--backend kernel"), "{file}");
     for memory in ["\"all\"", "\"stack\"", "[\"heap\", \"anon\"]"] {
         let error = refused(&rule(memory, "{ exact = { frames = [1] } }"), &Machine::generic_x86_64());
         assert!(error.message.contains("counts from the start of one pool or range"), "{memory}: {error}");

@@ -22,6 +22,12 @@ pub struct Instruction {
     _opaque: UnsafeCell<[u8; 0]>,
 }
 
+/// Where an access went in the machine's memory; opaque, valid until the vCPU's next one.
+#[repr(C)]
+pub struct HardwareAddress {
+    _opaque: UnsafeCell<[u8; 0]>,
+}
+
 /// The number of a vCPU, in its own thread: only the emulator makes such values, one for each call of a callback there.
 #[repr(transparent)]
 pub struct CurrentVcpu(c_uint);
@@ -41,6 +47,10 @@ pub type Data = *mut c_void;
 pub struct Info {
     /// The guest's architecture, as in the emulator's name.
     pub target_name: *const c_char,
+    /// The oldest version of the interface that it takes, and its own.
+    pub version: [c_int; 2],
+    /// A whole machine, not a program.
+    pub system_emulation: bool,
 }
 
 /// Callbacks do not read registers.
@@ -89,4 +99,8 @@ unsafe extern "C" {
     );
     pub safe fn qemu_plugin_mem_is_store(info: MemoryInfo) -> bool;
     pub safe fn qemu_plugin_mem_size_shift(info: MemoryInfo) -> c_uint;
+    /// `None`: a program is emulated, not a machine.
+    pub safe fn qemu_plugin_get_hwaddr(info: MemoryInfo, address: u64) -> Option<&'static HardwareAddress>;
+    pub safe fn qemu_plugin_hwaddr_is_io(address: &HardwareAddress) -> bool;
+    pub safe fn qemu_plugin_hwaddr_phys_addr(address: &HardwareAddress) -> u64;
 }

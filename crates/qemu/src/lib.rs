@@ -1,4 +1,5 @@
-//! The plugin that QEMU's user-mode emulator loads to capture a program's references.
+//! The plugin that QEMU loads: in the user-mode emulator it captures a program's references, in the emulator of whole
+//! machines it simulates caches behind their memory ([`system`]).
 //!
 //! `qemu-x86_64 -plugin libpagelab_qemu.so,socket=PATH,mode=runs,... -0 NAME PROGRAM ARGUMENTS`. What it sees it filters,
 //! packs and sends to a collector (`pagelab_trace::capture`); `docs/trace.md` says what is in a trace and what is not.
@@ -10,6 +11,7 @@ mod children;
 mod config;
 mod elf;
 mod state;
+mod system;
 
 use api::{Data, Id, Info};
 use config::{Config, Shared, Window};
@@ -70,15 +72,21 @@ pub unsafe extern "C" fn qemu_plugin_install(
         // SAFETY: by the caller.
         unsafe { CStr::from_ptr(*argv.add(index)) }.to_str().unwrap_or("(not UTF-8)")
     };
-    let config = match Config::parse((0..argc as usize).map(argument)) {
-        Ok(config) => config,
-        Err(message) => {
-            let _ = writeln!(std::io::stderr(), "pagelab trace: plugin: {message}");
-            return 1;
-        }
+    let refused = |message: String| {
+        let _ = writeln!(std::io::stderr(), "pagelab trace: plugin: {message}");
+        1
     };
     // SAFETY: by the caller.
-    let target = unsafe { CStr::from_ptr((*info).target_name) }.to_string_lossy().into_owned();
+    let info = unsafe { &*info };
+    if info.system_emulation {
+        return system::install(id, (0..argc as usize).map(argument)).map_or_else(refused, |()| 0);
+    }
+    let config = match Config::parse((0..argc as usize).map(argument)) {
+        Ok(config) => config,
+        Err(message) => return refused(message),
+    };
+    // SAFETY: by the caller.
+    let target = unsafe { CStr::from_ptr(info.target_name) }.to_string_lossy().into_owned();
     callbacks::set_page_bits(config.page_bits);
     state::set_active(config.window == Window::Whole);
     config::set_shared(Shared { config, target });

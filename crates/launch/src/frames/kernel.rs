@@ -10,8 +10,9 @@ use crate::error::{Error, Result};
 use crate::settings::Held;
 use crate::sys::{self, page_hints, trace};
 use crate::warnings::{Kind, Severity, Warnings};
-use page_hints::{Counters, FIRST, HASH_PID, Hint};
+use page_hints::{Counters, FIRST, HASH_PID};
 use pagelab_contract::record::{Frames, FramesStrategy};
+use pagelab_policy::hints::Hint;
 use pagelab_policy::plan::{FIRST_FROM_SEED, StrategySpec};
 use resident::Resident;
 use serde_json::json;
@@ -93,6 +94,8 @@ pub fn set_up(held: &mut Held) -> Result<()> {
 #[derive(Debug)]
 pub struct ByKernel {
     strategy: StrategySpec,
+    /// Of the page cache: whose pages they are when the program ends, nobody knows.
+    files: bool,
     pid: i32,
     before: Statistics,
     seen: Option<Seen>,
@@ -112,7 +115,8 @@ impl ByKernel {
     ///
     /// # Errors
     /// What the kernel refuses, with what to do.
-    pub fn begin(strategy: &StrategySpec, pid: i32) -> Result<ByKernel> {
+    pub fn begin(hint: &Hint, pid: i32) -> Result<ByKernel> {
+        let strategy = &hint.strategy;
         let (mut flags, mut first) = (0, 0);
         if strategy.pid_hash {
             flags |= HASH_PID;
@@ -120,7 +124,7 @@ impl ByKernel {
         if strategy.kind.takes(pagelab_policy::plan::Parameter::First) && strategy.first != FIRST_FROM_SEED {
             (flags, first) = (flags | FIRST, strategy.first);
         }
-        let hint = Hint {
+        let said = page_hints::Hint {
             strategy: strategy.kind.name(),
             flags,
             colours: strategy.colours,
@@ -130,8 +134,8 @@ impl ByKernel {
             values: &strategy.values,
         };
         let before = Statistics::read();
-        page_hints::set_default(pid, &hint).map_err(|error| refused(&error, strategy))?;
-        Ok(ByKernel { strategy: strategy.clone(), pid, before, seen: None, unseen: None })
+        page_hints::set(pid, &said, hint.files).map_err(|error| refused(&error, strategy))?;
+        Ok(ByKernel { strategy: strategy.clone(), files: hint.files, pid, before, seen: None, unseen: None })
     }
 
     /// Traces the program for its end. Without it (somebody else traces it) its pages are not looked at.
@@ -148,7 +152,8 @@ impl ByKernel {
         }
         let began = sys::monotonic_ns();
         let counters = page_hints::counters(self.pid);
-        match counters.and_then(|counters| Ok((counters, resident::look(self.pid, &self.strategy)?))) {
+        let looked = || if self.files { Ok(Resident::default()) } else { resident::look(self.pid, &self.strategy) };
+        match counters.and_then(|counters| Ok((counters, looked()?))) {
             Ok((counters, resident)) => {
                 self.seen = Some(Seen { counters, resident, took_ns: sys::monotonic_ns() - began });
             }
@@ -194,7 +199,7 @@ impl ByKernel {
             moved_pages,
             unplaced_pages: resident.otherwise - moved_pages,
             out_of_reach_bytes: resident.out_of_reach(),
-            by_colour: Some(resident.by_colour()),
+            by_colour: (!self.files).then(|| resident.by_colour()),
         };
         Frames {
             rights: Some("kernel"),
@@ -237,7 +242,13 @@ impl ByKernel {
             warnings.add(Kind::FramesFallback, super::report::share_severity(missed, asked), message, data);
         }
         if asked == 0 {
-            let message = "the kernel placed nothing: the program asked for no page under the hint".to_owned();
+            let message = if self.files {
+                "the kernel placed nothing: all pages of the program's files were in the page cache before; drop them first \
+                 (flush in a study)"
+            } else {
+                "the kernel placed nothing: the program asked for no page under the hint"
+            };
+            let message = message.to_owned();
             warnings.warn(Kind::FramesNotPlaced, message, json!({"reason": "unused"}));
         }
         if strategy.moved_pages > 0 {

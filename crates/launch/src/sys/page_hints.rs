@@ -13,6 +13,8 @@ pub const FIRST: u32 = 0x2;
 
 /// `_IOW(0xDC, 0, struct page_hint)`.
 const SET_DEFAULT: libc::c_ulong = 1 << 30 | (size_of::<Raw>() as libc::c_ulong) << 16 | 0xDC << 8;
+/// `_IOW(0xDC, 5, struct page_hint)`.
+const SET_FILE: libc::c_ulong = SET_DEFAULT | 5;
 /// `_IOR(0xDC, 4, struct page_hint_counters)`.
 const COUNTERS: libc::c_ulong = 2 << 30 | (size_of::<Counters>() as libc::c_ulong) << 16 | 0xDC << 8 | 4;
 const NAME: usize = 32;
@@ -35,7 +37,7 @@ struct Raw {
     value_count: u64,
 }
 
-/// A strategy for all memory of a process.
+/// A strategy for pages of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint<'h> {
     /// Its name, at most 31 bytes.
@@ -75,12 +77,12 @@ pub fn there() -> io::Result<()> {
     std::fs::metadata("/proc/self/page_hints").map(drop)
 }
 
-/// Sets the default hint of a process.
+/// Sets the hint of all of a process's own memory, or of what it brings into the page cache.
 ///
 /// # Errors
 /// ENOENT no such strategy, EPERM no right, ERANGE more colours than pages, EINVAL parameters that the strategy does not
 /// take.
-pub fn set_default(pid: i32, hint: &Hint<'_>) -> io::Result<()> {
+pub fn set(pid: i32, hint: &Hint<'_>, files: bool) -> io::Result<()> {
     let file = File::options().read(true).write(true).open(format!("/proc/{pid}/page_hints"))?;
     let mut strategy = [0; NAME];
     let name = hint.strategy.as_bytes();
@@ -104,8 +106,9 @@ pub fn set_default(pid: i32, hint: &Hint<'_>) -> io::Result<()> {
         reserved: 0,
         value_count: hint.values.len() as u64,
     };
+    let request = if files { SET_FILE } else { SET_DEFAULT };
     // SAFETY: the structure has the kernel's layout; it and the two lists that it points to are alive, and only read.
-    check(unsafe { libc::ioctl(file.as_raw_fd(), SET_DEFAULT, &raw const raw) }).map(drop)
+    check(unsafe { libc::ioctl(file.as_raw_fd(), request, &raw const raw) }).map(drop)
 }
 
 /// What became of the pages that a process asked for, since its exec.
@@ -125,6 +128,7 @@ mod tests {
     fn requests_are_those_of_the_header() {
         // As a C compiler has them: sizes of 104 and 40 bytes.
         assert_eq!(SET_DEFAULT, 0x4068_dc00);
+        assert_eq!(SET_FILE, 0x4068_dc05);
         assert_eq!(COUNTERS, 0x8028_dc04);
     }
 }

@@ -8,7 +8,7 @@ use crate::frames::{ByNumbers, ByPage, Colours, FirstBin, Frames, Strategy};
 use crate::machine::Machine;
 use crate::plan::{Parameter, StrategyKind};
 use crate::raw::{At, RawFrames};
-use crate::types::{Memory, Scope};
+use crate::types::{Backend, Memory, Scope};
 use crate::units::{Bytes, Colour, FrameNumber};
 
 use super::parameters::{Parameters, narrow};
@@ -25,7 +25,12 @@ const LEAST_BUDGET: u64 = 2 << 20;
 /// Parameters that every strategy has.
 const COMMON: [&str; 6] = ["colors", "cache", "masks", "fault-around", "budget", "pin"];
 
-pub(super) fn validate(written: &At<RawFrames>, scope: Scope, machine: &Machine) -> Result<Frames, PolicyError> {
+pub(super) fn validate(
+    written: &At<RawFrames>,
+    scope: Scope,
+    backend: Backend,
+    machine: &Machine,
+) -> Result<Frames, PolicyError> {
     let raw = &written.value;
     let kind = raw.kind.value.as_str();
     let parameters = Parameters { raw };
@@ -49,7 +54,7 @@ pub(super) fn validate(written: &At<RawFrames>, scope: Scope, machine: &Machine)
         budget: parameters.integer("budget", LEAST_BUDGET, 1 << 56)?.map(Bytes),
         pin: parameters.flag("pin")?,
     };
-    check_scope(&frames, scope, &written.place)?;
+    check_scope(&frames, scope, backend, &written.place)?;
     Ok(frames)
 }
 
@@ -261,7 +266,7 @@ fn check_distinct(parameters: &Parameters<'_>, frames: &ByPage<FrameNumber>) -> 
     }
 }
 
-/// Why the pages of `memory` cannot be placed, if they cannot.
+/// Why the library cannot place the pages of `memory`, if it cannot.
 #[must_use]
 pub(crate) fn obstacle(memory: Memory) -> Option<&'static str> {
     match memory {
@@ -272,13 +277,15 @@ pub(crate) fn obstacle(memory: Memory) -> Option<&'static str> {
     }
 }
 
-fn check_scope(frames: &Frames, scope: Scope, place: &Place) -> Result<(), PolicyError> {
+fn check_scope(frames: &Frames, scope: Scope, backend: Backend, place: &Place) -> Result<(), PolicyError> {
     if let Scope::Memory(set) = scope
+        && backend != Backend::Kernel
         && let Some((memory, why)) = set.iter().find_map(|memory| Some((memory, obstacle(memory)?)))
     {
         let message = format!("the frames of `{}` cannot be chosen: {why}", memory.name());
         let possible = Memory::ALL.into_iter().filter(|memory| obstacle(*memory).is_none()).map(Memory::name);
-        return Err(PolicyError::new(place, message).allowed(possible));
+        let next = "let a kernel with page placement do it: --backend kernel";
+        return Err(PolicyError::new(place, message).allowed(possible).next(next));
     }
     if !matches!(frames.strategy, Strategy::Exact { frames: ByPage::List(_) }) {
         return Ok(());

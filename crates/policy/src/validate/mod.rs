@@ -25,16 +25,16 @@ const LONGEST_NAME: usize = 100;
 /// The first value that is refused, with its place, the allowed values, and the command that would help.
 pub fn validate(raw: &RawPolicy, machine: &Machine) -> Result<Policy, PolicyError> {
     let via = raw.axes.via.as_ref().map(self::via).transpose()?.unwrap_or_default();
+    let backend = raw.backend.as_ref().map(self::backend).transpose()?.unwrap_or_default();
     let frames = raw
         .axes
         .frames
         .as_ref()
-        .map(|written| frames::validate(written, Scope::All, machine))
+        .map(|written| frames::validate(written, Scope::All, backend, machine))
         .transpose()?
         .unwrap_or_default();
     let fetch = raw.axes.fetch.as_ref().map(self::fetch).transpose()?.unwrap_or_default();
-    let backend = raw.backend.as_ref().map(self::backend).transpose()?.unwrap_or_default();
-    let mut rules = rules::validate(&raw.rules, via, machine)?;
+    let mut rules = rules::validate(&raw.rules, via, backend, machine)?;
     let pages = match &raw.axes.pages {
         None => Pages::Kernel,
         Some(At { value: RawPages::Layout(layout), place }) => {

@@ -3,7 +3,7 @@
 use crate::error::{Place, PolicyError};
 use crate::machine::Machine;
 use crate::raw::{At, RawLayout, RawPages, RawRule, RawScope};
-use crate::types::{Fetch, Memory, MemorySet, Pages, Policy, Rule, Scope, Via};
+use crate::types::{Backend, Fetch, Memory, MemorySet, Pages, Policy, Rule, Scope, Via};
 use crate::units::{Address, Bytes};
 
 use super::{frames, memory_words, number, pages};
@@ -13,13 +13,18 @@ const ADDRESS_END: u64 = 1 << 56;
 /// Most rules in a policy: the plan numbers them with 16 bits.
 const MOST_RULES: usize = 1000;
 
-pub(super) fn validate(raw: &[RawRule], via: Via, machine: &Machine) -> Result<Vec<Rule>, PolicyError> {
+pub(super) fn validate(
+    raw: &[RawRule],
+    via: Via,
+    backend: Backend,
+    machine: &Machine,
+) -> Result<Vec<Rule>, PolicyError> {
     if let Some(surplus) = raw.get(MOST_RULES) {
         return Err(PolicyError::new(&surplus.place, format!("more than {MOST_RULES} rules")));
     }
     let mut checked: Vec<(Rule, &Place)> = Vec::new();
     for rule in raw {
-        for checked_rule in validate_one(rule, via, machine)? {
+        for checked_rule in validate_one(rule, via, backend, machine)? {
             if let Some(earlier) = shadowing(&checked, &checked_rule, &rule.place) {
                 let message =
                     format!("the rule can never apply: earlier rules ({earlier}) already decide all it says");
@@ -31,7 +36,12 @@ pub(super) fn validate(raw: &[RawRule], via: Via, machine: &Machine) -> Result<V
     Ok(checked.into_iter().map(|(rule, _)| rule).collect())
 }
 
-fn validate_one(raw: &RawRule, default_via: Via, machine: &Machine) -> Result<Vec<Rule>, PolicyError> {
+fn validate_one(
+    raw: &RawRule,
+    default_via: Via,
+    backend: Backend,
+    machine: &Machine,
+) -> Result<Vec<Rule>, PolicyError> {
     let scope = scope(&raw.scope, &raw.place)?;
     if raw.axes.is_empty() {
         let message = "the rule says nothing: give it at least one axis";
@@ -45,7 +55,8 @@ fn validate_one(raw: &RawRule, default_via: Via, machine: &Machine) -> Result<Ve
     }
     let via = own_via.unwrap_or(default_via);
     let fetch = raw.axes.fetch.as_ref().map(|written| checked_fetch(written, scope)).transpose()?;
-    let frames = raw.axes.frames.as_ref().map(|written| frames::validate(written, scope, machine)).transpose()?;
+    let frames =
+        raw.axes.frames.as_ref().map(|written| frames::validate(written, scope, backend, machine)).transpose()?;
     let rest = Rule { scope, at_least, frames, pages: None, via: own_via, fetch };
     match &raw.axes.pages {
         None => Ok(vec![rest]),
