@@ -77,3 +77,37 @@ def test_the_list_in_the_documentation_is_the_list_of_the_test(natively: list[st
     section = text.partition("## Properties of a block end with it")[2].partition("\n## ")[0]
     for name in {line.split()[0] for line in natively} - {"nothing"}:
         assert f"`{name}`" in section, name
+
+
+@pytest.fixture(scope="module")
+def grown_natively(workshop: Workshop) -> list[str]:
+    done = subprocess.run(
+        [str(workshop.build("state/grown"))], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (0, ""), f"{done.stdout}{done.stderr}"
+    lines = done.stdout.splitlines()
+    assert len(lines) == 176
+    assert not [line for line in lines if "in part" in line or "grown 0; kept 1; zero 1;" not in line]
+    return lines
+
+
+@pytest.mark.parametrize("policy", GOVERNING, ids=str)
+def test_a_block_that_grows_carries_all_of_it_in_its_new_part(
+    policy: Policy, grown_natively: list[str], workshop: Workshop, run_under: Runner, huge_pages: HugePages
+) -> None:
+    missing = policy.missing()
+    if missing:
+        pytest.skip(missing)
+    if policy.huge_pages:
+        huge_pages.need(policy.huge_pages)
+    run = run_under(policy.toml, [str(workshop.build("state/grown"))], env=policy.environment())
+    governed = run.stdout.splitlines()
+    different = [
+        f"natively {mine}\ngoverned {theirs}"
+        for mine, theirs in zip(grown_natively, governed, strict=False)
+        # Reserved pages refuse other states for parts of them, which are normal memory where a child must not see it.
+        if mine != theirs and not (policy.huge_pages and mine.split()[0] not in ("nothing", "DONTFORK", "WIPEONFORK"))
+    ]
+    assert not different, f"{len(different)} rows differ:\n" + "\n".join(different[:12]) + f"\n{run.story()}"
+    run.succeeded()
+    assert len(governed) == len(grown_natively), run.story()

@@ -55,6 +55,9 @@ REGRESSIONS = [
     Sequence(6, first=25),  # MREMAP_DONTUNMAP of a mapping across a border
     Sequence(77013, first=11),  # MADV_WIPEONFORK stays with normal memory that grows to where reserved pages are wanted
     Sequence(77021, first=139),  # what a block with MADV_WIPEONFORK grows by in a hole before spare memory has it, too
+    Sequence(
+        90040, first=552
+    ),  # what a moved block with MADV_WIPEONFORK grows by where spare memory was another mapping
     Sequence(3, first=12, threads=3),
 ]
 

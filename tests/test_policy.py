@@ -209,10 +209,14 @@ def test_the_page_on_frames_shows_what_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(study)
     assert len(plan_file(tmp_path / "s.toml", tmp_path / "out").conditions) == 4
     text = (DOCS / "frames.md").read_text()
-    flags = re.findall(r"--frames '?([^ ']+)", text)
+    flags = [
+        (flag, "kernel" if "--backend kernel" in line else None)
+        for line in text.splitlines()
+        for flag in re.findall(r"--frames '?([^ ']+)", line)
+    ]
     assert len(flags) >= 6
-    for flag in flags:
+    for flag, backend in flags:
         if "map=" not in flag:
-            assert policy.from_flags(Flags(frames=[flag])).governs_frames
+            assert policy.from_flags(Flags(frames=[flag], backend=backend)).governs_frames
     for kind in (kind.value for kind in WarningKind if kind.value.startswith(("frames-", "colours-"))):
         assert f"`{kind}`" in text

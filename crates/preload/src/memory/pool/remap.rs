@@ -217,12 +217,16 @@ impl Pool {
         (old.start ^ at) & (self.align.min(PMD) - 1) == 0
     }
 
-    /// `old` and the spare rest of its last tile, if that can come along to `target`.
+    /// `old` and the spare rest of its last tile, if that can come along to `target`. Not a rest that is another mapping:
+    /// what grows onto it would lack what the program put on its memory, MADV_WIPEONFORK or a lock.
     fn with_rest(&self, old: Span, target: Span) -> Span {
-        let end = self.tile_end(old);
-        let wide = Span::new(old.start, end);
-        let movable = self.is_congruent(old, target.start) && wide.len() <= target.len();
-        if movable && self.spare.covers(Span::new(old.end, end)) { wide } else { old }
+        let wide = Span::new(old.start, self.tile_end(old));
+        let rest = Span::new(old.end, wide.end);
+        let movable = !rest.is_empty() && self.is_congruent(old, target.start) && wide.len() <= target.len();
+        let comes_along = movable
+            && self.spare.covers(rest)
+            && mapping::is_within_one(Span::new(old.end - PAGE, wide.end));
+        if comes_along { wide } else { old }
     }
 
     /// What is known of the tiles wholly inside `old`, which moved to `at` as they are.
