@@ -1,4 +1,5 @@
-"""The rows of two generated tables: a setting of a run, and a strategy that places frames.
+"""The rows of two generated tables: a setting of a run, and a strategy that places frames. Both are named tuples:
+every run imports them before its program starts, and dataclasses take long to import.
 
 The tables are :mod:`pagelab.contract.settings`, from ``crates/contract``, and :mod:`pagelab.contract.strategies`, from
 ``crates/abi``.
@@ -6,7 +7,6 @@ The tables are :mod:`pagelab.contract.settings`, from ``crates/contract``, and :
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 KEEP = "keep"
@@ -72,8 +72,7 @@ def said_type(one: RunSetting) -> Any:
     return plain[one.kind] if one.kind in plain else Literal[*one.words]
 
 
-@dataclass(frozen=True)
-class Strategy:
+class Strategy(NamedTuple):
     """One strategy."""
 
     name: str

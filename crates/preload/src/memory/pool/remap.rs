@@ -223,9 +223,8 @@ impl Pool {
         let wide = Span::new(old.start, self.tile_end(old));
         let rest = Span::new(old.end, wide.end);
         let movable = !rest.is_empty() && self.is_congruent(old, target.start) && wide.len() <= target.len();
-        let comes_along = movable
-            && self.spare.covers(rest)
-            && mapping::is_within_one(Span::new(old.end - PAGE, wide.end));
+        let comes_along =
+            movable && self.spare.covers(rest) && mapping::is_within_one(Span::new(old.end - PAGE, wide.end));
         if comes_along { wide } else { old }
     }
 
