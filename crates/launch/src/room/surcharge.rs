@@ -176,7 +176,7 @@ pub const TABLE: &[Surcharge] = &[
         "RLIMIT_AS",
         libc::RLIMIT_AS,
         Unit::Bytes,
-        [2 * MIB, 6 * MIB, 20 * MIB],
+        [2 * MIB, 6400 * KIB, 20 * MIB],
         "address space is",
         Raise::Ulimit('v', 1024, "as"),
     ),
