@@ -196,9 +196,9 @@ mod tests {
     fn the_next_command_is_one_that_may_be_given() {
         let limit = 32 << 20;
         let allowed = told("RLIMIT_AS", Column::Sizes, free(limit)).remove(0).1;
-        assert!(allowed.ends_with("run: ulimit -v 81920"), "{allowed}");
+        assert!(allowed.ends_with("run: ulimit -v 83968"), "{allowed}");
         let denied = told("RLIMIT_AS", Column::Sizes, Found { limit, most: limit, used: 0 }).remove(0).1;
-        assert!(denied.ends_with("run: sudo prlimit --pid $$ --as=83886080"), "{denied}");
+        assert!(denied.ends_with("run: sudo prlimit --pid $$ --as=85983232"), "{denied}");
         let setting = told("vm.max_map_count", Column::Kernel, free(100)).remove(0).1;
         assert!(setting.ends_with("run: sudo sysctl vm.max_map_count=292"), "{setting}");
     }
